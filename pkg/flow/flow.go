@@ -213,8 +213,8 @@ func ChecksSchema() (json.RawMessage, error) {
 	return text, nil
 }
 
-// ParseChecks parses the checks of an environment: the same as those of a definition. The error is Invalid and has one field for each finding,
-// whose JSON pointer begins with /checks.
+// ParseChecks parses the checks of an environment: the same as those of a definition. The error is Invalid and has one field for each
+// finding, whose JSON pointer begins with /checks.
 func ParseChecks(text []byte) (Checks, error) {
 	if !json.Valid(text) {
 		return Checks{}, fault.InvalidFields(fault.Field{Name: "/checks", Problem: "found text that is not JSON; expected an object"})

@@ -82,7 +82,8 @@ func checksHandler(c Checks) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(statusAnswer{ // a client that is gone needs no answer
 			Key: made.Key, Phase: string(made.Phase), Description: made.Description, Link: made.Link,
-			VersionSet: id.Format(versionSet, made.VersionSetID), Reporter: made.Reporter.Name, ObservedAt: made.ObservedAt, ReportedAt: made.CreatedAt,
+			VersionSet: id.Format(versionSet, made.VersionSetID), Reporter: made.Reporter.Name, ObservedAt: made.ObservedAt,
+			ReportedAt: made.CreatedAt,
 		})
 	})
 }

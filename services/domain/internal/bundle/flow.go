@@ -73,7 +73,9 @@ func understand(def flow.Definition) core.Flow {
 			f.Approvals[len(f.Approvals)-asking].Before = s.Environment
 		}
 		step := core.DeployStep{At: fmt.Sprintf("/steps/%d", i), Environment: s.Environment, Approval: approval(s.Approval), Config: s.Config}
-		step.CheckSet = core.CheckSet{Active: checks(def.Checks.Active, s.Checks.Active), Proposed: checks(def.Checks.Proposed, s.Checks.Proposed)}
+		step.CheckSet = core.CheckSet{
+			Active: checks(def.Checks.Active, s.Checks.Active), Proposed: checks(def.Checks.Proposed, s.Checks.Proposed),
+		}
 		for _, g := range s.Gates {
 			step.Gates = append(step.Gates, core.FlowGate{Weight: g.Weight, SoakDuration: g.SoakDuration, Approval: approval(g.Approval)})
 		}

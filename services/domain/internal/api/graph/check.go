@@ -13,7 +13,8 @@ import (
 func (m mutation) ReportCheck(ctx context.Context, in model.ReportCheckInput) (p model.ReportCheckPayload, err error) {
 	l := loadersOf(ctx)
 	r := check.Report{
-		Commit: orEmpty(in.Commit), Key: in.Key, Phase: in.Phase, Description: orEmpty(in.Description), Link: orEmpty(in.Link), ObservedAt: in.ObservedAt,
+		Commit: orEmpty(in.Commit), Key: in.Key, Phase: in.Phase, Description: orEmpty(in.Description), Link: orEmpty(in.Link),
+		ObservedAt: in.ObservedAt,
 	}
 	// Before names are looked up, which would reveal what exists.
 	if err = l.actor.MaySomewhere(core.ActionReportCheck); err == nil {
@@ -64,7 +65,7 @@ func (rolloutCheck) Environment(ctx context.Context, c *model.RolloutCheck) (mod
 
 // Reports are the latest of each reporter.
 func (rolloutCheck) Reports(_ context.Context, c *model.RolloutCheck) ([]model.CheckReport, error) {
-	return wrapAll(c.CheckState.Reports, model.WrapCheckReport), nil
+	return wrapAll(c.Reports, model.WrapCheckReport), nil
 }
 
 // Checks are all checks of a rollout.

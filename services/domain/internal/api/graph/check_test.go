@@ -15,7 +15,8 @@ func TestChecksAreRead(t *testing.T) {
 	f.story()
 	var environment, name string
 	if err := f.owner.QueryRow(t.Context(), `SELECT 'environment_' || e.id, e.name FROM cd_rollout_environments r
-		JOIN cd_environments e ON e.id = r.environment_id WHERE r.rollout_id = 1 ORDER BY r.position LIMIT 1`).Scan(&environment, &name); err != nil {
+		JOIN cd_environments e ON e.id = r.environment_id WHERE r.rollout_id = 1
+		ORDER BY r.position LIMIT 1`).Scan(&environment, &name); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.owner.Exec(t.Context(), `INSERT INTO cd_rollout_checks (organization_id, rollout_id, environment_id, target, key, own, kind, duration_seconds)

@@ -223,7 +223,8 @@ func (w Writes) PinCheck(ctx context.Context, rollout int64, c core.PinnedCheck)
 		}
 	}
 	err := w.Q.InsertRolloutCheck(ctx, query.InsertRolloutCheckParams{
-		OrganizationID: w.Entered, RolloutID: rollout, EnvironmentID: c.EnvironmentID, Target: string(c.Target), Key: c.Key, Own: c.Own, Kind: string(c.Kind),
+		OrganizationID: w.Entered, RolloutID: rollout, EnvironmentID: c.EnvironmentID, Target: string(c.Target), Key: c.Key, Own: c.Own,
+		Kind:            string(c.Kind),
 		DurationSeconds: int32(c.Duration / time.Second), Windows: windows,
 	})
 	return pg.Classify(err, "pin check %s of rollout %d", c.Key, rollout)
