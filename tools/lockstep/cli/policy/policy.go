@@ -45,7 +45,9 @@ func (c commands) list() *cobra.Command {
 func table(w io.Writer, all []client.PolicySet) {
 	command.Row(w, "NAME", "SCOPE", "VERSION", "MODE", "TIME ZONE", "SINCE", "BY", "REASON")
 	for _, s := range all {
-		command.Row(w, s.Name, scope(s), command.Number(s.Version), journal.Human(s.Mode), s.TimeZone, command.Moment(s.CreatedAt), s.Author, s.Reason)
+		command.Row(
+			w, s.Name, scope(s), command.Number(s.Version), journal.Human(s.Mode), s.TimeZone, command.Moment(s.CreatedAt), s.Author, s.Reason,
+		)
 	}
 }
 
@@ -107,9 +109,9 @@ func (c commands) history() *cobra.Command {
 
 // read reads a file of policies, or the standard input for -.
 func read(cmd *cobra.Command, name string) (string, error) {
-	var from io.Reader = cmd.InOrStdin()
+	from := cmd.InOrStdin()
 	if name != "-" {
-		file, err := os.Open(name) //nolint:gosec // the file that its owner names
+		file, err := os.Open(name)
 		if err != nil {
 			return "", fault.Because(err, fault.Invalid, "read %s: %v", name, err)
 		}
