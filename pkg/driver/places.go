@@ -53,7 +53,9 @@ type placeForm struct {
 
 // members are the pointers of a form, in an order of their own.
 func (f *placeForm) members() []*string {
-	return []*string{&f.Agent, &f.Application, &f.ApplicationNamespace, &f.Namespace, &f.Name, &f.Repository, &f.Branch, &f.Path, &f.URL, &f.URLName}
+	return []*string{
+		&f.Agent, &f.Application, &f.ApplicationNamespace, &f.Namespace, &f.Name, &f.Repository, &f.Branch, &f.Path, &f.URL, &f.URLName,
+	}
 }
 
 // DeclaresPlaces reports whether the manifest declares what a rollout changes.
