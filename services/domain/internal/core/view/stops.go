@@ -114,7 +114,8 @@ func (v stopView) stoppedAnyway(stops []core.Condition) bool {
 
 func (v waitView) stop(gate string, environment int64, s core.Stop) Wait {
 	w := Wait{
-		Status: WaitStopped, Subject: s.Subject(), Passage: gate, GateID: gate, EnvironmentID: environment, Since: &s.Since, Until: s.Until, Needs: core.MayFreeze,
+		Status: WaitStopped, Subject: s.Subject(), Passage: gate, GateID: gate, EnvironmentID: environment,
+		Since: &s.Since, Until: s.Until, Needs: core.MayFreeze,
 	}
 	switch s.Kind {
 	case core.StopFreeze:
