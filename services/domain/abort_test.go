@@ -34,8 +34,8 @@ func TestAbortAndRetry(t *testing.T) { // D18, E73
 	r := s.rollout(s.set)
 	_, err := s.rollouts.AbortRollout(t.Context(), user(), r.ID, "")
 	s.refused(err, "nothing is being deployed; cancel it instead")
-	s.say(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(r)[0])[0].ID})
-	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "staging/25", EnvironmentID: s.staging.ID})
+	s.report(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(r)[0])[0].ID})
+	s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: "staging/25", EnvironmentID: s.staging.ID})
 	_, err = s.rollouts.RetryRollout(t.Context(), user(), r.ID, "")
 	s.refused(err, "nobody has aborted it")
 
@@ -63,8 +63,8 @@ func TestAbortAndRetry(t *testing.T) { // D18, E73
 	if r.State != core.RolloutInProgress {
 		t.Errorf("tried again: %+v", r)
 	}
-	s.say(event.RolloutAborted{RolloutID: r.ID, EnvironmentID: s.staging.ID, Reason: "late"})
-	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "staging/25", EnvironmentID: s.staging.ID}) // once more from the first gate
+	s.report(event.RolloutAborted{RolloutID: r.ID, EnvironmentID: s.staging.ID, Reason: "late"})
+	s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: "staging/25", EnvironmentID: s.staging.ID}) // once more from the first gate
 	s.ok(s.approve(person(2), r, "staging/25"))
 	s.want(s.commands(), []string{"abort_requested: errors", "retry_requested: mended"})
 	s.want(s.ownStory(r)[2:], []string{
@@ -79,7 +79,7 @@ func TestARolloutThatIsOverIsRetriedByANewOne(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	r := s.rollout(s.set)
-	s.say(event.RolloutFailed{RolloutID: r.ID, Reason: "no"})
+	s.report(event.RolloutFailed{RolloutID: r.ID, Reason: "no"})
 	again, err := s.rollouts.RetryRollout(t.Context(), user(), r.ID, "mended")
 	s.ok(err)
 	if again.ID == r.ID || again.VersionSetID != r.VersionSetID || again.State != core.RolloutPending {
@@ -102,18 +102,18 @@ func TestACompletedWorkflowDoesNotFailWhatWasHealthy(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	r := s.rollout(s.set)
-	s.say(event.RolloutStarted{RolloutID: r.ID})
-	s.say(event.WorkflowCompleted{WorkflowID: "rollout-1"}) // overtakes
+	s.report(event.RolloutStarted{RolloutID: r.ID})
+	s.report(event.WorkflowCompleted{WorkflowID: "rollout-1"}) // overtakes
 	if got := s.reload(r); got.State != core.RolloutInProgress {
 		t.Errorf("before its own word: %+v", got)
 	}
-	s.say(event.RolloutHealthy{RolloutID: r.ID})
+	s.report(event.RolloutHealthy{RolloutID: r.ID})
 	s.close()
 	if got := s.reload(r); got.State != core.RolloutCompleted {
 		t.Errorf("after it: %+v", got)
 	}
 	r = s.rollout(s.release(2))
-	s.say(event.WorkflowCompleted{WorkflowID: "rollout-2"})
+	s.report(event.WorkflowCompleted{WorkflowID: "rollout-2"})
 	s.close()
 	if got := s.reload(r); got.State != core.RolloutFailed {
 		t.Errorf("without its own word: %+v", got)
@@ -129,10 +129,10 @@ func TestAPolicyThatRollsBackAtOnceHoweverItFailed(t *testing.T) {
 	s.ok(err)
 	_, err = s.rollouts.SetRollbackPolicy(t.Context(), user(), core.RollbackPolicy{ApplicationID: s.application.ID, InFull: true})
 	s.ok(err)
-	s.say(event.DeploymentDegraded{DeploymentID: s.deployments(s.stops(r)[0])[0].ID})
-	s.say(event.DeploymentFailed{DeploymentID: s.deployments(s.stops(r)[0])[1].ID, Reason: "stopped"})
-	s.say(event.RolloutEnvironmentFailed{RolloutID: r.ID, EnvironmentID: s.staging.ID, Reason: "degraded"})
-	s.say(event.RolloutFailed{RolloutID: r.ID, Reason: "degraded"})
+	s.report(event.DeploymentDegraded{DeploymentID: s.deployments(s.stops(r)[0])[0].ID})
+	s.report(event.DeploymentFailed{DeploymentID: s.deployments(s.stops(r)[0])[1].ID, Reason: "stopped"})
+	s.report(event.RolloutEnvironmentFailed{RolloutID: r.ID, EnvironmentID: s.staging.ID, Reason: "degraded"})
+	s.report(event.RolloutFailed{RolloutID: r.ID, Reason: "degraded"})
 	done, worked := s.due() // nothing is missing, so nothing is waited for
 	if !worked || done.MadeRolloutID == 0 {
 		t.Fatalf("not rolled back: %+v", done)
@@ -211,10 +211,10 @@ func TestWhatBecomesOfANewerVersionSet(t *testing.T) {
 	s.refused(err, "has an active rollout already: rollout_1 is pending")
 
 	policy(core.NewerSupersedes)
-	s.say(event.RolloutStarted{RolloutID: first.ID})
+	s.report(event.RolloutStarted{RolloutID: first.ID})
 	_, err = promote(user(), second)
 	s.refused(err, "rollout_1 is in progress and moves")
-	s.say(event.ApprovalRequested{RolloutID: first.ID, GateID: "production"})
+	s.report(event.ApprovalRequested{RolloutID: first.ID, GateID: "production"})
 	made, err := promote(user(), second)
 	s.ok(err)
 	if got := s.reload(first); got.State != core.RolloutCancelled || made.Rollout == nil {

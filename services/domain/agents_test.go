@@ -19,9 +19,9 @@ func of(organization int64) core.Actor {
 	return a
 }
 
-// TestTheEngineIsToldWhoseAgentsAre: all of them, those of other organizations and the revoked ones too, and a start brings
+// TestAgentsAreDeclaredToTheEngine: all of them, those of other organizations and the revoked ones too, and a start brings
 // those that its organization may call (R41).
-func TestTheEngineIsToldWhoseAgentsAre(t *testing.T) {
+func TestAgentsAreDeclaredToTheEngine(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	key, _, err := agentKeys{}.New()
@@ -61,8 +61,8 @@ func TestTheEngineIsToldWhoseAgentsAre(t *testing.T) {
 func TestAgentsAreDeclaredAtOnceAndAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	told := make(chan []core.AgentOwner)
-	listening := listener{engine: f.engine, told: told, away: 1}
+	received := make(chan []core.AgentOwner)
+	listening := listener{engine: f.engine, received: received, away: 1}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- f.declareAgents(ctx, &listening) }()
@@ -75,7 +75,7 @@ func TestAgentsAreDeclaredAtOnceAndAgain(t *testing.T) {
 		defer limit.Stop()
 		for {
 			select {
-			case agents := <-told:
+			case agents := <-received:
 				if len(agents) == count {
 					return
 				}
@@ -96,8 +96,8 @@ func TestAgentsAreDeclaredAtOnceAndAgain(t *testing.T) {
 type listener struct {
 	*engine
 
-	told chan<- []core.AgentOwner
-	away int
+	received chan<- []core.AgentOwner
+	away     int
 }
 
 func (l *listener) DeclareAgents(ctx context.Context, agents []core.AgentOwner) error {
@@ -106,7 +106,7 @@ func (l *listener) DeclareAgents(ctx context.Context, agents []core.AgentOwner) 
 		return fault.New(fault.Unavailable, "away")
 	}
 	select {
-	case l.told <- agents:
+	case l.received <- agents:
 	case <-ctx.Done():
 	}
 	return nil

@@ -82,19 +82,19 @@ func TestWhatIsRestoredIsInUseAgain(t *testing.T) { // R39, R51
 	s.want(len(s.engine.started), started+1) // onboarded, once
 	_, err = s.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: s.set.ID})
 	s.refused(err, "staging")
-	s.say(event.EnvironmentReady{EnvironmentID: s.staging.ID})
+	s.report(event.EnvironmentReady{EnvironmentID: s.staging.ID})
 	s.succeed(s.rollout(s.set))
 
 	type word struct {
 		Archived bool
 		Reason   string
 	}
-	words := func(all []core.Archiving) (said []word) {
+	words := func(all []core.Archiving) (found []word) {
 		for _, one := range all {
-			said = append(said, word{one.Archived, one.Reason})
+			found = append(found, word{one.Archived, one.Reason})
 			s.want(one.Principal.ID, user().ID)
 		}
-		return said
+		return found
 	}
 	ofApplication, err := s.view.ArchivingsByApplication(t.Context(), org, []int64{s.application.ID})
 	s.ok(err)
@@ -124,5 +124,5 @@ func TestAnEnvironmentThatThePipelineLeavesIsNotListedAnyMore(t *testing.T) {
 	s.want(listed(), 1)
 	pipe("staging", "production")
 	s.want(listed(), 2)
-	s.say(event.EnvironmentReady{EnvironmentID: s.production.ID})
+	s.report(event.EnvironmentReady{EnvironmentID: s.production.ID})
 }

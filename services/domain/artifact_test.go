@@ -172,8 +172,8 @@ func TestAnyOrderOfArtifactsEndsWithTheSameLatestSet(t *testing.T) {
 	}
 }
 
-// TestArtifactsToldTogetherEndAsIfToldOneByOne: the intake works in memory what the tables would say in between (R48, E61).
-func TestArtifactsToldTogetherEndAsIfToldOneByOne(t *testing.T) {
+// TestArtifactsAnnouncedTogetherEndAsIfOneByOne: the intake works in memory what the tables would say in between (R48, E61).
+func TestArtifactsAnnouncedTogetherEndAsIfOneByOne(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same events at every run
 	single, together := newFixture(t), newFixture(t)
@@ -203,7 +203,7 @@ func TestArtifactsToldTogetherEndAsIfToldOneByOne(t *testing.T) {
 	single.publish(all...)
 	for rest := all; len(rest) > 0; {
 		n := min(len(rest), 1+r.IntN(25))
-		for i, err := range together.told(rest[:n]...) {
+		for i, err := range together.receive(rest[:n]...) {
 			if err != nil {
 				t.Fatalf("event %d of %d: %v", i, n, err)
 			}
@@ -224,7 +224,7 @@ func TestABadArtifactDoesNotHoldUpOthers(t *testing.T) {
 	f := newFixture(t)
 	a := f.application("shop", "api")
 	at := time.Unix(1_700_000_000, 0)
-	errs := f.told(
+	errs := f.receive(
 		f.artifact("registry.test/shop/api", "1", 1, at),
 		f.artifact("http://registry.test/shop/api", "2", 2, at),
 		f.artifact("registry.test/shop/api", "3", 3, at.Add(time.Minute)),
@@ -241,7 +241,7 @@ func TestBadArtifactsAreRejectedAndRecorded(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	bad := f.artifact("http://registry.test/shop/api", "1", 1, time.Time{})
-	err := f.told(bad)[0]
+	err := f.receive(bad)[0]
 	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "data.image") {
 		t.Fatalf("error = %v, want Invalid about data.image", err)
 	}

@@ -72,7 +72,7 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 }
 
 // What nobody has configured finds the workflow service on the port where that one listens by default.
-func TestTheWorkflowServiceIsLookedForWhereItListens(t *testing.T) {
+func TestTheWorkflowServiceIsFoundWhereItListens(t *testing.T) {
 	t.Parallel()
 	c := Config{}.withDefaults()
 	text, err := os.ReadFile("../workflow/config.go")

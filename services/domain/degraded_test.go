@@ -43,7 +43,7 @@ func (w ward) until(minute int) {
 // sees is what an observer says of one of the two services in production; it arrives now, whenever it was seen.
 func (w ward) sees(service, minute int, health string) {
 	w.t.Helper()
-	w.say(w.observation(service, minute, health))
+	w.report(w.observation(service, minute, health))
 }
 
 func (w ward) observation(service, minute int, health string) event.ServiceHealthObserved {
@@ -172,11 +172,11 @@ func TestAFailedRolloutWhoseServiceRecoversIsLeft(t *testing.T) {
 	w.rollsBackOnlyWhatStaysDegraded()
 	d := w.deployments(w.stops(r)[0])[0]
 	w.until(2)
-	w.say(event.DeploymentDegraded{DeploymentID: d.ID, Reason: "crash loop"})
-	w.say(event.RolloutFailed{RolloutID: r.ID, Reason: "api is degraded"})
+	w.report(event.DeploymentDegraded{DeploymentID: d.ID, Reason: "crash loop"})
+	w.report(event.RolloutFailed{RolloutID: r.ID, Reason: "api is degraded"})
 	w.close()
 	saw := func(minute int, health string) {
-		w.say(event.ServiceHealthObserved{ServiceID: d.ServiceID, EnvironmentID: w.staging.ID, Health: health, ObservedAt: wire(minute)})
+		w.report(event.ServiceHealthObserved{ServiceID: d.ServiceID, EnvironmentID: w.staging.ID, Health: health, ObservedAt: wire(minute)})
 	}
 	saw(1, "progressing") // before its end
 	saw(9, "healthy")
@@ -190,8 +190,8 @@ func TestAFailedRolloutWhoseServiceRecoversIsLeft(t *testing.T) {
 func TestAFailureDoesNotWaitForTheClock(t *testing.T) {
 	t.Parallel()
 	w, r := watched(t)
-	w.say(event.RolloutFailed{RolloutID: r.ID, Reason: "sync failed"})
-	w.say(event.ServiceHealthObserved{
+	w.report(event.RolloutFailed{RolloutID: r.ID, Reason: "sync failed"})
+	w.report(event.ServiceHealthObserved{
 		ServiceID: w.deployments(w.stops(r)[0])[0].ServiceID, EnvironmentID: w.staging.ID, Health: "degraded",
 		ObservedAt: wire(0),
 	})
@@ -206,7 +206,7 @@ func TestANewerRolloutTakesOver(t *testing.T) {
 	t.Parallel()
 	w, r := live(t)
 	idle := w.rollout(w.release(3)) // deploys nothing, and is over before anything degrades
-	w.say(event.RolloutFailed{RolloutID: idle.ID, Reason: "before anything was touched"})
+	w.report(event.RolloutFailed{RolloutID: idle.ID, Reason: "before anything was touched"})
 	w.close()
 	w.sees(0, 5, "degraded")
 	active := w.rollout(w.sets()[0])
@@ -238,7 +238,7 @@ func TestANewerRolloutTakesOver(t *testing.T) {
 
 	w, r = live(t)
 	idle = w.rollout(w.release(3))
-	w.say(event.RolloutFailed{RolloutID: idle.ID, Reason: "before anything was touched"})
+	w.report(event.RolloutFailed{RolloutID: idle.ID, Reason: "before anything was touched"})
 	w.close()
 	w.sees(0, 5, "degraded")
 	w.rollsBackAt(35, r)

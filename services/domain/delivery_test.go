@@ -69,9 +69,9 @@ func (l ledger) begun(minute int, r core.Rollout, stop int) {
 	l.t.Helper()
 	l.until(minute)
 	e := l.stops(r)[stop]
-	l.say(event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: e.EnvironmentID})
+	l.report(event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: e.EnvironmentID})
 	for _, d := range l.deployments(e) {
-		l.say(event.DeploymentStarted{DeploymentID: d.ID})
+		l.report(event.DeploymentStarted{DeploymentID: d.ID})
 	}
 }
 
@@ -81,11 +81,11 @@ func (l ledger) done(minute int, r core.Rollout, stop int) {
 	l.until(minute)
 	stops := l.stops(r)
 	for _, d := range l.deployments(stops[stop]) {
-		l.say(event.DeploymentHealthy{DeploymentID: d.ID})
+		l.report(event.DeploymentHealthy{DeploymentID: d.ID})
 	}
-	l.say(event.RolloutEnvironmentHealthy{RolloutID: r.ID, EnvironmentID: stops[stop].EnvironmentID})
+	l.report(event.RolloutEnvironmentHealthy{RolloutID: r.ID, EnvironmentID: stops[stop].EnvironmentID})
 	if stop == len(stops)-1 {
-		l.say(event.RolloutHealthy{RolloutID: r.ID})
+		l.report(event.RolloutHealthy{RolloutID: r.ID})
 	}
 }
 
@@ -95,10 +95,10 @@ func (l ledger) failed(minute int, r core.Rollout, stop int) {
 	l.until(minute)
 	e := l.stops(r)[stop]
 	for _, d := range l.deployments(e) {
-		l.say(event.DeploymentFailed{DeploymentID: d.ID, Reason: "crash loop"})
+		l.report(event.DeploymentFailed{DeploymentID: d.ID, Reason: "crash loop"})
 	}
-	l.say(event.RolloutEnvironmentFailed{RolloutID: r.ID, EnvironmentID: e.EnvironmentID, Reason: "crash loop"})
-	l.say(event.RolloutFailed{RolloutID: r.ID, Reason: "crash loop"})
+	l.report(event.RolloutEnvironmentFailed{RolloutID: r.ID, EnvironmentID: e.EnvironmentID, Reason: "crash loop"})
+	l.report(event.RolloutFailed{RolloutID: r.ID, Reason: "crash loop"})
 	l.close()
 }
 
@@ -129,7 +129,7 @@ func (l ledger) history() {
 	r := l.asked(10, l.set)
 	l.begun(10, r, 0)
 	l.done(20, r, 0)
-	l.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", EnvironmentID: l.production.ID})
+	l.report(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", EnvironmentID: l.production.ID})
 	l.until(50)
 	l.ok(l.approve(person(2), r, "production"))
 	l.begun(50, r, 1)
@@ -140,7 +140,7 @@ func (l ledger) history() {
 	l.done(110, r, 0)
 	l.begun(110, r, 1)
 	l.until(115)
-	l.say(event.RolloutGateReached{RolloutID: r.ID, EnvironmentID: l.production.ID, Weight: 25})
+	l.report(event.RolloutGateReached{RolloutID: r.ID, EnvironmentID: l.production.ID, Weight: 25})
 	_, err := l.rollouts.PauseRollout(t.Context(), user(), r.ID, "a look at the graphs")
 	l.ok(err)
 	l.want(l.reload(r).State, core.RolloutPaused)
@@ -158,7 +158,7 @@ func (l ledger) history() {
 	r = l.asked(165, l.made(160, 3))
 	l.begun(165, r, 0)
 	l.done(170, r, 0)
-	l.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", EnvironmentID: l.production.ID})
+	l.report(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", EnvironmentID: l.production.ID})
 	newer := l.asked(180, l.made(175, 4))
 	l.want(l.reload(r).State, core.RolloutCancelled)
 	l.begun(180, newer, 0)
@@ -180,7 +180,7 @@ func (l ledger) history() {
 	_, err = l.rollouts.AbortRollout(t.Context(), user(), r.ID, "errors")
 	l.ok(err)
 	l.until(243)
-	l.say(event.RolloutAborted{RolloutID: r.ID, EnvironmentID: l.production.ID, Reason: "errors"})
+	l.report(event.RolloutAborted{RolloutID: r.ID, EnvironmentID: l.production.ID, Reason: "errors"})
 	l.until(250)
 	_, err = l.rollouts.RetryRollout(t.Context(), user(), r.ID, "")
 	l.ok(err)

@@ -122,18 +122,18 @@ func TestABrokenArtifactLeavesTheOthers(t *testing.T) {
 		foreign[name] = bytes.Replace(text, []byte(`"letter"`), []byte(`"argo-rollouts"`), 1)
 	}
 	endless["v1/../../etc/passwd"] = []byte("root")
-	for says, files := range map[string]map[string][]byte{
+	for wants, files := range map[string]map[string][]byte{
 		"v1/environment.json:2":                       broken,
 		"two drivers call themselves argo-rollouts@1": foreign,
 		"inside the driver's folder":                  endless,
 	} {
 		s.push("1", files)
 		_ = a.Ask(t.Context(), tag) // what was wrong is what the origin says
-		if o := a.Origins()[1]; !strings.Contains(o.Problem, says) || o.Trouble != core.TroubleBroken {
-			t.Errorf("found problem %q (%s); want %q in it", o.Problem, o.Trouble, says)
+		if o := a.Origins()[1]; !strings.Contains(o.Problem, wants) || o.Trouble != core.TroubleBroken {
+			t.Errorf("found problem %q (%s); want %q in it", o.Problem, o.Trouble, wants)
 		}
 		if diff := cmp.Diff(in(t, good), digests(a)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", says, diff)
+			t.Errorf("%s (-want +got):\n%s", wants, diff)
 		}
 	}
 	s.push("1", good)
@@ -223,13 +223,13 @@ func TestALateAnswerDoesNotWin(t *testing.T) {
 	}
 }
 
-// telling says when something was kept.
-type telling struct {
+// keeping reports when something was kept.
+type keeping struct {
 	bundle.Kept
 	kept chan string
 }
 
-func (k telling) KeepDriverArtifact(ctx context.Context, a core.DriverArtifact) error {
+func (k keeping) KeepDriverArtifact(ctx context.Context, a core.DriverArtifact) error {
 	err := k.Kept.KeepDriverArtifact(ctx, a)
 	if err == nil {
 		k.kept <- a.Reference
@@ -254,7 +254,7 @@ func TestASlowRegistryHoldsUpNobody(t *testing.T) {
 	s.push("1", files)
 	nobody, err := artifact.ParseReference("oci://" + strings.TrimPrefix(silent.URL, "http://") + "/a:1")
 	f.ok(err)
-	kept := telling{f.store, make(chan string, 1)}
+	kept := keeping{f.store, make(chan string, 1)}
 	a, err := f.replicaOf(bundle.Deps{Artifacts: []artifact.Reference{nobody, s.reference("1")}}, kept)
 	f.ok(err)
 	ctx, stop := context.WithCancel(t.Context())
@@ -289,10 +289,10 @@ func TestARolloutKeepsThePulledDriverItBeganWith(t *testing.T) {
 	e, err := f.setup.CreateEnvironment(t.Context(), user(),
 		setup.NewEnvironment{Name: "desk", Tier: core.TierStaging, DriverRef: "letter@1", DriverConfig: json.RawMessage(`{"drawer":3}`)})
 	f.ok(err)
-	f.say(event.EnvironmentReady{EnvironmentID: e.ID})
+	f.report(event.EnvironmentReady{EnvironmentID: e.ID})
 	_, err = f.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: a.ID, Definition: pipeline("desk")})
 	f.ok(err)
-	f.say(event.ApplicationEnvironmentReady{
+	f.report(event.ApplicationEnvironmentReady{
 		ApplicationEnvironmentID: 1, RolloutName: "api", RolloutNamespace: "shop",
 		Discovered: json.RawMessage(`{}`),
 	})

@@ -247,7 +247,7 @@ func (f *fixture) deliver(all ...event.Event) {
 }
 
 // say emits and delivers.
-func (f *fixture) say(data event.Data) {
+func (f *fixture) report(data event.Data) {
 	f.t.Helper()
 	f.deliver(f.emit(data, ""))
 }
@@ -273,12 +273,12 @@ func (f *fixture) artifact(image, tag string, digest int, published time.Time) e
 func (f *fixture) publish(all ...event.Event) {
 	f.t.Helper()
 	for _, e := range all {
-		f.ok(f.told(e)[0])
+		f.ok(f.receive(e)[0])
 	}
 }
 
-// told tells the domain of events at once.
-func (f *fixture) told(all ...event.Event) []error {
+// receive hands events to the domain together.
+func (f *fixture) receive(all ...event.Event) []error {
 	f.t.Helper()
 	deliveries := make([]bus.Delivery, len(all))
 	for i, e := range all {
@@ -378,12 +378,12 @@ func shopOf(f *fixture) *shop {
 // makeReady says that everything the pipeline needs is there.
 func (s *shop) makeReady() {
 	s.t.Helper()
-	s.say(event.EnvironmentReady{EnvironmentID: s.staging.ID})
-	s.say(event.EnvironmentReady{EnvironmentID: s.production.ID})
+	s.report(event.EnvironmentReady{EnvironmentID: s.staging.ID})
+	s.report(event.EnvironmentReady{EnvironmentID: s.production.ID})
 	known, err := s.view.ApplicationEnvironmentsByApplication(s.t.Context(), org, []int64{s.application.ID})
 	s.ok(err)
 	for _, ae := range known[s.application.ID] {
-		s.say(event.ApplicationEnvironmentReady{ApplicationEnvironmentID: ae.ID, RolloutName: "api", RolloutNamespace: "shop"})
+		s.report(event.ApplicationEnvironmentReady{ApplicationEnvironmentID: ae.ID, RolloutName: "api", RolloutNamespace: "shop"})
 	}
 }
 
@@ -480,16 +480,16 @@ func (s *shop) pass(r core.Rollout, gates ...string) {
 // succeed plays a whole rollout.
 func (s *shop) succeed(r core.Rollout) {
 	s.t.Helper()
-	s.say(event.RolloutStarted{RolloutID: r.ID})
+	s.report(event.RolloutStarted{RolloutID: r.ID})
 	for _, e := range s.stops(r) {
-		s.say(event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: e.EnvironmentID})
+		s.report(event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: e.EnvironmentID})
 		for _, d := range s.deployments(e) {
-			s.say(event.DeploymentStarted{DeploymentID: d.ID})
-			s.say(event.DeploymentHealthy{DeploymentID: d.ID})
+			s.report(event.DeploymentStarted{DeploymentID: d.ID})
+			s.report(event.DeploymentHealthy{DeploymentID: d.ID})
 		}
-		s.say(event.RolloutEnvironmentHealthy{RolloutID: r.ID, EnvironmentID: e.EnvironmentID})
+		s.report(event.RolloutEnvironmentHealthy{RolloutID: r.ID, EnvironmentID: e.EnvironmentID})
 	}
-	s.say(event.RolloutHealthy{RolloutID: r.ID})
+	s.report(event.RolloutHealthy{RolloutID: r.ID})
 }
 
 // noBus is a bus that cannot be reached.

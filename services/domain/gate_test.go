@@ -96,7 +96,7 @@ func TestAGateTakesItsQuorumOfDifferentPeopleOfItsGroup(t *testing.T) { // D24
 	for _, gate := range []event.ApprovalRequested{
 		{RolloutID: r.ID, GateID: "production/50", EnvironmentID: s.production.ID, Weight: 50}, {RolloutID: r.ID, GateID: "release"},
 	} {
-		s.say(gate)
+		s.report(gate)
 	}
 
 	ann, bob := person(7, "release-managers"), person(8, "qa", "release-managers")
@@ -104,7 +104,7 @@ func TestAGateTakesItsQuorumOfDifferentPeopleOfItsGroup(t *testing.T) { // D24
 	s.ok(s.approve(ann, r, "production/50"))
 	s.refused(s.approve(ann, r, "production/50"), "has approved gate \"production/50\" of rollout_1 already; 1 of 2 have")
 	// asked again: nothing is forgotten
-	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "production/50", EnvironmentID: s.production.ID})
+	s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: "production/50", EnvironmentID: s.production.ID})
 	gate := s.gates(r)["production/50"]
 	if len(gate.Approvals) != 1 || gate.Approvals[0].ID != 7 || gate.Quorum != 2 {
 		t.Errorf("after one of two: %+v", gate)
@@ -130,7 +130,7 @@ func TestAMachineCountsOnlyInAGroupThatTheRuleNames(t *testing.T) { // D50
 	s.asking("", `"group":"bots"`, "")
 	r := s.rollout(s.set)
 	for gate, environment := range map[string]int64{"release": 0, "production": s.production.ID} {
-		s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: gate, EnvironmentID: environment})
+		s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: gate, EnvironmentID: environment})
 	}
 	machine := person(8, "bots")
 	machine.Type = core.PrincipalAgent
@@ -159,7 +159,7 @@ func TestMachinesDoNotMakeARuleAnswerable(t *testing.T) { // D50
 	}
 }
 
-func TestWhoeverHasAskedForARolloutDoesNotApproveItInProduction(t *testing.T) { // D28
+func TestTheRequesterOfARolloutDoesNotApproveItInProduction(t *testing.T) { // D28
 	t.Parallel()
 	s := newShop(t)
 	s.asking("", "", `"requester_may_approve":true`)
@@ -171,7 +171,7 @@ func TestWhoeverHasAskedForARolloutDoesNotApproveItInProduction(t *testing.T) { 
 		{RolloutID: r.ID, GateID: "the program's own"},
 		{RolloutID: r.ID, GateID: "the program's own in staging", EnvironmentID: s.staging.ID},
 	} {
-		s.say(gate)
+		s.report(gate)
 	}
 	for _, gate := range []string{"production", "release", "the program's own"} {
 		s.refused(s.approve(user(), r, gate), "user 1 requested rollout_1, so someone else must approve")
@@ -179,7 +179,7 @@ func TestWhoeverHasAskedForARolloutDoesNotApproveItInProduction(t *testing.T) { 
 	}
 	s.ok(s.approve(user(), r, "production/50"))
 	s.ok(s.approve(user(), r, "the program's own in staging"))
-	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "production/75", EnvironmentID: s.production.ID})
+	s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: "production/75", EnvironmentID: s.production.ID})
 	_, err := s.rollouts.RejectGate(t.Context(), user(), rollout.Resolution{RolloutID: r.ID, GateID: "production/75"})
 	s.ok(err) // to take one's own back is everybody's right
 }
@@ -190,7 +190,7 @@ func TestAnUnansweredGateExpires(t *testing.T) {
 	s.asking(`,"expires_after":60,"on_expiry":"approve"`, `"expires_after":120`, "")
 	r := s.rollout(s.set)
 	for _, gate := range []string{"release", "production", "production/50"} {
-		s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: gate})
+		s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: gate})
 	}
 	s.nothingExpires()
 	if at := s.gates(r)["release"].ExpiresAt(); at == nil || s.gates(r)["production/50"].ExpiresAt() != nil {
@@ -219,7 +219,7 @@ func TestAnAnsweredGateDoesNotExpire(t *testing.T) {
 	s := newShop(t)
 	s.asking(`,"expires_after":60`, "", "")
 	r := s.rollout(s.set)
-	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "release"})
+	s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: "release"})
 	s.ok(s.approve(person(2), r, "release"))
 	s.elapse()
 	s.want(s.expire().Outcome, "answered")
@@ -288,8 +288,8 @@ func TestAnEnvironmentAsksWhateverThePipelineSays(t *testing.T) {
 	s.want(in.Rollout.Environments[0].Approval, &core.Approval{Reason: "the platform team's", ExpiresAfter: 3600})
 	s.want(in.Rollout.Environments[1].Approval.ExpiresAfter, 60)
 
-	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "staging", EnvironmentID: s.staging.ID})
-	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", EnvironmentID: s.production.ID})
+	s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: "staging", EnvironmentID: s.staging.ID})
+	s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", EnvironmentID: s.production.ID})
 	s.want(s.gates(r)["staging"].GateRule, asked.GateRule)
 	s.want(s.gates(r)["production"].GateRule, core.GateRule{
 		Quorum: 3, Group: "platform", ExpiresAfter: time.Minute,
@@ -308,7 +308,7 @@ func TestAnEnvironmentAsksWhateverThePipelineSays(t *testing.T) {
 	_, err = s.rollouts.CancelRollout(t.Context(), user(), r.ID, "nobody has to agree to that") // R41
 	s.ok(err)
 	r = s.rollout(s.set)
-	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "staging", EnvironmentID: s.staging.ID})
+	s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: "staging", EnvironmentID: s.staging.ID})
 	s.want(s.gates(r)["staging"].GateRule, core.GateRule{Quorum: 1, RequesterMayApprove: true, OnExpiry: core.ExpiryRejects})
 }
 
@@ -399,7 +399,7 @@ func TestAQuorumOfMoreThanMayApproveIsRefusedAndReported(t *testing.T) {
 	made, err := s.rollouts.CreateRollout(t.Context(), person(99), rollout.NewRollout{VersionSetID: s.set.ID})
 	s.ok(err)
 	r := *made.Rollout
-	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", EnvironmentID: s.production.ID})
+	s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", EnvironmentID: s.production.ID})
 	waits := func() string {
 		t.Helper()
 		all, err := s.view.Waits(t.Context(), org, []int64{r.ID})

@@ -77,7 +77,7 @@ func TestSetupWaitsForItsEnvironment(t *testing.T) {
 	if got := f.ids(); !cmp.Equal(got, []string{"environment-1-onboarding-1"}) {
 		t.Fatalf("handed over: %q", got)
 	}
-	f.say(event.EnvironmentNotReady{EnvironmentID: e.ID, Reason: "no controller"})
+	f.report(event.EnvironmentNotReady{EnvironmentID: e.ID, Reason: "no controller"})
 	_, err = f.setup.RetryOnboarding(t.Context(), user(), e.ID)
 	f.ok(err)
 	f.deliver(f.emit(event.EnvironmentNotReady{EnvironmentID: e.ID, Reason: "stale"}, "environment-1-onboarding-1"))
@@ -87,7 +87,7 @@ func TestSetupWaitsForItsEnvironment(t *testing.T) {
 	if diff := cmp.Diff(want, f.ids()); diff != "" {
 		t.Errorf("handed over (-want +got):\n%s", diff)
 	}
-	f.say(event.WorkflowFailed{WorkflowID: "application-environment-1-setup-1", Error: "setup.star:3:1: fail: container mismatch"})
+	f.report(event.WorkflowFailed{WorkflowID: "application-environment-1-setup-1", Error: "setup.star:3:1: fail: container mismatch"})
 	if ae := f.applicationEnvironment(1); ae.Readiness != core.ReadinessNot || !strings.Contains(ae.ReadinessReason, "container mismatch") {
 		t.Errorf("after the failed workflow: %+v", ae)
 	}

@@ -60,7 +60,7 @@ func TestAPauseOnTheWayIsARequestUntilTheNextGate(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	r := s.rollout(s.set)
-	s.say(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "staging", EnvironmentID: s.staging.ID})
+	s.report(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "staging", EnvironmentID: s.staging.ID})
 	r, err := s.rollouts.PauseRollout(t.Context(), user(), r.ID, "lunch")
 	s.ok(err)
 	if r.State != core.RolloutInProgress || !r.PauseRequested {
@@ -88,7 +88,7 @@ func TestAPauseOnTheWayIsARequestUntilTheNextGate(t *testing.T) {
 	s.want(s.granted(), []string{"staging", "staging/25"})
 	_, err = s.rollouts.ResumeRollout(t.Context(), user(), r.ID, "")
 	s.refused(err, "nobody has paused it")
-	s.say(event.RolloutGateReached{RolloutID: r.ID, EnvironmentID: s.staging.ID, Weight: 25}) // late, and twice
+	s.report(event.RolloutGateReached{RolloutID: r.ID, EnvironmentID: s.staging.ID, Weight: 25}) // late, and twice
 	s.want(s.ownStory(r), []string{
 		"rollout create →pending", "rollout start pending→in_progress", "rollout pass_gate in_progress→in_progress",
 		"rollout pause in_progress→in_progress", "rollout reach_gate in_progress→in_progress", "rollout pause in_progress→paused",
@@ -101,7 +101,7 @@ func TestAPauseWhereItStandsIsTrueAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	r := s.rollout(s.set)
-	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "staging"})
+	s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: "staging"})
 	r, err := s.rollouts.PauseRollout(t.Context(), user(), r.ID, "")
 	s.ok(err)
 	if r.State != core.RolloutPaused || !r.AwaitingApproval {
@@ -109,7 +109,7 @@ func TestAPauseWhereItStandsIsTrueAtOnce(t *testing.T) {
 	}
 	_, err = s.rollouts.ApproveGate(t.Context(), person(2), rollout.Resolution{RolloutID: r.ID, GateID: "staging"})
 	s.ok(err)
-	s.say(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "staging"})
+	s.report(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "staging"})
 	if r = s.reload(r); r.State != core.RolloutPaused || len(s.granted()) > 0 {
 		t.Errorf("an approval is no resumption: %+v, granted %v", r, s.granted())
 	}
@@ -130,16 +130,16 @@ func TestAHoldThatIsTakenBackOrEndsWithTheRollout(t *testing.T) {
 	if r.State != core.RolloutPending || r.PauseRequested {
 		t.Errorf("taken back: %+v", r)
 	}
-	s.say(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "staging"})
+	s.report(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "staging"})
 	s.want(s.granted(), []string{"staging"})
 	_, err = s.rollouts.PauseRollout(t.Context(), user(), r.ID, "")
 	s.ok(err)
-	s.say(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "staging/25"})
-	s.say(event.RolloutFailed{RolloutID: r.ID, Reason: "degraded"}) // a hold keeps nobody from failing
+	s.report(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "staging/25"})
+	s.report(event.RolloutFailed{RolloutID: r.ID, Reason: "degraded"}) // a hold keeps nobody from failing
 	if r = s.reload(r); r.State != core.RolloutFailed || r.PauseRequested {
 		t.Errorf("failed: %+v", r)
 	}
-	s.say(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "staging/50"})
+	s.report(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "staging/50"})
 	_, err = s.rollouts.ResumeRollout(t.Context(), user(), r.ID, "")
 	s.refused(err, "has ended: failed")
 	_, err = s.rollouts.PauseRollout(t.Context(), user(), r.ID, "")
@@ -153,9 +153,9 @@ func TestTheGatesOfADeployment(t *testing.T) {
 	s := newShop(t)
 	r := s.rollout(s.set)
 	d := s.deployments(s.stops(r)[0])[0]
-	s.say(event.DeploymentGateReached{DeploymentID: d.ID, Weight: 25})
-	s.say(event.DeploymentAdvance{DeploymentID: d.ID, Weight: 25})
-	s.say(event.DeploymentGateReached{DeploymentID: d.ID, Weight: 50})
+	s.report(event.DeploymentGateReached{DeploymentID: d.ID, Weight: 25})
+	s.report(event.DeploymentAdvance{DeploymentID: d.ID, Weight: 25})
+	s.report(event.DeploymentGateReached{DeploymentID: d.ID, Weight: 50})
 	found, err := s.view.GatesByDeployment(t.Context(), org, []int64{d.ID})
 	s.ok(err)
 	type gate struct {
@@ -184,10 +184,10 @@ func TestRollingBack(t *testing.T) {
 	second := s.release(2)
 	r := s.rollout(second)
 	s.handOver()
-	s.say(event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: s.staging.ID})
+	s.report(event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: s.staging.ID})
 	_, err = s.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: r.ID})
 	s.refused(err, "rollout_2 has changed nothing, so there is nothing to roll back; to end it where it is, cancel it")
-	s.say(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(r)[0])[0].ID})
+	s.report(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(r)[0])[0].ID})
 
 	third := s.release(3)
 	_, err = s.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: r.ID, VersionSetID: third.ID})
@@ -226,16 +226,16 @@ func TestRollingBack(t *testing.T) {
 	s.verifyJournal(back)
 }
 
-func TestTheJournalOfADeploymentTellsItsGates(t *testing.T) {
+func TestTheJournalOfADeploymentHasItsGates(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	r := s.rollout(s.set)
 	d := s.deployments(s.stops(r)[0])[0]
 	reached := s.emit(event.DeploymentGateReached{DeploymentID: d.ID, Weight: 25}, "")
 	s.deliver(reached, reached) // before anything is said to have started, and twice
-	s.say(event.DeploymentAdvance{DeploymentID: d.ID, Weight: 25})
-	s.say(event.DeploymentHealthy{DeploymentID: d.ID})
-	s.say(event.DeploymentGateReached{DeploymentID: d.ID, Weight: 50}) // late
+	s.report(event.DeploymentAdvance{DeploymentID: d.ID, Weight: 25})
+	s.report(event.DeploymentHealthy{DeploymentID: d.ID})
+	s.report(event.DeploymentGateReached{DeploymentID: d.ID, Weight: 50}) // late
 	want := []string{
 		"rollout start pending→in_progress", "rolloutenvironment start pending→in_progress", "deployment start pending→deploying",
 		"deployment reach_gate deploying→deploying", "deployment pass_gate deploying→deploying", "deployment complete deploying→healthy",

@@ -22,9 +22,9 @@ import (
 type push struct {
 	tag    string
 	digest int
-	// minute is when it was published; told when the registry service heard of it.
-	minute, told int
-	seen         *bool
+	// minute is when it was published; announced when the registry service reported it.
+	minute, announced int
+	seen              *bool
 }
 
 // pushed is the event of a publication of registry.test/shop/api, which is the same event whenever it comes.
@@ -33,7 +33,7 @@ func (f *fixture) pushed(image string, p push) event.Event {
 	at := time.Unix(1_600_000_000, 0).UTC()
 	e, err := event.New(event.Header{
 		ID: fmt.Sprintf("%s %s %d %d", image, p.tag, p.digest, p.minute), Source: "/services/registry",
-		Time: at.Add(time.Duration(p.told) * time.Minute),
+		Time: at.Add(time.Duration(p.announced) * time.Minute),
 	}, event.ArtifactPublished{
 		Image: image, Digest: digestOf(p.digest), Tag: p.tag, PublishedAt: at.Add(time.Duration(p.minute) * time.Minute).Format(time.RFC3339),
 		DigestSeen: p.seen,
@@ -116,9 +116,9 @@ func TestTheNewestSetIsWhatTheSelectionSays(t *testing.T) {
 			[]push{
 				{tag: "stable", digest: 1, minute: 1},
 				{tag: "stable", digest: 2, minute: 2},
-				{tag: "stable", digest: 1, minute: 1, told: 9}, // delivered again: the same event
+				{tag: "stable", digest: 1, minute: 1, announced: 9}, // delivered again: the same event
 				{tag: "stable", digest: 1, minute: 3},
-				{tag: "stable", digest: 2, minute: 2, told: 9},
+				{tag: "stable", digest: 2, minute: 2, announced: 9},
 				{tag: "stable", digest: 3, minute: 2}, // late
 				{tag: "other", digest: 4, minute: 4},
 			},
@@ -150,9 +150,9 @@ func TestTheNewestSetIsWhatTheSelectionSays(t *testing.T) {
 				{tag: "1.0.0", digest: 1, minute: 1},
 				{tag: "9.9.9", digest: 2, minute: 2, seen: truth(false)},
 				{tag: "1.1.0", digest: 3, minute: 3, seen: truth(true)},
-				{tag: "9.9.9", digest: 2, minute: 2, told: 1},                    // from a sender who does not say
-				{tag: "9.9.9", digest: 2, minute: 2, told: 2, seen: truth(true)}, // the same event, after a look
-				{tag: "9.9.9", digest: 2, minute: 4, seen: truth(false)},         // once seen is seen
+				{tag: "9.9.9", digest: 2, minute: 2, announced: 1},                    // from a sender who does not say
+				{tag: "9.9.9", digest: 2, minute: 2, announced: 2, seen: truth(true)}, // the same event, after a look
+				{tag: "9.9.9", digest: 2, minute: 4, seen: truth(false)},              // once seen is seen
 			},
 			[]string{"1", "1", "3", "3", "2", "2"},
 		},
@@ -198,7 +198,7 @@ func TestTheNewestSetDoesNotDependOnTheOrderOfArrival(t *testing.T) {
 		for i := range rapid.IntRange(1, 8).Draw(r, "publications") {
 			p := push{
 				tag:    rapid.SampledFrom([]string{"1.0.0", "v1.0.1", "1.10.0", "1.9.0", "2.0.0-rc.1", "latest"}).Draw(r, "tag"),
-				digest: rapid.IntRange(1, 4).Draw(r, "digest"), minute: rapid.IntRange(0, 5).Draw(r, "minute"), told: 10 + i,
+				digest: rapid.IntRange(1, 4).Draw(r, "digest"), minute: rapid.IntRange(0, 5).Draw(r, "minute"), announced: 10 + i,
 			}
 			if s := rapid.IntRange(0, 5).Draw(r, "seen"); s < 2 {
 				p.seen = truth(s == 1)
@@ -216,7 +216,7 @@ func TestTheNewestSetDoesNotDependOnTheOrderOfArrival(t *testing.T) {
 			for _, p := range rest[:n] {
 				batch = append(batch, f.pushed(image, p))
 			}
-			for _, err := range f.told(batch...) {
+			for _, err := range f.receive(batch...) {
 				if err != nil {
 					r.Fatal(err)
 				}
@@ -251,7 +251,7 @@ func modelled(selection string, all []push) string {
 	}
 	first := func(p push) push {
 		for _, o := range all {
-			if o.digest == p.digest && o.tag == p.tag && (o.minute < p.minute || o.minute == p.minute && o.told < p.told) {
+			if o.digest == p.digest && o.tag == p.tag && (o.minute < p.minute || o.minute == p.minute && o.announced < p.announced) {
 				p = o
 			}
 		}
@@ -274,7 +274,7 @@ func modelled(selection string, all []push) string {
 		case "newest_build":
 			a, b = first(a), first(b)
 		}
-		return (a.minute-b.minute)*1000 + a.told - b.told
+		return (a.minute-b.minute)*1000 + a.announced - b.announced
 	})
 	return fmt.Sprintf("%x", newest.digest)
 }

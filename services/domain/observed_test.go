@@ -30,7 +30,7 @@ func TestTheHealthCacheKeepsTheNewestObservationAndSinceWhen(t *testing.T) {
 	f.ok(err)
 	api := services[a.ID][0].ID
 	seen := func(minute int, health string) {
-		f.say(event.ServiceHealthObserved{ServiceID: api, EnvironmentID: e.ID, Health: health, Reason: health + "!", ObservedAt: wire(minute)})
+		f.report(event.ServiceHealthObserved{ServiceID: api, EnvironmentID: e.ID, Health: health, Reason: health + "!", ObservedAt: wire(minute)})
 	}
 	expect := func(health core.Health, since, at int) {
 		t.Helper()
@@ -155,7 +155,7 @@ func TestHealthNeverReopensADeployment(t *testing.T) {
 	s.succeed(r)
 	stop := s.stops(r)[0]
 	before := s.deployments(stop)
-	s.say(event.ServiceHealthObserved{
+	s.report(event.ServiceHealthObserved{
 		ServiceID: before[0].ServiceID, EnvironmentID: stop.EnvironmentID, Health: "degraded",
 		ObservedAt: wire(59),
 	})
@@ -172,21 +172,21 @@ func TestTheWorstHealthIsThatOfWordsWhichComeAtOnce(t *testing.T) {
 	s.ok(err)
 	of := services[s.application.ID]
 	for i := range of {
-		s.say(event.ServiceHealthObserved{ServiceID: of[i].ID, EnvironmentID: s.staging.ID, Health: "healthy", ObservedAt: wire(1)})
+		s.report(event.ServiceHealthObserved{ServiceID: of[i].ID, EnvironmentID: s.staging.ID, Health: "healthy", ObservedAt: wire(1)})
 	}
-	const say = `UPDATE cd_service_environment_healths SET health = $1 WHERE service_id = $2 AND environment_id = $3`
+	const update = `UPDATE cd_service_environment_healths SET health = $1 WHERE service_id = $2 AND environment_id = $3`
 	first, err := s.pool.Begin(t.Context())
 	s.ok(err)
 	defer func() { _ = first.Rollback(context.WithoutCancel(t.Context())) }()
-	_, err = first.Exec(t.Context(), say, core.HealthDegraded, of[0].ID, s.staging.ID)
+	_, err = first.Exec(t.Context(), update, core.HealthDegraded, of[0].ID, s.staging.ID)
 	s.ok(err)
 	second, err := s.pool.Acquire(t.Context())
 	s.ok(err)
 	defer second.Release()
-	said := make(chan error, 1)
+	done := make(chan error, 1)
 	go func() {
-		_, err := second.Exec(t.Context(), say, core.HealthProgressing, of[1].ID, s.staging.ID)
-		said <- err
+		_, err := second.Exec(t.Context(), update, core.HealthProgressing, of[1].ID, s.staging.ID)
+		done <- err
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -196,7 +196,7 @@ func TestTheWorstHealthIsThatOfWordsWhichComeAtOnce(t *testing.T) {
 		}
 	}
 	s.ok(first.Commit(t.Context()))
-	s.ok(<-said)
+	s.ok(<-done)
 	if found := s.checked(); len(found) > 0 {
 		t.Errorf("the cell is not what the words say: %v", found)
 	}
@@ -215,7 +215,7 @@ func TestDriftAndContactAreKept(t *testing.T) {
 	f.ok(err)
 	ae := all[f.application.ID][0].ID
 	saw := func(minute int, revision, drift string, automatic bool) {
-		f.say(event.ApplicationEnvironmentReconciled{
+		f.report(event.ApplicationEnvironmentReconciled{
 			ApplicationEnvironmentID: ae, Revision: revision, ExpectedRevision: "abc", Automatic: automatic, Drift: drift, ObservedAt: wire(minute),
 		})
 	}
@@ -232,7 +232,7 @@ func TestDriftAndContactAreKept(t *testing.T) {
 		t.Errorf("reconciliations (-want +got):\n%s", diff)
 	}
 	for minute, reachable := range []bool{true, false, false} {
-		f.say(event.EnvironmentContactChanged{EnvironmentID: f.staging.ID, Reachable: reachable, Reason: "x", ObservedAt: wire(minute)})
+		f.report(event.EnvironmentContactChanged{EnvironmentID: f.staging.ID, Reachable: reachable, Reason: "x", ObservedAt: wire(minute)})
 	}
 	contacts, err := f.view.Contacts(t.Context(), org, []int64{f.staging.ID})
 	f.ok(err)

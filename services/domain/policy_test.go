@@ -23,7 +23,7 @@ func (s *shop) upgrade() core.Rollout {
 	s.t.Helper()
 	s.succeed(s.rollout(s.set))
 	r := s.rollout(s.release(2))
-	s.say(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(r)[0])[0].ID})
+	s.report(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(r)[0])[0].ID})
 	return r
 }
 
@@ -47,7 +47,7 @@ func TestAFailedRolloutIsRolledBackAtOnceAndOnce(t *testing.T) {
 	s, r := upgraded(t)
 	failed := s.emit(event.RolloutFailed{RolloutID: r.ID, Reason: "sync failed"}, "")
 	s.deliver(failed, failed)
-	s.say(event.WorkflowFailed{WorkflowID: "rollout-" + itoa(r.ID), Error: "fail"})
+	s.report(event.WorkflowFailed{WorkflowID: "rollout-" + itoa(r.ID), Error: "fail"})
 	s.nothingDue("while more may be told of it")
 	s.close()
 	done, worked := s.due()
@@ -65,8 +65,8 @@ func TestAFailedRolloutIsRolledBackAtOnceAndOnce(t *testing.T) {
 	s.handOver()
 	s.want(s.engine.started[len(s.engine.started)-1].ID, "rollout-3")
 
-	s.say(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(back)[0])[0].ID})
-	s.say(event.RolloutFailed{RolloutID: back.ID, Reason: "that, too"})
+	s.report(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(back)[0])[0].ID})
+	s.report(event.RolloutFailed{RolloutID: back.ID, Reason: "that, too"})
 	s.close()
 	s.nothingDue("a rollback that failed")
 	s.verifyJournal(back)
@@ -84,8 +84,8 @@ func (s *shop) rollsBackOnlyWhatStaysDegraded() {
 func TestARolloutThatFailedBecauseAServiceDegradedIsRolledBackAtOnce(t *testing.T) {
 	t.Parallel()
 	s, r := upgraded(t)
-	s.say(event.DeploymentDegraded{DeploymentID: s.deployments(s.stops(r)[0])[0].ID, Reason: "crash loop"})
-	s.say(event.RolloutFailed{RolloutID: r.ID, Reason: "api is degraded"})
+	s.report(event.DeploymentDegraded{DeploymentID: s.deployments(s.stops(r)[0])[0].ID, Reason: "crash loop"})
+	s.report(event.RolloutFailed{RolloutID: r.ID, Reason: "api is degraded"})
 	s.close()
 	done, worked := s.due()
 	if !worked || done.RolloutID != r.ID || done.Cause != "failed" || done.MadeRolloutID == 0 {
@@ -98,8 +98,8 @@ func TestADegradedRolloutIsLeftForAWhile(t *testing.T) {
 	s, r := watched(t)
 	s.rollsBackOnlyWhatStaysDegraded()
 	d := s.deployments(s.stops(r)[0])[0]
-	s.say(event.DeploymentDegraded{DeploymentID: d.ID, Reason: "crash loop"})
-	s.say(event.RolloutFailed{RolloutID: r.ID, Reason: "api is degraded"})
+	s.report(event.DeploymentDegraded{DeploymentID: d.ID, Reason: "crash loop"})
+	s.report(event.RolloutFailed{RolloutID: r.ID, Reason: "api is degraded"})
 	s.close()
 	s.nothingDue("before the time")
 	var wait time.Duration
@@ -127,13 +127,13 @@ func TestAnApplicationsOwnPolicy(t *testing.T) {
 		s.ok(err)
 	}
 	set(core.RollbackPolicy{OnDegraded: true, DegradedAfter: 0})
-	s.say(event.RolloutFailed{RolloutID: r.ID, Reason: "no rollback on failed"})
+	s.report(event.RolloutFailed{RolloutID: r.ID, Reason: "no rollback on failed"})
 	s.close()
 	s.nothingDue("switched off")
 
 	r = s.rollout(s.sets()[0])
-	s.say(event.DeploymentDegraded{DeploymentID: s.deployments(s.stops(r)[0])[0].ID})
-	s.say(event.RolloutFailed{RolloutID: r.ID, Reason: "degraded"})
+	s.report(event.DeploymentDegraded{DeploymentID: s.deployments(s.stops(r)[0])[0].ID})
+	s.report(event.RolloutFailed{RolloutID: r.ID, Reason: "degraded"})
 	s.close()
 	s.ok(s.fail(s.staging.ID))
 	if done, worked := s.due(); !worked || done.MadeRolloutID != 0 || done.Outcome == "" {
@@ -165,17 +165,17 @@ func TestWhatChangedNothingIsNotRolledBack(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	first := s.rollout(s.set)
-	s.say(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(first)[0])[0].ID})
-	s.say(event.RolloutFailed{RolloutID: first.ID, Reason: "the first ever"})
+	s.report(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(first)[0])[0].ID})
+	s.report(event.RolloutFailed{RolloutID: first.ID, Reason: "the first ever"})
 	s.close()
 	s.nothingDue("nothing to go back to")
 	s.succeed(s.rollout(s.set))
 	r := s.rollout(s.release(2))
-	s.say(event.RolloutFailed{RolloutID: r.ID, Reason: "before anything was touched"})
+	s.report(event.RolloutFailed{RolloutID: r.ID, Reason: "before anything was touched"})
 	s.close()
 	s.nothingDue("nothing has changed")
 	r = s.rollout(s.sets()[0])
-	s.say(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(r)[0])[0].ID})
+	s.report(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(r)[0])[0].ID})
 	_, err := s.rollouts.CancelRollout(t.Context(), user(), r.ID, "people decide")
 	s.ok(err)
 	s.nothingDue("cancelled")

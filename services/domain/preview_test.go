@@ -29,7 +29,7 @@ func (s *shop) previewed(id int64) core.Preview {
 	return found[id]
 }
 
-func TestAPreviewTellsWhatARolloutWouldChange(t *testing.T) {
+func TestAPreviewShowsWhatARolloutWouldChange(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	p := s.preview(rollout.NewPreview{VersionSetID: s.set.ID})
@@ -39,16 +39,16 @@ func TestAPreviewTellsWhatARolloutWouldChange(t *testing.T) {
 		t.Fatalf("preview %+v was handed over as %s", p, id)
 	}
 	change := event.FileChange{Path: "staging/api.yaml", Diff: "@@ -1 +1 @@\n-a\n+b\n", Truncated: true}
-	told := event.RolloutPreviewed{PreviewID: p.ID, Environments: []event.PreviewedEnvironment{
+	previewed := event.RolloutPreviewed{PreviewID: p.ID, Environments: []event.PreviewedEnvironment{
 		{EnvironmentID: 1, Changes: []event.FileChange{change}}, {EnvironmentID: 2, Changes: []event.FileChange{}, Reason: "no such file"},
 	}}
 	// The engine's word about the end of the run comes first, and once more at the end: what the program told stays.
-	s.say(event.WorkflowCompleted{WorkflowID: "preview-" + itoa(p.ID)})
+	s.report(event.WorkflowCompleted{WorkflowID: "preview-" + itoa(p.ID)})
 	if got := s.previewed(p.ID); got.State != core.PreviewFailed || got.Reason != "the workflow ended without saying how it went" {
 		t.Errorf("found %+v before the program's word", got)
 	}
-	s.say(told)
-	s.say(event.WorkflowFailed{WorkflowID: "preview-" + itoa(p.ID), Error: "late"})
+	s.report(previewed)
+	s.report(event.WorkflowFailed{WorkflowID: "preview-" + itoa(p.ID), Error: "late"})
 	got := s.previewed(p.ID)
 	want := core.Preview{
 		ID: p.ID, ApplicationID: p.ApplicationID, VersionSetID: s.set.ID, State: core.PreviewMade, RequestedAt: got.RequestedAt,
@@ -121,7 +121,7 @@ func TestASnapshotKeepsWhatTheCommitChanged(t *testing.T) {
 	r := s.rollout(s.set)
 	d := s.deployments(s.stops(r)[0])[0]
 	change := event.FileChange{Path: "staging/api.yaml", Diff: "@@ -1 +1 @@\n-a\n+b\n"}
-	s.say(event.DeploymentCommitted{
+	s.report(event.DeploymentCommitted{
 		DeploymentID: d.ID, CommitSHA: digestOf(1)[7:47], ManifestDigest: digestOf(2),
 		Changes: []event.FileChange{change},
 	})
@@ -146,7 +146,7 @@ func TestPreviewsAreForgottenAfterAWeek(t *testing.T) {
 		}
 	}
 	// A word that comes too late for one finds nothing to tell, and changes nothing.
-	s.say(event.WorkflowFailed{WorkflowID: "preview-" + itoa(old.ID), Error: "late"})
+	s.report(event.WorkflowFailed{WorkflowID: "preview-" + itoa(old.ID), Error: "late"})
 	if got := s.previewed(old.ID); got.ID != 0 {
 		t.Errorf("a late word brought back %+v", got)
 	}

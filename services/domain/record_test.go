@@ -91,7 +91,7 @@ func TestTheJournalCheckFindsCellsThatTriggersShouldHaveKept(t *testing.T) { // 
 	s.ok(err)
 	services, err := s.view.ServicesByApplication(t.Context(), org, []int64{s.application.ID})
 	s.ok(err)
-	s.say(event.ServiceHealthObserved{
+	s.report(event.ServiceHealthObserved{
 		ServiceID: services[s.application.ID][0].ID, EnvironmentID: s.staging.ID, Health: "degraded",
 		ObservedAt: wire(1),
 	})
@@ -119,7 +119,7 @@ func TestTheJournalCheckFindsCellsThatTriggersShouldHaveKept(t *testing.T) { // 
 		_, err := s.pool.Exec(t.Context(), `UPDATE cd_cells SET `+what)
 		s.ok(err)
 	}
-	for _, c := range []struct{ damage, mend, where, subject, kept, told string }{
+	for _, c := range []struct{ damage, mend, where, subject, kept, rebuilt string }{
 		{`worst = 0`, `worst = 3`, shopInStaging, "rolloutenvironment_", ", healthy", ", degraded"},
 		{`shown = false`, `shown = true`, shopInStaging, "rolloutenvironment_", ", not shown", ", shown"},
 		{`application_name = 'pohs'`, `application_name = 'shop'`, shopInStaging, "rolloutenvironment_", `"pohs"`, `"shop"`},
@@ -130,16 +130,16 @@ func TestTheJournalCheckFindsCellsThatTriggersShouldHaveKept(t *testing.T) { // 
 		found := problems()
 		if len(found) != 1 || !strings.HasPrefix(found[0], c.subject) {
 			t.Errorf("%s%s: found %q; want one of a %s", c.damage, c.where, found, c.subject)
-		} else if kept, told, _ := strings.Cut(found[0], "; the record says:"); !strings.Contains(kept, c.kept) ||
-			!strings.Contains(told, c.told) {
-			t.Errorf("%s%s: found %q; want %q, and that it should be %q", c.damage, c.where, found[0], c.kept, c.told)
+		} else if kept, rebuilt, _ := strings.Cut(found[0], "; the record says:"); !strings.Contains(kept, c.kept) ||
+			!strings.Contains(rebuilt, c.rebuilt) {
+			t.Errorf("%s%s: found %q; want %q, and that it should be %q", c.damage, c.where, found[0], c.kept, c.rebuilt)
 		}
 		set(c.mend + c.where)
 	}
 }
 
-// told are the events of a small rollout: to its end, or to the failure of its first environment.
-func (s *shop) told(r core.Rollout, healthy bool) []event.Data {
+// events are those of a small rollout: to its end, or to the failure of its first environment.
+func (s *shop) events(r core.Rollout, healthy bool) []event.Data {
 	s.t.Helper()
 	first := s.stops(r)[0]
 	d := s.deployments(first)[0]
@@ -207,7 +207,7 @@ func TestEveryOrderOfARolloutsEventsEndsInTheSameTables(t *testing.T) {
 					return
 				}
 				r := s.rollout(s.set)
-				data := s.told(r, healthy)
+				data := s.events(r, healthy)
 				for _, i := range order {
 					e := s.emit(data[i], "")
 					s.deliver(e, e)
@@ -374,36 +374,36 @@ func (s *shop) moves(r core.Rollout) []func() error {
 		_, err := s.rollouts.RejectGate(ctx, a, rollout.Resolution{RolloutID: r.ID, GateID: "production"})
 		return err
 	})
-	say := func(data event.Data) {
+	report := func(data event.Data) {
 		add(func() error {
 			e := s.emit(data, "")
 			s.deliver(e, e)
 			return nil
 		})
 	}
-	say(event.RolloutStarted{RolloutID: r.ID})
-	say(event.RolloutHealthy{RolloutID: r.ID})
-	say(event.RolloutFailed{RolloutID: r.ID, Reason: "no"})
-	say(event.WorkflowCompleted{WorkflowID: "rollout-" + itoa(r.ID)})
-	say(event.WorkflowFailed{WorkflowID: "rollout-" + itoa(r.ID), Error: "no"})
+	report(event.RolloutStarted{RolloutID: r.ID})
+	report(event.RolloutHealthy{RolloutID: r.ID})
+	report(event.RolloutFailed{RolloutID: r.ID, Reason: "no"})
+	report(event.WorkflowCompleted{WorkflowID: "rollout-" + itoa(r.ID)})
+	report(event.WorkflowFailed{WorkflowID: "rollout-" + itoa(r.ID), Error: "no"})
 	for _, e := range s.stops(r) {
-		say(event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: e.EnvironmentID})
-		say(event.RolloutEnvironmentHealthy{RolloutID: r.ID, EnvironmentID: e.EnvironmentID})
-		say(event.RolloutEnvironmentFailed{RolloutID: r.ID, EnvironmentID: e.EnvironmentID, Reason: "no"})
-		say(event.RolloutGateReached{RolloutID: r.ID, EnvironmentID: e.EnvironmentID, Weight: 25})
-		say(event.RolloutAborted{RolloutID: r.ID, EnvironmentID: e.EnvironmentID})
+		report(event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: e.EnvironmentID})
+		report(event.RolloutEnvironmentHealthy{RolloutID: r.ID, EnvironmentID: e.EnvironmentID})
+		report(event.RolloutEnvironmentFailed{RolloutID: r.ID, EnvironmentID: e.EnvironmentID, Reason: "no"})
+		report(event.RolloutGateReached{RolloutID: r.ID, EnvironmentID: e.EnvironmentID, Weight: 25})
+		report(event.RolloutAborted{RolloutID: r.ID, EnvironmentID: e.EnvironmentID})
 		for _, d := range s.deployments(e) {
-			say(event.DeploymentStarted{DeploymentID: d.ID})
-			say(event.DeploymentGateReached{DeploymentID: d.ID, Weight: 25})
-			say(event.DeploymentAdvance{DeploymentID: d.ID, Weight: 25})
-			say(event.DeploymentHealthy{DeploymentID: d.ID})
-			say(event.DeploymentDegraded{DeploymentID: d.ID, Reason: "no"})
-			say(event.DeploymentFailed{DeploymentID: d.ID, Reason: "no"})
+			report(event.DeploymentStarted{DeploymentID: d.ID})
+			report(event.DeploymentGateReached{DeploymentID: d.ID, Weight: 25})
+			report(event.DeploymentAdvance{DeploymentID: d.ID, Weight: 25})
+			report(event.DeploymentHealthy{DeploymentID: d.ID})
+			report(event.DeploymentDegraded{DeploymentID: d.ID, Reason: "no"})
+			report(event.DeploymentFailed{DeploymentID: d.ID, Reason: "no"})
 		}
 	}
 	for _, gate := range []string{"staging", "staging/25", "production"} {
-		say(event.RolloutPassageRequested{RolloutID: r.ID, GateID: gate})
-		say(event.ApprovalRequested{RolloutID: r.ID, GateID: gate})
+		report(event.RolloutPassageRequested{RolloutID: r.ID, GateID: gate})
+		report(event.ApprovalRequested{RolloutID: r.ID, GateID: gate})
 	}
 	return moves
 }

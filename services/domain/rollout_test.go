@@ -57,14 +57,14 @@ func TestDuplicatesAndLateEventsChangeNothing(t *testing.T) {
 	d := s.deployments(s.stops(r)[0])[0]
 	healthy := s.emit(event.DeploymentHealthy{DeploymentID: d.ID}, "")
 	s.deliver(healthy, healthy) // never said to have started, and twice
-	s.say(event.DeploymentStarted{DeploymentID: d.ID})
-	s.say(event.RolloutFailed{RolloutID: r.ID, Reason: "no more"})
+	s.report(event.DeploymentStarted{DeploymentID: d.ID})
+	s.report(event.RolloutFailed{RolloutID: r.ID, Reason: "no more"})
 	s.close()
 	before := s.story(r)
-	s.say(event.RolloutHealthy{RolloutID: r.ID})
-	s.say(event.DeploymentDegraded{DeploymentID: s.deployments(s.stops(r)[0])[1].ID})
-	s.say(event.RolloutEnvironmentHealthy{RolloutID: r.ID, EnvironmentID: s.staging.ID})
-	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "late"})
+	s.report(event.RolloutHealthy{RolloutID: r.ID})
+	s.report(event.DeploymentDegraded{DeploymentID: s.deployments(s.stops(r)[0])[1].ID})
+	s.report(event.RolloutEnvironmentHealthy{RolloutID: r.ID, EnvironmentID: s.staging.ID})
+	s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: "late"})
 	if diff := cmp.Diff(before, s.story(r)); diff != "" {
 		t.Errorf("late events changed the journal (-before +after):\n%s", diff)
 	}
@@ -173,12 +173,12 @@ func TestRolloutsAreRefusedBeforeEverythingIsReady(t *testing.T) {
 			t.Errorf("error = %v, want Refused with %q", err, want)
 		}
 	}
-	s.say(event.EnvironmentNotReady{EnvironmentID: s.production.ID, Reason: "argo-rollouts controller not found"})
+	s.report(event.EnvironmentNotReady{EnvironmentID: s.production.ID, Reason: "argo-rollouts controller not found"})
 	check(`environment "production" is not ready: argo-rollouts controller not found`)
-	s.say(event.EnvironmentReady{EnvironmentID: s.production.ID})
+	s.report(event.EnvironmentReady{EnvironmentID: s.production.ID})
 	known, err := s.view.ApplicationEnvironmentsByApplication(t.Context(), org, []int64{s.application.ID})
 	s.ok(err)
-	s.say(event.ApplicationEnvironmentNotReady{ApplicationEnvironmentID: known[s.application.ID][0].ID, Reason: "container mismatch"})
+	s.report(event.ApplicationEnvironmentNotReady{ApplicationEnvironmentID: known[s.application.ID][0].ID, Reason: "container mismatch"})
 	check(`application "shop" is not ready in environment "staging": container mismatch`)
 	_, err = s.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: 999})
 	if !fault.Is(err, fault.NotFound) {
@@ -202,9 +202,9 @@ func TestRollingBackIsARolloutOfAnEarlierSet(t *testing.T) {
 	if e := s.stops(bad)[0]; e.PreviousVersionSetID != s.set.ID {
 		t.Errorf("from = %d, want %d", e.PreviousVersionSetID, s.set.ID)
 	}
-	s.say(event.DeploymentDegraded{DeploymentID: s.deployments(s.stops(bad)[0])[0].ID, Reason: "ProgressDeadlineExceeded"})
-	s.say(event.RolloutEnvironmentFailed{RolloutID: bad.ID, EnvironmentID: s.staging.ID, Reason: "api is degraded"})
-	s.say(event.RolloutFailed{RolloutID: bad.ID, Reason: "staging: api is degraded"})
+	s.report(event.DeploymentDegraded{DeploymentID: s.deployments(s.stops(bad)[0])[0].ID, Reason: "ProgressDeadlineExceeded"})
+	s.report(event.RolloutEnvironmentFailed{RolloutID: bad.ID, EnvironmentID: s.staging.ID, Reason: "api is degraded"})
+	s.report(event.RolloutFailed{RolloutID: bad.ID, Reason: "staging: api is degraded"})
 	back := s.rollout(s.set)
 	s.succeed(back)
 	for r, want := range map[core.Rollout]bool{first: false, bad: false, back: true} {
@@ -225,8 +225,8 @@ func TestADeploymentCarriesTheVersionsOfAllItsSources(t *testing.T) {
 	e := f.environment("staging", core.TierStaging)
 	_, err = f.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: a.ID, Definition: pipeline("staging")})
 	f.ok(err)
-	f.say(event.EnvironmentReady{EnvironmentID: e.ID})
-	f.say(event.ApplicationEnvironmentReady{ApplicationEnvironmentID: 1})
+	f.report(event.EnvironmentReady{EnvironmentID: e.ID})
+	f.report(event.ApplicationEnvironmentReady{ApplicationEnvironmentID: 1})
 	at := time.Unix(1_700_000_000, 0)
 	f.publish(f.artifact("registry.test/shop/api", "1", 1, at), f.artifact("registry.test/shop/proxy", "7", 2, at))
 	s := &shop{fixture: f, application: a}
@@ -243,10 +243,10 @@ func TestGates(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	r := s.rollout(s.set)
-	s.say(event.RolloutStarted{RolloutID: r.ID})
-	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", Reason: "release"})
-	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", Reason: "release"}) // open already
-	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "staging/25", Reason: "look"})
+	s.report(event.RolloutStarted{RolloutID: r.ID})
+	s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", Reason: "release"})
+	s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", Reason: "release"}) // open already
+	s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: "staging/25", Reason: "look"})
 	if got := s.reload(r); !got.AwaitingApproval || got.State != core.RolloutInProgress {
 		t.Errorf("with open gates: %+v", got)
 	}
@@ -286,7 +286,7 @@ func TestRejectingAGateCancels(t *testing.T) {
 	s := newShop(t)
 	r := s.rollout(s.set)
 	s.handOver()
-	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", Reason: "release"})
+	s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", Reason: "release"})
 	got, err := s.rollouts.RejectGate(t.Context(), user(), rollout.Resolution{RolloutID: r.ID, GateID: "production", Reason: "not today"})
 	s.ok(err)
 	if got.State != core.RolloutCancelled || got.AwaitingApproval {
@@ -355,7 +355,7 @@ func TestAPipelineFitsWhatItsEnvironmentsAllow(t *testing.T) {
 
 // Whoever runs programs of their own on the engine has nothing to do with the record: how those end is taken without a word, so that
 // neither the alert on events that were given up nor doctor speaks of them.
-func TestSomebodyElsesWorkflowIsNobodysFault(t *testing.T) {
+func TestTheEndOfAnotherCallersWorkflowIsIgnored(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	for _, id := range []string{"mine", "rollout-", "rollout-1-again", "preview-x"} {

@@ -70,7 +70,7 @@ func (s *shop) skips(r core.Rollout) map[int64]core.SkipCause {
 func (s *shop) begin(r core.Rollout, stop int) {
 	s.t.Helper()
 	for _, d := range s.deployments(s.stops(r)[stop]) {
-		s.say(event.DeploymentStarted{DeploymentID: d.ID})
+		s.report(event.DeploymentStarted{DeploymentID: d.ID})
 	}
 }
 
@@ -106,7 +106,7 @@ func TestAnAutomaticRollbackWaitsForNobodyWhereNothingChanges(t *testing.T) {
 	s.succeed(s.rollout(s.set))
 	r := s.rollout(s.release(2))
 	s.begin(r, 0)
-	s.say(event.RolloutFailed{RolloutID: r.ID, Reason: "no"})
+	s.report(event.RolloutFailed{RolloutID: r.ID, Reason: "no"})
 	s.close()
 	done, worked := s.due()
 	if !worked || done.MadeRolloutID == 0 {
@@ -128,7 +128,7 @@ func TestWhatMayHaveBeenTouchedIsNotUnchanged(t *testing.T) {
 			s.pass(r, "production")
 		},
 		"a failure whose beginning was not heard of": func(s *shop, r core.Rollout) {
-			s.say(event.DeploymentFailed{DeploymentID: s.deployments(s.stops(r)[1])[0].ID, Reason: "no"})
+			s.report(event.DeploymentFailed{DeploymentID: s.deployments(s.stops(r)[1])[0].ID, Reason: "no"})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -175,12 +175,12 @@ func TestARollbackGoesWhereItIsAskedTo(t *testing.T) {
 	s.ok(err)
 	s.want(s.stepsOf(back), []string{"approval step-1", "deploy production", "in production"})
 	s.want(s.skips(back), map[int64]core.SkipCause{s.staging.ID: core.SkipExcluded})
-	s.say(event.ApprovalRequested{RolloutID: back.ID, GateID: "step-1"})
+	s.report(event.ApprovalRequested{RolloutID: back.ID, GateID: "step-1"})
 	s.refused(s.approve(user(), back, "step-1"), "requested rollout_3, so someone else must approve") // it guards production
 
 	// Its retry leaves out the same.
 	s.begin(back, 0)
-	s.say(event.RolloutFailed{RolloutID: back.ID, Reason: "no"})
+	s.report(event.RolloutFailed{RolloutID: back.ID, Reason: "no"})
 	again, err := s.rollouts.RetryRollout(t.Context(), user(), back.ID, "")
 	s.ok(err)
 	s.want(again.RollbackOf, r.ID)
@@ -208,7 +208,7 @@ func TestARollbackToWhatNeverRanThereStopsAtItsGates(t *testing.T) {
 	made, full := back(r, never)
 	s.want(full, false)
 	// In staging alone it has run, and production is not asked of staging.
-	s.say(event.RolloutEnvironmentHealthy{RolloutID: made.ID, EnvironmentID: s.staging.ID})
+	s.report(event.RolloutEnvironmentHealthy{RolloutID: made.ID, EnvironmentID: s.staging.ID})
 	s.begin(made, 1)
 	_, err = s.rollouts.CancelRollout(t.Context(), user(), made.ID, "")
 	s.ok(err)
@@ -231,7 +231,7 @@ func TestARollbackIsRetriedWithoutWhatIsNoLongerInThePipeline(t *testing.T) {
 		rollout.Rollback{RolloutID: r.ID, Scope: rollout.Scope{Except: []string{"staging"}}})
 	s.ok(err)
 	s.begin(back, 0)
-	s.say(event.RolloutFailed{RolloutID: back.ID, Reason: "no"})
+	s.report(event.RolloutFailed{RolloutID: back.ID, Reason: "no"})
 	_, err = s.setup.CreateFlowDefinition(t.Context(), user(),
 		setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: pipeline("production")})
 	s.ok(err)
@@ -268,7 +268,7 @@ func TestBreakGlassPassesTheApprovalsOfOneRollout(t *testing.T) {
 	s := newShop(t)
 	s.guarded()
 	r := s.rollout(s.set)
-	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "step-1"})
+	s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: "step-1"})
 	try := func(a core.Actor, reason string) error {
 		_, err := s.rollouts.BreakGlass(t.Context(), a, r.ID, reason)
 		return err
@@ -292,7 +292,7 @@ func TestBreakGlassPassesTheApprovalsOfOneRollout(t *testing.T) {
 	s.ok(try(user(), "production is down"))
 	s.refused(try(user(), "once more"), "passed by break-glass already")
 	s.want(len(s.gates(r)), 0)
-	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", EnvironmentID: s.production.ID})
+	s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", EnvironmentID: s.production.ID})
 	s.want(len(s.gates(r)), 0)
 	s.want(s.resolved(), []string{"step-1 approved by user", "production approved by user"})
 	got := s.reload(r)
@@ -318,7 +318,7 @@ func TestBreakGlassPassesTheApprovalsOfOneRollout(t *testing.T) {
 	back, err := s.rollouts.RollbackRollout(t.Context(), user(),
 		rollout.Rollback{RolloutID: second.ID, Reason: "down again", BreakGlass: true})
 	s.ok(err)
-	s.say(event.ApprovalRequested{RolloutID: back.ID, GateID: "step-1"})
+	s.report(event.ApprovalRequested{RolloutID: back.ID, GateID: "step-1"})
 	s.want(len(s.gates(back)), 0)
 	s.verifyJournal(back)
 }
@@ -395,7 +395,7 @@ func TestAbortedIsAStatusOfItsOwnAndAbortIsOfferedOnlyWhereItIsTaken(t *testing.
 	_, err = s.rollouts.AbortRollout(t.Context(), user(), r.ID, "slow")
 	s.ok(err)
 	s.want(s.reload(r).Status(), core.StatusAborting)
-	s.say(event.RolloutAborted{RolloutID: r.ID, EnvironmentID: s.staging.ID, Reason: "taken back"})
+	s.report(event.RolloutAborted{RolloutID: r.ID, EnvironmentID: s.staging.ID, Reason: "taken back"})
 	got := s.reload(r)
 	s.want(got.Status(), core.StatusAborted)
 	s.want(got.StatusWithin(s.stops(r)[0].State), core.StatusAborted)
@@ -419,7 +419,7 @@ func TestAbortedIsAStatusOfItsOwnAndAbortIsOfferedOnlyWhereItIsTaken(t *testing.
 func TestTheLinksOfAutomaticRollbacksAreMadeForWhatIsStored(t *testing.T) {
 	t.Parallel()
 	s, r := upgraded(t)
-	s.say(event.RolloutFailed{RolloutID: r.ID, Reason: "no"})
+	s.report(event.RolloutFailed{RolloutID: r.ID, Reason: "no"})
 	s.close()
 	done, worked := s.due()
 	if !worked || done.MadeRolloutID == 0 {

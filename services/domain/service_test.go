@@ -277,7 +277,7 @@ func TestWhatWasCommittedIsPublishedByTheNextProcess(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	r := s.rollout(s.set)
-	s.say(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", Reason: "release"})
+	s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: "production", Reason: "release"})
 	_, err := s.rollouts.ApproveGate(t.Context(), person(2), rollout.Resolution{RolloutID: r.ID, GateID: "production"})
 	s.ok(err)
 

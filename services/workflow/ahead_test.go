@@ -71,7 +71,7 @@ func alone(t *testing.T, act behaviour) (*engines, *countedStarts, *control.Serv
 	}
 	c := &countedStarts{Store: e.store}
 	// No first turn takes long there, however busy the machine is: one that does is not run ahead the next time.
-	swift, now := &toldClock{}, clock.System().Now()
+	swift, now := &steppedClock{}, clock.System().Now()
 	swift.now.Store(&now)
 	engine := engine.New(engine.Deps{
 		Store: c, Scripts: e.scripts, Functions: registry, CheckEmit: events.CheckEmit, Clock: swift, Log: bustest.Log(t),
@@ -93,8 +93,8 @@ func alone(t *testing.T, act behaviour) (*engines, *countedStarts, *control.Serv
 	return e, c, control.NewService(c, e.scripts, patient{clock.System()}, engine)
 }
 
-// told answers a run that has ended with its history.
-func told(t *testing.T, e *engines, workflow string) (execution.Execution, []history.Entry) {
+// ended returns a run that has ended with its history.
+func ended(t *testing.T, e *engines, workflow string) (execution.Execution, []history.Entry) {
 	t.Helper()
 	run := e.ended(workflow)
 	history, err := e.store.History(t.Context(), run.ID, 0, 100)
@@ -152,7 +152,7 @@ func TestTheFirstTurnIsStoredWithItsStart(t *testing.T) {
 			if err != nil || !started.Created {
 				t.Fatalf("%s: started as %+v (%v)", workflow, started, err)
 			}
-			run, entries := told(t, e, workflow)
+			run, entries := ended(t, e, workflow)
 			if run.State != p.state || run.Ref != started.Ref || run.LastSeq != int64(len(entries)) {
 				t.Errorf("%s ended as %s (%s) with %d of %d entries, expected %s", workflow, run.State, run.Error, run.LastSeq, len(entries), p.state)
 			}

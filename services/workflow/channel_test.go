@@ -10,9 +10,9 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
-// TestAChannelIsOpenForWhoeverHasItsToken covers D19: a token is the only way to a channel, in its organization, while
+// TestAChannelIsOpenForItsToken covers D19: a token is the only way to a channel, in its organization, while
 // its run lives; a sender that repeats itself hears the same afterwards.
-func TestAChannelIsOpenForWhoeverHasItsToken(t *testing.T) {
+func TestAChannelIsOpenForItsToken(t *testing.T) {
 	t.Parallel()
 	e := newEngines(t)
 	e.run("one", e.store, nil)

@@ -261,15 +261,15 @@ func TestDatabaseAndBusGoAwayAndComeBack(t *testing.T) {
 	s.AutoFlowClient = autoflowv1.NewAutoFlowClient(conn)
 	s.up()
 	t.Cleanup(s.down)
-	told := make(chan event.Event, 1000)
-	listen(t, nats.Connect(t, "domain"), told)
+	received := make(chan event.Event, 1000)
+	listen(t, nats.Connect(t, "domain"), received)
 
 	s.submit("w", `
 for i in range(100):
     run("emit", {"type": "com.gitlab.cd.rollout.started", "data": {"rollout_id": i + 1}})
     sleep(seconds = 0.05)
 `, "{}")
-	next(t, told, "com.gitlab.cd.rollout.started")
+	next(t, received, "com.gitlab.cd.rollout.started")
 	if err := database.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +288,7 @@ for i in range(100):
 	if database, err = postgres.Start(t.Context(), place); err != nil {
 		t.Fatal(err)
 	}
-	next(t, told, "com.gitlab.cd.rollout.started")
+	next(t, received, "com.gitlab.cd.rollout.started")
 	nats.Stop(t)
 	pause("NATS", toNATS)
 	nats.Start(t)
@@ -298,7 +298,7 @@ for i in range(100):
 	s.eventually("everything that was emitted has come", func(context.Context) bool {
 		for {
 			select {
-			case e := <-told:
+			case e := <-received:
 				if ended = ended || strings.HasSuffix(e.ID(), "/completed"); e.Type() == "com.gitlab.cd.rollout.started" {
 					emitted[e.ID()] = true
 				}

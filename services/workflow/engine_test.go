@@ -205,11 +205,11 @@ func (e *engines) history() []string {
 func TestCancelInterruptsAFunction(t *testing.T) {
 	t.Parallel()
 	e := newEngines(t)
-	begun, told := make(chan struct{}), make(chan struct{})
+	begun, proceed := make(chan struct{}), make(chan struct{})
 	e.run("one", e.store, func(ctx context.Context, _ activity.Call) (any, error) {
 		close(begun)
 		<-ctx.Done()
-		close(told)
+		close(proceed)
 		return "too late", nil
 	})
 	e.start(`run("act", {})`)
@@ -217,7 +217,7 @@ func TestCancelInterruptsAFunction(t *testing.T) {
 	if err := e.service.Cancel(t.Context(), 1, "w", "enough"); err != nil {
 		t.Fatal(err)
 	}
-	<-told
+	<-proceed
 	e.await(execution.Cancelled)
 	if h := e.history(); len(h) != 1 || !strings.HasPrefix(h[0], "cancelled") {
 		t.Errorf("history %q", h)

@@ -79,7 +79,7 @@ func runEngine() error {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	wall := &toldClock{}
+	wall := &steppedClock{}
 	wall.now.Store(&order.Now)
 	go func() {
 		defer stop()
@@ -135,12 +135,12 @@ func (deadly) Call(context.Context, activity.Call) (any, error) {
 	return nil, nil //nolint:nilnil // it does not come this far
 }
 
-// toldClock has the time that it was told last, and timers of the real one.
-type toldClock struct{ now atomic.Pointer[time.Time] }
+// steppedClock has the time that it was told last, and timers of the real one.
+type steppedClock struct{ now atomic.Pointer[time.Time] }
 
-func (c *toldClock) Now() time.Time { return *c.now.Load() }
+func (c *steppedClock) Now() time.Time { return *c.now.Load() }
 
-func (*toldClock) NewTimer(d time.Duration) clock.Timer { return clock.System().NewTimer(d) }
+func (*steppedClock) NewTimer(d time.Duration) clock.Timer { return clock.System().NewTimer(d) }
 
 // remote is a Function that the parent carries out.
 type remote struct{ name, world string }
@@ -258,8 +258,8 @@ func (w *world) spawn(database pg.Config, c crash, killed *atomic.Int64) process
 	input, gone := spawnEngine(w.t, order, killed)
 	return process{
 		store: &crashing{Store: kept}, service: service, gone: gone,
-		stop: func() { _ = input.Close(); <-gone; outside.Close() },
-		told: func(now time.Time) { _, _ = fmt.Fprintln(input, now.Format(time.RFC3339Nano)) },
+		stop:    func() { _ = input.Close(); <-gone; outside.Close() },
+		setTime: func(now time.Time) { _, _ = fmt.Fprintln(input, now.Format(time.RFC3339Nano)) },
 	}
 }
 
@@ -276,8 +276,8 @@ func spawnEngine(t *testing.T, order engineOrder, killed *atomic.Int64) (input i
 	}
 	cmd := exec.CommandContext(t.Context(), self, engineCommand)
 	cmd.Env = append(os.Environ(), engineVariable+"="+string(text))
-	var said bytes.Buffer
-	cmd.Stderr = &said
+	var output bytes.Buffer
+	cmd.Stderr = &output
 	if input, err = cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +292,7 @@ func spawnEngine(t *testing.T, order engineOrder, killed *atomic.Int64) (input i
 		if errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL {
 			killed.Add(1)
 		} else if err != nil && t.Context().Err() == nil {
-			t.Errorf("the process ended with %v: %s", err, said.String())
+			t.Errorf("the process ended with %v: %s", err, output.String())
 		}
 	}()
 	return input, ended

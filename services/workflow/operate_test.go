@@ -241,8 +241,8 @@ func TestThePollsOfAWorkflowAreInItsLog(t *testing.T) {
 func TestAFailedRunSaysWhichCallsLedThere(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	told := make(chan event.Event, 100)
-	listen(t, s.bus.Connect(t, "domain"), told)
+	received := make(chan event.Event, 100)
+	listen(t, s.bus.Connect(t, "domain"), received)
 	request := &autoflowv1.StartWorkflowRequest{
 		OrganizationId: 1, WorkflowId: "w", Inputs: []byte(`{"password": "hunter2hunter2"}`),
 		Starlark: []byte("load('lib.star', 'call')\ndef deploy(secret):\n    sleep(0.01)\n    call(secret)\ngather(spawn(deploy, password))"),
@@ -272,17 +272,17 @@ func TestAFailedRunSaysWhichCallsLedThere(t *testing.T) {
 		t.Errorf("a value is shown: %s", all)
 	}
 	// The world is told what has failed, and needs no place in a program.
-	failed, err := event.Decode[event.WorkflowFailed](next(t, told, event.TypeWorkflowFailed))
+	failed, err := event.Decode[event.WorkflowFailed](next(t, received, event.TypeWorkflowFailed))
 	if want := (event.WorkflowFailed{WorkflowID: "w", Error: "lib.star:2:9: fail: refused"}); err != nil || failed != want {
-		t.Errorf("told %+v, error %v", failed, err)
+		t.Errorf("received %+v, error %v", failed, err)
 	}
 }
 
 func TestTerminateWorkflow(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	told := make(chan event.Event, 100)
-	listen(t, s.bus.Connect(t, "domain"), told)
+	received := make(chan event.Event, 100)
+	listen(t, s.bus.Connect(t, "domain"), received)
 	s.submit("w", `wait_for_event("com.example.never")`, "")
 	s.await("w", autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED)
 	for range 2 {
@@ -292,9 +292,9 @@ func TestTerminateWorkflow(t *testing.T) {
 			t.Errorf("%v, error %v", w, err)
 		}
 	}
-	failed, err := event.Decode[event.WorkflowFailed](next(t, told, event.TypeWorkflowFailed))
+	failed, err := event.Decode[event.WorkflowFailed](next(t, received, event.TypeWorkflowFailed))
 	if want := (event.WorkflowFailed{WorkflowID: "w", Error: "terminated: stuck"}); err != nil || failed != want {
-		t.Errorf("told %+v, error %v", failed, err)
+		t.Errorf("received %+v, error %v", failed, err)
 	}
 	if _, err := s.RetryWorkflow(t.Context(), &autoflowv1.RetryWorkflowRequest{OrganizationId: 1, WorkflowId: "w"}); !fault.Is(err,
 		fault.Refused) {
@@ -307,8 +307,8 @@ func TestTerminateWorkflow(t *testing.T) {
 func TestRetryGoesOnFromTheFailedStep(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	told := make(chan event.Event, 100)
-	listen(t, s.bus.Connect(t, "domain"), told)
+	received := make(chan event.Event, 100)
+	listen(t, s.bus.Connect(t, "domain"), received)
 	var mu sync.Mutex
 	var calls []string
 	mended := false
@@ -355,7 +355,7 @@ wait_for_event("com.example.tick", {"n": 1})`, "")
 	}
 	send("1")
 	failed := s.await("w", autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED)
-	first := next(t, told, event.TypeWorkflowFailed)
+	first := next(t, received, event.TypeWorkflowFailed)
 
 	retry(0) // nothing was mended: it fails at the same place, and says so again
 	s.eventually("it has failed again", func(ctx context.Context) bool {
@@ -365,7 +365,7 @@ wait_for_event("com.example.tick", {"n": 1})`, "")
 	})
 	// Nobody confirms, so the first failure may come again meanwhile.
 	deadline := clock.System().Now().Add(within)
-	for second := first; second.ID() == first.ID(); second = next(t, told, event.TypeWorkflowFailed) {
+	for second := first; second.ID() == first.ID(); second = next(t, received, event.TypeWorkflowFailed) {
 		if clock.System().Now().After(deadline) {
 			t.Fatalf("both failures are told by event %s", first.ID())
 		}
@@ -392,7 +392,7 @@ wait_for_event("com.example.tick", {"n": 1})`, "")
 	send("2")
 	send("3")
 	w = s.await("w", autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED)
-	next(t, told, event.TypeWorkflowCompleted)
+	next(t, received, event.TypeWorkflowCompleted)
 	var retries []string
 	for _, r := range w.GetRetries() {
 		retries = append(retries, fmt.Sprintf("%d %s %t", r.GetFromSequence(), r.GetReason(), r.GetError() == failed.GetError()))

@@ -61,7 +61,7 @@ func TestALoopOfGenerationsIsHeldBack(t *testing.T) {
 		t.Errorf("in another process it is in generation %d, and says %q", again.Generation, why)
 	}
 	stop()
-	later := &toldClock{}
+	later := &steppedClock{}
 	at := clock.System().Now().Add(2 * time.Minute)
 	later.now.Store(&at)
 	e.clock = later

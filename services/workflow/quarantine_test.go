@@ -21,15 +21,15 @@ func (unreleased) Release(context.Context, engine.Lease) error { return nil }
 // mortal is a process: one that can be killed, in a time that the test tells.
 type mortal struct {
 	*engines
-	wall  *toldClock
+	wall  *steppedClock
 	begun chan struct{}
 	stop  func()
 	// release lets the Function end.
 	release atomic.Bool
 }
 
-// tell moves the time on.
-func (p *mortal) tell(d time.Duration) {
+// advance moves the time on.
+func (p *mortal) advance(d time.Duration) {
 	at := p.wall.Now().Add(d)
 	p.wall.now.Store(&at)
 }
@@ -41,7 +41,7 @@ func TestBeingThereWhenAProcessDiesConvictsNobody(t *testing.T) {
 	t.Parallel()
 	boot := func(t *testing.T) *mortal {
 		t.Helper()
-		p := &mortal{engines: newEngines(t), wall: &toldClock{}, begun: make(chan struct{}, 100)}
+		p := &mortal{engines: newEngines(t), wall: &steppedClock{}, begun: make(chan struct{}, 100)}
 		at := clock.System().Now()
 		p.wall.now.Store(&at)
 		p.clock = p.wall
@@ -71,7 +71,7 @@ func TestBeingThereWhenAProcessDiesConvictsNobody(t *testing.T) {
 		for range 10 {
 			up(p)
 			for range 3 {
-				p.tell(2 * time.Second)
+				p.advance(2 * time.Second)
 				_ = clock.Sleep(t.Context(), clock.System(), 50*time.Millisecond) // the loops look
 			}
 			p.stop()
@@ -82,7 +82,7 @@ func TestBeingThereWhenAProcessDiesConvictsNobody(t *testing.T) {
 		for begins(p) {
 		}
 		up(p)
-		wait.For(t, "it is tried", func() bool { p.tell(time.Second); return begins(p) })
+		wait.For(t, "it is tried", func() bool { p.advance(time.Second); return begins(p) })
 		p.release.Store(true)
 		p.await(execution.Completed)
 	})
@@ -99,7 +99,7 @@ func TestBeingThereWhenAProcessDiesConvictsNobody(t *testing.T) {
 			up(p)
 			died := false
 			wait.For(t, "it is tried or set aside", func() bool {
-				p.tell(time.Second)
+				p.advance(time.Second)
 				died = begins(p)
 				return died || quarantined()
 			})

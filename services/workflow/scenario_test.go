@@ -255,8 +255,8 @@ type process struct {
 	service *control.Service
 	gone    <-chan struct{}
 	stop    func()
-	// told is what time it is now.
-	told func(time.Time)
+	// setTime sets the present time.
+	setTime func(time.Time)
 }
 
 func (w *world) boot(c crash) process {
@@ -280,7 +280,7 @@ func (w *world) boot(c crash) process {
 			w.t.Error(err)
 		}
 	})
-	return process{store: a.store, service: a.service, gone: ctx.Done(), stop: func() { cancel(); parts.Wait() }, told: func(time.Time) {}}
+	return process{store: a.store, service: a.service, gone: ctx.Done(), stop: func() { cancel(); parts.Wait() }, setTime: func(time.Time) {}}
 }
 
 // onCluster reports whether a relay carries the Function out.
@@ -398,7 +398,7 @@ func playIn(
 			t.Fatalf("the script is over, but the run %v", waiting)
 		default:
 			w.act(p.service, steps[0])
-			p.told(w.clock.Now())
+			p.setTime(w.clock.Now())
 			steps = steps[1:]
 		}
 	}

@@ -54,8 +54,8 @@ func (s *service) wait(ctx context.Context, request *autoflowv1.StartWorkflowReq
 	return answered
 }
 
-// tell sends the event that parked runs wait for here.
-func (s *service) tell() {
+// resume sends the event that parked runs wait for here.
+func (s *service) resume() {
 	s.t.Helper()
 	_, err := s.CloudEvent(s.t.Context(), &autoflowv1.CloudEventRequest{
 		CloudEvent: []byte(`{"specversion":"1.0","id":"1","source":"/x","type":"com.example.go","organizationid":"1","data":{}}`),
@@ -147,7 +147,7 @@ func TestSeveralWaitForOneRun(t *testing.T) {
 	if answer := <-s.wait(t.Context(), waiting("w", "x = 1", time.Minute)); !fault.Is(answer.err, fault.Conflict) {
 		t.Errorf("another program under the same id: %v (%v)", answer.resp, answer.err)
 	}
-	s.tell()
+	s.resume()
 	created := 0
 	for _, answered := range []<-chan startAnswer{first, second, third} {
 		answer := <-answered
@@ -233,7 +233,7 @@ func TestACallerThatLeavesHasStartedItsRun(t *testing.T) {
 	late := s.wait(t.Context(), waiting("late", parks, time.Minute))
 	s.await("late", autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED)
 	again := s.wait(t.Context(), waiting("leaves", parks, time.Minute))
-	s.tell()
+	s.resume()
 	for _, answered := range []<-chan startAnswer{late, again} {
 		if answer := <-answered; answer.err != nil || answer.resp.GetWorkflow().GetState() != autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED {
 			t.Errorf("at the end: %v (%v)", answer.resp, answer.err)
@@ -308,7 +308,7 @@ func TestAStartIsThereWhenItsServiceIsKilledInTheWait(t *testing.T) {
 	parked := s.await("w", autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED)
 	kill()
 	s.up()
-	s.tell()
+	s.resume()
 	answer := s.again(answered, request)
 	if w := answer.resp.GetWorkflow(); answer.err != nil || answer.resp.GetCreated() ||
 		w.GetState() != autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED || w.GetWorkflowRef() != parked.GetWorkflowRef() {
@@ -334,7 +334,7 @@ func TestAWaitGoesOnOverARestart(t *testing.T) {
 	}()
 	s.down()
 	s.up()
-	s.tell()
+	s.resume()
 	if answer := s.again(answered, request); answer.err != nil || answer.resp.GetCreated() ||
 		answer.resp.GetWorkflow().GetState() != autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED {
 		t.Errorf("after the restart: %v (%v)", answer.resp, answer.err)

@@ -103,7 +103,7 @@ wait_for_event("com.example.never")`, "")
 	}
 	first, err := stream.Recv()
 	if err != nil || len(first.GetWorkflow().GetWaits()) != 1 {
-		t.Fatalf("told first %v, error %v", first, err)
+		t.Fatalf("received first %v, error %v", first, err)
 	}
 	if _, err := s.CloudEvent(ctx, &autoflowv1.CloudEventRequest{CloudEvent: []byte(strings.Replace(cloudEvent, "ID", "1", 1))}); err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ wait_for_event("com.example.never")`, "")
 		case w.GetState() == autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED && len(w.GetWaits()) == 1 &&
 			w.GetWaits()[0].GetEventTypes()[0] == "com.example.never":
 			if !entered {
-				t.Error("told what it waits for before the entry that led there")
+				t.Error("received what it waits for before the entry that led there")
 			}
 			return
 		}

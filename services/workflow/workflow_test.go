@@ -185,8 +185,8 @@ func TestAProgramReachesAClusterAndWaitsForThePeople(t *testing.T) {
 		return event.FunctionCompleted{Value: json.RawMessage(`{"found":true}`)}
 	})
 	domain := s.bus.Connect(t, "domain")
-	told := make(chan event.Event, 100)
-	listen(t, domain, told)
+	received := make(chan event.Event, 100)
+	listen(t, domain, received)
 
 	if first := s.submit("rollout-1", approve, `{"rollout":{"id":12}}`); !first.GetCreated() {
 		t.Error("the first start created nothing")
@@ -195,14 +195,14 @@ func TestAProgramReachesAClusterAndWaitsForThePeople(t *testing.T) {
 	if again := s.submit("rollout-1", approve, `{"rollout": {"id": 12}}`); again.GetCreated() {
 		t.Error("the second start created another run")
 	}
-	next(t, told, "com.gitlab.cd.approval.requested")
+	next(t, received, "com.gitlab.cd.approval.requested")
 
 	s.down()
 	resolve(t, domain, 12, "production")
 	s.up()
 	s.await("rollout-1", autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED)
-	next(t, told, "com.gitlab.cd.rollout.healthy")
-	next(t, told, "com.gitlab.cd.workflow.completed")
+	next(t, received, "com.gitlab.cd.rollout.healthy")
+	next(t, received, "com.gitlab.cd.workflow.completed")
 }
 
 // elsewhere is an account of the operator's own: those of the services publish the events of their own emitters only.
@@ -223,13 +223,13 @@ func listen(t *testing.T, conn *bus.Conn, into chan<- event.Event) {
 	t.Cleanup(func() { cancel(); <-done })
 }
 
-func next(t *testing.T, told <-chan event.Event, want string) event.Event {
+func next(t *testing.T, received <-chan event.Event, want string) event.Event {
 	t.Helper()
 	timer := clock.System().NewTimer(within)
 	defer timer.Stop()
 	for {
 		select {
-		case e := <-told:
+		case e := <-received:
 			if e.Type() == want {
 				return e
 			}
@@ -275,10 +275,10 @@ run("emit", {"type": "com.gitlab.cd.rollout.healthy", "data": {"rollout_id": 3}}
 	s.relay(func(event.FunctionCalled) event.FunctionCompleted {
 		return event.FunctionCompleted{Value: json.RawMessage(`{"found":true}`)}
 	})
-	told := make(chan event.Event, 100)
-	listen(t, s.bus.Connect(t, "domain"), told)
+	received := make(chan event.Event, 100)
+	listen(t, s.bus.Connect(t, "domain"), received)
 	s.await("cluster", autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED)
-	next(t, told, "com.gitlab.cd.rollout.healthy")
+	next(t, received, "com.gitlab.cd.rollout.healthy")
 	s.eventually("the service is ready", func(context.Context) bool {
 		status, _ := s.readiness()
 		return status == http.StatusOK
