@@ -67,10 +67,10 @@ func TestATimerOfAnEnvironmentThatDoesNotExistIsRefused(t *testing.T) {
 	t.Parallel()
 	c := scheduled(t, `{}`, `{}`)
 	found, err := c.setup.CheckFlowDefinition(t.Context(), user(), []byte(
-		`{"steps":[{"type":"deploy","environment":"developement","checks":{"active":[{"kind":"timer","duration":60}]},"config":{}}]}`,
+		`{"steps":[{"type":"deploy","environment":"staging-2","checks":{"active":[{"kind":"timer","duration":60}]},"config":{}}]}`,
 	))
 	c.ok(err)
-	if len(found) == 0 || !strings.Contains(fmt.Sprint(found), `found "developement"; expected an environment that exists`) {
+	if len(found) == 0 || !strings.Contains(fmt.Sprint(found), `found "staging-2"; expected an environment that exists`) {
 		t.Errorf("found %v", found)
 	}
 }

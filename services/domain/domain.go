@@ -348,7 +348,9 @@ func assemble(
 	if err != nil {
 		return nil, err
 	}
-	s.control = control.New(control.Deps{Store: s.store.ForControl(), Replays: control.Replays(s.access, s.setup, s.rollouts, s.freezes, s.policies), Clock: now})
+	s.control = control.New(control.Deps{
+		Store: s.store.ForControl(), Replays: control.Replays(s.access, s.setup, s.rollouts, s.freezes, s.policies), Clock: now,
+	})
 	s.evidence = evidence.New(evidence.Deps{Store: s.store.ForEvidence(), States: s.rollouts, Clock: now, Key: key})
 	s.view = view.New(view.Deps{Reads: s.store, Drivers: s.drivers, Flows: flows, Clock: now})
 	return s, nil

@@ -426,7 +426,9 @@ func TestAQuorumOfMoreThanMayApproveIsRefusedAndReported(t *testing.T) {
 func TestAnApprovalOfAProgramThatNobodyCanGiveIsReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
-	requester, err := s.access.CreateMember(t.Context(), user(), access.NewMember{Name: "alone", Kind: core.PrincipalUser, Role: core.RoleOwner})
+	requester, err := s.access.CreateMember(t.Context(), user(), access.NewMember{
+		Name: "alone", Kind: core.PrincipalUser, Role: core.RoleOwner,
+	})
 	s.ok(err)
 	made, err := s.rollouts.CreateRollout(t.Context(), person(requester.ID), rollout.NewRollout{VersionSetID: s.set.ID})
 	s.ok(err)
@@ -491,7 +493,9 @@ func TestAChangeOfAccessReportsWhatCannotBeApprovedAnyMore(t *testing.T) {
 	// The only one who may deploy is the only one of a group: as the requester may not approve, nobody can.
 	boss, err := s.access.CreateMember(t.Context(), user(), access.NewMember{Name: "boss", Kind: core.PrincipalUser, Role: core.RoleDeployer})
 	s.ok(err)
-	_, err = s.access.GrantPermissions(t.Context(), user(), access.NewGrant{MemberID: boss.ID, Permissions: core.PermissionsOf(core.MayApprove)})
+	_, err = s.access.GrantPermissions(t.Context(), user(), access.NewGrant{
+		MemberID: boss.ID, Permissions: core.PermissionsOf(core.MayApprove),
+	})
 	s.ok(err)
 	_, err = s.access.CreateGroup(t.Context(), user(), "bosses", []int64{boss.ID})
 	s.ok(err)

@@ -47,7 +47,8 @@ func (s *service) handler(c Config) (http.Handler, error) {
 		SignOn: signOn,
 		GraphQL: graph.NewHandler(graph.Deps{
 			Domain: graph.Domain{
-				Access: s.access, Setup: s.setup, Rollouts: s.rollouts, Freezes: s.freezes, Policies: s.policies, Checks: s.checks, Workflows: s.handoffs, View: s.view,
+				Access: s.access, Setup: s.setup, Rollouts: s.rollouts, Freezes: s.freezes, Policies: s.policies,
+				Checks: s.checks, Workflows: s.handoffs, View: s.view,
 				Evidence: s.evidence, Control: s.control,
 			},
 			Clock: clock.System(), Log: s.log, Streams: s.streams,

@@ -437,8 +437,8 @@ func TestTheLinksOfAutomaticRollbacksAreMadeForWhatIsStored(t *testing.T) {
 	}
 }
 
-// Issue 20, D57: a rollout goes to the first environments of the pipeline only. It asks and waits for nothing behind them, leaves what runs there
-// as it is, and a retry goes where it went.
+// Issue 20, D57: a rollout goes to the first environments of the pipeline only. It asks and waits for nothing behind them, leaves what runs
+// there as it is, and a retry goes where it went.
 func TestARolloutToAPartOfThePipeline(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -494,7 +494,9 @@ func TestARolloutToAPartIsNotQueued(t *testing.T) {
 	s.ok(err)
 	s.rollout(s.set)
 	next := s.release(2)
-	_, err = s.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: next.ID, Scope: rollout.Scope{Only: []string{"staging"}}})
+	_, err = s.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{
+		VersionSetID: next.ID, Scope: rollout.Scope{Only: []string{"staging"}},
+	})
 	if !fault.Is(err, fault.Refused) || !strings.Contains(fault.Public(err), "a rollout to some environments is not queued") {
 		t.Errorf("found %v", err)
 	}

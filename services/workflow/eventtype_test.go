@@ -152,8 +152,8 @@ func TestWhatCannotBeDeclared(t *testing.T) { // issue 18: a declared type may n
 			t.Errorf("%s: %v, expected an error about %s", name, err, tt.field)
 		}
 	}
-	if _, err := s.DeleteEventType(t.Context(), &autoflowv1.DeleteEventTypeRequest{OrganizationId: organization, Type: shipped}); !fault.Is(err,
-		fault.NotFound) {
+	_, err := s.DeleteEventType(t.Context(), &autoflowv1.DeleteEventTypeRequest{OrganizationId: organization, Type: shipped})
+	if !fault.Is(err, fault.NotFound) {
 		t.Errorf("a type that was not declared: %v", err)
 	}
 	for _, d := range event.Catalogue() {

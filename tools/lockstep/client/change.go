@@ -70,8 +70,8 @@ func (c *Client) CreateEnvironment(ctx context.Context, in EnvironmentInput) (En
 // createdFields are those of a rollout that was just created.
 const createdFields = rolloutFields + ` versionSet { id name warnings }`
 
-// CreateRollout starts to promote a version set, to the environments only, or to the whole pipeline without any. The error is a QueuedError if
-// the application's policy has queued it.
+// CreateRollout starts to promote a version set, to the environments only, or to the whole pipeline without any. The error is a QueuedError
+// if the application's policy has queued it.
 func (c *Client) CreateRollout(ctx context.Context, versionSet, reason string, again bool, only ...string) (Rollout, error) {
 	input := map[string]any{"versionSetId": versionSet, "reason": reason}
 	if again {

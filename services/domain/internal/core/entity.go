@@ -52,9 +52,10 @@ type Archiving struct {
 	CreatedAt time.Time
 }
 
-// Break-glass passes the approvals of one rollout, those that are open and those that come, for a person who is alone with a production that has
-// to be taken back. It is a permission of its own, a person's alone, needs a reason, and is seen: in the journal as an action of its own,
-// on the rollout permanently, in the metrics lockstep_break_glass_* and their alert. A pause, an abort and a gate's soak stay what they are.
+// Break-glass passes the approvals of one rollout, those that are open and those that come, for a person who is alone with a production
+// that has to be taken back. It is a permission of its own, a person's alone, needs a reason, and is seen: in the journal as an action of
+// its own, on the rollout permanently, in the metrics lockstep_break_glass_* and their alert. A pause, an abort and a gate's soak stay what
+// they are.
 
 // BrokenGlass is that the approvals of a rollout were passed by break-glass.
 type BrokenGlass struct {

@@ -181,7 +181,8 @@ const (
 	PolicyOff    PolicyMode = "off"
 )
 
-// MaxPolicyRequest is how large the request of a recorded decision is, in bytes of JSON: a larger one is denied, and kept without its content.
+// MaxPolicyRequest is how large the request of a recorded decision is, in bytes of JSON: a larger one is denied, and kept without its
+// content.
 const MaxPolicyRequest = policy.MaxRequest
 
 // MaxPolicySets is how many policy sets an organization has, those that are off included.
@@ -224,7 +225,8 @@ type PolicyDecision struct {
 // Name is what people call it.
 func (d PolicyDecision) Name() string { return fmt.Sprintf("policydecision_%d", d.ID) }
 
-// PolicyGate is the gate of an approval that a policy requires at a passage. Rule changes of a policy under way ask under a name of their own.
+// PolicyGate is the gate of an approval that a policy requires at a passage. Rule changes of a policy under way ask under a name of their
+// own.
 func PolicyGate(gate, name string, variant int) string {
 	id := gate + policyGateMark + name
 	if variant > 0 {

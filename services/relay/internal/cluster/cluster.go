@@ -65,8 +65,8 @@ func Open(c Config, clk clock.Clock) (*Cluster, error) {
 func forConfig(cfg *rest.Config, timeout time.Duration, clk clock.Clock) (*Cluster, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.UserAgent = "lockstep-relay"
-	// The relay has its own limit of calls, and one call sends at most eight requests at a time; the client's default of five requests a second
-	// would be the bottleneck: k8s.apply reads and writes up to 2,000 objects.
+	// The relay has its own limit of calls, and one call sends at most eight requests at a time; the client's default of five requests a
+	// second would be the bottleneck: k8s.apply reads and writes up to 2,000 objects.
 	cfg.QPS, cfg.Burst = 200, 400
 	// The API server's warnings are for users of kubectl.
 	cfg.WarningHandler = rest.NoWarnings{}

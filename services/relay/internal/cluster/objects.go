@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -142,12 +143,12 @@ func (c *Cluster) Logs(ctx context.Context, l core.LogRequest) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	ref := core.Ref{Kind: core.Kind{APIVersion: "v1", Kind: "Pod"}, Namespace: l.Namespace, Name: l.Pod}
-	request := c.raw.Get().AbsPath("/api/v1/namespaces", l.Namespace, "pods", l.Pod, "log").Param("tailLines", fmt.Sprint(l.Lines))
+	request := c.raw.Get().AbsPath("/api/v1/namespaces", l.Namespace, "pods", l.Pod, "log").Param("tailLines", strconv.FormatInt(l.Lines, 10))
 	if l.Container != "" {
 		request = request.Param("container", l.Container)
 	}
 	if l.Seconds > 0 {
-		request = request.Param("sinceSeconds", fmt.Sprint(l.Seconds))
+		request = request.Param("sinceSeconds", strconv.FormatInt(l.Seconds, 10))
 	}
 	if l.Previous {
 		request = request.Param("previous", "true")

@@ -112,7 +112,9 @@ func firstOf(ctx context.Context, stream autoflowv1.AutoFlow_WorkServer) (worker
 	if org == 0 { // the configuration refuses such a token
 		return worker.Opening{}, fault.New(fault.Denied, "the token of a worker names its organization")
 	}
-	o := worker.Opening{Organization: org, Prefix: caller.Prefix, Name: r.GetWorker(), InFlight: int(r.GetMaxInFlight()), Redeclare: caller.Redeclare}
+	o := worker.Opening{
+		Organization: org, Prefix: caller.Prefix, Name: r.GetWorker(), InFlight: int(r.GetMaxInFlight()), Redeclare: caller.Redeclare,
+	}
 	for _, f := range r.GetFunctions() {
 		d := worker.Declaration{
 			Name: f.GetName(), Doc: history.Storable(f.GetDoc()), Arguments: f.GetArgumentsSchema(), Result: f.GetResultSchema(),

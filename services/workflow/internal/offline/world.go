@@ -466,13 +466,13 @@ func (w *world) possible(r *run, op history.Op) func(program.Machine) {
 			return func(m program.Machine) { m.Complete(c) }
 		}
 	}
-	switch op.Kind {
-	case history.KindRun:
+	if op.Kind == history.KindPoll {
+		return w.poll(r, op, o)
+	}
+	if op.Kind == history.KindRun {
 		if c, answered := w.call(r, op, o); answered {
 			return func(m program.Machine) { m.Complete(c) }
 		}
-	case history.KindPoll:
-		return w.poll(r, op, o)
 	}
 	if o.due.After(w.now) {
 		return nil

@@ -209,7 +209,8 @@ func (s *Store) Retry(ctx context.Context, r control.RetryRequest) error {
 	return err
 }
 
-// cut is the entry from which on a history is discarded, from the caller's or else the step that failed, and the end of the generation before.
+// cut is the entry from which on a history is discarded, from the caller's or else the step that failed, and the end of the generation
+// before.
 func cut(
 	ctx context.Context, q *query.Queries, row query.LockWorkflowRow, field, workflow string, from int64,
 ) (seq int64, current generation, err error) {

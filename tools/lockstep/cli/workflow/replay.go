@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -181,7 +182,7 @@ func replayTable(w io.Writer, r workflow.ReplayReport, stopsOnly bool) {
 		if step.Error != "" {
 			outcome = "error " + step.Error
 		}
-		command.Row(w, fmt.Sprintf("%d", step.Sequence), step.Position, fmt.Sprintf("branch %d: %s %s", step.Branch, step.Kind, step.Name),
+		command.Row(w, strconv.FormatInt(step.Sequence, 10), step.Position, fmt.Sprintf("branch %d: %s %s", step.Branch, step.Kind, step.Name),
 			firstLineOf(outcome))
 	}
 	if n := len(r.Steps); n > 0 {

@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -138,7 +137,7 @@ func testTable(w io.Writer, all []Tested) {
 		command.Row(w, result, t.File, t.Case, command.Number(t.Runs), command.Number(t.Crashes), command.Number(t.Entries))
 		for _, failure := range t.Failures {
 			for line := range strings.Lines(failure) {
-				command.Row(w, "", fmt.Sprintf("  %s", strings.TrimRight(line, "\n")))
+				command.Row(w, "", "  "+strings.TrimRight(line, "\n"))
 			}
 		}
 	}

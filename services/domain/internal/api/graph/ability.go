@@ -132,7 +132,7 @@ func (wait) Approvers(ctx context.Context, w *model.Wait, first *int) ([]model.M
 	if first != nil {
 		n = min(max(*first, 0), maxApprovers)
 	}
-	return each(ctx, loadersOf(ctx).members, w.Wait.Approvers[:min(n, len(w.Wait.Approvers))], model.WrapMember)
+	return each(ctx, loadersOf(ctx).members, w.Approvers[:min(n, len(w.Approvers))], model.WrapMember)
 }
 
 // Service is which of them it is about; null for the whole rollout.

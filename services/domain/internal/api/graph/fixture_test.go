@@ -182,7 +182,9 @@ func newFixture(t *testing.T) *fixture {
 	f.view = view.New(view.Deps{Reads: s, Drivers: drivers, Flows: bundle.Flows{}, Clock: now})
 	f.checks = check.New(s.ForCheck(), bundle.Flows{}, now, func() {})
 	f.freezes = freeze.New(s.ForFreeze(), now, func() {})
-	f.control = control.New(control.Deps{Store: s.ForControl(), Replays: control.Replays(f.access, f.setup, f.rollouts, f.freezes, f.policies), Clock: now})
+	f.control = control.New(control.Deps{
+		Store: s.ForControl(), Replays: control.Replays(f.access, f.setup, f.rollouts, f.freezes, f.policies), Clock: now,
+	})
 	f.handoffs = handoff.New(handoff.Deps{Store: s.ForHandoff(), Programs: drivers, Workflows: f.runs, Rollouts: f.rollouts, Clock: now})
 	// A wide window, so that reads that can be joined are, however busy the machine is.
 	f.handler = graph.NewHandler(graph.Deps{

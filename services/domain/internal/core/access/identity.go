@@ -28,8 +28,8 @@ type Identity struct {
 	Session string
 }
 
-// StartIdentitySession gives a browser a session for a person whom an identity provider has authenticated, in an organization, or, for 0, in
-// the first of those where they have access. A member is made at the first sign-in and has the role of its groups from each sign-in on;
+// StartIdentitySession gives a browser a session for a person whom an identity provider has authenticated, in an organization, or, for 0,
+// in the first of those where they have access. A member is made at the first sign-in and has the role of its groups from each sign-in on;
 // where groups no longer give one, its sessions end. Groups, which an operator configures, make members of all their organizations. A name
 // that an organization's owner has added makes a member of that organization alone, and only when it is chosen or the identity is a member
 // of none: otherwise an owner elsewhere could decide where a person signs in. Denied, with the reason, for those without access.

@@ -176,7 +176,8 @@ func (n NewToken) check() error {
 	for i, key := range n.CheckKeys {
 		if !core.CheckKey.MatchString(key) {
 			found = append(found, fault.Field{
-				Name: fmt.Sprintf("/checkKeys/%d", i), Problem: fmt.Sprintf("found %.100q; expected 1 to 63 lower-case letters, digits and hyphens", key),
+				Name: fmt.Sprintf("/checkKeys/%d", i), Problem: fmt.Sprintf("found %.100q; expected 1 to 63 lower-case letters, digits and hyphens",
+					key),
 			})
 		}
 	}
@@ -343,8 +344,8 @@ func (u *UseCases) StartConfiguredSession(
 	return session, until, err
 }
 
-// signIn adds a sign-in and the session that begins with it. The sign-in's own secret is never handed out: the sign-in is kept to be listed among the
-// member's tokens, and to be revoked, which ends the session.
+// signIn adds a sign-in and the session that begins with it. The sign-in's own secret is never handed out: the sign-in is kept to be listed
+// among the member's tokens, and to be revoked, which ends the session.
 func signIn(ctx context.Context, tx Tx, t core.AccessToken, session string) error {
 	t.SignIn, t.Scopes = true, core.RoleOwner.Permissions()
 	parent, err := tx.AddToken(ctx, t, digestOf(newSecret()))

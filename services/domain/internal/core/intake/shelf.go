@@ -118,7 +118,8 @@ func (s *shelves) newest(source int64) VersionPublication {
 // newer compares publications of a source: by the order of its selection, then by time, then by arrival.
 func newer(a, b VersionPublication) int {
 	return cmp.Or(
-		cmp.Compare(a.Rank, b.Rank), a.PublishedAt.Compare(b.PublishedAt), a.AnnouncedAt.Compare(b.AnnouncedAt), cmp.Compare(a.Arrival, b.Arrival),
+		cmp.Compare(a.Rank, b.Rank), a.PublishedAt.Compare(b.PublishedAt), a.AnnouncedAt.Compare(b.AnnouncedAt),
+		cmp.Compare(a.Arrival, b.Arrival),
 	)
 }
 

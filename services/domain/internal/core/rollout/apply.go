@@ -15,7 +15,8 @@ type Change interface {
 	reporter() reporter
 }
 
-// Apply records what an event reports, once however often it arrives (D16). Repeated and terminal states absorb it. The error of an event that can never be applied is Invalid, NotFound or Refused.
+// Apply records what an event reports, once however often it arrives (D16). Repeated and terminal states absorb it. The error of an event
+// that can never be applied is Invalid, NotFound or Refused.
 func (u *UseCases) Apply(ctx context.Context, in core.Inbound, ch Change) error {
 	err := u.store.In(ctx, in.Organization, func(ctx context.Context, tx Tx) error {
 		// The claim and what it leads to are one commit (D16): a crash before it leaves the event to come again, and one

@@ -57,8 +57,8 @@ func (u *UseCases) passByBreakGlass(ctx context.Context, t *tree, gate, reason s
 	return u.answer(ctx, t, gate, true, core.Because("break-glass", reason))
 }
 
-// askBroken closes a gate that was opened for approval after the glass was broken. The row is the person's who broke it, and says what led to it
-// now.
+// askBroken closes a gate that was opened for approval after the glass was broken. The row is the person's who broke it, and says what led
+// to it now.
 func (u *UseCases) askBroken(ctx context.Context, t *tree, gate string, by core.Transition) error {
 	asked := t.cause.Actor
 	t.cause.Actor = core.Actor{Organization: asked.Organization, Type: by.PrincipalType, ID: by.PrincipalID}

@@ -126,6 +126,7 @@ func (v waitView) stop(gate string, environment int64, s core.Stop) Wait {
 		w.Kind, w.Resolver = WaitVeto, holders(core.MayFreeze)+", who may lift the veto"
 	case core.StopPin:
 		w.Kind, w.Resolver = WaitPin, holders(core.MayFreeze)+", who may unpin the environment"
+	case core.StopPolicy: // denials lists these
 	}
 	w.Detail = fmt.Sprintf("passage %q: %s", gate, s.Sentence())
 	return w

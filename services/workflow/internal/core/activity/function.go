@@ -68,7 +68,8 @@ type Call struct {
 	Function string
 	// Args are the arguments as encoding/json decodes them with UseNumber off, but whole numbers are int64.
 	Args map[string]any
-	// Secrets are the secret *references* of the workflow by name (D27): resolve them here, declare them to Conceal, and never return or log the value.
+	// Secrets are the secret *references* of the workflow by name (D27): resolve them here, declare them to Conceal, and never return or log
+	// the value.
 	Secrets map[string]string
 	// Attempt counts from 1. For an InProcess Function it starts anew after a restart.
 	Attempt int

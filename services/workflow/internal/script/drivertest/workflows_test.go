@@ -222,7 +222,7 @@ func (a *argoWorkflows) http(w *world, args object) object {
 	}
 }
 
-var bothWays = map[string]func(environment, config object){"relay": nil, "server": atServer} //nolint:gochecknoglobals // a table of cases
+var bothWays = map[string]func(environment, config object){"relay": nil, "server": atServer}
 
 // R2-21 to R2-28, R2-41: one Workflow for each deployment, through the relay and through the Argo Server.
 func TestAWorkflowForEachDeployment(t *testing.T) {
@@ -387,7 +387,8 @@ func TestStatusesOfTheArgoServer(t *testing.T) {
 	w.argo.all["deploy-api-d11"] = &workflow{began: w.now, takes: time.Second, ends: "Succeeded", object: object{"metadata": object{
 		"name": "deploy-api-d11", "labels": object{"lockstep.dev/deployment": "11"},
 	}}}
-	if failure := w.run(driver.Deploy, workflowInputs(atServer)); !strings.Contains(failure, "was not created for this deployment: HTTP status 409") {
+	failure := w.run(driver.Deploy, workflowInputs(atServer))
+	if !strings.Contains(failure, "was not created for this deployment: HTTP status 409") {
 		t.Errorf("a Workflow of another: %q, expected a conflict", failure)
 	}
 	// While it does not answer, the deployment waits (R2-26).

@@ -10996,6 +10996,7 @@ type PolicySet implements Node {
   application: Application
   "The environment whose passages it concerns; null for others. Without application and environment it concerns the whole organization."
   environment: Environment
+  "Counts the versions of the set, from 1."
   version: Int!
   mode: PolicyMode!
   "Where the days and hours are that its policies see, such as Europe/Berlin."
@@ -11078,6 +11079,7 @@ type PolicyProblem {
   column: Int
   "The policy; null if it is about none."
   policy: String
+  "What was found, and what was expected."
   message: String!
 }
 
