@@ -105,6 +105,7 @@ export interface CreateRolloutInput {
   versionSetId: string
   reason?: string | null
   again?: boolean | null
+  environments?: Array<string> | null
 }
 
 export interface CreateServiceInput {
