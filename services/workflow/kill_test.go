@@ -255,16 +255,18 @@ func (w *world) spawn(database pg.Config, c crash, killed *atomic.Int64) process
 			order.Functions = append(order.Functions, name)
 		}
 	}
-	input, gone := spawnEngine(w.t, order, killed)
+	input, gone, quit := spawnEngine(w.t, order, killed)
 	return process{
 		store: &crashing{Store: kept}, service: service, gone: gone,
 		stop:    func() { _ = input.Close(); <-gone; outside.Close() },
+		quit:    quit,
 		setTime: func(now time.Time) { _, _ = fmt.Fprintln(input, now.Format(time.RFC3339Nano)) },
 	}
 }
 
-// spawnEngine starts a process with an engine. It ends with its input, or is killed, which is counted.
-func spawnEngine(t *testing.T, order engineOrder, killed *atomic.Int64) (input io.WriteCloser, gone <-chan struct{}) {
+// spawnEngine starts a process with an engine. It ends with its input, or is killed, which is counted. quit ends it with the stacks of its
+// goroutines as the test's error.
+func spawnEngine(t *testing.T, order engineOrder, killed *atomic.Int64) (input io.WriteCloser, gone <-chan struct{}, quit func()) {
 	t.Helper()
 	text, err := json.Marshal(order)
 	if err != nil {
@@ -295,7 +297,7 @@ func spawnEngine(t *testing.T, order engineOrder, killed *atomic.Int64) (input i
 			t.Errorf("the process ended with %v: %s", err, output.String())
 		}
 	}()
-	return input, ended
+	return input, ended, func() { _ = cmd.Process.Signal(syscall.SIGQUIT); <-ended }
 }
 
 // TestKilledAtEveryRecordedStep has a real process run each scenario and kill itself with signal 9 at a commit: right before it,
@@ -387,7 +389,7 @@ func TestAWorkflowThatKillsItsProcessesIsQuarantined(t *testing.T) {
 	}
 	const most = 8
 	for range most {
-		input, gone := spawnEngine(t, order, &killed)
+		input, gone, _ := spawnEngine(t, order, &killed)
 		s.eventually("the process is killed, or the workflow set aside", func(context.Context) bool {
 			select {
 			case <-gone:

@@ -257,6 +257,8 @@ type process struct {
 	stop    func()
 	// setTime sets the present time.
 	setTime func(time.Time)
+	// quit ends a process of its own and shows its stacks; nil where it is none.
+	quit func()
 }
 
 func (w *world) boot(c crash) process {
@@ -439,6 +441,9 @@ func (w *world) settle(p process) (e execution.Execution, crashed bool) {
 		if clock.Sleep(w.t.Context(), clock.System(), time.Millisecond) != nil {
 			break
 		}
+	}
+	if p.quit != nil {
+		p.quit()
 	}
 	waiting, _ := p.store.Waiting(w.t.Context(), e.ID)
 	w.t.Fatalf("the run does not settle: it is %+v and waits for %+v", e, waiting)
