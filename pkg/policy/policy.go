@@ -190,7 +190,8 @@ func (d Decision) Sentence() string {
 func (d Decision) Same(other Decision) bool {
 	return d.Verdict == other.Verdict && d.WouldBe == other.WouldBe && d.Digest == other.Digest && d.Pinned == other.Pinned &&
 		slices.EqualFunc(d.Rulings, other.Rulings, func(a, b Ruling) bool {
-			return a.Name() == b.Name() && a.Verdict == b.Verdict && a.Given == b.Given && a.Failed == b.Failed && a.DryRun == b.DryRun
+			return a.Name() == b.Name() && a.Verdict == b.Verdict && a.Given == b.Given && a.Failed == b.Failed && a.DryRun == b.DryRun &&
+				a.Approval() == b.Approval()
 		})
 }
 
@@ -202,7 +203,10 @@ func (d Decision) With(pinned Decision) Decision {
 	d.Verdict, d.Pinned = d.Verdict.stricter(pinned.Verdict), pinned.Digest
 	d.Rulings = slices.Clone(d.Rulings)
 	for _, r := range pinned.Rulings {
-		same := func(o Ruling) bool { return o.Name() == r.Name() && o.Verdict == r.Verdict && !o.DryRun }
+		// A policy may require another approval now than when it was pinned: both are asked for.
+		same := func(o Ruling) bool {
+			return o.Name() == r.Name() && o.Verdict == r.Verdict && o.Approval() == r.Approval() && !o.DryRun
+		}
 		if !r.DryRun && !slices.ContainsFunc(d.Rulings, same) {
 			d.Rulings = append(d.Rulings, r)
 		}

@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,6 +84,32 @@ when { context.versionSet.services.contains("api") };`)
 	r.Given = []string{strings.Replace(r.Given[0], "quorum=2", "quorum=1", 1)}
 	expect(t, s.Decide(r), policy.NeedsApproval, "rules/dba")
 	expect(t, s.Decide(entering("staging", "staging")), policy.Allow, "")
+}
+
+// D51: where a policy requires another approval than when the rollout was created, both are asked for, and the passage opens with both.
+func TestAnApprovalThatHasChangedIsRequiredAsItWasAndAsItIs(t *testing.T) {
+	t.Parallel()
+	requires := func(quorum string) *policy.Set {
+		return one(t, base+`
+@id("dba") @require("approval") @quorum("`+quorum+`")
+permit (principal, action == Action::"environment.enter", resource == Environment::"production");`)
+	}
+	pinned, present := requires("2"), requires("1")
+	r := entering("production", "production")
+	for range 2 {
+		d := present.Decide(r).With(pinned.Decide(r))
+		expect(t, d, policy.NeedsApproval, "")
+		for _, ruling := range d.Rulings {
+			if ruling.Requires != nil && !slices.Contains(r.Given, ruling.Approval()) {
+				r.Given = append(r.Given, ruling.Approval())
+				break
+			}
+		}
+	}
+	if len(r.Given) != 2 {
+		t.Fatalf("required are %q; expected one approval of one and one of two", r.Given)
+	}
+	expect(t, present.Decide(r).With(pinned.Decide(r)), policy.Allow, "")
 }
 
 // D51: Cedar skips a policy that cannot be evaluated, so that a broken forbid would fail open. Here it denies, and is named.

@@ -285,6 +285,43 @@ func TestAStatusMayNameACommit(t *testing.T) {
 	c.want(c.granted(), []string{"dev", "dev"})
 	by(strings.ToUpper(newer))
 	c.want(c.granted(), []string{"dev", "dev", "test"})
+	_, err = c.rollouts.CancelRollout(t.Context(), user(), r.ID, "")
+	c.ok(err)
+	third := c.rollout(c.release(3))
+	c.enter(third, "dev")
+	commit(third, newer)
+	_, err = c.checks.ReportCheck(t.Context(), user(), check.Report{
+		ApplicationID: c.application.ID, EnvironmentID: c.places["dev"].ID, Commit: newer, Key: "healthy", Phase: core.CheckSuccess,
+	})
+	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "had for several version sets; expected the version set") {
+		t.Errorf("a commit of two version sets: %v", err)
+	}
+}
+
+// R3-10: the latest observation of a reporter counts: a success that was observed before the last of several failures comes too late, and
+// a clock that is ahead hides no failure.
+func TestAnOlderObservationDoesNotCountAfterANewerOne(t *testing.T) {
+	t.Parallel()
+	c := promoter(t, "")
+	r := c.rollout(c.set)
+	c.enter(r, "dev")
+	c.complete(r, "dev")
+	start := c.now.Now()
+	report := func(phase core.CheckPhase, observed time.Duration) core.CheckPhase {
+		at := start.Add(observed)
+		made, err := c.checks.ReportCheck(t.Context(), user(), check.Report{
+			ApplicationID: c.application.ID, EnvironmentID: c.places["dev"].ID, VersionSetID: c.set.ID, Key: "healthy", Phase: phase,
+			ObservedAt: &at,
+		})
+		c.ok(err)
+		return made.Phase
+	}
+	c.want(report(core.CheckSuccess, 30*time.Second), core.CheckSuccess) // its clock is ahead
+	c.now.Advance(10 * time.Second)
+	c.want(report(core.CheckFailure, 10*time.Second), core.CheckFailure)
+	c.now.Advance(10 * time.Minute)
+	c.want(report(core.CheckFailure, 10*time.Minute), core.CheckFailure)
+	c.want(report(core.CheckSuccess, 5*time.Minute), core.CheckFailure)
 }
 
 // R3-27: outside of its windows a schedule keeps the entrance closed, says when it opens, and opens the passage then unasked.

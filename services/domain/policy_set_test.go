@@ -148,6 +148,13 @@ func TestPoliciesDecideAboutNewRollouts(t *testing.T) {
 	if !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "no policy of the organization permits it") {
 		t.Fatalf("found %v; expected a refusal by the policies", err)
 	}
+	// One to a part of the pipeline is no rollback.
+	_, err = w.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{
+		VersionSetID: w.release(3).ID, Scope: rollout.Scope{Only: []string{"staging"}},
+	})
+	if !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "no policy of the organization permits it") {
+		t.Fatalf("found %v; expected a refusal of a rollout to one environment by the policies", err)
+	}
 	w.want(w.countOf(`SELECT count(*) FROM cd_rollouts`), 1)
 }
 

@@ -180,7 +180,8 @@ func (u *UseCases) ReportCheck(ctx context.Context, a core.Actor, r Report) (cor
 			Description: r.Description, Link: r.Link, Reporter: core.AuthorOf(a), CreatedAt: u.clock.Now(),
 		}
 		made.ObservedAt = made.CreatedAt
-		if r.ObservedAt != nil {
+		// A reporter's clock may be ahead: a time in the future would hide what is reported until then.
+		if r.ObservedAt != nil && r.ObservedAt.Before(made.CreatedAt) {
 			made.ObservedAt = *r.ObservedAt
 		}
 		known, err := tx.CheckReports(ctx, a.Organization, []int64{set})
@@ -191,7 +192,9 @@ func (u *UseCases) ReportCheck(ctx context.Context, a core.Actor, r Report) (cor
 			if one.EnvironmentID != made.EnvironmentID || one.Key != made.Key || one.Reporter.Principal != a.Principal() {
 				continue
 			}
-			repeats := one.Phase == made.Phase && one.Description == made.Description && one.Link == made.Link
+			// A repetition that was observed later is recorded: what was observed in between must not count after it.
+			later := r.ObservedAt != nil && made.ObservedAt.After(one.ObservedAt)
+			repeats := one.Phase == made.Phase && one.Description == made.Description && one.Link == made.Link && !later
 			if repeats || made.ObservedAt.Before(one.ObservedAt) {
 				made = one
 				return nil
@@ -341,6 +344,11 @@ func (u *UseCases) subject(ctx context.Context, tx Tx, a core.Actor, r Report) (
 		if len(sets) == 0 {
 			return 0, fault.InvalidFields(fault.Field{Name: "/commit", Problem: fmt.Sprintf(
 				"found %s, which no deployment of the application to %q has recorded", r.Commit, e.Name,
+			)})
+		}
+		if len(sets) > 1 {
+			return 0, fault.InvalidFields(fault.Field{Name: "/commit", Problem: fmt.Sprintf(
+				"found %s, which %q had for several version sets; expected the version set", r.Commit, e.Name,
 			)})
 		}
 		return sets[0], nil

@@ -307,7 +307,8 @@ func (p passages) approvals(gate string) policy.Approvals {
 	var all policy.Approvals
 	var people []core.Principal
 	for id, answers := range p.hold.Answers {
-		if id != gate && !strings.HasPrefix(id, core.PolicyGate(gate, "", 0)) {
+		// The gates of a program may have any name. Their approvals answer its question, and count for no policy.
+		if id != gate && (p.rules[id].Own || !strings.HasPrefix(id, core.PolicyGate(gate, "", 0))) {
 			continue
 		}
 		for _, row := range answers.Approved {
@@ -493,7 +494,7 @@ func (u *UseCases) judgePlan(
 	ctx context.Context, tx Tx, c cause, p plan, concerning []core.ConcerningPolicy, more int,
 ) (policy.Decision, policy.Request, error) {
 	r := policy.Request{Action: policy.CreateRollout, Automatic: c.Type.Automatic(), At: c.at}
-	if p.back != nil {
+	if p.back != nil && !p.back.forward { // a rollout to a part of the pipeline is no rollback
 		r.Action = policy.Rollback
 	}
 	requester := c.Actor
