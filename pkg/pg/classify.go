@@ -24,6 +24,7 @@ const (
 	codeUniqueViolation      = "23505"
 	codeCheckViolation       = "23514"
 	codeExclusionViolation   = "23P01"
+	codeIdleInTransaction    = "25P03" // idle_in_transaction_session_timeout has ended the connection
 	codeReadOnlyTransaction  = "25006" // connected to a standby: a fail-over is under way
 	codeSerializationFailure = "40001"
 	codeDeadlockDetected     = "40P01"
@@ -94,8 +95,8 @@ func classedByCode(err error, pe *pgconn.PgError) error {
 // unavailable reports whether the code is for a temporary condition.
 func unavailable(code string) bool {
 	switch code {
-	case codeReadOnlyTransaction, codeSerializationFailure, codeDeadlockDetected, codeLockNotAvailable, codeQueryCanceled,
-		codeAdminShutdown, codeCrashShutdown, codeCannotConnectNow, codeIdleSessionTimeout:
+	case codeIdleInTransaction, codeReadOnlyTransaction, codeSerializationFailure, codeDeadlockDetected, codeLockNotAvailable,
+		codeQueryCanceled, codeAdminShutdown, codeCrashShutdown, codeCannotConnectNow, codeIdleSessionTimeout:
 		return true
 	}
 	return strings.HasPrefix(code, classConnectionException) || strings.HasPrefix(code, classInsufficientResources)

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/wake"
 )
 
@@ -29,7 +30,7 @@ func (e *Engine) claim(ctx context.Context) int {
 		return 0
 	}
 	c := Claim{Lease: e.lease, Now: e.Clock.Now(), Here: here, Limit: free, Suspicious: e.suspicious()}
-	found, err := e.Store.Claim(ctx, c)
+	found, err := e.claimWhole(ctx, c)
 	e.report(ctx, "claim executions", err)
 	for _, w := range found {
 		e.places.wake(w.Woken)
@@ -38,4 +39,16 @@ func (e *Engine) claim(ctx context.Context) int {
 		return 0
 	}
 	return len(found) + e.claimSuspect(ctx, c)
+}
+
+// claimWhole waits for the answer of a claim also when ctx ends: one that was given up would be carried out by the database later, for a
+// process that has released everything by then, and its end would count as a crash.
+func (e *Engine) claimWhole(ctx context.Context, c Claim) ([]Claimed, error) {
+	whole, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		_ = clock.Sleep(whole, e.Clock, releaseWithin)
+		cancel()
+	})()
+	return e.Store.Claim(whole, c)
 }

@@ -44,7 +44,7 @@ func (e *Engine) claimSuspect(ctx context.Context, c Claim) int {
 	}
 	c.Suspected, c.Limit = true, 1
 	c.Here, _ = e.places.here()
-	found, err := e.Store.Claim(ctx, c)
+	found, err := e.claimWhole(ctx, c)
 	e.report(ctx, "claim a suspect", err)
 	for _, w := range found {
 		if w.Crashes >= e.convicted() {

@@ -168,6 +168,9 @@ func (t *Types) Of(ctx context.Context, organization int64, name string) (Valida
 	t.mu.Unlock()
 	if age := now.Sub(known.at); !read || age < 0 || age >= refresh {
 		all, err := t.Store.EventTypes(ctx, organization)
+		if validate, found := known.byName[name]; err != nil && found { // what is known will do until the database answers again
+			return validate, true, nil
+		}
 		if err != nil {
 			return nil, false, err
 		}
