@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	rules "github.com/lockstep-cd/lockstep/pkg/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -234,4 +235,29 @@ func TestAuthorsOfPoliciesAreChecked(t *testing.T) {
 	w.ok(err)
 	w.want(len(versions), 1)
 	w.want(w.countOf(`SELECT count(*) FROM cd_changes WHERE action = 'putPolicySet' AND subject_kind = 'policyset'`), 1)
+}
+
+// D51, D46: what policies decide about a weight counts at the entrance where the program does not stop at the weight.
+func TestNoProgramLeavesOutThePolicyOfAWeight(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	s.asking("", "", "")
+	first := s.rollout(s.set)
+	s.pass(first, "staging", "release", "production")
+	s.succeed(first)
+	_, err := s.policies.PutPolicySet(t.Context(), user(), policy.NewPolicySet{
+		Name: "rules", Mode: core.PolicyEnforced, Reason: "a test", Text: allowed + `@id("half") @message("half is too much")
+forbid (principal, action == Action::"gate.pass", resource) when { context has weight && context.weight == 50 };`,
+	})
+	s.ok(err)
+	second := s.rollout(s.release(2))
+	s.enter(second, "staging", "release")
+	s.ok(s.approve(person(2), second, "release"))
+	s.report(event.RolloutPassageRequested{RolloutID: second.ID, GateID: "production", SkipsWeights: []int{50}})
+	s.ok(s.approve(person(2), second, "production"))
+	s.ok(s.approve(person(2), second, "production/50"))
+	if passed := s.passed(second); len(passed) != 2 {
+		t.Errorf("passed %q; expected staging and the step alone", passed)
+	}
+	s.verifyJournal(second)
 }

@@ -191,15 +191,46 @@ func (j *judged) condition() core.Condition {
 	return core.Condition{Kind: core.ConditionPolicy, ControlID: j.id, Outcome: string(j.Verdict), Policies: &d}
 }
 
-// allows is whether policies let a passage through; also where none concern it.
-func (j *judged) allows() bool { return j == nil || j.Verdict == policy.Allow }
+// verdicts are what policies decide about a passage and those that it includes.
+type verdicts []*judged
 
-// added are the conditions of a passage with the decision.
-func (j *judged) added(conditions []core.Condition) []core.Condition {
-	if j == nil {
-		return conditions
+// allow is whether policies let a passage through; also where none concern it.
+func (v verdicts) allow() bool {
+	return !slices.ContainsFunc(v, func(j *judged) bool { return j.Verdict != policy.Allow })
+}
+
+// added are the conditions of a passage with the decisions.
+func (v verdicts) added(conditions []core.Condition) []core.Condition {
+	for _, j := range v {
+		conditions = append(conditions, j.condition())
 	}
-	return append(conditions, j.condition())
+	return conditions
+}
+
+// denials are what policies have against a passage, as stops; none where they allow it or require an approval.
+func (v verdicts) denials() (stops []core.Stop) {
+	for _, j := range v {
+		if j.Verdict == policy.Deny {
+			stops = append(stops, core.Stop{Kind: core.StopPolicy, Policies: j.condition().Policies, Decision: j.id})
+		}
+	}
+	return stops
+}
+
+// judgeAll is judge for a passage and those that it includes: an entrance includes the weights that the program will not stop at, and the
+// steps before it that it has left out, so that no program leaves out what policies decide about them (D46).
+func (u *UseCases) judgeAll(ctx context.Context, p passages, gate string, requested []core.Condition) (verdicts, error) {
+	var all verdicts
+	for _, id := range p.includes(gate, requested) {
+		j, err := u.judge(ctx, p, id)
+		if err != nil {
+			return nil, err
+		}
+		if j != nil {
+			all = append(all, j)
+		}
+	}
+	return all, nil
 }
 
 // judge is what policies decide about a requested passage (D51); nil where none concern it. The latest policies decide, and those that the
@@ -433,8 +464,18 @@ func (p passages) given(gate string, d policy.Decision) []string {
 	return all
 }
 
-// openRequired requests the approvals that policies require at a passage.
+// openRequired requests the approvals that policies require at a passage and at those that it includes.
 func (u *UseCases) openRequired(ctx context.Context, p passages, gate string) (opened bool, err error) {
+	for _, id := range p.includes(gate, p.hold.Skips[gate]) {
+		more, err := u.openRequiredAt(ctx, p, id)
+		if opened = opened || more; err != nil {
+			return opened, err
+		}
+	}
+	return opened, nil
+}
+
+func (u *UseCases) openRequiredAt(ctx context.Context, p passages, gate string) (opened bool, err error) {
 	j, err := u.judge(ctx, p, gate)
 	if err != nil || j == nil || j.Verdict != policy.NeedsApproval {
 		return false, err
@@ -460,14 +501,6 @@ func (u *UseCases) openRequired(ctx context.Context, p passages, gate string) (o
 		}
 	}
 	return opened, nil
-}
-
-// denial is what policies have against a passage, as a stop; nothing where they allow it or require an approval.
-func (j *judged) denial() []core.Stop {
-	if j == nil || j.Verdict != policy.Deny {
-		return nil
-	}
-	return []core.Stop{{Kind: core.StopPolicy, Policies: j.condition().Policies, Decision: j.id}}
 }
 
 // policyReview is how often a passage is evaluated again that policies keep closed: what they see of the time changes by itself.

@@ -154,6 +154,25 @@ func (p passages) needs(gate string, requested []core.Condition) (approvals []st
 	return approvals, skipped
 }
 
+// includes are the passages that one opens with itself: an entrance those of the weights that are skipped, and of the steps before it that
+// were not requested.
+func (p passages) includes(gate string, requested []core.Condition) []string {
+	all := []string{gate}
+	b := p.entrance(gate)
+	if b == nil || !p.rollout.Passages {
+		return all
+	}
+	for _, id := range p.steps() {
+		if p.rules[id].BeforeEnvironmentID == b.EnvironmentID && !p.rules[id].Own && !p.hold.Granted[id] {
+			all = append(all, id)
+		}
+	}
+	for _, w := range p.skips(b, requested) {
+		all = append(all, w.GateID)
+	}
+	return all
+}
+
 // skipped are the weights behind a granted entrance that need no passage any more.
 func (p passages) skipped(gate string) []core.Condition {
 	b := p.entrance(gate)
@@ -248,11 +267,11 @@ func (m PassageRequested) apply(ctx context.Context, u *UseCases, tx Tx, c cause
 		if err != nil {
 			return err
 		}
-		decision, err := u.judge(ctx, p, m.GateID)
+		decision, err := u.judgeAll(ctx, p, m.GateID, requested)
 		if err != nil {
 			return err
 		}
-		if len(stops) == 0 && decision.allows() {
+		if len(stops) == 0 && decision.allow() {
 			return t.pass(ctx, m.GateID, decision.added(conditions))
 		}
 	}
@@ -306,7 +325,7 @@ func (u *UseCases) decide(ctx context.Context, t *tree) error {
 // it again.
 func (u *UseCases) decideOne(ctx context.Context, p passages, gate string) (stopped bool, err error) {
 	conditions, ok := p.complete(gate, p.hold.Skips[gate])
-	decision, err := u.judge(ctx, p, gate)
+	decision, err := u.judgeAll(ctx, p, gate, p.hold.Skips[gate])
 	if err != nil {
 		return false, err
 	}
@@ -315,8 +334,8 @@ func (u *UseCases) decideOne(ctx context.Context, p passages, gate string) (stop
 			return false, err
 		}
 	}
-	stops := decision.denial()
-	if !decision.allows() {
+	stops := decision.denials()
+	if !decision.allow() {
 		if err := p.tx.ScheduleReview(ctx, p.rollout.ID, p.cause.at.Truncate(policyReview).Add(policyReview)); err != nil {
 			return false, err
 		}
@@ -331,7 +350,7 @@ func (u *UseCases) decideOne(ctx context.Context, p passages, gate string) (stop
 	switch {
 	case len(stops) > 0:
 		return true, p.stop(ctx, gate, stops)
-	case !ok || !decision.allows():
+	case !ok || !decision.allow():
 		return false, nil
 	default:
 		return false, p.pass(ctx, gate, decision.added(conditions))

@@ -92,7 +92,10 @@ func (v waitView) stops(s core.Standing) []Wait {
 			all = append(all, v.stop(gate, environment, stop))
 		}
 		for _, d := range controls.decisions {
-			if d.GateID == gate && d.Verdict == policy.Deny {
+			// An entrance includes the weights that are skipped.
+			included := d.GateID == gate ||
+				slices.ContainsFunc(s.Hold.Skips[gate], func(c core.Condition) bool { return c.GateID == d.GateID })
+			if included && d.Verdict == policy.Deny {
 				all = append(all, v.denials(gate, environment, d)...)
 			}
 		}
