@@ -222,6 +222,11 @@ func (r *Runner) examineOne(ctx context.Context, call Call, want ApplyRequest, o
 	if err := r.limits.permit("allow_apply", r.limits.Objects.Apply, o.res, o.ref); err != nil {
 		return err
 	}
+	if !want.DryRun {
+		if err := checkWeights(call, o.ref); err != nil {
+			return err
+		}
+	}
 	return r.persist(ctx, o.ref, func() error {
 		found, err := r.cluster.Get(ctx, o.ref)
 		o.uid, o.version, o.owner = found.text("metadata", "uid"), found.resourceVersion(), call.Owner
@@ -429,6 +434,9 @@ func (r *Runner) prune(ctx context.Context, call Call, want ApplyRequest) (prune
 			}
 			keeps := annotation(o, annotationPrune) == "false"
 			if !keeps && !want.DryRun {
+				if err := checkWeights(call, ref); err != nil {
+					return err
+				}
 				if err := r.pruneOne(ctx, ref, o); err != nil {
 					return err
 				}

@@ -140,6 +140,15 @@ func (l Limits) own(call Call, res Resource, ref Ref, o Object) error {
 		ref, LabelOwner, namespace, res.Name, ref.Name, annotationAuthorized, call.Organization)}
 }
 
+// checkWeights refuses to change a Rollout while a weight of it is held: such a change could take it past the weight without its passage.
+func checkWeights(call Call, ref Ref) error {
+	group, _, _ := strings.Cut(ref.APIVersion, "/")
+	if len(call.HeldWeights) == 0 || ref.Kind.Kind != rolloutKind.Kind || group != "argoproj.io" {
+		return nil
+	}
+	return &Error{Code: CodeForbidden, Message: ref.String() + ": passages for weights have not been granted; expected argo.promote"}
+}
+
 // objectRef reads the reference to one object among arguments.
 func (a args) objectRef(namespace string) Ref {
 	ref := Ref{
@@ -305,6 +314,9 @@ func (r *Runner) remove(ctx context.Context, call Call) (map[string]any, error) 
 	if err != nil {
 		return nil, err
 	}
+	if err := checkWeights(call, ref); err != nil {
+		return nil, err
+	}
 	if err := r.limits.permit("allow_delete", r.limits.Objects.Delete, res, ref); err != nil {
 		return nil, err
 	}
@@ -398,6 +410,9 @@ func (r *Runner) patch(ctx context.Context, call Call) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkWeights(call, ref); err != nil {
+		return nil, err
+	}
 	if err := r.limits.permit("allow_patch", r.limits.Objects.Patch, res, ref); err != nil {
 		return nil, err
 	}
@@ -470,7 +485,19 @@ func (r *Runner) health(ctx context.Context, call Call) (map[string]any, error) 
 	if err != nil {
 		return nil, err
 	}
-	return healthOf(refs, states, reasons), nil
+	return fits("k8s.health", healthOf(refs, states, reasons))
+}
+
+// maxReason is the maximum size of a reason in an answer, in bytes: controllers write texts of any size, and a history keeps them.
+const maxReason = 1000
+
+// shortened returns the beginning of a reason, as valid UTF-8.
+func shortened(reason string) string {
+	reason = strings.ToValidUTF8(reason, "\uFFFD")
+	if len(reason) <= maxReason {
+		return reason
+	}
+	return strings.ToValidUTF8(reason[:maxReason], "") // without the rest of a character that was cut
 }
 
 // healthOf summarizes states: Failed before anything that is awaited, which is shown up to a number.
@@ -485,7 +512,7 @@ func healthOf(refs []Ref, states, reasons []string) map[string]any {
 			}
 			failed = failed || wanted
 			if len(pending) < shown {
-				pending = append(pending, refs[i].named(map[string]any{"state": state, "reason": reasons[i]}))
+				pending = append(pending, refs[i].named(map[string]any{"state": state, "reason": shortened(reasons[i])}))
 			}
 		}
 	}

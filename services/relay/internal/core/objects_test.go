@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -492,5 +493,60 @@ func TestLogs(t *testing.T) {
 	answer = c.run(t, objectLimits(), FunctionLogs, `{"namespace":"shop","pod":"api","max_bytes":25}`, "")
 	if answer.Value["text"] != "0123456789\n0123456789\n" || answer.Value["truncated"] != true {
 		t.Errorf("answer %+v", answer)
+	}
+}
+
+// While passages for weights have not been granted, a Rollout is only changed by argo.promote: every other way to change it is refused.
+func TestHeldWeightsHoldObjects(t *testing.T) {
+	t.Parallel()
+	const version, kind = "argoproj.io/v1alpha1", "Rollout"
+	one := `{"agent_id":42,"api_version":"` + version + `","kind":"Rollout","namespace":"shop","name":"api"`
+	for name, tt := range map[string]struct{ function, args string }{
+		"patch":  {FunctionPatch, one + `,"patch":{"spec":{"paused":false}}}`},
+		"delete": {FunctionDelete, one + `}`},
+		"apply":  {FunctionApply, applyArgs("", manifest(version, kind, "shop", "api"))},
+		"prune":  {FunctionApply, applyArgs(`,"prune":true`, manifest("v1", "ConfigMap", "shop", "mine"))},
+	} {
+		for _, held := range [][]int{{50}, nil} {
+			c := newCupboard()
+			c.serve(version, kind, "rollouts.argoproj.io", true)
+			c.put(version, kind, "shop", "api", shopOwner, manager(shopOwner))
+			c.put("v1", "ConfigMap", "shop", "mine", shopOwner, manager(shopOwner))
+			limits := objectLimits()
+			all := []string{"rollouts.argoproj.io", "configmaps"}
+			limits.Objects.Apply, limits.Objects.Patch, limits.Objects.Delete = all, all, all
+			r := NewRunner(RunnerDeps{
+				Cluster: c, Objects: c, Clock: clock.System(), Log: slog.New(slog.DiscardHandler), Poll: time.Second, Limits: limits,
+			})
+			answer := r.Run(t.Context(), Call{
+				ID: callID, Function: tt.function, Args: json.RawMessage(tt.args), Deadline: clock.System().Now().Add(time.Minute),
+				Organization: "7", Owner: shopOwner, HeldWeights: held,
+			})
+			changed := slices.ContainsFunc(c.writes, func(w string) bool { return strings.Contains(w, kind) })
+			switch {
+			case held == nil && (answer.Err != nil || !changed):
+				t.Errorf("%s without held weights: %+v %v, writes %v", name, answer, answer.Err, c.writes)
+			case held != nil && (answer.Err == nil || answer.Err.Code != CodeForbidden || changed ||
+				!strings.Contains(answer.Err.Message, "Rollout shop/api: passages for weights have not been granted")):
+				t.Errorf("%s: %+v %v, writes %v, expected a refusal", name, answer, answer.Err, c.writes)
+			}
+		}
+	}
+}
+
+// Reasons are texts of others: an answer keeps the beginning of each, as text.
+func TestReasonsAreBounded(t *testing.T) {
+	t.Parallel()
+	ref := Ref{Kind: Kind{APIVersion: "v1", Kind: "ConfigMap"}, Namespace: "shop", Name: "a"}
+	long := "x" + strings.Repeat("\u00e9", 4000) + "\xff"
+	value := healthOf([]Ref{ref}, []string{"Failed"}, []string{long})
+	pending, _ := value["pending"].([]any)
+	first, _ := pending[0].(map[string]any)
+	message := workflowTask().report(Object{"status": map[string]any{"phase": "Failed", "message": long}})["message"]
+	for _, got := range []any{first["reason"], message} {
+		text, _ := got.(string)
+		if len(text) != maxReason-1 || !utf8.ValidString(text) {
+			t.Errorf("found %d bytes, valid %t; expected %d", len(text), utf8.ValidString(text), maxReason-1)
+		}
 	}
 }

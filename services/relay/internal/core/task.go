@@ -83,6 +83,12 @@ func workflowTask() taskKind {
 			if spec["ttlStrategy"] == nil && spec["workflowTemplateRef"] == nil {
 				spec["ttlStrategy"] = map[string]any{"secondsAfterCompletion": int64(keptAfterEnd)}
 			}
+			if own := maps.Clone(Object(spec).object("ttlStrategy")); own != nil {
+				for name := range own {
+					keepLonger(own, name)
+				}
+				spec["ttlStrategy"] = map[string]any(own)
+			}
 		},
 		problem: func(Object) string { return "" },
 	}
@@ -90,6 +96,17 @@ func workflowTask() taskKind {
 
 // keptAfterEnd is how many seconds a task is kept after its end if its author does not say it.
 const keptAfterEnd = 24 * 3600
+
+// leastKept is how many seconds a task is kept after its end at least. The object is the only memory of the call that created it, so this is
+// longer than any repeat of the call: a repeat after it would start the task a second time.
+const leastKept = 600
+
+// keepLonger raises a number of seconds to leastKept.
+func keepLonger(of Object, name string) {
+	if seconds, isNumber := of.number(name); isNumber && seconds < leastKept {
+		of[name] = int64(leastKept)
+	}
+}
 
 // keepDeadline sets a deadline, unless the author has set an earlier one.
 func keepDeadline(spec map[string]any, deadline int64) {
@@ -123,6 +140,7 @@ func jobTask() taskKind {
 			if spec["ttlSecondsAfterFinished"] == nil {
 				spec["ttlSecondsAfterFinished"] = int64(keptAfterEnd)
 			}
+			keepLonger(spec, "ttlSecondsAfterFinished")
 		},
 		problem: func(o Object) string {
 			if o.flag("spec", "suspend") {
@@ -238,6 +256,13 @@ func (k taskKind) checkObject(a args, o Object, namespace, operation string) (na
 			a.problem("metadata.labels."+key, "found %s, expected a string", describe(v))
 		}
 	}
+	for _, member := range []string{"labels", "annotations"} {
+		for _, key := range []string{LabelOwner, annotationAuthorized, annotationStopped} {
+			if _, found := o.object("metadata", member)[key]; found {
+				a.problem("metadata."+member, "found %q, which only Lockstep sets", key)
+			}
+		}
+	}
 	name, prefix := o.text("metadata", "name"), o.text("metadata", "generateName")
 	switch {
 	case name != "" && (len(name) > maxTaskName || !dnsName.MatchString(name)):
@@ -344,7 +369,7 @@ func (k taskKind) report(o Object) map[string]any {
 	phase, message := k.state(o)
 	return map[string]any{
 		"name": o.text("metadata", "name"), "namespace": o.text("metadata", "namespace"), "uid": o.text("metadata", "uid"),
-		"phase": phase, "message": message, "ended": hasEnded(phase),
+		"phase": phase, "message": shortened(message), "ended": hasEnded(phase),
 	}
 }
 

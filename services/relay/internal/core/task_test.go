@@ -107,6 +107,9 @@ func TestWhatIsNotATaskIsRefused(t *testing.T) {
 		object(fits): "workflow.metadata.name: found none",
 		object(fits + `,"metadata":{"name":"` + strings.Repeat("x", 64) + `"}`):                             "at most 63 characters",
 		object(fits + `,"metadata":{"name":"x","labels":{"a":1}}`):                                          "workflow.metadata.labels.a: found 1",
+		object(fits + `,"metadata":{"name":"x","labels":{"lockstep.dev/owner":"o7.e3.a5"}}`):                `metadata.labels: found "lockstep.dev/owner"`,
+		object(fits + `,"metadata":{"name":"x","annotations":{"lockstep.dev/authorized":"7"}}`):             `annotations: found "lockstep.dev/authorized"`,
+		object(fits + `,"metadata":{"name":"x","annotations":{"lockstep.dev/stopped":"true"}}`):             `annotations: found "lockstep.dev/stopped"`,
 		`{"agent_id":42,"namespace":"work"}`:                                                                "workflow: missing",
 		`{"agent_id":42,"namespace":"work","workflow":{` + fits + `,"metadata":{"name":"x"}},"deadline":0}`: "deadline: found 0",
 	} {
@@ -137,6 +140,32 @@ func TestADeadlineIsTheClusterToo(t *testing.T) {
 		}
 		if got, _ := s.one(t).number("spec", "activeDeadlineSeconds"); got != want {
 			t.Errorf("%s: deadline %d, expected %d", spec, got, want)
+		}
+	}
+}
+
+// The object is the only memory of its call, so an author cannot have it removed before the last repeat of the call.
+func TestATaskOutlivesItsCall(t *testing.T) {
+	t.Parallel()
+	for spec, want := range map[string]int64{
+		`{}`: keptAfterEnd, `{"ttlSecondsAfterFinished":0}`: leastKept, `{"ttlSecondsAfterFinished":601}`: 601,
+	} {
+		s := &shelf{objects: map[string]Object{}}
+		if answer := s.run(t, tasks(), FunctionRunJob, strings.Replace(jobArgs, `"spec":{}`, `"spec":`+spec, 1)); answer.Err != nil {
+			t.Fatal(answer.Err)
+		}
+		if got, _ := s.one(t).number("spec", "ttlSecondsAfterFinished"); got != want {
+			t.Errorf("%s: a Job is kept for %d, expected %d", spec, got, want)
+		}
+	}
+	s := &shelf{objects: map[string]Object{}}
+	strategy := `"ttlStrategy":{"secondsAfterCompletion":5,"secondsAfterSuccess":0,"secondsAfterFailure":7200},"parallelism":2`
+	if answer := s.run(t, tasks(), FunctionSubmitWorkflow, strings.Replace(migration, `"parallelism":2`, strategy, 1)); answer.Err != nil {
+		t.Fatal(answer.Err)
+	}
+	for name, want := range map[string]int64{"secondsAfterCompletion": leastKept, "secondsAfterSuccess": leastKept, "secondsAfterFailure": 7200} {
+		if got, _ := s.one(t).number("spec", "ttlStrategy", name); got != want {
+			t.Errorf("%s of a Workflow: %d, expected %d", name, got, want)
 		}
 	}
 }
