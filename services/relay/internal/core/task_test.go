@@ -303,6 +303,14 @@ func TestLogsAreRedacted(t *testing.T) {
 		"postgres://shop:hunter2@db/shop":                  "postgres://shop:[redacted]@db/shop",
 		"key AKIAABCDEFGHIJKLMNOP used":                    "key [redacted] used",
 		"got eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc now": "got [redacted] now",
+		"AWS_SECRET_ACCESS_KEY=wJalr/b+c done":             "AWS_SECRET_ACCESS_KEY=[redacted] done",
+		"SECRET_KEY_BASE: 0123abc":                         "SECRET_KEY_BASE: [redacted]",
+		"PRIVATE_KEY=abc":                                  "PRIVATE_KEY=[redacted]",
+		`password="correct horse battery" x`:               `password="[redacted]" x`,
+		`DB_PASSWORD='correct horse' x`:                    `DB_PASSWORD='[redacted]' x`,
+		"password=a,b;c x":                                 "password=[redacted] x",
+		"token=abc&user=x":                                 "token=[redacted]&user=x",
+		"MIIEabc\n-----END RSA PRIVATE KEY-----\nready":    "[redacted]\nready",
 		"a\x00b\xffc":                                      "ab\uFFFDc",
 	} {
 		if got := withoutSecrets(given); got != want {

@@ -96,9 +96,14 @@ func (k taskKind) containerOf(pod Object, asked string) string {
 }
 
 // secretive are the forms of secrets that programs print most often. A log is read by more people than its program's secrets are meant for.
+// A value ends at its quote if it has one, else at a blank; the part of a query at its &.
 var secretive = regexp.MustCompile(
-	`(?i)((?:password|passwd|secret|token|api[-_]?key|authorization|credential)s?["']?\s*[:=]\s*(?:bearer |basic )?["']?)[^\s"',;&]+` +
+	`(?i)((?:password|passwd|secret|token|(?:api|private)[-_]?key|authorization|credential)s?(?:[-_][a-z0-9_-]*)?["']?\s*[:=]\s*` +
+		`(?:bearer |basic )?)("(?:[^"\\\n]|\\.)*"|'[^'\n]*'|["']?[^\s"'&]+)` +
 		`|(bearer |basic )[a-z0-9._~+/=-]{16,}|(://[^/\s:@]+:)[^/\s@]+@|(AKIA|ASIA)[A-Z0-9]{16}|(eyJ)[\w-]{8,}\.[\w-]{8,}\.[\w-]*`)
+
+// cutKey is a text that begins inside a private key: all before its end.
+var cutKey = regexp.MustCompile(`(?s)^.*?-----(BEGIN|END) [A-Z ]*PRIVATE KEY-----`)
 
 // wholeSecrets are forms of which nothing is kept: private keys, and tokens of forges.
 var wholeSecrets = regexp.MustCompile(
@@ -108,13 +113,27 @@ var wholeSecrets = regexp.MustCompile(
 // programs must not print secrets.
 func withoutSecrets(log string) string {
 	log = strings.ToValidUTF8(strings.ReplaceAll(log, "\x00", ""), "�")
+	if found := cutKey.FindStringSubmatch(log); found != nil && found[1] == "END" {
+		log = "[redacted]" + log[len(found[0]):]
+	}
 	log = wholeSecrets.ReplaceAllString(log, "[redacted]")
 	return secretive.ReplaceAllStringFunc(log, func(found string) string {
+		const name, value, scheme, address = 1, 2, 3, 4
 		groups := secretive.FindStringSubmatch(found)
-		kept := strings.Join(groups[1:4], "")
-		if groups[3] != "" {
-			return kept + "[redacted]@"
+		switch {
+		case groups[name] != "":
+			quote := groups[value][:1]
+			if quote != `"` && quote != "'" {
+				quote = ""
+			}
+			if len(groups[value]) > 1 && strings.HasSuffix(groups[value], quote) {
+				return groups[name] + quote + "[redacted]" + quote
+			}
+			return groups[name] + quote + "[redacted]"
+		case groups[address] != "":
+			return groups[address] + "[redacted]@"
+		default:
+			return groups[scheme] + "[redacted]"
 		}
-		return kept + "[redacted]"
 	})
 }
