@@ -20,6 +20,9 @@ type cluster struct {
 	fails map[string]int
 	// refuse is the error of job.run.
 	refuse *history.FunctionError
+	// lost is the error of job.run after it has created the job; copied adds an object with a copy of each job's label.
+	lost   *history.FunctionError
+	copied bool
 }
 
 func (c *cluster) call(w *world, name string, args object) (any, *history.FunctionError, bool) {
@@ -47,7 +50,7 @@ func (c *cluster) call(w *world, name string, args object) (any, *history.Functi
 			c.all[id] = &workflow{object: o, began: w.now, takes: takes, ends: ends}
 			w.record("%s: %s in %s", name, id, args["namespace"])
 		}
-		return object{"name": id, "phase": "Pending"}, nil, true
+		return object{"name": id, "phase": "Pending"}, c.lost, true
 	case "k8s.list":
 		if args["kind"] != "Job" && args["kind"] != "Workflow" {
 			return nil, nil, false
@@ -59,6 +62,10 @@ func (c *cluster) call(w *world, name string, args object) (any, *history.Functi
 				continue
 			}
 			status := object{}
+			if c.copied {
+				failed := []any{object{"type": "Failed", "status": "True", "reason": "another"}}
+				items = append(items, object{"metadata": object{"name": "a-copy"}, "status": object{"conditions": failed}})
+			}
 			if j.takes > 0 && !w.now.Before(j.began.Add(j.takes)) {
 				status["conditions"] = []any{object{"type": j.ends, "status": "True", "reason": "BackoffLimitExceeded"}}
 				status["phase"] = map[string]string{"Complete": "Succeeded", "Failed": "Failed"}[j.ends]
@@ -215,6 +222,23 @@ func TestJobsThatFail(t *testing.T) {
 		c.refuse = &history.FunctionError{Code: "forbidden", Message: "this relay runs no Jobs"}
 		if failure := w.run(driver.Deploy, in); !strings.Contains(failure, "it was not started: this relay runs no Jobs") {
 			t.Errorf("failure %q", failure)
+		}
+	})
+	t.Run("without an answer it is awaited, and not repeated", func(t *testing.T) {
+		t.Parallel()
+		w, c, in := withJobs(t, func(step object) { step["before"].([]any)[0].(object)["retries"] = 2 })
+		c.lost = &history.FunctionError{Code: "timeout", Message: "no answer"}
+		if failure := w.run(driver.Deploy, in); failure != "" {
+			t.Fatal(failure)
+		}
+		sequence(t, w, []string{fmt.Sprintf(migrate, 1), opening}, fmt.Sprintf(migrate, 2), cleanUp)
+	})
+	t.Run("another object with its label says nothing about it", func(t *testing.T) {
+		t.Parallel()
+		w, c, in := withJobs(t, nil)
+		c.copied = true
+		if failure := w.run(driver.Deploy, in); failure != "" {
+			t.Fatal(failure)
 		}
 	})
 	for template, want := range map[string]string{

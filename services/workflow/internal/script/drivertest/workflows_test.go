@@ -24,6 +24,8 @@ type argoWorkflows struct {
 	// answers are those of the server by method, which replace the regular one: status and body.
 	answers map[string]func() (int, object)
 	created int
+	// lost are names of Workflows whose submit creates them without an answer.
+	lost map[string]bool
 }
 
 type workflow struct {
@@ -133,6 +135,9 @@ func (a *argoWorkflows) call(w *world, name string, args object) (any, *history.
 		id := o["metadata"].(object)["name"].(string)
 		if a.all[id] == nil {
 			a.create(w, o, args["operation"].(string))
+		}
+		if a.lost[id] {
+			return nil, &history.FunctionError{Code: "timeout", Message: "no answer"}, true
 		}
 		return object{"name": id, "namespace": args["namespace"], "uid": "u", "phase": "Pending", "message": "", "ended": false}, nil, true
 	case "k8s.list":
@@ -296,6 +301,18 @@ func TestAFailedWorkflow(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A submit without an answer may have created its Workflow: it is ended with the others.
+func TestASubmitWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	w := argoShop(t)
+	w.argo.lost = map[string]bool{"deploy-worker-d12": true}
+	failure := w.run(driver.Deploy, workflowInputs(nil))
+	if !strings.Contains(failure, "failed to submit workflow: no answer") ||
+		!slices.Contains(w.story, "stop: deploy-api-d11") || !slices.Contains(w.story, "stop: deploy-worker-d12") {
+		t.Errorf("failure %q, story %q, expected that both are stopped", failure, w.story)
 	}
 }
 
