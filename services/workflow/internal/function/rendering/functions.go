@@ -92,7 +92,7 @@ func (m *meter) metered(name string, f any) any {
 		if most := expands(name, args, size); most > maxValue {
 			return refuse(fmt.Errorf("%s could make %d bytes, expected at most %d", name, most, maxValue))
 		}
-		if err := m.spend(size); err != nil {
+		if err := m.spend(size + compares(name, args, size)); err != nil {
 			return refuse(err)
 		}
 		var out []reflect.Value
@@ -155,6 +155,50 @@ func expands(name string, args []reflect.Value, size int) int {
 		}
 		return 0
 	}
+}
+
+// compares returns the work of a function that reads its arguments again and again; size is their length.
+func compares(name string, args []reflect.Value, size int) int {
+	switch {
+	case name == "uniq" && len(args) == 1:
+		list := args[0]
+		for list.Kind() == reflect.Interface && !list.IsNil() {
+			list = list.Elem()
+		}
+		if list.Kind() == reflect.Slice || list.Kind() == reflect.Array {
+			return list.Len() * size
+		}
+	case name == "without" && len(args) > 1 && args[1].Kind() == reflect.Slice:
+		return args[1].Len() * size
+	case strings.Contains(strings.ToLower(name), "regex") && len(args) > 1 && args[1].Kind() == reflect.String:
+		text := args[1].Len() + 1
+		work := (args[0].Len() + 1) * repeats(args[0].String()) * text
+		if len(args) > 2 { // all matches: each of them may read up to the end of the text
+			const perUnit = 4
+			work += text * text / perUnit
+		}
+		return work
+	}
+	return 0
+}
+
+// repeats is how much longer a pattern may become by its counted repetitions. Go refuses patterns with more than maxRepeats.
+func repeats(pattern string) int {
+	const maxRepeats = 1000
+	all, number, within := 1, 0, false
+	for _, r := range pattern {
+		switch {
+		case r == '{':
+			number, within = 0, true
+		case within && r >= '0' && r <= '9':
+			number = min(10*number+int(r-'0'), maxRepeats)
+		case within && r == ',':
+			all, number = min(all*max(number, 1), maxRepeats), 0
+		case within:
+			all, within = min(all*max(number, 1), maxRepeats), false
+		}
+	}
+	return all
 }
 
 // distance is how many numbers a loop has, in bytes.

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/Masterminds/sprig/v3"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 )
 
 func data() map[string]any {
@@ -108,6 +111,32 @@ func TestHostileTemplatesEnd(t *testing.T) {
 	}
 	if _, err := Render(Request{Template: strings.Repeat("x", maxTemplate+1)}); err == nil {
 		t.Error("a template that is too long was accepted")
+	}
+}
+
+// Work that grows with the square of a list, or with pattern and text, is counted before it is done.
+func TestCostlyFunctionsAreCounted(t *testing.T) {
+	t.Parallel()
+	for _, template := range []string{
+		`{{ $u := uniq (until 131000) }}`,
+		`{{ $l := until 10000 }}{{ $w := without $l 1 }}{{ range until 1000 }}{{ $w = without $l 1 2 3 4 }}{{ end }}`,
+		`{{ $p := repeat 10000 "(a|b)" }}{{ regexMatch $p (repeat 100000 "a") }}`,
+		`{{ regexMatch "(a{100}){10}b" (repeat 100000 "a") }}`,
+		`{{ regexFindAll "a.*b|a" (repeat 100000 "a") -1 }}`,
+	} {
+		start := clock.System().Now()
+		_, err := Render(Request{Template: template, Data: data()})
+		if took := clock.System().Now().Sub(start); err == nil || !strings.Contains(err.Error(), errWork.Error()) || took > 5*time.Second {
+			t.Errorf("%s: found %v after %s, expected a refusal at once", template, err, took)
+		}
+	}
+	out, err := Render(Request{
+		Template: `{{ list 1 2 1 | uniq }} {{ without (list 1 2 3) 2 }} ` +
+			`{{ regexReplaceAll "[0-9]{1,3}" "v12" "x" }} {{ regexMatch "^v" "v1" }}`,
+		Data: data(),
+	})
+	if err != nil || out != "[1 2] [1 3] vx true" {
+		t.Errorf("found %q and %v", out, err)
 	}
 }
 
