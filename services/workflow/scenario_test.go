@@ -257,7 +257,7 @@ type process struct {
 	stop    func()
 	// setTime sets the present time.
 	setTime func(time.Time)
-	// quit ends a process of its own and shows its stacks; nil where it is none.
+	// quit ends a process of its own and shows its stacks; nil for one within the test.
 	quit func()
 }
 

@@ -97,8 +97,8 @@ func workflowTask() taskKind {
 // keptAfterEnd is how many seconds a task is kept after its end if its author does not say it.
 const keptAfterEnd = 24 * 3600
 
-// leastKept is how many seconds a task is kept after its end at least. The object is the only memory of the call that created it, so this is
-// longer than any repeat of the call: a repeat after it would start the task a second time.
+// leastKept is how many seconds a task is kept after its end at least. The object is the only memory of the call that created it, so
+// this is longer than any repeat of the call: a repeat after it would start the task a second time.
 const leastKept = 600
 
 // keepLonger raises a number of seconds to leastKept.
