@@ -127,7 +127,7 @@ func TestCedarsCorpusDecidesAsInCedar(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/cedar-policy/cedar-go").Output()
 	if err != nil {
-		t.Skipf("the module of cedar-go is not available: %v", err)
+		t.Fatalf("find the module of cedar-go, which this test is compiled with: %v", err)
 	}
 	files := corpus(t, filepath.Join(strings.TrimSpace(string(out)), "corpus-tests.tar.gz"))
 	type uid struct {
@@ -193,7 +193,7 @@ func corpus(t *testing.T, path string) map[string][]byte {
 	t.Helper()
 	packed, err := os.ReadFile(path)
 	if err != nil {
-		t.Skipf("the corpus is not available: %v", err)
+		t.Fatalf("read the corpus that cedar-go carries: %v", err)
 	}
 	unpacked, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {

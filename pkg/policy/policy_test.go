@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	_ "time/tzdata" // zones, also on a machine without them
 
 	"github.com/lockstep-cd/lockstep/pkg/policy"
 )
@@ -172,7 +173,7 @@ func TestTimeIsThatOfTheZoneOfTheSet(t *testing.T) {
 	t.Parallel()
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
-		t.Skip("this machine has no time zones")
+		t.Fatal(err)
 	}
 	d := parse(t, base+`@id("evening") forbid (principal, action, resource) when { context.time.weekday == 5 && context.time.hour >= 19 };`)
 	for zone, verdict := range map[*time.Location]policy.Verdict{berlin: policy.Deny, nil: policy.Allow} {

@@ -135,7 +135,7 @@ func (deadly) Call(context.Context, activity.Call) (any, error) {
 	return nil, nil //nolint:nilnil // it does not come this far
 }
 
-// steppedClock has the time that it was told last, and timers of the real one.
+// steppedClock has the time that was set last, and timers of the real one.
 type steppedClock struct{ now atomic.Pointer[time.Time] }
 
 func (c *steppedClock) Now() time.Time { return *c.now.Load() }
