@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
 )
 
 // Applications beside environments: the matrix, and its cells.
@@ -83,4 +85,60 @@ func (q query) ValidateDriverConfig(
 	}
 	problems, err := q.domain.Setup.ValidateDriverConfig(driverRef, asked, config)
 	return wrapAll(problems, wrapProblem), err
+}
+
+// Contact is whether anybody can be reached who acts there; null before anybody was heard of.
+func (environment) Contact(ctx context.Context, e *model.Environment) (*model.Contact, error) {
+	return optional(ctx, loadersOf(ctx).contactOf, e.ID, model.WrapContact)
+}
+
+// Healths are those of the services that were seen there.
+func (environment) Healths(ctx context.Context, e *model.Environment) ([]model.ServiceHealth, error) {
+	return list(ctx, loadersOf(ctx).healthsOf, e.ID, model.WrapServiceHealth)
+}
+
+// serviceHealth resolves the fields of ServiceHealth.
+type serviceHealth struct{}
+
+// Service is whose health it is.
+func (serviceHealth) Service(ctx context.Context, h *model.ServiceHealth) (model.Service, error) {
+	return required(ctx, loadersOf(ctx).services, model.KindService, h.ServiceID, model.WrapService)
+}
+
+// DeliveryMetrics are of an application, in each environment of its pipeline or in the one that is named.
+func (q query) DeliveryMetrics(
+	ctx context.Context, application string, environment *string, since, until *time.Time,
+) ([]model.DeliveryMetrics, error) {
+	var w view.DeliveryWindow
+	var err error
+	if w.ApplicationID, err = applicationNumber(ctx, q.domain.View, application); err != nil {
+		return nil, err
+	}
+	if environment != nil {
+		id, err := environmentNumber(ctx, q.domain.View, *environment)
+		if err != nil {
+			return nil, err
+		}
+		w.EnvironmentIDs = []int64{id}
+	}
+	if since != nil {
+		w.Since = *since
+	}
+	if until != nil {
+		w.Until = *until
+	}
+	all, err := q.domain.View.DeliveryMetrics(ctx, loadersOf(ctx).actor.Organization, w)
+	metrics := make([]model.DeliveryMetrics, len(all))
+	for i, one := range all {
+		metrics[i] = model.DeliveryMetrics{DeliveryMetrics: one}
+	}
+	return metrics, err
+}
+
+// deliveryMetrics resolves those of DeliveryMetrics.
+type deliveryMetrics struct{}
+
+// Environment is where the deployments were.
+func (deliveryMetrics) Environment(ctx context.Context, m *model.DeliveryMetrics) (model.Environment, error) {
+	return required(ctx, loadersOf(ctx).environments, model.KindEnvironment, m.EnvironmentID, model.WrapEnvironment)
 }
