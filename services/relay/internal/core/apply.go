@@ -249,9 +249,10 @@ func (r *Runner) examineOne(ctx context.Context, call Call, want ApplyRequest, o
 	})
 }
 
-// applyOne applies one object that was examined. If it has been replaced since, it is examined again.
+// applyOne applies one object that was examined. If it has been replaced since, it is examined again. So is one that did not exist: others
+// may have created it since, and an apply has no precondition that refuses an object that exists.
 func (r *Runner) applyOne(ctx context.Context, call Call, want ApplyRequest, o *applied) error {
-	again := false
+	again := o.uid == "" && !want.DryRun
 	return r.persist(ctx, o.ref, func() error {
 		if again {
 			if err := r.examineOne(ctx, call, want, o); err != nil {

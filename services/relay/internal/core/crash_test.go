@@ -87,8 +87,6 @@ func (a *argo) Patch(_ context.Context, ref Ref, patch Object, status bool) erro
 
 func (*argo) DryCreate(_ context.Context, _ Ref, o Object) (Object, error) { return o, nil }
 
-func (*argo) TaskLog(context.Context, Ref, string, int64, int64) (string, error) { return "", nil }
-
 func (*argo) AwaitChange(ctx context.Context, _ Ref, _ string, atMost time.Duration) {
 	_ = clock.Sleep(ctx, clock.System(), atMost)
 }

@@ -57,8 +57,6 @@ func (s *shelf) Patch(context.Context, Ref, Object, bool) error {
 
 func (*shelf) DryCreate(_ context.Context, _ Ref, o Object) (Object, error) { return o, nil }
 
-func (*shelf) TaskLog(context.Context, Ref, string, int64, int64) (string, error) { return "", nil }
-
 func (*shelf) AwaitChange(ctx context.Context, _ Ref, _ string, atMost time.Duration) {
 	_ = clock.Sleep(ctx, clock.System(), atMost)
 }

@@ -33,11 +33,19 @@ func (r *Runner) logs(ctx context.Context, call Call) (map[string]any, error) {
 		return nil, err
 	}
 	cut := int64(len(text)) > want.Bytes
-	if cut { // the end of a log says why something has failed
-		text = text[int64(len(text))-want.Bytes:]
-		_, text, _ = strings.Cut(text, "\n")
+	return fits(ref.String(), map[string]any{"text": withoutSecrets(endOf(text, int(want.Bytes))), "truncated": cut})
+}
+
+// endOf returns the last bytes of a log, which say why something has failed: from the beginning of a line if there is one among them.
+func endOf(text string, atMost int) string {
+	if len(text) <= atMost {
+		return text
 	}
-	return fits(ref.String(), map[string]any{"text": withoutSecrets(text), "truncated": cut})
+	text = text[len(text)-atMost:]
+	if _, after, found := strings.Cut(text, "\n"); found && after != "" {
+		return after
+	}
+	return text
 }
 
 // parseLogs parses the arguments of k8s.logs.

@@ -50,8 +50,6 @@ type Cluster interface {
 	Create(ctx context.Context, ref Ref, o Object) error
 	// DryCreate has the API server validate an object as if it were created, and returns what would be. Nothing is created.
 	DryCreate(ctx context.Context, ref Ref, o Object) (Object, error)
-	// TaskLog returns the end of what a container of a pod has printed: at most lines lines, and of those the last atMost bytes.
-	TaskLog(ctx context.Context, pod Ref, container string, lines, atMost int64) (string, error)
 	// Patch applies a JSON merge patch to the object or, if status is set, to its status. The patch contains the resource version that it
 	// was decided on.
 	Patch(ctx context.Context, ref Ref, patch Object, status bool) error

@@ -56,7 +56,7 @@ type Objects interface {
 	Apply(ctx context.Context, ref Ref, o Object, manager string, dryRun bool) (Object, error)
 	// Delete deletes an object if it still has the uid. propagation is background, foreground or orphan.
 	Delete(ctx context.Context, ref Ref, uid, propagation string) error
-	// Logs reads a part of a log.
+	// Logs reads the end of a log: at most one byte more than is wanted, which shows that there is more.
 	Logs(ctx context.Context, l LogRequest) (string, error)
 	// Health is the state of an object, by kstatus (Current, InProgress, Failed, Terminating, Unknown), and the reason.
 	Health(o Object) (state, reason string)

@@ -28,6 +28,8 @@ type cupboard struct {
 	served map[string]Resource
 	fail   map[string][]error
 	log    string
+	// applying is called before each apply, with the key of the object.
+	applying func(key string)
 }
 
 func newCupboard() *cupboard {
@@ -121,8 +123,6 @@ func (c *cupboard) Patch(_ context.Context, ref Ref, patch Object, _ bool) error
 
 func (*cupboard) DryCreate(context.Context, Ref, Object) (Object, error) { return nil, nil }
 
-func (*cupboard) TaskLog(context.Context, Ref, string, int64, int64) (string, error) { return "", nil }
-
 func (*cupboard) AwaitChange(context.Context, Ref, string, time.Duration) {}
 
 func (c *cupboard) Resource(_ context.Context, k Kind) (Resource, error) {
@@ -143,6 +143,9 @@ func (c *cupboard) Resources(context.Context) ([]Resource, error) {
 func (c *cupboard) Apply(_ context.Context, ref Ref, o Object, manager string, dryRun bool) (Object, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.applying != nil {
+		c.applying(key(ref))
+	}
 	if err := c.next("apply"); err != nil {
 		return nil, err
 	}
@@ -406,6 +409,27 @@ func TestObjectsThatAreHandedOver(t *testing.T) {
 	}
 }
 
+// An object that others create after the examination, while another object is applied, is not taken over.
+func TestAnObjectCreatedMeanwhileIsNotTakenOver(t *testing.T) {
+	t.Parallel()
+	for _, owner := range []string{"", "o7.e3.a6"} {
+		c := newCupboard()
+		c.applying = func(key string) {
+			if key == "ConfigMap shop/settings" {
+				c.put("apps/v1", "Deployment", "shop", "api", owner, "kubectl")
+			}
+		}
+		args := applyArgs("", manifest("apps/v1", "Deployment", "", "api"), manifest("v1", "ConfigMap", "", "settings"))
+		answer := c.run(t, objectLimits(), FunctionApply, args)
+		if answer.Err == nil || answer.Err.Code != CodeOwned {
+			t.Errorf("created by %q: %+v %v, expected %s", owner, answer, answer.Err, CodeOwned)
+		}
+		if want := []string{"apply ConfigMap shop/settings"}; !slices.Equal(c.writes, want) {
+			t.Errorf("created by %q: writes %v, expected %v", owner, c.writes, want)
+		}
+	}
+}
+
 // A dry run stores nothing and needs no owner; it answers what would happen.
 func TestADryRunStoresNothing(t *testing.T) {
 	t.Parallel()
@@ -492,6 +516,11 @@ func TestLogs(t *testing.T) {
 	c.log = strings.Repeat("0123456789\n", 20)
 	answer = c.run(t, objectLimits(), FunctionLogs, `{"namespace":"shop","pod":"api","max_bytes":25}`, "")
 	if answer.Value["text"] != "0123456789\n0123456789\n" || answer.Value["truncated"] != true {
+		t.Errorf("answer %+v", answer)
+	}
+	c.log = strings.Repeat("x", 40) // one line without an end
+	answer = c.run(t, objectLimits(), FunctionLogs, `{"namespace":"shop","pod":"api","max_bytes":25}`, "")
+	if answer.Value["text"] != strings.Repeat("x", 25) || answer.Value["truncated"] != true {
 		t.Errorf("answer %+v", answer)
 	}
 }

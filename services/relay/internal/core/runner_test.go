@@ -73,8 +73,6 @@ func (w *world) Patch(_ context.Context, _ Ref, patch Object, _ bool) error {
 
 func (*world) DryCreate(_ context.Context, _ Ref, o Object) (Object, error) { return o, nil }
 
-func (*world) TaskLog(context.Context, Ref, string, int64, int64) (string, error) { return "", nil }
-
 func (w *world) AwaitChange(ctx context.Context, _ Ref, _ string, atMost time.Duration) {
 	_ = clock.Sleep(ctx, clock.System(), atMost)
 }

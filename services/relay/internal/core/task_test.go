@@ -342,6 +342,38 @@ func TestLogsOfAContainer(t *testing.T) {
 	}
 }
 
+// The logs of a task are read like those of a pod: the end of each, all within one bound, without secrets; a cut is reported (D54).
+func TestLogsOfATask(t *testing.T) {
+	t.Parallel()
+	read := func(log, more string) Answer {
+		c := newCupboard()
+		c.log = log
+		c.put("batch/v1", "Job", "work", "migrate", "", "")
+		c.objects["Job work/migrate"].object("metadata")["labels"] = map[string]any{labelManagedBy: managedBy, labelOrganization: "7"}
+		for _, pod := range []string{"a", "b"} {
+			c.put("v1", "Pod", "work", pod, "", "")
+			c.objects["Pod work/"+pod].object("metadata")["labels"] = map[string]any{jobTask().podLabel: "migrate"}
+		}
+		return c.run(t, tasks(), FunctionJobLogs, `{"agent_id":42,"namespace":"work","name":"migrate"`+more+`}`)
+	}
+	answer := read("password=hunter2\nready\n", "")
+	want := []any{
+		map[string]any{"pod": "a", "container": "", "text": "password=[redacted]\nready\n"},
+		map[string]any{"pod": "b", "container": "", "text": "password=[redacted]\nready\n"},
+	}
+	if diff := cmp.Diff(want, answer.Value["logs"]); diff != "" || answer.Value["truncated"] != false {
+		t.Errorf("%+v %v (-want +got):\n%s", answer, answer.Err, diff)
+	}
+	answer = read(strings.Repeat("0123456789\n", mostTaskLog/11), "") // within the bound once, not twice
+	all, _ := answer.Value["logs"].([]any)
+	if len(all) != 2 || answer.Value["truncated"] != true {
+		t.Errorf("found %d logs, truncated %v %v; expected two, cut", len(all), answer.Value["truncated"], answer.Err)
+	}
+	if answer = read("", `,"lines":1001`); answer.Err == nil || answer.Err.Code != CodeInvalid {
+		t.Errorf("1001 lines: %+v, expected %s", answer, CodeInvalid)
+	}
+}
+
 // A run whose rollout has ended may stop only what it has started itself: the relay compares the operation (D54).
 func TestAStopIsAboutAnOperation(t *testing.T) {
 	t.Parallel()

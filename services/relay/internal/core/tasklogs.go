@@ -21,13 +21,7 @@ func (k taskKind) logs(ctx context.Context, r *Runner, call Call) (map[string]an
 	if err != nil {
 		return nil, err
 	}
-	ref, lines, container := k.parseNamed(a), int64(shownTaskLines), a.name("container", false)
-	if _, given := a.values["lines"]; given {
-		lines = a.number("lines", 1)
-	}
-	if lines > mostTaskLines {
-		a.problem("lines", "found %d, expected at most %d", lines, mostTaskLines)
-	}
+	ref, lines, container := k.parseNamed(a), a.bounded("lines", shownTaskLines, mostTaskLines), a.name("container", false)
 	a.rest()
 	if err := a.err(); err != nil {
 		return nil, err
@@ -52,16 +46,14 @@ func (k taskKind) logs(ctx context.Context, r *Runner, call Call) (map[string]an
 }
 
 // read reads the end of each pod's log; together they have at most mostTaskLog.
-func (k taskKind) read(ctx context.Context, r *Runner, pods []Object, container string, lines int64, more bool) (map[string]any, error) {
+func (k taskKind) read(ctx context.Context, r *Runner, pods []Object, container string, lines int64, truncated bool) (map[string]any, error) {
 	all, left := []any{}, mostTaskLog
 	for _, pod := range pods {
 		name := pod.text("metadata", "name")
 		from := k.containerOf(pod, container)
-		text, err := r.cluster.TaskLog(ctx, Ref{
-			Kind:      Kind{APIVersion: "v1", Kind: "Pod"},
-			Namespace: pod.text("metadata", "namespace"), Name: name,
-		},
-			from, lines, int64(left))
+		text, err := r.objects.Logs(ctx, LogRequest{
+			Namespace: pod.text("metadata", "namespace"), Pod: name, Container: from, Lines: lines, Bytes: int64(left),
+		})
 		switch {
 		// A container that has not started, and a pod that has gone since, have printed nothing that could be read.
 		case fault.Is(err, fault.NotFound), fault.Is(err, fault.Invalid):
@@ -69,11 +61,12 @@ func (k taskKind) read(ctx context.Context, r *Runner, pods []Object, container 
 		case err != nil:
 			return nil, err
 		}
-		text = withoutSecrets(text)
+		truncated = truncated || len(text) > left
+		text = withoutSecrets(endOf(text, left))
 		left = max(0, left-len(text))
 		all = append(all, map[string]any{"pod": name, "container": from, "text": text})
 	}
-	return map[string]any{"logs": all, "truncated": more || left == 0}, nil
+	return map[string]any{"logs": all, "truncated": truncated}, nil
 }
 
 // containerOf returns the container to read: the one asked for, else that of the kind if the pod has it, else the pod's own default.
