@@ -99,6 +99,50 @@ func TestABatchContinuesAfterACrash(t *testing.T) {
 	}
 }
 
+// lameRuns cannot cancel one run.
+type lameRuns struct {
+	batch.Runs
+	lame string
+}
+
+func (r lameRuns) Cancel(ctx context.Context, organization int64, workflow, reason string) error {
+	if workflow == r.lame {
+		return fault.New(fault.Unavailable, "no answer about %s", workflow)
+	}
+	return r.Runs.Cancel(ctx, organization, workflow, reason)
+}
+
+// TestABatchThatFailsDelaysNoOther: the batch of one organization fails again and again, and that of another is done in the same round.
+func TestABatchThatFailsDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	tt := newTimetable(t)
+	tt.run(organization, "lame", "old")
+	tt.run(2, "sound", "old")
+	b := tt.batches(&doomed{})
+	b.Runs = lameRuns{b.Runs, "lame"}
+	numbers := map[int64]int64{}
+	for _, o := range []struct {
+		organization int64
+		workflow     string
+	}{{organization, "lame"}, {2, "sound"}} {
+		started, err := b.Start(t.Context(), batch.Batch{
+			Organization: o.organization, Action: batch.Cancel, Reason: "cleaned up", StartedBy: "alice", Workflows: []string{o.workflow},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		numbers[o.organization] = started.ID
+	}
+	if err := b.Round(t.Context()); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("found %v, expected the failure to be reported", err)
+	}
+	for o, want := range map[int64]batch.State{organization: batch.Running, 2: batch.Done} {
+		if found, err := b.Get(t.Context(), o, numbers[o]); err != nil || found.State != want {
+			t.Errorf("organization %d: found %+v, error %v, expected it to be %s", o, found, err, want)
+		}
+	}
+}
+
 // TestBatchesEnd: those that have ended are forgotten after 30 days, and behind the last thousand. Those of others, and running ones, stay.
 func TestBatchesEnd(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ package batch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -270,19 +271,20 @@ func (s *Batches) Run(ctx context.Context) error {
 	return nil
 }
 
-// Round carries out a part of each batch that is due. Run calls it.
+// Round carries out a part of each batch that is due. One that fails does not keep the others waiting: it comes again by itself. Run calls it.
 func (s *Batches) Round(ctx context.Context) error {
 	now := s.Clock.Now()
 	due, err := s.Store.TakeBatches(ctx, now, now.Add(again), atOnce)
 	if err != nil {
 		return err
 	}
+	var failed []error
 	for _, b := range due {
 		if err := s.advance(ctx, b); err != nil {
-			return fmt.Errorf("batch %d of organization %d: %w", b.ID, b.Organization, err)
+			failed = append(failed, fmt.Errorf("batch %d of organization %d: %w", b.ID, b.Organization, err))
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // advance does a part of a batch. If the process dies in the middle, the whole part is done again: to cancel and to terminate a run that
