@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -71,6 +72,52 @@ func (c checked) complete(r core.Rollout, environment string) {
 			c.report(event.DeploymentStarted{DeploymentID: d.ID}, event.DeploymentHealthy{DeploymentID: d.ID})
 		}
 		c.report(event.RolloutEnvironmentHealthy{RolloutID: r.ID, EnvironmentID: e.EnvironmentID})
+	}
+}
+
+// D48: two reports of one reporter at the same moment are recorded one after the other, so a repetition is found although the first report
+// has not been committed when the second one arrives.
+func TestReportsOfOneReporterAreRecordedInTurn(t *testing.T) {
+	t.Parallel()
+	c := promoter(t, "")
+	blocker, err := c.pool.Begin(t.Context())
+	c.ok(err)
+	defer func() { _ = blocker.Rollback(t.Context()) }()
+	_, err = blocker.Exec(t.Context(), `LOCK TABLE cd_check_statuses IN SHARE MODE`) // statuses can be read, not added
+	c.ok(err)
+	reported := make(chan error)
+	for range 2 {
+		go func() {
+			_, err := c.checks.ReportCheck(t.Context(), user(), check.Report{
+				ApplicationID: c.application.ID, EnvironmentID: c.places["dev"].ID, VersionSetID: c.set.ID, Key: "healthy",
+				Phase: core.CheckSuccess,
+			})
+			reported <- err
+		}()
+	}
+	c.blocks(blocker.Conn().PgConn().PID(), 2)
+	c.ok(blocker.Commit(t.Context()))
+	c.ok(<-reported)
+	c.ok(<-reported)
+	var rows int
+	c.ok(c.pool.QueryRow(t.Context(), `SELECT count(*) FROM cd_check_statuses`).Scan(&rows))
+	c.want(rows, 1)
+}
+
+// blocks waits until sessions wait for the one with a PID, or for each other behind it.
+func (f *fixture) blocks(pid uint32, sessions int) {
+	f.t.Helper()
+	for deadline := clock.System().Now().Add(20 * time.Second); ; {
+		var waiting int
+		f.ok(f.pool.QueryRow(f.t.Context(), `WITH RECURSIVE blocked AS (
+			SELECT $1::int AS pid UNION SELECT a.pid FROM pg_stat_activity a JOIN blocked b ON b.pid = ANY (pg_blocking_pids(a.pid))
+		) SELECT count(*) - 1 FROM blocked`, pid).Scan(&waiting))
+		if waiting >= sessions {
+			return
+		}
+		if clock.System().Now().After(deadline) {
+			f.t.Fatalf("%d sessions wait, expected %d", waiting, sessions)
+		}
 	}
 }
 

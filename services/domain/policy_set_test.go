@@ -49,6 +49,28 @@ func (w winter) decisions(r core.Rollout) []string {
 	return lines
 }
 
+// D51: the policies of what was archived can be switched off, and be changed in no other way.
+func TestPoliciesOfWhatIsArchivedAreSwitchedOff(t *testing.T) {
+	t.Parallel()
+	w := frozen(t)
+	ours := policy.NewPolicySet{Name: "ours", ApplicationID: w.application.ID, Text: noProduction("")}
+	w.put(ours)
+	_, err := w.setup.ArchiveApplication(t.Context(), user(), w.application.ID, "closed")
+	w.ok(err)
+	if _, err = w.policies.PutPolicySet(t.Context(), user(), policy.NewPolicySet{
+		Name: "ours", Mode: core.PolicyDryRun, Reason: "a test",
+	}); !fault.Is(err, fault.NotFound) {
+		t.Errorf("a dry run: %v, expected that the application does not exist", err)
+	}
+	off := w.put(policy.NewPolicySet{Name: "ours", Mode: core.PolicyOff})
+	w.want([]string{fmt.Sprint(off.Version), string(off.Mode)}, []string{"2", string(core.PolicyOff)})
+	if _, err = w.policies.PutPolicySet(t.Context(), user(), policy.NewPolicySet{
+		Name: "new", ApplicationID: w.application.ID, Text: allowed, Mode: core.PolicyOff, Reason: "a test",
+	}); !fault.Is(err, fault.NotFound) {
+		t.Errorf("a new set: %v, expected that the application does not exist", err)
+	}
+}
+
 // D51, D46: a policy keeps a requested passage closed, says so in the journal once and in what the rollout waits for, and a change of the
 // policies of new rollouts does not open it for one that was created with it.
 func TestAPolicyKeepsAPassageClosed(t *testing.T) {

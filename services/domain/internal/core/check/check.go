@@ -51,6 +51,8 @@ type Tx interface {
 	VersionSetsOfCommit(ctx context.Context, application, environment int64, commit string) ([]int64, error)
 	// CheckReports are the latest about version sets, of each environment, key and reporter.
 	CheckReports(ctx context.Context, organization int64, sets []int64) (map[int64][]core.CheckReport, error)
+	// LockReporter keeps other reports of the same reporter about the same check and subject waiting until the transaction ends.
+	LockReporter(ctx context.Context, r core.CheckReport) error
 	AddCheckReport(ctx context.Context, r core.CheckReport) (core.CheckReport, error)
 	// ScheduleReview has a rollout's passages evaluated at an instant. It is idempotent.
 	ScheduleReview(ctx context.Context, rollout int64, due time.Time) error
@@ -183,6 +185,9 @@ func (u *UseCases) ReportCheck(ctx context.Context, a core.Actor, r Report) (cor
 		// A reporter's clock may be ahead: a time in the future would hide what is reported until then.
 		if r.ObservedAt != nil && r.ObservedAt.Before(made.CreatedAt) {
 			made.ObservedAt = *r.ObservedAt
+		}
+		if err := tx.LockReporter(ctx, made); err != nil {
+			return err
 		}
 		known, err := tx.CheckReports(ctx, a.Organization, []int64{set})
 		if err != nil {

@@ -226,7 +226,8 @@ func (u *UseCases) scope(ctx context.Context, tx Tx, a core.Actor, s core.Policy
 	}
 	switch {
 	case s.ApplicationID != 0:
-		if _, exists := names.Applications[s.ApplicationID]; !exists {
+		// A set of an application that was archived since can be switched off, and nothing else.
+		if _, exists := names.Applications[s.ApplicationID]; !exists && (s.Version == 1 || s.Mode != core.PolicyOff) {
 			return change, fault.New(fault.NotFound, "application %d does not exist", s.ApplicationID)
 		}
 		targets, err := core.ApplicationTargets(ctx, tx, a.Organization, s.ApplicationID)

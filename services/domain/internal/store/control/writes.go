@@ -251,6 +251,15 @@ func (w Writes) Checks(ctx context.Context, rollout, versionSet int64) (core.Che
 	return c, err
 }
 
+// LockReporter implements check.Tx.
+func (w Writes) LockReporter(ctx context.Context, r core.CheckReport) error {
+	err := w.Q.LockReporter(ctx, query.LockReporterParams{
+		OrganizationID: w.Entered, VersionSetID: r.VersionSetID, EnvironmentID: r.EnvironmentID, Key: r.Key,
+		Reporter: fmt.Sprint(r.Reporter.Principal),
+	})
+	return pg.Classify(err, "lock the reports of check %s", r.Key)
+}
+
 // AddCheckReport implements check.Tx.
 func (w Writes) AddCheckReport(ctx context.Context, r core.CheckReport) (core.CheckReport, error) {
 	row, err := w.Q.InsertCheckStatus(ctx, query.InsertCheckStatusParams{

@@ -30,6 +30,12 @@ WHERE r.organization_id = @organization_id AND r.state IN (0, 1, 2) AND EXISTS (
 )
 ON CONFLICT DO NOTHING;
 
+-- name: LockReporter :exec
+-- Until the transaction ends: reports of one reporter about one check are recorded one after the other, also the first ones.
+SELECT pg_advisory_xact_lock(hashtextextended(concat_ws(
+    '/', 'lockstep/report', current_schema(), @organization_id::bigint, @version_set_id::bigint, @environment_id::bigint, @reporter::text, @key::text
+), 0));
+
 -- name: InsertCheckStatus :one
 INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, created_at)
 VALUES (@organization_id, @application_id, @environment_id, @version_set_id, @key, @phase, @description, @link, @principal_type, @principal_id, @principal_name, @observed_at, @created_at)

@@ -187,6 +187,32 @@ func (q *Queries) LatestCheckStatuses(ctx context.Context, organizationID int64,
 	return items, nil
 }
 
+const lockReporter = `-- name: LockReporter :exec
+SELECT pg_advisory_xact_lock(hashtextextended(concat_ws(
+    '/', 'lockstep/report', current_schema(), $1::bigint, $2::bigint, $3::bigint, $4::text, $5::text
+), 0))
+`
+
+type LockReporterParams struct {
+	OrganizationID int64
+	VersionSetID   int64
+	EnvironmentID  int64
+	Reporter       string
+	Key            string
+}
+
+// Until the transaction ends: reports of one reporter about one check are recorded one after the other, also the first ones.
+func (q *Queries) LockReporter(ctx context.Context, arg LockReporterParams) error {
+	_, err := q.db.Exec(ctx, lockReporter,
+		arg.OrganizationID,
+		arg.VersionSetID,
+		arg.EnvironmentID,
+		arg.Reporter,
+		arg.Key,
+	)
+	return err
+}
+
 const reviewChecked = `-- name: ReviewChecked :exec
 INSERT INTO cd_passage_reviews (organization_id, rollout_id, due_at)
 SELECT $1::bigint, $2::bigint, $3::timestamptz
