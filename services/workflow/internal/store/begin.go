@@ -86,7 +86,7 @@ func (s *Store) saveBegins(ctx context.Context, q *query.Queries, items []*item)
 	for n, i := range items {
 		starts[n] = i.start
 	}
-	p, err := beginRows(items)
+	p, err := s.beginRows(items)
 	if err != nil {
 		return nil, err
 	}
@@ -100,13 +100,13 @@ func (s *Store) saveBegins(ctx context.Context, q *query.Queries, items []*item)
 }
 
 // beginRows are the rows of executions, of their entries and traces. These name an execution by its place, from 1.
-func beginRows(items []*item) (query.BeginExecutionsParams, error) {
+func (s *Store) beginRows(items []*item) (query.BeginExecutionsParams, error) {
 	starts, commits := make([]*start, len(items)), make([]*commit, len(items))
 	for n, i := range items {
 		starts[n], commits[n] = i.start, i.commit
 		i.commit.Execution.ID = int64(n + 1)
 	}
-	n := newExecutions(starts)
+	n := s.newExecutions(starts)
 	entries, err := entryRows(commits)
 	if err != nil {
 		return query.BeginExecutionsParams{}, err

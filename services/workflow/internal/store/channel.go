@@ -90,7 +90,6 @@ func (s *Store) createWithMessage(ctx context.Context, item *start) error {
 		return err
 	}
 	items := []*start{item}
-	p := newExecutions(items)
 	programs, saved := s.unsaved(items)
 	var rows []query.CreateExecutionsRow
 	err = s.pipelined(ctx, func(_ pgx.Tx, q *query.Queries) error {
@@ -104,7 +103,7 @@ func (s *Store) createWithMessage(ctx context.Context, item *start) error {
 				return pg.Classify(err, "save %d programs", len(saved))
 			}
 		}
-		if rows, err = q.CreateExecutions(ctx, p); err != nil || len(rows) == 0 {
+		if rows, err = q.CreateExecutions(ctx, s.newExecutions(items)); err != nil || len(rows) == 0 {
 			return pg.Classify(err, "create workflow %q", item.Workflow)
 		}
 		if err := saveTraces(ctx, q, items, rows); err != nil {

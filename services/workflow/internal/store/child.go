@@ -42,7 +42,7 @@ func (s *Store) startChildren(
 			return nil, nil, pg.Classify(err, "save %d programs", len(programs))
 		}
 	}
-	rows, err := q.CreateExecutions(ctx, newExecutions(starts))
+	rows, err := q.CreateExecutions(ctx, s.newExecutions(starts))
 	if err != nil {
 		return nil, nil, pg.Classify(err, "create %d children", len(starts))
 	}

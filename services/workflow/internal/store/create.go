@@ -72,15 +72,15 @@ func newStart(n engine.NewExecution) (*start, error) {
 
 // createAll is the transaction of many starts. If all programs are stored already, it is one statement, and one round trip.
 func (s *Store) createAll(ctx context.Context, items []*start) error {
-	p := newExecutions(items)
 	programs, saved := s.unsaved(items)
 	var rows []query.CreateExecutionsRow
 	create := func(q *query.Queries) (err error) {
-		rows, err = q.CreateExecutions(ctx, p)
+		rows, err = q.CreateExecutions(ctx, s.newExecutions(items))
 		return pg.Classify(err, "create %d workflows", len(items))
 	}
 	var err error
 	if len(saved) == 0 && !traced(items) {
+		defer s.owning.leave(s.owning.enter())
 		err = pg.Alone(ctx, func() error { return create(s.queries) })
 	} else {
 		err = s.pipelined(ctx, func(_ pgx.Tx, q *query.Queries) error {
@@ -221,16 +221,14 @@ func (s *Store) unsaved(items []*start) (p query.SaveProgramsParams, sums [][32]
 }
 
 // newExecutions are the rows of executions. They name sources by digest.
-func newExecutions(items []*start) query.CreateExecutionsParams {
+func (s *Store) newExecutions(items []*start) query.CreateExecutionsParams {
 	var p query.CreateExecutionsParams
 	for _, n := range items {
-		inputs, owner, epoch := string(n.Inputs), "", int64(0)
+		inputs := string(n.Inputs)
 		if inputs == "" {
 			inputs = "{}"
 		}
-		if n.Owner != nil {
-			owner, epoch = n.Owner.Instance, n.Owner.Epoch
-		}
+		owner, epoch := s.owning.ofStart(n.Owner)
 		p.Refs, p.Organizations, p.Workflows = append(p.Refs, n.Ref), append(p.Organizations, n.Organization), append(p.Workflows, n.Workflow)
 		p.Programs = append(p.Programs, n.Digest[:])
 		p.Modules, p.Inputs, p.Secrets = append(p.Modules, n.modules), append(p.Inputs, inputs), append(p.Secrets, n.secrets)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
@@ -200,5 +201,56 @@ func TestAnEarlierReleaseIsKeptOut(t *testing.T) {
 	err := b.Pool.QueryRow(t.Context(), "SELECT pg_try_advisory_xact_lock(hashtextextended(current_schema() || '/match', 0))").Scan(&free)
 	if err != nil || free {
 		t.Errorf("beside a transaction that matches, the lock of earlier releases is free: %t (%v)", free, err)
+	}
+}
+
+// A process that shuts down owns nothing afterwards, whatever its other parts commit meanwhile: it waits for transactions under way, and
+// what comes later has no owner. Another process claims all of it at once, and no crash is counted.
+func TestAReleaseWaitsForTransactionsUnderWay(t *testing.T) {
+	t.Parallel()
+	b := newTestStore(t)
+	woken, later := b.startRun(1), b.startRun(1)
+	b.commit(b.parking(woken, waitFor(0, "x", nil)))
+	b.commit(b.parking(later, waitFor(0, "y", nil)))
+	holding := b.begin()
+	if _, err := holding.Exec(t.Context(), `SELECT FROM execution WHERE id = $1 FOR UPDATE`, woken.ID); err != nil {
+		t.Fatal(err)
+	}
+	received := make(chan error, 1)
+	e := eventAt(1, "e", "x", `{}`, b.clock.Now())
+	go func() {
+		_, _, err := b.Receive(t.Context(), e)
+		received <- err
+	}()
+	wait.For(t, "the run is about to be woken", func() bool { return b.blocked() == 1 })
+	released := make(chan error, 1)
+	go func() { released <- b.Release(t.Context(), b.lease) }()
+	wait.For(t, "the release waits, or has ended", func() bool {
+		b.owning.mu.Lock()
+		defer b.owning.mu.Unlock()
+		return b.owning.over != nil || len(released) > 0
+	})
+	if err := holding.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for what, done := range map[string]chan error{"receive": received, "release": released} {
+		if err := <-done; err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	b.receive(1, "later", "y", `{}`)
+	started := b.owned(1)
+	created, err := b.Create(t.Context(), started)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun, _ := b.ahead(b.owned(1), execution.Running)
+	other := newTestStoreOn(t, b.Pool, b.clock)
+	want := []int64{woken.ID, later.ID, created.ID, begun}
+	same(t, "claimed by another process", want, other.claim(other.acquire("two")))
+	for _, id := range want {
+		if _, _, crashes := b.row(id); crashes != 0 {
+			t.Errorf("execution %d: found %d crashes, expected none: the process has shut down", id, crashes)
+		}
 	}
 }

@@ -202,9 +202,7 @@ func (s *Store) satisfy(
 	for _, w := range m.waits {
 		p.Executions, p.Branches, p.Ops = append(p.Executions, w.execution), append(p.Branches, w.branch), append(p.Ops, w.op)
 	}
-	if l := s.lease.Load(); l != nil {
-		p.Instance, p.Epoch = &l.Instance, &l.Epoch
-	}
+	p.Instance, p.Epoch = s.owning.ofWoken()
 	wakes := wakings{}
 	for {
 		rows, err := q.Satisfy(ctx, p)
@@ -278,9 +276,7 @@ func (s *Store) wakeMany(ctx context.Context, q *query.Queries, ids []int64, arr
 		return nil, nil
 	}
 	p := query.WakeManyParams{Ids: ids}
-	if l := s.lease.Load(); l != nil {
-		p.Instance, p.Epoch = &l.Instance, &l.Epoch
-	}
+	p.Instance, p.Epoch = s.owning.ofWoken()
 	rows, err := q.WakeMany(ctx, p)
 	if err != nil {
 		return nil, pg.Classify(err, "wake %d executions", len(ids))

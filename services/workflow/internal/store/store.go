@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -88,8 +88,7 @@ type Store struct {
 	// loads and looks gather reads.
 	loads group[load]
 	looks group[look]
-	// lease is the result of Acquire: the owner of the executions that this process wakes.
-	lease    atomic.Pointer[engine.Lease]
+	owning   owning
 	programs digests
 	sources  sources
 	shapes   shapes
@@ -118,14 +117,92 @@ func New(d Deps) *Store {
 	return s
 }
 
+// owning is the lease in whose name transactions make this process the owner of executions: from Acquire until Release, which waits for
+// those under way. What is committed afterwards has no owner, and any process may claim it at once.
+type owning struct {
+	mu       sync.Mutex
+	lease    *engine.Lease
+	released bool
+	// underWay are the transactions that began before the release; over is closed at the end of the last one.
+	underWay int
+	over     chan struct{}
+}
+
+// enter begins a transaction. Its result is for leave.
+func (o *owning) enter() (counted bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.released {
+		o.underWay++
+	}
+	return !o.released
+}
+
+func (o *owning) leave(counted bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !counted {
+		return
+	}
+	if o.underWay--; o.underWay == 0 && o.over != nil {
+		close(o.over)
+		o.over = nil
+	}
+}
+
+func (o *owning) acquire(l engine.Lease) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.lease, o.released = &l, false
+}
+
+// release waits for the transactions under way, or until ctx ends.
+func (o *owning) release(ctx context.Context) {
+	o.mu.Lock()
+	o.lease, o.released = nil, true
+	if o.underWay == 0 {
+		o.mu.Unlock()
+		return
+	}
+	over := make(chan struct{})
+	o.over = over
+	o.mu.Unlock()
+	select {
+	case <-over:
+	case <-ctx.Done():
+	}
+}
+
+// ofWoken is the owner of executions that are woken; nil for none.
+func (o *owning) ofWoken() (instance *string, epoch *int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.lease == nil {
+		return nil, nil
+	}
+	return &o.lease.Instance, &o.lease.Epoch
+}
+
+// ofStart is the owner of a start that wants one; empty for none.
+func (o *owning) ofStart(wanted *engine.Lease) (instance string, epoch int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if wanted == nil || o.released {
+		return "", 0
+	}
+	return wanted.Instance, wanted.Epoch
+}
+
 // tx runs fn in a transaction. It may run fn several times (pg.InTx), so fn first resets what it assigns outside.
 func (s *Store) tx(ctx context.Context, fn func(pgx.Tx, *query.Queries) error) error {
+	defer s.owning.leave(s.owning.enter())
 	return pg.InTx(ctx, s.Pool, func(tx pgx.Tx) error { return fn(tx, s.queries.WithTx(tx)) })
 }
 
 // pipelined is tx for the transactions that many callers wait for (pg.InPipeline): statements without a result are sent with
 // the next one that has one.
 func (s *Store) pipelined(ctx context.Context, fn func(pgx.Tx, *query.Queries) error) error {
+	defer s.owning.leave(s.owning.enter())
 	return pg.InPipeline(ctx, s.Pool, func(tx pgx.Tx) error { return fn(tx, s.queries.WithTx(tx)) })
 }
 
@@ -250,7 +327,7 @@ func (s *Store) Acquire(ctx context.Context, instance string, now time.Time, len
 	if err != nil {
 		return 0, pg.Classify(err, "acquire lease of %q", instance)
 	}
-	s.lease.Store(&engine.Lease{Instance: instance, Epoch: epoch})
+	s.owning.acquire(engine.Lease{Instance: instance, Epoch: epoch})
 	return epoch, nil
 }
 
@@ -318,8 +395,15 @@ func (s *Store) Try(ctx context.Context, l engine.Lease, execution int64) error 
 	return pg.Classify(s.queries.TryExecution(ctx, p), "note that execution %d is tried", execution)
 }
 
-// Release gives up everything that the process owns: others may claim it immediately.
+// waitsAtMost is how long Release waits for transactions under way. It leaves time to release what is known.
+const waitsAtMost = time.Second
+
+// Release gives up everything that the process owns: others may claim it immediately. Other parts of the process may still wake and start
+// executions; those get no owner.
 func (s *Store) Release(ctx context.Context, l engine.Lease) error {
+	wait, cancel := context.WithTimeout(ctx, waitsAtMost)
+	defer cancel()
+	s.owning.release(wait)
 	if err := s.queries.Release(ctx, query.ReleaseParams{Owner: &l.Instance, OwnerEpoch: &l.Epoch}); err != nil {
 		return pg.Classify(err, "release the executions of %q", l.Instance)
 	}

@@ -65,7 +65,7 @@ WITH ids AS MATERIALIZED (
     SELECT ids.id[u.place], u.ref, u.organization, u.workflow, u.program, u.modules::json, u.inputs::json, u.secrets::json,
         u.labels::jsonb, (SELECT coalesce(max(event.id), 0) FROM event), u.created_at,
         1, u.state, u.error, u.last_seq, CASE WHEN u.state >= 2 THEN u.turned_at END,
-        CASE WHEN u.state = 0 THEN u.owner END, CASE WHEN u.state = 0 THEN u.epoch END
+        CASE WHEN u.state = 0 THEN nullif(u.owner, '') END, CASE WHEN u.state = 0 THEN nullif(u.epoch, 0) END
     FROM ids, (
         SELECT generate_subscripts($11::text[], 1) AS place,
             unnest($11::text[]) AS ref, unnest($12::bigint[]) AS organization,
