@@ -58,6 +58,13 @@ func (m *meter) functions() template.FuncMap {
 		}
 		return v
 	}
+	all[read] = func(v any) (any, error) {
+		n, err := measure(reflect.ValueOf(&v).Elem())
+		if err == nil {
+			err = m.spend(n)
+		}
+		return v, err
+	}
 	all[step] = func() (string, error) { return "", m.spend(stepUnits) }
 	return all
 }

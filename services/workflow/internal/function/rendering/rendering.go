@@ -66,10 +66,11 @@ type Request struct {
 	Strict bool
 }
 
-// shown is the function at the end of each expression that prints.
+// shown is the function at the end of each expression that prints, step counts a round, and read what a comparison reads.
 const (
 	shown = "lockstepShown"
 	step  = "lockstepStep"
+	read  = "lockstepRead"
 )
 
 // Render fills in a template. The error is an *Error, or Invalid for a template that is too long.
@@ -123,7 +124,7 @@ func (l *limited) Write(p []byte) (int, error) {
 }
 
 // instrument changes the tree of a template: a body that may be executed again and again begins with a step, which is counted, and each
-// expression that prints ends with a function that prints nothing for what is missing.
+// expression that prints ends with a function that prints nothing for what is missing. What comparisons read is counted.
 func instrument(list *parse.ListNode, again bool) {
 	if list == nil {
 		return
@@ -131,16 +132,22 @@ func instrument(list *parse.ListNode, again bool) {
 	for _, node := range list.Nodes {
 		switch n := node.(type) {
 		case *parse.ActionNode:
+			countReads(n.Pipe)
 			if len(n.Pipe.Decl) == 0 {
 				n.Pipe.Cmds = append(n.Pipe.Cmds, command(n.Pipe, shown))
 			}
+		case *parse.TemplateNode:
+			countReads(n.Pipe)
 		case *parse.RangeNode:
+			countReads(n.Pipe)
 			instrument(n.List, true)
 			instrument(n.ElseList, false)
 		case *parse.IfNode:
+			countReads(n.Pipe)
 			instrument(n.List, false)
 			instrument(n.ElseList, false)
 		case *parse.WithNode:
+			countReads(n.Pipe)
 			instrument(n.List, false)
 			instrument(n.ElseList, false)
 		}
@@ -150,6 +157,62 @@ func instrument(list *parse.ListNode, again bool) {
 		pipe.Cmds = []*parse.CommandNode{command(pipe, step)}
 		list.Nodes = append([]parse.Node{&parse.ActionNode{NodeType: parse.NodeAction, Pos: list.Pos, Pipe: pipe}}, list.Nodes...)
 	}
+}
+
+// reads is how many of the first arguments each of those functions of text/template does not read that take time for the length of others.
+// They cannot be replaced like those that make texts, because the package does not export them.
+func reads(name string) (unread int, found bool) {
+	switch name {
+	case "eq", "ne", "lt", "le", "gt", "ge":
+		return 0, true
+	case "index":
+		return 1, true
+	default:
+		return 0, false
+	}
+}
+
+// countReads puts a function around each argument that is read, which counts its length.
+func countReads(pipe *parse.PipeNode) {
+	if pipe == nil {
+		return
+	}
+	var commands []*parse.CommandNode
+	for i, c := range pipe.Cmds {
+		for _, arg := range c.Args {
+			switch n := arg.(type) {
+			case *parse.PipeNode:
+				countReads(n)
+			case *parse.ChainNode:
+				if inner, isPipe := n.Node.(*parse.PipeNode); isPipe {
+					countReads(inner)
+				}
+			}
+		}
+		if name, isName := c.Args[0].(*parse.IdentifierNode); isName {
+			if unread, found := reads(name.Ident); found {
+				for n := 1 + unread; n < len(c.Args); n++ {
+					c.Args[n] = counted(pipe, c.Args[n])
+				}
+				if i > 0 { // the last argument is what comes before it in the pipeline
+					commands = append(commands, command(pipe, read))
+				}
+			}
+		}
+		commands = append(commands, c)
+	}
+	pipe.Cmds = commands
+}
+
+// counted is an argument with the function around it that counts its length; a constant is as long as the template makes it.
+func counted(of *parse.PipeNode, arg parse.Node) parse.Node {
+	switch arg.(type) {
+	case *parse.BoolNode, *parse.NumberNode, *parse.StringNode, *parse.NilNode:
+		return arg
+	}
+	c := command(of, read)
+	c.Args = append(c.Args, arg)
+	return &parse.PipeNode{NodeType: parse.NodePipe, Pos: of.Pos, Cmds: []*parse.CommandNode{c}}
 }
 
 // command is a call of one of our functions at the place of a pipeline.

@@ -123,6 +123,10 @@ func TestCostlyFunctionsAreCounted(t *testing.T) {
 		`{{ $p := repeat 10000 "(a|b)" }}{{ regexMatch $p (repeat 100000 "a") }}`,
 		`{{ regexMatch "(a{100}){10}b" (repeat 100000 "a") }}`,
 		`{{ regexFindAll "a.*b|a" (repeat 100000 "a") -1 }}`,
+		`{{ $a := repeat 500000 "x" }}{{ $b := print $a "" }}{{ range until 100000 }}{{ if eq $a $b }}{{ end }}{{ end }}`,
+		`{{ $a := repeat 500000 "x" }}{{ $b := print $a "" }}{{ range until 100000 }}{{ with $a | ne $b }}{{ end }}{{ end }}`,
+		`{{ $a := repeat 500000 "x" }}{{ $b := print $a "" }}{{ range until 100000 }}{{ $c := and (le $a $b) (gt $b $a) }}{{ end }}`,
+		`{{ $a := repeat 500000 "x" }}{{ $m := dict "x" 1 }}{{ range until 100000 }}{{ $c := index $m $a }}{{ end }}`,
 	} {
 		start := clock.System().Now()
 		_, err := Render(Request{Template: template, Data: data()})
@@ -137,6 +141,18 @@ func TestCostlyFunctionsAreCounted(t *testing.T) {
 	})
 	if err != nil || out != "[1 2] [1 3] vx true" {
 		t.Errorf("found %q and %v", out, err)
+	}
+	// What is counted is compared as text/template compares it.
+	out, err = Render(Request{
+		Template: `{{ eq .n 1 2 }} {{ .n | lt 1 }} {{ if and (ne .s "b") (ge .s "a") }}{{ (index .l 1).x }}{{ end }} {{ eq .none .none }} ` +
+			`{{ with eq (len .l) 2 }}{{ . }}{{ end }} {{ 0 | index .l }} {{ eq .s (print "a") }} {{ not (eq .n 3) | eq true }}`,
+		Data: map[string]any{"n": 2, "s": "a", "l": []any{"first", map[string]any{"x": "second"}}},
+	})
+	if want := "true true second true true first true true"; err != nil || out != want {
+		t.Errorf("found %q and %v, expected %q", out, err, want)
+	}
+	if _, err := Render(Request{Template: `{{ eq 1 "a" }}`}); err == nil || !strings.Contains(err.Error(), "incompatible types for comparison") {
+		t.Errorf("found %v, expected that a number is not compared with a text", err)
 	}
 }
 
