@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,6 +46,7 @@ type engines struct {
 	// clock and generations are for those that run next.
 	clock       clock.Clock
 	generations int
+	checkEmit   func(history.Emit) *history.FunctionError
 
 	mu      sync.Mutex
 	running []*engine.Engine
@@ -59,7 +61,7 @@ func newEnginesWith(t *testing.T, scripts program.Scripts) *engines {
 	t.Helper()
 	pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()},
 		pgtest.Migration{Name: "workflow", FS: store.Migrations()})
-	e := &engines{t: t, scripts: scripts, clock: clock.System()}
+	e := &engines{t: t, scripts: scripts, clock: clock.System(), checkEmit: events.CheckEmit}
 	e.store = store.New(store.Deps{
 		Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {}, Woken: e.Wake,
 		Clock: clock.System(), Log: bustest.Log(t),
@@ -117,7 +119,7 @@ func (e *engines) runWith(instance string, s Store, act behaviour, history int) 
 		e.t.Fatal(err)
 	}
 	engine := engine.New(engine.Deps{
-		Store: s, Scripts: e.scripts, Functions: functions, CheckEmit: events.CheckEmit, Clock: e.clock, Log: bustest.Log(e.t),
+		Store: s, Scripts: e.scripts, Functions: functions, CheckEmit: e.checkEmit, Clock: e.clock, Log: bustest.Log(e.t),
 		Settings: engine.Settings{
 			Generations: e.generations,
 			Instance:    instance, Lease: shortLease, Poll: 20 * time.Millisecond, CallTimeout: time.Minute, WaitTimeout: time.Hour,
@@ -200,6 +202,29 @@ func (e *engines) history() []string {
 		lines = append(lines, string(entry.Kind)+" "+string(entry.Value))
 	}
 	return lines
+}
+
+// An event whose type could not be looked up is the fault of no program: the turn is repeated until it can be, and what the program made of
+// the error has no effect (issue 18).
+func TestAnEventThatCannotBeCheckedNowIsEmittedLater(t *testing.T) {
+	t.Parallel()
+	e := newEngines(t)
+	var checks atomic.Int64
+	e.checkEmit = func(history.Emit) *history.FunctionError {
+		if checks.Add(1) <= 3 {
+			return &history.FunctionError{Code: history.CodeUnreachable, Message: "the event types could not be read", Retryable: true}
+		}
+		return nil
+	}
+	e.run("one", e.store, func(_ context.Context, c activity.Call) (any, error) { return c.Args, nil })
+	e.start(`run("act", {"n": 1})
+r = attempt(run, "emit", {"type": "com.example.order.shipped", "data": {}})
+run("act", {"emitted": r.ok})`)
+	e.await(execution.Completed)
+	lines := strings.Join(e.history(), "\n")
+	if checks.Load() != 4 || !strings.Contains(lines, `"emitted":true`) || strings.Contains(lines, "could not be read") {
+		t.Errorf("found %d checks, expected 4; history:\n%s", checks.Load(), lines)
+	}
 }
 
 func TestCancelInterruptsAFunction(t *testing.T) {

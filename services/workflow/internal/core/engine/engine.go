@@ -55,7 +55,8 @@ type Deps struct {
 	Agents agent.Owners
 	// Guard decides about calls that change something; nil admits all of them.
 	Guard CallGuard
-	// CheckEmit says whether a program may emit the event; nil when it may.
+	// CheckEmit says whether a program may emit the event; nil when it may. CodeUnreachable: that could not be found out now. The turn is
+	// repeated then, because its program has done nothing wrong.
 	CheckEmit func(history.Emit) *history.FunctionError
 	// Flows is called when there is work for flows of which they may not have been notified; nil: there are no flows.
 	Flows func()

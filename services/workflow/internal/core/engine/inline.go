@@ -102,7 +102,7 @@ func (d *run) first(ctx context.Context) (c Commit, ran bool) {
 		}
 	}
 	d.take()
-	ended, failure := d.machine.Outcome()
+	ended, failure := d.outcome()
 	if _, more := d.continuation(); more || len(todo.opened) > 0 || d.measure(ctx) != nil {
 		return Commit{}, false
 	}

@@ -136,6 +136,8 @@ type run struct {
 	starts []ChildStart
 	family bool
 	broken error
+	// unchecked is why the present turn is repeated: an event could not be checked.
+	unchecked *program.Interrupted
 	// consumed are the kinds of events of which this generation has consumed some, by their names.
 	consumed map[string]history.Want
 }
@@ -284,7 +286,11 @@ func (d *run) openProgram() (program.Machine, error) {
 		Random:       e.Random,
 		Token:        history.NewToken,
 		Emit: func(id, eventType string, data json.RawMessage) *history.FunctionError {
-			return e.CheckEmit(d.emit(history.Emit{ID: id, Type: eventType, Data: data}))
+			refusal := e.CheckEmit(d.emit(history.Emit{ID: id, Type: eventType, Data: data}))
+			if refusal != nil && refusal.Code == history.CodeUnreachable {
+				d.unchecked = &program.Interrupted{Reason: refusal.Message}
+			}
+			return refusal
 		},
 	})
 }
@@ -440,7 +446,7 @@ func (d *run) commit(ctx context.Context) (execution.State, error) {
 		return execution.Running, err
 	}
 	d.take()
-	ended, failure := d.machine.Outcome()
+	ended, failure := d.outcome()
 	if _, interrupted := errors.AsType[*program.Interrupted](failure); interrupted {
 		return execution.Running, failure
 	}
@@ -475,6 +481,14 @@ func (d *run) commit(ctx context.Context) (execution.State, error) {
 		d.start(ctx, op)
 	}
 	return state, nil
+}
+
+// outcome is that of the machine. It is none of the program's if the turn is repeated.
+func (d *run) outcome() (ended bool, failure error) {
+	if d.unchecked != nil {
+		return true, d.unchecked
+	}
+	return d.machine.Outcome()
 }
 
 // stored notes that the store has opened operations.
