@@ -55,19 +55,23 @@ func Open(ctx context.Context, c Config) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, err
 	}
+	abandon := func() {}
 	if c.DirectURL != "" {
 		sessions, err := c.sessions(ctx)
 		if err != nil {
 			return nil, err
 		}
 		pc.ConnConfig.Tracer = tracer{schema: c.Schema, sessions: sessions}
+		abandon = sessions.Close
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
+		abandon()
 		return nil, Classify(err, "open database pool")
 	}
 	if err := await(ctx, c.Log, pool.Ping); err != nil {
 		pool.Close()
+		abandon()
 		return nil, Classify(err, "open database pool")
 	}
 	return pool, nil

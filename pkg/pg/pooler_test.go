@@ -58,6 +58,22 @@ func open(t *testing.T, c pg.Config) (*pgxpool.Pool, error) {
 
 func same(line string) string { return line }
 
+// The connections past the pooler end with an Open that fails, also where its context has no end: TestMain looks for what is left.
+func TestAFailedOpenLeavesNoConnections(t *testing.T) {
+	t.Parallel()
+	_, c := pgtest.New(t)
+	missing, err := url.Parse(c.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing.Path = "/missing"
+	c.URL, c.DirectURL = missing.String(), c.URL
+	if pool, err := pg.Open(context.WithoutCancel(t.Context()), c); err == nil {
+		pool.Close()
+		t.Error("opened a database that does not exist")
+	}
+}
+
 // D66: behind PgBouncer in transaction mode, ten connections share two to the server. Each transaction has the schema and the parameters of
 // the service, statements with any arguments work, alone, in transactions and in pipelines, and nothing of one shows in another.
 func TestBehindPgBouncer(t *testing.T) {
