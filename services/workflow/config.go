@@ -199,23 +199,7 @@ type HTTPCredential struct {
 
 // Validate reports invalid settings that package config cannot find by type. 0 is valid where a key has a default.
 func (c Config) Validate() error {
-	var problems []fault.Field
-	for i, agent := range c.Agents {
-		if agent <= 0 || slices.Contains(c.Agents[:i], agent) {
-			problems = append(problems, fault.Field{
-				Name:    fmt.Sprintf("agents[%d]", i),
-				Problem: fmt.Sprintf("found %d, expected a number above zero, once", agent),
-			})
-		}
-	}
-	for i, o := range c.AgentOwners {
-		if o.Agent <= 0 || o.Organization <= 0 {
-			problems = append(problems, fault.Field{
-				Name:    fmt.Sprintf("agent_owners[%d]", i),
-				Problem: fmt.Sprintf("found agent %d of organization %d, expected numbers above zero", o.Agent, o.Organization),
-			})
-		}
-	}
+	problems := c.checkAgents()
 	problems = append(problems, c.FailedAuthentication.Check("failed_authentication")...)
 	if (c.GRPCCertFile == "") != (c.GRPCKeyFile == "") {
 		problems = append(problems, fault.Field{Name: "grpc_cert_file", Problem: "expected grpc_cert_file and grpc_key_file, or neither"})
@@ -299,6 +283,27 @@ func (c Config) Validate() error {
 		return fault.InvalidFields(problems...)
 	}
 	return nil
+}
+
+// checkAgents finds what is wrong with the agents and their owners.
+func (c Config) checkAgents() (problems []fault.Field) {
+	for i, agent := range c.Agents {
+		if agent <= 0 || slices.Contains(c.Agents[:i], agent) {
+			problems = append(problems, fault.Field{
+				Name:    fmt.Sprintf("agents[%d]", i),
+				Problem: fmt.Sprintf("found %d, expected a number above zero, once", agent),
+			})
+		}
+	}
+	for i, o := range c.AgentOwners {
+		if o.Agent <= 0 || o.Organization <= 0 {
+			problems = append(problems, fault.Field{
+				Name:    fmt.Sprintf("agent_owners[%d]", i),
+				Problem: fmt.Sprintf("found agent %d of organization %d, expected numbers above zero", o.Agent, o.Organization),
+			})
+		}
+	}
+	return problems
 }
 
 // checkWork finds what is wrong with the token of a worker.

@@ -62,12 +62,16 @@ func programs(c Config, wall clock.Clock, log *slog.Logger) (*sandbox.Scripts, e
 		}
 		command = []string{self, SandboxCommand}
 	}
-	return sandbox.New(sandbox.Config{
+	scripts := sandbox.New(sandbox.Config{
 		Command: command, Processes: c.SandboxProcesses, Children: c.SandboxChildren, Memory: int64(c.SandboxTotalMemory) << 20,
 		Limits:  sandbox.Limits{Memory: int64(c.SandboxMemory) << 20, CPU: c.SandboxCPU},
 		Trusted: func(p program.Program) bool { return c.TrustPrograms || trusted[identity(p)] },
 		Here:    script.New(script.Limits{}), Clock: wall, Log: log,
-	}), nil
+	})
+	if !c.TrustPrograms {
+		scripts.Prepare()
+	}
+	return scripts, nil
 }
 
 // isolation says which layers keep child processes from everything but their work, once one has been started: `lockstep doctor` reads it.
