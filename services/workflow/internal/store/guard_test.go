@@ -7,11 +7,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/guard"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
 // report stores a report of the domain service as its event would.
@@ -170,5 +173,34 @@ func TestRolloutsOfEarlierReleasesAreExempt(t *testing.T) {
 	}
 	if run, err := b.Guarded(t.Context(), 1, "rollout-5"); err != nil || run.Exempt {
 		t.Errorf("a run that does not exist: exempt %t, %v; want false", run.Exempt, err)
+	}
+}
+
+// A grant and the end of its rollout that are stored at the same time leave no passage, whichever is first.
+func TestAGrantBesideTheEndOfItsRolloutIsOver(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 25, 12, 0, 0, 0, time.UTC)
+	granted := guard.Change{Organization: 1, Workflow: "rollout-1", At: at, Granted: &guard.Passage{Environment: 5}}
+	ended := guard.Change{Organization: 1, Workflow: "rollout-1", At: at, Revoked: true}
+	for name, order := range map[string][2]guard.Change{"granted first": {granted, ended}, "ended first": {ended, granted}} {
+		b := newTestStore(t)
+		first := b.begin()
+		if err := saveChange(t.Context(), b.queries.WithTx(first), order[0]); err != nil {
+			t.Fatal(err)
+		}
+		stored := make(chan error, 1)
+		go func() {
+			stored <- b.tx(t.Context(), func(_ pgx.Tx, q *query.Queries) error { return saveChange(t.Context(), q, order[1]) })
+		}()
+		wait.For(t, "the second report waits for the first", func() bool { return b.blocked() == 1 })
+		if err := first.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-stored; err != nil {
+			t.Fatal(err)
+		}
+		if n := b.count(`SELECT count(*) FROM passage`); n != 0 {
+			t.Errorf("%s: found %d passages, expected none", name, n)
+		}
 	}
 }

@@ -86,8 +86,8 @@ type Store struct {
 	begins  group[item]
 	commits group[item]
 	// loads and looks gather reads.
-	loads group[load]
-	looks group[look]
+	loads    group[load]
+	looks    group[look]
 	owning   owning
 	programs digests
 	sources  sources

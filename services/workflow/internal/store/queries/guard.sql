@@ -1,10 +1,14 @@
 -- name: SavePassage :exec
--- Granted again, as after an abort, it is as of the later time. A rollout that has ended has none.
+-- Granted again, as after an abort, it is as of the later time. A rollout that has ended has none: grant and end lock the row of the run,
+-- so that an end which is stored at the same time finds the passage, or the grant finds the end.
+WITH run AS (
+    INSERT INTO guarded_run (organization, workflow) VALUES (sqlc.arg(organization), sqlc.arg(workflow))
+    ON CONFLICT (organization, workflow) DO UPDATE SET revoked = guarded_run.revoked
+    RETURNING revoked
+)
 INSERT INTO passage (organization, workflow, environment, weight, granted_at, places, pinned)
 SELECT sqlc.arg(organization), sqlc.arg(workflow), sqlc.arg(environment), sqlc.arg(weight), sqlc.arg(granted_at), sqlc.arg(places), sqlc.arg(pinned)
-WHERE NOT EXISTS (
-    SELECT FROM guarded_run r WHERE r.organization = sqlc.arg(organization) AND r.workflow = sqlc.arg(workflow) AND r.revoked
-)
+FROM run WHERE NOT run.revoked
 ON CONFLICT (organization, workflow, environment, weight) DO UPDATE SET
     granted_at = excluded.granted_at, places = excluded.places, pinned = excluded.pinned
 WHERE passage.granted_at < excluded.granted_at;

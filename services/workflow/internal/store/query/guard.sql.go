@@ -151,11 +151,14 @@ func (q *Queries) SaveGuardedRun(ctx context.Context, arg SaveGuardedRunParams) 
 }
 
 const savePassage = `-- name: SavePassage :exec
+WITH run AS (
+    INSERT INTO guarded_run (organization, workflow) VALUES ($1, $2)
+    ON CONFLICT (organization, workflow) DO UPDATE SET revoked = guarded_run.revoked
+    RETURNING revoked
+)
 INSERT INTO passage (organization, workflow, environment, weight, granted_at, places, pinned)
 SELECT $1, $2, $3, $4, $5, $6, $7
-WHERE NOT EXISTS (
-    SELECT FROM guarded_run r WHERE r.organization = $1 AND r.workflow = $2 AND r.revoked
-)
+FROM run WHERE NOT run.revoked
 ON CONFLICT (organization, workflow, environment, weight) DO UPDATE SET
     granted_at = excluded.granted_at, places = excluded.places, pinned = excluded.pinned
 WHERE passage.granted_at < excluded.granted_at
@@ -171,7 +174,8 @@ type SavePassageParams struct {
 	Pinned       []int32
 }
 
-// Granted again, as after an abort, it is as of the later time. A rollout that has ended has none.
+// Granted again, as after an abort, it is as of the later time. A rollout that has ended has none: grant and end lock the row of the run,
+// so that an end which is stored at the same time finds the passage, or the grant finds the end.
 func (q *Queries) SavePassage(ctx context.Context, arg SavePassageParams) error {
 	_, err := q.db.Exec(ctx, savePassage,
 		arg.Organization,
