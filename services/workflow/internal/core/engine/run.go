@@ -483,7 +483,7 @@ func (d *run) commit(ctx context.Context) (execution.State, error) {
 	return state, nil
 }
 
-// outcome is that of the machine. It is none of the program's if the turn is repeated.
+// outcome is that of the machine. If the turn is repeated, what the program came to does not count.
 func (d *run) outcome() (ended bool, failure error) {
 	if d.unchecked != nil {
 		return true, d.unchecked
