@@ -37,6 +37,7 @@ type manifest struct {
 	Modules                      map[string]string `json:"modules"`
 	Gates                        *bool             `json:"gates"`
 	Places                       []placeForm       `json:"places"`
+	Parts                        parts             `json:"parts"`
 }
 
 //go:embed manifest.json
@@ -270,6 +271,14 @@ func (b *Bundle) resolve() error {
 			})
 		} else if len(bytes.TrimSpace(text)) == 0 {
 			wrong = append(wrong, fault.Field{Name: pointer, Problem: fmt.Sprintf("found %q, which is empty; expected a program or schema", p)})
+		}
+	}
+	for name, part := range b.manifest.Parts.byName() {
+		if _, known := b.manifest.Modules[part.Module]; !known {
+			wrong = append(wrong, fault.Field{
+				Name:    schema.Pointer("parts", name, "module"),
+				Problem: fmt.Sprintf("found %q; expected one of the modules of the manifest", part.Module),
+			})
 		}
 	}
 	if len(wrong) > 0 {

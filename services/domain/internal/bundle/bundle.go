@@ -41,7 +41,7 @@ func (d *set) describe(b *driver.Bundle) core.Driver {
 	from := d.from[b.Ref()]
 	return core.Driver{
 		Ref: b.Ref(), Digest: b.Digest(), Origin: from.origin, ArtifactDigest: from.artifact, SupportedSteps: b.SupportedSteps(),
-		Gates: b.Gates(), Previews: b.Has(driver.Preview),
+		Gates: b.Gates(), Previews: b.Has(driver.Preview), Combines: b.Combines(), CombinesPreview: b.CombinesPreview(),
 		EnvironmentSchema: b.EnvironmentSchema(), ApplicationEnvironmentSchema: b.ApplicationEnvironmentSchema(),
 	}
 }
@@ -140,6 +140,24 @@ func (d *set) Places(ref string, environment, config, discovered json.RawMessage
 		places[i] = core.Place(p)
 	}
 	return places, true, err
+}
+
+// Combine implements setup.DriverSet.
+func (d *set) Combine(refs ...string) (core.Driver, []byte, error) {
+	bundles := make([]*driver.Bundle, len(refs))
+	for i, ref := range refs {
+		b, err := d.find(ref)
+		if err != nil {
+			return core.Driver{}, nil, err
+		}
+		bundles[i] = b
+	}
+	combined, err := driver.Combine(bundles...)
+	if err != nil {
+		return core.Driver{}, nil, err
+	}
+	content, err := combined.Export()
+	return d.describe(combined), content, err
 }
 
 // Export implements setup.DriverSet.

@@ -329,6 +329,8 @@ type Driver struct {
 	ArtifactDigest string
 	// Previews is that it can say beforehand what a rollout would change.
 	Previews bool
+	// Combines is that it can be one of several drivers in a pipeline, and CombinesPreview that such a pipeline can be previewed.
+	Combines, CombinesPreview bool
 	// The schemas, for reflection.
 	EnvironmentSchema            json.RawMessage
 	ApplicationEnvironmentSchema json.RawMessage

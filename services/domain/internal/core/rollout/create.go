@@ -60,6 +60,15 @@ func (p plan) targets() []core.Target {
 	return all
 }
 
+// driverRefs are the drivers of all stops.
+func (p plan) driverRefs() []string {
+	refs := make([]string, len(p.stops))
+	for i, s := range p.stops {
+		refs[i] = s.driver.Ref
+	}
+	return refs
+}
+
 // createPlanned writes the rollout, everything under it, their first journal rows, and the hand-over.
 func (u *UseCases) createPlanned(ctx context.Context, tx Tx, c cause, p plan, reason string) (core.Rollout, error) {
 	n := core.Rollout{ApplicationID: p.application.ID, VersionSetID: p.versionSet.ID, FlowDefinitionID: p.definition.ID}
@@ -119,8 +128,8 @@ func (u *UseCases) createPlanned(ctx context.Context, tx Tx, c cause, p plan, re
 	if err != nil {
 		return r, fmt.Errorf("encode inputs of rollout %d: %w", r.ID, err)
 	}
-	// One workflow runs all stops (D25), so the first one's driver is everybody's; checkFlow has seen to that.
-	return r, setup.Submit(ctx, tx, p.drivers, u.clock.Now(), p.stops[0].driver.Ref, core.Handoff{
+	// One workflow runs all stops (D25), with the driver of each.
+	return r, setup.SubmitCombined(ctx, tx, p.drivers, u.clock.Now(), p.driverRefs(), core.Handoff{
 		WorkflowID: rolloutWorkflow(r.ID), Subject: core.HandoffRollout, SubjectID: r.ID, Program: core.ProgramDeploy, Inputs: inputs,
 	})
 }

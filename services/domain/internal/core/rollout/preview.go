@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -60,10 +61,8 @@ func (u *UseCases) PreviewRollout(ctx context.Context, a core.Actor, n NewPrevie
 		if err := a.MayIn(core.ActionPreviewRollout, p.targets()...); err != nil {
 			return err
 		}
-		// One workflow for all stops, as for the rollout itself (D25).
-		driver := p.stops[0].driver
-		if !driver.Previews {
-			return fault.New(fault.Refused, "driver %s cannot say beforehand what a rollout changes", driver.Ref)
+		if err := p.refuseNoPreview(); err != nil {
+			return err
 		}
 		if err := tx.ForgetPreviews(ctx, u.clock.Now().Add(-previewsKept), forgottenAtOnce); err != nil {
 			return err
@@ -75,12 +74,28 @@ func (u *UseCases) PreviewRollout(ctx context.Context, a core.Actor, n NewPrevie
 		if err != nil {
 			return fmt.Errorf("encode inputs of preview %d: %w", made.ID, err)
 		}
-		return setup.Submit(ctx, tx, p.drivers, u.clock.Now(), driver.Ref, core.Handoff{
+		return setup.SubmitCombined(ctx, tx, p.drivers, u.clock.Now(), p.driverRefs(), core.Handoff{
 			WorkflowID: previewWorkflow(made.ID), Subject: core.HandoffPreview, SubjectID: made.ID, Program: core.ProgramPreview, Inputs: inputs,
 		})
 	})
 	u.wake()
 	return made, err
+}
+
+// refuseNoPreview refuses a plan with a driver that cannot examine its environments. One workflow examines all stops, as one carries the
+// rollout through them (D25).
+func (p plan) refuseNoPreview() error {
+	refs := p.driverRefs()
+	several := slices.ContainsFunc(refs, func(ref string) bool { return ref != refs[0] })
+	for _, s := range p.stops {
+		switch {
+		case !s.driver.Previews:
+			return fault.New(fault.Refused, "driver %s cannot say beforehand what a rollout changes", s.driver.Ref)
+		case several && !s.driver.CombinesPreview:
+			return fault.New(fault.Refused, "driver %s cannot say beforehand what a rollout changes in a pipeline of several drivers", s.driver.Ref)
+		}
+	}
+	return nil
 }
 
 func (p plan) previewInput(organization, preview int64) previewInput {

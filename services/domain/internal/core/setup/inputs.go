@@ -19,12 +19,13 @@ type EnvironmentInput struct {
 	ID     int64           `json:"id"`
 	Name   string          `json:"name"`
 	Tier   core.Tier       `json:"tier"`
+	Driver string          `json:"driver"`
 	Config json.RawMessage `json:"config"`
 }
 
 // DescribeEnvironment is an environment with its latest binding as programs get it.
 func DescribeEnvironment(e core.BoundEnvironment) EnvironmentInput {
-	return EnvironmentInput{ID: e.ID, Name: e.Name, Tier: e.Tier, Config: e.Binding.DriverConfig}
+	return EnvironmentInput{ID: e.ID, Name: e.Name, Tier: e.Tier, Driver: e.Binding.DriverRef, Config: e.Binding.DriverConfig}
 }
 
 type setupInput struct {

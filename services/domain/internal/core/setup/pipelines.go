@@ -303,35 +303,21 @@ func groupsOf(f core.Flow) []string {
 	return all
 }
 
-// CheckFlow checks a pipeline against environments and their drivers. One rollout is one workflow (D25), so all its
-// environments have one driver, which has to support every step.
+// CheckFlow checks a pipeline against environments and their drivers, each of which has to support every step. One rollout is one workflow
+// (D25), so drivers of different environments have to be combinable (D53).
 func CheckFlow(
 	drivers DriverSet, flow core.Flow, environments map[string]core.BoundEnvironment, rules func(core.Approval) []fault.Field,
 ) error {
 	// Without rules to check, the pipeline is one that was accepted earlier.
 	known := core.KnownToFlow{Environments: slices.Sorted(maps.Keys(environments)), CheckRules: rules, Stored: rules == nil}
-	first := ""
-	for _, step := range flow.Deploys {
-		e, ok := environments[step.Environment]
-		if !ok {
-			continue // the check below says so
-		}
-		if first == "" {
-			driver, err := drivers.Lookup(e.Binding.DriverRef)
-			if err != nil {
-				return fault.Because(err, fault.Refused, "environment %q: %s", e.Name, fault.Public(err))
-			}
-			known.Steps, first = driver.SupportedSteps, step.Environment
-		}
-		if want := environments[first].Binding.DriverRef; e.Binding.DriverRef != want {
-			return fault.InvalidFields(fault.Field{Name: "/definition/steps", Problem: fmt.Sprintf(
-				"found environment %q with driver %s beside %q with driver %s; expected one driver in a pipeline",
-				e.Name, e.Binding.DriverRef, first, want,
-			)})
-		}
+	bound, err := driversOf(drivers, flow, environments)
+	if err != nil {
+		return err
 	}
-	if first == "" { // no environment exists: the finding is about environments, so no step is refused
+	if len(bound) == 0 { // no environment exists: the finding is about environments, so no step is refused
 		known.Steps = []string{"deploy", "pause", "approval", "analysis", "job"}
+	} else {
+		known.Steps = stepsOfAll(bound)
 	}
 	known.ValidateConfig = func(environment string, config json.RawMessage) error {
 		binding := environments[environment].Binding
@@ -341,6 +327,55 @@ func CheckFlow(
 		return drivers.CheckAllowed(binding.DriverRef, binding.DriverConfig, config)
 	}
 	return inDefinition(flow.Check(known))
+}
+
+// boundDriver is the driver of an environment of a pipeline.
+type boundDriver struct {
+	environment string
+	core.Driver
+}
+
+// driversOf are the drivers of a pipeline's environments, in its order. It refuses drivers that cannot be in one pipeline.
+func driversOf(drivers DriverSet, flow core.Flow, environments map[string]core.BoundEnvironment) ([]boundDriver, error) {
+	var all []boundDriver
+	for _, step := range flow.Deploys {
+		e, ok := environments[step.Environment]
+		if !ok {
+			continue // the check of the environments says so
+		}
+		driver, err := drivers.Lookup(e.Binding.DriverRef)
+		if err != nil {
+			return nil, fault.Because(err, fault.Refused, "environment %q: %s", e.Name, fault.Public(err))
+		}
+		all = append(all, boundDriver{e.Name, driver})
+	}
+	other := slices.IndexFunc(all, func(d boundDriver) bool { return d.Ref != all[0].Ref })
+	if other < 0 {
+		return all, nil
+	}
+	for _, d := range all {
+		if d.Combines {
+			continue
+		}
+		beside := all[other]
+		if d.Ref == beside.Ref {
+			beside = all[0]
+		}
+		return nil, fault.InvalidFields(fault.Field{Name: "/definition/steps", Problem: fmt.Sprintf(
+			"found environment %q with driver %s beside %q with driver %s; expected drivers whose manifests have parts.deploy, or one driver "+
+				"in the pipeline: %s has none", d.environment, d.Ref, beside.environment, beside.Ref, d.Ref,
+		)})
+	}
+	return all, nil
+}
+
+// stepsOfAll are the steps that every one of the drivers supports.
+func stepsOfAll(all []boundDriver) []string {
+	steps := slices.Clone(all[0].SupportedSteps)
+	for _, d := range all[1:] {
+		steps = slices.DeleteFunc(steps, func(step string) bool { return !slices.Contains(d.SupportedSteps, step) })
+	}
+	return steps
 }
 
 // inDefinition locates findings in the input of the use case.

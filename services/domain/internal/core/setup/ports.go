@@ -50,6 +50,9 @@ type DriverSet interface {
 	// Places are what a rollout changes, as the driver's manifest declares it; declared is false where it does not. config and discovered
 	// are of an application in the environment; nil for none.
 	Places(ref string, environment, config, discovered json.RawMessage) (places []core.Place, declared bool, err error)
+	// Combine is one driver that carries a rollout through environments of all these drivers, and its bytes (D53). Its programs do not
+	// depend on the order. The error is Refused if one of them cannot be combined.
+	Combine(refs ...string) (core.Driver, []byte, error)
 	// Export is a driver's bytes, to be kept.
 	Export(ref string) ([]byte, error)
 }

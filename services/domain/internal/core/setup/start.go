@@ -2,6 +2,7 @@ package setup
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -26,7 +27,24 @@ func Submit(ctx context.Context, tx StartTx, drivers DriverSet, at time.Time, dr
 	if err != nil {
 		return err
 	}
-	if err := tx.KeepBundle(ctx, driver.Digest, driverRef, content); err != nil {
+	return start(ctx, tx, driver, content, at, h)
+}
+
+// SubmitCombined is Submit for a workflow that goes through environments of several drivers: one run carries a whole rollout (D25, D53).
+func SubmitCombined(ctx context.Context, tx StartTx, drivers DriverSet, at time.Time, driverRefs []string, h core.Handoff) error {
+	refs := slices.Compact(slices.Sorted(slices.Values(driverRefs)))
+	if len(refs) == 1 {
+		return Submit(ctx, tx, drivers, at, refs[0], h)
+	}
+	driver, content, err := drivers.Combine(refs...)
+	if err != nil {
+		return err
+	}
+	return start(ctx, tx, driver, content, at, h)
+}
+
+func start(ctx context.Context, tx StartTx, driver core.Driver, content []byte, at time.Time, h core.Handoff) error {
+	if err := tx.KeepBundle(ctx, driver.Digest, driver.Ref, content); err != nil {
 		return err
 	}
 	h.Kind, h.DriverDigest, h.DueAt = core.HandoffStart, driver.Digest, at

@@ -227,11 +227,10 @@ function split<T>(items: T[], holds: (item: T) => boolean): [T[], T[]] {
   return [items.filter(holds), items.filter((i) => !holds(i))]
 }
 
-/** The kinds of steps beside deploying that the pipeline's driver can carry out; all, before there is one. */
+/** The kinds of steps beside deploying that every driver of the pipeline's environments can carry out; all, before there is one. */
 function supported(drivers: DriversData['drivers'], environments: EnvironmentFields[], steps: Step[]): Array<Exclude<StepType, 'deploy'>> {
-  const first = environments.find((e) => steps.some((s) => environmentOf(s) === e.name))
-  const driver = drivers.find((d) => d.ref === first?.driverBindings[0]?.driverRef)
-  return driver ? extras.filter((t) => driver.supportedPipelineSteps.includes(t)) : extras
+  const used = environments.filter((e) => steps.some((s) => environmentOf(s) === e.name)).map((e) => e.driverBindings[0]?.driverRef)
+  return extras.filter((t) => drivers.every((d) => !used.includes(d.ref) || d.supportedPipelineSteps.includes(t)))
 }
 
 const settleAfter = 400
