@@ -12,10 +12,12 @@ import (
 // refused nothing is stored, and the caller stores the execution and then the turn.
 func (s *Store) Begin(ctx context.Context, n engine.NewExecution, first engine.Commit) (id int64, begun bool, err error) {
 	i := &item{commit: &commit{Commit: first}}
-	if i.start, err = newStart(n); err != nil {
+	if i.start, err = s.newStart(n); err != nil {
 		return 0, false, err
 	}
-	if err := s.encodeEmits(i.commit); err != nil || n.Owner == nil {
+	s.splitValues(i.commit)
+	large := i.commit.values != nil || len(i.start.inputs.Payloads) > 0
+	if err := s.encodeEmits(i.commit); err != nil || n.Owner == nil || large {
 		return 0, false, nil //nolint:nilerr // the commit of the turn returns the same error, and what becomes of the run then
 	}
 	if err := s.begins.do(ctx, i); err != nil {

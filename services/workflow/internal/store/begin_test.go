@@ -111,7 +111,7 @@ func TestAStartThatIsRefusedWithItsTurnLeavesNothing(t *testing.T) {
 	twin.Workflow = other.Workflow
 	pair := make([]*item, 2)
 	for i, n := range []engine.NewExecution{twin, other} {
-		s, err := newStart(n)
+		s, err := new(Store).newStart(n)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/payloads"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
@@ -77,7 +78,11 @@ func (s *Store) AnswerTo(ctx context.Context, m history.Message) (answer *histor
 	if row.Answer == "" {
 		return nil, row.Open, nil
 	}
-	if err := json.Unmarshal([]byte(row.Answer), &answer); err != nil {
+	whole := []byte(row.Answer)
+	if err := s.whole(ctx, &whole); err != nil {
+		return nil, false, fmt.Errorf("the answer to %q: %w", m.ID, err)
+	}
+	if err := json.Unmarshal(whole, &answer); err != nil {
 		return nil, false, fmt.Errorf("the answer to %q: %w", m.ID, err)
 	}
 	return answer, row.Open, nil
@@ -93,7 +98,10 @@ func (s *Store) createWithMessage(ctx context.Context, item *start) error {
 	programs, saved := s.unsaved(items)
 	var rows []query.CreateExecutionsRow
 	err = s.pipelined(ctx, func(_ pgx.Tx, q *query.Queries) error {
-		events := []*newEvent{{Event: e, outside: true}}
+		events := []*newEvent{s.split(&newEvent{Event: e, outside: true})}
+		large := new(payloads.Rows)
+		large.Add(events[0].data, payloads.Event(e.Source, e.ID))
+		large.Add(item.inputs, payloads.Start(item.Ref))
 		filters, err := s.lockMatching(ctx, q, newMatchLocks(), events, nil, nil, false)
 		if err != nil {
 			return err
@@ -102,6 +110,9 @@ func (s *Store) createWithMessage(ctx context.Context, item *start) error {
 			if err := q.SavePrograms(ctx, programs); err != nil {
 				return pg.Classify(err, "save %d programs", len(saved))
 			}
+		}
+		if err := large.Save(ctx, q, s.Clock.Now()); err != nil {
+			return err
 		}
 		if rows, err = q.CreateExecutions(ctx, s.newExecutions(items)); err != nil || len(rows) == 0 {
 			return pg.Classify(err, "create workflow %q", item.Workflow)
@@ -114,8 +125,10 @@ func (s *Store) createWithMessage(ctx context.Context, item *start) error {
 		}); err != nil {
 			return pg.Classify(err, "open the inbox of workflow %q", item.Workflow)
 		}
-		_, err = s.match(ctx, q, matching{events: events, filters: filters})
-		return err
+		if _, err = s.match(ctx, q, matching{events: events, filters: filters}); err != nil {
+			return err
+		}
+		return large.Use(ctx, q)
 	})
 	if err != nil {
 		return err

@@ -145,6 +145,9 @@ func (s *Store) EndOf(ctx context.Context, organization int64, workflow string) 
 		kind = history.TypeCancelled
 	default: // it has failed
 	}
+	if err := s.whole(ctx, &row.Value); err != nil {
+		return nil, fmt.Errorf("the last entry of %q: %w", workflow, err)
+	}
 	var last struct {
 		Result json.RawMessage `json:"result,omitempty"`
 	}

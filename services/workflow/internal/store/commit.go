@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/payloads"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
@@ -46,6 +47,9 @@ type commit struct {
 	waits  []openWait
 	// children are what it starts.
 	children []*start
+	// values are the entries' values and continuation what the next generation is called with, where they are not stored as they are.
+	values       map[int]payloads.Stored
+	continuation payloads.Stored
 	// fenced and done are the outcome.
 	fenced bool
 	done   engine.Committed
@@ -90,9 +94,10 @@ func (s *Store) Commit(ctx context.Context, with engine.Commit) (engine.Committe
 	if err := s.encodeEmits(c); err != nil {
 		return engine.Committed{}, err
 	}
+	s.splitValues(c)
 	var err error
 	for _, child := range with.Starts {
-		encoded, err := newStart(child.NewExecution)
+		encoded, err := s.newStart(child.NewExecution)
 		if err != nil {
 			return engine.Committed{}, err
 		}
@@ -110,14 +115,35 @@ func (s *Store) Commit(ctx context.Context, with engine.Commit) (engine.Committe
 	return c.done, nil
 }
 
+// splitValues cuts off what is stored by digest. Most turns have nothing of the kind.
+func (s *Store) splitValues(c *commit) {
+	if !s.byDigest.Load() {
+		return
+	}
+	organization := c.Execution.Organization
+	for i, e := range c.Entries {
+		if payloads.Plain(e.Value, s.Large) || asIs(e.Kind) {
+			continue
+		}
+		if c.values == nil {
+			c.values = map[int]payloads.Stored{}
+		}
+		c.values[i] = payloads.Split(organization, e.Value, s.Large)
+	}
+	c.continuation = payloads.Split(organization, c.Continue, s.Large)
+}
+
+// asIs reports whether statements read the values of entries of a kind. They are never stored by digest, and always short.
+func asIs(kind history.Kind) bool { return kind == history.KindStatus || kind == history.KindChannel }
+
 func (s *Store) encodeEmits(c *commit) error {
 	for _, emit := range c.Emits {
 		if answer, is := emit.Answer(); is {
-			c.events = append(c.events, &newEvent{Event: answer})
+			c.events = append(c.events, s.split(&newEvent{Event: answer}))
 			continue
 		}
 		if event.Own(emit.Type) { // of a type that its organization has declared: it concerns its own programs only
-			c.events = append(c.events, emitted(emit, event.SourceWorkflow))
+			c.events = append(c.events, s.split(emitted(emit, event.SourceWorkflow)))
 			continue
 		}
 		e, err := s.Encode(emit, c.Execution.Trace)
@@ -125,7 +151,7 @@ func (s *Store) encodeEmits(c *commit) error {
 			return fmt.Errorf("encode event %q: %w", emit.ID, err)
 		}
 		c.wire = append(c.wire, e)
-		c.events = append(c.events, emitted(emit, e.Source()))
+		c.events = append(c.events, s.split(emitted(emit, e.Source())))
 	}
 	return nil
 }
@@ -159,11 +185,17 @@ func (s *Store) commit(ctx context.Context, items []*item, strict bool) error {
 		if b, err = s.gather(ctx, tx, q, items, strict); err != nil {
 			return err
 		}
+		rows := b.payloads()
+		if err := rows.Save(ctx, q, s.Clock.Now()); err != nil {
+			return err
+		}
 		if err := s.write(ctx, tx, q, b); err != nil {
 			return err
 		}
-		b.woken, err = s.match(ctx, q, b.matching)
-		return err
+		if b.woken, err = s.match(ctx, q, b.matching); err != nil {
+			return err
+		}
+		return rows.Use(ctx, q)
 	})
 	if err != nil {
 		return pg.Classify(err, "commit %d items", len(items))
@@ -191,6 +223,24 @@ type batch struct {
 	woken []engine.Woken
 	// born are children that were started.
 	born []engine.Woken
+}
+
+// payloads are the rows of what is stored by digest.
+func (b *batch) payloads() *payloads.Rows {
+	rows := new(payloads.Rows)
+	for _, c := range b.commits {
+		for i, stored := range c.values {
+			rows.Add(stored, payloads.Entry(c.Execution.ID, c.Entries[i].Seq))
+		}
+		rows.Add(c.continuation, payloads.Generation(c.Execution.ID, c.Execution.Generation+1))
+		for _, child := range c.children {
+			rows.Add(child.inputs, payloads.Start(child.Ref))
+		}
+	}
+	for _, e := range b.events {
+		rows.Add(e.data, payloads.Event(e.Source, e.ID))
+	}
+	return rows
 }
 
 // gather takes the locks and puts together what is to be written.

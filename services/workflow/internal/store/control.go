@@ -54,6 +54,9 @@ func (s *Store) Logs(ctx context.Context, q control.LogQuery) ([]history.Entry, 
 			return nil, fmt.Errorf("entry %d of execution %d: %w", row.Seq, q.Execution, err)
 		}
 	}
+	if err := s.wholeEntries(ctx, entries); err != nil {
+		return nil, fmt.Errorf("log of execution %d: %w", q.Execution, err)
+	}
 	return entries, s.generations(ctx, q.Execution, entries)
 }
 
@@ -130,6 +133,7 @@ func (s *Store) Reset(ctx context.Context, r control.ResetRequest) (created bool
 		return pg.Classify(errors.Join(
 			q.CopyHistory(ctx, query.CopyHistoryParams{IntoExecution: id, Source: row.ID, Before: from, Base: current.base}),
 			q.TakeChannels(ctx, id),
+			q.CopyPayloadUses(ctx, query.CopyPayloadUsesParams{IntoExecution: id, Source: row.ID, Before: from, Base: current.base}),
 		), "reset workflow %q", r.Workflow)
 	})
 	if err == nil && born != 0 {
@@ -155,7 +159,7 @@ func isReset(ctx context.Context, q *query.Queries, r control.ResetRequest) (sam
 
 // ChangeProgram replaces the program of an execution that stands where it did when the program was checked.
 func (s *Store) ChangeProgram(ctx context.Context, c control.ProgramChange) error {
-	item, err := newStart(engine.NewExecution{
+	item, err := s.newStart(engine.NewExecution{
 		Start: execution.Start{Organization: c.Organization, Workflow: c.Workflow, Program: c.Program}, Digest: program.Digest(c.Program.Source),
 	})
 	if err != nil {

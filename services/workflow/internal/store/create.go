@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/payloads"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
@@ -24,12 +25,14 @@ type start struct {
 	// modules, secrets and labels are columns, sources the programs that may have to be stored, by digest.
 	modules, secrets, labels string
 	sources                  map[[32]byte][]byte
-	created                  engine.Created
+	// inputs are the column.
+	inputs  payloads.Stored
+	created engine.Created
 }
 
 // Create stores a new execution, unless its id exists. Starts of the same moment share a transaction.
 func (s *Store) Create(ctx context.Context, n engine.NewExecution) (engine.Created, error) {
-	item, err := newStart(n)
+	item, err := s.newStart(n)
 	if err != nil {
 		return engine.Created{}, err
 	}
@@ -45,8 +48,16 @@ func (s *Store) Create(ctx context.Context, n engine.NewExecution) (engine.Creat
 }
 
 // newStart encodes what columns hold of a start.
-func newStart(n engine.NewExecution) (*start, error) {
+func (s *Store) newStart(n engine.NewExecution) (*start, error) {
 	item := &start{NewExecution: n, sources: map[[32]byte][]byte{n.Digest: n.Program.Source}}
+	switch {
+	case len(n.Inputs) == 0:
+		item.inputs.Text = "{}"
+	case s.byDigest.Load():
+		item.inputs = payloads.Split(n.Organization, n.Inputs, s.Large)
+	default:
+		item.inputs.Text = string(n.Inputs)
+	}
 	modules := make(map[string]string, len(n.Program.Modules))
 	for name, source := range n.Program.Modules {
 		sum := program.Digest(source)
@@ -74,12 +85,16 @@ func newStart(n engine.NewExecution) (*start, error) {
 func (s *Store) createAll(ctx context.Context, items []*start) error {
 	programs, saved := s.unsaved(items)
 	var rows []query.CreateExecutionsRow
+	large := new(payloads.Rows)
+	for _, item := range items {
+		large.Add(item.inputs, payloads.Start(item.Ref))
+	}
 	create := func(q *query.Queries) (err error) {
 		rows, err = q.CreateExecutions(ctx, s.newExecutions(items))
 		return pg.Classify(err, "create %d workflows", len(items))
 	}
 	var err error
-	if len(saved) == 0 && !traced(items) {
+	if len(saved) == 0 && large.Empty() && !traced(items) {
 		defer s.owning.leave(s.owning.enter())
 		err = pg.Alone(ctx, func() error { return create(s.queries) })
 	} else {
@@ -89,10 +104,13 @@ func (s *Store) createAll(ctx context.Context, items []*start) error {
 					return pg.Classify(err, "save %d programs", len(saved))
 				}
 			}
+			if err := large.Save(ctx, q, s.Clock.Now()); err != nil {
+				return err
+			}
 			if err := create(q); err != nil {
 				return err
 			}
-			return saveTraces(ctx, q, items, rows)
+			return errors.Join(saveTraces(ctx, q, items, rows), large.Use(ctx, q))
 		})
 	}
 	if err != nil {
@@ -175,6 +193,19 @@ func findStarts(ctx context.Context, q *query.Queries, p query.FindStartsParams)
 	if err != nil {
 		return nil, pg.Classify(err, "find %d workflows", len(p.Workflows))
 	}
+	var large payloads.Columns
+	var missing error
+	for i := range rows {
+		large.Add(rows[i].Inputs, func(whole []byte) { rows[i].Inputs = whole }, func(err error) {
+			missing = fmt.Errorf("what workflow %q was started with: %w", rows[i].Workflow, err)
+		})
+	}
+	if err := large.Read(ctx, q); err != nil {
+		return nil, err
+	}
+	if missing != nil {
+		return nil, missing
+	}
 	found := make(map[startName]engine.Created, len(rows))
 	for _, row := range rows {
 		var modules, secrets map[string]string
@@ -224,14 +255,10 @@ func (s *Store) unsaved(items []*start) (p query.SaveProgramsParams, sums [][32]
 func (s *Store) newExecutions(items []*start) query.CreateExecutionsParams {
 	var p query.CreateExecutionsParams
 	for _, n := range items {
-		inputs := string(n.Inputs)
-		if inputs == "" {
-			inputs = "{}"
-		}
 		owner, epoch := s.owning.ofStart(n.Owner)
 		p.Refs, p.Organizations, p.Workflows = append(p.Refs, n.Ref), append(p.Organizations, n.Organization), append(p.Workflows, n.Workflow)
 		p.Programs = append(p.Programs, n.Digest[:])
-		p.Modules, p.Inputs, p.Secrets = append(p.Modules, n.modules), append(p.Inputs, inputs), append(p.Secrets, n.secrets)
+		p.Modules, p.Inputs, p.Secrets = append(p.Modules, n.modules), append(p.Inputs, n.inputs.Text), append(p.Secrets, n.secrets)
 		p.Labels, p.Created = append(p.Labels, n.labels), append(p.Created, n.At)
 		p.Owners, p.Epochs = append(p.Owners, owner), append(p.Epochs, epoch)
 	}

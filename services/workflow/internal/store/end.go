@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/payloads"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
@@ -123,7 +124,17 @@ func (s *Store) end(ctx context.Context, organization int64, workflow string, wi
 		}
 		ended = row.ID
 		keyEvents(last.events, filters)
-		woken, err = s.match(ctx, q, matching{events: last.events, filters: filters})
+		large := new(payloads.Rows)
+		for _, e := range last.events {
+			large.Add(e.data, payloads.Event(e.Source, e.ID))
+		}
+		if err := large.Save(ctx, q, s.Clock.Now()); err != nil {
+			return err
+		}
+		if woken, err = s.match(ctx, q, matching{events: last.events, filters: filters}); err != nil {
+			return err
+		}
+		err = large.Use(ctx, q)
 		met = startsFlow(last.events)
 		return err
 	})
@@ -199,6 +210,7 @@ func (s *Store) Retry(ctx context.Context, r control.RetryRequest) error {
 			q.SaveRetry(ctx, query.SaveRetryParams{Execution: row.ID, FromSeq: from, Reason: r.Reason, RetriedAt: r.At}),
 			q.MarkConsumed(ctx, query.MarkConsumedParams{Execution: row.ID, Seq: from}),
 			q.ForgetEntries(ctx, query.ForgetEntriesParams{Execution: row.ID, Seq: from}),
+			q.DropEntryPayloads(ctx, query.DropEntryPayloadsParams{Execution: row.ID, Seq: from}),
 			q.ReopenChannels(ctx, query.ReopenChannelsParams{Execution: row.ID, Seq: from}),
 			q.RetryExecution(ctx, query.RetryExecutionParams{ID: row.ID, FromSeq: from}),
 		), "retry workflow %q", r.Workflow)

@@ -5,15 +5,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/flow"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/payloads"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
@@ -194,6 +197,17 @@ func (s *Store) NextFlowWork(ctx context.Context, now time.Time, limit int) ([]f
 	if err != nil {
 		return nil, pg.Classify(err, "take events that start flows")
 	}
+	var large payloads.Columns
+	for i := range rows {
+		large.Add(rows[i].Data, func(whole []byte) { rows[i].Data = whole }, func(err error) {
+			s.Log.ErrorContext(ctx, "an event is damaged; its flow is not started", "event", rows[i].ID, telemetry.KeyError, err)
+			rows[i].Data = nil // stored data is never absent
+		})
+	}
+	if err := large.Read(ctx, s.queries); err != nil {
+		return nil, err
+	}
+	rows = slices.DeleteFunc(rows, func(row query.NextFlowWorkRow) bool { return row.Data == nil })
 	work := make([]flow.Work, len(rows))
 	for i, row := range rows {
 		work[i] = flow.Work{Handler: row.Handler, Place: int(row.Place), Flow: row.Flow, Event: history.Event{

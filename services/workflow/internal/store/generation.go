@@ -23,7 +23,7 @@ func beginGenerations(ctx context.Context, q *query.Queries, commits []*commit) 
 			continue
 		}
 		p.Executions, p.Numbers = append(p.Executions, c.Execution.ID), append(p.Numbers, int32(c.Execution.Generation+1))
-		p.Bases, p.Calls, p.Ats = append(p.Bases, c.LastSeq), append(p.Calls, string(c.Continue)), append(p.Ats, c.At)
+		p.Bases, p.Calls, p.Ats = append(p.Bases, c.LastSeq), append(p.Calls, c.call()), append(p.Ats, c.At)
 		held := c.HeldUntil
 		if held.IsZero() {
 			held = epoch
@@ -37,6 +37,14 @@ func beginGenerations(ctx context.Context, q *query.Queries, commits []*commit) 
 		return err
 	}
 	return pg.Classify(q.BeginGenerations(ctx, p), "begin generations of %d executions", len(p.Executions))
+}
+
+// call is the column of what the next generation is called with.
+func (c *commit) call() string {
+	if len(c.continuation.Payloads) > 0 {
+		return c.continuation.Text
+	}
+	return string(c.Continue)
 }
 
 // noteConsumed stores up to which event runs have consumed all events of the keys that they wait for. The entries of their turns are

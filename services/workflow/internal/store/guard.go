@@ -133,6 +133,11 @@ func (s *Store) Guarded(ctx context.Context, organization int64, workflow string
 	if err != nil {
 		return guard.Run{}, pg.Classify(err, "read the passages of %q", workflow)
 	}
+	if row.Inputs != "" { // large: the statement has seen a reference in their place
+		if err := s.exemption(ctx, &row); err != nil {
+			return guard.Run{}, fmt.Errorf("read what %q was started with: %w", workflow, err)
+		}
+	}
 	run := guard.Run{Root: root, Version: row.Version, Application: row.Application, Exempt: row.Exempt, Revoked: row.Revoked}
 	if row.AbortedAt != nil {
 		run.AbortedAt = *row.AbortedAt
@@ -157,6 +162,28 @@ func (s *Store) Guarded(ctx context.Context, organization int64, workflow string
 		})
 	}
 	return run, nil
+}
+
+// exemption sets what a row says about the inputs of a run, for inputs that are not in its row.
+func (s *Store) exemption(ctx context.Context, row *query.GuardedRunRow) error {
+	inputs := []byte(row.Inputs)
+	if err := s.whole(ctx, &inputs); err != nil {
+		return err
+	}
+	var started struct {
+		Rollout struct {
+			Passages    any `json:"passages"`
+			Application struct {
+				ID int64 `json:"id"`
+			} `json:"application"`
+		} `json:"rollout"`
+	}
+	if err := json.Unmarshal(inputs, &started); err != nil {
+		return fmt.Errorf("decode: %w", err)
+	}
+	row.Exempt = started.Rollout.Passages != true && started.Rollout.Passages != "true"
+	row.Application = started.Rollout.Application.ID
+	return nil
 }
 
 // Territories implements guard.Store, in one statement.

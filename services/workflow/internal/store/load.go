@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/payloads"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
@@ -133,6 +134,7 @@ func (s *Store) loadAll(ctx context.Context, items []*load) error {
 	}
 	found := make(map[int64]*load, len(rows))
 	var histories query.HistoriesParams
+	var large payloads.Columns
 	for _, row := range rows {
 		item := &load{execution: row.ID, entries: row.LastSeq - row.BaseSeq}
 		found[row.ID] = item
@@ -150,9 +152,16 @@ func (s *Store) loadAll(ctx context.Context, items []*load) error {
 			continue
 		}
 		item.loaded = whole
+		large.Add(whole.Inputs, func(value []byte) { item.loaded.Inputs = value }, func(err error) { item.refusal = item.damaged("%v", err) })
+		large.Add(whole.Continuation, func(value []byte) { item.loaded.Continuation = value }, func(err error) {
+			item.refusal = item.damaged("%v", err)
+		})
 		if item.entries > 0 && item.entries <= loadEntries {
 			histories.Executions, histories.Bases = append(histories.Executions, row.ID), append(histories.Bases, row.BaseSeq)
 		}
+	}
+	if err := large.Read(ctx, s.queries); err != nil {
+		return err
 	}
 	if err := s.programsOf(ctx, rows, found); err != nil {
 		return err
@@ -219,7 +228,16 @@ func (s *Store) historiesOf(ctx context.Context, p query.HistoriesParams, found 
 		}
 		l.History = append(l.History, e)
 	}
-	return nil
+	var large payloads.Columns
+	for _, execution := range p.Executions {
+		item := found[execution]
+		for i := range item.loaded.History {
+			if e := &item.loaded.History[i]; !asIs(e.Kind) {
+				large.Add(e.Value, func(whole []byte) { e.Value = whole }, func(err error) { item.refusal = item.damaged("entry %d: %v", e.Seq, err) })
+			}
+		}
+	}
+	return large.Read(ctx, s.queries)
 }
 
 // openOf reads the open operations of executions, and the arrivals for them.
@@ -227,6 +245,9 @@ func (s *Store) openOf(ctx context.Context, ids []int64, found map[int64]*load) 
 	rows, err := s.queries.Standings(ctx, query.StandingsParams{Ids: ids, Everything: true})
 	if err != nil {
 		return pg.Classify(err, "load what %d executions have open", len(ids))
+	}
+	if err := s.wholeArrivals(ctx, rows); err != nil {
+		return err
 	}
 	for _, row := range rows {
 		l := &found[row.Execution].loaded

@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/payloads"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
@@ -56,6 +57,9 @@ func (s *Store) lookAll(ctx context.Context, items []*look) error {
 	if err != nil {
 		return pg.Classify(err, "look at %d executions", len(items))
 	}
+	if err := s.wholeArrivals(ctx, rows); err != nil {
+		return err
+	}
 	found := make(map[int64]*look, len(rows))
 	for _, row := range rows {
 		item := found[row.Execution]
@@ -78,6 +82,16 @@ func (s *Store) lookAll(ctx context.Context, items []*look) error {
 		}
 	}
 	return nil
+}
+
+// wholeArrivals completes the data of events that are not stored in their rows. An event whose payload is missing loses its id, so that it
+// is found to be damaged.
+func (s *Store) wholeArrivals(ctx context.Context, rows []query.StandingsRow) error {
+	var large payloads.Columns
+	for i := range rows {
+		large.Add(rows[i].Data, func(whole []byte) { rows[i].Data = whole }, func(error) { rows[i].EventID = nil })
+	}
+	return large.Read(ctx, s.queries)
 }
 
 // arrival is a row as core knows it.

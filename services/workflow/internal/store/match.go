@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/payloads"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
@@ -43,6 +44,8 @@ type newEvent struct {
 	// outside says that it is received, and not emitted here. keys are those by which waits find it.
 	outside bool
 	keys    [][]byte
+	// data is the column, where it is not the data itself.
+	data payloads.Stored
 	// stored reports that it is no duplicate, matched counts the waits that it satisfied.
 	stored  bool
 	matched int
@@ -54,6 +57,25 @@ type newEvent struct {
 type eventName struct {
 	organization int64
 	source, id   string
+}
+
+// split cuts off what is stored by digest.
+func (s *Store) split(e *newEvent) *newEvent {
+	if s.byDigest.Load() && !payloads.Plain(e.Data, s.Large) {
+		e.data = payloads.Split(e.Organization, e.Data, s.Large)
+	}
+	return e
+}
+
+// column is the column of an event's data.
+func (e *newEvent) column() string {
+	switch {
+	case e.data.Text != "":
+		return e.data.Text
+	case e.Data == nil:
+		return "null"
+	}
+	return string(e.Data)
 }
 
 func (e *newEvent) name() eventName { return eventName{e.Organization, e.Source, e.ID} }
@@ -77,7 +99,7 @@ func (s *Store) receive(ctx context.Context, r *received, e history.Event) (matc
 	if e.Time.IsZero() {
 		e.Time = s.Clock.Now() // programs get the time of its arrival
 	}
-	r.newEvent = newEvent{Event: e, outside: true}
+	r.newEvent = *s.split(&newEvent{Event: e, outside: true})
 	if err := s.commits.do(ctx, &item{received: r}); err != nil {
 		return 0, false, err
 	}
@@ -168,12 +190,8 @@ func dropStored(ctx context.Context, q *query.Queries, events []*newEvent, byNam
 func (s *Store) eventRows(events []*newEvent) query.SaveEventsParams {
 	p := query.SaveEventsParams{Received: s.Clock.Now()}
 	for _, e := range events {
-		data := string(e.Data)
-		if e.Data == nil {
-			data = "null"
-		}
 		p.Organizations, p.Sources, p.EventIds = append(p.Organizations, e.Organization), append(p.Sources, e.Source), append(p.EventIds, e.ID)
-		p.Types, p.Data, p.Occurred = append(p.Types, e.Type), append(p.Data, data), append(p.Occurred, e.Time)
+		p.Types, p.Data, p.Occurred = append(p.Types, e.Type), append(p.Data, e.column()), append(p.Occurred, e.Time)
 	}
 	return p
 }
@@ -305,8 +323,14 @@ func (s *Store) Forget(ctx context.Context, before time.Time) error {
 	}
 	for {
 		n, err := s.queries.ForgetGenerations(ctx, before)
-		if err != nil || n == 0 {
+		if err != nil {
 			return pg.Classify(err, "forget the histories of old generations")
 		}
+		if n == 0 {
+			break
+		}
 	}
+	return payloads.Sweep(ctx, func(fn func(*query.Queries) error) error {
+		return s.tx(ctx, func(_ pgx.Tx, q *query.Queries) error { return fn(q) })
+	})
 }

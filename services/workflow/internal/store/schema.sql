@@ -305,6 +305,7 @@ CREATE TABLE lease (
     trial bigint,
     ended boolean NOT NULL DEFAULT false,
     unexplained boolean NOT NULL DEFAULT false,
+    payloads bigint NOT NULL DEFAULT 0,
     CONSTRAINT lease_pkey PRIMARY KEY (instance)
 );
 
@@ -339,6 +340,37 @@ CREATE TABLE passage (
 );
 COMMENT ON TABLE passage IS
     'What the run of a rollout may change. Deleted with the end of the rollout.';
+
+CREATE TABLE payload (
+    organization bigint NOT NULL,
+    digest bytea NOT NULL,
+    data bytea NOT NULL,
+    stored_at timestamp with time zone NOT NULL,
+    loose boolean NOT NULL,
+    CONSTRAINT payload_pkey PRIMARY KEY (organization, digest),
+    CONSTRAINT payload_digest_check CHECK ((octet_length(digest) = 32)),
+    CONSTRAINT payload_organization_check CHECK ((organization > 0))
+);
+CREATE INDEX payload_loose ON payload USING btree (organization, digest) WHERE loose;
+COMMENT ON TABLE payload IS
+    'A large value. Deleted some time after the last row that refers to it.';
+
+CREATE TABLE payload_use (
+    organization bigint NOT NULL,
+    digest bytea NOT NULL,
+    holder text NOT NULL,
+    owner bigint NOT NULL,
+    seq bigint NOT NULL DEFAULT 0,
+    CONSTRAINT payload_use_pkey PRIMARY KEY (organization, digest, holder, owner, seq),
+    CONSTRAINT payload_use_organization_digest_fkey FOREIGN KEY (organization, digest) REFERENCES payload(organization, digest),
+    CONSTRAINT payload_use_holder_check CHECK ((holder = ANY (ARRAY['event'::text, 'entry'::text, 'start'::text, 'generation'::text]))),
+    CONSTRAINT payload_use_organization_check CHECK ((organization > 0)),
+    CONSTRAINT payload_use_seq_check CHECK ((seq >= 0))
+);
+CREATE INDEX payload_use_of_owner ON payload_use USING btree (owner, holder, seq);
+CREATE TRIGGER payload_let_go AFTER DELETE ON payload_use REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION payload_let_go();
+COMMENT ON TABLE payload_use IS
+    'A row that refers to a payload. Deleted with that row.';
 
 CREATE TABLE poll (
     execution bigint NOT NULL,
@@ -600,6 +632,17 @@ AS $function$
           ))
       )
 $function$;
+
+CREATE OR REPLACE FUNCTION payload_let_go()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    UPDATE payload SET loose = true
+    FROM (SELECT DISTINCT gone.organization, gone.digest FROM gone ORDER BY 1, 2) AS g
+    WHERE payload.organization = g.organization AND payload.digest = g.digest AND NOT payload.loose;
+    RETURN NULL;
+END $function$;
 
 CREATE OR REPLACE FUNCTION refuse(code text, about text)
  RETURNS boolean

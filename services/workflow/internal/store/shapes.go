@@ -12,8 +12,10 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/payloads"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
@@ -116,6 +118,15 @@ func (s *Store) backfill(ctx context.Context, id int64, shape query.FindShapePar
 		})
 		if err != nil {
 			return pg.Classify(err, "read events %s", shape.Type)
+		}
+		var large payloads.Columns
+		for i := range events {
+			large.Add(events[i].Data, func(whole []byte) { events[i].Data = whole }, func(err error) {
+				s.Log.ErrorContext(ctx, "an event is damaged; no new filter will find it", "event", events[i].ID, telemetry.KeyError, err)
+			})
+		}
+		if err := large.Read(ctx, s.queries); err != nil {
+			return err
 		}
 		var p query.SaveKeysParams
 		for _, row := range events {

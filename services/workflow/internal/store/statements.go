@@ -92,7 +92,11 @@ func appendEntries(ctx context.Context, q *query.Queries, commits []*commit) err
 // entryRows are the rows of the entries of turns.
 func entryRows(commits []*commit) (p query.AppendManyParams, err error) {
 	for _, c := range commits {
-		for _, e := range c.Entries {
+		for i, e := range c.Entries {
+			value := string(e.Value)
+			if stored, large := c.values[i]; large {
+				value = stored.Text
+			}
 			refusal, err := encodeError(e.Error)
 			if err != nil {
 				return p, err
@@ -100,7 +104,7 @@ func entryRows(commits []*commit) (p query.AppendManyParams, err error) {
 			p.Executions, p.Seqs = append(p.Executions, c.Execution.ID), append(p.Seqs, e.Seq)
 			p.Branches, p.Ops = append(p.Branches, int32(e.Op.Branch)), append(p.Ops, int32(e.Op.Index))
 			p.Kinds, p.Names, p.Hashes = append(p.Kinds, string(e.Kind)), append(p.Names, e.Name), append(p.Hashes, int64(e.Hash))
-			p.Vals, p.Errors = append(p.Vals, string(e.Value)), append(p.Errors, string(refusal))
+			p.Vals, p.Errors = append(p.Vals, value), append(p.Errors, string(refusal))
 			p.Events, p.Ats = append(p.Events, e.Event), append(p.Ats, e.At)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,6 +26,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/payloads"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
@@ -72,8 +74,10 @@ type Deps struct {
 	Woken func(engine.Woken)
 	// Generations is engine.Settings.Generations.
 	Generations int
-	Clock       clock.Clock
-	Log         *slog.Logger
+	// Large is the size in bytes above which values are stored by digest; 0 is payloads.Threshold. Tests lower it.
+	Large int
+	Clock clock.Clock
+	Log   *slog.Logger
 }
 
 // Store implements engine.Store.
@@ -86,9 +90,11 @@ type Store struct {
 	begins  group[item]
 	commits group[item]
 	// loads and looks gather reads.
-	loads    group[load]
-	looks    group[look]
-	owning   owning
+	loads  group[load]
+	looks  group[look]
+	owning owning
+	// byDigest says that large values are stored by digest: every live process can read them.
+	byDigest atomic.Bool
 	programs digests
 	sources  sources
 	shapes   shapes
@@ -105,6 +111,9 @@ var (
 func New(d Deps) *Store {
 	if d.Met == nil {
 		d.Met = func() {}
+	}
+	if d.Large == 0 {
+		d.Large = payloads.Threshold
 	}
 	s := &Store{Deps: d, queries: query.New(d.Pool)}
 	s.starts.commit, s.begins.commit, s.commits.commit = s.createAll, s.beginAll, s.commitAll
@@ -203,7 +212,14 @@ func (s *Store) tx(ctx context.Context, fn func(pgx.Tx, *query.Queries) error) e
 // the next one that has one.
 func (s *Store) pipelined(ctx context.Context, fn func(pgx.Tx, *query.Queries) error) error {
 	defer s.owning.leave(s.owning.enter())
-	return pg.InPipeline(ctx, s.Pool, func(tx pgx.Tx) error { return fn(tx, s.queries.WithTx(tx)) })
+	run := func() error {
+		return pg.InPipeline(ctx, s.Pool, func(tx pgx.Tx) error { return fn(tx, s.queries.WithTx(tx)) })
+	}
+	err := run()
+	if payloads.Swept(err) {
+		err = run()
+	}
+	return err
 }
 
 // Get finds an execution.
@@ -296,7 +312,35 @@ func (s *Store) entries(ctx context.Context, execution, after int64, limit int) 
 			return nil, &undecodable{err}
 		}
 	}
-	return entries, nil
+	return entries, s.wholeEntries(ctx, entries)
+}
+
+// wholeEntries completes the values of entries that are not stored in their rows.
+func (s *Store) wholeEntries(ctx context.Context, entries []history.Entry) error {
+	var large payloads.Columns
+	var missing error
+	for i := range entries {
+		if e := &entries[i]; !asIs(e.Kind) {
+			large.Add(e.Value, func(whole []byte) { e.Value = whole }, func(err error) {
+				missing = &undecodable{fmt.Errorf("entry %d: %w", e.Seq, err)}
+			})
+		}
+	}
+	if err := large.Read(ctx, s.queries); err != nil {
+		return err
+	}
+	return missing
+}
+
+// whole completes the value of a column.
+func (s *Store) whole(ctx context.Context, value *[]byte) error {
+	var large payloads.Columns
+	var missing error
+	large.Add(*value, func(whole []byte) { *value = whole }, func(err error) { missing = err })
+	if err := large.Read(ctx, s.queries); err != nil {
+		return err
+	}
+	return missing
 }
 
 // undecodable is the error for a row that was read and cannot be decoded: unlike a failed read, it does not help to retry.
@@ -323,12 +367,13 @@ func entry(row query.Entry) (history.Entry, error) {
 
 // Acquire takes over the lease of the instance's name.
 func (s *Store) Acquire(ctx context.Context, instance string, now time.Time, length time.Duration) (int64, error) {
-	epoch, err := s.queries.AcquireLease(ctx, query.AcquireLeaseParams{Instance: instance, Until: now.Add(length)})
+	row, err := s.queries.AcquireLease(ctx, query.AcquireLeaseParams{Instance: instance, Until: now.Add(length), Now: now})
 	if err != nil {
 		return 0, pg.Classify(err, "acquire lease of %q", instance)
 	}
-	s.owning.acquire(engine.Lease{Instance: instance, Epoch: epoch})
-	return epoch, nil
+	s.owning.acquire(engine.Lease{Instance: instance, Epoch: row.Epoch})
+	s.byDigest.Store(!row.Older)
+	return row.Epoch, nil
 }
 
 // Due is one statement. It writes nothing unless it extends the lease.
@@ -344,6 +389,7 @@ func (s *Store) Due(ctx context.Context, r engine.Round) (engine.Due, error) {
 	if !row.Ours {
 		return engine.Due{}, fmt.Errorf("lease of %q: %w", r.Lease.Instance, engine.ErrFenced)
 	}
+	s.byDigest.Store(!row.Older)
 	return engine.Due{Executions: row.Executions, Timers: row.Timers, Calls: row.Calls, Flows: row.Flows, Orphans: row.Orphans}, nil
 }
 

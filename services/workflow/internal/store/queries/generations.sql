@@ -41,6 +41,9 @@ WITH old AS (
     DELETE FROM entry USING old
     WHERE entry.execution = ANY (ARRAY[old.execution]) AND entry.seq <= old.base_seq AND entry.kind <> 'channel'
     RETURNING entry.execution, entry.event
+), payloads AS (
+    DELETE FROM payload_use USING old
+    WHERE payload_use.owner = ANY (ARRAY[old.execution]) AND payload_use.holder = 'entry' AND payload_use.seq <= old.base_seq
 ), consumed AS (
     INSERT INTO spent (execution, event)
     SELECT DISTINCT gone.execution, gone.event FROM gone JOIN event ON event.id = ANY (ARRAY[gone.event])

@@ -51,6 +51,12 @@ SELECT coalesce((SELECT v.version FROM territory_version v WHERE v.organization 
         SELECT (e.inputs -> 'rollout' -> 'application' ->> 'id')::bigint FROM execution e
         WHERE e.organization = sqlc.arg(organization) AND e.workflow = sqlc.arg(workflow) AND e.workflow ~ '^rollout-[1-9][0-9]*$'
     ), 0)::bigint AS application,
+    -- Only of a run whose inputs are not in its row as a whole.
+    coalesce((
+        SELECT e.inputs::text FROM execution e
+        WHERE e.organization = sqlc.arg(organization) AND e.workflow = sqlc.arg(workflow) AND e.workflow ~ '^rollout-[1-9][0-9]*$'
+          AND EXISTS (SELECT FROM payload_use u WHERE u.owner = e.id AND u.holder = 'start')
+    ), '')::text AS inputs,
     coalesce(r.revoked, false) AS revoked, r.aborted_at, r.retried_at,
     coalesce((
         SELECT jsonb_agg(jsonb_build_object(

@@ -1,8 +1,10 @@
 -- name: AcquireLease :one
-INSERT INTO lease (instance, epoch, until) VALUES ($1, 1, $2)
-ON CONFLICT (instance) DO UPDATE SET epoch = lease.epoch + 1, until = excluded.until,
+INSERT INTO lease (instance, epoch, payloads, until) VALUES (sqlc.arg(instance), 1, 1, sqlc.arg(until))
+ON CONFLICT (instance) DO UPDATE SET epoch = lease.epoch + 1, payloads = lease.epoch + 1, until = excluded.until,
     unexplained = NOT lease.ended AND lease.trial IS NULL, ended = false, trial = NULL
-RETURNING epoch;
+RETURNING epoch, EXISTS (
+    SELECT FROM lease l WHERE l.instance <> sqlc.arg(instance)::text AND l.until > sqlc.arg(now)::timestamptz AND l.payloads <> l.epoch
+) AS older;
 
 -- name: Exonerate :exec
 -- If the previous process of this name died while it tried no suspect, something else kills processes: suspects that no living process
@@ -43,6 +45,8 @@ SELECT
     EXISTS (SELECT FROM timer t WHERE NOT t.fired AND t.due < sqlc.arg(soon)::timestamptz) AS timers,
     EXISTS (SELECT FROM call c WHERE c.next_at <= sqlc.arg(now)::timestamptz AND c.deadline > sqlc.arg(now)::timestamptz) AS calls,
     EXISTS (SELECT FROM child WHERE child.orphaned) AS orphans,
+    -- Whether a live process is of a release that does not know payloads.
+    EXISTS (SELECT FROM lease l WHERE l.until > sqlc.arg(now)::timestamptz AND l.payloads <> l.epoch) AS older,
     EXISTS (SELECT FROM flow_work w WHERE w.next_at <= sqlc.arg(now)::timestamptz) AS flows;
 
 -- name: Claim :many

@@ -129,6 +129,8 @@ WITH old AS (
     RETURNING id
 ), keys AS (
     DELETE FROM event_key USING old WHERE event_key.event = old.id
+), payloads AS (
+    DELETE FROM payload_use USING old WHERE payload_use.owner = ANY (ARRAY[old.id]) AND payload_use.holder = 'event'
 )
 SELECT count(*) FROM old
 `

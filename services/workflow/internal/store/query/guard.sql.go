@@ -36,6 +36,12 @@ SELECT coalesce((SELECT v.version FROM territory_version v WHERE v.organization 
         SELECT (e.inputs -> 'rollout' -> 'application' ->> 'id')::bigint FROM execution e
         WHERE e.organization = $1 AND e.workflow = $2 AND e.workflow ~ '^rollout-[1-9][0-9]*$'
     ), 0)::bigint AS application,
+    -- Only of a run whose inputs are not in its row as a whole.
+    coalesce((
+        SELECT e.inputs::text FROM execution e
+        WHERE e.organization = $1 AND e.workflow = $2 AND e.workflow ~ '^rollout-[1-9][0-9]*$'
+          AND EXISTS (SELECT FROM payload_use u WHERE u.owner = e.id AND u.holder = 'start')
+    ), '')::text AS inputs,
     coalesce(r.revoked, false) AS revoked, r.aborted_at, r.retried_at,
     coalesce((
         SELECT jsonb_agg(jsonb_build_object(
@@ -55,6 +61,7 @@ type GuardedRunRow struct {
 	Version     int64
 	Exempt      bool
 	Application int64
+	Inputs      string
 	Revoked     bool
 	AbortedAt   *time.Time
 	RetriedAt   *time.Time
@@ -70,6 +77,7 @@ func (q *Queries) GuardedRun(ctx context.Context, arg GuardedRunParams) (Guarded
 		&i.Version,
 		&i.Exempt,
 		&i.Application,
+		&i.Inputs,
 		&i.Revoked,
 		&i.AbortedAt,
 		&i.RetriedAt,

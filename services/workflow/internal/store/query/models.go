@@ -228,6 +228,7 @@ type Lease struct {
 	Trial       *int64
 	Ended       bool
 	Unexplained bool
+	Payloads    int64
 }
 
 type Observer struct {
@@ -250,6 +251,24 @@ type Passage struct {
 	GrantedAt    time.Time
 	Places       json.RawMessage
 	Pinned       []int32
+}
+
+// A large value. Deleted some time after the last row that refers to it.
+type Payload struct {
+	Organization int64
+	Digest       []byte
+	Data         []byte
+	StoredAt     time.Time
+	Loose        bool
+}
+
+// A row that refers to a payload. Deleted with that row.
+type PayloadUse struct {
+	Organization int64
+	Digest       []byte
+	Holder       string
+	Owner        int64
+	Seq          int64
 }
 
 type Poll struct {

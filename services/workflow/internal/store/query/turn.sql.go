@@ -26,22 +26,30 @@ func (q *Queries) Absolve(ctx context.Context, arg AbsolveParams) error {
 }
 
 const acquireLease = `-- name: AcquireLease :one
-INSERT INTO lease (instance, epoch, until) VALUES ($1, 1, $2)
-ON CONFLICT (instance) DO UPDATE SET epoch = lease.epoch + 1, until = excluded.until,
+INSERT INTO lease (instance, epoch, payloads, until) VALUES ($1, 1, 1, $2)
+ON CONFLICT (instance) DO UPDATE SET epoch = lease.epoch + 1, payloads = lease.epoch + 1, until = excluded.until,
     unexplained = NOT lease.ended AND lease.trial IS NULL, ended = false, trial = NULL
-RETURNING epoch
+RETURNING epoch, EXISTS (
+    SELECT FROM lease l WHERE l.instance <> $1::text AND l.until > $3::timestamptz AND l.payloads <> l.epoch
+) AS older
 `
 
 type AcquireLeaseParams struct {
 	Instance string
 	Until    time.Time
+	Now      time.Time
 }
 
-func (q *Queries) AcquireLease(ctx context.Context, arg AcquireLeaseParams) (int64, error) {
-	row := q.db.QueryRow(ctx, acquireLease, arg.Instance, arg.Until)
-	var epoch int64
-	err := row.Scan(&epoch)
-	return epoch, err
+type AcquireLeaseRow struct {
+	Epoch int64
+	Older bool
+}
+
+func (q *Queries) AcquireLease(ctx context.Context, arg AcquireLeaseParams) (AcquireLeaseRow, error) {
+	row := q.db.QueryRow(ctx, acquireLease, arg.Instance, arg.Until, arg.Now)
+	var i AcquireLeaseRow
+	err := row.Scan(&i.Epoch, &i.Older)
+	return i, err
 }
 
 const claim = `-- name: Claim :many
@@ -169,6 +177,8 @@ SELECT
     EXISTS (SELECT FROM timer t WHERE NOT t.fired AND t.due < $5::timestamptz) AS timers,
     EXISTS (SELECT FROM call c WHERE c.next_at <= $3::timestamptz AND c.deadline > $3::timestamptz) AS calls,
     EXISTS (SELECT FROM child WHERE child.orphaned) AS orphans,
+    -- Whether a live process is of a release that does not know payloads.
+    EXISTS (SELECT FROM lease l WHERE l.until > $3::timestamptz AND l.payloads <> l.epoch) AS older,
     EXISTS (SELECT FROM flow_work w WHERE w.next_at <= $3::timestamptz) AS flows
 `
 
@@ -187,6 +197,7 @@ type DueRow struct {
 	Timers     bool
 	Calls      bool
 	Orphans    bool
+	Older      bool
 	Flows      bool
 }
 
@@ -209,6 +220,7 @@ func (q *Queries) Due(ctx context.Context, arg DueParams) (DueRow, error) {
 		&i.Timers,
 		&i.Calls,
 		&i.Orphans,
+		&i.Older,
 		&i.Flows,
 	)
 	return i, err
