@@ -73,7 +73,7 @@ func TestWhoMayAskWhom(t *testing.T) {
 	for _, user := range []string{bus.UserRegistry, bus.UserDomain, bus.UserWorkflow, bus.RelayUser(1)} {
 		// A denial reaches every call that waits for one about the subject, so asking has a connection of its own.
 		answering, asking := server.Connect(t, user), server.Connect(t, user)
-		for _, subject := range []string{bus.SourcesPull, bus.SourcesLook, bus.SourcesStates} {
+		for _, subject := range []string{bus.SourcesPull, bus.SourcesLook, bus.SourcesStates, bus.SourcesProve} {
 			byDomain := subject == bus.SourcesPull
 			err := answering.Answer(t.Context(), subject, nothing)
 			if may := user == bus.UserDomain && byDomain || user == bus.UserRegistry && !byDomain; may != (err == nil) ||

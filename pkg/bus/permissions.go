@@ -34,13 +34,13 @@ func Permissions(user string) (publish, subscribe []string) {
 	switch user {
 	case UserRegistry:
 		publish = append(maker(StreamRegistry), "cd.registry.>", SourcesPull)
-		return publish, []string{inbox, receipts(UserRegistry), SourcesLook, SourcesStates, SourcesChanged}
+		return publish, []string{inbox, receipts(UserRegistry), SourcesLook, SourcesStates, SourcesProve, SourcesChanged}
 	case UserDomain:
 		publish = append(maker(StreamRegistry), maker(StreamDomain)...)
 		publish = append(publish, reader(StreamRegistry)...)
 		publish = append(publish, reader(StreamDomain)...)
 		publish = append(publish, emitted(event.EmitterDomain)...)
-		publish = append(publish, receipts(UserRegistry), receipts(UserWorkflow), SourcesLook, SourcesStates, SourcesChanged)
+		publish = append(publish, receipts(UserRegistry), receipts(UserWorkflow), SourcesLook, SourcesStates, SourcesProve, SourcesChanged)
 		return publish, []string{inbox, "cd.registry.>", "cd.domain.>", receipts(UserDomain), SourcesPull}
 	case UserWorkflow:
 		publish = append(maker(StreamClusterCalls), maker(StreamCluster)...)
@@ -68,6 +68,7 @@ const (
 	SourcesPull    = "cd.sources.pull"
 	SourcesLook    = "cd.sources.look"
 	SourcesStates  = "cd.sources.states"
+	SourcesProve   = "cd.sources.prove"
 	SourcesChanged = "cd.sources.changed"
 )
 

@@ -61,6 +61,9 @@ type Config struct {
 	// RegistriesCAFile holds certificate authorities for registries and Git servers, in addition to the system's; empty for the system's
 	// alone. A replaced file takes effect at the next connection.
 	RegistriesCAFile string `koanf:"registries_ca_file"`
+	// Signers are trusted to state where images come from: what they have signed or attested, and is attached to an image in its registry,
+	// becomes facts about its version. Without any, nothing is looked up.
+	Signers []SignerConfig `koanf:"signers"`
 	// GitLimits bound the resources for reading Git repositories: memory that all reads of this process share, and limits of one read.
 	GitLimits gitfetch.Limits `koanf:"git_limits"`
 	telemetry.Settings
@@ -84,6 +87,7 @@ func (c Config) Validate() error {
 	problems = append(problems, c.FailedAuthentication.Check("failed_authentication")...)
 	problems = append(problems, c.tokenProblems()...)
 	problems = append(problems, c.hookProblems()...)
+	problems = append(problems, c.signerProblems()...)
 	problems = append(problems, c.NATS.Check()...)
 	problems = append(problems, c.Layout.Check()...)
 	problems = append(problems, c.Database.Certificates().Check("database_")...)

@@ -19,6 +19,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/api"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/core/prove"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/events"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/git"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/oci"
@@ -100,6 +101,7 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 		},
 	})
 	in.sources = newSourceSet(c, pool, kept, registries, repositories, log)
+	in.sources.prover = prove.NewProver(registries, c.signers(secrets))
 
 	tokens, err := newTokenSet(c, secrets, clock.System(), log)
 	if err != nil {

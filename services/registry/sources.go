@@ -14,9 +14,11 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	kinds "github.com/lockstep-cd/lockstep/pkg/source"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/core/prove"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/events"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/git"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/oci"
@@ -37,8 +39,9 @@ type sourceSet struct {
 	log    *slog.Logger
 	config Config
 	pool   *pgxpool.Pool
-	// hooks is set before the domain's first request.
-	hooks *hookSet
+	// hooks and prover are set before the domain's first request.
+	hooks  *hookSet
+	prover *prove.Prover
 }
 
 // newSourceSet assembles the kinds of sources and their finders.
@@ -113,7 +116,15 @@ func (s *sourceSet) listen(ctx context.Context, conn *bus.Conn, changed chan<- s
 		cancel()
 		return fmt.Errorf("answer the domain: %w", err)
 	}
-	err := conn.OnHint(ctx, bus.SourcesChanged, func([]byte) {
+	err := events.ServeProvenance(ctx, conn, s.prover)
+	if fault.Is(err, fault.Denied) {
+		// The accounts of the bus are those of an older release: everything else is answered all the same.
+		s.log.WarnContext(ctx, "the bus does not allow requests about provenance; update its accounts", "error", err.Error())
+	} else if err != nil {
+		cancel()
+		return fmt.Errorf("answer the domain about provenance: %w", err)
+	}
+	err = conn.OnHint(ctx, bus.SourcesChanged, func([]byte) {
 		select {
 		case changed <- struct{}{}:
 		default:

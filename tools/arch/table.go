@@ -51,8 +51,9 @@ func table() []rule {
 		},
 		// Cron expressions: a library, and the clock's changes.
 		{layer: "calendar", packages: []string{"pkg/cron"}, ours: []string{"pkg/fault"}, never: join(sql, nats, kube, star, grpcs)},
-		// Cedar policies: a library, and nothing of ours.
-		{layer: "policies", packages: []string{"pkg/policy"}, never: join(sql, nats, kube, star, grpcs)},
+		{layer: "provenance", packages: []string{"pkg/provenance"}, never: join(sql, nats, kube, star, grpcs), onlyStandard: true},
+		// Cedar policies: a library, and of ours only the facts that policies see.
+		{layer: "policies", packages: []string{"pkg/policy"}, ours: []string{"pkg/provenance"}, never: join(sql, nats, kube, star, grpcs)},
 		{layer: "test kit", packages: kit, ours: []string{"pkg/**", "proto/**"}, never: kube},
 		{layer: "mechanics", packages: []string{"pkg/**"}, ours: []string{"pkg/**", "proto/**"}, never: join(kube, kit)},
 
@@ -66,7 +67,7 @@ func table() []rule {
 			layer: "store", packages: []string{"services/SERVICE/internal/store/**"},
 			ours: []string{
 				"services/SERVICE/internal/core/**", "services/SERVICE/internal/store/**",
-				"pkg/clock", "pkg/id", "pkg/fault", "pkg/fair", "pkg/pg", "pkg/outbox", "pkg/event", "pkg/telemetry",
+				"pkg/clock", "pkg/id", "pkg/fault", "pkg/fair", "pkg/pg", "pkg/outbox", "pkg/event", "pkg/telemetry", "pkg/provenance",
 			},
 			never: join(nats, kube, star, grpcs, []string{"net/http"}),
 		},
@@ -74,7 +75,7 @@ func table() []rule {
 			layer: "events", packages: []string{"services/SERVICE/internal/events/**"},
 			ours: []string{
 				"services/SERVICE/internal/core/**", "services/SERVICE/internal/events/**", "proto/**",
-				"pkg/clock", "pkg/id", "pkg/fault", "pkg/bus", "pkg/event", "pkg/telemetry",
+				"pkg/clock", "pkg/id", "pkg/fault", "pkg/bus", "pkg/event", "pkg/telemetry", "pkg/provenance",
 			},
 			never: join(sql, kube, star),
 		},
@@ -83,13 +84,14 @@ func table() []rule {
 			ours: []string{
 				"services/SERVICE/internal/core/**", "services/SERVICE/internal/api/**", "proto/**",
 				"pkg/clock", "pkg/id", "pkg/fault", "pkg/text", "pkg/throttle", "pkg/rpc", "pkg/event", "pkg/telemetry", "pkg/schema",
-				"pkg/policy",
+				"pkg/policy", "pkg/provenance",
 			},
 			never: join(sql, nats, kube, star),
 		},
 		adapter("registry", "source", join(sql, nats, kube, star), "pkg/event", "pkg/source"),
 		adapter("registry", "oci", join(sql, nats, kube, star), "pkg/source", "pkg/ociauth"),
 		adapter("registry", "git", join(sql, nats, kube, star), "pkg/source", "pkg/gitfetch"),
+		adapter("registry", "sigstore", join(sql, nats, kube, star), "pkg/provenance", "pkg/secret", "pkg/secret/reference"),
 		adapter("domain", "console", join(sql, nats, kube, star)),
 		adapter("domain", "bundle", join(sql, nats, kube, star), "pkg/driver/**", "pkg/flow", "pkg/source"),
 		adapter("domain", "oidc", join(sql, nats, kube, star, grpcs)),
@@ -122,7 +124,7 @@ func table() []rule {
 func leaves() []string {
 	return []string{
 		"pkg/clock", "pkg/id", "pkg/fault", "pkg/keylock", "pkg/fair", "pkg/pattern", "pkg/proof", "pkg/text",
-		"pkg/secret/reference", "pkg/cron", "pkg/policy",
+		"pkg/secret/reference", "pkg/cron", "pkg/policy", "pkg/provenance",
 	}
 }
 

@@ -74,6 +74,7 @@ func events(agents ...int64) []Door {
 		{"cd.wake.x", []string{workflow}, []string{workflow}},
 		{bus.SourcesPull, []string{registry}, []string{domain}},
 		{bus.SourcesLook, []string{domain}, []string{registry}},
+		{bus.SourcesProve, []string{domain}, []string{registry}},
 		{bus.SourcesStates, []string{domain}, []string{registry}},
 		{bus.SourcesChanged, []string{domain}, []string{registry}},
 	}

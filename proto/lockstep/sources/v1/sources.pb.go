@@ -738,6 +738,125 @@ func (x *LookResponse) GetArtifact() string {
 	return ""
 }
 
+// ProveRequest asks the registry service where an image comes from: what is attached to it is looked up and verified now.
+type ProveRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// organization_id is the organization whose accounts and signers count.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// image is the repository, with its registry.
+	Image string `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
+	// digest is that of the image, sha256:… .
+	Digest        string `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProveRequest) Reset() {
+	*x = ProveRequest{}
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProveRequest) ProtoMessage() {}
+
+func (x *ProveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProveRequest.ProtoReflect.Descriptor instead.
+func (*ProveRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ProveRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *ProveRequest) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
+}
+
+func (x *ProveRequest) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+// ProveResponse is the result of a look.
+type ProveResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// off is true if no signer is configured for the organization; then no registry was asked.
+	Off bool `protobuf:"varint,1,opt,name=off,proto3" json:"off,omitempty"`
+	// report is JSON, as package provenance reads it; at most 900 KiB.
+	Report        []byte `protobuf:"bytes,2,opt,name=report,proto3" json:"report,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProveResponse) Reset() {
+	*x = ProveResponse{}
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProveResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProveResponse) ProtoMessage() {}
+
+func (x *ProveResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProveResponse.ProtoReflect.Descriptor instead.
+func (*ProveResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ProveResponse) GetOff() bool {
+	if x != nil {
+		return x.Off
+	}
+	return false
+}
+
+func (x *ProveResponse) GetReport() []byte {
+	if x != nil {
+		return x.Report
+	}
+	return nil
+}
+
 var File_lockstep_sources_v1_sources_proto protoreflect.FileDescriptor
 
 const file_lockstep_sources_v1_sources_proto_rawDesc = "" +
@@ -793,7 +912,14 @@ const file_lockstep_sources_v1_sources_proto_rawDesc = "" +
 	"\x06source\x18\x03 \x01(\v2\x1b.lockstep.sources.v1.SourceR\x06source\"D\n" +
 	"\fLookResponse\x12\x18\n" +
 	"\aproblem\x18\x01 \x01(\tR\aproblem\x12\x1a\n" +
-	"\bartifact\x18\x02 \x01(\tR\bartifactB\xda\x01\n" +
+	"\bartifact\x18\x02 \x01(\tR\bartifact\"e\n" +
+	"\fProveRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x14\n" +
+	"\x05image\x18\x02 \x01(\tR\x05image\x12\x16\n" +
+	"\x06digest\x18\x03 \x01(\tR\x06digest\"9\n" +
+	"\rProveResponse\x12\x10\n" +
+	"\x03off\x18\x01 \x01(\bR\x03off\x12\x16\n" +
+	"\x06report\x18\x02 \x01(\fR\x06reportB\xda\x01\n" +
 	"\x17com.lockstep.sources.v1B\fSourcesProtoP\x01ZCgithub.com/lockstep-cd/lockstep/proto/lockstep/sources/v1;sourcesv1\xa2\x02\x03LSX\xaa\x02\x13Lockstep.Sources.V1\xca\x02\x13Lockstep\\Sources\\V1\xe2\x02\x1fLockstep\\Sources\\V1\\GPBMetadata\xea\x02\x15Lockstep::Sources::V1b\x06proto3"
 
 var (
@@ -808,7 +934,7 @@ func file_lockstep_sources_v1_sources_proto_rawDescGZIP() []byte {
 	return file_lockstep_sources_v1_sources_proto_rawDescData
 }
 
-var file_lockstep_sources_v1_sources_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_lockstep_sources_v1_sources_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_lockstep_sources_v1_sources_proto_goTypes = []any{
 	(*PullRequest)(nil),           // 0: lockstep.sources.v1.PullRequest
 	(*PullResponse)(nil),          // 1: lockstep.sources.v1.PullResponse
@@ -820,20 +946,22 @@ var file_lockstep_sources_v1_sources_proto_goTypes = []any{
 	(*State)(nil),                 // 7: lockstep.sources.v1.State
 	(*LookRequest)(nil),           // 8: lockstep.sources.v1.LookRequest
 	(*LookResponse)(nil),          // 9: lockstep.sources.v1.LookResponse
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*ProveRequest)(nil),          // 10: lockstep.sources.v1.ProveRequest
+	(*ProveResponse)(nil),         // 11: lockstep.sources.v1.ProveResponse
+	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
 }
 var file_lockstep_sources_v1_sources_proto_depIdxs = []int32{
 	2,  // 0: lockstep.sources.v1.PullResponse.sources:type_name -> lockstep.sources.v1.Source
 	7,  // 1: lockstep.sources.v1.StatesResponse.states:type_name -> lockstep.sources.v1.State
 	5,  // 2: lockstep.sources.v1.StatesResponse.senders:type_name -> lockstep.sources.v1.Sender
-	10, // 3: lockstep.sources.v1.Sender.expires_at:type_name -> google.protobuf.Timestamp
-	10, // 4: lockstep.sources.v1.Sender.last_published_at:type_name -> google.protobuf.Timestamp
+	12, // 3: lockstep.sources.v1.Sender.expires_at:type_name -> google.protobuf.Timestamp
+	12, // 4: lockstep.sources.v1.Sender.last_published_at:type_name -> google.protobuf.Timestamp
 	6,  // 5: lockstep.sources.v1.Sender.refused:type_name -> lockstep.sources.v1.Refused
-	10, // 6: lockstep.sources.v1.Refused.first_at:type_name -> google.protobuf.Timestamp
-	10, // 7: lockstep.sources.v1.Refused.last_at:type_name -> google.protobuf.Timestamp
-	10, // 8: lockstep.sources.v1.State.looked_at:type_name -> google.protobuf.Timestamp
-	10, // 9: lockstep.sources.v1.State.next_at:type_name -> google.protobuf.Timestamp
-	10, // 10: lockstep.sources.v1.State.last_artifact_at:type_name -> google.protobuf.Timestamp
+	12, // 6: lockstep.sources.v1.Refused.first_at:type_name -> google.protobuf.Timestamp
+	12, // 7: lockstep.sources.v1.Refused.last_at:type_name -> google.protobuf.Timestamp
+	12, // 8: lockstep.sources.v1.State.looked_at:type_name -> google.protobuf.Timestamp
+	12, // 9: lockstep.sources.v1.State.next_at:type_name -> google.protobuf.Timestamp
+	12, // 10: lockstep.sources.v1.State.last_artifact_at:type_name -> google.protobuf.Timestamp
 	2,  // 11: lockstep.sources.v1.LookRequest.source:type_name -> lockstep.sources.v1.Source
 	12, // [12:12] is the sub-list for method output_type
 	12, // [12:12] is the sub-list for method input_type
@@ -853,7 +981,7 @@ func file_lockstep_sources_v1_sources_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lockstep_sources_v1_sources_proto_rawDesc), len(file_lockstep_sources_v1_sources_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

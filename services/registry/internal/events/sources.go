@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/provenance"
 	sourcesv1 "github.com/lockstep-cd/lockstep/proto/lockstep/sources/v1"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
@@ -132,6 +133,37 @@ func Serve(ctx context.Context, conn Answerer, a Answers) error {
 			return nil, err
 		}
 		return proto.Marshal(&answer)
+	})
+}
+
+// Proves answers the domain's requests about where images come from.
+type Proves interface {
+	// Prove returns what verified evidence states about an image; off is that no signer is configured for the organization.
+	Prove(ctx context.Context, organization int64, image, digest string) (report provenance.Report, off bool, err error)
+}
+
+// ServeProvenance answers the domain's requests about where images come from, until ctx ends. It returns as soon as it can receive them.
+func ServeProvenance(ctx context.Context, conn Answerer, p Proves) error {
+	return conn.Answer(ctx, bus.SourcesProve, func(ctx context.Context, raw []byte) ([]byte, error) {
+		var request sourcesv1.ProveRequest
+		if err := decode(raw, &request); err != nil {
+			return nil, err
+		}
+		if request.GetOrganizationId() <= 0 || request.GetImage() == "" || request.GetDigest() == "" {
+			return nil, fault.New(fault.Invalid, "found organization %d, image %.200q and digest %.100q; expected all of them",
+				request.GetOrganizationId(), request.GetImage(), request.GetDigest())
+		}
+		report, off, err := p.Prove(ctx, request.GetOrganizationId(), request.GetImage(), request.GetDigest())
+		if err != nil {
+			return nil, err
+		}
+		answer := &sourcesv1.ProveResponse{Off: off}
+		if !off {
+			if answer.Report, err = report.Encode(); err != nil {
+				return nil, err
+			}
+		}
+		return proto.Marshal(answer)
 	})
 }
 
