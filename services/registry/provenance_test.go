@@ -348,7 +348,8 @@ func TestTheDomainAsksForProvenance(t *testing.T) {
 		t.Errorf("another organization: %v, %v; want off", answer, err)
 	}
 	for _, bad := range []*sourcesv1.ProveRequest{
-		{}, {OrganizationId: 7, Image: image.Context().Name()},
+		{},
+		{OrganizationId: 7, Image: image.Context().Name()},
 		{OrganizationId: 7, Image: "a b", Digest: image.DigestStr()},
 		{OrganizationId: 7, Image: image.Context().Name(), Digest: "sha256:../../x"},
 	} {
