@@ -110,6 +110,9 @@ func Run(ctx context.Context, c Config) error {
 	if err := s.bootstrap(ctx, c); err != nil {
 		return fmt.Errorf("bootstrap: %w", err)
 	}
+	if err := s.recordConfiguration(ctx, c); err != nil {
+		return fmt.Errorf("record the configuration: %w", err)
+	}
 	handler, err := s.handler(c)
 	if err != nil {
 		return err

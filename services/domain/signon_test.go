@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -260,5 +262,62 @@ func TestRolesThatAreGivenHere(t *testing.T) {
 	f.ok(err)
 	if at := v.signIn("/"); at != "/" || !strings.Contains(v.asks(whoAmI), `"role":"APPROVER"`) {
 		t.Errorf("found %q, %s", at, v.asks(whoAmI))
+	}
+}
+
+// configured are the changes of the configuration in an organization's journal, the first first.
+func (f *fixture) configured(organization int64) (changes []string) {
+	f.t.Helper()
+	rows, err := f.pool.Query(f.t.Context(), `SELECT principal_type || ': ' || coalesce(before::text, 'none') || ' -> ' || coalesce(after::text, 'none')
+		FROM cd_changes WHERE organization_id = $1 AND action = 'applyConfiguration' ORDER BY id`, organization)
+	f.ok(err)
+	for rows.Next() {
+		var change string
+		f.ok(rows.Scan(&change))
+		changes = append(changes, change)
+	}
+	f.ok(rows.Err())
+	return changes
+}
+
+// D50: how people sign in, and with what the installation begins, is in the journals of the organizations that it concerns, with each change
+// that a start of the service finds; a start without a change adds nothing.
+func TestChangesOfTheConfigurationAreRecorded(t *testing.T) {
+	t.Parallel()
+	f := newShop(t)
+	c := Config{
+		BootstrapToken: "a-token-of-32-characters-or-more", BootstrapOrganization: "default",
+		OIDC: OIDC{Issuer: "https://id.example.com", ClientID: "lockstep", ClientSecret: "hunter2", Roles: []string{"platform=owner"}},
+	}
+	start := func() {
+		t.Helper()
+		f.ok(f.recordConfiguration(t.Context(), c))
+	}
+	for range 2 {
+		start()
+	}
+	f.want([]int{len(f.configured(org)), len(f.configured(2))}, []int{1, 0})
+
+	c.OIDC.Roles = []string{"platform=owner", "shop=deployer@2", "nobody=viewer@77"} // the last organization does not exist
+	start()
+	c.BootstrapToken = "another-token-of-32-characters-or-more"
+	start()
+	c.OIDC.Roles = nil
+	for range 2 {
+		start()
+	}
+	ours, theirs := f.configured(org), f.configured(2)
+	f.want([]int{len(ours), len(theirs)}, []int{4, 2})
+	f.want(strings.HasPrefix(ours[0], "system: none -> {"), true)
+	granted := `{"oidc": {"roles": ["shop=deployer"], "issuer": "https://id.example.com", "groups_claim": ""}}`
+	f.want(theirs, []string{"system: none -> " + granted, "system: " + granted + " -> none"})
+	fingerprints := regexp.MustCompile(`"fingerprint": "([0-9a-f]{8})"`).FindAllStringSubmatch(ours[2], -1)
+	if len(fingerprints) != 2 || fingerprints[0][1] == fingerprints[1][1] {
+		t.Errorf("found fingerprints %v, expected that of the former token and another one", fingerprints)
+	}
+	for _, change := range slices.Concat(ours, theirs) {
+		if strings.Contains(change, "hunter2") || strings.Contains(change, "32-characters") {
+			t.Errorf("a secret is in the journal: %s", change)
+		}
 	}
 }

@@ -71,6 +71,8 @@ const (
 	ChangedProposal               AccessKind = "proposedchange"
 	// ChangedWorkflow is a run of the engine; it has a name and no number.
 	ChangedWorkflow AccessKind = "workflow"
+	// ChangedConfiguration are settings of the service; it has a name and no number.
+	ChangedConfiguration AccessKind = "configuration"
 )
 
 // AccessSubject is whose access, or which token's, changed. The name is what it was called then.

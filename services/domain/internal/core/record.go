@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"reflect"
 	"regexp"
 	"strings"
 	"time"
@@ -60,6 +61,30 @@ func Record(ctx context.Context, tx ChangeTx, a Actor, c Change, before, after a
 		return err
 	}
 	return tx.AddChange(ctx, c)
+}
+
+// RecordDifference is Record for a control that is kept outside of this service: before is what was recorded last, nil for none, and nothing
+// is written where the control is still the same.
+func RecordDifference(ctx context.Context, tx ChangeTx, a Actor, c Change, before json.RawMessage, after any) error {
+	is, err := withoutSecrets(after)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", c.Subject.Kind, err)
+	}
+	var was, now any
+	if before != nil {
+		if err := json.Unmarshal(before, &was); err != nil {
+			return fmt.Errorf("decode %s as it was recorded: %w", c.Subject.Kind, err)
+		}
+	}
+	if is != nil {
+		if err := json.Unmarshal(is, &now); err != nil {
+			return fmt.Errorf("decode %s: %w", c.Subject.Kind, err)
+		}
+	}
+	if reflect.DeepEqual(was, now) {
+		return nil
+	}
+	return Record(ctx, tx, a, c, was, after)
 }
 
 // removed stands in the journal where a secret was.

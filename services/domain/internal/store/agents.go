@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"time"
 
@@ -195,6 +196,15 @@ func (t *tx) AgentNumbers(ctx context.Context) ([]int64, error) {
 func (t *tx) SeeAgentKeys(ctx context.Context, ids []int64, at time.Time) error {
 	err := t.q.SeeAgentKeys(ctx, query.SeeAgentKeysParams{At: at, OrganizationID: t.organization, Ids: ids, UnlessSince: at.Add(-usedWithin)})
 	return pg.Classify(err, "note the use of keys of agents")
+}
+
+// LatestChange implements access.Tx.
+func (t *tx) LatestChange(ctx context.Context, action core.Action, kind core.AccessKind) (json.RawMessage, error) {
+	found, err := t.q.LatestChange(ctx, t.organization, string(action), string(kind))
+	if err != nil || len(found) == 0 {
+		return nil, pg.Classify(err, "read the latest %s", action)
+	}
+	return unlessNull(found[0]), nil
 }
 
 // AddChange implements core.ChangeTx.

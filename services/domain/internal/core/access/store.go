@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -94,6 +95,8 @@ type Tx interface {
 	AddOrganization(ctx context.Context, name string) (core.Organization, error)
 	// LockOrganization locks the organization of the transaction.
 	LockOrganization(ctx context.Context) (core.Organization, error)
+	// LatestChange is what the latest change of a kind of control by an action has led to; nil for none.
+	LatestChange(ctx context.Context, action core.Action, kind core.AccessKind) (after json.RawMessage, err error)
 	// RenameOrganization is a Conflict when the name is taken.
 	RenameOrganization(ctx context.Context, name string) (core.Organization, error)
 	// RevokeTokens ends a token and the sessions it began; what has ended stays as it was.

@@ -84,6 +84,11 @@ INSERT INTO cd_changes (organization_id, principal_type, principal_id, principal
 VALUES (@organization_id, @principal_type, @principal_id, @principal_name, @action, @subject_kind, @subject_number, @subject_name,
     sqlc.narg(application_id), sqlc.narg(environment_id), @reason, @detail, @before, @after, @trace_id);
 
+-- name: LatestChange :many
+-- What it led to; one row, or none.
+SELECT COALESCE(after, 'null'::jsonb)::jsonb AS after FROM cd_changes
+WHERE organization_id = @organization_id AND action = @action AND subject_kind = @subject_kind ORDER BY id DESC LIMIT 1;
+
 -- name: ListAccessChanges :many
 -- The part of the journal of changes that is about access.
 SELECT id, principal_type, principal_id, action, subject_kind, subject_number, subject_name, detail, created_at FROM cd_changes

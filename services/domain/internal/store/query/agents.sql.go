@@ -448,6 +448,32 @@ func (q *Queries) InsertChange(ctx context.Context, arg InsertChangeParams) erro
 	return err
 }
 
+const latestChange = `-- name: LatestChange :many
+SELECT COALESCE(after, 'null'::jsonb)::jsonb AS after FROM cd_changes
+WHERE organization_id = $1 AND action = $2 AND subject_kind = $3 ORDER BY id DESC LIMIT 1
+`
+
+// What it led to; one row, or none.
+func (q *Queries) LatestChange(ctx context.Context, organizationID int64, action string, subjectKind string) ([]json.RawMessage, error) {
+	rows, err := q.db.Query(ctx, latestChange, organizationID, action, subjectKind)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []json.RawMessage
+	for rows.Next() {
+		var after json.RawMessage
+		if err := rows.Scan(&after); err != nil {
+			return nil, err
+		}
+		items = append(items, after)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const listAccessChanges = `-- name: ListAccessChanges :many
 SELECT id, principal_type, principal_id, action, subject_kind, subject_number, subject_name, detail, created_at FROM cd_changes
 WHERE organization_id = $1 AND id > $2 AND id < $3

@@ -8957,7 +8957,7 @@ type AuditEntry {
   principalName: String!
   "The name of the mutation, or the event of the rollout's journal."
   action: String!
-  "What was changed: environment_3, rollout_7 …; null for a workflow, which only has a name."
+  "What was changed: environment_3, rollout_7 …; null for a workflow and for the configuration, which only have names."
   subject: ID
   "Its name at that time; empty for a rollout."
   subjectName: String!
