@@ -50,7 +50,7 @@ func askedOfTheHostile() []string {
 		"source set artifactsource_1 --set image=x", "source test --kind oci-image@1 --set image=x", "source check-now artifactsource_1",
 		"source versions artifactsource_1",
 		"pipeline get a", "pipeline set a FILE", "version-set list a", "version-set wait a", "version-set get versionset_1",
-		"environment list", "environment get a", "environment create a --tier production --driver HOSTILE --set x=1", "environment archive a",
+		"environment list", "environment get a", "environment create a --tier production --driver HOSTILE --set x=1", "environment set a --driver HOSTILE --set x=1", "environment archive a",
 		"environment restore a",
 		"environment approval a", "environment checks a", "environment direct-changes a --forbid", "environment change-control a --on",
 		"change list", "change show c", "change confirm c", "change reject c", "change withdraw c", "change force c --reason a", "environment retry a", "driver list", "driver show HOSTILE", "driver check HOSTILE",

@@ -67,6 +67,34 @@ func (c *Client) CreateEnvironment(ctx context.Context, in EnvironmentInput) (En
 		})
 }
 
+// EnvironmentChange describes a change of an environment. What is nil stays as it is.
+type EnvironmentChange struct {
+	// Environment is its id.
+	Environment string
+	Description *string
+	// DriverRef and DriverConfig are those of the next driver binding.
+	DriverRef    *string
+	DriverConfig any
+	// BindingVersion is the binding that the change was made from; 0 for any.
+	BindingVersion int
+	Reason         string
+}
+
+// UpdateEnvironment changes an environment, by a new driver binding where its driver or configuration changes.
+func (c *Client) UpdateEnvironment(ctx context.Context, in EnvironmentChange) (Environment, error) {
+	input := map[string]any{"environmentId": in.Environment, "reason": in.Reason}
+	if in.Description != nil {
+		input["description"] = *in.Description
+	}
+	if in.DriverRef != nil {
+		input["driverRef"], input["driverConfig"] = *in.DriverRef, in.DriverConfig
+	}
+	if in.BindingVersion != 0 {
+		input["bindingVersion"] = in.BindingVersion
+	}
+	return change[Environment](ctx, c, "updateEnvironment", "UpdateEnvironmentInput", "environment", environmentFields, input)
+}
+
 // createdFields are those of a rollout that was just created.
 const createdFields = rolloutFields + ` versionSet { id name warnings }`
 

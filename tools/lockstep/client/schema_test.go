@@ -110,6 +110,13 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.WithdrawChange(ctx, "proposedchange_1", ""); return err },
 		func() error { _, err := c.ForceChange(ctx, "proposedchange_1", "fire"); return err },
 		func() error { _, err := c.RolloutChecks(ctx, "rollout_1"); return err },
+		func() error {
+			driver, text := "paper@1", "x"
+			_, err := c.UpdateEnvironment(ctx, client.EnvironmentChange{
+				Environment: "environment_1", Description: &text, DriverRef: &driver, DriverConfig: map[string]any{}, BindingVersion: 1,
+			})
+			return err
+		},
 		func() error { _, err := c.SetEnvironmentChecks(ctx, "environment_1", nil); return err },
 		func() error { _, err := c.SetChangeControl(ctx, "environment_1", true, ""); return err },
 		func() error { _, err := c.RevokeGrant(ctx, "grant_1", "on leave"); return err },

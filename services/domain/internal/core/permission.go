@@ -133,6 +133,7 @@ const (
 	ActionRestoreEnvironment      Action = "restoreEnvironment"
 	ActionCreateApplication       Action = "createApplication"
 	ActionCreateEnvironment       Action = "createEnvironment"
+	ActionUpdateEnvironment       Action = "updateEnvironment"
 	ActionCreateArtifactSource    Action = "createArtifactSource"
 	ActionSetArtifactSourceConfig Action = "setArtifactSourceConfig"
 	ActionTryArtifactSource       Action = "tryArtifactSource"
@@ -220,7 +221,7 @@ func permissionFor(action Action) (Permission, bool) {
 	case ActionPauseSchedule, ActionResumeSchedule, ActionTriggerSchedule:
 		return MayConfigure, true
 	case ActionArchiveApplication, ActionArchiveEnvironment, ActionRestoreApplication, ActionRestoreEnvironment, ActionCreateApplication,
-		ActionCreateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup, ActionSetRollbackPolicy,
+		ActionCreateEnvironment, ActionUpdateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup, ActionSetRollbackPolicy,
 		ActionSetRolloutPolicy, ActionSetEnvironmentApproval, ActionSetEnvironmentChecks, ActionSetChangeControl, ActionConfirmChange,
 		ActionRejectChange, ActionPutPolicySet:
 		return MayConfigure, true

@@ -125,6 +125,10 @@ func (t *tx) ClaimingEnvironments(ctx context.Context) ([]core.BoundEnvironment,
 
 // LockEnvironment implements access.Tx and setup.ReadinessTx.
 func (t *tx) LockEnvironment(ctx context.Context, id int64) (core.BoundEnvironment, error) {
+	// A transaction that waits for the lock gets the row as it was left, but the binding as of before: so it is read behind the lock.
+	if _, err := t.q.LockEnvironment(ctx, t.organization, id); err != nil {
+		return core.BoundEnvironment{}, missing(err, "environment", id)
+	}
 	r, err := t.q.LockEnvironment(ctx, t.organization, id)
 	return core.BoundEnvironment{Environment: environment(r.Environment), Binding: driverBinding(r.DriverBinding)},
 		missing(err, "environment", id)
@@ -137,6 +141,17 @@ func (t *tx) SaveEnvironment(ctx context.Context, e core.Environment) error {
 		OnboardingAttempt: int32(e.OnboardingAttempt),
 	})
 	return one(n, err, "environment", e.ID)
+}
+
+// DescribeEnvironment implements setup.Tx.
+func (t *tx) DescribeEnvironment(ctx context.Context, id int64, description string) error {
+	n, err := t.q.DescribeEnvironment(ctx, description, t.organization, id)
+	return one(n, err, "environment", id)
+}
+
+// WantSetups implements setup.Tx.
+func (t *tx) WantSetups(ctx context.Context, environment int64, reason string) error {
+	return pg.Classify(t.q.WantSetups(ctx, reason, t.organization, environment), "want the setups in environment %d", environment)
 }
 
 // KeepBundle implements setup.StartTx.

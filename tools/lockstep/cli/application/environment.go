@@ -110,7 +110,7 @@ func (c commands) environment() *cobra.Command {
 			}
 			return c.Print(one, func(w io.Writer) { environmentDetail(w, one) })
 		})
-	return command.Noun("environment", "env", "Environments: places to deploy to", list, get, c.environmentCreate(), c.environmentApproval(), c.environmentChecks(), c.directChanges(), c.changeControl(),
+	return command.Noun("environment", "env", "Environments: places to deploy to", list, get, c.environmentCreate(), c.environmentSet(), c.environmentApproval(), c.environmentChecks(), c.directChanges(), c.changeControl(),
 		c.environmentPin("pin", "Keep policies, schedules and machines from changing what runs in an environment; people may",
 			"  lockstep environment pin production --reason 'migration by hand'", (*client.Client).PinEnvironment),
 		c.environmentPin("unpin", "Let automation change what runs in an environment again", "  lockstep environment unpin production",

@@ -68,7 +68,7 @@ func (environment) ViewerCan(ctx context.Context, e *model.Environment) ([]model
 		return nil, err
 	}
 	return abilities(func(action core.Action) error { return s.May(l.actor, action) },
-		core.ActionRetryOnboarding, core.ActionSetEnvironmentApproval, core.ActionSetEnvironmentChecks,
+		core.ActionUpdateEnvironment, core.ActionRetryOnboarding, core.ActionSetEnvironmentApproval, core.ActionSetEnvironmentChecks,
 		core.ActionSetDirectChanges, core.ActionSetChangeControl,
 		core.ActionArchiveEnvironment, core.ActionRestoreEnvironment)
 }

@@ -75,6 +75,7 @@ func (f *fixture) controls() {
 		"name": "lab", "tier": "DEVELOPMENT", "driverRef": "argo-rollouts@1",
 		"driverConfig": map[string]any{"cluster_agent_id": f.clusterOf(ours)},
 	})
+	do("updateEnvironment", "environment", map[string]any{"environmentId": environment, "description": "bench", "reason": "audit"})
 	do("setEnvironmentApproval", "environment", map[string]any{"environmentId": environment, "approval": map[string]any{"quorum": 1}})
 	do("setEnvironmentApproval", "environment", map[string]any{"environmentId": environment})
 	do("setEnvironmentChecks", "environment", map[string]any{"environmentId": environment, "checks": map[string]any{"active": []any{map[string]any{"key": "soak"}}}})

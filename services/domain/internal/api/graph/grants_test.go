@@ -110,8 +110,11 @@ func TestGrantsEndWhereTheirLimitsDo(t *testing.T) {
 		doors[name] = func(a core.Actor) error { return of(do(ctx, a, 2, "")) }
 	}
 	environments := map[string]func(core.Actor) error{
-		"setEnvironmentChecks":       func(a core.Actor) error { return of(f.setup.SetEnvironmentChecks(ctx, a, production.ID, nil)) },
-		"setEnvironmentApproval":     func(a core.Actor) error { return of(f.setup.SetEnvironmentApproval(ctx, a, production.ID, nil)) },
+		"setEnvironmentChecks":   func(a core.Actor) error { return of(f.setup.SetEnvironmentChecks(ctx, a, production.ID, nil)) },
+		"setEnvironmentApproval": func(a core.Actor) error { return of(f.setup.SetEnvironmentApproval(ctx, a, production.ID, nil)) },
+		"updateEnvironment": func(a core.Actor) error {
+			return of(f.setup.UpdateEnvironment(ctx, a, setup.ChangedEnvironment{ID: production.ID}))
+		},
 		"archiveEnvironment":         func(a core.Actor) error { return of(f.setup.ArchiveEnvironment(ctx, a, production.ID, "")) },
 		"restoreEnvironment":         func(a core.Actor) error { return of(f.setup.RestoreEnvironment(ctx, a, production.ID, "")) },
 		"retryEnvironmentOnboarding": func(a core.Actor) error { return of(f.setup.RetryOnboarding(ctx, a, production.ID)) },

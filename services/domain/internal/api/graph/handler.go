@@ -91,6 +91,7 @@ type Setup interface {
 	LookAtArtifactSource(ctx context.Context, a core.Actor, source int64) (setup.SourceSight, error)
 	TryArtifactSource(ctx context.Context, a core.Actor, n setup.NewArtifactSource) (setup.SourceSight, error)
 	CreateEnvironment(ctx context.Context, a core.Actor, n setup.NewEnvironment) (core.Environment, error)
+	UpdateEnvironment(ctx context.Context, a core.Actor, n setup.ChangedEnvironment) (core.Environment, error)
 	RetryOnboarding(ctx context.Context, a core.Actor, environment int64) (core.Environment, error)
 	CreateFlowDefinition(ctx context.Context, a core.Actor, n setup.NewFlowDefinition) (core.FlowDefinition, error)
 	RetrySetup(ctx context.Context, a core.Actor, applicationEnvironment int64) (core.ApplicationEnvironment, error)

@@ -42,6 +42,27 @@ func (m mutation) CreateEnvironment(ctx context.Context, in model.CreateEnvironm
 	return p, err
 }
 
+// UpdateEnvironment changes an environment, by a new driver binding where its driver or configuration changes.
+func (m mutation) UpdateEnvironment(ctx context.Context, in model.UpdateEnvironmentInput) (p model.UpdateEnvironmentPayload, err error) {
+	l := loadersOf(ctx)
+	n, err := number("/environmentId", model.KindEnvironment, in.EnvironmentID)
+	if err == nil {
+		config := in.DriverConfig
+		if string(config) == "null" {
+			config = nil
+		}
+		change := setup.ChangedEnvironment{
+			ID: n, Description: in.Description, DriverRef: in.DriverRef, DriverConfig: config, Reason: orEmpty(in.Reason),
+		}
+		if in.BindingVersion != nil {
+			change.Version = *in.BindingVersion
+		}
+		_, err = m.domain.Setup.UpdateEnvironment(ctx, l.actor, change)
+	}
+	p.Environment, p.Errors, err = outcome(ctx, l.environments, n, model.WrapEnvironment, err)
+	return p, err
+}
+
 // CreateFlowDefinition makes the next version of a pipeline. Its application is given by name or identifier.
 func (m mutation) CreateFlowDefinition(
 	ctx context.Context, in model.CreateFlowDefinitionInput,

@@ -63,6 +63,7 @@ type (
 		SetDirectChanges(ctx context.Context, a core.Actor, environment int64, allowed bool, reason string) (core.Environment, error)
 		SetChangeControl(ctx context.Context, a core.Actor, environment int64, on bool, reason string) (core.Environment, error)
 		CreateEnvironment(ctx context.Context, a core.Actor, n setup.NewEnvironment) (core.Environment, error)
+		UpdateEnvironment(ctx context.Context, a core.Actor, n setup.ChangedEnvironment) (core.Environment, error)
 		ArchiveEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error)
 		RestoreEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error)
 		CreateFlowDefinition(ctx context.Context, a core.Actor, n setup.NewFlowDefinition) (core.FlowDefinition, error)
@@ -117,6 +118,9 @@ func Replays(people Access, places Setup, rollouts Rollouts, freezes Freezes, po
 		}),
 		core.ActionCreateEnvironment: again(func(ctx context.Context, a core.Actor, in setup.NewEnvironment) error {
 			return only(places.CreateEnvironment(ctx, a, in))
+		}),
+		core.ActionUpdateEnvironment: again(func(ctx context.Context, a core.Actor, in setup.ChangedEnvironment) error {
+			return only(places.UpdateEnvironment(ctx, a, in))
 		}),
 		core.ActionArchiveEnvironment: again(func(ctx context.Context, a core.Actor, in setup.ArchivingInput) error {
 			return only(places.ArchiveEnvironment(ctx, a, in.ID, in.Reason))

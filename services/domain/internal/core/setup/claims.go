@@ -44,7 +44,11 @@ func (u *UseCases) mayClaim(
 	if err != nil {
 		return err
 	}
-	places = slices.DeleteFunc(places, func(p claimed) bool { return known[claimKey{p.environment.ID, p.Place}] })
+	return u.mayName(ctx, tx, a, slices.DeleteFunc(places, func(p claimed) bool { return known[claimKey{p.environment.ID, p.Place}] }))
+}
+
+// mayName is nil when none of the places, which are an application's, belongs to something that the actor may not configure.
+func (u *UseCases) mayName(ctx context.Context, tx Tx, a core.Actor, places []claimed) error {
 	if len(places) == 0 {
 		return nil
 	}

@@ -33,7 +33,7 @@ func (u *UseCases) CreateEnvironment(ctx context.Context, a core.Actor, n NewEnv
 		if err := a.MayIn(core.ActionCreateEnvironment, core.Target{Tier: n.Tier}); err != nil {
 			return err
 		}
-		if err := u.mayBind(a, n); err != nil {
+		if err := u.mayBind(a, core.ActionCreateEnvironment, n.DriverRef, n.DriverConfig); err != nil {
 			return err
 		}
 		e, err := tx.AddEnvironment(ctx, core.Environment{Name: n.Name, Description: n.Description, Tier: n.Tier})
@@ -66,17 +66,17 @@ func (u *UseCases) CreateEnvironment(ctx context.Context, a core.Actor, n NewEnv
 
 // mayBind is nil when the actor may bind a driver that declares what a rollout changes, or may configure without limits: with any other
 // driver, the passages of the environment open all of its agents' clusters, every repository and every server (PinnedPlaces).
-func (u *UseCases) mayBind(a core.Actor, n NewEnvironment) error {
-	if a.May(core.ActionCreateEnvironment) == nil {
+func (u *UseCases) mayBind(a core.Actor, action core.Action, driver string, config json.RawMessage) error {
+	if a.May(action) == nil {
 		return nil
 	}
-	_, declared, err := u.drivers.Now().Places(n.DriverRef, n.DriverConfig, nil, nil)
+	_, declared, err := u.drivers.Now().Places(driver, config, nil, nil)
 	if err != nil || declared {
 		return err
 	}
 	return fault.New(
 		fault.Denied, "driver %s does not declare what a rollout changes (places in its manifest), so the environment would have everything of its "+
-			"agents' clusters; ask a member who may configure without limits", n.DriverRef,
+			"agents' clusters; ask a member who may configure without limits", driver,
 	)
 }
 

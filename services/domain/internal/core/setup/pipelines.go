@@ -476,6 +476,10 @@ func (u *UseCases) setUp(
 	ctx context.Context, tx ReadinessTx, organization int64, app core.Application, e core.BoundEnvironment, ae core.ApplicationEnvironment,
 	config json.RawMessage,
 ) (core.ApplicationEnvironment, error) {
+	if problem := u.misfit(e, config); problem != "" {
+		ae.SetupWanted, ae.Readiness, ae.ReadinessReason = false, core.ReadinessNot, problem
+		return ae, tx.SaveApplicationEnvironment(ctx, ae)
+	}
 	ae.SetupAttempt++
 	ae.SetupWanted, ae.Readiness, ae.ReadinessReason = false, core.ReadinessPending, "being set up"
 	if err := tx.SaveApplicationEnvironment(ctx, ae); err != nil {

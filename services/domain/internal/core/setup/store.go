@@ -64,6 +64,10 @@ type Tx interface {
 
 	AddEnvironment(ctx context.Context, e core.Environment) (core.Environment, error)
 	AddDriverBinding(ctx context.Context, b core.DriverBinding) (core.DriverBinding, error)
+	// DescribeEnvironment changes the description.
+	DescribeEnvironment(ctx context.Context, id int64, description string) error
+	// WantSetups makes every application in an environment, where its pipeline goes, unready until it has been set up again.
+	WantSetups(ctx context.Context, environment int64, reason string) error
 	// AllEnvironments is every environment that is not archived, with its latest binding, by name; locked against change of readiness.
 	AllEnvironments(ctx context.Context) (map[string]core.BoundEnvironment, error)
 	// SaveEnvironmentApproval and DropEnvironmentApproval change what an environment asks by itself.

@@ -34,6 +34,13 @@ FOR NO KEY UPDATE OF e;
 UPDATE cd_environments SET readiness = @readiness, readiness_reason = @readiness_reason, onboarding_attempt = @onboarding_attempt
 WHERE organization_id = @organization_id AND id = @id;
 
+-- name: DescribeEnvironment :execrows
+UPDATE cd_environments SET description = @description WHERE organization_id = @organization_id AND id = @id;
+
+-- name: WantSetups :exec
+UPDATE cd_application_environments SET readiness = 'pending', readiness_reason = @reason, setup_wanted = true
+WHERE organization_id = @organization_id AND environment_id = @environment_id AND current;
+
 -- name: SetEnvironmentWorkflowRef :exec
 UPDATE cd_environments SET workflow_ref = @workflow_ref WHERE organization_id = @organization_id AND id = @id;
 

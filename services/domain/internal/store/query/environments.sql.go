@@ -143,6 +143,18 @@ func (q *Queries) ClaimingEnvironments(ctx context.Context, organizationID int64
 	return items, nil
 }
 
+const describeEnvironment = `-- name: DescribeEnvironment :execrows
+UPDATE cd_environments SET description = $1 WHERE organization_id = $2 AND id = $3
+`
+
+func (q *Queries) DescribeEnvironment(ctx context.Context, description string, organizationID int64, iD int64) (int64, error) {
+	result, err := q.db.Exec(ctx, describeEnvironment, description, organizationID, iD)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const driverBindingsByEnvironment = `-- name: DriverBindingsByEnvironment :many
 SELECT id, organization_id, environment_id, version, driver_ref, driver_config, created_at, updated_at FROM cd_environment_driver_bindings WHERE organization_id = $1 AND environment_id = ANY($2::bigint[]) ORDER BY environment_id, version DESC
 `
@@ -438,5 +450,15 @@ UPDATE cd_environments SET workflow_ref = $1 WHERE organization_id = $2 AND id =
 
 func (q *Queries) SetEnvironmentWorkflowRef(ctx context.Context, workflowRef *string, organizationID int64, iD int64) error {
 	_, err := q.db.Exec(ctx, setEnvironmentWorkflowRef, workflowRef, organizationID, iD)
+	return err
+}
+
+const wantSetups = `-- name: WantSetups :exec
+UPDATE cd_application_environments SET readiness = 'pending', readiness_reason = $1, setup_wanted = true
+WHERE organization_id = $2 AND environment_id = $3 AND current
+`
+
+func (q *Queries) WantSetups(ctx context.Context, reason string, organizationID int64, environmentID int64) error {
+	_, err := q.db.Exec(ctx, wantSetups, reason, organizationID, environmentID)
 	return err
 }

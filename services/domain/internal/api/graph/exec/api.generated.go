@@ -40,6 +40,7 @@ type MutationResolver interface {
 	WithdrawChange(ctx context.Context, input model.DecideChangeInput) (model.ProposedChangePayload, error)
 	ForceChange(ctx context.Context, input model.DecideChangeInput) (model.ProposedChangePayload, error)
 	CreateEnvironment(ctx context.Context, input model.CreateEnvironmentInput) (model.CreateEnvironmentPayload, error)
+	UpdateEnvironment(ctx context.Context, input model.UpdateEnvironmentInput) (model.UpdateEnvironmentPayload, error)
 	ArchiveEnvironment(ctx context.Context, input model.ArchiveEnvironmentInput) (model.ArchiveEnvironmentPayload, error)
 	RestoreEnvironment(ctx context.Context, input model.RestoreEnvironmentInput) (model.RestoreEnvironmentPayload, error)
 	RetryEnvironmentOnboarding(ctx context.Context, input model.RetryEnvironmentOnboardingInput) (model.RetryEnvironmentOnboardingPayload, error)
@@ -1018,6 +1019,20 @@ func (ec *executionContext) field_Mutation_unpinEnvironment_args(ctx context.Con
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (model.UnpinEnvironmentInput, error) {
 			return ec.unmarshalNUnpinEnvironmentInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUnpinEnvironmentInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_updateEnvironment_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.UpdateEnvironmentInput, error) {
+			return ec.unmarshalNUpdateEnvironmentInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUpdateEnvironmentInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -3024,6 +3039,50 @@ func (ec *executionContext) fieldContext_Mutation_createEnvironment(ctx context.
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_createEnvironment_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_updateEnvironment(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_updateEnvironment(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().UpdateEnvironment(ctx, fc.Args["input"].(model.UpdateEnvironmentInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.UpdateEnvironmentPayload) graphql.Marshaler {
+			return ec.marshalNUpdateEnvironmentPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUpdateEnvironmentPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_updateEnvironment(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UpdateEnvironmentPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_updateEnvironment_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -7617,6 +7676,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "createEnvironment":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_createEnvironment(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "updateEnvironment":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_updateEnvironment(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++

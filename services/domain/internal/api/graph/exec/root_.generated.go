@@ -869,6 +869,7 @@ type ComplexityRoot struct {
 		TriggerWorkflowSchedule          func(childComplexity int, input model.ChangeWorkflowScheduleInput) int
 		TryArtifactSource                func(childComplexity int, input model.TryArtifactSourceInput) int
 		UnpinEnvironment                 func(childComplexity int, input model.UnpinEnvironmentInput) int
+		UpdateEnvironment                func(childComplexity int, input model.UpdateEnvironmentInput) int
 		VetoVersion                      func(childComplexity int, input model.VetoVersionInput) int
 		WithdrawChange                   func(childComplexity int, input model.DecideChangeInput) int
 	}
@@ -1373,6 +1374,11 @@ type ComplexityRoot struct {
 	}
 
 	UnpinEnvironmentPayload struct {
+		Environment func(childComplexity int) int
+		Errors      func(childComplexity int) int
+	}
+
+	UpdateEnvironmentPayload struct {
 		Environment func(childComplexity int) int
 		Errors      func(childComplexity int) int
 	}
@@ -5085,6 +5091,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.UnpinEnvironment(childComplexity, args["input"].(model.UnpinEnvironmentInput)), true
+	case "Mutation.updateEnvironment":
+		if e.ComplexityRoot.Mutation.UpdateEnvironment == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_updateEnvironment_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.UpdateEnvironment(childComplexity, args["input"].(model.UpdateEnvironmentInput)), true
 	case "Mutation.vetoVersion":
 		if e.ComplexityRoot.Mutation.VetoVersion == nil {
 			break
@@ -7269,6 +7286,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.UnpinEnvironmentPayload.Errors(childComplexity), true
 
+	case "UpdateEnvironmentPayload.environment":
+		if e.ComplexityRoot.UpdateEnvironmentPayload.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UpdateEnvironmentPayload.Environment(childComplexity), true
+	case "UpdateEnvironmentPayload.errors":
+		if e.ComplexityRoot.UpdateEnvironmentPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UpdateEnvironmentPayload.Errors(childComplexity), true
+
 	case "UserError.code":
 		if e.ComplexityRoot.UserError.Code == nil {
 			break
@@ -8308,6 +8338,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputStopAutomaticRollbackInput,
 		ec.unmarshalInputTryArtifactSourceInput,
 		ec.unmarshalInputUnpinEnvironmentInput,
+		ec.unmarshalInputUpdateEnvironmentInput,
 		ec.unmarshalInputVetoVersionInput,
 		ec.unmarshalInputWorkflowFilter,
 		ec.unmarshalInputWorkflowLabelInput,
@@ -9528,6 +9559,8 @@ extend type Query {
 extend type Mutation {
   "Creates an environment with its first driver binding, and starts its onboarding."
   createEnvironment(input: CreateEnvironmentInput!): CreateEnvironmentPayload!
+  "Changes an environment: its description, and its driver, configuration or agent by a new driver binding. It is onboarded again, and applications in it are set up again; rollouts under way keep the binding that they began with."
+  updateEnvironment(input: UpdateEnvironmentInput!): UpdateEnvironmentPayload!
   "Archives an environment; refused while an active rollout includes it. The cluster is not touched, and the history is kept."
   archiveEnvironment(input: ArchiveEnvironmentInput!): ArchiveEnvironmentPayload!
   "Restores an archived environment and onboards it again; refused if an agent that its configuration names has been revoked."
@@ -9739,6 +9772,27 @@ input CreateEnvironmentInput {
 
 "Result of createEnvironment."
 type CreateEnvironmentPayload {
+  environment: Environment
+  errors: [UserError!]!
+}
+
+"Input of updateEnvironment. What is omitted or null stays as it is."
+input UpdateEnvironmentInput {
+  "The environment."
+  environmentId: ID!
+  description: String
+  "name@major. Another driver takes its configuration, too."
+  driverRef: String
+  "The whole configuration, which fits the driver's schema of environments."
+  driverConfig: JSON
+  "The version of the driver binding that the change was made from: the change fails with CONFLICT if another one is in force. Null for any."
+  bindingVersion: Int
+  "Why, for the record."
+  reason: String = ""
+}
+
+"Result of updateEnvironment."
+type UpdateEnvironmentPayload {
   environment: Environment
   errors: [UserError!]!
 }
@@ -14590,6 +14644,16 @@ func (ec *executionContext) childFields_UnpinEnvironmentPayload(ctx context.Cont
 		return ec.fieldContext_UnpinEnvironmentPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type UnpinEnvironmentPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_UpdateEnvironmentPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "environment":
+		return ec.fieldContext_UpdateEnvironmentPayload_environment(ctx, field)
+	case "errors":
+		return ec.fieldContext_UpdateEnvironmentPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UpdateEnvironmentPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_UserError(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -1004,6 +1004,27 @@ type UnpinEnvironmentPayload struct {
 	Errors      []UserError  `json:"errors"`
 }
 
+// Input of updateEnvironment. What is omitted or null stays as it is.
+type UpdateEnvironmentInput struct {
+	// The environment.
+	EnvironmentID string  `json:"environmentId"`
+	Description   *string `json:"description,omitempty"`
+	// name@major. Another driver takes its configuration, too.
+	DriverRef *string `json:"driverRef,omitempty"`
+	// The whole configuration, which fits the driver's schema of environments.
+	DriverConfig json.RawMessage `json:"driverConfig,omitempty"`
+	// The version of the driver binding that the change was made from: the change fails with CONFLICT if another one is in force. Null for any.
+	BindingVersion *int `json:"bindingVersion,omitempty"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of updateEnvironment.
+type UpdateEnvironmentPayload struct {
+	Environment *Environment `json:"environment,omitempty"`
+	Errors      []UserError  `json:"errors"`
+}
+
 // A problem with the caller's input. Nothing was changed.
 type UserError struct {
 	// Path of the offending input field; empty for the request as a whole.

@@ -379,6 +379,15 @@ export interface UnpinEnvironmentInput {
   reason?: string | null
 }
 
+export interface UpdateEnvironmentInput {
+  environmentId: string
+  description?: string | null
+  driverRef?: string | null
+  driverConfig?: unknown | null
+  bindingVersion?: number | null
+  reason?: string | null
+}
+
 export type WaitKind = 'HAND_OVER' | 'APPROVAL' | 'PAUSE' | 'SOAK' | 'HEALTH' | 'ENVIRONMENT' | 'AGENT' | 'FREEZE' | 'VETO' | 'PIN' | 'CHECK' | 'POLICY'
 
 export type WaitStatus = 'PENDING' | 'FAILED' | 'STOPPED' | 'UNSATISFIABLE'
@@ -1807,6 +1816,23 @@ export interface SetEnvironmentApprovalVariables {
   input: SetEnvironmentApprovalInput
 }
 export const SetEnvironmentApproval: Operation<SetEnvironmentApprovalData, SetEnvironmentApprovalVariables> = { name: 'SetEnvironmentApproval', text: 'mutation SetEnvironmentApproval($input: SetEnvironmentApprovalInput!) { setEnvironmentApproval(input: $input) { environment { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface UpdateEnvironmentData {
+  updateEnvironment: {
+    environment: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface UpdateEnvironmentVariables {
+  input: UpdateEnvironmentInput
+}
+export const UpdateEnvironment: Operation<UpdateEnvironmentData, UpdateEnvironmentVariables> = { name: 'UpdateEnvironment', text: 'mutation UpdateEnvironment($input: UpdateEnvironmentInput!) { updateEnvironment(input: $input) { environment { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
 
 export interface SetEnvironmentChecksData {
   setEnvironmentChecks: {

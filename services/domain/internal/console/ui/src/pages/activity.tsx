@@ -133,7 +133,7 @@ const labels: Record<FilterName, { label: string; type: 'search' | 'date'; place
 
 /** Suggestions, not all there are: any mutation, and any event of rollouts' journals. */
 const actions = [
-  'approve', 'reject', 'create', 'cancel', 'pause', 'resume', 'abort', 'retry', 'breakGlass', 'createFlowDefinition', 'setEnvironmentApproval', 'setEnvironmentChecks', 'setRollbackPolicy', 'setRolloutPolicy', 'createMember', 'setMemberRole', 'removeMember',
+  'approve', 'reject', 'create', 'cancel', 'pause', 'resume', 'abort', 'retry', 'breakGlass', 'createFlowDefinition', 'updateEnvironment', 'setEnvironmentApproval', 'setEnvironmentChecks', 'setRollbackPolicy', 'setRolloutPolicy', 'createMember', 'setMemberRole', 'removeMember',
   'createToken', 'revokeToken',
 ]
 

@@ -9,6 +9,7 @@ import { announce } from '../parts/announce'
 import { RequiredApproval } from '../parts/approval'
 import { RequiredChecks } from '../parts/checks'
 import { Archive, Archived } from '../parts/archive'
+import { ChangeEnvironment } from '../parts/binding'
 import { ControlChips, Controls } from '../parts/control'
 import { useFirst } from '../parts/fold'
 import { Pin } from '../parts/freeze'
@@ -95,6 +96,7 @@ export function EnvironmentPage() {
         </section>
         <section className="card" aria-labelledby="bindings">
           <h2 id="bindings">Driver, newest binding first</h2>
+          {!environment.archivedAt && <ChangeEnvironment environment={environment} />}
           <ol className="bindings">
             {environment.driverBindings.map((b) => (
               <li key={b.id}>
