@@ -130,6 +130,19 @@ func (i *Inbox) Applied(ctx context.Context, tx pgx.Tx, events []event.Event) ([
 	return applied, nil
 }
 
+// Received reports which of some events of a source have come here, whether they were applied or rejected. It claims none.
+func (i *Inbox) Received(ctx context.Context, source string, ids []string) (map[string]bool, error) {
+	rows, err := query.New(i.Pool).Received(ctx, query.ReceivedParams{Source: source, EventIds: ids})
+	if err != nil {
+		return nil, pg.Classify(err, "look up %d events of %s", len(ids), source)
+	}
+	received := make(map[string]bool, len(rows))
+	for _, id := range rows {
+		received[id] = true
+	}
+	return received, nil
+}
+
 // Reject records, in a transaction of its own, that e can never be applied, and why, so that the sender does not send it
 // for ever and the mark can pass it. It is for errors that trying again cannot mend; an event that was claimed before stays
 // as it is.

@@ -34,6 +34,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/reconcile"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
@@ -267,6 +268,8 @@ type service struct {
 	view     *view.UseCases
 	evidence *evidence.UseCases
 	control  *control.UseCases
+	// reconcile compares the record with what others know.
+	reconcile *reconcile.UseCases
 	// drivers are the domain's, which follow their registries.
 	drivers *bundle.Drivers
 	// streams counts the open subscriptions of the API; nil before its handler is made.
@@ -284,11 +287,17 @@ type eventBus interface {
 	events.Asker
 }
 
+// engineReads is what the service needs of the engine beside starts and cancellations.
+type engineReads interface {
+	handoff.Workflows
+	reconcile.Engine
+}
+
 // assemble puts the service together over its database. By now goes what happens in the domain; its parts keep the machine's time.
 // drivers lack only where artifacts are kept, which is here. While nothing is connected to the bus publishing is Unavailable, and the
 // outbox keeps what is due.
 func assemble(
-	pool *pgxpool.Pool, conn eventBus, drivers bundle.Deps, workflows handoff.Workflows, now clock.Clock, c Config, log *slog.Logger,
+	pool *pgxpool.Pool, conn eventBus, drivers bundle.Deps, workflows engineReads, now clock.Clock, c Config, log *slog.Logger,
 ) (*service, error) {
 	s := &service{
 		log: log, pool: pool, due: make(chan struct{}, 1), chore: make(chan struct{}, 1), barred: make(chan struct{}, 1),
@@ -355,6 +364,9 @@ func assemble(
 		Store: s.store.ForControl(), Replays: control.Replays(s.access, s.setup, s.rollouts, s.freezes, s.policies), Clock: now,
 	})
 	s.evidence = evidence.New(evidence.Deps{Store: s.store.ForEvidence(), States: s.rollouts, Clock: now, Key: key})
+	s.reconcile = reconcile.New(reconcile.Deps{
+		Store: s.store.ForReconcile(), Engine: workflows, Rollouts: s.rollouts, Received: s.inbox.Received, Wake: s.wake, Clock: now,
+	})
 	s.view = view.New(view.Deps{Reads: s.store, Drivers: s.drivers, Flows: flows, Clock: now})
 	return s, nil
 }

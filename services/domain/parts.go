@@ -49,7 +49,7 @@ func (s *service) handler(c Config) (http.Handler, error) {
 			Domain: graph.Domain{
 				Access: s.access, Setup: s.setup, Rollouts: s.rollouts, Freezes: s.freezes, Policies: s.policies,
 				Checks: s.checks, Workflows: s.handoffs, View: s.view,
-				Evidence: s.evidence, Control: s.control,
+				Evidence: s.evidence, Control: s.control, Reconcile: s.reconcile,
 			},
 			Clock: clock.System(), Log: s.log, Streams: s.streams,
 		}),

@@ -26,6 +26,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/reconcile"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/function"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/git"
@@ -68,7 +69,7 @@ func checkScopes(ctx context.Context, c Config, several func(context.Context) (b
 func functions(
 	c Config, several func(context.Context) (bool, error), budget *gitfetch.Budget, wall clock.Clock, log *slog.Logger,
 	watching function.WatchDeps,
-) (*activity.Functions, error) {
+) (*activity.Functions, *git.Forge, error) {
 	// A program names its repositories, so they are anybody's URLs (D41); those that the operator has credentials for are
 	// the operator's own.
 	allowed := slices.Clone(c.GitAllowNetworks)
@@ -80,32 +81,32 @@ func functions(
 	guard := httpx.Config{Allow: allowed, Timeout: gitfetch.RequestTimeout, MaxBody: gitfetch.MaxBody, Log: log}
 	var err error
 	if guard.TLS, err = certs.Beside(c.GitCAFile, log); err != nil {
-		return nil, fmt.Errorf("git_ca_file: %w", err)
+		return nil, nil, fmt.Errorf("git_ca_file: %w", err)
 	}
 	transport, err := httpx.New(guard)
 	if err != nil {
-		return nil, fmt.Errorf("git_allow_networks: %w", err)
+		return nil, nil, fmt.Errorf("git_allow_networks: %w", err)
 	}
 	secrets, err := secret.New(c.Vault, wall, log)
 	if err != nil {
-		return nil, fmt.Errorf("vault: %w", err)
+		return nil, nil, fmt.Errorf("vault: %w", err)
 	}
 	forge, err := git.New(git.Deps{
 		HTTP: transport, Budget: budget, Several: several, Credentials: gitCredentials(c), Secrets: secrets, AuthorName: c.GitAuthorName,
 		AuthorEmail: c.GitAuthorEmail, Clock: wall, Log: log,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("configure git: %w", err)
+		return nil, nil, fmt.Errorf("configure git: %w", err)
 	}
 	requests, err := requester(c, several, secrets, log)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	registry, err := activity.NewFunctions(append(function.All(forge, requests), function.Watching(watching)...)...)
 	if err != nil {
-		return nil, fmt.Errorf("register functions: %w", err)
+		return nil, nil, fmt.Errorf("register functions: %w", err)
 	}
-	return registry, nil
+	return registry, forge, nil
 }
 
 // mostTimeout bounds every exchange of http.request; its calls have timeouts of their own, which are shorter.
@@ -195,7 +196,7 @@ func (t *topology) Ready(context.Context) error {
 }
 
 // grpcPart serves AutoFlow, and is ready when its address is taken.
-func grpcPart(c Config, log *slog.Logger, deps api.Deps) (run.Part, error) {
+func grpcPart(c Config, log *slog.Logger, deps api.Deps, known *reconcile.Service) (run.Part, error) {
 	config := rpc.ServerConfig{Log: log, Tokens: map[string]rpc.Caller{}, Scopes: api.Scopes()}
 	var err error
 	if config.Guard, err = c.FailedAuthentication.Guard(); err != nil {
@@ -226,6 +227,7 @@ func grpcPart(c Config, log *slog.Logger, deps api.Deps) (run.Part, error) {
 		deps.Stopping = ctx.Done()
 		server := rpc.NewServer(config)
 		autoflowv1.RegisterAutoFlowServer(server, api.New(deps))
+		autoflowv1.RegisterReconciliationServer(server, api.Reconciliation{Known: known})
 		return rpc.Serve(ctx, server, listener)
 	}), nil
 }

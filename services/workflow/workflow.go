@@ -30,12 +30,14 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/flow"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/guard"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/reconcile"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/schedule"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/worker"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/function"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
 	batchstore "github.com/lockstep-cd/lockstep/services/workflow/internal/store/batches"
+	reconcilestore "github.com/lockstep-cd/lockstep/services/workflow/internal/store/reconcile"
 	schedulestore "github.com/lockstep-cd/lockstep/services/workflow/internal/store/schedules"
 )
 
@@ -109,7 +111,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	watches := events.NewWatches(events.WatchesDeps{Store: executions, Bus: conn, Clock: wall, Log: log})
 	owners := agent.NewRegistry(executions, wall, log)
 	budget := gitfetch.NewBudget(c.GitLimits)
-	registry, err := functions(c, executions.SeveralOrganizations, budget, wall,
+	registry, forge, err := functions(c, executions.SeveralOrganizations, budget, wall,
 		log, function.WatchDeps{Store: executions, Observers: executions, Changed: watches.Changed, Agents: owners})
 	if err != nil {
 		return err
@@ -139,7 +141,9 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		Operator: operator, Batches: batches, Flows: flows, Schedules: schedules, Agents: owners, FromWire: events.FromWire,
 		Checker: control.ProgramChecker{Scripts: scripts, Functions: registry, CheckType: checkType(types)},
 		Workers: workers, Functions: builtins(), Types: types,
-	})
+	}, &reconcile.Service{Forge: forge, Store: reconcilestore.New(reconcilestore.Deps{
+		Pool: pool, Encode: events.Encode, Add: outbox.Add, Committed: sender.Wake,
+	})})
 	if err != nil {
 		return err
 	}

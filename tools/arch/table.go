@@ -156,6 +156,7 @@ func rooms() map[string][]room {
 			{"view", []string{nouns, "access", "setup"}},
 			{"control", []string{nouns, "access", "freeze", "setup", "policy"}},
 			{"evidence", []string{nouns, "rollout"}},
+			{"reconcile", []string{nouns, "rollout", "handoff"}},
 		},
 		"workflow": {
 			{"wake", nil},
@@ -168,6 +169,7 @@ func rooms() map[string][]room {
 			{"flow", []string{"wake", "history", "program", "execution"}},
 			{"schedule", []string{"wake", "history", "program", "execution"}},
 			{"guard", []string{"history", "activity", "agent"}},
+			{"reconcile", nil},
 			{"worker", []string{"wake", "history", "activity"}},
 			{"engine", []string{"wake", "history", "program", "activity", "agent", "execution"}},
 			{"control", []string{"history", "program", "activity", "agent", "execution", "engine"}},

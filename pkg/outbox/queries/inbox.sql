@@ -60,3 +60,7 @@ DELETE FROM inbox WHERE (source, event_id) IN (
     WHERE i.claimed_at < sqlc.arg(before) AND (i.position IS NULL OR i.position <= m.mark)
     ORDER BY i.claimed_at LIMIT sqlc.arg(at_most)::integer
 );
+
+-- name: Received :many
+-- Received are those of some events of a source that were claimed before, also the rejected ones.
+SELECT i.event_id FROM inbox i WHERE i.source = sqlc.arg(source) AND i.event_id = ANY (sqlc.arg(event_ids)::text[]);

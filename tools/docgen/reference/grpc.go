@@ -3,6 +3,7 @@ package reference
 import (
 	"context"
 	"fmt"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -57,8 +58,14 @@ func grpc(root string) ([]*page, error) {
 	if err != nil {
 		return nil, err
 	}
+	titles := map[string]bool{}
 	for _, file := range files {
-		p.heading(2, string(file.Package()))
+		title := string(file.Package())
+		if titles[title] { // a second file of the package
+			title = strings.TrimSuffix(path.Base(file.Path()), ".proto") + " in " + title
+		}
+		titles[title] = true
+		p.heading(2, title)
 		p.paragraph(prose(commentOf(file.SourceLocations().ByPath(protoreflect.SourcePath{syntaxField}))))
 		for i := range file.Services().Len() {
 			writeService(p, file.Services().Get(i))

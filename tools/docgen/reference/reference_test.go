@@ -316,8 +316,12 @@ func TestEveryRPCIsListed(t *testing.T) {
 	for _, stream := range autoflowv1.AutoFlow_ServiceDesc.Streams {
 		has(t, stream.StreamName, section(t, "grpc.md", stream.StreamName), "Response: stream of ")
 	}
+	for _, method := range autoflowv1.Reconciliation_ServiceDesc.Methods {
+		has(t, method.MethodName, section(t, "grpc.md", method.MethodName), "`/lockstep.autoflow.v1.Reconciliation/"+method.MethodName+"`")
+	}
 	for _, file := range []protoreflect.FileDescriptor{
 		autoflowv1.File_lockstep_autoflow_v1_autoflow_proto,
+		autoflowv1.File_lockstep_autoflow_v1_reconcile_proto,
 		sourcesv1.File_lockstep_sources_v1_sources_proto,
 	} {
 		for i := range file.Messages().Len() {

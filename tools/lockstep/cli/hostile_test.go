@@ -68,7 +68,7 @@ func askedOfTheHostile() []string {
 		"token list", "token create a", "token revoke t", "agent list", "agent get HOSTILE", "agent register a", "agent rotate HOSTILE",
 		"agent revoke HOSTILE",
 		"organization list", "organization create a --owner b", "organization rename HOSTILE b", "whoami", "access list", "access check", "audit",
-		"admin verify-journal", "publish r.test/a:1@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", "doctor",
+		"admin verify-journal", "admin reconcile --since 2h --apply", "publish r.test/a:1@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", "doctor",
 		"workflow start a FILE", "workflow list", "workflow get a", "workflow history a", "workflow logs a", "workflow watch a",
 		"workflow retry a", "workflow cancel a", "workflow export a", "workflow reset a b", "workflow change-program a FILE",
 		"workflow terminate a --reason b", "workflow send ch_ABCDEFGHIJKLMNOPQRSTUVWXYZ 1", "workflow call --to a 1", "workflow check FILE", "function list", "workflow flow list",

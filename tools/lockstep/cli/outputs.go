@@ -57,7 +57,7 @@ func Outputs() map[string]any {
 		"agent revoke":      client.Agent{},
 		"organization list": []client.Organization{}, "organization create": client.Organization{}, "organization rename": client.Organization{},
 		"whoami":      client.Viewer{},
-		"access list": []client.AccessChange{}, "access check": []client.UnanswerableRule{}, "audit": []client.AuditEntry{}, "admin verify-journal": client.JournalCheck{},
+		"access list": []client.AccessChange{}, "access check": []client.UnanswerableRule{}, "audit": []client.AuditEntry{}, "admin verify-journal": client.JournalCheck{}, "admin reconcile": []client.RecordDifference{},
 		"publish": source.Published{},
 		"version": versionAnswer{}, "doctor": []doctor.Finding{}, "dev": stack.Endpoints{}, "dev env": map[string]string{},
 		"dev push": local.PushedImage{}, "workflow replay": engine.ReplayReport{}, "workflow test": []workflow.Tested{},

@@ -196,3 +196,33 @@ func (q *Queries) Prune(ctx context.Context, arg PruneParams) (int64, error) {
 	}
 	return result.RowsAffected(), nil
 }
+
+const received = `-- name: Received :many
+SELECT i.event_id FROM inbox i WHERE i.source = $1 AND i.event_id = ANY ($2::text[])
+`
+
+type ReceivedParams struct {
+	Source   string
+	EventIds []string
+}
+
+// Received are those of some events of a source that were claimed before, also the rejected ones.
+func (q *Queries) Received(ctx context.Context, arg ReceivedParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, received, arg.Source, arg.EventIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var event_id string
+		if err := rows.Scan(&event_id); err != nil {
+			return nil, err
+		}
+		items = append(items, event_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

@@ -17,6 +17,7 @@ import (
 // Engine is handoff.Engine over a connection.
 type Engine struct {
 	client autoflowv1.AutoFlowClient
+	known  autoflowv1.ReconciliationClient
 }
 
 var (
@@ -26,7 +27,7 @@ var (
 
 // New is the engine at the other end of a connection made by rpc.Dial.
 func New(conn grpc.ClientConnInterface) Engine {
-	return Engine{autoflowv1.NewAutoFlowClient(conn)}
+	return Engine{client: autoflowv1.NewAutoFlowClient(conn), known: autoflowv1.NewReconciliationClient(conn)}
 }
 
 // Start implements handoff.Engine.

@@ -73,6 +73,8 @@ const (
 	ChangedWorkflow AccessKind = "workflow"
 	// ChangedConfiguration are settings of the service; it has a name and no number.
 	ChangedConfiguration AccessKind = "configuration"
+	// ChangedCommit is a commit in Git; it has its SHA as name and no number.
+	ChangedCommit AccessKind = "commit"
 )
 
 // AccessSubject is whose access, or which token's, changed. The name is what it was called then.

@@ -189,6 +189,7 @@ const (
 	ActionRevokeAgentKey          Action = "revokeAgentKey"
 	ActionAccessChanges           Action = "accessChanges"
 	ActionCheckJournal            Action = "journalCheck"
+	ActionReconcile               Action = "reconcileRecord"
 	ActionRetryWorkflow           Action = "retryWorkflow"
 	ActionCancelWorkflow          Action = "cancelWorkflow"
 	ActionPauseSchedule           Action = "pauseWorkflowSchedule"
@@ -226,7 +227,7 @@ func permissionFor(action Action) (Permission, bool) {
 		ActionRejectChange, ActionPutPolicySet:
 		return MayConfigure, true
 	case ActionCreateMember, ActionSetMemberRole, ActionRemoveMember, ActionGrantPermissions, ActionRevokeGrant, ActionCreateGroup,
-		ActionSetGroupMembers, ActionCheckJournal,
+		ActionSetGroupMembers, ActionCheckJournal, ActionReconcile,
 		ActionAccessChanges, ActionRegisterAgent, ActionRotateAgent, ActionRevokeAgent, ActionRevokeAgentKey,
 		ActionOrganizations, ActionCreateOrganization, ActionRenameOrganization, ActionSetDirectChanges:
 		return MayAdminister, true

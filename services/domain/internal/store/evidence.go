@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/evidence"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/reconcile"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
@@ -110,4 +111,41 @@ func (t *tx) SaveCheck(ctx context.Context, c evidence.Check) error {
 		OrganizationID: t.organization, Block: c.Block, Head: c.Head, Upto: c.UpTo, Problem: c.Problem, CheckedAt: c.CheckedAt,
 	})
 	return pg.Classify(err, "save the check of the journals")
+}
+
+// ForReconcile is the store as package reconcile sees it.
+func (s *Store) ForReconcile() reconcile.Store {
+	return room[reconcile.Tx]{s, func(t *tx) reconcile.Tx { return t }}
+}
+
+// KnownCommits implements reconcile.Store.
+func (s *Store) KnownCommits(ctx context.Context, organization int64, shas []string) (map[string]bool, error) {
+	known := map[string]bool{}
+	err := s.run(ctx, organization, func(q *query.Queries) error {
+		rows, err := q.KnownCommits(ctx, shas, organization)
+		for _, sha := range rows {
+			known[sha] = true
+		}
+		return pg.Classify(err, "look up %d commits", len(shas))
+	})
+	return known, err
+}
+
+// InForce implements reconcile.Store.
+func (s *Store) InForce(ctx context.Context, organization int64, shas []string) (map[string][]string, error) {
+	places := map[string][]string{}
+	err := s.run(ctx, organization, func(q *query.Queries) error {
+		rows, err := q.CommitsInForce(ctx, organization, shas)
+		for _, r := range rows {
+			places[r.Revision] = append(places[r.Revision], r.Application+" in "+r.Environment)
+		}
+		return pg.Classify(err, "read where %d commits are in force", len(shas))
+	})
+	return places, err
+}
+
+// HandOverAgain implements reconcile.Tx.
+func (t *tx) HandOverAgain(ctx context.Context, workflow string, at time.Time) (again, pending bool, err error) {
+	row, err := t.q.HandOverAgain(ctx, t.organization, workflow, at)
+	return row.Again, row.Pending, pg.Classify(err, "hand over %s again", workflow)
 }

@@ -527,6 +527,7 @@ CREATE TABLE cd_deployment_snapshots (
     CONSTRAINT cd_deployment_snapshots_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_deployment_snapshots_commit_is_given CHECK ((commit_sha <> ''::text))
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.02, autovacuum_analyze_scale_factor=0.02);
+CREATE INDEX cd_deployment_snapshots_by_commit ON cd_deployment_snapshots USING btree (organization_id, commit_sha);
 CREATE TRIGGER cd_deployment_snapshots_are_immutable BEFORE DELETE OR UPDATE ON cd_deployment_snapshots FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_deployment_snapshots_are_kept BEFORE TRUNCATE ON cd_deployment_snapshots FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 COMMENT ON TABLE cd_deployment_snapshots IS

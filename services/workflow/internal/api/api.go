@@ -94,6 +94,11 @@ func Scopes() map[string]rpc.Scope {
 		autoflowv1.AutoFlow_DeleteEventType_FullMethodName:   rpc.ScopeAdmin,
 		autoflowv1.AutoFlow_ListEventTypes_FullMethodName:    rpc.ScopeRead,
 		autoflowv1.AutoFlow_ListFunctions_FullMethodName:     rpc.ScopeRead,
+
+		autoflowv1.Reconciliation_ListReports_FullMethodName:   rpc.ScopeOperate,
+		autoflowv1.Reconciliation_RepeatReports_FullMethodName: rpc.ScopeOperate,
+		autoflowv1.Reconciliation_ListPassages_FullMethodName:  rpc.ScopeOperate,
+		autoflowv1.Reconciliation_ListCommits_FullMethodName:   rpc.ScopeOperate,
 	}
 }
 

@@ -2,6 +2,7 @@ package git
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"sort"
@@ -33,27 +34,38 @@ func findActivity(head *object.Commit, activity string) (string, bool) {
 		return "", false
 	}
 	line := trailerActivity + ": " + activity
-	seen := map[plumbing.Hash]bool{}
-	// A server that cannot leave out what lies deeper has sent all of it.
-	level := []*object.Commit{head}
-	for range historyDepth {
-		var deeper []*object.Commit
-		for _, c := range level {
-			if slices.Contains(strings.Split(c.Message, "\n"), line) {
-				return c.Hash.String(), true
-			}
-			for i := range c.NumParents() {
-				p, err := c.Parent(i)
-				if err != nil || seen[p.Hash] { // beyond what was fetched
-					continue
-				}
-				seen[p.Hash] = true
-				deeper = append(deeper, p)
-			}
+	for c := range recent(head) {
+		if slices.Contains(strings.Split(c.Message, "\n"), line) {
+			return c.Hash.String(), true
 		}
-		level = deeper
 	}
 	return "", false
+}
+
+// recent are the commits of the history that was fetched, down to historyDepth, those of one depth before the deeper ones. A server that
+// cannot leave out what lies deeper has sent all of it.
+func recent(head *object.Commit) iter.Seq[*object.Commit] {
+	return func(yield func(*object.Commit) bool) {
+		seen := map[plumbing.Hash]bool{}
+		level := []*object.Commit{head}
+		for range historyDepth {
+			var deeper []*object.Commit
+			for _, c := range level {
+				if !yield(c) {
+					return
+				}
+				for i := range c.NumParents() {
+					p, err := c.Parent(i)
+					if err != nil || seen[p.Hash] { // beyond what was fetched
+						continue
+					}
+					seen[p.Hash] = true
+					deeper = append(deeper, p)
+				}
+			}
+			level = deeper
+		}
+	}
 }
 
 // unchangedSince refuses to replace files that others have changed after the commit that the new contents were made from. Changes to

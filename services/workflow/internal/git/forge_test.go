@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/reconcile"
 )
 
 // TestForges is what every interface has to do alike (D26): plain Git, GitLab, GitHub, and Gitea or Forgejo.
@@ -26,12 +27,39 @@ func TestForges(t *testing.T) {
 			"races":     forgeRaces,
 			"refusals":  forgeRefusals,
 			"many":      forgeMany,
+			"history":   forgeHistory,
 		} {
 			t.Run(forge+" "+name, func(t *testing.T) {
 				t.Parallel()
 				check(t, setupForge(t, forge))
 			})
 		}
+	}
+}
+
+// D66: the last commits with trailers of Lockstep, newest first, of a branch and of the default one.
+func forgeHistory(t *testing.T, s *server) {
+	t.Helper()
+	s.add(t, "main", map[string]string{"staging/api.yaml": "one\n"})
+	var want []reconcile.Commit
+	for i := range 2 {
+		c := s.request(map[string]string{"staging/api.yaml": fmt.Sprintf("version %d\n", i)})
+		c.Activity, c.Trailers = fmt.Sprintf("exec-1/0.%d", i), map[string]string{"Lockstep-Rollout": "7", "Reviewed-By": "Ann"}
+		sha, err := s.forge.Commit(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append([]reconcile.Commit{{SHA: sha, Trailers: map[string]string{"Lockstep-Rollout": "7", "Lockstep-Activity": c.Activity}}}, want...)
+	}
+	s.add(t, "main", map[string]string{"staging/api.yaml": "hers\n"})
+	for _, name := range []string{"main", "refs/heads/main", ""} {
+		got, err := s.forge.History(t.Context(), 1, reconcile.Branch{Repository: s.url, Name: name})
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("branch %q: %v (-want +got):\n%s", name, err, diff)
+		}
+	}
+	if _, err := s.forge.History(t.Context(), 1, reconcile.Branch{Repository: s.url, Name: "none"}); !fault.Is(err, fault.NotFound) {
+		t.Errorf("a branch that does not exist: %v", err)
 	}
 }
 

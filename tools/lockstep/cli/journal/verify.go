@@ -11,7 +11,7 @@ import (
 )
 
 func (c commands) admin() *cobra.Command {
-	return command.Noun("admin", "", "Maintenance of an organization's record", c.verifyJournal())
+	return command.Noun("admin", "", "Maintenance of an organization's record", c.verifyJournal(), c.reconcile())
 }
 
 // verifyJournal rebuilds every state of the organization from the journal.

@@ -117,6 +117,17 @@ func (f *fixture) controls() {
 			f.t.Fatalf("%s: %+v", mutation, p.Errors)
 		}
 	}
+	var reconciled struct {
+		It struct {
+			Settled bool
+			Errors  []userError
+		}
+	}
+	f.ask(ours, `mutation($since: Time!) { it: reconcileRecord(input: {since: $since, kind: "commit_unknown", subject: "`+strings.Repeat("a", 40)+`"}) {
+		settled errors { code message field } } }`, map[string]any{"since": time.Now().UTC().Format(time.RFC3339)}).into(f.t, &reconciled)
+	if !reconciled.It.Settled || len(reconciled.It.Errors) > 0 {
+		f.t.Fatalf("reconcileRecord: %+v", reconciled)
+	}
 	for _, mutation := range []string{"pauseWorkflowSchedule", "resumeWorkflowSchedule", "triggerWorkflowSchedule"} {
 		var data struct{ It struct{ Errors []userError } }
 		f.ask(ours, `mutation { it: `+mutation+`(input: {name: "nightly", reason: "stuck"}) { errors { code message field } } }`, nil).into(f.t, &data)

@@ -47,6 +47,7 @@ type Domain struct {
 	Workflows Workflows
 	View      View
 	Evidence  Evidence
+	Reconcile Reconcile
 	Control   Control
 }
 

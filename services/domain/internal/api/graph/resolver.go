@@ -38,6 +38,9 @@ func (resolvers) AuditEntry() exec.AuditEntryResolver { return auditEntry{} }
 // JournalChain resolves its fields.
 func (r resolvers) JournalChain() exec.JournalChainResolver { return journalChain{r.domain} }
 
+// RecordDifference resolves its fields.
+func (resolvers) RecordDifference() exec.RecordDifferenceResolver { return recordDifference{} }
+
 // AccessChange resolves its fields.
 func (resolvers) AccessChange() exec.AccessChangeResolver { return accessChange{} }
 

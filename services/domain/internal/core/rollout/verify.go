@@ -3,6 +3,8 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -237,4 +239,102 @@ func instant(at *time.Time) string {
 		return "never"
 	}
 	return at.UTC().Format(time.RFC3339Nano)
+}
+
+// What follows brings a record that was restored to an earlier time together with what the workflow service knows (D66).
+
+// GrantedPassage is a passage that the workflow service was notified of. Pinned are the weights of the environment, in percent, that each
+// need a passage of their own; only of an entrance.
+type GrantedPassage struct {
+	GateID string
+	Pinned []int
+}
+
+// Granted are the passages that the record has as granted, with when, by rollout. Those of skipped weights are not among them: they are not
+// announced.
+func (u *UseCases) Granted(ctx context.Context, organization int64, rollouts []int64) (map[int64]map[string]time.Time, error) {
+	granted := make(map[int64]map[string]time.Time, len(rollouts))
+	err := u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+		rows, err := tx.GateWordsByRollout(ctx, organization, rollouts)
+		for id, of := range rows {
+			granted[id] = map[string]time.Time{}
+			for _, row := range of {
+				if row.Verb == core.VerbPassGate && row.Subject.Kind == core.SubjectRollout {
+					granted[id][row.GateID] = row.CreatedAt
+				}
+			}
+		}
+		return err
+	})
+	return granted, err
+}
+
+// AddGrants writes passages to the record of a rollout under way: the record was restored to a time before it granted them. Which approvals
+// they had is not known any more, so CheckJournal reports those that are missing.
+func (u *UseCases) AddGrants(ctx context.Context, a core.Actor, rollout int64, granted []GrantedPassage, reason string) error {
+	return u.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+		t, err := lockTree(ctx, tx, cause{Actor: a, at: u.clock.Now(), triggeredBy: "reconciliation"}, rollout)
+		if err != nil || t.rollout.State.Terminal() {
+			return err
+		}
+		if err := t.moveRollout(ctx, core.VerbStart, ""); err != nil {
+			return err
+		}
+		p, err := t.passages(ctx)
+		if err != nil {
+			return err
+		}
+		for _, g := range granted {
+			if p.hold.Granted[g.GateID] {
+				continue
+			}
+			row := t.requestRow(core.VerbPassGate, g.GateID, core.Because("it was granted before the record was restored", reason))
+			if b := p.entrance(g.GateID); b != nil {
+				row.Conditions = p.skips(b, notPinned(b, g))
+			}
+			if err := tx.Record(ctx, row); err != nil {
+				return err
+			}
+			p.hold.Read(row)
+		}
+		return nil
+	})
+}
+
+// notPinned are the weights at which the rollout would stop and that need no passage of their own: its program skips them.
+func notPinned(b *branch, g GrantedPassage) (skipped []core.Condition) {
+	entrance, _, _ := strings.Cut(g.GateID, "/")
+	for _, w := range b.Weights {
+		if !slices.Contains(g.Pinned, w.Weight) {
+			skipped = append(skipped, core.Condition{
+				Kind: core.ConditionSkippedWeight, GateID: weightGate(entrance, w.Weight), Cause: core.SkipsProgram,
+			})
+		}
+	}
+	return skipped
+}
+
+// RepeatGrants announces passages again that the record has as granted. The workflow service takes the later announcement of two.
+func (u *UseCases) RepeatGrants(ctx context.Context, a core.Actor, rollout int64, gates []string) error {
+	err := u.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+		t, err := lockTree(ctx, tx, cause{Actor: a, at: u.clock.Now()}, rollout)
+		if err != nil || t.rollout.State.Terminal() {
+			return err
+		}
+		p, err := t.passages(ctx)
+		if err != nil {
+			return err
+		}
+		for _, gate := range gates {
+			if !p.hold.Passed[gate] {
+				continue
+			}
+			if err := t.grant(ctx, gate, p.skipped(gate)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	u.wake()
+	return err
 }

@@ -60,6 +60,7 @@ type ResolverRoot interface {
 	ProposedChange() ProposedChangeResolver
 	Query() QueryResolver
 	QueuedRollout() QueuedRolloutResolver
+	RecordDifference() RecordDifferenceResolver
 	Rollout() RolloutResolver
 	RolloutCheck() RolloutCheckResolver
 	RolloutEnvironment() RolloutEnvironmentResolver
@@ -835,6 +836,7 @@ type ComplexityRoot struct {
 		PinEnvironment                   func(childComplexity int, input model.PinEnvironmentInput) int
 		PreviewRollout                   func(childComplexity int, input model.PreviewRolloutInput) int
 		PutPolicySet                     func(childComplexity int, input model.PutPolicySetInput) int
+		ReconcileRecord                  func(childComplexity int, input model.ReconcileRecordInput) int
 		RegisterAgent                    func(childComplexity int, input model.RegisterAgentInput) int
 		RejectChange                     func(childComplexity int, input model.DecideChangeInput) int
 		RejectGate                       func(childComplexity int, input model.ResolveGateInput) int
@@ -1086,6 +1088,7 @@ type ComplexityRoot struct {
 		PolicySetVersions      func(childComplexity int, name string) int
 		PolicySets             func(childComplexity int) int
 		ProposedChanges        func(childComplexity int, open *bool, first *int, after *string, last *int, before *string, orderBy *core.Order) int
+		RecordDifferences      func(childComplexity int, since time.Time, after *string) int
 		Rollout                func(childComplexity int, id string) int
 		RolloutPreview         func(childComplexity int, id string) int
 		Rollouts               func(childComplexity int, first *int, after *string, last *int, before *string, application *string, states []core.RolloutState, environment *string, orderBy *core.Order) int
@@ -1109,6 +1112,11 @@ type ComplexityRoot struct {
 		VersionSet    func(childComplexity int) int
 	}
 
+	ReconcileRecordPayload struct {
+		Errors  func(childComplexity int) int
+		Settled func(childComplexity int) int
+	}
+
 	Reconciliation struct {
 		Automatic        func(childComplexity int) int
 		Drift            func(childComplexity int) int
@@ -1116,6 +1124,19 @@ type ComplexityRoot struct {
 		ObservedAt       func(childComplexity int) int
 		Revision         func(childComplexity int) int
 		Since            func(childComplexity int) int
+	}
+
+	RecordDifference struct {
+		Kind    func(childComplexity int) int
+		Problem func(childComplexity int) int
+		Remedy  func(childComplexity int) int
+		Rollout func(childComplexity int) int
+		Subject func(childComplexity int) int
+	}
+
+	RecordDifferences struct {
+		Differences func(childComplexity int) int
+		Next        func(childComplexity int) int
 	}
 
 	ReportCheckPayload struct {
@@ -4717,6 +4738,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.PutPolicySet(childComplexity, args["input"].(model.PutPolicySetInput)), true
+	case "Mutation.reconcileRecord":
+		if e.ComplexityRoot.Mutation.ReconcileRecord == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_reconcileRecord_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.ReconcileRecord(childComplexity, args["input"].(model.ReconcileRecordInput)), true
 	case "Mutation.registerAgent":
 		if e.ComplexityRoot.Mutation.RegisterAgent == nil {
 			break
@@ -6121,6 +6153,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.ProposedChanges(childComplexity, args["open"].(*bool), args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
+	case "Query.recordDifferences":
+		if e.ComplexityRoot.Query.RecordDifferences == nil {
+			break
+		}
+
+		args, err := ec.field_Query_recordDifferences_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.RecordDifferences(childComplexity, args["since"].(time.Time), args["after"].(*string)), true
 	case "Query.rollout":
 		if e.ComplexityRoot.Query.Rollout == nil {
 			break
@@ -6291,6 +6334,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.QueuedRollout.VersionSet(childComplexity), true
 
+	case "ReconcileRecordPayload.errors":
+		if e.ComplexityRoot.ReconcileRecordPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ReconcileRecordPayload.Errors(childComplexity), true
+	case "ReconcileRecordPayload.settled":
+		if e.ComplexityRoot.ReconcileRecordPayload.Settled == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ReconcileRecordPayload.Settled(childComplexity), true
+
 	case "Reconciliation.automatic":
 		if e.ComplexityRoot.Reconciliation.Automatic == nil {
 			break
@@ -6327,6 +6383,50 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Reconciliation.Since(childComplexity), true
+
+	case "RecordDifference.kind":
+		if e.ComplexityRoot.RecordDifference.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RecordDifference.Kind(childComplexity), true
+	case "RecordDifference.problem":
+		if e.ComplexityRoot.RecordDifference.Problem == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RecordDifference.Problem(childComplexity), true
+	case "RecordDifference.remedy":
+		if e.ComplexityRoot.RecordDifference.Remedy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RecordDifference.Remedy(childComplexity), true
+	case "RecordDifference.rollout":
+		if e.ComplexityRoot.RecordDifference.Rollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RecordDifference.Rollout(childComplexity), true
+	case "RecordDifference.subject":
+		if e.ComplexityRoot.RecordDifference.Subject == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RecordDifference.Subject(childComplexity), true
+
+	case "RecordDifferences.differences":
+		if e.ComplexityRoot.RecordDifferences.Differences == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RecordDifferences.Differences(childComplexity), true
+	case "RecordDifferences.next":
+		if e.ComplexityRoot.RecordDifferences.Next == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RecordDifferences.Next(childComplexity), true
 
 	case "ReportCheckPayload.errors":
 		if e.ComplexityRoot.ReportCheckPayload.Errors == nil {
@@ -8306,6 +8406,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputPinEnvironmentInput,
 		ec.unmarshalInputPreviewRolloutInput,
 		ec.unmarshalInputPutPolicySetInput,
+		ec.unmarshalInputReconcileRecordInput,
 		ec.unmarshalInputRegisterAgentInput,
 		ec.unmarshalInputRemoveMemberInput,
 		ec.unmarshalInputRenameOrganizationInput,
@@ -11266,6 +11367,74 @@ type PreviewRolloutPayload {
   errors: [UserError!]!
 }
 `, BuiltIn: false},
+	{Name: "../schema/reconcile.graphqls", Input: `# Reconciliation: where the record differs from what others know, after the database was restored to an earlier time.
+
+extend type Query {
+  """
+  Where the record differs from what the workflow service and Git know, after the database was restored to an earlier time. It changes nothing. Each
+  page compares one stretch: rollouts under way with their runs, what runs have reported, runs under way with their rollouts, and the last commits of
+  the branches of environments. A page without differences may be followed by others. For owners.
+  """
+  recordDifferences(
+    "The time to which the database was restored, within the past 14 days."
+    since: Time!
+    "The next of the page before; omit it for the first page."
+    after: String
+  ): RecordDifferences!
+}
+
+extend type Mutation {
+  """
+  Settles a difference: does what its remedy says, and writes to the journal of changes that it was done. The difference is compared again before, so
+  that settling it twice changes nothing.
+  """
+  reconcileRecord(input: ReconcileRecordInput!): ReconcileRecordPayload!
+}
+
+"A page of differences."
+type RecordDifferences {
+  differences: [RecordDifference!]!
+  "Pass as after to continue; null after the last page."
+  next: String
+}
+
+"Something in which the record differs from what others know."
+type RecordDifference {
+  """
+  run_missing: a rollout under way has no run. record_behind: the record lacks passages or reports of a run. engine_behind: the workflow service was not
+  notified of granted passages. run_outlives: a run is under way, and its rollout is over. run_unknown: a run is under way, and the record does not have
+  its rollout. commit_unknown: the record does not have a commit. branch_unread: a branch could not be read; it cannot be settled.
+  """
+  kind: String!
+  "What differs: rollout_7, the id of a run, the SHA of a commit, or a branch."
+  subject: String!
+  "How it differs."
+  problem: String!
+  "What settling it does; null if it cannot be settled."
+  remedy: String
+  "The rollout; null if the record does not have it."
+  rollout: Rollout
+}
+
+"Input of reconcileRecord."
+input ReconcileRecordInput {
+  "As for recordDifferences."
+  since: Time!
+  "The kind of the difference."
+  kind: String!
+  "Its subject."
+  subject: String!
+  "Why, for the journal."
+  reason: String = ""
+}
+
+"Result of reconcileRecord."
+type ReconcileRecordPayload {
+  "Whether anything was done; false if there is no such difference, or not any more."
+  settled: Boolean!
+  errors: [UserError!]!
+}
+`, BuiltIn: false},
 	{Name: "../schema/rollout.graphqls", Input: `# Rollouts: version sets on their way through environments.
 
 extend type Query {
@@ -14116,6 +14285,16 @@ func (ec *executionContext) childFields_QueuedRollout(ctx context.Context, field
 	return nil, fmt.Errorf("no field named %q was found under type QueuedRollout", field.Name)
 }
 
+func (ec *executionContext) childFields_ReconcileRecordPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "settled":
+		return ec.fieldContext_ReconcileRecordPayload_settled(ctx, field)
+	case "errors":
+		return ec.fieldContext_ReconcileRecordPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ReconcileRecordPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_Reconciliation(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "revision":
@@ -14132,6 +14311,32 @@ func (ec *executionContext) childFields_Reconciliation(ctx context.Context, fiel
 		return ec.fieldContext_Reconciliation_observedAt(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Reconciliation", field.Name)
+}
+
+func (ec *executionContext) childFields_RecordDifference(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "kind":
+		return ec.fieldContext_RecordDifference_kind(ctx, field)
+	case "subject":
+		return ec.fieldContext_RecordDifference_subject(ctx, field)
+	case "problem":
+		return ec.fieldContext_RecordDifference_problem(ctx, field)
+	case "remedy":
+		return ec.fieldContext_RecordDifference_remedy(ctx, field)
+	case "rollout":
+		return ec.fieldContext_RecordDifference_rollout(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RecordDifference", field.Name)
+}
+
+func (ec *executionContext) childFields_RecordDifferences(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "differences":
+		return ec.fieldContext_RecordDifferences_differences(ctx, field)
+	case "next":
+		return ec.fieldContext_RecordDifferences_next(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RecordDifferences", field.Name)
 }
 
 func (ec *executionContext) childFields_ReportCheckPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -577,6 +577,25 @@ type PutPolicySetPayload struct {
 	Errors   []UserError     `json:"errors"`
 }
 
+// Input of reconcileRecord.
+type ReconcileRecordInput struct {
+	// As for recordDifferences.
+	Since time.Time `json:"since"`
+	// The kind of the difference.
+	Kind string `json:"kind"`
+	// Its subject.
+	Subject string `json:"subject"`
+	// Why, for the journal.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of reconcileRecord.
+type ReconcileRecordPayload struct {
+	// Whether anything was done; false if there is no such difference, or not any more.
+	Settled bool        `json:"settled"`
+	Errors  []UserError `json:"errors"`
+}
+
 // Input of registerAgent.
 type RegisterAgentInput struct {
 	// For example the cluster's name; unique among agents that are not revoked.
