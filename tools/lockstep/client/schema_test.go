@@ -141,7 +141,10 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		},
 		func() error { _, err := c.CheckJournalChain(ctx); return err },
 		func() error { _, err := c.RecordDifferences(ctx, time.Unix(1, 0)); return err },
-		func() error { _, err := c.ReconcileRecord(ctx, time.Unix(1, 0), "run_missing", "rollout_1", ""); return err },
+		func() error {
+			_, err := c.ReconcileRecord(ctx, time.Unix(1, 0), "run_missing", "rollout_1", "")
+			return err
+		},
 		func() error { _, err := c.ArchiveApplication(ctx, "shop", ""); return err },
 		func() error { _, err := c.RestoreApplication(ctx, "shop", ""); return err },
 		func() error { _, err := c.ArchiveEnvironment(ctx, "environment_1", ""); return err },
