@@ -92,8 +92,8 @@ func (k *remembers) Commits(context.Context, int64, string) ([]reconcile.Branch,
 	return k.branches, "", nil
 }
 
-// tells is an event of a run, which the workflow service keeps.
-func (k *remembers) tells(all ...event.Data) {
+// publishes is an event of a run, which the workflow service keeps.
+func (k *remembers) publishes(all ...event.Data) {
 	k.t.Helper()
 	for _, data := range all {
 		e := k.emit(data, "")
@@ -149,7 +149,7 @@ func (k *remembers) reconciled(u *reconcile.UseCases, since time.Time) (found []
 		}
 	}
 	for _, d := range found {
-		for _, want := range []bool{true, false} { // twice is once
+		for _, want := range []bool{true, false} { // idempotent
 			settled, err := u.Settle(k.t.Context(), user(), reconcile.Request{
 				Since: since, Kind: d.Kind, Subject: d.Subject, Reason: "restored",
 			})
@@ -192,20 +192,20 @@ func TestARestoredRecordFollowsTheRunsThatAreAhead(t *testing.T) {
 
 	for _, e := range s.stops(r) {
 		name := map[int64]string{s.staging.ID: "staging", s.production.ID: "production"}[e.EnvironmentID]
-		k.tells(event.RolloutPassageRequested{RolloutID: r.ID, GateID: name, SkipsWeights: []int{25}})
+		k.publishes(event.RolloutPassageRequested{RolloutID: r.ID, GateID: name, SkipsWeights: []int{25}})
 		for gate, open := range s.gates(r) {
 			for n := range open.Quorum {
 				s.ok(s.approve(person(int64(90+n)), r, gate))
 			}
 		}
 		k.granted[id.RolloutRun(r.ID)] = append(k.granted[id.RolloutRun(r.ID)], rollout.GrantedPassage{GateID: name})
-		k.tells(event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: e.EnvironmentID})
+		k.publishes(event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: e.EnvironmentID})
 		for _, d := range s.deployments(e) {
-			k.tells(event.DeploymentStarted{DeploymentID: d.ID}, event.DeploymentHealthy{DeploymentID: d.ID})
+			k.publishes(event.DeploymentStarted{DeploymentID: d.ID}, event.DeploymentHealthy{DeploymentID: d.ID})
 		}
-		k.tells(event.RolloutEnvironmentHealthy{RolloutID: r.ID, EnvironmentID: e.EnvironmentID})
+		k.publishes(event.RolloutEnvironmentHealthy{RolloutID: r.ID, EnvironmentID: e.EnvironmentID})
 	}
-	k.tells(event.RolloutHealthy{RolloutID: r.ID})
+	k.publishes(event.RolloutHealthy{RolloutID: r.ID})
 	s.want(s.reload(r).State, core.RolloutCompleted)
 	ended, now := k.runs[id.RolloutRun(r.ID)], time.Now()
 	ended.State, ended.FinishedAt = handoff.WorkflowCompleted, &now

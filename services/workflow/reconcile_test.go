@@ -94,7 +94,7 @@ wait_for_event("com.gitlab.cd.rollout.passage_granted", {"rollout_id": 7}, timeo
 	if _, err := conn.Exec(ctx, "DELETE FROM "+table); err != nil { // all were delivered
 		t.Fatal(err)
 	}
-	for range 2 { // twice is once
+	for range 2 { // idempotent
 		resp, err := known.RepeatReports(ctx, &autoflowv1.RepeatReportsRequest{EventIds: append(ids, "unknown/0.1")})
 		if err != nil || resp.GetRepeatedCount() != 4 || count() != 4 {
 			t.Errorf("repeated %d, %v, with %d in the outbox; expected 4 of each", resp.GetRepeatedCount(), err, count())
