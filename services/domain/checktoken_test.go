@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"crypto/sha256"
 	"strings"
 	"testing"
 
@@ -53,6 +54,21 @@ func TestATokenIsBoundToKeysOfChecks(t *testing.T) {
 	reads, _, err := c.access.CreateToken(t.Context(), a, access.NewToken{Name: "reads", Scopes: core.PermissionsOf(core.MayRead)})
 	c.ok(err)
 	c.want(reads.CheckKeys, []string{"scan"})
+
+	// A replica of a release that knows no bindings finds none of them while the new release is rolled out; those that an earlier release
+	// with bindings has stored are still found.
+	for who, secret := range map[string]string{"the token": secret, "its session": session, "a token that it has made": second} {
+		plain := sha256.Sum256([]byte(secret))
+		if found, err := c.store.OrganizationsWithToken(t.Context(), plain[:]); err != nil || len(found) > 0 {
+			t.Errorf("%s: an earlier release finds it in %v, %v", who, found, err)
+		}
+	}
+	const former = "lockstep_of-an-earlier-release"
+	plain := sha256.Sum256([]byte(former))
+	_, err = c.pool.Exec(t.Context(), `INSERT INTO cd_access_tokens (organization_id, member_id, name, scopes, check_keys, expires_at, digest)
+		SELECT organization_id, member_id, 'former', scopes, check_keys, expires_at, $1 FROM cd_access_tokens WHERE id = $2`, plain[:], made.ID)
+	c.ok(err)
+	bound("a token as an earlier release has stored it", holder(former, false))
 
 	for name, one := range map[string]struct {
 		by    core.Actor
