@@ -84,5 +84,27 @@ var embedded = sync.OnceValues(func() (*Set, error) {
 	return LoadAll(folder)
 })
 
+// checkKinds are the built-in check kinds, and the module for programs of any.
+//
+//go:embed checks
+var checkKinds embed.FS
+
+// embeddedChecks loads the built-in check kinds once.
+//
+//nolint:gochecknoglobals // written once, by sync.OnceValues
+var embeddedChecks = sync.OnceValues(func() (*Set, error) {
+	if _, err := fs.Stat(checkKinds, "checks/kinds"); err != nil {
+		return NewSet()
+	}
+	folder, err := fs.Sub(checkKinds, "checks/kinds")
+	if err != nil {
+		return nil, fmt.Errorf("open built-in check kinds: %w", err)
+	}
+	return LoadAll(folder)
+})
+
+// EmbeddedChecks returns the built-in check kinds. An error is a defect of the build.
+func EmbeddedChecks() (*Set, error) { return embeddedChecks() }
+
 // Embedded returns the built-in drivers. An error is a defect of the build.
 func Embedded() (*Set, error) { return embedded() }

@@ -48,6 +48,8 @@ func (w Workflow) Inputs() []string {
 		return []string{"preview", "rollout", "version_set"}
 	case Deploy:
 		return []string{"pipeline", "rollout", "version_set"}
+	case Check:
+		return []string{"check", "config", "subject"}
 	default:
 		return nil
 	}
@@ -63,6 +65,8 @@ type Bundle struct {
 
 	environment            *schema.Schema
 	applicationEnvironment *schema.Schema
+	// check is the schema of a check's configuration; nil for a driver.
+	check *schema.Schema
 }
 
 // A Program is a workflow in the form that the engine accepts.
@@ -107,6 +111,9 @@ func (b *Bundle) ApplicationEnvironmentSchema() json.RawMessage {
 // Program returns one of the driver's workflows. Every bundle has the three that E32 names; the error is NotFound for a missing Preview.
 func (b *Bundle) Program(w Workflow) (Program, error) {
 	path, ok := b.manifest.Workflows[string(w)]
+	if b.IsCheck() && w == Check {
+		path, ok = b.manifest.Check.Program, true
+	}
 	if !ok {
 		return Program{}, fault.New(fault.NotFound, "driver %s has no workflow %q", b.Ref(), w)
 	}
@@ -120,7 +127,7 @@ func (b *Bundle) Program(w Workflow) (Program, error) {
 // Has reports whether the bundle has a workflow.
 func (b *Bundle) Has(w Workflow) bool {
 	_, ok := b.manifest.Workflows[string(w)]
-	return ok
+	return ok || w == Check && b.IsCheck()
 }
 
 // ValidateEnvironment checks an environment's config. The error is Invalid, with one field for each finding, named by its

@@ -14,7 +14,7 @@ import (
 
 // Host modules are modules that every driver may load without having them: load("lockstep:walk@1", "walk"). They are those of the walk of
 // the built-in driver (D34). A bundle contains the ones that its programs load, so its digest pins their text, and a stored bundle keeps
-// the text that it was built with.
+// the text that it was built with. The module check is for the programs of check kinds.
 const (
 	hostPrefix = "lockstep:"
 	hostFolder = "lockstep/"
@@ -41,6 +41,10 @@ var hostModules = sync.OnceValues(func() (map[string][]byte, error) {
 		}
 		all[name+"@1"] = []byte(source)
 	}
+	var err error
+	if all["check@1"], err = fs.ReadFile(checkKinds, "checks/host/check.star"); err != nil {
+		return nil, fmt.Errorf("read host module check: %w", err)
+	}
 	return all, nil
 })
 
@@ -55,6 +59,17 @@ func HostModules() []string {
 		names[i] = hostPrefix + name
 	}
 	return names
+}
+
+// HostModule returns the text of a host module, by the name under which programs load it.
+func HostModule(name string) (text []byte, exists bool) {
+	all, err := hostModules()
+	if err != nil {
+		return nil, false
+	}
+	short, isHost := strings.CutPrefix(name, hostPrefix)
+	text, exists = all[short]
+	return text, exists && isHost
 }
 
 // withHost adds the host modules that the programs of a bundle load. One that the bundle contains already stays as it is.

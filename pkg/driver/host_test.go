@@ -21,7 +21,7 @@ func hosted(load string) map[string][]byte {
 
 func TestADriverLoadsTheWalkFromTheHost(t *testing.T) {
 	t.Parallel()
-	bundles, err := driver.FromFiles(hosted(`load("lockstep:walk@1", "walk")`))
+	bundles, err := driver.FromFiles(hosted("load(\"lockstep:walk@1\", \"walk\")\nload(\"lockstep:check@1\", \"report\")"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,6 +38,9 @@ type manifest struct {
 	Gates                        *bool             `json:"gates"`
 	Places                       []placeForm       `json:"places"`
 	Parts                        parts             `json:"parts"`
+	// Description and Check are a check kind's.
+	Description string     `json:"description"`
+	Check       *checkForm `json:"check"`
 }
 
 //go:embed manifest.json
@@ -216,7 +219,11 @@ func build(files map[string][]byte) (*Bundle, error) {
 			return nil, err
 		}
 	}
-	s, err := manifestSchema()
+	form := manifestSchema
+	if isCheckManifest(files[manifestFile]) {
+		form = checkManifest
+	}
+	s, err := form()
 	if err != nil {
 		return nil, fmt.Errorf("compile the manifest's schema: %w", err)
 	}
@@ -235,6 +242,10 @@ func build(files map[string][]byte) (*Bundle, error) {
 	if err := b.resolve(); err != nil {
 		return nil, err
 	}
+	if b.IsCheck() {
+		b.check, err = compile(files, b.manifest.Check.ConfigSchema)
+		return b, err
+	}
 	if b.environment, err = compile(files, b.manifest.EnvironmentSchema); err != nil {
 		return nil, err
 	}
@@ -246,9 +257,15 @@ func build(files map[string][]byte) (*Bundle, error) {
 
 // resolve checks that every path of the manifest names a file, and that all belong to one major.
 func (b *Bundle) resolve() error {
-	paths := map[string]string{
-		"/environment_schema":             b.manifest.EnvironmentSchema,
-		"/application_environment_schema": b.manifest.ApplicationEnvironmentSchema,
+	first := "environment_schema"
+	paths := map[string]string{}
+	folder := path.Dir(b.manifest.EnvironmentSchema)
+	if b.IsCheck() {
+		first, folder = "check/config_schema", path.Dir(b.manifest.Check.ConfigSchema)
+		paths["/check/config_schema"], paths["/check/program"] = b.manifest.Check.ConfigSchema, b.manifest.Check.Program
+	} else {
+		paths["/environment_schema"] = b.manifest.EnvironmentSchema
+		paths["/application_environment_schema"] = b.manifest.ApplicationEnvironmentSchema
 	}
 	for name, p := range b.manifest.Workflows {
 		paths[schema.Pointer("workflows", name)] = p
@@ -256,13 +273,12 @@ func (b *Bundle) resolve() error {
 	for name, p := range b.manifest.Modules {
 		paths[schema.Pointer("modules", name)] = p
 	}
-	folder := path.Dir(b.manifest.EnvironmentSchema)
 	var wrong []fault.Field
 	for pointer, p := range paths {
 		if path.Dir(p) != folder {
 			wrong = append(wrong, fault.Field{
 				Name:    pointer,
-				Problem: fmt.Sprintf("found %q; expected a file in %s/, as environment_schema has it: a bundle is one major", p, folder),
+				Problem: fmt.Sprintf("found %q; expected a file in %s/, as %s has it: a bundle is one major", p, folder, first),
 			})
 		} else if text, ok := b.files[p]; !ok {
 			wrong = append(wrong, fault.Field{

@@ -18,7 +18,11 @@ func CheckNew(bundles []*Bundle) error {
 		return nil
 	}
 	newest := slices.MaxFunc(bundles, func(a, b *Bundle) int { return cmp.Compare(a.major, b.major) })
-	for _, file := range []string{newest.manifest.EnvironmentSchema, newest.manifest.ApplicationEnvironmentSchema} {
+	files := []string{newest.manifest.EnvironmentSchema, newest.manifest.ApplicationEnvironmentSchema}
+	if newest.IsCheck() {
+		files = []string{newest.manifest.Check.ConfigSchema}
+	}
+	for _, file := range files {
 		if err := checkRoot(newest.files[file]); err != nil {
 			return located(file, newest.files[file], err)
 		}

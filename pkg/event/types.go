@@ -43,6 +43,8 @@ const (
 	TypeEnvironmentContactChanged        = "com.gitlab.cd.environment.contact_changed"
 	TypeApprovalRequested                = "com.gitlab.cd.approval.requested"
 	TypeApprovalResolved                 = "com.gitlab.cd.approval.resolved"
+	TypeCheckReported                    = "com.gitlab.cd.check.reported"
+	TypeCheckNudged                      = "com.gitlab.cd.check.nudged"
 	TypeWorkflowCompleted                = "com.gitlab.cd.workflow.completed"
 	TypeWorkflowFailed                   = "com.gitlab.cd.workflow.failed"
 	TypeWorkflowCancelled                = "com.gitlab.cd.workflow.cancelled"
@@ -169,6 +171,12 @@ func (ApprovalRequested) EventType() string { return TypeApprovalRequested }
 
 // EventType is com.gitlab.cd.approval.resolved.
 func (ApprovalResolved) EventType() string { return TypeApprovalResolved }
+
+// EventType is com.gitlab.cd.check.reported.
+func (CheckReported) EventType() string { return TypeCheckReported }
+
+// EventType is com.gitlab.cd.check.nudged.
+func (CheckNudged) EventType() string { return TypeCheckNudged }
 
 // EventType is com.gitlab.cd.workflow.completed.
 func (WorkflowCompleted) EventType() string { return TypeWorkflowCompleted }

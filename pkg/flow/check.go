@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -30,12 +31,14 @@ func structure(def Definition) []fault.Field {
 	}
 	jobs := jobNames{}
 	found = append(found, oneKind(def.Checks, def.Checks, "/checks")...)
+	found = append(found, misplaced(def.Checks, "/checks")...)
 	found = append(found, calendars(def.Checks, "/checks")...)
 	for i, s := range def.Steps {
 		at := schema.Pointer("steps", strconv.Itoa(i))
 		switch s.Type {
 		case Deploy:
 			found = append(found, oneKind(def.Checks, s.Checks, at+"/checks")...)
+			found = append(found, misplaced(s.Checks, at+"/checks")...)
 			found = append(found, calendars(s.Checks, at+"/checks")...)
 			if first, taken := environments[s.Environment]; taken {
 				found = append(found, fault.Field{
@@ -183,12 +186,20 @@ type Known struct {
 	// CheckRules finds reasons why nobody could answer under such rules. The fields are JSON pointers into the rules. Nil accepts
 	// everything: a definition that was valid when written is not refused later because a member has left a group.
 	CheckRules func(Rules) []fault.Field
+	// ValidateCheck checks the configuration of a check of a check kind, for a target: active or proposed. The error is Invalid, its fields
+	// JSON pointers into the configuration; one without fields is about the kind. Nil accepts everything.
+	ValidateCheck func(kind, target string, config json.RawMessage) error
 }
 
 // Check checks a definition from Parse against what is known. The error is Invalid, with one field for each finding. An error of
 // ValidateConfig that has no fields and is not Invalid is returned unchanged: the check itself failed.
 func Check(def Definition, known Known) error {
 	found := structure(def)
+	wrong, err := known.programs(def)
+	if err != nil {
+		return err
+	}
+	found = append(found, wrong...)
 	if !known.Stored {
 		found = append(found, reserved(def)...)
 		found = append(found, opens(def)...)
@@ -291,6 +302,13 @@ func oneKind(all, own Checks, at string) []fault.Field {
 	}{{"active", all.Active, own.Active}, {"proposed", all.Proposed, own.Proposed}} {
 		for i, c := range target.own {
 			differs := func(o Condition) bool { return o.Key == c.Key && o.kind() != c.kind() }
+			otherwise := func(o Condition) bool { return o.Key == c.Key && c.Program() && !same(o.With, c.With) }
+			if slices.ContainsFunc(target.all, otherwise) || slices.ContainsFunc(target.own, otherwise) {
+				found = append(found, fault.Field{
+					Name:    fmt.Sprintf("%s/%s/%d/with", at, target.name, i),
+					Problem: fmt.Sprintf("found another configuration than that of the other check %q; expected a key of its own", c.Key),
+				})
+			}
 			if slices.ContainsFunc(target.all, differs) || slices.ContainsFunc(target.own, differs) {
 				found = append(found, fault.Field{
 					Name:    fmt.Sprintf("%s/%s/%d/key", at, target.name, i),
@@ -300,6 +318,102 @@ func oneKind(all, own Checks, at string) []fault.Field {
 		}
 	}
 	return found
+}
+
+// misplaced finds checks whose kind is about the other target only.
+func misplaced(own Checks, at string) []fault.Field {
+	var found []fault.Field
+	for _, target := range []struct {
+		name     string
+		checks   []Condition
+		others   []string
+		expected string
+	}{
+		{"active", own.Active, []string{"schedule"}, "status, timer, health or a check kind"},
+		{"proposed", own.Proposed, []string{"timer", "health"}, "status, schedule or a check kind"},
+	} {
+		for i, c := range target.checks {
+			if slices.Contains(target.others, c.Kind) {
+				found = append(found, fault.Field{
+					Name:    fmt.Sprintf("%s/%s/%d/kind", at, target.name, i),
+					Problem: fmt.Sprintf("found %q; expected one of what is %s: %s", c.Kind, target.name, target.expected),
+				})
+			}
+		}
+	}
+	return found
+}
+
+// same reports whether two configurations of checks are the same, whatever their layout.
+func same(a, b json.RawMessage) bool {
+	one, err := canonical(a)
+	other, otherErr := canonical(b)
+	return err == nil && otherErr == nil && bytes.Equal(one, other)
+}
+
+// canonical is a JSON text with its members in order and without spaces; nil stands for an empty object.
+func canonical(text json.RawMessage) ([]byte, error) {
+	if len(text) == 0 {
+		return []byte("{}"), nil
+	}
+	var value any
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&value); err != nil {
+		return nil, fmt.Errorf("read the configuration of a check: %w", err)
+	}
+	return json.Marshal(value)
+}
+
+// programs finds what is wrong with the checks whose kind is a check kind.
+func (k Known) programs(def Definition) ([]fault.Field, error) {
+	if k.ValidateCheck == nil {
+		return nil, nil
+	}
+	var found []fault.Field
+	look := func(own Checks, at string) error {
+		for _, target := range []struct {
+			name   string
+			checks []Condition
+		}{{"active", own.Active}, {"proposed", own.Proposed}} {
+			for i, c := range target.checks {
+				if !c.Program() {
+					continue
+				}
+				place := fmt.Sprintf("%s/%s/%d", at, target.name, i)
+				err := k.ValidateCheck(c.Kind, target.name, c.With)
+				if err != nil && len(fault.FieldsOf(err)) == 0 { // the kind itself
+					place += "/kind"
+				} else {
+					place += "/with"
+				}
+				fields, err := config(err, place)
+				if err != nil {
+					return fmt.Errorf("check %s: %w", place, err)
+				}
+				found = append(found, fields...)
+			}
+		}
+		return nil
+	}
+	if err := look(def.Checks, "/checks"); err != nil {
+		return nil, err
+	}
+	for i, s := range def.Steps {
+		if err := look(s.Checks, fmt.Sprintf("/steps/%d/checks", i)); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// CheckChecks checks the checks of an environment from ParseChecks against the check kinds that are known. The error is as that of Check.
+func CheckChecks(own Checks, known Known) error {
+	found, err := known.programs(Definition{Checks: own})
+	if err == nil && len(found) > 0 {
+		err = fault.InvalidFields(found...)
+	}
+	return err
 }
 
 // kind is the kind with its default.

@@ -10,7 +10,7 @@ import (
 // The schema of which forms are made is that of what is accepted (D48).
 func TestTheSchemaOfChecksIsThatOfWhatIsAccepted(t *testing.T) {
 	t.Parallel()
-	text, err := flow.ChecksSchema()
+	text, err := flow.ChecksSchema(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/lockstep-cd/lockstep/pkg/cron"
@@ -55,12 +56,24 @@ type Checks struct {
 type Condition struct {
 	// Key is what reports call it. A timer and a check of health have one by default.
 	Key string `json:"key"`
-	// Kind is "status", which is the default, "timer", "schedule" or "health".
+	// Kind is "status", which is the default, "timer", "schedule", "health", or a check kind: its name, or its name and major.
 	Kind string `json:"kind,omitempty"`
 	// Duration is how long a timer runs, in seconds.
 	Duration int `json:"duration,omitempty"`
 	// Schedule is when a schedule is open; nil for other kinds.
 	Schedule *cron.Schedule `json:"schedule,omitempty"`
+	// With is the configuration of a check of a check kind; nil for an empty one.
+	With json.RawMessage `json:"with,omitempty"`
+}
+
+// Program reports whether the program of a check kind decides.
+func (c Condition) Program() bool {
+	switch c.kind() {
+	case "status", "timer", "schedule", "health":
+		return false
+	default:
+		return true
+	}
 }
 
 // A Step is one step of a pipeline. Which fields it has depends on its type; the others are zero.
@@ -198,19 +211,60 @@ func activeOf(steps []Step) [][]Condition {
 	return all
 }
 
-// ChecksSchema is the JSON Schema of what ParseChecks accepts.
-func ChecksSchema() (json.RawMessage, error) {
-	var whole map[string]json.RawMessage
+// A Kind is a check kind that forms offer.
+type Kind struct {
+	// Name is what a check names it by.
+	Name string
+	// Targets are active and proposed, or one of them.
+	Targets []string
+	// Schema is that of the configuration.
+	Schema json.RawMessage
+}
+
+// ChecksSchema is the JSON Schema of what ParseChecks accepts, with the check kinds that are installed, from which forms are made.
+func ChecksSchema(kinds []Kind) (json.RawMessage, error) {
+	var whole struct {
+		Schema json.RawMessage            `json:"$schema"`
+		Defs   map[string]json.RawMessage `json:"$defs"`
+	}
 	if err := json.Unmarshal(schemaText, &whole); err != nil {
 		return nil, fmt.Errorf("read the flow schema: %w", err)
 	}
-	text, err := json.Marshal(map[string]json.RawMessage{
-		"$schema": whole["$schema"], "$defs": whole["$defs"], "$ref": json.RawMessage(`"#/$defs/checks"`),
-	})
+	for target, own := range map[string][]string{"active": {"status", "timer", "health"}, "proposed": {"status", "schedule"}} {
+		names := slices.Clone(own)
+		with := []any{object{"if": isOneOf(own), "then": object{"properties": object{"with": false}}}}
+		for _, k := range kinds {
+			if !slices.Contains(k.Targets, target) {
+				continue
+			}
+			names = append(names, k.Name)
+			with = append(with, object{"if": isOneOf([]string{k.Name}), "then": object{"properties": object{"with": k.Schema}}})
+		}
+		for name, def := range map[string]any{target + "_kind": object{"enum": names}, target + "_config": object{"allOf": with}} {
+			text, err := json.Marshal(def)
+			if err != nil {
+				return nil, fmt.Errorf("write the schema of check kinds: %w", err)
+			}
+			whole.Defs[name] = text
+		}
+	}
+	text, err := json.Marshal(object{"$schema": whole.Schema, "$defs": whole.Defs, "$ref": "#/$defs/checks"})
 	if err != nil {
 		return nil, fmt.Errorf("write the schema of checks: %w", err)
 	}
 	return text, nil
+}
+
+// object is a JSON object.
+type object = map[string]any
+
+// isOneOf is the schema of a check whose kind is one of several. Without a kind it is status.
+func isOneOf(kinds []string) object {
+	one := object{"properties": object{"kind": object{"enum": kinds}}}
+	if !slices.Contains(kinds, "status") {
+		one["required"] = []string{"kind"}
+	}
+	return one
 }
 
 // ParseChecks parses the checks of an environment: the same as those of a definition. The error is Invalid and has one field for each

@@ -15,6 +15,12 @@ func RolloutRun(rollout int64) string { return "rollout-" + strconv.FormatInt(ro
 // PreviewRun returns the id of the run of a preview.
 func PreviewRun(preview int64) string { return "preview-" + strconv.FormatInt(preview, 10) }
 
+// CheckRun returns the id of a run of a check's program.
+func CheckRun(run int64) string { return "check-" + strconv.FormatInt(run, 10) }
+
+// Check returns the number of the run of a check's program that a run is; 0 for any other run.
+func Check(run string) int64 { return numbered(run, "check-", "") }
+
 // OnboardingRun returns the id of the run of an attempt, from 1, to onboard an environment.
 func OnboardingRun(environment int64, attempt int) string {
 	return onboarding(environment) + strconv.Itoa(attempt)
@@ -53,7 +59,7 @@ func attempt(run, prefix string) int {
 }
 
 var reservedRun = regexp.MustCompile(
-	`^(rollout-[0-9]+|preview-[0-9]+|environment-[0-9]+-onboarding-[0-9]+|application-environment-[0-9]+-setup-[0-9]+)$`,
+	`^(rollout-[0-9]+|preview-[0-9]+|check-[0-9]+|environment-[0-9]+-onboarding-[0-9]+|application-environment-[0-9]+-setup-[0-9]+)$`,
 )
 
 // Rollout returns the number of the rollout that a run is of; 0 for any other run.

@@ -123,6 +123,13 @@ func givenDrivers(ctx context.Context, c Config, log *slog.Logger) (bundle.Deps,
 	if d.BuiltIn, err = driver.Embedded(); err != nil {
 		return d, fmt.Errorf("load built-in drivers: %w", err)
 	}
+	kinds, err := driver.EmbeddedChecks()
+	if err != nil {
+		return d, fmt.Errorf("load built-in check kinds: %w", err)
+	}
+	if d.BuiltIn, err = d.BuiltIn.With(kinds); err != nil {
+		return d, fmt.Errorf("load built-in check kinds: %w", err)
+	}
 	if c.DriverDir != "" {
 		if d.Folder, err = driver.LoadAll(os.DirFS(c.DriverDir)); err != nil {
 			return d, fmt.Errorf("load drivers of %s: %w", c.DriverDir, err)

@@ -201,6 +201,7 @@ func (f *fixture) runFor(data event.Data) string {
 		Rollout                int64  `json:"rollout_id"`
 		Deployment             int64  `json:"deployment_id"`
 		Preview                int64  `json:"preview_id"`
+		CheckRun               int64  `json:"check_run_id"`
 		Environment            int64  `json:"environment_id"`
 		ApplicationEnvironment int64  `json:"application_environment_id"`
 		Workflow               string `json:"workflow_id"`
@@ -224,6 +225,8 @@ func (f *fixture) runFor(data event.Data) string {
 		return id.RolloutRun(about.Rollout)
 	case about.Preview != 0:
 		return id.PreviewRun(about.Preview)
+	case about.CheckRun != 0:
+		return id.CheckRun(about.CheckRun)
 	case about.Deployment != 0:
 		return id.RolloutRun(int64(attempt(`SELECT e.rollout_id FROM cd_deployments d JOIN cd_rollout_environments e ON e.id = d.rollout_environment_id WHERE d.id = $1`, about.Deployment)))
 	case about.ApplicationEnvironment != 0:

@@ -26,6 +26,15 @@ func (s *shop) aboutRows(r core.Rollout, preview core.Preview) map[string]event.
 	var setUp int64
 	s.ok(s.pool.QueryRow(s.t.Context(), `SELECT id FROM cd_application_environments WHERE environment_id = $1`,
 		stop.EnvironmentID).Scan(&setUp))
+	for _, row := range []string{
+		`INSERT INTO cd_rollout_checks (organization_id, rollout_id, environment_id, target, key, kind, duration_seconds, kind_digest)
+			SELECT organization_id, $1, $2, 'proposed', 'gauge', 'gauge@1', 0, digest FROM cd_driver_bundles LIMIT 1`,
+		`INSERT INTO cd_check_runs (organization_id, rollout_id, environment_id, target, key, own, number)
+			SELECT organization_id, $1, $2, 'proposed', 'gauge', false, 1 FROM cd_rollouts WHERE id = $1`,
+	} {
+		_, err := s.pool.Exec(s.t.Context(), row, r.ID, stop.EnvironmentID)
+		s.ok(err)
+	}
 	all := map[string]event.Data{}
 	for _, data := range []event.Data{
 		event.RolloutStarted{RolloutID: r.ID},
@@ -39,6 +48,8 @@ func (s *shop) aboutRows(r core.Rollout, preview core.Preview) map[string]event.
 		event.RolloutAbortRequested{RolloutID: r.ID},
 		event.RolloutAborted{RolloutID: r.ID, EnvironmentID: stop.EnvironmentID},
 		event.RolloutRetryRequested{RolloutID: r.ID},
+		event.CheckNudged{CheckRunID: 1},
+		event.CheckReported{CheckRunID: 1, Phase: "success"},
 		event.RolloutPassagesRevoked{RolloutID: r.ID},
 		event.EnvironmentPlacesChanged{EnvironmentID: stop.EnvironmentID, Name: "staging", Sequence: 1, Places: []event.Place{}},
 		event.RolloutPreviewed{

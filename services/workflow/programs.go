@@ -35,6 +35,13 @@ func programs(c Config, wall clock.Clock, log *slog.Logger) (*sandbox.Scripts, e
 	if err != nil {
 		return nil, fmt.Errorf("read the built-in drivers: %w", err)
 	}
+	kinds, err := driver.EmbeddedChecks()
+	if err != nil {
+		return nil, fmt.Errorf("read the built-in check kinds: %w", err)
+	}
+	if drivers, err = drivers.With(kinds); err != nil {
+		return nil, fmt.Errorf("read the built-in check kinds: %w", err)
+	}
 	if c.DriverDir != "" {
 		more, err := driver.LoadAll(os.DirFS(c.DriverDir))
 		if err != nil {
@@ -46,7 +53,11 @@ func programs(c Config, wall clock.Clock, log *slog.Logger) (*sandbox.Scripts, e
 	}
 	trusted := map[[32]byte]bool{}
 	for _, bundle := range drivers.All() {
-		for _, workflow := range []driver.Workflow{driver.Onboarding, driver.Setup, driver.Deploy} {
+		own := []driver.Workflow{driver.Onboarding, driver.Setup, driver.Deploy}
+		if bundle.IsCheck() {
+			own = []driver.Workflow{driver.Check}
+		}
+		for _, workflow := range own {
 			p, err := bundle.Program(workflow)
 			if err != nil {
 				return nil, fmt.Errorf("read driver %s: %w", bundle.Ref(), err)

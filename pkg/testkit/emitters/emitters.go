@@ -33,6 +33,7 @@ func table() map[string][]event.Emitter {
 		event.TypeRolloutAbortRequested: domain,
 		event.TypeRolloutRetryRequested: domain,
 		event.TypeApprovalResolved:      domain,
+		event.TypeCheckNudged:           domain,
 		// What may be changed where, which the engine enforces.
 		event.TypeRolloutPassagesRevoked:   domain,
 		event.TypeEnvironmentPlacesChanged: domain,
@@ -44,6 +45,7 @@ func table() map[string][]event.Emitter {
 		event.TypeRolloutPassageRequested:        program,
 		event.TypeRolloutAborted:                 program,
 		event.TypeRolloutPreviewed:               program,
+		event.TypeCheckReported:                  program,
 		event.TypeRolloutHealthy:                 program,
 		event.TypeRolloutFailed:                  program,
 		event.TypeRolloutEnvironmentStarted:      program,

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/driver"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -32,9 +33,68 @@ var _ setup.DriverSet = (*set)(nil)
 func (d *set) All() []core.Driver {
 	var all []core.Driver
 	for _, b := range d.bundles.All() {
-		all = append(all, d.describe(b))
+		if !b.IsCheck() {
+			all = append(all, d.describe(b))
+		}
 	}
 	return all
+}
+
+// CheckKinds implements setup.DriverSet.
+func (d *set) CheckKinds() []core.InstalledCheckKind {
+	var all []core.InstalledCheckKind
+	for _, b := range d.bundles.All() {
+		if b.IsCheck() {
+			all = append(all, d.describeCheck(b))
+		}
+	}
+	return all
+}
+
+func (d *set) describeCheck(b *driver.Bundle) core.InstalledCheckKind {
+	from := d.from[b.Ref()]
+	kind := core.InstalledCheckKind{
+		Ref: b.Ref(), Digest: b.Digest(), Description: b.Description(), Schema: b.CheckSchema(), Origin: from.origin, ArtifactDigest: from.artifact,
+	}
+	for _, target := range b.CheckTargets() {
+		kind.Targets = append(kind.Targets, core.CheckTarget(target))
+	}
+	return kind
+}
+
+// LookupCheck implements setup.DriverSet.
+func (d *set) LookupCheck(kind string) (core.InstalledCheckKind, error) {
+	b, err := d.checkKind(kind)
+	if err != nil {
+		return core.InstalledCheckKind{}, err
+	}
+	return d.describeCheck(b), nil
+}
+
+// checkKind finds a check kind.
+func (d *set) checkKind(kind string) (*driver.Bundle, error) {
+	b, err := d.bundles.Get(driver.CheckRef(kind))
+	if err == nil && b.IsCheck() {
+		return b, nil
+	}
+	expected := []string{"status", "timer", "schedule", "health"}
+	for _, other := range d.CheckKinds() {
+		expected = append(expected, other.Ref)
+	}
+	return nil, fault.New(fault.Invalid, "found %q, which is not installed; expected one of %s", kind, strings.Join(expected, ", "))
+}
+
+// ValidateCheck implements setup.DriverSet.
+func (d *set) ValidateCheck(kind, target string, config json.RawMessage) error {
+	b, err := d.checkKind(kind)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(b.CheckTargets(), target) {
+		return fault.New(fault.Invalid, "found %q among what is %s; its checks are about what is %s", kind, target,
+			strings.Join(b.CheckTargets(), " or "))
+	}
+	return b.ValidateCheck(config)
 }
 
 func (d *set) describe(b *driver.Bundle) core.Driver {
@@ -59,6 +119,9 @@ func (d *set) find(ref string) (*driver.Bundle, error) {
 	b, err := d.bundles.Get(ref)
 	if err != nil {
 		return nil, fault.Because(err, fault.NotFound, "%s", fault.Public(err)) // malformed or unknown: there is none
+	}
+	if b.IsCheck() {
+		return nil, fault.New(fault.NotFound, "%s is a check kind; expected a driver", ref)
 	}
 	return b, nil
 }
@@ -162,9 +225,9 @@ func (d *set) Combine(refs ...string) (core.Driver, []byte, error) {
 
 // Export implements setup.DriverSet.
 func (d *set) Export(ref string) ([]byte, error) {
-	b, err := d.find(ref)
+	b, err := d.bundles.Get(ref)
 	if err != nil {
-		return nil, err
+		return nil, fault.Because(err, fault.NotFound, "%s", fault.Public(err))
 	}
 	return b.Export()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/driver"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/flow"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -37,12 +38,33 @@ func (Flows) ReadChecks(own json.RawMessage) (core.CheckSet, error) {
 	return core.CheckSet{Active: checks(def.Active, nil), Proposed: checks(def.Proposed, nil)}, nil
 }
 
+// CheckChecks implements setup.Flows.
+func (Flows) CheckChecks(own json.RawMessage, kinds setup.CheckKinds) error {
+	def, err := flow.ParseChecks(own)
+	if err != nil {
+		return err
+	}
+	return flow.CheckChecks(def, flow.Known{ValidateCheck: kinds.ValidateCheck})
+}
+
 // ChecksSchema implements setup.Flows.
-func (Flows) ChecksSchema() (json.RawMessage, error) { return flow.ChecksSchema() }
+func (Flows) ChecksSchema(kinds []core.InstalledCheckKind) (json.RawMessage, error) {
+	offered := make([]flow.Kind, len(kinds))
+	for i, k := range kinds {
+		offered[i] = flow.Kind{Name: k.Ref, Schema: k.Schema}
+		for _, target := range k.Targets {
+			offered[i].Targets = append(offered[i].Targets, string(target))
+		}
+	}
+	return flow.ChecksSchema(offered)
+}
 
 // check is core.Flow.Check.
 func check(def flow.Definition, known core.KnownToFlow) error {
-	against := flow.Known{Stored: known.Stored, Steps: known.Steps, Environments: known.Environments, ValidateConfig: known.ValidateConfig}
+	against := flow.Known{
+		Stored: known.Stored, Steps: known.Steps, Environments: known.Environments, ValidateConfig: known.ValidateConfig,
+		ValidateCheck: known.ValidateCheck,
+	}
 	if known.CheckRules != nil {
 		against.CheckRules = func(r flow.Rules) []fault.Field { return known.CheckRules(*approval(&flow.Approval{Rules: r})) }
 	}
@@ -91,6 +113,9 @@ func checks(all, own []flow.Condition) []core.Check {
 		one := core.Check{Key: c.Key, Kind: core.CheckStatus, Duration: time.Duration(c.Duration) * time.Second, Schedule: c.Schedule}
 		if c.Kind != "" {
 			one.Kind = core.CheckKind(c.Kind)
+		}
+		if c.Program() {
+			one.Kind, one.Config = core.CheckKind(driver.CheckRef(c.Kind)), c.With
 		}
 		merged = append(merged, one)
 	}

@@ -1,7 +1,9 @@
 package core
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,6 +39,51 @@ const (
 	CheckHealth CheckKind = "health"
 )
 
+// Program reports whether the program of a check kind decides: every kind but those above, named as name@major.
+func (k CheckKind) Program() bool {
+	switch k {
+	case CheckStatus, CheckTimer, CheckSchedule, CheckHealth:
+		return false
+	default:
+		return true
+	}
+}
+
+// InstalledCheckKind is a check kind of this installation: a bundle, as drivers are.
+type InstalledCheckKind struct {
+	// Ref is name@major.
+	Ref, Digest, Description string
+	// Targets are what checks of the kind may be about.
+	Targets []CheckTarget
+	// Schema is the JSON Schema of the configuration of a check.
+	Schema json.RawMessage
+	// Origin and ArtifactDigest are as those of a driver.
+	Origin, ArtifactDigest string
+}
+
+// CheckRun is a run of the program of a check, for a rollout in one of its environments.
+type CheckRun struct {
+	ID, RolloutID, EnvironmentID int64
+	Target                       CheckTarget
+	Key                          string
+	Own                          bool
+	// Number counts the runs of the check, from 1.
+	Number int
+	// EndedAt is since when it reports nothing any more; nil while it may.
+	EndedAt   *time.Time
+	CreatedAt time.Time
+}
+
+// Of reports whether it is a run of a check.
+func (r CheckRun) Of(c PinnedCheck) bool {
+	return r.EnvironmentID == c.EnvironmentID && r.Target == c.Target && r.Key == c.Key && r.Own == c.Own
+}
+
+// Reporter is who its program reports as.
+func (r CheckRun) Reporter(kind CheckKind) Author {
+	return Author{Principal: Principal{Type: PrincipalSystem, ID: r.ID}, Name: string(kind)}
+}
+
 // CheckPhase is what a report says of a check.
 type CheckPhase string
 
@@ -58,6 +105,8 @@ type Check struct {
 	Duration time.Duration
 	// Schedule is when a schedule is open; nil for other kinds.
 	Schedule *cron.Schedule
+	// Config is the configuration of a check whose kind is a bundle; nil for an empty one.
+	Config json.RawMessage
 }
 
 // PinnedCheck is a check of a rollout in one of its environments.
@@ -67,6 +116,8 @@ type PinnedCheck struct {
 	Target        CheckTarget
 	// Own is that the environment requires it, and not the pipeline.
 	Own bool
+	// Digest is the bundle of the kind that was pinned; empty for a kind without one.
+	Digest string
 }
 
 // CheckSet are checks by target.
@@ -82,6 +133,12 @@ func (s CheckSet) Pinned(environment int64, own bool) []PinnedCheck {
 		all = append(all, PinnedCheck{Check: c, EnvironmentID: environment, Target: CheckProposed, Own: own})
 	}
 	return all
+}
+
+// PlainLink is whether a link is an http or https address without credentials.
+func PlainLink(link string) bool {
+	u, err := url.Parse(link)
+	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && u.User == nil
 }
 
 // CheckReport is one status that was reported about a version set in an environment.
@@ -111,6 +168,10 @@ type CheckState struct {
 	By []ConditionBy
 	// Reports are the latest of each reporter; none for a kind that is not reported.
 	Reports []CheckReport
+	// Run is the latest run of its program; nil for none.
+	Run *CheckRun
+	// Due is that there is what its program is about: its run can be opened.
+	Due bool
 }
 
 // CheckPlace is an environment of a rollout, as far as checks depend on it.
@@ -131,6 +192,8 @@ type Checks struct {
 	Observed HealthObservations
 	// Services are the names of the services, where they are known.
 	Services map[int64]string
+	// Runs are the latest runs of the programs of checks, one for each.
+	Runs []CheckRun
 }
 
 // Entering are the states of the checks that guard the entrance of an environment, which is at an index of the rollout's: the proposed ones
@@ -169,9 +232,36 @@ func (c Checks) state(pinned PinnedCheck, place CheckPlace, at time.Time) CheckS
 		return scheduled(pinned, at)
 	case CheckHealth:
 		return c.healthy(pinned, place)
-	default:
+	case CheckStatus:
 		return c.reported(pinned)
+	default:
+		return c.byProgram(pinned, place)
 	}
+}
+
+// byProgram is what the latest run of the check's program has reported last. What runs for other rollouts have reported about the same
+// version set decides nothing: what they looked at may have changed since.
+func (c Checks) byProgram(pinned PinnedCheck, place CheckPlace) CheckState {
+	s := CheckState{PinnedCheck: pinned, Phase: CheckPending, Due: pinned.Target == CheckProposed || place.Completed != nil}
+	at := slices.IndexFunc(c.Runs, func(r CheckRun) bool { return r.Of(pinned) })
+	switch {
+	case at < 0 && !s.Due:
+		s.Detail = "the rollout has not completed there yet"
+		return s
+	case at < 0:
+		s.Detail = "its program begins once the passage is requested"
+		return s
+	}
+	s.Run, s.Since, s.Detail = &c.Runs[at], &c.Runs[at].CreatedAt, "its program runs, and has not reported yet"
+	for _, r := range c.Reports {
+		if r.EnvironmentID == pinned.EnvironmentID && r.Key == pinned.Key && r.Reporter.Principal == s.Run.Reporter(pinned.Kind).Principal {
+			s.Reports = []CheckReport{r}
+			s.Phase, s.Since, s.Link = r.Phase, &r.CreatedAt, r.Link
+			s.Detail = Because(fmt.Sprintf("%s by %s", r.Phase, pinned.Kind), r.Description)
+			s.By = []ConditionBy{{Type: r.Reporter.Type, ID: r.Reporter.ID, At: r.CreatedAt}}
+		}
+	}
+	return s
 }
 
 // scheduled is green while its windows are open (R3-27). Windows that cannot be read are not open.
@@ -234,8 +324,8 @@ func (c Checks) reported(pinned PinnedCheck) CheckState {
 	var votes []string
 	differ := false
 	for _, r := range c.Reports {
-		if r.EnvironmentID != pinned.EnvironmentID || r.Key != pinned.Key {
-			continue
+		if r.EnvironmentID != pinned.EnvironmentID || r.Key != pinned.Key || r.Reporter.Type == PrincipalSystem {
+			continue // what the program of a check has reported is no status by a reporter
 		}
 		differ = differ || len(votes) > 0 && s.Phase != r.Phase
 		votes = append(votes, fmt.Sprintf("%s by %s", r.Phase, r.Reporter.Name))

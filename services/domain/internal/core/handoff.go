@@ -23,6 +23,7 @@ const (
 	HandoffEnvironment            HandoffSubject = "environment"
 	HandoffApplicationEnvironment HandoffSubject = "application_environment"
 	HandoffPreview                HandoffSubject = "preview"
+	HandoffCheck                  HandoffSubject = "check"
 )
 
 // The programs of a driver (E32).
@@ -32,6 +33,8 @@ const (
 	ProgramSetup      = "application_environment_setup"
 	// ProgramPreview is one that a driver need not have.
 	ProgramPreview = "preview"
+	// ProgramCheck is that of a check kind.
+	ProgramCheck = "check"
 )
 
 // HandoffState is where a hand-over stands. The numbers are stored.

@@ -163,6 +163,7 @@ const (
 	ActionPinEnvironment          Action = "pinEnvironment"
 	ActionUnpinEnvironment        Action = "unpinEnvironment"
 	ActionReportCheck             Action = "reportCheck"
+	ActionEvaluateCheck           Action = "evaluateCheck"
 	ActionPutPolicySet            Action = "putPolicySet"
 	ActionStopRollback            Action = "stopAutomaticRollback"
 	ActionSetRolloutPolicy        Action = "setRolloutPolicy"
@@ -215,7 +216,7 @@ func permissionFor(action Action) (Permission, bool) {
 		return MayFreeze, true
 	case ActionBypassFreeze:
 		return MayBypass, true
-	case ActionReportCheck:
+	case ActionReportCheck, ActionEvaluateCheck:
 		return MayReport, true
 	case ActionCreateArtifactSource, ActionSetArtifactSourceConfig, ActionTryArtifactSource, ActionRetryWorkflow, ActionCancelWorkflow:
 		return MayConfigure, true

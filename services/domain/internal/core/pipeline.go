@@ -16,6 +16,8 @@ type KnownToFlow struct {
 	ValidateConfig func(environment string, config json.RawMessage) error
 	// CheckRules finds what keeps everybody from answering an approval, as JSON pointers into it; nil accepts all.
 	CheckRules func(Approval) []fault.Field
+	// ValidateCheck checks the configuration of a check whose kind is a bundle.
+	ValidateCheck func(kind, target string, config json.RawMessage) error
 }
 
 // Flow is a pipeline, as far as the domain has to understand it.

@@ -48,6 +48,11 @@ func (t *tx) Command(ctx context.Context, c rollout.Command) error {
 	return t.announce(ctx, c.Organization, c.RolloutID, c.At, event.RolloutRetryRequested{RolloutID: c.RolloutID, Reason: c.Reason})
 }
 
+// Nudge implements rollout.Tx.
+func (t *tx) Nudge(ctx context.Context, n rollout.Nudge) error {
+	return t.announce(ctx, n.Organization, n.RolloutID, n.At, event.CheckNudged{CheckRunID: n.RunID})
+}
+
 // announce makes an event of a rollout and stores it with what it is about.
 func (t *tx) announce(ctx context.Context, organization, rollout int64, at time.Time, data event.Data) error {
 	// What happens to a rollout is recorded in the rollout's trace, and linked to the request that it happened by.

@@ -475,6 +475,34 @@ COMMENT ON COLUMN cd_changes.subject_number IS
 COMMENT ON COLUMN cd_changes.trace_id IS
     'The trace of the request; empty where it was not traced.';
 
+CREATE TABLE cd_check_runs (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    organization_id bigint NOT NULL,
+    rollout_id bigint NOT NULL,
+    environment_id bigint NOT NULL,
+    target text NOT NULL,
+    key text NOT NULL,
+    own boolean NOT NULL,
+    number integer NOT NULL,
+    workflow_ref text,
+    ended_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_check_runs_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_check_runs_are_numbered UNIQUE (organization_id, rollout_id, environment_id, target, key, own, number),
+    CONSTRAINT cd_check_runs_check FOREIGN KEY (organization_id, rollout_id, environment_id, target, key, own) REFERENCES cd_rollout_checks(organization_id, rollout_id, environment_id, target, key, own),
+    CONSTRAINT cd_check_runs_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_check_runs_are_counted_from_one CHECK ((number >= 1))
+);
+CREATE UNIQUE INDEX cd_check_runs_one_is_open ON cd_check_runs USING btree (organization_id, rollout_id, environment_id, target, key, own) WHERE (ended_at IS NULL);
+CREATE TRIGGER cd_check_runs_touch BEFORE UPDATE ON cd_check_runs FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_check_runs IS
+    'Runs of the programs of checks. What a run has reported is among the statuses, under its number; only what the latest run of a check reports counts for its rollout. Rows end with the rollout.';
+COMMENT ON COLUMN cd_check_runs.ended_at IS
+    'Since when the run reports nothing any more: its program has ended, or the check is not required any more.';
+COMMENT ON COLUMN cd_check_runs.number IS
+    'Counts the runs of the check, from 1: another one is opened when a check whose run has ended is to be evaluated again.';
+
 CREATE TABLE cd_check_statuses (
     organization_id bigint NOT NULL,
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -941,10 +969,10 @@ CREATE TABLE cd_handoffs (
     CONSTRAINT cd_handoffs_driver_bundle FOREIGN KEY (organization_id, driver_digest) REFERENCES cd_driver_bundles(organization_id, digest),
     CONSTRAINT cd_handoffs_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_handoffs_kind_is_known CHECK ((kind = ANY (ARRAY['start'::text, 'cancel'::text]))),
-    CONSTRAINT cd_handoffs_program_is_known CHECK ((program = ANY (ARRAY['deploy'::text, 'onboarding'::text, 'application_environment_setup'::text, 'preview'::text]))),
+    CONSTRAINT cd_handoffs_program_is_known CHECK ((program = ANY (ARRAY['deploy'::text, 'onboarding'::text, 'application_environment_setup'::text, 'preview'::text, 'check'::text]))),
     CONSTRAINT cd_handoffs_start_is_complete CHECK (((kind = 'start'::text) = ((program IS NOT NULL) AND (driver_digest IS NOT NULL) AND (inputs IS NOT NULL)))),
     CONSTRAINT cd_handoffs_state_is_known CHECK (((state >= 0) AND (state <= 3))),
-    CONSTRAINT cd_handoffs_subject_is_known CHECK ((subject_kind = ANY (ARRAY['rollout'::text, 'environment'::text, 'application_environment'::text, 'preview'::text]))),
+    CONSTRAINT cd_handoffs_subject_is_known CHECK ((subject_kind = ANY (ARRAY['rollout'::text, 'environment'::text, 'application_environment'::text, 'preview'::text, 'check'::text]))),
     CONSTRAINT cd_handoffs_traceparent_is_given CHECK ((traceparent <> ''::text)),
     CONSTRAINT cd_handoffs_workflow_is_given CHECK ((workflow_id <> ''::text))
 );
@@ -1354,12 +1382,17 @@ CREATE TABLE cd_rollout_checks (
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     windows jsonb,
     own boolean NOT NULL DEFAULT false,
+    config jsonb,
+    kind_digest text,
     CONSTRAINT cd_rollout_checks_pkey PRIMARY KEY (organization_id, rollout_id, environment_id, target, key, own),
+    CONSTRAINT cd_rollout_checks_bundle FOREIGN KEY (organization_id, kind_digest) REFERENCES cd_driver_bundles(organization_id, digest),
     CONSTRAINT cd_rollout_checks_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments(organization_id, id),
     CONSTRAINT cd_rollout_checks_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_rollout_checks_rollout FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
+    CONSTRAINT cd_rollout_checks_config_is_bounded CHECK ((length((config)::text) <= 262144)),
     CONSTRAINT cd_rollout_checks_key_is_plain CHECK ((key ~ '^[a-z0-9-]{1,63}$'::text)),
-    CONSTRAINT cd_rollout_checks_kind_is_known CHECK ((kind = ANY (ARRAY['status'::text, 'timer'::text, 'schedule'::text, 'health'::text]))),
+    CONSTRAINT cd_rollout_checks_kind_is_known CHECK (((kind = ANY (ARRAY['status'::text, 'timer'::text, 'schedule'::text, 'health'::text])) OR (kind ~ '^[a-z0-9]+(-[a-z0-9]+)*@[1-9][0-9]{0,3}$'::text))),
+    CONSTRAINT cd_rollout_checks_program_is_pinned CHECK (((kind ~~ '%@%'::text) = (kind_digest IS NOT NULL))),
     CONSTRAINT cd_rollout_checks_schedule_has_windows CHECK (((kind = 'schedule'::text) = (windows IS NOT NULL))),
     CONSTRAINT cd_rollout_checks_target_is_known CHECK ((target = ANY (ARRAY['active'::text, 'proposed'::text]))),
     CONSTRAINT cd_rollout_checks_time_is_bounded CHECK (((duration_seconds >= 0) AND (duration_seconds <= 2592000))),
@@ -1369,6 +1402,10 @@ CREATE TRIGGER cd_rollout_checks_are_immutable BEFORE DELETE OR UPDATE ON cd_rol
 CREATE TRIGGER cd_rollout_checks_are_kept BEFORE TRUNCATE ON cd_rollout_checks FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 COMMENT ON TABLE cd_rollout_checks IS
     'The checks of a rollout in each of its environments, as they were pinned. Rows end with the rollout.';
+COMMENT ON COLUMN cd_rollout_checks.config IS
+    'The configuration of a check whose kind is a bundle, as its author wrote it.';
+COMMENT ON COLUMN cd_rollout_checks.kind_digest IS
+    'The bundle of the kind, as it was when the rollout was created; null for the kinds that the service evaluates itself.';
 COMMENT ON COLUMN cd_rollout_checks.own IS
     'Whether the environment requires it; otherwise the pipeline does.';
 COMMENT ON COLUMN cd_rollout_checks.target IS

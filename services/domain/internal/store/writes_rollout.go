@@ -255,6 +255,8 @@ func (t *tx) SetWorkflowRef(ctx context.Context, kind core.HandoffSubject, id in
 		err = t.q.SetApplicationEnvironmentWorkflowRef(ctx, &ref, t.organization, id)
 	case core.HandoffPreview:
 		err = t.q.SetPreviewWorkflowRef(ctx, &ref, t.organization, id)
+	case core.HandoffCheck:
+		err = t.q.SetCheckRunWorkflowRef(ctx, &ref, t.organization, id)
 	}
 	return pg.Classify(err, "store workflow of %s %d", kind, id)
 }

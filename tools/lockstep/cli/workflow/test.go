@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/lockstep-cd/lockstep/pkg/driver"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/workflow"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/command"
@@ -119,6 +120,9 @@ func readCases(file string) ([]workflow.TestCase, error) {
 		return nil, fault.New(fault.Invalid, "%s: %w", file, err)
 	}
 	cases, err := workflow.ReadTestTable(encoded, func(name string) ([]byte, error) {
+		if text, exists := driver.HostModule(name); exists {
+			return text, nil
+		}
 		return os.ReadFile(filepath.Join(filepath.Dir(file), filepath.FromSlash(name)))
 	})
 	if err != nil {

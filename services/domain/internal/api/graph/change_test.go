@@ -22,6 +22,7 @@ func recordedElsewhere() map[string]string {
 		"previewRollout":       "nothing: it deploys nothing and is forgotten after a week",
 		"lookAtArtifactSource": "nothing: it polls what is polled anyway",
 		"tryArtifactSource":    "nothing: it keeps nothing",
+		"evaluateCheck":        "the runs of the check's program, and what they report",
 		"reportCheck":          "the statuses of checks, which are append-only",
 		"confirmChange":        twoPeople, "rejectChange": twoPeople, "withdrawChange": twoPeople, "forceChange": twoPeople,
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/check"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
 // ReportCheck records a status.
@@ -95,4 +96,30 @@ func (m mutation) SetEnvironmentChecks(
 // ChecksSchema is the JSON Schema of the checks that an environment requires.
 func (q query) ChecksSchema(context.Context) (json.RawMessage, error) {
 	return q.domain.Setup.ChecksSchema()
+}
+
+// CheckKinds are the kinds of checks whose programs decide.
+func (q query) CheckKinds(context.Context) ([]model.InstalledCheckKind, error) {
+	return wrapAll(q.domain.Setup.CheckKinds(), model.WrapInstalledCheckKind), nil
+}
+
+// EvaluateCheck has a check evaluated now.
+func (m mutation) EvaluateCheck(ctx context.Context, in model.EvaluateCheckInput) (p model.EvaluateCheckPayload, err error) {
+	l := loadersOf(ctx)
+	named := rollout.CheckNamed{Key: in.Key}
+	// Before names are looked up, which would reveal what exists.
+	if err = l.actor.MaySomewhere(core.ActionEvaluateCheck); err == nil {
+		named.RolloutID, err = number("/rolloutId", model.KindRollout, in.RolloutID)
+	}
+	if err == nil {
+		named.EnvironmentID, err = environmentNumber(ctx, m.domain.View, in.Environment)
+		err = inField(err, "/environment")
+	}
+	var r core.Rollout
+	if err == nil {
+		r, err = m.domain.Rollouts.EvaluateCheck(ctx, l.actor, named)
+		err = inField(err, "/rolloutId")
+	}
+	p.Rollout, p.Errors, err = outcome(ctx, l.rollouts, r.ID, model.WrapRollout, err)
+	return p, err
 }

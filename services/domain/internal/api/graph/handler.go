@@ -81,6 +81,7 @@ type Access interface {
 // Setup is what the API needs of package setup.
 type Setup interface {
 	Drivers() []core.Driver
+	CheckKinds() []core.InstalledCheckKind
 	DriverOrigins() []core.DriverOrigin
 	ValidateDriverConfig(ref string, kind setup.DriverConfigKind, config json.RawMessage) ([]fault.Field, error)
 	CreateApplication(ctx context.Context, a core.Actor, n setup.NewApplication) (core.Application, error)
@@ -118,6 +119,7 @@ type Evidence interface {
 
 // Rollouts is what the API needs of package rollout.
 type Rollouts interface {
+	EvaluateCheck(ctx context.Context, a core.Actor, n rollout.CheckNamed) (core.Rollout, error)
 	CreateRollout(ctx context.Context, a core.Actor, n rollout.NewRollout) (rollout.Promotion, error)
 	PreviewRollout(ctx context.Context, a core.Actor, n rollout.NewPreview) (core.Preview, error)
 	ApproveGate(ctx context.Context, a core.Actor, r rollout.Resolution) (core.Rollout, error)

@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -101,12 +100,6 @@ const (
 // commitForm is a full commit ID, of SHA-1 or SHA-256.
 var commitForm = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
 
-// plainLink is whether a link is an http or https address without credentials.
-func plainLink(link string) bool {
-	u, err := url.Parse(link)
-	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && u.User == nil
-}
-
 func (r Report) check(now time.Time) error {
 	var found []fault.Field
 	wrong := func(field, format string, args ...any) {
@@ -123,7 +116,7 @@ func (r Report) check(now time.Time) error {
 	if len(r.Description) > maxDescription {
 		wrong("/description", "found %d bytes; expected at most %d", len(r.Description), maxDescription)
 	}
-	if r.Link != "" && !plainLink(r.Link) {
+	if r.Link != "" && !core.PlainLink(r.Link) {
 		wrong("/link", "found %.100q; expected an http or https address without credentials", r.Link)
 	}
 	if len(r.Link) > maxLink {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -295,6 +296,9 @@ func (u *UseCases) workflowEnded(ctx context.Context, tx Tx, c cause, workflowID
 	// A program that ends well has reported on its subject, but that event may arrive after this one. If it never arrives,
 	// leaving a rollout open would block its application for ever (R14).
 	completed := verb == core.VerbComplete
+	if run := id.Check(workflowID); run != 0 {
+		return u.checkRunEnded(ctx, tx, c, run, verb, reason)
+	}
 	if completed {
 		verb, reason = core.VerbFail, "the workflow ended without saying how it went"
 	}

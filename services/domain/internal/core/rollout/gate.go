@@ -19,7 +19,7 @@ func (s stop) entry() (*core.Approval, core.GateRule) {
 func (p plan) pinGates(ctx context.Context, tx Tx, rollout int64) error {
 	for _, s := range p.stops {
 		for _, c := range append(s.step.Pinned(s.environment.ID, false), s.checks.Pinned(s.environment.ID, true)...) {
-			if err := tx.PinCheck(ctx, rollout, c); err != nil {
+			if err := p.pinCheck(ctx, tx, rollout, c); err != nil {
 				return err
 			}
 		}

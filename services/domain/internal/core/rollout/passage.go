@@ -272,7 +272,7 @@ func (m PassageRequested) apply(ctx context.Context, u *UseCases, tx Tx, c cause
 			return err
 		}
 		if len(stops) == 0 && decision.allow() {
-			return t.pass(ctx, m.GateID, decision.added(conditions))
+			return p.pass(ctx, m.GateID, decision.added(conditions))
 		}
 	}
 	row := t.requestRow(core.VerbRequestPassage, m.GateID, "")
@@ -331,6 +331,9 @@ func (u *UseCases) decideOne(ctx context.Context, p passages, gate string) (stop
 	}
 	if !ok {
 		if err := p.scheduleChecks(ctx, gate); err != nil {
+			return false, err
+		}
+		if err := p.openCheckRuns(ctx, gate); err != nil {
 			return false, err
 		}
 	}
@@ -408,14 +411,18 @@ func (u *UseCases) ask(ctx context.Context, t *tree, gate string, rule core.Pinn
 	return t.tx.ScheduleGateExpiry(ctx, expiry, t.cause.at.Add(rule.ExpiresAfter))
 }
 
-// pass grants a passage: the row that names what satisfied its conditions, and the event that the workflow waits for.
-func (t *tree) pass(ctx context.Context, gate string, conditions []core.Condition) error {
-	row := t.requestRow(core.VerbPassGate, gate, core.DescribeConditions(conditions))
+// pass grants a passage: the row that names what satisfied its conditions, and the event that the workflow waits for. The checks of the
+// passage are not required any more.
+func (p passages) pass(ctx context.Context, gate string, conditions []core.Condition) error {
+	row := p.requestRow(core.VerbPassGate, gate, core.DescribeConditions(conditions))
 	row.Conditions = conditions
-	if err := t.tx.Record(ctx, row); err != nil {
+	if err := p.tx.Record(ctx, row); err != nil {
 		return err
 	}
-	return t.grant(ctx, gate, conditions)
+	if err := p.endCheckRuns(ctx, gate); err != nil {
+		return err
+	}
+	return p.grant(ctx, gate, conditions)
 }
 
 // grant publishes that a passage has been granted. Weights that are skipped behind it need no passage of their own.

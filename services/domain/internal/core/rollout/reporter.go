@@ -102,6 +102,8 @@ func (m DeploymentCommitted) reporter() reporter { return ofDeployment(m.Deploym
 
 func (m Previewed) reporter() reporter { return theRun(id.PreviewRun(m.PreviewID)) }
 
+func (m CheckReported) reporter() reporter { return theRun(id.CheckRun(m.RunID)) }
+
 // An older attempt may report, too; its findings are ignored where they are applied.
 func (m EnvironmentReadiness) reporter() reporter {
 	return reporter{

@@ -71,6 +71,7 @@ type ControlTx interface {
 	ReviewHealth(ctx context.Context, environment int64, due time.Time) error
 	// Checks are those that are pinned with a rollout, and the latest reports about its version set.
 	Checks(ctx context.Context, rollout, versionSet int64) (core.Checks, error)
+	CheckRunTx
 	// HoldStops keeps controls from ending before the transaction does, and answers those that have not ended yet.
 	HoldStops(ctx context.Context, all []core.Stop) ([]core.Stop, error)
 	// AddPassageStop notes that a control keeps a passage closed. It is idempotent.
@@ -83,6 +84,22 @@ type ControlTx interface {
 	DueReview(ctx context.Context, at time.Time) (rollout int64, reviews []int64, err error)
 	// SettleReviews ends reviews that were done.
 	SettleReviews(ctx context.Context, reviews []int64) error
+}
+
+// CheckRunTx is the part of a transaction about runs of the programs of checks.
+type CheckRunTx interface {
+	// AddCheckRun adds one that is open. It is a Conflict if another one of the check is.
+	AddCheckRun(ctx context.Context, r core.CheckRun) (core.CheckRun, error)
+	CheckRun(ctx context.Context, id int64) (core.CheckRun, error)
+	// EndCheckRuns ends those of a rollout that are open, or some of them, and answers which they were.
+	EndCheckRuns(ctx context.Context, rollout int64, runs []int64, at time.Time) ([]core.CheckRun, error)
+	AddCheckReport(ctx context.Context, r core.CheckReport) (core.CheckReport, error)
+	// CheckReports are the latest about version sets, of each environment, key and reporter.
+	CheckReports(ctx context.Context, organization int64, sets []int64) (map[int64][]core.CheckReport, error)
+	// Nudge publishes a nudge.
+	Nudge(ctx context.Context, n Nudge) error
+	// SnapshotsByDeployment are what deployments have committed.
+	SnapshotsByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64]core.Snapshot, error)
 }
 
 // Tx is what a use case may do in its transaction. Get and lock methods answer NotFound for what the organization does not have.
@@ -231,4 +248,47 @@ type Tx interface {
 	// DueGateExpiry locks the next one that is due, and skips what others have locked.
 	DueGateExpiry(ctx context.Context, at time.Time) (core.GateExpiry, bool, error)
 	SettleGateExpiry(ctx context.Context, id int64) error
+}
+
+// GateResolved is the fact that a gate was answered.
+type GateResolved struct {
+	core.Actor
+	RolloutID int64
+	GateID    string
+	Approved  bool
+	Reason    string
+	At        time.Time
+}
+
+// Passage is the permission to go past a gate.
+type Passage struct {
+	Organization, RolloutID int64
+	GateID                  string
+	Opening
+	At time.Time
+}
+
+// End is that a rollout is over: its run may change nothing any more.
+type End struct {
+	Organization, RolloutID int64
+	At                      time.Time
+}
+
+// Abort and retry (D18, E73). An abort takes what is under way back to the version that was stable before, and leaves the
+// rollout there, paused; a retry starts it again from its first gate. Both are requests to the workflow: the journal has the request,
+// and the pause once it has taken effect (D17).
+
+// Command is something that a rollout's workflow is asked to do.
+type Command struct {
+	Organization, RolloutID int64
+	// Verb is abort or retry.
+	Verb   core.Verb
+	Reason string
+	At     time.Time
+}
+
+// Nudge asks the program of a check to evaluate it now.
+type Nudge struct {
+	Organization, RolloutID, RunID int64
+	At                             time.Time
 }

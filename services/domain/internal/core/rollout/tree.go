@@ -165,6 +165,9 @@ func (t *tree) moveRollout(ctx context.Context, verb core.Verb, reason string) e
 		return err
 	}
 	if t.rollout.State.Terminal() {
+		if err := t.stopCheckRuns(ctx, nil, "the rollout has ended"); err != nil {
+			return err
+		}
 		if err := t.tx.Revoke(ctx, End{Organization: t.cause.Organization, RolloutID: t.rollout.ID, At: t.cause.at}); err != nil {
 			return err
 		}

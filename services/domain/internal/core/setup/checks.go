@@ -24,6 +24,9 @@ func (u *UseCases) SetEnvironmentChecks(
 		if err != nil {
 			return core.Environment{}, err
 		}
+		if err := u.flows.CheckChecks(checks, u.drivers.Now()); err != nil {
+			return core.Environment{}, err
+		}
 		if len(set.Active)+len(set.Proposed) == 0 {
 			checks = nil
 		}
@@ -58,7 +61,9 @@ func (u *UseCases) SetEnvironmentChecks(
 }
 
 // ChecksSchema is the JSON Schema of the checks of an environment.
-func (u *UseCases) ChecksSchema() (json.RawMessage, error) { return u.flows.ChecksSchema() }
+func (u *UseCases) ChecksSchema() (json.RawMessage, error) {
+	return u.flows.ChecksSchema(u.drivers.Now().CheckKinds())
+}
 
 // checksState is what the journal of changes keeps of an environment's checks; nil for none.
 func checksState(checks json.RawMessage) any {

@@ -319,6 +319,7 @@ func CheckFlow(
 	} else {
 		known.Steps = stepsOfAll(bound)
 	}
+	known.ValidateCheck = drivers.ValidateCheck
 	known.ValidateConfig = func(environment string, config json.RawMessage) error {
 		binding := environments[environment].Binding
 		if err := drivers.ValidateApplicationEnvironment(binding.DriverRef, config); err != nil {

@@ -53,8 +53,20 @@ type DriverSet interface {
 	// Combine is one driver that carries a rollout through environments of all these drivers, and its bytes (D53). Its programs do not
 	// depend on the order. The error is Refused if one of them cannot be combined.
 	Combine(refs ...string) (core.Driver, []byte, error)
-	// Export is a driver's bytes, to be kept.
+	// Export is the bytes of a driver or a check kind, to be kept.
 	Export(ref string) ([]byte, error)
+	CheckKinds
+}
+
+// CheckKinds are the kinds of checks whose programs decide (D48).
+type CheckKinds interface {
+	// CheckKinds is every one, by reference.
+	CheckKinds() []core.InstalledCheckKind
+	// LookupCheck finds one by its reference, or by its name for its first major; the error is Invalid and names those there are.
+	LookupCheck(kind string) (core.InstalledCheckKind, error)
+	// ValidateCheck checks the configuration of a check for a target: active or proposed. The error is Invalid, its fields JSON pointers
+	// into the configuration; without fields it is about the kind.
+	ValidateCheck(kind, target string, config json.RawMessage) error
 }
 
 // Flows reads flow definitions.
@@ -63,12 +75,17 @@ type Flows interface {
 	Read(definition json.RawMessage) (core.Flow, error)
 	// ReadChecks reads the checks of an environment. The error is Invalid, its fields JSON pointers that begin with /checks.
 	ReadChecks(checks json.RawMessage) (core.CheckSet, error)
+	// CheckChecks checks them against the check kinds. The error is as that of ReadChecks.
+	CheckChecks(checks json.RawMessage, kinds CheckKinds) error
 	// ChecksSchema is the JSON Schema of the checks of an environment, from which forms are made.
-	ChecksSchema() (json.RawMessage, error)
+	ChecksSchema(kinds []core.InstalledCheckKind) (json.RawMessage, error)
 }
 
 // Drivers are the deploy drivers of this installation, by reference.
 func (u *UseCases) Drivers() []core.Driver { return u.drivers.Now().All() }
+
+// CheckKinds are the check kinds of this installation, by reference.
+func (u *UseCases) CheckKinds() []core.InstalledCheckKind { return u.drivers.Now().CheckKinds() }
 
 // DriverOrigins are where they come from, and what is wrong there.
 func (u *UseCases) DriverOrigins() []core.DriverOrigin { return u.drivers.Origins() }

@@ -52,13 +52,17 @@ func (u *UseCases) RolloutChecks(ctx context.Context, organization int64, rollou
 	if err != nil {
 		return nil, err
 	}
+	runs, err := u.CheckRuns(ctx, organization, checked)
+	if err != nil {
+		return nil, err
+	}
 	all := map[int64][]core.CheckState{}
 	for id, r := range known {
 		at := u.clock.Now()
 		if r.FinishedAt != nil {
 			at = *r.FinishedAt
 		}
-		c := core.Checks{Pinned: pinned[id], Reports: reports[r.VersionSetID], Observed: observed, Services: namesOf(names)}
+		c := core.Checks{Pinned: pinned[id], Reports: reports[r.VersionSetID], Observed: observed, Services: namesOf(names), Runs: runs[id]}
 		all[id] = c.All(checkPlaces(environments[id], deployments), at)
 	}
 	return all, nil

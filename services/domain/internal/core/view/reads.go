@@ -201,6 +201,8 @@ type ControlReads interface {
 	LatestPolicyDecisions(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.PolicyDecision, error)
 	// CheckReports are the latest about version sets, of each environment, key and reporter.
 	CheckReports(ctx context.Context, organization int64, sets []int64) (map[int64][]core.CheckReport, error)
+	// CheckRuns are the latest runs of the programs of checks of rollouts, one for each check.
+	CheckRuns(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.CheckRun, error)
 	// RolloutRequesters is what kind of principal created each rollout.
 	RolloutRequesters(ctx context.Context, organization int64, rollouts []int64) (map[int64]core.PrincipalType, error)
 }

@@ -47,8 +47,12 @@ func (u *UseCases) readControls(ctx context.Context, organization int64, v *wait
 		return err
 	}
 	var reports map[int64][]core.CheckReport
+	var runs map[int64][]core.CheckRun
 	if len(checks) > 0 {
 		if reports, err = u.CheckReports(ctx, organization, core.Distinct(sets)); err != nil {
+			return err
+		}
+		if runs, err = u.CheckRuns(ctx, organization, rollouts); err != nil {
 			return err
 		}
 	}
@@ -69,7 +73,7 @@ func (u *UseCases) readControls(ctx context.Context, organization int64, v *wait
 		v.controls[id] = stopView{
 			core.Controls{Freezes: freezes, Vetoes: vetoes[set], Pins: pins},
 			requesters[id].Automatic(),
-			core.Checks{Pinned: checks[id], Reports: reports[set], Observed: observed, Services: namesOf(v.services)},
+			core.Checks{Pinned: checks[id], Reports: reports[set], Observed: observed, Services: namesOf(v.services), Runs: runs[id]},
 			decisions[id],
 		}
 	}
@@ -196,6 +200,9 @@ func (v waitView) checksOf(s core.Standing, gate string, checks core.Checks) []W
 		}
 		if state.Kind == core.CheckHealth {
 			w.Resolver, w.Needs = "the health of what was deployed", 0
+		}
+		if state.Kind.Program() {
+			w.Resolver, w.Needs = "the program of its kind, "+string(state.Kind), 0
 		}
 		all = append(all, w)
 	}

@@ -199,9 +199,12 @@ func (r Reads) ChecksByRollout(ctx context.Context, organization int64, rollouts
 					return fmt.Errorf("read windows of check %s of rollout %d: %w", row.Key, row.RolloutID, err)
 				}
 			}
-			found[row.RolloutID] = append(found[row.RolloutID], core.PinnedCheck{
-				Check: one, EnvironmentID: row.EnvironmentID, Target: core.CheckTarget(row.Target), Own: row.Own,
-			})
+			pinned := core.PinnedCheck{Check: one, EnvironmentID: row.EnvironmentID, Target: core.CheckTarget(row.Target), Own: row.Own}
+			pinned.Config = row.Config
+			if row.KindDigest != nil {
+				pinned.Digest = *row.KindDigest
+			}
+			found[row.RolloutID] = append(found[row.RolloutID], pinned)
 		}
 		return pg.Classify(err, "read checks of rollouts")
 	})
@@ -217,6 +220,26 @@ func (r Reads) EnvironmentChecks(ctx context.Context, organization int64, enviro
 			found[row.EnvironmentID] = row.Checks
 		}
 		return pg.Classify(err, "read checks of environments")
+	})
+	return found, err
+}
+
+func checkRun(r query.CheckRun) core.CheckRun {
+	return core.CheckRun{
+		ID: r.ID, RolloutID: r.RolloutID, EnvironmentID: r.EnvironmentID, Target: core.CheckTarget(r.Target), Key: r.Key, Own: r.Own,
+		Number: int(r.Number), EndedAt: r.EndedAt, CreatedAt: r.CreatedAt,
+	}
+}
+
+// CheckRuns implements view.Reads and rollout.Tx.
+func (r Reads) CheckRuns(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.CheckRun, error) {
+	found := map[int64][]core.CheckRun{}
+	err := r.Run(ctx, organization, func(q *query.Queries) error {
+		rows, err := q.CheckRuns(ctx, organization, rollouts)
+		for _, row := range rows {
+			found[row.RolloutID] = append(found[row.RolloutID], checkRun(row))
+		}
+		return pg.Classify(err, "read runs of checks")
 	})
 	return found, err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -225,7 +226,8 @@ func (w Writes) PinCheck(ctx context.Context, rollout int64, c core.PinnedCheck)
 	err := w.Q.InsertRolloutCheck(ctx, query.InsertRolloutCheckParams{
 		OrganizationID: w.Entered, RolloutID: rollout, EnvironmentID: c.EnvironmentID, Target: string(c.Target), Key: c.Key, Own: c.Own,
 		Kind:            string(c.Kind),
-		DurationSeconds: int32(c.Duration / time.Second), Windows: windows,
+		DurationSeconds: int32(c.Duration / time.Second), Windows: windows, Config: c.Config,
+		KindDigest: orNull(c.Digest),
 	})
 	return pg.Classify(err, "pin check %s of rollout %d", c.Key, rollout)
 }
@@ -248,6 +250,11 @@ func (w Writes) Checks(ctx context.Context, rollout, versionSet int64) (core.Che
 	}
 	reports, err := reads.CheckReports(ctx, w.Entered, []int64{versionSet})
 	c.Reports = reports[versionSet]
+	if err != nil || !slices.ContainsFunc(c.Pinned, func(p core.PinnedCheck) bool { return p.Kind.Program() }) {
+		return c, err
+	}
+	runs, err := reads.CheckRuns(ctx, w.Entered, []int64{rollout})
+	c.Runs = runs[rollout]
 	return c, err
 }
 
@@ -258,6 +265,42 @@ func (w Writes) LockReporter(ctx context.Context, r core.CheckReport) error {
 		Reporter: fmt.Sprint(r.Reporter.Principal),
 	})
 	return pg.Classify(err, "lock the reports of check %s", r.Key)
+}
+
+// AddCheckRun implements rollout.Tx.
+func (w Writes) AddCheckRun(ctx context.Context, r core.CheckRun) (core.CheckRun, error) {
+	row, err := w.Q.InsertCheckRun(ctx, query.InsertCheckRunParams{
+		OrganizationID: w.Entered, RolloutID: r.RolloutID, EnvironmentID: r.EnvironmentID, Target: string(r.Target), Key: r.Key, Own: r.Own,
+		Number: int32(r.Number), CreatedAt: r.CreatedAt,
+	})
+	return checkRun(row), pg.Classify(err, "add run of check %s of rollout %d", r.Key, r.RolloutID)
+}
+
+// CheckRun implements rollout.Tx.
+func (w Writes) CheckRun(ctx context.Context, id int64) (core.CheckRun, error) {
+	row, err := w.Q.CheckRun(ctx, w.Entered, id)
+	return checkRun(row), missing(err, "run of a check", id)
+}
+
+// EndCheckRuns implements rollout.Tx.
+func (w Writes) EndCheckRuns(ctx context.Context, rollout int64, runs []int64, at time.Time) ([]core.CheckRun, error) {
+	rows, err := w.Q.EndCheckRuns(ctx, query.EndCheckRunsParams{
+		EndedAt: &at, OrganizationID: w.Entered, RolloutID: rollout, Ids: append([]int64{}, runs...),
+	})
+	ended := make([]core.CheckRun, len(rows))
+	for i, row := range rows {
+		ended[i] = checkRun(row)
+	}
+	return ended, pg.Classify(err, "end runs of checks of rollout %d", rollout)
+}
+
+// orNull is the absence of a zero value, as the tables have it.
+func orNull[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
 }
 
 // AddCheckReport implements check.Tx.

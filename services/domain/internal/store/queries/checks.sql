@@ -1,6 +1,6 @@
 -- name: InsertRolloutCheck :exec
-INSERT INTO cd_rollout_checks (organization_id, rollout_id, environment_id, target, key, own, kind, duration_seconds, windows)
-VALUES (@organization_id, @rollout_id, @environment_id, @target, @key, @own, @kind, @duration_seconds, sqlc.narg(windows));
+INSERT INTO cd_rollout_checks (organization_id, rollout_id, environment_id, target, key, own, kind, duration_seconds, windows, config, kind_digest)
+VALUES (@organization_id, @rollout_id, @environment_id, @target, @key, @own, @kind, @duration_seconds, sqlc.narg(windows), sqlc.narg(config), sqlc.narg(kind_digest));
 
 -- name: RolloutChecks :many
 SELECT * FROM cd_rollout_checks WHERE organization_id = @organization_id AND rollout_id = ANY(@ids::bigint[])
@@ -58,3 +58,26 @@ JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id
 JOIN cd_rollouts r ON r.organization_id = e.organization_id AND r.id = e.rollout_id
 WHERE s.organization_id = @organization_id AND s.commit_sha = @commit_sha AND e.environment_id = @environment_id AND r.application_id = @application_id
 ORDER BY r.version_set_id DESC LIMIT 2;
+
+-- name: InsertCheckRun :one
+INSERT INTO cd_check_runs (organization_id, rollout_id, environment_id, target, key, own, number, created_at)
+VALUES (@organization_id, @rollout_id, @environment_id, @target, @key, @own, @number, @created_at)
+RETURNING *;
+
+-- name: CheckRuns :many
+-- Of rollouts, the latest of each check.
+SELECT DISTINCT ON (rollout_id, environment_id, target, key, own) * FROM cd_check_runs
+WHERE organization_id = @organization_id AND rollout_id = ANY(@ids::bigint[])
+ORDER BY rollout_id, environment_id, target, key, own, number DESC;
+
+-- name: CheckRun :one
+SELECT * FROM cd_check_runs WHERE organization_id = @organization_id AND id = @id;
+
+-- name: EndCheckRuns :many
+-- Those of a rollout that have not ended: some of them, or all where none are named.
+UPDATE cd_check_runs SET ended_at = @ended_at
+WHERE organization_id = @organization_id AND rollout_id = @rollout_id AND ended_at IS NULL AND (cardinality(@ids::bigint[]) = 0 OR id = ANY(@ids::bigint[]))
+RETURNING *;
+
+-- name: SetCheckRunWorkflowRef :exec
+UPDATE cd_check_runs SET workflow_ref = @workflow_ref WHERE organization_id = @organization_id AND id = @id;

@@ -11,6 +11,122 @@ import (
 	"time"
 )
 
+const checkRun = `-- name: CheckRun :one
+SELECT id, organization_id, rollout_id, environment_id, target, key, own, number, workflow_ref, ended_at, created_at, updated_at FROM cd_check_runs WHERE organization_id = $1 AND id = $2
+`
+
+func (q *Queries) CheckRun(ctx context.Context, organizationID int64, iD int64) (CheckRun, error) {
+	row := q.db.QueryRow(ctx, checkRun, organizationID, iD)
+	var i CheckRun
+	err := row.Scan(
+		&i.ID,
+		&i.OrganizationID,
+		&i.RolloutID,
+		&i.EnvironmentID,
+		&i.Target,
+		&i.Key,
+		&i.Own,
+		&i.Number,
+		&i.WorkflowRef,
+		&i.EndedAt,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
+const checkRuns = `-- name: CheckRuns :many
+SELECT DISTINCT ON (rollout_id, environment_id, target, key, own) id, organization_id, rollout_id, environment_id, target, key, own, number, workflow_ref, ended_at, created_at, updated_at FROM cd_check_runs
+WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[])
+ORDER BY rollout_id, environment_id, target, key, own, number DESC
+`
+
+// Of rollouts, the latest of each check.
+func (q *Queries) CheckRuns(ctx context.Context, organizationID int64, ids []int64) ([]CheckRun, error) {
+	rows, err := q.db.Query(ctx, checkRuns, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CheckRun
+	for rows.Next() {
+		var i CheckRun
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.RolloutID,
+			&i.EnvironmentID,
+			&i.Target,
+			&i.Key,
+			&i.Own,
+			&i.Number,
+			&i.WorkflowRef,
+			&i.EndedAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const endCheckRuns = `-- name: EndCheckRuns :many
+UPDATE cd_check_runs SET ended_at = $1
+WHERE organization_id = $2 AND rollout_id = $3 AND ended_at IS NULL AND (cardinality($4::bigint[]) = 0 OR id = ANY($4::bigint[]))
+RETURNING id, organization_id, rollout_id, environment_id, target, key, own, number, workflow_ref, ended_at, created_at, updated_at
+`
+
+type EndCheckRunsParams struct {
+	EndedAt        *time.Time
+	OrganizationID int64
+	RolloutID      int64
+	Ids            []int64
+}
+
+// Those of a rollout that have not ended: some of them, or all where none are named.
+func (q *Queries) EndCheckRuns(ctx context.Context, arg EndCheckRunsParams) ([]CheckRun, error) {
+	rows, err := q.db.Query(ctx, endCheckRuns,
+		arg.EndedAt,
+		arg.OrganizationID,
+		arg.RolloutID,
+		arg.Ids,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CheckRun
+	for rows.Next() {
+		var i CheckRun
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.RolloutID,
+			&i.EnvironmentID,
+			&i.Target,
+			&i.Key,
+			&i.Own,
+			&i.Number,
+			&i.WorkflowRef,
+			&i.EndedAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const environmentChecks = `-- name: EnvironmentChecks :many
 SELECT id, organization_id, environment_id, checks, created_at, updated_at FROM cd_environment_checks WHERE organization_id = $1 AND environment_id = ANY($2::bigint[]) AND checks <> '{}'
 `
@@ -51,6 +167,52 @@ func (q *Queries) ForgetCheckStatuses(ctx context.Context, latest int64) (int64,
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const insertCheckRun = `-- name: InsertCheckRun :one
+INSERT INTO cd_check_runs (organization_id, rollout_id, environment_id, target, key, own, number, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+RETURNING id, organization_id, rollout_id, environment_id, target, key, own, number, workflow_ref, ended_at, created_at, updated_at
+`
+
+type InsertCheckRunParams struct {
+	OrganizationID int64
+	RolloutID      int64
+	EnvironmentID  int64
+	Target         string
+	Key            string
+	Own            bool
+	Number         int32
+	CreatedAt      time.Time
+}
+
+func (q *Queries) InsertCheckRun(ctx context.Context, arg InsertCheckRunParams) (CheckRun, error) {
+	row := q.db.QueryRow(ctx, insertCheckRun,
+		arg.OrganizationID,
+		arg.RolloutID,
+		arg.EnvironmentID,
+		arg.Target,
+		arg.Key,
+		arg.Own,
+		arg.Number,
+		arg.CreatedAt,
+	)
+	var i CheckRun
+	err := row.Scan(
+		&i.ID,
+		&i.OrganizationID,
+		&i.RolloutID,
+		&i.EnvironmentID,
+		&i.Target,
+		&i.Key,
+		&i.Own,
+		&i.Number,
+		&i.WorkflowRef,
+		&i.EndedAt,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
 }
 
 const insertCheckStatus = `-- name: InsertCheckStatus :one
@@ -113,8 +275,8 @@ func (q *Queries) InsertCheckStatus(ctx context.Context, arg InsertCheckStatusPa
 }
 
 const insertRolloutCheck = `-- name: InsertRolloutCheck :exec
-INSERT INTO cd_rollout_checks (organization_id, rollout_id, environment_id, target, key, own, kind, duration_seconds, windows)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+INSERT INTO cd_rollout_checks (organization_id, rollout_id, environment_id, target, key, own, kind, duration_seconds, windows, config, kind_digest)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 `
 
 type InsertRolloutCheckParams struct {
@@ -127,6 +289,8 @@ type InsertRolloutCheckParams struct {
 	Kind            string
 	DurationSeconds int32
 	Windows         json.RawMessage
+	Config          json.RawMessage
+	KindDigest      *string
 }
 
 func (q *Queries) InsertRolloutCheck(ctx context.Context, arg InsertRolloutCheckParams) error {
@@ -140,6 +304,8 @@ func (q *Queries) InsertRolloutCheck(ctx context.Context, arg InsertRolloutCheck
 		arg.Kind,
 		arg.DurationSeconds,
 		arg.Windows,
+		arg.Config,
+		arg.KindDigest,
 	)
 	return err
 }
@@ -243,7 +409,7 @@ func (q *Queries) ReviewHealth(ctx context.Context, dueAt time.Time, organizatio
 }
 
 const rolloutChecks = `-- name: RolloutChecks :many
-SELECT id, organization_id, rollout_id, environment_id, target, key, kind, duration_seconds, created_at, updated_at, windows, own FROM cd_rollout_checks WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[])
+SELECT id, organization_id, rollout_id, environment_id, target, key, kind, duration_seconds, created_at, updated_at, windows, own, config, kind_digest FROM cd_rollout_checks WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[])
 ORDER BY rollout_id, environment_id, target DESC, key, own
 `
 
@@ -269,6 +435,8 @@ func (q *Queries) RolloutChecks(ctx context.Context, organizationID int64, ids [
 			&i.UpdatedAt,
 			&i.Windows,
 			&i.Own,
+			&i.Config,
+			&i.KindDigest,
 		); err != nil {
 			return nil, err
 		}
@@ -287,6 +455,15 @@ ON CONFLICT (organization_id, environment_id) DO UPDATE SET checks = excluded.ch
 
 func (q *Queries) SaveEnvironmentChecks(ctx context.Context, organizationID int64, environmentID int64, checks json.RawMessage) error {
 	_, err := q.db.Exec(ctx, saveEnvironmentChecks, organizationID, environmentID, checks)
+	return err
+}
+
+const setCheckRunWorkflowRef = `-- name: SetCheckRunWorkflowRef :exec
+UPDATE cd_check_runs SET workflow_ref = $1 WHERE organization_id = $2 AND id = $3
+`
+
+func (q *Queries) SetCheckRunWorkflowRef(ctx context.Context, workflowRef *string, organizationID int64, iD int64) error {
+	_, err := q.db.Exec(ctx, setCheckRunWorkflowRef, workflowRef, organizationID, iD)
 	return err
 }
 

@@ -287,6 +287,24 @@ type Change struct {
 	UpdatedAt time.Time
 }
 
+// Runs of the programs of checks. What a run has reported is among the statuses, under its number; only what the latest run of a check reports counts for its rollout. Rows end with the rollout.
+type CheckRun struct {
+	ID             int64
+	OrganizationID int64
+	RolloutID      int64
+	EnvironmentID  int64
+	Target         string
+	Key            string
+	Own            bool
+	// Counts the runs of the check, from 1: another one is opened when a check whose run has ended is to be evaluated again.
+	Number      int32
+	WorkflowRef *string
+	// Since when the run reports nothing any more: its program has ended, or the check is not required any more.
+	EndedAt   *time.Time
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
 // What was reported about checks; a row is never changed. The latest for each key, subject and reporter counts; a row that repeats that is not added. A status of another version set than the one in question decides nothing. Rows end when their reporter has reported 20 later ones about the same key and subject; what satisfied a passage is in the journal of its rollout.
 type CheckStatus struct {
 	OrganizationID int64
@@ -853,6 +871,10 @@ type RolloutCheck struct {
 	Windows json.RawMessage
 	// Whether the environment requires it; otherwise the pipeline does.
 	Own bool
+	// The configuration of a check whose kind is a bundle, as its author wrote it.
+	Config json.RawMessage
+	// The bundle of the kind, as it was when the rollout was created; null for the kinds that the service evaluates itself.
+	KindDigest *string
 }
 
 // Events come in any order: a rollout whose end was heard of before everything under it waits here for the rest, for a while.

@@ -34,6 +34,7 @@ type MutationResolver interface {
 	SetRolloutPolicy(ctx context.Context, input model.SetRolloutPolicyInput) (model.SetRolloutPolicyPayload, error)
 	SetRollbackPolicy(ctx context.Context, input model.SetRollbackPolicyInput) (model.SetRollbackPolicyPayload, error)
 	ReportCheck(ctx context.Context, input model.ReportCheckInput) (model.ReportCheckPayload, error)
+	EvaluateCheck(ctx context.Context, input model.EvaluateCheckInput) (model.EvaluateCheckPayload, error)
 	SetChangeControl(ctx context.Context, input model.SetChangeControlInput) (model.SetChangeControlPayload, error)
 	ConfirmChange(ctx context.Context, input model.DecideChangeInput) (model.ProposedChangePayload, error)
 	RejectChange(ctx context.Context, input model.DecideChangeInput) (model.ProposedChangePayload, error)
@@ -103,6 +104,7 @@ type QueryResolver interface {
 	Audit(ctx context.Context, filter *model.AuditFilter, first *int, after *string, last *int, before *string, orderBy *core.Order) (model.AuditEntryConnection, error)
 	JournalChain(ctx context.Context, first *int, after *int) (model.JournalChain, error)
 	ChecksSchema(ctx context.Context) (json.RawMessage, error)
+	CheckKinds(ctx context.Context) ([]model.InstalledCheckKind, error)
 	ProposedChanges(ctx context.Context, open *bool, first *int, after *string, last *int, before *string, orderBy *core.Order) (model.ProposedChangeConnection, error)
 	DeliveryMetrics(ctx context.Context, application string, environment *string, since *time.Time, until *time.Time) ([]model.DeliveryMetrics, error)
 	Drivers(ctx context.Context) ([]model.Driver, error)
@@ -405,6 +407,20 @@ func (ec *executionContext) field_Mutation_endFreeze_args(ctx context.Context, r
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (model.EndFreezeInput, error) {
 			return ec.unmarshalNEndFreezeInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEndFreezeInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_evaluateCheck_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.EvaluateCheckInput, error) {
+			return ec.unmarshalNEvaluateCheckInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEvaluateCheckInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -2813,6 +2829,50 @@ func (ec *executionContext) fieldContext_Mutation_reportCheck(ctx context.Contex
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_reportCheck_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_evaluateCheck(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_evaluateCheck(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().EvaluateCheck(ctx, fc.Args["input"].(model.EvaluateCheckInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.EvaluateCheckPayload) graphql.Marshaler {
+			return ec.marshalNEvaluateCheckPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEvaluateCheckPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_evaluateCheck(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_EvaluateCheckPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_evaluateCheck_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -5826,6 +5886,38 @@ func (ec *executionContext) fieldContext_Query_checksSchema(_ context.Context, f
 	return graphql.NewScalarFieldContext("Query", field, true, true, errors.New("field of type JSON does not have child fields"))
 }
 
+func (ec *executionContext) _Query_checkKinds(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_checkKinds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Query().CheckKinds(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.InstalledCheckKind) graphql.Marshaler {
+			return ec.marshalNInstalledCheckKind2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐInstalledCheckKindᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_checkKinds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_InstalledCheckKind(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Query_proposedChanges(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -7764,6 +7856,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "evaluateCheck":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_evaluateCheck(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "setChangeControl":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_setChangeControl(ctx, field)
@@ -8465,6 +8564,28 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 					}
 				}()
 				res = ec._Query_checksSchema(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "checkKinds":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_checkKinds(ctx, field)
 				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}

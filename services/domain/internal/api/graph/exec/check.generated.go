@@ -4,6 +4,7 @@ package exec
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"strconv"
@@ -294,6 +295,231 @@ func (ec *executionContext) fieldContext_CheckReport_observedAt(_ context.Contex
 	return graphql.NewScalarFieldContext("CheckReport", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _EvaluateCheckPayload_rollout(ctx context.Context, field graphql.CollectedField, obj *model.EvaluateCheckPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EvaluateCheckPayload_rollout(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Rollout, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Rollout) graphql.Marshaler {
+			return ec.marshalORollout2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollout(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_EvaluateCheckPayload_rollout(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "EvaluateCheckPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Rollout(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _EvaluateCheckPayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.EvaluateCheckPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EvaluateCheckPayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EvaluateCheckPayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "EvaluateCheckPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _InstalledCheckKind_ref(ctx context.Context, field graphql.CollectedField, obj *model.InstalledCheckKind) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_InstalledCheckKind_ref(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Ref, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_InstalledCheckKind_ref(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("InstalledCheckKind", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _InstalledCheckKind_description(ctx context.Context, field graphql.CollectedField, obj *model.InstalledCheckKind) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_InstalledCheckKind_description(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Description, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_InstalledCheckKind_description(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("InstalledCheckKind", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _InstalledCheckKind_digest(ctx context.Context, field graphql.CollectedField, obj *model.InstalledCheckKind) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_InstalledCheckKind_digest(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Digest, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_InstalledCheckKind_digest(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("InstalledCheckKind", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _InstalledCheckKind_origin(ctx context.Context, field graphql.CollectedField, obj *model.InstalledCheckKind) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_InstalledCheckKind_origin(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Origin, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_InstalledCheckKind_origin(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("InstalledCheckKind", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _InstalledCheckKind_artifactDigest(ctx context.Context, field graphql.CollectedField, obj *model.InstalledCheckKind) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_InstalledCheckKind_artifactDigest(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ArtifactDigest(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_InstalledCheckKind_artifactDigest(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("InstalledCheckKind", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _InstalledCheckKind_targets(ctx context.Context, field graphql.CollectedField, obj *model.InstalledCheckKind) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_InstalledCheckKind_targets(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Targets, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []core.CheckTarget) graphql.Marshaler {
+			return ec.marshalNCheckTarget2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐCheckTargetᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_InstalledCheckKind_targets(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("InstalledCheckKind", field, false, false, errors.New("field of type CheckTarget does not have child fields"))
+}
+
+func (ec *executionContext) _InstalledCheckKind_configSchema(ctx context.Context, field graphql.CollectedField, obj *model.InstalledCheckKind) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_InstalledCheckKind_configSchema(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ConfigSchema(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v json.RawMessage) graphql.Marshaler {
+			return ec.marshalNJSON2encodingᚋjsonᚐRawMessage(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_InstalledCheckKind_configSchema(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("InstalledCheckKind", field, true, false, errors.New("field of type JSON does not have child fields"))
+}
+
 func (ec *executionContext) _ReportCheckPayload_report(ctx context.Context, field graphql.CollectedField, obj *model.ReportCheckPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -457,6 +683,52 @@ func (ec *executionContext) _RolloutCheck_kind(ctx context.Context, field graphq
 }
 func (ec *executionContext) fieldContext_RolloutCheck_kind(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("RolloutCheck", field, false, false, errors.New("field of type CheckKind does not have child fields"))
+}
+
+func (ec *executionContext) _RolloutCheck_kindName(ctx context.Context, field graphql.CollectedField, obj *model.RolloutCheck) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutCheck_kindName(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.KindName(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutCheck_kindName(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RolloutCheck", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _RolloutCheck_workflowId(ctx context.Context, field graphql.CollectedField, obj *model.RolloutCheck) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutCheck_workflowId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.WorkflowID(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutCheck_workflowId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RolloutCheck", field, true, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _RolloutCheck_own(ctx context.Context, field graphql.CollectedField, obj *model.RolloutCheck) (ret graphql.Marshaler) {
@@ -632,6 +904,50 @@ func (ec *executionContext) fieldContext_RolloutCheck_reports(_ context.Context,
 // endregion **************************** field.gotpl *****************************
 
 // region    **************************** input.gotpl *****************************
+
+func (ec *executionContext) unmarshalInputEvaluateCheckInput(ctx context.Context, obj any) (model.EvaluateCheckInput, error) {
+	var it model.EvaluateCheckInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"rolloutId", "environment", "key"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "rolloutId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("rolloutId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.RolloutID = data
+		case "environment":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("environment"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Environment = data
+		case "key":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Key = data
+		}
+	}
+	return it, nil
+}
 
 func (ec *executionContext) unmarshalInputReportCheckInput(ctx context.Context, obj any) (model.ReportCheckInput, error) {
 	var it model.ReportCheckInput
@@ -916,6 +1232,117 @@ func (ec *executionContext) _CheckReport(ctx context.Context, sel ast.SelectionS
 	return out
 }
 
+var evaluateCheckPayloadImplementors = []string{"EvaluateCheckPayload"}
+
+func (ec *executionContext) _EvaluateCheckPayload(ctx context.Context, sel ast.SelectionSet, obj *model.EvaluateCheckPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, evaluateCheckPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("EvaluateCheckPayload")
+		case "rollout":
+			out.Values[i] = ec._EvaluateCheckPayload_rollout(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._EvaluateCheckPayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var installedCheckKindImplementors = []string{"InstalledCheckKind"}
+
+func (ec *executionContext) _InstalledCheckKind(ctx context.Context, sel ast.SelectionSet, obj *model.InstalledCheckKind) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, installedCheckKindImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("InstalledCheckKind")
+		case "ref":
+			out.Values[i] = ec._InstalledCheckKind_ref(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "description":
+			out.Values[i] = ec._InstalledCheckKind_description(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "digest":
+			out.Values[i] = ec._InstalledCheckKind_digest(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "origin":
+			out.Values[i] = ec._InstalledCheckKind_origin(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "artifactDigest":
+			out.Values[i] = ec._InstalledCheckKind_artifactDigest(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "targets":
+			out.Values[i] = ec._InstalledCheckKind_targets(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "configSchema":
+			out.Values[i] = ec._InstalledCheckKind_configSchema(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var reportCheckPayloadImplementors = []string{"ReportCheckPayload"}
 
 func (ec *executionContext) _ReportCheckPayload(ctx context.Context, sel ast.SelectionSet, obj *model.ReportCheckPayload) graphql.Marshaler {
@@ -1022,6 +1449,16 @@ func (ec *executionContext) _RolloutCheck(ctx context.Context, sel ast.Selection
 		case "kind":
 			out.Values[i] = ec._RolloutCheck_kind(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "kindName":
+			out.Values[i] = ec._RolloutCheck_kindName(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "workflowId":
+			out.Values[i] = ec._RolloutCheck_workflowId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "own":
@@ -1183,6 +1620,65 @@ func (ec *executionContext) marshalNCheckTarget2githubᚗcomᚋlockstepᚑcdᚋl
 		}
 	}
 	return res
+}
+
+func (ec *executionContext) unmarshalNCheckTarget2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐCheckTargetᚄ(ctx context.Context, v any) ([]core.CheckTarget, error) {
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]core.CheckTarget, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNCheckTarget2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐCheckTarget(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) marshalNCheckTarget2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐCheckTargetᚄ(ctx context.Context, sel ast.SelectionSet, v []core.CheckTarget) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNCheckTarget2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐCheckTarget(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) unmarshalNEvaluateCheckInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEvaluateCheckInput(ctx context.Context, v any) (model.EvaluateCheckInput, error) {
+	res, err := ec.unmarshalInputEvaluateCheckInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNEvaluateCheckPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEvaluateCheckPayload(ctx context.Context, sel ast.SelectionSet, v model.EvaluateCheckPayload) graphql.Marshaler {
+	return ec._EvaluateCheckPayload(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNInstalledCheckKind2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐInstalledCheckKind(ctx context.Context, sel ast.SelectionSet, v model.InstalledCheckKind) graphql.Marshaler {
+	return ec._InstalledCheckKind(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNInstalledCheckKind2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐInstalledCheckKindᚄ(ctx context.Context, sel ast.SelectionSet, v []model.InstalledCheckKind) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNInstalledCheckKind2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐInstalledCheckKind(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) unmarshalNReportCheckInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐReportCheckInput(ctx context.Context, v any) (model.ReportCheckInput, error) {

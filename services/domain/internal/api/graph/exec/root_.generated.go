@@ -557,6 +557,11 @@ type ComplexityRoot struct {
 		Since      func(childComplexity int) int
 	}
 
+	EvaluateCheckPayload struct {
+		Errors  func(childComplexity int) int
+		Rollout func(childComplexity int) int
+	}
+
 	ExtendFreezePayload struct {
 		Errors func(childComplexity int) int
 		Freeze func(childComplexity int) int
@@ -685,6 +690,16 @@ type ComplexityRoot struct {
 		Errors       func(childComplexity int) int
 		Group        func(childComplexity int) int
 		Unanswerable func(childComplexity int) int
+	}
+
+	InstalledCheckKind struct {
+		ArtifactDigest func(childComplexity int) int
+		ConfigSchema   func(childComplexity int) int
+		Description    func(childComplexity int) int
+		Digest         func(childComplexity int) int
+		Origin         func(childComplexity int) int
+		Ref            func(childComplexity int) int
+		Targets        func(childComplexity int) int
 	}
 
 	JournalChain struct {
@@ -826,6 +841,7 @@ type ComplexityRoot struct {
 		CreateRollout                    func(childComplexity int, input model.CreateRolloutInput) int
 		CreateToken                      func(childComplexity int, input model.CreateTokenInput) int
 		EndFreeze                        func(childComplexity int, input model.EndFreezeInput) int
+		EvaluateCheck                    func(childComplexity int, input model.EvaluateCheckInput) int
 		ExtendFreeze                     func(childComplexity int, input model.ExtendFreezeInput) int
 		ForceChange                      func(childComplexity int, input model.DecideChangeInput) int
 		GrantPermissions                 func(childComplexity int, input model.GrantPermissionsInput) int
@@ -1066,6 +1082,7 @@ type ComplexityRoot struct {
 		ArtifactSourceKinds    func(childComplexity int) int
 		ArtifactSources        func(childComplexity int, first *int, after *string, last *int, before *string, application *string, orderBy *core.Order) int
 		Audit                  func(childComplexity int, filter *model.AuditFilter, first *int, after *string, last *int, before *string, orderBy *core.Order) int
+		CheckKinds             func(childComplexity int) int
 		CheckPolicies          func(childComplexity int, text string) int
 		ChecksSchema           func(childComplexity int) int
 		DeliveryMetrics        func(childComplexity int, application string, environment *string, since *time.Time, until *time.Time) int
@@ -1229,6 +1246,7 @@ type ComplexityRoot struct {
 		Environment func(childComplexity int) int
 		Key         func(childComplexity int) int
 		Kind        func(childComplexity int) int
+		KindName    func(childComplexity int) int
 		Link        func(childComplexity int) int
 		Next        func(childComplexity int) int
 		Own         func(childComplexity int) int
@@ -1236,6 +1254,7 @@ type ComplexityRoot struct {
 		Reports     func(childComplexity int) int
 		Since       func(childComplexity int) int
 		Target      func(childComplexity int) int
+		WorkflowID  func(childComplexity int) int
 	}
 
 	RolloutConnection struct {
@@ -3520,6 +3539,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.EnvironmentPin.Since(childComplexity), true
 
+	case "EvaluateCheckPayload.errors":
+		if e.ComplexityRoot.EvaluateCheckPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EvaluateCheckPayload.Errors(childComplexity), true
+	case "EvaluateCheckPayload.rollout":
+		if e.ComplexityRoot.EvaluateCheckPayload.Rollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EvaluateCheckPayload.Rollout(childComplexity), true
+
 	case "ExtendFreezePayload.errors":
 		if e.ComplexityRoot.ExtendFreezePayload.Errors == nil {
 			break
@@ -4010,6 +4042,49 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.GroupPayload.Unanswerable(childComplexity), true
+
+	case "InstalledCheckKind.artifactDigest":
+		if e.ComplexityRoot.InstalledCheckKind.ArtifactDigest == nil {
+			break
+		}
+
+		return e.ComplexityRoot.InstalledCheckKind.ArtifactDigest(childComplexity), true
+	case "InstalledCheckKind.configSchema":
+		if e.ComplexityRoot.InstalledCheckKind.ConfigSchema == nil {
+			break
+		}
+
+		return e.ComplexityRoot.InstalledCheckKind.ConfigSchema(childComplexity), true
+	case "InstalledCheckKind.description":
+		if e.ComplexityRoot.InstalledCheckKind.Description == nil {
+			break
+		}
+
+		return e.ComplexityRoot.InstalledCheckKind.Description(childComplexity), true
+	case "InstalledCheckKind.digest":
+		if e.ComplexityRoot.InstalledCheckKind.Digest == nil {
+			break
+		}
+
+		return e.ComplexityRoot.InstalledCheckKind.Digest(childComplexity), true
+	case "InstalledCheckKind.origin":
+		if e.ComplexityRoot.InstalledCheckKind.Origin == nil {
+			break
+		}
+
+		return e.ComplexityRoot.InstalledCheckKind.Origin(childComplexity), true
+	case "InstalledCheckKind.ref":
+		if e.ComplexityRoot.InstalledCheckKind.Ref == nil {
+			break
+		}
+
+		return e.ComplexityRoot.InstalledCheckKind.Ref(childComplexity), true
+	case "InstalledCheckKind.targets":
+		if e.ComplexityRoot.InstalledCheckKind.Targets == nil {
+			break
+		}
+
+		return e.ComplexityRoot.InstalledCheckKind.Targets(childComplexity), true
 
 	case "JournalChain.block":
 		if e.ComplexityRoot.JournalChain.Block == nil {
@@ -4628,6 +4703,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.EndFreeze(childComplexity, args["input"].(model.EndFreezeInput)), true
+	case "Mutation.evaluateCheck":
+		if e.ComplexityRoot.Mutation.EvaluateCheck == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_evaluateCheck_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.EvaluateCheck(childComplexity, args["input"].(model.EvaluateCheckInput)), true
 	case "Mutation.extendFreeze":
 		if e.ComplexityRoot.Mutation.ExtendFreeze == nil {
 			break
@@ -5935,6 +6021,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Audit(childComplexity, args["filter"].(*model.AuditFilter), args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
+	case "Query.checkKinds":
+		if e.ComplexityRoot.Query.CheckKinds == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.CheckKinds(childComplexity), true
 	case "Query.checkPolicies":
 		if e.ComplexityRoot.Query.CheckPolicies == nil {
 			break
@@ -6763,6 +6855,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RolloutCheck.Kind(childComplexity), true
+	case "RolloutCheck.kindName":
+		if e.ComplexityRoot.RolloutCheck.KindName == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutCheck.KindName(childComplexity), true
 	case "RolloutCheck.link":
 		if e.ComplexityRoot.RolloutCheck.Link == nil {
 			break
@@ -6805,6 +6903,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RolloutCheck.Target(childComplexity), true
+	case "RolloutCheck.workflowId":
+		if e.ComplexityRoot.RolloutCheck.WorkflowID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutCheck.WorkflowID(childComplexity), true
 
 	case "RolloutConnection.edges":
 		if e.ComplexityRoot.RolloutConnection.Edges == nil {
@@ -8396,6 +8500,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputDecideChangeInput,
 		ec.unmarshalInputEndFreezeInput,
 		ec.unmarshalInputEnvironmentApprovalInput,
+		ec.unmarshalInputEvaluateCheckInput,
 		ec.unmarshalInputExtendFreezeInput,
 		ec.unmarshalInputGrantPermissionsInput,
 		ec.unmarshalInputLiftVetoInput,
@@ -9162,11 +9267,18 @@ type JournalChainCheck {
 extend type Query {
   "The JSON Schema of the checks that an environment requires, from which forms are generated."
   checksSchema: JSON!
+  "The kinds of checks whose programs decide, by reference."
+  checkKinds: [InstalledCheckKind!]!
 }
 
 extend type Mutation {
   "Reports the status of a check about a version set in an environment. The latest of each reporter counts; all of them have to agree."
   reportCheck(input: ReportCheckInput!): ReportCheckPayload!
+  """
+  Has a check whose kind is PROGRAM evaluated now: its program need not wait any longer, or is started again if it has ended. Takes the
+  permission report. Refused while no requested passage waits for the check.
+  """
+  evaluateCheck(input: EvaluateCheckInput!): EvaluateCheckPayload!
 }
 
 "What a report says of a check."
@@ -9197,6 +9309,26 @@ enum CheckKind {
   SCHEDULE
   "It is green while everything that the rollout has deployed to the environment is healthy there."
   HEALTH
+  "The program of a check kind decides."
+  PROGRAM
+}
+
+"A kind of checks whose program decides, in one major version."
+type InstalledCheckKind {
+  "name@major"
+  ref: String!
+  "What it checks."
+  description: String!
+  "The digest of its bundle, which rollouts pin."
+  digest: String!
+  "built-in, folder, or the OCI artifact's reference: oci://registry/repository:tag."
+  origin: String!
+  "The digest of the OCI artifact it came in; null for other origins."
+  artifactDigest: String
+  "What its checks may be about."
+  targets: [CheckTarget!]!
+  "The JSON Schema of the configuration of a check."
+  configSchema: JSON!
 }
 
 "A check of a rollout in one of its environments, and what it has come to."
@@ -9206,6 +9338,10 @@ type RolloutCheck {
   "What reports call it."
   key: String!
   kind: CheckKind!
+  "The kind as pipelines name it, such as timer; of PROGRAM the check kind, name@major."
+  kindName: String!
+  "The run of its program on the engine, such as check-7; null for none."
+  workflowId: String
   "Whether the environment requires it; otherwise the pipeline does."
   own: Boolean!
   phase: CheckPhase!
@@ -9266,6 +9402,22 @@ input ReportCheckInput {
 "Result of reportCheck."
 type ReportCheckPayload {
   report: CheckReport
+  errors: [UserError!]!
+}
+
+"Input of evaluateCheck."
+input EvaluateCheckInput {
+  "The rollout."
+  rolloutId: ID!
+  "The environment that the check is about, by name or identifier."
+  environment: String!
+  "The key of the check, as pipelines declare it."
+  key: String!
+}
+
+"Result of evaluateCheck."
+type EvaluateCheckPayload {
+  rollout: Rollout
   errors: [UserError!]!
 }
 `, BuiltIn: false},
@@ -13411,6 +13563,16 @@ func (ec *executionContext) childFields_EnvironmentPin(ctx context.Context, fiel
 	return nil, fmt.Errorf("no field named %q was found under type EnvironmentPin", field.Name)
 }
 
+func (ec *executionContext) childFields_EvaluateCheckPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "rollout":
+		return ec.fieldContext_EvaluateCheckPayload_rollout(ctx, field)
+	case "errors":
+		return ec.fieldContext_EvaluateCheckPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type EvaluateCheckPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_ExtendFreezePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "freeze":
@@ -13669,6 +13831,26 @@ func (ec *executionContext) childFields_GroupPayload(ctx context.Context, field 
 		return ec.fieldContext_GroupPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type GroupPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_InstalledCheckKind(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "ref":
+		return ec.fieldContext_InstalledCheckKind_ref(ctx, field)
+	case "description":
+		return ec.fieldContext_InstalledCheckKind_description(ctx, field)
+	case "digest":
+		return ec.fieldContext_InstalledCheckKind_digest(ctx, field)
+	case "origin":
+		return ec.fieldContext_InstalledCheckKind_origin(ctx, field)
+	case "artifactDigest":
+		return ec.fieldContext_InstalledCheckKind_artifactDigest(ctx, field)
+	case "targets":
+		return ec.fieldContext_InstalledCheckKind_targets(ctx, field)
+	case "configSchema":
+		return ec.fieldContext_InstalledCheckKind_configSchema(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type InstalledCheckKind", field.Name)
 }
 
 func (ec *executionContext) childFields_JournalChain(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -14519,6 +14701,10 @@ func (ec *executionContext) childFields_RolloutCheck(ctx context.Context, field 
 		return ec.fieldContext_RolloutCheck_key(ctx, field)
 	case "kind":
 		return ec.fieldContext_RolloutCheck_kind(ctx, field)
+	case "kindName":
+		return ec.fieldContext_RolloutCheck_kindName(ctx, field)
+	case "workflowId":
+		return ec.fieldContext_RolloutCheck_workflowId(ctx, field)
 	case "own":
 		return ec.fieldContext_RolloutCheck_own(ctx, field)
 	case "phase":

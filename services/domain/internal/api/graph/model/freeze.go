@@ -1,6 +1,8 @@
 package model
 
 import (
+	"encoding/json"
+
 	"github.com/99designs/gqlgen/graphql"
 
 	"github.com/lockstep-cd/lockstep/pkg/id"
@@ -75,6 +77,34 @@ func UnmarshalCheckPhase(v any) (core.CheckPhase, error) {
 // RolloutCheck wraps the domain's.
 type RolloutCheck struct{ core.CheckState }
 
+// KindName is the kind as pipelines name it.
+func (c RolloutCheck) KindName() string { return string(c.Kind) }
+
+// WorkflowID is the run of its program; nil for none.
+func (c RolloutCheck) WorkflowID() *string {
+	if c.Run == nil {
+		return nil
+	}
+	run := id.CheckRun(c.Run.ID)
+	return &run
+}
+
+// InstalledCheckKind wraps the domain's.
+type InstalledCheckKind struct{ core.InstalledCheckKind }
+
+// ConfigSchema is the schema of the configuration of a check.
+func (k InstalledCheckKind) ConfigSchema() json.RawMessage { return k.Schema }
+
+// ArtifactDigest is that of its OCI artifact; nil for none.
+func (k InstalledCheckKind) ArtifactDigest() *string {
+	return orNull(k.InstalledCheckKind.ArtifactDigest)
+}
+
+// WrapInstalledCheckKind wraps the domain's.
+func WrapInstalledCheckKind(k core.InstalledCheckKind) InstalledCheckKind {
+	return InstalledCheckKind{k}
+}
+
 // WrapRolloutCheck wraps the domain's.
 func WrapRolloutCheck(s core.CheckState) RolloutCheck { return RolloutCheck{s} }
 
@@ -87,9 +117,17 @@ func UnmarshalCheckTarget(v any) (core.CheckTarget, error) {
 }
 
 // MarshalCheckKind writes a kind.
-func MarshalCheckKind(k core.CheckKind) graphql.Marshaler { return word(string(k)) }
+func MarshalCheckKind(k core.CheckKind) graphql.Marshaler {
+	if k.Program() {
+		k = checkProgram
+	}
+	return word(string(k))
+}
+
+// checkProgram is what all check kinds are in the enumeration.
+const checkProgram core.CheckKind = "program"
 
 // UnmarshalCheckKind reads a kind.
 func UnmarshalCheckKind(v any) (core.CheckKind, error) {
-	return enum(v, core.CheckStatus, core.CheckTimer, core.CheckSchedule, core.CheckHealth)
+	return enum(v, core.CheckStatus, core.CheckTimer, core.CheckSchedule, core.CheckHealth, checkProgram)
 }

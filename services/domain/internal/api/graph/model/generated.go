@@ -342,6 +342,22 @@ type EnvironmentApprovalInput struct {
 	OnExpiry            *core.GateOutcome `json:"onExpiry,omitempty"`
 }
 
+// Input of evaluateCheck.
+type EvaluateCheckInput struct {
+	// The rollout.
+	RolloutID string `json:"rolloutId"`
+	// The environment that the check is about, by name or identifier.
+	Environment string `json:"environment"`
+	// The key of the check, as pipelines declare it.
+	Key string `json:"key"`
+}
+
+// Result of evaluateCheck.
+type EvaluateCheckPayload struct {
+	Rollout *Rollout    `json:"rollout,omitempty"`
+	Errors  []UserError `json:"errors"`
+}
+
 // Input of extendFreeze.
 type ExtendFreezeInput struct {
 	// The freeze.

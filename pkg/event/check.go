@@ -1,0 +1,20 @@
+package event
+
+// CheckReported is com.gitlab.cd.check.reported: what the program of a check has found out (D48). Of the events of one run the latest
+// counts.
+type CheckReported struct {
+	// CheckRunID is the run of the check, as the program was started for it.
+	CheckRunID int64 `json:"check_run_id" jsonschema:"minimum=1"`
+	// Phase is pending, success or failure.
+	Phase string `json:"phase" jsonschema:"enum=pending,enum=success,enum=failure"`
+	// Description is text for people.
+	Description string `json:"description,omitempty" jsonschema:"maxLength=1000"`
+	// Link is an http or https address with more.
+	Link string `json:"link,omitempty" jsonschema:"maxLength=2000"`
+}
+
+// CheckNudged is com.gitlab.cd.check.nudged: something may have changed for a check, whose program need not wait any longer (R3-49).
+type CheckNudged struct {
+	// CheckRunID is the run of the check.
+	CheckRunID int64 `json:"check_run_id" jsonschema:"minimum=1"`
+}

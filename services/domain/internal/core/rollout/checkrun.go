@@ -1,0 +1,362 @@
+package rollout
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+)
+
+// A check whose kind is a bundle is decided by a program (D48). Its run is opened when the passage that it guards is requested and there
+// is what it is about, and ended when the passage has been granted or the rollout is over: the program reports, and the domain decides.
+
+// checkInput is what the program of a check is started with.
+type checkInput struct {
+	Check   checkedInput    `json:"check"`
+	Config  json.RawMessage `json:"config"`
+	Subject subjectInput    `json:"subject"`
+}
+
+type checkedInput struct {
+	// RunID is what the program names in its reports.
+	RunID  int64            `json:"run_id"`
+	Key    string           `json:"key"`
+	Kind   core.CheckKind   `json:"kind"`
+	Target core.CheckTarget `json:"target"`
+	// Number counts the runs of the check, from 1.
+	Number int `json:"number"`
+}
+
+type subjectInput struct {
+	Application setup.Named     `json:"application"`
+	Environment environmentSeen `json:"environment"`
+	// Environments are those of the rollout, in the order of promotion.
+	Environments []environmentSeen `json:"environments"`
+	Rollout      numbered          `json:"rollout"`
+	VersionSet   versionSetInput   `json:"version_set"`
+	// Commits are those that have brought the version set to the environment; none before anything was committed.
+	Commits []string `json:"commits"`
+}
+
+type environmentSeen struct {
+	ID   int64  `json:"id"`
+	Name string `json:"name"`
+	Tier string `json:"tier"`
+	// VersionSetID is the one before the rollout; 0 for none.
+	VersionSetID int64 `json:"version_set_id"`
+}
+
+// pinCheck keeps a check of a rollout, with the bundle of its kind as it is now (D7).
+func (p plan) pinCheck(ctx context.Context, tx Tx, rollout int64, c core.PinnedCheck) error {
+	if c.Kind.Program() {
+		kind, err := p.drivers.LookupCheck(string(c.Kind))
+		if err != nil {
+			return fault.Because(err, fault.Refused, "check %q: %s", c.Key, fault.Public(err))
+		}
+		content, err := p.drivers.Export(kind.Ref)
+		if err != nil {
+			return err
+		}
+		if err := tx.KeepBundle(ctx, kind.Digest, kind.Ref, content); err != nil {
+			return err
+		}
+		c.Digest = kind.Digest
+	}
+	return tx.PinCheck(ctx, rollout, c)
+}
+
+// openCheckRuns opens the runs of the programs that a requested passage waits for, each once.
+func (p passages) openCheckRuns(ctx context.Context, gate string) error {
+	for _, s := range p.entering(gate) {
+		if !s.Kind.Program() || s.Run != nil || !s.Due {
+			continue
+		}
+		if err := p.openCheckRun(ctx, s.PinnedCheck, 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openCheckRun opens the run of a number.
+func (p passages) openCheckRun(ctx context.Context, c core.PinnedCheck, number int) error {
+	subject, err := p.subjectOf(ctx, c)
+	if err != nil {
+		return fmt.Errorf("describe the subject of check %s: %w", c.Key, err)
+	}
+	run, err := p.tx.AddCheckRun(ctx, core.CheckRun{
+		RolloutID: p.rollout.ID, EnvironmentID: c.EnvironmentID, Target: c.Target, Key: c.Key, Own: c.Own, Number: number, CreatedAt: p.cause.at,
+	})
+	if err != nil {
+		return err
+	}
+	in := checkInput{
+		Check:  checkedInput{RunID: run.ID, Key: c.Key, Kind: c.Kind, Target: c.Target, Number: number},
+		Config: c.Config, Subject: subject,
+	}
+	if len(in.Config) == 0 {
+		in.Config = json.RawMessage(`{}`)
+	}
+	inputs, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("encode inputs of run %d of check %s: %w", run.ID, c.Key, err)
+	}
+	return p.tx.AddHandoff(ctx, core.Handoff{
+		Kind: core.HandoffStart, WorkflowID: id.CheckRun(run.ID), Subject: core.HandoffCheck, SubjectID: run.ID, Program: core.ProgramCheck,
+		DriverDigest: c.Digest, Inputs: inputs, DueAt: p.cause.at,
+	})
+}
+
+// subjectOf is what a check is about.
+func (p passages) subjectOf(ctx context.Context, c core.PinnedCheck) (subjectInput, error) {
+	organization := p.cause.Organization
+	in := subjectInput{Rollout: numbered{p.rollout.ID}, Commits: []string{}}
+	applications, err := p.tx.ApplicationsByID(ctx, organization, []int64{p.rollout.ApplicationID})
+	if err != nil {
+		return in, err
+	}
+	in.Application = setup.Named{ID: p.rollout.ApplicationID, Name: applications[p.rollout.ApplicationID].Name}
+	sets, err := p.tx.VersionSetsByID(ctx, organization, []int64{p.rollout.VersionSetID})
+	if err != nil {
+		return in, err
+	}
+	entries, err := p.tx.EntriesByVersionSet(ctx, organization, []int64{p.rollout.VersionSetID})
+	if err != nil {
+		return in, err
+	}
+	var ids, places, deployments []int64
+	for _, e := range entries[p.rollout.VersionSetID] {
+		ids = append(ids, e.VersionID)
+	}
+	versions, err := p.tx.VersionsByID(ctx, organization, ids)
+	if err != nil {
+		return in, err
+	}
+	in.VersionSet = versionSetInput{ID: p.rollout.VersionSetID, Name: sets[p.rollout.VersionSetID].Name, Versions: []versionInput{}}
+	for _, v := range ids {
+		in.VersionSet.Versions = append(in.VersionSet.Versions, describeVersion(versions[v]))
+	}
+	for _, b := range p.environments {
+		places = append(places, b.EnvironmentID)
+		for _, d := range b.deployments {
+			if b.EnvironmentID == c.EnvironmentID {
+				deployments = append(deployments, d.ID)
+			}
+		}
+	}
+	environments, err := p.tx.EnvironmentsByID(ctx, organization, places)
+	if err != nil {
+		return in, err
+	}
+	for _, b := range p.environments {
+		e := environments[b.EnvironmentID]
+		one := environmentSeen{ID: e.ID, Name: e.Name, Tier: string(e.Tier), VersionSetID: b.PreviousVersionSetID}
+		if in.Environments = append(in.Environments, one); e.ID == c.EnvironmentID {
+			in.Environment = one
+		}
+	}
+	snapshots, err := p.tx.SnapshotsByDeployment(ctx, organization, deployments)
+	for _, d := range deployments {
+		if sha := snapshots[d].CommitSHA; sha != "" && !slices.Contains(in.Commits, sha) {
+			in.Commits = append(in.Commits, sha)
+		}
+	}
+	return in, err
+}
+
+// endCheckRuns ends the runs of the checks that guard a passage.
+func (p passages) endCheckRuns(ctx context.Context, gate string) error {
+	var open []int64
+	for _, s := range p.entering(gate) {
+		if s.Run != nil && s.Run.EndedAt == nil {
+			open = append(open, s.Run.ID)
+		}
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	return p.stopCheckRuns(ctx, open, "the passage has been granted")
+}
+
+// stopCheckRuns ends runs of checks of the rollout that are open, all of them for nil, and has their programs stopped.
+func (t *tree) stopCheckRuns(ctx context.Context, runs []int64, why string) error {
+	ended, err := t.tx.EndCheckRuns(ctx, t.rollout.ID, runs, t.cause.at)
+	if err != nil {
+		return err
+	}
+	for _, r := range ended {
+		// As for the run of a rollout: once a start was claimed, only a cancellation is safe.
+		withdrawn, err := t.tx.WithdrawStart(ctx, id.CheckRun(r.ID))
+		if err == nil && !withdrawn {
+			err = t.tx.AddHandoff(ctx, core.Handoff{
+				Kind: core.HandoffCancel, WorkflowID: id.CheckRun(r.ID), Subject: core.HandoffCheck, SubjectID: r.ID, Reason: why, DueAt: t.cause.at,
+			})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckReported is what the program of a check has found out.
+type CheckReported struct {
+	RunID             int64
+	Phase             core.CheckPhase
+	Description, Link string
+}
+
+func (m CheckReported) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
+	run, err := tx.CheckRun(ctx, m.RunID)
+	if err != nil || run.EndedAt != nil { // it came too late: the check is not required any more
+		return err
+	}
+	if m.Link != "" && !core.PlainLink(m.Link) {
+		// Recorded and not rejected: the author of the program looks here, and the passage must not wait for nothing.
+		m = CheckReported{RunID: m.RunID, Phase: core.CheckFailure, Description: fmt.Sprintf(
+			"its program has reported the link %.100q; expected an http or https address without credentials", m.Link,
+		)}
+	}
+	t, err := lockTree(ctx, tx, c, run.RolloutID)
+	if err != nil || t.rollout.State.Terminal() {
+		return err
+	}
+	return t.recordCheck(ctx, run, m)
+}
+
+// recordCheck records a status by a run, unless it repeats the one before, and has the passages evaluated.
+func (t *tree) recordCheck(ctx context.Context, run core.CheckRun, m CheckReported) error {
+	c, err := t.tx.Checks(ctx, t.rollout.ID, t.rollout.VersionSetID)
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(c.Pinned, run.Of)
+	if at < 0 {
+		return fault.New(fault.NotFound, "check %q of rollout %d does not exist", run.Key, t.rollout.ID)
+	}
+	reporter := run.Reporter(c.Pinned[at].Kind)
+	for _, r := range c.Reports {
+		same := r.EnvironmentID == run.EnvironmentID && r.Key == run.Key && r.Reporter.Principal == reporter.Principal
+		if same && r.Phase == m.Phase && r.Description == m.Description && r.Link == m.Link {
+			return nil
+		}
+	}
+	_, err = t.tx.AddCheckReport(ctx, core.CheckReport{
+		ApplicationID: t.rollout.ApplicationID, EnvironmentID: run.EnvironmentID, VersionSetID: t.rollout.VersionSetID, Key: run.Key,
+		Phase: m.Phase, Description: m.Description, Link: m.Link, Reporter: reporter, ObservedAt: t.cause.at, CreatedAt: t.cause.at,
+	})
+	if err != nil {
+		return err
+	}
+	return t.tx.ScheduleReview(ctx, t.rollout.ID, t.cause.at)
+}
+
+// checkRunEnded closes the run of a check whose program has ended. One that has decided leaves its decision; any other has failed.
+func (u *UseCases) checkRunEnded(ctx context.Context, tx Tx, c cause, id int64, verb core.Verb, reason string) error {
+	run, err := tx.CheckRun(ctx, id)
+	if err != nil || run.EndedAt != nil {
+		return err
+	}
+	t, err := lockTree(ctx, tx, c, run.RolloutID)
+	if err != nil {
+		return err
+	}
+	ended, err := tx.EndCheckRuns(ctx, run.RolloutID, []int64{id}, c.at)
+	if err != nil || len(ended) == 0 || t.rollout.State.Terminal() {
+		return err
+	}
+	why := core.Because("its program has ended without a decision", reason)
+	if verb == core.VerbComplete {
+		states, err := tx.Checks(ctx, t.rollout.ID, t.rollout.VersionSetID)
+		if err != nil {
+			return err
+		}
+		by := run.Reporter("").Principal
+		decided := slices.ContainsFunc(states.Reports, func(r core.CheckReport) bool {
+			return r.Reporter.Principal == by && r.Key == run.Key && r.EnvironmentID == run.EnvironmentID && r.Phase != core.CheckPending
+		})
+		if decided {
+			return nil
+		}
+	}
+	const most = 1000
+	return t.recordCheck(ctx, run, CheckReported{RunID: id, Phase: core.CheckFailure, Description: strings.ToValidUTF8(why[:min(len(why), most)], "")})
+}
+
+// CheckNamed names a check of a rollout.
+type CheckNamed struct {
+	RolloutID, EnvironmentID int64
+	Key                      string
+}
+
+// EvaluateCheck has a check whose kind is a bundle evaluated now (R3-49): its program is nudged, or started again if it has ended. It is
+// refused while its passage is not requested.
+func (u *UseCases) EvaluateCheck(ctx context.Context, a core.Actor, n CheckNamed) (core.Rollout, error) {
+	if err := a.MayReportKey(n.Key); err != nil {
+		return core.Rollout{}, err
+	}
+	var result core.Rollout
+	err := core.Within(ctx, u.store, a, core.ActionEvaluateCheck, func(ctx context.Context, tx Tx) error {
+		t, err := lockTree(ctx, tx, cause{Actor: a, at: u.clock.Now()}, n.RolloutID)
+		if err != nil {
+			return err
+		}
+		environments, err := tx.EnvironmentsByID(ctx, a.Organization, []int64{n.EnvironmentID})
+		if err != nil {
+			return err
+		}
+		e, ok := environments[n.EnvironmentID]
+		if !ok {
+			return fault.New(fault.NotFound, "environment %d does not exist", n.EnvironmentID)
+		}
+		if err := a.MayIn(core.ActionEvaluateCheck, e.Target(t.rollout.ApplicationID)); err != nil {
+			return err
+		}
+		if err := t.evaluateCheck(ctx, n); err != nil {
+			return err
+		}
+		after, err := tx.RolloutsByID(ctx, a.Organization, []int64{n.RolloutID})
+		result = after[n.RolloutID]
+		return err
+	})
+	u.wake()
+	return result, err
+}
+
+// evaluateCheck is EvaluateCheck for a rollout that is locked.
+func (t *tree) evaluateCheck(ctx context.Context, n CheckNamed) error {
+	p, err := t.passages(ctx)
+	if err != nil {
+		return err
+	}
+	found := false
+	for _, gate := range p.hold.Asking {
+		for _, s := range p.entering(gate) {
+			if s.Key != n.Key || s.EnvironmentID != n.EnvironmentID || !s.Kind.Program() || !s.Due || t.rollout.State.Terminal() {
+				continue
+			}
+			found = true
+			switch {
+			case s.Run != nil && s.Run.EndedAt == nil:
+				err = t.tx.Nudge(ctx, Nudge{Organization: t.cause.Organization, RolloutID: t.rollout.ID, RunID: s.Run.ID, At: t.cause.at})
+			case s.Run != nil:
+				err = p.openCheckRun(ctx, s.PinnedCheck, s.Run.Number+1)
+			default:
+				err = p.openCheckRun(ctx, s.PinnedCheck, 1)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if !found {
+		return fault.New(fault.Refused, "no requested passage of %s waits for a check %q there whose program decides", t.name(), n.Key)
+	}
+	return nil
+}
