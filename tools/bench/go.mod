@@ -11,6 +11,7 @@ require (
 	github.com/lockstep-cd/lockstep/services/domain v0.0.0
 	github.com/lockstep-cd/lockstep/services/registry v0.0.0
 	github.com/lockstep-cd/lockstep/services/workflow v0.0.0
+	github.com/prometheus/client_golang v1.25.0
 	golang.org/x/sync v0.24.0
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
@@ -119,7 +120,6 @@ require (
 	github.com/pjbgf/sha1cd v0.7.0 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/pressly/goose/v3 v3.28.0 // indirect
-	github.com/prometheus/client_golang v1.25.0 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect

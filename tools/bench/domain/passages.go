@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/id"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/tools/bench/probe"
 )
 
@@ -25,6 +27,8 @@ import (
 const (
 	// conditions is how many a passage has here.
 	conditions = 10
+	// measuring is our own consumer, which receives the requests as well.
+	measuring = "bench-passages"
 	// passagesWithin bounds how long all passages may take together.
 	passagesWithin = 3 * time.Minute
 	// openWithin bounds how long one may take.
@@ -108,7 +112,7 @@ func passages(ctx context.Context, nats, database string, api probe.API, o optio
 		return err
 	}
 	defer conn.Close()
-	consumer := bus.Consumer{Stream: bus.StreamDomain, Durable: "bench-passages"}
+	consumer := bus.Consumer{Stream: bus.StreamDomain, Durable: measuring}
 	if err := conn.Apply(ctx, bus.Topology{Streams: []bus.Stream{bus.DomainStream()}, Consumers: []bus.Consumer{consumer}}); err != nil {
 		return fmt.Errorf("make the consumer: %w", err)
 	}
@@ -129,13 +133,40 @@ func passages(ctx context.Context, nats, database string, api probe.API, o optio
 		}, func(context.Context, bus.Delivery, error) {})
 	})
 	took := make([][]time.Duration, len(passageKinds()))
-	for _, r := range all {
+	var decided []time.Duration
+	began, err := handled()
+	if err != nil {
+		cancel()
+		return err
+	}
+	for i, r := range all {
+		before, err := began.after(ctx, i)
+		if err != nil {
+			cancel()
+			return err
+		}
 		one, err := pass(ctx, conn, database, api, granted, r)
 		if err != nil {
 			cancel()
 			return fmt.Errorf("rollout %d, %s: %w", r.ID, passageKinds()[r.Kind], err)
 		}
 		took[r.Kind] = append(took[r.Kind], one)
+		if r.Kind == 0 {
+			now, err := before.after(ctx, 1)
+			if err != nil {
+				cancel()
+				return err
+			}
+			if now.count == before.count+1 { // else one was delivered again
+				decided = append(decided, time.Duration((now.seconds-before.seconds)*float64(time.Second)))
+			}
+		}
+	}
+	if len(decided) > 0 {
+		slices.Sort(decided)
+		p50, p99 := probe.Percentiles(decided)
+		fmt.Fprintf(os.Stdout, "the decision alone, from the request's receipt to its acknowledgement after the commit: %d, p50 %.1f ms (goal 5), p99 %.1f ms, load %s\n", len(decided),
+			p50, p99, probe.Load())
 	}
 	for kind, name := range passageKinds() {
 		if len(took[kind]) == 0 {
@@ -148,6 +179,50 @@ func passages(ctx context.Context, nats, database string, api probe.API, o optio
 	}
 	cancel()
 	return group.Wait()
+}
+
+// handling is how many requests for passages the service in this process has handled, and for how many seconds together.
+type handling struct {
+	count   uint64
+	seconds float64
+}
+
+// handled reads it from the metrics of the service.
+func handled() (h handling, err error) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(telemetry.Metrics()...)
+	families, err := registry.Gather()
+	if err != nil {
+		return h, fmt.Errorf("read the service's metrics: %w", err)
+	}
+	for _, family := range families {
+		if family.GetName() != "lockstep_event_duration_seconds" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, label := range m.GetLabel() {
+				labels[label.GetName()] = label.GetValue()
+			}
+			if labels["type"] == event.TypeRolloutPassageRequested && labels["consumer"] != measuring {
+				h.count += m.GetHistogram().GetSampleCount()
+				h.seconds += m.GetHistogram().GetSampleSum()
+			}
+		}
+	}
+	return h, nil
+}
+
+// after waits until so many more requests were handled: one is counted after its commit, so perhaps after the grant has arrived.
+func (h handling) after(ctx context.Context, more int) (now handling, err error) {
+	for {
+		if now, err = handled(); err != nil || now.count >= h.count+uint64(more) {
+			return now, err
+		}
+		if err := clock.Sleep(ctx, clock.System(), time.Millisecond); err != nil {
+			return now, fmt.Errorf("%d requests were handled, expected %d: %w", now.count-h.count, more, err)
+		}
+	}
 }
 
 // grant is when a rollout was allowed to continue.
