@@ -214,6 +214,20 @@ func methods(organization int64, id string) map[string]func(context.Context, aut
 		"DeleteEventType": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
 			return first(c.DeleteEventType(ctx, &autoflowv1.DeleteEventTypeRequest{OrganizationId: organization, Type: "com.example.no.such"}))
 		},
+		"GetLimits": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			return first(c.GetLimits(ctx, &autoflowv1.GetLimitsRequest{OrganizationId: organization}))
+		},
+		"SetLimits": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			return first(c.SetLimits(ctx, &autoflowv1.SetLimitsRequest{OrganizationId: organization, Limits: &autoflowv1.Limits{OpenRuns: 1000}}))
+		},
+		"ListRetention": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			return first(c.ListRetention(ctx, &autoflowv1.ListRetentionRequest{OrganizationId: organization}))
+		},
+		"SetRetention": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			return first(c.SetRetention(ctx, &autoflowv1.SetRetentionRequest{
+				OrganizationId: organization, Rule: &autoflowv1.RetentionRule{Label: "a", Value: "b", Keep: durationpb.New(time.Hour)},
+			}))
+		},
 		"DeclareAgents": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
 			return first(c.DeclareAgents(ctx, &autoflowv1.DeclareAgentsRequest{Agents: []*autoflowv1.DeclaredAgent{{
 				AgentId:        agentID,
@@ -258,7 +272,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 			err := call(t.Context(), stranger)
 			switch method {
 			case "CheckProgram": // a program that is looked at belongs to nobody yet
-			case "DeclareAgents", "Work": // a worker has a token of its own scope
+			case "DeclareAgents", "SetLimits", "Work": // for all organizations; and a worker has a token of its own scope
 				if !fault.Is(err, fault.Denied) {
 					t.Errorf("%s: %v, expected a denial", method, err)
 				}
@@ -278,7 +292,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 			"CloudEvent": "start", "StartWorkflow": "start", "StartWorkflows": "start", "CancelWorkflow": "operate",
 			"TerminateWorkflow": "operate", "RetryWorkflow": "operate", "ExportWorkflow": "operate", "ResetWorkflow": "operate", "ChangeProgram": "admin", "DeclareEventType": "admin", "DeleteEventType": "admin", "SendToChannel": "start", "CallChannel": "start", "RegisterFlow": "admin", "DeleteFlow": "admin",
 			"StartBatch": "operate", "StopBatch": "operate", "PauseSchedule": "operate", "ResumeSchedule": "operate", "BackfillSchedule": "operate", "TriggerSchedule": "operate",
-			"RegisterSchedule": "admin", "DeleteSchedule": "admin",
+			"RegisterSchedule": "admin", "DeleteSchedule": "admin", "SetRetention": "admin",
 		}
 		order := []string{"read", "start", "operate", "admin"}
 		at := func(scope string) (n int) {
@@ -292,9 +306,9 @@ func TestWhoMayCallWhat(t *testing.T) {
 		for _, scope := range order {
 			caller := s.as(tokenOf(1, scope))
 			forEachMethod(t, "mine", func(method string, call func(context.Context, autoflowv1.AutoFlowClient) error) {
-				// Read where the table has none. Whose agents are is for no token of one organization to say.
+				// Read where the table has none. Whose agents are, and what an organization may use, is for no token of one organization to say.
 				// Nobody works but with a token for that.
-				let := at(scope) >= at(needs[method]) && method != "DeclareAgents" && method != "Work"
+				let := at(scope) >= at(needs[method]) && method != "DeclareAgents" && method != "SetLimits" && method != "Work"
 				if err := call(t.Context(), caller); let == fault.Is(err, fault.Denied) {
 					t.Errorf("%s with scope %s: %v", method, scope, err)
 				}

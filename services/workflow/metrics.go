@@ -11,6 +11,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/guard"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/limit"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/schedule"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/worker"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
 )
@@ -24,14 +26,17 @@ type exposition struct {
 	engine  *engine.Engine
 	guard   *guard.Guard
 	workers *worker.Hub
-	scripts isolation
+	limits  *limit.Limiter
+	// schedules are kept here; nil to describe them.
+	schedules *scheduleMetrics
+	scripts   isolation
 }
 
 // collectors are everything that /metrics exposes beside telemetry.Metrics.
 func (e exposition) collectors() []prometheus.Collector {
 	all := append([]prometheus.Collector{pg.Metrics(e.pool), outbox.Metrics(e.pool)}, bus.Metrics(e.conn)...)
 	return append(append(append(all, e.budget.Metrics()...), store.Metrics(e.pool, e.clock), engineMetrics(e.engine),
-		guardMetrics(e.guard), e.scripts), workerMetrics(e.workers)...)
+		guardMetrics(e.guard), limitMetrics{e.limits}, orEmpty(e.schedules), e.scripts), workerMetrics(e.workers)...)
 }
 
 // Exposed are the collectors of everything that /metrics of this service exposes beside telemetry.Metrics. They read from nothing: they
@@ -42,7 +47,9 @@ func Exposed() []prometheus.Collector {
 
 // Metrics are those of Exposed that no other service has.
 func Metrics() []prometheus.Collector {
-	return append([]prometheus.Collector{store.Metrics(nil, nil), engineMetrics(nil), guardMetrics(nil), isolation{}}, workerMetrics(nil)...)
+	return append([]prometheus.Collector{
+		store.Metrics(nil, nil), engineMetrics(nil), guardMetrics(nil), limitMetrics{}, newScheduleMetrics(), isolation{},
+	}, workerMetrics(nil)...)
 }
 
 // guardMetrics counts what a process has refused: each replica reports its own, so take the sum.
@@ -51,6 +58,68 @@ func guardMetrics(g *guard.Guard) prometheus.Collector {
 		Name: "lockstep_calls_forbidden_total",
 		Help: "Attempts of calls that were refused because no passage opens what they change, or because an environment is protected.",
 	}, func() float64 { return float64(g.Forbidden()) })
+}
+
+// scheduleMetrics are what the schedules of a process have done: each replica reports its own, so take the sum.
+type scheduleMetrics struct {
+	times *prometheus.CounterVec
+	late  prometheus.Histogram
+}
+
+func newScheduleMetrics() *scheduleMetrics {
+	return &scheduleMetrics{
+		times: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "lockstep_schedule_times_total", Help: "Due times of schedules, by outcome: started, skipped, missed or refused.",
+		}, []string{"outcome"}),
+		late: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "lockstep_schedule_late_seconds", Help: "How late runs of schedules were started that had to wait for no other run.",
+			Buckets: []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 300},
+		}),
+	}
+}
+
+func orEmpty(m *scheduleMetrics) *scheduleMetrics {
+	if m == nil {
+		return newScheduleMetrics()
+	}
+	return m
+}
+
+func (m *scheduleMetrics) counted(outcome schedule.State, times int64) {
+	if times > 0 {
+		m.times.WithLabelValues(string(outcome)).Add(float64(times))
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *scheduleMetrics) Describe(ch chan<- *prometheus.Desc) {
+	m.times.Describe(ch)
+	m.late.Describe(ch)
+}
+
+// Collect implements prometheus.Collector.
+func (m *scheduleMetrics) Collect(ch chan<- prometheus.Metric) {
+	m.times.Collect(ch)
+	m.late.Collect(ch)
+}
+
+// limitMetrics count what a process has refused because an organization was at a limit: each replica reports its own, so take the sum.
+type limitMetrics struct{ limits *limit.Limiter }
+
+// limitedDesc describes the counter.
+func limitedDesc() *prometheus.Desc {
+	return prometheus.NewDesc("lockstep_limited_total",
+		"Starts and events that were refused because their organization was at a limit, by limit.", []string{"limit"}, nil)
+}
+
+// Describe implements prometheus.Collector.
+func (limitMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- limitedDesc() }
+
+// Collect implements prometheus.Collector.
+func (m limitMetrics) Collect(ch chan<- prometheus.Metric) {
+	for kind, count := range m.limits.Refused() {
+		ch <- prometheus.MustNewConstMetric(limitedDesc(), prometheus.CounterValue, float64(count), limit.Names()[kind])
+	}
 }
 
 // workerMetrics are the workers of one replica, so take the sum.

@@ -444,3 +444,43 @@ func TestSchedulesOverTheAPI(t *testing.T) {
 		t.Errorf("found %v, error %v, expected no schedule", list, err)
 	}
 }
+
+// TestLatenessOfSchedules: what a run waited for is no lateness, and what the service was late by is (issue 18).
+func TestLatenessOfSchedules(t *testing.T) {
+	t.Parallel()
+	tt := newTimetable(t)
+	by := tt.process(&doomed{})
+	var late []time.Duration
+	counted := map[schedule.State]int64{}
+	by.Late = func(d time.Duration) { late = append(late, d) }
+	by.Counted = func(outcome schedule.State, times int64) { counted[outcome] += times }
+	tt.register(by, schedule.Schedule{Name: "s", Spec: schedule.Spec{Every: time.Minute}, Overlap: schedule.BufferOne, CatchUp: 90 * time.Second})
+	begin := tt.clock.Now().Truncate(time.Minute)
+	for _, step := range []struct {
+		at time.Duration
+	}{
+		{time.Minute + 3*time.Second},    // 3 s late
+		{2 * time.Minute},                // waits for the first run
+		{2*time.Minute + 30*time.Second}, // and is not late when that has ended
+		{20*time.Minute + time.Second},   // most are missed, the last two not
+	} {
+		tt.set(begin.Add(step.at))
+		tt.rounds(by)
+		if step.at != 2*time.Minute {
+			tt.end(organization)
+			tt.clock.Advance(2 * time.Second)
+			tt.rounds(by)
+		}
+	}
+	if len(late) == 0 || late[0] != 3*time.Second {
+		t.Errorf("found %v, expected 3s first", late)
+	}
+	for _, d := range late {
+		if d > 90*time.Second {
+			t.Errorf("found a run that was %s late, expected at most the catch-up window", d)
+		}
+	}
+	if counted[schedule.Missed] < 15 || counted[schedule.Started] < 3 {
+		t.Errorf("counted %v", counted)
+	}
+}

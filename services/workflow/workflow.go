@@ -30,13 +30,16 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/flow"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/guard"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/limit"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/reconcile"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/retention"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/schedule"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/worker"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/function"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
 	batchstore "github.com/lockstep-cd/lockstep/services/workflow/internal/store/batches"
+	limitstore "github.com/lockstep-cd/lockstep/services/workflow/internal/store/limits"
 	reconcilestore "github.com/lockstep-cd/lockstep/services/workflow/internal/store/reconcile"
 	schedulestore "github.com/lockstep-cd/lockstep/services/workflow/internal/store/schedules"
 )
@@ -95,8 +98,11 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	// They work on the store, which wakes them.
 	var runner *engine.Engine
 	var flows *flow.Flows
+	limiter := limit.New(limitstore.New(pool), wall, log)
+	keeping := retention.New(limitstore.New(pool), wall, log)
 	executions := store.New(store.Deps{
-		Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, ClaimEvent: inbox.Claim, Committed: sender.Wake,
+		Tally: limiter.Tally,
+		Pool:  pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, ClaimEvent: inbox.Claim, Committed: sender.Wake,
 		Met:   func() { flows.Wake() },
 		Woken: func(w engine.Woken) { runner.Wake(w) }, Clock: wall, Log: log, Generations: max(0, c.MaxGenerations),
 	})
@@ -131,16 +137,19 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		Flows: func() { flows.Wake() }, Settings: settings(c),
 	})
 	service := control.NewService(executions, scripts, wall, runner)
+	service.Admit = limiter.Start
 	flows = flow.NewFlows(flow.Deps{Store: executions, Scripts: scripts, Start: service.StartOfFlow, Clock: wall, Log: log})
+	measured := newScheduleMetrics()
 	schedules := schedule.New(schedule.Deps{
 		Store: schedulestore.New(pool), Scripts: scripts, Start: service.StartOfFlow, Cancel: service.Cancel, Clock: wall, Log: log,
+		Counted: measured.counted, Late: func(late time.Duration) { measured.late.Observe(late.Seconds()) },
 	})
 	operator := control.NewOperator(service, executions, watchers)
 	batches := batch.New(batch.Deps{Store: batchstore.New(pool), Runs: operator, Clock: wall, Log: log})
 	grpc, err := grpcPart(c, log, api.Deps{
 		Operator: operator, Batches: batches, Flows: flows, Schedules: schedules, Agents: owners, FromWire: events.FromWire,
 		Checker: control.ProgramChecker{Scripts: scripts, Functions: registry, CheckType: checkType(types)},
-		Workers: workers, Functions: builtins(), Types: types,
+		Workers: workers, Functions: builtins(), Types: types, Limits: limiter, Retention: keeping,
 	}, &reconcile.Service{Forge: forge, Store: reconcilestore.New(reconcilestore.Deps{
 		Pool: pool, Encode: events.Encode, Add: outbox.Add, Committed: sender.Wake,
 	})})
@@ -176,6 +185,8 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		run.Loop("flows", flows.Run),
 		run.Loop("schedules", schedules.Run),
 		run.Loop("batches", batches.Run),
+		run.Loop("limits", limiter.Run),
+		run.Loop("retention", keeping.Run),
 		grpc,
 	}
 	if c.HealthAddress != "" {
@@ -184,7 +195,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 			"bus":      topology.Ready,
 		}, exposition{
 			budget: budget, conn: func() *bus.Conn { return conn }, pool: pool, clock: wall, engine: runner, guard: guardian,
-			workers: workers, scripts: isolation{scripts},
+			workers: workers, limits: limiter, schedules: measured, scripts: isolation{scripts},
 		}.collectors()...)))
 	}
 	return run.Parts(ctx, log, stopWithin, parts...)

@@ -166,6 +166,8 @@ func rooms() map[string][]room {
 			{"agent", []string{"wake", "history"}},
 			{"execution", []string{"history", "program"}},
 			{"eventtype", []string{"history", "program", "execution"}},
+			{"limit", []string{"history", "program", "execution"}},
+			{"retention", []string{"history", "program", "execution"}},
 			{"flow", []string{"wake", "history", "program", "execution"}},
 			{"schedule", []string{"wake", "history", "program", "execution"}},
 			{"guard", []string{"history", "activity", "agent"}},

@@ -75,6 +75,7 @@ func askedOfTheHostile() []string {
 		"workflow flow register a FILE", "workflow flow delete a",
 		"workflow batch cancel --id a", "workflow batch terminate --id a --reason b", "workflow batch retry --id a --dry-run", "workflow batch reset --id a",
 		"workflow event-type declare a FILE", "workflow event-type list", "workflow event-type delete HOSTILE",
+		"workflow limits get", "workflow limits set --open-runs 5", "workflow retention list", "workflow retention set --label a=HOSTILE --keep 1d",
 		"workflow batch get 1", "workflow batch list", "workflow batch stop 1",
 		"schedule register a FILE", "schedule apply HOSTILE", "schedule list", "schedule get a", "schedule pause a", "schedule resume a",
 		"schedule backfill a --from 2026-11-20T00:00:00Z --to 2026-11-23T00:00:00Z", "schedule trigger a", "schedule delete a",

@@ -58,6 +58,10 @@ const (
 	AutoFlow_DeclareEventType_FullMethodName  = "/lockstep.autoflow.v1.AutoFlow/DeclareEventType"
 	AutoFlow_ListEventTypes_FullMethodName    = "/lockstep.autoflow.v1.AutoFlow/ListEventTypes"
 	AutoFlow_DeleteEventType_FullMethodName   = "/lockstep.autoflow.v1.AutoFlow/DeleteEventType"
+	AutoFlow_GetLimits_FullMethodName         = "/lockstep.autoflow.v1.AutoFlow/GetLimits"
+	AutoFlow_SetLimits_FullMethodName         = "/lockstep.autoflow.v1.AutoFlow/SetLimits"
+	AutoFlow_ListRetention_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/ListRetention"
+	AutoFlow_SetRetention_FullMethodName      = "/lockstep.autoflow.v1.AutoFlow/SetRetention"
 	AutoFlow_DeclareAgents_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/DeclareAgents"
 	AutoFlow_Work_FullMethodName              = "/lockstep.autoflow.v1.AutoFlow/Work"
 	AutoFlow_ListFunctions_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/ListFunctions"
@@ -228,6 +232,18 @@ type AutoFlowClient interface {
 	ListEventTypes(ctx context.Context, in *ListEventTypesRequest, opts ...grpc.CallOption) (*ListEventTypesResponse, error)
 	// DeleteEventType deletes a declared type: programs cannot emit events of it any more. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	DeleteEventType(ctx context.Context, in *DeleteEventTypeRequest, opts ...grpc.CallOption) (*DeleteEventTypeResponse, error)
+	// GetLimits returns what an organization may use, what it uses, and the last changes of its limits and rules of retention. For organization
+	// 0 they are the limits of all organizations that have none of their own. Codes: INVALID_ARGUMENT.
+	GetLimits(ctx context.Context, in *GetLimitsRequest, opts ...grpc.CallOption) (*GetLimitsResponse, error)
+	// SetLimits changes what an organization may use. It takes a token of all organizations. What is in progress continues; starts and events
+	// beyond a limit are refused with RESOURCE_EXHAUSTED. Codes: INVALID_ARGUMENT, PERMISSION_DENIED.
+	SetLimits(ctx context.Context, in *SetLimitsRequest, opts ...grpc.CallOption) (*SetLimitsResponse, error)
+	// ListRetention returns the rules by which runs of an organization are deleted some time after their end. Codes: INVALID_ARGUMENT.
+	ListRetention(ctx context.Context, in *ListRetentionRequest, opts ...grpc.CallOption) (*ListRetentionResponse, error)
+	// SetRetention sets a rule, or removes it. Of several rules for the labels of a run, the longest counts; the rule without a label counts for
+	// runs for which there is no other. Runs of rollouts and setups are kept. Codes: INVALID_ARGUMENT; FAILED_PRECONDITION if the organization
+	// has 100 rules.
+	SetRetention(ctx context.Context, in *SetRetentionRequest, opts ...grpc.CallOption) (*SetRetentionResponse, error)
 	// DeclareAgents declares which organization each agent belongs to, and which agents were revoked. A program may only call agents
 	// of its own organization. Declarations accumulate: an agent never changes its organization, and a revoked one stays revoked,
 	// whatever the order and number of calls.
@@ -638,6 +654,46 @@ func (c *autoFlowClient) DeleteEventType(ctx context.Context, in *DeleteEventTyp
 	return out, nil
 }
 
+func (c *autoFlowClient) GetLimits(ctx context.Context, in *GetLimitsRequest, opts ...grpc.CallOption) (*GetLimitsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetLimitsResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_GetLimits_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autoFlowClient) SetLimits(ctx context.Context, in *SetLimitsRequest, opts ...grpc.CallOption) (*SetLimitsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetLimitsResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_SetLimits_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autoFlowClient) ListRetention(ctx context.Context, in *ListRetentionRequest, opts ...grpc.CallOption) (*ListRetentionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListRetentionResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_ListRetention_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autoFlowClient) SetRetention(ctx context.Context, in *SetRetentionRequest, opts ...grpc.CallOption) (*SetRetentionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetRetentionResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_SetRetention_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *autoFlowClient) DeclareAgents(ctx context.Context, in *DeclareAgentsRequest, opts ...grpc.CallOption) (*DeclareAgentsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DeclareAgentsResponse)
@@ -836,6 +892,18 @@ type AutoFlowServer interface {
 	ListEventTypes(context.Context, *ListEventTypesRequest) (*ListEventTypesResponse, error)
 	// DeleteEventType deletes a declared type: programs cannot emit events of it any more. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	DeleteEventType(context.Context, *DeleteEventTypeRequest) (*DeleteEventTypeResponse, error)
+	// GetLimits returns what an organization may use, what it uses, and the last changes of its limits and rules of retention. For organization
+	// 0 they are the limits of all organizations that have none of their own. Codes: INVALID_ARGUMENT.
+	GetLimits(context.Context, *GetLimitsRequest) (*GetLimitsResponse, error)
+	// SetLimits changes what an organization may use. It takes a token of all organizations. What is in progress continues; starts and events
+	// beyond a limit are refused with RESOURCE_EXHAUSTED. Codes: INVALID_ARGUMENT, PERMISSION_DENIED.
+	SetLimits(context.Context, *SetLimitsRequest) (*SetLimitsResponse, error)
+	// ListRetention returns the rules by which runs of an organization are deleted some time after their end. Codes: INVALID_ARGUMENT.
+	ListRetention(context.Context, *ListRetentionRequest) (*ListRetentionResponse, error)
+	// SetRetention sets a rule, or removes it. Of several rules for the labels of a run, the longest counts; the rule without a label counts for
+	// runs for which there is no other. Runs of rollouts and setups are kept. Codes: INVALID_ARGUMENT; FAILED_PRECONDITION if the organization
+	// has 100 rules.
+	SetRetention(context.Context, *SetRetentionRequest) (*SetRetentionResponse, error)
 	// DeclareAgents declares which organization each agent belongs to, and which agents were revoked. A program may only call agents
 	// of its own organization. Declarations accumulate: an agent never changes its organization, and a revoked one stays revoked,
 	// whatever the order and number of calls.
@@ -975,6 +1043,18 @@ func (UnimplementedAutoFlowServer) ListEventTypes(context.Context, *ListEventTyp
 }
 func (UnimplementedAutoFlowServer) DeleteEventType(context.Context, *DeleteEventTypeRequest) (*DeleteEventTypeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteEventType not implemented")
+}
+func (UnimplementedAutoFlowServer) GetLimits(context.Context, *GetLimitsRequest) (*GetLimitsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetLimits not implemented")
+}
+func (UnimplementedAutoFlowServer) SetLimits(context.Context, *SetLimitsRequest) (*SetLimitsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetLimits not implemented")
+}
+func (UnimplementedAutoFlowServer) ListRetention(context.Context, *ListRetentionRequest) (*ListRetentionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListRetention not implemented")
+}
+func (UnimplementedAutoFlowServer) SetRetention(context.Context, *SetRetentionRequest) (*SetRetentionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetRetention not implemented")
 }
 func (UnimplementedAutoFlowServer) DeclareAgents(context.Context, *DeclareAgentsRequest) (*DeclareAgentsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeclareAgents not implemented")
@@ -1640,6 +1720,78 @@ func _AutoFlow_DeleteEventType_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AutoFlow_GetLimits_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetLimitsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).GetLimits(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_GetLimits_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).GetLimits(ctx, req.(*GetLimitsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutoFlow_SetLimits_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetLimitsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).SetLimits(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_SetLimits_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).SetLimits(ctx, req.(*SetLimitsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutoFlow_ListRetention_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListRetentionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).ListRetention(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_ListRetention_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).ListRetention(ctx, req.(*ListRetentionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutoFlow_SetRetention_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetRetentionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).SetRetention(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_SetRetention_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).SetRetention(ctx, req.(*SetRetentionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AutoFlow_DeclareAgents_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DeclareAgentsRequest)
 	if err := dec(in); err != nil {
@@ -1825,6 +1977,22 @@ var AutoFlow_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteEventType",
 			Handler:    _AutoFlow_DeleteEventType_Handler,
+		},
+		{
+			MethodName: "GetLimits",
+			Handler:    _AutoFlow_GetLimits_Handler,
+		},
+		{
+			MethodName: "SetLimits",
+			Handler:    _AutoFlow_SetLimits_Handler,
+		},
+		{
+			MethodName: "ListRetention",
+			Handler:    _AutoFlow_ListRetention_Handler,
+		},
+		{
+			MethodName: "SetRetention",
+			Handler:    _AutoFlow_SetRetention_Handler,
 		},
 		{
 			MethodName: "DeclareAgents",

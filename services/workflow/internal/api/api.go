@@ -17,6 +17,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/eventtype"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/flow"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/limit"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/retention"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/schedule"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/worker"
 )
@@ -31,6 +33,8 @@ type Deps struct {
 	Checker   control.ProgramChecker
 	Workers   *worker.Hub
 	Types     *eventtype.Types
+	Limits    *limit.Limiter
+	Retention *retention.Retention
 	// Functions are those that come with the service.
 	Functions []Builtin
 	// FromWire turns a checked CloudEvent into one of core's.
@@ -94,6 +98,10 @@ func Scopes() map[string]rpc.Scope {
 		autoflowv1.AutoFlow_DeleteEventType_FullMethodName:   rpc.ScopeAdmin,
 		autoflowv1.AutoFlow_ListEventTypes_FullMethodName:    rpc.ScopeRead,
 		autoflowv1.AutoFlow_ListFunctions_FullMethodName:     rpc.ScopeRead,
+		autoflowv1.AutoFlow_GetLimits_FullMethodName:         rpc.ScopeRead,
+		autoflowv1.AutoFlow_SetLimits_FullMethodName:         rpc.ScopeAdmin,
+		autoflowv1.AutoFlow_ListRetention_FullMethodName:     rpc.ScopeRead,
+		autoflowv1.AutoFlow_SetRetention_FullMethodName:      rpc.ScopeAdmin,
 
 		autoflowv1.Reconciliation_ListReports_FullMethodName:   rpc.ScopeOperate,
 		autoflowv1.Reconciliation_RepeatReports_FullMethodName: rpc.ScopeOperate,

@@ -36,6 +36,9 @@ func (s *Server) CloudEvent(ctx context.Context, req *autoflowv1.CloudEventReque
 	if err := s.Types.Receive(ctx, e); err != nil {
 		return nil, under("cloud_event", err)
 	}
+	if err := s.Limits.Event(e.Organization, len(e.Data)); err != nil {
+		return nil, err
+	}
 	matched, duplicate, err := s.Operator.Receive(ctx, e)
 	if err != nil {
 		return nil, err

@@ -83,6 +83,9 @@ func (s *Server) SendToChannel(ctx context.Context, req *autoflowv1.SendToChanne
 	if m, err = s.address(ctx, m, req.GetWorkflowId()); err != nil {
 		return nil, err
 	}
+	if err := s.Limits.Event(org, len(m.Data)); err != nil {
+		return nil, err
+	}
 	duplicate, err := s.Operator.SendToChannel(ctx, m)
 	if err != nil {
 		return nil, err
@@ -122,6 +125,9 @@ func (s *Server) CallChannel(ctx context.Context, req *autoflowv1.CallChannelReq
 	}
 	m := history.Message{Organization: org, Token: req.GetToken(), ID: req.GetRequestId(), Data: req.GetData()}
 	if m, err = s.address(ctx, m, req.GetWorkflowId()); err != nil {
+		return nil, err
+	}
+	if err := s.Limits.Event(org, len(m.Data)); err != nil {
 		return nil, err
 	}
 	answer, err := s.Operator.CallChannel(ctx, m, wait)

@@ -138,5 +138,6 @@ func (s *Store) createWithMessage(ctx context.Context, item *start) error {
 		return existing(ctx, s.queries, items)
 	}
 	item.created = engine.Created{ID: rows[0].ID, Ref: item.Ref, Created: true}
+	s.Tally(item.Organization, 1)
 	return nil
 }

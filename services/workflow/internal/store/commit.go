@@ -201,6 +201,7 @@ func (s *Store) commit(ctx context.Context, items []*item, strict bool) error {
 		return pg.Classify(err, "commit %d items", len(items))
 	}
 	s.programs.add(b.programs)
+	s.tally(b)
 	if len(b.wire) > 0 {
 		s.Committed()
 	}
@@ -209,6 +210,24 @@ func (s *Store) commit(ctx context.Context, items []*item, strict bool) error {
 	}
 	s.wake(append(keepRunning(b.commits, b.woken), b.born...))
 	return nil
+}
+
+// tally counts the runs that a transaction has begun and ended.
+func (s *Store) tally(b *batch) {
+	for _, i := range b.begins {
+		if !i.commit.Next.Ended() {
+			s.Tally(i.start.Organization, 1)
+		}
+	}
+	for _, c := range b.commits {
+		begun := int64(len(c.children))
+		if c.done.State.Ended() {
+			begun--
+		}
+		if begun != 0 {
+			s.Tally(c.Execution.Organization, begun)
+		}
+	}
 }
 
 // batch is the content of one transaction.

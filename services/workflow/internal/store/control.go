@@ -137,6 +137,7 @@ func (s *Store) Reset(ctx context.Context, r control.ResetRequest) (created bool
 		), "reset workflow %q", r.Workflow)
 	})
 	if err == nil && born != 0 {
+		s.Tally(r.Organization, 1)
 		s.wake([]engine.Woken{{ID: born}}) // a process with room claims it
 	}
 	return born != 0, err

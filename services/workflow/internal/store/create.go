@@ -127,7 +127,9 @@ func (s *Store) createAll(ctx context.Context, items []*start) error {
 		item.created = engine.Created{ID: id, Ref: item.Ref, Created: isNew}
 		if !isNew {
 			known = append(known, item)
+			continue
 		}
+		s.Tally(item.Organization, 1)
 	}
 	return existing(ctx, s.queries, known)
 }

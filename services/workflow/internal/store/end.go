@@ -142,6 +142,7 @@ func (s *Store) end(ctx context.Context, organization int64, workflow string, wi
 		s.wake(woken)
 	}
 	if err == nil && ended != 0 {
+		s.Tally(organization, -1)
 		s.Committed()
 		if met {
 			s.Met()
@@ -216,6 +217,7 @@ func (s *Store) Retry(ctx context.Context, r control.RetryRequest) error {
 		), "retry workflow %q", r.Workflow)
 	})
 	if err == nil {
+		s.Tally(r.Organization, 1)
 		s.wake([]engine.Woken{{ID: retried}}) // a process with room claims it
 	}
 	return err

@@ -411,6 +411,17 @@ CREATE TABLE program_change (
     CONSTRAINT program_change_replaced_check CHECK ((octet_length(replaced) = 32))
 );
 
+CREATE TABLE retention_rule (
+    organization bigint NOT NULL,
+    label text NOT NULL,
+    value text NOT NULL,
+    keep interval NOT NULL,
+    CONSTRAINT retention_rule_pkey PRIMARY KEY (organization, label, value),
+    CONSTRAINT retention_rule_check CHECK (((label <> ''::text) OR (value = ''::text))),
+    CONSTRAINT retention_rule_keep_check CHECK ((keep > '00:00:00'::interval)),
+    CONSTRAINT retention_rule_organization_check CHECK ((organization > 0))
+);
+
 CREATE TABLE retry (
     execution bigint NOT NULL,
     number integer NOT NULL,
@@ -492,6 +503,22 @@ CREATE INDEX schedule_fire_open ON schedule_fire USING btree (organization, sche
 COMMENT ON TABLE schedule_fire IS
     'A due time of a schedule. Those behind the last ones are deleted unless their run is under way, and all of them with the schedule.';
 
+CREATE TABLE setting_change (
+    organization bigint NOT NULL,
+    changed_at timestamp with time zone NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    setting text NOT NULL,
+    changed_by text NOT NULL,
+    reason text NOT NULL,
+    before json,
+    after json,
+    CONSTRAINT setting_change_pkey PRIMARY KEY (organization, changed_at, id),
+    CONSTRAINT setting_change_organization_check CHECK ((organization >= 0)),
+    CONSTRAINT setting_change_setting_check CHECK ((setting = ANY (ARRAY['limits'::text, 'retention'::text])))
+);
+COMMENT ON TABLE setting_change IS
+    'The journal of limits and rules of retention. Kept.';
+
 CREATE TABLE shape (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     organization bigint NOT NULL,
@@ -563,6 +590,20 @@ CREATE TABLE trace (
     CONSTRAINT trace_execution_fkey FOREIGN KEY (execution) REFERENCES execution(id),
     CONSTRAINT trace_parent_check CHECK ((parent <> ''::text))
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.02, autovacuum_analyze_scale_factor=0.02);
+
+CREATE TABLE usage_limit (
+    organization bigint NOT NULL,
+    open_runs bigint NOT NULL,
+    starts_per_second bigint NOT NULL,
+    events_per_second bigint NOT NULL,
+    storage_bytes bigint NOT NULL,
+    CONSTRAINT usage_limit_pkey PRIMARY KEY (organization),
+    CONSTRAINT usage_limit_events_per_second_check CHECK ((events_per_second >= 0)),
+    CONSTRAINT usage_limit_open_runs_check CHECK ((open_runs >= 0)),
+    CONSTRAINT usage_limit_organization_check CHECK ((organization >= 0)),
+    CONSTRAINT usage_limit_starts_per_second_check CHECK ((starts_per_second >= 0)),
+    CONSTRAINT usage_limit_storage_bytes_check CHECK ((storage_bytes >= 0))
+);
 
 CREATE TABLE wait (
     execution bigint NOT NULL,

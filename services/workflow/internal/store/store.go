@@ -67,6 +67,8 @@ type Deps struct {
 	ClaimEvent func(ctx context.Context, tx pgx.Tx, e event.Event) (bool, error)
 	// Committed is called after events were put into the outbox.
 	Committed func()
+	// Tally is called with the number of runs of an organization that have begun, or have ended if it is negative; may be nil.
+	Tally func(organization, runs int64)
 	// Met is called after an event was stored that starts a run of a flow; may be nil.
 	Met func()
 	// Woken is called after an execution has been woken, or has been ended from outside. It may be nil: executions that can continue are also
@@ -111,6 +113,9 @@ var (
 func New(d Deps) *Store {
 	if d.Met == nil {
 		d.Met = func() {}
+	}
+	if d.Tally == nil {
+		d.Tally = func(int64, int64) {}
 	}
 	if d.Large == 0 {
 		d.Large = payloads.Threshold

@@ -39,7 +39,7 @@ func (c commands) workflow() *cobra.Command {
 		e.end("terminate", "End a workflow as failed, without letting it clean up",
 			"  lockstep workflow terminate rollout-12 --reason 'stuck, see incident 81'", true, e.terminateOne),
 		e.retry(), e.reset(), e.changeProgram(), e.check(), e.send(), e.call(), e.flow(), e.batch(),
-		e.export(), e.replay(), e.test(), e.eventType())
+		e.export(), e.replay(), e.test(), e.eventType(), e.limits(), e.retention())
 	cmd.Long = `workflow calls the gRPC API of the workflow service (AutoFlow), at the first of --grpc, LOCKSTEP_GRPC and --endpoints-file that is given. The
 address is host:port or grpcs://host:port for TLS, and grpc://host:port for plain text.
 

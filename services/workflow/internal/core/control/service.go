@@ -17,6 +17,9 @@ import (
 
 // Service is what callers can ask of the engine. It stores; the Engine runs.
 type Service struct {
+	// Admit refuses a start with so many bytes of inputs where its organization is at a limit; nil: there is none. Runs of the domain service
+	// are always admitted.
+	Admit   func(organization int64, bytes int) error
 	store   Store
 	scripts program.Scripts
 	clock   clock.Clock
@@ -107,6 +110,14 @@ func (s *Service) StartOfFlow(ctx context.Context, start execution.Start) (execu
 }
 
 func (s *Service) start(ctx context.Context, start execution.Start) (execution.Started, error) {
+	if s.Admit != nil && !id.ReservedRun(start.Workflow) {
+		if err := s.Admit(start.Organization, len(start.Inputs)); err != nil {
+			if earlier, notFound := s.existing(ctx, start); notFound == nil {
+				return earlier, nil // a repeat begins nothing
+			}
+			return execution.Started{}, err
+		}
+	}
 	now := s.clock.Now()
 	n := engine.NewExecution{Start: start, Ref: id.New(now), Digest: program.Digest(start.Program.Source), At: now}
 	if start.Message != nil {

@@ -23,8 +23,12 @@ type Deps struct {
 	// Start stores a run, as Service.StartOfFlow does, and Cancel ends one.
 	Start  func(ctx context.Context, s execution.Start) (execution.Started, error)
 	Cancel func(ctx context.Context, organization int64, workflow, reason string) error
-	Clock  clock.Clock
-	Log    *slog.Logger
+	// Counted is called with how many due times had an outcome: started, skipped, missed or refused; Late with how late a run was started.
+	// They may be nil.
+	Counted func(outcome State, times int64)
+	Late    func(time.Duration)
+	Clock   clock.Clock
+	Log     *slog.Logger
 }
 
 // Schedules keeps schedules and starts their runs. A start is decided in one transaction and carried out after it, and its id is made of
@@ -35,7 +39,15 @@ type Schedules struct {
 }
 
 // New makes Schedules.
-func New(d Deps) *Schedules { return &Schedules{Deps: d, alarm: wake.NewAlarm()} }
+func New(d Deps) *Schedules {
+	if d.Counted == nil {
+		d.Counted = func(State, int64) {}
+	}
+	if d.Late == nil {
+		d.Late = func(time.Duration) {}
+	}
+	return &Schedules{Deps: d, alarm: wake.NewAlarm()}
+}
 
 // Register checks a schedule and makes it the one of its name. The same content again is a no-op. Due times that have passed before are not
 // caught up.
@@ -306,6 +318,10 @@ func (s *Schedules) Round(ctx context.Context) (taken int, err error) {
 	if err != nil || len(turns) == 0 {
 		return 0, err
 	}
+	for _, t := range turns {
+		s.Counted(Skipped, t.Turn.Skipped)
+		s.Counted(Missed, t.Turn.Missed)
+	}
 	return len(turns), s.carryOut(ctx, turns)
 }
 
@@ -391,7 +407,23 @@ func (s *Schedules) carryOutOne(ctx context.Context, t Taken, whole map[int64]Sc
 			done = false
 			continue
 		}
+		s.Counted(outcome.State, 1)
+		if outcome.State == Started {
+			s.late(t.Schedule, f)
+		}
 		outcomes = append(outcomes, outcome)
 	}
 	return outcomes, done
+}
+
+// late measures how late a run was started that did not have to wait for another one.
+func (s *Schedules) late(of Schedule, f Fire) {
+	if f.Backfill || of.NextDue.IsZero() || f.Due.Before(of.NextDue) { // it has waited, or was triggered
+		return
+	}
+	plan, err := of.Spec.Plan()
+	if err != nil {
+		return
+	}
+	s.Late(max(0, s.Clock.Now().Sub(f.Due.Add(plan.Delay(of.ID, f.Due)))))
 }

@@ -67,5 +67,5 @@ SELECT u.execution, u.key, coalesce((
 ), 0)
 FROM (SELECT DISTINCT unnest(sqlc.arg(executions)::bigint[]) AS execution, unnest(sqlc.arg(keys)::bytea[]) AS key) AS u
 JOIN execution x ON x.id = ANY (ARRAY[u.execution])
-LEFT JOIN LATERAL (SELECT had.event FROM had WHERE had.execution = u.execution AND had.key = u.key) AS h ON true
+LEFT JOIN LATERAL (SELECT c.event FROM had c WHERE c.execution = u.execution AND c.key = u.key) AS h ON true
 ON CONFLICT (execution, key) DO UPDATE SET event = greatest(had.event, excluded.event);

@@ -7,6 +7,8 @@ package query
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 type Agent struct {
@@ -299,6 +301,13 @@ type ProgramChange struct {
 	ChangedAt    time.Time
 }
 
+type RetentionRule struct {
+	Organization int64
+	Label        string
+	Value        string
+	Keep         pgtype.Interval
+}
+
 type Retry struct {
 	Execution int64
 	Number    int32
@@ -356,6 +365,18 @@ type ScheduleFire struct {
 	Workflow     string
 }
 
+// The journal of limits and rules of retention. Kept.
+type SettingChange struct {
+	Organization int64
+	ChangedAt    time.Time
+	ID           int64
+	Setting      string
+	ChangedBy    string
+	Reason       string
+	Before       []byte
+	After        []byte
+}
+
 type Shape struct {
 	ID           int64
 	Organization int64
@@ -405,6 +426,14 @@ type Timer struct {
 type Trace struct {
 	Execution int64
 	Parent    string
+}
+
+type UsageLimit struct {
+	Organization    int64
+	OpenRuns        int64
+	StartsPerSecond int64
+	EventsPerSecond int64
+	StorageBytes    int64
 }
 
 type Wait struct {

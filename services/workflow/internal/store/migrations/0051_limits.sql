@@ -1,0 +1,37 @@
+-- +goose Up
+
+-- What an organization may use; organization 0 has what holds for those without a row. 0 in a column is no limit. A row ends with the limits.
+CREATE TABLE usage_limit (
+    organization      bigint NOT NULL CHECK (organization >= 0),
+    open_runs         bigint NOT NULL CHECK (open_runs >= 0),
+    starts_per_second bigint NOT NULL CHECK (starts_per_second >= 0),
+    events_per_second bigint NOT NULL CHECK (events_per_second >= 0),
+    storage_bytes     bigint NOT NULL CHECK (storage_bytes >= 0),
+    PRIMARY KEY (organization)
+);
+
+-- How long runs that have ended are kept, by a label; an empty label is for all of an organization. A row ends with the rule.
+CREATE TABLE retention_rule (
+    organization bigint   NOT NULL CHECK (organization > 0),
+    label        text     NOT NULL,
+    value        text     NOT NULL CHECK (label <> '' OR value = ''),
+    keep         interval NOT NULL CHECK (keep > '0'),
+    PRIMARY KEY (organization, label, value)
+);
+
+-- Who changed limits and rules of retention, and from what to what. It is a record, and kept.
+CREATE TABLE setting_change (
+    organization bigint      NOT NULL CHECK (organization >= 0),
+    changed_at   timestamptz NOT NULL,
+    id           bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    setting      text        NOT NULL CHECK (setting IN ('limits', 'retention')),
+    changed_by   text        NOT NULL,
+    reason       text        NOT NULL,
+    before       json,
+    after        json,
+    PRIMARY KEY (organization, changed_at, id)
+);
+COMMENT ON TABLE setting_change IS 'The journal of limits and rules of retention. Kept.';
+
+-- +goose Down
+DROP TABLE setting_change, retention_rule, usage_limit;
