@@ -147,6 +147,21 @@ func inRange(within *semver.Constraints, tag string) bool {
 	return err == nil && strings.Contains(tag, ".") && within.Check(v)
 }
 
+// Range is a range of versions, such as >=1.2.0 <2.0.0.
+type Range struct{ within *semver.Constraints }
+
+// ParseRange reads a range.
+func ParseRange(text string) (Range, error) {
+	within, err := semver.NewConstraint(text)
+	if err != nil {
+		return Range{}, fmt.Errorf("parse range %.100q: %w", text, err)
+	}
+	return Range{within}, nil
+}
+
+// Contains reports whether a tag is a version in the range, as of artifact sources that select by range.
+func (r Range) Contains(tag string) bool { return r.within != nil && inRange(r.within, tag) }
+
 // Interval implements Source.
 func (s *Image) Interval() time.Duration { return s.interval }
 

@@ -37,6 +37,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/reconcile"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/trigger"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/events"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store"
@@ -127,6 +128,7 @@ func Run(ctx context.Context, c Config) error {
 	parts := []run.Part{
 		{Name: "listener", Run: func(ctx context.Context, ready func()) error { return s.listen(ctx, conn, ready) }},
 		{Name: "policies", Run: s.attend},
+		{Name: "triggers", Run: s.decideAll},
 		{Name: "authority", Run: func(ctx context.Context, ready func()) error { return s.admit(ctx, c, ready) }},
 		run.Loop("agents", func(ctx context.Context) error { return s.declareAgents(ctx, autoflow.New(engine)) }),
 		{Name: "dispatcher", Run: func(ctx context.Context, ready func()) error {
@@ -270,12 +272,15 @@ type service struct {
 	control  *control.UseCases
 	// reconcile compares the record with what others know.
 	reconcile *reconcile.UseCases
+	triggers  *trigger.UseCases
 	// drivers are the domain's, which follow their registries.
 	drivers *bundle.Drivers
 	// streams counts the open subscriptions of the API; nil before its handler is made.
 	streams *transport.Streams
 	// due holds one wake-up for the dispatchers, and chore one for what is done by time.
 	due, chore chan struct{}
+	// decide holds one wake-up for those who have triggers decide.
+	decide chan struct{}
 	// barred holds one word that a key of an agent may have ended, undeclared one that the engine may not know of an agent.
 	barred, undeclared chan struct{}
 }
@@ -301,7 +306,7 @@ func assemble(
 ) (*service, error) {
 	s := &service{
 		log: log, pool: pool, due: make(chan struct{}, 1), chore: make(chan struct{}, 1), barred: make(chan struct{}, 1),
-		undeclared: make(chan struct{}, 1),
+		undeclared: make(chan struct{}, 1), decide: make(chan struct{}, 1),
 	}
 	s.inbox = outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: conn, Clock: clock.System(), Log: log, Name: name})
 	s.sender = outbox.NewSender(outbox.SenderDeps{
@@ -351,6 +356,9 @@ func assemble(
 			)
 		},
 	})
+	s.triggers = trigger.New(trigger.Deps{
+		Store: s.store.ForTrigger(), Rollouts: s.rollouts, Ranges: bundle.Ranges{}, Clock: now, Wake: s.wakeTriggers, Began: s.wake,
+	})
 	s.freezes = freeze.New(s.store.ForFreeze(), now, s.wakeChores)
 	s.checks = check.New(s.store.ForCheck(), flows, now, s.wakeChores)
 	s.handoffs = handoff.New(handoff.Deps{
@@ -382,6 +390,14 @@ func (s *service) wake() {
 func (s *service) wakeChores() {
 	select {
 	case s.chore <- struct{}{}:
+	default: // one is waiting already
+	}
+}
+
+// wakeTriggers says that a trigger has something to decide about.
+func (s *service) wakeTriggers() {
+	select {
+	case s.decide <- struct{}{}:
 	default: // one is waiting already
 	}
 }

@@ -48,7 +48,7 @@ func (s *service) handler(c Config) (http.Handler, error) {
 		GraphQL: graph.NewHandler(graph.Deps{
 			Domain: graph.Domain{
 				Access: s.access, Setup: s.setup, Rollouts: s.rollouts, Freezes: s.freezes, Policies: s.policies,
-				Checks: s.checks, Workflows: s.handoffs, View: s.view,
+				Checks: s.checks, Triggers: s.triggers, Workflows: s.handoffs, View: s.view,
 				Evidence: s.evidence, Control: s.control, Reconcile: s.reconcile,
 			},
 			Clock: clock.System(), Log: s.log, Streams: s.streams,
@@ -157,6 +157,45 @@ func (s *service) attend(ctx context.Context, ready func()) error {
 		}
 	}
 	return nil
+}
+
+// deciders is how many triggers decide at once.
+const deciders = 2
+
+// decideAll has triggers decide as long as one has something to decide about, and looks again each chorePoll or when it is woken.
+func (s *service) decideAll(ctx context.Context, ready func()) error {
+	ready()
+	var wg sync.WaitGroup
+	for range deciders {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if !s.decideOne(ctx) {
+					s.pauseUntil(ctx, chorePoll, s.decide)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return nil
+}
+
+// decideOne has the next trigger decide, writes the one line about it, and reports whether to continue at once.
+func (s *service) decideOne(ctx context.Context) bool {
+	d, worked, err := s.triggers.DecideDue(ctx)
+	if ctx.Err() != nil || !worked && err == nil {
+		return false
+	}
+	attrs := []slog.Attr{
+		slog.Int64(telemetry.KeyOrganization, d.Organization), slog.String("trigger", d.Trigger.Name), slog.String("kind", string(d.Trigger.Kind)),
+		slog.Int64("application", d.Trigger.ApplicationID), slog.String("outcome", string(d.Outcome)), slog.String("reason", d.Reason),
+		slog.Int64(telemetry.KeyRollout, d.RolloutID),
+	}
+	level := slog.LevelInfo
+	if err != nil {
+		level, attrs = fault.Describe(fault.ClassOf(err)).Level, append(attrs, slog.Any(telemetry.KeyError, err))
+	}
+	s.log.LogAttrs(ctx, level, "trigger decided", attrs...)
+	return err == nil
 }
 
 // chorePoll is how soon something is found that is due.

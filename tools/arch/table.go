@@ -152,6 +152,7 @@ func rooms() map[string][]room {
 			{"setup", []string{nouns, "access"}},
 			{"policy", []string{nouns, "access", "setup"}},
 			{"rollout", []string{nouns, "access", "setup", "policy"}},
+			{"trigger", []string{nouns, "rollout"}},
 			{"handoff", []string{nouns, "rollout"}},
 			{"view", []string{nouns, "access", "setup"}},
 			{"control", []string{nouns, "access", "freeze", "setup", "policy"}},

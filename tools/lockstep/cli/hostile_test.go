@@ -59,6 +59,8 @@ func askedOfTheHostile() []string {
 		"rollout pause r", "rollout resume r", "rollout abort r", "rollout retry r", "rollout cancel r", "rollout rollback r",
 		"rollout break-glass r --reason a", "rollout bypass-freeze r --reason a", "freeze list", "check list rollout_1", "check report HOSTILE --application a --environment b --version-set versionset_1", "freeze start --for 1h --reason a",
 		"freeze extend HOSTILE --for 1h", "freeze end HOSTILE", "version veto HOSTILE --reason a", "version lift-veto HOSTILE --reason a",
+		"trigger list a", "trigger decisions a HOSTILE", "trigger kinds", "trigger set a b", "trigger enable a HOSTILE",
+		"trigger disable a HOSTILE", "trigger remove a b", "trigger release a b", "event send HOSTILE --source b",
 		"policy list", "policy show HOSTILE", "policy history HOSTILE", "policy put a FILE --reason b", "policy disable a --reason b", "policy check FILE",
 		"policy explain HOSTILE", "policy simulate a FILE",
 		"environment pin a --reason b", "environment unpin a", "rollout keep r --reason b", "rollout watch r",

@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/policy"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/rollout"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/source"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/trigger"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/workflow"
 )
 
@@ -104,7 +105,7 @@ func root(c *command.Command) *cobra.Command {
 		&cobra.Group{ID: "local", Title: "On this machine:"},
 	)
 	for _, commands := range [][]*cobra.Command{
-		application.Commands(c), source.Commands(c), driver.Commands(c), rollout.Commands(c), freeze.Commands(c),
+		application.Commands(c), source.Commands(c), driver.Commands(c), rollout.Commands(c), trigger.Commands(c), freeze.Commands(c),
 		policy.Commands(c), workflow.Commands(c),
 		journal.Commands(c), access.Commands(c), local.Commands(c),
 		{versionCommand(c)},

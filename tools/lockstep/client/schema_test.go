@@ -150,6 +150,19 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.ArchiveEnvironment(ctx, "environment_1", ""); return err },
 		func() error { _, err := c.RestoreEnvironment(ctx, "environment_1", ""); return err },
 		func() error { _, err := c.JournalCursor(ctx); return err },
+		func() error { _, err := c.Triggers(ctx, "shop"); return err },
+		func() error { _, err := c.TriggerDecisions(ctx, "shop"); return err },
+		func() error { _, err := c.TriggerKinds(ctx); return err },
+		func() error {
+			_, err := c.PutTrigger(ctx, "shop", client.Trigger{Name: "a", Kind: "VERSION", Config: []byte(`{}`)}, "")
+			return err
+		},
+		func() error { _, err := c.RemoveTrigger(ctx, "shop", "a", ""); return err },
+		func() error { _, err := c.ReleasePromotionHold(ctx, "shop", "staging", ""); return err },
+		func() error {
+			_, err := c.SendEvent(ctx, client.Event{ID: "1", Source: "/ci", Type: "a", Data: []byte(`{}`)})
+			return err
+		},
 		func() error {
 			return c.FollowRollout(ctx, "rollout_1", "", func() {}, func(string) error { return nil })
 		},

@@ -44,3 +44,18 @@ func (Sources) Placement(ref string, config json.RawMessage, tag string) intake.
 	}
 	return intake.Placement{Taken: s.Takes(tag), Rank: s.Rank(tag), Earliest: s.Earliest()}
 }
+
+// Ranges is trigger.Ranges over pkg/source.
+type Ranges struct{}
+
+// Check implements trigger.Ranges.
+func (Ranges) Check(within string) error {
+	_, err := source.ParseRange(within)
+	return err
+}
+
+// Contains implements trigger.Ranges.
+func (Ranges) Contains(within, version string) bool {
+	r, err := source.ParseRange(within)
+	return err == nil && r.Contains(version)
+}

@@ -166,6 +166,10 @@ const (
 	ActionEvaluateCheck           Action = "evaluateCheck"
 	ActionPutPolicySet            Action = "putPolicySet"
 	ActionStopRollback            Action = "stopAutomaticRollback"
+	ActionPutTrigger              Action = "putTrigger"
+	ActionRemoveTrigger           Action = "removeTrigger"
+	ActionSendEvent               Action = "sendEvent"
+	ActionReleasePromotionHold    Action = "releasePromotionHold"
 	ActionSetRolloutPolicy        Action = "setRolloutPolicy"
 	ActionApproveGate             Action = "approveGate"
 	ActionRejectGate              Action = "rejectGate"
@@ -205,7 +209,7 @@ const (
 func permissionFor(action Action) (Permission, bool) {
 	switch action {
 	case ActionCreateRollout, ActionPreviewRollout, ActionPauseRollout, ActionResumeRollout, ActionCancelRollout, ActionRollbackRollout,
-		ActionAbortRollout, ActionRetryRollout, ActionStopRollback, ActionLookAtArtifactSource:
+		ActionAbortRollout, ActionRetryRollout, ActionStopRollback, ActionLookAtArtifactSource, ActionSendEvent, ActionReleasePromotionHold:
 		return MayDeploy, true
 	case ActionApproveGate, ActionRejectGate:
 		return MayApprove, true
@@ -225,7 +229,7 @@ func permissionFor(action Action) (Permission, bool) {
 	case ActionArchiveApplication, ActionArchiveEnvironment, ActionRestoreApplication, ActionRestoreEnvironment, ActionCreateApplication,
 		ActionCreateEnvironment, ActionUpdateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup, ActionSetRollbackPolicy,
 		ActionSetRolloutPolicy, ActionSetEnvironmentApproval, ActionSetEnvironmentChecks, ActionSetChangeControl, ActionConfirmChange,
-		ActionRejectChange, ActionPutPolicySet:
+		ActionRejectChange, ActionPutPolicySet, ActionPutTrigger, ActionRemoveTrigger:
 		return MayConfigure, true
 	case ActionCreateMember, ActionSetMemberRole, ActionRemoveMember, ActionGrantPermissions, ActionRevokeGrant, ActionCreateGroup,
 		ActionSetGroupMembers, ActionCheckJournal, ActionReconcile,
@@ -254,7 +258,7 @@ func (a Actor) May(action Action) error {
 	if action.operates() && a.Organization != OperatorOrganization {
 		return fault.New(fault.Denied, "%s is for those who operate the installation: owners of organization %d", action, OperatorOrganization)
 	}
-	forPeople := []Action{ActionBreakGlass, ActionBypassFreeze, ActionConfirmChange, ActionForceChange}
+	forPeople := []Action{ActionBreakGlass, ActionBypassFreeze, ActionConfirmChange, ActionForceChange, ActionReleasePromotionHold}
 	if slices.Contains(forPeople, action) && a.Type != PrincipalUser {
 		return fault.New(fault.Denied, "%s is for people; %s is none (%s)", action, a.DisplayName(), a.Type)
 	}

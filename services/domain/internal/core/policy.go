@@ -60,6 +60,11 @@ type QueuedRollout struct {
 	Requester                       Principal
 	Reason                          string
 	RequestedAt                     time.Time
+	// Environments is where it goes, by name; empty for the whole pipeline.
+	Environments []string
+	// TriggerID is the trigger that asked for it, and Cause what made it; zero values for none.
+	TriggerID int64
+	Cause     string
 	// MadeRolloutID or Outcome is what came of it.
 	MadeRolloutID int64
 	Outcome       string

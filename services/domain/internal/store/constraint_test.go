@@ -67,6 +67,10 @@ INSERT INTO cd_passage_reviews (organization_id, rollout_id, due_at) VALUES (1, 
 INSERT INTO cd_policy_sets (organization_id, name, version) VALUES (1, 'rules', 1);
 INSERT INTO cd_policy_versions (organization_id, policy_set_id, version, mode, time_zone, text, reason, principal_type, principal_id, principal_name)
     VALUES (1, 1, 1, 'enforce', 'UTC', 'permit (principal, action, resource);', 'x', 'user', 1, 'ann');
+INSERT INTO cd_triggers (organization_id, application_id, name, kind, config, enabled, principal_type, principal_id, principal_name, changed_at)
+    VALUES (1, 1, 'sets', 'version', '{}', true, 'user', 1, 'ann', now()), (1, 1, 'by-hand', 'manual', '{}', true, 'user', 1, 'ann', now());
+INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at) VALUES (1, 1, 'set:1', now(), now());
+INSERT INTO cd_promotion_holds (organization_id, application_id, environment_id, rollout_id, since) VALUES (1, 1, 1, 1, now());
 INSERT INTO cd_rollout_policies (organization_id, rollout_id, policy_set_id, version) VALUES (1, 1, 1, 1);
 INSERT INTO cd_policy_decisions (organization_id, rollout_id, gate_id, verdict, decision, request) VALUES (1, 1, '', 'allow', '{}', '{}');
 INSERT INTO cd_rollout_checks (organization_id, rollout_id, environment_id, target, key, kind, duration_seconds) VALUES (1, 1, 1, 'active', 'healthy', 'status', 0);
@@ -98,6 +102,7 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		transition    = `INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, gate_id, principal_type) VALUES `
 		entry         = `INSERT INTO cd_version_set_entries (organization_id, version_set_id, version_id, artifact_source_id, service_id) VALUES `
 		rolloutOf     = `INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, state, finished_at) VALUES `
+		triggerOf     = `INSERT INTO cd_triggers (organization_id, application_id, config, enabled, principal_type, principal_id, principal_name, changed_at, name, kind) VALUES (1, 1, '{}', true, 'user', 1, 'a', now(), `
 		freezeOf      = `INSERT INTO cd_freezes (organization_id, environment_ids, application_ids, rollbacks, starts_at, principal_type, principal_id, principal_name, tiers, reason, ends_at, bounded_from) VALUES (1, '{}', '{}', false, now(), 'user', 1, 'a', `
 		policyVersion = `INSERT INTO cd_policy_versions (organization_id, policy_set_id, version, mode, time_zone, text, reason, principal_type, principal_id, principal_name) VALUES (1, 1, `
 		stop          = `INSERT INTO cd_rollout_environments (organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id) VALUES `
@@ -136,6 +141,15 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a freeze that ends before it starts", freezeOf + `'{}', 'x', now() - interval '1 day', now())`, "cd_freezes_end_comes_last"},
 		{"a freeze of a tier that does not exist", freezeOf + `'{prod}', 'x', now() + interval '1 day', now())`, "cd_freezes_tiers_are_known"},
 		// D51: policies
+		{"a second trigger of a name", triggerOf + `'sets', 'drift')`, "cd_triggers_name_is_unique"},
+		{"a second manual trigger", triggerOf + `'by-mail', 'manual')`, "cd_triggers_one_is_manual"},
+		{"a trigger of a kind that does not exist", triggerOf + `'pull', 'pull')`, "cd_triggers_kind_is_known"},
+		{"a trigger without a plain name", triggerOf + `'A b', 'drift')`, "cd_triggers_name_is_plain"},
+		{"a cause that a trigger knows already (D58)", `INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at) VALUES (1, 1, 'set:1', now(), now())`, "cd_trigger_signals_once"},
+		{"a decision without a reason", `UPDATE cd_trigger_signals SET outcome = 'waiting'`, "cd_trigger_signals_decision_says_why"},
+		{"a decision that only waits", `UPDATE cd_trigger_signals SET state = 'decided', outcome = 'waiting', reason = 'x', decided_at = now()`, "cd_trigger_signals_decided_has_outcome"},
+		{"a decision that began nothing", `UPDATE cd_trigger_signals SET state = 'decided', outcome = 'began', reason = 'x', decided_at = now()`, "cd_trigger_signals_began_has_rollout"},
+		{"a second hold of an environment", `INSERT INTO cd_promotion_holds (organization_id, application_id, environment_id, rollout_id, since) VALUES (1, 1, 1, 1, now())`, "cd_promotion_holds_one_in_force"},
 		{"a policy set without a plain name", `INSERT INTO cd_policy_sets (organization_id, name, version) VALUES (1, 'A b', 1)`, "cd_policy_sets_name_is_plain"},
 		{"a second policy set of a name", `INSERT INTO cd_policy_sets (organization_id, name, version) VALUES (1, 'rules', 1)`, "cd_policy_sets_name_is_unique"},
 		{"a policy set of two scopes", `INSERT INTO cd_policy_sets (organization_id, name, application_id, environment_id, version) VALUES (1, 'two', 1, 1, 1)`, "cd_policy_sets_scope_is_one"},

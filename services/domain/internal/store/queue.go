@@ -39,15 +39,20 @@ func (r reader) QueuedRollouts(ctx context.Context, organization int64, applicat
 func queuedRollout(row query.QueuedRollout) core.QueuedRollout {
 	return core.QueuedRollout{
 		ID: row.ID, ApplicationID: row.ApplicationID, VersionSetID: row.VersionSetID, Reason: row.Reason, RequestedAt: row.RequestedAt,
-		Requester: core.Principal{Type: core.PrincipalType(row.PrincipalType), ID: orZero(row.PrincipalID)},
+		Requester:    core.Principal{Type: core.PrincipalType(row.PrincipalType), ID: orZero(row.PrincipalID)},
+		Environments: row.Environments, TriggerID: orZero(row.TriggerID), Cause: row.Cause,
 	}
 }
 
 // QueueRollout implements rollout.Tx.
 func (t *tx) QueueRollout(ctx context.Context, q core.QueuedRollout) error {
+	if err := t.Displace(ctx, q.ApplicationID, "another rollout was asked for meanwhile, and took its place in the queue"); err != nil {
+		return err
+	}
 	err := t.q.SaveQueuedRollout(ctx, query.SaveQueuedRolloutParams{
 		OrganizationID: t.organization, ApplicationID: q.ApplicationID, VersionSetID: q.VersionSetID,
 		PrincipalType: string(q.Requester.Type), PrincipalID: orNull(q.Requester.ID), Reason: q.Reason, RequestedAt: q.RequestedAt,
+		Environments: append([]string{}, q.Environments...), TriggerID: orNull(q.TriggerID), Cause: q.Cause,
 	})
 	return pg.Classify(err, "queue a rollout of application %d", q.ApplicationID)
 }
@@ -66,7 +71,10 @@ func (t *tx) SettleQueuedRollout(ctx context.Context, q core.QueuedRollout) erro
 	err := t.q.SettleQueuedRollout(ctx, query.SettleQueuedRolloutParams{
 		OrganizationID: t.organization, ID: q.ID, Outcome: q.Outcome, MadeRolloutID: orNull(q.MadeRolloutID),
 	})
-	return pg.Classify(err, "settle queued rollout %d", q.ID)
+	if err != nil {
+		return pg.Classify(err, "settle queued rollout %d", q.ID)
+	}
+	return t.SettleQueued(ctx, q)
 }
 
 // OrganizationsWithFreeQueue implements rollout.Store.

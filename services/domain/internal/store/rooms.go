@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/trigger"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
 )
 
@@ -72,6 +73,11 @@ func (s *Store) ForPolicy() policy.Store {
 // ForControl is the store as package control sees it.
 func (s *Store) ForControl() control.Store {
 	return room[control.Tx]{s, func(t *tx) control.Tx { return t }}
+}
+
+// ForTrigger is the store as package trigger sees it.
+func (s *Store) ForTrigger() trigger.Store {
+	return room[trigger.Tx]{s, func(t *tx) trigger.Tx { return t }}
 }
 
 // ForHandoff is the store as package handoff sees it.

@@ -1223,6 +1223,31 @@ COMMENT ON COLUMN cd_policy_versions.mode IS
 COMMENT ON COLUMN cd_policy_versions.time_zone IS
     'Where the days and hours of context.time are, such as Europe/Berlin.';
 
+CREATE TABLE cd_promotion_holds (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    application_id bigint NOT NULL,
+    environment_id bigint NOT NULL,
+    rollout_id bigint NOT NULL,
+    since timestamp with time zone NOT NULL,
+    released_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_promotion_holds_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_promotion_holds_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
+    CONSTRAINT cd_promotion_holds_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments(organization_id, id),
+    CONSTRAINT cd_promotion_holds_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_promotion_holds_rollout FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id)
+);
+CREATE UNIQUE INDEX cd_promotion_holds_one_in_force ON cd_promotion_holds USING btree (organization_id, application_id, environment_id) WHERE (released_at IS NULL);
+CREATE TRIGGER cd_promotion_holds_touch BEFORE UPDATE ON cd_promotion_holds FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_promotion_holds IS
+    'Where automation begins no rollouts of an application, because something was rolled back there. Rows are kept: one for each time between a rollback and the release.';
+COMMENT ON COLUMN cd_promotion_holds.released_at IS
+    'When it was released; null while it holds. The journal of changes says by whom.';
+COMMENT ON COLUMN cd_promotion_holds.rollout_id IS
+    'The rollback.';
+
 CREATE TABLE cd_proposed_changes (
     organization_id bigint NOT NULL,
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1332,9 +1357,13 @@ CREATE TABLE cd_queued_rollouts (
     made_rollout_id bigint,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    environments text[] NOT NULL DEFAULT '{}'::text[],
+    trigger_id bigint,
+    cause text NOT NULL DEFAULT ''::text,
     CONSTRAINT cd_queued_rollouts_pkey PRIMARY KEY (id),
     CONSTRAINT cd_queued_rollouts_made_rollout FOREIGN KEY (organization_id, made_rollout_id) REFERENCES cd_rollouts(organization_id, id),
     CONSTRAINT cd_queued_rollouts_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_queued_rollouts_trigger FOREIGN KEY (organization_id, trigger_id) REFERENCES cd_triggers(organization_id, id),
     CONSTRAINT cd_queued_rollouts_version_set FOREIGN KEY (organization_id, application_id, version_set_id) REFERENCES cd_version_sets(organization_id, application_id, id),
     CONSTRAINT cd_queued_rollouts_done_has_made CHECK (((state = 1) = (made_rollout_id IS NOT NULL))),
     CONSTRAINT cd_queued_rollouts_dropped_says_why CHECK (((state = 2) = (outcome <> ''::text))),
@@ -1344,8 +1373,14 @@ CREATE TABLE cd_queued_rollouts (
 CREATE INDEX cd_queued_rollouts_by_made_rollout ON cd_queued_rollouts USING btree (organization_id, made_rollout_id) WHERE (made_rollout_id IS NOT NULL);
 CREATE UNIQUE INDEX cd_queued_rollouts_one_waits_per_application ON cd_queued_rollouts USING btree (organization_id, application_id) WHERE (state = 0);
 CREATE TRIGGER cd_queued_rollouts_touch BEFORE UPDATE ON cd_queued_rollouts FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON COLUMN cd_queued_rollouts.cause IS
+    'What made the trigger ask for it; empty without one.';
+COMMENT ON COLUMN cd_queued_rollouts.environments IS
+    'Where it goes, by name; empty for the whole pipeline.';
 COMMENT ON COLUMN cd_queued_rollouts.state IS
     '0 waiting 1 begun 2 dropped (outcome says why)';
+COMMENT ON COLUMN cd_queued_rollouts.trigger_id IS
+    'The trigger that asked for it; null for none.';
 
 CREATE TABLE cd_requests (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1797,6 +1832,88 @@ CREATE TABLE cd_services (
 );
 CREATE TRIGGER cd_services_touch BEFORE UPDATE ON cd_services FOR EACH ROW EXECUTE FUNCTION cd_touch();
 
+CREATE TABLE cd_trigger_signals (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    trigger_id bigint NOT NULL,
+    cause text NOT NULL,
+    at timestamp with time zone NOT NULL,
+    due_at timestamp with time zone NOT NULL,
+    state text NOT NULL DEFAULT 'pending'::text,
+    outcome text NOT NULL DEFAULT ''::text,
+    reason text NOT NULL DEFAULT ''::text,
+    version_set_id bigint,
+    rollout_id bigint,
+    decided_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_trigger_signals_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_trigger_signals_once UNIQUE (organization_id, trigger_id, cause),
+    CONSTRAINT cd_trigger_signals_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_trigger_signals_rollout FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
+    CONSTRAINT cd_trigger_signals_trigger FOREIGN KEY (organization_id, trigger_id) REFERENCES cd_triggers(organization_id, id),
+    CONSTRAINT cd_trigger_signals_began_has_rollout CHECK (((outcome <> 'began'::text) OR (rollout_id IS NOT NULL))),
+    CONSTRAINT cd_trigger_signals_cause_is_bounded CHECK (((octet_length(cause) >= 1) AND (octet_length(cause) <= 700))),
+    CONSTRAINT cd_trigger_signals_decided_has_outcome CHECK (((state = 'pending'::text) OR ((outcome = ANY (ARRAY['began'::text, 'queued'::text, 'declined'::text])) AND (decided_at IS NOT NULL)))),
+    CONSTRAINT cd_trigger_signals_decision_says_why CHECK (((outcome = ''::text) = (reason = ''::text))),
+    CONSTRAINT cd_trigger_signals_outcome_is_known CHECK ((outcome = ANY (ARRAY[''::text, 'waiting'::text, 'began'::text, 'queued'::text, 'declined'::text]))),
+    CONSTRAINT cd_trigger_signals_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'decided'::text])))
+);
+CREATE INDEX cd_trigger_signals_by_time ON cd_trigger_signals USING btree (organization_id, decided_at) WHERE (state = 'decided'::text);
+CREATE INDEX cd_trigger_signals_due ON cd_trigger_signals USING btree (due_at, id) WHERE (state = 'pending'::text);
+CREATE INDEX cd_trigger_signals_due_in ON cd_trigger_signals USING btree (organization_id, due_at, id) WHERE (state = 'pending'::text);
+CREATE INDEX cd_trigger_signals_of_rollout ON cd_trigger_signals USING btree (organization_id, rollout_id) WHERE (rollout_id IS NOT NULL);
+CREATE INDEX cd_trigger_signals_of_trigger ON cd_trigger_signals USING btree (organization_id, trigger_id, id);
+CREATE INDEX cd_trigger_signals_queued ON cd_trigger_signals USING btree (organization_id, trigger_id) WHERE (outcome = 'queued'::text);
+CREATE TRIGGER cd_trigger_signals_touch BEFORE UPDATE ON cd_trigger_signals FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_trigger_signals IS
+    'What triggers have to decide about, and what they decided: each cause once. Rows end 90 days after the decision, but for the latest of each trigger.';
+COMMENT ON COLUMN cd_trigger_signals.at IS
+    'When it happened.';
+COMMENT ON COLUMN cd_trigger_signals.cause IS
+    'Identifies what happened: set:12, event:<source>/<id>, schedule:<time>, drift:<place>:<time>, release:<hold>.';
+COMMENT ON COLUMN cd_trigger_signals.due_at IS
+    'When it is decided about; the decision may put it off.';
+COMMENT ON COLUMN cd_trigger_signals.outcome IS
+    'Empty before the first decision; waiting only while it is pending.';
+COMMENT ON COLUMN cd_trigger_signals.reason IS
+    'The decision in one sentence.';
+
+CREATE TABLE cd_triggers (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    application_id bigint NOT NULL,
+    name text NOT NULL,
+    kind text NOT NULL,
+    config jsonb NOT NULL,
+    enabled boolean NOT NULL,
+    principal_type text NOT NULL,
+    principal_id bigint NOT NULL,
+    principal_name text NOT NULL,
+    changed_at timestamp with time zone NOT NULL,
+    removed_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_triggers_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_triggers_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
+    CONSTRAINT cd_triggers_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_triggers_config_is_an_object CHECK ((jsonb_typeof(config) = 'object'::text)),
+    CONSTRAINT cd_triggers_config_is_bounded CHECK ((length((config)::text) <= 16384)),
+    CONSTRAINT cd_triggers_kind_is_known CHECK ((kind = ANY (ARRAY['version'::text, 'git'::text, 'manual'::text, 'drift'::text, 'chain'::text, 'schedule'::text, 'event'::text]))),
+    CONSTRAINT cd_triggers_name_is_plain CHECK ((name ~ '^[a-z0-9][a-z0-9-]{0,62}$'::text)),
+    CONSTRAINT cd_triggers_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text])))
+);
+CREATE UNIQUE INDEX cd_triggers_name_is_unique ON cd_triggers USING btree (organization_id, application_id, name) WHERE (removed_at IS NULL);
+CREATE INDEX cd_triggers_of_kind ON cd_triggers USING btree (organization_id, kind, application_id) WHERE ((removed_at IS NULL) AND enabled);
+CREATE UNIQUE INDEX cd_triggers_one_is_manual ON cd_triggers USING btree (organization_id, application_id) WHERE ((removed_at IS NULL) AND (kind = 'manual'::text));
+CREATE TRIGGER cd_triggers_touch BEFORE UPDATE ON cd_triggers FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_triggers IS
+    'What begins rollouts of an application. Rows are kept: signals and queued rollouts refer to them; removed_at ends one.';
+COMMENT ON COLUMN cd_triggers.changed_at IS
+    'When it was saved last, by the principal.';
+COMMENT ON COLUMN cd_triggers.config IS
+    'As its kind has it; checked when it is saved.';
+
 CREATE TABLE cd_version_set_entries (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     organization_id bigint NOT NULL,
@@ -2082,6 +2199,23 @@ $function$;
 COMMENT ON FUNCTION cd_forget_previews IS
     'Previews are no record: nothing is decided by them, and nothing refers to them.';
 
+CREATE OR REPLACE FUNCTION cd_forget_signals(before timestamp with time zone, most integer)
+ RETURNS bigint
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+    WITH old AS (
+        SELECT s.organization_id, s.id FROM cd_trigger_signals s
+        WHERE s.organization_id = NULLIF(current_setting('lockstep.organization', true), '')::bigint AND s.state = 'decided' AND s.decided_at < before
+          AND EXISTS (SELECT FROM cd_trigger_signals n WHERE n.organization_id = s.organization_id AND n.trigger_id = s.trigger_id AND n.id > s.id)
+        LIMIT most
+    ), gone AS (DELETE FROM cd_trigger_signals s USING old WHERE s.organization_id = old.organization_id AND s.id = old.id RETURNING 1)
+    SELECT count(*) FROM gone
+$function$;
+COMMENT ON FUNCTION cd_forget_signals IS
+    'Signals are no record: the journals have the rollouts that began.';
+
 CREATE OR REPLACE FUNCTION cd_forget_statuses(latest bigint)
  RETURNS bigint
  LANGUAGE sql
@@ -2335,6 +2469,20 @@ BEGIN
 END $function$;
 COMMENT ON FUNCTION cd_organizations_with_due_rollbacks IS
     'There is one worker for all organizations.';
+
+CREATE OR REPLACE FUNCTION cd_organizations_with_due_signals(until timestamp with time zone)
+ RETURNS SETOF bigint
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    PERFORM set_config('lockstep.across', 'on', true);
+    RETURN QUERY SELECT DISTINCT organization_id FROM cd_trigger_signals WHERE state = 'pending' AND due_at <= until;
+    PERFORM set_config('lockstep.across', '', true);
+END $function$;
+COMMENT ON FUNCTION cd_organizations_with_due_signals IS
+    'The workers are for all organizations.';
 
 CREATE OR REPLACE FUNCTION cd_organizations_with_free_queue()
  RETURNS SETOF bigint

@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/control"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/trigger"
 )
 
 //go:embed migrations/*.sql
@@ -95,7 +96,8 @@ func (s *Store) inside(ctx context.Context, t pgx.Tx, organization int64, fn fun
 	q := query.New(line)
 	inside := &tx{
 		reader: within(q, organization), Writes: control.Writes{Q: q, Entered: organization},
-		pgx: t, line: line, q: q, organization: organization, deps: s.deps,
+		triggerWrites: triggerWrites{Q: q, Entered: organization},
+		pgx:           t, line: line, q: q, organization: organization, deps: s.deps,
 	}
 	if err := fn(ctx, inside); err != nil {
 		return err
@@ -156,16 +158,26 @@ func (s *Store) SourcesAfter(ctx context.Context, id int64, most int) ([]setup.P
 	}), pg.Classify(err, "read sources behind %d", id)
 }
 
+// OrganizationsWithDueSignals implements trigger.Store.
+func (s *Store) OrganizationsWithDueSignals(ctx context.Context, at time.Time) ([]int64, error) {
+	ids, err := query.New(s.deps.Pool).OrganizationsWithDueSignals(ctx, at)
+	return ids, pg.Classify(err, "find organizations with due triggers")
+}
+
 // OrganizationsWithDueHandoffs implements handoff.Store.
 func (s *Store) OrganizationsWithDueHandoffs(ctx context.Context, at time.Time) ([]int64, error) {
 	ids, err := query.New(s.deps.Pool).OrganizationsWithDueHandoffs(ctx, at)
 	return ids, pg.Classify(err, "find organizations with due hand-overs")
 }
 
+// triggerWrites has a name of its own, since an embedded field is called like its type.
+type triggerWrites = trigger.Writes
+
 // tx is a transaction with the methods of every Tx that the packages of core declare.
 type tx struct {
 	reader
 	control.Writes
+	triggerWrites
 	pgx  pgx.Tx
 	line *pipeline
 	q    *query.Queries

@@ -35,7 +35,12 @@ func (f Fields) WithAgent(ctx context.Context, api *client.Client) (json.RawMess
 }
 
 // JSON is the configuration. A value that is a number, true or false in JSON is one.
-func (f Fields) JSON() (json.RawMessage, error) {
+func (f Fields) JSON() (json.RawMessage, error) { return f.encode(false) }
+
+// NestedJSON is the configuration. A value that is a number, true, false, a list or an object in JSON is one.
+func (f Fields) NestedJSON() (json.RawMessage, error) { return f.encode(true) }
+
+func (f Fields) encode(nested bool) (json.RawMessage, error) {
 	config := map[string]any{}
 	for _, pair := range f {
 		name, value, ok := strings.Cut(pair, "=")
@@ -48,6 +53,11 @@ func (f Fields) JSON() (json.RawMessage, error) {
 			case bool, float64:
 				config[name] = json.RawMessage(value)
 				continue
+			case []any, map[string]any:
+				if nested {
+					config[name] = json.RawMessage(value)
+					continue
+				}
 			}
 		}
 		config[name] = value

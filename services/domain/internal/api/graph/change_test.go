@@ -24,6 +24,7 @@ func recordedElsewhere() map[string]string {
 		"tryArtifactSource":    "nothing: it keeps nothing",
 		"evaluateCheck":        "the runs of the check's program, and what they report",
 		"reportCheck":          "the statuses of checks, which are append-only",
+		"sendEvent":            "the decisions of the triggers that it matches",
 		"confirmChange":        twoPeople, "rejectChange": twoPeople, "withdrawChange": twoPeople, "forceChange": twoPeople,
 	}
 }
@@ -72,6 +73,14 @@ func (f *fixture) controls() {
 		"degradedAfterSeconds": 90,
 	})
 	do("setRolloutPolicy", "application", map[string]any{"application": "idle", "onFailure": "ABORT", "onNewer": "QUEUE"})
+	do("putTrigger", "application", map[string]any{"application": "idle", "name": "nightly", "kind": "SCHEDULE", "config": map[string]any{"cron": "@daily"}})
+	do("removeTrigger", "application", map[string]any{"application": "idle", "name": "nightly", "reason": "noise"})
+	if _, err := f.owner.Exec(f.t.Context(), `INSERT INTO cd_promotion_holds (organization_id, application_id, environment_id, rollout_id, since)
+		SELECT $1, r.application_id, e.environment_id, r.id, now() FROM cd_rollouts r JOIN cd_rollout_environments e ON e.rollout_id = r.id
+		WHERE r.id = 2 ORDER BY e.position LIMIT 1`, ours); err != nil {
+		f.t.Fatal(err)
+	}
+	do("releasePromotionHold", "application", map[string]any{"application": "shop", "environment": "staging"})
 	environment := do("createEnvironment", "environment", map[string]any{
 		"name": "lab", "tier": "DEVELOPMENT", "driverRef": "argo-rollouts@1",
 		"driverConfig": map[string]any{"cluster_agent_id": f.clusterOf(ours)},

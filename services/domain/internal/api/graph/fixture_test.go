@@ -39,6 +39,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/reconcile"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/trigger"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store"
 )
@@ -62,6 +63,7 @@ type fixture struct {
 	freezes  *freeze.UseCases
 	policies *policy.UseCases
 	checks   *check.UseCases
+	triggers *trigger.UseCases
 	view     *view.UseCases
 	evidence *evidence.UseCases
 	control  *control.UseCases
@@ -118,7 +120,7 @@ func (*counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)
 // domain is the use cases as the handler takes them.
 func (f *fixture) domain() graph.Domain {
 	return graph.Domain{
-		Access: f.access, Setup: f.setup, Rollouts: f.rollouts, Freezes: f.freezes, Policies: f.policies, Checks: f.checks,
+		Access: f.access, Setup: f.setup, Rollouts: f.rollouts, Freezes: f.freezes, Policies: f.policies, Checks: f.checks, Triggers: f.triggers,
 		Workflows: f.handoffs, View: f.view, Evidence: f.evidence, Control: f.control,
 		Reconcile: reconcile.New(reconcile.Deps{
 			Store: f.store.ForReconcile(), Engine: known{f.runs}, Rollouts: f.rollouts, Clock: clock.System(), Wake: func() {},
@@ -186,6 +188,7 @@ func newFixture(t *testing.T) *fixture {
 	f.policies = policy.New(s.ForPolicy(), &policy.Engine{}, now, func() {})
 	f.view = view.New(view.Deps{Reads: s, Drivers: drivers, Flows: bundle.Flows{}, Clock: now})
 	f.checks = check.New(s.ForCheck(), bundle.Flows{}, now, func() {})
+	f.triggers = trigger.New(trigger.Deps{Store: s.ForTrigger(), Rollouts: f.rollouts, Ranges: bundle.Ranges{}, Clock: now})
 	f.freezes = freeze.New(s.ForFreeze(), now, func() {})
 	f.control = control.New(control.Deps{
 		Store: s.ForControl(), Replays: control.Replays(f.access, f.setup, f.rollouts, f.freezes, f.policies), Clock: now,

@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/trigger"
 )
 
 // limited is a person with grants and no more than the role of a viewer.
@@ -77,6 +78,13 @@ func TestGrantsEndWhereTheirLimitsDo(t *testing.T) {
 			return of(f.rollouts.SetRolloutPolicy(ctx, a, core.RolloutPolicy{
 				ApplicationID: shop.ID, OnFailure: core.FailureStops, OnNewer: core.NewerRefused,
 			}))
+		},
+		"putTrigger": func(a core.Actor) error {
+			return of(f.triggers.PutTrigger(ctx, a, trigger.NewTrigger{ApplicationID: shop.ID, Name: "sets", Kind: core.TriggerVersion}))
+		},
+		"removeTrigger": func(a core.Actor) error { return of(f.triggers.RemoveTrigger(ctx, a, shop.ID, "sets", "")) },
+		"releasePromotionHold": func(a core.Actor) error {
+			return of(f.triggers.ReleasePromotionHold(ctx, a, shop.ID, production.ID, ""))
 		},
 		"createFlowDefinition": func(a core.Actor) error {
 			return of(f.setup.CreateFlowDefinition(ctx, a, setup.NewFlowDefinition{ApplicationID: shop.ID, Definition: pipeline.Definition}))

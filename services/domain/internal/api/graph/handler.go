@@ -44,6 +44,7 @@ type Domain struct {
 	Freezes   Freezes
 	Policies  Policies
 	Checks    Checks
+	Triggers  Triggers
 	Workflows Workflows
 	View      View
 	Evidence  Evidence

@@ -99,6 +99,9 @@ type loaders struct {
 	vetoOfVersion           *loader[int64, core.Veto]
 	vetoesOf                *loader[int64, []core.Veto]
 	pinOf                   *loader[int64, core.Pin]
+	triggersOf              *loader[int64, []core.Trigger]
+	triggerDecisionsOf      *loader[int64, []core.TriggerSignal]
+	promotionHoldsOf        *loader[int64, []core.PromotionHold]
 }
 
 // paged is one page of what belongs to an object.
@@ -192,6 +195,9 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		vetoOfVersion:           plain(b, r.View.VetoesByVersion),
 		vetoesOf:                plain(b, r.View.VetoesByVersionSet),
 		pinOf:                   plain(b, r.View.PinsByEnvironment),
+		triggersOf:              plain(b, r.Triggers.Triggers),
+		triggerDecisionsOf:      plain(b, r.Triggers.TriggerDecisions),
+		promotionHoldsOf:        plain(b, r.Triggers.PromotionHolds),
 		tokensOf: plain(b, func(ctx context.Context, _ int64, members []int64) (map[int64][]core.AccessToken, error) {
 			return r.Access.VisibleTokens(ctx, actor, members)
 		}),

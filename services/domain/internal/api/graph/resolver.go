@@ -154,6 +154,15 @@ func (resolvers) CheckReport() exec.CheckReportResolver { return checkReport{} }
 // PolicySet resolves its fields.
 func (resolvers) PolicySet() exec.PolicySetResolver { return policySetResolver{} }
 
+// Trigger resolves its fields.
+func (resolvers) Trigger() exec.TriggerResolver { return triggerResolver{} }
+
+// TriggerDecision resolves its fields.
+func (resolvers) TriggerDecision() exec.TriggerDecisionResolver { return triggerDecision{} }
+
+// PromotionHold resolves its fields.
+func (resolvers) PromotionHold() exec.PromotionHoldResolver { return promotionHold{} }
+
 // Freeze resolves its fields.
 func (r resolvers) Freeze() exec.FreezeResolver { return freezeResolver{r.domain} }
 

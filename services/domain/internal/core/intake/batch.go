@@ -2,10 +2,12 @@ package intake
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -81,7 +83,7 @@ func (k *batch) run(ctx context.Context, tx Tx) error {
 	if err := s.save(ctx, tx); err != nil {
 		return err
 	}
-	return addSets(ctx, tx, k.applications, sets)
+	return addSets(ctx, tx, k.applications, sets, k.d.clock.Now())
 }
 
 // findOwners finds the sources that take each publication.
@@ -207,8 +209,9 @@ func (k *batch) publish(s *shelves, i int, t announced) []NewVersionSet {
 	return sets
 }
 
-// addSets adds those that do not exist yet (R9), in their order, and makes the last one of each application its newest.
-func addSets(ctx context.Context, tx Tx, applications []int64, sets []NewVersionSet) error {
+// addSets adds those that do not exist yet (R9), in their order, makes the last one of each application its newest, and has the triggers of
+// new sets decide (D58).
+func addSets(ctx context.Context, tx Tx, applications []int64, sets []NewVersionSet, at time.Time) error {
 	if len(sets) == 0 {
 		return nil
 	}
@@ -234,14 +237,19 @@ func addSets(ctx context.Context, tx Tx, applications []int64, sets []NewVersion
 	if err := addMissingSets(ctx, tx, applications, missing); err != nil {
 		return err
 	}
+	added := map[int64]string{}
 	for _, s := range missing {
 		ids[s.EntriesDigest] = s.ID
+		added[s.ApplicationID] = fmt.Sprintf("set:%d", s.ID)
 	}
 	newest := map[int64]int64{}
 	for _, s := range sets {
 		newest[s.ApplicationID] = ids[s.EntriesDigest]
 	}
-	return tx.SaveNewestVersionSets(ctx, newest)
+	if err := tx.SaveNewestVersionSets(ctx, newest); err != nil {
+		return err
+	}
+	return tx.SignalTriggers(ctx, core.TriggerVersion, added, at)
 }
 
 func addMissingSets(ctx context.Context, tx Tx, applications []int64, sets []NewVersionSet) error {

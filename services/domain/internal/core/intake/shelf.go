@@ -238,7 +238,7 @@ func (u *UseCases) RankDue(ctx context.Context) (application int64, worked bool,
 			if !whole {
 				return nil
 			}
-			return addSets(ctx, tx, applications, []NewVersionSet{set})
+			return addSets(ctx, tx, applications, []NewVersionSet{set}, u.clock.Now())
 		})
 		if err != nil || application != 0 {
 			return application, err == nil, err

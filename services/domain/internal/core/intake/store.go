@@ -64,6 +64,8 @@ type Tx interface {
 	LastVersionSets(ctx context.Context, applications []int64) (map[int64]string, error)
 	// SaveNewestVersionSets says which set of each application is the newest.
 	SaveNewestVersionSets(ctx context.Context, sets map[int64]int64) error
+	// SignalTriggers gives the triggers of a kind that applications have something to decide about, by application. It is idempotent.
+	SignalTriggers(ctx context.Context, kind core.TriggerKind, causes map[int64]string, at time.Time) error
 	// AddVersionSets adds sets, each with all of its entries, and fills in the identifiers; none ever gets another entry (E8).
 	AddVersionSets(ctx context.Context, all []NewVersionSet) error
 }

@@ -37,6 +37,9 @@ func (u *UseCases) CreateRollout(ctx context.Context, a core.Actor, n NewRollout
 				p.application.Name,
 			)
 		}
+		if err := p.refuseRequest(ctx, tx, a); err != nil {
+			return err
+		}
 		if err := u.refuses(ctx, tx, c, p); err != nil {
 			return err
 		}
@@ -114,6 +117,9 @@ func (u *UseCases) createPlanned(ctx context.Context, tx Tx, c cause, p plan, re
 			return r, err
 		}
 		if err := p.pinPlaces(ctx, tx, r.ID, s); err != nil {
+			return r, err
+		}
+		if err := p.hold(ctx, tx, c, r, s); err != nil {
 			return r, err
 		}
 		in.Rollout.Environments = append(in.Rollout.Environments, e)

@@ -38,8 +38,11 @@ func (h HealthSeen) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ co
 	return t.runClock(ctx)
 }
 
-func (r Reconciled) apply(ctx context.Context, _ *UseCases, tx Tx, _ cause, _ core.Inbound) error {
-	return tx.SaveReconciliation(ctx, r.Reconciliation)
+func (r Reconciled) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
+	if err := tx.SaveReconciliation(ctx, r.Reconciliation); err != nil || r.Drift == "" {
+		return err
+	}
+	return tx.SignalDrift(ctx, r.ApplicationEnvironmentID, c.at)
 }
 
 func (o ContactSeen) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {

@@ -2,6 +2,8 @@ package rollout
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -102,7 +104,10 @@ func (u *UseCases) BeginQueued(ctx context.Context) (core.QueuedRollout, bool, e
 			if q, ok, err = tx.FreeQueuedRollout(ctx); err != nil || !ok {
 				return err
 			}
-			p, err := u.planRollout(ctx, tx, organization, q.VersionSetID, nil)
+			p, err := u.planRollout(ctx, tx, organization, q.VersionSetID, NewRollout{Scope: Scope{Only: q.Environments}}.part())
+			if err == nil && q.Requester.Type.Automatic() {
+				err = p.refuseHeld(ctx, tx, organization)
+			}
 			// That the requester may not deploy any more comes before every other reason.
 			if refused := mayStillDeploy(ctx, tx, organization, q.Requester, p.targets()); refused != nil {
 				err = refused
@@ -110,7 +115,7 @@ func (u *UseCases) BeginQueued(ctx context.Context) (core.QueuedRollout, bool, e
 			// Its requester is still the one who queued it, also for its gates (D28).
 			c := cause{
 				Actor: core.Actor{Organization: organization, Type: q.Requester.Type, ID: q.Requester.ID}, at: u.clock.Now(),
-				triggeredBy: "queue: asked for at " + q.RequestedAt.UTC().Format(time.RFC3339),
+				triggeredBy: core.Because("queue: asked for at "+q.RequestedAt.UTC().Format(time.RFC3339), q.Cause),
 			}
 			if err == nil {
 				err = u.refuses(ctx, tx, c, p)
@@ -168,4 +173,190 @@ func mayStillDeploy(ctx context.Context, tx Tx, organization int64, requester co
 		return fault.Because(err, fault.Refused, "%s, who asked for it, may not deploy there any more: %s", m.Name, fault.Public(err))
 	}
 	return nil
+}
+
+// Automatic is a rollout that a trigger wants (D58).
+type Automatic struct {
+	TriggerID, VersionSetID int64
+	// Until is the last environment that it goes to; empty for the whole pipeline.
+	Until string
+	// Repair is the environments in which what is live is deployed again; empty for a rollout along the pipeline.
+	Repair []string
+	// Type is policy or schedule: who the journal says has begun it.
+	Type core.PrincipalType
+	// Cause is what made the trigger want it, as the journal has it, and Reason the reason of the rollout.
+	Cause, Reason string
+}
+
+// Begun is what came of an automatic rollout: one of its fields is set.
+type Begun struct {
+	Rollout *core.Rollout
+	// Queued is one that begins when the rollout that is under way has ended.
+	Queued *core.QueuedRollout
+	// Declined is why nothing begins, and Waits why it cannot be decided yet.
+	Declined, Waits string
+}
+
+// Begin begins a rollout for a trigger, or puts it into the queue, in the transaction of the trigger's decision. Nothing is written where
+// the answer is Declined or Waits, and nothing automatic goes back to an earlier version set.
+func (u *UseCases) Begin(ctx context.Context, tx Tx, organization int64, n Automatic) (Begun, error) {
+	c := cause{Actor: core.Actor{Organization: organization, Type: n.Type}, at: u.clock.Now(), triggeredBy: n.Cause}
+	parked, err := u.parked(ctx, tx, c, n.VersionSetID) // before the application is locked, like everywhere
+	if err != nil {
+		return Begun{}, err
+	}
+	part, err := u.automaticPart(ctx, tx, organization, n)
+	var p plan
+	if err == nil {
+		p, err = u.planAny(ctx, tx, organization, n.VersionSetID, part)
+	}
+	if err == nil {
+		err = p.refuseAutomatic(ctx, tx, organization, n)
+	}
+	if err == nil {
+		err = u.refuses(ctx, tx, c, p)
+	}
+	if forPeople(err) {
+		return Begun{Declined: fault.Public(err)}, nil
+	}
+	if err != nil {
+		return Begun{}, err
+	}
+	active, err := tx.ActiveRollouts(ctx, organization, []int64{p.application.ID})
+	if err != nil {
+		return Begun{}, err
+	}
+	if r, busy := active[p.application.ID]; busy {
+		if parked == nil || parked.rollout.ID != r.ID {
+			return u.enqueue(ctx, tx, c, n, p, r)
+		}
+		if err := u.cancel(ctx, parked, "superseded by "+p.versionSet.Name); err != nil {
+			return Begun{}, err
+		}
+	}
+	r, err := u.createPlanned(ctx, tx, c, p, n.Reason)
+	return Begun{Rollout: &r}, err
+}
+
+// parked is the application's active rollout, locked, if its policy lets a newer version set end it; nil otherwise.
+func (u *UseCases) parked(ctx context.Context, tx Tx, c cause, versionSet int64) (*tree, error) {
+	sets, err := tx.VersionSetsByID(ctx, c.Organization, []int64{versionSet})
+	if err != nil {
+		return nil, err
+	}
+	application := sets[versionSet].ApplicationID
+	policies, err := tx.RolloutPolicies(ctx, c.Organization, []int64{application})
+	if err != nil || policies[application].OnNewer != core.NewerSupersedes {
+		return nil, err
+	}
+	active, err := tx.ActiveRollouts(ctx, c.Organization, []int64{application})
+	r, busy := active[application]
+	if err != nil || !busy || r.VersionSetID >= versionSet {
+		return nil, err
+	}
+	t, err := lockTree(ctx, tx, c, r.ID)
+	if err != nil || t.rollout.State.Terminal() {
+		return nil, err
+	}
+	gates, err := t.openGates(ctx)
+	if err != nil || t.rollout.State != core.RolloutPaused && len(gates) == 0 {
+		return nil, err
+	}
+	return t, nil
+}
+
+// automaticPart is the part of the pipeline that an automatic rollout goes to; nil for all of it.
+func (u *UseCases) automaticPart(ctx context.Context, tx Tx, organization int64, n Automatic) (*rollbackOf, error) {
+	if len(n.Repair) > 0 {
+		return &rollbackOf{forward: true, repair: true, scope: Scope{Only: n.Repair}}, nil
+	}
+	if n.Until == "" {
+		return nil, nil
+	}
+	sets, err := tx.VersionSetsByID(ctx, organization, []int64{n.VersionSetID})
+	if err != nil {
+		return nil, err
+	}
+	application := sets[n.VersionSetID].ApplicationID
+	latest, err := tx.LatestFlowDefinitions(ctx, organization, []int64{application})
+	if err != nil {
+		return nil, err
+	}
+	flow, err := u.flows.Read(latest[application].Definition)
+	if err != nil {
+		return nil, fmt.Errorf("read flow definition %d: %w", latest[application].ID, err)
+	}
+	var only []string
+	for i, step := range flow.Deploys {
+		only = append(only, step.Environment)
+		if step.Environment != n.Until {
+			continue
+		}
+		if i == len(flow.Deploys)-1 {
+			return nil, nil
+		}
+		return &rollbackOf{forward: true, scope: Scope{Only: only}}, nil
+	}
+	return nil, fault.New(fault.Refused, "the pipeline does not go to %q, the last environment of the trigger", n.Until)
+}
+
+// refuseAutomatic is why a trigger begins nothing: it is live already, it would go back, or something was rolled back there.
+func (p *plan) refuseAutomatic(ctx context.Context, tx Tx, organization int64, n Automatic) error {
+	if len(n.Repair) == 0 {
+		if p.liveEverywhere() {
+			return fault.New(fault.Refused, "%s is live already wherever the trigger goes", p.versionSet.Name)
+		}
+		for _, s := range p.stops {
+			if p.live[s.environment.ID] > p.versionSet.ID {
+				return fault.New(
+					fault.Refused, "%s is older than what is live in %q, and automation does not go back", p.versionSet.Name, s.environment.Name,
+				)
+			}
+		}
+	}
+	return p.refuseHeld(ctx, tx, organization)
+}
+
+// enqueue puts an automatic rollout into the queue of its application, unless the active one goes there already, or something that a member
+// asked for waits.
+func (u *UseCases) enqueue(ctx context.Context, tx Tx, c cause, n Automatic, p plan, active core.Rollout) (Begun, error) {
+	if len(n.Repair) > 0 { // what is live afterwards may be something else
+		return Begun{Waits: fmt.Sprintf("rollout_%d is %s; it is looked at again when it has ended", active.ID, active.State.Words())}, nil
+	}
+	if active.VersionSetID == p.versionSet.ID {
+		goes, err := tx.RolloutEnvironmentsByRollout(ctx, c.Organization, []int64{active.ID})
+		if err != nil {
+			return Begun{}, err
+		}
+		beyond := slices.ContainsFunc(p.stops, func(s stop) bool {
+			return !slices.ContainsFunc(goes[active.ID], func(e core.RolloutEnvironment) bool { return e.EnvironmentID == s.environment.ID })
+		})
+		if !beyond {
+			return Begun{Declined: fmt.Sprintf("rollout_%d, which is %s, carries %s already", active.ID, active.State.Words(), p.versionSet.Name)}, nil
+		}
+	}
+	var only []string
+	if p.back != nil {
+		only = p.back.scope.Only
+	}
+	waiting, err := tx.QueuedRollouts(ctx, c.Organization, []int64{p.application.ID})
+	if err != nil {
+		return Begun{}, err
+	}
+	if w, taken := waiting[p.application.ID]; taken {
+		same := w.VersionSetID == p.versionSet.ID && slices.Equal(w.Environments, only)
+		switch {
+		case same:
+			return Begun{Declined: fmt.Sprintf("%s waits in the queue already, behind rollout_%d", p.versionSet.Name, active.ID)}, nil
+		case w.TriggerID != n.TriggerID:
+			return Begun{Waits: fmt.Sprintf(
+				"rollout_%d is %s, and another request waits in the queue; it is looked at again", active.ID, active.State.Words(),
+			)}, nil
+		}
+	}
+	q := core.QueuedRollout{
+		ApplicationID: p.application.ID, VersionSetID: p.versionSet.ID, Requester: c.Principal(), Reason: n.Reason, RequestedAt: c.at,
+		Environments: only, TriggerID: n.TriggerID, Cause: n.Cause,
+	}
+	return Begun{Queued: &q}, tx.QueueRollout(ctx, q)
 }

@@ -3,6 +3,8 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -148,4 +150,53 @@ func (t *tree) within(ctx context.Context, scope Scope) ([]core.RolloutEnvironme
 		}
 	}
 	return all, err
+}
+
+// hold keeps automation from beginning rollouts where this one goes back, until the hold is released (D58): nothing automatic undoes a
+// rollback.
+func (p *plan) hold(ctx context.Context, tx Tx, c cause, r core.Rollout, s stop) error {
+	rollsBack := p.back != nil && !p.back.forward
+	if !rollsBack && p.live[s.environment.ID] <= p.versionSet.ID {
+		return nil
+	}
+	return tx.AddPromotionHold(ctx, core.PromotionHold{
+		ApplicationID: p.application.ID, EnvironmentID: s.environment.ID, RolloutID: r.ID, Since: c.at,
+	})
+}
+
+// refuseHeld is why automation begins no rollout: something was rolled back where it would go.
+func (p *plan) refuseHeld(ctx context.Context, tx Tx, organization int64) error {
+	all, err := tx.PromotionHolds(ctx, organization, []int64{p.application.ID})
+	if err != nil {
+		return err
+	}
+	for _, s := range p.stops {
+		for _, h := range all[p.application.ID] {
+			if h.EnvironmentID == s.environment.ID {
+				return fault.New(
+					fault.Refused, "rollout_%d rolled back in %q on %s, and automation begins nothing there until the hold is released",
+					h.RolloutID, s.environment.Name, h.Since.UTC().Format(time.RFC3339),
+				)
+			}
+		}
+	}
+	return nil
+}
+
+// refuseRequest is why a request for a rollout begins none: the manual trigger is off, or a machine would undo a rollback.
+func (p *plan) refuseRequest(ctx context.Context, tx Tx, a core.Actor) error {
+	t, err := tx.ManualTrigger(ctx, a.Organization, p.application.ID)
+	if err != nil {
+		return err
+	}
+	if !t.Enabled {
+		return fault.New(
+			fault.Refused, "%s switched the manual trigger of %q off; its other triggers begin rollouts, or switch it on first", t.Author.Name,
+			p.application.Name,
+		)
+	}
+	if !a.Type.Automatic() || slices.ContainsFunc(p.stops, func(s stop) bool { return p.live[s.environment.ID] > p.versionSet.ID }) {
+		return nil // a person, or a machine that goes back
+	}
+	return p.refuseHeld(ctx, tx, a.Organization)
 }

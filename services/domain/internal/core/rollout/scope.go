@@ -95,6 +95,8 @@ type rollbackOf struct {
 	scope Scope
 	// forward is that nothing is taken back: the rollout ends before environments that it was not to go to.
 	forward bool
+	// repair is that what is live is deployed again, in some environments only: what the pipeline has before them has been passed already.
+	repair bool
 	// again is that the scope is of the record, and may name what has left the pipeline since.
 	again bool
 	// instead is what else there is to do where the rollout has changed nothing; empty for nothing.
@@ -112,7 +114,7 @@ func (p *plan) skips(flow core.Flow, environments map[string]core.BoundEnvironme
 			return nil, err
 		}
 	}
-	if p.back.forward {
+	if p.back.forward && !p.back.repair {
 		if err := p.back.scope.checkForward(flow); err != nil {
 			return nil, err
 		}

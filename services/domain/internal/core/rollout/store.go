@@ -51,6 +51,22 @@ type PolicyTx interface {
 	AddPolicyDecision(ctx context.Context, d core.PolicyDecision) (int64, error)
 }
 
+// TriggerTx is the part of a transaction about triggers and holds after rollbacks (D58).
+type TriggerTx interface {
+	// SignalTriggers gives the triggers of a kind that applications have something to decide about, by application. It is idempotent.
+	SignalTriggers(ctx context.Context, kind core.TriggerKind, causes map[int64]string, at time.Time) error
+	// SignalDrift does so for those of kind drift, if something differs, once as long as it lasts.
+	SignalDrift(ctx context.Context, applicationEnvironment int64, at time.Time) error
+	// ManualTrigger is that of an application, or the default.
+	ManualTrigger(ctx context.Context, organization, application int64) (core.Trigger, error)
+	// AddPromotionHold is a no-op where there is one.
+	AddPromotionHold(ctx context.Context, h core.PromotionHold) error
+	// PromotionHolds are those in force, by application.
+	PromotionHolds(ctx context.Context, organization int64, applications []int64) (map[int64][]core.PromotionHold, error)
+	// QueuedRollouts are those that wait, by application.
+	QueuedRollouts(ctx context.Context, organization int64, applications []int64) (map[int64]core.QueuedRollout, error)
+}
+
 // ControlTx is the part of a transaction about what stops passages from outside of a pipeline, and about evaluating them again.
 type ControlTx interface {
 	// VetoesByVersionSet are those of sets and of their versions; no key for one without.
@@ -108,6 +124,7 @@ type Tx interface {
 	setup.ReadinessTx
 	ControlTx
 	PolicyTx
+	TriggerTx
 	// MayObserve reports whether a rollout, or the setup of an application environment, was started for what a standing report is about. Each
 	// is 0 for none.
 	MayObserve(ctx context.Context, rollout, setup int64, about Observed) (bool, error)

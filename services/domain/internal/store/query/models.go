@@ -737,6 +737,21 @@ type PolicyVersion struct {
 	UpdatedAt     time.Time
 }
 
+// Where automation begins no rollouts of an application, because something was rolled back there. Rows are kept: one for each time between a rollback and the release.
+type PromotionHold struct {
+	OrganizationID int64
+	ID             int64
+	ApplicationID  int64
+	EnvironmentID  int64
+	// The rollback.
+	RolloutID int64
+	Since     time.Time
+	// When it was released; null while it holds. The journal of changes says by whom.
+	ReleasedAt *time.Time
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+}
+
 // A row for each change that a person has proposed. Ends when it is decided, or after a week; kept as long as cd_changes, which has what was decided.
 type ProposedChange struct {
 	OrganizationID int64
@@ -812,6 +827,12 @@ type QueuedRollout struct {
 	MadeRolloutID *int64
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
+	// Where it goes, by name; empty for the whole pipeline.
+	Environments []string
+	// The trigger that asked for it; null for none.
+	TriggerID *int64
+	// What made the trigger ask for it; empty without one.
+	Cause string
 }
 
 type Reconciliation struct {
@@ -1037,6 +1058,49 @@ type Snapshot struct {
 	UpdatedAt      time.Time
 	// What the commit changed for this deployment, file by file; empty too for drivers that do not tell.
 	Changes []core.FileChange
+}
+
+// What begins rollouts of an application. Rows are kept: signals and queued rollouts refer to them; removed_at ends one.
+type Trigger struct {
+	OrganizationID int64
+	ID             int64
+	ApplicationID  int64
+	Name           string
+	Kind           string
+	// As its kind has it; checked when it is saved.
+	Config        json.RawMessage
+	Enabled       bool
+	PrincipalType string
+	PrincipalID   int64
+	PrincipalName string
+	// When it was saved last, by the principal.
+	ChangedAt time.Time
+	RemovedAt *time.Time
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// What triggers have to decide about, and what they decided: each cause once. Rows end 90 days after the decision, but for the latest of each trigger.
+type TriggerSignal struct {
+	OrganizationID int64
+	ID             int64
+	TriggerID      int64
+	// Identifies what happened: set:12, event:<source>/<id>, schedule:<time>, drift:<place>:<time>, release:<hold>.
+	Cause string
+	// When it happened.
+	At time.Time
+	// When it is decided about; the decision may put it off.
+	DueAt time.Time
+	State string
+	// Empty before the first decision; waiting only while it is pending.
+	Outcome string
+	// The decision in one sentence.
+	Reason       string
+	VersionSetID *int64
+	RolloutID    *int64
+	DecidedAt    *time.Time
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
 }
 
 type Version struct {

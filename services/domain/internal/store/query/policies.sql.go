@@ -89,7 +89,7 @@ func (q *Queries) DueRollback(ctx context.Context, organizationID int64, at time
 }
 
 const freeQueuedRollout = `-- name: FreeQueuedRollout :one
-SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, created_at, updated_at FROM cd_queued_rollouts q
+SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, created_at, updated_at, environments, trigger_id, cause FROM cd_queued_rollouts q
 WHERE q.organization_id = $1 AND q.state = 0
   AND NOT EXISTS (SELECT FROM cd_rollouts r WHERE r.organization_id = $1 AND r.application_id = q.application_id AND r.state IN (0, 1, 2))
 ORDER BY q.requested_at, q.id LIMIT 1 FOR UPDATE SKIP LOCKED
@@ -112,6 +112,9 @@ func (q *Queries) FreeQueuedRollout(ctx context.Context, organizationID int64) (
 		&i.MadeRolloutID,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Environments,
+		&i.TriggerID,
+		&i.Cause,
 	)
 	return i, err
 }
@@ -214,7 +217,7 @@ func (q *Queries) OrganizationsWithFreeQueue(ctx context.Context) ([]int64, erro
 }
 
 const queuedRollouts = `-- name: QueuedRollouts :many
-SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, created_at, updated_at FROM cd_queued_rollouts WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND state = 0
+SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, created_at, updated_at, environments, trigger_id, cause FROM cd_queued_rollouts WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND state = 0
 `
 
 func (q *Queries) QueuedRollouts(ctx context.Context, organizationID int64, ids []int64) ([]QueuedRollout, error) {
@@ -240,6 +243,9 @@ func (q *Queries) QueuedRollouts(ctx context.Context, organizationID int64, ids 
 			&i.MadeRolloutID,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Environments,
+			&i.TriggerID,
+			&i.Cause,
 		); err != nil {
 			return nil, err
 		}
@@ -288,11 +294,12 @@ func (q *Queries) RollbackPolicies(ctx context.Context, organizationID int64, id
 }
 
 const saveQueuedRollout = `-- name: SaveQueuedRollout :exec
-INSERT INTO cd_queued_rollouts (organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO cd_queued_rollouts (organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, environments, trigger_id, cause)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 ON CONFLICT (organization_id, application_id) WHERE state = 0 DO UPDATE
 SET version_set_id = excluded.version_set_id, principal_type = excluded.principal_type, principal_id = excluded.principal_id,
-    reason = excluded.reason, requested_at = excluded.requested_at
+    reason = excluded.reason, requested_at = excluded.requested_at, environments = excluded.environments, trigger_id = excluded.trigger_id,
+    cause = excluded.cause
 `
 
 type SaveQueuedRolloutParams struct {
@@ -303,6 +310,9 @@ type SaveQueuedRolloutParams struct {
 	PrincipalID    *int64
 	Reason         string
 	RequestedAt    time.Time
+	Environments   []string
+	TriggerID      *int64
+	Cause          string
 }
 
 // The latest one asked for waits; the one before it does not any more.
@@ -315,6 +325,9 @@ func (q *Queries) SaveQueuedRollout(ctx context.Context, arg SaveQueuedRolloutPa
 		arg.PrincipalID,
 		arg.Reason,
 		arg.RequestedAt,
+		arg.Environments,
+		arg.TriggerID,
+		arg.Cause,
 	)
 	return err
 }

@@ -57,6 +57,7 @@ type ResolverRoot interface {
 	PassageConditionBy() PassageConditionByResolver
 	PolicySet() PolicySetResolver
 	PreviewedEnvironment() PreviewedEnvironmentResolver
+	PromotionHold() PromotionHoldResolver
 	ProposedChange() ProposedChangeResolver
 	Query() QueryResolver
 	QueuedRollout() QueuedRolloutResolver
@@ -71,6 +72,8 @@ type ResolverRoot interface {
 	SkippedEnvironment() SkippedEnvironmentResolver
 	Subscription() SubscriptionResolver
 	Transition() TransitionResolver
+	Trigger() TriggerResolver
+	TriggerDecision() TriggerDecisionResolver
 	UnanswerableRule() UnanswerableRuleResolver
 	Version() VersionResolver
 	VersionSet() VersionSetResolver
@@ -186,11 +189,13 @@ type ComplexityRoot struct {
 		GlobalID         func(childComplexity int) int
 		Name             func(childComplexity int) int
 		NewestVersionSet func(childComplexity int) int
+		PromotionHolds   func(childComplexity int) int
 		QueuedRollout    func(childComplexity int) int
 		RollbackPolicy   func(childComplexity int) int
 		RolloutPolicy    func(childComplexity int) int
 		Rollouts         func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		Services         func(childComplexity int) int
+		Triggers         func(childComplexity int) int
 		VersionSets      func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		ViewerCan        func(childComplexity int) int
 	}
@@ -852,11 +857,14 @@ type ComplexityRoot struct {
 		PinEnvironment                   func(childComplexity int, input model.PinEnvironmentInput) int
 		PreviewRollout                   func(childComplexity int, input model.PreviewRolloutInput) int
 		PutPolicySet                     func(childComplexity int, input model.PutPolicySetInput) int
+		PutTrigger                       func(childComplexity int, input model.PutTriggerInput) int
 		ReconcileRecord                  func(childComplexity int, input model.ReconcileRecordInput) int
 		RegisterAgent                    func(childComplexity int, input model.RegisterAgentInput) int
 		RejectChange                     func(childComplexity int, input model.DecideChangeInput) int
 		RejectGate                       func(childComplexity int, input model.ResolveGateInput) int
+		ReleasePromotionHold             func(childComplexity int, input model.ReleasePromotionHoldInput) int
 		RemoveMember                     func(childComplexity int, input model.RemoveMemberInput) int
+		RemoveTrigger                    func(childComplexity int, input model.RemoveTriggerInput) int
 		RenameOrganization               func(childComplexity int, input model.RenameOrganizationInput) int
 		ReportCheck                      func(childComplexity int, input model.ReportCheckInput) int
 		RestoreApplication               func(childComplexity int, input model.RestoreApplicationInput) int
@@ -873,6 +881,7 @@ type ComplexityRoot struct {
 		RevokeToken                      func(childComplexity int, input model.RevokeTokenInput) int
 		RollbackRollout                  func(childComplexity int, input model.RollbackRolloutInput) int
 		RotateAgent                      func(childComplexity int, input model.RotateAgentInput) int
+		SendEvent                        func(childComplexity int, input model.SendEventInput) int
 		SetArtifactSourceConfig          func(childComplexity int, input model.SetArtifactSourceConfigInput) int
 		SetChangeControl                 func(childComplexity int, input model.SetChangeControlInput) int
 		SetDirectChanges                 func(childComplexity int, input model.SetDirectChangesInput) int
@@ -1027,6 +1036,12 @@ type ComplexityRoot struct {
 		Reason      func(childComplexity int) int
 	}
 
+	PromotionHold struct {
+		Environment func(childComplexity int) int
+		Rollout     func(childComplexity int) int
+		Since       func(childComplexity int) int
+	}
+
 	ProposedChange struct {
 		Action       func(childComplexity int) int
 		After        func(childComplexity int) int
@@ -1072,6 +1087,12 @@ type ComplexityRoot struct {
 		Warnings  func(childComplexity int) int
 	}
 
+	PutTriggerPayload struct {
+		Application func(childComplexity int) int
+		Errors      func(childComplexity int) int
+		Trigger     func(childComplexity int) int
+	}
+
 	Query struct {
 		AccessChanges          func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		Agent                  func(childComplexity int, name string) int
@@ -1110,6 +1131,7 @@ type ComplexityRoot struct {
 		RolloutPreview         func(childComplexity int, id string) int
 		Rollouts               func(childComplexity int, first *int, after *string, last *int, before *string, application *string, states []core.RolloutState, environment *string, orderBy *core.Order) int
 		SimulatePolicies       func(childComplexity int, input model.SimulatePoliciesInput) int
+		TriggerKinds           func(childComplexity int) int
 		UnanswerableRules      func(childComplexity int, applicationID *string, environmentID *string) int
 		ValidateDriverConfig   func(childComplexity int, driverRef string, kind *setup.DriverConfigKind, config json.RawMessage) int
 		ValidateFlowDefinition func(childComplexity int, definition json.RawMessage) int
@@ -1154,6 +1176,16 @@ type ComplexityRoot struct {
 	RecordDifferences struct {
 		Differences func(childComplexity int) int
 		Next        func(childComplexity int) int
+	}
+
+	ReleasePromotionHoldPayload struct {
+		Application func(childComplexity int) int
+		Errors      func(childComplexity int) int
+	}
+
+	RemoveTriggerPayload struct {
+		Application func(childComplexity int) int
+		Errors      func(childComplexity int) int
 	}
 
 	ReportCheckPayload struct {
@@ -1310,6 +1342,11 @@ type ComplexityRoot struct {
 		WorkflowState func(childComplexity int) int
 	}
 
+	SendEventPayload struct {
+		Errors   func(childComplexity int) int
+		Triggers func(childComplexity int) int
+	}
+
 	Service struct {
 		Application     func(childComplexity int) int
 		ArtifactSources func(childComplexity int) int
@@ -1397,6 +1434,34 @@ type ComplexityRoot struct {
 		SubjectID     func(childComplexity int) int
 		ToState       func(childComplexity int) int
 		TriggeredBy   func(childComplexity int) int
+	}
+
+	Trigger struct {
+		AuthorName   func(childComplexity int) int
+		Config       func(childComplexity int) int
+		Decisions    func(childComplexity int) int
+		Enabled      func(childComplexity int) int
+		Kind         func(childComplexity int) int
+		LastDecision func(childComplexity int) int
+		Name         func(childComplexity int) int
+		SavedAt      func(childComplexity int) int
+	}
+
+	TriggerDecision struct {
+		At         func(childComplexity int) int
+		Cause      func(childComplexity int) int
+		DecidesAt  func(childComplexity int) int
+		Outcome    func(childComplexity int) int
+		Reason     func(childComplexity int) int
+		Rollout    func(childComplexity int) int
+		VersionSet func(childComplexity int) int
+	}
+
+	TriggerKindDescription struct {
+		Default     func(childComplexity int) int
+		Description func(childComplexity int) int
+		Kind        func(childComplexity int) int
+		Schema      func(childComplexity int) int
 	}
 
 	TryArtifactSourcePayload struct {
@@ -2074,6 +2139,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Application.NewestVersionSet(childComplexity), true
+	case "Application.promotionHolds":
+		if e.ComplexityRoot.Application.PromotionHolds == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Application.PromotionHolds(childComplexity), true
 	case "Application.queuedRollout":
 		if e.ComplexityRoot.Application.QueuedRollout == nil {
 			break
@@ -2109,6 +2180,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Application.Services(childComplexity), true
+	case "Application.triggers":
+		if e.ComplexityRoot.Application.Triggers == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Application.Triggers(childComplexity), true
 	case "Application.versionSets":
 		if e.ComplexityRoot.Application.VersionSets == nil {
 			break
@@ -4824,6 +4901,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.PutPolicySet(childComplexity, args["input"].(model.PutPolicySetInput)), true
+	case "Mutation.putTrigger":
+		if e.ComplexityRoot.Mutation.PutTrigger == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_putTrigger_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.PutTrigger(childComplexity, args["input"].(model.PutTriggerInput)), true
 	case "Mutation.reconcileRecord":
 		if e.ComplexityRoot.Mutation.ReconcileRecord == nil {
 			break
@@ -4868,6 +4956,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RejectGate(childComplexity, args["input"].(model.ResolveGateInput)), true
+	case "Mutation.releasePromotionHold":
+		if e.ComplexityRoot.Mutation.ReleasePromotionHold == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_releasePromotionHold_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.ReleasePromotionHold(childComplexity, args["input"].(model.ReleasePromotionHoldInput)), true
 	case "Mutation.removeMember":
 		if e.ComplexityRoot.Mutation.RemoveMember == nil {
 			break
@@ -4879,6 +4978,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RemoveMember(childComplexity, args["input"].(model.RemoveMemberInput)), true
+	case "Mutation.removeTrigger":
+		if e.ComplexityRoot.Mutation.RemoveTrigger == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_removeTrigger_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RemoveTrigger(childComplexity, args["input"].(model.RemoveTriggerInput)), true
 	case "Mutation.renameOrganization":
 		if e.ComplexityRoot.Mutation.RenameOrganization == nil {
 			break
@@ -5055,6 +5165,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RotateAgent(childComplexity, args["input"].(model.RotateAgentInput)), true
+	case "Mutation.sendEvent":
+		if e.ComplexityRoot.Mutation.SendEvent == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_sendEvent_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.SendEvent(childComplexity, args["input"].(model.SendEventInput)), true
 	case "Mutation.setArtifactSourceConfig":
 		if e.ComplexityRoot.Mutation.SetArtifactSourceConfig == nil {
 			break
@@ -5747,6 +5868,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.PreviewedEnvironment.Reason(childComplexity), true
 
+	case "PromotionHold.environment":
+		if e.ComplexityRoot.PromotionHold.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PromotionHold.Environment(childComplexity), true
+	case "PromotionHold.rollout":
+		if e.ComplexityRoot.PromotionHold.Rollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PromotionHold.Rollout(childComplexity), true
+	case "PromotionHold.since":
+		if e.ComplexityRoot.PromotionHold.Since == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PromotionHold.Since(childComplexity), true
+
 	case "ProposedChange.action":
 		if e.ComplexityRoot.ProposedChange.Action == nil {
 			break
@@ -5931,6 +6071,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.PutPolicySetPayload.Warnings(childComplexity), true
+
+	case "PutTriggerPayload.application":
+		if e.ComplexityRoot.PutTriggerPayload.Application == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PutTriggerPayload.Application(childComplexity), true
+	case "PutTriggerPayload.errors":
+		if e.ComplexityRoot.PutTriggerPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PutTriggerPayload.Errors(childComplexity), true
+	case "PutTriggerPayload.trigger":
+		if e.ComplexityRoot.PutTriggerPayload.Trigger == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PutTriggerPayload.Trigger(childComplexity), true
 
 	case "Query.accessChanges":
 		if e.ComplexityRoot.Query.AccessChanges == nil {
@@ -6300,6 +6459,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.SimulatePolicies(childComplexity, args["input"].(model.SimulatePoliciesInput)), true
+	case "Query.triggerKinds":
+		if e.ComplexityRoot.Query.TriggerKinds == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.TriggerKinds(childComplexity), true
 	case "Query.unanswerableRules":
 		if e.ComplexityRoot.Query.UnanswerableRules == nil {
 			break
@@ -6519,6 +6684,32 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RecordDifferences.Next(childComplexity), true
+
+	case "ReleasePromotionHoldPayload.application":
+		if e.ComplexityRoot.ReleasePromotionHoldPayload.Application == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ReleasePromotionHoldPayload.Application(childComplexity), true
+	case "ReleasePromotionHoldPayload.errors":
+		if e.ComplexityRoot.ReleasePromotionHoldPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ReleasePromotionHoldPayload.Errors(childComplexity), true
+
+	case "RemoveTriggerPayload.application":
+		if e.ComplexityRoot.RemoveTriggerPayload.Application == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RemoveTriggerPayload.Application(childComplexity), true
+	case "RemoveTriggerPayload.errors":
+		if e.ComplexityRoot.RemoveTriggerPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RemoveTriggerPayload.Errors(childComplexity), true
 
 	case "ReportCheckPayload.errors":
 		if e.ComplexityRoot.ReportCheckPayload.Errors == nil {
@@ -7126,6 +7317,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.ScheduleFire.WorkflowState(childComplexity), true
 
+	case "SendEventPayload.errors":
+		if e.ComplexityRoot.SendEventPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SendEventPayload.Errors(childComplexity), true
+	case "SendEventPayload.triggers":
+		if e.ComplexityRoot.SendEventPayload.Triggers == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SendEventPayload.Triggers(childComplexity), true
+
 	case "Service.application":
 		if e.ComplexityRoot.Service.Application == nil {
 			break
@@ -7426,6 +7630,123 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Transition.TriggeredBy(childComplexity), true
+
+	case "Trigger.author":
+		if e.ComplexityRoot.Trigger.AuthorName == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Trigger.AuthorName(childComplexity), true
+	case "Trigger.config":
+		if e.ComplexityRoot.Trigger.Config == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Trigger.Config(childComplexity), true
+	case "Trigger.decisions":
+		if e.ComplexityRoot.Trigger.Decisions == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Trigger.Decisions(childComplexity), true
+	case "Trigger.enabled":
+		if e.ComplexityRoot.Trigger.Enabled == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Trigger.Enabled(childComplexity), true
+	case "Trigger.kind":
+		if e.ComplexityRoot.Trigger.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Trigger.Kind(childComplexity), true
+	case "Trigger.lastDecision":
+		if e.ComplexityRoot.Trigger.LastDecision == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Trigger.LastDecision(childComplexity), true
+	case "Trigger.name":
+		if e.ComplexityRoot.Trigger.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Trigger.Name(childComplexity), true
+	case "Trigger.changedAt":
+		if e.ComplexityRoot.Trigger.SavedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Trigger.SavedAt(childComplexity), true
+
+	case "TriggerDecision.at":
+		if e.ComplexityRoot.TriggerDecision.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TriggerDecision.At(childComplexity), true
+	case "TriggerDecision.cause":
+		if e.ComplexityRoot.TriggerDecision.Cause == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TriggerDecision.Cause(childComplexity), true
+	case "TriggerDecision.decidesAt":
+		if e.ComplexityRoot.TriggerDecision.DecidesAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TriggerDecision.DecidesAt(childComplexity), true
+	case "TriggerDecision.outcome":
+		if e.ComplexityRoot.TriggerDecision.Outcome == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TriggerDecision.Outcome(childComplexity), true
+	case "TriggerDecision.reason":
+		if e.ComplexityRoot.TriggerDecision.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TriggerDecision.Reason(childComplexity), true
+	case "TriggerDecision.rollout":
+		if e.ComplexityRoot.TriggerDecision.Rollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TriggerDecision.Rollout(childComplexity), true
+	case "TriggerDecision.versionSet":
+		if e.ComplexityRoot.TriggerDecision.VersionSet == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TriggerDecision.VersionSet(childComplexity), true
+
+	case "TriggerKindDescription.default":
+		if e.ComplexityRoot.TriggerKindDescription.Default == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TriggerKindDescription.Default(childComplexity), true
+	case "TriggerKindDescription.description":
+		if e.ComplexityRoot.TriggerKindDescription.Description == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TriggerKindDescription.Description(childComplexity), true
+	case "TriggerKindDescription.kind":
+		if e.ComplexityRoot.TriggerKindDescription.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TriggerKindDescription.Kind(childComplexity), true
+	case "TriggerKindDescription.schema":
+		if e.ComplexityRoot.TriggerKindDescription.Schema == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TriggerKindDescription.Schema(childComplexity), true
 
 	case "TryArtifactSourcePayload.artifact":
 		if e.ComplexityRoot.TryArtifactSourcePayload.Artifact == nil {
@@ -8511,9 +8832,12 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputPinEnvironmentInput,
 		ec.unmarshalInputPreviewRolloutInput,
 		ec.unmarshalInputPutPolicySetInput,
+		ec.unmarshalInputPutTriggerInput,
 		ec.unmarshalInputReconcileRecordInput,
 		ec.unmarshalInputRegisterAgentInput,
+		ec.unmarshalInputReleasePromotionHoldInput,
 		ec.unmarshalInputRemoveMemberInput,
+		ec.unmarshalInputRemoveTriggerInput,
 		ec.unmarshalInputRenameOrganizationInput,
 		ec.unmarshalInputReportCheckInput,
 		ec.unmarshalInputResolveGateInput,
@@ -8530,6 +8854,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRevokeTokenInput,
 		ec.unmarshalInputRollbackRolloutInput,
 		ec.unmarshalInputRotateAgentInput,
+		ec.unmarshalInputSendEventInput,
 		ec.unmarshalInputSetArtifactSourceConfigInput,
 		ec.unmarshalInputSetChangeControlInput,
 		ec.unmarshalInputSetDirectChangesInput,
@@ -12277,6 +12602,188 @@ type TryArtifactSourcePayload {
   errors: [UserError!]!
 }
 `, BuiltIn: false},
+	{Name: "../schema/trigger.graphqls", Input: `# Triggers: what begins rollouts without a person, and the holds that keep automation from undoing a rollback.
+
+extend type Query {
+  "The kinds of triggers, with the schemas of their configurations."
+  triggerKinds: [TriggerKindDescription!]!
+}
+
+extend type Mutation {
+  "Saves a trigger of an application, or changes the one of that name. What it has to decide about already is decided by the new configuration."
+  putTrigger(input: PutTriggerInput!): PutTriggerPayload!
+  "Removes a trigger. What it had to decide about is declined; a rollout that it has queued stays in the queue."
+  removeTrigger(input: RemoveTriggerInput!): RemoveTriggerPayload!
+  "Gives an event to the triggers that it matches, of applications that the caller may deploy. An event that is sent twice is decided about once."
+  sendEvent(input: SendEventInput!): SendEventPayload!
+  "Lets automation begin rollouts of an application in an environment again, after a rollback there. For people only."
+  releasePromotionHold(input: ReleasePromotionHoldInput!): ReleasePromotionHoldPayload!
+}
+
+extend type Application {
+  "What begins rollouts of the application, by name. The manual trigger exists without having been saved."
+  triggers: [Trigger!]!
+  "The environments in which automation begins no rollouts, because something was rolled back there."
+  promotionHolds: [PromotionHold!]!
+}
+
+"Begins rollouts of an application."
+type Trigger {
+  "Unique in the application."
+  name: String!
+  kind: TriggerKind!
+  "As the schema of its kind describes it."
+  config: JSON!
+  "Whether it is switched on."
+  enabled: Boolean!
+  "What the member was called who saved it last; null if it is a default."
+  author: String
+  "When it was saved last; null if it is a default."
+  changedAt: Time
+  "The latest decision, or what it has to decide about next; null if nothing has happened yet."
+  lastDecision: TriggerDecision
+  "The latest decisions, the latest first, at most 50."
+  decisions: [TriggerDecision!]!
+}
+
+"What a trigger reacts to."
+enum TriggerKind {
+  "A new version set."
+  VERSION
+  "Requests of people and machines."
+  MANUAL
+  "Resources that differ from what was deployed."
+  DRIFT
+  "Times."
+  SCHEDULE
+  "Events that are sent to Lockstep."
+  EVENT
+}
+
+"A kind of trigger."
+type TriggerKindDescription {
+  kind: TriggerKind!
+  "When one of this kind begins a rollout."
+  description: String!
+  "The JSON Schema of its configuration."
+  schema: JSON!
+  "Whether applications have one without saving it."
+  default: Boolean!
+}
+
+"What a trigger decided about something that happened."
+type TriggerDecision {
+  "Identifies what happened. Each is decided about once."
+  cause: String!
+  "When it happened."
+  at: Time!
+  outcome: TriggerOutcome!
+  "Why, in one sentence; empty before the first decision."
+  reason: String!
+  "When it decides, or decided; a decision that waits is looked at again then."
+  decidesAt: Time!
+  "The version set that it was about; null for none."
+  versionSet: VersionSet
+  "The rollout that began; null for none."
+  rollout: Rollout
+}
+
+"What came of a decision."
+enum TriggerOutcome {
+  "It is not decided about yet."
+  PENDING
+  "It is decided about again later."
+  WAITING
+  "A rollout began."
+  BEGAN
+  "A rollout is in the queue of the application."
+  QUEUED
+  "Nothing begins."
+  DECLINED
+}
+
+"Automation begins no rollouts of the application in an environment since a rollback there."
+type PromotionHold {
+  environment: Environment!
+  "The rollback."
+  rollout: Rollout!
+  "When the rollback began."
+  since: Time!
+}
+
+"Input of putTrigger."
+input PutTriggerInput {
+  "By name or identifier."
+  application: String!
+  "1 to 63 lower-case letters, digits and hyphens; a trigger of that name is changed."
+  name: String!
+  kind: TriggerKind!
+  "As the schema of the kind describes it; null for its defaults."
+  config: JSON
+  "Whether it is switched on."
+  enabled: Boolean! = true
+  "Why; kept in the journal."
+  reason: String = ""
+}
+
+"Result of putTrigger."
+type PutTriggerPayload {
+  application: Application
+  trigger: Trigger
+  errors: [UserError!]!
+}
+
+"Input of removeTrigger."
+input RemoveTriggerInput {
+  "By name or identifier."
+  application: String!
+  "The trigger."
+  name: String!
+  "Why; kept in the journal."
+  reason: String = ""
+}
+
+"Result of removeTrigger."
+type RemoveTriggerPayload {
+  application: Application
+  errors: [UserError!]!
+}
+
+"Input of sendEvent: a CloudEvent."
+input SendEventInput {
+  "Identifies the event together with its source."
+  id: String!
+  "Where it happened, such as /ci/shop."
+  source: String!
+  "What happened, such as build.passed."
+  type: String!
+  "An object of at most 64 KiB."
+  data: JSON
+}
+
+"Result of sendEvent."
+type SendEventPayload {
+  "How many triggers decide about it, or have."
+  triggers: Int
+  errors: [UserError!]!
+}
+
+"Input of releasePromotionHold."
+input ReleasePromotionHoldInput {
+  "By name or identifier."
+  application: String!
+  "By name or identifier."
+  environment: String!
+  "Why; kept in the journal."
+  reason: String = ""
+}
+
+"Result of releasePromotionHold."
+type ReleasePromotionHoldPayload {
+  application: Application
+  errors: [UserError!]!
+}
+`, BuiltIn: false},
 	{Name: "../schema/version.graphqls", Input: `# Versions: artifacts pinned by digest, and version sets.
 
 "One artifact, pinned by digest."
@@ -12835,6 +13342,10 @@ func (ec *executionContext) childFields_Application(ctx context.Context, field g
 		return ec.fieldContext_Application_rolloutPolicy(ctx, field)
 	case "viewerCan":
 		return ec.fieldContext_Application_viewerCan(ctx, field)
+	case "triggers":
+		return ec.fieldContext_Application_triggers(ctx, field)
+	case "promotionHolds":
+		return ec.fieldContext_Application_promotionHolds(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Application", field.Name)
 }
@@ -14361,6 +14872,18 @@ func (ec *executionContext) childFields_PreviewedEnvironment(ctx context.Context
 	return nil, fmt.Errorf("no field named %q was found under type PreviewedEnvironment", field.Name)
 }
 
+func (ec *executionContext) childFields_PromotionHold(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "environment":
+		return ec.fieldContext_PromotionHold_environment(ctx, field)
+	case "rollout":
+		return ec.fieldContext_PromotionHold_rollout(ctx, field)
+	case "since":
+		return ec.fieldContext_PromotionHold_since(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PromotionHold", field.Name)
+}
+
 func (ec *executionContext) childFields_ProposedChange(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -14451,6 +14974,18 @@ func (ec *executionContext) childFields_PutPolicySetPayload(ctx context.Context,
 	return nil, fmt.Errorf("no field named %q was found under type PutPolicySetPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_PutTriggerPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "application":
+		return ec.fieldContext_PutTriggerPayload_application(ctx, field)
+	case "trigger":
+		return ec.fieldContext_PutTriggerPayload_trigger(ctx, field)
+	case "errors":
+		return ec.fieldContext_PutTriggerPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PutTriggerPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_QueuedRollout(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "versionSet":
@@ -14519,6 +15054,26 @@ func (ec *executionContext) childFields_RecordDifferences(ctx context.Context, f
 		return ec.fieldContext_RecordDifferences_next(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RecordDifferences", field.Name)
+}
+
+func (ec *executionContext) childFields_ReleasePromotionHoldPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "application":
+		return ec.fieldContext_ReleasePromotionHoldPayload_application(ctx, field)
+	case "errors":
+		return ec.fieldContext_ReleasePromotionHoldPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ReleasePromotionHoldPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_RemoveTriggerPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "application":
+		return ec.fieldContext_RemoveTriggerPayload_application(ctx, field)
+	case "errors":
+		return ec.fieldContext_RemoveTriggerPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RemoveTriggerPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_ReportCheckPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -14829,6 +15384,16 @@ func (ec *executionContext) childFields_ScheduleFire(ctx context.Context, field 
 	return nil, fmt.Errorf("no field named %q was found under type ScheduleFire", field.Name)
 }
 
+func (ec *executionContext) childFields_SendEventPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "triggers":
+		return ec.fieldContext_SendEventPayload_triggers(ctx, field)
+	case "errors":
+		return ec.fieldContext_SendEventPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SendEventPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_Service(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -14997,6 +15562,62 @@ func (ec *executionContext) childFields_Transition(ctx context.Context, field gr
 		return ec.fieldContext_Transition_createdAt(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Transition", field.Name)
+}
+
+func (ec *executionContext) childFields_Trigger(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_Trigger_name(ctx, field)
+	case "kind":
+		return ec.fieldContext_Trigger_kind(ctx, field)
+	case "config":
+		return ec.fieldContext_Trigger_config(ctx, field)
+	case "enabled":
+		return ec.fieldContext_Trigger_enabled(ctx, field)
+	case "author":
+		return ec.fieldContext_Trigger_author(ctx, field)
+	case "changedAt":
+		return ec.fieldContext_Trigger_changedAt(ctx, field)
+	case "lastDecision":
+		return ec.fieldContext_Trigger_lastDecision(ctx, field)
+	case "decisions":
+		return ec.fieldContext_Trigger_decisions(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Trigger", field.Name)
+}
+
+func (ec *executionContext) childFields_TriggerDecision(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cause":
+		return ec.fieldContext_TriggerDecision_cause(ctx, field)
+	case "at":
+		return ec.fieldContext_TriggerDecision_at(ctx, field)
+	case "outcome":
+		return ec.fieldContext_TriggerDecision_outcome(ctx, field)
+	case "reason":
+		return ec.fieldContext_TriggerDecision_reason(ctx, field)
+	case "decidesAt":
+		return ec.fieldContext_TriggerDecision_decidesAt(ctx, field)
+	case "versionSet":
+		return ec.fieldContext_TriggerDecision_versionSet(ctx, field)
+	case "rollout":
+		return ec.fieldContext_TriggerDecision_rollout(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TriggerDecision", field.Name)
+}
+
+func (ec *executionContext) childFields_TriggerKindDescription(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "kind":
+		return ec.fieldContext_TriggerKindDescription_kind(ctx, field)
+	case "description":
+		return ec.fieldContext_TriggerKindDescription_description(ctx, field)
+	case "schema":
+		return ec.fieldContext_TriggerKindDescription_schema(ctx, field)
+	case "default":
+		return ec.fieldContext_TriggerKindDescription_default(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TriggerKindDescription", field.Name)
 }
 
 func (ec *executionContext) childFields_TryArtifactSourcePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

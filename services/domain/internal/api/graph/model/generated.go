@@ -593,6 +593,28 @@ type PutPolicySetPayload struct {
 	Errors   []UserError     `json:"errors"`
 }
 
+// Input of putTrigger.
+type PutTriggerInput struct {
+	// By name or identifier.
+	Application string `json:"application"`
+	// 1 to 63 lower-case letters, digits and hyphens; a trigger of that name is changed.
+	Name string           `json:"name"`
+	Kind core.TriggerKind `json:"kind"`
+	// As the schema of the kind describes it; null for its defaults.
+	Config json.RawMessage `json:"config,omitempty"`
+	// Whether it is switched on.
+	Enabled bool `json:"enabled"`
+	// Why; kept in the journal.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of putTrigger.
+type PutTriggerPayload struct {
+	Application *Application `json:"application,omitempty"`
+	Trigger     *Trigger     `json:"trigger,omitempty"`
+	Errors      []UserError  `json:"errors"`
+}
+
 // Input of reconcileRecord.
 type ReconcileRecordInput struct {
 	// As for recordDifferences.
@@ -618,10 +640,42 @@ type RegisterAgentInput struct {
 	Name string `json:"name"`
 }
 
+// Input of releasePromotionHold.
+type ReleasePromotionHoldInput struct {
+	// By name or identifier.
+	Application string `json:"application"`
+	// By name or identifier.
+	Environment string `json:"environment"`
+	// Why; kept in the journal.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of releasePromotionHold.
+type ReleasePromotionHoldPayload struct {
+	Application *Application `json:"application,omitempty"`
+	Errors      []UserError  `json:"errors"`
+}
+
 // Input of removeMember.
 type RemoveMemberInput struct {
 	// The member.
 	MemberID string `json:"memberId"`
+}
+
+// Input of removeTrigger.
+type RemoveTriggerInput struct {
+	// By name or identifier.
+	Application string `json:"application"`
+	// The trigger.
+	Name string `json:"name"`
+	// Why; kept in the journal.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of removeTrigger.
+type RemoveTriggerPayload struct {
+	Application *Application `json:"application,omitempty"`
+	Errors      []UserError  `json:"errors"`
 }
 
 // Input of renameOrganization.
@@ -828,6 +882,25 @@ type RotateAgentInput struct {
 	OverlapSeconds *int `json:"overlapSeconds,omitempty"`
 }
 
+// Input of sendEvent: a CloudEvent.
+type SendEventInput struct {
+	// Identifies the event together with its source.
+	ID string `json:"id"`
+	// Where it happened, such as /ci/shop.
+	Source string `json:"source"`
+	// What happened, such as build.passed.
+	Type string `json:"type"`
+	// An object of at most 64 KiB.
+	Data json.RawMessage `json:"data,omitempty"`
+}
+
+// Result of sendEvent.
+type SendEventPayload struct {
+	// How many triggers decide about it, or have.
+	Triggers *int        `json:"triggers,omitempty"`
+	Errors   []UserError `json:"errors"`
+}
+
 // Input of setArtifactSourceConfig.
 type SetArtifactSourceConfigInput struct {
 	// The artifact source.
@@ -1006,6 +1079,17 @@ type StopAutomaticRollbackPayload struct {
 	// The rollout that is not rolled back.
 	Rollout *Rollout    `json:"rollout,omitempty"`
 	Errors  []UserError `json:"errors"`
+}
+
+// A kind of trigger.
+type TriggerKindDescription struct {
+	Kind core.TriggerKind `json:"kind"`
+	// When one of this kind begins a rollout.
+	Description string `json:"description"`
+	// The JSON Schema of its configuration.
+	Schema json.RawMessage `json:"schema"`
+	// Whether applications have one without saving it.
+	Default bool `json:"default"`
 }
 
 // Input of tryArtifactSource.

@@ -1,0 +1,79 @@
+package model
+
+import (
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// Trigger wraps the domain's.
+type Trigger struct{ core.Trigger }
+
+// AuthorName is what the member was called who saved it last; nil for a default.
+func (t Trigger) AuthorName() *string {
+	if t.ID == 0 {
+		return nil
+	}
+	return &t.Author.Name
+}
+
+// SavedAt is when it was saved last; nil for a default.
+func (t Trigger) SavedAt() *time.Time {
+	if t.ID == 0 {
+		return nil
+	}
+	return &t.ChangedAt
+}
+
+// WrapTrigger wraps the domain's.
+func WrapTrigger(t core.Trigger) Trigger { return Trigger{t} }
+
+// TriggerDecision wraps the domain's.
+type TriggerDecision struct{ core.TriggerSignal }
+
+// DecidesAt is when it decides, or decided.
+func (d TriggerDecision) DecidesAt() time.Time {
+	if d.DecidedAt == nil || d.Outcome == core.TriggerWaits {
+		return d.DueAt
+	}
+	return *d.DecidedAt
+}
+
+// WrapTriggerDecision wraps the domain's.
+func WrapTriggerDecision(s core.TriggerSignal) TriggerDecision { return TriggerDecision{s} }
+
+// PromotionHold wraps the domain's.
+type PromotionHold struct{ core.PromotionHold }
+
+// WrapPromotionHold wraps the domain's.
+func WrapPromotionHold(h core.PromotionHold) PromotionHold { return PromotionHold{h} }
+
+// MarshalTriggerKind writes a kind.
+func MarshalTriggerKind(k core.TriggerKind) graphql.Marshaler { return word(string(k)) }
+
+// UnmarshalTriggerKind reads a kind.
+func UnmarshalTriggerKind(v any) (core.TriggerKind, error) {
+	return enum(v, core.TriggerVersion, core.TriggerManual, core.TriggerDrift, core.TriggerSchedule, core.TriggerEvent)
+}
+
+// pending is how the API spells an outcome that is empty.
+const pending = "pending"
+
+// MarshalTriggerOutcome writes an outcome.
+func MarshalTriggerOutcome(o core.TriggerOutcome) graphql.Marshaler {
+	if o == core.TriggerPending {
+		return word(pending)
+	}
+	return word(string(o))
+}
+
+// UnmarshalTriggerOutcome reads an outcome.
+func UnmarshalTriggerOutcome(v any) (core.TriggerOutcome, error) {
+	o, err := enum(v, pending, core.TriggerWaits, core.TriggerBegan, core.TriggerQueued, core.TriggerDeclined)
+	if o == pending {
+		o = core.TriggerPending
+	}
+	return o, err
+}

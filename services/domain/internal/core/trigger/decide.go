@@ -1,0 +1,440 @@
+package trigger
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pattern"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
+)
+
+const (
+	// again is how soon a trigger looks again at what it can only decide later.
+	again = 30 * time.Second
+	// retry is how soon a trigger is tried again whose decision failed.
+	retry = time.Minute
+	// signalsKept is how long a decision can be looked at.
+	signalsKept = 90 * 24 * time.Hour
+	// maxRepairs is how often drift is repaired within an hour.
+	maxRepairs = 3
+	// patience is how long an observation is waited for.
+	patience = time.Hour
+	// forgottenAtOnce is how many decisions are dropped with one decision.
+	forgottenAtOnce = 20
+)
+
+// Decided is what a trigger decided, for the log.
+type Decided struct {
+	Organization int64
+	Trigger      core.Trigger
+	core.TriggerSignal
+}
+
+// DecideDue has the next trigger decide that has something to decide about; false when there was none. The decision and the rollout are
+// one transaction, which holds the trigger's row: however many processes there are, each cause is decided about once.
+func (u *UseCases) DecideDue(ctx context.Context) (Decided, bool, error) {
+	organizations, err := u.store.OrganizationsWithDueSignals(ctx, u.clock.Now())
+	if err != nil {
+		return Decided{}, false, err
+	}
+	for _, organization := range u.turns(organizations) {
+		d := Decided{Organization: organization}
+		var worked bool
+		err := u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+			var err error
+			d, worked, err = u.decideNext(ctx, tx, organization)
+			return err
+		})
+		if err != nil && d.Trigger.ID != 0 {
+			// It must not keep the others from deciding.
+			if putOff := u.putOff(ctx, d); putOff != nil {
+				return d, false, fmt.Errorf("put off trigger %d: %w, after: %w", d.Trigger.ID, putOff, err)
+			}
+			return d, false, fmt.Errorf("trigger %d: %w", d.Trigger.ID, err)
+		}
+		if err != nil || worked {
+			u.served.Store(organization)
+			if d.RolloutID != 0 {
+				u.began()
+			}
+			u.counts.add(d.Outcome)
+			return d, worked, err
+		}
+	}
+	return Decided{}, false, nil
+}
+
+// turns are organizations, beginning behind the one whose turn was last: none waits for all that another one has.
+func (u *UseCases) turns(organizations []int64) []int64 {
+	slices.Sort(organizations)
+	first := slices.IndexFunc(organizations, func(o int64) bool { return o > u.served.Load() })
+	if first <= 0 {
+		return organizations
+	}
+	return append(slices.Clone(organizations[first:]), organizations[:first]...)
+}
+
+// putOff has a trigger whose decision failed try again later.
+func (u *UseCases) putOff(ctx context.Context, d Decided) error {
+	now := u.clock.Now()
+	return u.store.In(ctx, d.Organization, func(ctx context.Context, tx Tx) error {
+		return tx.PutOffTrigger(ctx, core.TriggerSignal{
+			TriggerID: d.Trigger.ID, Reason: "the decision failed because of an error in Lockstep; it is tried again", DueAt: now.Add(retry),
+			DecidedAt: &now,
+		})
+	})
+}
+
+func (u *UseCases) decideNext(ctx context.Context, tx Tx, organization int64) (Decided, bool, error) {
+	d := Decided{Organization: organization}
+	now := u.clock.Now()
+	t, found, err := tx.DueTrigger(ctx, now)
+	if err != nil || !found {
+		return d, false, err
+	}
+	d.Trigger = t
+	all, err := tx.PendingSignals(ctx, t.ID)
+	if err != nil || len(all) == 0 {
+		return d, false, err
+	}
+	one := decision{u: u, tx: tx, organization: organization, trigger: t, signals: all, now: now}
+	if d.TriggerSignal, err = one.take(ctx); err != nil {
+		return d, false, err
+	}
+	d.TriggerID, d.DecidedAt = t.ID, &now
+	var ids []int64
+	for _, s := range one.signals {
+		ids = append(ids, s.ID)
+	}
+	if d.Outcome == core.TriggerWaits {
+		return d, true, tx.PutOffSignals(ctx, ids, d.TriggerSignal)
+	}
+	if err := tx.DecideSignals(ctx, ids, d.TriggerSignal); err != nil {
+		return d, false, err
+	}
+	return d, true, tx.ForgetSignals(ctx, now.Add(-signalsKept), forgottenAtOnce)
+}
+
+// decision is a trigger with what it has to decide about, in a transaction.
+type decision struct {
+	u            *UseCases
+	tx           Tx
+	organization int64
+	trigger      core.Trigger
+	config       config
+	// signals are those that are decided about together.
+	signals []core.TriggerSignal
+	now     time.Time
+	// set is the version set that would be rolled out.
+	set core.VersionSet
+}
+
+func (d *decision) declines(format string, args ...any) core.TriggerSignal {
+	return core.TriggerSignal{Outcome: core.TriggerDeclined, Reason: fmt.Sprintf(format, args...), VersionSetID: d.set.ID}
+}
+
+func (d *decision) waits(until time.Time, format string, args ...any) core.TriggerSignal {
+	return core.TriggerSignal{Outcome: core.TriggerWaits, Reason: fmt.Sprintf(format, args...), DueAt: until, VersionSetID: d.set.ID}
+}
+
+// take decides.
+func (d *decision) take(ctx context.Context) (core.TriggerSignal, error) {
+	t := d.trigger
+	switch {
+	case t.Removed:
+		return d.declines("the trigger was removed by %s", t.Author.Name), nil
+	case !t.Enabled:
+		return d.declines("the trigger was switched off by %s", t.Author.Name), nil
+	}
+	var err error
+	if d.config, err = readConfig(t.Kind, t.Config, d.u.ranges); err != nil {
+		return d.declines("the configuration cannot be read: %s", fault.Public(err)), nil
+	}
+	d.onlyDue()
+	if t.Kind == core.TriggerSchedule {
+		if err := d.u.schedule(ctx, d.tx, t, d.config, d.now); err != nil {
+			return core.TriggerSignal{}, err
+		}
+	}
+	applications, err := d.tx.ApplicationsByID(ctx, d.organization, []int64{t.ApplicationID})
+	if err != nil {
+		return core.TriggerSignal{}, err
+	}
+	if err := core.RefuseArchived(applications[t.ApplicationID]); err != nil {
+		return d.declines("%s", fault.Public(err)), nil
+	}
+	if t.Kind == core.TriggerDrift {
+		return d.drift(ctx)
+	}
+	if until, reason := d.quiet(); reason != "" {
+		return d.waits(until, "%s", reason), nil
+	}
+	newest, err := d.tx.NewestVersionSets(ctx, d.organization, []int64{t.ApplicationID})
+	if err != nil {
+		return core.TriggerSignal{}, err
+	}
+	var exists bool
+	if d.set, exists = newest[t.ApplicationID]; !exists {
+		return d.declines("the application has no version set yet"), nil
+	}
+	if t.Kind == core.TriggerVersion {
+		refused, err := d.filter(ctx)
+		if err != nil || refused != "" {
+			return d.declines("%s", refused), err
+		}
+	}
+	return d.begin(ctx, rollout.Automatic{Until: d.config.Until})
+}
+
+// onlyDue leaves those for later that are not due, but for new version sets, which are looked at together.
+func (d *decision) onlyDue() {
+	if d.trigger.Kind == core.TriggerVersion {
+		return
+	}
+	d.signals = slices.DeleteFunc(d.signals, func(s core.TriggerSignal) bool { return s.DueAt.After(d.now) })
+}
+
+// quiet is until when a version trigger waits for more version sets, and why; an empty reason when it need not.
+func (d *decision) quiet() (time.Time, string) {
+	if d.trigger.Kind != core.TriggerVersion {
+		return time.Time{}, ""
+	}
+	first, last := time.Time{}, time.Time{}
+	for _, s := range d.signals {
+		if !strings.HasPrefix(s.Cause, "set:") {
+			continue // a release is no new version set
+		}
+		if first.IsZero() || s.At.Before(first) {
+			first = s.At
+		}
+		if s.At.After(last) {
+			last = s.At
+		}
+	}
+	if first.IsZero() {
+		return first, ""
+	}
+	pause, most := seconds(d.config.QuietSeconds, defaultQuiet), seconds(d.config.AtMostSeconds, defaultAtMost)
+	until := last.Add(pause)
+	if end := first.Add(most); end.Before(until) {
+		until = end
+	}
+	if !until.After(d.now) {
+		return until, ""
+	}
+	return until, fmt.Sprintf("a version set arrived at %s; it waits until none has for %s, at the latest until %s",
+		stamp(last), pause, stamp(first.Add(most)))
+}
+
+func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+// filter is why the new versions of the set begin nothing; empty if they do.
+func (d *decision) filter(ctx context.Context) (string, error) {
+	if len(d.config.Services) == 0 && d.config.Versions == "" {
+		return "", nil
+	}
+	live, err := d.tx.LiveVersionSets(ctx, d.trigger.ApplicationID)
+	if err != nil {
+		return "", err
+	}
+	sets := []int64{d.set.ID}
+	for _, id := range live {
+		sets = append(sets, id)
+	}
+	entries, err := d.tx.EntriesByVersionSet(ctx, d.organization, core.Distinct(sets))
+	if err != nil {
+		return "", err
+	}
+	deployed := map[int64]bool{}
+	for _, id := range live {
+		if id == d.set.ID {
+			continue
+		}
+		for _, e := range entries[id] {
+			deployed[e.VersionID] = true
+		}
+	}
+	var services, versions []int64
+	for _, e := range entries[d.set.ID] {
+		if !deployed[e.VersionID] {
+			services, versions = append(services, e.ServiceID), append(versions, e.VersionID)
+		}
+	}
+	names, err := d.tx.ServicesByID(ctx, d.organization, services)
+	if err != nil {
+		return "", err
+	}
+	found, err := d.tx.VersionsByID(ctx, d.organization, versions)
+	if err != nil {
+		return "", err
+	}
+	counts := len(d.config.Services) == 0
+	for i, v := range versions {
+		service := names[services[i]].Name
+		if len(d.config.Services) > 0 && !slices.ContainsFunc(d.config.Services, func(p string) bool { return pattern.Match(p, service) }) {
+			continue
+		}
+		counts = true
+		if d.config.Versions != "" && !d.u.ranges.Contains(d.config.Versions, found[v].Name) {
+			return fmt.Sprintf("%s of %s in %s is not in the range %s", found[v].Name, service, d.set.Name, d.config.Versions), nil
+		}
+	}
+	if !counts {
+		return fmt.Sprintf("%s has no new version of %s", d.set.Name, strings.Join(d.config.Services, ", ")), nil
+	}
+	return "", nil
+}
+
+// drift deploys again what is live where it differs, if all conditions hold (R4-10): the trigger is on, something differs, nothing is
+// being deployed, and the last rollout ended long enough ago.
+func (d *decision) drift(ctx context.Context) (core.TriggerSignal, error) {
+	places, err := d.tx.ApplicationEnvironmentsByApplication(ctx, d.organization, []int64{d.trigger.ApplicationID})
+	if err != nil {
+		return core.TriggerSignal{}, err
+	}
+	var ids, environments []int64
+	for _, p := range places[d.trigger.ApplicationID] {
+		ids, environments = append(ids, p.ID), append(environments, p.EnvironmentID)
+	}
+	seen, err := d.tx.Reconciliations(ctx, d.organization, ids)
+	if err != nil {
+		return core.TriggerSignal{}, err
+	}
+	names, err := d.tx.EnvironmentsByID(ctx, d.organization, environments)
+	if err != nil {
+		return core.TriggerSignal{}, err
+	}
+	live, err := d.tx.LiveVersionSets(ctx, d.trigger.ApplicationID)
+	if err != nil {
+		return core.TriggerSignal{}, err
+	}
+	only := d.config.Environments
+	for i, id := range ids {
+		name := names[environments[i]].Name
+		chosen := len(only) == 0 || slices.ContainsFunc(only, func(p string) bool { return pattern.Match(p, name) })
+		if seen[id].Drift == "" || live[environments[i]] == 0 || !chosen {
+			continue
+		}
+		return d.repair(ctx, name, live[environments[i]], seen[id])
+	}
+	return d.declines("nothing differs any more from what was deployed"), nil
+}
+
+// repair deploys a set again in one environment.
+func (d *decision) repair(ctx context.Context, environment string, set int64, seen core.Reconciliation) (core.TriggerSignal, error) {
+	d.set.ID = set
+	latest, err := d.tx.RolloutsByApplication(ctx, d.organization, []int64{d.trigger.ApplicationID}, core.Page{First: 1})
+	if err != nil {
+		return core.TriggerSignal{}, err
+	}
+	window := seconds(d.config.WindowSeconds, defaultWindow)
+	for _, r := range latest[d.trigger.ApplicationID].Nodes {
+		if r.FinishedAt == nil {
+			return d.waits(d.now.Add(again), "%q differs, and rollout_%d is %s: drift counts once it has ended", environment, r.ID, r.State.Words()), nil
+		}
+		end := r.FinishedAt.Add(window)
+		if end.After(d.now) {
+			return d.waits(end, "%q differs, and rollout_%d ended %s ago: drift counts from %s after a rollout", environment, r.ID,
+				d.now.Sub(*r.FinishedAt).Round(time.Second), window), nil
+		}
+		// What was observed before the rollout ended is about what it has replaced.
+		if !seen.ObservedAt.After(*r.FinishedAt) {
+			if d.now.Sub(d.signals[0].At) > patience {
+				return d.declines("what differed in %q was observed before rollout_%d ended, and not since", environment, r.ID), nil
+			}
+			return d.waits(d.now.Add(again), "what differs in %q was observed before rollout_%d ended", environment, r.ID), nil
+		}
+	}
+	if many, err := d.repairs(ctx); err != nil || many >= maxRepairs {
+		return d.declines("it was deployed again %d times within an hour, and %q differs still: something else changes it", many, environment), err
+	}
+	return d.begin(ctx, rollout.Automatic{Repair: []string{environment}})
+}
+
+// repairs is how many rollouts the trigger has begun within an hour: deploying again what something else changes each time would never end.
+func (d *decision) repairs(ctx context.Context) (int, error) {
+	all, err := d.tx.TriggerDecisions(ctx, d.organization, []int64{d.trigger.ID})
+	begun := map[int64]bool{}
+	for _, s := range all[d.trigger.ID] {
+		if s.Outcome == core.TriggerBegan && s.DecidedAt != nil && d.now.Sub(*s.DecidedAt) < time.Hour {
+			begun[s.RolloutID] = true
+		}
+	}
+	return len(begun), err
+}
+
+// begin begins a rollout of the set.
+func (d *decision) begin(ctx context.Context, n rollout.Automatic) (core.TriggerSignal, error) {
+	n.TriggerID, n.VersionSetID, n.Type = d.trigger.ID, d.set.ID, core.PrincipalPolicy
+	if d.trigger.Kind == core.TriggerSchedule {
+		n.Type = core.PrincipalSchedule
+	}
+	cause := d.signals[len(d.signals)-1].Cause
+	n.Cause = fmt.Sprintf("trigger %s (%s): %s", d.trigger.Name, d.trigger.Kind, cause)
+	n.Reason = d.why(n)
+	made, err := d.u.rollouts.Begin(ctx, d.tx, d.organization, n)
+	switch {
+	case err != nil:
+		return core.TriggerSignal{}, err
+	case made.Declined != "":
+		return d.declines("%s", made.Declined), nil
+	case made.Waits != "":
+		return d.waits(d.now.Add(again), "%s", made.Waits), nil
+	case made.Queued != nil:
+		return core.TriggerSignal{
+			Outcome: core.TriggerQueued, Reason: n.Reason + "; it is in the queue of the application", VersionSetID: d.set.ID,
+		}, nil
+	default:
+		return core.TriggerSignal{Outcome: core.TriggerBegan, Reason: n.Reason, VersionSetID: d.set.ID, RolloutID: made.Rollout.ID}, nil
+	}
+}
+
+// why is the reason of a rollout, as its first journal row has it.
+func (d *decision) why(n rollout.Automatic) string {
+	last := d.signals[len(d.signals)-1]
+	what, rest, _ := strings.Cut(last.Cause, ":")
+	switch what {
+	case "release":
+		return fmt.Sprintf("%s has not been deployed, and automation was released", d.set.Name)
+	case "schedule":
+		return fmt.Sprintf("%s is the newest version set at %s", d.set.Name, rest)
+	case "event":
+		return fmt.Sprintf("%s is the newest version set when event %s arrived", d.set.Name, rest)
+	case "drift":
+		return fmt.Sprintf("%s differs from what was deployed", n.Repair[0])
+	default:
+		return fmt.Sprintf("%s is new", d.set.Name)
+	}
+}
+
+// counts are the decisions of this process, for the metrics.
+type counts struct{ began, queued, declined, waiting, failed atomic.Int64 }
+
+func (c *counts) add(o core.TriggerOutcome) {
+	switch o {
+	case core.TriggerBegan:
+		c.began.Add(1)
+	case core.TriggerQueued:
+		c.queued.Add(1)
+	case core.TriggerDeclined:
+		c.declined.Add(1)
+	case core.TriggerWaits:
+		c.waiting.Add(1)
+	case core.TriggerPending:
+		c.failed.Add(1)
+	}
+}
+
+// Decisions are how many decisions this process took, by outcome.
+func (u *UseCases) Decisions() map[string]int64 {
+	return map[string]int64{
+		"began": u.counts.began.Load(), "queued": u.counts.queued.Load(), "declined": u.counts.declined.Load(),
+		"waiting": u.counts.waiting.Load(), "failed": u.counts.failed.Load(),
+	}
+}

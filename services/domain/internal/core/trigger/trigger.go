@@ -1,0 +1,457 @@
+// Package trigger holds the use cases of triggers: saving and removing them, taking events, deciding what begins a rollout and what does
+// not, and releasing the holds after rollbacks (D58).
+//
+// It does not make rollouts: package rollout does, in the transaction of the decision. What a trigger has to decide about arrives as a
+// signal, in the transaction of what happened: a signal is decided about once, however often its cause is reported.
+package trigger
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pattern"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
+)
+
+// Store keeps what this package needs. Its errors have the classes of pkg/fault.
+type Store interface {
+	core.Transactions[Tx]
+	Reads
+	// OrganizationsWithDueSignals are those with a trigger that has something to decide about at an instant.
+	OrganizationsWithDueSignals(ctx context.Context, at time.Time) ([]int64, error)
+}
+
+// Reads is what the API looks at.
+type Reads interface {
+	// Triggers are those that applications have saved, by name.
+	Triggers(ctx context.Context, organization int64, applications []int64) (map[int64][]core.Trigger, error)
+	// TriggerDecisions are the latest of triggers, the latest first.
+	TriggerDecisions(ctx context.Context, organization int64, triggers []int64) (map[int64][]core.TriggerSignal, error)
+	// PromotionHolds are those in force, by application.
+	PromotionHolds(ctx context.Context, organization int64, applications []int64) (map[int64][]core.PromotionHold, error)
+}
+
+// Tx is what a use case may do in its transaction.
+type Tx interface {
+	rollout.Tx
+	Triggers(ctx context.Context, organization int64, applications []int64) (map[int64][]core.Trigger, error)
+	// TriggersOfKind are those of a kind that are on.
+	TriggersOfKind(ctx context.Context, organization int64, kind core.TriggerKind) ([]core.Trigger, error)
+	// TriggerDecisions are the latest of triggers, the latest first.
+	TriggerDecisions(ctx context.Context, organization int64, triggers []int64) (map[int64][]core.TriggerSignal, error)
+	AddTrigger(ctx context.Context, t core.Trigger) (core.Trigger, error)
+	// SaveTrigger saves configuration, switch, author and removal.
+	SaveTrigger(ctx context.Context, t core.Trigger) error
+	// AddSignal reports whether the cause is new to the trigger.
+	AddSignal(ctx context.Context, trigger int64, cause string, at, due time.Time) (bool, error)
+	// PendingSignalCount counts at most so many.
+	PendingSignalCount(ctx context.Context, trigger int64, most int) (int, error)
+	// DueTrigger locks one of those that have something to decide about, and skips what others have locked; false when there is none.
+	DueTrigger(ctx context.Context, at time.Time) (core.Trigger, bool, error)
+	// PendingSignals are those of a trigger, due or not, the first first; at most a thousand.
+	PendingSignals(ctx context.Context, trigger int64) ([]core.TriggerSignal, error)
+	DecideSignals(ctx context.Context, signals []int64, d core.TriggerSignal) error
+	PutOffSignals(ctx context.Context, signals []int64, d core.TriggerSignal) error
+	// PutOffTrigger puts off everything that is due before the decision's time.
+	PutOffTrigger(ctx context.Context, d core.TriggerSignal) error
+	// ForgetSignals drops those that were decided before an instant, at most so many.
+	ForgetSignals(ctx context.Context, before time.Time, most int) error
+	LockPromotionHold(ctx context.Context, application, environment int64) (core.PromotionHold, bool, error)
+	ReleasePromotionHold(ctx context.Context, id int64, at time.Time) error
+	ApplicationsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Application, error)
+	// NewestVersionSets has no key for an application that has none.
+	NewestVersionSets(ctx context.Context, organization int64, applications []int64) (map[int64]core.VersionSet, error)
+	ServicesByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Service, error)
+	// Reconciliations are the latest of application environments; no key for one that nobody has looked at.
+	Reconciliations(ctx context.Context, organization int64, applicationEnvironments []int64) (map[int64]core.Reconciliation, error)
+}
+
+// Rollouts begins rollouts.
+type Rollouts interface {
+	Begin(ctx context.Context, tx rollout.Tx, organization int64, n rollout.Automatic) (rollout.Begun, error)
+}
+
+// UseCases saves triggers and decides. It is safe for concurrent use.
+//
+// Errors have the classes of pkg/fault: Invalid with the fields at fault, NotFound, Refused, Denied.
+type UseCases struct {
+	store    Store
+	rollouts Rollouts
+	ranges   Ranges
+	clock    clock.Clock
+	wake     func()
+	began    func()
+	// served is the organization whose turn was last.
+	served atomic.Int64
+	counts counts
+}
+
+// Deps is what UseCases needs.
+type Deps struct {
+	Store    Store
+	Rollouts Rollouts
+	Ranges   Ranges
+	Clock    clock.Clock
+	// Wake is called when a trigger has something to decide about, and Began after a rollout was made; may be nil.
+	Wake, Began func()
+}
+
+// New makes the use cases over their dependencies.
+func New(d Deps) *UseCases {
+	if d.Wake == nil {
+		d.Wake = func() {}
+	}
+	if d.Began == nil {
+		d.Began = func() {}
+	}
+	return &UseCases{store: d.Store, rollouts: d.Rollouts, ranges: d.Ranges, clock: d.Clock, wake: d.Wake, began: d.Began}
+}
+
+// Triggers are those of applications by name, with the manual one that each has.
+func (u *UseCases) Triggers(ctx context.Context, organization int64, applications []int64) (map[int64][]core.Trigger, error) {
+	all, err := u.store.Triggers(ctx, organization, applications)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range applications {
+		if !slices.ContainsFunc(all[id], func(t core.Trigger) bool { return t.Kind == core.TriggerManual }) {
+			all[id] = append([]core.Trigger{core.DefaultManualTrigger(id)}, all[id]...)
+		}
+	}
+	return all, nil
+}
+
+// TriggerDecisions are the latest of triggers, the latest first.
+func (u *UseCases) TriggerDecisions(ctx context.Context, organization int64, triggers []int64) (map[int64][]core.TriggerSignal, error) {
+	return u.store.TriggerDecisions(ctx, organization, triggers)
+}
+
+// PromotionHolds are those in force, by application.
+func (u *UseCases) PromotionHolds(ctx context.Context, organization int64, applications []int64) (map[int64][]core.PromotionHold, error) {
+	return u.store.PromotionHolds(ctx, organization, applications)
+}
+
+// MaxTriggers is how many triggers an application has at most.
+const MaxTriggers = 20
+
+// nameForm is the form of a trigger's name.
+var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+
+// NewTrigger is a trigger to save.
+type NewTrigger struct {
+	ApplicationID int64
+	// Name is unique in the application; saving again under the same name changes the trigger.
+	Name string
+	Kind core.TriggerKind
+	// Config is as the kind has it; empty for its defaults.
+	Config  json.RawMessage
+	Enabled bool
+	Reason  string
+}
+
+// PutTrigger saves a trigger. What it has to decide about already is decided by the new configuration.
+func (u *UseCases) PutTrigger(ctx context.Context, a core.Actor, n NewTrigger) (core.Trigger, error) {
+	if err := core.CheckReason(n.Reason); err != nil {
+		return core.Trigger{}, err
+	}
+	if !nameForm.MatchString(n.Name) {
+		return core.Trigger{}, invalid("/name", "found %.100q; expected 1 to 63 lower-case letters, digits and hyphens", n.Name)
+	}
+	c, err := readConfig(n.Kind, n.Config, u.ranges)
+	if err != nil {
+		return core.Trigger{}, err
+	}
+	var saved core.Trigger
+	err = core.Within(ctx, u.store, a, core.ActionPutTrigger, func(ctx context.Context, tx Tx) error {
+		application, all, err := u.mine(ctx, tx, a, core.ActionPutTrigger, n.ApplicationID)
+		if err != nil {
+			return err
+		}
+		saved = core.Trigger{
+			ApplicationID: n.ApplicationID, Name: n.Name, Kind: n.Kind, Config: n.Config, Enabled: n.Enabled, Author: core.AuthorOf(a),
+			ChangedAt: u.clock.Now(),
+		}
+		if len(saved.Config) == 0 {
+			saved.Config = json.RawMessage(`{}`)
+		}
+		before, err := u.add(ctx, tx, &saved, all)
+		if err != nil {
+			return err
+		}
+		if err := u.schedule(ctx, tx, saved, c, saved.ChangedAt); err != nil {
+			return err
+		}
+		return core.Record(ctx, tx, a, change(core.ActionPutTrigger, application, n.Reason, saved), before, state(saved))
+	})
+	u.wake()
+	return saved, err
+}
+
+// add saves a trigger beside others of its application, and answers what it was before; nil for a new one.
+func (u *UseCases) add(ctx context.Context, tx Tx, saved *core.Trigger, all []core.Trigger) (before any, err error) {
+	for _, other := range all {
+		switch {
+		case other.Name == saved.Name && other.Kind != saved.Kind:
+			return nil, fault.New(fault.Refused, "%q is a trigger of kind %s; remove it first, or choose another name", saved.Name, other.Kind)
+		case other.Name == saved.Name:
+			saved.ID = other.ID
+			return state(other), tx.SaveTrigger(ctx, *saved)
+		case other.Kind == core.TriggerManual && saved.Kind == core.TriggerManual:
+			return nil, fault.New(fault.Refused, "the application has the manual trigger %q already; expected one", other.Name)
+		}
+	}
+	if len(all) >= MaxTriggers {
+		return nil, fault.New(fault.Refused, "found %d triggers; expected at most %d: remove some of them first", len(all), MaxTriggers)
+	}
+	*saved, err = tx.AddTrigger(ctx, *saved)
+	return nil, err
+}
+
+// schedule gives a schedule its next time.
+func (u *UseCases) schedule(ctx context.Context, tx Tx, t core.Trigger, c config, after time.Time) error {
+	if t.Kind != core.TriggerSchedule || !t.Enabled || t.Removed {
+		return nil
+	}
+	next, err := c.next(after)
+	if err != nil || next.IsZero() {
+		return err
+	}
+	_, err = tx.AddSignal(ctx, t.ID, scheduleCause(next), next, next)
+	return err
+}
+
+// scheduleCause identifies a time of a schedule.
+func scheduleCause(at time.Time) string { return "schedule:" + at.UTC().Format(time.RFC3339) }
+
+// mine is an application with its triggers, locked, if the actor may change them wherever it goes.
+func (u *UseCases) mine(
+	ctx context.Context, tx Tx, a core.Actor, action core.Action, id int64,
+) (core.Application, []core.Trigger, error) {
+	application, err := tx.LockApplication(ctx, id)
+	if err != nil {
+		return application, nil, err
+	}
+	targets, err := core.ApplicationTargets(ctx, tx, a.Organization, id)
+	if err != nil {
+		return application, nil, err
+	}
+	if err := a.MayIn(action, targets...); err != nil {
+		return application, nil, err
+	}
+	if err := core.RefuseArchived(application); err != nil {
+		return application, nil, err
+	}
+	all, err := tx.Triggers(ctx, a.Organization, []int64{id})
+	return application, all[id], err
+}
+
+// RemoveTrigger removes one. What it had to decide about is declined; a rollout that it has queued stays in the queue.
+func (u *UseCases) RemoveTrigger(ctx context.Context, a core.Actor, application int64, name, reason string) (core.Trigger, error) {
+	if err := core.CheckReason(reason); err != nil {
+		return core.Trigger{}, err
+	}
+	var removed core.Trigger
+	err := core.Within(ctx, u.store, a, core.ActionRemoveTrigger, func(ctx context.Context, tx Tx) error {
+		of, all, err := u.mine(ctx, tx, a, core.ActionRemoveTrigger, application)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(all, func(t core.Trigger) bool { return t.Name == name })
+		if i < 0 {
+			return fault.New(fault.NotFound, "application %q has saved no trigger %.100q", of.Name, name)
+		}
+		removed = all[i]
+		before := state(removed)
+		removed.Removed, removed.Enabled, removed.ChangedAt, removed.Author = true, false, u.clock.Now(), core.AuthorOf(a)
+		if err := tx.SaveTrigger(ctx, removed); err != nil {
+			return err
+		}
+		return core.Record(ctx, tx, a, change(core.ActionRemoveTrigger, of, reason, removed), before, nil)
+	})
+	u.wake()
+	return removed, err
+}
+
+// ReleasePromotionHold lets automation begin rollouts in an environment again; the version triggers of the application decide anew.
+func (u *UseCases) ReleasePromotionHold(ctx context.Context, a core.Actor, application, environment int64, reason string) (core.Application, error) {
+	if err := core.CheckReason(reason); err != nil {
+		return core.Application{}, err
+	}
+	var of core.Application
+	err := core.Within(ctx, u.store, a, core.ActionReleasePromotionHold, func(ctx context.Context, tx Tx) error {
+		environments, err := tx.EnvironmentsByID(ctx, a.Organization, []int64{environment})
+		if err != nil {
+			return err
+		}
+		if of, err = tx.LockApplication(ctx, application); err != nil {
+			return err
+		}
+		if err := a.MayIn(core.ActionReleasePromotionHold, core.TargetsIn(application, []int64{environment}, environments)...); err != nil {
+			return err
+		}
+		h, held, err := tx.LockPromotionHold(ctx, application, environment)
+		if err != nil {
+			return err
+		}
+		if !held {
+			return fault.New(fault.Refused, "automation is not held in %q: nothing was rolled back there since the last release", environments[environment].Name)
+		}
+		now := u.clock.Now()
+		if err := tx.ReleasePromotionHold(ctx, h.ID, now); err != nil {
+			return err
+		}
+		causes := map[int64]string{application: fmt.Sprintf("release:%d", h.ID)}
+		if err := tx.SignalTriggers(ctx, core.TriggerVersion, causes, now); err != nil {
+			return err
+		}
+		return core.Record(ctx, tx, a, core.Change{
+			Action: core.ActionReleasePromotionHold, Subject: core.AccessSubject{Kind: core.ChangedApplication, ID: of.ID, Name: of.Name},
+			ApplicationID: of.ID, EnvironmentID: environment, Reason: reason, Detail: fmt.Sprintf("held since rollout_%d", h.RolloutID),
+		}, map[string]any{"held": true}, map[string]any{"held": false})
+	})
+	u.wake()
+	return of, err
+}
+
+// change is a row of the journal of changes about a trigger.
+func change(action core.Action, of core.Application, reason string, t core.Trigger) core.Change {
+	return core.Change{
+		Action: action, Subject: core.AccessSubject{Kind: core.ChangedApplication, ID: of.ID, Name: of.Name}, ApplicationID: of.ID,
+		Reason: reason, Detail: fmt.Sprintf("trigger %s (%s)", t.Name, t.Kind),
+	}
+}
+
+func state(t core.Trigger) map[string]any {
+	return map[string]any{"name": t.Name, "kind": t.Kind, "config": t.Config, "enabled": t.Enabled}
+}
+
+// The bounds of an event.
+const (
+	maxEventName = 256
+	maxEventData = 64 << 10
+	// maxPending is how much a trigger has to decide about at most.
+	maxPending = 500
+)
+
+// Event is a CloudEvent as triggers see it.
+type Event struct {
+	// ID and Source identify it: the same event is decided about once.
+	ID, Source, Type string
+	// Data is a JSON object; empty for none.
+	Data json.RawMessage
+}
+
+func (e Event) check() error {
+	var found []fault.Field
+	for field, text := range map[string]string{"/id": e.ID, "/source": e.Source, "/type": e.Type} {
+		if text == "" || len(text) > maxEventName {
+			found = append(found, fault.Field{Name: field, Problem: fmt.Sprintf("found %d bytes; expected 1 to %d", len(text), maxEventName)})
+		}
+	}
+	if len(e.Data) > maxEventData {
+		found = append(found, fault.Field{Name: "/data", Problem: fmt.Sprintf("found %d bytes; expected at most %d", len(e.Data), maxEventData)})
+	}
+	slices.SortFunc(found, func(a, b fault.Field) int { return strings.Compare(a.Name, b.Name) })
+	if len(found) > 0 {
+		return fault.InvalidFields(found...)
+	}
+	return nil
+}
+
+// SendEvent gives an event to the triggers that it matches, of applications that the actor may deploy. It answers how many there are, also
+// of those that know the event already.
+func (u *UseCases) SendEvent(ctx context.Context, a core.Actor, e Event) (int, error) {
+	if err := a.MaySomewhere(core.ActionSendEvent); err != nil {
+		return 0, err
+	}
+	if err := e.check(); err != nil {
+		return 0, err
+	}
+	var data map[string]any
+	if len(e.Data) > 0 && string(e.Data) != "null" && json.Unmarshal(e.Data, &data) != nil {
+		return 0, invalid("/data", "found no JSON object")
+	}
+	matched := 0
+	err := core.Within(ctx, u.store, a, core.ActionSendEvent, func(ctx context.Context, tx Tx) error {
+		matched = 0
+		all, err := tx.TriggersOfKind(ctx, a.Organization, core.TriggerEvent)
+		if err != nil {
+			return err
+		}
+		now := u.clock.Now()
+		for _, t := range all {
+			c, err := readConfig(t.Kind, t.Config, u.ranges)
+			if err != nil || !c.matches(e, data) { // what cannot be read is decided about by nobody
+				continue
+			}
+			targets, err := core.ApplicationTargets(ctx, tx, a.Organization, t.ApplicationID)
+			if err != nil {
+				return err
+			}
+			if a.MayIn(core.ActionSendEvent, targets...) != nil {
+				continue
+			}
+			many, err := tx.PendingSignalCount(ctx, t.ID, maxPending)
+			if err != nil {
+				return err
+			}
+			if many >= maxPending {
+				return fault.New(fault.Limited, "trigger %q has %d events to decide about; send the event again later", t.Name, many)
+			}
+			if _, err := tx.AddSignal(ctx, t.ID, "event:"+e.Source+"/"+e.ID, now, now); err != nil {
+				return err
+			}
+			matched++
+		}
+		return nil
+	})
+	u.wake()
+	return matched, err
+}
+
+// matches is whether an event is one that the trigger is for.
+func (c config) matches(e Event, data map[string]any) bool {
+	if !slices.ContainsFunc(c.Types, func(p string) bool { return pattern.Match(p, e.Type) }) {
+		return false
+	}
+	if len(c.Sources) > 0 && !slices.ContainsFunc(c.Sources, func(p string) bool { return pattern.Match(p, e.Source) }) {
+		return false
+	}
+	for path, want := range c.Data {
+		if found, exists := member(data, path); !exists || !pattern.Match(want, found) {
+			return false
+		}
+	}
+	return true
+}
+
+// member is a value of an event's data as text; false where there is none, or it is an object or a list.
+func member(data map[string]any, path string) (string, bool) {
+	var at any = data
+	for _, name := range strings.Split(path, ".") {
+		object, is := at.(map[string]any)
+		if !is {
+			return "", false
+		}
+		if at, is = object[name]; !is {
+			return "", false
+		}
+	}
+	switch v := at.(type) {
+	case string:
+		return v, true
+	case bool, float64:
+		return fmt.Sprint(v), true
+	default:
+		return "", false
+	}
+}

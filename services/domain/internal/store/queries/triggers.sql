@@ -1,0 +1,108 @@
+-- name: InsertTrigger :one
+INSERT INTO cd_triggers (organization_id, application_id, name, kind, config, enabled, principal_type, principal_id, principal_name, changed_at)
+VALUES (@organization_id, @application_id, @name, @kind, @config, @enabled, @principal_type, @principal_id, @principal_name, @changed_at)
+RETURNING *;
+
+-- name: SaveTrigger :exec
+UPDATE cd_triggers SET config = @config, enabled = @enabled, removed_at = @removed_at, principal_type = @principal_type, principal_id = @principal_id,
+    principal_name = @principal_name, changed_at = @changed_at
+WHERE organization_id = @organization_id AND id = @id;
+
+-- name: TriggersByApplication :many
+SELECT * FROM cd_triggers WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) AND removed_at IS NULL
+ORDER BY application_id, name;
+
+-- name: TriggersOfKind :many
+SELECT * FROM cd_triggers WHERE organization_id = @organization_id AND kind = @kind AND removed_at IS NULL AND enabled ORDER BY id;
+
+-- name: SignalApplications :exec
+-- One signal for each trigger of a kind that applications have. A cause that a trigger knows already is left alone.
+INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at)
+SELECT t.organization_id, t.id, w.cause, @at::timestamptz, @at::timestamptz
+FROM (SELECT unnest(@applications::bigint[]) AS application_id, unnest(@causes::text[]) AS cause) w
+JOIN cd_triggers t ON t.organization_id = @organization_id AND t.application_id = w.application_id AND t.kind = @kind AND t.enabled AND t.removed_at IS NULL
+ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING;
+
+-- name: SignalDrift :exec
+-- Drift is one cause as long as it lasts.
+INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at)
+SELECT t.organization_id, t.id, 'drift:' || e.id || ':' || to_char(r.since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), @at::timestamptz, @at::timestamptz
+FROM cd_application_environments e
+JOIN cd_application_environment_reconciliations r ON r.organization_id = e.organization_id AND r.application_environment_id = e.id AND r.drift <> ''
+JOIN cd_triggers t ON t.organization_id = @organization_id AND t.application_id = e.application_id AND t.kind = 'drift' AND t.enabled AND t.removed_at IS NULL
+WHERE e.organization_id = @organization_id AND e.id = @application_environment_id
+ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING;
+
+-- name: InsertSignal :execrows
+INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at) VALUES (@organization_id, @trigger_id, @cause, @at, @due_at)
+ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING;
+
+-- name: CountPendingSignals :one
+SELECT count(*) FROM (SELECT FROM cd_trigger_signals WHERE organization_id = @organization_id AND trigger_id = @trigger_id AND state = 'pending' LIMIT @most) s;
+
+-- name: DueTrigger :one
+-- One of the triggers whose signals have been due longest; those that others decide about are skipped.
+SELECT * FROM cd_triggers t WHERE t.organization_id = @organization_id AND t.id IN (
+    SELECT s.trigger_id FROM cd_trigger_signals s WHERE s.organization_id = @organization_id AND s.state = 'pending' AND s.due_at <= @at ORDER BY s.due_at, s.id LIMIT 64
+) ORDER BY t.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: PendingSignals :many
+SELECT * FROM cd_trigger_signals WHERE organization_id = @organization_id AND trigger_id = @trigger_id AND state = 'pending' ORDER BY id LIMIT 1000;
+
+-- name: DecideSignals :exec
+UPDATE cd_trigger_signals SET state = 'decided', outcome = @outcome, reason = @reason, version_set_id = @version_set_id, rollout_id = @rollout_id, decided_at = @at
+WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
+
+-- name: PutOffSignals :exec
+UPDATE cd_trigger_signals SET outcome = 'waiting', reason = @reason, version_set_id = @version_set_id, due_at = @due_at, decided_at = @at
+WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]) AND state = 'pending';
+
+-- name: PutOffTrigger :exec
+UPDATE cd_trigger_signals SET outcome = 'waiting', reason = @reason, due_at = @due_at, decided_at = @at
+WHERE organization_id = @organization_id AND trigger_id = @trigger_id AND state = 'pending' AND due_at < @due_at;
+
+-- name: SettleQueuedSignals :exec
+-- What became of a rollout that a trigger had queued.
+UPDATE cd_trigger_signals SET outcome = @outcome, reason = @reason, rollout_id = @rollout_id, decided_at = now()
+WHERE organization_id = @organization_id AND trigger_id = @trigger_id AND outcome = 'queued';
+
+-- name: DisplaceQueued :exec
+-- The rollout that waits for an application gives way to another one.
+UPDATE cd_trigger_signals s SET outcome = 'declined', reason = @reason, decided_at = now()
+FROM cd_queued_rollouts q
+WHERE q.organization_id = @organization_id AND q.application_id = @application_id AND q.state = 0 AND s.organization_id = @organization_id
+  AND s.trigger_id = q.trigger_id AND s.outcome = 'queued';
+
+-- name: LatestDecisions :many
+-- The latest decisions of each trigger, the latest first; what was not decided about yet comes first.
+SELECT s.* FROM unnest(@ids::bigint[]) AS t(id)
+CROSS JOIN LATERAL (
+    SELECT * FROM cd_trigger_signals n WHERE n.organization_id = @organization_id AND n.trigger_id = t.id ORDER BY n.id DESC LIMIT @most
+) s
+ORDER BY s.trigger_id, s.id DESC;
+
+-- name: OrganizationsWithDueSignals :many
+-- Across organizations, on purpose: the workers are for all.
+SELECT organization_id::bigint FROM cd_organizations_with_due_signals(@at) AS organization_id;
+
+-- name: ForgetSignals :one
+SELECT cd_forget_signals(@before::timestamptz, @most::integer)::bigint;
+
+-- name: ManualTriggers :many
+SELECT * FROM cd_triggers WHERE organization_id = @organization_id AND application_id = @application_id AND kind = 'manual' AND removed_at IS NULL;
+
+-- name: InsertPromotionHold :exec
+INSERT INTO cd_promotion_holds (organization_id, application_id, environment_id, rollout_id, since)
+VALUES (@organization_id, @application_id, @environment_id, @rollout_id, @since)
+ON CONFLICT (organization_id, application_id, environment_id) WHERE released_at IS NULL DO NOTHING;
+
+-- name: PromotionHolds :many
+SELECT * FROM cd_promotion_holds WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) AND released_at IS NULL
+ORDER BY application_id, id;
+
+-- name: LockPromotionHold :one
+SELECT * FROM cd_promotion_holds
+WHERE organization_id = @organization_id AND application_id = @application_id AND environment_id = @environment_id AND released_at IS NULL FOR UPDATE;
+
+-- name: ReleasePromotionHold :exec
+UPDATE cd_promotion_holds SET released_at = @at WHERE organization_id = @organization_id AND id = @id;
