@@ -130,8 +130,10 @@ func TestAnEventThatComesTwiceBeginsOneRollout(t *testing.T) {
 	}
 	good := trigger.Event{ID: "1", Source: "/ci", Type: "build.passed", Data: json.RawMessage(`{"build":{"branch":"main"}}`)}
 	for _, other := range []trigger.Event{
-		{ID: "1", Source: "/ci", Type: "test.passed", Data: good.Data}, {ID: "1", Source: "/elsewhere", Type: good.Type, Data: good.Data},
-		{ID: "1", Source: "/ci", Type: good.Type, Data: json.RawMessage(`{"build":{"branch":"fix"}}`)}, {ID: "1", Source: "/ci", Type: good.Type},
+		{ID: "1", Source: "/ci", Type: "test.passed", Data: good.Data},
+		{ID: "1", Source: "/elsewhere", Type: good.Type, Data: good.Data},
+		{ID: "1", Source: "/ci", Type: good.Type, Data: json.RawMessage(`{"build":{"branch":"fix"}}`)},
+		{ID: "1", Source: "/ci", Type: good.Type},
 	} {
 		send(other, 0)
 	}
