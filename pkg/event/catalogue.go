@@ -83,7 +83,7 @@ func clusterEvents() []Definition {
 	return []Definition{
 		define(PathCluster, ChannelCall, FunctionCalled{
 			AgentID: 42, CallID: "1/7/0", Function: "argo.sync", Arguments: json.RawMessage(`{"app_name":"shop"}`), Attempt: 1,
-			Deadline: "2026-03-25T10:05:00Z", HeldWeights: []int{50}, Owner: "o1.e3.a5",
+			Deadline: "2026-03-25T10:05:00Z", HeldWeights: []int{50}, Owner: "o1.e3.a5", Installation: "4f9c1b7a0d2e8c35",
 		}, "By the workflow service, for every Function that a relay has to execute. Sent again until it is answered.", EmitterEngine),
 		define(PathCluster, ChannelResult, FunctionCompleted{
 			AgentID: 42, CallID: "1/7/0", Attempt: 1, Value: json.RawMessage(`{"synced":true}`),

@@ -60,6 +60,9 @@ type FunctionCalled struct {
 	HeldWeights []int `json:"held_weights,omitempty" jsonschema:"minimum=1,maximum=100"`
 	// Owner is whose objects the call may change: the value of their label lockstep.dev/owner. Absent for calls that only read.
 	Owner string `json:"owner,omitempty" jsonschema:"maxLength=63,pattern=^[a-z0-9][a-z0-9.-]*$"`
+	// Installation distinguishes the caller from other installations in the same cluster: the value of the label lockstep.dev/installation.
+	// Absent where owner is.
+	Installation string `json:"installation,omitempty" jsonschema:"maxLength=63,pattern=^[a-z0-9][a-z0-9.-]*$"`
 }
 
 // FunctionCompleted is com.gitlab.cd.function.completed: a relay has executed a Function.

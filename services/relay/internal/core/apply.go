@@ -45,8 +45,10 @@ type applied struct {
 	// uid and version are those of the object before; empty if there was none.
 	uid, version string
 	// owner is the owner of the call; in a dry run without one, that of the object.
-	owner  string
-	action string
+	owner string
+	// installation is that of the call; empty if it reports none.
+	installation string
+	action       string
 }
 
 // parseApply parses the arguments of k8s.apply.
@@ -230,6 +232,7 @@ func (r *Runner) examineOne(ctx context.Context, call Call, want ApplyRequest, o
 	return r.persist(ctx, o.ref, func() error {
 		found, err := r.cluster.Get(ctx, o.ref)
 		o.uid, o.version, o.owner = found.text("metadata", "uid"), found.resourceVersion(), call.Owner
+		o.installation = call.Installation
 		if call.Owner == "" && want.DryRun {
 			o.owner = cmp.Or(found.text("metadata", "labels", LabelOwner), "preview")
 			if fault.Is(err, fault.NotFound) {
@@ -296,6 +299,9 @@ func (o *applied) body() Object {
 		labels[name] = value
 	}
 	labels[LabelOwner] = o.owner
+	if o.installation != "" {
+		labels[LabelInstallation] = o.installation
+	}
 	metadata["labels"] = labels
 	delete(metadata, "namespace")
 	if o.ref.Namespace != "" {
@@ -430,7 +436,7 @@ func (r *Runner) prune(ctx context.Context, call Call, want ApplyRequest) (prune
 		}
 		for _, o := range all {
 			ref := Ref{Kind: p.res.Kind, Namespace: o.text("metadata", "namespace"), Name: o.text("metadata", "name")}
-			if want.Keep[ref.identity()] || !appliedBy(o, manager(call.Owner)) || o.text("metadata", "deletionTimestamp") != "" {
+			if want.Keep[ref.identity()] || foreign(call, o) || !appliedBy(o, manager(call.Owner)) || o.text("metadata", "deletionTimestamp") != "" {
 				continue
 			}
 			keeps := annotation(o, annotationPrune) == "false"

@@ -26,6 +26,8 @@ type Call struct {
 	// Owner is whose objects k8s.apply, k8s.patch and k8s.delete may change, as the control plane reports it; "" from control planes of
 	// earlier releases, and for calls that only read.
 	Owner string
+	// Installation is which installation of the control plane calls; "" from those of earlier releases.
+	Installation string
 }
 
 // Answer is the result of a call: a value, or an error.

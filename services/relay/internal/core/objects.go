@@ -17,6 +17,10 @@ import (
 // never a program, so the objects of one application in one environment are not those of another one.
 const LabelOwner = "lockstep.dev/owner"
 
+// LabelInstallation is the label of every object that k8s.apply has created for a control plane that reports which installation it is: owners
+// of two installations may have the same names.
+const LabelInstallation = "lockstep.dev/installation"
+
 const (
 	// reserved begins the labels and annotations that a program may not set.
 	reserved = "lockstep.dev/"
@@ -123,7 +127,15 @@ func (l Limits) own(call Call, res Resource, ref Ref, o Object) error {
 	if err := hasOwner(call); err != nil {
 		return err
 	}
+	namespace := ""
+	if ref.Namespace != "" {
+		namespace = "-n " + ref.Namespace + " "
+	}
 	switch found := o.text("metadata", "labels", LabelOwner); {
+	case found == call.Owner && foreign(call, o):
+		return &Error{Code: CodeOwned, Message: fmt.Sprintf(
+			"%s belongs to another installation of Lockstep (label %s, found %q, expected %q); to hand it over: kubectl %slabel %s %s %s-", ref,
+			LabelInstallation, o.text("metadata", "labels", LabelInstallation), call.Installation, namespace, res.Name, ref.Name, LabelInstallation)}
 	case found == call.Owner:
 		return nil
 	case found != "":
@@ -132,12 +144,15 @@ func (l Limits) own(call Call, res Resource, ref Ref, o Object) error {
 	case pattern.Allows(l.Objects.Others, res.Name+"/"+ref.Namespace+"/"+ref.Name), authorizes(o, call.Organization):
 		return nil
 	}
-	namespace := ""
-	if ref.Namespace != "" {
-		namespace = "-n " + ref.Namespace + " "
-	}
 	return &Error{Code: CodeOwned, Message: fmt.Sprintf("%s exists and was not created by Lockstep (no label %s); to hand it over: kubectl %sannotate --overwrite %s %s %s=%s",
 		ref, LabelOwner, namespace, res.Name, ref.Name, annotationAuthorized, call.Organization)}
+}
+
+// foreign reports whether another installation has created an object. One without the label was created for a control plane of an earlier
+// release, and is whose its owner's label says; so is every object for a call of such a control plane.
+func foreign(call Call, o Object) bool {
+	found := o.text("metadata", "labels", LabelInstallation)
+	return call.Installation != "" && found != "" && found != call.Installation
 }
 
 // checkWeights refuses to change a Rollout while a weight of it is held: such a change could take it past the weight without its passage.

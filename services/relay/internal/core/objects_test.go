@@ -409,6 +409,56 @@ func TestObjectsThatAreHandedOver(t *testing.T) {
 	}
 }
 
+// Two installations whose owners have the same names neither change nor prune each other's objects. Objects of earlier releases, without the
+// label, stay their owner's, and get it with the next apply; a control plane of an earlier release is not refused.
+func TestInstallationsLeaveEachOthersObjectsAlone(t *testing.T) {
+	t.Parallel()
+	c := newCupboard()
+	mine := func(name, installation string) {
+		c.put("v1", "ConfigMap", "shop", name, shopOwner, manager(shopOwner))
+		if installation != "" {
+			c.objects["ConfigMap shop/"+name].object("metadata", "labels")[LabelInstallation] = installation
+		}
+	}
+	mine("former", "")
+	mine("ours", "here")
+	mine("theirs", "there")
+	run := func(installation, function, args string) Answer {
+		r := NewRunner(RunnerDeps{
+			Cluster: c, Objects: c, Clock: clock.System(), Log: slog.New(slog.DiscardHandler), Poll: time.Second, Limits: objectLimits(),
+		})
+		return r.Run(t.Context(), Call{
+			ID: callID, Function: function, Args: json.RawMessage(args), Deadline: clock.System().Now().Add(time.Minute),
+			Organization: "7", Owner: shopOwner, Installation: installation,
+		})
+	}
+	answer := run("here", FunctionApply, applyArgs(`,"prune":true`, manifest("v1", "ConfigMap", "", "new")))
+	if answer.Err != nil {
+		t.Fatal(answer.Err)
+	}
+	if want := []string{"apply ConfigMap shop/new", "delete ConfigMap shop/former", "delete ConfigMap shop/ours"}; !slices.Equal(
+		slices.Sorted(slices.Values(c.writes)), want) {
+		t.Errorf("writes %v, want %v", c.writes, want)
+	}
+	named := `{"agent_id":42,"environment_id":3,"api_version":"v1","kind":"ConfigMap","namespace":"shop","name":"theirs"`
+	for function, args := range map[string]string{
+		FunctionApply: applyArgs("", manifest("v1", "ConfigMap", "", "theirs")), FunctionDelete: named + `}`,
+		FunctionPatch: named + `,"patch":{"data":{"a":"b"}}}`,
+	} {
+		answer := run("here", function, args)
+		if answer.Err == nil || answer.Err.Code != CodeOwned || !strings.Contains(answer.Err.Message, `found "there", expected "here"`) {
+			t.Errorf("%s: %+v %v, expected %s", function, answer, answer.Err, CodeOwned)
+		}
+	}
+	if answer := run("", FunctionDelete, named+`}`); answer.Err != nil {
+		t.Errorf("a control plane of an earlier release: %v", answer.Err)
+	}
+	body := (&applied{object: Object{}, owner: shopOwner, installation: "here"}).body()
+	if body.text("metadata", "labels", LabelInstallation) != "here" {
+		t.Errorf("found %v, expected the label of the installation", body)
+	}
+}
+
 // An object that others create after the examination, while another object is applied, is not taken over.
 func TestAnObjectCreatedMeanwhileIsNotTakenOver(t *testing.T) {
 	t.Parallel()

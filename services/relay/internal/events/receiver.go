@@ -108,7 +108,7 @@ func (r *Receiver) read(e event.Event) (core.Call, error) {
 	}
 	call := core.Call{
 		ID: data.CallID, Function: data.Function, Args: data.Arguments, Attempt: data.Attempt, Deadline: deadline,
-		HeldWeights: data.HeldWeights, Owner: data.Owner,
+		HeldWeights: data.HeldWeights, Owner: data.Owner, Installation: data.Installation,
 	}
 	if organization != 0 { // earlier control planes do not report it
 		call.Organization = strconv.FormatInt(organization, 10)

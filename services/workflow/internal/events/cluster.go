@@ -25,6 +25,8 @@ type Publisher interface {
 type Calls struct {
 	Bus   Publisher
 	Clock clock.Clock
+	// Installation answers what distinguishes this installation from others in the same cluster; nil: it is not reported.
+	Installation func(ctx context.Context) (string, error)
 }
 
 var _ agent.CallSender = Calls{}
@@ -33,12 +35,19 @@ var _ agent.CallSender = Calls{}
 // a duplicate of the first; what makes them one call is the call's id.
 func (c Calls) Send(ctx context.Context, call agent.OutgoingCall) error {
 	attempt := fmt.Sprintf("%s/%d", call.ID, call.Attempt)
+	installation := ""
+	if c.Installation != nil && call.Owner != "" {
+		var err error
+		if installation, err = c.Installation(ctx); err != nil {
+			return err
+		}
+	}
 	e, err := event.New(event.Header{
 		ID: attempt, Source: Source, Correlation: call.Workflow, Time: c.Clock.Now(), Organization: call.Organization,
 	}, event.FunctionCalled{
 		AgentID: call.Agent, CallID: call.ID, Function: call.Function, Arguments: call.Args,
 		Attempt: call.Attempt, Deadline: call.Deadline.UTC().Format(time.RFC3339Nano), HeldWeights: call.HeldWeights,
-		Owner: call.Owner,
+		Owner: call.Owner, Installation: installation,
 	})
 	if err != nil {
 		return err

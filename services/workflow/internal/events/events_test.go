@@ -128,6 +128,15 @@ func TestEachAttemptAtACallHasItsOwnMessage(t *testing.T) {
 	if diff := cmp.Diff(want, data); diff != "" || sent.msgID != "r/0.1/3" {
 		t.Errorf("message %q (-want +got):\n%s", sent.msgID, diff)
 	}
+	// Where two installations work in one cluster, the relay keeps their objects apart.
+	call.Owner = "o3.e1.a2"
+	reported := Calls{Bus: &sent, Clock: clocktest.New(noon), Installation: func(context.Context) (string, error) { return "4f9c", nil }}
+	if err := reported.Send(t.Context(), call); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := event.Decode[event.FunctionCalled](sent.event); err != nil || data.Installation != "4f9c" || data.Owner != call.Owner {
+		t.Errorf("found %+v, %v; expected the owner and the installation", data, err)
+	}
 	// By it the relay knows whom an Application was handed over to.
 	if organization, err := event.Organization(sent.event); err != nil || organization != 3 {
 		t.Errorf("organization %d, %v; want that of the execution", organization, err)

@@ -298,6 +298,14 @@ CREATE TABLE had (
     CONSTRAINT had_key_check CHECK ((octet_length(key) = 16))
 );
 
+CREATE TABLE installation (
+    one boolean NOT NULL DEFAULT true,
+    id text NOT NULL,
+    CONSTRAINT installation_pkey PRIMARY KEY (one),
+    CONSTRAINT installation_id_check CHECK ((id ~ '^[0-9a-f]{16}$'::text)),
+    CONSTRAINT installation_one_check CHECK (one)
+);
+
 CREATE TABLE lease (
     instance text NOT NULL,
     epoch bigint NOT NULL,

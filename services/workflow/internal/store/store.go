@@ -95,6 +95,8 @@ type Store struct {
 	loads  group[load]
 	looks  group[look]
 	owning owning
+	// installation is known once it was read.
+	installation atomic.Pointer[string]
 	// byDigest says that large values are stored by digest: every live process can read them.
 	byDigest atomic.Bool
 	programs digests

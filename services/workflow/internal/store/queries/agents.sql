@@ -14,3 +14,6 @@ SELECT one.id FROM one WHERE NOT EXISTS (SELECT 1 FROM kept WHERE kept.id = one.
 
 -- name: AgentOwners :many
 SELECT id, organization, revoked FROM agent_owner ORDER BY id;
+
+-- name: Installation :one
+SELECT id FROM installation;

@@ -33,6 +33,17 @@ func (q *Queries) AgentOwners(ctx context.Context) ([]AgentOwner, error) {
 	return items, nil
 }
 
+const installation = `-- name: Installation :one
+SELECT id FROM installation
+`
+
+func (q *Queries) Installation(ctx context.Context) (string, error) {
+	row := q.db.QueryRow(ctx, installation)
+	var id string
+	err := row.Scan(&id)
+	return id, err
+}
+
 const saveAgentOwners = `-- name: SaveAgentOwners :many
 WITH given AS (
     SELECT unnest($1::bigint[]) AS id, unnest($2::bigint[]) AS organization,

@@ -223,6 +223,11 @@ type Had struct {
 	Event     int64
 }
 
+type Installation struct {
+	One bool
+	ID  string
+}
+
 type Lease struct {
 	Instance    string
 	Epoch       int64
