@@ -42,6 +42,11 @@ func ReadTestTable(text []byte, load func(name string) ([]byte, error)) ([]TestC
 	return offline.ReadTable(text, load)
 }
 
+// ReadTestStarlark reads cases in Starlark. load reads the files that they name.
+func ReadTestStarlark(name string, text []byte, load func(name string) ([]byte, error)) ([]TestCase, error) {
+	return offline.ReadStarlark(name, text, load)
+}
+
 // ReadTestScenario reads a case of files by name, as those of this service's own tests.
 func ReadTestScenario(name string, files map[string][]byte) (TestCase, error) {
 	return offline.ReadScenario(name, files)

@@ -36,10 +36,10 @@ func (e *Engine) test() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "test FILE...", Short: "Test programs here, in virtual time, with Functions that answer as a table says, and crashes at random",
 		Example: "  lockstep workflow test order.test.yaml\n  lockstep workflow test *.test.yaml --seeds 200 --run late\n" +
-			"  lockstep workflow test order.test.yaml --seed 17",
+			"  lockstep workflow test order.test.yaml --seed 17\n  lockstep workflow test elsewhere.test.star",
 		Args: command.Between(1, 1000),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return []string{"yaml", "yml", "txtar"}, cobra.ShellCompDirectiveFilterFileExt
+			return []string{"yaml", "yml", "star", "txtar"}, cobra.ShellCompDirectiveFilterFileExt
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := e.CheckOutput(); err != nil {
@@ -94,7 +94,7 @@ func (e *Engine) test() *cobra.Command {
 	return cmd
 }
 
-// readCases reads the cases of a file: a table in YAML, or a scenario of several files in one (txtar).
+// readCases reads the cases of a file: tables in YAML or Starlark, or a scenario of several files in one (txtar).
 func readCases(file string) ([]workflow.TestCase, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -111,6 +111,19 @@ func readCases(file string) ([]workflow.TestCase, error) {
 		}
 		return []workflow.TestCase{c}, nil
 	}
+	beside := func(name string) ([]byte, error) {
+		if text, exists := driver.HostModule(name); exists {
+			return text, nil
+		}
+		return os.ReadFile(filepath.Join(filepath.Dir(file), filepath.FromSlash(name)))
+	}
+	if strings.HasSuffix(file, ".star") {
+		cases, err := workflow.ReadTestStarlark(filepath.Base(file), text, beside)
+		if err != nil {
+			return nil, fault.New(fault.Invalid, "%s: %w", file, err)
+		}
+		return cases, nil
+	}
 	var table any
 	if err := yaml.Unmarshal(text, &table); err != nil {
 		return nil, fault.New(fault.Invalid, "%s: %w", file, err)
@@ -119,12 +132,7 @@ func readCases(file string) ([]workflow.TestCase, error) {
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "%s: %w", file, err)
 	}
-	cases, err := workflow.ReadTestTable(encoded, func(name string) ([]byte, error) {
-		if text, exists := driver.HostModule(name); exists {
-			return text, nil
-		}
-		return os.ReadFile(filepath.Join(filepath.Dir(file), filepath.FromSlash(name)))
-	})
+	cases, err := workflow.ReadTestTable(encoded, beside)
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "%s: %w", file, err)
 	}

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,7 +13,7 @@ import (
 func TestTheTablesInTheExamples(t *testing.T) {
 	t.Parallel()
 	var files []string
-	for _, pattern := range []string{"docs/examples/*/*.test.yaml", "services/workflow/testdata/cases/*.yaml"} {
+	for _, pattern := range []string{"docs/examples/*/*.test.yaml", "docs/examples/*/*.test.star", "services/workflow/testdata/cases/*.yaml"} {
 		found, err := filepath.Glob(filepath.Join("../../../..", pattern))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("%s: found %v, error %v", pattern, found, err)
@@ -35,6 +36,87 @@ func TestTheTablesInTheExamples(t *testing.T) {
 					t.Errorf("%d crashes: %s", o.Crashes, strings.Join(o.Failures, "\n"))
 				}
 			})
+		}
+	}
+}
+
+// TestEachRowForThoseWhoComeFromOtherEnginesRuns: each program that the page names is tested by the file of cases, and each program is
+// named (issue 18).
+func TestEachRowForThoseWhoComeFromOtherEnginesRuns(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../../docs/how-to/move-from-workflow-engines.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases, err := os.ReadFile("../../../../docs/examples/elsewhere/elsewhere.test.star")
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs, err := filepath.Glob("../../../../docs/examples/elsewhere/*.star")
+	if err != nil || len(programs) < 10 {
+		t.Fatalf("found %d programs, error %v", len(programs), err)
+	}
+	for _, file := range programs {
+		name := filepath.Base(file)
+		if strings.HasSuffix(name, ".test.star") {
+			continue
+		}
+		if !strings.Contains(string(page), "(../examples/elsewhere/"+name+")") {
+			t.Errorf("%s has no row", name)
+		}
+		if !strings.Contains(string(cases), `table("`+name+`"`) {
+			t.Errorf("%s has no case", name)
+		}
+	}
+	rows := 0
+	for line := range strings.Lines(string(page)) {
+		if strings.HasPrefix(line, "| ") && !strings.Contains(line, "you look for") {
+			if rows++; !strings.Contains(line, "../examples/elsewhere/") {
+				t.Errorf("the row %q has no program", line)
+			}
+		}
+	}
+	if rows != len(programs)-1 {
+		t.Errorf("found %d rows for %d programs", rows, len(programs)-1)
+	}
+}
+
+// TestCasesInStarlark are refused with what was found and expected, and bounded.
+func TestCasesInStarlark(t *testing.T) {
+	t.Parallel()
+	load := func(name string) ([]byte, error) {
+		switch name {
+		case "p.star":
+			return []byte("def main(n):\n    return n + 1\n"), nil
+		case "lib.star":
+			return []byte("def case(n):\n    return {\"name\": str(n), \"inputs\": {\"n\": n}, \"expect\": {\"result\": n + 1}}\n"), nil
+		case "self.star":
+			return []byte("load(\"self.star\", \"x\")\n"), nil
+		}
+		return nil, os.ErrNotExist
+	}
+	cases, err := engine.ReadTestStarlark("a.star", []byte("load(\"lib.star\", \"case\")\nprogram = \"p.star\"\ncases = [case(n) for n in range(3)]\n"), load)
+	if err != nil || len(cases) != 3 {
+		t.Fatalf("found %d cases, %v", len(cases), err)
+	}
+	for _, c := range cases {
+		if o := engine.Test(c, nil); !o.Passed {
+			t.Errorf("%s: %v", c.Name, o.Failures)
+		}
+	}
+	for text, want := range map[string]string{
+		"program = 1 +":                                  "want primary expression",
+		"program = \"p.star\"":                           "0 cases",
+		"tables = []":                                    "found no table",
+		"tables = [{\"program\": \"p.star\"}]":           "tables[0]",
+		"program, cases = \"p.star\", [{\"nme\": \"\"}]": "nme",
+		"load(\"self.star\", \"x\")":                     "loads itself",
+		"load(\"missing.star\", \"x\")":                  "not exist",
+		"while True:\n    pass":                          "too many steps",
+		"program, cases = \"p.star\", [len]":             "cannot encode",
+	} {
+		if _, err := engine.ReadTestStarlark("a.star", []byte(text), load); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: found %v, expected %q in it", text, err, want)
 		}
 	}
 }
