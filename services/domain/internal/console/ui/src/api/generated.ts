@@ -59,7 +59,7 @@ export interface ChangeWorkflowScheduleInput {
   reason?: string | null
 }
 
-export type CheckKind = 'STATUS' | 'TIMER' | 'SCHEDULE' | 'HEALTH'
+export type CheckKind = 'STATUS' | 'TIMER' | 'SCHEDULE' | 'HEALTH' | 'PROGRAM'
 
 export type CheckPhase = 'PENDING' | 'SUCCESS' | 'FAILURE'
 
@@ -208,14 +208,35 @@ export type PreviewState = 'PENDING' | 'MADE' | 'FAILED'
 
 export type ProposedChangeState = 'OPEN' | 'CONFIRMED' | 'FORCED' | 'REJECTED' | 'WITHDRAWN' | 'EXPIRED'
 
+export interface PutTriggerInput {
+  application: string
+  name: string
+  kind: TriggerKind
+  config?: unknown | null
+  enabled?: boolean
+  reason?: string | null
+}
+
 export type Readiness = 'PENDING' | 'READY' | 'NOT_READY'
 
 export interface RegisterAgentInput {
   name: string
 }
 
+export interface ReleasePromotionHoldInput {
+  application: string
+  environment: string
+  reason?: string | null
+}
+
 export interface RemoveMemberInput {
   memberId: string
+}
+
+export interface RemoveTriggerInput {
+  application: string
+  name: string
+  reason?: string | null
 }
 
 export interface ResolveGateInput {
@@ -368,6 +389,10 @@ export interface StopAutomaticRollbackInput {
 }
 
 export type Tier = 'DEVELOPMENT' | 'QA' | 'STAGING' | 'PRODUCTION'
+
+export type TriggerKind = 'VERSION' | 'MANUAL' | 'DRIFT' | 'SCHEDULE' | 'EVENT'
+
+export type TriggerOutcome = 'PENDING' | 'WAITING' | 'BEGAN' | 'QUEUED' | 'DECLINED'
 
 export interface TryArtifactSourceInput {
   sourceRef: string
@@ -796,6 +821,36 @@ export interface Problem {
   field: Array<string>
   message: string
   code: string
+}
+
+export interface TriggerFields {
+  name: string
+  kind: TriggerKind
+  config: unknown
+  enabled: boolean
+  author: string | null
+  changedAt: string | null
+  lastDecision: {
+    cause: string
+    at: string
+    outcome: TriggerOutcome
+    reason: string
+    decidesAt: string
+    rollout: {
+      id: string
+    } | null
+  } | null
+}
+
+export interface HoldFields {
+  since: string
+  environment: {
+    id: string
+    name: string
+  }
+  rollout: {
+    id: string
+  }
 }
 
 export interface SourcesData {
@@ -3884,3 +3939,141 @@ export interface UnpinEnvironmentVariables {
   input: UnpinEnvironmentInput
 }
 export const UnpinEnvironment: Operation<UnpinEnvironmentData, UnpinEnvironmentVariables> = { name: 'UnpinEnvironment', text: 'mutation UnpinEnvironment($input: UnpinEnvironmentInput!) { unpinEnvironment(input: $input) { environment { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface TriggersData {
+  application: {
+    id: string
+    triggers: Array<{
+      name: string
+      kind: TriggerKind
+      config: unknown
+      enabled: boolean
+      author: string | null
+      changedAt: string | null
+      lastDecision: {
+        cause: string
+        at: string
+        outcome: TriggerOutcome
+        reason: string
+        decidesAt: string
+        rollout: {
+          id: string
+        } | null
+      } | null
+    }>
+    promotionHolds: Array<{
+      since: string
+      environment: {
+        id: string
+        name: string
+      }
+      rollout: {
+        id: string
+      }
+    }>
+  } | null
+}
+export interface TriggersVariables {
+  name: string
+}
+export const Triggers: Operation<TriggersData, TriggersVariables> = { name: 'Triggers', text: 'query Triggers($name: String!) { application(name: $name) { id triggers { ...TriggerFields } promotionHolds { ...HoldFields } } } fragment TriggerFields on Trigger { name kind config enabled author changedAt lastDecision { cause at outcome reason decidesAt rollout { id } } } fragment HoldFields on PromotionHold { since environment { id name } rollout { id } }' }
+
+export interface TriggerDecisionsData {
+  application: {
+    id: string
+    triggers: Array<{
+      name: string
+      decisions: Array<{
+        cause: string
+        at: string
+        outcome: TriggerOutcome
+        reason: string
+        decidesAt: string
+        rollout: {
+          id: string
+        } | null
+      }>
+    }>
+  } | null
+}
+export interface TriggerDecisionsVariables {
+  name: string
+}
+export const TriggerDecisions: Operation<TriggerDecisionsData, TriggerDecisionsVariables> = { name: 'TriggerDecisions', text: 'query TriggerDecisions($name: String!) { application(name: $name) { id triggers { name decisions { cause at outcome reason decidesAt rollout { id } } } } }' }
+
+export interface TriggerKindsData {
+  triggerKinds: Array<{
+    kind: TriggerKind
+    description: string
+    schema: unknown
+    default: boolean
+  }>
+}
+export type TriggerKindsVariables = Record<string, never>
+export const TriggerKinds: Operation<TriggerKindsData, TriggerKindsVariables> = { name: 'TriggerKinds', text: 'query TriggerKinds { triggerKinds { kind description schema default } }' }
+
+export interface PutTriggerData {
+  putTrigger: {
+    trigger: {
+      name: string
+      kind: TriggerKind
+      config: unknown
+      enabled: boolean
+      author: string | null
+      changedAt: string | null
+      lastDecision: {
+        cause: string
+        at: string
+        outcome: TriggerOutcome
+        reason: string
+        decidesAt: string
+        rollout: {
+          id: string
+        } | null
+      } | null
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface PutTriggerVariables {
+  input: PutTriggerInput
+}
+export const PutTrigger: Operation<PutTriggerData, PutTriggerVariables> = { name: 'PutTrigger', text: 'mutation PutTrigger($input: PutTriggerInput!) { putTrigger(input: $input) { trigger { ...TriggerFields } errors { ...Problem } } } fragment TriggerFields on Trigger { name kind config enabled author changedAt lastDecision { cause at outcome reason decidesAt rollout { id } } } fragment Problem on UserError { field message code }' }
+
+export interface RemoveTriggerData {
+  removeTrigger: {
+    application: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RemoveTriggerVariables {
+  input: RemoveTriggerInput
+}
+export const RemoveTrigger: Operation<RemoveTriggerData, RemoveTriggerVariables> = { name: 'RemoveTrigger', text: 'mutation RemoveTrigger($input: RemoveTriggerInput!) { removeTrigger(input: $input) { application { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface ReleasePromotionHoldData {
+  releasePromotionHold: {
+    application: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface ReleasePromotionHoldVariables {
+  input: ReleasePromotionHoldInput
+}
+export const ReleasePromotionHold: Operation<ReleasePromotionHoldData, ReleasePromotionHoldVariables> = { name: 'ReleasePromotionHold', text: 'mutation ReleasePromotionHold($input: ReleasePromotionHoldInput!) { releasePromotionHold(input: $input) { application { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }

@@ -1,4 +1,4 @@
-// An application: its services and where their versions come from, its pipeline, its readiness, its rollouts.
+// An application: its services and where their versions come from, its pipeline, its readiness, its rollouts, its triggers.
 import { useState } from 'react'
 import { Link, useParams } from 'react-router'
 import { accepted, ask } from '../api/client'
@@ -20,6 +20,7 @@ import { Policies } from '../parts/policies'
 import { Promote } from '../parts/promote'
 import { State } from '../parts/state'
 import { Ago } from '../parts/time'
+import { Triggers } from '../parts/triggers'
 import { RolloutTable } from './rollouts'
 
 type App = NonNullable<ApplicationPageData['application']>
@@ -83,6 +84,7 @@ export function ApplicationPage() {
             <Link to={`/rollouts?application=${app.name}`}>All rollouts of {app.name}</Link>
           </p>
         </section>
+        {!app.archivedAt && <Triggers name={app.name} />}
         <Policies app={app} />
         {!app.archivedAt && (
           <Archive
