@@ -35,6 +35,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/reconcile"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/retention"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/trigger"
@@ -136,6 +137,9 @@ func Run(ctx context.Context, c Config) error {
 		}},
 		run.Loop("places", func(ctx context.Context) error {
 			return pg.AsLeader(ctx, s.pool, "places", clock.System(), s.announcePlaces)
+		}),
+		run.Loop("retention", func(ctx context.Context) error {
+			return pg.AsLeader(ctx, s.pool, "retention", clock.System(), s.deleteSettled)
 		}),
 		run.Loop("drivers", func(ctx context.Context) error {
 			s.drivers.Run(ctx)
@@ -273,6 +277,7 @@ type service struct {
 	// reconcile compares the record with what others know.
 	reconcile *reconcile.UseCases
 	triggers  *trigger.UseCases
+	retention *retention.UseCases
 	// drivers are the domain's, which follow their registries.
 	drivers *bundle.Drivers
 	// streams counts the open subscriptions of the API; nil before its handler is made.
@@ -375,6 +380,7 @@ func assemble(
 	s.reconcile = reconcile.New(reconcile.Deps{
 		Store: s.store.ForReconcile(), Engine: workflows, Rollouts: s.rollouts, Received: s.inbox.Received, Wake: s.wake, Clock: now,
 	})
+	s.retention = retention.New(s.store.ForRetention(), now)
 	s.view = view.New(view.Deps{Reads: s.store, Drivers: s.drivers, Flows: flows, Clock: now})
 	return s, nil
 }

@@ -49,7 +49,7 @@ func (s *service) handler(c Config) (http.Handler, error) {
 			Domain: graph.Domain{
 				Access: s.access, Setup: s.setup, Rollouts: s.rollouts, Freezes: s.freezes, Policies: s.policies,
 				Checks: s.checks, Triggers: s.triggers, Workflows: s.handoffs, View: s.view,
-				Evidence: s.evidence, Control: s.control, Reconcile: s.reconcile,
+				Evidence: s.evidence, Control: s.control, Reconcile: s.reconcile, Retention: s.retention,
 			},
 			Clock: clock.System(), Log: s.log, Streams: s.streams,
 		}),
@@ -238,6 +238,25 @@ const placesInterval = 6 * time.Hour
 
 // placesRetry is how soon that is attempted again after a failure.
 const placesRetry = 5 * time.Second
+
+// deleteSettled deletes what no rule of an organization keeps, at once and then from time to time, until ctx ends.
+func (s *service) deleteSettled(ctx context.Context) error {
+	for ctx.Err() == nil {
+		deleted, err := s.retention.DeleteDue(ctx)
+		for _, d := range deleted {
+			s.log.InfoContext(ctx, "settled rows deleted", slog.Int64(telemetry.KeyOrganization, d.Organization), slog.String("kind", string(d.Kind)),
+				slog.Int("rows", d.Rows))
+		}
+		if err != nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "deleting settled rows failed; will retry", telemetry.KeyError, err)
+		}
+		s.pause(ctx, retentionInterval)
+	}
+	return nil
+}
+
+// retentionInterval is how often settled rows are deleted.
+const retentionInterval = time.Hour
 
 // pauseUntil is pause that a wake-up ends.
 func (s *service) pauseUntil(ctx context.Context, d time.Duration, wake <-chan struct{}) {

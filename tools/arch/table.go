@@ -158,6 +158,7 @@ func rooms() map[string][]room {
 			{"control", []string{nouns, "access", "freeze", "setup", "policy"}},
 			{"evidence", []string{nouns, "rollout"}},
 			{"reconcile", []string{nouns, "rollout", "handoff"}},
+			{"retention", []string{nouns}},
 		},
 		"workflow": {
 			{"wake", nil},

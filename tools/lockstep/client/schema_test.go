@@ -140,6 +140,9 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 			return err
 		},
 		func() error { _, err := c.CheckJournalChain(ctx); return err },
+		func() error { _, err := c.Retention(ctx); return err },
+		func() error { _, err := c.SetRetention(ctx, "requests", 30, ""); return err },
+		func() error { _, err := c.SetLegalHold(ctx, true, "case 7"); return err },
 		func() error { _, err := c.RecordDifferences(ctx, time.Unix(1, 0)); return err },
 		func() error {
 			_, err := c.ReconcileRecord(ctx, time.Unix(1, 0), "run_missing", "rollout_1", "")

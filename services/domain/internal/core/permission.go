@@ -195,6 +195,8 @@ const (
 	ActionAccessChanges           Action = "accessChanges"
 	ActionCheckJournal            Action = "journalCheck"
 	ActionReconcile               Action = "reconcileRecord"
+	ActionSetRetention            Action = "setRetention"
+	ActionSetLegalHold            Action = "setLegalHold"
 	ActionRetryWorkflow           Action = "retryWorkflow"
 	ActionCancelWorkflow          Action = "cancelWorkflow"
 	ActionPauseSchedule           Action = "pauseWorkflowSchedule"
@@ -232,7 +234,7 @@ func permissionFor(action Action) (Permission, bool) {
 		ActionRejectChange, ActionPutPolicySet, ActionPutTrigger, ActionRemoveTrigger:
 		return MayConfigure, true
 	case ActionCreateMember, ActionSetMemberRole, ActionRemoveMember, ActionGrantPermissions, ActionRevokeGrant, ActionCreateGroup,
-		ActionSetGroupMembers, ActionCheckJournal, ActionReconcile,
+		ActionSetGroupMembers, ActionCheckJournal, ActionReconcile, ActionSetRetention, ActionSetLegalHold,
 		ActionAccessChanges, ActionRegisterAgent, ActionRotateAgent, ActionRevokeAgent, ActionRevokeAgentKey,
 		ActionOrganizations, ActionCreateOrganization, ActionRenameOrganization, ActionSetDirectChanges:
 		return MayAdminister, true

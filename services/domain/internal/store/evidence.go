@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/evidence"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/reconcile"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/retention"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
@@ -148,4 +149,50 @@ func (s *Store) InForce(ctx context.Context, organization int64, shas []string) 
 func (t *tx) HandOverAgain(ctx context.Context, workflow string, at time.Time) (again, pending bool, err error) {
 	row, err := t.q.HandOverAgain(ctx, t.organization, workflow, at)
 	return row.Again, row.Pending, pg.Classify(err, "hand over %s again", workflow)
+}
+
+// ForRetention is the store as package retention sees it.
+func (s *Store) ForRetention() retention.Store {
+	return room[retention.Tx]{s, func(t *tx) retention.Tx { return t }}
+}
+
+// RetentionRules implements retention.Tx.
+func (t *tx) RetentionRules(ctx context.Context) (map[retention.Kind]int, error) {
+	rows, err := t.q.RetentionRules(ctx, t.organization)
+	days := map[retention.Kind]int{}
+	for _, r := range rows {
+		days[retention.Kind(r.Kind)] = int(r.KeepDays)
+	}
+	return days, pg.Classify(err, "read the rules of retention")
+}
+
+// SaveRetentionRule implements retention.Tx.
+func (t *tx) SaveRetentionRule(ctx context.Context, kind retention.Kind, days int) error {
+	return pg.Classify(t.q.SaveRetentionRule(ctx, t.organization, string(kind), int32(days)), "save how long %s are kept", kind)
+}
+
+// LegalHold implements retention.Tx.
+func (t *tx) LegalHold(ctx context.Context) (string, error) {
+	row, err := t.q.LegalHold(ctx, t.organization)
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && !row.InForce {
+		return "", nil
+	}
+	return row.Reason, pg.Classify(err, "read the legal hold")
+}
+
+// SaveLegalHold implements retention.Tx.
+func (t *tx) SaveLegalHold(ctx context.Context, reason string) error {
+	return pg.Classify(t.q.SaveLegalHold(ctx, t.organization, reason != "", reason), "save the legal hold")
+}
+
+// CountSettled implements retention.Tx.
+func (t *tx) CountSettled(ctx context.Context, kind retention.Kind, before time.Time, most int) (int, error) {
+	n, err := t.q.CountSettled(ctx, string(kind), before, int32(most))
+	return int(n), pg.Classify(err, "count settled %s", kind)
+}
+
+// DeleteSettled implements retention.Tx.
+func (t *tx) DeleteSettled(ctx context.Context, kind retention.Kind, most int) (int, error) {
+	n, err := t.q.DeleteSettled(ctx, string(kind), int32(most))
+	return int(n), pg.Classify(err, "delete settled %s", kind)
 }

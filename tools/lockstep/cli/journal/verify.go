@@ -11,7 +11,7 @@ import (
 )
 
 func (c commands) admin() *cobra.Command {
-	return command.Noun("admin", "", "Maintenance of an organization's record", c.verifyJournal(), c.reconcile())
+	return command.Noun("admin", "", "Maintenance of an organization's record", c.verifyJournal(), c.reconcile(), c.retention())
 }
 
 // verifyJournal rebuilds every state of the organization from the journal.

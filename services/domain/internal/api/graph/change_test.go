@@ -138,6 +138,16 @@ func (f *fixture) controls() {
 	if !reconciled.It.Settled || len(reconciled.It.Errors) > 0 {
 		f.t.Fatalf("reconcileRecord: %+v", reconciled)
 	}
+	for mutation, input := range map[string]string{
+		"setRetention": `{kind: "requests", keepDays: 30, reason: "audit"}`, "setLegalHold": `{on: true, reason: "case 7"}`,
+	} {
+		var data struct{ It struct{ Errors []userError } }
+		f.ask(ours, `mutation { it: `+mutation+`(input: `+input+`) { retention { legalHold rules { kind keepDays due } } errors { code message field } } }`,
+			nil).into(f.t, &data)
+		if len(data.It.Errors) > 0 {
+			f.t.Fatalf("%s: %+v", mutation, data.It.Errors)
+		}
+	}
 	for _, mutation := range []string{"pauseWorkflowSchedule", "resumeWorkflowSchedule", "triggerWorkflowSchedule"} {
 		var data struct{ It struct{ Errors []userError } }
 		f.ask(ours, `mutation { it: `+mutation+`(input: {name: "nightly", reason: "stuck"}) { errors { code message field } } }`, nil).into(f.t, &data)

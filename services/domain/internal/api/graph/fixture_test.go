@@ -37,6 +37,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/reconcile"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/retention"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/trigger"
@@ -122,6 +123,7 @@ func (f *fixture) domain() graph.Domain {
 	return graph.Domain{
 		Access: f.access, Setup: f.setup, Rollouts: f.rollouts, Freezes: f.freezes, Policies: f.policies, Checks: f.checks, Triggers: f.triggers,
 		Workflows: f.handoffs, View: f.view, Evidence: f.evidence, Control: f.control,
+		Retention: retention.New(f.store.ForRetention(), clock.System()),
 		Reconcile: reconcile.New(reconcile.Deps{
 			Store: f.store.ForReconcile(), Engine: known{f.runs}, Rollouts: f.rollouts, Clock: clock.System(), Wake: func() {},
 			Received: func(context.Context, string, []string) (map[string]bool, error) { return nil, nil },

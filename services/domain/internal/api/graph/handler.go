@@ -49,6 +49,7 @@ type Domain struct {
 	View      View
 	Evidence  Evidence
 	Reconcile Reconcile
+	Retention Retention
 	Control   Control
 }
 

@@ -223,7 +223,7 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 	named := map[string][]string{
 		// probed above or below, one's own, and nobody's
 		"node": {}, "viewer": {}, "validateDriverConfig": {}, "drivers": {}, "driverOrigins": {}, "artifactSourceKinds": {},
-		"artifactSenders": {}, "journalCursor": {}, "journalCheck": {}, "journalChain": {}, "recordDifferences": {}, "validateFlowDefinition": {}, "checksSchema": {}, "checkKinds": {}, "checkPolicies": {}, "triggerKinds": {},
+		"artifactSenders": {}, "journalCursor": {}, "journalCheck": {}, "journalChain": {}, "recordDifferences": {}, "retention": {}, "validateFlowDefinition": {}, "checksSchema": {}, "checkKinds": {}, "checkPolicies": {}, "triggerKinds": {},
 		"application": {`(name: "shop")`}, "workflow": {`(workflowId: "rollout-2")`}, "environment": {`(name: "staging")`},
 		"workflowSchedule": {`(name: "nightly")`},
 		"workflowCount":    {"", `(subject: "rollout_2")`, `(filter: {idContains: "rollout"})`},

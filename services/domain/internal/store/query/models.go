@@ -206,6 +206,16 @@ type CdEnvironmentProtection struct {
 	ChangeControl bool
 }
 
+// While one is in force, nothing of the organization is deleted for its age. One row for each organization that ever had one.
+type CdLegalHold struct {
+	ID             int64
+	OrganizationID int64
+	InForce        bool
+	Reason         string
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
 type CdRequest struct {
 	ID             int64
 	OrganizationID int64
@@ -216,6 +226,17 @@ type CdRequest struct {
 	Fingerprint []byte
 	// What was answered, to be answered again; null while it is being carried out, and for ever if that was cut short. Empty where it is not kept: it has a token in it, or is too long.
 	Answer    []byte
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// How long an organization keeps settled rows of a kind; a few rows for each organization.
+type CdRetentionRule struct {
+	ID             int64
+	OrganizationID int64
+	Kind           string
+	// 0 for as long as the organization exists.
+	KeepDays  int32
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }

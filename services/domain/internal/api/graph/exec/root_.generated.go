@@ -888,7 +888,9 @@ type ComplexityRoot struct {
 		SetEnvironmentApproval           func(childComplexity int, input model.SetEnvironmentApprovalInput) int
 		SetEnvironmentChecks             func(childComplexity int, input model.SetEnvironmentChecksInput) int
 		SetGroupMembers                  func(childComplexity int, input model.SetGroupMembersInput) int
+		SetLegalHold                     func(childComplexity int, input model.SetLegalHoldInput) int
 		SetMemberRole                    func(childComplexity int, input model.SetMemberRoleInput) int
+		SetRetention                     func(childComplexity int, input model.SetRetentionInput) int
 		SetRollbackPolicy                func(childComplexity int, input model.SetRollbackPolicyInput) int
 		SetRolloutPolicy                 func(childComplexity int, input model.SetRolloutPolicyInput) int
 		StartFreeze                      func(childComplexity int, input model.StartFreezeInput) int
@@ -1127,6 +1129,7 @@ type ComplexityRoot struct {
 		PolicySets             func(childComplexity int) int
 		ProposedChanges        func(childComplexity int, open *bool, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		RecordDifferences      func(childComplexity int, since time.Time, after *string) int
+		Retention              func(childComplexity int) int
 		Rollout                func(childComplexity int, id string) int
 		RolloutPreview         func(childComplexity int, id string) int
 		Rollouts               func(childComplexity int, first *int, after *string, last *int, before *string, application *string, states []core.RolloutState, environment *string, orderBy *core.Order) int
@@ -1211,6 +1214,22 @@ type ComplexityRoot struct {
 	ResumeRolloutPayload struct {
 		Errors  func(childComplexity int) int
 		Rollout func(childComplexity int) int
+	}
+
+	Retention struct {
+		LegalHold func(childComplexity int) int
+		Rules     func(childComplexity int) int
+	}
+
+	RetentionPayload struct {
+		Errors    func(childComplexity int) int
+		Retention func(childComplexity int) int
+	}
+
+	RetentionRule struct {
+		Due      func(childComplexity int) int
+		KeepDays func(childComplexity int) int
+		Kind     func(childComplexity int) int
 	}
 
 	RetryApplicationEnvironmentSetupPayload struct {
@@ -5242,6 +5261,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.SetGroupMembers(childComplexity, args["input"].(model.SetGroupMembersInput)), true
+	case "Mutation.setLegalHold":
+		if e.ComplexityRoot.Mutation.SetLegalHold == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_setLegalHold_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.SetLegalHold(childComplexity, args["input"].(model.SetLegalHoldInput)), true
 	case "Mutation.setMemberRole":
 		if e.ComplexityRoot.Mutation.SetMemberRole == nil {
 			break
@@ -5253,6 +5283,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.SetMemberRole(childComplexity, args["input"].(model.SetMemberRoleInput)), true
+	case "Mutation.setRetention":
+		if e.ComplexityRoot.Mutation.SetRetention == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_setRetention_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.SetRetention(childComplexity, args["input"].(model.SetRetentionInput)), true
 	case "Mutation.setRollbackPolicy":
 		if e.ComplexityRoot.Mutation.SetRollbackPolicy == nil {
 			break
@@ -6415,6 +6456,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.RecordDifferences(childComplexity, args["since"].(time.Time), args["after"].(*string)), true
+	case "Query.retention":
+		if e.ComplexityRoot.Query.Retention == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.Retention(childComplexity), true
 	case "Query.rollout":
 		if e.ComplexityRoot.Query.Rollout == nil {
 			break
@@ -6775,6 +6822,51 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ResumeRolloutPayload.Rollout(childComplexity), true
+
+	case "Retention.legalHold":
+		if e.ComplexityRoot.Retention.LegalHold == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Retention.LegalHold(childComplexity), true
+	case "Retention.rules":
+		if e.ComplexityRoot.Retention.Rules == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Retention.Rules(childComplexity), true
+
+	case "RetentionPayload.errors":
+		if e.ComplexityRoot.RetentionPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RetentionPayload.Errors(childComplexity), true
+	case "RetentionPayload.retention":
+		if e.ComplexityRoot.RetentionPayload.Retention == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RetentionPayload.Retention(childComplexity), true
+
+	case "RetentionRule.due":
+		if e.ComplexityRoot.RetentionRule.Due == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RetentionRule.Due(childComplexity), true
+	case "RetentionRule.keepDays":
+		if e.ComplexityRoot.RetentionRule.KeepDays == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RetentionRule.KeepDays(childComplexity), true
+	case "RetentionRule.kind":
+		if e.ComplexityRoot.RetentionRule.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RetentionRule.Kind(childComplexity), true
 
 	case "RetryApplicationEnvironmentSetupPayload.applicationEnvironment":
 		if e.ComplexityRoot.RetryApplicationEnvironmentSetupPayload.ApplicationEnvironment == nil {
@@ -8861,7 +8953,9 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputSetEnvironmentApprovalInput,
 		ec.unmarshalInputSetEnvironmentChecksInput,
 		ec.unmarshalInputSetGroupMembersInput,
+		ec.unmarshalInputSetLegalHoldInput,
 		ec.unmarshalInputSetMemberRoleInput,
+		ec.unmarshalInputSetRetentionInput,
 		ec.unmarshalInputSetRollbackPolicyInput,
 		ec.unmarshalInputSetRolloutPolicyInput,
 		ec.unmarshalInputSimulatePoliciesInput,
@@ -11909,6 +12003,66 @@ input ReconcileRecordInput {
 type ReconcileRecordPayload {
   "Whether anything was done; false if there is no such difference, or not any more."
   settled: Boolean!
+  errors: [UserError!]!
+}
+`, BuiltIn: false},
+	{Name: "../schema/retention.graphqls", Input: `# Retention: how long what is settled is kept.
+
+extend type Query {
+  "How long the organization keeps what is settled, and what is due to be deleted. It deletes nothing. For owners."
+  retention: Retention!
+}
+
+extend type Mutation {
+  "Sets how long what is settled is kept. Rows that are older are deleted within the hour, unless a legal hold is in force. For owners."
+  setRetention(input: SetRetentionInput!): RetentionPayload!
+  "Puts a legal hold into force, or ends it: while it is in force, nothing of the organization is deleted for its age. For owners."
+  setLegalHold(input: SetLegalHoldInput!): RetentionPayload!
+}
+
+"How long an organization keeps what is settled."
+type Retention {
+  "A rule for each kind."
+  rules: [RetentionRule!]!
+  "Why nothing is deleted for its age; null if no legal hold is in force."
+  legalHold: String
+}
+
+"How long a kind is kept."
+type RetentionRule {
+  """
+  requests: stored answers to idempotency keys. handoffs: starts and cancellations that the workflow service has received, with the inputs of the run,
+  except those of rollouts under way. closings: notes by which failed rollouts were closed. sign_ins: sessions, and the tokens that signing in made, after
+  they have expired.
+  """
+  kind: String!
+  "In days; 0 for as long as the organization exists."
+  keepDays: Int!
+  "How many rows are older than that, counted up to 10000."
+  due: Int!
+}
+
+"Input of setRetention."
+input SetRetentionInput {
+  "One of the kinds of RetentionRule."
+  kind: String!
+  "7 to 3650; 0 for as long as the organization exists."
+  keepDays: Int!
+  "Why, for the journal."
+  reason: String = ""
+}
+
+"Input of setLegalHold."
+input SetLegalHoldInput {
+  "Whether it is in force."
+  on: Boolean!
+  "Why, also for its end."
+  reason: String!
+}
+
+"Result of setRetention and setLegalHold."
+type RetentionPayload {
+  retention: Retention
   errors: [UserError!]!
 }
 `, BuiltIn: false},
@@ -15124,6 +15278,38 @@ func (ec *executionContext) childFields_ResumeRolloutPayload(ctx context.Context
 		return ec.fieldContext_ResumeRolloutPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ResumeRolloutPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_Retention(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "rules":
+		return ec.fieldContext_Retention_rules(ctx, field)
+	case "legalHold":
+		return ec.fieldContext_Retention_legalHold(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Retention", field.Name)
+}
+
+func (ec *executionContext) childFields_RetentionPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "retention":
+		return ec.fieldContext_RetentionPayload_retention(ctx, field)
+	case "errors":
+		return ec.fieldContext_RetentionPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RetentionPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_RetentionRule(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "kind":
+		return ec.fieldContext_RetentionRule_kind(ctx, field)
+	case "keepDays":
+		return ec.fieldContext_RetentionRule_keepDays(ctx, field)
+	case "due":
+		return ec.fieldContext_RetentionRule_due(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RetentionRule", field.Name)
 }
 
 func (ec *executionContext) childFields_RetryApplicationEnvironmentSetupPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -770,6 +770,12 @@ type ResumeRolloutPayload struct {
 	Errors  []UserError `json:"errors"`
 }
 
+// Result of setRetention and setLegalHold.
+type RetentionPayload struct {
+	Retention *Retention  `json:"retention,omitempty"`
+	Errors    []UserError `json:"errors"`
+}
+
 // Input of retryApplicationEnvironmentSetup.
 type RetryApplicationEnvironmentSetupInput struct {
 	// The application environment.
@@ -985,11 +991,29 @@ type SetGroupMembersInput struct {
 	Members []string `json:"members"`
 }
 
+// Input of setLegalHold.
+type SetLegalHoldInput struct {
+	// Whether it is in force.
+	On bool `json:"on"`
+	// Why, also for its end.
+	Reason string `json:"reason"`
+}
+
 // Input of setMemberRole.
 type SetMemberRoleInput struct {
 	// The member.
 	MemberID string    `json:"memberId"`
 	Role     core.Role `json:"role"`
+}
+
+// Input of setRetention.
+type SetRetentionInput struct {
+	// One of the kinds of RetentionRule.
+	Kind string `json:"kind"`
+	// 7 to 3650; 0 for as long as the organization exists.
+	KeepDays int `json:"keepDays"`
+	// Why, for the journal.
+	Reason *string `json:"reason,omitempty"`
 }
 
 // Input of setRollbackPolicy.

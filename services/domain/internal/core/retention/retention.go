@@ -1,0 +1,247 @@
+// Package retention holds how long what is settled is kept, by organization and kind (D65). Nothing is deleted where an organization has set no
+// time, and nothing while a legal hold is in force. The journals, and what they are about, are no settled rows: they are kept.
+package retention
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// Kind is what is kept for a time.
+type Kind string
+
+// The kinds.
+const (
+	// Requests are the stored answers to idempotency keys.
+	Requests Kind = "requests"
+	// Handoffs are starts and cancellations that the workflow service has received, with the inputs of the run. Those of rollouts under way
+	// are kept.
+	Handoffs Kind = "handoffs"
+	// Closings are the notes by which failed rollouts were closed.
+	Closings Kind = "closings"
+	// SignIns are sessions, and the tokens that signing in made, that have expired.
+	SignIns Kind = "sign_ins"
+)
+
+// Kinds are all of them.
+func Kinds() []Kind { return []Kind{Requests, Handoffs, Closings, SignIns} }
+
+// The bounds of a rule: less would take away what is still asked for, such as the answer to a request that a client repeats.
+const (
+	LeastDays = 7
+	MostDays  = 3650
+)
+
+// Rule is how long a kind is kept.
+type Rule struct {
+	Kind Kind
+	// KeepDays is 0 for as long as the organization exists.
+	KeepDays int
+	// Due is how many rows are older, up to MostDue: what is deleted next, unless a legal hold is in force.
+	Due int
+}
+
+// MostDue is how far due rows are counted.
+const MostDue = 10000
+
+// Retention is what an organization has set.
+type Retention struct {
+	Rules []Rule
+	// Hold is why nothing is deleted; empty where no legal hold is in force.
+	Hold string
+}
+
+// Store keeps what this package needs. Its errors have the classes of pkg/fault.
+type Store interface {
+	core.Transactions[Tx]
+	AllOrganizations(ctx context.Context, organization int64, p core.Page) (core.Slice[core.Organization], error)
+	Organization(ctx context.Context, organization int64) (core.Organization, error)
+}
+
+// Tx is what a use case may do in its transaction.
+type Tx interface {
+	core.ChangeTx
+	// RetentionRules are the days by kind; no key for a kind without a rule.
+	RetentionRules(ctx context.Context) (map[Kind]int, error)
+	SaveRetentionRule(ctx context.Context, kind Kind, days int) error
+	// LegalHold is the reason of the one in force; empty for none.
+	LegalHold(ctx context.Context) (string, error)
+	// SaveLegalHold puts one into force, or ends it with an empty reason.
+	SaveLegalHold(ctx context.Context, reason string) error
+	// CountSettled is how many settled rows of a kind are older than an instant, up to most.
+	CountSettled(ctx context.Context, kind Kind, before time.Time, most int) (int, error)
+	// DeleteSettled deletes the oldest rows of a kind that the organization's rule does not keep, and answers how many; none while a legal
+	// hold is in force.
+	DeleteSettled(ctx context.Context, kind Kind, most int) (int, error)
+}
+
+// UseCases sets rules and applies them. It is safe for concurrent use.
+type UseCases struct {
+	store Store
+	clock clock.Clock
+}
+
+// New makes the use cases over their dependencies.
+func New(store Store, c clock.Clock) *UseCases { return &UseCases{store, c} }
+
+// Retention is what the actor's organization has set, and what is due by it. It deletes nothing: it is the dry run.
+func (u *UseCases) Retention(ctx context.Context, a core.Actor) (r Retention, err error) {
+	if err := a.May(core.ActionAccessChanges); err != nil {
+		return r, err
+	}
+	err = u.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+		r, err = u.read(ctx, tx)
+		return err
+	})
+	return r, err
+}
+
+func (u *UseCases) read(ctx context.Context, tx Tx) (r Retention, err error) {
+	if r.Hold, err = tx.LegalHold(ctx); err != nil {
+		return r, err
+	}
+	days, err := tx.RetentionRules(ctx)
+	if err != nil {
+		return r, err
+	}
+	for _, kind := range Kinds() {
+		rule := Rule{Kind: kind, KeepDays: days[kind]}
+		if rule.KeepDays > 0 {
+			if rule.Due, err = tx.CountSettled(ctx, kind, u.clock.Now().AddDate(0, 0, -rule.KeepDays), MostDue); err != nil {
+				return r, err
+			}
+		}
+		r.Rules = append(r.Rules, rule)
+	}
+	return r, nil
+}
+
+// Set sets how long a kind is kept; 0 days for as long as the organization exists.
+func (u *UseCases) Set(ctx context.Context, a core.Actor, kind Kind, days int, reason string) (Retention, error) {
+	var found []fault.Field
+	if !slices.Contains(Kinds(), kind) {
+		found = append(found, fault.Field{Name: "/kind", Problem: fmt.Sprintf("found %.40q, expected one of %v", kind, Kinds())})
+	}
+	if days != 0 && (days < LeastDays || days > MostDays) {
+		found = append(found, fault.Field{
+			Name: "/keepDays", Problem: fmt.Sprintf("found %d, expected 0, or %d to %d", days, LeastDays, MostDays),
+		})
+	}
+	if len(found) > 0 {
+		return Retention{}, fault.InvalidFields(found...)
+	}
+	return u.change(ctx, a, core.ActionSetRetention, reason, func(ctx context.Context, tx Tx) (before, after any, err error) {
+		rules, err := tx.RetentionRules(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		state := func(days int) any { return map[string]any{"kind": kind, "keep_days": days} }
+		return state(rules[kind]), state(days), tx.SaveRetentionRule(ctx, kind, days)
+	})
+}
+
+// SetHold puts a legal hold into force, for which a reason is required, or ends it.
+func (u *UseCases) SetHold(ctx context.Context, a core.Actor, on bool, reason string) (Retention, error) {
+	if strings.TrimSpace(reason) == "" {
+		return Retention{}, fault.InvalidFields(fault.Field{Name: "/reason", Problem: "found none, expected why"})
+	}
+	return u.change(ctx, a, core.ActionSetLegalHold, reason, func(ctx context.Context, tx Tx) (before, after any, err error) {
+		was, err := tx.LegalHold(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		hold := ""
+		if on {
+			hold = reason
+		}
+		state := func(why string) any { return map[string]any{"in_force": why != "", "reason": why} }
+		return state(was), state(hold), tx.SaveLegalHold(ctx, hold)
+	})
+}
+
+// change changes what is set, and records it.
+func (u *UseCases) change(
+	ctx context.Context, a core.Actor, action core.Action, reason string,
+	do func(ctx context.Context, tx Tx) (before, after any, err error),
+) (r Retention, err error) {
+	if err := a.May(action); err != nil {
+		return r, err
+	}
+	if err := core.CheckReason(reason); err != nil {
+		return r, err
+	}
+	of, err := u.store.Organization(ctx, a.Organization)
+	if err != nil {
+		return r, err
+	}
+	err = u.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+		before, after, err := do(ctx, tx)
+		if err != nil {
+			return err
+		}
+		err = core.Record(ctx, tx, a, core.Change{
+			Action: action, Subject: core.AccessSubject{Kind: core.AccessOrganization, ID: of.ID, Name: of.Name}, Reason: reason,
+		}, before, after)
+		if err != nil {
+			return err
+		}
+		r, err = u.read(ctx, tx)
+		return err
+	})
+	return r, err
+}
+
+// atOnce is how many rows one transaction deletes.
+const atOnce = 1000
+
+// Deleted is what was deleted of an organization.
+type Deleted struct {
+	Organization int64
+	Kind         Kind
+	Rows         int
+}
+
+// DeleteDue deletes what no rule keeps, of every organization, a thousand rows in each transaction. With an error it answers what was deleted
+// before.
+func (u *UseCases) DeleteDue(ctx context.Context) (all []Deleted, err error) {
+	for p := (core.Page{First: 500}); ; {
+		organizations, err := u.store.AllOrganizations(ctx, core.OperatorOrganization, p)
+		if err != nil {
+			return all, err
+		}
+		for _, o := range organizations.Nodes {
+			for _, kind := range Kinds() {
+				n, err := u.deleteOf(ctx, o.ID, kind)
+				if n > 0 {
+					all = append(all, Deleted{o.ID, kind, n})
+				}
+				if err != nil {
+					return all, err
+				}
+			}
+		}
+		if p.After = organizations.EndCursor(); !organizations.HasNext {
+			return all, nil
+		}
+	}
+}
+
+func (u *UseCases) deleteOf(ctx context.Context, organization int64, kind Kind) (total int, err error) {
+	for n := atOnce; n == atOnce && err == nil; {
+		err = u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+			n, err = tx.DeleteSettled(ctx, kind, atOnce)
+			return err
+		})
+		if err == nil {
+			total += n
+		}
+	}
+	return total, err
+}
