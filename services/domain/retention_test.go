@@ -11,7 +11,7 @@ import (
 )
 
 // settledRows are old and new rows of every kind of this organization, and old ones of another.
-func (s *shop) settledRows(done core.Rollout, open core.Rollout) {
+func (s *shop) settledRows(done, open core.Rollout) {
 	s.t.Helper()
 	_, err := s.pool.Exec(s.t.Context(), fmt.Sprintf(`
 		ALTER TABLE cd_requests DISABLE TRIGGER USER; ALTER TABLE cd_handoffs DISABLE TRIGGER USER;
