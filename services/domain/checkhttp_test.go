@@ -16,16 +16,22 @@ import (
 // postStatus reports a status over HTTP with a token.
 func (c checked) postStatus(token, kind, body string) (code int, answer string) {
 	c.t.Helper()
+	return c.post(api.ChecksPath, token, kind, body)
+}
+
+// post sends a request with a token.
+func (c checked) post(path, token, kind, body string) (code int, answer string) {
+	c.t.Helper()
 	none := http.NotFoundHandler()
 	h := api.NewHandler(api.Deps{
-		GraphQL: none, Console: none, Access: c.access, Checks: c.checks, Clock: c.now,
+		GraphQL: none, Console: none, Access: c.access, Checks: c.checks, Evaluations: c.rollouts, Clock: c.now,
 		Tokens: api.Tokens{
 			"reports": {Organization: org, Type: core.PrincipalAgent, ID: 1, Name: "ci", Permissions: core.PermissionsOf(core.MayRead, core.MayReport)},
 			"deploys": {Organization: org, Type: core.PrincipalAgent, ID: 2, Name: "cd", Permissions: core.RoleDeployer.Permissions()},
 			"other":   {Organization: 2, Type: core.PrincipalAgent, ID: 1, Name: "ci", Permissions: core.RoleOwner.Permissions()},
 		},
 	})
-	r := httptest.NewRequestWithContext(c.t.Context(), http.MethodPost, api.ChecksPath, strings.NewReader(body))
+	r := httptest.NewRequestWithContext(c.t.Context(), http.MethodPost, path, strings.NewReader(body))
 	r.Header.Set("Content-Type", kind)
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
@@ -122,4 +128,45 @@ func TestABadStatusOverHTTPIsRefused(t *testing.T) {
 		}
 	}
 	c.want(c.countOf(`SELECT count(*) FROM cd_check_statuses`), 0)
+}
+
+// R3-49: a system asks over HTTP for a check to be evaluated now, of the active rollout of an application; each mistake has its own error.
+func TestACheckIsEvaluatedOverHTTP(t *testing.T) {
+	t.Parallel()
+	c, r := gauged(t)
+	ask := func(token, body string) (int, string) {
+		return c.post(api.EvaluateCheckPath, token, "application/json", body)
+	}
+	ticket := fmt.Sprintf(`{"application":%q,"environment":"prod","key":"ticket"}`, c.application.Name)
+	nudges := func(want int) {
+		t.Helper()
+		c.want(c.countOf(`SELECT count(*) FROM outbox WHERE event->>'type' = 'com.gitlab.cd.check.nudged'`), want)
+	}
+	if code, answer := ask("reports", ticket); code != http.StatusConflict && code != http.StatusBadRequest {
+		t.Errorf("before its passage is requested: %d %s", code, answer)
+	}
+	c.enter(r, "dev")
+	c.enter(r, "prod")
+	for _, one := range []struct {
+		token, body string
+		code        int
+		text        string
+	}{
+		{"", ticket, 401, "bearer token"},
+		{"deploys", ticket, 403, `\"report\"`},
+		{"other", ticket, 404, "does not exist"},
+		{"reports", `{}`, 400, "/application: found nothing"},
+		{"reports", `{"application":"shop","environment":"prod","key":"ticket","rollout":7}`, 400, "unknown field"},
+		{"reports", strings.Replace(ticket, "ticket", "tickets", 1), 0, "waits for a check"},
+		{"reports", strings.Replace(ticket, "prod", "mars", 1), 404, "mars"},
+	} {
+		if code, answer := ask(one.token, one.body); one.code != 0 && code != one.code || code == http.StatusAccepted || !strings.Contains(answer, one.text) {
+			t.Errorf("%s as %q: found %d %s; expected %d with %s", one.body, one.token, code, answer, one.code, one.text)
+		}
+	}
+	nudges(0)
+	if code, answer := ask("reports", ticket); code != http.StatusAccepted {
+		t.Errorf("found %d %s", code, answer)
+	}
+	nudges(1)
 }

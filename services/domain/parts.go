@@ -60,8 +60,8 @@ func (s *service) handler(c Config) (http.Handler, error) {
 		}},
 		Access: s.access,
 		Export: s.evidence,
-		Checks: s.checks,
-		Clock:  clock.System(),
+		Checks: s.checks, Evaluations: s.rollouts,
+		Clock: clock.System(),
 	}), nil
 }
 

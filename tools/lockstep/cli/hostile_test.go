@@ -57,7 +57,7 @@ func askedOfTheHostile() []string {
 		"rollout list", "rollout get rollout_1", "rollout why rollout_1", "rollout create --application a", "rollout approve rollout_1 HOSTILE",
 		"rollout reject rollout_1 HOSTILE",
 		"rollout pause r", "rollout resume r", "rollout abort r", "rollout retry r", "rollout cancel r", "rollout rollback r",
-		"rollout break-glass r --reason a", "rollout bypass-freeze r --reason a", "freeze list", "check list rollout_1", "check report HOSTILE --application a --environment b --version-set versionset_1", "freeze start --for 1h --reason a",
+		"rollout break-glass r --reason a", "rollout bypass-freeze r --reason a", "freeze list", "check list rollout_1", "check kinds", "check evaluate rollout_1 HOSTILE --environment a", "check report HOSTILE --application a --environment b --version-set versionset_1", "freeze start --for 1h --reason a",
 		"freeze extend HOSTILE --for 1h", "freeze end HOSTILE", "version veto HOSTILE --reason a", "version lift-veto HOSTILE --reason a",
 		"trigger list a", "trigger decisions a HOSTILE", "trigger kinds", "trigger set a b", "trigger enable a HOSTILE",
 		"trigger disable a HOSTILE", "trigger remove a b", "trigger release a b", "event send HOSTILE --source b",
@@ -96,7 +96,8 @@ func silentOfServers() map[string]string {
 		"journal verify":  "prints what it has verified in a file",
 		"workflow replay": "prints what it has read in a file", "workflow test": "prints what programs of one's own do",
 		"policy test": "prints what it has read in files", "policy schema": "a constant", "policy template": "a constant",
-		"driver push": "prints digests of files here",
+		"driver push": "prints digests of files here", "check push": "prints digests of files here",
+		"check new": "prints what it has written here", "check test": "prints what it has read in files",
 		"driver pull": "prints what it has read of files, through the same table as driver check",
 	}
 }

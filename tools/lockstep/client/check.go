@@ -12,6 +12,10 @@ type RolloutCheck struct {
 	Target string `json:"target"`
 	Key    string `json:"key"`
 	Kind   string `json:"kind"`
+	// KindName is the kind as pipelines name it; of PROGRAM the check kind, name@major.
+	KindName string `json:"kindName"`
+	// WorkflowID is the run of its program; empty for none.
+	WorkflowID string `json:"workflowId,omitempty"`
 	// Own is that the environment requires it, and not the pipeline.
 	Own bool `json:"own"`
 	// Phase is PENDING, SUCCESS or FAILURE.
@@ -30,7 +34,7 @@ func (c *Client) RolloutChecks(ctx context.Context, rollout string) ([]RolloutCh
 	var data struct {
 		Rollout *struct{ Checks []RolloutCheck }
 	}
-	err := c.do(ctx, `query($id: ID!) { rollout(id: $id) { checks { environment { id name } target key kind own phase detail link since next `+
+	err := c.do(ctx, `query($id: ID!) { rollout(id: $id) { checks { environment { id name } target key kind kindName workflowId own phase detail link since next `+
 		`reports { `+reportFields+` } } } }`, map[string]any{"id": rollout}, &data)
 	one, err := found(data.Rollout, err, "rollout", rollout)
 	return one.Checks, err

@@ -162,3 +162,31 @@ func (c *Client) ReportCheck(ctx context.Context, in CheckInput) (CheckReport, e
 	}
 	return change[CheckReport](ctx, c, "reportCheck", "ReportCheckInput", "report", reportFields, input)
 }
+
+// CheckKind is a kind of checks whose program decides, in one major version.
+type CheckKind struct {
+	// Ref is name@major.
+	Ref         string `json:"ref"`
+	Description string `json:"description"`
+	Digest      string `json:"digest"`
+	// Origin is built-in, folder, or the reference of an OCI artifact.
+	Origin         string `json:"origin"`
+	ArtifactDigest string `json:"artifactDigest,omitempty"`
+	// Targets are ACTIVE and PROPOSED, or one of them.
+	Targets []string `json:"targets"`
+	// ConfigSchema is the JSON Schema of the configuration of a check.
+	ConfigSchema any `json:"configSchema"`
+}
+
+// CheckKinds returns the kinds of checks that are installed and whose programs decide.
+func (c *Client) CheckKinds(ctx context.Context) ([]CheckKind, error) {
+	var data struct{ CheckKinds []CheckKind }
+	err := c.do(ctx, `query { checkKinds { ref description digest origin artifactDigest targets configSchema } }`, nil, &data)
+	return data.CheckKinds, err
+}
+
+// EvaluateCheck has a check of a rollout evaluated now, whose kind is a check kind. The environment is a name or an identifier.
+func (c *Client) EvaluateCheck(ctx context.Context, rollout, environment, key string) (Rollout, error) {
+	return change[Rollout](ctx, c, "evaluateCheck", "EvaluateCheckInput", "rollout", rolloutFields,
+		map[string]any{"rolloutId": rollout, "environment": environment, "key": key})
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/check"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
 // ChecksPath is the path to which the statuses of checks are reported: POST with a JSON object.
@@ -90,29 +91,10 @@ func checksHandler(c Checks) http.Handler {
 
 // readStatus reads the body of a request. Its errors are Invalid.
 func readStatus(w http.ResponseWriter, r *http.Request) (check.Report, error) {
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return check.Report{}, fault.New(fault.Invalid, "found content type %.100q; expected application/json", r.Header.Get("Content-Type"))
-	}
 	in := statusReport{}
-	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxCheck))
-	body.DisallowUnknownFields()
-	err := body.Decode(&in)
-	if err == nil {
-		if _, after := body.Token(); !errors.Is(after, io.EOF) {
-			err = errors.New("more after the first value")
-		}
-	}
-	if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
-		return check.Report{}, fault.New(fault.Invalid, "found more than %d bytes; expected at most that, with a description of at most 1000", maxCheck)
-	}
-	if other := (*json.UnmarshalTypeError)(nil); errors.As(err, &other) {
-		return check.Report{}, fault.InvalidFields(fault.Field{
-			Name: "/" + other.Field, Problem: fmt.Sprintf("found a %s; expected a %s", other.Value, kindOf(other)),
-		})
-	}
+	err := readObject(w, r, &in, "application, environment, version_set or commit, key, phase, and optionally description, link and observed_at")
 	if err != nil {
-		return check.Report{}, fault.Because(err, fault.Invalid, "found %s; expected one JSON object with application, environment, version_set or commit, "+
-			"key, phase, and optionally description, link and observed_at", strings.TrimPrefix(err.Error(), "json: "))
+		return check.Report{}, err
 	}
 	report := check.Report{
 		Application: in.Application, Environment: in.Environment, Commit: in.Commit, Key: in.Key, Phase: core.CheckPhase(in.Phase),
@@ -154,4 +136,82 @@ func inStatus(err error) error {
 		named[i] = fault.Field{Name: strings.NewReplacer("versionSetId", "version_set", "observedAt", "observed_at").Replace(f.Name), Problem: f.Problem}
 	}
 	return fault.InvalidFields(named...)
+}
+
+// readObject reads the body of a request, an object with the members that the text names. Its errors are Invalid.
+func readObject(w http.ResponseWriter, r *http.Request, into any, members string) error {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return fault.New(fault.Invalid, "found content type %.100q; expected application/json", r.Header.Get("Content-Type"))
+	}
+	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxCheck))
+	body.DisallowUnknownFields()
+	err := body.Decode(into)
+	if err == nil {
+		if _, after := body.Token(); !errors.Is(after, io.EOF) {
+			err = errors.New("more after the first value")
+		}
+	}
+	if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
+		return fault.New(fault.Invalid, "found more than %d bytes; expected at most that, with a description of at most 1000", maxCheck)
+	}
+	if other := (*json.UnmarshalTypeError)(nil); errors.As(err, &other) {
+		return fault.InvalidFields(fault.Field{
+			Name: "/" + other.Field, Problem: fmt.Sprintf("found a %s; expected a %s", other.Value, kindOf(other)),
+		})
+	}
+	if err != nil {
+		return fault.Because(err, fault.Invalid, "found %s; expected one JSON object with %s", strings.TrimPrefix(err.Error(), "json: "), members)
+	}
+	return nil
+}
+
+// EvaluateCheckPath is the path at which systems ask for a check to be evaluated now, in place of being polled (R3-49): POST with a JSON
+// object.
+const EvaluateCheckPath = ChecksPath + "/evaluate"
+
+// Evaluations has checks evaluated.
+type Evaluations interface {
+	EvaluateCheck(ctx context.Context, a core.Actor, n rollout.CheckNamed) (core.Rollout, error)
+}
+
+// evaluateHandler has one check of the active rollout of an application evaluated. It is idempotent: the check is evaluated at least once
+// afterwards.
+func evaluateHandler(e Evaluations) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		actor, ok := core.ActorFrom(r.Context())
+		if !ok {
+			unauthenticated(w, "found no token; expected a token")
+			return
+		}
+		if r.Method != http.MethodPost {
+			w.Header().Set("Allow", http.MethodPost)
+			http.Error(w, "found method "+r.Method+"; expected POST", http.StatusMethodNotAllowed)
+			return
+		}
+		in := struct {
+			Application string `json:"application"`
+			Environment string `json:"environment"`
+			Key         string `json:"key"`
+		}{}
+		err := readObject(w, r, &in, "application, environment and key")
+		if err == nil {
+			var missing []fault.Field
+			for _, one := range []struct{ name, value string }{{"/application", in.Application}, {"/environment", in.Environment}, {"/key", in.Key}} {
+				if one.value == "" {
+					missing = append(missing, fault.Field{Name: one.name, Problem: "found nothing; expected a text"})
+				}
+			}
+			if len(missing) > 0 {
+				err = fault.InvalidFields(missing...)
+			}
+		}
+		if !known(w, "evaluation", err) {
+			return
+		}
+		_, err = e.EvaluateCheck(r.Context(), actor, rollout.CheckNamed{Application: in.Application, Environment: in.Environment, Key: in.Key})
+		if !known(w, "evaluation", err) {
+			return
+		}
+		w.WriteHeader(http.StatusAccepted)
+	})
 }

@@ -25,14 +25,16 @@ type Deps struct {
 	Export Export
 	// Checks answers ChecksPath.
 	Checks Checks
-	Clock  clock.Clock
+	// Evaluations answers EvaluateCheckPath.
+	Evaluations Evaluations
+	Clock       clock.Clock
 	// Guard slows down those whose credentials prove nothing; nil lets them try as often as they like.
 	Guard *throttle.Guard
 	// SignOn is nil where tokens are the only way in.
 	SignOn *SignOn
 }
 
-// NewHandler is the HTTP surface: /graphql, ExportPath, ChecksPath, /session where a browser signs in and out (below it, by an identity
+// NewHandler is the HTTP surface: /graphql, ExportPath, ChecksPath, EvaluateCheckPath, /session where a browser signs in and out (below it, by an identity
 // provider), /docs with the documentation, and the console everywhere else.
 func NewHandler(d Deps) http.Handler {
 	keys := newKeyring(d.Tokens, d.Access, d.Clock, d.Guard)
@@ -40,6 +42,7 @@ func NewHandler(d Deps) http.Handler {
 	mux.Handle("/graphql", keys.authenticate(d.GraphQL))
 	mux.Handle(ExportPath, keys.authenticate(exportHandler(d.Export)))
 	mux.Handle(ChecksPath, keys.authenticate(checksHandler(d.Checks)))
+	mux.Handle(EvaluateCheckPath, keys.authenticate(evaluateHandler(d.Evaluations)))
 	mux.HandleFunc("POST /session", keys.signIn)
 	mux.HandleFunc("DELETE /session", keys.signOut)
 	mux.HandleFunc("GET /session", d.SignOn.options)

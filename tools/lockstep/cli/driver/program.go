@@ -38,7 +38,7 @@ func (p programs) checkPrograms(ctx context.Context, bundles []*driver.Bundle) e
 	var problems []string
 	err := p.Ask(func(client autoflowv1.AutoFlowClient) error {
 		for _, b := range bundles {
-			for _, w := range driver.Workflows() {
+			for _, w := range append(driver.Workflows(), driver.Check) {
 				if !b.Has(w) {
 					continue
 				}

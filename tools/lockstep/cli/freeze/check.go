@@ -41,6 +41,26 @@ func (c commands) report() *cobra.Command {
 	return cmd
 }
 
+// evaluate has a check evaluated now.
+func (c commands) evaluate() *cobra.Command {
+	environment := ""
+	cmd := c.Asking("evaluate ROLLOUT KEY", "Have a check evaluated now whose kind is a check kind: its program need not wait, or begins again",
+		"  lockstep check evaluate rollout_7 change-ticket --environment production", command.Exactly(2),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			one, err := api.EvaluateCheck(cmd.Context(), args[0], environment, args[1])
+			if err != nil {
+				return err
+			}
+			return c.Print(one, func(w io.Writer) {
+				command.Row(w, "ROLLOUT", "STATE")
+				command.Row(w, one.ID, journal.Human(one.State))
+			})
+		})
+	cmd.Flags().StringVar(&environment, "environment", "", "the `environment` that the check is about, by name or identifier")
+	_ = cmd.MarkFlagRequired("environment")
+	return cmd
+}
+
 // checks lists the checks of a rollout.
 func (c commands) checks() *cobra.Command {
 	return c.Asking("list ROLLOUT", "List the checks of a rollout in each of its environments, and what they have come to",
@@ -54,7 +74,7 @@ func (c commands) checks() *cobra.Command {
 				command.Row(w, "ENVIRONMENT", "CHECK", "KIND", "ABOUT", "REQUIRED BY", "PHASE", "DETAIL", "LINK")
 				for _, one := range all {
 					by := map[bool]string{true: "the environment", false: "the pipeline"}[one.Own]
-					command.Row(w, one.Environment.Name, one.Key, journal.Human(one.Kind), journal.Human(one.Target), by, journal.Human(one.Phase),
+					command.Row(w, one.Environment.Name, one.Key, one.KindName, journal.Human(one.Target), by, journal.Human(one.Phase),
 						one.Detail, one.Link)
 				}
 			})

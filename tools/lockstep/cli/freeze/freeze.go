@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/command"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/driver"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/journal"
 )
@@ -21,7 +22,8 @@ func Commands(c *command.Command) []*cobra.Command {
 	return []*cobra.Command{
 		command.Noun("freeze", "fz", "Freezes: times in which rollouts stop at their next passage",
 			own.start(), own.list(), own.extend(), own.end()),
-		command.Noun("check", "ck", "Checks: conditions of entering environments whose status people and systems report", own.checks(), own.report()),
+		command.Noun("check", "ck", "Checks: conditions of entering environments whose status people and systems report",
+			append([]*cobra.Command{own.checks(), own.report(), own.evaluate()}, driver.Kinds(c)...)...),
 	}
 }
 

@@ -45,53 +45,68 @@ func (e *Engine) test() *cobra.Command {
 			if err := e.CheckOutput(); err != nil {
 				return err
 			}
-			if seeds < 0 || seeds > maxSeeds {
-				return fault.New(fault.Invalid, "--seeds: found %d, expected 0 to %d", seeds, maxSeeds)
+			chosen, err := Seeds(seeds)
+			if err != nil {
+				return err
 			}
 			wanted, err := regexp.Compile(only)
 			if err != nil {
 				return fault.New(fault.Invalid, "--run: %w", err)
 			}
-			var chosen []uint64
-			for n := range seeds {
-				chosen = append(chosen, uint64(n)+1)
-			}
 			if seed > 0 {
 				chosen = []uint64{seed}
 			}
-			all, failed := []Tested{}, 0
-			for _, file := range args {
-				cases, err := readCases(file)
-				if err != nil {
-					return err
-				}
-				for _, c := range cases {
-					if !wanted.MatchString(c.Name) {
-						continue
-					}
-					outcome := Tested{File: file, TestOutcome: workflow.Test(c, chosen)}
-					if !outcome.Passed {
-						failed++
-					}
-					all = append(all, outcome)
-				}
-			}
-			if len(all) == 0 {
-				return fault.New(fault.Invalid, "found no case whose name matches %q", only)
-			}
-			if err := e.Print(all, func(w io.Writer) { testTable(w, all) }); err != nil {
-				return err
-			}
-			if failed > 0 {
-				return fault.New(fault.Refused, "%d of %d cases failed", failed, len(all))
-			}
-			return nil
+			return Play(e.Command, args, chosen, wanted)
 		},
 	}
 	cmd.Flags().IntVar(&seeds, "seeds", 20, "how often each case is repeated with crashes at random, as a `number`")
 	cmd.Flags().Uint64Var(&seed, "seed", 0, "repeat each case with the crashes of this `seed` only")
 	cmd.Flags().StringVar(&only, "run", "", "only cases whose name matches this `pattern`")
 	return cmd
+}
+
+// Seeds are so many seeds. The error is Invalid for too many.
+func Seeds(n int) ([]uint64, error) {
+	if n < 0 || n > maxSeeds {
+		return nil, fault.New(fault.Invalid, "--seeds: found %d, expected 0 to %d", n, maxSeeds)
+	}
+	all := make([]uint64, n)
+	for i := range all {
+		all[i] = uint64(i) + 1
+	}
+	return all, nil
+}
+
+// Play plays the cases of files whose names match, each without crashes and then once for each seed, and prints what they have led to. The
+// error is Refused if one has failed.
+func Play(c *command.Command, files []string, seeds []uint64, wanted *regexp.Regexp) error {
+	all, failed := []Tested{}, 0
+	for _, file := range files {
+		cases, err := readCases(file)
+		if err != nil {
+			return err
+		}
+		for _, one := range cases {
+			if !wanted.MatchString(one.Name) {
+				continue
+			}
+			outcome := Tested{File: file, TestOutcome: workflow.Test(one, seeds)}
+			if !outcome.Passed {
+				failed++
+			}
+			all = append(all, outcome)
+		}
+	}
+	if len(all) == 0 {
+		return fault.New(fault.Invalid, "found no case whose name matches %q", wanted)
+	}
+	if err := c.Print(all, func(w io.Writer) { testTable(w, all) }); err != nil {
+		return err
+	}
+	if failed > 0 {
+		return fault.New(fault.Refused, "%d of %d cases failed", failed, len(all))
+	}
+	return nil
 }
 
 // readCases reads the cases of a file: tables in YAML or Starlark, or a scenario of several files in one (txtar).

@@ -291,18 +291,58 @@ func (u *UseCases) checkRunEnded(ctx context.Context, tx Tx, c cause, id int64, 
 
 // CheckNamed names a check of a rollout.
 type CheckNamed struct {
-	RolloutID, EnvironmentID int64
-	Key                      string
+	// RolloutID may be 0 where the application's name is given: then it is its active rollout.
+	RolloutID   int64
+	Application string
+	// EnvironmentID may be 0 where the name is given.
+	EnvironmentID int64
+	Environment   string
+	Key           string
+}
+
+// find is the same with the numbers of what it names.
+func (n CheckNamed) find(ctx context.Context, tx Tx, organization int64) (CheckNamed, error) {
+	if n.RolloutID == 0 {
+		application, err := tx.ApplicationByName(ctx, organization, n.Application)
+		if err != nil {
+			return n, err
+		}
+		active, err := tx.ActiveRollouts(ctx, organization, []int64{application.ID})
+		if err != nil {
+			return n, err
+		}
+		r, busy := active[application.ID]
+		if !busy {
+			return n, fault.New(fault.Refused, "application %q has no active rollout", n.Application)
+		}
+		n.RolloutID = r.ID
+	}
+	if n.EnvironmentID == 0 {
+		e, err := tx.EnvironmentByName(ctx, organization, n.Environment)
+		if err != nil {
+			return n, err
+		}
+		n.EnvironmentID = e.ID
+	}
+	return n, nil
 }
 
 // EvaluateCheck has a check whose kind is a bundle evaluated now (R3-49): its program is nudged, or started again if it has ended. It is
 // refused while its passage is not requested.
 func (u *UseCases) EvaluateCheck(ctx context.Context, a core.Actor, n CheckNamed) (core.Rollout, error) {
+	// Before names are looked up, which would reveal what exists.
+	if err := a.MaySomewhere(core.ActionEvaluateCheck); err != nil {
+		return core.Rollout{}, err
+	}
 	if err := a.MayReportKey(n.Key); err != nil {
 		return core.Rollout{}, err
 	}
 	var result core.Rollout
 	err := core.Within(ctx, u.store, a, core.ActionEvaluateCheck, func(ctx context.Context, tx Tx) error {
+		n, err := n.find(ctx, tx, a.Organization)
+		if err != nil {
+			return err
+		}
 		t, err := lockTree(ctx, tx, cause{Actor: a, at: u.clock.Now()}, n.RolloutID)
 		if err != nil {
 			return err

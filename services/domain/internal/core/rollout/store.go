@@ -112,6 +112,8 @@ type CheckRunTx interface {
 	AddCheckReport(ctx context.Context, r core.CheckReport) (core.CheckReport, error)
 	// CheckReports are the latest about version sets, of each environment, key and reporter.
 	CheckReports(ctx context.Context, organization int64, sets []int64) (map[int64][]core.CheckReport, error)
+	ApplicationByName(ctx context.Context, organization int64, name string) (core.Application, error)
+	EnvironmentByName(ctx context.Context, organization int64, name string) (core.Environment, error)
 	// Nudge publishes a nudge.
 	Nudge(ctx context.Context, n Nudge) error
 	// SnapshotsByDeployment are what deployments have committed.
