@@ -63,8 +63,8 @@ func Record(ctx context.Context, tx ChangeTx, a Actor, c Change, before, after a
 	return tx.AddChange(ctx, c)
 }
 
-// RecordDifference is Record for a control that is kept outside of this service: before is what was recorded last, nil for none, and nothing
-// is written where the control is still the same.
+// RecordDifference is Record for a control that is kept outside of this service: before is what was recorded last, nil for none, and
+// nothing is written where the control is still the same.
 func RecordDifference(ctx context.Context, tx ChangeTx, a Actor, c Change, before json.RawMessage, after any) error {
 	is, err := withoutSecrets(after)
 	if err != nil {

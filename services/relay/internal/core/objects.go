@@ -17,8 +17,8 @@ import (
 // never a program, so the objects of one application in one environment are not those of another one.
 const LabelOwner = "lockstep.dev/owner"
 
-// LabelInstallation is the label of every object that k8s.apply has created for a control plane that reports which installation it is: owners
-// of two installations may have the same names.
+// LabelInstallation is the label of every object that k8s.apply has created for a control plane that reports which installation it is:
+// owners of two installations may have the same names.
 const LabelInstallation = "lockstep.dev/installation"
 
 const (

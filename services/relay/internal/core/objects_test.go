@@ -409,8 +409,8 @@ func TestObjectsThatAreHandedOver(t *testing.T) {
 	}
 }
 
-// Two installations whose owners have the same names neither change nor prune each other's objects. Objects of earlier releases, without the
-// label, stay their owner's, and get it with the next apply; a control plane of an earlier release is not refused.
+// Two installations whose owners have the same names neither change nor prune each other's objects. Objects of earlier releases, without
+// the label, stay their owner's, and get it with the next apply; a control plane of an earlier release is not refused.
 func TestInstallationsLeaveEachOthersObjectsAlone(t *testing.T) {
 	t.Parallel()
 	c := newCupboard()

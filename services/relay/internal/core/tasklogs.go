@@ -46,7 +46,9 @@ func (k taskKind) logs(ctx context.Context, r *Runner, call Call) (map[string]an
 }
 
 // read reads the end of each pod's log; together they have at most mostTaskLog.
-func (k taskKind) read(ctx context.Context, r *Runner, pods []Object, container string, lines int64, truncated bool) (map[string]any, error) {
+func (k taskKind) read(
+	ctx context.Context, r *Runner, pods []Object, container string, lines int64, truncated bool,
+) (map[string]any, error) {
 	all, left := []any{}, mostTaskLog
 	for _, pod := range pods {
 		name := pod.text("metadata", "name")

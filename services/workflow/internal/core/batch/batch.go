@@ -204,7 +204,10 @@ func (b Batch) check() error {
 		fields = append(fields, fault.Field{Name: "filter", Problem: "expected at least one condition, or workflow_ids, and not both"})
 	}
 	if len(b.Workflows) > maxWorkflows {
-		fields = append(fields, fault.Field{Name: "workflow_ids", Problem: fmt.Sprintf("found %d, expected at most %d", len(b.Workflows), maxWorkflows)})
+		fields = append(fields, fault.Field{
+			Name:    "workflow_ids",
+			Problem: fmt.Sprintf("found %d, expected at most %d", len(b.Workflows), maxWorkflows),
+		})
 	}
 	for _, workflow := range b.Workflows[:min(len(b.Workflows), maxWorkflows)] {
 		if err := execution.CheckNamed(workflow); err != nil {
@@ -271,7 +274,8 @@ func (s *Batches) Run(ctx context.Context) error {
 	return nil
 }
 
-// Round carries out a part of each batch that is due. One that fails does not keep the others waiting: it comes again by itself. Run calls it.
+// Round carries out a part of each batch that is due. One that fails does not keep the others waiting: it comes again by itself. Run calls
+// it.
 func (s *Batches) Round(ctx context.Context) error {
 	now := s.Clock.Now()
 	due, err := s.Store.TakeBatches(ctx, now, now.Add(again), atOnce)
