@@ -114,8 +114,8 @@ func fingerprint(secret string) (string, error) {
 	return hex.EncodeToString(key), nil
 }
 
-// recordConfiguration has the journals of changes say how people sign in and with what the installation begins, where that has changed since
-// the last start (D50): in the first organization all of it, in any other the groups that have a role there.
+// recordConfiguration has the journals of changes say how people sign in and with what the installation begins, where that has changed
+// since the last start (D50): in the first organization all of it, in any other the groups that have a role there.
 func (s *service) recordConfiguration(ctx context.Context, c Config) error {
 	mark, err := fingerprint(c.BootstrapToken)
 	if err != nil {
@@ -159,8 +159,8 @@ func (s *service) recordConfiguration(ctx context.Context, c Config) error {
 	return s.access.RecordConfiguration(ctx, ownerOrganization, all)
 }
 
-// grantedElsewhere are the groups that the configuration gives roles in organizations other than the first one, by organization; none for one
-// in which the configuration that was recorded last gave some.
+// grantedElsewhere are the groups that the configuration gives roles in organizations other than the first one, by organization; none for
+// one in which the configuration that was recorded last gave some.
 func grantedElsewhere(o OIDC, recorded json.RawMessage) (map[int64][]string, error) {
 	var before struct {
 		OIDC struct {

@@ -280,8 +280,8 @@ func (f *fixture) configured(organization int64) (changes []string) {
 	return changes
 }
 
-// D50: how people sign in, and with what the installation begins, is in the journals of the organizations that it concerns, with each change
-// that a start of the service finds; a start without a change adds nothing.
+// D50: how people sign in, and with what the installation begins, is in the journals of the organizations that it concerns, with each
+// change that a start of the service finds; a start without a change adds nothing.
 func TestChangesOfTheConfigurationAreRecorded(t *testing.T) {
 	t.Parallel()
 	f := newShop(t)

@@ -157,8 +157,8 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		return err
 	}
 	dispatcher := agent.Dispatcher{
-		Store: executions, Sender: events.Calls{Bus: conn, Clock: wall, Installation: executions.Installation}, Clock: wall, Log: log, Woken: runner.Calls(),
-		Guard: guardian, Answerer: service,
+		Store: executions, Sender: events.Calls{Bus: conn, Clock: wall, Installation: executions.Installation}, Clock: wall,
+		Log: log, Woken: runner.Calls(), Guard: guardian, Answerer: service,
 	}
 	agents := events.Agents{Store: executions, Clock: wall, Log: log}
 	cluster := events.Cluster{Answerer: service, Health: events.NewHealth(), Watches: watches, Agents: agents, Observed: executions, Log: log}
