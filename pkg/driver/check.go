@@ -33,7 +33,8 @@ var checkManifestText []byte
 //nolint:gochecknoglobals // written once, by sync.OnceValues
 var checkManifest = sync.OnceValues(func() (*schema.Schema, error) { return schema.Compile(checkManifestText) })
 
-// isCheckManifest reports whether a manifest is that of a check kind. One that cannot be read is a driver's, whose schema says what is wrong.
+// isCheckManifest reports whether a manifest is that of a check kind. One that cannot be read is a driver's, whose schema says what is
+// wrong.
 func isCheckManifest(text []byte) bool {
 	var form struct {
 		Check json.RawMessage `json:"check"`

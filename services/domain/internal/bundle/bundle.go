@@ -54,7 +54,8 @@ func (d *set) CheckKinds() []core.InstalledCheckKind {
 func (d *set) describeCheck(b *driver.Bundle) core.InstalledCheckKind {
 	from := d.from[b.Ref()]
 	kind := core.InstalledCheckKind{
-		Ref: b.Ref(), Digest: b.Digest(), Description: b.Description(), Schema: b.CheckSchema(), Origin: from.origin, ArtifactDigest: from.artifact,
+		Ref: b.Ref(), Digest: b.Digest(), Description: b.Description(), Schema: b.CheckSchema(),
+		Origin: from.origin, ArtifactDigest: from.artifact,
 	}
 	for _, target := range b.CheckTargets() {
 		kind.Targets = append(kind.Targets, core.CheckTarget(target))

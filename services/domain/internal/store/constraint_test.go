@@ -127,6 +127,37 @@ func TestTheDatabaseRefuses(t *testing.T) {
 			"cd_environments_name_is_unique",
 		},
 		{"an application without a name", `INSERT INTO cd_applications (organization_id, name) VALUES (1, '')`, "cd_applications_name_is_given"},
+		// D48: kinds of checks that are data
+		{
+			"a check kind without its bundle",
+			`INSERT INTO cd_rollout_checks (organization_id, rollout_id, environment_id, target, key, kind, duration_seconds) VALUES (1, 1, 1, 'active', 'a', 'ticket@1', 0)`,
+			"cd_rollout_checks_program_is_pinned",
+		},
+		{
+			"a bundle of a kind without one",
+			`INSERT INTO cd_rollout_checks (organization_id, rollout_id, environment_id, target, key, kind, duration_seconds, kind_digest) VALUES (1, 1, 1, 'active', 'a', 'status', 0, 'sha256:driver')`,
+			"cd_rollout_checks_program_is_pinned",
+		},
+		{
+			"a check kind without a major",
+			`INSERT INTO cd_rollout_checks (organization_id, rollout_id, environment_id, target, key, kind, duration_seconds) VALUES (1, 1, 1, 'active', 'a', 'ticket', 0)`,
+			"cd_rollout_checks_kind_is_known",
+		},
+		{
+			"a run of a check that the rollout does not have",
+			`INSERT INTO cd_check_runs (organization_id, rollout_id, environment_id, target, key, own, number) VALUES (1, 1, 1, 'active', 'other', false, 1)`,
+			"cd_check_runs_check",
+		},
+		{
+			"two open runs of a check",
+			`INSERT INTO cd_check_runs (organization_id, rollout_id, environment_id, target, key, own, number) VALUES (1, 1, 1, 'active', 'healthy', false, 1), (1, 1, 1, 'active', 'healthy', false, 2)`,
+			"cd_check_runs_one_is_open",
+		},
+		{
+			"a run before the first",
+			`INSERT INTO cd_check_runs (organization_id, rollout_id, environment_id, target, key, own, number) VALUES (1, 1, 1, 'active', 'healthy', false, 0)`,
+			"cd_check_runs_are_counted_from_one",
+		},
 		// D24: gates
 		{"a quorum of nobody", `INSERT INTO cd_rollout_gates (organization_id, rollout_id, gate_id, quorum, requester_may_approve) VALUES (1, 1, 'g', 0, false)`, "cd_rollout_gates_quorum_counts"},
 		{

@@ -286,7 +286,8 @@ func (u *UseCases) checkRunEnded(ctx context.Context, tx Tx, c cause, id int64, 
 		}
 	}
 	const most = 1000
-	return t.recordCheck(ctx, run, CheckReported{RunID: id, Phase: core.CheckFailure, Description: strings.ToValidUTF8(why[:min(len(why), most)], "")})
+	why = strings.ToValidUTF8(why[:min(len(why), most)], "")
+	return t.recordCheck(ctx, run, CheckReported{RunID: id, Phase: core.CheckFailure, Description: why})
 }
 
 // CheckNamed names a check of a rollout.
