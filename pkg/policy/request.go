@@ -8,6 +8,8 @@ import (
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
+
+	"github.com/lockstep-cd/lockstep/pkg/provenance"
 )
 
 // PrincipalKind is who requested a rollout.
@@ -72,8 +74,10 @@ type Request struct {
 	Rollback     bool          `json:"rollback,omitempty"`
 	Automatic    bool          `json:"automatic,omitempty"`
 	VersionSet   VersionSet    `json:"version_set"`
-	Completed    []Environment `json:"completed,omitempty"`
-	Previous     *Previous     `json:"previous,omitempty"`
+	// Facts is what is known of where the images come from.
+	Facts     provenance.Facts `json:"facts,omitzero"`
+	Completed []Environment    `json:"completed,omitempty"`
+	Previous  *Previous        `json:"previous,omitempty"`
 	// RolloutsLastDay counts those of the application.
 	RolloutsLastDay int       `json:"rollouts_last_day"`
 	Approvals       Approvals `json:"approvals"`
@@ -114,6 +118,7 @@ func (r Request) world() (*world, error) {
 			"name": types.String(r.VersionSet.Name), "versions": texts(r.VersionSet.Versions), "services": texts(r.VersionSet.Services),
 			"repositories": texts(r.VersionSet.Repositories), "minutesOld": types.Long(r.VersionSet.MinutesOld),
 		}),
+		"facts": facts(r.Facts, r.At),
 	}
 	switch r.Action {
 	case CreateRollout, Rollback:
@@ -140,6 +145,29 @@ func (r Request) world() (*world, error) {
 		})
 	}
 	return w, nil
+}
+
+// facts is what is known; what is not is absent.
+func facts(f provenance.Facts, at time.Time) cedar.Record {
+	known := cedar.RecordMap{}
+	for name, list := range map[cedar.String][]string{"signedBy": f.SignedBy, "builders": f.Builders, "repositories": f.Repositories} {
+		if len(list) > 0 {
+			known[name] = texts(list)
+		}
+	}
+	if f.BuildLevel > 0 {
+		known["buildLevel"] = types.Long(f.BuildLevel)
+	}
+	if f.Components != nil {
+		known["components"] = types.Long(*f.Components)
+	}
+	if f.Scanned {
+		known["critical"], known["high"] = texts(f.Critical), texts(f.High)
+	}
+	if f.ScannedAt != nil {
+		known["hoursSinceScan"] = types.Long(at.Sub(*f.ScannedAt) / time.Hour)
+	}
+	return cedar.NewRecord(known)
 }
 
 func (w *world) entity(kind types.EntityType, id string, attributes cedar.RecordMap, parents ...types.EntityUID) types.EntityUID {

@@ -10,8 +10,8 @@ import (
 func TestTemplatesDecideTheirCases(t *testing.T) {
 	t.Parallel()
 	all, err := policy.Templates()
-	if err != nil || len(all) < 12 {
-		t.Fatalf("found %d templates, %v; expected at least 12", len(all), err)
+	if err != nil || len(all) < 20 {
+		t.Fatalf("found %d templates, %v; expected at least 20", len(all), err)
 	}
 	for _, one := range all {
 		cases, err := policy.TemplateCases(one.Name)

@@ -192,12 +192,9 @@ func first[T any](all []T, most int) []T { return all[:min(len(all), most)] }
 
 // compare compares pairs of texts, the first that differ.
 func compare(pairs ...string) int {
-	for i := 0; i < len(pairs); i += 2 {
-		switch {
-		case pairs[i] < pairs[i+1]:
-			return -1
-		case pairs[i] > pairs[i+1]:
-			return 1
+	for pair := range slices.Chunk(pairs, 2) {
+		if c := slices.Compare(pair[:1], pair[1:]); c != 0 {
+			return c
 		}
 	}
 	return 0

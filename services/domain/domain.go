@@ -33,6 +33,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/origin"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/reconcile"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/retention"
@@ -130,6 +131,7 @@ func Run(ctx context.Context, c Config) error {
 		{Name: "listener", Run: func(ctx context.Context, ready func()) error { return s.listen(ctx, conn, ready) }},
 		{Name: "policies", Run: s.attend},
 		{Name: "triggers", Run: s.decideAll},
+		run.Loop("provenance", s.lookUpVersions),
 		{Name: "authority", Run: func(ctx context.Context, ready func()) error { return s.admit(ctx, c, ready) }},
 		run.Loop("agents", func(ctx context.Context) error { return s.declareAgents(ctx, autoflow.New(engine)) }),
 		{Name: "dispatcher", Run: func(ctx context.Context, ready func()) error {
@@ -269,6 +271,7 @@ type service struct {
 	rollouts *rollout.UseCases
 	freezes  *freeze.UseCases
 	policies *policy.UseCases
+	origins  *origin.UseCases
 	checks   *check.UseCases
 	handoffs *handoff.UseCases
 	view     *view.UseCases
@@ -339,6 +342,7 @@ func assemble(
 	s.intake = intake.New(intake.Deps{Store: s.store.ForIntake(), Matcher: sources, Clock: now})
 	decide := &policy.Engine{}
 	s.policies = policy.New(s.store.ForPolicy(), decide, now, s.wakeChores)
+	s.origins = origin.New(s.store.ForOrigin(), events.NewRegistry(conn), now, s.wakeChores)
 	s.rollouts = rollout.New(rollout.Deps{
 		Policies: decide,
 		Store:    s.store.ForRollout(), Drivers: s.drivers, Flows: flows, Readiness: s.setup, Clock: now, Wake: s.wake,

@@ -49,7 +49,7 @@ func (s *service) handler(c Config) (http.Handler, error) {
 			Domain: graph.Domain{
 				Access: s.access, Setup: s.setup, Rollouts: s.rollouts, Freezes: s.freezes, Policies: s.policies,
 				Checks: s.checks, Triggers: s.triggers, Workflows: s.handoffs, View: s.view,
-				Evidence: s.evidence, Control: s.control, Reconcile: s.reconcile, Retention: s.retention,
+				Evidence: s.evidence, Control: s.control, Reconcile: s.reconcile, Retention: s.retention, Origins: s.origins,
 			},
 			Clock: clock.System(), Log: s.log, Streams: s.streams,
 		}),
@@ -197,6 +197,33 @@ func (s *service) decideOne(ctx context.Context) bool {
 	s.log.LogAttrs(ctx, level, "trigger decided", attrs...)
 	return err == nil
 }
+
+// lookupWorkers is how many versions are looked up together, each of which waits for a registry.
+const lookupWorkers = 2
+
+// lookUpVersions looks up where versions come from, when they are due, until ctx ends.
+func (s *service) lookUpVersions(ctx context.Context) error {
+	var workers sync.WaitGroup
+	for range lookupWorkers {
+		workers.Go(func() {
+			for ctx.Err() == nil {
+				version, worked, err := s.origins.LookUpDue(ctx)
+				if err != nil && ctx.Err() == nil {
+					s.log.LogAttrs(ctx, fault.Describe(fault.ClassOf(err)).Level, "looking up where a version comes from failed; will retry",
+						slog.Int64("version", version), slog.Any(telemetry.KeyError, err))
+				}
+				if !worked || err != nil {
+					_ = clock.Sleep(ctx, clock.System(), lookupPoll) // if it ends early, the loop sees why
+				}
+			}
+		})
+	}
+	workers.Wait()
+	return nil
+}
+
+// lookupPoll is how soon a version is found that is due.
+const lookupPoll = 2 * time.Second
 
 // chorePoll is how soon something is found that is due.
 const chorePoll = time.Second

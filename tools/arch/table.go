@@ -149,6 +149,7 @@ func rooms() map[string][]room {
 			{"intake", []string{nouns}},
 			{"freeze", []string{nouns}},
 			{"check", []string{nouns}},
+			{"origin", []string{nouns}},
 			{"setup", []string{nouns, "access"}},
 			{"policy", []string{nouns, "access", "setup"}},
 			{"rollout", []string{nouns, "access", "setup", "policy"}},

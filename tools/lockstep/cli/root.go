@@ -20,6 +20,7 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/journal"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/local"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/policy"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/provenance"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/rollout"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/source"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/trigger"
@@ -105,7 +106,7 @@ func root(c *command.Command) *cobra.Command {
 		&cobra.Group{ID: "local", Title: "On this machine:"},
 	)
 	for _, commands := range [][]*cobra.Command{
-		application.Commands(c), source.Commands(c), driver.Commands(c), rollout.Commands(c), trigger.Commands(c), freeze.Commands(c),
+		application.Commands(c), source.Commands(c), driver.Commands(c), rollout.Commands(c), trigger.Commands(c), freeze.Commands(c), provenance.Commands(c),
 		policy.Commands(c), workflow.Commands(c),
 		journal.Commands(c), access.Commands(c), local.Commands(c),
 		{versionCommand(c)},
@@ -120,7 +121,7 @@ func root(c *command.Command) *cobra.Command {
 func versionCommand(c *command.Command) *cobra.Command {
 	version := &cobra.Command{
 		Use:   "version",
-		Short: "Print the version of this program, or veto a version of an application",
+		Short: "Print the version of this program, veto a version of an application, or show where it comes from",
 		Args:  command.Exactly(0),
 		RunE: func(*cobra.Command, []string) error {
 			if c.Output == "table" {
@@ -131,6 +132,7 @@ func versionCommand(c *command.Command) *cobra.Command {
 		},
 	}
 	version.AddCommand(freeze.Vetoes(c)...)
+	version.AddCommand(provenance.Versions(c)...)
 	return version
 }
 

@@ -2,7 +2,10 @@ package core
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/provenance"
 )
 
 // A rollback goes only where it changes something, and only where it was asked to go. The environments of the pipeline that it leaves out
@@ -111,6 +114,29 @@ type Version struct {
 	// PublishedAt is when it was published first, as far as is known; CreatedAt is only when it was heard of.
 	PublishedAt time.Time
 	CreatedAt   time.Time
+}
+
+// IsImage is whether a version is a container image; a commit is none.
+func (v Version) IsImage() bool { return !strings.HasPrefix(v.Reference, "git:") }
+
+// Origin is what is known of where a version comes from (D52).
+type Origin struct {
+	VersionID int64
+	// Report is what verified evidence states; nil before the first lookup. Since is from when on that has been known.
+	Report *provenance.Report
+	Since  time.Time
+	// LookedAt is when the last lookup succeeded, NextAt when the next one is; nil for none.
+	LookedAt, NextAt *time.Time
+	// Problem is why the last lookup failed; empty if it succeeded.
+	Problem string
+}
+
+// Whereabouts is where a version is live.
+type Whereabouts struct {
+	ApplicationID, EnvironmentID, ServiceID, VersionID int64
+	Since                                              time.Time
+	// Component is the one that was searched for; zero for a search by digest.
+	Component provenance.Component
 }
 
 // VersionSet is a fixed set of versions, one for each source of an application. It never changes (E8).

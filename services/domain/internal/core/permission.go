@@ -138,6 +138,7 @@ const (
 	ActionSetArtifactSourceConfig Action = "setArtifactSourceConfig"
 	ActionTryArtifactSource       Action = "tryArtifactSource"
 	ActionLookAtArtifactSource    Action = "lookAtArtifactSource"
+	ActionLookUpProvenance        Action = "lookUpProvenance"
 	ActionCreateFlowDefinition    Action = "createFlowDefinition"
 	ActionRetryOnboarding         Action = "retryEnvironmentOnboarding"
 	ActionSetEnvironmentApproval  Action = "setEnvironmentApproval"
@@ -211,7 +212,8 @@ const (
 func permissionFor(action Action) (Permission, bool) {
 	switch action {
 	case ActionCreateRollout, ActionPreviewRollout, ActionPauseRollout, ActionResumeRollout, ActionCancelRollout, ActionRollbackRollout,
-		ActionAbortRollout, ActionRetryRollout, ActionStopRollback, ActionLookAtArtifactSource, ActionSendEvent, ActionReleasePromotionHold:
+		ActionAbortRollout, ActionRetryRollout, ActionStopRollback, ActionLookAtArtifactSource, ActionSendEvent, ActionReleasePromotionHold,
+		ActionLookUpProvenance:
 		return MayDeploy, true
 	case ActionApproveGate, ActionRejectGate:
 		return MayApprove, true

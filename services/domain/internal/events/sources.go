@@ -10,7 +10,9 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/provenance"
 	sourcesv1 "github.com/lockstep-cd/lockstep/proto/lockstep/sources/v1"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/origin"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
@@ -95,6 +97,22 @@ func (r Registry) Try(ctx context.Context, organization int64, n setup.NewArtifa
 func (r Registry) look(ctx context.Context, request *sourcesv1.LookRequest) (setup.SourceSight, error) {
 	answer, err := ask(ctx, r.conn, lookWithin, bus.SourcesLook, request, &sourcesv1.LookResponse{})
 	return setup.SourceSight{Artifact: answer.GetArtifact(), Problem: answer.GetProblem()}, err
+}
+
+// proveWithin is how long the registry service may take to look up an image.
+const proveWithin = 2 * time.Minute
+
+var _ origin.Prover = Registry{}
+
+// Prove implements origin.Prover.
+func (r Registry) Prove(ctx context.Context, organization int64, image, digest string) (report provenance.Report, off bool, err error) {
+	request := &sourcesv1.ProveRequest{OrganizationId: organization, Image: image, Digest: digest}
+	answer, err := ask(ctx, r.conn, proveWithin, bus.SourcesProve, request, &sourcesv1.ProveResponse{})
+	if err != nil || answer.GetOff() {
+		return report, err == nil, err
+	}
+	report, err = provenance.Decode(answer.GetReport())
+	return report, false, err
 }
 
 // Changed implements setup.SourceStatus.

@@ -2,18 +2,22 @@ package store
 
 import (
 	"context"
+	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/check"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/control"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/origin"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/trigger"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
 var _ view.Reads = (*Store)(nil)
@@ -68,6 +72,17 @@ func (s *Store) ForCheck() check.Store {
 // ForPolicy is the store as package policy sees it.
 func (s *Store) ForPolicy() policy.Store {
 	return room[policy.Tx]{s, func(t *tx) policy.Tx { return t }}
+}
+
+// ForOrigin is the store as package origin sees it.
+func (s *Store) ForOrigin() origin.Store {
+	return room[origin.Tx]{s, func(t *tx) origin.Tx { return t }}
+}
+
+// OrganizationsWithDueLookups implements origin.Store.
+func (s *Store) OrganizationsWithDueLookups(ctx context.Context, at time.Time) ([]int64, error) {
+	ids, err := query.New(s.deps.Pool).OrganizationsWithDueLookups(ctx, at)
+	return ids, pg.Classify(err, "find organizations with versions to look up")
 }
 
 // ForControl is the store as package control sees it.

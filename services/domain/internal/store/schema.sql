@@ -409,6 +409,7 @@ CREATE TABLE cd_cells (
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_threshold=5000, autovacuum_analyze_scale_factor=0.02);
 CREATE INDEX cd_cells_by_environment ON cd_cells USING btree (organization_id, environment_id, standing, worst, application_name) WHERE shown;
 CREATE INDEX cd_cells_by_latest ON cd_cells USING btree (organization_id, latest_rollout_environment_id);
+CREATE INDEX cd_cells_by_live ON cd_cells USING btree (organization_id, live_version_set_id) WHERE (live_version_set_id IS NOT NULL);
 CREATE INDEX cd_cells_by_standing ON cd_cells USING btree (organization_id, standing, worst, application_name) WHERE shown;
 CREATE TRIGGER cd_cells_touch BEFORE UPDATE ON cd_cells FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON COLUMN cd_cells.application_name IS
@@ -1951,6 +1952,74 @@ COMMENT ON COLUMN cd_triggers.changed_at IS
 COMMENT ON COLUMN cd_triggers.config IS
     'As its kind has it; checked when it is saved.';
 
+CREATE TABLE cd_version_components (
+    organization_id bigint NOT NULL,
+    version_id bigint NOT NULL,
+    ordinal integer NOT NULL,
+    name text NOT NULL,
+    version text NOT NULL,
+    purl text NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_version_components_pkey PRIMARY KEY (organization_id, version_id, ordinal),
+    CONSTRAINT cd_version_components_found FOREIGN KEY (organization_id, version_id) REFERENCES cd_versions(organization_id, id),
+    CONSTRAINT cd_version_components_name_is_bounded CHECK (((octet_length(name) >= 1) AND (octet_length(name) <= 500))),
+    CONSTRAINT cd_version_components_ordinal_counts CHECK (((ordinal >= 1) AND (ordinal <= 5000))),
+    CONSTRAINT cd_version_components_purl_is_bounded CHECK ((octet_length(purl) <= 500)),
+    CONSTRAINT cd_version_components_version_is_bounded CHECK ((octet_length(version) <= 500))
+);
+CREATE INDEX cd_version_components_by_name ON cd_version_components USING btree (organization_id, name, version_id);
+COMMENT ON TABLE cd_version_components IS
+    'What versions consist of, by their present SBOM: an index of the latest report, replaced with it. Rows end with the version.';
+
+CREATE TABLE cd_version_lookups (
+    organization_id bigint NOT NULL,
+    version_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    due_at timestamp with time zone,
+    looked_at timestamp with time zone,
+    failures integer NOT NULL DEFAULT 0,
+    problem text NOT NULL DEFAULT ''::text,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_version_lookups_pkey PRIMARY KEY (organization_id, version_id),
+    CONSTRAINT cd_version_lookups_version FOREIGN KEY (organization_id, version_id) REFERENCES cd_versions(organization_id, id),
+    CONSTRAINT cd_version_lookups_failures_count CHECK ((failures >= 0)),
+    CONSTRAINT cd_version_lookups_problem_is_bounded CHECK ((octet_length(problem) <= 1000))
+);
+CREATE INDEX cd_version_lookups_due ON cd_version_lookups USING btree (organization_id, due_at) WHERE (due_at IS NOT NULL);
+CREATE TRIGGER cd_version_lookups_touch BEFORE UPDATE ON cd_version_lookups FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_version_lookups IS
+    'When the signatures and attestations of versions that are images are looked up next. A row for each version; rows are kept with it.';
+COMMENT ON COLUMN cd_version_lookups.due_at IS
+    'When it is looked up next, or when the worker that has claimed it has to have answered; null: on request only.';
+COMMENT ON COLUMN cd_version_lookups.failures IS
+    'How many lookups have failed since.';
+COMMENT ON COLUMN cd_version_lookups.looked_at IS
+    'When the last lookup succeeded; null before the first.';
+COMMENT ON COLUMN cd_version_lookups.problem IS
+    'Why the last one failed; empty if it succeeded.';
+
+CREATE TABLE cd_version_reports (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    version_id bigint NOT NULL,
+    report jsonb NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_version_reports_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_version_reports_version FOREIGN KEY (organization_id, version_id) REFERENCES cd_versions(organization_id, id),
+    CONSTRAINT cd_version_reports_report_is_bounded CHECK ((length((report)::text) <= 1048576))
+);
+CREATE INDEX cd_version_reports_by_version ON cd_version_reports USING btree (organization_id, version_id, id DESC);
+CREATE TRIGGER cd_version_reports_are_append_only BEFORE DELETE OR UPDATE ON cd_version_reports FOR EACH ROW EXECUTE FUNCTION cd_refuse();
+CREATE TRIGGER cd_version_reports_are_kept BEFORE TRUNCATE ON cd_version_reports FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
+COMMENT ON TABLE cd_version_reports IS
+    'What verified evidence states about versions; the latest of a version counts. One that repeats the one before it is not added. Append-only, as the evidence of decisions; rows are kept with the version, and grow with the history.';
+COMMENT ON COLUMN cd_version_reports.report IS
+    'Facts and evidence, as package provenance writes them, without the components.';
+
 CREATE TABLE cd_version_set_entries (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     organization_id bigint NOT NULL,
@@ -2022,6 +2091,7 @@ CREATE TABLE cd_versions (
     CONSTRAINT cd_versions_name_is_given CHECK ((name <> ''::text))
 );
 CREATE INDEX cd_versions_by_age ON cd_versions USING btree (organization_id, artifact_source_id, published_at DESC, id DESC);
+CREATE INDEX cd_versions_by_digest ON cd_versions USING btree (organization_id, digest);
 CREATE TRIGGER cd_versions_are_immutable BEFORE DELETE OR UPDATE ON cd_versions FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_versions_are_kept BEFORE TRUNCATE ON cd_versions FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_versions_record_publication AFTER INSERT ON cd_versions FOR EACH ROW EXECUTE FUNCTION cd_record_publication();
@@ -2252,6 +2322,17 @@ AS $function$
 $function$;
 COMMENT ON FUNCTION cd_forget_artifact_deletions IS
     'The marks on publications stay; these rows are for what arrives late.';
+
+CREATE OR REPLACE FUNCTION cd_forget_components(of_version bigint)
+ RETURNS bigint
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+    WITH gone AS (DELETE FROM cd_version_components WHERE organization_id = NULLIF(current_setting('lockstep.organization', true), '')::bigint AND version_id = of_version RETURNING 1) SELECT count(*) FROM gone
+$function$;
+COMMENT ON FUNCTION cd_forget_components IS
+    'Components are an index of the latest report, which is the record.';
 
 CREATE OR REPLACE FUNCTION cd_forget_previews(before timestamp with time zone, at_most integer)
  RETURNS bigint
@@ -2510,6 +2591,20 @@ BEGIN
 END $function$;
 COMMENT ON FUNCTION cd_organizations_with_due_handoffs IS
     'There is one dispatcher for all organizations.';
+
+CREATE OR REPLACE FUNCTION cd_organizations_with_due_lookups(at timestamp with time zone)
+ RETURNS SETOF bigint
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    PERFORM set_config('lockstep.across', 'on', true);
+    RETURN QUERY SELECT organization_id FROM cd_version_lookups WHERE due_at <= at GROUP BY organization_id ORDER BY min(due_at);
+    PERFORM set_config('lockstep.across', '', true);
+END $function$;
+COMMENT ON FUNCTION cd_organizations_with_due_lookups IS
+    'There is one worker for all organizations.';
 
 CREATE OR REPLACE FUNCTION cd_organizations_with_due_reviews(at timestamp with time zone)
  RETURNS SETOF bigint

@@ -34,7 +34,27 @@ func (c commands) versionSet() *cobra.Command {
 			}
 			return c.Print(one, func(w io.Writer) { versionSetDetail(w, one) })
 		})
-	return command.Noun("version-set", "vs", "Version sets: one pinned version of every service", list, get, c.versionSetWait())
+	return command.Noun("version-set", "vs", "Version sets: one pinned version of every service", list, get, c.versionSetWait(), c.versionSetChanges())
+}
+
+func (c commands) versionSetChanges() *cobra.Command {
+	return c.Asking("changes BEFORE AFTER", "Show the components that differ between two version sets, by their SBOMs",
+		"  lockstep version-set changes versionset_3 versionset_4", command.Exactly(2),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			found, err := api.ComponentChanges(cmd.Context(), args[0], args[1])
+			if err != nil {
+				return err
+			}
+			return c.Print(found, func(w io.Writer) {
+				command.Row(w, "COMPONENT", "BEFORE", "AFTER")
+				for _, one := range found.Changes {
+					command.Row(w, one.Name, strings.Join(one.Before, ","), strings.Join(one.After, ","))
+				}
+				if !found.Known {
+					command.Row(w, "…", "some images have no SBOM")
+				}
+			})
+		})
 }
 
 func versionSetTable(w io.Writer, all []client.VersionSet) {

@@ -21,6 +21,7 @@ func recordedElsewhere() map[string]string {
 		"abortRollout": rollouts, "retryRollout": rollouts, "approveGate": rollouts, "rejectGate": rollouts, "stopAutomaticRollback": rollouts,
 		"previewRollout":       "nothing: it deploys nothing and is forgotten after a week",
 		"lookAtArtifactSource": "nothing: it polls what is polled anyway",
+		"lookUpProvenance":     "nothing: it looks up what is looked up anyway",
 		"tryArtifactSource":    "nothing: it keeps nothing",
 		"evaluateCheck":        "the runs of the check's program, and what they report",
 		"reportCheck":          "the statuses of checks, which are append-only",

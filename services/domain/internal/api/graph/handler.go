@@ -43,6 +43,7 @@ type Domain struct {
 	Rollouts  Rollouts
 	Freezes   Freezes
 	Policies  Policies
+	Origins   Origins
 	Checks    Checks
 	Triggers  Triggers
 	Workflows Workflows

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/provenance"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
@@ -93,6 +94,8 @@ type loaders struct {
 	freezes                 *loader[int64, core.Freeze]
 	policySets              *loader[int64, core.PolicySet]
 	policyDecisions         *loader[int64, core.PolicyDecision]
+	originOf                *loader[int64, core.Origin]
+	componentsOf            *loader[int64, []provenance.Component]
 	policyDecisionsOf       *loader[int64, []core.PolicyDecision]
 	stoppedBy               *loader[int64, int]
 	vetoes                  *loader[int64, core.Veto]
@@ -189,6 +192,8 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		freezes:                 plain(b, r.View.FreezesByID),
 		policySets:              plain(b, r.Policies.PolicySetsByID),
 		policyDecisions:         plain(b, r.Policies.PolicyDecisionsByID),
+		originOf:                plain(b, r.Origins.Origins),
+		componentsOf:            plain(b, r.Origins.Components),
 		policyDecisionsOf:       plain(b, r.Policies.PolicyDecisionsByRollout),
 		stoppedBy:               plain(b, r.View.StoppedByFreeze),
 		vetoes:                  plain(b, r.View.VetoesByID),

@@ -163,6 +163,12 @@ func (resolvers) TriggerDecision() exec.TriggerDecisionResolver { return trigger
 // PromotionHold resolves its fields.
 func (resolvers) PromotionHold() exec.PromotionHoldResolver { return promotionHold{} }
 
+// Provenance resolves its fields.
+func (resolvers) Provenance() exec.ProvenanceResolver { return origins{} }
+
+// Whereabouts resolves its fields.
+func (resolvers) Whereabouts() exec.WhereaboutsResolver { return whereabouts{} }
+
 // Freeze resolves its fields.
 func (r resolvers) Freeze() exec.FreezeResolver { return freezeResolver{r.domain} }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/policy"
+	"github.com/lockstep-cd/lockstep/pkg/provenance"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
@@ -385,6 +386,17 @@ func describeSet(ctx context.Context, tx Tx, c cause, application, set int64, mo
 	if err != nil {
 		return err
 	}
+	origins, err := tx.Origins(ctx, c.Organization, versionIDs(entries[set]))
+	if err != nil {
+		return err
+	}
+	var reports []*provenance.Report
+	for _, v := range versions {
+		if v.IsImage() {
+			reports = append(reports, origins[v.ID].Report)
+		}
+	}
+	r.Facts = provenance.Sum(reports)
 	for _, e := range entries[set] {
 		repository, _, _ := strings.Cut(versions[e.VersionID].Reference, "@")
 		r.VersionSet.Versions = append(r.VersionSet.Versions, versions[e.VersionID].Name)

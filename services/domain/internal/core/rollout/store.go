@@ -49,6 +49,8 @@ type PolicyTx interface {
 	// LatestPolicyDecisions are the latest about each gate of rollouts.
 	LatestPolicyDecisions(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.PolicyDecision, error)
 	AddPolicyDecision(ctx context.Context, d core.PolicyDecision) (int64, error)
+	// Origins are what is known of where versions come from; no key for those that are no images.
+	Origins(ctx context.Context, organization int64, versions []int64) (map[int64]core.Origin, error)
 }
 
 // TriggerTx is the part of a transaction about triggers and holds after rollbacks (D58).

@@ -20,10 +20,15 @@ CROSS JOIN LATERAL (SELECT v.id, v.artifact_source_id, v.name, v.digest FROM cd_
     WHERE v.organization_id = @organization_id AND v.artifact_source_id = asked.source AND v.digest = asked.digest LIMIT 1) d;
 
 -- name: InsertVersions :many
--- In the order of the lists, which is that of the identifiers.
-INSERT INTO cd_versions (organization_id, artifact_source_id, name, digest, reference, published_at)
-SELECT @organization_id, unnest(@artifact_sources::bigint[]), unnest(@names::text[]), unnest(@digests::text[]), unnest(@refs::text[]), unnest(@published::timestamptz[])
-RETURNING id, artifact_source_id, digest;
+-- In the order of the lists, which is that of the identifiers. The signatures and attestations of images are looked up at once.
+WITH made AS (
+    INSERT INTO cd_versions (organization_id, artifact_source_id, name, digest, reference, published_at)
+    SELECT @organization_id, unnest(@artifact_sources::bigint[]), unnest(@names::text[]), unnest(@digests::text[]), unnest(@refs::text[]), unnest(@published::timestamptz[])
+    RETURNING organization_id, id, artifact_source_id, digest, reference
+), due AS (
+    INSERT INTO cd_version_lookups (organization_id, version_id, due_at) SELECT organization_id, id, now() FROM made WHERE reference NOT LIKE 'git:%'
+)
+SELECT id, artifact_source_id, digest FROM made ORDER BY id;
 
 -- name: RecordPublications :exec
 -- Says that the transaction adds the publications of its versions itself.

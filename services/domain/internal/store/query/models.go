@@ -255,6 +255,47 @@ type CdRolloutPlace struct {
 	UpdatedAt time.Time
 }
 
+// What versions consist of, by their present SBOM: an index of the latest report, replaced with it. Rows end with the version.
+type CdVersionComponent struct {
+	OrganizationID int64
+	VersionID      int64
+	Ordinal        int32
+	Name           string
+	Version        string
+	Purl           string
+	ID             *int64
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
+// When the signatures and attestations of versions that are images are looked up next. A row for each version; rows are kept with it.
+type CdVersionLookup struct {
+	OrganizationID int64
+	VersionID      int64
+	ID             *int64
+	// When it is looked up next, or when the worker that has claimed it has to have answered; null: on request only.
+	DueAt *time.Time
+	// When the last lookup succeeded; null before the first.
+	LookedAt *time.Time
+	// How many lookups have failed since.
+	Failures int32
+	// Why the last one failed; empty if it succeeded.
+	Problem   string
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// What verified evidence states about versions; the latest of a version counts. One that repeats the one before it is not added. Append-only, as the evidence of decisions; rows are kept with the version, and grow with the history.
+type CdVersionReport struct {
+	OrganizationID int64
+	ID             int64
+	VersionID      int64
+	// Facts and evidence, as package provenance writes them, without the components.
+	Report    json.RawMessage
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
 type Cell struct {
 	ID             int64
 	OrganizationID int64

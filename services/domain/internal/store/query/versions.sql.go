@@ -264,9 +264,14 @@ func (q *Queries) InsertVersionSets(ctx context.Context, arg InsertVersionSetsPa
 }
 
 const insertVersions = `-- name: InsertVersions :many
-INSERT INTO cd_versions (organization_id, artifact_source_id, name, digest, reference, published_at)
-SELECT $1, unnest($2::bigint[]), unnest($3::text[]), unnest($4::text[]), unnest($5::text[]), unnest($6::timestamptz[])
-RETURNING id, artifact_source_id, digest
+WITH made AS (
+    INSERT INTO cd_versions (organization_id, artifact_source_id, name, digest, reference, published_at)
+    SELECT $1, unnest($2::bigint[]), unnest($3::text[]), unnest($4::text[]), unnest($5::text[]), unnest($6::timestamptz[])
+    RETURNING organization_id, id, artifact_source_id, digest, reference
+), due AS (
+    INSERT INTO cd_version_lookups (organization_id, version_id, due_at) SELECT organization_id, id, now() FROM made WHERE reference NOT LIKE 'git:%'
+)
+SELECT id, artifact_source_id, digest FROM made ORDER BY id
 `
 
 type InsertVersionsParams struct {
@@ -284,7 +289,7 @@ type InsertVersionsRow struct {
 	Digest           string
 }
 
-// In the order of the lists, which is that of the identifiers.
+// In the order of the lists, which is that of the identifiers. The signatures and attestations of images are looked up at once.
 func (q *Queries) InsertVersions(ctx context.Context, arg InsertVersionsParams) ([]InsertVersionsRow, error) {
 	rows, err := q.db.Query(ctx, insertVersions,
 		arg.OrganizationID,

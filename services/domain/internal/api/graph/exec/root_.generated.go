@@ -59,6 +59,7 @@ type ResolverRoot interface {
 	PreviewedEnvironment() PreviewedEnvironmentResolver
 	PromotionHold() PromotionHoldResolver
 	ProposedChange() ProposedChangeResolver
+	Provenance() ProvenanceResolver
 	Query() QueryResolver
 	QueuedRollout() QueuedRolloutResolver
 	RecordDifference() RecordDifferenceResolver
@@ -80,6 +81,7 @@ type ResolverRoot interface {
 	VersionSetEntry() VersionSetEntryResolver
 	Viewer() ViewerResolver
 	Wait() WaitResolver
+	Whereabouts() WhereaboutsResolver
 	Workflow() WorkflowResolver
 	WorkflowSchedule() WorkflowScheduleResolver
 }
@@ -375,6 +377,23 @@ type ComplexityRoot struct {
 		Phase        func(childComplexity int) int
 		ReporterName func(childComplexity int) int
 		VersionSet   func(childComplexity int) int
+	}
+
+	Component struct {
+		Name    func(childComplexity int) int
+		Purl    func(childComplexity int) int
+		Version func(childComplexity int) int
+	}
+
+	ComponentChange struct {
+		After  func(childComplexity int) int
+		Before func(childComplexity int) int
+		Name   func(childComplexity int) int
+	}
+
+	ComponentChanges struct {
+		Changes func(childComplexity int) int
+		Known   func(childComplexity int) int
 	}
 
 	ConfigProblem struct {
@@ -778,6 +797,11 @@ type ComplexityRoot struct {
 		Problem        func(childComplexity int) int
 	}
 
+	LookUpProvenancePayload struct {
+		Errors  func(childComplexity int) int
+		Version func(childComplexity int) int
+	}
+
 	MatrixConnection struct {
 		Edges      func(childComplexity int) int
 		Nodes      func(childComplexity int) int
@@ -852,6 +876,7 @@ type ComplexityRoot struct {
 		GrantPermissions                 func(childComplexity int, input model.GrantPermissionsInput) int
 		LiftVeto                         func(childComplexity int, input model.LiftVetoInput) int
 		LookAtArtifactSource             func(childComplexity int, input model.LookAtArtifactSourceInput) int
+		LookUpProvenance                 func(childComplexity int, input model.LookUpProvenanceInput) int
 		PauseRollout                     func(childComplexity int, input model.PauseRolloutInput) int
 		PauseWorkflowSchedule            func(childComplexity int, input model.ChangeWorkflowScheduleInput) int
 		PinEnvironment                   func(childComplexity int, input model.PinEnvironmentInput) int
@@ -1083,6 +1108,38 @@ type ComplexityRoot struct {
 		Errors func(childComplexity int) int
 	}
 
+	Provenance struct {
+		BuildLevel      func(childComplexity int) int
+		Builders        func(childComplexity int) int
+		ComponentCount  func(childComplexity int) int
+		Components      func(childComplexity int) int
+		Evidence        func(childComplexity int) int
+		LookedAt        func(childComplexity int) int
+		NextLookAt      func(childComplexity int) int
+		Problem         func(childComplexity int) int
+		SbomFormat      func(childComplexity int) int
+		SignedBy        func(childComplexity int) int
+		Since           func(childComplexity int) int
+		Sources         func(childComplexity int) int
+		Truncated       func(childComplexity int) int
+		Vulnerabilities func(childComplexity int) int
+	}
+
+	ProvenanceEvidence struct {
+		Digest        func(childComplexity int) int
+		Form          func(childComplexity int) int
+		Identity      func(childComplexity int) int
+		PredicateType func(childComplexity int) int
+		Problem       func(childComplexity int) int
+		SignedAt      func(childComplexity int) int
+		Signer        func(childComplexity int) int
+	}
+
+	ProvenanceSource struct {
+		Repository func(childComplexity int) int
+		Revision   func(childComplexity int) int
+	}
+
 	PutPolicySetPayload struct {
 		Errors    func(childComplexity int) int
 		PolicySet func(childComplexity int) int
@@ -1108,6 +1165,7 @@ type ComplexityRoot struct {
 		CheckKinds             func(childComplexity int) int
 		CheckPolicies          func(childComplexity int, text string) int
 		ChecksSchema           func(childComplexity int) int
+		ComponentChanges       func(childComplexity int, before string, after string) int
 		DeliveryMetrics        func(childComplexity int, application string, environment *string, since *time.Time, until *time.Time) int
 		DriverOrigins          func(childComplexity int) int
 		Drivers                func(childComplexity int) int
@@ -1139,6 +1197,8 @@ type ComplexityRoot struct {
 		ValidateDriverConfig   func(childComplexity int, driverRef string, kind *setup.DriverConfigKind, config json.RawMessage) int
 		ValidateFlowDefinition func(childComplexity int, definition json.RawMessage) int
 		Viewer                 func(childComplexity int) int
+		WhereComponent         func(childComplexity int, name string, version *string) int
+		WhereDigest            func(childComplexity int, digest string) int
 		Workflow               func(childComplexity int, workflowID string) int
 		WorkflowCount          func(childComplexity int, states []handoff.WorkflowState, program *string, subject *string, filter *handoff.WorkflowConditions) int
 		WorkflowSchedule       func(childComplexity int, name string) int
@@ -1520,6 +1580,7 @@ type ComplexityRoot struct {
 		DigestSeen func(childComplexity int) int
 		GlobalID   func(childComplexity int) int
 		Name       func(childComplexity int) int
+		Provenance func(childComplexity int) int
 		Reference  func(childComplexity int) int
 		Veto       func(childComplexity int) int
 	}
@@ -1587,6 +1648,17 @@ type ComplexityRoot struct {
 		ViewerCan     func(childComplexity int) int
 	}
 
+	Vulnerabilities struct {
+		Critical    func(childComplexity int) int
+		High        func(childComplexity int) int
+		Low         func(childComplexity int) int
+		Medium      func(childComplexity int) int
+		NotAffected func(childComplexity int) int
+		ScannedAt   func(childComplexity int) int
+		Scanner     func(childComplexity int) int
+		Unknown     func(childComplexity int) int
+	}
+
 	Wait struct {
 		Approvers        func(childComplexity int, first *int) int
 		Detail           func(childComplexity int) int
@@ -1603,6 +1675,15 @@ type ComplexityRoot struct {
 		Status           func(childComplexity int) int
 		Subject          func(childComplexity int) int
 		Until            func(childComplexity int) int
+	}
+
+	Whereabouts struct {
+		Application func(childComplexity int) int
+		Component   func(childComplexity int) int
+		Environment func(childComplexity int) int
+		Service     func(childComplexity int) int
+		Since       func(childComplexity int) int
+		Version     func(childComplexity int) int
 	}
 
 	Workflow struct {
@@ -2915,6 +2996,57 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.CheckReport.VersionSet(childComplexity), true
+
+	case "Component.name":
+		if e.ComplexityRoot.Component.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Component.Name(childComplexity), true
+	case "Component.purl":
+		if e.ComplexityRoot.Component.Purl == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Component.Purl(childComplexity), true
+	case "Component.version":
+		if e.ComplexityRoot.Component.Version == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Component.Version(childComplexity), true
+
+	case "ComponentChange.after":
+		if e.ComplexityRoot.ComponentChange.After == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ComponentChange.After(childComplexity), true
+	case "ComponentChange.before":
+		if e.ComplexityRoot.ComponentChange.Before == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ComponentChange.Before(childComplexity), true
+	case "ComponentChange.name":
+		if e.ComplexityRoot.ComponentChange.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ComponentChange.Name(childComplexity), true
+
+	case "ComponentChanges.changes":
+		if e.ComplexityRoot.ComponentChanges.Changes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ComponentChanges.Changes(childComplexity), true
+	case "ComponentChanges.known":
+		if e.ComplexityRoot.ComponentChanges.Known == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ComponentChanges.Known(childComplexity), true
 
 	case "ConfigProblem.message":
 		if e.ComplexityRoot.ConfigProblem.Message == nil {
@@ -4421,6 +4553,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.LookAtArtifactSourcePayload.Problem(childComplexity), true
 
+	case "LookUpProvenancePayload.errors":
+		if e.ComplexityRoot.LookUpProvenancePayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LookUpProvenancePayload.Errors(childComplexity), true
+	case "LookUpProvenancePayload.version":
+		if e.ComplexityRoot.LookUpProvenancePayload.Version == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LookUpProvenancePayload.Version(childComplexity), true
+
 	case "MatrixConnection.edges":
 		if e.ComplexityRoot.MatrixConnection.Edges == nil {
 			break
@@ -4865,6 +5010,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.LookAtArtifactSource(childComplexity, args["input"].(model.LookAtArtifactSourceInput)), true
+	case "Mutation.lookUpProvenance":
+		if e.ComplexityRoot.Mutation.LookUpProvenance == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_lookUpProvenance_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.LookUpProvenance(childComplexity, args["input"].(model.LookUpProvenanceInput)), true
 	case "Mutation.pauseRollout":
 		if e.ComplexityRoot.Mutation.PauseRollout == nil {
 			break
@@ -6094,6 +6250,147 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.ProposedChangePayload.Errors(childComplexity), true
 
+	case "Provenance.buildLevel":
+		if e.ComplexityRoot.Provenance.BuildLevel == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Provenance.BuildLevel(childComplexity), true
+	case "Provenance.builders":
+		if e.ComplexityRoot.Provenance.Builders == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Provenance.Builders(childComplexity), true
+	case "Provenance.componentCount":
+		if e.ComplexityRoot.Provenance.ComponentCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Provenance.ComponentCount(childComplexity), true
+	case "Provenance.components":
+		if e.ComplexityRoot.Provenance.Components == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Provenance.Components(childComplexity), true
+	case "Provenance.evidence":
+		if e.ComplexityRoot.Provenance.Evidence == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Provenance.Evidence(childComplexity), true
+	case "Provenance.lookedAt":
+		if e.ComplexityRoot.Provenance.LookedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Provenance.LookedAt(childComplexity), true
+	case "Provenance.nextLookAt":
+		if e.ComplexityRoot.Provenance.NextLookAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Provenance.NextLookAt(childComplexity), true
+	case "Provenance.problem":
+		if e.ComplexityRoot.Provenance.Problem == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Provenance.Problem(childComplexity), true
+	case "Provenance.sbomFormat":
+		if e.ComplexityRoot.Provenance.SbomFormat == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Provenance.SbomFormat(childComplexity), true
+	case "Provenance.signedBy":
+		if e.ComplexityRoot.Provenance.SignedBy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Provenance.SignedBy(childComplexity), true
+	case "Provenance.since":
+		if e.ComplexityRoot.Provenance.Since == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Provenance.Since(childComplexity), true
+	case "Provenance.sources":
+		if e.ComplexityRoot.Provenance.Sources == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Provenance.Sources(childComplexity), true
+	case "Provenance.truncated":
+		if e.ComplexityRoot.Provenance.Truncated == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Provenance.Truncated(childComplexity), true
+	case "Provenance.vulnerabilities":
+		if e.ComplexityRoot.Provenance.Vulnerabilities == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Provenance.Vulnerabilities(childComplexity), true
+
+	case "ProvenanceEvidence.digest":
+		if e.ComplexityRoot.ProvenanceEvidence.Digest == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProvenanceEvidence.Digest(childComplexity), true
+	case "ProvenanceEvidence.form":
+		if e.ComplexityRoot.ProvenanceEvidence.Form == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProvenanceEvidence.Form(childComplexity), true
+	case "ProvenanceEvidence.identity":
+		if e.ComplexityRoot.ProvenanceEvidence.Identity == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProvenanceEvidence.Identity(childComplexity), true
+	case "ProvenanceEvidence.predicateType":
+		if e.ComplexityRoot.ProvenanceEvidence.PredicateType == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProvenanceEvidence.PredicateType(childComplexity), true
+	case "ProvenanceEvidence.problem":
+		if e.ComplexityRoot.ProvenanceEvidence.Problem == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProvenanceEvidence.Problem(childComplexity), true
+	case "ProvenanceEvidence.signedAt":
+		if e.ComplexityRoot.ProvenanceEvidence.SignedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProvenanceEvidence.SignedAt(childComplexity), true
+	case "ProvenanceEvidence.signer":
+		if e.ComplexityRoot.ProvenanceEvidence.Signer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProvenanceEvidence.Signer(childComplexity), true
+
+	case "ProvenanceSource.repository":
+		if e.ComplexityRoot.ProvenanceSource.Repository == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProvenanceSource.Repository(childComplexity), true
+	case "ProvenanceSource.revision":
+		if e.ComplexityRoot.ProvenanceSource.Revision == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProvenanceSource.Revision(childComplexity), true
+
 	case "PutPolicySetPayload.errors":
 		if e.ComplexityRoot.PutPolicySetPayload.Errors == nil {
 			break
@@ -6244,6 +6541,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.ChecksSchema(childComplexity), true
+	case "Query.componentChanges":
+		if e.ComplexityRoot.Query.ComponentChanges == nil {
+			break
+		}
+
+		args, err := ec.field_Query_componentChanges_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.ComponentChanges(childComplexity, args["before"].(string), args["after"].(string)), true
 	case "Query.deliveryMetrics":
 		if e.ComplexityRoot.Query.DeliveryMetrics == nil {
 			break
@@ -6551,6 +6859,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Viewer(childComplexity), true
+	case "Query.whereComponent":
+		if e.ComplexityRoot.Query.WhereComponent == nil {
+			break
+		}
+
+		args, err := ec.field_Query_whereComponent_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.WhereComponent(childComplexity, args["name"].(string), args["version"].(*string)), true
+	case "Query.whereDigest":
+		if e.ComplexityRoot.Query.WhereDigest == nil {
+			break
+		}
+
+		args, err := ec.field_Query_whereDigest_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.WhereDigest(childComplexity, args["digest"].(string)), true
 	case "Query.workflow":
 		if e.ComplexityRoot.Query.Workflow == nil {
 			break
@@ -7971,6 +8301,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Version.Name(childComplexity), true
+	case "Version.provenance":
+		if e.ComplexityRoot.Version.Provenance == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Version.Provenance(childComplexity), true
 	case "Version.reference":
 		if e.ComplexityRoot.Version.Reference == nil {
 			break
@@ -8209,6 +8545,55 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Viewer.ViewerCan(childComplexity), true
 
+	case "Vulnerabilities.critical":
+		if e.ComplexityRoot.Vulnerabilities.Critical == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Vulnerabilities.Critical(childComplexity), true
+	case "Vulnerabilities.high":
+		if e.ComplexityRoot.Vulnerabilities.High == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Vulnerabilities.High(childComplexity), true
+	case "Vulnerabilities.low":
+		if e.ComplexityRoot.Vulnerabilities.Low == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Vulnerabilities.Low(childComplexity), true
+	case "Vulnerabilities.medium":
+		if e.ComplexityRoot.Vulnerabilities.Medium == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Vulnerabilities.Medium(childComplexity), true
+	case "Vulnerabilities.notAffected":
+		if e.ComplexityRoot.Vulnerabilities.NotAffected == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Vulnerabilities.NotAffected(childComplexity), true
+	case "Vulnerabilities.scannedAt":
+		if e.ComplexityRoot.Vulnerabilities.ScannedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Vulnerabilities.ScannedAt(childComplexity), true
+	case "Vulnerabilities.scanner":
+		if e.ComplexityRoot.Vulnerabilities.Scanner == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Vulnerabilities.Scanner(childComplexity), true
+	case "Vulnerabilities.unknown":
+		if e.ComplexityRoot.Vulnerabilities.Unknown == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Vulnerabilities.Unknown(childComplexity), true
+
 	case "Wait.approvers":
 		if e.ComplexityRoot.Wait.Approvers == nil {
 			break
@@ -8304,6 +8689,43 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Wait.Until(childComplexity), true
+
+	case "Whereabouts.application":
+		if e.ComplexityRoot.Whereabouts.Application == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Whereabouts.Application(childComplexity), true
+	case "Whereabouts.component":
+		if e.ComplexityRoot.Whereabouts.Component == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Whereabouts.Component(childComplexity), true
+	case "Whereabouts.environment":
+		if e.ComplexityRoot.Whereabouts.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Whereabouts.Environment(childComplexity), true
+	case "Whereabouts.service":
+		if e.ComplexityRoot.Whereabouts.Service == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Whereabouts.Service(childComplexity), true
+	case "Whereabouts.since":
+		if e.ComplexityRoot.Whereabouts.Since == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Whereabouts.Since(childComplexity), true
+	case "Whereabouts.version":
+		if e.ComplexityRoot.Whereabouts.Version == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Whereabouts.Version(childComplexity), true
 
 	case "Workflow.children":
 		if e.ComplexityRoot.Workflow.Children == nil {
@@ -8918,6 +9340,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputGrantPermissionsInput,
 		ec.unmarshalInputLiftVetoInput,
 		ec.unmarshalInputLookAtArtifactSourceInput,
+		ec.unmarshalInputLookUpProvenanceInput,
 		ec.unmarshalInputMatrixFilter,
 		ec.unmarshalInputNewArtifactSourceInput,
 		ec.unmarshalInputPauseRolloutInput,
@@ -11938,6 +12361,152 @@ type PreviewRolloutPayload {
   errors: [UserError!]!
 }
 `, BuiltIn: false},
+	{Name: "../schema/provenance.graphqls", Input: `# Provenance: where versions come from, and where they are.
+
+extend type Query {
+  "Where versions are live that have a component, by its name such as log4j-core, or by its package URL; at most 500 places, the first by application. It goes by the SBOMs that are attached to images."
+  whereComponent(name: String!, "Empty for any." version: String = ""): [Whereabouts!]!
+  "Where versions with a digest are live: that of an image, or the SHA of a commit; at most 500 places, the first by application."
+  whereDigest(digest: String!): [Whereabouts!]!
+  "The components that differ between two version sets of the organization."
+  componentChanges(before: ID!, after: ID!): ComponentChanges!
+}
+
+extend type Mutation {
+  "Looks up the signatures and attestations of a version as soon as possible, instead of when it is due."
+  lookUpProvenance(input: LookUpProvenanceInput!): LookUpProvenancePayload!
+}
+
+extend type Version {
+  "What is known of where the image comes from; null for a commit, and for a version that was never to be looked up."
+  provenance: Provenance
+}
+
+"What verified signatures and attestations state about an image. What is not known is null, or an empty list."
+type Provenance {
+  "When the last lookup succeeded; null before the first, or if no signer is configured."
+  lookedAt: Time
+  "When it is looked up next; null for on request only."
+  nextLookAt: Time
+  "Why the last lookup failed; null if it succeeded."
+  problem: String
+  "From when on this has been known; null before the first lookup."
+  since: Time
+  "The configured signers that have signed the image."
+  signedBy: [String!]!
+  "Who built it, by SLSA provenance."
+  builders: [String!]!
+  "The SLSA level of the build that the operator has given the signer of the provenance."
+  buildLevel: Int
+  "What it was built from."
+  sources: [ProvenanceSource!]!
+  "The format of its SBOM."
+  sbomFormat: String
+  "How many components its SBOM lists."
+  componentCount: Int
+  "The components, by name, at most 5000."
+  components: [Component!]!
+  "The latest report about vulnerabilities."
+  vulnerabilities: Vulnerabilities
+  "Every signature and attestation that was found, also what was refused, at most 100."
+  evidence: [ProvenanceEvidence!]!
+  "More is attached to the image than was read."
+  truncated: Boolean!
+}
+
+"A revision of a repository that an image was built from."
+type ProvenanceSource {
+  repository: String!
+  "The commit; null if the provenance does not say."
+  revision: String
+}
+
+"A part of an image, by its SBOM."
+type Component {
+  name: String!
+  "Null if the SBOM does not say."
+  version: String
+  "The package URL; null if the SBOM has none."
+  purl: String
+}
+
+"What a scanner has found in an image."
+type Vulnerabilities {
+  scanner: String
+  "When the scan ended; null if the report does not say."
+  scannedAt: Time
+  "Identifiers such as CVE-2021-44228, at most 500."
+  critical: [String!]!
+  "Identifiers, at most 500."
+  high: [String!]!
+  "How many there are."
+  medium: Int!
+  "How many there are."
+  low: Int!
+  "How many of no known severity there are."
+  unknown: Int!
+  "Critical and high ones that a VEX statement of a configured signer excludes."
+  notAffected: [String!]!
+}
+
+"One signature or attestation that is attached to an image."
+type ProvenanceEvidence {
+  "The digest of the blob in the registry."
+  digest: String!
+  "bundle, cosign-signature or cosign-attestation."
+  form: String!
+  "What it attests, as the type of its predicate; null for a plain signature, and for what was refused."
+  predicateType: String
+  "The configured signer that it was verified with; null if it was refused."
+  signer: String
+  "Issuer and subject of the certificate that it was signed with; null for keys."
+  identity: String
+  "When it was signed, as a log or a time-stamp authority confirms; null if none does."
+  signedAt: Time
+  "Why it was refused, or why it states no facts; null for none."
+  problem: String
+}
+
+"Where a version is live."
+type Whereabouts {
+  application: Application!
+  environment: Environment!
+  service: Service!
+  version: Version!
+  "Since when its version set is live there."
+  since: Time!
+  "The component that was searched for; null for a search by digest."
+  component: Component
+}
+
+"The components that differ between two version sets."
+type ComponentChanges {
+  "By name, at most 2000."
+  changes: [ComponentChange!]!
+  "Every image of both sets has an SBOM. If not, what only one of them lists may be in the other as well."
+  known: Boolean!
+}
+
+"A component whose versions differ between two version sets."
+type ComponentChange {
+  name: String!
+  "Its versions in the first set; empty if it is not in it."
+  before: [String!]!
+  "Its versions in the second set; empty if it is not in it."
+  after: [String!]!
+}
+
+"Input of lookUpProvenance."
+input LookUpProvenanceInput {
+  versionId: ID!
+}
+
+"Result of lookUpProvenance."
+type LookUpProvenancePayload {
+  version: Version
+  errors: [UserError!]!
+}
+`, BuiltIn: false},
 	{Name: "../schema/reconcile.graphqls", Input: `# Reconciliation: where the record differs from what others know, after the database was restored to an earlier time.
 
 extend type Query {
@@ -13858,6 +14427,40 @@ func (ec *executionContext) childFields_CheckReport(ctx context.Context, field g
 	return nil, fmt.Errorf("no field named %q was found under type CheckReport", field.Name)
 }
 
+func (ec *executionContext) childFields_Component(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_Component_name(ctx, field)
+	case "version":
+		return ec.fieldContext_Component_version(ctx, field)
+	case "purl":
+		return ec.fieldContext_Component_purl(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Component", field.Name)
+}
+
+func (ec *executionContext) childFields_ComponentChange(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_ComponentChange_name(ctx, field)
+	case "before":
+		return ec.fieldContext_ComponentChange_before(ctx, field)
+	case "after":
+		return ec.fieldContext_ComponentChange_after(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ComponentChange", field.Name)
+}
+
+func (ec *executionContext) childFields_ComponentChanges(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "changes":
+		return ec.fieldContext_ComponentChanges_changes(ctx, field)
+	case "known":
+		return ec.fieldContext_ComponentChanges_known(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ComponentChanges", field.Name)
+}
+
 func (ec *executionContext) childFields_ConfigProblem(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "pointer":
@@ -14660,6 +15263,16 @@ func (ec *executionContext) childFields_LookAtArtifactSourcePayload(ctx context.
 	return nil, fmt.Errorf("no field named %q was found under type LookAtArtifactSourcePayload", field.Name)
 }
 
+func (ec *executionContext) childFields_LookUpProvenancePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "version":
+		return ec.fieldContext_LookUpProvenancePayload_version(ctx, field)
+	case "errors":
+		return ec.fieldContext_LookUpProvenancePayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type LookUpProvenancePayload", field.Name)
+}
+
 func (ec *executionContext) childFields_MatrixConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "edges":
@@ -15114,6 +15727,70 @@ func (ec *executionContext) childFields_ProposedChangePayload(ctx context.Contex
 		return ec.fieldContext_ProposedChangePayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ProposedChangePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_Provenance(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "lookedAt":
+		return ec.fieldContext_Provenance_lookedAt(ctx, field)
+	case "nextLookAt":
+		return ec.fieldContext_Provenance_nextLookAt(ctx, field)
+	case "problem":
+		return ec.fieldContext_Provenance_problem(ctx, field)
+	case "since":
+		return ec.fieldContext_Provenance_since(ctx, field)
+	case "signedBy":
+		return ec.fieldContext_Provenance_signedBy(ctx, field)
+	case "builders":
+		return ec.fieldContext_Provenance_builders(ctx, field)
+	case "buildLevel":
+		return ec.fieldContext_Provenance_buildLevel(ctx, field)
+	case "sources":
+		return ec.fieldContext_Provenance_sources(ctx, field)
+	case "sbomFormat":
+		return ec.fieldContext_Provenance_sbomFormat(ctx, field)
+	case "componentCount":
+		return ec.fieldContext_Provenance_componentCount(ctx, field)
+	case "components":
+		return ec.fieldContext_Provenance_components(ctx, field)
+	case "vulnerabilities":
+		return ec.fieldContext_Provenance_vulnerabilities(ctx, field)
+	case "evidence":
+		return ec.fieldContext_Provenance_evidence(ctx, field)
+	case "truncated":
+		return ec.fieldContext_Provenance_truncated(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Provenance", field.Name)
+}
+
+func (ec *executionContext) childFields_ProvenanceEvidence(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "digest":
+		return ec.fieldContext_ProvenanceEvidence_digest(ctx, field)
+	case "form":
+		return ec.fieldContext_ProvenanceEvidence_form(ctx, field)
+	case "predicateType":
+		return ec.fieldContext_ProvenanceEvidence_predicateType(ctx, field)
+	case "signer":
+		return ec.fieldContext_ProvenanceEvidence_signer(ctx, field)
+	case "identity":
+		return ec.fieldContext_ProvenanceEvidence_identity(ctx, field)
+	case "signedAt":
+		return ec.fieldContext_ProvenanceEvidence_signedAt(ctx, field)
+	case "problem":
+		return ec.fieldContext_ProvenanceEvidence_problem(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ProvenanceEvidence", field.Name)
+}
+
+func (ec *executionContext) childFields_ProvenanceSource(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "repository":
+		return ec.fieldContext_ProvenanceSource_repository(ctx, field)
+	case "revision":
+		return ec.fieldContext_ProvenanceSource_revision(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ProvenanceSource", field.Name)
 }
 
 func (ec *executionContext) childFields_PutPolicySetPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -15884,6 +16561,8 @@ func (ec *executionContext) childFields_Version(ctx context.Context, field graph
 		return ec.fieldContext_Version_createdAt(ctx, field)
 	case "veto":
 		return ec.fieldContext_Version_veto(ctx, field)
+	case "provenance":
+		return ec.fieldContext_Version_provenance(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Version", field.Name)
 }
@@ -16014,6 +16693,28 @@ func (ec *executionContext) childFields_Viewer(ctx context.Context, field graphq
 	return nil, fmt.Errorf("no field named %q was found under type Viewer", field.Name)
 }
 
+func (ec *executionContext) childFields_Vulnerabilities(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "scanner":
+		return ec.fieldContext_Vulnerabilities_scanner(ctx, field)
+	case "scannedAt":
+		return ec.fieldContext_Vulnerabilities_scannedAt(ctx, field)
+	case "critical":
+		return ec.fieldContext_Vulnerabilities_critical(ctx, field)
+	case "high":
+		return ec.fieldContext_Vulnerabilities_high(ctx, field)
+	case "medium":
+		return ec.fieldContext_Vulnerabilities_medium(ctx, field)
+	case "low":
+		return ec.fieldContext_Vulnerabilities_low(ctx, field)
+	case "unknown":
+		return ec.fieldContext_Vulnerabilities_unknown(ctx, field)
+	case "notAffected":
+		return ec.fieldContext_Vulnerabilities_notAffected(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Vulnerabilities", field.Name)
+}
+
 func (ec *executionContext) childFields_Wait(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "kind":
@@ -16048,6 +16749,24 @@ func (ec *executionContext) childFields_Wait(ctx context.Context, field graphql.
 		return ec.fieldContext_Wait_service(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Wait", field.Name)
+}
+
+func (ec *executionContext) childFields_Whereabouts(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "application":
+		return ec.fieldContext_Whereabouts_application(ctx, field)
+	case "environment":
+		return ec.fieldContext_Whereabouts_environment(ctx, field)
+	case "service":
+		return ec.fieldContext_Whereabouts_service(ctx, field)
+	case "version":
+		return ec.fieldContext_Whereabouts_version(ctx, field)
+	case "since":
+		return ec.fieldContext_Whereabouts_since(ctx, field)
+	case "component":
+		return ec.fieldContext_Whereabouts_component(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Whereabouts", field.Name)
 }
 
 func (ec *executionContext) childFields_Workflow(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -154,6 +154,32 @@ type ChangeWorkflowScheduleInput struct {
 	Reason *string `json:"reason,omitempty"`
 }
 
+// A part of an image, by its SBOM.
+type Component struct {
+	Name string `json:"name"`
+	// Null if the SBOM does not say.
+	Version *string `json:"version,omitempty"`
+	// The package URL; null if the SBOM has none.
+	Purl *string `json:"purl,omitempty"`
+}
+
+// A component whose versions differ between two version sets.
+type ComponentChange struct {
+	Name string `json:"name"`
+	// Its versions in the first set; empty if it is not in it.
+	Before []string `json:"before"`
+	// Its versions in the second set; empty if it is not in it.
+	After []string `json:"after"`
+}
+
+// The components that differ between two version sets.
+type ComponentChanges struct {
+	// By name, at most 2000.
+	Changes []ComponentChange `json:"changes"`
+	// Every image of both sets has an SBOM. If not, what only one of them lists may be in the other as well.
+	Known bool `json:"known"`
+}
+
 // A problem found in a configuration.
 type ConfigProblem struct {
 	// JSON pointer (RFC 6901) to the place of the problem; empty for the configuration as a whole.
@@ -438,6 +464,17 @@ type LookAtArtifactSourcePayload struct {
 	Errors  []UserError `json:"errors"`
 }
 
+// Input of lookUpProvenance.
+type LookUpProvenanceInput struct {
+	VersionID string `json:"versionId"`
+}
+
+// Result of lookUpProvenance.
+type LookUpProvenancePayload struct {
+	Version *Version    `json:"version,omitempty"`
+	Errors  []UserError `json:"errors"`
+}
+
 // Selects the rows of the matrix that have at least one cell matching every condition given. Empty lists do not filter.
 type MatrixFilter struct {
 	// Any part of the application's name, ignoring case.
@@ -565,6 +602,31 @@ type PreviewRolloutPayload struct {
 type ProposedChangePayload struct {
 	Change *ProposedChange `json:"change,omitempty"`
 	Errors []UserError     `json:"errors"`
+}
+
+// One signature or attestation that is attached to an image.
+type ProvenanceEvidence struct {
+	// The digest of the blob in the registry.
+	Digest string `json:"digest"`
+	// bundle, cosign-signature or cosign-attestation.
+	Form string `json:"form"`
+	// What it attests, as the type of its predicate; null for a plain signature, and for what was refused.
+	PredicateType *string `json:"predicateType,omitempty"`
+	// The configured signer that it was verified with; null if it was refused.
+	Signer *string `json:"signer,omitempty"`
+	// Issuer and subject of the certificate that it was signed with; null for keys.
+	Identity *string `json:"identity,omitempty"`
+	// When it was signed, as a log or a time-stamp authority confirms; null if none does.
+	SignedAt *time.Time `json:"signedAt,omitempty"`
+	// Why it was refused, or why it states no facts; null for none.
+	Problem *string `json:"problem,omitempty"`
+}
+
+// A revision of a repository that an image was built from.
+type ProvenanceSource struct {
+	Repository string `json:"repository"`
+	// The commit; null if the provenance does not say.
+	Revision *string `json:"revision,omitempty"`
 }
 
 // Input of putPolicySet.
@@ -1212,6 +1274,25 @@ type Viewer struct {
 	Grants []Grant `json:"grants"`
 	// The actions on the organization as a whole.
 	ViewerCan []Ability `json:"viewerCan"`
+}
+
+// What a scanner has found in an image.
+type Vulnerabilities struct {
+	Scanner *string `json:"scanner,omitempty"`
+	// When the scan ended; null if the report does not say.
+	ScannedAt *time.Time `json:"scannedAt,omitempty"`
+	// Identifiers such as CVE-2021-44228, at most 500.
+	Critical []string `json:"critical"`
+	// Identifiers, at most 500.
+	High []string `json:"high"`
+	// How many there are.
+	Medium int `json:"medium"`
+	// How many there are.
+	Low int `json:"low"`
+	// How many of no known severity there are.
+	Unknown int `json:"unknown"`
+	// Critical and high ones that a VEX statement of a configured signer excludes.
+	NotAffected []string `json:"notAffected"`
 }
 
 // Result of retryWorkflow and cancelWorkflow.
