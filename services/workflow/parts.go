@@ -252,3 +252,24 @@ func own(ctx context.Context, owners *agent.Registry, configured []AgentOwner, w
 	}
 	return owners.Run(ctx)
 }
+
+// consumers receive what relays and the domain service send.
+func consumers(conn *bus.Conn, cluster events.Cluster, domain events.Domain) []run.Part {
+	return []run.Part{
+		run.Loop("cluster", func(ctx context.Context) error {
+			return conn.Consume(ctx, events.ClusterConsumer(), cluster.Handle, nil)
+		}),
+		run.Loop("domain", func(ctx context.Context) error {
+			return conn.Consume(ctx, events.DomainConsumer(), domain.Handle, domain.Rejected)
+		}),
+	}
+}
+
+// health is the server of health checks and metrics, where one is configured.
+func health(c Config, log *slog.Logger, ready func(context.Context) error, metrics exposition) []run.Part {
+	if c.HealthAddress == "" {
+		return nil
+	}
+	checks := map[string]func(context.Context) error{"database": metrics.pool.Ping, "bus": ready}
+	return []run.Part{rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, metrics.collectors()...))}
+}

@@ -20,7 +20,6 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/run"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/api"
@@ -175,12 +174,6 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		run.Loop("watches", watches.Run),
 		run.Loop("agents", agents.Run),
 		run.Loop("owners", func(ctx context.Context) error { return own(ctx, owners, c.AgentOwners, wall, log) }),
-		run.Loop("cluster", func(ctx context.Context) error {
-			return conn.Consume(ctx, events.ClusterConsumer(), cluster.Handle, nil)
-		}),
-		run.Loop("domain", func(ctx context.Context) error {
-			return conn.Consume(ctx, events.DomainConsumer(), domain.Handle, domain.Rejected)
-		}),
 		run.Loop("watchers", watchers.Run),
 		run.Loop("flows", flows.Run),
 		run.Loop("schedules", schedules.Run),
@@ -189,15 +182,11 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		run.Loop("retention", keeping.Run),
 		grpc,
 	}
-	if c.HealthAddress != "" {
-		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(map[string]func(context.Context) error{
-			"database": pool.Ping,
-			"bus":      topology.Ready,
-		}, exposition{
-			budget: budget, conn: func() *bus.Conn { return conn }, pool: pool, clock: wall, engine: runner, guard: guardian,
-			workers: workers, limits: limiter, schedules: measured, scripts: isolation{scripts},
-		}.collectors()...)))
-	}
+	parts = append(parts, consumers(conn, cluster, domain)...)
+	parts = append(parts, health(c, log, topology.Ready, exposition{
+		budget: budget, conn: func() *bus.Conn { return conn }, pool: pool, clock: wall, engine: runner, guard: guardian,
+		workers: workers, limits: limiter, schedules: measured, scripts: isolation{scripts},
+	})...)
 	return run.Parts(ctx, log, stopWithin, parts...)
 }
 
