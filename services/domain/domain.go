@@ -163,7 +163,7 @@ func Run(ctx context.Context, c Config) error {
 			conn: func() *bus.Conn { return conn }, pool: pool,
 			breakGlass: s.store.BrokenGlass, breaches: s.store.Breaches, bypasses: s.store.FreezeBypasses,
 			journal:  s.store.JournalHealth,
-			delivery: delivery, streams: s.streams,
+			delivery: delivery, streams: s.streams, decisions: s.triggers.Decisions,
 		}.collectors()...)))
 		if len(c.DeliveryMetrics.Environments) > 0 {
 			parts = append(parts, run.Loop("delivery metrics",

@@ -25,13 +25,15 @@ type exposition struct {
 	bypasses   func(ctx context.Context) (times int64, err error)
 	delivery   *telemetry.Delivery
 	streams    *transport.Streams
+	// decisions are those of triggers, by outcome.
+	decisions func() map[string]int64
 }
 
 // collectors are everything that /metrics exposes beside telemetry.Metrics.
 func (e exposition) collectors() []prometheus.Collector {
 	return append(bus.Metrics(e.conn), pg.Metrics(e.pool), outbox.Metrics(e.pool),
 		telemetry.BreakGlass(e.breakGlass), telemetry.Breaches(e.breaches), telemetry.FreezeBypasses(e.bypasses),
-		journalMetrics{e.journal}, store.Metrics(e.pool),
+		journalMetrics{e.journal}, store.Metrics(e.pool), triggerMetrics{e.decisions},
 		e.delivery, e.streams)
 }
 
@@ -46,6 +48,25 @@ func Metrics() []prometheus.Collector {
 	return []prometheus.Collector{
 		store.Metrics(nil), telemetry.BreakGlass(nil), telemetry.Breaches(nil), telemetry.FreezeBypasses(nil),
 		journalMetrics{},
+		triggerMetrics{},
 		transport.NewStreams(1),
 	}
+}
+
+// triggerMetrics exports what the triggers decided in this process.
+type triggerMetrics struct{ read func() map[string]int64 }
+
+// Describe implements prometheus.Collector.
+func (triggerMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- triggerDecisions() }
+
+// Collect implements prometheus.Collector.
+func (m triggerMetrics) Collect(ch chan<- prometheus.Metric) {
+	for outcome, n := range m.read() {
+		ch <- prometheus.MustNewConstMetric(triggerDecisions(), prometheus.CounterValue, float64(n), outcome)
+	}
+}
+
+func triggerDecisions() *prometheus.Desc {
+	return prometheus.NewDesc("lockstep_trigger_decisions_total", "What triggers decided in this process, by outcome: began, queued, declined, waiting, or "+
+		"failed for an error of the service.", []string{"outcome"}, nil)
 }

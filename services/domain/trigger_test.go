@@ -181,6 +181,20 @@ func TestAScheduleBeginsARolloutAtItsTimes(t *testing.T) {
 	w.want(w.decide(), []string{"began: " + set.Name + " is the newest version set at 2027-01-18T05:00:00Z"})
 }
 
+// D58: a time of a schedule that was changed since begins nothing, and the new one does; the metrics count both.
+func TestAChangedScheduleForgetsItsFormerTimes(t *testing.T) {
+	t.Parallel()
+	w := clocked(t) // 2027-01-15 08:00 UTC
+	w.trigger(core.TriggerSchedule, `{"cron":"0 9 * * *"}`)
+	w.trigger(core.TriggerSchedule, `{"cron":"0 11 * * *"}`)
+	w.now.Advance(2 * time.Hour)
+	w.want(w.decide(), []string{"declined: the schedule was changed by user 1, and is not due at that time any more"})
+	w.now.Advance(2 * time.Hour)
+	w.want(w.decide(), []string{"began: " + w.set.Name + " is the newest version set at 2027-01-15T11:00:00Z"})
+	counted := w.triggers.Decisions()
+	w.want([]int64{counted["began"], counted["declined"], counted["failed"]}, []int64{1, 1, 0})
+}
+
 // D58: while a rollout is under way, what a trigger wants waits in the application's queue, whatever its policy says about requests; the
 // decision says what became of it.
 func TestATriggerFeedsTheQueue(t *testing.T) {

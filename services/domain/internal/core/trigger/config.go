@@ -287,3 +287,9 @@ func (c config) next(after time.Time) (time.Time, error) {
 	}
 	return e.Next(after, location), nil
 }
+
+// due is whether a schedule is due at an instant.
+func (c config) due(at time.Time) bool {
+	next, err := c.next(at.Add(-time.Second))
+	return err == nil && next.Equal(at)
+}

@@ -52,6 +52,7 @@ func (u *UseCases) DecideDue(ctx context.Context) (Decided, bool, error) {
 			return err
 		})
 		if err != nil && d.Trigger.ID != 0 {
+			u.counts.failed.Add(1)
 			// It must not keep the others from deciding.
 			if putOff := u.putOff(ctx, d); putOff != nil {
 				return d, false, fmt.Errorf("put off trigger %d: %w, after: %w", d.Trigger.ID, putOff, err)
@@ -160,6 +161,9 @@ func (d *decision) take(ctx context.Context) (core.TriggerSignal, error) {
 	if t.Kind == core.TriggerSchedule {
 		if err := d.u.schedule(ctx, d.tx, t, d.config, d.now); err != nil {
 			return core.TriggerSignal{}, err
+		}
+		if !slices.ContainsFunc(d.signals, func(s core.TriggerSignal) bool { return d.config.due(s.At) }) {
+			return d.declines("the schedule was changed by %s, and is not due at that time any more", t.Author.Name), nil
 		}
 	}
 	applications, err := d.tx.ApplicationsByID(ctx, d.organization, []int64{t.ApplicationID})
@@ -426,8 +430,7 @@ func (c *counts) add(o core.TriggerOutcome) {
 		c.declined.Add(1)
 	case core.TriggerWaits:
 		c.waiting.Add(1)
-	case core.TriggerPending:
-		c.failed.Add(1)
+	case core.TriggerPending: // it was not decided
 	}
 }
 
