@@ -270,7 +270,8 @@ func TestARestoredEngineIsBroughtToTheRecord(t *testing.T) {
 	p, err := u.Differences(t.Context(), user(), since, "")
 	s.ok(err)
 	s.want(kinds(p.Differences), []string{"engine_behind rollout_" + itoa(r.ID)})
-	settled, err := u.Settle(t.Context(), user(), reconcile.Request{Since: since, Kind: reconcile.EngineBehind, Subject: p.Differences[0].Subject})
+	settled, err := u.Settle(t.Context(), user(),
+		reconcile.Request{Since: since, Kind: reconcile.EngineBehind, Subject: p.Differences[0].Subject})
 	s.ok(err)
 	s.want(settled, true)
 	s.want(s.granted(), []string{"staging", "staging"})

@@ -38,8 +38,8 @@ func (s *shop) rowsOf(table string) (n int) {
 	return n
 }
 
-// D65: nothing is deleted without a rule, with a legal hold, or of another organization; with a rule exactly what is settled and older; the dry
-// run says how much that is, and all of it is in the journal.
+// D65: nothing is deleted without a rule, with a legal hold, or of another organization; with a rule exactly what is settled and older; the
+// dry run says how much that is, and all of it is in the journal.
 func TestSettledRowsEndByTheRulesOfTheirOrganization(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -109,7 +109,8 @@ func TestSettledRowsEndByTheRulesOfTheirOrganization(t *testing.T) {
 		}
 	}
 	var journal, others int
-	s.ok(s.pool.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE action IN ('setRetention', 'setLegalHold')) FROM cd_changes`).Scan(&journal))
+	s.ok(s.pool.QueryRow(t.Context(), `SELECT count(*) FROM cd_changes
+		WHERE action IN ('setRetention', 'setLegalHold')`).Scan(&journal))
 	s.ok(s.pool.QueryRow(t.Context(), `SELECT count(*) FROM cd_requests WHERE organization_id = 2`).Scan(&others))
 	s.want([]int{journal, others}, []int{6, 4})
 	s.verifyJournal(done)

@@ -28,8 +28,8 @@ func (s *service) knowledge(token string) autoflowv1.ReconciliationClient {
 	return autoflowv1.NewReconciliationClient(conn)
 }
 
-// D66: what a run has reported is listed, page by page, and published again under its ids although it was delivered; what it was granted and
-// which branches environments have is listed, and only to callers with the scope operate of the organization.
+// D66: what a run has reported is listed, page by page, and published again under its ids although it was delivered; what it was granted
+// and which branches environments have is listed, and only to callers with the scope operate of the organization.
 func TestWhatWasReportedIsListedAndRepeated(t *testing.T) {
 	t.Parallel()
 	s := startWith(t, func(c *workflow.Config) { c.Tokens = accessTokens() })
@@ -112,7 +112,8 @@ wait_for_event("com.gitlab.cd.rollout.passage_granted", {"rollout_id": 7}, timeo
 		return err == nil && len(commits.GetBranches()) > 0
 	})
 	b := commits.GetBranches()[0]
-	if b.GetRepositoryUrl() != "http://127.0.0.1:1/shop.git" || b.GetBranch() != "main" || b.GetError() == "" || len(commits.GetBranches()) != 1 {
+	if b.GetRepositoryUrl() != "http://127.0.0.1:1/shop.git" || b.GetBranch() != "main" || b.GetError() == "" ||
+		len(commits.GetBranches()) != 1 {
 		t.Errorf("branches: %v; expected one that cannot be read, with the reason", commits)
 	}
 

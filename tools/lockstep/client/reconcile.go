@@ -16,8 +16,8 @@ type RecordDifference struct {
 	Outcome string `json:"outcome,omitempty"`
 }
 
-// RecordDifferences compares the record with what others know, for what happened since a time, page by page. A difference that several pages
-// have is among the answer once.
+// RecordDifferences compares the record with what others know, for what happened since a time, page by page. A difference that several
+// pages have is among the answer once.
 func (c *Client) RecordDifferences(ctx context.Context, since time.Time) ([]RecordDifference, error) {
 	differences := []RecordDifference{}
 	type key struct{ kind, subject string }
@@ -30,7 +30,8 @@ func (c *Client) RecordDifferences(ctx context.Context, since time.Time) ([]Reco
 			}
 		}
 		err := c.do(ctx, `query($since: Time!, $after: String) { recordDifferences(since: $since, after: $after) {
-			differences { kind subject problem remedy } next } }`, map[string]any{"since": since.UTC().Format(time.RFC3339Nano), "after": after}, &data)
+			differences { kind subject problem remedy } next } }`, map[string]any{"since": since.UTC().Format(time.RFC3339Nano), "after": after},
+			&data)
 		if err != nil {
 			return nil, err
 		}

@@ -15,8 +15,8 @@ import (
 func (c commands) reconcile() *cobra.Command {
 	var since, reason string
 	var apply bool
-	cmd := c.Asking("reconcile", "After a restore to an earlier time: report where the record differs from what the workflow service and Git know, "+
-		"and settle it with --apply; exit code 1 when a difference is left",
+	cmd := c.Asking("reconcile", "After a restore to an earlier time: report where the record differs from what the workflow "+
+		"service and Git know, and settle it with --apply; exit code 1 when a difference is left",
 		"  lockstep admin reconcile --since 2026-11-23T10:00:00Z\n"+
 			"  lockstep admin reconcile --since 2026-11-23T10:00:00Z --apply --reason 'restored the backup of ten'", command.Exactly(0),
 		func(cmd *cobra.Command, api *client.Client, _ []string) error {

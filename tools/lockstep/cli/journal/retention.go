@@ -14,7 +14,8 @@ import (
 
 // retention is how long what is settled is kept.
 func (c commands) retention() *cobra.Command {
-	return command.Noun("retention", "", "How long what is settled is kept, and legal hold", c.retentionList(), c.retentionSet(), c.retentionHold())
+	return command.Noun("retention", "", "How long what is settled is kept, and legal hold", c.retentionList(),
+		c.retentionSet(), c.retentionHold())
 }
 
 func (c commands) retentionList() *cobra.Command {
@@ -46,7 +47,8 @@ func (c commands) retentionHold() *cobra.Command {
 	var reason string
 	var end bool
 	cmd := c.Asking("hold", "Put a legal hold into force, or end it with --end: while it is in force, nothing is deleted for its age",
-		"  lockstep admin retention hold --reason 'case 7'\n  lockstep admin retention hold --end --reason 'case 7 is closed'", command.Exactly(0),
+		"  lockstep admin retention hold --reason 'case 7'\n  lockstep admin retention hold --end --reason 'case 7 is closed'",
+		command.Exactly(0),
 		func(cmd *cobra.Command, api *client.Client, _ []string) error {
 			r, err := api.SetLegalHold(cmd.Context(), !end, reason)
 			return c.printRetention(r, err)

@@ -196,7 +196,8 @@ func (u *UseCases) Differences(ctx context.Context, a core.Actor, since time.Tim
 		}
 		return page, nil
 	}
-	return Page{}, fault.InvalidFields(fault.Field{Name: "after", Problem: fmt.Sprintf("found %.40q, expected what the page before ended with", after)})
+	return Page{}, fault.InvalidFields(fault.Field{Name: "after",
+		Problem: fmt.Sprintf("found %.40q, expected what the page before ended with", after)})
 }
 
 func (u *UseCases) checkSince(since time.Time) error {
@@ -420,7 +421,9 @@ func (u *UseCases) compareRuns(ctx context.Context, organization int64, runs []h
 }
 
 // commits finds commits in the branches of environments that the record does not have.
-func (u *UseCases) commits(ctx context.Context, organization int64, _ time.Time, after string) (found []Difference, next string, err error) {
+func (u *UseCases) commits(
+	ctx context.Context, organization int64, _ time.Time, after string,
+) (found []Difference, next string, err error) {
 	branches, next, err := u.deps.Engine.Commits(ctx, organization, after)
 	if err != nil {
 		return nil, "", err

@@ -29,8 +29,8 @@ type Request struct {
 	Reason  string
 }
 
-// Settle settles a difference, and keeps in the journal of changes that it did. The row is written first, because what others are asked to do
-// cannot be taken back. False is that the difference does not exist, or not any more.
+// Settle settles a difference, and keeps in the journal of changes that it did. The row is written first, because what others are asked to
+// do cannot be taken back. False is that the difference does not exist, or not any more.
 func (u *UseCases) Settle(ctx context.Context, a core.Actor, r Request) (settled bool, err error) {
 	if err := a.May(core.ActionReconcile); err != nil {
 		return false, err
@@ -132,8 +132,8 @@ func (u *UseCases) handOverAgain(ctx context.Context, a core.Actor, r Request, n
 	return again && err == nil, err
 }
 
-// settleBehind brings the record of a rollout to where its run is: first what it was granted, or what it reports from behind a passage would
-// be a breach; then its reports.
+// settleBehind brings the record of a rollout to where its run is: first what it was granted, or what it reports from behind a passage
+// would be a breach; then its reports.
 func (u *UseCases) settleBehind(ctx context.Context, a core.Actor, r Request, one core.Rollout) (bool, error) {
 	workflow := id.RolloutRun(one.ID)
 	recorded, err := u.deps.Rollouts.Granted(ctx, a.Organization, []int64{one.ID})
@@ -226,11 +226,12 @@ func (u *UseCases) settleRun(ctx context.Context, a core.Actor, r Request) (bool
 // sha is the name of a commit, with SHA-1 or SHA-256.
 var sha = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
-// settleCommit keeps in the journal that a commit exists. Whether it does is not looked up again: the row claims nothing more than who wrote
-// it, and the commit is not reported any more.
+// settleCommit keeps in the journal that a commit exists. Whether it does is not looked up again: the row claims nothing more than who
+// wrote it, and the commit is not reported any more.
 func (u *UseCases) settleCommit(ctx context.Context, a core.Actor, r Request) (settled bool, err error) {
 	if !sha.MatchString(r.Subject) {
-		return false, fault.InvalidFields(fault.Field{Name: "subject", Problem: fmt.Sprintf("found %.80q, expected the SHA of a commit", r.Subject)})
+		return false, fault.InvalidFields(fault.Field{Name: "subject",
+			Problem: fmt.Sprintf("found %.80q, expected the SHA of a commit", r.Subject)})
 	}
 	known, err := u.deps.Store.KnownCommits(ctx, a.Organization, []string{r.Subject})
 	if err != nil || known[r.Subject] {

@@ -1,5 +1,5 @@
-// Package retention holds how long what is settled is kept, by organization and kind (D65). Nothing is deleted where an organization has set no
-// time, and nothing while a legal hold is in force. The journals, and what they are about, are no settled rows: they are kept.
+// Package retention holds how long what is settled is kept, by organization and kind (D65). Nothing is deleted where an organization has
+// set no time, and nothing while a legal hold is in force. The journals, and what they are about, are no settled rows: they are kept.
 package retention
 
 import (
@@ -208,8 +208,8 @@ type Deleted struct {
 	Rows         int
 }
 
-// DeleteDue deletes what no rule keeps, of every organization, a thousand rows in each transaction. With an error it answers what was deleted
-// before.
+// DeleteDue deletes what no rule keeps, of every organization, a thousand rows in each transaction. With an error it answers what was
+// deleted before.
 func (u *UseCases) DeleteDue(ctx context.Context) (all []Deleted, err error) {
 	for p := (core.Page{First: 500}); ; {
 		organizations, err := u.store.AllOrganizations(ctx, core.OperatorOrganization, p)

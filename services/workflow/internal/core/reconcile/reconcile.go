@@ -115,7 +115,8 @@ func checkIDs(field string, ids []string) error {
 	return nil
 }
 
-// Histories reads the ends of branches that belong to environments. A branch that cannot be read says why; the others are read all the same.
+// Histories reads the ends of branches that belong to environments. A branch that cannot be read says why; the others are read all the
+// same.
 func (s *Service) Histories(ctx context.Context, organization int64, offset, limit int) ([]History, error) {
 	branches, err := s.Store.Branches(ctx, organization, offset, min(limit, MostBranches))
 	if err != nil {
