@@ -196,8 +196,10 @@ func (u *UseCases) Differences(ctx context.Context, a core.Actor, since time.Tim
 		}
 		return page, nil
 	}
-	return Page{}, fault.InvalidFields(fault.Field{Name: "after",
-		Problem: fmt.Sprintf("found %.40q, expected what the page before ended with", after)})
+	return Page{}, fault.InvalidFields(fault.Field{
+		Name:    "after",
+		Problem: fmt.Sprintf("found %.40q, expected what the page before ended with", after),
+	})
 }
 
 func (u *UseCases) checkSince(since time.Time) error {

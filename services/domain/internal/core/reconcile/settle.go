@@ -230,8 +230,10 @@ var sha = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 // wrote it, and the commit is not reported any more.
 func (u *UseCases) settleCommit(ctx context.Context, a core.Actor, r Request) (settled bool, err error) {
 	if !sha.MatchString(r.Subject) {
-		return false, fault.InvalidFields(fault.Field{Name: "subject",
-			Problem: fmt.Sprintf("found %.80q, expected the SHA of a commit", r.Subject)})
+		return false, fault.InvalidFields(fault.Field{
+			Name:    "subject",
+			Problem: fmt.Sprintf("found %.80q, expected the SHA of a commit", r.Subject),
+		})
 	}
 	known, err := u.deps.Store.KnownCommits(ctx, a.Organization, []string{r.Subject})
 	if err != nil || known[r.Subject] {
