@@ -205,7 +205,7 @@ func (c commands) send() *cobra.Command {
 				e.ID = id.New(time.Now()) //nolint:forbidigo // the time of the person who sends it
 			}
 			if name, isFile := strings.CutPrefix(data, "@"); isFile {
-				content, err := os.ReadFile(name) //nolint:gosec // the file that the caller names
+				content, err := os.ReadFile(name)
 				if err != nil {
 					return fault.Because(err, fault.Invalid, "data: %s", err)
 				}

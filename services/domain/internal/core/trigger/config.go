@@ -233,9 +233,7 @@ func (c config) check(kind core.TriggerKind, ranges Ranges) (found []fault.Field
 		}
 	}
 	if c.Until != "" {
-		for _, f := range core.CheckName("/config/until", c.Until) {
-			found = append(found, f)
-		}
+		found = append(found, core.CheckName("/config/until", c.Until)...)
 	}
 	if c.Versions != "" {
 		if err := ranges.Check(c.Versions); err != nil || len(c.Versions) > maxPattern {

@@ -405,15 +405,15 @@ func (d *decision) why(n rollout.Automatic) string {
 	what, rest, _ := strings.Cut(last.Cause, ":")
 	switch what {
 	case "release":
-		return fmt.Sprintf("%s has not been deployed, and automation was released", d.set.Name)
+		return d.set.Name + " has not been deployed, and automation was released"
 	case "schedule":
 		return fmt.Sprintf("%s is the newest version set at %s", d.set.Name, rest)
 	case "event":
 		return fmt.Sprintf("%s is the newest version set when event %s arrived", d.set.Name, rest)
 	case "drift":
-		return fmt.Sprintf("%s differs from what was deployed", n.Repair[0])
+		return n.Repair[0] + " differs from what was deployed"
 	default:
-		return fmt.Sprintf("%s is new", d.set.Name)
+		return d.set.Name + " is new"
 	}
 }
 

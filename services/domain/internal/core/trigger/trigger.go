@@ -282,7 +282,9 @@ func (u *UseCases) RemoveTrigger(ctx context.Context, a core.Actor, application 
 }
 
 // ReleasePromotionHold lets automation begin rollouts in an environment again; the version triggers of the application decide anew.
-func (u *UseCases) ReleasePromotionHold(ctx context.Context, a core.Actor, application, environment int64, reason string) (core.Application, error) {
+func (u *UseCases) ReleasePromotionHold(
+	ctx context.Context, a core.Actor, application, environment int64, reason string,
+) (core.Application, error) {
 	if err := core.CheckReason(reason); err != nil {
 		return core.Application{}, err
 	}
