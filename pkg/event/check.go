@@ -1,6 +1,6 @@
 package event
 
-// CheckReported is com.gitlab.cd.check.reported: what the program of a check has found out (D48). Of the events of one run the latest
+// CheckReported is com.gitlab.cd.check.reported: what the program of a check has found out. Of the events of one run the latest
 // counts.
 type CheckReported struct {
 	// CheckRunID is the run of the check, as the program was started for it.
@@ -13,7 +13,7 @@ type CheckReported struct {
 	Link string `json:"link,omitempty" jsonschema:"maxLength=2000"`
 }
 
-// CheckNudged is com.gitlab.cd.check.nudged: something may have changed for a check, whose program need not wait any longer (R3-49).
+// CheckNudged is com.gitlab.cd.check.nudged: something may have changed for a check, whose program need not wait any longer.
 type CheckNudged struct {
 	// CheckRunID is the run of the check.
 	CheckRunID int64 `json:"check_run_id" jsonschema:"minimum=1"`
