@@ -205,7 +205,7 @@ func TestATriggerFeedsTheQueue(t *testing.T) {
 	set := w.release(2)
 	w.want(w.decide(), []string{"queued: " + set.Name + " is new; it is in the queue of the application"})
 	w.succeed(first)
-	q, worked, err := w.service.rollouts.BeginQueued(t.Context())
+	q, worked, err := w.rollouts.BeginQueued(t.Context())
 	w.ok(err)
 	w.want(worked && q.Outcome == "", true)
 	r := w.active()
@@ -228,7 +228,7 @@ func TestAutomationNeverUndoesARollback(t *testing.T) {
 	w.want([]string{"began: " + w.release(2).Name + " is new"}, w.decide())
 	bad := w.active()
 	w.succeed(bad)
-	back, err := w.service.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: bad.ID, Reason: "errors"})
+	back, err := w.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: bad.ID, Reason: "errors"})
 	w.ok(err)
 	w.succeed(back)
 	for range 3 {
@@ -244,7 +244,7 @@ func TestAutomationNeverUndoesARollback(t *testing.T) {
 	w.want(w.rolloutCount(), 3)
 	machine := user()
 	machine.Type, machine.ID = core.PrincipalAgent, 7
-	_, err = w.service.rollouts.CreateRollout(t.Context(), machine, rollout.NewRollout{VersionSetID: set.ID})
+	_, err = w.rollouts.CreateRollout(t.Context(), machine, rollout.NewRollout{VersionSetID: set.ID})
 	w.refused(err, "automation begins nothing there until the hold is released") // a machine is automation, too
 	release := func(a core.Actor, environment int64) error {
 		_, err := w.triggers.ReleasePromotionHold(t.Context(), a, w.application.ID, environment, "mended")
@@ -276,10 +276,10 @@ func TestTheQueueDoesNotUndoARollback(t *testing.T) {
 	w.release(3)
 	w.want(len(w.decide()), 1)
 	w.report(event.DeploymentStarted{DeploymentID: w.deployments(w.stops(bad)[0])[0].ID})
-	back, err := w.service.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: bad.ID, Reason: "errors"})
+	back, err := w.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: bad.ID, Reason: "errors"})
 	w.ok(err)
 	w.succeed(back)
-	q, worked, err := w.service.rollouts.BeginQueued(t.Context())
+	q, worked, err := w.rollouts.BeginQueued(t.Context())
 	w.ok(err)
 	w.want(worked && strings.Contains(q.Outcome, "automation begins nothing there"), true)
 	all, err := w.triggers.TriggerDecisions(t.Context(), org, []int64{on.ID})
@@ -376,9 +376,11 @@ func TestTriggersCanBeSwitchedOff(t *testing.T) {
 	w.release(3)
 	w.want(w.decide(), []string{})
 	put("by-hand", core.TriggerManual, false)
-	_, err := w.service.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: w.set.ID})
+	_, err := w.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: w.set.ID})
 	w.refused(err, `user 1 switched the manual trigger of "shop" off`)
-	_, err = w.triggers.PutTrigger(t.Context(), user(), trigger.NewTrigger{ApplicationID: w.application.ID, Name: "two", Kind: core.TriggerManual})
+	_, err = w.triggers.PutTrigger(t.Context(), user(), trigger.NewTrigger{
+		ApplicationID: w.application.ID, Name: "two", Kind: core.TriggerManual,
+	})
 	w.refused(err, `the application has the manual trigger "by-hand" already`)
 	put("by-hand", core.TriggerManual, true)
 	w.succeed(w.rollout(w.set))
@@ -438,7 +440,9 @@ func TestConfigurationsOfTriggersAreChecked(t *testing.T) {
 		}
 	}
 	stranger := core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 1, Permissions: core.RoleOwner.Permissions()}
-	_, err := w.triggers.PutTrigger(t.Context(), stranger, trigger.NewTrigger{ApplicationID: w.application.ID, Name: "x", Kind: core.TriggerVersion})
+	_, err := w.triggers.PutTrigger(t.Context(), stranger, trigger.NewTrigger{
+		ApplicationID: w.application.ID, Name: "x", Kind: core.TriggerVersion,
+	})
 	if !fault.Is(err, fault.NotFound) {
 		t.Errorf("a trigger of another organization's application: %v", err)
 	}

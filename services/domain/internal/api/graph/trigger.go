@@ -125,7 +125,9 @@ func (m mutation) RemoveTrigger(ctx context.Context, in model.RemoveTriggerInput
 
 // SendEvent gives an event to triggers.
 func (m mutation) SendEvent(ctx context.Context, in model.SendEventInput) (p model.SendEventPayload, err error) {
-	many, err := m.domain.Triggers.SendEvent(ctx, loadersOf(ctx).actor, trigger.Event{ID: in.ID, Source: in.Source, Type: in.Type, Data: in.Data})
+	many, err := m.domain.Triggers.SendEvent(ctx, loadersOf(ctx).actor, trigger.Event{
+		ID: in.ID, Source: in.Source, Type: in.Type, Data: in.Data,
+	})
 	p.Triggers, p.Errors, err = changed(many, err, func(n int) int { return n })
 	return p, err
 }
