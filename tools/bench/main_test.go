@@ -15,7 +15,7 @@ func TestScenariosAreChosenByTheBeginningsOfTheirNames(t *testing.T) {
 		want string
 	}{
 		{[]string{"B1-"}, "B1-start"},
-		{[]string{"B1"}, "B1-start, B14-peers, B10-duplicates, B11-kill, B12-noisy, B12-hogs, B13-canary, B15-records, B16-workers, B17-schedules, B18-replicas"},
+		{[]string{"B1"}, "B1-start, B14-peers, B10-duplicates, B11-kill, B12-noisy, B12-hogs, B13-canary, B15-records, B16-workers, B17-schedules, B18-replicas, B19-children"},
 		{[]string{"B2-s", "B6"}, "B2-steps, B6-race"},
 		{[]string{"B6", "B6-race"}, "B6-race"},
 		{nil, names(scenarios())},

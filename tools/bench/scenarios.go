@@ -41,6 +41,7 @@ func scenarios() []scenario {
 		{name: "B16-workers", run: workers, config: withWorker},
 		{name: "B17-schedules", run: schedules},
 		{name: "B18-replicas", run: replicas},
+		{name: "B19-children", run: children},
 	}
 }
 
