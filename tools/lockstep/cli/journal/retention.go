@@ -14,8 +14,10 @@ import (
 
 // retention is how long what is settled is kept.
 func (c commands) retention() *cobra.Command {
-	return command.Noun("retention", "", "How long what is settled is kept, and legal hold", c.retentionList(),
+	cmd := command.Noun("retention", "", "How long what is settled is kept, and legal hold", c.retentionList(),
 		c.retentionSet(), c.retentionHold())
+	cmd.GroupID = ""
+	return cmd
 }
 
 func (c commands) retentionList() *cobra.Command {
