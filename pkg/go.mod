@@ -41,6 +41,7 @@ require (
 )
 
 require (
+	cel.dev/cel-go v0.33.2 // indirect
 	dario.cat/mergo v1.0.1 // indirect
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3 // indirect
 	go.uber.org/zap v1.28.0 // indirect

@@ -6,7 +6,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/function/rendering"
+	"github.com/lockstep-cd/lockstep/pkg/rendering"
 )
 
 // The codes of template.render, beside invalid (R2-17).
