@@ -49,6 +49,7 @@ func (m *meter) functions() template.FuncMap {
 	for name, f := range map[string]any{
 		"print": fmt.Sprint, "println": fmt.Sprintln, "printf": fmt.Sprintf,
 		"html": template.HTMLEscaper, "js": template.JSEscaper, "urlquery": template.URLQueryEscaper,
+		"urlQueryEscape": template.URLQueryEscaper,
 	} {
 		all[name] = m.metered(name, f)
 	}

@@ -73,28 +73,20 @@ const (
 	read  = "lockstepRead"
 )
 
+// Check says what is wrong with a template that nobody has filled in yet. The error is as of Render.
+func Check(text string, delimiters Delimiters) error {
+	_, _, err := open(text, delimiters, &meter{left: maxWork})
+	return err
+}
+
 // Render fills in a template. The error is an *Error, or Invalid for a template that is too long.
 func Render(r Request) (string, error) {
-	if len(r.Template) > maxTemplate {
-		return "", fault.InvalidFields(fault.Field{
-			Name: "template", Problem: fmt.Sprintf("found %d bytes, expected at most %d", len(r.Template), maxTemplate),
-		})
+	t, hint, err := open(r.Template, r.Delimiters, &meter{left: maxWork})
+	if err != nil {
+		return "", err
 	}
-	left, right, hint := "{{", "}}", ""
-	switch {
-	case r.Delimiters == Square, r.Delimiters != Curly && strings.Contains(r.Template, "{["):
-		left, right = "{[", "]}"
-	case r.Delimiters != Curly && strings.Contains(r.Template, "{{"):
-		hint = " (the text has no {[, so {{ }} are read as this template's; delimiters: square leaves them to others)"
-	}
-	m := &meter{left: maxWork}
-	t := template.New("template").Delims(left, right).Funcs(m.functions()).Option("missingkey=zero")
 	if r.Strict {
 		t = t.Option("missingkey=error")
-	}
-	t, err := t.Parse(r.Template)
-	if err != nil {
-		return "", &Error{Stage: Parsing, Message: problem(err) + hint}
 	}
 	for _, each := range t.Templates() {
 		if each.Tree != nil && each.Root != nil {
@@ -106,6 +98,27 @@ func Render(r Request) (string, error) {
 		return "", &Error{Stage: Executing, Message: problem(err) + hint}
 	}
 	return out.String(), nil
+}
+
+// open parses a template. hint is what to add to an error about it.
+func open(text string, delimiters Delimiters, m *meter) (t *template.Template, hint string, err error) {
+	if len(text) > maxTemplate {
+		return nil, "", fault.InvalidFields(fault.Field{
+			Name: "template", Problem: fmt.Sprintf("found %d bytes, expected at most %d", len(text), maxTemplate),
+		})
+	}
+	left, right := "{{", "}}"
+	switch {
+	case delimiters == Square, delimiters != Curly && strings.Contains(text, "{["):
+		left, right = "{[", "]}"
+	case delimiters != Curly && strings.Contains(text, "{{"):
+		hint = " (the text has no {[, so {{ }} are read as this template's; delimiters: square leaves them to others)"
+	}
+	t = template.New("template").Delims(left, right).Funcs(m.functions()).Option("missingkey=zero")
+	if t, err = t.Parse(text); err != nil {
+		return nil, "", &Error{Stage: Parsing, Message: problem(err) + hint}
+	}
+	return t, hint, nil
 }
 
 // problem is an error of text/template without the words that say nothing to the author.

@@ -46,6 +46,8 @@ func fields(findings *jsonschema.ValidationError, value, schema any) []fault.Fie
 func leaf(e *jsonschema.ValidationError, value, schema any) []fault.Field {
 	at := e.InstanceLocation
 	switch k := e.ErrorKind.(type) {
+	case *ownProblem:
+		return []fault.Field{{Name: Pointer(at...), Problem: k.problem}}
 	case *kind.Required:
 		return each(at, k.Missing, "found nothing; expected a value")
 	case *kind.DependentRequired:

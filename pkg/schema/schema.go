@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/text/message"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
@@ -31,7 +32,31 @@ type Vocabulary struct {
 	Keyword string
 	// Schema is the JSON Schema of the keyword's value.
 	Schema string
+	// Check says what is wrong with a value, given the value of the keyword; "" for nothing. nil: the keyword only describes.
+	Check func(keyword, value any) (problem string)
 }
+
+// checked is a keyword of ours that checks values.
+type checked struct {
+	keyword string
+	check   func(value any) string
+}
+
+// Validate adds what is wrong with a value.
+func (c checked) Validate(ctx *jsonschema.ValidatorContext, value any) {
+	if problem := c.check(value); problem != "" {
+		ctx.AddError(&ownProblem{keyword: c.keyword, problem: problem})
+	}
+}
+
+// ownProblem is a finding of a keyword of ours.
+type ownProblem struct{ keyword, problem string }
+
+// KeywordPath is where the keyword is.
+func (p *ownProblem) KeywordPath() []string { return []string{p.keyword} }
+
+// LocalizedString is the problem; it has one language.
+func (p *ownProblem) LocalizedString(*message.Printer) string { return p.problem }
 
 // UI returns the vocabulary of gitlabUi, with which configuration schemas choose the control that edits a field: a widget, whose name is
 // free (D6, R24).
@@ -61,8 +86,12 @@ func register(compiler *jsonschema.Compiler, v Vocabulary) error {
 	compiler.RegisterVocabulary(&jsonschema.Vocabulary{
 		URL:    url,
 		Schema: compiled,
-		Compile: func(*jsonschema.CompilerContext, map[string]any) (jsonschema.SchemaExt, error) {
-			return nil, nil //nolint:nilnil // the library's way to say: nothing to check in values
+		Compile: func(_ *jsonschema.CompilerContext, node map[string]any) (jsonschema.SchemaExt, error) {
+			keyword, has := node[v.Keyword]
+			if v.Check == nil || !has {
+				return nil, nil //nolint:nilnil // the library's way to say: nothing to check in values
+			}
+			return checked{v.Keyword, func(value any) string { return v.Check(keyword, value) }}, nil
 		},
 	})
 	return nil

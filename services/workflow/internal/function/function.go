@@ -74,11 +74,14 @@ func All(forge activity.Forge, web activity.Web) []activity.Function {
 	return []activity.Function{
 		readFile(forge), commit(forge), pin(), pinKustomization(), pinValues(), difference(),
 		get(), listObjects(), checkApplication(), sync(), terminate(), promote(), abort(), retry(),
-		submitWorkflow(), stopWorkflow(), terminateWorkflow(), workflowLogs(), runJob(), stopJob(), jobLogs(), renderTemplate(),
+		submitWorkflow(), stopWorkflow(), terminateWorkflow(), workflowLogs(), runJob(), stopJob(), jobLogs(), renderTemplate(), evaluate(),
 		applyObjects(), patchObject(), deleteObject(), readLogs(), healthOfObjects(),
 		httpRequest(web), checkpoint(),
 	}
 }
+
+// Computing are the Functions that only compute, from their arguments alone.
+func Computing() []activity.Function { return []activity.Function{renderTemplate(), evaluate()} }
 
 // Name is what programs call it.
 func (f *Function) Name() string { return f.spec.Name }

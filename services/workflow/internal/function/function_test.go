@@ -53,8 +53,9 @@ func TestAllAreRegistered(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"argo.abort", "argo.check", "argo.promote", "argo.retry", "argo.sync", "argo.terminate", "checkpoint", "git.commit",
-		"git.read_file", "http.request", "job.logs", "job.run", "job.stop", "k8s.apply", "k8s.delete", "k8s.get", "k8s.health", "k8s.list",
+		"argo.abort", "argo.check", "argo.promote", "argo.retry", "argo.sync", "argo.terminate", "checkpoint", "expression.evaluate",
+		"git.commit", "git.read_file", "http.request", "job.logs", "job.run", "job.stop", "k8s.apply", "k8s.delete", "k8s.get", "k8s.health",
+		"k8s.list",
 		"k8s.logs", "k8s.patch", "manifest.diff", "manifest.pin", "manifest.pin_kustomization", "manifest.pin_values", "template.render",
 		"workflow.logs", "workflow.stop", "workflow.submit", "workflow.terminate",
 	}

@@ -29,6 +29,10 @@ type Case struct {
 	EventTypes []string
 	// Patient says that pauses between attempts at a Function take time, too.
 	Patient bool
+	// Compute are Functions that only compute, as they are: they are carried out where the case has no answer for them.
+	Compute map[string]Carrier
+	// World makes Functions that are carried out where the case has no answer for them, anew each time that the case is played.
+	World func() map[string]Carrier
 	// CallTimeout and WaitTimeout are the timeouts of calls and waits that give none.
 	CallTimeout, WaitTimeout time.Duration
 
@@ -43,6 +47,9 @@ type Answer struct {
 	Error  *history.FunctionError `json:"error,omitempty"`
 	Times  int                    `json:"times,omitempty"`
 }
+
+// Carrier carries a call of a Function out. key is its idempotency key.
+type Carrier func(key string, args json.RawMessage) (json.RawMessage, *history.FunctionError)
 
 // Action is one thing that happens to a run; one of its members is set.
 type Action struct {

@@ -22,7 +22,7 @@ func (w *world) call(r *run, op history.Op, o *opened) (c history.Completion, an
 	if o.next.After(w.now) || !o.due.After(w.now) {
 		return c, false
 	}
-	if _, known := w.answers[op.Name]; !known {
+	if !w.knows(op.Name) {
 		if onCluster(op.Name) {
 			return c, false
 		}
@@ -75,10 +75,15 @@ func stateOf(args json.RawMessage) json.RawMessage {
 
 // carryOut has the effect of a call once for each key, and answers the same again for the same key.
 func (w *world) carryOut(op history.Op, key string) (json.RawMessage, *history.FunctionError) {
+	if compute, only := w.computes(op.Name); only {
+		return compute(key, op.Args)
+	}
 	answer, known := w.done[key]
 	if !known {
 		var is bool
-		if answer, is = w.next(op); !is {
+		if carrier, outside := w.carriers[op.Name]; outside && len(w.answers[op.Name]) == 0 {
+			answer.Result, answer.Error = carrier(key, op.Args)
+		} else if answer, is = w.next(op); !is {
 			w.lacks("functions: found no answer for %s with %s, which the program calls at %s", op.Name, op.Args, op.Position)
 			return nil, &history.FunctionError{Code: history.CodeUnknownFunction, Message: fmt.Sprintf("there is no function %q", op.Name)}
 		}
@@ -100,6 +105,20 @@ func (w *world) carryOut(op history.Op, key string) (json.RawMessage, *history.F
 		return compact.Bytes(), nil
 	}
 	return value, nil
+}
+
+// knows reports whether anything answers calls of a Function.
+func (w *world) knows(name string) bool {
+	_, answers := w.answers[name]
+	_, carries := w.carriers[name]
+	_, computes := w.computes(name)
+	return answers || carries || computes
+}
+
+// computes is a Function that only computes, and that the case does not answer for.
+func (w *world) computes(name string) (Carrier, bool) {
+	c, computes := w.c.Compute[name]
+	return c, computes && len(w.answers[name]) == 0
 }
 
 // next is the answer to a new call: the first that is for such arguments, else the next of the others, of which the last one repeats.

@@ -44,6 +44,7 @@ type world struct {
 	crashes int
 
 	answers  map[string][]Answer
+	carriers map[string]Carrier
 	done     map[string]Answer
 	failures map[string]int
 	calls    []madeCall
@@ -106,6 +107,9 @@ func newWorld(c Case, check func(history.Emit) *history.FunctionError, chance *r
 	}
 	for name, list := range c.Functions {
 		w.answers[name] = list
+	}
+	if c.World != nil {
+		w.carriers = c.World()
 	}
 	return w
 }
