@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
+	"github.com/lockstep-cd/lockstep/pkg/rendering"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
-	"github.com/lockstep-cd/lockstep/pkg/rendering"
 )
 
 // The codes of template.render, beside invalid (R2-17).
