@@ -2,10 +2,99 @@ package domain
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
+
+// asEarlierRelease has the service write as one that does not say which controls it knows, until the returned function is called.
+func (f *fixture) asEarlierRelease() (end func()) {
+	f.t.Helper()
+	_, err := f.pool.Exec(f.t.Context(), `
+		CREATE FUNCTION a_earlier() RETURNS trigger LANGUAGE plpgsql AS $$
+			BEGIN PERFORM set_config('lockstep.controls', '', true); RETURN NEW; END $$;
+		CREATE TRIGGER a_earlier BEFORE INSERT ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION a_earlier();
+		CREATE TRIGGER a_earlier BEFORE INSERT ON cd_rollout_transitions FOR EACH ROW EXECUTE FUNCTION a_earlier()`)
+	f.ok(err)
+	return func() {
+		f.t.Helper()
+		_, err := f.pool.Exec(f.t.Context(), `DROP FUNCTION a_earlier() CASCADE`)
+		f.ok(err)
+	}
+}
+
+// D46: during a rolling upgrade, a replica of an earlier release opens no passage whose conditions it does not know. The request comes
+// again, and a replica of the present release grants it.
+func TestAReplicaOfAnEarlierReleaseOpensNoPassage(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	s.asking("", "", "")
+	r := s.rollout(s.set)
+	end := s.asEarlierRelease()
+	request := s.emit(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "staging"}, "")
+	err := s.on.Domain(t.Context(), []bus.Delivery{{Event: request, Attempt: 1}})[0]
+	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "the conditions that the rollout has pinned") {
+		t.Errorf("an earlier release grants a passage: %v", err)
+	}
+	s.want(s.granted(), []string{})
+	end()
+	s.deliver(request)
+	s.enter(r, "release")
+	end = s.asEarlierRelease()
+	if err := s.approve(person(2), r, "release"); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("an approval that an earlier release would open a passage with: %v", err)
+	}
+	end()
+	s.ok(s.approve(person(2), r, "release"))
+	s.want(s.granted(), []string{"staging", "release"})
+	s.verifyJournal(r)
+}
+
+// D46: and it begins no rollout where there are controls that it could not pin; elsewhere it does, as before.
+func TestAReplicaOfAnEarlierReleaseBeginsNothingUnderControlsThatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	w := frozen(t)
+	begin := func() (core.Rollout, error) {
+		r, err := w.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: w.set.ID, Reason: "test"})
+		if err != nil {
+			return core.Rollout{}, err
+		}
+		return *r.Rollout, nil
+	}
+	refused := func(control string) {
+		t.Helper()
+		end := w.asEarlierRelease()
+		defer end()
+		if _, err := begin(); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "found "+control) {
+			t.Errorf("a rollout by an earlier release: %v, expected it refused for %s", err, control)
+		}
+	}
+	_, err := w.setup.SetEnvironmentChecks(t.Context(), user(), w.production.ID, json.RawMessage(`{"proposed":[{"key":"load-test"}]}`))
+	w.ok(err)
+	refused("checks of environments")
+	w.put(policy.NewPolicySet{Text: allowed})
+	refused("policies")
+	w.put(policy.NewPolicySet{Text: allowed, Mode: core.PolicyOff})
+	_, err = w.setup.SetEnvironmentChecks(t.Context(), user(), w.production.ID, json.RawMessage(`{}`))
+	w.ok(err)
+	f := w.freeze(freeze.NewFreeze{})
+	refused("freezes")
+	_, err = w.freezes.EndFreeze(t.Context(), user(), f.ID, "over")
+	w.ok(err)
+	end := w.asEarlierRelease()
+	defer end()
+	_, err = begin()
+	w.ok(err)
+}
 
 // rankAll works out what is due.
 func (f *fixture) rankAll() {
@@ -16,6 +105,33 @@ func (f *fixture) rankAll() {
 		if !worked {
 			return
 		}
+	}
+}
+
+// D46: what a replica of an earlier release has let through without a check of the environment, before they were kept from that, is found.
+func TestTheJournalCheckFindsPassagesWithoutTheirChecks(t *testing.T) {
+	t.Parallel()
+	w := frozen(t)
+	_, err := w.setup.SetEnvironmentChecks(t.Context(), user(), w.production.ID, json.RawMessage(`{"proposed":[{"key":"load-test"}]}`))
+	w.ok(err)
+	r := w.rollout(w.set)
+	w.enter(r, "staging", "production")
+	w.want(w.granted(), []string{"staging"})
+	w.verifyJournal(r)
+	_, err = w.pool.Exec(t.Context(), `DO $$ BEGIN
+		PERFORM set_config('lockstep.controls', '1', true);
+		INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, gate_id, principal_type)
+			SELECT organization_id, rollout_id, from_state, to_state, 'pass_gate', gate_id, 'system' FROM cd_rollout_transitions
+			WHERE event = 'request_passage' AND gate_id = 'production'; END $$`)
+	w.ok(err)
+	check, err := w.rollouts.CheckJournal(t.Context(), user(), core.Page{First: 50})
+	w.ok(err)
+	found := ""
+	for _, d := range check.Differences {
+		found += d.Problem + "\n"
+	}
+	if !strings.Contains(found, `found passage "production" granted without check "load-test", which guards it`) {
+		t.Errorf("found %q", found)
 	}
 }
 

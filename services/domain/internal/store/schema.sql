@@ -1767,6 +1767,7 @@ CREATE INDEX cd_rollout_transitions_by_subject ON cd_rollout_transitions USING b
 CREATE INDEX cd_rollout_transitions_bypasses ON cd_rollout_transitions USING btree (created_at) WHERE (event = 'bypass_freeze'::text);
 CREATE TRIGGER cd_rollout_transitions_are_append_only BEFORE DELETE OR UPDATE ON cd_rollout_transitions FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollout_transitions_are_kept BEFORE TRUNCATE ON cd_rollout_transitions FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
+CREATE TRIGGER cd_rollout_transitions_controls_are_known BEFORE INSERT ON cd_rollout_transitions FOR EACH ROW WHEN (((new.event = 'pass_gate'::text) AND ((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 1))) EXECUTE FUNCTION cd_refuse_unknown_controls();
 CREATE TRIGGER cd_rollout_transitions_keep_asked AFTER INSERT ON cd_rollout_transitions FOR EACH ROW WHEN ((new.event = 'request_approval'::text)) EXECUTE FUNCTION cd_keep_asked();
 COMMENT ON COLUMN cd_rollout_transitions.breach IS
     'The rollout failed because it advanced beyond a passage that was not granted.';
@@ -1812,6 +1813,7 @@ CREATE INDEX cd_rollouts_by_version_set ON cd_rollouts USING btree (organization
 CREATE INDEX cd_rollouts_of_application_by_finish ON cd_rollouts USING btree (organization_id, application_id, finished_at, id);
 CREATE UNIQUE INDEX cd_rollouts_one_active_per_application ON cd_rollouts USING btree (organization_id, application_id) WHERE (state = ANY (ARRAY[0, 1, 2]));
 CREATE TRIGGER cd_rollouts_are_kept BEFORE DELETE ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION cd_refuse();
+CREATE TRIGGER cd_rollouts_controls_are_known BEFORE INSERT ON cd_rollouts FOR EACH ROW WHEN (((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 1)) EXECUTE FUNCTION cd_refuse_unknown_controls();
 CREATE TRIGGER cd_rollouts_ended_is_final BEFORE UPDATE ON cd_rollouts FOR EACH ROW WHEN (((old.state >= 3) AND (new.state <> old.state))) EXECUTE FUNCTION cd_refuse_change_of_ended();
 CREATE TRIGGER cd_rollouts_pins_are_immutable BEFORE UPDATE ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'application_id', 'version_set_id', 'flow_definition_id', 'rollback_of', 'passages', 'created_at');
 CREATE TRIGGER cd_rollouts_touch BEFORE UPDATE ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION cd_touch();
@@ -2872,6 +2874,41 @@ BEGIN
 END $function$;
 COMMENT ON FUNCTION cd_refuse_last_statuses IS
     'A status may be deleted once its reporter has reported 20 later ones.';
+
+CREATE OR REPLACE FUNCTION cd_refuse_unknown_controls()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path FROM CURRENT
+AS $function$
+DECLARE
+    control text;
+BEGIN
+    SELECT CASE
+        WHEN TG_TABLE_NAME = 'cd_rollout_transitions'
+            AND EXISTS (SELECT FROM cd_rollouts r WHERE r.organization_id = NEW.organization_id AND r.id = (to_jsonb(NEW) ->> 'rollout_id')::bigint AND r.passages)
+            THEN 'the conditions that the rollout has pinned'
+        WHEN EXISTS (SELECT FROM cd_policy_sets s
+            JOIN cd_policy_versions v ON v.organization_id = s.organization_id AND v.policy_set_id = s.id AND v.version = s.version
+            WHERE s.organization_id = NEW.organization_id AND v.mode = 'enforce') THEN 'policies'
+        WHEN EXISTS (SELECT FROM cd_environment_checks c WHERE c.organization_id = NEW.organization_id AND c.checks <> '{}')
+            THEN 'checks of environments'
+        WHEN EXISTS (SELECT FROM cd_freezes f WHERE f.organization_id = NEW.organization_id AND f.ended_at IS NULL AND f.ends_at > now())
+            THEN 'freezes'
+        WHEN EXISTS (SELECT FROM cd_vetoes v WHERE v.organization_id = NEW.organization_id AND v.lifted_at IS NULL) THEN 'vetoes'
+        WHEN EXISTS (SELECT FROM cd_environment_pins p WHERE p.organization_id = NEW.organization_id AND p.pinned) THEN 'pins'
+        WHEN TG_TABLE_NAME = 'cd_rollouts' AND EXISTS (SELECT FROM cd_application_flow_definitions d
+            WHERE d.organization_id = NEW.organization_id AND d.id = (to_jsonb(NEW) ->> 'flow_definition_id')::bigint
+            AND jsonb_path_exists(d.definition::jsonb, '$.**.checks')) THEN 'checks of pipelines'
+    END INTO control;
+    IF control IS NOT NULL THEN
+        -- The class of the code is that of what passes: the event is delivered again, and the caller may ask again.
+        RAISE EXCEPTION 'this replica belongs to a release that does not know all controls, and found %; expected a replica of the present release', control
+            USING ERRCODE = 'lock_not_available', TABLE = TG_TABLE_NAME, CONSTRAINT = TG_NAME;
+    END IF;
+    RETURN NEW;
+END $function$;
+COMMENT ON FUNCTION cd_refuse_unknown_controls IS
+    'A release with a new control raises the number that EnterOrganization sets, and replaces the triggers by ones that expect it.';
 
 CREATE OR REPLACE FUNCTION cd_review_stopped(stopping text, control bigint, at timestamp with time zone)
  RETURNS bigint

@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
@@ -113,9 +114,10 @@ type Breach struct {
 	GateID, Reason          string
 }
 
-// breaches finds where a journal has something beyond a passage that had not been granted by then, and of passages that were granted
-// while an approval was missing (D46). Journals of earlier releases are read the same way, except that their rollouts needed no passage
-// for weights at which nothing waited. A rollout that was failed as a breach is among them: the program got that far.
+// breaches finds where a journal has something beyond a passage that had not been granted by then, and passages that were granted while
+// an approval was missing, or without a check that guards them (D46). Journals of earlier releases are read the same way, except that their
+// rollouts needed no passage for weights at which nothing waited. A rollout that was failed as a breach is among them: the program got that
+// far.
 func (t *tree) breaches(ctx context.Context, rows []core.Transition) ([]JournalDifference, error) {
 	p, err := t.passages(ctx)
 	if err != nil {
@@ -135,6 +137,9 @@ func (t *tree) breaches(ctx context.Context, rows []core.Transition) ([]JournalD
 		if row.Verb == core.VerbPassGate && row.Subject.Kind == core.SubjectRollout {
 			if id := p.unsatisfied(row); id != "" {
 				report(row, "found passage %q granted while approval %q was missing", row.GateID, id)
+			}
+			if key := p.unchecked(row); key != "" {
+				report(row, "found passage %q granted without check %q, which guards it", row.GateID, key)
 			}
 		}
 		if gate := p.beyond(row); gate != "" {
@@ -159,6 +164,23 @@ func (p passages) unsatisfied(row core.Transition) string {
 	for _, id := range approvals {
 		if _, ok := p.hold.Answers[id].Satisfies(id, p.rules[id].GateRule); !ok && !p.rules[id].Own {
 			return id
+		}
+	}
+	return ""
+}
+
+// unchecked is the key of a pinned check that guards a granted passage and that the row does not name; empty for none. What a check was
+// at that time is only in the row.
+func (p passages) unchecked(row core.Transition) string {
+	if !p.rollout.Passages {
+		return ""
+	}
+	for _, s := range p.entering(row.GateID) {
+		named := slices.ContainsFunc(row.Conditions, func(c core.Condition) bool {
+			return c.Kind == core.ConditionCheck && c.GateID == s.Key && c.ControlID == s.EnvironmentID
+		})
+		if !named {
+			return s.Key
 		}
 	}
 	return ""
