@@ -29,6 +29,13 @@ func (s *shop) stored(definition string) {
 	}))
 }
 
+// requires gives an environment an approval of its own.
+func (s *shop) requires(e core.Environment, own core.EnvironmentApproval) {
+	s.t.Helper()
+	_, err := s.setup.SetEnvironmentApproval(s.t.Context(), user(), e.ID, &own)
+	s.ok(err)
+}
+
 // report emits events of the rollout's workflow and delivers them one by one.
 func (s *shop) report(all ...event.Data) {
 	s.t.Helper()
