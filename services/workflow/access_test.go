@@ -131,6 +131,9 @@ func methods(organization int64, id string) map[string]func(context.Context, aut
 		"GetHistory": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
 			return first(c.GetHistory(ctx, &autoflowv1.GetHistoryRequest{OrganizationId: organization, WorkflowId: id}))
 		},
+		"GetTimeline": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			return first(c.GetTimeline(ctx, &autoflowv1.GetTimelineRequest{OrganizationId: organization, WorkflowId: id}))
+		},
 		"GetLogs": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
 			return first(c.GetLogs(ctx, &autoflowv1.GetLogsRequest{OrganizationId: organization, WorkflowId: id}))
 		},

@@ -33,6 +33,7 @@ const (
 	AutoFlow_ListBatches_FullMethodName       = "/lockstep.autoflow.v1.AutoFlow/ListBatches"
 	AutoFlow_StopBatch_FullMethodName         = "/lockstep.autoflow.v1.AutoFlow/StopBatch"
 	AutoFlow_GetHistory_FullMethodName        = "/lockstep.autoflow.v1.AutoFlow/GetHistory"
+	AutoFlow_GetTimeline_FullMethodName       = "/lockstep.autoflow.v1.AutoFlow/GetTimeline"
 	AutoFlow_ExportWorkflow_FullMethodName    = "/lockstep.autoflow.v1.AutoFlow/ExportWorkflow"
 	AutoFlow_GetLogs_FullMethodName           = "/lockstep.autoflow.v1.AutoFlow/GetLogs"
 	AutoFlow_WatchWorkflow_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/WatchWorkflow"
@@ -125,6 +126,12 @@ type AutoFlowClient interface {
 	StopBatch(ctx context.Context, in *StopBatchRequest, opts ...grpc.CallOption) (*StopBatchResponse, error)
 	// GetHistory returns what a workflow has recorded, oldest first, in pages. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	GetHistory(ctx context.Context, in *GetHistoryRequest, opts ...grpc.CallOption) (*GetHistoryResponse, error)
+	// GetTimeline returns what the current generation of a workflow did, branch by branch: when each operation began and ended, where in the
+	// program, with what arguments and to what result. Beginnings and arguments are in no history; the service finds them by a replay.
+	// Arguments are shown to callers who may operate workflows, without tokens of channels and without what looks like a secret.
+	//
+	// Codes: NOT_FOUND; RESOURCE_EXHAUSTED if too many workflows are being replayed or exported; INVALID_ARGUMENT.
+	GetTimeline(ctx context.Context, in *GetTimelineRequest, opts ...grpc.CallOption) (*GetTimelineResponse, error)
 	// ExportWorkflow streams the current generation of a workflow, with which it can be replayed elsewhere, as `lockstep workflow replay`
 	// does: first its program and inputs, then each entry of its history as it is stored. Secret references are left out, and every token of a
 	// channel is replaced by another one, the same wherever it occurs, because a token is the right to send to the channel.
@@ -380,6 +387,16 @@ func (c *autoFlowClient) GetHistory(ctx context.Context, in *GetHistoryRequest, 
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetHistoryResponse)
 	err := c.cc.Invoke(ctx, AutoFlow_GetHistory_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autoFlowClient) GetTimeline(ctx context.Context, in *GetTimelineRequest, opts ...grpc.CallOption) (*GetTimelineResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetTimelineResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_GetTimeline_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -785,6 +802,12 @@ type AutoFlowServer interface {
 	StopBatch(context.Context, *StopBatchRequest) (*StopBatchResponse, error)
 	// GetHistory returns what a workflow has recorded, oldest first, in pages. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	GetHistory(context.Context, *GetHistoryRequest) (*GetHistoryResponse, error)
+	// GetTimeline returns what the current generation of a workflow did, branch by branch: when each operation began and ended, where in the
+	// program, with what arguments and to what result. Beginnings and arguments are in no history; the service finds them by a replay.
+	// Arguments are shown to callers who may operate workflows, without tokens of channels and without what looks like a secret.
+	//
+	// Codes: NOT_FOUND; RESOURCE_EXHAUSTED if too many workflows are being replayed or exported; INVALID_ARGUMENT.
+	GetTimeline(context.Context, *GetTimelineRequest) (*GetTimelineResponse, error)
 	// ExportWorkflow streams the current generation of a workflow, with which it can be replayed elsewhere, as `lockstep workflow replay`
 	// does: first its program and inputs, then each entry of its history as it is stored. Secret references are left out, and every token of a
 	// channel is replaced by another one, the same wherever it occurs, because a token is the right to send to the channel.
@@ -968,6 +991,9 @@ func (UnimplementedAutoFlowServer) StopBatch(context.Context, *StopBatchRequest)
 }
 func (UnimplementedAutoFlowServer) GetHistory(context.Context, *GetHistoryRequest) (*GetHistoryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetHistory not implemented")
+}
+func (UnimplementedAutoFlowServer) GetTimeline(context.Context, *GetTimelineRequest) (*GetTimelineResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetTimeline not implemented")
 }
 func (UnimplementedAutoFlowServer) ExportWorkflow(*ExportWorkflowRequest, grpc.ServerStreamingServer[ExportWorkflowResponse]) error {
 	return status.Error(codes.Unimplemented, "method ExportWorkflow not implemented")
@@ -1280,6 +1306,24 @@ func _AutoFlow_GetHistory_Handler(srv interface{}, ctx context.Context, dec func
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AutoFlowServer).GetHistory(ctx, req.(*GetHistoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutoFlow_GetTimeline_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetTimelineRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).GetTimeline(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_GetTimeline_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).GetTimeline(ctx, req.(*GetTimelineRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1885,6 +1929,10 @@ var AutoFlow_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetHistory",
 			Handler:    _AutoFlow_GetHistory_Handler,
+		},
+		{
+			MethodName: "GetTimeline",
+			Handler:    _AutoFlow_GetTimeline_Handler,
 		},
 		{
 			MethodName: "GetLogs",

@@ -63,6 +63,7 @@ func Scopes() map[string]rpc.Scope {
 		autoflowv1.AutoFlow_ListWorkflows_FullMethodName:     rpc.ScopeRead,
 		autoflowv1.AutoFlow_GetHistory_FullMethodName:        rpc.ScopeRead,
 		autoflowv1.AutoFlow_GetLogs_FullMethodName:           rpc.ScopeRead,
+		autoflowv1.AutoFlow_GetTimeline_FullMethodName:       rpc.ScopeRead,
 		autoflowv1.AutoFlow_WatchWorkflow_FullMethodName:     rpc.ScopeRead,
 		autoflowv1.AutoFlow_CloudEvent_FullMethodName:        rpc.ScopeStart,
 		autoflowv1.AutoFlow_StartWorkflow_FullMethodName:     rpc.ScopeStart,

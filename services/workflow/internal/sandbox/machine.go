@@ -112,6 +112,11 @@ func (m *machine) do(req request) (stopped bool) {
 	slices.SortFunc(m.pending, func(a, b history.Op) int {
 		return cmp.Or(cmp.Compare(a.Ref.Branch, b.Ref.Branch), cmp.Compare(a.Ref.Index, b.Ref.Index))
 	})
+	if m.env.Asked != nil {
+		for _, asked := range r.Turn.Asked {
+			m.env.Asked(asked)
+		}
+	}
 	m.entries = append(m.entries, r.Turn.Entries...)
 	m.emits = append(m.emits, r.Turn.Emits...)
 	m.ended, m.ending, m.failure = r.Turn.Ended, r.Turn.Ending, r.Turn.Failure.error()

@@ -236,7 +236,7 @@ func (s *Scripts) Open(p program.Program, inputs []byte, env program.Environment
 	m.home = home
 	r, err := s.places.ask(home, request{
 		Do: doOpen, Session: m.session, Program: p, Inputs: inputs, Ref: env.Ref, Workflow: env.Workflow,
-		Continuation: env.Continuation, Begun: env.Begun,
+		Continuation: env.Continuation, Begun: env.Begun, Watched: env.Asked != nil,
 	}, env, s.patience())
 	if err == nil {
 		err = r.Error.error()

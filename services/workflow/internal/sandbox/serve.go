@@ -80,6 +80,8 @@ type session struct {
 	machine program.Machine
 	// known are the operations that the service knows already, with the number of poll rounds they have gone through.
 	known map[history.OpRef]bool
+	// asked are the operations that were reached since the last turn, if the run is watched.
+	asked []program.Asked
 }
 
 // handle carries out a request. Work on programs is watched; the rest is short.
@@ -102,11 +104,16 @@ func (c *child) handle(ctx context.Context, req request) reply {
 		outline, err := c.scripts.Inspect(req.Program)
 		return reply{Error: wrap(err), Outline: outline}
 	case doOpen:
-		machine, err := c.scripts.Open(req.Program, req.Inputs, c.environment(req))
-		if err != nil {
+		opened := &session{known: map[history.OpRef]bool{}}
+		env := c.environment(req)
+		if req.Watched {
+			env.Asked = func(asked program.Asked) { opened.asked = append(opened.asked, asked) }
+		}
+		var err error
+		if opened.machine, err = c.scripts.Open(req.Program, req.Inputs, env); err != nil {
 			return reply{Error: wrap(err)}
 		}
-		c.sessions[req.Session] = &session{machine: machine, known: map[history.OpRef]bool{}}
+		c.sessions[req.Session] = opened
 		return reply{}
 	}
 	s, ok := c.sessions[req.Session]
@@ -153,6 +160,7 @@ func (s *session) turn() turn {
 		}
 	}
 	t.Entries, t.Emits = s.machine.Take()
+	t.Asked, s.asked = s.asked, nil
 	ended, err := s.machine.Outcome()
 	t.Ended, t.Failure, t.Result = ended, wrap(err), s.machine.Result()
 	return t

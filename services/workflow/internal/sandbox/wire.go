@@ -33,8 +33,9 @@ type request struct {
 	Continuation json.RawMessage     `json:",omitempty"`
 	History      []history.Entry     `json:",omitempty"`
 	Completion   *history.Completion `json:",omitempty"`
-	// Begun is of an open, and Stopped of a stop.
+	// Begun and Watched are of an open, and Stopped of a stop.
 	Begun   bool             `json:",omitempty"`
+	Watched bool             `json:",omitempty"`
 	Stopped *program.Stopped `json:",omitempty"`
 	// Limits are for hello.
 	Limits Limits `json:",omitzero"`
@@ -81,6 +82,8 @@ type turn struct {
 	Failure *failure
 	// Result is what the main of a child returned.
 	Result json.RawMessage `json:",omitempty"`
+	// Asked are the operations that it has reached, if that is watched.
+	Asked []program.Asked `json:",omitempty"`
 }
 
 // question is what only the service can say: the time, an identifier, chance, a token, whether an event may be sent.

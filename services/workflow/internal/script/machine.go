@@ -69,8 +69,9 @@ type machine struct {
 	// calls are the messages of this generation that were received and wait for an answer.
 	calls map[call]bool
 
-	// beyond says that the program has done something of its own behind the end of its history.
+	// beyond says that the program has done something of its own behind the end of its history, told how much of arguments was reported.
 	beyond bool
+	told   int
 
 	// failure is the first one. What other branches do after it is not part of the run.
 	ended   bool
@@ -336,6 +337,24 @@ func (m *machine) fits(e history.Entry, op history.Op) error {
 			title(op.Kind, op.Name), op.Hash, e.Hash)
 	}
 	return &program.Mismatch{Seq: e.Seq, Position: m.position(op.Ref), Call: op.Ref, Differs: differs}
+}
+
+// tell reports an operation to whoever watches the replay.
+func (m *machine) tell(b *branch, ref history.OpRef, args []byte) {
+	if m.env.Asked == nil || m.beyond {
+		return
+	}
+	asked := program.Asked{Op: ref, Position: position(b.thread), After: m.length, Parent: -1}
+	if b.parent != nil {
+		asked.Parent = b.parent.number
+	}
+	given := args[:min(len(args), program.MaxInput)]
+	if m.told+len(given) > program.MaxInputs {
+		given = nil
+	}
+	m.told += len(given)
+	asked.Input, asked.Cut = strings.ToValidUTF8(string(given), ""), len(given) < len(args)
+	m.env.Asked(asked)
 }
 
 // nextSeq is the number of the entry that is replayed next; 0 where none is left.

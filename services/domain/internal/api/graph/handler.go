@@ -167,6 +167,7 @@ type Workflows interface {
 	ChangeSchedule(ctx context.Context, a core.Actor, action core.Action, name, reason string) (handoff.Schedule, string, error)
 	CountWorkflows(ctx context.Context, a core.Actor, f handoff.WorkflowFilter) (handoff.WorkflowCount, error)
 	WorkflowLogs(ctx context.Context, a core.Actor, id string, p core.Page) (core.Slice[handoff.WorkflowLine], error)
+	WorkflowTimeline(ctx context.Context, a core.Actor, id string, first int, before int64) (handoff.WorkflowTimeline, error)
 	RetryWorkflow(ctx context.Context, a core.Actor, id, reason string, from int64) (handoff.WorkflowRun, error)
 	CancelWorkflow(ctx context.Context, a core.Actor, id, reason string) (handoff.WorkflowRun, error)
 }

@@ -22,6 +22,8 @@ const (
 	deliveryMetricsWeigh = 2_200
 	// workflowCountWeigh is what one question for a number of runs counts: the engine reads up to 200,000 for each.
 	workflowCountWeigh = 5_000
+	// workflowTimelineWeigh is what one timeline counts: the engine reads and replays a whole history for it.
+	workflowTimelineWeigh = 10_000
 	// maxFields is how many fields an operation may select, its fragments put in.
 	maxFields = 10_000
 	// maxTokens is as many words as a query may have.
@@ -110,6 +112,9 @@ func (w weighed) Complexity(ctx context.Context, typeName, fieldName string, chi
 	}
 	if field != nil && field.Type.Name() == "WorkflowCount" {
 		return workflowCountWeigh + children, true
+	}
+	if field != nil && field.Type.Name() == "WorkflowTimeline" {
+		return workflowTimelineWeigh + children, true
 	}
 	if field == nil || !strings.HasSuffix(field.Type.Name(), "Connection") {
 		return w.ExecutableSchema.Complexity(ctx, typeName, fieldName, children, args)

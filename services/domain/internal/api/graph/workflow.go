@@ -89,6 +89,19 @@ func (r workflow) Logs(ctx context.Context, w *model.Workflow, first *int, after
 	return model.WorkflowLogConnection(model.Connect[model.WorkflowLogEdge](s, asItIs[handoff.WorkflowLine], nil)), err
 }
 
+// Timeline is what it did, branch by branch.
+func (r workflow) Timeline(ctx context.Context, w *model.Workflow, first *int, before *int) (handoff.WorkflowTimeline, error) {
+	p, err := forward(first, nil)
+	if err != nil {
+		return handoff.WorkflowTimeline{}, err
+	}
+	from := int64(0)
+	if before != nil {
+		from = int64(*before)
+	}
+	return r.domain.Workflows.WorkflowTimeline(ctx, loadersOf(ctx).actor, w.ID, p.First, from)
+}
+
 // asItIs wraps nothing: the schema shows what the engine reports.
 func asItIs[V any](v V) V { return v }
 

@@ -90,6 +90,17 @@ func (r *runs) WorkflowLogs(context.Context, int64, string, core.Page) (core.Sli
 	}}, Cursors: []string{"l3"}}, nil
 }
 
+// Inputs are the engine's to show or not; that it is asked rightly is what this tells.
+func (r *runs) WorkflowTimeline(_ context.Context, organization int64, id string, q handoff.TimelineQuery) (handoff.WorkflowTimeline, error) {
+	step := handoff.WorkflowStep{Sequence: 4, Branch: 1, Kind: "run", Name: "argo.sync", Position: "main.star:3:5", Output: "{}"}
+	if q.Inputs {
+		step.Input = fmt.Sprintf("%d %s first %d before %d", organization, id, q.First, q.Before)
+	}
+	return handoff.WorkflowTimeline{
+		Branches: []handoff.WorkflowBranch{{Branch: 1, Parent: 0}}, Steps: []handoff.WorkflowStep{step}, Earlier: true, Inputs: q.Inputs,
+	}, nil
+}
+
 func (r *runs) RetryWorkflow(_ context.Context, organization int64, id, reason string, from int64) error {
 	return r.note(organization, id, fmt.Sprintf("retry %s from %d: %s", id, from, reason))
 }
@@ -172,6 +183,40 @@ func TestWorkflowsAreLookedAtInTheEngine(t *testing.T) {
 	}
 	if can := one.Workflow.ViewerCan; can[0].Allowed || !strings.Contains(can[0].Reason, "rollout-2 is parked") || !can[1].Allowed {
 		t.Errorf("a run that is parked: %+v; want it to be cancelled, not retried", can)
+	}
+}
+
+// Issue 18, item 9: the arguments of calls are for those who may interfere with runs.
+func TestATimelineShowsInputsToThoseWhoMayRetry(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	look := func() (input string, inputs bool) {
+		var data struct {
+			Workflow struct {
+				Timeline struct {
+					Steps []struct {
+						Sequence        int
+						Input, Position string
+					}
+					Branches        []struct{ Branch, Parent int }
+					Earlier, Inputs bool
+				}
+			}
+		}
+		f.ask(ours, `{ workflow(workflowId: "rollout-2") { timeline(first: 7, beforeSequence: 9) {
+			steps { sequence input position } branches { branch parent } earlier inputs } } }`, nil).into(t, &data)
+		got := data.Workflow.Timeline
+		if len(got.Steps) != 1 || got.Steps[0].Sequence != 4 || len(got.Branches) != 1 || got.Branches[0].Branch != 1 || !got.Earlier {
+			t.Fatalf("found %+v", got)
+		}
+		return got.Steps[0].Input, got.Inputs
+	}
+	if input, inputs := look(); !inputs || !strings.HasSuffix(input, " rollout-2 first 7 before 9") {
+		t.Errorf("an owner: found %q, %t", input, inputs)
+	}
+	f.as = core.RoleDeployer.Permissions()
+	if input, inputs := look(); inputs || input != "" {
+		t.Errorf("a deployer: found %q, %t", input, inputs)
 	}
 }
 

@@ -20,6 +20,8 @@ type Workflows interface {
 	// WorkflowHistory and WorkflowLogs are oldest first.
 	WorkflowHistory(ctx context.Context, organization int64, id string, p core.Page) (core.Slice[WorkflowEntry], error)
 	WorkflowLogs(ctx context.Context, organization int64, id string, p core.Page) (core.Slice[WorkflowLine], error)
+	// WorkflowTimeline is what the run's generation did, branch by branch; without inputs where they are not asked for.
+	WorkflowTimeline(ctx context.Context, organization int64, id string, q TimelineQuery) (WorkflowTimeline, error)
 	// RetryWorkflow continues a failed run from the step that failed, or from an entry of its history.
 	RetryWorkflow(ctx context.Context, organization int64, id, reason string, from int64) error
 	Schedules

@@ -30,6 +30,9 @@ type Environment struct {
 	Opaque func(args []byte) bool
 	// Token makes the token of a channel, which nobody can guess.
 	Token func() string
+	// Asked is told each operation that the program reaches while it is handed its history, and those that it is blocked on at the end of
+	// it; nil: nobody is told.
+	Asked func(Asked)
 	// Emit checks a domain event that the program sends. A nil error means that it will leave with the entry that
 	// records it.
 	Emit func(id, eventType string, data json.RawMessage) *history.FunctionError

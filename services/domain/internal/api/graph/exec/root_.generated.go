@@ -1705,9 +1705,17 @@ type ComplexityRoot struct {
 		State              func(childComplexity int) int
 		Status             func(childComplexity int) int
 		Subject            func(childComplexity int) int
+		Timeline           func(childComplexity int, first *int, beforeSequence *int) int
 		UpdatedAt          func(childComplexity int) int
 		ViewerCan          func(childComplexity int) int
 		WaitingFor         func(childComplexity int) int
+	}
+
+	WorkflowBranch struct {
+		BeganAt func(childComplexity int) int
+		Branch  func(childComplexity int) int
+		EndedAt func(childComplexity int) int
+		Parent  func(childComplexity int) int
 	}
 
 	WorkflowConnection struct {
@@ -1826,6 +1834,32 @@ type ComplexityRoot struct {
 	WorkflowStatus struct {
 		Key   func(childComplexity int) int
 		Value func(childComplexity int) int
+	}
+
+	WorkflowStep struct {
+		Attempt         func(childComplexity int) int
+		BeganAt         func(childComplexity int) int
+		Branch          func(childComplexity int) int
+		Child           func(childComplexity int) int
+		Code            func(childComplexity int) int
+		EndedAt         func(childComplexity int) int
+		Input           func(childComplexity int) int
+		InputTruncated  func(childComplexity int) int
+		Kind            func(childComplexity int) int
+		Name            func(childComplexity int) int
+		Output          func(childComplexity int) int
+		OutputTruncated func(childComplexity int) int
+		Position        func(childComplexity int) int
+		Sequence        func(childComplexity int) int
+		Until           func(childComplexity int) int
+	}
+
+	WorkflowTimeline struct {
+		Branches func(childComplexity int) int
+		Earlier  func(childComplexity int) int
+		Gap      func(childComplexity int) int
+		Inputs   func(childComplexity int) int
+		Steps    func(childComplexity int) int
 	}
 }
 
@@ -8850,6 +8884,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Workflow.Subject(childComplexity), true
+	case "Workflow.timeline":
+		if e.ComplexityRoot.Workflow.Timeline == nil {
+			break
+		}
+
+		args, err := ec.field_Workflow_timeline_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Workflow.Timeline(childComplexity, args["first"].(*int), args["beforeSequence"].(*int)), true
 	case "Workflow.updatedAt":
 		if e.ComplexityRoot.Workflow.UpdatedAt == nil {
 			break
@@ -8868,6 +8913,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Workflow.WaitingFor(childComplexity), true
+
+	case "WorkflowBranch.beganAt":
+		if e.ComplexityRoot.WorkflowBranch.BeganAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowBranch.BeganAt(childComplexity), true
+	case "WorkflowBranch.branch":
+		if e.ComplexityRoot.WorkflowBranch.Branch == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowBranch.Branch(childComplexity), true
+	case "WorkflowBranch.endedAt":
+		if e.ComplexityRoot.WorkflowBranch.EndedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowBranch.EndedAt(childComplexity), true
+	case "WorkflowBranch.parent":
+		if e.ComplexityRoot.WorkflowBranch.Parent == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowBranch.Parent(childComplexity), true
 
 	case "WorkflowConnection.edges":
 		if e.ComplexityRoot.WorkflowConnection.Edges == nil {
@@ -9304,6 +9374,128 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.WorkflowStatus.Value(childComplexity), true
+
+	case "WorkflowStep.attempt":
+		if e.ComplexityRoot.WorkflowStep.Attempt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowStep.Attempt(childComplexity), true
+	case "WorkflowStep.beganAt":
+		if e.ComplexityRoot.WorkflowStep.BeganAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowStep.BeganAt(childComplexity), true
+	case "WorkflowStep.branch":
+		if e.ComplexityRoot.WorkflowStep.Branch == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowStep.Branch(childComplexity), true
+	case "WorkflowStep.child":
+		if e.ComplexityRoot.WorkflowStep.Child == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowStep.Child(childComplexity), true
+	case "WorkflowStep.code":
+		if e.ComplexityRoot.WorkflowStep.Code == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowStep.Code(childComplexity), true
+	case "WorkflowStep.endedAt":
+		if e.ComplexityRoot.WorkflowStep.EndedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowStep.EndedAt(childComplexity), true
+	case "WorkflowStep.input":
+		if e.ComplexityRoot.WorkflowStep.Input == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowStep.Input(childComplexity), true
+	case "WorkflowStep.inputTruncated":
+		if e.ComplexityRoot.WorkflowStep.InputTruncated == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowStep.InputTruncated(childComplexity), true
+	case "WorkflowStep.kind":
+		if e.ComplexityRoot.WorkflowStep.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowStep.Kind(childComplexity), true
+	case "WorkflowStep.name":
+		if e.ComplexityRoot.WorkflowStep.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowStep.Name(childComplexity), true
+	case "WorkflowStep.output":
+		if e.ComplexityRoot.WorkflowStep.Output == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowStep.Output(childComplexity), true
+	case "WorkflowStep.outputTruncated":
+		if e.ComplexityRoot.WorkflowStep.OutputTruncated == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowStep.OutputTruncated(childComplexity), true
+	case "WorkflowStep.position":
+		if e.ComplexityRoot.WorkflowStep.Position == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowStep.Position(childComplexity), true
+	case "WorkflowStep.sequence":
+		if e.ComplexityRoot.WorkflowStep.Sequence == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowStep.Sequence(childComplexity), true
+	case "WorkflowStep.until":
+		if e.ComplexityRoot.WorkflowStep.Until == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowStep.Until(childComplexity), true
+
+	case "WorkflowTimeline.branches":
+		if e.ComplexityRoot.WorkflowTimeline.Branches == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowTimeline.Branches(childComplexity), true
+	case "WorkflowTimeline.earlier":
+		if e.ComplexityRoot.WorkflowTimeline.Earlier == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowTimeline.Earlier(childComplexity), true
+	case "WorkflowTimeline.gap":
+		if e.ComplexityRoot.WorkflowTimeline.Gap == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowTimeline.Gap(childComplexity), true
+	case "WorkflowTimeline.inputs":
+		if e.ComplexityRoot.WorkflowTimeline.Inputs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowTimeline.Inputs(childComplexity), true
+	case "WorkflowTimeline.steps":
+		if e.ComplexityRoot.WorkflowTimeline.Steps == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowTimeline.Steps(childComplexity), true
 
 	}
 	return 0, false
@@ -13716,8 +13908,72 @@ type Workflow {
   history(first: Int = 50, after: String): WorkflowHistoryConnection!
   "What it printed and which Functions it called, oldest first."
   logs(first: Int = 50, after: String): WorkflowLogConnection!
+  """
+  What its current generation did, branch by branch: the newest operations that have ended, and those that are open. beforeSequence continues
+  with earlier ones. The engine finds beginnings and arguments by a replay.
+  """
+  timeline(first: Int = 50, beforeSequence: Int = 0): WorkflowTimeline!
   "The actions on it, and whether the viewer may perform them in its current state."
   viewerCan: [Ability!]!
+}
+
+"What a run did, branch by branch."
+type WorkflowTimeline {
+  "The branches of the program that have steps here, by number."
+  branches: [WorkflowBranch!]!
+  "In the order in which they ended; those that are open come last."
+  steps: [WorkflowStep!]!
+  "Whether there are steps before these."
+  earlier: Boolean!
+  "Why beginnings, positions and inputs are missing from some step on; empty if they are not."
+  gap: String!
+  "Whether the viewer sees inputs: those who may retry workflows do."
+  inputs: Boolean!
+}
+
+"A branch of a program."
+type WorkflowBranch {
+  "Its number, from 0."
+  branch: Int!
+  "The branch that has spawned it; -1 for none."
+  parent: Int!
+  "When its first step here began."
+  beganAt: Time!
+  "When its last step ended; null while one is open."
+  endedAt: Time
+}
+
+"An operation of a branch."
+type WorkflowStep {
+  "The history entry that it ended with; 0 for one that is open."
+  sequence: Int!
+  "The branch of the program, from 0; -1 for the end."
+  branch: Int!
+  "run, sleep, wait, start …"
+  kind: String!
+  "The Function or the event type."
+  name: String!
+  "Where in the program: file:line:column."
+  position: String!
+  beganAt: Time!
+  "Null for one that is open."
+  endedAt: Time
+  "When an open one ends at the latest."
+  until: Time
+  "The arguments as JSON text, truncated if long; empty where the viewer does not see them."
+  input: String!
+  "Whether the input was truncated."
+  inputTruncated: Boolean!
+  "The result as JSON text, truncated if long; of one that failed, the message."
+  output: String!
+  "Whether the output was truncated."
+  outputTruncated: Boolean!
+  "The error code of one that failed; empty otherwise."
+  code: String!
+  "The workflow id of the child that it started; empty otherwise."
+  child: String!
+  "How many times an open call was sent to an agent or a worker."
+  attempt: Int!
 }
 
 "A page of workflows."
@@ -16811,10 +17067,26 @@ func (ec *executionContext) childFields_Workflow(ctx context.Context, field grap
 		return ec.fieldContext_Workflow_history(ctx, field)
 	case "logs":
 		return ec.fieldContext_Workflow_logs(ctx, field)
+	case "timeline":
+		return ec.fieldContext_Workflow_timeline(ctx, field)
 	case "viewerCan":
 		return ec.fieldContext_Workflow_viewerCan(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Workflow", field.Name)
+}
+
+func (ec *executionContext) childFields_WorkflowBranch(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "branch":
+		return ec.fieldContext_WorkflowBranch_branch(ctx, field)
+	case "parent":
+		return ec.fieldContext_WorkflowBranch_parent(ctx, field)
+	case "beganAt":
+		return ec.fieldContext_WorkflowBranch_beganAt(ctx, field)
+	case "endedAt":
+		return ec.fieldContext_WorkflowBranch_endedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WorkflowBranch", field.Name)
 }
 
 func (ec *executionContext) childFields_WorkflowConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -17051,6 +17323,58 @@ func (ec *executionContext) childFields_WorkflowStatus(ctx context.Context, fiel
 		return ec.fieldContext_WorkflowStatus_value(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type WorkflowStatus", field.Name)
+}
+
+func (ec *executionContext) childFields_WorkflowStep(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "sequence":
+		return ec.fieldContext_WorkflowStep_sequence(ctx, field)
+	case "branch":
+		return ec.fieldContext_WorkflowStep_branch(ctx, field)
+	case "kind":
+		return ec.fieldContext_WorkflowStep_kind(ctx, field)
+	case "name":
+		return ec.fieldContext_WorkflowStep_name(ctx, field)
+	case "position":
+		return ec.fieldContext_WorkflowStep_position(ctx, field)
+	case "beganAt":
+		return ec.fieldContext_WorkflowStep_beganAt(ctx, field)
+	case "endedAt":
+		return ec.fieldContext_WorkflowStep_endedAt(ctx, field)
+	case "until":
+		return ec.fieldContext_WorkflowStep_until(ctx, field)
+	case "input":
+		return ec.fieldContext_WorkflowStep_input(ctx, field)
+	case "inputTruncated":
+		return ec.fieldContext_WorkflowStep_inputTruncated(ctx, field)
+	case "output":
+		return ec.fieldContext_WorkflowStep_output(ctx, field)
+	case "outputTruncated":
+		return ec.fieldContext_WorkflowStep_outputTruncated(ctx, field)
+	case "code":
+		return ec.fieldContext_WorkflowStep_code(ctx, field)
+	case "child":
+		return ec.fieldContext_WorkflowStep_child(ctx, field)
+	case "attempt":
+		return ec.fieldContext_WorkflowStep_attempt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WorkflowStep", field.Name)
+}
+
+func (ec *executionContext) childFields_WorkflowTimeline(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "branches":
+		return ec.fieldContext_WorkflowTimeline_branches(ctx, field)
+	case "steps":
+		return ec.fieldContext_WorkflowTimeline_steps(ctx, field)
+	case "earlier":
+		return ec.fieldContext_WorkflowTimeline_earlier(ctx, field)
+	case "gap":
+		return ec.fieldContext_WorkflowTimeline_gap(ctx, field)
+	case "inputs":
+		return ec.fieldContext_WorkflowTimeline_inputs(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WorkflowTimeline", field.Name)
 }
 
 func (ec *executionContext) childFields___Directive(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -154,6 +154,47 @@ print("has found it")
   await page.finish()
 })
 
+// Issue 18, item 9.
+test('the timeline of a run has its branches as lanes, with what went into each step and came out, by keyboard', async () => {
+  await startWorkflow(stack, 'lanes', `
+inbox = channel()
+
+def part(n):
+    run("checkpoint", {"state": "part %d" % n})
+    sleep(n)
+    return receive(inbox)
+
+def main(leaf = False):
+    if leaf:
+        return 7
+    child = start_workflow("main.star", {"leaf": True})
+    attempt(run, "checkpoint", {"other": 1})
+    parts = [spawn(part, n) for n in range(3)]
+    await_workflow(child)
+    gather(parts)
+`)
+  const page = await open(browser, stack)
+  await page.goto('/workflows/lanes?show=timeline')
+  const lanes = page.getByRole('list', { name: 'Branches of the program' })
+  await lanes.getByText('Branch 3').waitFor()
+  await lanes.getByRole('button', { name: /^receive, open/ }).nth(2).waitFor()
+  const call = page.getByRole('list', { name: 'Steps of branch 2' }).getByRole('button', { name: /^run checkpoint, / })
+  await tabTo(page, call)
+  await page.keyboard.press('Enter')
+  const chosen = page.getByRole('region', { name: 'The chosen step' })
+  await chosen.getByText('part 1').waitFor()
+  await chosen.getByText('main.star:').waitFor()
+  await check(page, 'the timeline of a workflow')
+  await shot(page, 'workflow-timeline-light')
+  await lanes.getByRole('button', { name: /^start main.star, / }).click()
+  await chosen.getByText('"leaf": true').waitFor()
+  assert.equal(await chosen.getByRole('link').count(), 1, 'the child has a link')
+  await lanes.getByRole('button', { name: /failed: / }).first().click()
+  await chosen.getByRole('heading', { name: 'Error' }).waitFor()
+  await shot(page, 'workflow-timeline-failed-light')
+  await page.finish()
+})
+
 test('a source is tested before it is added, checked when asked, and its form is the schema’s', async () => {
   const page = await open(browser, stack)
   await page.goto('/sources/new?application=shop')

@@ -1202,6 +1202,45 @@ export interface WorkflowHistoryVariables {
 }
 export const WorkflowHistory: Operation<WorkflowHistoryData, WorkflowHistoryVariables> = { name: 'WorkflowHistory', text: 'query WorkflowHistory($id: String!, $first: Int!, $after: String) { workflow(workflowId: $id) { history(first: $first, after: $after) { nodes { sequence branch kind name value truncated recordedAt } pageInfo { hasNextPage endCursor } } } }' }
 
+export interface WorkflowTimelineData {
+  workflow: {
+    timeline: {
+      branches: Array<{
+        branch: number
+        parent: number
+        beganAt: string
+        endedAt: string | null
+      }>
+      steps: Array<{
+        sequence: number
+        branch: number
+        kind: string
+        name: string
+        position: string
+        beganAt: string
+        endedAt: string | null
+        until: string | null
+        input: string
+        inputTruncated: boolean
+        output: string
+        outputTruncated: boolean
+        code: string
+        child: string
+        attempt: number
+      }>
+      earlier: boolean
+      gap: string
+      inputs: boolean
+    }
+  } | null
+}
+export interface WorkflowTimelineVariables {
+  id: string
+  first: number
+  before: number
+}
+export const WorkflowTimeline: Operation<WorkflowTimelineData, WorkflowTimelineVariables> = { name: 'WorkflowTimeline', text: 'query WorkflowTimeline($id: String!, $first: Int!, $before: Int!) { workflow(workflowId: $id) { timeline(first: $first, beforeSequence: $before) { branches { branch parent beganAt endedAt } steps { sequence branch kind name position beganAt endedAt until input inputTruncated output outputTruncated code child attempt } earlier gap inputs } } }' }
+
 export interface WorkflowLogsData {
   workflow: {
     logs: {

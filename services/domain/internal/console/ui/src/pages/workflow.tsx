@@ -15,6 +15,7 @@ import { sentence } from '../parts/form'
 import { Icon } from '../parts/icon'
 import { NotThere, Page, Waiting } from '../parts/page'
 import { Ago } from '../parts/time'
+import { Timeline } from '../parts/timeline'
 import { Runs, RunState, Subject } from './workflows'
 
 type Run = NonNullable<WorkflowPageData['workflow']>
@@ -26,7 +27,7 @@ export default function WorkflowDetail() {
   if (query.data && !query.data.workflow) return <NotThere what="workflow" to="/workflows" list="All workflows" />
   const run = query.data?.workflow
   if (!run) return <Page title="Workflow"><Waiting query={query} what="workflow" /></Page>
-  const tab = search.get('show') === 'history' ? 'history' : 'log'
+  const tab = search.get('show') === 'history' ? 'history' : search.get('show') === 'timeline' ? 'timeline' : 'log'
   return (
     <Page
       title={run.program ? humanise(run.program) : run.workflowId}
@@ -109,11 +110,16 @@ export default function WorkflowDetail() {
             <Link to="?" replace aria-current={tab === 'log' ? 'page' : undefined}>
               Log
             </Link>
+            <Link to="?show=timeline" replace aria-current={tab === 'timeline' ? 'page' : undefined}>
+              Timeline
+            </Link>
             <Link to="?show=history" replace aria-current={tab === 'history' ? 'page' : undefined}>
               History, {run.lastSequence} steps
             </Link>
           </nav>
-          {tab === 'log' ? <Log id={run.workflowId} seen={run.lastSequence} /> : <History id={run.workflowId} seen={run.lastSequence} />}
+          {tab === 'log' && <Log id={run.workflowId} seen={run.lastSequence} />}
+          {tab === 'timeline' && <Timeline id={run.workflowId} seen={run.lastSequence} live={!run.finishedAt} />}
+          {tab === 'history' && <History id={run.workflowId} seen={run.lastSequence} />}
         </section>
         <p className="faint wrap">
           Program <code>{run.programDigest.slice(0, 12)}</code>, engine’s handle <code>{run.workflowRef}</code>
