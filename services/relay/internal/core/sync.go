@@ -154,6 +154,7 @@ func NextSync(want SyncRequest, observed Object) (Decision, error) {
 	return underWay(want, observed, d), nil
 }
 
+// nextSync decides by the first of the rules that applies.
 func nextSync(want SyncRequest, observed Object) (Decision, error) {
 	if observed == nil {
 		return createApplication(want)
@@ -161,34 +162,13 @@ func nextSync(want SyncRequest, observed Object) (Decision, error) {
 	if err := mayTake(want, observed); err != nil {
 		return Decision{}, err
 	}
-	if want.Check {
-		return Decision{Action: Done, Value: map[string]any{"found": true, "managed": isManaged(observed)}}, nil
+	c := caseOf(want, observed)
+	for _, rule := range syncRules() {
+		if rule.applies(c) {
+			return rule.decide(c)
+		}
 	}
-	state := observed.object("status", "operationState")
-	pending := observed.object("operation")
-	finished := isFinished(state.text("phase"))
-	switch {
-	// .operation stays until Argo CD has finished it; status.operationState is that of the last operation started.
-	case pending != nil && isOurs(pending, want):
-		return waitForOperation(want, state), nil
-	case isOurs(state.object("operation"), want) && !finished:
-		return waitForOperation(want, state), nil
-	// Ours is judged before waiting for another actor's: the next operation to start replaces operationState. One that ended because
-	// something was unreachable is started again, unless another actor has started one meanwhile.
-	case isOurs(state.object("operation"), want) && !isPassing(state) && !isStray(want, state):
-		return ended(want, state)
-	case isOurs(state.object("operation"), want) && pending == nil:
-		return again(want, observed, state), nil
-	case want.Supersede && isLockstep(pending, state, finished):
-		return supersede(want, observed, pending, state), nil
-	case pending != nil || (state != nil && !finished):
-		return wait("another sync of it, started by %s, to end", initiator(pending, state)), nil
-	// A repeat after a crash reaches this case, and must not sync a second time (E24).
-	case deployedBefore(want, observed) || isAt(want, observed, state):
-		return synced(want.Revision), nil
-	default:
-		return Decision{Action: Patch, Body: startOperation(want, observed)}, nil
-	}
+	return Decision{Action: Patch, Body: startOperation(want, observed)}, nil
 }
 
 // waitForOperation returns a wait that describes the progress of our own operation.

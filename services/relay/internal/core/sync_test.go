@@ -164,6 +164,54 @@ func TestNextSync(t *testing.T) {
 	}
 }
 
+// TestEachSyncRuleDecidesOnce has one case for each rule, which reads like the table: the first that applies decides.
+func TestEachSyncRuleDecidesOnce(t *testing.T) {
+	t.Parallel()
+	operation := func(username, phase string) string {
+		return `"status":{"operationState":{"phase":"` + phase + `","message":"connection refused",` +
+			`"operation":{"initiatedBy":{"username":"` + username + `"},"sync":{}},"syncResult":{"revision":"` + revision + `"}}}`
+	}
+	deployed := `"status":{"history":[{"revision":"` + revision + `","initiatedBy":{"username":"lockstep:` + callID + `"}}]}`
+	decided := map[string]bool{}
+	for _, tc := range []struct {
+		rule, status string
+		change       func(*SyncRequest)
+	}{
+		{rule: "a check only answers", status: operation("lockstep:"+callID, "Running"), change: func(r *SyncRequest) { r.Check = true }},
+		{rule: "ours is queued or running", status: operation("lockstep:"+callID, "Running")},
+		{rule: "ours has ended", status: operation("lockstep:"+callID, "Succeeded")},
+		{rule: "ours has to be repeated", status: operation("lockstep:"+callID, "Error")},
+		{
+			rule: "an earlier one of Lockstep's is replaced", status: operation("lockstep:exec-0/0.1", "Running"),
+			change: func(r *SyncRequest) { r.Supersede = true },
+		},
+		{rule: "another actor's is queued or running", status: operation("ann", "Running")},
+		{rule: "the revision is deployed", status: deployed},
+		{rule: "", status: operation("ann", "Failed")}, // none: the sync is started
+	} {
+		want := syncRequest()
+		if tc.change != nil {
+			tc.change(&want)
+		}
+		c, got := caseOf(want, object(t, `{`+spec+`,`+tc.status+`}`)), ""
+		for _, rule := range syncRules() {
+			if rule.applies(c) {
+				got = rule.name
+				break
+			}
+		}
+		if got != tc.rule {
+			t.Errorf("%s: found the rule %q, expected %q", tc.status, got, tc.rule)
+		}
+		decided[got] = true
+	}
+	for _, rule := range syncRules() {
+		if !decided[rule.name] {
+			t.Errorf("no case of the rule %q", rule.name)
+		}
+	}
+}
+
 func check(t *testing.T, got Decision, err error, want Action, waiting, code string) {
 	t.Helper()
 	if code != "" {

@@ -1,6 +1,9 @@
 package core
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // The messages are Argo CD's own (D11).
 func TestWhichFailuresOfASyncAreRetried(t *testing.T) {
@@ -42,5 +45,29 @@ func TestWhichFailuresOfASyncAreRetried(t *testing.T) {
 				t.Errorf("tried again: %t, want %t", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestReasonsOfFailures(t *testing.T) {
+	t.Parallel()
+	for message, want := range map[string]reason{
+		`spec.replicas: Invalid value: -1`:                                            reasonVerdict,
+		`rollouts.argoproj.io is forbidden`:                                           reasonDenied,
+		`failed to get cluster info: x509: certificate signed by unknown authority`:   reasonDenied, // not reasonStarting
+		`dial tcp 10.96.0.1:443: connect: Connection refused`:                         reasonUnreachable,
+		`rpc error: code = ResourceExhausted desc = trying to send message too large`: reasonOverloaded,
+		`the object has been modified; please apply your changes to the latest one`:   reasonRaced,
+		`application referencing project default which does not exist`:                reasonStarting,
+	} {
+		if got := reasonOf(message); got != want {
+			t.Errorf("%s: found reason %d, expected %d", message, got, want)
+		}
+	}
+	for _, s := range signs() {
+		for _, text := range s.texts {
+			if text != strings.ToLower(text) || reasonOf(text) != s.reason {
+				t.Errorf("%q: expected lower case, and no earlier row that decides it", text)
+			}
+		}
 	}
 }
