@@ -105,7 +105,7 @@ func TestACompletedWorkflowDoesNotFailWhatWasHealthy(t *testing.T) {
 	s.report(event.RolloutStarted{RolloutID: r.ID})
 	s.report(event.WorkflowCompleted{WorkflowID: "rollout-1"}) // overtakes
 	if got := s.reload(r); got.State != core.RolloutInProgress {
-		t.Errorf("before its own word: %+v", got)
+		t.Errorf("before its own report: %+v", got)
 	}
 	s.report(event.RolloutHealthy{RolloutID: r.ID})
 	s.close()
@@ -116,7 +116,7 @@ func TestACompletedWorkflowDoesNotFailWhatWasHealthy(t *testing.T) {
 	s.report(event.WorkflowCompleted{WorkflowID: "rollout-2"})
 	s.close()
 	if got := s.reload(r); got.State != core.RolloutFailed {
-		t.Errorf("without its own word: %+v", got)
+		t.Errorf("without its own report: %+v", got)
 	}
 	s.verifyJournal(r)
 }
@@ -139,7 +139,7 @@ func TestAPolicyThatRollsBackAtOnceHoweverItFailed(t *testing.T) {
 	}
 	s.handOver()
 	if in := string(s.engine.started[len(s.engine.started)-1].Inputs); !strings.Contains(in, `"promote_full": true`) {
-		t.Errorf("a way back in full (D14): %s", in)
+		t.Errorf("a complete rollback (D14): %s", in)
 	}
 }
 

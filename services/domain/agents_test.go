@@ -80,7 +80,7 @@ func TestAgentsAreDeclaredAtOnceAndAgain(t *testing.T) {
 					return
 				}
 			case <-limit.C():
-				t.Fatalf("the engine was not told of %d agents within a minute", count)
+				t.Fatalf("the engine did not learn of %d agents within a minute", count)
 			}
 		}
 	}
@@ -92,7 +92,7 @@ func TestAgentsAreDeclaredAtOnceAndAgain(t *testing.T) {
 	f.ok(<-done)
 }
 
-// listener is an engine that is away at first, and then tells what it is told.
+// listener is an engine that is unreachable at first, and then forwards the agents it is sent.
 type listener struct {
 	*engine
 

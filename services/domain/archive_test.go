@@ -59,7 +59,7 @@ func TestWhatIsRestoredIsInUseAgain(t *testing.T) { // R39, R51
 	s.ok(err)
 	_, err = s.setup.ArchiveApplication(t.Context(), user(), s.application.ID, "closed")
 	s.ok(err)
-	// The names of what is archived stay taken, so a way back is never in anybody's way.
+	// Names of archived things stay taken, so restoring one never collides with a newer one.
 	_, err = s.setup.CreateApplication(t.Context(), user(),
 		setup.NewApplication{Name: "shop", Services: []setup.NewService{{Name: "api", ArtifactSources: []setup.NewArtifactSource{
 			{Ref: "oci-image@1", Config: []byte(`{"image":"registry.test/shop/other"}`)},

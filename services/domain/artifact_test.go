@@ -53,7 +53,7 @@ func TestVersionSetsFollowArtifacts(t *testing.T) {
 	if diff := cmp.Diff([]string{"set-1: 1.0 2.0"}, describeSets(f, a)); diff != "" {
 		t.Fatalf("sets (-want +got):\n%s", diff)
 	}
-	late := f.artifact("registry.test/shop/api", "0.9", 3, at.Add(-time.Hour)) // older than what is there
+	late := f.artifact("registry.test/shop/api", "0.9", 3, at.Add(-time.Hour)) // older than the present one
 	f.publish(late)
 	newer := f.artifact("registry.test/shop/api", "1.1", 4, at.Add(time.Hour))
 	f.publish(newer, late, api)

@@ -92,7 +92,7 @@ func TestWhatDegradesAfterItsRolloutIsRolledBackOnce(t *testing.T) {
 		t.Errorf("deployments (-before +after):\n%s", diff)
 	}
 
-	w.sees(0, 41, "degraded") // while the way back is under way
+	w.sees(0, 41, "degraded") // while the rollback runs
 	w.succeed(back)
 	w.until(50)
 	w.sees(0, 50, "healthy")
@@ -195,7 +195,7 @@ func TestAFailureDoesNotWaitForTheClock(t *testing.T) {
 		ServiceID: w.deployments(w.stops(r)[0])[0].ServiceID, EnvironmentID: w.staging.ID, Health: "degraded",
 		ObservedAt: wire(0),
 	})
-	w.nothingDue("while more may be told of it")
+	w.nothingDue("while more may be reported of it")
 	w.close()
 	if done, worked := w.due(); !worked || done.RolloutID != r.ID || done.Cause != "failed" || done.MadeRolloutID == 0 {
 		t.Errorf("rolled back: %+v", done)

@@ -55,7 +55,7 @@ func (l ledger) made(minute, n int) core.VersionSet {
 	return set
 }
 
-// asked is a rollout that somebody asks for, at a minute.
+// asked requests a rollout at a minute.
 func (l ledger) asked(minute int, set core.VersionSet) core.Rollout {
 	l.t.Helper()
 	l.until(minute)

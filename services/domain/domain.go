@@ -1,7 +1,7 @@
-// Package domain is the domain service: it owns the tables of continuous delivery and the journal, takes what registries
-// and workflows tell, answers the API, and hands rollouts over to be run.
+// Package domain is the domain service: it owns the tables of continuous delivery and the journal, receives the events of
+// registries and workflows, serves the API, and hands rollouts over to the workflow service.
 //
-// It does not run them, and does not know how a deployment is performed: that is a driver's program in the workflow
+// It runs no rollout itself, and does not know how a deployment is performed: that is a driver's program in the workflow
 // service (R1).
 package domain
 

@@ -344,8 +344,8 @@ func TestDriversFromAPrivateRegistry(t *testing.T) {
 	}
 	without := func(change func(*DriversConfig)) DriversConfig { c := whole; change(&c); return c }
 	for name, tt := range map[string]struct {
-		config DriversConfig
-		says   string
+		config  DriversConfig
+		message string
 	}{
 		"as it should be":   {whole, ""},
 		"another authority": {without(func(c *DriversConfig) { c.CAFile = "" }), "the registry"},
@@ -355,8 +355,8 @@ func TestDriversFromAPrivateRegistry(t *testing.T) {
 			t.Parallel()
 			f := setupWith(t, clock.System(), Config{Drivers: tt.config})
 			err := f.drivers.Ask(t.Context(), reference)
-			if tt.says == "" && err != nil || tt.says != "" && (err == nil || !strings.Contains(err.Error(), tt.says)) {
-				t.Errorf("found %v; want %q", err, tt.says)
+			if tt.message == "" && err != nil || tt.message != "" && (err == nil || !strings.Contains(err.Error(), tt.message)) {
+				t.Errorf("found %v; want %q", err, tt.message)
 			}
 		})
 	}

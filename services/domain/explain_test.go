@@ -76,7 +76,7 @@ func (r *recorder) take() []asked {
 	return all
 }
 
-// plan is a node of a plan that was carried out, as EXPLAIN tells it. Rows are those of one loop.
+// plan is a node of an executed plan, as EXPLAIN ANALYZE prints it. Rows are those of one loop.
 type plan struct {
 	Node            string  `json:"Node Type"`
 	Relation        string  `json:"Relation Name"`

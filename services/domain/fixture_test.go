@@ -117,7 +117,7 @@ func unlike(check rollout.JournalCheck) []rollout.JournalDifference {
 	return slices.DeleteFunc(check.Differences, func(d rollout.JournalDifference) bool { return d.Breach })
 }
 
-// engine is handoff.Engine that answers what it is told to.
+// engine is a handoff.Engine with scripted answers.
 type engine struct {
 	mu      sync.Mutex
 	started []handoff.Workflow
@@ -163,7 +163,7 @@ func (f *fixture) ok(err error) {
 	}
 }
 
-// handOver tells the engine everything that is due.
+// handOver sends the engine everything that is due.
 func (f *fixture) handOver() {
 	f.t.Helper()
 	for {
@@ -378,7 +378,7 @@ func shopOf(f *fixture) *shop {
 	return s
 }
 
-// makeReady says that everything the pipeline needs is there.
+// makeReady reports everything that the pipeline needs as present.
 func (s *shop) makeReady() {
 	s.t.Helper()
 	s.report(event.EnvironmentReady{EnvironmentID: s.staging.ID})
@@ -449,7 +449,7 @@ func (s *shop) story(r core.Rollout) []string {
 	return lines
 }
 
-// close lets the time pass in which more could be told of rollouts that have ended.
+// close lets the time pass in which events about ended rollouts are still accepted.
 func (s *shop) close() {
 	s.t.Helper()
 	_, err := s.pool.Exec(s.t.Context(), `UPDATE cd_rollout_closings SET due_at = 'epoch'`)

@@ -253,7 +253,7 @@ func (s *shop) nothingExpires() {
 	}
 }
 
-func TestAnEnvironmentAsksWhateverThePipelineSays(t *testing.T) {
+func TestAnEnvironmentsApprovalAppliesWhateverThePipeline(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.group("platform", 3)
@@ -312,7 +312,7 @@ func TestAnEnvironmentAsksWhateverThePipelineSays(t *testing.T) {
 	s.want(s.gates(r)["staging"].GateRule, core.GateRule{Quorum: 1, RequesterMayApprove: true, OnExpiry: core.ExpiryRejects})
 }
 
-// Who is asked must be there when the question is written down; later the rollout goes on with whoever is left.
+// The approvers must exist when the rule is written; later the rollout continues with those who are left.
 func TestAQuestionThatNobodyCouldAnswerIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -42,7 +42,7 @@ func TestInputsOfPrograms(t *testing.T) {
 		delete(programs, w.ID)
 		var inputs map[string]any
 		s.ok(json.Unmarshal(w.Inputs, &inputs))
-		// Whoever checks a driver's programs goes by these names.
+		// The check of a driver's programs relies on these names.
 		if diff := cmp.Diff(driver.Workflow(golden).Inputs(), slices.Sorted(maps.Keys(inputs))); diff != "" {
 			t.Errorf("%s: names of inputs (-pkg/driver +handed over):\n%s", golden, diff)
 		}

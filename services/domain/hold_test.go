@@ -194,7 +194,7 @@ func TestRollingBack(t *testing.T) {
 	s.refused(err, third.Name+" is not earlier than "+second.Name)
 	if _, err = s.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: r.ID, VersionSetID: 999}); !fault.Is(err,
 		fault.NotFound) {
-		t.Errorf("a set that is none: %v", err)
+		t.Errorf("not a set: %v", err)
 	}
 	stranger := core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 1, Permissions: core.RoleOwner.Permissions()}
 	if _, err = s.rollouts.RollbackRollout(t.Context(), stranger, rollout.Rollback{RolloutID: r.ID}); !fault.Is(err, fault.NotFound) {
@@ -232,7 +232,7 @@ func TestTheJournalOfADeploymentHasItsGates(t *testing.T) {
 	r := s.rollout(s.set)
 	d := s.deployments(s.stops(r)[0])[0]
 	reached := s.emit(event.DeploymentGateReached{DeploymentID: d.ID, Weight: 25}, "")
-	s.deliver(reached, reached) // before anything is said to have started, and twice
+	s.deliver(reached, reached) // before anything is reported as started, and twice
 	s.report(event.DeploymentAdvance{DeploymentID: d.ID, Weight: 25})
 	s.report(event.DeploymentHealthy{DeploymentID: d.ID})
 	s.report(event.DeploymentGateReached{DeploymentID: d.ID, Weight: 50}) // late

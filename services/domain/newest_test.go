@@ -73,8 +73,8 @@ func (f *fixture) selecting(name, config string) core.Application {
 
 func truth(b bool) *bool { return &b }
 
-// TestTheNewestSetIsWhatTheSelectionSays, whatever came last: findings A3 and A4.
-func TestTheNewestSetIsWhatTheSelectionSays(t *testing.T) {
+// TestTheNewestSetFollowsTheSelection, whatever came last: findings A3 and A4.
+func TestTheNewestSetFollowsTheSelection(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, config string
@@ -235,19 +235,19 @@ func TestTheNewestSetDoesNotDependOnTheOrderOfArrival(t *testing.T) {
 // modelled is the digest that a selection leads to, worked out from all publications at once.
 func modelled(selection string, all []push) string {
 	kind := strings.Split(selection, `"`)[3]
-	all = slices.DeleteFunc(slices.Clone(all), func(p push) bool { // what the source does not take says nothing to it
+	all = slices.DeleteFunc(slices.Clone(all), func(p push) bool { // the source ignores what it does not select
 		v, err := semver.NewVersion(p.tag)
 		return kind == "semver" && (err != nil || v.Prerelease() != "") || kind == "mutable_tag" && p.tag != "1.0.0"
 	})
-	// A digest counts unless it was looked for and never found.
+	// A digest counts unless the registry was asked for it and never had it.
 	counts := func(digest int) bool {
-		said, seen := false, false
+		checked, seen := false, false
 		for _, p := range all {
 			if p.digest == digest && p.seen != nil {
-				said, seen = true, seen || *p.seen
+				checked, seen = true, seen || *p.seen
 			}
 		}
-		return seen || !said
+		return seen || !checked
 	}
 	first := func(p push) push {
 		for _, o := range all {

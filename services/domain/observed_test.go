@@ -147,7 +147,7 @@ func TestAStandingReportIsOnlyAboutWhatItsRunIsFor(t *testing.T) {
 	}
 }
 
-// R36: a deployment is frozen when it has ended; what its service does later is told by the cache.
+// R36: an ended deployment never changes; the health of its service later is in the cache.
 func TestHealthNeverReopensADeployment(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

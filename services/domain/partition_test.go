@@ -12,8 +12,8 @@ func partitioned() []string {
 	return []string{"cd_rollout_transitions", "cd_rollout_environment_transitions", "cd_deployment_transitions", "cd_deployments"}
 }
 
-// TestJournalsAndDeploymentsCanBePartitionedLater puts the tables that grow for ever under partitioned ones, the rows where
-// they are, and the service goes on as before, without a change of a column, a query or a reference (R52).
+// TestJournalsAndDeploymentsCanBePartitionedLater attaches the tables that grow forever to partitioned ones, without moving a row.
+// The service works as before: no column, query or reference changes (R52).
 func TestJournalsAndDeploymentsCanBePartitionedLater(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -48,7 +48,7 @@ func TestAFailedRolloutIsRolledBackAtOnceAndOnce(t *testing.T) {
 	failed := s.emit(event.RolloutFailed{RolloutID: r.ID, Reason: "sync failed"}, "")
 	s.deliver(failed, failed)
 	s.report(event.WorkflowFailed{WorkflowID: "rollout-" + itoa(r.ID), Error: "fail"})
-	s.nothingDue("while more may be told of it")
+	s.nothingDue("while more may be reported of it")
 	s.close()
 	done, worked := s.due()
 	if !worked || done.RolloutID != r.ID || done.MadeRolloutID == 0 {
@@ -107,7 +107,7 @@ func TestADegradedRolloutIsLeftForAWhile(t *testing.T) {
 		d.ID).Scan(&wait))
 	s.want(wait, 30*time.Minute)
 
-	again := s.rollout(s.set) // somebody is quicker
+	again := s.rollout(s.set) // another request is faster
 	s.until(30)
 	done, worked := s.due()
 	if !worked || done.MadeRolloutID != 0 || done.Outcome != "put off: rollout_3 is pending" {
@@ -137,7 +137,7 @@ func TestAnApplicationsOwnPolicy(t *testing.T) {
 	s.close()
 	s.ok(s.fail(s.staging.ID))
 	if done, worked := s.due(); !worked || done.MadeRolloutID != 0 || done.Outcome == "" {
-		t.Errorf("where the way back is refused: %+v", done)
+		t.Errorf("where the rollback is refused: %+v", done)
 	}
 
 	_, err := s.rollouts.SetRollbackPolicy(t.Context(), user(),

@@ -42,10 +42,10 @@ func TestAPreviewShowsWhatARolloutWouldChange(t *testing.T) {
 	previewed := event.RolloutPreviewed{PreviewID: p.ID, Environments: []event.PreviewedEnvironment{
 		{EnvironmentID: 1, Changes: []event.FileChange{change}}, {EnvironmentID: 2, Changes: []event.FileChange{}, Reason: "no such file"},
 	}}
-	// The engine's word about the end of the run comes first, and once more at the end: what the program told stays.
+	// The engine reports the end of the run first, and once more at the end: the program's result stays.
 	s.report(event.WorkflowCompleted{WorkflowID: "preview-" + itoa(p.ID)})
 	if got := s.previewed(p.ID); got.State != core.PreviewFailed || got.Reason != "the workflow ended without saying how it went" {
-		t.Errorf("found %+v before the program's word", got)
+		t.Errorf("found %+v before the program's result", got)
 	}
 	s.report(previewed)
 	s.report(event.WorkflowFailed{WorkflowID: "preview-" + itoa(p.ID), Error: "late"})
@@ -110,7 +110,7 @@ func TestPreviewsAreRefusedAsTheRolloutWouldBe(t *testing.T) {
 	viewer := user()
 	viewer.Permissions = core.RoleViewer.Permissions()
 	if _, err := f.rollouts.PreviewRollout(t.Context(), viewer, rollout.NewPreview{VersionSetID: 7}); !fault.Is(err, fault.Denied) {
-		t.Errorf("somebody who may not roll out: %v", err)
+		t.Errorf("a member who may not roll out: %v", err)
 	}
 }
 
@@ -142,10 +142,10 @@ func TestPreviewsAreForgottenAfterAWeek(t *testing.T) {
 	made := s.preview(rollout.NewPreview{VersionSetID: s.set.ID})
 	for id, want := range map[int64]bool{old.ID: false, recent.ID: true, made.ID: true} {
 		if got := s.previewed(id).ID != 0; got != want {
-			t.Errorf("preview %d is there: %t, want %t", id, got, want)
+			t.Errorf("preview %d exists: %t, want %t", id, got, want)
 		}
 	}
-	// A word that comes too late for one finds nothing to tell, and changes nothing.
+	// A report about a deleted preview changes nothing.
 	s.report(event.WorkflowFailed{WorkflowID: "preview-" + itoa(old.ID), Error: "late"})
 	if got := s.previewed(old.ID); got.ID != 0 {
 		t.Errorf("a late word brought back %+v", got)

@@ -73,7 +73,7 @@ func TestTheJournalCheckFindsWhatWasTamperedWith(t *testing.T) { // R42
 	stranger := person(3)
 	stranger.Permissions = core.RoleMaintainer.Permissions()
 	if _, err := s.rollouts.CheckJournal(t.Context(), stranger, core.Page{}); !fault.Is(err, fault.Denied) {
-		t.Errorf("somebody who is no owner: %v", err)
+		t.Errorf("a member who is not an owner: %v", err)
 	}
 }
 
@@ -161,7 +161,7 @@ func (s *shop) events(r core.Rollout, healthy bool) []event.Data {
 	}
 }
 
-// table is everything that is stored of a rollout, without instants, numbers and reasons, which tell of the order.
+// table lists everything that is stored of a rollout, without times, numbers and reasons, which depend on the order.
 func (s *shop) table(r core.Rollout) []string {
 	s.t.Helper()
 	lines := []string{"rollout " + s.reload(r).State.String()}
@@ -194,7 +194,7 @@ func permutations(n int, fn func([]int)) {
 	next()
 }
 
-// TestEveryOrderOfARolloutsEventsEndsInTheSameTables tells a small rollout in every order, each word twice (D16).
+// TestEveryOrderOfARolloutsEventsEndsInTheSameTables delivers the events of a small rollout in every order, each of them twice (D16).
 func TestEveryOrderOfARolloutsEventsEndsInTheSameTables(t *testing.T) {
 	t.Parallel()
 	for _, healthy := range []bool{true, false} {
@@ -218,7 +218,7 @@ func TestEveryOrderOfARolloutsEventsEndsInTheSameTables(t *testing.T) {
 					want = got
 				}
 				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("told in the order %v (-first +this):\n%s", order, diff)
+					t.Errorf("delivered in the order %v (-first +this):\n%s", order, diff)
 				}
 			})
 			s.want(want[0], map[bool]string{true: "rollout completed", false: "rollout failed"}[healthy])
@@ -229,8 +229,8 @@ func TestEveryOrderOfARolloutsEventsEndsInTheSameTables(t *testing.T) {
 	}
 }
 
-// TestRandomOrdersOfALargeRolloutsEventsEndInTheSameTables tells all that is said of a rollout through two environments and
-// every gate, each word twice anywhere, in batches of any size (D16).
+// TestRandomOrdersOfALargeRolloutsEventsEndInTheSameTables delivers the events of a rollout through two environments and every
+// gate, each of them twice, in any order and in batches of any size (D16).
 func TestRandomOrdersOfALargeRolloutsEventsEndInTheSameTables(t *testing.T) {
 	t.Parallel()
 	for _, healthy := range []bool{true, false} {
@@ -271,7 +271,7 @@ func TestRandomOrdersOfALargeRolloutsEventsEndInTheSameTables(t *testing.T) {
 	}
 }
 
-// script is all that is said of a rollout, in its order: to its end, or to the failure of its last environment.
+// script lists the events of a rollout in their order: to its end, or to the failure of its last environment.
 func (s *shop) script(r core.Rollout, healthy bool) []event.Data {
 	s.t.Helper()
 	all := []event.Data{event.RolloutStarted{RolloutID: r.ID}}

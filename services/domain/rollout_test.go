@@ -353,8 +353,8 @@ func TestAPipelineFitsWhatItsEnvironmentsAllow(t *testing.T) {
 	}
 }
 
-// Whoever runs programs of their own on the engine has nothing to do with the record: how those end is taken without a word, so that
-// neither the alert on events that were given up nor doctor speaks of them.
+// Workflows that others run on the engine are not rollouts: events about their ends are accepted and ignored, so they neither raise the
+// alert on events that were given up nor appear in doctor.
 func TestTheEndOfAnotherCallersWorkflowIsIgnored(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -427,7 +427,7 @@ func TestTheLinksOfAutomaticRollbacksAreMadeForWhatIsStored(t *testing.T) {
 	}
 	_, err := s.rollouts.BreakGlass(t.Context(), user(), done.MadeRolloutID, "down")
 	s.ok(err)
-	const before = 45 // the version of the tables before ways back were recorded
+	const before = 45 // the version of the tables before rollbacks were recorded
 	s.ok(pg.Rollback(t.Context(), s.db, name, store.Migrations(), before))
 	s.ok(pg.Migrate(t.Context(), s.db, name, store.Migrations()))
 	s.ok(store.Protect(t.Context(), s.db, role))

@@ -32,7 +32,7 @@ func (v *visitor) shows(token string) int {
 	return v.send(http.MethodPost, v.origin+"/session", string(body), map[string]string{"Lockstep-Csrf": "1"}).Code
 }
 
-// signOut ends the session, and answers a copy of its cookies that somebody took before.
+// signOut ends the session, and returns a copy of its cookies from before.
 func (v *visitor) signOut() (copied map[string]*http.Cookie) {
 	v.t.Helper()
 	copied = maps.Clone(v.cookies)
@@ -99,7 +99,7 @@ func TestASessionEndsWithTheBootstrapToken(t *testing.T) {
 	}
 }
 
-// TestAnIdentityProviderEndsSessions is about somebody who has left there: at once, by back-channel logout, or when the session is over.
+// TestAnIdentityProviderEndsSessions: a member who was removed there loses the session by back-channel logout, or when it expires.
 func TestAnIdentityProviderEndsSessions(t *testing.T) {
 	t.Parallel()
 	now := clocktest.New(time.Unix(1_800_000_000, 0))
@@ -138,13 +138,13 @@ func TestAnIdentityProviderEndsSessions(t *testing.T) {
 		t.Errorf("found %d", code)
 	}
 	expect("all of hers", phone, false)
-	expect("somebody else's", bob, true)
+	expect("another member's", bob, true)
 	for range 2 { // again is a no-op, and so is what nobody knows
 		if code := logout(map[string]any{"sub": "nobody", "sid": "none"}); code != http.StatusOK {
 			t.Errorf("found %d", code)
 		}
 	}
-	if code := logout(map[string]any{"sub": "sub-of-bob@example.com", "aud": "somebody-else"}); code != http.StatusBadRequest {
+	if code := logout(map[string]any{"sub": "sub-of-bob@example.com", "aud": "another-client"}); code != http.StatusBadRequest {
 		t.Errorf("a token for another client: found %d", code)
 	}
 	expect("after a token for another client", bob, true)

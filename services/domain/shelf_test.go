@@ -85,7 +85,7 @@ func (s *shelf) reference(tag string) artifact.Reference {
 	return r
 }
 
-// push publishes files whatever they are, as somebody with another tool may, and answers the artifact's digest.
+// push publishes files unchecked, as any other tool may, and returns the artifact's digest.
 func (s *shelf) push(tag string, files map[string][]byte) string {
 	s.t.Helper()
 	content, err := artifact.Pack(files)

@@ -91,7 +91,7 @@ func (v *visitor) signIn(page string) string {
 	return v.get(v.atProvider(begun)).Header().Get("Location")
 }
 
-// asks is what GraphQL answers somebody with a session.
+// asks returns the answer to a GraphQL query of the session.
 func (v *visitor) asks(query string) string {
 	v.t.Helper()
 	return v.send(http.MethodPost, v.origin+"/graphql", query,
@@ -110,7 +110,7 @@ func TestSigningInAtAnIdentityProvider(t *testing.T) {
 	provider := oidctest.New(t)
 	v := visit(t, f, provider, "https://cd.example.com", "platform=owner", "shop=deployer")
 	if got := v.get(v.origin + "/session").Body.String(); !strings.Contains(got, `{"label":"Example ID","path":"/session/oidc"}`) {
-		t.Errorf("the console is told %s", got)
+		t.Errorf("the console receives %s", got)
 	}
 	provider.SignInAs(claimsOf("alice@example.com", "shop"))
 	if at := v.signIn("/rollouts/rollout_7?tab=x"); at != "/rollouts/rollout_7?tab=x" {
@@ -233,15 +233,15 @@ func TestWhoHasNoAccess(t *testing.T) {
 	}
 	v.cookies = map[string]*http.Cookie{}
 	impostor := claimsOf("bob@example.com", "shop")
-	impostor["sub"] = "somebody-else"
-	turnedAway("a name that somebody else has", impostor)
+	impostor["sub"] = "another-subject"
+	turnedAway("a name that another member has", impostor)
 	bob, err := f.view.MemberByName(t.Context(), org, "bob@example.com")
 	f.ok(err)
 	_, err = f.access.RemoveMember(t.Context(), user(), bob.ID)
 	f.ok(err)
 	turnedAway("who was removed", claimsOf("bob@example.com", "shop"))
 	member("bob@example.com")
-	turnedAway("who was removed, without the provider's word for the name", unverified)
+	turnedAway("a removed member, whose name the provider has not verified", unverified)
 	provider.SignInAs(claimsOf("bob@example.com", "shop"))
 	if at := v.signIn("/"); at != "/" {
 		t.Errorf("who was removed and added again: found %q", at)

@@ -206,7 +206,7 @@ func TestAnotherSelectionHasAnotherNewest(t *testing.T) {
 	steps := []struct{ config, newest string }{
 		{`{"image":"registry.test/shop/api","selection":"semver","range":"^1"}`, "3"},
 		{`{"image":"registry.test/shop/api","selection":"mutable_tag","tag":"1.9.5"}`, "2"},
-		{`{"image":"registry.test/shop/api","selection":"mutable_tag","tag":"stable"}`, "2"}, // nothing is there yet: it stays
+		{`{"image":"registry.test/shop/api","selection":"mutable_tag","tag":"stable"}`, "2"}, // nothing was published yet: it stays
 		{`{"image":"registry.test/shop/api","selection":"lexical"}`, "1"},
 		{`{"image":"registry.test/shop/api"}`, "3"},
 	}

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestTablesAreWhatTheDesignSays spells the two life cycles out once more (R35, R36).
-func TestTablesAreWhatTheDesignSays(t *testing.T) {
+// TestTheStateMachinesAreAsDesigned spells the two life cycles out once more (R35, R36).
+func TestTheStateMachinesAreAsDesigned(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		kind SubjectKind

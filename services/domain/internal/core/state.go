@@ -111,8 +111,8 @@ const (
 	// VerbAbort and VerbRetry ask the workflow to take back what is under way, and to begin again (D18).
 	VerbAbort Verb = "abort"
 	VerbRetry Verb = "retry"
-	// VerbReachGate and VerbPassGate are about a gate, and leave the state as it is, too: a deployment's own, and those of
-	// the rollout, which is there when all its deployments are.
+	// VerbReachGate and VerbPassGate are about a gate, and leave the state as it is, too: a gate of a deployment, or one of
+	// the rollout, which reaches it when all its deployments have.
 	VerbReachGate Verb = "reach_gate"
 	VerbPassGate  Verb = "pass_gate"
 	// VerbSkip is an environment of the pipeline that a rollback does not go to.

@@ -111,7 +111,7 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		stop          = `INSERT INTO cd_rollout_environments (organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id) VALUES `
 	)
 	tests := []struct{ name, sql, constraint string }{
-		// who somebody is at an identity provider
+		// the identity of a member at an identity provider
 		{"half an identity", `INSERT INTO cd_members (organization_id, name, kind, role, issuer) VALUES (1, 'a', 'user', 'viewer', 'https://id')`, "cd_members_identity_is_whole"},
 		{"an identity twice", `INSERT INTO cd_members (organization_id, name, kind, role, issuer, subject) VALUES (1, 'a', 'user', 'viewer', 'https://id', 's'), (1, 'b', 'user', 'viewer', 'https://id', 's')`, "cd_members_identity_is_unique"},
 		// R6: names
@@ -248,11 +248,11 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a second, paused one", rolloutOf + `(1, 1, 1, 1, 2, NULL)`, "cd_rollouts_one_active_per_application"},
 		{"a rollout of another application's set", rolloutOf + `(1, 1, 2, 1, 3, now())`, "cd_rollouts_version_set"},
 		{"a rollout by another application's pipeline", rolloutOf + `(1, 2, 2, 1, 0, NULL)`, "cd_rollouts_flow_definition"},
-		{"a state that is none", `UPDATE cd_rollouts SET state = 6, finished_at = now()`, "cd_rollouts_state_is_known"},
+		{"an unknown state", `UPDATE cd_rollouts SET state = 6, finished_at = now()`, "cd_rollouts_state_is_known"},
 		{"an end without its time", `UPDATE cd_rollouts SET state = 3`, "cd_rollouts_finished_when_ended"},
 		{"a target that changes", `UPDATE cd_rollouts SET version_set_id = 2`, "cd_rollouts_pins_are_immutable"},
 		{"a rollout that goes", `DELETE FROM cd_rollouts`, "cd_rollouts_are_kept"},
-		{"a failed rollout that goes on", `UPDATE cd_rollouts SET state = 4, finished_at = now(); UPDATE cd_rollouts SET state = 1, finished_at = NULL`, "cd_rollouts_ended_is_final"},
+		{"a failed rollout that continues", `UPDATE cd_rollouts SET state = 4, finished_at = now(); UPDATE cd_rollouts SET state = 1, finished_at = NULL`, "cd_rollouts_ended_is_final"},
 		// R15, R16
 		{"an environment twice in a rollout", stop + `(1, 1, 1, 2, 1, 'sha256:driver', NULL)`, "cd_rollout_environments_environment_is_unique"},
 		{"a position twice", stop + `(1, 1, 2, 1, 2, 'sha256:driver', NULL)`, "cd_rollout_environments_position_is_unique"},
@@ -269,7 +269,7 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a second snapshot", `INSERT INTO cd_deployment_snapshots (organization_id, deployment_id, commit_sha, manifest_digest, parameters) VALUES (1, 1, 'd', 'm', '{}')`, "cd_deployment_snapshots_one_per_deployment"},
 		// R17
 		{"a second health", `INSERT INTO cd_service_environment_healths (organization_id, service_id, environment_id, health, since, observed_at) VALUES (1, 1, 1, 1, now(), now())`, "cd_service_environment_healths_is_unique"},
-		{"a health that is none", `UPDATE cd_service_environment_healths SET health = 9`, "cd_service_environment_healths_health_is_known"},
+		{"an unknown health", `UPDATE cd_service_environment_healths SET health = 9`, "cd_service_environment_healths_health_is_known"},
 		// R39 to R42: the journals
 		{"an archiving of nothing", `INSERT INTO cd_archivings (organization_id, archived, principal_type, principal_id, reason) VALUES (1, true, 'user', 1, '')`, "cd_archivings_are_of_one_thing"},
 		{"a journal row that changes", `UPDATE cd_rollout_transitions SET reason = 'x'`, "cd_rollout_transitions_are_append_only"},
@@ -284,8 +284,8 @@ func TestTheDatabaseRefuses(t *testing.T) {
 			"cd_deployment_transitions_are_append_only",
 		},
 		{"a deployment's journal that is emptied", `TRUNCATE cd_deployment_transitions`, "cd_deployment_transitions_are_kept"},
-		{"a verb that is none", transition + `(1, 1, 0, 1, 'begin', NULL, 'user')`, "cd_rollout_transitions_verb_is_known"},
-		{"an actor that is none", transition + `(1, 1, 0, 1, 'start', NULL, 'robot')`, "cd_rollout_transitions_principal_is_known"},
+		{"an unknown verb", transition + `(1, 1, 0, 1, 'begin', NULL, 'user')`, "cd_rollout_transitions_verb_is_known"},
+		{"an unknown actor", transition + `(1, 1, 0, 1, 'start', NULL, 'robot')`, "cd_rollout_transitions_principal_is_known"},
 		{"a leap from pending to completed", transition + `(1, 1, 0, 3, 'complete', NULL, 'user')`, "cd_rollout_transitions_path_is_legal"},
 		{"a way out of a terminal state", transition + `(1, 1, 4, 1, 'start', NULL, 'user')`, "cd_rollout_transitions_path_is_legal"},
 		{"a creation into a later state", transition + `(1, 1, NULL, 1, 'create', NULL, 'user')`, "cd_rollout_transitions_path_is_legal"},
@@ -334,8 +334,8 @@ func TestTheDatabaseRefuses(t *testing.T) {
 			"cd_automatic_rollbacks_rollout",
 		},
 		// D15 and the hand-over
-		{"a tier that is none", `UPDATE cd_environments SET tier = 'moon'`, "cd_environments_tier_is_known"},
-		{"a readiness that is none", `UPDATE cd_environments SET readiness = 'maybe'`, "cd_environments_readiness_is_known"},
+		{"an unknown tier", `UPDATE cd_environments SET tier = 'moon'`, "cd_environments_tier_is_known"},
+		{"an unknown readiness", `UPDATE cd_environments SET readiness = 'maybe'`, "cd_environments_readiness_is_known"},
 		{"not ready without a reason", `UPDATE cd_environments SET readiness = 'not_ready'`, "cd_environments_not_ready_has_reason"},
 		{
 			"not ready without a reason, in an application", `UPDATE cd_application_environments SET readiness = 'not_ready'`,

@@ -22,8 +22,8 @@ import (
 const role = "lockstep_domain"
 
 // twins is the seed's first organization once more, name for name, as the second: 100 is added to every identifier.
-// The tables belong to an account that is no superuser, as on a server that somebody else runs: walls do not stop superusers. The pool
-// called owner is a superuser's, who may look and prepare.
+// The tables belong to an account that is not a superuser, as on a managed server: row security does not stop superusers. The pool called
+// owner connects as a superuser, to prepare and to inspect.
 func twins(t *testing.T) (owner, service *pgxpool.Pool) {
 	t.Helper()
 	owner, c := pgtest.New(t)
@@ -83,8 +83,8 @@ func plainOwner(t *testing.T, superuser *pgxpool.Pool, c pg.Config) pg.Config {
 	return c
 }
 
-// Whoever restores a backup may have another name than who made it, and whoever gives tables away has none of their rights: the policies of
-// the owner before would let the new one find nothing, and no artifact, hand-over or gate would come to anybody.
+// A backup may be restored under another account than it was made with, and a former owner of tables has no rights on them: under the
+// policies of the former owner the new one would read nothing, and no artifact, handoff or gate would be processed.
 func TestANewOwnerLooksAcross(t *testing.T) {
 	t.Parallel()
 	superuser, c := pgtest.New(t)
@@ -298,8 +298,8 @@ func TestTheServiceCannotRewriteTheRecord(t *testing.T) {
 	refused(`DROP TABLE cd_rollouts`)
 }
 
-// TestNothingOfAnotherOrganizationCanBeReferredToOrInferred sends, as the service in organization 2, what would only be
-// answered differently if organization 1 were there.
+// TestNothingOfAnotherOrganizationCanBeReferredToOrInferred sends, as the service in organization 2, requests whose answers would
+// differ only if they depended on organization 1.
 func TestNothingOfAnotherOrganizationCanBeReferredToOrInferred(t *testing.T) {
 	t.Parallel()
 	owner, service := twins(t)
@@ -347,10 +347,10 @@ func TestNothingOfAnotherOrganizationCanBeReferredToOrInferred(t *testing.T) {
 		t.Fatal(err)
 	}
 	if leaks, err := pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || len(leaks) > 0 {
-		t.Errorf("unique indexes that tell of other organizations: %q, %v", leaks, err)
+		t.Errorf("unique indexes that reveal other organizations: %q, %v", leaks, err)
 	}
-	// The same of foreign keys: one without the organization would tell whether somebody else's row is there. Keys between tables that are
-	// the installation's, both of them, tell of nobody.
+	// The same holds for foreign keys: one without the organization would reveal whether another organization has a row. Keys between
+	// two tables of the whole installation reveal nothing.
 	rows, err = owner.Query(t.Context(), `
 		SELECT k.conname FROM pg_constraint k WHERE k.contype = 'f' AND k.connamespace = current_schema()::regnamespace
 		  AND k.confrelid <> 'cd_organizations'::regclass
@@ -360,7 +360,7 @@ func TestNothingOfAnotherOrganizationCanBeReferredToOrInferred(t *testing.T) {
 		t.Fatal(err)
 	}
 	if leaks, err := pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || len(leaks) > 0 {
-		t.Errorf("foreign keys that tell of other organizations: %q, %v", leaks, err)
+		t.Errorf("foreign keys that reveal other organizations: %q, %v", leaks, err)
 	}
 }
 

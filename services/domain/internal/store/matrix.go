@@ -282,9 +282,9 @@ func (r reader) CellDifferences(ctx context.Context, organization int64, applica
 				LatestState:  row.KeptState, LiveStopID: row.KeptLive, LiveVersionSetID: row.KeptSet, LiveSince: row.KeptSince,
 			},
 			Rebuilt: core.CellContent{
-				Exists: row.Told, ApplicationName: row.ToldName, Shown: row.ToldShown, Worst: healthInWords(row.ToldWorst),
-				LatestStopID: row.ToldLatest,
-				LatestState:  row.ToldState, LiveStopID: row.ToldLive, LiveVersionSetID: row.ToldSet, LiveSince: row.ToldSince,
+				Exists: row.Rebuilt, ApplicationName: row.RebuiltName, Shown: row.RebuiltShown, Worst: healthInWords(row.RebuiltWorst),
+				LatestStopID: row.RebuiltLatest,
+				LatestState:  row.RebuiltState, LiveStopID: row.RebuiltLive, LiveVersionSetID: row.RebuiltSet, LiveSince: row.RebuiltSince,
 			},
 		}
 	}), err

@@ -24,7 +24,7 @@ func (t *tx) PublicationsOf(ctx context.Context, versions []int64) ([]intake.Ver
 	return convertAll(rows, func(r query.PublicationsOfVersionsRow) intake.VersionPublication {
 		return intake.VersionPublication{
 			ArtifactSourceID: r.ArtifactSourceID, VersionID: r.VersionID, Tag: r.Tag, Rank: r.Rank,
-			PublishedAt: r.PublishedAt, AnnouncedAt: r.ToldAt, Arrival: r.Arrival, Taken: r.Taken, DigestSeen: r.DigestSeen, AliveAt: r.AliveAt,
+			PublishedAt: r.PublishedAt, AnnouncedAt: r.AnnouncedAt, Arrival: r.Arrival, Taken: r.Taken, DigestSeen: r.DigestSeen, AliveAt: r.AliveAt,
 		}
 	}), pg.Classify(err, "read the publications of %d versions", len(versions))
 }
@@ -37,7 +37,7 @@ func (t *tx) NewestPublications(ctx context.Context, applications, without []int
 	for _, r := range rows {
 		found[r.ApplicationID] = append(found[r.ApplicationID],
 			intake.SourceNewest{ServiceID: r.ServiceID, VersionPublication: intake.VersionPublication{
-				ArtifactSourceID: r.ArtifactSourceID, VersionID: r.VersionID, Rank: r.Rank, PublishedAt: r.PublishedAt, AnnouncedAt: r.ToldAt,
+				ArtifactSourceID: r.ArtifactSourceID, VersionID: r.VersionID, Rank: r.Rank, PublishedAt: r.PublishedAt, AnnouncedAt: r.AnnouncedAt,
 				Arrival: r.Arrival, Taken: true,
 			}})
 	}
@@ -54,7 +54,7 @@ func (t *tx) SavePublications(ctx context.Context, all []intake.VersionPublicati
 		}
 		p.ArtifactSources, p.Versions, p.Tags = append(p.ArtifactSources, one.ArtifactSourceID), append(p.Versions, one.VersionID),
 			append(p.Tags, one.Tag)
-		p.Ranks, p.Published, p.Told = append(p.Ranks, one.Rank), append(p.Published, one.PublishedAt), append(p.Told, one.AnnouncedAt)
+		p.Ranks, p.Published, p.Announced = append(p.Ranks, one.Rank), append(p.Published, one.PublishedAt), append(p.Announced, one.AnnouncedAt)
 		p.Seen, p.Alive = append(p.Seen, seen), append(p.Alive, one.AliveAt)
 	}
 	return pg.Classify(t.q.SavePublications(ctx, p), "save %d publications", len(all))

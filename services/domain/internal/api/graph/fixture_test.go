@@ -79,7 +79,7 @@ type fixture struct {
 	// owner is the owner's connection to the tables.
 	owner  *pgxpool.Pool
 	events int
-	// as is what whoever asks may do.
+	// as holds the permissions of the caller.
 	as core.Permissions
 }
 
@@ -331,7 +331,7 @@ func (f *fixture) application(organization int64, name string, services ...strin
 	return a
 }
 
-// publish tells of an image.
+// publish delivers the event of a published image.
 func (f *fixture) publish(organization int64, image, tag string, n int) {
 	f.t.Helper()
 	errs := f.intake.PublishArtifacts(f.t.Context(), []intake.Publication{{
@@ -380,7 +380,7 @@ func (f *fixture) rollout(organization int64, a core.Application) core.Rollout {
 		rollout.NewRollout{VersionSetID: sets[a.ID].Nodes[0].ID, Reason: "time to"}))(f.t).Rollout
 }
 
-// apply lets a workflow tell something.
+// apply applies a change that a workflow reports.
 func (f *fixture) apply(organization int64, ch rollout.Change) {
 	f.t.Helper()
 	in := f.inbound(organization, "com.gitlab.cd.example")

@@ -154,8 +154,8 @@ func (u *UseCases) RotateAgent(ctx context.Context, a core.Actor, r Rotation) (c
 	return rotated, seed, err
 }
 
-// RevokeAgent ends an agent: its connections are cut off and none is opened again, and no environment may name it. Repeating it is
-// nothing.
+// RevokeAgent revokes an agent permanently: its connections are closed, it cannot connect again, and no environment may name it.
+// Repeating it is a no-op.
 func (u *UseCases) RevokeAgent(ctx context.Context, a core.Actor, agent int64) (core.Agent, error) {
 	now := u.clock.Now()
 	var revoked core.Agent
@@ -178,8 +178,8 @@ func (u *UseCases) RevokeAgent(ctx context.Context, a core.Actor, agent int64) (
 	return revoked, err
 }
 
-// RevokeAgentKey ends one key of an agent at once: the one that a rotation has replaced, or one that was stolen. Repeating it is
-// nothing.
+// RevokeAgentKey revokes one key of an agent at once: the one that a rotation has replaced, or one that was stolen. Repeating it is a
+// no-op.
 func (u *UseCases) RevokeAgentKey(ctx context.Context, a core.Actor, key int64) (core.Agent, error) {
 	var of core.Agent
 	err := core.By(ctx, u.store, a, core.ActionRevokeAgentKey, func(ctx context.Context, tx Tx) error {

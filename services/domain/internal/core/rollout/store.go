@@ -295,9 +295,9 @@ type End struct {
 	At                      time.Time
 }
 
-// Abort and retry (D18, E73). An abort takes what is under way back to the version that was stable before, and leaves the
-// rollout there, paused; a retry starts it again from its first gate. Both are requests to the workflow: the journal has the request,
-// and the pause once it has taken effect (D17).
+// Abort and retry (D18, E73). An abort returns the running environments to the version that was stable before, and leaves the rollout
+// paused there; a retry starts it again from its first gate. Both are requests to the workflow: the journal records the request, and
+// the pause once it has taken effect (D17).
 
 // Command is something that a rollout's workflow is asked to do.
 type Command struct {

@@ -82,8 +82,8 @@ func TestWaitingForPeople(t *testing.T) {
 	}
 }
 
-// came is a rollout that was over in environment 1, and nowhere else.
-func came(rollout, set, previous int64, made, asked, finished int, state core.RolloutState) Attempt {
+// delivered is a rollout that was over in environment 1, and nowhere else.
+func delivered(rollout, set, previous int64, made, asked, finished int, state core.RolloutState) Attempt {
 	over := at(finished)
 	return Attempt{
 		RolloutID: rollout, VersionSetID: set, Within: true, MadeAt: at(made), AskedAt: at(asked), OverAt: &over,
@@ -93,26 +93,26 @@ func came(rollout, set, previous int64, made, asked, finished int, state core.Ro
 	}
 }
 
-// A story of an environment: a deployment, one that fails, one that is gone back from, where the first way back fails too, a cancellation,
+// The history of an environment: a deployment, one that fails, one that is rolled back, where the first rollback fails too, a cancellation,
 // and a failure at the end.
 func TestDeliveryMetricsOfAStory(t *testing.T) {
 	t.Parallel()
 	minutes := func(n int) time.Duration { return time.Duration(n) * time.Minute }
 	all := []Attempt{
-		came(1, 1, 0, 0, 0, 10, core.RolloutCompleted),
-		came(2, 2, 1, 20, 20, 30, core.RolloutFailed),
-		came(3, 3, 1, 40, 45, 60, core.RolloutCompleted),
-		came(4, 4, 3, 70, 70, 100, core.RolloutCompleted),
-		came(5, 5, 4, 110, 110, 120, core.RolloutCancelled),
-		came(6, 3, 4, 40, 122, 125, core.RolloutFailed),
-		came(7, 3, 4, 40, 130, 140, core.RolloutCompleted),
-		came(8, 6, 3, 150, 150, 160, core.RolloutFailed),
+		delivered(1, 1, 0, 0, 0, 10, core.RolloutCompleted),
+		delivered(2, 2, 1, 20, 20, 30, core.RolloutFailed),
+		delivered(3, 3, 1, 40, 45, 60, core.RolloutCompleted),
+		delivered(4, 4, 3, 70, 70, 100, core.RolloutCompleted),
+		delivered(5, 5, 4, 110, 110, 120, core.RolloutCancelled),
+		delivered(6, 3, 4, 40, 122, 125, core.RolloutFailed),
+		delivered(7, 3, 4, 40, 130, 140, core.RolloutCompleted),
+		delivered(8, 6, 3, 150, 150, 160, core.RolloutFailed),
 	}
 	w := DeliveryWindow{Since: at(0), Until: at(1000)}
 	want := DeliveryMetrics{
 		EnvironmentID: 1, Since: w.Since, Until: w.Until,
 		Deployments: 4, Reworked: 2, Ended: 7, Failures: 4, Cancelled: 1,
-		// 10, 20 and 30; the way back is none
+		// 10, 20 and 30; a rollback has none
 		Lead:    Durations{Count: 3, Mean: minutes(20), Median: minutes(20), P90: minutes(30), Longest: minutes(30)},
 		People:  Durations{Count: 3, Mean: 100 * time.Second, P90: minutes(5), Longest: minutes(5)},
 		Machine: Durations{Count: 3, Mean: minutes(20) - 100*time.Second, Median: minutes(15), P90: minutes(30), Longest: minutes(30)},
@@ -123,7 +123,7 @@ func TestDeliveryMetricsOfAStory(t *testing.T) {
 	if diff := cmp.Diff(want, measure(w, 1, all, nil)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	// Of nothing there is nothing to tell, and another environment has nothing.
+	// Without deployments there are no figures, and another environment has none.
 	for name, got := range map[string]DeliveryMetrics{"nothing": measure(w, 1, nil, nil), "another environment": measure(w, 2, all, nil)} {
 		if got.EnvironmentID = 0; got != (DeliveryMetrics{Since: w.Since, Until: w.Until}) {
 			t.Errorf("%s: %+v", name, got)

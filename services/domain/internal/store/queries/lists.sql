@@ -1,6 +1,6 @@
 -- Lists are read in either direction, by one of two keys, between two of its values. Direction and key are parameters, for one
--- statement each: they are planned with their values in sight (PlanForValues), so what is not asked for is left out of the
--- plan, and what is goes by an index. An empty name is below all others, and as an upper end it is none.
+-- statement each: they are planned with their values in sight (PlanForValues), so conditions that do not
+-- apply are left out of the plan, and the others use an index. An empty name is below all others; as the upper end it means no limit.
 
 -- name: ListApplications :many
 SELECT a.* FROM cd_applications a

@@ -145,7 +145,7 @@ WITH stops AS (
 ), live AS (
     SELECT DISTINCT ON (s.application_id, s.environment_id) s.application_id, s.environment_id, s.id, s.version_set_id, s.finished_at FROM stops s
     WHERE s.state = 3 ORDER BY s.application_id, s.environment_id, s.id DESC
-), told AS (
+), rebuilt AS (
     SELECT p.application_id, p.environment_id, l.id AS latest_id, l.state, v.id AS live_id, v.version_set_id, v.finished_at,
         a.archived_at IS NULL AND COALESCE(p.current, false) AS shown, cd_worst_health(@organization_id, p.application_id, p.environment_id) AS worst, a.name
     FROM (
@@ -160,13 +160,13 @@ WITH stops AS (
 )
 SELECT COALESCE(t.application_id, c.application_id)::bigint AS application_id, COALESCE(t.environment_id, c.environment_id)::bigint AS environment_id,
     COALESCE(t.latest_id, c.latest_rollout_environment_id, 0)::bigint AS stop_id,
-    (t.application_id IS NOT NULL)::boolean AS told, COALESCE(t.name, '')::text AS told_name, COALESCE(t.shown, false)::boolean AS told_shown, COALESCE(t.worst, -1)::smallint AS told_worst,
-    COALESCE(t.latest_id, 0)::bigint AS told_latest, COALESCE(t.state, -1)::smallint AS told_state, COALESCE(t.live_id, 0)::bigint AS told_live,
-    COALESCE(t.version_set_id, 0)::bigint AS told_set, COALESCE(t.finished_at::text, '')::text AS told_since,
+    (t.application_id IS NOT NULL)::boolean AS rebuilt, COALESCE(t.name, '')::text AS rebuilt_name, COALESCE(t.shown, false)::boolean AS rebuilt_shown, COALESCE(t.worst, -1)::smallint AS rebuilt_worst,
+    COALESCE(t.latest_id, 0)::bigint AS rebuilt_latest, COALESCE(t.state, -1)::smallint AS rebuilt_state, COALESCE(t.live_id, 0)::bigint AS rebuilt_live,
+    COALESCE(t.version_set_id, 0)::bigint AS rebuilt_set, COALESCE(t.finished_at::text, '')::text AS rebuilt_since,
     (c.id IS NOT NULL)::boolean AS kept, COALESCE(c.application_name, '')::text AS kept_name, COALESCE(c.shown, false)::boolean AS kept_shown, COALESCE(c.worst, -1)::smallint AS kept_worst,
     COALESCE(c.latest_rollout_environment_id, 0)::bigint AS kept_latest, COALESCE(c.latest_state, -1)::smallint AS kept_state,
     COALESCE(c.live_rollout_environment_id, 0)::bigint AS kept_live, COALESCE(c.live_version_set_id, 0)::bigint AS kept_set, COALESCE(c.live_since::text, '')::text AS kept_since
-FROM told t
+FROM rebuilt t
 FULL JOIN kept c ON c.application_id = t.application_id AND c.environment_id = t.environment_id
 WHERE (t.latest_id, t.state, t.live_id, t.version_set_id, t.finished_at, t.shown, t.worst, t.name)
     IS DISTINCT FROM (c.latest_rollout_environment_id, c.latest_state, c.live_rollout_environment_id, c.live_version_set_id, c.live_since, c.shown, c.worst, c.application_name)

@@ -57,7 +57,7 @@ ORDER BY s.application_id, a.id;
 -- In the order of the lists, which is that of arrival.
 INSERT INTO cd_publications AS p (organization_id, artifact_source_id, version_id, tag, rank, published_at, told_at, taken, digest_seen, alive_at)
 SELECT @organization_id, unnest(@artifact_sources::bigint[]), unnest(@versions::bigint[]), unnest(@tags::text[]), unnest(@ranks::text[]),
-    unnest(@published::timestamptz[]), unnest(@told::timestamptz[]), true, NULLIF(unnest(@seen::text[]), '')::boolean, unnest(@alive::timestamptz[])
+    unnest(@published::timestamptz[]), unnest(@announced::timestamptz[]), true, NULLIF(unnest(@seen::text[]), '')::boolean, unnest(@alive::timestamptz[])
 ON CONFLICT ON CONSTRAINT cd_publications_are_unique DO UPDATE
 SET rank = excluded.rank, published_at = excluded.published_at, told_at = excluded.told_at, arrival = excluded.arrival, taken = true, digest_seen = excluded.digest_seen,
     alive_at = GREATEST(p.alive_at, p.published_at, excluded.alive_at), updated_at = now();

@@ -857,7 +857,7 @@ type Publication struct {
 	// The last publication of the version under the tag; the first, where the selection goes by when an artifact was made.
 	PublishedAt time.Time
 	// When the event of that publication was made: the order of publications of the same instant.
-	ToldAt time.Time
+	AnnouncedAt time.Time
 	// The order of arrival, for publications of the same instant that were told at the same instant.
 	Arrival int64
 	// Whether the source, as it is configured now, takes the tag.

@@ -394,7 +394,7 @@ type NewestPublicationsRow struct {
 	VersionID        int64
 	Rank             string
 	PublishedAt      time.Time
-	ToldAt           time.Time
+	AnnouncedAt      time.Time
 	Arrival          int64
 }
 
@@ -415,7 +415,7 @@ func (q *Queries) NewestPublications(ctx context.Context, organizationID int64, 
 			&i.VersionID,
 			&i.Rank,
 			&i.PublishedAt,
-			&i.ToldAt,
+			&i.AnnouncedAt,
 			&i.Arrival,
 		); err != nil {
 			return nil, err
@@ -504,7 +504,7 @@ type PublicationsOfVersionsRow struct {
 	Tag              string
 	Rank             string
 	PublishedAt      time.Time
-	ToldAt           time.Time
+	AnnouncedAt      time.Time
 	Arrival          int64
 	Taken            bool
 	DigestSeen       *bool
@@ -526,7 +526,7 @@ func (q *Queries) PublicationsOfVersions(ctx context.Context, organizationID int
 			&i.Tag,
 			&i.Rank,
 			&i.PublishedAt,
-			&i.ToldAt,
+			&i.AnnouncedAt,
 			&i.Arrival,
 			&i.Taken,
 			&i.DigestSeen,
@@ -656,7 +656,7 @@ type SavePublicationsParams struct {
 	Tags            []string
 	Ranks           []string
 	Published       []time.Time
-	Told            []time.Time
+	Announced       []time.Time
 	Seen            []string
 	Alive           []time.Time
 }
@@ -670,7 +670,7 @@ func (q *Queries) SavePublications(ctx context.Context, arg SavePublicationsPara
 		arg.Tags,
 		arg.Ranks,
 		arg.Published,
-		arg.Told,
+		arg.Announced,
 		arg.Seen,
 		arg.Alive,
 	)
