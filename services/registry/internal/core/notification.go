@@ -167,7 +167,7 @@ func check(n Notification, digestOK bool) []fault.Field {
 }
 
 // Identify derives an event id from the identity of a notification: a version 8 UUID (RFC 9562, for custom derivations) from the SHA-256 of
-// both parts. The tables outbox, told and hint have stored such ids: with another derivation, every repeated report would be a new event.
+// both parts. Such ids are stored, with what was reported: with another derivation, every repeated report would be a new event.
 func Identify(source, id string) string {
 	h := sha256.New()
 	var length [8]byte

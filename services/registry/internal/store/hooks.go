@@ -150,7 +150,7 @@ func (s *Hooks) publish(ctx context.Context, tx pgx.Tx, hook string, artifacts [
 	if len(artifacts) == 0 {
 		return nil
 	}
-	p := query.RecordReportedParams{Hook: hook, ToldAt: s.now()}
+	p := query.RecordReportedParams{Hook: hook, ReportedAt: s.now()}
 	for _, a := range artifacts {
 		p.Ids = append(p.Ids, a.ID)
 		p.Refs = append(p.Refs, Reference(a))

@@ -59,7 +59,7 @@ func (s *Hooks) Status(ctx context.Context, hooks []string) (map[string]LastRepo
 	}
 	reports, waiting := map[string]LastReport{}, map[string][]Waiting{}
 	for _, l := range last {
-		reports[l.Hook] = LastReport{Reference: l.Reference, At: l.ToldAt}
+		reports[l.Hook] = LastReport{Reference: l.Reference, At: l.ReportedAt}
 	}
 	for _, r := range rows {
 		waiting[r.Hook] = append(waiting[r.Hook], Waiting{

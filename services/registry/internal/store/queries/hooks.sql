@@ -1,7 +1,7 @@
 -- name: RecordReported :many
 -- RecordReported returns the ids that have not been recorded before.
 INSERT INTO told (id, hook, reference, told_at, line)
-SELECT unnest(@ids::uuid[]), @hook, unnest(@refs::text[]), @told_at::timestamptz, NULLIF(unnest(@lines::text[]), '')::uuid
+SELECT unnest(@ids::uuid[]), @hook, unnest(@refs::text[]), @reported_at::timestamptz, NULLIF(unnest(@lines::text[]), '')::uuid
 ORDER BY 1
 ON CONFLICT (id) DO NOTHING
 RETURNING id;

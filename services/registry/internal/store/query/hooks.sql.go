@@ -155,9 +155,9 @@ CROSS JOIN LATERAL (
 `
 
 type LastReportedRow struct {
-	Hook      string
-	Reference string
-	ToldAt    time.Time
+	Hook       string
+	Reference  string
+	ReportedAt time.Time
 }
 
 func (q *Queries) LastReported(ctx context.Context, hooks []string) ([]LastReportedRow, error) {
@@ -169,7 +169,7 @@ func (q *Queries) LastReported(ctx context.Context, hooks []string) ([]LastRepor
 	var items []LastReportedRow
 	for rows.Next() {
 		var i LastReportedRow
-		if err := rows.Scan(&i.Hook, &i.Reference, &i.ToldAt); err != nil {
+		if err := rows.Scan(&i.Hook, &i.Reference, &i.ReportedAt); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -246,11 +246,11 @@ RETURNING id
 `
 
 type RecordReportedParams struct {
-	Ids    []string
-	Hook   string
-	Refs   []string
-	ToldAt time.Time
-	Lines  []string
+	Ids        []string
+	Hook       string
+	Refs       []string
+	ReportedAt time.Time
+	Lines      []string
 }
 
 // RecordReported returns the ids that have not been recorded before.
@@ -259,7 +259,7 @@ func (q *Queries) RecordReported(ctx context.Context, arg RecordReportedParams) 
 		arg.Ids,
 		arg.Hook,
 		arg.Refs,
-		arg.ToldAt,
+		arg.ReportedAt,
 		arg.Lines,
 	)
 	if err != nil {

@@ -31,6 +31,15 @@ type Refusal struct {
 	LastAt  time.Time
 }
 
+type Reported struct {
+	ID         string
+	Hook       string
+	Reference  string
+	ReportedAt time.Time
+	Line       *string
+	Seq        *int64
+}
+
 type Source struct {
 	ID              int64
 	OrganizationID  int64
@@ -49,13 +58,4 @@ type Source struct {
 	LastError       string
 	LastArtifact    string
 	LastArtifactAt  *time.Time
-}
-
-type Told struct {
-	ID        string
-	Hook      string
-	Reference string
-	ToldAt    time.Time
-	Line      *string
-	Seq       *int64
 }
