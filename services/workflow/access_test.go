@@ -284,7 +284,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 					t.Errorf("%s: %v, expected not found", method, err)
 				}
 				if nothing := methods(organization, "nothing")[method](t.Context(), stranger); fmt.Sprint(nothing) != fmt.Sprint(err) {
-					t.Errorf("%s: what is there answers %v, what is not %v", method, err, nothing)
+					t.Errorf("%s: for an existing workflow %v, for a missing one %v", method, err, nothing)
 				}
 			}
 		})
@@ -483,7 +483,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// An event need not say when it happened. Programs are told then when it came, and not the year 1.
+// The time of an event is optional: without one, programs see the time of its arrival, and not the year 1.
 func TestAnEventWithoutATimeHasThatOfItsArrival(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -499,7 +499,7 @@ func TestAnEventWithoutATimeHasThatOfItsArrival(t *testing.T) {
 	}
 }
 
-func TestErrorsSayWhy(t *testing.T) {
+func TestErrorsNameTheReason(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	request := func(inputs string) *autoflowv1.StartWorkflowRequest {

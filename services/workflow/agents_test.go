@@ -107,8 +107,8 @@ func TestAgentsOfOthersCannotBeCalled(t *testing.T) {
 	}
 }
 
-// TestWhoseAgentsAreIsNotForEverybodyToSay: what is declared adds up, and only a token of all organizations may declare.
-func TestWhoseAgentsAreIsNotForEverybodyToSay(t *testing.T) {
+// TestOnlyAdministratorsDeclareTheOwnersOfAgents: declarations add up, and only a token of all organizations may declare.
+func TestOnlyAdministratorsDeclareTheOwnersOfAgents(t *testing.T) {
 	t.Parallel()
 	s := startWith(t, unowned)
 	admin := s.as(tokenOf(2, "admin"))

@@ -166,7 +166,7 @@ func TestTheFirstTurnIsStoredWithItsStart(t *testing.T) {
 			if i == 0 {
 				first = entries
 			}
-			// Nothing but values tells one from the other.
+			// The two differ only in values.
 			if diff := cmp.Diff(first, entries, cmpopts.IgnoreFields(history.Entry{}, "At", "Value", "Hash")); diff != "" {
 				t.Errorf("the history of %s is another one than that of the first run, which was stored before it ran:\n%s", workflow, diff)
 			}
@@ -217,7 +217,7 @@ func TestManyWhoRunAheadStartOneRun(t *testing.T) {
 		run := e.ended(start.Workflow)
 		refs.Delete(run.Ref)
 		refs.Range(func(other, _ any) bool {
-			t.Errorf("a caller was told of %v, the run is %s", other, run.Ref)
+			t.Errorf("a caller received %v, the run is %s", other, run.Ref)
 			return true
 		})
 		if firsts.Load() != 1 {

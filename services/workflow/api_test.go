@@ -154,7 +154,7 @@ wait_for_event("com.example.tick", {"n": 1})`, "")
 		}
 	})
 
-	t.Run("events that are none are refused", func(t *testing.T) {
+	t.Run("malformed events are refused", func(t *testing.T) {
 		t.Parallel()
 		for name, text := range map[string]string{
 			"empty":                  "",
@@ -170,7 +170,7 @@ wait_for_event("com.example.tick", {"n": 1})`, "")
 		}
 	})
 
-	t.Run("a workflow is cancelled for good", func(t *testing.T) {
+	t.Run("a workflow is cancelled permanently", func(t *testing.T) {
 		t.Parallel()
 		s.submit("stop", `wait_for_event("com.example.never")`, "")
 		s.await("stop", autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestCrashPointsNameTheirTests has the table of crash points be true: every point from C1 to C22 is in it, and every test
-// that it names is there.
+// TestCrashPointsNameTheirTests checks the table of crash points: every point from C1 to C22 is in it, and every test that it
+// names exists.
 func TestCrashPointsNameTheirTests(t *testing.T) {
 	t.Parallel()
 	table, err := os.ReadFile("crashpoints.md")

@@ -25,8 +25,8 @@ func (l *loads) Load(ctx context.Context, execution int64) (engine.Loaded, error
 	return l.Store.Load(ctx, execution)
 }
 
-// TestADamagedRunIsSetAside takes an entry out of a history. The run is tried a few times, and then quarantined with what is missing; when
-// that has been restored, RetryWorkflow has it go on.
+// TestADamagedRunIsSetAside removes an entry from a history. The run is tried a few times, and then quarantined with an error that names
+// the missing entry; once that is restored, RetryWorkflow continues the run.
 func TestADamagedRunIsSetAside(t *testing.T) {
 	t.Parallel()
 	e := newEngines(t)

@@ -25,7 +25,7 @@ BEGIN
     RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full';
 END $$;`
 
-// busy touches every table that a turn, an event or a timer can touch, until it is told to stop.
+// busy writes to every table that a turn, an event or a timer can write to, until it receives a message to stop.
 const busy = `
 def work(name):
     n = 0

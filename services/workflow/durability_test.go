@@ -229,8 +229,8 @@ const outageVariable = "LOCKSTEP_OUTAGE"
 // an answer begin anew. One that does not wait would ask thousands of times.
 const mostKnocks = 100
 
-// TestDatabaseAndBusGoAwayAndComeBack takes both from a service at work, one after the other, for three seconds or as long as the
-// environment says. It goes on afterwards, nothing is lost, and meanwhile it does not ask for them in a tight loop.
+// TestDatabaseAndBusGoAwayAndComeBack takes both from a running service, one after the other, for three seconds or for the time in
+// the environment. It then continues without loss, and does not retry in a tight loop meanwhile.
 func TestDatabaseAndBusGoAwayAndComeBack(t *testing.T) {
 	t.Parallel()
 	place := postgres.Config{DataDir: filepath.Join(t.TempDir(), "postgres"), Fast: true, Log: bustest.Log(t)}

@@ -96,7 +96,7 @@ func TestAnEventStartsARunForEachHandler(t *testing.T) {
 			t.Errorf("runs (-want +got):\n%s", diff)
 		}
 	}
-	s.tick("before", 2) // nobody was there to handle it, and nobody is started for it later
+	s.tick("before", 2) // no flow handled it when it arrived, and none is started for it later
 	if first := register(ticking); !first.GetCreated() || first.GetFlow().GetVersion() != 1 || len(first.GetFlow().GetHandlers()) != 2 {
 		t.Errorf("first: %v", first)
 	}
@@ -112,7 +112,7 @@ func TestAnEventStartsARunForEachHandler(t *testing.T) {
 	}
 	s.tick("c", 1)
 	runs("every: every 1", "every: every 2", "two: two 2", "every: each 1")
-	// A run is there before it is counted.
+	// A run exists before it is counted.
 	s.eventually("each run is counted", func(ctx context.Context) bool {
 		list, err := s.ListFlows(ctx, &autoflowv1.ListFlowsRequest{OrganizationId: organization})
 		return err == nil && len(list.GetFlows()) == 1 && list.GetFlows()[0].GetVersion() == 2 && list.GetFlows()[0].GetStarted() == 4 &&

@@ -20,8 +20,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
 )
 
-// TestAnEventStartsItsRunWithoutWaitingForALook: whatever stores the event, from outside, by a program or about a run's end, wakes
-// the loop that starts runs, and only if there is a handler of its type (E17). No lookout tells the loop here.
+// TestAnEventStartsItsRunWithoutWaitingForALook: storing an event, received from outside, emitted by a program or about a run's end,
+// wakes the loop that starts runs, but only if its type has a handler (E17). There is no lookout here that would wake the loop.
 func TestAnEventStartsItsRunWithoutWaitingForALook(t *testing.T) {
 	t.Parallel()
 	pool, _ := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()},
@@ -92,7 +92,7 @@ on_event(type = "com.gitlab.cd.workflow.cancelled", filter = {"workflow_id": "sl
 			t.Fatalf("within %s no run was started for %s", within, eventType)
 		}
 	}
-	// The loop has looked once by now or will soon; what is told before that is found by that look.
+	// The loop has polled once by now or will soon; that poll finds every event stored before it.
 	receive(organization, "1", "com.example.tick")
 	await("com.example.tick")
 	before := met.Load()
@@ -104,7 +104,7 @@ on_event(type = "com.gitlab.cd.workflow.cancelled", filter = {"workflow_id": "sl
 	}
 	receive(organization, "4", "com.example.tick")
 	await("com.example.tick")
-	submit("teller", `run("emit", {"type": "com.gitlab.cd.rollout.started", "data": {"rollout_id": 1}})`)
+	submit("emitter", `run("emit", {"type": "com.gitlab.cd.rollout.started", "data": {"rollout_id": 1}})`)
 	await("com.gitlab.cd.rollout.started")
 	submit("sleeper", "sleep(seconds = 3600)")
 	if err := e.service.Cancel(t.Context(), organization, "sleeper", "enough"); err != nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
-// TestGenerationsAreOneRun has a run go through three generations and fail in the last: to callers it is one workflow with one
-// history, to relays each call has an id of its own, and a retry goes on in the last one.
+// TestGenerationsAreOneRun runs three generations, of which the last fails: callers see one workflow with one history, relays see a
+// distinct id for each call, and a retry continues in the last generation.
 func TestGenerationsAreOneRun(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -81,7 +81,7 @@ def main(first):
 		t.Errorf("watched, error %v (-want +got):\n%s", err, diff)
 	}
 
-	// The history goes on over generations, in pages that know nothing of them.
+	// The history spans all generations; its pages do not depend on them.
 	var history []string
 	for pageToken := ""; ; {
 		page, err := s.GetHistory(t.Context(), &autoflowv1.GetHistoryRequest{
@@ -232,7 +232,7 @@ func TestAStandingFlow(t *testing.T) {
 	}
 }
 
-// TestGenerationsBoundReplay counts what is loaded to go on with a run of many activities: the entries of its generation, however
+// TestGenerationsBoundReplay counts what is loaded to continue a run of many activities: the entries of its generation, however
 // many generations there were.
 func TestGenerationsBoundReplay(t *testing.T) {
 	t.Parallel()

@@ -118,8 +118,8 @@ func TestAMillionPrints(t *testing.T) {
 	}
 }
 
-// TestARunIsReplayedWhenItsProcessDies has one run in memory, waiting for its Function, while another takes their child
-// down. It goes on in another child, under the same key.
+// TestARunIsReplayedWhenItsProcessDies keeps one run in memory, waiting for its Function, while another run kills the sandbox process
+// that both share. The first continues in another process, under the same key.
 func TestARunIsReplayedWhenItsProcessDies(t *testing.T) {
 	t.Parallel()
 	scripts := sandboxed(t, sandbox.Limits{Memory: 64 << 20, CPU: time.Second})

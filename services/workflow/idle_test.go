@@ -85,7 +85,7 @@ type quiet struct {
 	store   *store.Store
 	service *control.Service
 	flows   *flow.Flows
-	// others is the service of a process that is gone before it has told anybody of anything.
+	// others is the service of a process that ends before it has signalled any other.
 	others *control.Service
 }
 
@@ -175,8 +175,8 @@ func (q *quiet) await(workflow string, state execution.State) {
 	}
 }
 
-// asleep waits until each of the loops waits for its time, or to be told: claims, timers, what is forgotten, the lookout, flows, whose
-// agents are, watchers, the outbox, what agents say of themselves, receipts, schedules.
+// asleep waits until every loop waits for its timer or a signal: claims, timers, retention, the lookout, flows, the owners of agents,
+// watchers, the outbox, heartbeats of agents, receipts, schedules.
 func (q *quiet) asleep() {
 	q.t.Helper()
 	all := make(chan struct{})
@@ -224,9 +224,9 @@ func TestAServiceWithNothingToDoAsksLittle(t *testing.T) {
 	}
 }
 
-// TestWhatNobodyWasToldOfIsFoundWithinASecond: a process that has died has left a run that nobody has, an event that starts the run of a
-// flow, and a timer that ends before any that this process knows of.
-func TestWhatNobodyWasToldOfIsFoundWithinASecond(t *testing.T) {
+// TestLostSignalsAreFoundWithinASecond: a dead process has left a run without an owner, an event that starts the run of a flow, and a
+// timer that fires before any that this process knows.
+func TestLostSignalsAreFoundWithinASecond(t *testing.T) {
 	t.Parallel()
 	q := newQuiet(t)
 	source := `

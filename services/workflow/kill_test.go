@@ -40,7 +40,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
 )
 
-// engineCommand makes the test's binary a process with an engine, which is told what to do by engineVariable.
+// engineCommand makes the test's binary a process with an engine, configured by engineVariable.
 const (
 	engineCommand  = "engine"
 	engineVariable = "LOCKSTEP_TEST_ENGINE"
@@ -218,7 +218,7 @@ func ask(ctx context.Context, url string, question, answer any) error {
 	return json.NewDecoder(response.Body).Decode(answer)
 }
 
-// spawn starts a process with an engine, which is killed at a commit. killed is told if it was.
+// spawn starts a process with an engine, which is killed at a commit. killed counts the kills.
 func (w *world) spawn(database pg.Config, c crash, killed *atomic.Int64) process {
 	w.t.Helper()
 	nobody := &engines{t: w.t} // who would be woken is in another process, and looks by itself
@@ -343,7 +343,7 @@ func TestKilledAtEveryRecordedStep(t *testing.T) {
 
 // TestAWorkflowThatKillsItsProcessesIsQuarantined has a Function kill the process that carries it out, with signal 9, and so every
 // process that comes after it. The fourth is the last, and two of them have lived without it and died with it: the workflow is set aside,
-// the others of the service go on, and RetryWorkflow has it continue where it stood.
+// the others of the service continue, and RetryWorkflow resumes it where it was.
 func TestAWorkflowThatKillsItsProcessesIsQuarantined(t *testing.T) {
 	t.Parallel()
 	s := start(t)

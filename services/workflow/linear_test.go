@@ -43,7 +43,7 @@ type (
 		// at is when it came.
 		at int64
 	}
-	// known is a run as its callers may know it. It ends some time after what ends it, so an end is part of it once somebody has seen it.
+	// known is a run as its callers may know it. It ends some time after the call that ends it, so its end counts once a caller has seen it.
 	known struct {
 		exists bool
 		n      int
@@ -72,7 +72,7 @@ func (k known) step(a apiCall, t apiAnswer) (bool, known) {
 			return t.code == codes.AlreadyExists, k
 		}
 		if k.ref == "" {
-			k.ref = t.ref // nobody was told by the start that made it
+			k.ref = t.ref // the start that created it got no answer
 		}
 		return t.code == codes.OK && !t.created && t.ref == k.ref, k
 	case "event":
@@ -136,7 +136,7 @@ func oneRun() porcupine.Model {
 	}
 }
 
-// recorder is what callers have done and were told.
+// recorder records calls and their answers.
 type recorder struct {
 	began time.Time
 	mu    sync.Mutex
@@ -208,7 +208,7 @@ func (s *service) once() autoflowv1.AutoFlowClient {
 	return autoflowv1.NewAutoFlowClient(conn)
 }
 
-// awaitBack returns when the service is there again, or has been away for too long, which the next call notices. Whatever is called
+// awaitBack returns when the service is available again, or has been unavailable for too long, which the next call notices. A call made
 // meanwhile would have an unknown outcome, and the checker tries all orders of those.
 func awaitBack(ctx context.Context, c autoflowv1.AutoFlowClient) {
 	ctx, cancel := context.WithTimeout(ctx, within)
@@ -221,10 +221,10 @@ func awaitBack(ctx context.Context, c autoflowv1.AutoFlowClient) {
 	}
 }
 
-// TestTheAPIIsLinearizableOverKills has callers start runs with the same and other inputs, send them events, some twice, cancel them and
-// look at them, all at the same time, while the service is killed and comes back. Whatever they were told, there is one order of all
-// that was done to a run, in which each thing lies between its call and its answer, and each answer is right (E19, E25, R41). What was
-// not answered may have been done at any time since, or not at all.
+// TestTheAPIIsLinearizableOverKills starts runs with equal and different inputs, sends them events, some twice, cancels and reads them, all
+// concurrently, while the service is killed and restarted. For each run there must be one order of all calls, in which each call takes
+// effect between its request and its answer, and every answer is right (E19, E25, R41). A call without an answer may take effect at any
+// later time, or never.
 func TestTheAPIIsLinearizableOverKills(t *testing.T) {
 	t.Parallel()
 	const (

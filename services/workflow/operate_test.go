@@ -146,7 +146,7 @@ func TestListWorkflows(t *testing.T) {
 	}
 }
 
-func TestGetWorkflowSaysWhatItWaitsFor(t *testing.T) {
+func TestGetWorkflowShowsWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	s.submit("w", `spawn(lambda: sleep(seconds = 600))
@@ -237,8 +237,8 @@ func TestThePollsOfAWorkflowAreInItsLog(t *testing.T) {
 	}
 }
 
-// Where a program has failed is for whoever looks at it, by positions and names alone: a value may be a secret.
-func TestAFailedRunSaysWhichCallsLedThere(t *testing.T) {
+// The caller sees where a program has failed, as positions and names only: a value may be a secret.
+func TestAFailedRunShowsItsCalls(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	received := make(chan event.Event, 100)
@@ -271,7 +271,7 @@ func TestAFailedRunSaysWhichCallsLedThere(t *testing.T) {
 	if all := protojson.Format(history) + protojson.Format(got); strings.Contains(all, "hunter2") {
 		t.Errorf("a value is shown: %s", all)
 	}
-	// The world is told what has failed, and needs no place in a program.
+	// The event reports what has failed, without a position in a program.
 	failed, err := event.Decode[event.WorkflowFailed](next(t, received, event.TypeWorkflowFailed))
 	if want := (event.WorkflowFailed{WorkflowID: "w", Error: "lib.star:2:9: fail: refused"}); err != nil || failed != want {
 		t.Errorf("received %+v, error %v", failed, err)
@@ -302,9 +302,9 @@ func TestTerminateWorkflow(t *testing.T) {
 	}
 }
 
-// TestRetryGoesOnFromTheFailedStep is E29: the first step is not done again, the second is, under an id of its own, and
-// each end of the run is told.
-func TestRetryGoesOnFromTheFailedStep(t *testing.T) {
+// TestRetryContinuesFromTheFailedStep is E29: the first step is not run again, the second is, under a new id, and every end
+// of the run is published.
+func TestRetryContinuesFromTheFailedStep(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	received := make(chan event.Event, 100)
@@ -367,7 +367,7 @@ wait_for_event("com.example.tick", {"n": 1})`, "")
 	deadline := clock.System().Now().Add(within)
 	for second := first; second.ID() == first.ID(); second = next(t, received, event.TypeWorkflowFailed) {
 		if clock.System().Now().After(deadline) {
-			t.Fatalf("both failures are told by event %s", first.ID())
+			t.Fatalf("both failures have the event %s", first.ID())
 		}
 	}
 	if _, err := s.RetryWorkflow(t.Context(), &autoflowv1.RetryWorkflowRequest{

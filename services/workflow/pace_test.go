@@ -13,8 +13,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
-// TestALoopOfGenerationsIsHeldBack has a program call continue_with without waiting for anything. After as many generations as there may be
-// in a minute it rests, in the next process as well, says why, and takes nobody's place; when the minute is over it goes on.
+// TestALoopOfGenerationsIsHeldBack runs a program that calls continue_with without waiting for anything. After the generations that a
+// minute allows, it rests, also in the next process, reports why, and takes no place of another run; after the minute it continues.
 func TestALoopOfGenerationsIsHeldBack(t *testing.T) {
 	t.Parallel()
 	const most = 5
@@ -66,5 +66,5 @@ func TestALoopOfGenerationsIsHeldBack(t *testing.T) {
 	later.now.Store(&at)
 	e.clock = later
 	e.run("three", e.store, act)
-	wait.For(t, "it goes on after a minute", func() bool { again, _ := held(); return again.Generation > w.Generation })
+	wait.For(t, "it continues after a minute", func() bool { again, _ := held(); return again.Generation > w.Generation })
 }

@@ -18,7 +18,7 @@ type unreleased struct{ Store }
 
 func (unreleased) Release(context.Context, engine.Lease) error { return nil }
 
-// mortal is a process: one that can be killed, in a time that the test tells.
+// mortal is a process that can be killed, with the test's clock.
 type mortal struct {
 	*engines
 	wall  *steppedClock
@@ -34,9 +34,9 @@ func (p *mortal) advance(d time.Duration) {
 	p.wall.now.Store(&at)
 }
 
-// TestBeingThereWhenAProcessDiesConvictsNobody kills a process every few seconds, whatever runs in it, in which a Function is under way all
-// the time. However often that happens, the run goes on when it is over. One whose process dies whenever it runs, and lives when it does
-// not, is quarantined.
+// TestBeingThereWhenAProcessDiesConvictsNobody kills a process every few seconds, independently of the run whose Function is in progress in
+// it. However often that happens, the run continues afterwards. A run is quarantined if its process dies whenever it runs, and lives when
+// it does not.
 func TestBeingThereWhenAProcessDiesConvictsNobody(t *testing.T) {
 	t.Parallel()
 	boot := func(t *testing.T) *mortal {

@@ -19,8 +19,8 @@ import (
 // recording is a generation of a run as it was recorded once: what it was started with, and its history.
 type recording = offline.Recording
 
-// keep adds the histories of a scenario to testdata/replay, if there are none of it: one for each generation. What is there is
-// never written again: runs that were begun with an older engine are out there, and have to go on with every later one.
+// keep adds the histories of a scenario to testdata/replay, one for each generation, unless it has some. They are never rewritten: runs
+// that an older engine began must continue with every later one.
 func keep(t *testing.T, file string, generations []recording) {
 	t.Helper()
 	for i, r := range generations {
@@ -147,7 +147,7 @@ func reopened(t *testing.T, r recording) program.Machine {
 
 const mainFile = offline.MainFile
 
-// replayed is what a program reaches that goes on behind a prefix of its history.
+// replayed is the environment of a program that continues after a prefix of its history.
 func replayed() program.Environment {
 	return program.Environment{
 		Now: clock.System().Now, UUID: func() string { return "again" }, Random: func() float64 { return 0.5 },

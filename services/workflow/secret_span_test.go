@@ -12,8 +12,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/telemetry/tracetest"
 )
 
-// TestASecretIsInNoSpan: what is exported of a run (OTLP) tells of the Function that failed, and not of the secret that it used and
-// that the server said back (D27). It is not parallel: where traces go is the environment's to say.
+// TestASecretIsInNoSpan: the exported spans of a run (OTLP) contain the Function that failed, and not the secret that it used and that
+// the server echoed (D27). It is not parallel, because the exporter is configured by environment variables.
 func TestASecretIsInNoSpan(t *testing.T) {
 	var (
 		mu   sync.Mutex
@@ -34,7 +34,7 @@ func TestASecretIsInNoSpan(t *testing.T) {
 	s, w, canary, _ := use(t)
 	// Before the service ends, which waits for what is still to be sent, but not for long.
 	for _, name := range []string{"git.read_file", "lockstep.autoflow.v1.AutoFlow/StartWorkflow", w.GetWorkflowRef()} {
-		s.eventually("the spans tell of the run: "+name, func(context.Context) bool {
+		s.eventually("the spans contain the run: "+name, func(context.Context) bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return bytes.Contains(sent.Bytes(), []byte(name))

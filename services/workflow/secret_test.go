@@ -181,7 +181,7 @@ func TestAGitServerOfAnotherAuthority(t *testing.T) {
 	if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, tt := range map[string]struct{ file, says string }{
+	for name, tt := range map[string]struct{ file, message string }{
 		"named":     {authority, "wants credentials"},
 		"not named": {"", "is not trusted: x509: certificate signed by unknown authority"},
 	} {
@@ -194,7 +194,7 @@ func TestAGitServerOfAnotherAuthority(t *testing.T) {
 r = run("git.read_file", {"repo_url": repository, "ref": "main", "path": "a"}, retry = False, on_error = "return")
 if r.ok or says not in r.error:
     fail("found %s, expected an error that says %s" % (r, says))
-`, fmt.Sprintf(`{"repository": %q, "says": %q}`, web.URL+"/a.git", tt.says))
+`, fmt.Sprintf(`{"repository": %q, "says": %q}`, web.URL+"/a.git", tt.message))
 			if w := s.await("asks", autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED); w.GetError() != "" {
 				t.Error(w.GetError())
 			}

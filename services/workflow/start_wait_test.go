@@ -84,7 +84,7 @@ func TestAStartThatWaitsAnswersTheEnd(t *testing.T) {
 		"fails":      {"fail('no more')", time.Minute, autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED},
 		"fails late": {"sleep(seconds = 0.01)\nfail('no more')", time.Minute, autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED},
 		"fails deep": {"def f():\n    fail('no more')\nf()", time.Minute, autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED},
-		"goes on": {
+		"continues": {
 			"def again(n):\n    if n:\n        continue_with(again, n - 1)\ndef main():\n    continue_with(again, 1)", time.Minute,
 			autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED,
 		},
@@ -167,7 +167,7 @@ func TestSeveralWaitForOneRun(t *testing.T) {
 	}
 }
 
-func TestAStartThatWaitsIsToldOfACancellation(t *testing.T) {
+func TestAWaitingStartSeesACancellation(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	answered := s.wait(t.Context(), waiting("w", parks, time.Minute))
@@ -209,7 +209,7 @@ func TestARefusedWaitStartsNothing(t *testing.T) {
 	}
 	if _, err := s.GetWorkflow(t.Context(), &autoflowv1.GetWorkflowRequest{OrganizationId: organization, WorkflowId: "w"}); !fault.Is(err,
 		fault.NotFound) {
-		t.Errorf("a refused start is there: %v", err)
+		t.Errorf("a refused start exists: %v", err)
 	}
 }
 
@@ -297,8 +297,8 @@ func (s *service) spawnTo(log io.Writer) (kill func()) {
 	return kill
 }
 
-// What was started with a wait is there when the service is killed in the middle of it, and the same request joins the wait again.
-func TestAStartIsThereWhenItsServiceIsKilledInTheWait(t *testing.T) {
+// A run that was started with a wait survives a kill of the service during it, and the same request joins the wait again.
+func TestAStartSurvivesAKillDuringItsWait(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	s.down()
@@ -316,8 +316,8 @@ func TestAStartIsThereWhenItsServiceIsKilledInTheWait(t *testing.T) {
 	}
 }
 
-// A service that stops lets nobody wait in vain: the callers are told at once to ask again, and join the wait by the same request.
-func TestAWaitGoesOnOverARestart(t *testing.T) {
+// A service that stops ends all waits at once, with an error that asks callers to retry: the same request joins the wait again.
+func TestAWaitContinuesOverARestart(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	request := waiting("w", parks, time.Minute)

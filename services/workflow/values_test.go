@@ -68,7 +68,7 @@ func TestAnUnreadableEventFailsTheWaitThatMeetsIt(t *testing.T) {
 	}
 }
 
-// TestAProgramSkipsWhatItCannotRead has a standing program go on with the next event, and the next message, by itself.
+// TestAProgramSkipsWhatItCannotRead: a long-running program continues with the next event, and the next message, automatically.
 func TestAProgramSkipsWhatItCannotRead(t *testing.T) {
 	t.Parallel()
 	for name, data := range unreadable() {

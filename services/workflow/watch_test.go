@@ -73,7 +73,7 @@ print("two")`, "")
 		}
 	}
 
-	// A service that stops says so; the client goes on where it was.
+	// A service that stops reports it; the client continues where it was.
 	s.submit("long", `wait_for_event("com.example.never")`, "")
 	stream, err := s.WatchWorkflow(ctx, &autoflowv1.WatchWorkflowRequest{OrganizationId: 1, WorkflowId: "long"})
 	if err != nil {
@@ -88,7 +88,7 @@ print("two")`, "")
 	}
 }
 
-// A watcher is told what a workflow waits for whenever that is something else, behind the entries that led there and once.
+// A watcher receives what a workflow waits for whenever that changes, once, after the entries that led there.
 func TestAWatcherSeesEachWait(t *testing.T) {
 	t.Parallel()
 	s := start(t)

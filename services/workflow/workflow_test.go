@@ -254,8 +254,8 @@ func resolve(t *testing.T, conn *bus.Conn, rollout int64, gate string) {
 	}
 }
 
-// TestTheServiceServesWhileTheBusIsAway starts with no bus at all: programs run, what needs a cluster waits, and goes on
-// when the bus is there.
+// TestTheServiceServesWhileTheBusIsAway starts without a bus: programs run, calls to a cluster wait, and continue when the bus is
+// available.
 func TestTheServiceServesWhileTheBusIsAway(t *testing.T) {
 	t.Parallel()
 	s := startWith(t, func(c *workflow.Config) { c.HealthAddress = porttest.FreeAddress(t) })

@@ -78,8 +78,9 @@ func folder(place string) string {
 	return filepath.Join("..", "..", place)
 }
 
-// TestModelsNameTheCode has what the models say of the code be true: the functions and statements are there, these have the words in
-// them that a model rests on, and the functions call one another in its order. What is renamed or turned around is looked at again.
+// TestModelsNameTheCode checks the tags of the models against the code: the functions and statements exist, the statements contain the
+// text that a model relies on, and the functions call one another in its order. Renaming or reordering one fails here, so that its model
+// is reviewed.
 func TestModelsNameTheCode(t *testing.T) {
 	t.Parallel()
 	functions, statements := map[string]map[string]function{}, map[string]map[string]string{}

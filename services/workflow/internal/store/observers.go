@@ -91,11 +91,11 @@ func (s *Store) report(ctx context.Context, watch string, agentID int64, e histo
 		}
 		seen.Report = map[string]any{"health": "unknown", "reason": seen.Error.Message}
 	}
-	if row.SaidAt != nil && !row.SaidAt.Before(seen.ObservedAt) {
+	if row.ReportedAt != nil && !row.ReportedAt.Before(seen.ObservedAt) {
 		return nil // it is late, or a duplicate
 	}
 	return s.publish(ctx, statement{
-		StandingReport: o, version: row.Version, before: row.Said, beforeAt: row.SaidAt, report: seen.Report, at: seen.ObservedAt,
+		StandingReport: o, version: row.Version, before: row.Report, beforeAt: row.ReportedAt, report: seen.Report, at: seen.ObservedAt,
 	})
 }
 
@@ -139,7 +139,7 @@ func (s *Store) publish(ctx context.Context, st statement) error {
 	e := history.Event{Organization: emit.Organization, Source: wire.Source(), ID: emit.ID, Type: emit.Type, Data: body, Time: emit.Time}
 	_, _, err = s.receive(ctx, &received{alone: true, claim: func(ctx context.Context, tx pgx.Tx) (bool, error) {
 		saved, err := s.queries.WithTx(tx).SaveReport(ctx, query.SaveReportParams{
-			Said: now, At: &st.at, Organization: st.Organization, Key: st.Key(), Version: st.version, Before: st.beforeAt,
+			Report: now, At: &st.at, Organization: st.Organization, Key: st.Key(), Version: st.version, Before: st.beforeAt,
 		})
 		// No row: another process has stored a newer report since the previous one was read.
 		if err != nil || len(saved) == 0 {
@@ -187,10 +187,12 @@ func (s *Store) ReportAgents(ctx context.Context, now time.Time, offlineAfter ti
 			continue
 		}
 		// Consumers keep the newest report by its time, so a report that is not newer than the previous one gets a later time.
-		if row.SaidAt != nil && !row.SaidAt.Before(at) {
-			at = row.SaidAt.Add(time.Millisecond)
+		if row.ReportedAt != nil && !row.ReportedAt.Before(at) {
+			at = row.ReportedAt.Add(time.Millisecond)
 		}
-		err := s.publish(ctx, statement{StandingReport: o, version: row.Version, before: row.Said, beforeAt: row.SaidAt, report: report, at: at})
+		err := s.publish(ctx, statement{
+			StandingReport: o, version: row.Version, before: row.Report, beforeAt: row.ReportedAt, report: report, at: at,
+		})
 		if err != nil {
 			return err
 		}

@@ -40,11 +40,11 @@ func TestAFunctionsErrorShowsNoSecret(t *testing.T) {
 	t.Parallel()
 	encoded := base64.StdEncoding.EncodeToString([]byte(canary))
 	for name, fails := range map[string]leak{
-		"an error of its own words": func(s string) error { return &history.FunctionError{Code: "forbidden", Message: "no access with " + s} },
-		"an error from elsewhere":   func(s string) error { return fmt.Errorf("log in: %w", errors.New("bad password "+s)) },
-		"an address":                func(s string) error { return errors.New("GET https://x/?token=" + url.QueryEscape(s)) },
-		"a header":                  func(string) error { return errors.New("Authorization: " + encoded) },
-		"a panic":                   func(s string) error { panic("cannot use " + s) },
+		"an error of a Function":  func(s string) error { return &history.FunctionError{Code: "forbidden", Message: "no access with " + s} },
+		"an error from elsewhere": func(s string) error { return fmt.Errorf("log in: %w", errors.New("bad password "+s)) },
+		"an address":              func(s string) error { return errors.New("GET https://x/?token=" + url.QueryEscape(s)) },
+		"a header":                func(string) error { return errors.New("Authorization: " + encoded) },
+		"a panic":                 func(s string) error { panic("cannot use " + s) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

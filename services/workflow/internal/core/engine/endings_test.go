@@ -56,7 +56,7 @@ func TestWhatIsRecalledIsBounded(t *testing.T) {
 		e.leave(ended)
 	}
 	if _, known := e.recall(1, "9"); known || len(e.recent) != recentMost || len(e.here) != 0 {
-		t.Errorf("keeps %d, %d of them under way; the tenth is there: %t", len(e.recent), len(e.here), known)
+		t.Errorf("keeps %d, %d of them running; the tenth is recalled: %t", len(e.recent), len(e.here), known)
 	}
 	if _, known := e.recall(1, "10"); !known {
 		t.Error("the oldest that has room is gone")

@@ -88,7 +88,7 @@ func TestAnExecutionIsInOnePlace(t *testing.T) {
 		t.Errorf("after parking: driven %v", driven)
 	}
 	if p.unpark(job{id: 1, turn: 7}) != nil || closed != 1 {
-		t.Error("kept what somebody else has moved on")
+		t.Error("kept an execution that another owner has changed")
 	}
 	freed := false
 	p.callWhenFree(func() { freed = true })

@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
-// What is wrong with inputs is said with the byte at which they stop being JSON.
+// The error about malformed inputs names the byte at which they stop being JSON.
 func TestInputsThatAreNoJSON(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -27,8 +27,8 @@ func TestInputsThatAreNoJSON(t *testing.T) {
 	}
 }
 
-// Names that nobody can have meant are refused to whoever brings them, all at once and shown so that they can be read. A flow that has
-// some since before they were refused still starts its runs.
+// Names with invisible or control characters are refused, all in one error, which shows them escaped. A flow that was stored with such
+// names before they were refused still starts its runs.
 func TestNamesOfModulesAndSecrets(t *testing.T) {
 	t.Parallel()
 	s := Start{

@@ -14,7 +14,7 @@ SELECT spec, agent, version, said, said_at FROM observer WHERE organization = $1
 
 -- name: SaveReport :many
 -- Returns no row if another process has stored a report, or the observer was registered anew, since it was read.
-UPDATE observer SET said = sqlc.arg(said), said_at = sqlc.arg(at)
+UPDATE observer SET said = sqlc.arg(report), said_at = sqlc.arg(at)
 WHERE organization = sqlc.arg(organization) AND key = sqlc.arg(key) AND version = sqlc.arg(version)
   AND said_at IS NOT DISTINCT FROM sqlc.narg(before)
 RETURNING version;

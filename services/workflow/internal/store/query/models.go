@@ -81,6 +81,12 @@ type Child struct {
 	StartedAt    time.Time
 }
 
+type Consumed struct {
+	Execution int64
+	Key       []byte
+	Event     int64
+}
+
 type Delivery struct {
 	Execution int64
 	Branch    int32
@@ -217,12 +223,6 @@ type GuardedRun struct {
 	RetriedAt    *time.Time
 }
 
-type Had struct {
-	Execution int64
-	Key       []byte
-	Event     int64
-}
-
 type Installation struct {
 	One bool
 	ID  string
@@ -245,8 +245,8 @@ type Observer struct {
 	Agent        int64
 	Spec         []byte
 	CreatedAt    time.Time
-	Said         []byte
-	SaidAt       *time.Time
+	Report       []byte
+	ReportedAt   *time.Time
 }
 
 // What the run of a rollout may change. Deleted with the end of the rollout.

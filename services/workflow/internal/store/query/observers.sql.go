@@ -20,11 +20,11 @@ type FindObserverParams struct {
 }
 
 type FindObserverRow struct {
-	Spec    []byte
-	Agent   int64
-	Version int64
-	Said    []byte
-	SaidAt  *time.Time
+	Spec       []byte
+	Agent      int64
+	Version    int64
+	Report     []byte
+	ReportedAt *time.Time
 }
 
 func (q *Queries) FindObserver(ctx context.Context, arg FindObserverParams) (FindObserverRow, error) {
@@ -34,8 +34,8 @@ func (q *Queries) FindObserver(ctx context.Context, arg FindObserverParams) (Fin
 		&i.Spec,
 		&i.Agent,
 		&i.Version,
-		&i.Said,
-		&i.SaidAt,
+		&i.Report,
+		&i.ReportedAt,
 	)
 	return i, err
 }
@@ -90,8 +90,8 @@ type ObserversOfAgentsRow struct {
 	Spec         []byte
 	Version      int64
 	CreatedAt    time.Time
-	Said         []byte
-	SaidAt       *time.Time
+	Report       []byte
+	ReportedAt   *time.Time
 	SeenAt       *time.Time
 	Reachable    *bool
 	Message      *string
@@ -114,8 +114,8 @@ func (q *Queries) ObserversOfAgents(ctx context.Context) ([]ObserversOfAgentsRow
 			&i.Spec,
 			&i.Version,
 			&i.CreatedAt,
-			&i.Said,
-			&i.SaidAt,
+			&i.Report,
+			&i.ReportedAt,
 			&i.SeenAt,
 			&i.Reachable,
 			&i.Message,
@@ -191,7 +191,7 @@ RETURNING version
 `
 
 type SaveReportParams struct {
-	Said         []byte
+	Report       []byte
 	At           *time.Time
 	Organization int64
 	Key          string
@@ -202,7 +202,7 @@ type SaveReportParams struct {
 // Returns no row if another process has stored a report, or the observer was registered anew, since it was read.
 func (q *Queries) SaveReport(ctx context.Context, arg SaveReportParams) ([]int64, error) {
 	rows, err := q.db.Query(ctx, saveReport,
-		arg.Said,
+		arg.Report,
 		arg.At,
 		arg.Organization,
 		arg.Key,
