@@ -10,8 +10,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/schema"
 )
 
-// expressions is the keyword for a text that is an expression: which names it sees, and what it makes. So whoever writes one that is not
-// well-formed is told at once, with its line and column (D37).
+// expressions is the keyword for a text that is an expression: which names it sees, and what it makes. One that is not well-formed is
+// refused when it is written, with its line and column (D37).
 func expressions() schema.Vocabulary {
 	return schema.Vocabulary{
 		Keyword: "lockstepExpression",

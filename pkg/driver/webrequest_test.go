@@ -9,7 +9,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// R3-30, R3-31, R3-37 to R3-41, D37: what is wrong with a check of kind web-request is said when it is written, an expression with its column.
+// R3-30, R3-31, R3-37 to R3-41, D37: what is wrong with a check of kind web-request is reported when it is written, an expression with its
+// column.
 func TestAWebRequestIsValidatedWhenItIsWritten(t *testing.T) {
 	t.Parallel()
 	set, err := driver.EmbeddedChecks()
@@ -34,7 +35,8 @@ func TestAWebRequestIsValidatedWhenItIsWritten(t *testing.T) {
 		{`"polling"`, `"trigger"`, `/mode/when: found nothing`},
 		{`"polling"`, `"trigger","when":{"expression":"Response == null"}`, `undeclared reference to 'Response'`},
 		{`"polling"`, `"trigger","when":{"expression":"1"}`, `found an expression that makes a int, expected a bool`},
-		{`"polling"`, `"trigger","when":{"expression":"true"},"response":{"output":{"expression":"{\"a\": Phase}"}}`, `undeclared reference to 'Phase'`},
+		{`"polling"`, `"trigger","when":{"expression":"true"},"response":{"output":{"expression":"{\"a\": Phase}"}}`,
+			`undeclared reference to 'Phase'`},
 		{`"polling"`, `"trigger","when":{"expression":"true","output":{"expression":"[1]"}}`, `expected a map`},
 		{`"polling"`, `"polling","interval":1`, `/mode/interval`},
 		{`"polling"`, `"both"`, `/mode/type`},
@@ -45,7 +47,8 @@ func TestAWebRequestIsValidatedWhenItIsWritten(t *testing.T) {
 	} {
 		text := strings.Replace(good, one.from, one.to, 1)
 		err := kind.ValidateCheck(json.RawMessage(text))
-		if one.want == "" && err != nil || one.want != "" && (!fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), strings.ReplaceAll(one.want, `\"`, `"`))) {
+		want := strings.ReplaceAll(one.want, `\"`, `"`)
+		if want == "" && err != nil || want != "" && (!fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: found %v, expected %q", text, err, one.want)
 		}
 	}

@@ -117,8 +117,8 @@ func (p *Program) Expect(kind Kind) error {
 	return &Error{Line: 1, Column: 1, Problem: fmt.Sprintf("found an expression that makes a %s, expected a %s", is, kind)}
 }
 
-// Evaluate evaluates the expression with values as encoding/json decodes them, where whole numbers may be int64. What it makes is of the same
-// form. The error is an *Error, or that of ctx.
+// Evaluate evaluates the expression with values as encoding/json decodes them, where whole numbers may be int64. What it makes is of the
+// same form. The error is an *Error, or that of ctx.
 func (p *Program) Evaluate(ctx context.Context, values map[string]any) (any, error) {
 	out, _, err := p.program.ContextEval(ctx, values)
 	if ctx.Err() != nil {

@@ -49,7 +49,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// D37: what is wrong with an expression is said with its column when it is written.
+// D37: what is wrong with an expression is reported with its column when it is written.
 func TestProblemsHavePlaces(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -97,16 +97,16 @@ func TestRunawayExpressions(t *testing.T) {
 		`text + text + text + text + text + text + text`:                         "costs more than",
 		`text.matches("(x+x+)+y")`:                                               "",
 		`list[2000]`:                                                             "index out of bounds",
-		`cel.bind(a, [list, list], cel.bind(a, [a, a], cel.bind(a, [a, a], cel.bind(a, [a, a], cel.bind(a, [a, a], cel.bind(a, [a, a], cel.bind(a, [a, a], cel.bind(a, [a, a], cel.bind(a, [a, a], cel.bind(a, [a, a], cel.bind(a, [a, a], cel.bind(a, [a, a], cel.bind(a, [a, a], cel.bind(a, [a, a], cel.bind(a, [a, a], cel.bind(a, [a, a], cel.bind(a, [a, a], cel.bind(a, [a, a], cel.bind(a, [a, a], cel.bind(a, [a, a], cel.bind(a, [a, a], cel.bind(a, [a, a], cel.bind(a, [a, a], cel.bind(a, [a, a], cel.bind(a, [a, a], cel.bind(a, [a, a], a == a))))))))))))))))))))))))))`:                                                                    "of more than 10000 values",
-		`cel.bind(a, list, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, a == a)))))))))))))))))))))))))))))))`: "costs more than",
-		`cel.bind(a, text, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, cel.bind(a, a + a, a == a)))))))))))))))))))))`:                                                                                                                                                                                                         "costs more than",
-		`text.replace("", text)`:                 "replace makes a text of more than 262144 bytes",
-		`text.split("")`:                         "split makes more than 10000 parts",
-		`list.map(a, text).join(text)`:           "costs more than",
-		`list.map(a, text.matches("(x+x+)+y"))`:  "costs more than",
-		`list.map(a, list) == list.map(a, list)`: "costs more than",
-		`1 / 0`:                                  "division by zero",
-		`list.missing`:                           "",
+		doubled("[list, list]", "[a, a]", 25):                                    "of more than 10000 values",
+		doubled("list", "a + a", 30):                                             "costs more than",
+		doubled("text", "a + a", 20):                                             "costs more than",
+		`text.replace("", text)`:                                                 "replace makes a text of more than 262144 bytes",
+		`text.split("")`:                                                         "split makes more than 10000 parts",
+		`list.map(a, text).join(text)`:                                           "costs more than",
+		`list.map(a, text.matches("(x+x+)+y"))`:                                  "costs more than",
+		`list.map(a, list) == list.map(a, list)`:                                 "costs more than",
+		`1 / 0`:                                                                  "division by zero",
+		`list.missing`:                                                           "",
 	} {
 		p, err := expression.Compile(text, "list", "text")
 		if err != nil {
@@ -127,4 +127,9 @@ func TestRunawayExpressions(t *testing.T) {
 	if _, err := p.Evaluate(ended, values); !errors.Is(err, context.Canceled) {
 		t.Errorf("found %v", err)
 	}
+}
+
+// doubled compares a value with itself that was doubled so often.
+func doubled(first, twice string, times int) string {
+	return "cel.bind(a, " + first + ", " + strings.Repeat("cel.bind(a, "+twice+", ", times) + "a == a" + strings.Repeat(")", times+1)
 }

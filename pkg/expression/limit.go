@@ -135,8 +135,8 @@ func texts() []cel.EnvOption {
 			cel.UnaryBinding(func(v ref.Val) ref.Val { return types.String(f(string(v.(types.String)))) }))) //nolint:forcetypeassert // of this type
 	}
 	several := func(name string, result *cel.Type, f functions.FunctionOp, more ...*cel.Type) cel.EnvOption {
-		return cel.Function(name, cel.MemberOverload(fmt.Sprintf("text_%s_%d", name, len(more)), append([]*cel.Type{cel.StringType}, more...), result,
-			cel.FunctionBinding(f)))
+		takes := append([]*cel.Type{cel.StringType}, more...)
+		return cel.Function(name, cel.MemberOverload(fmt.Sprintf("text_%s_%d", name, len(more)), takes, result, cel.FunctionBinding(f)))
 	}
 	s, n := cel.StringType, cel.IntType
 	return []cel.EnvOption{

@@ -61,8 +61,8 @@ func ReadTestScenario(name string, files map[string][]byte) (TestCase, error) {
 // TestCarrier carries a call of a Function out in a test.
 type TestCarrier = offline.Carrier
 
-// Test plays a case without crashes and then, with crashes, once for each seed, in this process. Functions that only compute are carried out
-// where the case has no answers for them.
+// Test plays a case without crashes and then, with crashes, once for each seed, in this process. Functions that only compute are carried
+// out where the case has no answers for them.
 func Test(c TestCase, seeds []uint64) TestOutcome {
 	if c.Compute == nil {
 		c.Compute = map[string]offline.Carrier{}

@@ -98,7 +98,7 @@ func table() []rule {
 		adapter("domain", "autoflow", join(sql, nats, kube, star), "proto/**", "pkg/rpc", "pkg/telemetry"),
 		adapter("workflow", "script", join(sql, nats, kube), "pkg/yamltext"),
 		adapter("workflow", "sandbox", join(sql, nats, kube, star), "pkg/fair"),
-		adapter("workflow", "function", join(sql, nats, kube, star), "pkg/yamltext", "pkg/schema"),
+		adapter("workflow", "function", join(sql, nats, kube, star), "pkg/yamltext", "pkg/schema", "pkg/expression", "pkg/rendering"),
 		// The simulation runs the core with real programs: the only adapter that it imports is the interpreter.
 		adapter("workflow", "simulation", join(sql, nats, kube, grpcs), "services/workflow/internal/script", "pkg/event"),
 		// Programs without the service: the interpreter, and nothing that stores or calls.

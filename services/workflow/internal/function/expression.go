@@ -35,11 +35,11 @@ func evaluate() *Function {
 			Check: checkStages,
 			Doc: "Evaluates expressions and fills in templates, one after the other, and answers `{values}`, the value of each by its name. The\n" +
 				"language is [CEL](https://cel.dev), with its macros, optional values (`data.?x.orValue(0)`), `cel.bind`, functions on texts\n" +
-				"(`lowerAscii`, `upperAscii`, `trim`, `indexOf`, `substring`, `replace`, `split`, `join`), `math` and `base64`. There is no clock. Each\n" +
-				"may cost 100,000 units and make a value of 256 KiB. A template is as of `template.render`.\n\n" +
+				"(`lowerAscii`, `upperAscii`, `trim`, `indexOf`, `substring`, `replace`, `split`, `join`), `math` and `base64`. There is no\n" +
+				"clock. Each may cost 100,000 units and make a value of 256 KiB. A template is as of `template.render`.\n\n" +
 				"Expressions refer to the members of `data`, and to the values of those before them. One that is not well-formed, or refers to\n" +
-				"what there is not, is the error `expression_compile`, and one that cannot be evaluated `expression_evaluate`; both name the expression,\n" +
-				"the line and the column. For templates these are `template_parse` and `template_execute`.",
+				"what there is not, is the error `expression_compile`, and one that cannot be evaluated `expression_evaluate`; both name the\n" +
+				"expression, the line and the column. For templates these are `template_parse` and `template_execute`.",
 			Arguments: []Field{
 				{
 					Name: "expressions", Doc: "At most 32, in their order.", Type: List, Required: true, Element: &Field{Type: Object, Fields: []Field{
