@@ -1,7 +1,7 @@
-// Package origin holds the use cases of where versions come from: what signatures and attestations state about them is looked up, kept, and
-// found again by component and by digest (D52).
+// Package origin holds the use cases of provenance: it has the signatures and attestations of versions looked up, stores what they state,
+// and searches it by component and by digest (D52).
 //
-// The registry service looks up and verifies. What policies make of it is for package rollout.
+// The registry service looks up and verifies. Package rollout evaluates policies with the result.
 package origin
 
 import (
@@ -27,14 +27,14 @@ type Store interface {
 	OrganizationsWithDueLookups(ctx context.Context, at time.Time) ([]int64, error)
 }
 
-// Reads are what is looked up, also outside of transactions of changes.
+// Reads is what is read, also outside of transactions.
 type Reads interface {
-	// Origins has no key for versions that were never to be looked up. Components are left out.
+	// Origins returns the reports about versions, without components; no key for versions that have no image.
 	Origins(ctx context.Context, organization int64, versions []int64) (map[int64]core.Origin, error)
 	// Components are those of versions, in order of name.
 	Components(ctx context.Context, organization int64, versions []int64) (map[int64][]provenance.Component, error)
 	EntriesByVersionSet(ctx context.Context, organization int64, versionSets []int64) (map[int64][]core.VersionSetEntry, error)
-	// WhereComponent and WhereDigest are where versions are live, at most so many, by application.
+	// WhereComponent and WhereDigest return where versions are live, ordered by application, up to a limit.
 	WhereComponent(ctx context.Context, organization int64, c provenance.Component, most int) ([]core.Whereabouts, error)
 	WhereDigest(ctx context.Context, organization int64, digest string, most int) ([]core.Whereabouts, error)
 }
@@ -44,13 +44,14 @@ type Tx interface {
 	Reads
 	// ClaimLookup claims the version that is due first until a time; false if none is.
 	ClaimLookup(ctx context.Context, at, until time.Time) (Lookup, bool, error)
-	// SettleLookup says when a version is looked up next, nil for never, and how the lookup went.
+	// SettleLookup stores the outcome of a lookup, and when the version is looked up next; nil for never.
 	SettleLookup(ctx context.Context, version int64, due, lookedAt *time.Time, failures int, problem string) error
-	// RequestLookup has a version looked up at a time at the latest. NotFound for one that does not exist or is no image.
+	// RequestLookup makes a lookup of a version due at a time, unless it is due earlier. NotFound if the version does not exist, or is not
+	// an image.
 	RequestLookup(ctx context.Context, version int64, at time.Time) error
-	// AddReport keeps what is known of a version from now on, and makes its components searchable.
+	// AddReport stores a report as the current one of a version, and indexes its components.
 	AddReport(ctx context.Context, version int64, r provenance.Report, at time.Time) error
-	// ReviewStopped has the passages evaluated again that a control has stopped.
+	// ReviewStopped schedules another evaluation of the passages that a control has stopped.
 	ReviewStopped(ctx context.Context, kind core.StopKind, control int64, at time.Time) error
 }
 
@@ -79,12 +80,12 @@ type UseCases struct {
 	wake func()
 
 	mu sync.Mutex
-	// turns is when the last turn of an organization was, as a count of turns, so that nobody waits for all versions of another.
+	// turns counts lookups, by organization: the number of its last one, so that no organization waits for all versions of another.
 	turns map[int64]int
 	count int
 }
 
-// inTurn are organizations in the order in which it is their turn.
+// inTurn sorts organizations by their last turn, the earliest first.
 func (u *UseCases) inTurn(organizations []int64) []int64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -109,15 +110,15 @@ func New(store Store, prover Prover, c clock.Clock, wake func()) *UseCases {
 const (
 	// claimed is how long a worker may take; then another one takes over.
 	claimed = 5 * time.Minute
-	// watched is for how long a version is looked up again by itself.
+	// watched is how long a version is looked up again automatically.
 	watched = 30 * 24 * time.Hour
-	// offFor is when a version is looked up again for whose organization no signer is configured.
+	// offFor is the pause between lookups for an organization without signers.
 	offFor = time.Hour
 	// longest is the longest pause after failures.
 	longest = time.Hour
 )
 
-// again is when a version is looked up next after one that succeeded; nil for never.
+// again returns when a version is looked up next after a successful lookup; nil for never.
 func again(l Lookup, now time.Time) *time.Time {
 	pause := 24 * time.Hour
 	switch age := now.Sub(l.CreatedAt); {
@@ -132,8 +133,8 @@ func again(l Lookup, now time.Time) *time.Time {
 	return &due
 }
 
-// LookUpDue looks up one version that is due, of each organization in turn, and keeps what is new about it. Passages that policies have
-// stopped are evaluated again then. It is false if none was due.
+// LookUpDue looks up one due version, of each organization in turn, and stores what is new about it. Passages that policies have stopped
+// are then evaluated again. It returns false if none was due.
 func (u *UseCases) LookUpDue(ctx context.Context) (version int64, worked bool, err error) {
 	organizations, err := u.store.OrganizationsWithDueLookups(ctx, u.clock.Now())
 	if err != nil {
@@ -217,7 +218,7 @@ func (u *UseCases) known(ctx context.Context, tx Tx, organization, version int64
 	return &r, nil
 }
 
-// same is whether two reports say the same. Both are bounded, which puts them into one order.
+// same reports whether two reports are equal. Both are bounded, which sorts them.
 func same(a, b provenance.Report) bool {
 	first, err := a.Encode()
 	if err != nil {
@@ -227,7 +228,7 @@ func same(a, b provenance.Report) bool {
 	return err == nil && bytes.Equal(first, second)
 }
 
-// LookUp has a version looked up as soon as possible.
+// LookUp makes a lookup of a version due now.
 func (u *UseCases) LookUp(ctx context.Context, a core.Actor, version int64) error {
 	if err := a.MaySomewhere(core.ActionLookUpProvenance); err != nil {
 		return err
@@ -237,7 +238,7 @@ func (u *UseCases) LookUp(ctx context.Context, a core.Actor, version int64) erro
 	})
 }
 
-// Origins are what is known of where versions come from; no key for those that are no images.
+// Origins returns the provenance of versions; no key for those that are not images.
 func (u *UseCases) Origins(ctx context.Context, organization int64, versions []int64) (map[int64]core.Origin, error) {
 	return u.store.Origins(ctx, organization, versions)
 }
@@ -303,8 +304,8 @@ type ComponentChange struct {
 // maxChanges is how many changes are listed.
 const maxChanges = 2000
 
-// ComponentChanges are the components that differ between two version sets, by name; at most 2000. Known is whether every image of both has
-// an SBOM: without, what only one of them has may be in the other as well.
+// ComponentChanges returns the components that differ between two version sets, by name; at most 2000. Known reports whether every image of
+// both has an SBOM: otherwise a component that only one of them lists may be in the other as well.
 func (u *UseCases) ComponentChanges(
 	ctx context.Context, organization, before, after int64,
 ) (changes []ComponentChange, known bool, err error) {

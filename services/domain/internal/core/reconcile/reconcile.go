@@ -1,7 +1,7 @@
-// Package reconcile compares the record with what others know after the database was restored to an earlier time (D66): the runs of the
-// workflow service, what these have reported and been granted, and the commits in Git. It finds differences, and settles one when asked to.
+// Package reconcile compares the record with other sources after the database was restored to an earlier time (D66): with the runs of the
+// workflow service, their reports and their passages, and with the commits in Git. It lists differences, and settles one on request.
 //
-// A difference is looked at again before it is settled, so that to settle one twice, or one that has settled by itself, is a no-op.
+// A difference is compared again before it is settled, so settling one that no longer exists is a no-op.
 package reconcile
 
 import (
@@ -26,7 +26,7 @@ type Kind string
 const (
 	// RunMissing is a rollout under way whose run the workflow service does not have.
 	RunMissing Kind = "run_missing"
-	// RecordBehind is a rollout whose run has been granted, or has reported, what the record does not have.
+	// RecordBehind is a rollout whose run has passages or reports that the record lacks.
 	RecordBehind Kind = "record_behind"
 	// EngineBehind is a rollout under way with passages that the workflow service was not notified of.
 	EngineBehind Kind = "engine_behind"
@@ -34,7 +34,7 @@ const (
 	RunOutlives Kind = "run_outlives"
 	// RunUnknown is a run under way of a rollout that the record does not have.
 	RunUnknown Kind = "run_unknown"
-	// CommitUnknown is a commit of a rollout that the record does not have, or whose record does not have the commit.
+	// CommitUnknown is a commit whose rollout is not in the record, or that is not in the record of its rollout.
 	CommitUnknown Kind = "commit_unknown"
 	// BranchUnread is a branch that could not be read. It cannot be settled.
 	BranchUnread Kind = "branch_unread"
@@ -45,9 +45,9 @@ type Difference struct {
 	Kind Kind
 	// Subject is what differs: rollout_7, the id of a run, or the SHA of a commit.
 	Subject string
-	// Problem says how, and Remedy what settling it does; empty where nothing does.
+	// Problem describes the difference, and Remedy what settling does; empty if it cannot be settled.
 	Problem, Remedy string
-	// Rollout is the number of the rollout; 0 for none that the record has.
+	// Rollout is its number; 0 if the record does not have it.
 	Rollout int64
 }
 
@@ -78,17 +78,17 @@ type Commit struct {
 	Trailers map[string]string
 }
 
-// Engine is what the workflow service knows.
+// Engine reads from the workflow service and from Git.
 type Engine interface {
 	ListWorkflows(ctx context.Context, organization int64, f handoff.WorkflowFilter, p core.Page) (core.Slice[handoff.WorkflowRun], error)
-	// WorkflowByID is NotFound where there is no such run.
+	// WorkflowByID fails as NotFound for an unknown run.
 	WorkflowByID(ctx context.Context, organization int64, id string) (handoff.WorkflowRun, error)
 	Cancel(ctx context.Context, organization int64, id, reason string) error
-	// Reports are a page of what runs have published since a time, oldest first; of one run, or of all with "".
+	// Reports returns a page of the events that runs have published since a time, oldest first; of one run, or of all with "".
 	Reports(ctx context.Context, organization int64, since time.Time, workflow, after string) (all []Report, next string, err error)
-	// RepeatReports has reports published again, under their ids.
+	// RepeatReports publishes reports again, under the same ids.
 	RepeatReports(ctx context.Context, organization int64, ids []string) error
-	// Passages are what runs have been granted since a time, by the ids of the runs.
+	// Passages returns the passages that were granted since a time, by run id.
 	Passages(ctx context.Context, organization int64, workflows []string, since time.Time) (map[string][]rollout.GrantedPassage, error)
 	// Commits are a page of the branches that belong to environments.
 	Commits(ctx context.Context, organization int64, after string) (all []Branch, next string, err error)
@@ -127,9 +127,9 @@ type Deps struct {
 	Store    Store
 	Engine   Engine
 	Rollouts Rollouts
-	// Received reports which of some events of a source have come here, applied or refused.
+	// Received reports which of some events of a source were received, applied or refused.
 	Received func(ctx context.Context, source string, ids []string) (map[string]bool, error)
-	// Wake is called after a change that left something to hand over or to publish.
+	// Wake is called after a change that has to be handed over or published.
 	Wake  func()
 	Clock clock.Clock
 }
@@ -143,7 +143,7 @@ func New(d Deps) *UseCases { return &UseCases{deps: d} }
 const (
 	// longestAgo bounds how far back a comparison goes: both services keep events for 30 days.
 	longestAgo = 14 * 24 * time.Hour
-	// underWay is how long what is sent may be on its way: it is no difference yet.
+	// underWay is how long a message may take to arrive before its absence is a difference.
 	underWay = time.Minute
 	// endsWithin is how long a run may take to end after its rollout has: programs clean up.
 	endsWithin = 15 * time.Minute
@@ -163,7 +163,7 @@ func (u *UseCases) parts() []part {
 
 type part struct {
 	name string
-	// compare is one page of it.
+	// compare compares one page.
 	compare func(ctx context.Context, organization int64, since time.Time, after string) (found []Difference, next string, err error)
 }
 

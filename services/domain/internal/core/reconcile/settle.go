@@ -29,8 +29,8 @@ type Request struct {
 	Reason  string
 }
 
-// Settle settles a difference, and keeps in the journal of changes that it did. The row is written first, because what others are asked to
-// do cannot be taken back. False is that the difference does not exist, or not any more.
+// Settle settles a difference, and records it in the journal of changes. The row is written first, because requests to other services
+// cannot be undone. It returns false if the difference does not exist, or no longer exists.
 func (u *UseCases) Settle(ctx context.Context, a core.Actor, r Request) (settled bool, err error) {
 	if err := a.May(core.ActionReconcile); err != nil {
 		return false, err
@@ -57,7 +57,7 @@ func (u *UseCases) Settle(ctx context.Context, a core.Actor, r Request) (settled
 	return settled, err
 }
 
-// record keeps what is done.
+// record writes the row of the journal of changes.
 func (u *UseCases) record(ctx context.Context, tx Tx, a core.Actor, r Request, of core.AccessSubject, problem string) error {
 	return core.Record(ctx, tx, a, core.Change{
 		Action: core.ActionReconcile, Subject: of, Reason: r.Reason, Detail: problem,
@@ -116,7 +116,7 @@ func (u *UseCases) settleRollout(ctx context.Context, a core.Actor, r Request) (
 	return true, u.deps.Rollouts.RepeatGrants(ctx, a, number, gates)
 }
 
-// handOverAgain has the run of a rollout started again, under its id.
+// handOverAgain starts the run of a rollout again, under its id.
 func (u *UseCases) handOverAgain(ctx context.Context, a core.Actor, r Request, number int64, problem string) (again bool, err error) {
 	err = u.deps.Store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
 		var pending bool
@@ -132,8 +132,8 @@ func (u *UseCases) handOverAgain(ctx context.Context, a core.Actor, r Request, n
 	return again && err == nil, err
 }
 
-// settleBehind brings the record of a rollout to where its run is: first what it was granted, or what it reports from behind a passage
-// would be a breach; then its reports.
+// settleBehind updates the record of a rollout to the state of its run: first the granted passages, since a report from behind a passage
+// that is not recorded counts as a breach; then the reports.
 func (u *UseCases) settleBehind(ctx context.Context, a core.Actor, r Request, one core.Rollout) (bool, error) {
 	workflow := id.RolloutRun(one.ID)
 	recorded, err := u.deps.Rollouts.Granted(ctx, a.Organization, []int64{one.ID})
@@ -194,7 +194,7 @@ func subject(rollout int64) core.AccessSubject {
 	return core.AccessSubject{Kind: core.ChangedRollout, ID: rollout, Name: name(rollout)}
 }
 
-// settleRun cancels a run that the record has no use for.
+// settleRun cancels a run whose rollout is over or unknown.
 func (u *UseCases) settleRun(ctx context.Context, a core.Actor, r Request) (bool, error) {
 	run, err := u.deps.Engine.WorkflowByID(ctx, a.Organization, r.Subject)
 	if fault.Is(err, fault.NotFound) {
@@ -226,8 +226,8 @@ func (u *UseCases) settleRun(ctx context.Context, a core.Actor, r Request) (bool
 // sha is the name of a commit, with SHA-1 or SHA-256.
 var sha = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
-// settleCommit keeps in the journal that a commit exists. Whether it does is not looked up again: the row claims nothing more than who
-// wrote it, and the commit is not reported any more.
+// settleCommit records that a commit was acknowledged, after which it is no longer reported. The commit is not looked up again: the row
+// only states who acknowledged it.
 func (u *UseCases) settleCommit(ctx context.Context, a core.Actor, r Request) (settled bool, err error) {
 	if !sha.MatchString(r.Subject) {
 		return false, fault.InvalidFields(fault.Field{

@@ -1,5 +1,5 @@
-// Package retention holds how long what is settled is kept, by organization and kind (D65). Nothing is deleted where an organization has
-// set no time, and nothing while a legal hold is in force. The journals, and what they are about, are no settled rows: they are kept.
+// Package retention deletes settled rows after a time that each organization sets for each kind (D65). By default nothing is deleted, and
+// nothing while a legal hold is in force. The journals, and the rows that they refer to, are never deleted.
 package retention
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// Kind is what is kept for a time.
+// Kind is a kind of settled rows.
 type Kind string
 
 // The kinds.
@@ -30,10 +30,10 @@ const (
 	SignIns Kind = "sign_ins"
 )
 
-// Kinds are all of them.
+// Kinds lists all kinds.
 func Kinds() []Kind { return []Kind{Requests, Handoffs, Closings, SignIns} }
 
-// The bounds of a rule: less would take away what is still asked for, such as the answer to a request that a client repeats.
+// The bounds of a rule. A shorter time would delete rows in use, such as the answer to a request that a client repeats.
 const (
 	LeastDays = 7
 	MostDays  = 3650
@@ -48,13 +48,13 @@ type Rule struct {
 	Due int
 }
 
-// MostDue is how far due rows are counted.
+// MostDue is the limit up to which due rows are counted.
 const MostDue = 10000
 
 // Retention is what an organization has set.
 type Retention struct {
 	Rules []Rule
-	// Hold is why nothing is deleted; empty where no legal hold is in force.
+	// Hold is the reason of the legal hold; empty if none is in force.
 	Hold string
 }
 
@@ -91,7 +91,7 @@ type UseCases struct {
 // New makes the use cases over their dependencies.
 func New(store Store, c clock.Clock) *UseCases { return &UseCases{store, c} }
 
-// Retention is what the actor's organization has set, and what is due by it. It deletes nothing: it is the dry run.
+// Retention returns the rules of the actor's organization, and the rows that are due by them. It deletes nothing: it is the dry run.
 func (u *UseCases) Retention(ctx context.Context, a core.Actor) (r Retention, err error) {
 	if err := a.May(core.ActionAccessChanges); err != nil {
 		return r, err
@@ -166,7 +166,7 @@ func (u *UseCases) SetHold(ctx context.Context, a core.Actor, on bool, reason st
 	})
 }
 
-// change changes what is set, and records it.
+// change applies a change of the rules or of the hold, and records it.
 func (u *UseCases) change(
 	ctx context.Context, a core.Actor, action core.Action, reason string,
 	do func(ctx context.Context, tx Tx) (before, after any, err error),
@@ -208,8 +208,8 @@ type Deleted struct {
 	Rows         int
 }
 
-// DeleteDue deletes what no rule keeps, of every organization, a thousand rows in each transaction. With an error it answers what was
-// deleted before.
+// DeleteDue deletes the due rows of every organization, a thousand in each transaction. If it fails, it also returns what it has deleted
+// before.
 func (u *UseCases) DeleteDue(ctx context.Context) (all []Deleted, err error) {
 	for p := (core.Page{First: 500}); ; {
 		organizations, err := u.store.AllOrganizations(ctx, core.OperatorOrganization, p)

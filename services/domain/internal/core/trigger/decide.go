@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// again is how soon a trigger looks again at what it can only decide later.
+	// again is the delay before a decision that has to wait is looked at again.
 	again = 30 * time.Second
-	// retry is how soon a trigger is tried again whose decision failed.
+	// retry is the delay before a failed decision is tried again.
 	retry = time.Minute
-	// signalsKept is how long a decision can be looked at.
+	// signalsKept is how long decisions are kept.
 	signalsKept = 90 * 24 * time.Hour
-	// maxRepairs is how often drift is repaired within an hour.
+	// maxRepairs is the limit of repairs of drift within an hour.
 	maxRepairs = 3
-	// patience is how long an observation is waited for.
+	// patience is the longest wait for an observation.
 	patience = time.Hour
-	// forgottenAtOnce is how many decisions are dropped with one decision.
+	// forgottenAtOnce limits how many old decisions are deleted with each new one.
 	forgottenAtOnce = 20
 )
 
@@ -36,8 +36,8 @@ type Decided struct {
 	core.TriggerSignal
 }
 
-// DecideDue has the next trigger decide that has something to decide about; false when there was none. The decision and the rollout are
-// one transaction, which holds the trigger's row: however many processes there are, each cause is decided about once.
+// DecideDue decides the signals of the next trigger that has any due; false if none has. The decision and the rollout are one transaction,
+// which locks the trigger's row: however many processes there are, each cause is decided once.
 func (u *UseCases) DecideDue(ctx context.Context) (Decided, bool, error) {
 	organizations, err := u.store.OrganizationsWithDueSignals(ctx, u.clock.Now())
 	if err != nil {
@@ -53,7 +53,7 @@ func (u *UseCases) DecideDue(ctx context.Context) (Decided, bool, error) {
 		})
 		if err != nil && d.Trigger.ID != 0 {
 			u.counts.failed.Add(1)
-			// It must not keep the others from deciding.
+			// A trigger whose decision fails must not block the others.
 			if putOff := u.putOff(ctx, d); putOff != nil {
 				return d, false, fmt.Errorf("put off trigger %d: %w, after: %w", d.Trigger.ID, putOff, err)
 			}
@@ -71,7 +71,7 @@ func (u *UseCases) DecideDue(ctx context.Context) (Decided, bool, error) {
 	return Decided{}, false, nil
 }
 
-// turns are organizations, beginning behind the one whose turn was last: none waits for all that another one has.
+// turns returns organizations, beginning after the one served last, so that none waits for all signals of another.
 func (u *UseCases) turns(organizations []int64) []int64 {
 	slices.Sort(organizations)
 	first := slices.IndexFunc(organizations, func(o int64) bool { return o > u.served.Load() })
@@ -81,7 +81,7 @@ func (u *UseCases) turns(organizations []int64) []int64 {
 	return append(slices.Clone(organizations[first:]), organizations[:first]...)
 }
 
-// putOff has a trigger whose decision failed try again later.
+// putOff delays the signals of a trigger whose decision failed.
 func (u *UseCases) putOff(ctx context.Context, d Decided) error {
 	now := u.clock.Now()
 	return u.store.In(ctx, d.Organization, func(ctx context.Context, tx Tx) error {
@@ -122,17 +122,17 @@ func (u *UseCases) decideNext(ctx context.Context, tx Tx, organization int64) (D
 	return d, true, tx.ForgetSignals(ctx, now.Add(-signalsKept), forgottenAtOnce)
 }
 
-// decision is a trigger with what it has to decide about, in a transaction.
+// decision is the state of deciding the signals of one trigger, in one transaction.
 type decision struct {
 	u            *UseCases
 	tx           Tx
 	organization int64
 	trigger      core.Trigger
 	config       config
-	// signals are those that are decided about together.
+	// signals lists those that are decided together.
 	signals []core.TriggerSignal
 	now     time.Time
-	// set is the version set that would be rolled out.
+	// set is the version set to roll out.
 	set core.VersionSet
 }
 
@@ -196,7 +196,7 @@ func (d *decision) take(ctx context.Context) (core.TriggerSignal, error) {
 	return d.begin(ctx, rollout.Automatic{Until: d.config.Until})
 }
 
-// onlyDue leaves those for later that are not due, but for new version sets, which are looked at together.
+// onlyDue drops the signals that are not due yet. New version sets are kept: they are decided together.
 func (d *decision) onlyDue() {
 	if d.trigger.Kind == core.TriggerVersion {
 		return
@@ -204,7 +204,7 @@ func (d *decision) onlyDue() {
 	d.signals = slices.DeleteFunc(d.signals, func(s core.TriggerSignal) bool { return s.DueAt.After(d.now) })
 }
 
-// quiet is until when a version trigger waits for more version sets, and why; an empty reason when it need not.
+// quiet returns until when a version trigger waits for more version sets, and why; an empty reason if it does not wait.
 func (d *decision) quiet() (time.Time, string) {
 	if d.trigger.Kind != core.TriggerVersion {
 		return time.Time{}, ""
@@ -238,7 +238,7 @@ func (d *decision) quiet() (time.Time, string) {
 
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// filter is why the new versions of the set begin nothing; empty if they do.
+// filter returns why the new versions of the set begin no rollout; empty if they do.
 func (d *decision) filter(ctx context.Context) (string, error) {
 	if len(d.config.Services) == 0 && d.config.Versions == "" {
 		return "", nil
@@ -295,8 +295,8 @@ func (d *decision) filter(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// drift deploys again what is live where it differs, if all conditions hold (R4-10): the trigger is on, something differs, nothing is
-// being deployed, and the last rollout ended long enough ago.
+// drift deploys the live version set again where the cluster differs from it, if all conditions hold (R4-10): the trigger is on, something
+// differs, nothing is being deployed, and the last rollout ended long enough ago.
 func (d *decision) drift(ctx context.Context) (core.TriggerSignal, error) {
 	places, err := d.tx.ApplicationEnvironmentsByApplication(ctx, d.organization, []int64{d.trigger.ApplicationID})
 	if err != nil {
@@ -347,7 +347,7 @@ func (d *decision) repair(ctx context.Context, environment string, set int64, se
 			return d.waits(end, "%q differs, and rollout_%d ended %s ago: drift counts from %s after a rollout", environment, r.ID,
 				d.now.Sub(*r.FinishedAt).Round(time.Second), window), nil
 		}
-		// What was observed before the rollout ended is about what it has replaced.
+		// An observation from before the end of the rollout is about what it has replaced.
 		if !seen.ObservedAt.After(*r.FinishedAt) {
 			if d.now.Sub(d.signals[0].At) > patience {
 				return d.declines("what differed in %q was observed before rollout_%d ended, and not since", environment, r.ID), nil
@@ -361,7 +361,8 @@ func (d *decision) repair(ctx context.Context, environment string, set int64, se
 	return d.begin(ctx, rollout.Automatic{Repair: []string{environment}})
 }
 
-// repairs is how many rollouts the trigger has begun within an hour: deploying again what something else changes each time would never end.
+// repairs counts the rollouts that the trigger has begun within an hour: without a limit, repairing what another actor keeps changing would
+// never end.
 func (d *decision) repairs(ctx context.Context) (int, error) {
 	all, err := d.tx.TriggerDecisions(ctx, d.organization, []int64{d.trigger.ID})
 	begun := map[int64]bool{}
@@ -399,7 +400,7 @@ func (d *decision) begin(ctx context.Context, n rollout.Automatic) (core.Trigger
 	}
 }
 
-// why is the reason of a rollout, as its first journal row has it.
+// why returns the reason of a rollout, for its first journal row.
 func (d *decision) why(n rollout.Automatic) string {
 	last := d.signals[len(d.signals)-1]
 	what, rest, _ := strings.Cut(last.Cause, ":")
@@ -417,7 +418,7 @@ func (d *decision) why(n rollout.Automatic) string {
 	}
 }
 
-// counts are the decisions of this process, for the metrics.
+// counts counts the decisions of this process, for the metrics.
 type counts struct{ began, queued, declined, waiting, failed atomic.Int64 }
 
 func (c *counts) add(o core.TriggerOutcome) {
@@ -434,7 +435,7 @@ func (c *counts) add(o core.TriggerOutcome) {
 	}
 }
 
-// Decisions are how many decisions this process took, by outcome.
+// Decisions returns the number of decisions that this process has made, by outcome.
 func (u *UseCases) Decisions() map[string]int64 {
 	return map[string]int64{
 		"began": u.counts.began.Load(), "queued": u.counts.queued.Load(), "declined": u.counts.declined.Load(),

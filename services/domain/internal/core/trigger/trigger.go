@@ -1,8 +1,8 @@
 // Package trigger holds the use cases of triggers: saving and removing them, taking events, deciding what begins a rollout and what does
 // not, and releasing the holds after rollbacks (D58).
 //
-// It does not make rollouts: package rollout does, in the transaction of the decision. What a trigger has to decide about arrives as a
-// signal, in the transaction of what happened: a signal is decided about once, however often its cause is reported.
+// It does not create rollouts: package rollout does, in the transaction of the decision. Whatever may begin a rollout is stored as a signal
+// of the trigger, in the transaction of its cause. A signal is decided once, however often its cause is reported.
 package trigger
 
 import (
@@ -26,17 +26,17 @@ import (
 type Store interface {
 	core.Transactions[Tx]
 	Reads
-	// OrganizationsWithDueSignals are those with a trigger that has something to decide about at an instant.
+	// OrganizationsWithDueSignals returns the organizations with a trigger that has due signals.
 	OrganizationsWithDueSignals(ctx context.Context, at time.Time) ([]int64, error)
 }
 
-// Reads is what the API looks at.
+// Reads is what the API reads.
 type Reads interface {
-	// Triggers are those that applications have saved, by name.
+	// Triggers returns the saved triggers of applications, ordered by name.
 	Triggers(ctx context.Context, organization int64, applications []int64) (map[int64][]core.Trigger, error)
-	// TriggerDecisions are the latest of triggers, the latest first.
+	// TriggerDecisions returns the latest decisions of triggers, the latest first.
 	TriggerDecisions(ctx context.Context, organization int64, triggers []int64) (map[int64][]core.TriggerSignal, error)
-	// PromotionHolds are those in force, by application.
+	// PromotionHolds returns those in force, by application.
 	PromotionHolds(ctx context.Context, organization int64, applications []int64) (map[int64][]core.PromotionHold, error)
 }
 
@@ -44,26 +44,26 @@ type Reads interface {
 type Tx interface {
 	rollout.Tx
 	Triggers(ctx context.Context, organization int64, applications []int64) (map[int64][]core.Trigger, error)
-	// TriggersOfKind are those of a kind that are on.
+	// TriggersOfKind returns those of a kind that are switched on.
 	TriggersOfKind(ctx context.Context, organization int64, kind core.TriggerKind) ([]core.Trigger, error)
-	// TriggerDecisions are the latest of triggers, the latest first.
+	// TriggerDecisions returns the latest decisions of triggers, the latest first.
 	TriggerDecisions(ctx context.Context, organization int64, triggers []int64) (map[int64][]core.TriggerSignal, error)
 	AddTrigger(ctx context.Context, t core.Trigger) (core.Trigger, error)
-	// SaveTrigger saves configuration, switch, author and removal.
+	// SaveTrigger stores the configuration, whether it is on, the author and the removal.
 	SaveTrigger(ctx context.Context, t core.Trigger) error
 	// AddSignal reports whether the cause is new to the trigger.
 	AddSignal(ctx context.Context, trigger int64, cause string, at, due time.Time) (bool, error)
-	// PendingSignalCount counts at most so many.
+	// PendingSignalCount counts undecided signals, up to a limit.
 	PendingSignalCount(ctx context.Context, trigger int64, most int) (int, error)
-	// DueTrigger locks one of those that have something to decide about, and skips what others have locked; false when there is none.
+	// DueTrigger locks a trigger with due signals, skipping those that others have locked; false if there is none.
 	DueTrigger(ctx context.Context, at time.Time) (core.Trigger, bool, error)
-	// PendingSignals are those of a trigger, due or not, the first first; at most a thousand.
+	// PendingSignals returns the undecided signals of a trigger, due or not, the oldest first; at most a thousand.
 	PendingSignals(ctx context.Context, trigger int64) ([]core.TriggerSignal, error)
 	DecideSignals(ctx context.Context, signals []int64, d core.TriggerSignal) error
 	PutOffSignals(ctx context.Context, signals []int64, d core.TriggerSignal) error
-	// PutOffTrigger puts off everything that is due before the decision's time.
+	// PutOffTrigger delays all signals that are due before the decision's time.
 	PutOffTrigger(ctx context.Context, d core.TriggerSignal) error
-	// ForgetSignals drops those that were decided before an instant, at most so many.
+	// ForgetSignals deletes signals that were decided before an instant, up to a limit.
 	ForgetSignals(ctx context.Context, before time.Time, most int) error
 	LockPromotionHold(ctx context.Context, application, environment int64) (core.PromotionHold, bool, error)
 	ReleasePromotionHold(ctx context.Context, id int64, at time.Time) error
@@ -71,7 +71,7 @@ type Tx interface {
 	// NewestVersionSets has no key for an application that has none.
 	NewestVersionSets(ctx context.Context, organization int64, applications []int64) (map[int64]core.VersionSet, error)
 	ServicesByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Service, error)
-	// Reconciliations are the latest of application environments; no key for one that nobody has looked at.
+	// Reconciliations returns the latest observation of application environments; no key for one that was never observed.
 	Reconciliations(ctx context.Context, organization int64, applicationEnvironments []int64) (map[int64]core.Reconciliation, error)
 }
 
@@ -80,7 +80,7 @@ type Rollouts interface {
 	Begin(ctx context.Context, tx rollout.Tx, organization int64, n rollout.Automatic) (rollout.Begun, error)
 }
 
-// UseCases saves triggers and decides. It is safe for concurrent use.
+// UseCases saves triggers and decides their signals. It is safe for concurrent use.
 //
 // Errors have the classes of pkg/fault: Invalid with the fields at fault, NotFound, Refused, Denied.
 type UseCases struct {
@@ -101,7 +101,7 @@ type Deps struct {
 	Rollouts Rollouts
 	Ranges   Ranges
 	Clock    clock.Clock
-	// Wake is called when a trigger has something to decide about, and Began after a rollout was made; may be nil.
+	// Wake is called when a trigger has a new signal, and Began after a rollout was created; either may be nil.
 	Wake, Began func()
 }
 
@@ -130,17 +130,17 @@ func (u *UseCases) Triggers(ctx context.Context, organization int64, application
 	return all, nil
 }
 
-// TriggerDecisions are the latest of triggers, the latest first.
+// TriggerDecisions returns the latest decisions of triggers, the latest first.
 func (u *UseCases) TriggerDecisions(ctx context.Context, organization int64, triggers []int64) (map[int64][]core.TriggerSignal, error) {
 	return u.store.TriggerDecisions(ctx, organization, triggers)
 }
 
-// PromotionHolds are those in force, by application.
+// PromotionHolds returns those in force, by application.
 func (u *UseCases) PromotionHolds(ctx context.Context, organization int64, applications []int64) (map[int64][]core.PromotionHold, error) {
 	return u.store.PromotionHolds(ctx, organization, applications)
 }
 
-// MaxTriggers is how many triggers an application has at most.
+// MaxTriggers is the most triggers that an application may have.
 const MaxTriggers = 20
 
 // nameForm is the form of a trigger's name.
@@ -152,13 +152,13 @@ type NewTrigger struct {
 	// Name is unique in the application; saving again under the same name changes the trigger.
 	Name string
 	Kind core.TriggerKind
-	// Config is as the kind has it; empty for its defaults.
+	// Config follows the kind's schema; empty for its defaults.
 	Config  json.RawMessage
 	Enabled bool
 	Reason  string
 }
 
-// PutTrigger saves a trigger. What it has to decide about already is decided by the new configuration.
+// PutTrigger saves a trigger. Its undecided signals are decided by the new configuration.
 func (u *UseCases) PutTrigger(ctx context.Context, a core.Actor, n NewTrigger) (core.Trigger, error) {
 	if err := core.CheckReason(n.Reason); err != nil {
 		return core.Trigger{}, err
@@ -196,7 +196,7 @@ func (u *UseCases) PutTrigger(ctx context.Context, a core.Actor, n NewTrigger) (
 	return saved, err
 }
 
-// add saves a trigger beside others of its application, and answers what it was before; nil for a new one.
+// add saves a trigger of an application, and returns its previous version; nil for a new one.
 func (u *UseCases) add(ctx context.Context, tx Tx, saved *core.Trigger, all []core.Trigger) (before any, err error) {
 	for _, other := range all {
 		switch {
@@ -254,7 +254,7 @@ func (u *UseCases) mine(
 	return application, all[id], err
 }
 
-// RemoveTrigger removes one. What it had to decide about is declined; a rollout that it has queued stays in the queue.
+// RemoveTrigger removes a trigger. Its undecided signals are declined; a rollout that it has queued stays in the queue.
 func (u *UseCases) RemoveTrigger(ctx context.Context, a core.Actor, application int64, name, reason string) (core.Trigger, error) {
 	if err := core.CheckReason(reason); err != nil {
 		return core.Trigger{}, err
@@ -340,13 +340,13 @@ func state(t core.Trigger) map[string]any {
 const (
 	maxEventName = 256
 	maxEventData = 64 << 10
-	// maxPending is how much a trigger has to decide about at most.
+	// maxPending is the most undecided signals that a trigger may have.
 	maxPending = 500
 )
 
 // Event is a CloudEvent as triggers see it.
 type Event struct {
-	// ID and Source identify it: the same event is decided about once.
+	// ID and Source identify it: the same event is decided once.
 	ID, Source, Type string
 	// Data is a JSON object; empty for none.
 	Data json.RawMessage
@@ -369,8 +369,8 @@ func (e Event) check() error {
 	return nil
 }
 
-// SendEvent gives an event to the triggers that it matches, of applications that the actor may deploy. It answers how many there are, also
-// of those that know the event already.
+// SendEvent delivers an event to the matching triggers of applications that the actor may deploy. It returns the number of these triggers,
+// including those that have received the event before.
 func (u *UseCases) SendEvent(ctx context.Context, a core.Actor, e Event) (int, error) {
 	if err := a.MaySomewhere(core.ActionSendEvent); err != nil {
 		return 0, err
@@ -420,7 +420,7 @@ func (u *UseCases) SendEvent(ctx context.Context, a core.Actor, e Event) (int, e
 	return matched, err
 }
 
-// matches is whether an event is one that the trigger is for.
+// matches reports whether the trigger reacts to an event.
 func (c config) matches(e Event, data map[string]any) bool {
 	if !slices.ContainsFunc(c.Types, func(p string) bool { return pattern.Match(p, e.Type) }) {
 		return false
