@@ -1,17 +1,19 @@
 package script
 
-// Limits bound what a program can do. The zero value means the defaults. They are part of how a program runs, so a
-// lower limit can stop a run that replays past it.
+// Limits bounds what a program can do. The zero value means the defaults. The limits are part of how a program runs, so a lower limit can
+// stop a run that replays past it.
+//
+// They are copied into each machine when it is made. Machines of different runs may work concurrently: they share no count.
 type Limits struct {
-	// Steps is how many Starlark steps a branch may take between two waits.
+	// Steps is the most Starlark steps that a branch may take between two waits.
 	Steps uint64
 	// Source is the size of one file in bytes; Value of one argument, result or event in bytes of JSON.
 	Source, Value int
-	// Ops is how many operations may be recorded without waiting; it stops a loop around emit or now.
+	// Ops is the most operations that a run may record without waiting; it stops a loop around emit or now.
 	Ops int
-	// Prints and PrintLine are how many lines a run may print, and how long one may be; the rest is cut and marked.
+	// Prints is the most lines that a run may print, and PrintLine the longest; the rest is cut and marked.
 	Prints, PrintLine int
-	// Branches is how many branches a run may spawn.
+	// Branches is the most branches that a run may spawn.
 	Branches int
 }
 

@@ -16,91 +16,6 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/wake"
 )
 
-// await returns what has arrived, after a result of this process, a wake-up, or a while.
-func (d *run) await(ctx context.Context) ([]Arrival, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if len(d.answered) > 0 {
-		answered := d.answered
-		d.answered = nil
-		for _, c := range answered {
-			d.complete(c)
-		}
-		d.moreResults()
-		return nil, nil
-	}
-	// If no Function runs, the turn was cut short, or an arrival kept it from parking: look at once.
-	if len(d.running) > 0 {
-		// Results that are available go first: the order is not left to chance, so that a simulated schedule can be repeated.
-		if d.moreResults() {
-			return nil, nil
-		}
-		t := d.engine.Clock.NewTimer(d.patience())
-		defer t.Stop()
-		select {
-		case c := <-d.results:
-			d.complete(c)
-			d.moreResults()
-			return nil, nil // whatever else has arrived raises woken
-		case <-d.woken:
-		case <-t.C():
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-	_, arrived, err := d.look(ctx)
-	return arrived, err
-}
-
-// moreResults takes the results that have arrived meanwhile, so that they share the commit, and reports whether there were some.
-func (d *run) moreResults() (some bool) {
-	for len(d.running) > 0 {
-		select {
-		case c := <-d.results:
-			d.complete(c)
-			some = true
-		default:
-			return some
-		}
-	}
-	return some
-}
-
-// patience is how long to wait for the Functions under way before the next look at the store, or before calls that are not stored yet
-// have to be.
-func (d *run) patience() time.Duration {
-	patience, now := d.engine.Settings.Poll, d.engine.Clock.Now()
-	for ref := range d.running {
-		if known := d.open[ref]; !known.stored {
-			patience = min(patience, known.intended().Sub(now))
-		}
-	}
-	return max(patience, time.Millisecond)
-}
-
-// fromWakeup takes the arrival that the wake-up carries. all says that nothing else has arrived since the run parked: the counter of
-// arrivals is then one higher than at that time. A look at the moment of its commit would have read the same, so the fence and the
-// counter of the next commit notice whatever has happened after it, as they do after a look.
-func (d *run) fromWakeup() (arrival Arrival, all bool) {
-	c := d.wakeup
-	d.wakeup = nil
-	if c == nil || c.Wakes != d.loaded.Wakes+1 {
-		return Arrival{}, false
-	}
-	d.touched, d.loaded.Wakes = true, c.Wakes
-	return c.Arrival, true
-}
-
-// look reads what has arrived for the execution. If its state is Parked there is none: the wake-up was late.
-func (d *run) look(ctx context.Context) (execution.State, []Arrival, error) {
-	d.touched = true
-	// The counter is read before the arrivals. What arrives later makes it differ, so the next commit does not park.
-	standing, arrived, err := d.engine.Store.Arrivals(ctx, d.loaded.ID)
-	d.loaded.Wakes = standing.Wakes
-	return standing.State, arrived, err
-}
-
 // run takes one execution from turn to turn for as long as it has work in this process, and stays in memory in between while there is
 // room. It belongs to one goroutine at a time; the Functions that it starts report to it through results only.
 type run struct {
@@ -595,4 +510,89 @@ func (d *run) committed(c Commit, done Committed) {
 		e.State, e.Error, e.Stack, e.LastSeq, e.EndedAt, e.UpdatedAt = done.State, c.Error, c.Stack, c.LastSeq, c.At, c.At
 		d.engine.endings.notify(e)
 	}
+}
+
+// await returns what has arrived, after a result of this process, a wake-up, or a while.
+func (d *run) await(ctx context.Context) ([]Arrival, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if len(d.answered) > 0 {
+		answered := d.answered
+		d.answered = nil
+		for _, c := range answered {
+			d.complete(c)
+		}
+		d.moreResults()
+		return nil, nil
+	}
+	// If no Function runs, the turn was cut short, or an arrival kept it from parking: look at once.
+	if len(d.running) > 0 {
+		// Results that are available go first: the order is not left to chance, so that a simulated schedule can be repeated.
+		if d.moreResults() {
+			return nil, nil
+		}
+		t := d.engine.Clock.NewTimer(d.patience())
+		defer t.Stop()
+		select {
+		case c := <-d.results:
+			d.complete(c)
+			d.moreResults()
+			return nil, nil // whatever else has arrived raises woken
+		case <-d.woken:
+		case <-t.C():
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	_, arrived, err := d.look(ctx)
+	return arrived, err
+}
+
+// moreResults takes the results that have arrived meanwhile, so that they share the commit, and reports whether there were some.
+func (d *run) moreResults() (some bool) {
+	for len(d.running) > 0 {
+		select {
+		case c := <-d.results:
+			d.complete(c)
+			some = true
+		default:
+			return some
+		}
+	}
+	return some
+}
+
+// patience is how long to wait for the Functions under way before the next look at the store, or before calls that are not stored yet
+// have to be.
+func (d *run) patience() time.Duration {
+	patience, now := d.engine.Settings.Poll, d.engine.Clock.Now()
+	for ref := range d.running {
+		if known := d.open[ref]; !known.stored {
+			patience = min(patience, known.intended().Sub(now))
+		}
+	}
+	return max(patience, time.Millisecond)
+}
+
+// fromWakeup takes the arrival that the wake-up carries. all says that nothing else has arrived since the run parked: the counter of
+// arrivals is then one higher than at that time. A look at the moment of its commit would have read the same, so the fence and the
+// counter of the next commit notice whatever has happened after it, as they do after a look.
+func (d *run) fromWakeup() (arrival Arrival, all bool) {
+	c := d.wakeup
+	d.wakeup = nil
+	if c == nil || c.Wakes != d.loaded.Wakes+1 {
+		return Arrival{}, false
+	}
+	d.touched, d.loaded.Wakes = true, c.Wakes
+	return c.Arrival, true
+}
+
+// look reads what has arrived for the execution. If its state is Parked there is none: the wake-up was late.
+func (d *run) look(ctx context.Context) (execution.State, []Arrival, error) {
+	d.touched = true
+	// The counter is read before the arrivals. What arrives later makes it differ, so the next commit does not park.
+	standing, arrived, err := d.engine.Store.Arrivals(ctx, d.loaded.ID)
+	d.loaded.Wakes = standing.Wakes
+	return standing.State, arrived, err
 }

@@ -1,5 +1,5 @@
-// Package limit bounds what an organization uses: runs that have not ended, starts and events in a second, and storage. What is in progress
-// continues; only new work is refused. It decides by counts that are seconds old, and by what this process has seen since.
+// Package limit bounds what an organization uses: open runs, starts and events per second, and storage. Work in progress continues; only
+// new work is refused. Decisions use counts that are some seconds old, plus what this process has admitted since.
 package limit
 
 import (
@@ -15,18 +15,18 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
 )
 
-// Limits are what an organization may use; 0 in a field is no limit.
+// Limits is what an organization may use; a field with 0 sets no limit.
 type Limits struct {
 	// OpenRuns are runs that have not ended.
 	OpenRuns int64 `json:"open_runs"`
-	// StartsPerSecond and EventsPerSecond are over all replicas. In a moment, as many may come at once.
+	// StartsPerSecond and EventsPerSecond apply to all replicas together; a burst may be as large.
 	StartsPerSecond int64 `json:"starts_per_second"`
 	EventsPerSecond int64 `json:"events_per_second"`
 	// StorageBytes are the runs, histories, events and payloads in the database.
 	StorageBytes int64 `json:"storage_bytes"`
 }
 
-// Everyone is the organization whose limits hold for all that have none of their own.
+// Everyone is the organization whose limits apply to all that have none of their own.
 const Everyone = 0
 
 // Change is a change of limits.
@@ -99,7 +99,7 @@ type Limiter struct {
 	counted, measured time.Time
 }
 
-// tenant is what an organization uses, as far as it is known.
+// tenant is the known use of an organization.
 type tenant struct {
 	open, stored   int64
 	starts, events bucket
@@ -111,7 +111,7 @@ type bucket struct {
 	at     time.Time
 }
 
-// take takes a token of so many in a second. wait is when there will be one.
+// take takes a token from a bucket that is filled at a rate per second. If it has none, wait is the time until it has.
 func (b *bucket) take(rate float64, now time.Time) (ok bool, wait time.Duration) {
 	if b.at.IsZero() {
 		b.tokens = max(rate, 1)
@@ -125,7 +125,7 @@ func (b *bucket) take(rate float64, now time.Time) (ok bool, wait time.Duration)
 	return true, 0
 }
 
-// New makes a Limiter that knows of no limits yet: Run reads them.
+// New makes a Limiter without limits; Run reads them.
 func New(store Store, c clock.Clock, log *slog.Logger) *Limiter {
 	return &Limiter{store: store, clock: c, log: log, processes: 1, tenants: map[int64]*tenant{}}
 }
@@ -141,7 +141,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 	return nil
 }
 
-// Refresh reads the limits, and counts where that is due and a limit asks for it.
+// Refresh reads the limits, and counts what is limited if a count is due.
 func (l *Limiter) Refresh(ctx context.Context) error {
 	now := l.clock.Now()
 	limits, processes, err := l.store.Limits(ctx, now)
@@ -285,7 +285,7 @@ func (l *Limiter) Event(organization int64, bytes int) error {
 	return nil
 }
 
-// room refuses what is to be stored where there is no room for it.
+// room refuses data that would exceed the limit of storage.
 func (l *Limiter) room(t *tenant, of Limits, organization int64) error {
 	if of.StorageBytes > 0 && t.stored >= of.StorageBytes {
 		return l.refuse(Storage, "found %d bytes that organization %d has stored, expected fewer than %d: shorten the retention of ended runs",
@@ -294,7 +294,7 @@ func (l *Limiter) room(t *tenant, of Limits, organization int64) error {
 	return nil
 }
 
-// share is this process's part of a rate.
+// share returns this process's part of a rate.
 func (l *Limiter) share(rate int64) float64 { return float64(rate) / float64(l.processes) }
 
 func (l *Limiter) refuse(kind int, format string, args ...any) error {
@@ -310,7 +310,7 @@ func (l *Limiter) Tally(organization, runs int64) {
 	t.open = max(0, t.open+runs)
 }
 
-// Refused is how much this process has refused, by kind.
+// Refused returns the number of refusals of this process, by kind.
 func (l *Limiter) Refused() (counts [kinds]int64) {
 	for kind := range counts {
 		counts[kind] = l.refused[kind].Load()
@@ -328,7 +328,7 @@ type Standing struct {
 	Changes     []Changed
 }
 
-// Get answers the standing of an organization.
+// Get returns the limits and the use of an organization.
 func (l *Limiter) Get(ctx context.Context, organization int64) (s Standing, err error) {
 	limits, _, err := l.store.Limits(ctx, l.clock.Now())
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package reconcile answers what this service knows, for a service whose database was restored to an earlier time (D66): what programs have
-// reported, which passages have been granted to runs, and which commits the repositories of environments have.
+// Package reconcile serves a service whose database was restored to an earlier time (D66): it lists the reports of programs, the passages
+// granted to runs, and the commits in the repositories of environments.
 //
-// It decides nothing: which of these are missing elsewhere, and what becomes of that, is for the service that asks.
+// It decides nothing: the calling service finds what it lacks, and settles it.
 package reconcile
 
 import (
@@ -22,16 +22,16 @@ type Report struct {
 	Time             time.Time
 }
 
-// Passage is what the run of a rollout has been granted. Pinned are the weights of the environment that each need a passage of their own.
+// Passage is a passage granted to the run of a rollout. Pinned lists the weights of the environment that need a passage of their own.
 type Passage struct {
 	Workflow, Gate string
 	Pinned         []int32
 }
 
-// Which says which reports are listed.
+// Which selects reports.
 type Which struct {
 	Since time.Time
-	// After is the position behind which they are; Workflow is empty for all.
+	// After is the position after which the page begins; Workflow is empty for all.
 	After    int64
 	Workflow string
 	Limit    int
@@ -58,7 +58,7 @@ type History struct {
 type Store interface {
 	// Reports reads events that were published, oldest first.
 	Reports(ctx context.Context, organization int64, w Which) ([]Report, error)
-	// Repeat has events published again; it answers how many of them are kept.
+	// Repeat publishes events again, and returns how many of them are still stored.
 	Repeat(ctx context.Context, organization int64, ids []string) (int, error)
 	// Passages reads what runs have been granted since a time.
 	Passages(ctx context.Context, organization int64, workflows []string, since time.Time) ([]Passage, error)
@@ -81,7 +81,7 @@ const (
 	readWithin = 30 * time.Second
 )
 
-// Service answers. It is safe for concurrent use.
+// Service serves the requests. It is safe for concurrent use.
 type Service struct {
 	Store Store
 	Forge Forge
@@ -115,8 +115,8 @@ func checkIDs(field string, ids []string) error {
 	return nil
 }
 
-// Histories reads the ends of branches that belong to environments. A branch that cannot be read says why; the others are read all the
-// same.
+// Histories reads the last commits of branches that belong to environments. A branch that cannot be read carries the reason; the others are
+// still read.
 func (s *Service) Histories(ctx context.Context, organization int64, offset, limit int) ([]History, error) {
 	branches, err := s.Store.Branches(ctx, organization, offset, min(limit, MostBranches))
 	if err != nil {

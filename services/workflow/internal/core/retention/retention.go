@@ -1,5 +1,6 @@
-// Package retention deletes runs that have ended, some time after their end, by rules of their organizations: a rule names a label, or none
-// for all runs. Without a rule, runs are kept. Those of rollouts and setups are never deleted: they belong to the domain service's record.
+// Package retention deletes ended runs after a time, by rules of their organizations. A rule applies to the runs with a label, or to all
+// runs if it names none. Without a rule, runs are kept. Runs of rollouts and setups are never deleted: they belong to the domain
+// service's record.
 package retention
 
 import (
@@ -30,7 +31,7 @@ type Change struct {
 	At         time.Time
 }
 
-// Run is a run that may have to go.
+// Run is a run that may be due.
 type Run struct {
 	ID       int64
 	Workflow string
@@ -42,13 +43,13 @@ type Run struct {
 // Store keeps rules and deletes runs. Each method is one transaction.
 type Store interface {
 	Rules(ctx context.Context, organization int64) ([]Rule, error)
-	// SetRule is refused with fault.Refused where the organization has most others.
+	// SetRule fails with fault.Refused if the organization already has the most rules allowed.
 	SetRule(ctx context.Context, c Change, most int) error
 	// WithRules are the organizations that have rules.
 	WithRules(ctx context.Context) ([]int64, error)
-	// Runs are the first runs behind a number, of those that were started before a time.
+	// Runs returns a page of the runs that were started before a time, after a number.
 	Runs(ctx context.Context, organization, after int64, before time.Time, most int) ([]Run, error)
-	// Delete deletes those that have ended before a time.
+	// Delete deletes the given runs that ended before a time.
 	Delete(ctx context.Context, runs []int64, before time.Time) (int64, error)
 }
 
@@ -122,7 +123,7 @@ func (r *Retention) Run(ctx context.Context) error {
 	return nil
 }
 
-// Apply deletes what has to go.
+// Apply deletes the runs that are due.
 func (r *Retention) Apply(ctx context.Context) (deleted int64, err error) {
 	organizations, err := r.store.WithRules(ctx)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package payloads keeps large values once: a column has a reference in the place of each, and the value is a row of its own, by the
-// digest of its bytes. It cuts values before they are stored and completes them when they are read; it does not say when they may go.
+// Package payloads stores each large value once: columns contain a reference in its place, and the value is a row of its own, keyed by the
+// digest of its bytes. It splits values before they are stored and completes them when they are read.
 package payloads
 
 import (
@@ -18,7 +18,7 @@ const (
 	// these bytes in it: one that would is kept by digest itself, whatever its size.
 	opening = `{"lockstep.dev/payload":"`
 	closing = `"}`
-	// deepest is how deep large values within another one are cut off.
+	// deepest is the nesting depth up to which large values are cut off.
 	deepest = 8
 )
 
