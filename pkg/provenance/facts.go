@@ -26,7 +26,7 @@ type Facts struct {
 	ScannedAt *time.Time `json:"scanned_at,omitempty"`
 }
 
-// Sum is what is known of several images together; of a nil report nothing is. There are no facts about no images.
+// Sum combines the reports of several images. A nil report states nothing, and without images there are no facts.
 func Sum(all []*Report) Facts {
 	if len(all) == 0 {
 		return Facts{}

@@ -43,7 +43,7 @@ type Report struct {
 	Vulnerabilities *Vulnerabilities `json:"vulnerabilities,omitempty"`
 	// Evidence is everything that is attached to the image, also what was refused.
 	Evidence []Evidence `json:"evidence,omitempty"`
-	// Truncated is that more is attached to the image than was read.
+	// Truncated means that more is attached to the image than was read.
 	Truncated bool `json:"truncated,omitempty"`
 }
 
@@ -82,7 +82,7 @@ type Vulnerabilities struct {
 	Medium  int `json:"medium,omitempty"`
 	Low     int `json:"low,omitempty"`
 	Unknown int `json:"unknown,omitempty"`
-	// NotAffected are those that a VEX statement of a configured signer takes out of the lists above.
+	// NotAffected lists those that a VEX statement of a configured signer removes from the lists above.
 	NotAffected []string `json:"not_affected,omitempty"`
 }
 
@@ -104,7 +104,7 @@ type Evidence struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// Verified is whether a configured signer made it.
+// Verified reports whether a configured signer made it.
 func (e Evidence) Verified() bool { return e.Signer != "" }
 
 // Bound cuts a report to the bounds of this package, and puts lists into a fixed order, so that equal evidence makes equal reports.
