@@ -168,7 +168,7 @@ func (b *branch) op(kind history.Kind, name string, args []byte) history.Op {
 		op.Hash = 0
 	}
 	b.machine.debugger.asked(b, ref)
-	b.machine.tell(b, ref, args)
+	b.machine.reportAsked(b, ref, args)
 	if !b.machine.replaying() {
 		op.Position = position(b.thread) // else it is asked for when it is needed
 	}

@@ -69,9 +69,9 @@ type machine struct {
 	// calls are the messages of this generation that were received and wait for an answer.
 	calls map[call]bool
 
-	// beyond says that the program has done something of its own behind the end of its history, told how much of arguments was reported.
-	beyond bool
-	told   int
+	// beyond is set once the program continues after the end of its history; reported counts the bytes of arguments that were passed to Asked.
+	beyond   bool
+	reported int
 
 	// failure is the first one. What other branches do after it is not part of the run.
 	ended   bool
@@ -339,8 +339,8 @@ func (m *machine) fits(e history.Entry, op history.Op) error {
 	return &program.Mismatch{Seq: e.Seq, Position: m.position(op.Ref), Call: op.Ref, Differs: differs}
 }
 
-// tell reports an operation to whoever watches the replay.
-func (m *machine) tell(b *branch, ref history.OpRef, args []byte) {
+// reportAsked reports an operation to the observer of the replay.
+func (m *machine) reportAsked(b *branch, ref history.OpRef, args []byte) {
 	if m.env.Asked == nil || m.beyond {
 		return
 	}
@@ -349,10 +349,10 @@ func (m *machine) tell(b *branch, ref history.OpRef, args []byte) {
 		asked.Parent = b.parent.number
 	}
 	given := args[:min(len(args), program.MaxInput)]
-	if m.told+len(given) > program.MaxInputs {
+	if m.reported+len(given) > program.MaxInputs {
 		given = nil
 	}
-	m.told += len(given)
+	m.reported += len(given)
 	asked.Input, asked.Cut = strings.ToValidUTF8(string(given), ""), len(given) < len(args)
 	m.env.Asked(asked)
 }

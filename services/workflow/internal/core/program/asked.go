@@ -2,11 +2,11 @@ package program
 
 import "github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 
-// The bounds of what Environment.Asked is told, in bytes.
+// The bounds of what is passed to Environment.Asked, in bytes.
 const (
 	// MaxInput is where the arguments of one operation are cut.
 	MaxInput = 16 << 10
-	// MaxInputs is how much of arguments is told of one replay; the others are left out.
+	// MaxInputs bounds the arguments that are passed during one replay; further ones are left out.
 	MaxInputs = 8 << 20
 )
 

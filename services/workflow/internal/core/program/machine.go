@@ -30,8 +30,8 @@ type Environment struct {
 	Opaque func(args []byte) bool
 	// Token makes the token of a channel, which nobody can guess.
 	Token func() string
-	// Asked is told each operation that the program reaches while it is handed its history, and those that it is blocked on at the end of
-	// it; nil: nobody is told.
+	// Asked, if set, receives each operation that the program reaches during the replay of its history, and those that it is blocked on at
+	// its end.
 	Asked func(Asked)
 	// Emit checks a domain event that the program sends. A nil error means that it will leave with the entry that
 	// records it.
