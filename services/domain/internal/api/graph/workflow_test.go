@@ -90,7 +90,7 @@ func (r *runs) WorkflowLogs(context.Context, int64, string, core.Page) (core.Sli
 	}}, Cursors: []string{"l3"}}, nil
 }
 
-// Inputs are the engine's to show or not; that it is asked rightly is what this tells.
+// WorkflowTimeline checks the query that the engine receives; whether it shows inputs is decided there.
 func (r *runs) WorkflowTimeline(_ context.Context, organization int64, id string, q handoff.TimelineQuery) (handoff.WorkflowTimeline, error) {
 	step := handoff.WorkflowStep{Sequence: 4, Branch: 1, Kind: "run", Name: "argo.sync", Position: "main.star:3:5", Output: "{}"}
 	if q.Inputs {

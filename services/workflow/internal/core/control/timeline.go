@@ -15,9 +15,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
-// A history has what each operation led to, and when that was recorded. When an operation began, with what arguments, and which branch has
-// spawned which, is nowhere: it follows from the program. So a timeline is made by a replay, where programs run in any case, and what runs
-// has no more to write because somebody may look at it.
+// A history has the result of each operation, and when it was recorded. When an operation began, its arguments, and which branch spawned
+// which are not stored: they follow from the program. So a timeline is computed by a replay, and a run stores nothing more for it.
 
 // Timeline is what the current generation of a run did, branch by branch.
 type Timeline struct {

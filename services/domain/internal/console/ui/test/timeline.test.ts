@@ -26,7 +26,7 @@ test('a run of one moment has a width', () => {
   expect(to - from).toBeGreaterThan(0)
 })
 
-test('steps are named, and told apart', () => {
+test('steps have names, and differ by kind', () => {
   expect([titleOf({ kind: 'run', name: 'git.commit' }), titleOf({ kind: 'sleep', name: '' })]).toEqual(['run git.commit', 'sleep'])
   expect([lookOf({ kind: 'run', code: '' }), lookOf({ kind: 'run', code: 'timeout' }), lookOf({ kind: 'print', code: '' })]).toEqual(['call', 'failed', 'note'])
   expect([0, 12.4, 3400, 125_000, 3_900_000, 360_000_000].map(took)).toEqual(['0 ms', '12 ms', '3.4 s', '2 min 5 s', '1 h 5 min', '4 d 4 h'])

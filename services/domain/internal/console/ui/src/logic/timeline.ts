@@ -1,4 +1,4 @@
-// The timeline of a run: where its bars are, in lanes of branches, and what is said of them.
+// The timeline of a run: where its bars are, in lanes of branches, and their descriptions.
 import type { WorkflowTimelineData } from '../api/generated'
 
 export type Timeline = NonNullable<WorkflowTimelineData['workflow']>['timeline']
