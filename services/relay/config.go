@@ -60,6 +60,9 @@ type Config struct {
 	AllowWorkflowNamespaces []string `koanf:"allow_workflow_namespaces"`
 	// AllowJobNamespaces are the namespaces in which Kubernetes Jobs may be run, stopped and read. Without any there are none.
 	AllowJobNamespaces []string `koanf:"allow_job_namespaces"`
+	// AllowAnalysisNamespaces are the namespaces in which AnalysisRuns of Argo Rollouts may be created, terminated and read. Without any there
+	// are none: an analysis may run Jobs, and reads the Secrets of its namespace that its templates name.
+	AllowAnalysisNamespaces []string `koanf:"allow_analysis_namespaces"`
 	// ArgoCDNamespace is where Argo CD keeps its projects, if that is neither the Application's own namespace nor the one that Argo CD has
 	// written into its status.
 	ArgoCDNamespace string `koanf:"argocd_namespace" default:"argocd"`
@@ -114,6 +117,7 @@ func (c Config) Validate() error {
 	}
 	wrong = append(wrong, checkPatterns("allow_workflow_namespaces", c.AllowWorkflowNamespaces)...)
 	wrong = append(wrong, checkPatterns("allow_job_namespaces", c.AllowJobNamespaces)...)
+	wrong = append(wrong, checkPatterns("allow_analysis_namespaces", c.AllowAnalysisNamespaces)...)
 	for name, list := range map[string][]string{
 		"allow_apply": c.AllowApply, "allow_patch": c.AllowPatch, "allow_delete": c.AllowDelete, "allow_objects": c.AllowObjects,
 	} {
@@ -174,7 +178,8 @@ func (c Config) limits() core.Limits {
 		Projects: c.AllowProjects, ApplicationNamespaces: c.AllowApplicationNamespaces, DestinationNamespaces: c.AllowDestinationNamespaces,
 		DestinationServers: c.AllowDestinationServers, Repositories: c.AllowRepositories, ClusterKinds: c.AllowClusterKinds,
 		WorkflowNamespaces: c.AllowWorkflowNamespaces, JobNamespaces: c.AllowJobNamespaces,
-		Home: c.ArgoCDNamespace, Unauthorized: c.AllowUnauthorizedApplications,
+		AnalysisNamespaces: c.AllowAnalysisNamespaces,
+		Home:               c.ArgoCDNamespace, Unauthorized: c.AllowUnauthorizedApplications,
 		Objects: core.ObjectLimits{
 			Apply: c.AllowApply, Patch: c.AllowPatch, Delete: c.AllowDelete, Others: c.AllowObjects, Logs: c.AllowLogs,
 		},

@@ -28,6 +28,12 @@ func Rights() []Right {
 		},
 		{Group: "apps", Resource: "statefulsets", Verbs: []string{"get", "list"}, For: "k8s.get and k8s.list: whether controllers run"},
 		{
+			Group: "argoproj.io", Resource: "analysisruns", Verbs: []string{"create", "get", "list", "patch", "watch"}, Tasks: true,
+			For: "argo.analyze, argo.end_analysis and k8s.watch",
+		},
+		{Group: "argoproj.io", Resource: "analysistemplates", Verbs: []string{"get"}, Tasks: true, For: "argo.analyze"},
+		{Group: "argoproj.io", Resource: "clusteranalysistemplates", Verbs: []string{"get"}, Tasks: true, For: "argo.analyze"},
+		{
 			Group: "argoproj.io", Resource: "applications", Verbs: []string{"create", "get", "list", "patch", "watch"},
 			For: "argo.check, argo.sync, argo.terminate, and the standing report of drift",
 		},

@@ -201,9 +201,18 @@ func used(t *testing.T) []Right {
 				"pauseConditions": []any{map[string]any{"reason": "CanaryPauseStep"}},
 			},
 		},
-		"workflows/present": ours("argoproj.io/v1alpha1", "Workflow"),
-		"jobs/present":      ours("batch/v1", "Job"),
-		"pods/log/p":        {},
+		"workflows/present":    ours("argoproj.io/v1alpha1", "Workflow"),
+		"jobs/present":         ours("batch/v1", "Job"),
+		"analysisruns/present": ours("argoproj.io/v1alpha1", "AnalysisRun"),
+		"analysistemplates/errors": {
+			"apiVersion": "argoproj.io/v1alpha1", "kind": "AnalysisTemplate",
+			"metadata": map[string]any{"name": "x"}, "spec": map[string]any{"metrics": []any{map[string]any{"name": "errors"}}},
+		},
+		"clusteranalysistemplates/latency": {
+			"apiVersion": "argoproj.io/v1alpha1", "kind": "ClusterAnalysisTemplate",
+			"metadata": map[string]any{"name": "x"}, "spec": map[string]any{"metrics": []any{map[string]any{"name": "latency"}}},
+		},
+		"pods/log/p": {},
 		"rollouts/aborted": {
 			"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout",
 			"metadata": map[string]any{"name": "aborted", "namespace": "shop", "generation": 1, "resourceVersion": "1"},
@@ -222,7 +231,8 @@ func used(t *testing.T) []Right {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limits := config.WithDefaults(Config{AllowWorkflowNamespaces: []string{"shop"}, AllowJobNamespaces: []string{"shop"}}).limits()
+	limits := config.WithDefaults(Config{AllowWorkflowNamespaces: []string{"shop"}, AllowJobNamespaces: []string{"shop"},
+		AllowAnalysisNamespaces: []string{"shop"}}).limits()
 	limits.Objects = core.ObjectLimits{
 		Apply: []string{"services"}, Patch: []string{"configmaps"}, Delete: []string{"cronjobs.batch"}, Logs: true, Others: []string{"*"},
 	}
@@ -258,6 +268,8 @@ func used(t *testing.T) []Right {
 		core.FunctionRunJob:            `{"namespace":"shop","job":{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"migrate"}}}`,
 		core.FunctionStopJob:           `{"namespace":"shop","name":"present"}`,
 		core.FunctionJobLogs:           `{"namespace":"shop","name":"present"}`,
+		core.FunctionAnalyze:           `{"namespace":"shop","templates":[{"name":"errors"},{"name":"latency","cluster_scope":true}]}`,
+		core.FunctionEndAnalysis:       `{"namespace":"shop","name":"present"}`,
 	} {
 		function, _, _ = strings.Cut(function, " ")
 		answer := runner.Run(t.Context(), core.Call{
@@ -270,6 +282,7 @@ func used(t *testing.T) []Right {
 	}
 	for kind, version := range map[string]string{ // k8s.watch, and the standing reports
 		"Rollout": "argoproj.io/v1alpha1", "Application": "argoproj.io/v1alpha1", "Workflow": "argoproj.io/v1alpha1", "Job": "batch/v1",
+		"AnalysisRun": "argoproj.io/v1alpha1",
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		c.Follow(ctx, core.Selection{Kind: core.Kind{APIVersion: version, Kind: kind}, Namespace: "shop", Name: "api"},

@@ -188,6 +188,7 @@ func TestAHostileProgramChangesNothing(t *testing.T) {
 		"workflow.stop":   {"namespace": "shop", "name": "a"}, "workflow.terminate": {"namespace": "shop", "name": "a"},
 		"job.run":      {"namespace": "shop", "job": map[string]any{"metadata": map[string]any{"generateName": "a-"}}},
 		"job.stop":     {"namespace": "shop", "name": "a"},
+		"argo.analyze": {"namespace": "shop", "templates": []any{map[string]any{"name": "a"}}}, "argo.end_analysis": {"namespace": "shop", "name": "a"},
 		"argo.promote": {"rollout_name": "api", "rollout_namespace": "shop", "step_index": 0},
 		"k8s.apply":    {"environment_id": 5, "namespace": "shop", "objects": []any{object}},
 		"k8s.patch":    {"environment_id": 5, "namespace": "shop", "name": "a", "api_version": "v1", "kind": "ConfigMap", "patch": map[string]any{}},

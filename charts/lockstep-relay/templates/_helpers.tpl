@@ -67,6 +67,16 @@ labels:
 - apiGroups: [argoproj.io]
   resources: [rollouts/status]
   verbs: [patch]
+{{- if .Values.allow.analysisNamespaces }}
+# argo.analyze, argo.end_analysis and k8s.watch
+- apiGroups: [argoproj.io]
+  resources: [analysisruns]
+  verbs: [get, list, watch, create, patch]
+# argo.analyze
+- apiGroups: [argoproj.io]
+  resources: [analysistemplates, clusteranalysistemplates]
+  verbs: [get]
+{{- end }}
 {{- if or .Values.allow.workflowNamespaces .Values.allow.jobNamespaces }}
 {{- if .Values.allow.workflowNamespaces }}
 # workflow.submit, workflow.stop, workflow.terminate, workflow.logs, k8s.get and k8s.watch
@@ -141,6 +151,7 @@ labels:
 {{- $_ := set $own "allow_cluster_kinds" .clusterKinds -}}
 {{- with .workflowNamespaces -}}{{- $_ := set $own "allow_workflow_namespaces" . -}}{{- end -}}
 {{- with .jobNamespaces -}}{{- $_ := set $own "allow_job_namespaces" . -}}{{- end -}}
+{{- with .analysisNamespaces -}}{{- $_ := set $own "allow_analysis_namespaces" . -}}{{- end -}}
 {{- $_ := set $own "allow_unauthorized_applications" .unauthorizedApplications -}}
 {{- $_ := set $own "allow_apply" .apply -}}
 {{- $_ := set $own "allow_patch" .patch -}}

@@ -185,6 +185,12 @@ func (c *Client) CheckKinds(ctx context.Context) ([]CheckKind, error) {
 	return data.CheckKinds, err
 }
 
+// DecideCheck answers a check whose program asks a person. The environment is a name or an identifier, the phase SUCCESS or FAILURE.
+func (c *Client) DecideCheck(ctx context.Context, rollout, environment, key, phase, reason string) (Rollout, error) {
+	return change[Rollout](ctx, c, "decideCheck", "DecideCheckInput", "rollout", rolloutFields,
+		map[string]any{"rolloutId": rollout, "environment": environment, "key": key, "phase": phase, "reason": reason})
+}
+
 // EvaluateCheck has a check of a rollout evaluated now, whose kind is a check kind. The environment is a name or an identifier.
 func (c *Client) EvaluateCheck(ctx context.Context, rollout, environment, key string) (Rollout, error) {
 	return change[Rollout](ctx, c, "evaluateCheck", "EvaluateCheckInput", "rollout", rolloutFields,

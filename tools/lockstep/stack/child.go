@@ -98,6 +98,7 @@ func (s *Stack) ownChildren() []child {
 			"nats_url": "nats://" + s.address("nats"), "nats_nkey_seed_file": s.path("config", "relay-key"),
 			"health_address": s.address("relay-health"), "agent_id": AgentID, "kubeconfig": s.kubeconfig(),
 			"allow_job_namespaces":      []string{"*", "!kube-*", "!argocd"},
+			"allow_analysis_namespaces": []string{"*", "!kube-*", "!argocd"},
 			"allow_workflow_namespaces": []string{"*", "!kube-*", "!argocd"},
 		}},
 	}

@@ -151,6 +151,8 @@ type CheckReport struct {
 	Reporter                                   Author
 	// ObservedAt is when the reporter found it out, CreatedAt when it was accepted.
 	ObservedAt, CreatedAt time.Time
+	// Asks is that the program which reports it cannot decide, and a person has to.
+	Asks bool
 }
 
 // CheckState is what a check of a rollout has come to.
@@ -172,6 +174,8 @@ type CheckState struct {
 	Run *CheckRun
 	// Due is that there is what its program is about: its run can be opened.
 	Due bool
+	// Asks is that its program cannot decide, and a person has to.
+	Asks bool
 }
 
 // CheckPlace is an environment of a rollout, as far as checks depend on it.
@@ -259,9 +263,31 @@ func (c Checks) byProgram(pinned PinnedCheck, place CheckPlace) CheckState {
 			s.Phase, s.Since, s.Link = r.Phase, &r.CreatedAt, r.Link
 			s.Detail = Because(fmt.Sprintf("%s by %s", r.Phase, pinned.Kind), r.Description)
 			s.By = []ConditionBy{{Type: r.Reporter.Type, ID: r.Reporter.ID, At: r.CreatedAt}}
+			s.Asks = r.Asks
 		}
 	}
+	if s.Asks {
+		c.decidedByPerson(&s)
+	}
 	return s
+}
+
+// decidedByPerson makes the state of a check whose program asks the latest answer of a person to it, if there is one.
+func (c Checks) decidedByPerson(s *CheckState) {
+	question := s.Reports[0]
+	s.Detail = Because("a person has to decide", question.Description)
+	answer := question
+	for i, r := range c.Reports {
+		if r.EnvironmentID == s.EnvironmentID && r.Key == s.Key && r.Reporter.Type == PrincipalUser && r.ID > answer.ID {
+			answer = c.Reports[i]
+		}
+	}
+	if answer.ID == question.ID {
+		return
+	}
+	s.Reports = append(s.Reports, answer)
+	s.Phase, s.Since, s.Detail = answer.Phase, &answer.CreatedAt, Because(fmt.Sprintf("%s by %s", answer.Phase, answer.Reporter.Name), answer.Description)
+	s.By = []ConditionBy{{Type: answer.Reporter.Type, ID: answer.Reporter.ID, At: answer.CreatedAt}}
 }
 
 // scheduled is green while its windows are open (R3-27). Windows that cannot be read are not open.

@@ -164,6 +164,7 @@ const (
 	ActionPinEnvironment          Action = "pinEnvironment"
 	ActionUnpinEnvironment        Action = "unpinEnvironment"
 	ActionReportCheck             Action = "reportCheck"
+	ActionDecideCheck             Action = "decideCheck"
 	ActionEvaluateCheck           Action = "evaluateCheck"
 	ActionPutPolicySet            Action = "putPolicySet"
 	ActionStopRollback            Action = "stopAutomaticRollback"
@@ -215,7 +216,7 @@ func permissionFor(action Action) (Permission, bool) {
 		ActionAbortRollout, ActionRetryRollout, ActionStopRollback, ActionLookAtArtifactSource, ActionSendEvent, ActionReleasePromotionHold,
 		ActionLookUpProvenance:
 		return MayDeploy, true
-	case ActionApproveGate, ActionRejectGate:
+	case ActionApproveGate, ActionRejectGate, ActionDecideCheck:
 		return MayApprove, true
 	case ActionBreakGlass, ActionForceChange:
 		return MayBreakGlass, true
@@ -262,7 +263,9 @@ func (a Actor) May(action Action) error {
 	if action.operates() && a.Organization != OperatorOrganization {
 		return fault.New(fault.Denied, "%s is for those who operate the installation: owners of organization %d", action, OperatorOrganization)
 	}
-	forPeople := []Action{ActionBreakGlass, ActionBypassFreeze, ActionConfirmChange, ActionForceChange, ActionReleasePromotionHold}
+	forPeople := []Action{
+		ActionBreakGlass, ActionBypassFreeze, ActionConfirmChange, ActionForceChange, ActionReleasePromotionHold, ActionDecideCheck,
+	}
 	if slices.Contains(forPeople, action) && a.Type != PrincipalUser {
 		return fault.New(fault.Denied, "%s is for people; %s is none (%s)", action, a.DisplayName(), a.Type)
 	}

@@ -77,6 +77,8 @@ func known(kind string) (resource, bool) {
 		return in("argoproj.io", "v1alpha1", "analysisruns")
 	case "AnalysisTemplate":
 		return in("argoproj.io", "v1alpha1", "analysistemplates")
+	case "ClusterAnalysisTemplate":
+		return wide("argoproj.io", "v1alpha1", "clusteranalysistemplates")
 	case "Experiment":
 		return in("argoproj.io", "v1alpha1", "experiments")
 	default:

@@ -22,9 +22,9 @@ type Limits struct {
 	Repositories []string
 	// ClusterKinds are the cluster-scoped kinds, as group/Kind, that a project may let an Application deploy.
 	ClusterKinds []string
-	// WorkflowNamespaces and JobNamespaces are the namespaces in which Argo Workflows and Jobs may be created, stopped and read. Here
-	// nil allows none.
-	WorkflowNamespaces, JobNamespaces []string
+	// WorkflowNamespaces, JobNamespaces and AnalysisNamespaces are the namespaces in which Argo Workflows, Jobs and AnalysisRuns may be
+	// created, stopped and read. Here nil allows none.
+	WorkflowNamespaces, JobNamespaces, AnalysisNamespaces []string
 	// Whose names the owner of the limits in messages; empty means the relay.
 	Whose string
 	// Home is the namespace where Argo CD's projects are looked up if an Application does not show where its Argo CD runs.

@@ -107,6 +107,8 @@ func TestEveryFunctionIsGuarded(t *testing.T) {
 		FunctionRunJob:            `{"namespace":"kube-system","job":{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"x"}}}`,
 		FunctionStopJob:           `{"namespace":"kube-system","name":"x"}`,
 		FunctionJobLogs:           `{"namespace":"kube-system","name":"x"}`,
+		FunctionAnalyze:           `{"namespace":"kube-system","templates":[{"name":"x"}]}`,
+		FunctionEndAnalysis:       `{"namespace":"kube-system","name":"x"}`,
 		FunctionApply:             `{"objects":[{"apiVersion":"v1","kind":"Secret","metadata":{"name":"token","namespace":"shop"}}]}`,
 		FunctionPatch:             `{"api_version":"v1","kind":"Secret","namespace":"shop","name":"token","patch":{"data":{}}}`,
 		FunctionDelete:            `{"api_version":"v1","kind":"Namespace","name":"shop"}`,

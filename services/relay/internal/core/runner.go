@@ -32,6 +32,8 @@ const (
 	FunctionRunJob            = "job.run"
 	FunctionStopJob           = "job.stop"
 	FunctionJobLogs           = "job.logs"
+	FunctionAnalyze           = "argo.analyze"
+	FunctionEndAnalysis       = "argo.end_analysis"
 	FunctionApply             = "k8s.apply"
 	FunctionPatch             = "k8s.patch"
 	FunctionDelete            = "k8s.delete"
@@ -125,6 +127,8 @@ func duties() map[string]duty {
 		FunctionRunJob:            {"the Job's namespace; the object is ours or new", ofTask(jobTask().start)},
 		FunctionStopJob:           {"the Job's namespace; the object is ours", jobTask().end(terminated)},
 		FunctionJobLogs:           {"the Job's namespace; the object is ours", ofTask(jobTask().logs)},
+		FunctionAnalyze:           {"the AnalysisRun's namespace, those of the templates; the object is ours or new", (*Runner).analyze},
+		FunctionEndAnalysis:       {"the AnalysisRun's namespace; the object is ours", analysisTask().end(terminated)},
 		FunctionApply:             {"the resource, the namespace, the scope, the owner of the object; never Secrets", (*Runner).apply},
 		FunctionPatch:             {"the resource, the namespace, the owner of the object; never Secrets", (*Runner).patch},
 		FunctionDelete:            {"the resource, the namespace, the owner of the object; never namespaces", (*Runner).remove},

@@ -51,6 +51,8 @@ type taskKind struct {
 	bound func(spec map[string]any, deadline int64)
 	// problem says why an object cannot be created; "" if it can.
 	problem func(Object) string
+	// detail is what an answer has beside the state; nil for nothing.
+	detail func(Object) map[string]any
 }
 
 // How a task is stopped.
@@ -178,7 +180,12 @@ func jobState(o Object) (phase, message string) {
 
 // hasEnded reports whether a phase is final.
 func hasEnded(phase string) bool {
-	return phase == PhaseSucceeded || phase == PhaseFailed || phase == PhaseError
+	switch phase {
+	case PhaseSucceeded, PhaseFailed, PhaseError, PhaseSuccessful, PhaseInconclusive:
+		return true
+	default:
+		return false
+	}
 }
 
 // TaskRequest holds the arguments of workflow.submit and job.run.
@@ -304,8 +311,11 @@ func digestOf(organization, operation string) string {
 // with whatever its namespace lets pods do.
 func (l Limits) checkTask(k taskKind, ref Ref) error {
 	list := l.WorkflowNamespaces
-	if k.argument == jobTask().argument {
+	switch k.setting {
+	case jobTask().setting:
 		list = l.JobNamespaces
+	case analysisTask().setting:
+		list = l.AnalysisNamespaces
 	}
 	if pattern.Allows(list, ref.Namespace) {
 		return nil
@@ -367,10 +377,14 @@ func exists(ref Ref) error {
 // report is what is answered about a task.
 func (k taskKind) report(o Object) map[string]any {
 	phase, message := k.state(o)
-	return map[string]any{
+	value := map[string]any{
 		"name": o.text("metadata", "name"), "namespace": o.text("metadata", "namespace"), "uid": o.text("metadata", "uid"),
 		"phase": phase, "message": shortened(message), "ended": hasEnded(phase),
 	}
+	if k.detail != nil {
+		maps.Copy(value, k.detail(o))
+	}
+	return value
 }
 
 // owns reports whether Lockstep has created the object for the organization.

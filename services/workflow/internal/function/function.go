@@ -74,7 +74,8 @@ func All(forge activity.Forge, web activity.Web) []activity.Function {
 	return []activity.Function{
 		readFile(forge), commit(forge), pin(), pinKustomization(), pinValues(), difference(),
 		get(), listObjects(), checkApplication(), sync(), terminate(), promote(), abort(), retry(),
-		submitWorkflow(), stopWorkflow(), terminateWorkflow(), workflowLogs(), runJob(), stopJob(), jobLogs(), renderTemplate(), evaluate(),
+		submitWorkflow(), stopWorkflow(), terminateWorkflow(), workflowLogs(), runJob(), stopJob(), jobLogs(), analyze(), endAnalysis(),
+		renderTemplate(), evaluate(),
 		applyObjects(), patchObject(), deleteObject(), readLogs(), healthOfObjects(),
 		httpRequest(web), checkpoint(),
 	}

@@ -53,9 +53,9 @@ func TestAllAreRegistered(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"argo.abort", "argo.check", "argo.promote", "argo.retry", "argo.sync", "argo.terminate", "checkpoint", "expression.evaluate",
-		"git.commit", "git.read_file", "http.request", "job.logs", "job.run", "job.stop", "k8s.apply", "k8s.delete", "k8s.get", "k8s.health",
-		"k8s.list",
+		"argo.abort", "argo.analyze", "argo.check", "argo.end_analysis", "argo.promote", "argo.retry", "argo.sync", "argo.terminate",
+		"checkpoint", "expression.evaluate", "git.commit", "git.read_file", "http.request", "job.logs", "job.run", "job.stop", "k8s.apply",
+		"k8s.delete", "k8s.get", "k8s.health", "k8s.list",
 		"k8s.logs", "k8s.patch", "manifest.diff", "manifest.pin", "manifest.pin_kustomization", "manifest.pin_values", "template.render",
 		"workflow.logs", "workflow.stop", "workflow.submit", "workflow.terminate",
 	}
@@ -304,6 +304,8 @@ func TestEveryFunctionStatesWhatItChanges(t *testing.T) {
 		"git.commit":     "changes: a.yaml on branch main of https://git.example.com/shop",
 		"http.request":   "changes: deploy.example.com/shop",
 
+		"argo.analyze":       "changes: work/migrate",
+		"argo.end_analysis":  "takes back: work/migrate",
 		"job.run":            "changes: work/migrate",
 		"job.stop":           "takes back: work/migrate",
 		"workflow.submit":    "changes: work/migrate",

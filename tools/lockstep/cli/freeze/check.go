@@ -61,6 +61,30 @@ func (c commands) evaluate() *cobra.Command {
 	return cmd
 }
 
+// decide answers a check whose program asks a person.
+func (c commands) decide() *cobra.Command {
+	environment, phase, reason := "", "", ""
+	cmd := c.Asking("decide ROLLOUT KEY", "Decide a check whose program asks a person, since what it has found is inconclusive or it has no data",
+		"  lockstep check decide rollout_7 errors --environment staging --phase success --reason \"no traffic at night; logs are clean\"",
+		command.Exactly(2), func(cmd *cobra.Command, api *client.Client, args []string) error {
+			one, err := api.DecideCheck(cmd.Context(), args[0], environment, args[1], phase, reason)
+			if err != nil {
+				return err
+			}
+			return c.Print(one, func(w io.Writer) {
+				command.Row(w, "ROLLOUT", "STATE")
+				command.Row(w, one.ID, journal.Human(one.State))
+			})
+		})
+	cmd.Flags().StringVar(&environment, "environment", "", "the `environment` that the check is about, by name or identifier")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, as `text` for the record; at most 1000 bytes")
+	command.WordFlag(cmd, &phase, "phase", "", "what you have decided", []string{"success", "failure"})
+	for _, required := range []string{"environment", "phase", "reason"} {
+		_ = cmd.MarkFlagRequired(required)
+	}
+	return cmd
+}
+
 // checks lists the checks of a rollout.
 func (c commands) checks() *cobra.Command {
 	return c.Asking("list ROLLOUT", "List the checks of a rollout in each of its environments, and what they have come to",

@@ -23,7 +23,7 @@ func Commands(c *command.Command) []*cobra.Command {
 		command.Noun("freeze", "fz", "Freezes: times in which rollouts stop at their next passage",
 			own.start(), own.list(), own.extend(), own.end()),
 		command.Noun("check", "ck", "Checks: conditions of entering environments whose status people and systems report",
-			append([]*cobra.Command{own.checks(), own.report(), own.evaluate()}, driver.Kinds(c)...)...),
+			append([]*cobra.Command{own.checks(), own.report(), own.evaluate(), own.decide()}, driver.Kinds(c)...)...),
 	}
 }
 

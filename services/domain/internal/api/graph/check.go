@@ -103,21 +103,40 @@ func (q query) CheckKinds(context.Context) ([]model.InstalledCheckKind, error) {
 	return wrapAll(q.domain.Setup.CheckKinds(), model.WrapInstalledCheckKind), nil
 }
 
+// checkNamed is the check of a rollout that a mutation names, for an actor that may do an action somewhere.
+func (m mutation) checkNamed(ctx context.Context, action core.Action, id, environment, key string) (n rollout.CheckNamed, err error) {
+	n = rollout.CheckNamed{Key: key}
+	// Before names are looked up, which would reveal what exists.
+	if err = loadersOf(ctx).actor.MaySomewhere(action); err == nil {
+		n.RolloutID, err = number("/rolloutId", model.KindRollout, id)
+	}
+	if err == nil {
+		n.EnvironmentID, err = environmentNumber(ctx, m.domain.View, environment)
+		err = inField(err, "/environment")
+	}
+	return n, err
+}
+
 // EvaluateCheck has a check evaluated now.
 func (m mutation) EvaluateCheck(ctx context.Context, in model.EvaluateCheckInput) (p model.EvaluateCheckPayload, err error) {
 	l := loadersOf(ctx)
-	named := rollout.CheckNamed{Key: in.Key}
-	// Before names are looked up, which would reveal what exists.
-	if err = l.actor.MaySomewhere(core.ActionEvaluateCheck); err == nil {
-		named.RolloutID, err = number("/rolloutId", model.KindRollout, in.RolloutID)
-	}
-	if err == nil {
-		named.EnvironmentID, err = environmentNumber(ctx, m.domain.View, in.Environment)
-		err = inField(err, "/environment")
-	}
+	named, err := m.checkNamed(ctx, core.ActionEvaluateCheck, in.RolloutID, in.Environment, in.Key)
 	var r core.Rollout
 	if err == nil {
 		r, err = m.domain.Rollouts.EvaluateCheck(ctx, l.actor, named)
+		err = inField(err, "/rolloutId")
+	}
+	p.Rollout, p.Errors, err = outcome(ctx, l.rollouts, r.ID, model.WrapRollout, err)
+	return p, err
+}
+
+// DecideCheck answers a check whose program asks.
+func (m mutation) DecideCheck(ctx context.Context, in model.DecideCheckInput) (p model.DecideCheckPayload, err error) {
+	l := loadersOf(ctx)
+	named, err := m.checkNamed(ctx, core.ActionDecideCheck, in.RolloutID, in.Environment, in.Key)
+	var r core.Rollout
+	if err == nil {
+		r, err = m.domain.Rollouts.DecideCheck(ctx, l.actor, named, in.Phase, in.Reason)
 		err = inField(err, "/rolloutId")
 	}
 	p.Rollout, p.Errors, err = outcome(ctx, l.rollouts, r.ID, model.WrapRollout, err)

@@ -122,6 +122,7 @@ type Evidence interface {
 
 // Rollouts is what the API needs of package rollout.
 type Rollouts interface {
+	DecideCheck(ctx context.Context, a core.Actor, n rollout.CheckNamed, phase core.CheckPhase, reason string) (core.Rollout, error)
 	EvaluateCheck(ctx context.Context, a core.Actor, n rollout.CheckNamed) (core.Rollout, error)
 	CreateRollout(ctx context.Context, a core.Actor, n rollout.NewRollout) (rollout.Promotion, error)
 	PreviewRollout(ctx context.Context, a core.Actor, n rollout.NewPreview) (core.Preview, error)

@@ -50,6 +50,8 @@ type environmentSeen struct {
 	Tier string `json:"tier"`
 	// VersionSetID is the one before the rollout; 0 for none.
 	VersionSetID int64 `json:"version_set_id"`
+	// Agents are the numbers of those of its clusters, as the rollout has pinned them; only of the environment that the check is about.
+	Agents []int64 `json:"agents,omitempty"`
 }
 
 // pinCheck keeps a check of a rollout, with the bundle of its kind as it is now (D7).
@@ -161,6 +163,16 @@ func (p passages) subjectOf(ctx context.Context, c core.PinnedCheck) (subjectInp
 			in.Environment = one
 		}
 	}
+	pinned, _, err := p.tx.PinnedPlaces(ctx, p.rollout.ID, c.EnvironmentID)
+	if err != nil {
+		return in, err
+	}
+	for _, place := range pinned {
+		if place.AgentID != 0 && !slices.Contains(in.Environment.Agents, place.AgentID) {
+			in.Environment.Agents = append(in.Environment.Agents, place.AgentID)
+		}
+	}
+	slices.Sort(in.Environment.Agents)
 	snapshots, err := p.tx.SnapshotsByDeployment(ctx, organization, deployments)
 	for _, d := range deployments {
 		if sha := snapshots[d].CommitSHA; sha != "" && !slices.Contains(in.Commits, sha) {
@@ -210,6 +222,8 @@ type CheckReported struct {
 	RunID             int64
 	Phase             core.CheckPhase
 	Description, Link string
+	// Asks is that a person has to decide.
+	Asks bool
 }
 
 func (m CheckReported) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
@@ -243,13 +257,14 @@ func (t *tree) recordCheck(ctx context.Context, run core.CheckRun, m CheckReport
 	reporter := run.Reporter(c.Pinned[at].Kind)
 	for _, r := range c.Reports {
 		same := r.EnvironmentID == run.EnvironmentID && r.Key == run.Key && r.Reporter.Principal == reporter.Principal
-		if same && r.Phase == m.Phase && r.Description == m.Description && r.Link == m.Link {
+		if same && r.Phase == m.Phase && r.Description == m.Description && r.Link == m.Link && r.Asks == m.Asks {
 			return nil
 		}
 	}
 	_, err = t.tx.AddCheckReport(ctx, core.CheckReport{
 		ApplicationID: t.rollout.ApplicationID, EnvironmentID: run.EnvironmentID, VersionSetID: t.rollout.VersionSetID, Key: run.Key,
 		Phase: m.Phase, Description: m.Description, Link: m.Link, Reporter: reporter, ObservedAt: t.cause.at, CreatedAt: t.cause.at,
+		Asks: m.Asks && m.Phase == core.CheckPending,
 	})
 	if err != nil {
 		return err
@@ -338,36 +353,9 @@ func (u *UseCases) EvaluateCheck(ctx context.Context, a core.Actor, n CheckNamed
 	if err := a.MayReportKey(n.Key); err != nil {
 		return core.Rollout{}, err
 	}
-	var result core.Rollout
-	err := core.Within(ctx, u.store, a, core.ActionEvaluateCheck, func(ctx context.Context, tx Tx) error {
-		n, err := n.find(ctx, tx, a.Organization)
-		if err != nil {
-			return err
-		}
-		t, err := lockTree(ctx, tx, cause{Actor: a, at: u.clock.Now()}, n.RolloutID)
-		if err != nil {
-			return err
-		}
-		environments, err := tx.EnvironmentsByID(ctx, a.Organization, []int64{n.EnvironmentID})
-		if err != nil {
-			return err
-		}
-		e, ok := environments[n.EnvironmentID]
-		if !ok {
-			return fault.New(fault.NotFound, "environment %d does not exist", n.EnvironmentID)
-		}
-		if err := a.MayIn(core.ActionEvaluateCheck, e.Target(t.rollout.ApplicationID)); err != nil {
-			return err
-		}
-		if err := t.evaluateCheck(ctx, n); err != nil {
-			return err
-		}
-		after, err := tx.RolloutsByID(ctx, a.Organization, []int64{n.RolloutID})
-		result = after[n.RolloutID]
-		return err
+	return u.onCheck(ctx, a, core.ActionEvaluateCheck, n, func(ctx context.Context, t *tree, n CheckNamed) error {
+		return t.evaluateCheck(ctx, n)
 	})
-	u.wake()
-	return result, err
 }
 
 // evaluateCheck is EvaluateCheck for a rollout that is locked.

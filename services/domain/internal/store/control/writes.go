@@ -308,7 +308,7 @@ func (w Writes) AddCheckReport(ctx context.Context, r core.CheckReport) (core.Ch
 	row, err := w.Q.InsertCheckStatus(ctx, query.InsertCheckStatusParams{
 		OrganizationID: w.Entered, ApplicationID: r.ApplicationID, EnvironmentID: r.EnvironmentID, VersionSetID: r.VersionSetID, Key: r.Key,
 		Phase: string(r.Phase), Description: r.Description, Link: r.Link, PrincipalType: string(r.Reporter.Type), PrincipalID: r.Reporter.ID,
-		PrincipalName: r.Reporter.Name, ObservedAt: r.ObservedAt, CreatedAt: r.CreatedAt,
+		PrincipalName: r.Reporter.Name, ObservedAt: r.ObservedAt, CreatedAt: r.CreatedAt, Asks: r.Asks,
 	})
 	if err != nil {
 		return core.CheckReport{}, pg.Classify(err, "add status of check %s", r.Key)

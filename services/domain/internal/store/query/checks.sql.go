@@ -216,9 +216,9 @@ func (q *Queries) InsertCheckRun(ctx context.Context, arg InsertCheckRunParams) 
 }
 
 const insertCheckStatus = `-- name: InsertCheckStatus :one
-INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-RETURNING organization_id, id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, created_at, updated_at, observed_at
+INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, created_at, asks)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+RETURNING organization_id, id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, created_at, updated_at, observed_at, asks
 `
 
 type InsertCheckStatusParams struct {
@@ -235,6 +235,7 @@ type InsertCheckStatusParams struct {
 	PrincipalName  string
 	ObservedAt     time.Time
 	CreatedAt      time.Time
+	Asks           bool
 }
 
 func (q *Queries) InsertCheckStatus(ctx context.Context, arg InsertCheckStatusParams) (CheckStatus, error) {
@@ -252,6 +253,7 @@ func (q *Queries) InsertCheckStatus(ctx context.Context, arg InsertCheckStatusPa
 		arg.PrincipalName,
 		arg.ObservedAt,
 		arg.CreatedAt,
+		arg.Asks,
 	)
 	var i CheckStatus
 	err := row.Scan(
@@ -270,6 +272,7 @@ func (q *Queries) InsertCheckStatus(ctx context.Context, arg InsertCheckStatusPa
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.ObservedAt,
+		&i.Asks,
 	)
 	return i, err
 }
@@ -311,7 +314,7 @@ func (q *Queries) InsertRolloutCheck(ctx context.Context, arg InsertRolloutCheck
 }
 
 const latestCheckStatuses = `-- name: LatestCheckStatuses :many
-SELECT DISTINCT ON (version_set_id, environment_id, key, principal_type, principal_id) organization_id, id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, created_at, updated_at, observed_at FROM cd_check_statuses
+SELECT DISTINCT ON (version_set_id, environment_id, key, principal_type, principal_id) organization_id, id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, created_at, updated_at, observed_at, asks FROM cd_check_statuses
 WHERE organization_id = $1 AND version_set_id = ANY($2::bigint[])
 ORDER BY version_set_id, environment_id, key, principal_type, principal_id, id DESC
 `
@@ -342,6 +345,7 @@ func (q *Queries) LatestCheckStatuses(ctx context.Context, organizationID int64,
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.ObservedAt,
+			&i.Asks,
 		); err != nil {
 			return nil, err
 		}

@@ -385,6 +385,8 @@ type CheckStatus struct {
 	UpdatedAt      time.Time
 	// When the reporter found it out; of rows from before this column, when the column was added.
 	ObservedAt time.Time
+	// The program of the check cannot decide and asks a person. A status of a person after it decides.
+	Asks bool
 }
 
 // Whether anybody can be reached who acts in the environment, and since when.

@@ -35,6 +35,7 @@ type MutationResolver interface {
 	SetRollbackPolicy(ctx context.Context, input model.SetRollbackPolicyInput) (model.SetRollbackPolicyPayload, error)
 	ReportCheck(ctx context.Context, input model.ReportCheckInput) (model.ReportCheckPayload, error)
 	EvaluateCheck(ctx context.Context, input model.EvaluateCheckInput) (model.EvaluateCheckPayload, error)
+	DecideCheck(ctx context.Context, input model.DecideCheckInput) (model.DecideCheckPayload, error)
 	SetChangeControl(ctx context.Context, input model.SetChangeControlInput) (model.SetChangeControlPayload, error)
 	ConfirmChange(ctx context.Context, input model.DecideChangeInput) (model.ProposedChangePayload, error)
 	RejectChange(ctx context.Context, input model.DecideChangeInput) (model.ProposedChangePayload, error)
@@ -405,6 +406,20 @@ func (ec *executionContext) field_Mutation_createToken_args(ctx context.Context,
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (model.CreateTokenInput, error) {
 			return ec.unmarshalNCreateTokenInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCreateTokenInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_decideCheck_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.DecideCheckInput, error) {
+			return ec.unmarshalNDecideCheckInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDecideCheckInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -3041,6 +3056,50 @@ func (ec *executionContext) fieldContext_Mutation_evaluateCheck(ctx context.Cont
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_evaluateCheck_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_decideCheck(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_decideCheck(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().DecideCheck(ctx, fc.Args["input"].(model.DecideCheckInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.DecideCheckPayload) graphql.Marshaler {
+			return ec.marshalNDecideCheckPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDecideCheckPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_decideCheck(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_DecideCheckPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_decideCheck_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -8531,6 +8590,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "evaluateCheck":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_evaluateCheck(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "decideCheck":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_decideCheck(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++

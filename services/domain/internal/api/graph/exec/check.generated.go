@@ -295,6 +295,70 @@ func (ec *executionContext) fieldContext_CheckReport_observedAt(_ context.Contex
 	return graphql.NewScalarFieldContext("CheckReport", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _DecideCheckPayload_rollout(ctx context.Context, field graphql.CollectedField, obj *model.DecideCheckPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DecideCheckPayload_rollout(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Rollout, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Rollout) graphql.Marshaler {
+			return ec.marshalORollout2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollout(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_DecideCheckPayload_rollout(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "DecideCheckPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Rollout(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _DecideCheckPayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.DecideCheckPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DecideCheckPayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DecideCheckPayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "DecideCheckPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _EvaluateCheckPayload_rollout(ctx context.Context, field graphql.CollectedField, obj *model.EvaluateCheckPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -777,6 +841,29 @@ func (ec *executionContext) fieldContext_RolloutCheck_phase(_ context.Context, f
 	return graphql.NewScalarFieldContext("RolloutCheck", field, false, false, errors.New("field of type CheckPhase does not have child fields"))
 }
 
+func (ec *executionContext) _RolloutCheck_asks(ctx context.Context, field graphql.CollectedField, obj *model.RolloutCheck) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutCheck_asks(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Asks, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutCheck_asks(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RolloutCheck", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _RolloutCheck_detail(ctx context.Context, field graphql.CollectedField, obj *model.RolloutCheck) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -904,6 +991,64 @@ func (ec *executionContext) fieldContext_RolloutCheck_reports(_ context.Context,
 // endregion **************************** field.gotpl *****************************
 
 // region    **************************** input.gotpl *****************************
+
+func (ec *executionContext) unmarshalInputDecideCheckInput(ctx context.Context, obj any) (model.DecideCheckInput, error) {
+	var it model.DecideCheckInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"rolloutId", "environment", "key", "phase", "reason"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "rolloutId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("rolloutId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.RolloutID = data
+		case "environment":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("environment"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Environment = data
+		case "key":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Key = data
+		case "phase":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("phase"))
+			data, err := ec.unmarshalNCheckPhase2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐCheckPhase(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Phase = data
+		case "reason":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Reason = data
+		}
+	}
+	return it, nil
+}
 
 func (ec *executionContext) unmarshalInputEvaluateCheckInput(ctx context.Context, obj any) (model.EvaluateCheckInput, error) {
 	var it model.EvaluateCheckInput
@@ -1232,6 +1377,49 @@ func (ec *executionContext) _CheckReport(ctx context.Context, sel ast.SelectionS
 	return out
 }
 
+var decideCheckPayloadImplementors = []string{"DecideCheckPayload"}
+
+func (ec *executionContext) _DecideCheckPayload(ctx context.Context, sel ast.SelectionSet, obj *model.DecideCheckPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, decideCheckPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("DecideCheckPayload")
+		case "rollout":
+			out.Values[i] = ec._DecideCheckPayload_rollout(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._DecideCheckPayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var evaluateCheckPayloadImplementors = []string{"EvaluateCheckPayload"}
 
 func (ec *executionContext) _EvaluateCheckPayload(ctx context.Context, sel ast.SelectionSet, obj *model.EvaluateCheckPayload) graphql.Marshaler {
@@ -1471,6 +1659,11 @@ func (ec *executionContext) _RolloutCheck(ctx context.Context, sel ast.Selection
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "asks":
+			out.Values[i] = ec._RolloutCheck_asks(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "detail":
 			out.Values[i] = ec._RolloutCheck_detail(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -1650,6 +1843,15 @@ func (ec *executionContext) marshalNCheckTarget2ᚕgithubᚗcomᚋlockstepᚑcd�
 	}
 
 	return ret
+}
+
+func (ec *executionContext) unmarshalNDecideCheckInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDecideCheckInput(ctx context.Context, v any) (model.DecideCheckInput, error) {
+	res, err := ec.unmarshalInputDecideCheckInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNDecideCheckPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDecideCheckPayload(ctx context.Context, sel ast.SelectionSet, v model.DecideCheckPayload) graphql.Marshaler {
+	return ec._DecideCheckPayload(ctx, sel, &v)
 }
 
 func (ec *executionContext) unmarshalNEvaluateCheckInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEvaluateCheckInput(ctx context.Context, v any) (model.EvaluateCheckInput, error) {

@@ -448,6 +448,11 @@ type ComplexityRoot struct {
 		Token       func(childComplexity int) int
 	}
 
+	DecideCheckPayload struct {
+		Errors  func(childComplexity int) int
+		Rollout func(childComplexity int) int
+	}
+
 	DeliveryMetrics struct {
 		Cancelled         func(childComplexity int) int
 		ChangeFailRate    func(childComplexity int) int
@@ -869,6 +874,7 @@ type ComplexityRoot struct {
 		CreateOrganization               func(childComplexity int, input model.CreateOrganizationInput) int
 		CreateRollout                    func(childComplexity int, input model.CreateRolloutInput) int
 		CreateToken                      func(childComplexity int, input model.CreateTokenInput) int
+		DecideCheck                      func(childComplexity int, input model.DecideCheckInput) int
 		EndFreeze                        func(childComplexity int, input model.EndFreezeInput) int
 		EvaluateCheck                    func(childComplexity int, input model.EvaluateCheckInput) int
 		ExtendFreeze                     func(childComplexity int, input model.ExtendFreezeInput) int
@@ -1353,6 +1359,7 @@ type ComplexityRoot struct {
 	}
 
 	RolloutCheck struct {
+		Asks        func(childComplexity int) int
 		Detail      func(childComplexity int) int
 		Environment func(childComplexity int) int
 		Key         func(childComplexity int) int
@@ -3241,6 +3248,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.CreateTokenPayload.Token(childComplexity), true
 
+	case "DecideCheckPayload.errors":
+		if e.ComplexityRoot.DecideCheckPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DecideCheckPayload.Errors(childComplexity), true
+	case "DecideCheckPayload.rollout":
+		if e.ComplexityRoot.DecideCheckPayload.Rollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DecideCheckPayload.Rollout(childComplexity), true
+
 	case "DeliveryMetrics.cancelled":
 		if e.ComplexityRoot.DeliveryMetrics.Cancelled == nil {
 			break
@@ -4967,6 +4987,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.CreateToken(childComplexity, args["input"].(model.CreateTokenInput)), true
+	case "Mutation.decideCheck":
+		if e.ComplexityRoot.Mutation.DecideCheck == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_decideCheck_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.DecideCheck(childComplexity, args["input"].(model.DecideCheckInput)), true
 	case "Mutation.endFreeze":
 		if e.ComplexityRoot.Mutation.EndFreeze == nil {
 			break
@@ -7478,6 +7509,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Rollout.WorkflowRef(childComplexity), true
 
+	case "RolloutCheck.asks":
+		if e.ComplexityRoot.RolloutCheck.Asks == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutCheck.Asks(childComplexity), true
 	case "RolloutCheck.detail":
 		if e.ComplexityRoot.RolloutCheck.Detail == nil {
 			break
@@ -9525,6 +9562,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputCreateServiceInput,
 		ec.unmarshalInputCreateTokenInput,
 		ec.unmarshalInputDecideChangeInput,
+		ec.unmarshalInputDecideCheckInput,
 		ec.unmarshalInputEndFreezeInput,
 		ec.unmarshalInputEnvironmentApprovalInput,
 		ec.unmarshalInputEvaluateCheckInput,
@@ -10313,6 +10351,11 @@ extend type Mutation {
   permission report. Refused while no requested passage waits for the check.
   """
   evaluateCheck(input: EvaluateCheckInput!): EvaluateCheckPayload!
+  """
+  Decides a check whose program asks a person (RolloutCheck.asks). For people with the permission approve. The decision counts until the
+  program begins again. Refused while no requested passage waits for a check that asks.
+  """
+  decideCheck(input: DecideCheckInput!): DecideCheckPayload!
 }
 
 "What a report says of a check."
@@ -10379,6 +10422,8 @@ type RolloutCheck {
   "Whether the environment requires it; otherwise the pipeline does."
   own: Boolean!
   phase: CheckPhase!
+  "Whether its program cannot decide, and a person has to or has done so: decideCheck."
+  asks: Boolean!
   "Why, as text."
   detail: String!
   "Of the latest report: an http or https address; empty without one."
@@ -10436,6 +10481,26 @@ input ReportCheckInput {
 "Result of reportCheck."
 type ReportCheckPayload {
   report: CheckReport
+  errors: [UserError!]!
+}
+
+"Input of decideCheck."
+input DecideCheckInput {
+  "The rollout."
+  rolloutId: ID!
+  "The environment that the check is about, by name or identifier."
+  environment: String!
+  "The key of the check, as pipelines declare it."
+  key: String!
+  "SUCCESS or FAILURE."
+  phase: CheckPhase!
+  "Why; at most 1000 bytes."
+  reason: String!
+}
+
+"Result of decideCheck."
+type DecideCheckPayload {
+  rollout: Rollout
   errors: [UserError!]!
 }
 
@@ -14821,6 +14886,16 @@ func (ec *executionContext) childFields_CreateTokenPayload(ctx context.Context, 
 	return nil, fmt.Errorf("no field named %q was found under type CreateTokenPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_DecideCheckPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "rollout":
+		return ec.fieldContext_DecideCheckPayload_rollout(ctx, field)
+	case "errors":
+		return ec.fieldContext_DecideCheckPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DecideCheckPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_DeliveryMetrics(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "environment":
@@ -16383,6 +16458,8 @@ func (ec *executionContext) childFields_RolloutCheck(ctx context.Context, field 
 		return ec.fieldContext_RolloutCheck_own(ctx, field)
 	case "phase":
 		return ec.fieldContext_RolloutCheck_phase(ctx, field)
+	case "asks":
+		return ec.fieldContext_RolloutCheck_asks(ctx, field)
 	case "detail":
 		return ec.fieldContext_RolloutCheck_detail(ctx, field)
 	case "link":

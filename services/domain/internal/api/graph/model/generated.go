@@ -339,6 +339,26 @@ type DecideChangeInput struct {
 	Reason *string `json:"reason,omitempty"`
 }
 
+// Input of decideCheck.
+type DecideCheckInput struct {
+	// The rollout.
+	RolloutID string `json:"rolloutId"`
+	// The environment that the check is about, by name or identifier.
+	Environment string `json:"environment"`
+	// The key of the check, as pipelines declare it.
+	Key string `json:"key"`
+	// SUCCESS or FAILURE.
+	Phase core.CheckPhase `json:"phase"`
+	// Why; at most 1000 bytes.
+	Reason string `json:"reason"`
+}
+
+// Result of decideCheck.
+type DecideCheckPayload struct {
+	Rollout *Rollout    `json:"rollout,omitempty"`
+	Errors  []UserError `json:"errors"`
+}
+
 // Input of endFreeze.
 type EndFreezeInput struct {
 	// The freeze.
