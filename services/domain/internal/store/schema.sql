@@ -521,6 +521,7 @@ CREATE TABLE cd_check_statuses (
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     observed_at timestamp with time zone NOT NULL DEFAULT now(),
+    asks boolean NOT NULL DEFAULT false,
     CONSTRAINT cd_check_statuses_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_check_statuses_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
     CONSTRAINT cd_check_statuses_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments(organization_id, id),
@@ -538,6 +539,8 @@ CREATE TRIGGER cd_check_statuses_are_kept BEFORE TRUNCATE ON cd_check_statuses F
 CREATE TRIGGER cd_check_statuses_end BEFORE DELETE ON cd_check_statuses FOR EACH ROW EXECUTE FUNCTION cd_refuse_last_statuses();
 COMMENT ON TABLE cd_check_statuses IS
     'What was reported about checks; a row is never changed. The latest for each key, subject and reporter counts; a row that repeats that is not added. A status of another version set than the one in question decides nothing. Rows end when their reporter has reported 20 later ones about the same key and subject; what satisfied a passage is in the journal of its rollout.';
+COMMENT ON COLUMN cd_check_statuses.asks IS
+    'The program of the check cannot decide and asks a person. A status of a person after it decides.';
 COMMENT ON COLUMN cd_check_statuses.observed_at IS
     'When the reporter found it out; of rows from before this column, when the column was added.';
 
