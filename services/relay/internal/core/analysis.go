@@ -162,7 +162,9 @@ func (r *Runner) analyze(ctx context.Context, call Call) (map[string]any, error)
 		return k.nextStart(want.TaskRequest, observed, call.Organization)
 	})
 	if fault.Is(err, fault.NotFound) { // the answer to a create
-		return nil, &Error{Code: CodeNotFound, Message: fmt.Sprintf("%s: namespace %s does not exist, expected it before", want.Ref, want.Ref.Namespace)}
+		return nil, &Error{Code: CodeNotFound, Message: fmt.Sprintf(
+			"%s: namespace %s does not exist, expected it before", want.Ref, want.Ref.Namespace,
+		)}
 	}
 	return value, err
 }
@@ -214,7 +216,9 @@ func analysisSpec(templates []Object, values map[string]string) (Object, error) 
 				m, _ := each.(map[string]any)
 				name := Object(m).text(list.by)
 				if seen[name] {
-					problems = append(problems, fault.Field{Name: "templates", Problem: fmt.Sprintf("found two %s named %q, expected one", list.name, name)})
+					problems = append(problems, fault.Field{
+						Name: "templates", Problem: fmt.Sprintf("found two %s named %q, expected one", list.name, name),
+					})
 				}
 				seen[name] = true
 				all = append(all, each)
@@ -250,7 +254,9 @@ func analysisArgs(templates []Object, values map[string]string) (args []any, pro
 			case !twice || before["value"] == nil && before["valueFrom"] == nil:
 				declared[name] = one
 			case one["value"] != nil && before["value"] != one["value"] && values[name] == "":
-				problems = append(problems, fault.Field{Name: "args." + name, Problem: "found two templates with different values for it, expected a value here"})
+				problems = append(problems, fault.Field{
+					Name: "args." + name, Problem: "found two templates with different values for it, expected a value here",
+				})
 			}
 		}
 	}
@@ -327,8 +333,8 @@ func measuredMetric(name string, result Object) map[string]any {
 	return one
 }
 
-// hasNoData reports whether a measured value is the answer of a provider that knows nothing: an empty vector, or no number. A template whose
-// conditions accept that would pass. Providers without values, such as job, have an empty text.
+// hasNoData reports whether a measured value is the answer of a provider that knows nothing: an empty vector, or no number. A template
+// whose conditions accept that would pass. Providers without values, such as job, have an empty text.
 func hasNoData(value string) bool {
 	if value == "" {
 		return false
