@@ -35,8 +35,10 @@ func TestAWebRequestIsValidatedWhenItIsWritten(t *testing.T) {
 		{`"polling"`, `"trigger"`, `/mode/when: found nothing`},
 		{`"polling"`, `"trigger","when":{"expression":"Response == null"}`, `undeclared reference to 'Response'`},
 		{`"polling"`, `"trigger","when":{"expression":"1"}`, `found an expression that makes a int, expected a bool`},
-		{`"polling"`, `"trigger","when":{"expression":"true"},"response":{"output":{"expression":"{\"a\": Phase}"}}`,
-			`undeclared reference to 'Phase'`},
+		{
+			`"polling"`, `"trigger","when":{"expression":"true"},"response":{"output":{"expression":"{\"a\": Phase}"}}`,
+			`undeclared reference to 'Phase'`,
+		},
 		{`"polling"`, `"trigger","when":{"expression":"true","output":{"expression":"[1]"}}`, `expected a map`},
 		{`"polling"`, `"polling","interval":1`, `/mode/interval`},
 		{`"polling"`, `"both"`, `/mode/type`},

@@ -224,7 +224,7 @@ func plain(v ref.Val, left *int, depth int) (any, error) {
 	case types.Int:
 		return int64(v), nil
 	case types.Uint:
-		return int64(v), nil //nolint:gosec // a wrapped one would be a number of more than 18 digits
+		return int64(v), nil
 	case types.Double:
 		return float64(v), nil
 	case types.String:

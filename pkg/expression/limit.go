@@ -46,7 +46,7 @@ func (costs) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint6
 			length += parts(result, MaxCost*perUnit)
 		}
 	}
-	cost := uint64(1 + length/perUnit) //nolint:gosec // not negative
+	cost := uint64(1 + length/perUnit)
 	return &cost
 }
 

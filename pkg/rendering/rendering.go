@@ -133,7 +133,7 @@ func (l *limited) Write(p []byte) (int, error) {
 	if l.Len()+len(p) > maxOutput {
 		return 0, fmt.Errorf("found more than %d bytes of output, expected less: %w", maxOutput, io.ErrShortWrite)
 	}
-	return l.Builder.Write(p) //nolint:wrapcheck // never fails
+	return l.Builder.Write(p)
 }
 
 // instrument changes the tree of a template: a body that may be executed again and again begins with a step, which is counted, and each

@@ -117,15 +117,15 @@ func stage(ctx context.Context, one, known map[string]any) (any, error) {
 		}
 	}
 	if source, is := one["template"].(string); is {
-		return rendering.Render(rendering.Request{Template: source, Data: seen, Delimiters: rendering.Square}) //nolint:wrapcheck // labelled does
+		return rendering.Render(rendering.Request{Template: source, Data: seen, Delimiters: rendering.Square})
 	}
 	p, err := expression.Compile(text(one, "expression"), slices.Sorted(maps.Keys(seen))...)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // labelled does
+		return nil, err
 	}
 	v, err := p.Evaluate(ctx, seen)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // labelled does
+		return nil, err
 	}
 	if want := expression.Kind(text(one, "type")); !want.Fits(v) {
 		return nil, &expression.Error{Problem: fmt.Sprintf("found %s, expected a %s", kindOf(v), want), Evaluated: true}

@@ -1,7 +1,6 @@
 package offline_test
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -86,7 +85,7 @@ func computing(t *testing.T) map[string]offline.Carrier {
 			}
 			var value any
 			if err == nil {
-				value, err = f.Call(context.Background(), activity.Call{ID: key, Function: f.Name(), Args: args})
+				value, err = f.Call(t.Context(), activity.Call{ID: key, Function: f.Name(), Args: args})
 			}
 			if err != nil {
 				return nil, history.AsFunctionError(err)
