@@ -145,6 +145,16 @@ func (t *Transport) tooLarge(r *http.Request) error {
 	return fault.New(fault.Denied, "the answer of %s has more than %d bytes", r.URL.Host, t.maxBody)
 }
 
+// Dial connects to an address that the policy allows, for protocols beside HTTP.
+func (t *Transport) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := t.dial(ctx, network, address)
+	if err != nil {
+		host, _, _ := net.SplitHostPort(address)
+		return nil, t.conceal(ctx, host, err)
+	}
+	return conn, nil
+}
+
 // dial connects to an address that the policy allows. The check is the dialer's control function: it sees the address that is about to be
 // connected, not a name for it.
 func (t *Transport) dial(ctx context.Context, network, address string) (net.Conn, error) {

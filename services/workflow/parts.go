@@ -123,7 +123,11 @@ func requester(c Config, several func(context.Context) (bool, error), secrets *s
 	if err != nil {
 		return nil, fmt.Errorf("http_allow_networks: %w", err)
 	}
-	requests, err := web.New(web.Deps{HTTP: transport, Credentials: webCredentials(c), Several: several, Secrets: secrets})
+	deps := web.Deps{HTTP: transport, Credentials: webCredentials(c), Several: several, Secrets: secrets, Dial: transport.Dial}
+	if guard.TLS != nil {
+		deps.TLS = guard.TLS.Config
+	}
+	requests, err := web.New(deps)
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}

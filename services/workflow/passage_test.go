@@ -66,6 +66,11 @@ func (o outside) Send(context.Context, activity.WebRequest) (activity.WebAnswer,
 	return activity.WebAnswer{Status: 200}, nil
 }
 
+func (o outside) SendMail(context.Context, activity.Mail) (activity.MailAnswer, error) {
+	o.note("mail.send")
+	return activity.MailAnswer{}, nil
+}
+
 func (f *fakes) Send(ctx context.Context, call agent.OutgoingCall) error {
 	f.note(call.Function)
 	return f.service.Answer(context.WithoutCancel(ctx), agent.Answer{Call: call.ID, Agent: call.Agent, Value: json.RawMessage(`{}`)})

@@ -69,15 +69,21 @@ var (
 	_ activity.Owned    = (*Function)(nil)
 )
 
+// Outgoing sends what leaves this installation.
+type Outgoing interface {
+	activity.Web
+	activity.Mailer
+}
+
 // All are the Functions that programs may run, beside the engine's own emit.
-func All(forge activity.Forge, web activity.Web) []activity.Function {
+func All(forge activity.Forge, web Outgoing) []activity.Function {
 	return []activity.Function{
 		readFile(forge), commit(forge), pin(), pinKustomization(), pinValues(), difference(),
 		get(), listObjects(), checkApplication(), sync(), terminate(), promote(), abort(), retry(),
 		submitWorkflow(), stopWorkflow(), terminateWorkflow(), workflowLogs(), runJob(), stopJob(), jobLogs(), analyze(), endAnalysis(),
 		renderTemplate(), evaluate(),
 		applyObjects(), patchObject(), deleteObject(), readLogs(), healthOfObjects(),
-		httpRequest(web), checkpoint(),
+		httpRequest(web), sendMail(web), checkpoint(),
 	}
 }
 

@@ -2,6 +2,7 @@ package function
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"maps"
 	"mime"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,6 +66,14 @@ func httpRequest(web activity.Web) *Function {
 				{Name: "timeout", Doc: "The timeout of one attempt in seconds, at most 300; 30 by default.", Type: Number, Least: 1},
 				text("credential", "The name of a credential that an operator has configured for the organization (`http_credentials`), or of one of the run's `secrets`. It is "+
 					"sent only to the URLs that it is bound to, also after a redirect."),
+				text("url_credential", "The name of a credential that is the URL itself, such as that of an incoming webhook. It has to begin with `url`, and its "+
+					"credential has to be bound to it. Either this or `credential`."),
+				{
+					Name: "sign", Doc: "Names of credentials whose secrets sign the request as [Standard Webhooks](https://www.standardwebhooks.com) does, with a signature " +
+						"for each: two while a secret is replaced. A secret is `whsec_` and 24 to 64 bytes in Base64.",
+					Type: List, Element: &Field{Type: Text, Required: true},
+				},
+				text("sign_id", "The identifier of the signed message (`webhook-id`), by which receivers recognize a repeat; that of the call by default."),
 				{
 					Name: "retry_status", Doc: "The statuses after which the request is repeated; by default 408, 425, 429, 500, 502, 503 and 504, and for `POST` and `PATCH` " +
 						"without `repeatable` 425, 429 and 503. An empty list makes every status a value.",
@@ -158,6 +168,7 @@ func checkRequest(args map[string]any) (wrong []fault.Field) {
 	if list, _ := args["response_headers"].([]any); len(list) > mostHeaders {
 		report("response_headers", "found %d, expected at most %d", len(list), mostHeaders)
 	}
+	wrong = append(wrong, checkSigned(args)...)
 	for _, name := range list(args, "response_headers") {
 		if strings.EqualFold(name, "set-cookie") {
 			report("response_headers", "found set-cookie, which may be a secret")
@@ -166,9 +177,31 @@ func checkRequest(args map[string]any) (wrong []fault.Field) {
 	return wrong
 }
 
+// mostSignatures is how many secrets sign a request at most.
+const mostSignatures = 4
+
+// signID is the form of a message's identifier: the signature is over it, a dot, the time, a dot and the body.
+var signID = regexp.MustCompile(`^[A-Za-z0-9_/-]{1,255}$`)
+
+// checkSigned finds what is wrong with the arguments about secret URLs and signatures.
+func checkSigned(args map[string]any) (wrong []fault.Field) {
+	if text(args, "url_credential") != "" && text(args, "credential") != "" {
+		wrong = append(wrong, fault.Field{Name: "url_credential", Problem: "found with credential, expected one of them"})
+	}
+	if n := len(list(args, "sign")); n > mostSignatures {
+		wrong = append(wrong, fault.Field{Name: "sign", Problem: fmt.Sprintf("found %d, expected at most %d", n, mostSignatures)})
+	}
+	if id := text(args, "sign_id"); id != "" && !signID.MatchString(id) {
+		wrong = append(wrong, fault.Field{Name: "sign_id", Problem: fmt.Sprintf("found %.100q, expected letters, digits, -, _ and /", id)})
+	}
+	return wrong
+}
+
 // wrongHeader says why a program may not set a header.
 func wrongHeader(name string) string {
 	switch strings.ToLower(name) {
+	case "webhook-id", "webhook-timestamp", "webhook-signature":
+		return "it is set by the argument sign"
 	case "authorization", "proxy-authorization", "cookie":
 		return "its value would be recorded in the history; expected the argument credential instead"
 	case "host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer", "proxy-connection", "expect",
@@ -207,6 +240,11 @@ func requestOf(call activity.Call) (activity.WebRequest, error) {
 	for name, value := range texts(args, "headers") {
 		r.Header[http.CanonicalHeaderKey(name)] = value
 	}
+	r.URLCredential = text(args, "url_credential")
+	if sign := list(args, "sign"); len(sign) > 0 {
+		r.Sign = sign
+		r.SignID = cmp.Or(text(args, "sign_id"), signed(call.ID))
+	}
 	if n, given := whole(args["timeout"]); given {
 		r.Timeout = time.Duration(n) * time.Second
 	}
@@ -215,6 +253,9 @@ func requestOf(call activity.Call) (activity.WebRequest, error) {
 	}
 	return r, nil
 }
+
+// signed is the identifier of a call as that of a message.
+func signed(call string) string { return strings.ReplaceAll(call, ".", "_") }
 
 // plainJSON encodes a value as other programs do: <, > and & as they are.
 func plainJSON(value any) ([]byte, error) {

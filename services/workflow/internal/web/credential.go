@@ -43,7 +43,7 @@ func check(all []Credential) error {
 			report("url_prefixes", "missing, expected the URLs that it may be sent to")
 		}
 		for _, prefix := range c.URLPrefixes {
-			if u, err := ParseURL(prefix); err != nil || u.RawQuery != "" {
+			if u, err := parsePrefix(prefix); err != nil || u.RawQuery != "" {
 				report("url_prefixes", fmt.Sprintf("found %q, expected scheme, host and the beginning of a path", prefix))
 			}
 		}
@@ -101,14 +101,17 @@ func Unscoped(all []Credential) []fault.Field {
 }
 
 // ParseURL reads a URL of a request. What servers could read in several ways is refused: the check of a prefix would mean nothing.
-func ParseURL(raw string) (*url.URL, error) {
+func ParseURL(raw string) (*url.URL, error) { return parse(raw, "https", "http") }
+
+// parse reads a URL of one of two schemes.
+func parse(raw string, schemes ...string) (*url.URL, error) {
 	wrong := func(problem string) error { return fault.InvalidFields(fault.Field{Name: "url", Problem: problem}) }
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil || u.Opaque != "":
 		return nil, wrong("found a text that is not a URL; expected https://host/path") // it is not shown: its query may be a secret
-	case u.Scheme != "https" && u.Scheme != "http":
-		return nil, wrong(fmt.Sprintf("found the scheme %q; expected https or http", u.Scheme))
+	case !slices.Contains(schemes, u.Scheme):
+		return nil, wrong(fmt.Sprintf("found the scheme %q; expected %s", u.Scheme, strings.Join(schemes, " or ")))
 	case u.Hostname() == "" || strings.ContainsFunc(u.Host, func(r rune) bool { return r > '~' || r <= ' ' || r == '%' }):
 		return nil, wrong("found no host, or one that is not ASCII; expected a host name")
 	case u.User != nil:
@@ -128,11 +131,16 @@ func ParseURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
+// parsePrefix reads the beginning of the URLs of a credential: of web or mail servers.
+func parsePrefix(raw string) (*url.URL, error) {
+	return parse(raw, "https", "http", schemeMail, schemeMailTLS)
+}
+
 // covers reports whether the credential may be sent to a URL. Scheme, host and port have to be the same, and the path to continue at a
 // slash.
 func (c Credential) covers(u *url.URL) bool {
 	return slices.ContainsFunc(c.URLPrefixes, func(prefix string) bool {
-		p, err := ParseURL(prefix)
+		p, err := parsePrefix(prefix)
 		if err != nil || p.Scheme != u.Scheme || !strings.EqualFold(p.Hostname(), u.Hostname()) || port(p) != port(u) {
 			return false
 		}
@@ -145,7 +153,7 @@ func port(u *url.URL) string {
 	if p := u.Port(); p != "" {
 		return p
 	}
-	return map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	return map[string]string{"http": "80", "https": "443", schemeMail: "587", schemeMailTLS: "465"}[u.Scheme]
 }
 
 // credentials are those of a configuration.
@@ -200,22 +208,10 @@ func (c credentials) login(ctx context.Context, r activity.WebRequest, target *u
 	if r.Credential == "" {
 		return login{}, nil
 	}
-	found, err := c.named(ctx, r)
+	found, value, err := c.read(ctx, r, target)
 	if err != nil {
 		return login{}, err
 	}
-	if !found.covers(target) {
-		return login{}, fault.New(fault.Denied, "the credential %q is not for this URL; expected one that begins with %s", r.Credential,
-			strings.Join(found.URLPrefixes, " or "))
-	}
-	value, err := c.secrets.Read(ctx, found.Ref)
-	if fault.Is(err, fault.Unavailable) { // which passes: the request is tried again
-		return login{}, fault.Because(err, fault.Unavailable, "the credential %q: %s", r.Credential, fault.Public(err))
-	}
-	if err != nil {
-		return login{}, fault.Because(err, fault.Unauthenticated, "the credential %q cannot be read from its reference", r.Credential)
-	}
-	activity.Conceal(ctx, value)
 	if strings.ContainsAny(value, "\r\n\x00") {
 		return login{}, fault.New(fault.Unauthenticated, "the credential %q has characters that no header can have", r.Credential)
 	}
@@ -230,6 +226,27 @@ func (c credentials) login(ctx context.Context, r activity.WebRequest, target *u
 	}
 	activity.Conceal(ctx, l.value)
 	return l, nil
+}
+
+// read is a credential that may be used for a URL, and its secret as it is now.
+func (c credentials) read(ctx context.Context, r activity.WebRequest, target *url.URL) (*Credential, string, error) {
+	found, err := c.named(ctx, r)
+	if err != nil {
+		return nil, "", err
+	}
+	if !found.covers(target) {
+		return nil, "", fault.New(fault.Denied, "the credential %q is not for this URL; expected one that begins with %s", r.Credential,
+			strings.Join(found.URLPrefixes, " or "))
+	}
+	value, err := c.secrets.Read(ctx, found.Ref)
+	if fault.Is(err, fault.Unavailable) { // which passes: the request is tried again
+		return nil, "", fault.Because(err, fault.Unavailable, "the credential %q: %s", r.Credential, fault.Public(err))
+	}
+	if err != nil {
+		return nil, "", fault.Because(err, fault.Unauthenticated, "the credential %q cannot be read from its reference", r.Credential)
+	}
+	activity.Conceal(ctx, value)
+	return found, value, nil
 }
 
 func (l login) covers(u *url.URL) bool { return l.header != "" && l.credential.covers(u) }

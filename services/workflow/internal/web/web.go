@@ -1,4 +1,4 @@
-// Package web sends the HTTP requests of programs. Which servers may be reached is the decision of the transport that it is given (D41),
+// Package web sends the HTTP requests and the e-mail of programs. Which servers may be reached is the decision of the transport that it is given (D41),
 // and which credential goes where is the decision of the operator: credentials are known to programs by name only, and are sent to the URLs
 // that they are bound to.
 //
@@ -9,9 +9,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -19,6 +21,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
@@ -44,25 +47,43 @@ type Deps struct {
 	Several func(context.Context) (bool, error)
 	// Secrets follows references; nil all but those to Vault.
 	Secrets *secret.Reader
+	// Dial connects to mail servers. It decides which may be reached. nil is none.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// TLS is how to speak to a mail server of a name; nil for the system's authorities.
+	TLS func(server string) *tls.Config
+	// Clock gives the time of signatures; nil for the machine's.
+	Clock clock.Clock
 }
 
 // Client sends requests. It is safe for concurrent use.
 type Client struct {
 	transport   http.RoundTripper
 	credentials credentials
+	clock       clock.Clock
+	dial        func(ctx context.Context, network, address string) (net.Conn, error)
+	tls         func(server string) *tls.Config
 
 	mu         sync.Mutex
 	inProgress map[int64]int
 }
 
-var _ activity.Web = (*Client)(nil)
+var (
+	_ activity.Web    = (*Client)(nil)
+	_ activity.Mailer = (*Client)(nil)
+)
 
 // New checks the form of the credentials and makes a Client.
 func New(d Deps) (*Client, error) {
 	if err := check(d.Credentials); err != nil {
 		return nil, err
 	}
+	if d.Clock == nil {
+		d.Clock = clock.System()
+	}
 	return &Client{
+		clock:       d.Clock,
+		dial:        d.Dial,
+		tls:         d.TLS,
 		transport:   d.HTTP,
 		credentials: credentials{all: d.Credentials, secrets: d.Secrets, several: d.Several},
 		inProgress:  map[int64]int{},
@@ -83,6 +104,13 @@ func (c *Client) Send(ctx context.Context, r activity.WebRequest) (activity.WebA
 	if err != nil {
 		return activity.WebAnswer{}, err
 	}
+	if target, err = c.credentials.secretURL(ctx, r, target); err != nil {
+		return activity.WebAnswer{}, err
+	}
+	signatures, err := c.credentials.signatures(ctx, r, target, c.clock.Now())
+	if err != nil {
+		return activity.WebAnswer{}, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
 	var sent atomic.Bool
@@ -97,6 +125,9 @@ func (c *Client) Send(ctx context.Context, r activity.WebRequest) (activity.WebA
 		request.GetBody = nil // the transport must not send it a second time by itself
 	}
 	for name, value := range r.Header {
+		request.Header.Set(name, value)
+	}
+	for name, value := range signatures {
 		request.Header.Set(name, value)
 	}
 	login.onto(request)

@@ -24,6 +24,12 @@ type WebRequest struct {
 	// may use instead.
 	Credential string
 	Secrets    map[string]string
+	// URLCredential is the name of a credential that is the URL to send to, which has to begin with URL; "" for none.
+	URLCredential string
+	// Sign are the names of credentials that sign the request as Standard Webhooks does, each with a signature of its own, as a message of
+	// SignID.
+	Sign   []string
+	SignID string
 	// Timeout bounds the request, the reading of the answer included.
 	Timeout time.Duration
 	// Repeatable says that the server executes the request once even if it receives it twice.
@@ -43,3 +49,35 @@ type WebAnswer struct {
 	Size   int64
 	Digest string
 }
+
+// Mailer sends e-mail for programs. Errors are classed as those of Web; Refused is that the server refuses the message for good.
+type Mailer interface {
+	SendMail(ctx context.Context, m Mail) (MailAnswer, error)
+}
+
+// Mail is one message.
+type Mail struct {
+	// Organization is whose workflow it is: it says which credentials may be used.
+	Organization int64
+	// Server is the URL of the server: smtp://host:587, which has to offer STARTTLS, or smtps://host:465.
+	Server string
+	// Plain permits a server without encryption; no credential is sent to it.
+	Plain bool
+	// Credential is the name of the credential to sign in with, with a user name; "" for none. Secrets are as those of WebRequest.
+	Credential string
+	Secrets    map[string]string
+	// From and To are addresses, and MessageID identifies the message, also when it is sent again.
+	From      string
+	To        []string
+	MessageID string
+	// InReplyTo is the MessageID of the message that began the conversation; "" for that message itself.
+	InReplyTo     string
+	Subject       string
+	Text, HTML    string
+	Timeout       time.Duration
+	Date          time.Time
+	AutoSubmitted bool
+}
+
+// MailAnswer says which addresses the server has refused, each with its answer.
+type MailAnswer struct{ Refused map[string]string }

@@ -1,0 +1,79 @@
+package web
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+)
+
+// The headers of Standard Webhooks, and the bounds of its secrets.
+const (
+	headerID        = "Webhook-Id"
+	headerTime      = "Webhook-Timestamp"
+	headerSignature = "Webhook-Signature"
+	secretPrefix    = "whsec_"
+	leastSecret     = 24
+	mostSecret      = 64
+)
+
+// secretURL is the URL that a credential is, for a request that names one. It has to be below the URL that the request names: that one was
+// checked, and is what errors show.
+func (c credentials) secretURL(ctx context.Context, r activity.WebRequest, target *url.URL) (*url.URL, error) {
+	if r.URLCredential == "" {
+		return target, nil
+	}
+	r.Credential = r.URLCredential
+	found, value, err := c.read(ctx, r, target)
+	if err != nil {
+		return nil, err
+	}
+	u, err := ParseURL(value)
+	if err != nil {
+		return nil, fault.New(fault.Unauthenticated, "the credential %q is no URL; expected one that begins with %s", r.URLCredential, r.URL)
+	}
+	for _, part := range []string{u.Path, u.RawPath, u.RawQuery, u.RequestURI()} {
+		if len(part) > 1 { // so that no answer that repeats it shows it
+			activity.Conceal(ctx, part)
+		}
+	}
+	named := Credential{URLPrefixes: []string{strings.TrimSuffix(target.String(), "?")}}
+	if target.RawQuery != "" || !named.covers(u) || !found.covers(u) {
+		return nil, fault.New(fault.Denied, "the credential %q is a URL of another place; expected one that begins with %s", r.URLCredential, r.URL)
+	}
+	return u, nil
+}
+
+// signatures are the headers that sign a request: one signature for each secret, so that a receiver may know either while one is replaced.
+func (c credentials) signatures(ctx context.Context, r activity.WebRequest, target *url.URL, now time.Time) (map[string]string, error) {
+	if len(r.Sign) == 0 {
+		return nil, nil
+	}
+	at := strconv.FormatInt(now.Unix(), 10)
+	var all []string
+	for _, name := range r.Sign {
+		r.Credential = name
+		_, value, err := c.read(ctx, r, target)
+		if err != nil {
+			return nil, err
+		}
+		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(strings.TrimSpace(value), secretPrefix))
+		if err != nil || len(key) < leastSecret || len(key) > mostSecret {
+			return nil, fault.New(fault.Unauthenticated, "the credential %q signs nothing; expected %s and %d to %d bytes in Base64", name, secretPrefix,
+				leastSecret, mostSecret)
+		}
+		mac := hmac.New(sha256.New, key)
+		for _, part := range [][]byte{[]byte(r.SignID), []byte("."), []byte(at), []byte("."), r.Body} {
+			_, _ = mac.Write(part) // writing to a hash does not fail
+		}
+		all = append(all, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+	}
+	return map[string]string{headerID: r.SignID, headerTime: at, headerSignature: strings.Join(all, " ")}, nil
+}
