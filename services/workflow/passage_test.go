@@ -185,8 +185,12 @@ func TestAHostileProgramChangesNothing(t *testing.T) {
 
 	object := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}}
 	args := map[string]map[string]any{
-		"git.commit":      {"repo_url": "https://git.example.com/shop", "branch": "main", "path": "a", "content": "a", "message": "a"},
-		"http.request":    {"url": "http://Deploy.example.com:443/x/../SHOP/%61pi", "method": "POST"},
+		"git.commit":   {"repo_url": "https://git.example.com/shop", "branch": "main", "path": "a", "content": "a", "message": "a"},
+		"http.request": {"url": "http://Deploy.example.com:443/x/../SHOP/%61pi", "method": "POST"},
+		"mail.send": {
+			"server": "smtp://deploy.example.com/shop/api", "from": "a@example.com", "to": []any{"b@example.com"}, "message_id": "a@example.com",
+			"subject": "a", "text": "a",
+		},
 		"argo.sync":       {"app_name": "shop", "app_namespace": "argocd", "revision": "a"},
 		"argo.terminate":  {"app_name": "shop", "app_namespace": "argocd", "operation": "a"},
 		"workflow.submit": {"namespace": "shop", "workflow": map[string]any{"metadata": map[string]any{"name": "a"}}},

@@ -282,7 +282,7 @@ func TestEveryFunctionStatesWhatItChanges(t *testing.T) {
 	args := map[string]any{
 		"agent_id": int64(4), "app_namespace": "argocd", "app_name": "shop", "rollout_namespace": "shop", "rollout_name": "api",
 		"source": map[string]any{"destination_namespace": "shop"}, "repo_url": "https://git.example.com/shop", "branch": "main",
-		"path": "a.yaml", "content": "a", "url": "https://deploy.example.com/shop?a=b", "namespace": "work", "name": "migrate", "prune": true,
+		"path": "a.yaml", "content": "a", "url": "https://deploy.example.com/shop?a=b", "server": "smtp://mail.example.com:587", "namespace": "work", "name": "migrate", "prune": true,
 		"objects": []any{map[string]any{"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "api"}}},
 	}
 	got := map[string]string{}
@@ -303,6 +303,7 @@ func TestEveryFunctionStatesWhatItChanges(t *testing.T) {
 		"argo.abort":     "takes back: shop/api",
 		"git.commit":     "changes: a.yaml on branch main of https://git.example.com/shop",
 		"http.request":   "changes: deploy.example.com/shop",
+		"mail.send":      "changes: mail.example.com:587/",
 
 		"argo.analyze":       "changes: work/migrate",
 		"argo.end_analysis":  "takes back: work/migrate",

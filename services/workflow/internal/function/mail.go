@@ -19,7 +19,9 @@ var messageID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}@[A-Za-z0-9.-]{1,100}$
 
 // sendMail is mail.send.
 func sendMail(mailer activity.Mailer) *Function {
-	field := func(name, doc string, required bool) Field { return Field{Name: name, Doc: doc, Type: Text, Required: required} }
+	field := func(name, doc string, required bool) Field {
+		return Field{Name: name, Doc: doc, Type: Text, Required: required}
+	}
 	return &Function{
 		spec: Spec{
 			Name: "mail.send", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: false, Effect: activity.Changes,

@@ -102,7 +102,11 @@ func (c *Client) exchange(
 			return answer, refusedLogin(err, server)
 		}
 	}
-	if err := client.Mail(m.From); err != nil {
+	from, err := mail.ParseAddress(m.From)
+	if err != nil {
+		return answer, invalidFrom(m.From)
+	}
+	if err := client.Mail(from.Address); err != nil {
 		return answer, err
 	}
 	if answer.Refused, err = recipients(client, m.To); err != nil {
@@ -120,6 +124,10 @@ func (c *Client) exchange(
 	}
 	_ = client.Quit() // the server has the message
 	return answer, nil
+}
+
+func invalidFrom(found string) error {
+	return fault.InvalidFields(fault.Field{Name: "from", Problem: fmt.Sprintf("found %.100q; expected an address", found)})
 }
 
 // recipients names the addresses to the server. Those that it refuses for good are left out, unless it refuses all.
@@ -178,14 +186,16 @@ func written(m activity.Mail) ([]byte, error) {
 	header := func(name, value string) { fmt.Fprintf(&b, "%s: %s\r\n", name, value) }
 	from, err := mail.ParseAddress(m.From)
 	if err != nil {
-		return nil, fault.InvalidFields(fault.Field{Name: "from", Problem: fmt.Sprintf("found %.100q; expected an address", m.From)})
+		return nil, invalidFrom(m.From)
 	}
 	header("From", from.String())
 	var to []string
 	for i, address := range m.To {
 		a, err := mail.ParseAddress(address)
 		if err != nil || a.Address != address {
-			return nil, fault.InvalidFields(fault.Field{Name: fmt.Sprintf("to[%d]", i), Problem: fmt.Sprintf("found %.100q; expected an address", address)})
+			return nil, fault.InvalidFields(fault.Field{
+				Name: fmt.Sprintf("to[%d]", i), Problem: fmt.Sprintf("found %.100q; expected an address", address),
+			})
 		}
 		to = append(to, a.String())
 	}

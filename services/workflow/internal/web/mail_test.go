@@ -24,7 +24,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
-// mailbox is a mail server that keeps what it is sent. It refuses addresses that begin with gone, and is busy for those that begin with busy.
+// mailbox is a mail server that keeps what it is sent. It refuses addresses that begin with gone, and is busy for those that begin with
+// busy.
 type mailbox struct {
 	mu   sync.Mutex
 	mail []string
@@ -129,8 +130,8 @@ func (quietMail) Println(...any)        {}
 func message(url string, to ...string) activity.Mail {
 	return activity.Mail{
 		Organization: 1, Server: url, From: "Lockstep <cd@example.com>", To: to, MessageID: "m-7@cd.example.com", InReplyTo: "m-1@cd.example.com",
-		Subject: "shop → production\r\nBcc: all@example.com", Text: "It began.\n.\nApprove it.", HTML: "<p>It began.</p>", Timeout: 10 * time.Second,
-		Date: time.Date(2026, 11, 24, 15, 0, 0, 0, time.UTC), AutoSubmitted: true,
+		Subject: "shop → production\r\nBcc: all@example.com", Text: "It began.\n.\nApprove it.", HTML: "<p>It began.</p>",
+		Timeout: 10 * time.Second, Date: time.Date(2026, 11, 24, 15, 0, 0, 0, time.UTC), AutoSubmitted: true,
 	}
 }
 
@@ -158,7 +159,8 @@ func TestMailIsSent(t *testing.T) {
 			t.Errorf("%s: found %q, expected %q", name, found, want)
 		}
 	}
-	if body, _ := io.ReadAll(read.Body); !strings.Contains(string(body), "\r\n.\r\nApprove it.") || !strings.Contains(string(body), "<p>It began.</p>") {
+	body, _ := io.ReadAll(read.Body)
+	if !strings.Contains(string(body), "\r\n.\r\nApprove it.") || !strings.Contains(string(body), "<p>It began.</p>") {
 		t.Errorf("found %s", body)
 	}
 }
@@ -197,14 +199,13 @@ func TestMailThatIsRefused(t *testing.T) {
 		t.Errorf("found %d messages", n)
 	}
 	m := message(plainURL, "ada@example.com")
-	if m.Plain = true; true {
-		if _, err := plain.SendMail(t.Context(), m); err != nil {
-			t.Error(err)
-		}
-		m.Credential = "mail"
-		if _, err := plain.SendMail(t.Context(), m); !fault.Is(err, fault.Refused) {
-			t.Errorf("a password without encryption: found %v", err)
-		}
+	m.Plain = true
+	if _, err := plain.SendMail(t.Context(), m); err != nil {
+		t.Error(err)
+	}
+	m.Credential = "mail"
+	if _, err := plain.SendMail(t.Context(), m); !fault.Is(err, fault.Refused) {
+		t.Errorf("a password without encryption: found %v", err)
 	}
 }
 

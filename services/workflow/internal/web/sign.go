@@ -46,7 +46,9 @@ func (c credentials) secretURL(ctx context.Context, r activity.WebRequest, targe
 	}
 	named := Credential{URLPrefixes: []string{strings.TrimSuffix(target.String(), "?")}}
 	if target.RawQuery != "" || !named.covers(u) || !found.covers(u) {
-		return nil, fault.New(fault.Denied, "the credential %q is a URL of another place; expected one that begins with %s", r.URLCredential, r.URL)
+		return nil, fault.New(
+			fault.Denied, "the credential %q is a URL of another place; expected one that begins with %s", r.URLCredential, r.URL,
+		)
 	}
 	return u, nil
 }
@@ -66,8 +68,10 @@ func (c credentials) signatures(ctx context.Context, r activity.WebRequest, targ
 		}
 		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(strings.TrimSpace(value), secretPrefix))
 		if err != nil || len(key) < leastSecret || len(key) > mostSecret {
-			return nil, fault.New(fault.Unauthenticated, "the credential %q signs nothing; expected %s and %d to %d bytes in Base64", name, secretPrefix,
-				leastSecret, mostSecret)
+			return nil, fault.New(
+				fault.Unauthenticated, "the credential %q signs nothing; expected %s and %d to %d bytes in Base64", name, secretPrefix, leastSecret,
+				mostSecret,
+			)
 		}
 		mac := hmac.New(sha256.New, key)
 		for _, part := range [][]byte{[]byte(r.SignID), []byte("."), []byte(at), []byte("."), r.Body} {

@@ -101,8 +101,8 @@ func TestSignedRequestsPassTheLibraryOfStandardWebhooks(t *testing.T) {
 func TestTheURLMayBeASecret(t *testing.T) {
 	t.Parallel()
 	c, url, got := receiver(t, map[string]string{
-		"hook": "SERVER/hooks/T0/B0/canary-of-url?k=canary-of-query", "elsewhere": "https://example.com/hooks/canary", "above": "SERVER/other/canary",
-		"text": "canary without a URL", "short": "whsec_YQ==",
+		"hook": "SERVER/hooks/T0/B0/canary-of-url?k=canary-of-query", "elsewhere": "https://example.com/hooks/canary",
+		"above": "SERVER/other/canary", "text": "canary without a URL", "short": "whsec_YQ==",
 	})
 	send := func(hook string, sign ...string) error {
 		ctx, _ := activity.WithConcealed(t.Context())

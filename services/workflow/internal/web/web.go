@@ -1,6 +1,6 @@
-// Package web sends the HTTP requests and the e-mail of programs. Which servers may be reached is the decision of the transport that it is given (D41),
-// and which credential goes where is the decision of the operator: credentials are known to programs by name only, and are sent to the URLs
-// that they are bound to.
+// Package web sends the HTTP requests and the e-mail of programs. Which servers may be reached is the decision of the transport that it is
+// given (D41), and which credential goes where is the decision of the operator: credentials are known to programs by name only, and are
+// sent to the URLs that they are bound to.
 //
 // It repeats nothing and knows no program: the engine decides whether to try again.
 package web
