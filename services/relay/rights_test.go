@@ -231,8 +231,10 @@ func used(t *testing.T) []Right {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limits := config.WithDefaults(Config{AllowWorkflowNamespaces: []string{"shop"}, AllowJobNamespaces: []string{"shop"},
-		AllowAnalysisNamespaces: []string{"shop"}}).limits()
+	limits := config.WithDefaults(Config{
+		AllowWorkflowNamespaces: []string{"shop"}, AllowJobNamespaces: []string{"shop"},
+		AllowAnalysisNamespaces: []string{"shop"},
+	}).limits()
 	limits.Objects = core.ObjectLimits{
 		Apply: []string{"services"}, Patch: []string{"configmaps"}, Delete: []string{"cronjobs.batch"}, Logs: true, Others: []string{"*"},
 	}

@@ -262,8 +262,9 @@ func analysisArgs(templates []Object, values map[string]string) (args []any, pro
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if _, known := declared[name]; !known {
-			problems = append(problems, fault.Field{Name: "args." + name, Problem: fmt.Sprintf(
-				"no template declares it, expected one of %s", strings.Join(slices.Sorted(maps.Keys(declared)), ", "))})
+			problems = append(problems, fault.Field{
+				Name: "args." + name, Problem: "no template declares it, expected one of " + strings.Join(slices.Sorted(maps.Keys(declared)), ", "),
+			})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(declared)) {

@@ -59,7 +59,8 @@ func TestAnAnalysisIsMadeOfItsTemplates(t *testing.T) {
 			"metrics": []any{map[string]any{"name": "errors"}, map[string]any{"name": "latency"}, map[string]any{"name": "extra"}},
 			"dryRun":  []any{map[string]any{"metricName": "extra"}},
 			"args": []any{
-				map[string]any{"name": "limit", "value": "5"}, map[string]any{"name": "service", "value": "api"},
+				map[string]any{"name": "limit", "value": "5"},
+				map[string]any{"name": "service", "value": "api"},
 				map[string]any{"name": "token", "valueFrom": map[string]any{"secretKeyRef": map[string]any{"name": "t", "key": "k"}}},
 			},
 			"ttlStrategy": map[string]any{"secondsAfterCompletion": int64(24 * 3600)},
@@ -72,7 +73,8 @@ func TestAnAnalysisIsMadeOfItsTemplates(t *testing.T) {
 		}
 		run["status"] = map[string]any{"phase": "Inconclusive", "message": "unclear", "metricResults": []any{map[string]any{
 			"name": "errors", "phase": "Inconclusive", "successful": int64(2), "inconclusive": int64(1), "measurements": []any{
-				map[string]any{"phase": "Successful", "value": "[]"}, map[string]any{"phase": "Successful", "value": "[0.01]"},
+				map[string]any{"phase": "Successful", "value": "[]"},
+				map[string]any{"phase": "Successful", "value": "[0.01]"},
 				map[string]any{"phase": "Inconclusive", "value": "[0.2]", "message": "between"},
 			},
 		}}}
