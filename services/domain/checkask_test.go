@@ -19,7 +19,7 @@ func (c checked) asks(run int64, why string) {
 	c.review()
 }
 
-// D48: what is inconclusive asks a person and never passes: only the answer of somebody who may approve opens the passage, with a reason; no
+// D48: what is inconclusive asks a person and never passes: only the answer of a person who may approve opens the passage, with a reason; no
 // machine answers, and an answer does not count any more once the program has asked again.
 func TestAPersonDecidesWhatACheckCannot(t *testing.T) {
 	t.Parallel()
@@ -51,7 +51,7 @@ func TestAPersonDecidesWhatACheckCannot(t *testing.T) {
 		expect string
 	}{
 		{"a machine", decide(machine, core.CheckSuccess, "fine"), fault.Denied, "is for people"},
-		{"somebody who may only report", decide(reporter, core.CheckSuccess, "fine"), fault.Denied, "approve"},
+		{"a member who may only report", decide(reporter, core.CheckSuccess, "fine"), fault.Denied, "approve"},
 		{"no reason", decide(user(), core.CheckSuccess, " "), fault.Invalid, "/reason"},
 		{"no decision", decide(user(), core.CheckPending, "later"), fault.Invalid, "/phase"},
 	} {

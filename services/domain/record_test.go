@@ -369,7 +369,10 @@ func (s *shop) moves(r core.Rollout) []func() error {
 	verb(func(a core.Actor) error { _, err := s.rollouts.RetryRollout(ctx, a, r.ID, "retry"); return err })
 	verb(func(a core.Actor) error { return s.approve(a, r, "staging/25") })
 	verb(func(a core.Actor) error { _, err := s.rollouts.BreakGlass(ctx, a, r.ID, "down"); return err })
-	verb(func(a core.Actor) error { _, err := s.rollouts.StopAutomaticRollback(ctx, a, r.ID, ""); return err })
+	verb(func(a core.Actor) error {
+		_, err := s.rollouts.StopAutomaticRollback(ctx, a, r.ID, "it stays")
+		return err
+	})
 	verb(func(a core.Actor) error {
 		_, err := s.rollouts.RejectGate(ctx, a, rollout.Resolution{RolloutID: r.ID, GateID: "production"})
 		return err

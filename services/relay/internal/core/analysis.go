@@ -283,7 +283,7 @@ func analysisArgs(templates []Object, values map[string]string) (args []any, pro
 	return args, problems
 }
 
-// measured is what an answer has of an analysis beside its state: what came of each metric, and whether somebody has ended it.
+// measured is what an answer has of an analysis beside its state: what came of each metric, and whether it was ended from outside.
 func measured(o Object) map[string]any {
 	results := map[string]Object{}
 	for _, each := range o.list("status", "metricResults") {
@@ -326,8 +326,8 @@ func measuredMetric(name string, result Object) map[string]any {
 			with++
 		}
 		one["value"] = strings.ToValidUTF8(value[:min(len(value), maxMeasured)], "")
-		if said := measurement.text("message"); said != "" && message == "" {
-			message = said
+		if text := measurement.text("message"); text != "" && message == "" {
+			message = text
 		}
 	}
 	one["message"], one["with_data"] = shortened(message), with

@@ -7,7 +7,7 @@ func analyze() *Function {
 	return changing(onCluster("argo.analyze",
 		"Has Argo Rollouts measure: creates an AnalysisRun of `AnalysisTemplate`s, once, however often the call is repeated with the same\n"+
 			"`operation`, and answers its state: `{name, namespace, uid, phase, message, ended, terminated, metrics}`. `phase` is Argo's, or `Pending` before it has\n"+
-			"one; `ended` is whether it is `Successful`, `Failed`, `Error` or `Inconclusive`; `terminated` is whether somebody has ended it. Each of\n"+
+			"one; `ended` is whether it is `Successful`, `Failed`, `Error` or `Inconclusive`; `terminated` is whether it was ended from outside. Each of\n"+
 			"`metrics` is `{name, phase, message, value, successful, failed, inconclusive, error, with_data, dry_run}`: how many of its measurements came\n"+
 			"to what, and the latest value. `with_data` is how many of the successful ones that Argo keeps have data, which an empty vector and what is\n"+
 			"no number are not. Templates that the templates refer to are read as well. It is removed a day after its end. The relay's configuration names the namespaces in which it does that\n"+

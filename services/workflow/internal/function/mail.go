@@ -42,7 +42,7 @@ func sendMail(mailer activity.Mailer) *Function {
 				}
 				return wrong
 			},
-			Doc: "Sends an e-mail by SMTP. Answers `{refused}`: the addresses that the server has refused for good, with its answers. If it refuses all\n" +
+			Doc: "Sends an e-mail by SMTP. Answers `{refused}`: the addresses that the server has refused permanently, with its answers. If it refuses all\n" +
 				"of them, or the message, the error is `refused`; a server that is away, or says that it is busy, is tried again. A message that is sent\n" +
 				"twice has the same `message_id`, by which most readers show it once.\n\n" +
 				"Servers that are not public can be reached only if an operator allows them (`http_allow_networks`).",

@@ -27,7 +27,7 @@ const (
 	schemeMailTLS = "smtps"
 )
 
-// SendMail sends one message. A server that refuses one of several addresses for good still has the message for the others, and the answer
+// SendMail sends one message. A server that refuses one of several addresses permanently still has the message for the others, and the answer
 // says which were refused; with none left the error is Refused.
 func (c *Client) SendMail(ctx context.Context, m activity.Mail) (activity.MailAnswer, error) {
 	var none activity.MailAnswer
@@ -130,14 +130,14 @@ func invalidFrom(found string) error {
 	return fault.InvalidFields(fault.Field{Name: "from", Problem: fmt.Sprintf("found %.100q; expected an address", found)})
 }
 
-// recipients names the addresses to the server. Those that it refuses for good are left out, unless it refuses all.
+// recipients names the addresses to the server. Those that it refuses permanently are left out, unless it refuses all.
 func recipients(client *smtp.Client, to []string) (map[string]string, error) {
 	refused := map[string]string{}
 	for _, address := range to {
 		err := client.Rcpt(address)
-		said, isAnswer := errors.AsType[*textproto.Error](err)
-		if isAnswer && said.Code >= 500 && len(to) > 1 {
-			refused[address] = said.Error()
+		answer, isAnswer := errors.AsType[*textproto.Error](err)
+		if isAnswer && answer.Code >= 500 && len(to) > 1 {
+			refused[address] = answer.Error()
 			continue
 		}
 		if err != nil {
@@ -152,15 +152,15 @@ func recipients(client *smtp.Client, to []string) (map[string]string, error) {
 
 // refusedLogin is the error of a login; its text may have what was sent.
 func refusedLogin(err error, server *url.URL) error {
-	if said, ok := errors.AsType[*textproto.Error](err); ok && said.Code >= 400 && said.Code < 500 {
-		return fault.Because(err, fault.Unavailable, "%s answered %d to the login", server.Host, said.Code)
+	if answer, ok := errors.AsType[*textproto.Error](err); ok && answer.Code >= 400 && answer.Code < 500 {
+		return fault.Because(err, fault.Unavailable, "%s answered %d to the login", server.Host, answer.Code)
 	} else if ok {
-		return fault.Because(err, fault.Unauthenticated, "%s answered %d to the login", server.Host, said.Code)
+		return fault.Because(err, fault.Unauthenticated, "%s answered %d to the login", server.Host, answer.Code)
 	}
 	return err
 }
 
-// unmailed is the class of an error: what a server refuses for good is Refused, everything else is tried again.
+// unmailed is the class of an error: what a server refuses permanently is Refused, everything else is tried again.
 func unmailed(err error, server *url.URL) error {
 	if err == nil {
 		return nil
@@ -171,11 +171,11 @@ func unmailed(err error, server *url.URL) error {
 		}
 		return own
 	}
-	if said, ok := errors.AsType[*textproto.Error](err); ok {
-		if said.Code >= 500 {
-			return fault.Because(err, fault.Refused, "%s answered %d: %.200s", server.Host, said.Code, said.Msg)
+	if answer, ok := errors.AsType[*textproto.Error](err); ok {
+		if answer.Code >= 500 {
+			return fault.Because(err, fault.Refused, "%s answered %d: %.200s", server.Host, answer.Code, answer.Msg)
 		}
-		return fault.Because(err, fault.Unavailable, "%s answered %d: %.200s", server.Host, said.Code, said.Msg)
+		return fault.Because(err, fault.Unavailable, "%s answered %d: %.200s", server.Host, answer.Code, answer.Msg)
 	}
 	return fault.Because(err, fault.Unavailable, "%s: no answer, or none in time", server.Host)
 }

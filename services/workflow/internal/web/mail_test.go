@@ -165,7 +165,7 @@ func TestMailIsSent(t *testing.T) {
 	}
 }
 
-// What fails for good is Refused or Unauthenticated, and everything else is tried again; a secret is in no error (D27, D62).
+// What fails permanently is Refused or Unauthenticated, and everything else is tried again; a secret is in no error (D27, D62).
 func TestMailThatIsRefused(t *testing.T) {
 	t.Parallel()
 	c, url, box := mailServer(t, true, "wrong-"+password)
@@ -177,7 +177,7 @@ func TestMailThatIsRefused(t *testing.T) {
 		class  fault.Class
 	}{
 		"a wrong password":                       {c, message(url, "ada@example.com"), true, fault.Unauthenticated},
-		"nobody is there":                        {c, message(url, "gone@example.com"), false, fault.Refused},
+		"an unknown address":                     {c, message(url, "gone@example.com"), false, fault.Refused},
 		"a server that is busy":                  {c, message(url, "busy@example.com"), false, fault.Unavailable},
 		"a server without encryption":            {plain, message(plainURL, "ada@example.com"), false, fault.Refused},
 		"a credential for another server":        {plain, message(url, "ada@example.com"), true, fault.Denied},

@@ -25,6 +25,7 @@ func recordedElsewhere() map[string]string {
 		"tryArtifactSource":    "nothing: it keeps nothing",
 		"evaluateCheck":        "the runs of the check's program, and what they report",
 		"reportCheck":          "the statuses of checks, which are append-only",
+		"decideCheck":          "the statuses of checks, which are append-only",
 		"sendEvent":            "the decisions of the triggers that it matches",
 		"confirmChange":        twoPeople, "rejectChange": twoPeople, "withdrawChange": twoPeople, "forceChange": twoPeople,
 	}

@@ -50,7 +50,7 @@ type WebAnswer struct {
 	Digest string
 }
 
-// Mailer sends e-mail for programs. Errors are classed as those of Web; Refused is that the server refuses the message for good.
+// Mailer sends e-mail for programs. Errors are classed as those of Web; Refused is that the server refuses the message permanently.
 type Mailer interface {
 	SendMail(ctx context.Context, m Mail) (MailAnswer, error)
 }
