@@ -160,7 +160,7 @@ test('the timeline of a run has its branches as lanes, with what went into each 
 inbox = channel()
 
 def part(n):
-    run("checkpoint", {"state": "part %d" % n})
+    run("checkpoint", {"state": {"name": "part %d" % n}})
     sleep(n)
     return receive(inbox)
 

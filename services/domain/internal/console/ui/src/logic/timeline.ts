@@ -27,6 +27,8 @@ export interface Bar {
   /** Hundredths of the width; a bar of no length is a mark. */
   left: number
   width: number
+  /** How many marks of the same moment are in front of it: they stand beside each other. */
+  shift: number
   look: Look
   open: boolean
 }
@@ -50,7 +52,11 @@ export function lanesOf(timeline: Timeline, now: number): { lanes: Lane[]; from:
     if (!lanes.has(branch)) lanes.set(branch, { branch, parent: -1, bars: [] })
     const began = Date.parse(s.beganAt)
     const ended = s.endedAt ? Date.parse(s.endedAt) : to
-    lanes.get(branch)?.bars.push({ index, left: at(began), width: Math.max(0, at(ended) - at(began)), look: lookOf(s), open: !s.endedAt })
+    const bars = lanes.get(branch)?.bars ?? []
+    const left = at(began)
+    const width = Math.max(0, at(ended) - left)
+    const shift = width > 0 ? 0 : bars.filter((b) => b.width === 0 && b.left === left).length
+    bars.push({ index, left, width, shift, look: lookOf(s), open: !s.endedAt })
   })
   return { lanes: [...lanes.values()].sort((a, b) => a.branch - b.branch), from, to }
 }

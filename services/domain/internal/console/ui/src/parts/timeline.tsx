@@ -84,8 +84,8 @@ function Lanes({ timeline, now, chosen, choose }: LanesProps) {
                   <li key={key}>
                     <button
                       type="button"
-                      className={`bar ${bar.look}${bar.open ? ' open' : ''}`}
-                      style={{ left: `${bar.left}%`, width: `${bar.width}%` }}
+                      className={`bar ${bar.look}${bar.open ? ' open' : ''}${bar.width === 0 ? ' mark' : ''}`}
+                      style={{ left: `calc(${bar.left}% + ${bar.shift * 0.5}rem)`, width: `${bar.width}%` }}
                       aria-pressed={key === chosen}
                       aria-label={`${titleOf(step)}, ${step.endedAt ? took(Date.parse(step.endedAt) - Date.parse(step.beganAt)) : 'open'}${step.code ? `, failed: ${step.code}` : ''}`}
                       title={titleOf(step)}
