@@ -63,6 +63,8 @@ func Codes() []Code {
 		{"refused", "The request was understood and refused."},
 		{"unauthorized", "The credentials are missing or invalid, or lack a permission."},
 		{"unreachable", "There was no answer. The engine repeats the call until its timeout, unless `retry` says otherwise."},
+		{CodeExpressionCompile, "The expression is malformed; the message says where."},
+		{CodeExpressionEvaluate, "The expression could not be evaluated, or costs too much."},
 		{CodeStatus, "The server answered with a status after which the request is repeated, until the timeout."},
 		{history.CodeTimeout, "There was no answer, or not the expected state, in time."},
 		{history.CodeTooLarge, "The answer is larger than a program may receive."},

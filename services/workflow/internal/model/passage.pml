@@ -113,7 +113,7 @@ byte unguarded;
 #endif
 
 /* The row and the event, in one transaction.
- * @calls domain/internal/core/rollout tree.pass: Record grant
+ * @calls domain/internal/core/rollout passages.pass: Record grant
  * @calls domain/internal/core/rollout tree.grant: opening Grant
  * @go domain/internal/store tx.Grant
  */

@@ -12673,6 +12673,7 @@ type Provenance {
 
 "A revision of a repository that an image was built from."
 type ProvenanceSource {
+  "The address of the repository."
   repository: String!
   "The commit; null if the provenance does not say."
   revision: String
@@ -12689,6 +12690,7 @@ type Component {
 
 "What a scanner has found in an image."
 type Vulnerabilities {
+  "The scanner that wrote the report; null if it does not say."
   scanner: String
   "When the scan ended; null if the report does not say."
   scannedAt: Time
@@ -12755,6 +12757,7 @@ type ComponentChange {
 
 "Input of lookUpProvenance."
 input LookUpProvenanceInput {
+  "The version whose image is looked up."
   versionId: ID!
 }
 
@@ -14020,6 +14023,7 @@ type WorkflowStep {
   name: String!
   "Where in the program: file:line:column."
   position: String!
+  "When it began."
   beganAt: Time!
   "Null for one that is open."
   endedAt: Time
