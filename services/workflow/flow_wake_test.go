@@ -37,7 +37,7 @@ func TestAnEventStartsItsRunWithoutWaitingForALook(t *testing.T) {
 	e.service = control.NewService(e.store, e.scripts, clock.System(), e)
 	started := make(chan string, 10)
 	flows = flow.NewFlows(flow.Deps{
-		Store: e.store, Scripts: e.scripts, CheckEmit: events.CheckEmit, Clock: clock.System(), Log: bustest.Log(t),
+		Store: e.store, Scripts: e.scripts, Clock: clock.System(), Log: bustest.Log(t),
 		Start: func(_ context.Context, s execution.Start) (execution.Started, error) {
 			started <- s.Labels["event_type"]
 			return execution.Started{}, nil
