@@ -28,7 +28,7 @@ func TestAnEventStartsItsRunWithoutWaitingForALook(t *testing.T) {
 		pgtest.Migration{Name: "workflow", FS: store.Migrations()})
 	var flows *flow.Flows
 	var met atomic.Int64
-	e := &engines{t: t, scripts: script.New(script.Limits{}), clock: clock.System()}
+	e := &engines{t: t, scripts: script.New(script.Limits{}), clock: clock.System(), checkEmit: events.CheckEmit}
 	e.store = store.New(store.Deps{
 		Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {}, Woken: e.Wake,
 		Clock: clock.System(), Log: bustest.Log(t),
