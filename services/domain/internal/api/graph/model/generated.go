@@ -486,6 +486,7 @@ type LookAtArtifactSourcePayload struct {
 
 // Input of lookUpProvenance.
 type LookUpProvenanceInput struct {
+	// The version whose image is looked up.
 	VersionID string `json:"versionId"`
 }
 
@@ -644,6 +645,7 @@ type ProvenanceEvidence struct {
 
 // A revision of a repository that an image was built from.
 type ProvenanceSource struct {
+	// The address of the repository.
 	Repository string `json:"repository"`
 	// The commit; null if the provenance does not say.
 	Revision *string `json:"revision,omitempty"`
@@ -1298,6 +1300,7 @@ type Viewer struct {
 
 // What a scanner has found in an image.
 type Vulnerabilities struct {
+	// The scanner that wrote the report; null if it does not say.
 	Scanner *string `json:"scanner,omitempty"`
 	// When the scan ended; null if the report does not say.
 	ScannedAt *time.Time `json:"scannedAt,omitempty"`
