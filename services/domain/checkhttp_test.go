@@ -160,7 +160,8 @@ func TestACheckIsEvaluatedOverHTTP(t *testing.T) {
 		{"reports", strings.Replace(ticket, "ticket", "tickets", 1), 0, "waits for a check"},
 		{"reports", strings.Replace(ticket, "prod", "mars", 1), 404, "mars"},
 	} {
-		if code, answer := ask(one.token, one.body); one.code != 0 && code != one.code || code == http.StatusAccepted || !strings.Contains(answer, one.text) {
+		code, answer := ask(one.token, one.body)
+		if one.code != 0 && code != one.code || code == http.StatusAccepted || !strings.Contains(answer, one.text) {
 			t.Errorf("%s as %q: found %d %s; expected %d with %s", one.body, one.token, code, answer, one.code, one.text)
 		}
 	}

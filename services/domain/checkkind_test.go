@@ -32,9 +32,9 @@ func gauged(t *testing.T) (checked, core.Rollout) {
 // gaugedPipeline has the check in both places, with these configurations.
 func gaugedPipeline(active, proposed string) json.RawMessage {
 	return json.RawMessage(`{"checks":{"active":[{"key":"gauge","kind":"gauge","with":` + active + `}]},"steps":[` +
-		`{"type":"deploy","environment":"dev","config":` + string(appEnvConfig("dev")) + `},` +
+		`{"type":"deploy","environment":"dev","config":` + appEnvConfig("dev") + `},` +
 		`{"type":"deploy","environment":"prod","checks":{"proposed":[{"key":"ticket","kind":"gauge@1","with":` + proposed + `}]},"config":` +
-		string(appEnvConfig("prod")) + `}]}`)
+		appEnvConfig("prod") + `}]}`)
 }
 
 // program reports as the run of a check's program.
@@ -230,8 +230,8 @@ func TestADecisionOutlivesItsProgram(t *testing.T) {
 	c.want(c.engine.cancels, []string{"check-2"})
 }
 
-// D48: a kind that is not installed, a configuration that does not fit, and two configurations of one key are refused when they are written,
-// each with its place; so is a link of a program that nobody should follow.
+// D48: a kind that is not installed, a configuration that does not fit, and two configurations of one key are refused when they are
+// written, each with its place; so is a link of a program that nobody should follow.
 func TestChecksOfKindsAreValidated(t *testing.T) {
 	t.Parallel()
 	c, r := gauged(t)
@@ -239,7 +239,7 @@ func TestChecksOfKindsAreValidated(t *testing.T) {
 		{string(gaugedPipeline(`{"most":0}`, `{"most":1}`)), "/definition/checks/active/0/with/most: "},
 		{string(gaugedPipeline(`{}`, `{"most":1}`)), "/definition/checks/active/0/with/most"},
 		{string(gaugedPipeline(`{"most":1,"least":2}`, `{"most":1}`)), "/definition/checks/active/0/with/least"},
-		{strings.Replace(string(gaugedPipeline(`{"most":1}`, `{"most":1}`)), "gauge@1", "guage", 1), `/definition/steps/1/checks/proposed/0/kind: found "guage", which is not installed; expected one of status, timer, schedule, health, `},
+		{strings.Replace(string(gaugedPipeline(`{"most":1}`, `{"most":1}`)), "gauge@1", "gouge", 1), `/definition/steps/1/checks/proposed/0/kind: found "gouge", which is not installed; expected one of status, timer, schedule, health, `},
 		{strings.Replace(string(gaugedPipeline(`{"most":1}`, `{"most":1}`)), `"kind":"gauge@1"`, `"kind":"status"`, 1), "/definition/steps/1/checks/proposed/0/with"},
 		{strings.Replace(string(gaugedPipeline(`{"most":1}`, `{"most":1}`)), "gauge@1", "paper", 1), "which is not installed"},
 	} {
@@ -261,7 +261,8 @@ func TestChecksOfKindsAreValidated(t *testing.T) {
 	if waits := c.waits(r, "check"); !strings.Contains(strings.Join(waits, "\n"), "expected an http or https address without credentials") {
 		t.Errorf("waits %q", waits)
 	}
-	if kinds := c.setup.CheckKinds(); !slices.ContainsFunc(kinds, func(k core.InstalledCheckKind) bool { return k.Ref == "gauge@1" && k.Origin == "folder" }) {
+	kinds := c.setup.CheckKinds()
+	if !slices.ContainsFunc(kinds, func(k core.InstalledCheckKind) bool { return k.Ref == "gauge@1" && k.Origin == "folder" }) {
 		t.Errorf("kinds %v", kinds)
 	}
 	for _, d := range c.setup.Drivers() {

@@ -48,7 +48,8 @@ func children(ctx context.Context, w *world, r *report) error {
 	took := now().Sub(began)
 	var completed int
 	if err := w.db.QueryRow(ctx, `SELECT count(*) FROM workflow.child c JOIN workflow.execution e USING (organization, workflow)
-JOIN workflow.execution p ON p.id = c.parent WHERE p.workflow = 'parent' AND e.ended_at IS NOT NULL AND e.error = ''`).Scan(&completed); err != nil {
+JOIN workflow.execution p ON p.id = c.parent
+WHERE p.workflow = 'parent' AND e.ended_at IS NOT NULL AND e.error = ''`).Scan(&completed); err != nil {
 		return err
 	}
 	if completed != n {

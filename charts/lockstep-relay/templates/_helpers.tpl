@@ -67,17 +67,6 @@ labels:
 - apiGroups: [argoproj.io]
   resources: [rollouts/status]
   verbs: [patch]
-{{- if .Values.allow.analysisNamespaces }}
-# argo.analyze, argo.end_analysis and k8s.watch
-- apiGroups: [argoproj.io]
-  resources: [analysisruns]
-  verbs: [get, list, watch, create, patch]
-# argo.analyze
-- apiGroups: [argoproj.io]
-  resources: [analysistemplates, clusteranalysistemplates]
-  verbs: [get]
-{{- end }}
-{{- if or .Values.allow.workflowNamespaces .Values.allow.jobNamespaces }}
 {{- if .Values.allow.workflowNamespaces }}
 # workflow.submit, workflow.stop, workflow.terminate, workflow.logs, k8s.get and k8s.watch
 - apiGroups: [argoproj.io]
@@ -90,6 +79,17 @@ labels:
   resources: [jobs]
   verbs: [get, list, watch, create, patch]
 {{- end }}
+{{- if .Values.allow.analysisNamespaces }}
+# argo.analyze, argo.end_analysis and k8s.watch
+- apiGroups: [argoproj.io]
+  resources: [analysisruns]
+  verbs: [get, list, watch, create, patch]
+# argo.analyze
+- apiGroups: [argoproj.io]
+  resources: [analysistemplates, clusteranalysistemplates]
+  verbs: [get]
+{{- end }}
+{{- if or .Values.allow.workflowNamespaces .Values.allow.jobNamespaces }}
 # workflow.logs and job.logs
 - apiGroups: [""]
   resources: [pods]

@@ -232,7 +232,8 @@ func permissionFor(action Action) (Permission, bool) {
 	case ActionPauseSchedule, ActionResumeSchedule, ActionTriggerSchedule:
 		return MayConfigure, true
 	case ActionArchiveApplication, ActionArchiveEnvironment, ActionRestoreApplication, ActionRestoreEnvironment, ActionCreateApplication,
-		ActionCreateEnvironment, ActionUpdateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup, ActionSetRollbackPolicy,
+		ActionCreateEnvironment, ActionUpdateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup,
+		ActionSetRollbackPolicy,
 		ActionSetRolloutPolicy, ActionSetEnvironmentApproval, ActionSetEnvironmentChecks, ActionSetChangeControl, ActionConfirmChange,
 		ActionRejectChange, ActionPutPolicySet, ActionPutTrigger, ActionRemoveTrigger:
 		return MayConfigure, true

@@ -106,7 +106,10 @@ func ofRollouts() map[string]reader {
 		event.TypeApprovalResolved:         as(func(event.ApprovalResolved) rollout.Change { return rollout.Noted{} }),
 		event.TypeCheckNudged:              as(func(event.CheckNudged) rollout.Change { return rollout.Noted{} }),
 		event.TypeCheckReported: as(func(d event.CheckReported) rollout.Change {
-			return rollout.CheckReported{RunID: d.CheckRunID, Phase: core.CheckPhase(d.Phase), Description: d.Description, Link: d.Link, Asks: d.Asks}
+			return rollout.CheckReported{
+				RunID: d.CheckRunID, Phase: core.CheckPhase(d.Phase), Description: d.Description,
+				Link: d.Link, Asks: d.Asks,
+			}
 		}),
 	}
 }

@@ -27,8 +27,8 @@ const (
 	schemeMailTLS = "smtps"
 )
 
-// SendMail sends one message. A server that refuses one of several addresses permanently still has the message for the others, and the answer
-// says which were refused; with none left the error is Refused.
+// SendMail sends one message. A server that refuses one of several addresses permanently still has the message for the others,
+// and the answer says which were refused; with none left the error is Refused.
 func (c *Client) SendMail(ctx context.Context, m activity.Mail) (activity.MailAnswer, error) {
 	var none activity.MailAnswer
 	server, err := parse(m.Server, schemeMail, schemeMailTLS)

@@ -38,5 +38,5 @@ type recordDifference struct{}
 
 // Rollout is null if the record does not have it.
 func (recordDifference) Rollout(ctx context.Context, d *model.RecordDifference) (*model.Rollout, error) {
-	return optional(ctx, loadersOf(ctx).rollouts, d.Difference.Rollout, model.WrapRollout)
+	return optional(ctx, loadersOf(ctx).rollouts, d.Rollout, model.WrapRollout)
 }

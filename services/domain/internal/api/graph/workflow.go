@@ -90,7 +90,7 @@ func (r workflow) Logs(ctx context.Context, w *model.Workflow, first *int, after
 }
 
 // Timeline is what it did, branch by branch.
-func (r workflow) Timeline(ctx context.Context, w *model.Workflow, first *int, before *int) (handoff.WorkflowTimeline, error) {
+func (r workflow) Timeline(ctx context.Context, w *model.Workflow, first, before *int) (handoff.WorkflowTimeline, error) {
 	p, err := forward(first, nil)
 	if err != nil {
 		return handoff.WorkflowTimeline{}, err

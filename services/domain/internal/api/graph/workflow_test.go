@@ -91,7 +91,9 @@ func (r *runs) WorkflowLogs(context.Context, int64, string, core.Page) (core.Sli
 }
 
 // WorkflowTimeline checks the query that the engine receives; whether it shows inputs is decided there.
-func (r *runs) WorkflowTimeline(_ context.Context, organization int64, id string, q handoff.TimelineQuery) (handoff.WorkflowTimeline, error) {
+func (r *runs) WorkflowTimeline(
+	_ context.Context, organization int64, id string, q handoff.TimelineQuery,
+) (handoff.WorkflowTimeline, error) {
 	step := handoff.WorkflowStep{Sequence: 4, Branch: 1, Kind: "run", Name: "argo.sync", Position: "main.star:3:5", Output: "{}"}
 	if q.Inputs {
 		step.Input = fmt.Sprintf("%d %s first %d before %d", organization, id, q.First, q.Before)

@@ -238,6 +238,7 @@ func (s *TimelineStep) input(a program.Asked) {
 				text = string(b)
 			}
 		}
+	default: // as it is kept
 	}
 	s.Input, s.InputCut = shown(text)
 	s.InputCut = s.InputCut || a.Cut

@@ -27,7 +27,7 @@ export interface Bar {
   /** Hundredths of the width; a bar of no length is a mark. */
   left: number
   width: number
-  /** How many marks of the same moment are in front of it: they stand beside each other. */
+  /** How many marks of the same moment are in front of it: they are drawn next to each other. */
   shift: number
   look: Look
   open: boolean
