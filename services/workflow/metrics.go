@@ -1,6 +1,8 @@
 package workflow
 
 import (
+	"slices"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -36,7 +38,8 @@ type exposition struct {
 func (e exposition) collectors() []prometheus.Collector {
 	all := append([]prometheus.Collector{pg.Metrics(e.pool), outbox.Metrics(e.pool)}, bus.Metrics(e.conn)...)
 	return append(append(append(all, e.budget.Metrics()...), store.Metrics(e.pool, e.clock), engineMetrics(e.engine),
-		guardMetrics(e.guard), limitMetrics{e.limits}, orEmpty(e.schedules), e.scripts), workerMetrics(e.workers)...)
+		guardMetrics(e.guard), limitMetrics{e.limits}, e.scripts),
+		slices.Concat(orEmpty(e.schedules).collectors(), workerMetrics(e.workers))...)
 }
 
 // Exposed are the collectors of everything that /metrics of this service exposes beside telemetry.Metrics. They read from nothing: they
@@ -47,9 +50,9 @@ func Exposed() []prometheus.Collector {
 
 // Metrics are those of Exposed that no other service has.
 func Metrics() []prometheus.Collector {
-	return append([]prometheus.Collector{
-		store.Metrics(nil, nil), engineMetrics(nil), guardMetrics(nil), limitMetrics{}, newScheduleMetrics(), isolation{},
-	}, workerMetrics(nil)...)
+	return slices.Concat([]prometheus.Collector{
+		store.Metrics(nil, nil), engineMetrics(nil), guardMetrics(nil), limitMetrics{}, isolation{},
+	}, newScheduleMetrics().collectors(), workerMetrics(nil))
 }
 
 // guardMetrics counts what a process has refused: each replica reports its own, so take the sum.
@@ -91,16 +94,9 @@ func (m *scheduleMetrics) counted(outcome schedule.State, times int64) {
 	}
 }
 
-// Describe implements prometheus.Collector.
-func (m *scheduleMetrics) Describe(ch chan<- *prometheus.Desc) {
-	m.times.Describe(ch)
-	m.late.Describe(ch)
-}
-
-// Collect implements prometheus.Collector.
-func (m *scheduleMetrics) Collect(ch chan<- prometheus.Metric) {
-	m.times.Collect(ch)
-	m.late.Collect(ch)
+// collectors are its metrics, each with a type of its own.
+func (m *scheduleMetrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.times, m.late}
 }
 
 // limitMetrics count what a process has refused because an organization was at a limit: each replica reports its own, so take the sum.

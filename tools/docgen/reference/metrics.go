@@ -110,10 +110,10 @@ var (
 	constantLabel = regexp.MustCompile(`(\w+)="`)
 )
 
-// kindOf is the type of a metric. A collector that is a vector has its own; of all others, only counters end in _total.
+// kindOf is the type of a metric. A vector and a histogram have their own; of all other collectors, only counters end in _total.
 func kindOf(c prometheus.Collector, name string) string {
 	switch c.(type) {
-	case *prometheus.HistogramVec:
+	case *prometheus.HistogramVec, prometheus.Histogram:
 		return "histogram"
 	case *prometheus.GaugeVec:
 		return "gauge"

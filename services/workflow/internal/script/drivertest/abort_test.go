@@ -59,6 +59,20 @@ func TestAnAbortedRolloutIsTriedAgainFromItsFirstGate(t *testing.T) { // D18, E7
 	}
 }
 
+// D46: a grant that arrives between the abort and the retry is about the gate as it was before; the run waits for that of its new request.
+func TestAGrantFromBeforeTheAbortOpensNothing(t *testing.T) {
+	t.Parallel()
+	w := aborted(t, atGate, 2*time.Hour)
+	w.held = map[string]time.Duration{"staging/25": 150 * time.Minute}
+	start := w.now
+	if failure := w.run(driver.Deploy, inputs(2, nil)); failure != "" {
+		t.Fatalf("%s\n%s", failure, strings.Join(w.story, "\n"))
+	}
+	if took := w.now.Sub(start); took < 5*time.Hour+30*time.Minute { // abort after 2 h, retry 1 h later, the new grant 2.5 h after that
+		t.Errorf("it took %v: it left the gate before its new request was granted\n%s", took, strings.Join(w.story, "\n"))
+	}
+}
+
 func TestAnAbortedRolloutThatNobodyRetriesFails(t *testing.T) { // D12
 	t.Parallel()
 	w := aborted(t, atGate, time.Second)
