@@ -182,7 +182,7 @@ def main(leaf = False):
   await tabTo(page, call)
   await page.keyboard.press('Enter')
   const chosen = page.getByRole('region', { name: 'The chosen step' })
-  await chosen.getByText('part 1').waitFor()
+  await chosen.getByText('part 1').first().waitFor()
   await chosen.getByText('main.star:').waitFor()
   await check(page, 'the timeline of a workflow')
   await shot(page, 'workflow-timeline-light')

@@ -80,7 +80,7 @@ export function Triggers({ name }: { name: string }) {
                   <td>{t.enabled ? 'on' : 'off'}</td>
                   <td>{t.lastDecision ? <Decided decision={t.lastDecision} /> : <span className="faint">{t.kind === 'MANUAL' ? 'people and machines ask' : 'nothing has happened yet'}</span>}</td>
                   <td className="buttons">
-                    <button type="button" aria-label={`Switch ${t.name} ${t.enabled ? 'off' : 'on'}`} onClick={() => setSwitching(t)}>
+                    <button type="button" aria-label={`Switch ${t.enabled ? 'off' : 'on'} ${t.name}`} onClick={() => setSwitching(t)}>
                       {t.enabled ? 'Switch off' : 'Switch on'}
                     </button>
                     {t.kind !== 'MANUAL' && (
