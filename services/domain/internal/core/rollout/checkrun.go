@@ -390,8 +390,8 @@ func (t *tree) evaluateCheck(ctx context.Context, n CheckNamed) error {
 	return nil
 }
 
-// DecideCheck is the answer of a person to a check whose program asks (D48): what it has found is inconclusive, or there is nothing to go
-// by. It counts until the program begins again.
+// DecideCheck is the answer of a person to a check whose program asks (D48), since what it has found is inconclusive or it has no data. It
+// counts until the program begins again.
 func (u *UseCases) DecideCheck(
 	ctx context.Context, a core.Actor, n CheckNamed, phase core.CheckPhase, reason string,
 ) (core.Rollout, error) {

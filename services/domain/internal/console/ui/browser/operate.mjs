@@ -182,7 +182,8 @@ def main(leaf = False):
   await tabTo(page, call)
   await page.keyboard.press('Enter')
   const chosen = page.getByRole('region', { name: 'The chosen step' })
-  await chosen.getByText('part 1').first().waitFor()
+  await chosen.getByText('{ "state": { "name": "part 1').waitFor() // what went in
+  await chosen.getByText('{ "name": "part 1" }', { exact: true }).waitFor() // what came out
   await chosen.getByText('main.star:').waitFor()
   await check(page, 'the timeline of a workflow')
   await shot(page, 'workflow-timeline-light')
