@@ -32,8 +32,9 @@ test('steps have names, and differ by kind', () => {
   expect([0, 12.4, 3400, 125_000, 3_900_000, 360_000_000].map(took)).toEqual(['0 ms', '12 ms', '3.4 s', '2 min 5 s', '1 h 5 min', '4 d 4 h'])
 })
 
-test('marks of one moment are drawn next to each other', () => {
-  const mark = (sequence: number) => step({ sequence, kind: 'start', beganAt: at(1), endedAt: at(1) })
-  const { lanes } = lanesOf({ branches: [], steps: [mark(1), mark(2), step({ sequence: 3, beganAt: at(1), endedAt: at(2) })], earlier: false, gap: '', inputs: true }, Date.parse(at(2)))
-  expect(lanes[0]?.bars.map((b) => [b.width, b.shift])).toEqual([[0, 0], [0, 1], [100, 0]])
+test('what begins at about the same time is drawn next to each other', () => {
+  const mark = (sequence: number, second: number) => step({ sequence, kind: 'start', beganAt: at(second), endedAt: at(second) })
+  const steps = [mark(1, 1), mark(2, 1), mark(3, 1.1), step({ sequence: 4, beganAt: at(1), endedAt: at(11) }), mark(5, 6)]
+  const { lanes } = lanesOf({ branches: [], steps, earlier: false, gap: '', inputs: true }, Date.parse(at(11)))
+  expect(lanes[0]?.bars.map((b) => b.place)).toEqual(['0%', 'max(0%, 0% + 0.5rem)', 'max(1%, 0% + 1rem, 0% + 0.5rem)', '0%', '50%'])
 })

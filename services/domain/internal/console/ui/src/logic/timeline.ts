@@ -27,8 +27,8 @@ export interface Bar {
   /** Hundredths of the width; a bar of no length is a mark. */
   left: number
   width: number
-  /** How many marks of the same moment are in front of it: they are drawn next to each other. */
-  shift: number
+  /** Where it is drawn, as CSS: at its time, or right of those that begin at about the same time, so that it can be pointed at. */
+  place: string
   look: Look
   open: boolean
 }
@@ -55,10 +55,27 @@ export function lanesOf(timeline: Timeline, now: number): { lanes: Lane[]; from:
     const bars = lanes.get(branch)?.bars ?? []
     const left = at(began)
     const width = Math.max(0, at(ended) - left)
-    const shift = width > 0 ? 0 : bars.filter((b) => b.width === 0 && b.left === left).length
-    bars.push({ index, left, width, shift, look: lookOf(s), open: !s.endedAt })
+    bars.push({ index, left, width, place: `${left}%`, look: lookOf(s), open: !s.endedAt })
   })
+  for (const { bars } of lanes.values()) {
+    apart(bars.filter((b) => b.width === 0))
+    apart(bars.filter((b) => b.width > 0))
+  }
   return { lanes: [...lanes.values()].sort((a, b) => a.branch - b.branch), from, to }
+}
+
+const gap = 0.5 // rem from one to the next, of those that would cover each other
+const narrowest = 4 // hundredths of the width that a gap takes at most
+const crowd = 8 // how many of those before one are kept clear of it
+
+/** Moves what would cover the one before it to the right. */
+function apart(bars: Bar[]) {
+  const row = [...bars].sort((a, b) => a.left - b.left)
+  row.forEach((bar, k) => {
+    const before = row.slice(Math.max(0, k - crowd), k).map((b, i, all) => ({ left: b.left, gaps: all.length - i }))
+    const near = before.filter((b) => bar.left - b.left < b.gaps * narrowest)
+    if (near.length > 0) bar.place = `max(${[bar.place, ...near.map((b) => `${b.left}% + ${b.gaps * gap}rem`)].join(', ')})`
+  })
 }
 
 /** "12 ms", "3.4 s", "2 min 5 s". */

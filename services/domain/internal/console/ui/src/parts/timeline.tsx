@@ -85,7 +85,7 @@ function Lanes({ timeline, now, chosen, choose }: LanesProps) {
                     <button
                       type="button"
                       className={`bar ${bar.look}${bar.open ? ' open' : ''}${bar.width === 0 ? ' mark' : ''}`}
-                      style={{ left: `calc(${bar.left}% + ${bar.shift * 0.5}rem)`, width: `${bar.width}%` }}
+                      style={{ left: bar.place, width: `${bar.width}%` }}
                       aria-pressed={key === chosen}
                       aria-label={`${titleOf(step)}, ${step.endedAt ? took(Date.parse(step.endedAt) - Date.parse(step.beganAt)) : 'open'}${step.code ? `, failed: ${step.code}` : ''}`}
                       title={titleOf(step)}
