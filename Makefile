@@ -16,8 +16,8 @@ ifneq ($(shell dir="$$(go env GOMODCACHE)"; mkdir -p "$$dir" 2>/dev/null && test
 export GOPATH := $(CACHE)/go
 export GOMODCACHE := $(CACHE)/go/pkg/mod
 endif
-# A checkout that belongs to another account builds as well.
-export GOFLAGS := $(GOFLAGS) -buildvcs=false
+# A checkout that belongs to another account builds as well, and one in another folder uses what has been compiled before.
+export GOFLAGS := $(GOFLAGS) -buildvcs=false -trimpath
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X github.com/lockstep-cd/lockstep/pkg/build.version=$(VERSION) -X github.com/lockstep-cd/lockstep/pkg/build.commit=$(shell git rev-parse HEAD 2>/dev/null)
@@ -286,15 +286,28 @@ drift: ## Fail when generated code or module files are not what generate and tid
 # The steps of CI that need no cluster, those that fail soonest first.
 CI_STEPS := drift format-check lint arch charts test model
 
+CLIENT := docs/examples/client/typescript
+
+$(CLIENT)/node_modules/.package-lock.json: $(CLIENT)/package.json $(CLIENT)/package-lock.json
+	@cd $(CLIENT) && npm ci --silent && touch node_modules/.package-lock.json
+
+.PHONY: clients
+clients: $(CLIENT)/node_modules/.package-lock.json ## Generate the gRPC clients in Go, Python and TypeScript, and try those in docs/examples on a real service
+	@command -v grpc_python_plugin >/dev/null && python3 -c 'import grpc' 2>/dev/null || /usr/bin/python3 -c 'import grpc' 2>/dev/null || \
+		{ apt-get update -q && apt-get install -y -q python3-grpcio protobuf-compiler protobuf-compiler-grpc; } >/dev/null || \
+		{ echo "clients: install Python's grpcio, protoc and grpc_python_plugin (Debian: python3-grpcio protobuf-compiler protobuf-compiler-grpc)" >&2; exit 1; }
+	@LOCKSTEP_CLIENTS=1 go test -timeout 10m $(TEST_FLAGS) -run 'TestTheClientsInTheExamples|TestTheWorkerInPython' ./services/workflow
+
 .PHONY: check
-check: ## What to run before every commit: format, lint, import rules, tests of what has changed and of what imports it (about 3 minutes once built)
+check: ## What to run before every commit: format, lint, import rules, tests of what has changed and of what imports it, the generated clients (about 3 minutes once built)
 	@$(MAKE) format-check
 	@$(MAKE) arch
 	@$(MAKE) lint
 	@packages=$$(tools/changed.sh); if [ -n "$$packages" ]; then go test -timeout 10m $(TEST_FLAGS) $$packages; else echo "nothing has changed"; fi
+	@if command -v npm >/dev/null; then $(MAKE) clients; else echo "npm: found none; the generated clients are not tried" >&2; fi
 
 .PHONY: ci
-ci: ## What CI runs: drift, format-check, lint, arch, charts, test, model, simulate, chaos, upgrade, e2e, e2e-charts, then the console's build and tests where there is npm
+ci: ## What CI runs: drift, format-check, lint, arch, charts, test, model, simulate, chaos, upgrade, e2e, e2e-charts, then the generated clients, the console's build and its tests where there is npm
 	@# The cluster of e2e is built beside everything before it, which on a new machine takes about as long. e2e waits for it, and shows what went wrong.
 	@XDG_CACHE_HOME="$(CACHE)" nice -n 10 tools/cluster/build.sh >/dev/null 2>&1 & build=$$!; trap 'kill $$build 2>/dev/null || true' EXIT; \
 	for step in $(CI_STEPS); do $(MAKE) $$step; done; \
@@ -303,7 +316,7 @@ ci: ## What CI runs: drift, format-check, lint, arch, charts, test, model, simul
 	$(MAKE) upgrade; \
 	$(MAKE) e2e; \
 	$(MAKE) e2e-charts; \
-	if command -v npm >/dev/null; then $(MAKE) console-drift; $(MAKE) console-test; else echo "npm: found none; the console's own tests are left out" >&2; fi
+	if command -v npm >/dev/null; then $(MAKE) clients; $(MAKE) console-drift; $(MAKE) console-test; else echo "npm: found none; the clients' and the console's own tests are left out" >&2; fi
 
 .PHONY: nightly
 nightly: ## What takes hours: an hour of chaos, half an hour of soak, the faults of clusters, long simulation, deep models, random passages, the race detector, every fuzz target for minutes (FUZZ=2m)

@@ -77,7 +77,7 @@ func TestWorkflowsAreListsOfTargets(t *testing.T) {
 	}
 	// Every step of `make ci` and of `make nightly` is in a workflow.
 	steps := strings.Fields(regexp.MustCompile(`(?m)^CI_STEPS := (.*)$`).FindStringSubmatch(read("../../Makefile"))[1])
-	steps = append(steps, "check", "simulate", "chaos", "upgrade", "e2e", "e2e-charts", "console-drift", "console-test", "nightly")
+	steps = append(steps, "check", "simulate", "chaos", "upgrade", "e2e", "e2e-charts", "clients", "console-drift", "console-test", "nightly")
 	for _, name := range steps {
 		if !made[name] {
 			t.Errorf("no workflow makes %s", name)
