@@ -36,6 +36,7 @@ HELM               := $(BIN)/helm-$(HELM_VERSION)/helm
 KUBECONFORM        := $(BIN)/kubeconform-$(KUBECONFORM_VERSION)/kubeconform
 KUBE_SCORE         := $(BIN)/kube-score-$(KUBE_SCORE_VERSION)/kube-score
 HUGO               := $(BIN)/hugo-$(HUGO_VERSION)/hugo
+VERSITYGW          := $(BIN)/versitygw-$(VERSITYGW_VERSION)/versitygw
 
 # $(call install,module,version): two makes at once each build their own and the last one wins, with the same content.
 define install
@@ -65,6 +66,8 @@ $(KUBE_SCORE):
 	$(call install,$(KUBE_SCORE_MODULE),$(KUBE_SCORE_VERSION))
 $(HUGO):
 	$(call install,$(HUGO_MODULE),$(HUGO_VERSION))
+$(VERSITYGW):
+	$(call install,$(VERSITYGW_MODULE),$(VERSITYGW_VERSION))
 
 # --- targets
 
@@ -239,8 +242,13 @@ chaos: ## Run rollouts, and a hostile driver beside them, while everything is ki
 	@LOCKSTEP_CHAOS=$(or $(ROUNDS),$(FOR),2) LOCKSTEP_CHAOS_TOGETHER=$(or $(TOGETHER),3) go test -count=1 -timeout 0 -v -run TestChaos ./tools/lockstep/crash
 	@LOCKSTEP_OUTAGE=30s go test -count=1 -timeout 10m -v -run TestDatabaseAndBusGoAwayAndComeBack ./services/workflow
 
+.PHONY: archive-test
+archive-test: $(VERSITYGW) ## Test the archive of ended runs with a real S3 server
+	@LOCKSTEP_TEST_S3="$(VERSITYGW)" go test -count=1 -timeout 10m $(TEST_FLAGS) ./pkg/archive
+	@LOCKSTEP_TEST_S3="$(VERSITYGW)" go test -count=1 -timeout 10m $(TEST_FLAGS) -run "Archive" ./services/workflow
+
 .PHONY: faults
-faults: ## Kill, empty and split clusters of real servers under traffic (docs/how-to/survive-the-loss-of-a-server.md), and print what each fault cost
+faults: archive-test ## Kill, empty and split clusters of real servers under traffic (docs/how-to/survive-the-loss-of-a-server.md), and print what each fault cost
 	@LOCKSTEP_NIGHTLY=1 go test -count=1 -timeout 30m -v -run 'Cluster' ./pkg/outbox | grep -E 'RESULT|^(---|FAIL|ok)'
 	@command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || [ -n "$$LOCKSTEP_PGBOUNCER" ] || apt-get install -y -q pgbouncer
 	@LOCKSTEP_NIGHTLY=1 go test -count=1 -timeout 10m -run 'PgBouncer|Pooler' ./pkg/pg ./services/workflow

@@ -25,3 +25,7 @@ KUBECONFORM_MODULE   := github.com/yannh/kubeconform/cmd/kubeconform
 KUBE_SCORE_MODULE    := github.com/zegl/kube-score/cmd/kube-score
 # It builds the documentation.
 HUGO_MODULE          := github.com/gohugoio/hugo
+
+# The server of the archive's tests.
+VERSITYGW_MODULE  := github.com/versity/versitygw/cmd/versitygw
+VERSITYGW_VERSION := v1.0.14

@@ -151,6 +151,10 @@ func methods(organization int64, id string) map[string]func(context.Context, aut
 				OrganizationId: organization, WorkflowId: id, Starlark: []byte("x = 1"),
 			}))
 		},
+		"ListArchivedWorkflows": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			_, err := c.ListArchivedWorkflows(ctx, &autoflowv1.ListArchivedWorkflowsRequest{OrganizationId: organization})
+			return err
+		},
 		"ExportWorkflow": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
 			stream, err := c.ExportWorkflow(ctx, &autoflowv1.ExportWorkflowRequest{OrganizationId: organization, WorkflowId: id})
 			if err != nil {
@@ -293,7 +297,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 		t.Parallel()
 		needs := map[string]string{
 			"CloudEvent": "start", "StartWorkflow": "start", "StartWorkflows": "start", "CancelWorkflow": "operate",
-			"TerminateWorkflow": "operate", "RetryWorkflow": "operate", "ExportWorkflow": "operate", "ResetWorkflow": "operate", "ChangeProgram": "admin", "DeclareEventType": "admin", "DeleteEventType": "admin", "SendToChannel": "start", "CallChannel": "start", "RegisterFlow": "admin", "DeleteFlow": "admin",
+			"TerminateWorkflow": "operate", "RetryWorkflow": "operate", "ExportWorkflow": "operate", "ListArchivedWorkflows": "operate", "ResetWorkflow": "operate", "ChangeProgram": "admin", "DeclareEventType": "admin", "DeleteEventType": "admin", "SendToChannel": "start", "CallChannel": "start", "RegisterFlow": "admin", "DeleteFlow": "admin",
 			"StartBatch": "operate", "StopBatch": "operate", "PauseSchedule": "operate", "ResumeSchedule": "operate", "BackfillSchedule": "operate", "TriggerSchedule": "operate",
 			"RegisterSchedule": "admin", "DeleteSchedule": "admin", "SetRetention": "admin",
 		}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/archive"
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/config"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -65,6 +66,8 @@ type Config struct {
 	// EventRetention is how long events are kept for later waits, and the histories of past generations. It should be longer than the
 	// longest rollout.
 	EventRetention time.Duration `koanf:"event_retention" default:"720h"`
+	// Archive is where ended runs are kept when their organization's rules delete them from the database; without it they are deleted.
+	Archive archive.Config `koanf:"archive"`
 	// MaxLive is the maximum number of workflows running in this process at a time; parked ones do not count.
 	MaxLive int `koanf:"max_live" default:"1024"`
 	// CacheBytes is the approximate memory for parked workflows that are kept in memory, so that they resume without replaying their
@@ -215,6 +218,7 @@ func (c Config) Validate() error {
 	problems = append(problems, c.Layout.Check()...)
 	problems = append(problems, c.Database.Certificates().Check("database_")...)
 	problems = append(problems, c.Vault.Check()...)
+	problems = append(problems, c.Archive.Check()...)
 	problems = append(problems, c.GitLimits.Check("git_limits")...)
 	for i, t := range c.Tokens {
 		if _, err := rpc.ParseScope(t.Scope); err != nil {

@@ -17,22 +17,31 @@ import (
 // exported reads an export into a recording.
 func exported(t *testing.T, s *service, id string) (r workflow.Recording, text string) {
 	t.Helper()
-	stream, err := s.ExportWorkflow(t.Context(), &autoflowv1.ExportWorkflowRequest{OrganizationId: organization, WorkflowId: id})
+	r, text, err := exportedAs(t, s, &autoflowv1.ExportWorkflowRequest{OrganizationId: organization, WorkflowId: id})
 	if err != nil {
 		t.Fatal(err)
+	}
+	return r, text
+}
+
+func exportedAs(t *testing.T, s *service, request *autoflowv1.ExportWorkflowRequest) (r workflow.Recording, text string, err error) {
+	t.Helper()
+	stream, err := s.ExportWorkflow(t.Context(), request)
+	if err != nil {
+		return r, "", err
 	}
 	for {
 		part, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
-			return r, text
+			return r, text, nil
 		}
 		if err != nil {
-			t.Fatal(err)
+			return r, text, err
 		}
 		text += part.String()
 		if head := part.GetWorkflow(); head != nil {
 			r = workflow.Recording{
-				Workflow: id, Ref: head.GetHandle(), Program: map[string]string{workflow.MainFile: string(head.GetStarlark())},
+				Workflow: request.GetWorkflowId(), Ref: head.GetHandle(), Program: map[string]string{workflow.MainFile: string(head.GetStarlark())},
 				Inputs: head.GetInputs(), Continuation: head.GetContinuation(), Concealed: head.GetConcealed(),
 			}
 			for name, source := range head.GetModules() {

@@ -154,7 +154,7 @@ func TestAHogIsLimitedAndOthersAreNot(t *testing.T) {
 func TestEndedRunsAreDeletedByLabel(t *testing.T) {
 	t.Parallel()
 	tt := newTimetable(t)
-	keeping := retention.New(limitstore.New(tt.pool), tt.clock, bustest.Log(t))
+	keeping := retention.New(retention.Deps{Store: limitstore.New(tt.pool), Clock: tt.clock, Log: bustest.Log(t)})
 	const day = 24 * time.Hour
 	for label, keep := range map[string]time.Duration{"nightly": day, "audit": 90 * day, "": 10 * day} {
 		c := retention.Change{Organization: organization, Rule: retention.Rule{Keep: keep}, By: "alice", Reason: "space"}

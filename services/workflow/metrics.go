@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -29,8 +30,9 @@ type exposition struct {
 	guard   *guard.Guard
 	workers *worker.Hub
 	limits  *limit.Limiter
-	// schedules are kept here; nil to describe them.
+	// schedules and archive are kept here; nil to describe them.
 	schedules *scheduleMetrics
+	archive   *prometheus.CounterVec
 	scripts   isolation
 }
 
@@ -39,7 +41,7 @@ func (e exposition) collectors() []prometheus.Collector {
 	all := append([]prometheus.Collector{pg.Metrics(e.pool), outbox.Metrics(e.pool)}, bus.Metrics(e.conn)...)
 	return append(append(append(all, e.budget.Metrics()...), store.Metrics(e.pool, e.clock), engineMetrics(e.engine),
 		guardMetrics(e.guard), limitMetrics{e.limits}, e.scripts),
-		slices.Concat(orEmpty(e.schedules).collectors(), workerMetrics(e.workers))...)
+		slices.Concat(orEmpty(e.schedules).collectors(), workerMetrics(e.workers), []prometheus.Collector{cmp.Or(e.archive, archiveMetrics())})...)
 }
 
 // Exposed are the collectors of everything that /metrics of this service exposes beside telemetry.Metrics. They read from nothing: they
@@ -51,7 +53,7 @@ func Exposed() []prometheus.Collector {
 // Metrics are those of Exposed that no other service has.
 func Metrics() []prometheus.Collector {
 	return slices.Concat([]prometheus.Collector{
-		store.Metrics(nil, nil), engineMetrics(nil), guardMetrics(nil), limitMetrics{}, isolation{},
+		store.Metrics(nil, nil), engineMetrics(nil), guardMetrics(nil), limitMetrics{}, isolation{}, archiveMetrics(),
 	}, newScheduleMetrics().collectors(), workerMetrics(nil))
 }
 
@@ -97,6 +99,14 @@ func (m *scheduleMetrics) counted(outcome schedule.State, times int64) {
 // collectors are its metrics, each with a type of its own.
 func (m *scheduleMetrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.times, m.late}
+}
+
+// archiveMetrics count the runs that a process has archived, or failed to: each replica reports its own, so take the sum.
+func archiveMetrics() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "lockstep_archived_runs_total",
+		Help: "Ended runs that were to be archived before their deletion, by outcome: archived or failed. Those that failed are kept.",
+	}, []string{"outcome"})
 }
 
 // limitMetrics count what a process has refused because an organization was at a limit: each replica reports its own, so take the sum.

@@ -11,6 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/lockstep-cd/lockstep/pkg/archive"
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
@@ -25,8 +28,10 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/api"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/reconcile"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/retention"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/function"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/git"
@@ -276,4 +281,25 @@ func health(c Config, log *slog.Logger, ready func(context.Context) error, metri
 	}
 	checks := map[string]func(context.Context) error{"database": metrics.pool.Ping, "bus": ready}
 	return []run.Part{rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, metrics.collectors()...))}
+}
+
+// keep makes what deletes ended runs, and the archive that keeps them; the latter is nil if none is configured.
+func keep(
+	c Config, operator *control.Operator, store retention.Store, counted *prometheus.CounterVec, wall clock.Clock, log *slog.Logger,
+) (*retention.Retention, control.Archive, error) {
+	secrets, err := secret.New(c.Vault, wall, log)
+	if err != nil {
+		return nil, nil, fmt.Errorf("vault: %w", err)
+	}
+	bucket, err := archive.Open(c.Archive, secrets, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	d := retention.Deps{Store: store, Kept: func(outcome string) { counted.WithLabelValues(outcome).Inc() }, Clock: wall, Log: log}
+	if bucket == nil {
+		return retention.New(d), nil, nil
+	}
+	shelf := archived{operator: operator, bucket: bucket}
+	d.Archive = shelf
+	return retention.New(d), shelf, nil
 }

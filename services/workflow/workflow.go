@@ -31,7 +31,6 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/guard"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/limit"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/reconcile"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/retention"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/schedule"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/worker"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
@@ -98,7 +97,6 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	var runner *engine.Engine
 	var flows *flow.Flows
 	limiter := limit.New(limitstore.New(pool), wall, log)
-	keeping := retention.New(limitstore.New(pool), wall, log)
 	executions := store.New(store.Deps{
 		Tally: limiter.Tally,
 		Pool:  pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, ClaimEvent: inbox.Claim, Committed: sender.Wake,
@@ -144,11 +142,16 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		Counted: measured.counted, Late: func(late time.Duration) { measured.late.Observe(late.Seconds()) },
 	})
 	operator := control.NewOperator(service, executions, watchers)
+	kept := archiveMetrics()
+	keeping, shelf, err := keep(c, operator, limitstore.New(pool), kept, wall, log)
+	if err != nil {
+		return err
+	}
 	batches := batch.New(batch.Deps{Store: batchstore.New(pool), Runs: operator, Clock: wall, Log: log})
 	grpc, err := grpcPart(c, log, api.Deps{
 		Operator: operator, Batches: batches, Flows: flows, Schedules: schedules, Agents: owners, FromWire: events.FromWire,
 		Checker: control.ProgramChecker{Scripts: scripts, Functions: registry, CheckType: checkType(types)},
-		Workers: workers, Functions: builtins(), Types: types, Limits: limiter, Retention: keeping,
+		Workers: workers, Functions: builtins(), Types: types, Limits: limiter, Retention: keeping, Archive: shelf,
 	}, &reconcile.Service{Forge: forge, Store: reconcilestore.New(reconcilestore.Deps{
 		Pool: pool, Encode: events.Encode, Add: outbox.Add, Committed: sender.Wake,
 	})})
@@ -185,7 +188,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	parts = append(parts, consumers(conn, cluster, domain)...)
 	parts = append(parts, health(c, log, topology.Ready, exposition{
 		budget: budget, conn: func() *bus.Conn { return conn }, pool: pool, clock: wall, engine: runner, guard: guardian,
-		workers: workers, limits: limiter, schedules: measured, scripts: isolation{scripts},
+		workers: workers, limits: limiter, schedules: measured, archive: kept, scripts: isolation{scripts},
 	})...)
 	return run.Parts(ctx, log, stopWithin, parts...)
 }

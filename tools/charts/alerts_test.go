@@ -72,6 +72,7 @@ lockstep_delivery_refreshed_timestamp_seconds{job="lockstep-domain-health"} 0+60
 lockstep_break_glass_last_timestamp_seconds{job="lockstep-domain-health"} 0x90
 lockstep_passage_breaches_total{job="lockstep-domain-health"} 1x90
 lockstep_journal_check_problems{job="lockstep-domain-health"} 0x90
+lockstep_archived_runs_total{job="lockstep-workflow-health", outcome="failed"} 0x90
 lockstep_agent_heartbeat_age_seconds{job="lockstep-workflow-health", agent="1"} 3x90
 lockstep_agent_heartbeat_age_seconds{job="lockstep-workflow-health", agent="2"} 4x90
 lockstep_agent_cluster_reachable{job="lockstep-workflow-health", agent="1"} 1x90
@@ -147,6 +148,7 @@ func faults() map[string][][2]string {
 			`breaches_total{job="lockstep-domain-health"} 1x90`,
 			`breaches_total{job="lockstep-domain-health"} 1+1x90`,
 		}},
+		"LockstepArchiveFails": {{`outcome="failed"} 0x90`, `outcome="failed"} 0+1x90`}},
 		"LockstepDeliveryMetricsOld": {{
 			`refreshed_timestamp_seconds{job="lockstep-domain-health"} 0+60x90`,
 			`refreshed_timestamp_seconds{job="lockstep-domain-health"} 0x90`,

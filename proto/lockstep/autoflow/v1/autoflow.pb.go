@@ -2494,7 +2494,9 @@ type ExportWorkflowRequest struct {
 	// The organization it belongs to.
 	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
 	// The caller's id.
-	WorkflowId    string `protobuf:"bytes,2,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
+	WorkflowId string `protobuf:"bytes,2,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
+	// Read the archive, which has the runs that were deleted.
+	Archived      bool `protobuf:"varint,3,opt,name=archived,proto3" json:"archived,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2543,6 +2545,205 @@ func (x *ExportWorkflowRequest) GetWorkflowId() string {
 	return ""
 }
 
+func (x *ExportWorkflowRequest) GetArchived() bool {
+	if x != nil {
+		return x.Archived
+	}
+	return false
+}
+
+// ListArchivedWorkflowsRequest asks for a page of the archive.
+type ListArchivedWorkflowsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// The maximum number of runs; 100 if it is 0, at most 1000.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The next_page_token of the previous page; empty for the first.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListArchivedWorkflowsRequest) Reset() {
+	*x = ListArchivedWorkflowsRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListArchivedWorkflowsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListArchivedWorkflowsRequest) ProtoMessage() {}
+
+func (x *ListArchivedWorkflowsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListArchivedWorkflowsRequest.ProtoReflect.Descriptor instead.
+func (*ListArchivedWorkflowsRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ListArchivedWorkflowsRequest) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *ListArchivedWorkflowsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListArchivedWorkflowsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListArchivedWorkflowsResponse is a page of the archive.
+type ListArchivedWorkflowsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The runs, by the name of their object; those of one id by their end.
+	Workflows []*ArchivedWorkflow `protobuf:"bytes,1,rep,name=workflows,proto3" json:"workflows,omitempty"`
+	// For the next page; empty if this is the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListArchivedWorkflowsResponse) Reset() {
+	*x = ListArchivedWorkflowsResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListArchivedWorkflowsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListArchivedWorkflowsResponse) ProtoMessage() {}
+
+func (x *ListArchivedWorkflowsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListArchivedWorkflowsResponse.ProtoReflect.Descriptor instead.
+func (*ListArchivedWorkflowsResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ListArchivedWorkflowsResponse) GetWorkflows() []*ArchivedWorkflow {
+	if x != nil {
+		return x.Workflows
+	}
+	return nil
+}
+
+func (x *ListArchivedWorkflowsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// ArchivedWorkflow is a run in the archive.
+type ArchivedWorkflow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The caller's id; of a long one its beginning.
+	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
+	// When it ended.
+	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	// The name of its object in the bucket, below the configured prefix.
+	Object string `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"`
+	// The size of the object in bytes, compressed.
+	Size          int64 `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArchivedWorkflow) Reset() {
+	*x = ArchivedWorkflow{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArchivedWorkflow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArchivedWorkflow) ProtoMessage() {}
+
+func (x *ArchivedWorkflow) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArchivedWorkflow.ProtoReflect.Descriptor instead.
+func (*ArchivedWorkflow) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ArchivedWorkflow) GetWorkflowId() string {
+	if x != nil {
+		return x.WorkflowId
+	}
+	return ""
+}
+
+func (x *ArchivedWorkflow) GetFinishedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FinishedAt
+	}
+	return nil
+}
+
+func (x *ArchivedWorkflow) GetObject() string {
+	if x != nil {
+		return x.Object
+	}
+	return ""
+}
+
+func (x *ArchivedWorkflow) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
 // ExportWorkflowResponse is a part of an export.
 type ExportWorkflowResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2559,7 +2760,7 @@ type ExportWorkflowResponse struct {
 
 func (x *ExportWorkflowResponse) Reset() {
 	*x = ExportWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[25]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2571,7 +2772,7 @@ func (x *ExportWorkflowResponse) String() string {
 func (*ExportWorkflowResponse) ProtoMessage() {}
 
 func (x *ExportWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[25]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2584,7 +2785,7 @@ func (x *ExportWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*ExportWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{25}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExportWorkflowResponse) GetPart() isExportWorkflowResponse_Part {
@@ -2653,7 +2854,7 @@ type ExportedWorkflow struct {
 
 func (x *ExportedWorkflow) Reset() {
 	*x = ExportedWorkflow{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[26]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2665,7 +2866,7 @@ func (x *ExportedWorkflow) String() string {
 func (*ExportedWorkflow) ProtoMessage() {}
 
 func (x *ExportedWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[26]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2678,7 +2879,7 @@ func (x *ExportedWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportedWorkflow.ProtoReflect.Descriptor instead.
 func (*ExportedWorkflow) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{26}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExportedWorkflow) GetWorkflow() *Workflow {
@@ -2759,7 +2960,7 @@ type ExportedEntry struct {
 
 func (x *ExportedEntry) Reset() {
 	*x = ExportedEntry{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[27]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2771,7 +2972,7 @@ func (x *ExportedEntry) String() string {
 func (*ExportedEntry) ProtoMessage() {}
 
 func (x *ExportedEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[27]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2784,7 +2985,7 @@ func (x *ExportedEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportedEntry.ProtoReflect.Descriptor instead.
 func (*ExportedEntry) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{27}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ExportedEntry) GetSequence() int64 {
@@ -2876,7 +3077,7 @@ type GetLogsRequest struct {
 
 func (x *GetLogsRequest) Reset() {
 	*x = GetLogsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[28]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2888,7 +3089,7 @@ func (x *GetLogsRequest) String() string {
 func (*GetLogsRequest) ProtoMessage() {}
 
 func (x *GetLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[28]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2901,7 +3102,7 @@ func (x *GetLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLogsRequest.ProtoReflect.Descriptor instead.
 func (*GetLogsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{28}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetLogsRequest) GetOrganizationId() int64 {
@@ -2954,7 +3155,7 @@ type GetLogsResponse struct {
 
 func (x *GetLogsResponse) Reset() {
 	*x = GetLogsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[29]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2966,7 +3167,7 @@ func (x *GetLogsResponse) String() string {
 func (*GetLogsResponse) ProtoMessage() {}
 
 func (x *GetLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[29]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2979,7 +3180,7 @@ func (x *GetLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLogsResponse.ProtoReflect.Descriptor instead.
 func (*GetLogsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{29}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetLogsResponse) GetLines() []*LogLine {
@@ -3032,7 +3233,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[30]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3044,7 +3245,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[30]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3057,7 +3258,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{30}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *LogLine) GetSequence() int64 {
@@ -3145,7 +3346,7 @@ type WatchWorkflowRequest struct {
 
 func (x *WatchWorkflowRequest) Reset() {
 	*x = WatchWorkflowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[31]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3157,7 +3358,7 @@ func (x *WatchWorkflowRequest) String() string {
 func (*WatchWorkflowRequest) ProtoMessage() {}
 
 func (x *WatchWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[31]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3170,7 +3371,7 @@ func (x *WatchWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*WatchWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{31}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WatchWorkflowRequest) GetOrganizationId() int64 {
@@ -3210,7 +3411,7 @@ type WatchWorkflowResponse struct {
 
 func (x *WatchWorkflowResponse) Reset() {
 	*x = WatchWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[32]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3222,7 +3423,7 @@ func (x *WatchWorkflowResponse) String() string {
 func (*WatchWorkflowResponse) ProtoMessage() {}
 
 func (x *WatchWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[32]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3235,7 +3436,7 @@ func (x *WatchWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*WatchWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{32}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WatchWorkflowResponse) GetNews() isWatchWorkflowResponse_News {
@@ -3297,7 +3498,7 @@ type CancelWorkflowRequest struct {
 
 func (x *CancelWorkflowRequest) Reset() {
 	*x = CancelWorkflowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[33]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3309,7 +3510,7 @@ func (x *CancelWorkflowRequest) String() string {
 func (*CancelWorkflowRequest) ProtoMessage() {}
 
 func (x *CancelWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[33]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3322,7 +3523,7 @@ func (x *CancelWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*CancelWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{33}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CancelWorkflowRequest) GetOrganizationId() int64 {
@@ -3355,7 +3556,7 @@ type CancelWorkflowResponse struct {
 
 func (x *CancelWorkflowResponse) Reset() {
 	*x = CancelWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[34]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3367,7 +3568,7 @@ func (x *CancelWorkflowResponse) String() string {
 func (*CancelWorkflowResponse) ProtoMessage() {}
 
 func (x *CancelWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[34]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3380,7 +3581,7 @@ func (x *CancelWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*CancelWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{34}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{37}
 }
 
 // TerminateWorkflowRequest names a workflow to end.
@@ -3398,7 +3599,7 @@ type TerminateWorkflowRequest struct {
 
 func (x *TerminateWorkflowRequest) Reset() {
 	*x = TerminateWorkflowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3410,7 +3611,7 @@ func (x *TerminateWorkflowRequest) String() string {
 func (*TerminateWorkflowRequest) ProtoMessage() {}
 
 func (x *TerminateWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3423,7 +3624,7 @@ func (x *TerminateWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminateWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*TerminateWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{35}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *TerminateWorkflowRequest) GetOrganizationId() int64 {
@@ -3458,7 +3659,7 @@ type TerminateWorkflowResponse struct {
 
 func (x *TerminateWorkflowResponse) Reset() {
 	*x = TerminateWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[36]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3470,7 +3671,7 @@ func (x *TerminateWorkflowResponse) String() string {
 func (*TerminateWorkflowResponse) ProtoMessage() {}
 
 func (x *TerminateWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[36]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3483,7 +3684,7 @@ func (x *TerminateWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminateWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*TerminateWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{36}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TerminateWorkflowResponse) GetWorkflow() *Workflow {
@@ -3511,7 +3712,7 @@ type RetryWorkflowRequest struct {
 
 func (x *RetryWorkflowRequest) Reset() {
 	*x = RetryWorkflowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[37]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3523,7 +3724,7 @@ func (x *RetryWorkflowRequest) String() string {
 func (*RetryWorkflowRequest) ProtoMessage() {}
 
 func (x *RetryWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[37]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3536,7 +3737,7 @@ func (x *RetryWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*RetryWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{37}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RetryWorkflowRequest) GetOrganizationId() int64 {
@@ -3578,7 +3779,7 @@ type RetryWorkflowResponse struct {
 
 func (x *RetryWorkflowResponse) Reset() {
 	*x = RetryWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[38]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3590,7 +3791,7 @@ func (x *RetryWorkflowResponse) String() string {
 func (*RetryWorkflowResponse) ProtoMessage() {}
 
 func (x *RetryWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[38]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3603,7 +3804,7 @@ func (x *RetryWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*RetryWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{38}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RetryWorkflowResponse) GetWorkflow() *Workflow {
@@ -3633,7 +3834,7 @@ type ResetWorkflowRequest struct {
 
 func (x *ResetWorkflowRequest) Reset() {
 	*x = ResetWorkflowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[39]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3645,7 +3846,7 @@ func (x *ResetWorkflowRequest) String() string {
 func (*ResetWorkflowRequest) ProtoMessage() {}
 
 func (x *ResetWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[39]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3658,7 +3859,7 @@ func (x *ResetWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*ResetWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{39}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ResetWorkflowRequest) GetOrganizationId() int64 {
@@ -3709,7 +3910,7 @@ type ResetWorkflowResponse struct {
 
 func (x *ResetWorkflowResponse) Reset() {
 	*x = ResetWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[40]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3721,7 +3922,7 @@ func (x *ResetWorkflowResponse) String() string {
 func (*ResetWorkflowResponse) ProtoMessage() {}
 
 func (x *ResetWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[40]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3734,7 +3935,7 @@ func (x *ResetWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*ResetWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{40}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ResetWorkflowResponse) GetWorkflow() *Workflow {
@@ -3772,7 +3973,7 @@ type ChangeProgramRequest struct {
 
 func (x *ChangeProgramRequest) Reset() {
 	*x = ChangeProgramRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[41]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3784,7 +3985,7 @@ func (x *ChangeProgramRequest) String() string {
 func (*ChangeProgramRequest) ProtoMessage() {}
 
 func (x *ChangeProgramRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[41]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3797,7 +3998,7 @@ func (x *ChangeProgramRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeProgramRequest.ProtoReflect.Descriptor instead.
 func (*ChangeProgramRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{41}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ChangeProgramRequest) GetOrganizationId() int64 {
@@ -3853,7 +4054,7 @@ type ChangeProgramResponse struct {
 
 func (x *ChangeProgramResponse) Reset() {
 	*x = ChangeProgramResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[42]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3865,7 +4066,7 @@ func (x *ChangeProgramResponse) String() string {
 func (*ChangeProgramResponse) ProtoMessage() {}
 
 func (x *ChangeProgramResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[42]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3878,7 +4079,7 @@ func (x *ChangeProgramResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeProgramResponse.ProtoReflect.Descriptor instead.
 func (*ChangeProgramResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{42}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ChangeProgramResponse) GetWorkflow() *Workflow {
@@ -3907,7 +4108,7 @@ type ProgramChange struct {
 
 func (x *ProgramChange) Reset() {
 	*x = ProgramChange{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[43]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3919,7 +4120,7 @@ func (x *ProgramChange) String() string {
 func (*ProgramChange) ProtoMessage() {}
 
 func (x *ProgramChange) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[43]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3932,7 +4133,7 @@ func (x *ProgramChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramChange.ProtoReflect.Descriptor instead.
 func (*ProgramChange) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{43}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ProgramChange) GetAt() *timestamppb.Timestamp {
@@ -3989,7 +4190,7 @@ type SendToChannelRequest struct {
 
 func (x *SendToChannelRequest) Reset() {
 	*x = SendToChannelRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[44]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4001,7 +4202,7 @@ func (x *SendToChannelRequest) String() string {
 func (*SendToChannelRequest) ProtoMessage() {}
 
 func (x *SendToChannelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[44]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4014,7 +4215,7 @@ func (x *SendToChannelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendToChannelRequest.ProtoReflect.Descriptor instead.
 func (*SendToChannelRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{44}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SendToChannelRequest) GetOrganizationId() int64 {
@@ -4063,7 +4264,7 @@ type SendToChannelResponse struct {
 
 func (x *SendToChannelResponse) Reset() {
 	*x = SendToChannelResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[45]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4075,7 +4276,7 @@ func (x *SendToChannelResponse) String() string {
 func (*SendToChannelResponse) ProtoMessage() {}
 
 func (x *SendToChannelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[45]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4088,7 +4289,7 @@ func (x *SendToChannelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendToChannelResponse.ProtoReflect.Descriptor instead.
 func (*SendToChannelResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{45}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SendToChannelResponse) GetDuplicate() bool {
@@ -4119,7 +4320,7 @@ type CallChannelRequest struct {
 
 func (x *CallChannelRequest) Reset() {
 	*x = CallChannelRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[46]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4131,7 +4332,7 @@ func (x *CallChannelRequest) String() string {
 func (*CallChannelRequest) ProtoMessage() {}
 
 func (x *CallChannelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[46]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4144,7 +4345,7 @@ func (x *CallChannelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallChannelRequest.ProtoReflect.Descriptor instead.
 func (*CallChannelRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{46}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CallChannelRequest) GetOrganizationId() int64 {
@@ -4202,7 +4403,7 @@ type CallChannelResponse struct {
 
 func (x *CallChannelResponse) Reset() {
 	*x = CallChannelResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[47]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4214,7 +4415,7 @@ func (x *CallChannelResponse) String() string {
 func (*CallChannelResponse) ProtoMessage() {}
 
 func (x *CallChannelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[47]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4227,7 +4428,7 @@ func (x *CallChannelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallChannelResponse.ProtoReflect.Descriptor instead.
 func (*CallChannelResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{47}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CallChannelResponse) GetValue() []byte {
@@ -4262,7 +4463,7 @@ type CheckProgramRequest struct {
 
 func (x *CheckProgramRequest) Reset() {
 	*x = CheckProgramRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[48]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4274,7 +4475,7 @@ func (x *CheckProgramRequest) String() string {
 func (*CheckProgramRequest) ProtoMessage() {}
 
 func (x *CheckProgramRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[48]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4287,7 +4488,7 @@ func (x *CheckProgramRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckProgramRequest.ProtoReflect.Descriptor instead.
 func (*CheckProgramRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{48}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CheckProgramRequest) GetStarlark() []byte {
@@ -4342,7 +4543,7 @@ type CheckProgramResponse struct {
 
 func (x *CheckProgramResponse) Reset() {
 	*x = CheckProgramResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[49]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4354,7 +4555,7 @@ func (x *CheckProgramResponse) String() string {
 func (*CheckProgramResponse) ProtoMessage() {}
 
 func (x *CheckProgramResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[49]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4367,7 +4568,7 @@ func (x *CheckProgramResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckProgramResponse.ProtoReflect.Descriptor instead.
 func (*CheckProgramResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{49}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *CheckProgramResponse) GetProblems() []*Problem {
@@ -4432,7 +4633,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[50]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4444,7 +4645,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[50]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4457,7 +4658,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{50}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Problem) GetField() string {
@@ -4487,7 +4688,7 @@ type Use struct {
 
 func (x *Use) Reset() {
 	*x = Use{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[51]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4499,7 +4700,7 @@ func (x *Use) String() string {
 func (*Use) ProtoMessage() {}
 
 func (x *Use) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[51]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4512,7 +4713,7 @@ func (x *Use) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Use.ProtoReflect.Descriptor instead.
 func (*Use) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{51}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Use) GetName() string {
@@ -4546,7 +4747,7 @@ type Handler struct {
 
 func (x *Handler) Reset() {
 	*x = Handler{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[52]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4558,7 +4759,7 @@ func (x *Handler) String() string {
 func (*Handler) ProtoMessage() {}
 
 func (x *Handler) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[52]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4571,7 +4772,7 @@ func (x *Handler) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handler.ProtoReflect.Descriptor instead.
 func (*Handler) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{52}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Handler) GetEventTypes() []string {
@@ -4625,7 +4826,7 @@ type RegisterFlowRequest struct {
 
 func (x *RegisterFlowRequest) Reset() {
 	*x = RegisterFlowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[53]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4637,7 +4838,7 @@ func (x *RegisterFlowRequest) String() string {
 func (*RegisterFlowRequest) ProtoMessage() {}
 
 func (x *RegisterFlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[53]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4650,7 +4851,7 @@ func (x *RegisterFlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterFlowRequest.ProtoReflect.Descriptor instead.
 func (*RegisterFlowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{53}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RegisterFlowRequest) GetOrganizationId() int64 {
@@ -4715,7 +4916,7 @@ type RegisterFlowResponse struct {
 
 func (x *RegisterFlowResponse) Reset() {
 	*x = RegisterFlowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[54]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4727,7 +4928,7 @@ func (x *RegisterFlowResponse) String() string {
 func (*RegisterFlowResponse) ProtoMessage() {}
 
 func (x *RegisterFlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[54]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4740,7 +4941,7 @@ func (x *RegisterFlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterFlowResponse.ProtoReflect.Descriptor instead.
 func (*RegisterFlowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{54}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *RegisterFlowResponse) GetFlow() *Flow {
@@ -4784,7 +4985,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[55]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4796,7 +4997,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[55]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4809,7 +5010,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{55}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Flow) GetName() string {
@@ -4890,7 +5091,7 @@ type ListFlowsRequest struct {
 
 func (x *ListFlowsRequest) Reset() {
 	*x = ListFlowsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[56]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4902,7 +5103,7 @@ func (x *ListFlowsRequest) String() string {
 func (*ListFlowsRequest) ProtoMessage() {}
 
 func (x *ListFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[56]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4915,7 +5116,7 @@ func (x *ListFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFlowsRequest.ProtoReflect.Descriptor instead.
 func (*ListFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{56}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListFlowsRequest) GetOrganizationId() int64 {
@@ -4952,7 +5153,7 @@ type ListFlowsResponse struct {
 
 func (x *ListFlowsResponse) Reset() {
 	*x = ListFlowsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[57]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4964,7 +5165,7 @@ func (x *ListFlowsResponse) String() string {
 func (*ListFlowsResponse) ProtoMessage() {}
 
 func (x *ListFlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[57]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4977,7 +5178,7 @@ func (x *ListFlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFlowsResponse.ProtoReflect.Descriptor instead.
 func (*ListFlowsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{57}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListFlowsResponse) GetFlows() []*Flow {
@@ -5007,7 +5208,7 @@ type DeleteFlowRequest struct {
 
 func (x *DeleteFlowRequest) Reset() {
 	*x = DeleteFlowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[58]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5019,7 +5220,7 @@ func (x *DeleteFlowRequest) String() string {
 func (*DeleteFlowRequest) ProtoMessage() {}
 
 func (x *DeleteFlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[58]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5032,7 +5233,7 @@ func (x *DeleteFlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteFlowRequest.ProtoReflect.Descriptor instead.
 func (*DeleteFlowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{58}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *DeleteFlowRequest) GetOrganizationId() int64 {
@@ -5058,7 +5259,7 @@ type DeleteFlowResponse struct {
 
 func (x *DeleteFlowResponse) Reset() {
 	*x = DeleteFlowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[59]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5070,7 +5271,7 @@ func (x *DeleteFlowResponse) String() string {
 func (*DeleteFlowResponse) ProtoMessage() {}
 
 func (x *DeleteFlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[59]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5083,7 +5284,7 @@ func (x *DeleteFlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteFlowResponse.ProtoReflect.Descriptor instead.
 func (*DeleteFlowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{59}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{62}
 }
 
 // Limits are what an organization may use; 0 in a field is no limit.
@@ -5103,7 +5304,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[60]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5115,7 +5316,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[60]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5128,7 +5329,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{60}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Limits) GetOpenRuns() int64 {
@@ -5180,7 +5381,7 @@ type SettingChange struct {
 
 func (x *SettingChange) Reset() {
 	*x = SettingChange{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[61]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5192,7 +5393,7 @@ func (x *SettingChange) String() string {
 func (*SettingChange) ProtoMessage() {}
 
 func (x *SettingChange) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[61]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5205,7 +5406,7 @@ func (x *SettingChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingChange.ProtoReflect.Descriptor instead.
 func (*SettingChange) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{61}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SettingChange) GetChangedAt() *timestamppb.Timestamp {
@@ -5261,7 +5462,7 @@ type GetLimitsRequest struct {
 
 func (x *GetLimitsRequest) Reset() {
 	*x = GetLimitsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[62]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5273,7 +5474,7 @@ func (x *GetLimitsRequest) String() string {
 func (*GetLimitsRequest) ProtoMessage() {}
 
 func (x *GetLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[62]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5286,7 +5487,7 @@ func (x *GetLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitsRequest.ProtoReflect.Descriptor instead.
 func (*GetLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{62}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *GetLimitsRequest) GetOrganizationId() int64 {
@@ -5315,7 +5516,7 @@ type GetLimitsResponse struct {
 
 func (x *GetLimitsResponse) Reset() {
 	*x = GetLimitsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[63]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5327,7 +5528,7 @@ func (x *GetLimitsResponse) String() string {
 func (*GetLimitsResponse) ProtoMessage() {}
 
 func (x *GetLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[63]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5340,7 +5541,7 @@ func (x *GetLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitsResponse.ProtoReflect.Descriptor instead.
 func (*GetLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{63}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *GetLimitsResponse) GetLimits() *Limits {
@@ -5393,7 +5594,7 @@ type SetLimitsRequest struct {
 
 func (x *SetLimitsRequest) Reset() {
 	*x = SetLimitsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[64]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5405,7 +5606,7 @@ func (x *SetLimitsRequest) String() string {
 func (*SetLimitsRequest) ProtoMessage() {}
 
 func (x *SetLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[64]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5418,7 +5619,7 @@ func (x *SetLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitsRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{64}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SetLimitsRequest) GetOrganizationId() int64 {
@@ -5451,7 +5652,7 @@ type SetLimitsResponse struct {
 
 func (x *SetLimitsResponse) Reset() {
 	*x = SetLimitsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[65]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5463,7 +5664,7 @@ func (x *SetLimitsResponse) String() string {
 func (*SetLimitsResponse) ProtoMessage() {}
 
 func (x *SetLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[65]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5476,7 +5677,7 @@ func (x *SetLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitsResponse.ProtoReflect.Descriptor instead.
 func (*SetLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{65}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{68}
 }
 
 // RetentionRule says how long ended runs are kept.
@@ -5494,7 +5695,7 @@ type RetentionRule struct {
 
 func (x *RetentionRule) Reset() {
 	*x = RetentionRule{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[66]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5506,7 +5707,7 @@ func (x *RetentionRule) String() string {
 func (*RetentionRule) ProtoMessage() {}
 
 func (x *RetentionRule) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[66]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5519,7 +5720,7 @@ func (x *RetentionRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetentionRule.ProtoReflect.Descriptor instead.
 func (*RetentionRule) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{66}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *RetentionRule) GetLabel() string {
@@ -5554,7 +5755,7 @@ type ListRetentionRequest struct {
 
 func (x *ListRetentionRequest) Reset() {
 	*x = ListRetentionRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5566,7 +5767,7 @@ func (x *ListRetentionRequest) String() string {
 func (*ListRetentionRequest) ProtoMessage() {}
 
 func (x *ListRetentionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5579,7 +5780,7 @@ func (x *ListRetentionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRetentionRequest.ProtoReflect.Descriptor instead.
 func (*ListRetentionRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{67}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListRetentionRequest) GetOrganizationId() int64 {
@@ -5600,7 +5801,7 @@ type ListRetentionResponse struct {
 
 func (x *ListRetentionResponse) Reset() {
 	*x = ListRetentionResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5612,7 +5813,7 @@ func (x *ListRetentionResponse) String() string {
 func (*ListRetentionResponse) ProtoMessage() {}
 
 func (x *ListRetentionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5625,7 +5826,7 @@ func (x *ListRetentionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRetentionResponse.ProtoReflect.Descriptor instead.
 func (*ListRetentionResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{68}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListRetentionResponse) GetRules() []*RetentionRule {
@@ -5650,7 +5851,7 @@ type SetRetentionRequest struct {
 
 func (x *SetRetentionRequest) Reset() {
 	*x = SetRetentionRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5662,7 +5863,7 @@ func (x *SetRetentionRequest) String() string {
 func (*SetRetentionRequest) ProtoMessage() {}
 
 func (x *SetRetentionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5675,7 +5876,7 @@ func (x *SetRetentionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRetentionRequest.ProtoReflect.Descriptor instead.
 func (*SetRetentionRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{69}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SetRetentionRequest) GetOrganizationId() int64 {
@@ -5708,7 +5909,7 @@ type SetRetentionResponse struct {
 
 func (x *SetRetentionResponse) Reset() {
 	*x = SetRetentionResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5720,7 +5921,7 @@ func (x *SetRetentionResponse) String() string {
 func (*SetRetentionResponse) ProtoMessage() {}
 
 func (x *SetRetentionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5733,7 +5934,7 @@ func (x *SetRetentionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRetentionResponse.ProtoReflect.Descriptor instead.
 func (*SetRetentionResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{70}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{73}
 }
 
 // DeclareEventTypeRequest declares a type of events.
@@ -5754,7 +5955,7 @@ type DeclareEventTypeRequest struct {
 
 func (x *DeclareEventTypeRequest) Reset() {
 	*x = DeclareEventTypeRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5766,7 +5967,7 @@ func (x *DeclareEventTypeRequest) String() string {
 func (*DeclareEventTypeRequest) ProtoMessage() {}
 
 func (x *DeclareEventTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5779,7 +5980,7 @@ func (x *DeclareEventTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareEventTypeRequest.ProtoReflect.Descriptor instead.
 func (*DeclareEventTypeRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{71}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *DeclareEventTypeRequest) GetOrganizationId() int64 {
@@ -5821,7 +6022,7 @@ type DeclareEventTypeResponse struct {
 
 func (x *DeclareEventTypeResponse) Reset() {
 	*x = DeclareEventTypeResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5833,7 +6034,7 @@ func (x *DeclareEventTypeResponse) String() string {
 func (*DeclareEventTypeResponse) ProtoMessage() {}
 
 func (x *DeclareEventTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5846,7 +6047,7 @@ func (x *DeclareEventTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareEventTypeResponse.ProtoReflect.Descriptor instead.
 func (*DeclareEventTypeResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{72}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *DeclareEventTypeResponse) GetChanged() bool {
@@ -5879,7 +6080,7 @@ type EventType struct {
 
 func (x *EventType) Reset() {
 	*x = EventType{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5891,7 +6092,7 @@ func (x *EventType) String() string {
 func (*EventType) ProtoMessage() {}
 
 func (x *EventType) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5904,7 +6105,7 @@ func (x *EventType) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventType.ProtoReflect.Descriptor instead.
 func (*EventType) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{73}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *EventType) GetType() string {
@@ -5967,7 +6168,7 @@ type ListEventTypesRequest struct {
 
 func (x *ListEventTypesRequest) Reset() {
 	*x = ListEventTypesRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5979,7 +6180,7 @@ func (x *ListEventTypesRequest) String() string {
 func (*ListEventTypesRequest) ProtoMessage() {}
 
 func (x *ListEventTypesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5992,7 +6193,7 @@ func (x *ListEventTypesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventTypesRequest.ProtoReflect.Descriptor instead.
 func (*ListEventTypesRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{74}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ListEventTypesRequest) GetOrganizationId() int64 {
@@ -6013,7 +6214,7 @@ type ListEventTypesResponse struct {
 
 func (x *ListEventTypesResponse) Reset() {
 	*x = ListEventTypesResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6025,7 +6226,7 @@ func (x *ListEventTypesResponse) String() string {
 func (*ListEventTypesResponse) ProtoMessage() {}
 
 func (x *ListEventTypesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6038,7 +6239,7 @@ func (x *ListEventTypesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventTypesResponse.ProtoReflect.Descriptor instead.
 func (*ListEventTypesResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{75}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ListEventTypesResponse) GetEventTypes() []*EventType {
@@ -6061,7 +6262,7 @@ type DeleteEventTypeRequest struct {
 
 func (x *DeleteEventTypeRequest) Reset() {
 	*x = DeleteEventTypeRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6073,7 +6274,7 @@ func (x *DeleteEventTypeRequest) String() string {
 func (*DeleteEventTypeRequest) ProtoMessage() {}
 
 func (x *DeleteEventTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6086,7 +6287,7 @@ func (x *DeleteEventTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteEventTypeRequest.ProtoReflect.Descriptor instead.
 func (*DeleteEventTypeRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{76}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *DeleteEventTypeRequest) GetOrganizationId() int64 {
@@ -6112,7 +6313,7 @@ type DeleteEventTypeResponse struct {
 
 func (x *DeleteEventTypeResponse) Reset() {
 	*x = DeleteEventTypeResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6124,7 +6325,7 @@ func (x *DeleteEventTypeResponse) String() string {
 func (*DeleteEventTypeResponse) ProtoMessage() {}
 
 func (x *DeleteEventTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6137,7 +6338,7 @@ func (x *DeleteEventTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteEventTypeResponse.ProtoReflect.Descriptor instead.
 func (*DeleteEventTypeResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{77}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{80}
 }
 
 // DeclareAgentsRequest declares the organizations of agents.
@@ -6151,7 +6352,7 @@ type DeclareAgentsRequest struct {
 
 func (x *DeclareAgentsRequest) Reset() {
 	*x = DeclareAgentsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6163,7 +6364,7 @@ func (x *DeclareAgentsRequest) String() string {
 func (*DeclareAgentsRequest) ProtoMessage() {}
 
 func (x *DeclareAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6176,7 +6377,7 @@ func (x *DeclareAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareAgentsRequest.ProtoReflect.Descriptor instead.
 func (*DeclareAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{78}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *DeclareAgentsRequest) GetAgents() []*DeclaredAgent {
@@ -6201,7 +6402,7 @@ type DeclaredAgent struct {
 
 func (x *DeclaredAgent) Reset() {
 	*x = DeclaredAgent{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6213,7 +6414,7 @@ func (x *DeclaredAgent) String() string {
 func (*DeclaredAgent) ProtoMessage() {}
 
 func (x *DeclaredAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6226,7 +6427,7 @@ func (x *DeclaredAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclaredAgent.ProtoReflect.Descriptor instead.
 func (*DeclaredAgent) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{79}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *DeclaredAgent) GetAgentId() int64 {
@@ -6259,7 +6460,7 @@ type DeclareAgentsResponse struct {
 
 func (x *DeclareAgentsResponse) Reset() {
 	*x = DeclareAgentsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6271,7 +6472,7 @@ func (x *DeclareAgentsResponse) String() string {
 func (*DeclareAgentsResponse) ProtoMessage() {}
 
 func (x *DeclareAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6284,7 +6485,7 @@ func (x *DeclareAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareAgentsResponse.ProtoReflect.Descriptor instead.
 func (*DeclareAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{80}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{83}
 }
 
 // ScheduleSpec says when a schedule is due: at the times of any of its expressions, and every interval. At least one is needed.
@@ -6313,7 +6514,7 @@ type ScheduleSpec struct {
 
 func (x *ScheduleSpec) Reset() {
 	*x = ScheduleSpec{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6325,7 +6526,7 @@ func (x *ScheduleSpec) String() string {
 func (*ScheduleSpec) ProtoMessage() {}
 
 func (x *ScheduleSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6338,7 +6539,7 @@ func (x *ScheduleSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleSpec.ProtoReflect.Descriptor instead.
 func (*ScheduleSpec) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{81}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ScheduleSpec) GetCron() []string {
@@ -6423,7 +6624,7 @@ type RegisterScheduleRequest struct {
 
 func (x *RegisterScheduleRequest) Reset() {
 	*x = RegisterScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6435,7 +6636,7 @@ func (x *RegisterScheduleRequest) String() string {
 func (*RegisterScheduleRequest) ProtoMessage() {}
 
 func (x *RegisterScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6448,7 +6649,7 @@ func (x *RegisterScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RegisterScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{82}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *RegisterScheduleRequest) GetOrganizationId() int64 {
@@ -6548,7 +6749,7 @@ type RegisterScheduleResponse struct {
 
 func (x *RegisterScheduleResponse) Reset() {
 	*x = RegisterScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6560,7 +6761,7 @@ func (x *RegisterScheduleResponse) String() string {
 func (*RegisterScheduleResponse) ProtoMessage() {}
 
 func (x *RegisterScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6573,7 +6774,7 @@ func (x *RegisterScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RegisterScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{83}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *RegisterScheduleResponse) GetSchedule() *Schedule {
@@ -6633,7 +6834,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6645,7 +6846,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6658,7 +6859,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{84}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Schedule) GetName() string {
@@ -6807,7 +7008,7 @@ type ScheduleFire struct {
 
 func (x *ScheduleFire) Reset() {
 	*x = ScheduleFire{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6819,7 +7020,7 @@ func (x *ScheduleFire) String() string {
 func (*ScheduleFire) ProtoMessage() {}
 
 func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6832,7 +7033,7 @@ func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFire.ProtoReflect.Descriptor instead.
 func (*ScheduleFire) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{85}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ScheduleFire) GetDueAt() *timestamppb.Timestamp {
@@ -6911,7 +7112,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6923,7 +7124,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6936,7 +7137,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{86}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *GetScheduleRequest) GetOrganizationId() int64 {
@@ -6968,7 +7169,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6980,7 +7181,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6993,7 +7194,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{87}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -7032,7 +7233,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7044,7 +7245,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7057,7 +7258,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{88}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ListSchedulesRequest) GetOrganizationId() int64 {
@@ -7096,7 +7297,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7108,7 +7309,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7121,7 +7322,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{89}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -7160,7 +7361,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7172,7 +7373,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7185,7 +7386,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{90}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *PauseScheduleRequest) GetOrganizationId() int64 {
@@ -7220,7 +7421,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7232,7 +7433,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7245,7 +7446,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{91}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *PauseScheduleResponse) GetSchedule() *Schedule {
@@ -7270,7 +7471,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7282,7 +7483,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7295,7 +7496,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{92}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ResumeScheduleRequest) GetOrganizationId() int64 {
@@ -7330,7 +7531,7 @@ type ResumeScheduleResponse struct {
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7342,7 +7543,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7355,7 +7556,7 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{93}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ResumeScheduleResponse) GetSchedule() *Schedule {
@@ -7384,7 +7585,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[94]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7396,7 +7597,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[94]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7409,7 +7610,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{94}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *BackfillScheduleRequest) GetOrganizationId() int64 {
@@ -7460,7 +7661,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[95]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7472,7 +7673,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[95]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7485,7 +7686,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{95}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *BackfillScheduleResponse) GetDue() int32 {
@@ -7517,7 +7718,7 @@ type TriggerScheduleRequest struct {
 
 func (x *TriggerScheduleRequest) Reset() {
 	*x = TriggerScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[96]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7529,7 +7730,7 @@ func (x *TriggerScheduleRequest) String() string {
 func (*TriggerScheduleRequest) ProtoMessage() {}
 
 func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[96]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7542,7 +7743,7 @@ func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleRequest.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{96}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *TriggerScheduleRequest) GetOrganizationId() int64 {
@@ -7577,7 +7778,7 @@ type TriggerScheduleResponse struct {
 
 func (x *TriggerScheduleResponse) Reset() {
 	*x = TriggerScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[97]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7589,7 +7790,7 @@ func (x *TriggerScheduleResponse) String() string {
 func (*TriggerScheduleResponse) ProtoMessage() {}
 
 func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[97]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7602,7 +7803,7 @@ func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleResponse.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{97}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *TriggerScheduleResponse) GetWorkflowId() string {
@@ -7625,7 +7826,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[98]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7637,7 +7838,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[98]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7650,7 +7851,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{98}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *DeleteScheduleRequest) GetOrganizationId() int64 {
@@ -7676,7 +7877,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[99]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7688,7 +7889,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[99]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7701,7 +7902,7 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{99}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{102}
 }
 
 // CountWorkflowsRequest has the conditions of a list.
@@ -7715,7 +7916,7 @@ type CountWorkflowsRequest struct {
 
 func (x *CountWorkflowsRequest) Reset() {
 	*x = CountWorkflowsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[100]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7727,7 +7928,7 @@ func (x *CountWorkflowsRequest) String() string {
 func (*CountWorkflowsRequest) ProtoMessage() {}
 
 func (x *CountWorkflowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[100]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7740,7 +7941,7 @@ func (x *CountWorkflowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountWorkflowsRequest.ProtoReflect.Descriptor instead.
 func (*CountWorkflowsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{100}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *CountWorkflowsRequest) GetFilter() *ListWorkflowsRequest {
@@ -7763,7 +7964,7 @@ type CountWorkflowsResponse struct {
 
 func (x *CountWorkflowsResponse) Reset() {
 	*x = CountWorkflowsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[101]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7775,7 +7976,7 @@ func (x *CountWorkflowsResponse) String() string {
 func (*CountWorkflowsResponse) ProtoMessage() {}
 
 func (x *CountWorkflowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[101]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7788,7 +7989,7 @@ func (x *CountWorkflowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountWorkflowsResponse.ProtoReflect.Descriptor instead.
 func (*CountWorkflowsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{101}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *CountWorkflowsResponse) GetCount() int64 {
@@ -7826,7 +8027,7 @@ type StartBatchRequest struct {
 
 func (x *StartBatchRequest) Reset() {
 	*x = StartBatchRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[102]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7838,7 +8039,7 @@ func (x *StartBatchRequest) String() string {
 func (*StartBatchRequest) ProtoMessage() {}
 
 func (x *StartBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[102]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7851,7 +8052,7 @@ func (x *StartBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBatchRequest.ProtoReflect.Descriptor instead.
 func (*StartBatchRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{102}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *StartBatchRequest) GetAction() BatchAction {
@@ -7913,7 +8114,7 @@ type StartBatchResponse struct {
 
 func (x *StartBatchResponse) Reset() {
 	*x = StartBatchResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[103]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7925,7 +8126,7 @@ func (x *StartBatchResponse) String() string {
 func (*StartBatchResponse) ProtoMessage() {}
 
 func (x *StartBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[103]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7938,7 +8139,7 @@ func (x *StartBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBatchResponse.ProtoReflect.Descriptor instead.
 func (*StartBatchResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{103}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *StartBatchResponse) GetBatch() *Batch {
@@ -8002,7 +8203,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[104]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8014,7 +8215,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[104]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8027,7 +8228,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{104}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *Batch) GetId() int64 {
@@ -8127,7 +8328,7 @@ type GetBatchRequest struct {
 
 func (x *GetBatchRequest) Reset() {
 	*x = GetBatchRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[105]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8139,7 +8340,7 @@ func (x *GetBatchRequest) String() string {
 func (*GetBatchRequest) ProtoMessage() {}
 
 func (x *GetBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[105]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8152,7 +8353,7 @@ func (x *GetBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBatchRequest.ProtoReflect.Descriptor instead.
 func (*GetBatchRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{105}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *GetBatchRequest) GetOrganizationId() int64 {
@@ -8180,7 +8381,7 @@ type GetBatchResponse struct {
 
 func (x *GetBatchResponse) Reset() {
 	*x = GetBatchResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[106]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8192,7 +8393,7 @@ func (x *GetBatchResponse) String() string {
 func (*GetBatchResponse) ProtoMessage() {}
 
 func (x *GetBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[106]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8205,7 +8406,7 @@ func (x *GetBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBatchResponse.ProtoReflect.Descriptor instead.
 func (*GetBatchResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{106}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *GetBatchResponse) GetBatch() *Batch {
@@ -8230,7 +8431,7 @@ type ListBatchesRequest struct {
 
 func (x *ListBatchesRequest) Reset() {
 	*x = ListBatchesRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[107]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8242,7 +8443,7 @@ func (x *ListBatchesRequest) String() string {
 func (*ListBatchesRequest) ProtoMessage() {}
 
 func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[107]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8255,7 +8456,7 @@ func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBatchesRequest.ProtoReflect.Descriptor instead.
 func (*ListBatchesRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{107}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ListBatchesRequest) GetOrganizationId() int64 {
@@ -8292,7 +8493,7 @@ type ListBatchesResponse struct {
 
 func (x *ListBatchesResponse) Reset() {
 	*x = ListBatchesResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[108]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8304,7 +8505,7 @@ func (x *ListBatchesResponse) String() string {
 func (*ListBatchesResponse) ProtoMessage() {}
 
 func (x *ListBatchesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[108]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8317,7 +8518,7 @@ func (x *ListBatchesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBatchesResponse.ProtoReflect.Descriptor instead.
 func (*ListBatchesResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{108}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ListBatchesResponse) GetBatches() []*Batch {
@@ -8347,7 +8548,7 @@ type StopBatchRequest struct {
 
 func (x *StopBatchRequest) Reset() {
 	*x = StopBatchRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[109]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8359,7 +8560,7 @@ func (x *StopBatchRequest) String() string {
 func (*StopBatchRequest) ProtoMessage() {}
 
 func (x *StopBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[109]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8372,7 +8573,7 @@ func (x *StopBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBatchRequest.ProtoReflect.Descriptor instead.
 func (*StopBatchRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{109}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *StopBatchRequest) GetOrganizationId() int64 {
@@ -8400,7 +8601,7 @@ type StopBatchResponse struct {
 
 func (x *StopBatchResponse) Reset() {
 	*x = StopBatchResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[110]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8412,7 +8613,7 @@ func (x *StopBatchResponse) String() string {
 func (*StopBatchResponse) ProtoMessage() {}
 
 func (x *StopBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[110]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8425,7 +8626,7 @@ func (x *StopBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBatchResponse.ProtoReflect.Descriptor instead.
 func (*StopBatchResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{110}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *StopBatchResponse) GetBatch() *Batch {
@@ -8453,7 +8654,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[111]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8465,7 +8666,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[111]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8478,7 +8679,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{111}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *WorkRequest) GetMessage() isWorkRequest_Message {
@@ -8573,7 +8774,7 @@ type RegisterWorker struct {
 
 func (x *RegisterWorker) Reset() {
 	*x = RegisterWorker{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[112]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8585,7 +8786,7 @@ func (x *RegisterWorker) String() string {
 func (*RegisterWorker) ProtoMessage() {}
 
 func (x *RegisterWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[112]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8598,7 +8799,7 @@ func (x *RegisterWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterWorker.ProtoReflect.Descriptor instead.
 func (*RegisterWorker) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{112}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *RegisterWorker) GetOrganizationId() int64 {
@@ -8652,7 +8853,7 @@ type WorkerFunction struct {
 
 func (x *WorkerFunction) Reset() {
 	*x = WorkerFunction{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[113]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8664,7 +8865,7 @@ func (x *WorkerFunction) String() string {
 func (*WorkerFunction) ProtoMessage() {}
 
 func (x *WorkerFunction) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[113]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8677,7 +8878,7 @@ func (x *WorkerFunction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFunction.ProtoReflect.Descriptor instead.
 func (*WorkerFunction) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{113}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *WorkerFunction) GetName() string {
@@ -8757,7 +8958,7 @@ type FunctionPlace struct {
 
 func (x *FunctionPlace) Reset() {
 	*x = FunctionPlace{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[114]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8769,7 +8970,7 @@ func (x *FunctionPlace) String() string {
 func (*FunctionPlace) ProtoMessage() {}
 
 func (x *FunctionPlace) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[114]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8782,7 +8983,7 @@ func (x *FunctionPlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionPlace.ProtoReflect.Descriptor instead.
 func (*FunctionPlace) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{114}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *FunctionPlace) GetAgent() string {
@@ -8866,7 +9067,7 @@ type WorkResult struct {
 
 func (x *WorkResult) Reset() {
 	*x = WorkResult{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[115]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8878,7 +9079,7 @@ func (x *WorkResult) String() string {
 func (*WorkResult) ProtoMessage() {}
 
 func (x *WorkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[115]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8891,7 +9092,7 @@ func (x *WorkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResult.ProtoReflect.Descriptor instead.
 func (*WorkResult) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{115}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *WorkResult) GetCallId() string {
@@ -8961,7 +9162,7 @@ type WorkFailure struct {
 
 func (x *WorkFailure) Reset() {
 	*x = WorkFailure{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[116]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8973,7 +9174,7 @@ func (x *WorkFailure) String() string {
 func (*WorkFailure) ProtoMessage() {}
 
 func (x *WorkFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[116]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8986,7 +9187,7 @@ func (x *WorkFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkFailure.ProtoReflect.Descriptor instead.
 func (*WorkFailure) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{116}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *WorkFailure) GetCode() string {
@@ -9026,7 +9227,7 @@ type WorkHeartbeat struct {
 
 func (x *WorkHeartbeat) Reset() {
 	*x = WorkHeartbeat{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[117]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9038,7 +9239,7 @@ func (x *WorkHeartbeat) String() string {
 func (*WorkHeartbeat) ProtoMessage() {}
 
 func (x *WorkHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[117]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9051,7 +9252,7 @@ func (x *WorkHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkHeartbeat.ProtoReflect.Descriptor instead.
 func (*WorkHeartbeat) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{117}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{120}
 }
 
 // WorkDrain says that a worker takes no more calls.
@@ -9063,7 +9264,7 @@ type WorkDrain struct {
 
 func (x *WorkDrain) Reset() {
 	*x = WorkDrain{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[118]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9075,7 +9276,7 @@ func (x *WorkDrain) String() string {
 func (*WorkDrain) ProtoMessage() {}
 
 func (x *WorkDrain) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[118]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9088,7 +9289,7 @@ func (x *WorkDrain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkDrain.ProtoReflect.Descriptor instead.
 func (*WorkDrain) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{118}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{121}
 }
 
 // WorkResponse is what a worker is sent.
@@ -9110,7 +9311,7 @@ type WorkResponse struct {
 
 func (x *WorkResponse) Reset() {
 	*x = WorkResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[119]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9122,7 +9323,7 @@ func (x *WorkResponse) String() string {
 func (*WorkResponse) ProtoMessage() {}
 
 func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[119]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9135,7 +9336,7 @@ func (x *WorkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
 func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{119}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *WorkResponse) GetMessage() isWorkResponse_Message {
@@ -9244,7 +9445,7 @@ type WorkerRegistered struct {
 
 func (x *WorkerRegistered) Reset() {
 	*x = WorkerRegistered{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[120]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9256,7 +9457,7 @@ func (x *WorkerRegistered) String() string {
 func (*WorkerRegistered) ProtoMessage() {}
 
 func (x *WorkerRegistered) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[120]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9269,7 +9470,7 @@ func (x *WorkerRegistered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerRegistered.ProtoReflect.Descriptor instead.
 func (*WorkerRegistered) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{120}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *WorkerRegistered) GetSession() string {
@@ -9318,7 +9519,7 @@ type WorkCall struct {
 
 func (x *WorkCall) Reset() {
 	*x = WorkCall{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[121]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9330,7 +9531,7 @@ func (x *WorkCall) String() string {
 func (*WorkCall) ProtoMessage() {}
 
 func (x *WorkCall) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[121]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9343,7 +9544,7 @@ func (x *WorkCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkCall.ProtoReflect.Descriptor instead.
 func (*WorkCall) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{121}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *WorkCall) GetCallId() string {
@@ -9413,7 +9614,7 @@ type WorkCancelled struct {
 
 func (x *WorkCancelled) Reset() {
 	*x = WorkCancelled{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[122]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9425,7 +9626,7 @@ func (x *WorkCancelled) String() string {
 func (*WorkCancelled) ProtoMessage() {}
 
 func (x *WorkCancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[122]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9438,7 +9639,7 @@ func (x *WorkCancelled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkCancelled.ProtoReflect.Descriptor instead.
 func (*WorkCancelled) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{122}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *WorkCancelled) GetCallId() string {
@@ -9461,7 +9662,7 @@ type WorkRejected struct {
 
 func (x *WorkRejected) Reset() {
 	*x = WorkRejected{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[123]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9473,7 +9674,7 @@ func (x *WorkRejected) String() string {
 func (*WorkRejected) ProtoMessage() {}
 
 func (x *WorkRejected) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[123]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9486,7 +9687,7 @@ func (x *WorkRejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRejected.ProtoReflect.Descriptor instead.
 func (*WorkRejected) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{123}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *WorkRejected) GetCallId() string {
@@ -9512,7 +9713,7 @@ type WorkDrained struct {
 
 func (x *WorkDrained) Reset() {
 	*x = WorkDrained{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[124]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9524,7 +9725,7 @@ func (x *WorkDrained) String() string {
 func (*WorkDrained) ProtoMessage() {}
 
 func (x *WorkDrained) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[124]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9537,7 +9738,7 @@ func (x *WorkDrained) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkDrained.ProtoReflect.Descriptor instead.
 func (*WorkDrained) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{124}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{127}
 }
 
 // ListFunctionsRequest names an organization.
@@ -9551,7 +9752,7 @@ type ListFunctionsRequest struct {
 
 func (x *ListFunctionsRequest) Reset() {
 	*x = ListFunctionsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[125]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9563,7 +9764,7 @@ func (x *ListFunctionsRequest) String() string {
 func (*ListFunctionsRequest) ProtoMessage() {}
 
 func (x *ListFunctionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[125]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9576,7 +9777,7 @@ func (x *ListFunctionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFunctionsRequest.ProtoReflect.Descriptor instead.
 func (*ListFunctionsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{125}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *ListFunctionsRequest) GetOrganizationId() int64 {
@@ -9597,7 +9798,7 @@ type ListFunctionsResponse struct {
 
 func (x *ListFunctionsResponse) Reset() {
 	*x = ListFunctionsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[126]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9609,7 +9810,7 @@ func (x *ListFunctionsResponse) String() string {
 func (*ListFunctionsResponse) ProtoMessage() {}
 
 func (x *ListFunctionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[126]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9622,7 +9823,7 @@ func (x *ListFunctionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFunctionsResponse.ProtoReflect.Descriptor instead.
 func (*ListFunctionsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{126}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *ListFunctionsResponse) GetFunctions() []*FunctionInfo {
@@ -9657,7 +9858,7 @@ type FunctionInfo struct {
 
 func (x *FunctionInfo) Reset() {
 	*x = FunctionInfo{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[127]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9669,7 +9870,7 @@ func (x *FunctionInfo) String() string {
 func (*FunctionInfo) ProtoMessage() {}
 
 func (x *FunctionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[127]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9682,7 +9883,7 @@ func (x *FunctionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionInfo.ProtoReflect.Descriptor instead.
 func (*FunctionInfo) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{127}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *FunctionInfo) GetName() string {
@@ -9953,11 +10154,27 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x10output_truncated\x18\r \x01(\bR\x0foutputTruncated\x12\x12\n" +
 	"\x04code\x18\x0e \x01(\tR\x04code\x12\x14\n" +
 	"\x05child\x18\x0f \x01(\tR\x05child\x12\x18\n" +
-	"\aattempt\x18\x10 \x01(\x05R\aattempt\"a\n" +
+	"\aattempt\x18\x10 \x01(\x05R\aattempt\"}\n" +
 	"\x15ExportWorkflowRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x1f\n" +
 	"\vworkflow_id\x18\x02 \x01(\tR\n" +
-	"workflowId\"\xa3\x01\n" +
+	"workflowId\x12\x1a\n" +
+	"\barchived\x18\x03 \x01(\bR\barchived\"\x83\x01\n" +
+	"\x1cListArchivedWorkflowsRequest\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\x8d\x01\n" +
+	"\x1dListArchivedWorkflowsResponse\x12D\n" +
+	"\tworkflows\x18\x01 \x03(\v2&.lockstep.autoflow.v1.ArchivedWorkflowR\tworkflows\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x9c\x01\n" +
+	"\x10ArchivedWorkflow\x12\x1f\n" +
+	"\vworkflow_id\x18\x01 \x01(\tR\n" +
+	"workflowId\x12;\n" +
+	"\vfinished_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"finishedAt\x12\x16\n" +
+	"\x06object\x18\x03 \x01(\tR\x06object\x12\x12\n" +
+	"\x04size\x18\x04 \x01(\x03R\x04size\"\xa3\x01\n" +
 	"\x16ExportWorkflowResponse\x12D\n" +
 	"\bworkflow\x18\x01 \x01(\v2&.lockstep.autoflow.v1.ExportedWorkflowH\x00R\bworkflow\x12;\n" +
 	"\x05entry\x18\x02 \x01(\v2#.lockstep.autoflow.v1.ExportedEntryH\x00R\x05entryB\x06\n" +
@@ -10540,7 +10757,7 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x1bFUNCTION_EFFECT_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15FUNCTION_EFFECT_READS\x10\x01\x12\x1b\n" +
 	"\x17FUNCTION_EFFECT_CHANGES\x10\x02\x12\x1e\n" +
-	"\x1aFUNCTION_EFFECT_TAKES_BACK\x10\x032\xdb#\n" +
+	"\x1aFUNCTION_EFFECT_TAKES_BACK\x10\x032\xde$\n" +
 	"\bAutoFlow\x12_\n" +
 	"\n" +
 	"CloudEvent\x12'.lockstep.autoflow.v1.CloudEventRequest\x1a(.lockstep.autoflow.v1.CloudEventResponse\x12h\n" +
@@ -10557,7 +10774,8 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\n" +
 	"GetHistory\x12'.lockstep.autoflow.v1.GetHistoryRequest\x1a(.lockstep.autoflow.v1.GetHistoryResponse\x12b\n" +
 	"\vGetTimeline\x12(.lockstep.autoflow.v1.GetTimelineRequest\x1a).lockstep.autoflow.v1.GetTimelineResponse\x12m\n" +
-	"\x0eExportWorkflow\x12+.lockstep.autoflow.v1.ExportWorkflowRequest\x1a,.lockstep.autoflow.v1.ExportWorkflowResponse0\x01\x12V\n" +
+	"\x0eExportWorkflow\x12+.lockstep.autoflow.v1.ExportWorkflowRequest\x1a,.lockstep.autoflow.v1.ExportWorkflowResponse0\x01\x12\x80\x01\n" +
+	"\x15ListArchivedWorkflows\x122.lockstep.autoflow.v1.ListArchivedWorkflowsRequest\x1a3.lockstep.autoflow.v1.ListArchivedWorkflowsResponse\x12V\n" +
 	"\aGetLogs\x12$.lockstep.autoflow.v1.GetLogsRequest\x1a%.lockstep.autoflow.v1.GetLogsResponse\x12j\n" +
 	"\rWatchWorkflow\x12*.lockstep.autoflow.v1.WatchWorkflowRequest\x1a+.lockstep.autoflow.v1.WatchWorkflowResponse0\x01\x12k\n" +
 	"\x0eCancelWorkflow\x12+.lockstep.autoflow.v1.CancelWorkflowRequest\x1a,.lockstep.autoflow.v1.CancelWorkflowResponse\x12t\n" +
@@ -10605,406 +10823,413 @@ func file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP() []byte {
 }
 
 var file_lockstep_autoflow_v1_autoflow_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 147)
+var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 150)
 var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
-	(WorkflowState)(0),                // 0: lockstep.autoflow.v1.WorkflowState
-	(ScheduleOverlap)(0),              // 1: lockstep.autoflow.v1.ScheduleOverlap
-	(ScheduleFireState)(0),            // 2: lockstep.autoflow.v1.ScheduleFireState
-	(BatchAction)(0),                  // 3: lockstep.autoflow.v1.BatchAction
-	(BatchState)(0),                   // 4: lockstep.autoflow.v1.BatchState
-	(FunctionEffect)(0),               // 5: lockstep.autoflow.v1.FunctionEffect
-	(*CloudEventRequest)(nil),         // 6: lockstep.autoflow.v1.CloudEventRequest
-	(*CloudEventResponse)(nil),        // 7: lockstep.autoflow.v1.CloudEventResponse
-	(*StartWorkflowRequest)(nil),      // 8: lockstep.autoflow.v1.StartWorkflowRequest
-	(*StartMessage)(nil),              // 9: lockstep.autoflow.v1.StartMessage
-	(*StartWorkflowResponse)(nil),     // 10: lockstep.autoflow.v1.StartWorkflowResponse
-	(*StartWorkflowsRequest)(nil),     // 11: lockstep.autoflow.v1.StartWorkflowsRequest
-	(*StartWorkflowsResponse)(nil),    // 12: lockstep.autoflow.v1.StartWorkflowsResponse
-	(*StartResult)(nil),               // 13: lockstep.autoflow.v1.StartResult
-	(*StartRefusal)(nil),              // 14: lockstep.autoflow.v1.StartRefusal
-	(*Workflow)(nil),                  // 15: lockstep.autoflow.v1.Workflow
-	(*StackFrame)(nil),                // 16: lockstep.autoflow.v1.StackFrame
-	(*Wait)(nil),                      // 17: lockstep.autoflow.v1.Wait
-	(*Retry)(nil),                     // 18: lockstep.autoflow.v1.Retry
-	(*GetWorkflowRequest)(nil),        // 19: lockstep.autoflow.v1.GetWorkflowRequest
-	(*GetWorkflowResponse)(nil),       // 20: lockstep.autoflow.v1.GetWorkflowResponse
-	(*ListWorkflowsRequest)(nil),      // 21: lockstep.autoflow.v1.ListWorkflowsRequest
-	(*ListWorkflowsResponse)(nil),     // 22: lockstep.autoflow.v1.ListWorkflowsResponse
-	(*GetHistoryRequest)(nil),         // 23: lockstep.autoflow.v1.GetHistoryRequest
-	(*GetHistoryResponse)(nil),        // 24: lockstep.autoflow.v1.GetHistoryResponse
-	(*HistoryEntry)(nil),              // 25: lockstep.autoflow.v1.HistoryEntry
-	(*GetTimelineRequest)(nil),        // 26: lockstep.autoflow.v1.GetTimelineRequest
-	(*GetTimelineResponse)(nil),       // 27: lockstep.autoflow.v1.GetTimelineResponse
-	(*TimelineBranch)(nil),            // 28: lockstep.autoflow.v1.TimelineBranch
-	(*TimelineStep)(nil),              // 29: lockstep.autoflow.v1.TimelineStep
-	(*ExportWorkflowRequest)(nil),     // 30: lockstep.autoflow.v1.ExportWorkflowRequest
-	(*ExportWorkflowResponse)(nil),    // 31: lockstep.autoflow.v1.ExportWorkflowResponse
-	(*ExportedWorkflow)(nil),          // 32: lockstep.autoflow.v1.ExportedWorkflow
-	(*ExportedEntry)(nil),             // 33: lockstep.autoflow.v1.ExportedEntry
-	(*GetLogsRequest)(nil),            // 34: lockstep.autoflow.v1.GetLogsRequest
-	(*GetLogsResponse)(nil),           // 35: lockstep.autoflow.v1.GetLogsResponse
-	(*LogLine)(nil),                   // 36: lockstep.autoflow.v1.LogLine
-	(*WatchWorkflowRequest)(nil),      // 37: lockstep.autoflow.v1.WatchWorkflowRequest
-	(*WatchWorkflowResponse)(nil),     // 38: lockstep.autoflow.v1.WatchWorkflowResponse
-	(*CancelWorkflowRequest)(nil),     // 39: lockstep.autoflow.v1.CancelWorkflowRequest
-	(*CancelWorkflowResponse)(nil),    // 40: lockstep.autoflow.v1.CancelWorkflowResponse
-	(*TerminateWorkflowRequest)(nil),  // 41: lockstep.autoflow.v1.TerminateWorkflowRequest
-	(*TerminateWorkflowResponse)(nil), // 42: lockstep.autoflow.v1.TerminateWorkflowResponse
-	(*RetryWorkflowRequest)(nil),      // 43: lockstep.autoflow.v1.RetryWorkflowRequest
-	(*RetryWorkflowResponse)(nil),     // 44: lockstep.autoflow.v1.RetryWorkflowResponse
-	(*ResetWorkflowRequest)(nil),      // 45: lockstep.autoflow.v1.ResetWorkflowRequest
-	(*ResetWorkflowResponse)(nil),     // 46: lockstep.autoflow.v1.ResetWorkflowResponse
-	(*ChangeProgramRequest)(nil),      // 47: lockstep.autoflow.v1.ChangeProgramRequest
-	(*ChangeProgramResponse)(nil),     // 48: lockstep.autoflow.v1.ChangeProgramResponse
-	(*ProgramChange)(nil),             // 49: lockstep.autoflow.v1.ProgramChange
-	(*SendToChannelRequest)(nil),      // 50: lockstep.autoflow.v1.SendToChannelRequest
-	(*SendToChannelResponse)(nil),     // 51: lockstep.autoflow.v1.SendToChannelResponse
-	(*CallChannelRequest)(nil),        // 52: lockstep.autoflow.v1.CallChannelRequest
-	(*CallChannelResponse)(nil),       // 53: lockstep.autoflow.v1.CallChannelResponse
-	(*CheckProgramRequest)(nil),       // 54: lockstep.autoflow.v1.CheckProgramRequest
-	(*CheckProgramResponse)(nil),      // 55: lockstep.autoflow.v1.CheckProgramResponse
-	(*Problem)(nil),                   // 56: lockstep.autoflow.v1.Problem
-	(*Use)(nil),                       // 57: lockstep.autoflow.v1.Use
-	(*Handler)(nil),                   // 58: lockstep.autoflow.v1.Handler
-	(*RegisterFlowRequest)(nil),       // 59: lockstep.autoflow.v1.RegisterFlowRequest
-	(*RegisterFlowResponse)(nil),      // 60: lockstep.autoflow.v1.RegisterFlowResponse
-	(*Flow)(nil),                      // 61: lockstep.autoflow.v1.Flow
-	(*ListFlowsRequest)(nil),          // 62: lockstep.autoflow.v1.ListFlowsRequest
-	(*ListFlowsResponse)(nil),         // 63: lockstep.autoflow.v1.ListFlowsResponse
-	(*DeleteFlowRequest)(nil),         // 64: lockstep.autoflow.v1.DeleteFlowRequest
-	(*DeleteFlowResponse)(nil),        // 65: lockstep.autoflow.v1.DeleteFlowResponse
-	(*Limits)(nil),                    // 66: lockstep.autoflow.v1.Limits
-	(*SettingChange)(nil),             // 67: lockstep.autoflow.v1.SettingChange
-	(*GetLimitsRequest)(nil),          // 68: lockstep.autoflow.v1.GetLimitsRequest
-	(*GetLimitsResponse)(nil),         // 69: lockstep.autoflow.v1.GetLimitsResponse
-	(*SetLimitsRequest)(nil),          // 70: lockstep.autoflow.v1.SetLimitsRequest
-	(*SetLimitsResponse)(nil),         // 71: lockstep.autoflow.v1.SetLimitsResponse
-	(*RetentionRule)(nil),             // 72: lockstep.autoflow.v1.RetentionRule
-	(*ListRetentionRequest)(nil),      // 73: lockstep.autoflow.v1.ListRetentionRequest
-	(*ListRetentionResponse)(nil),     // 74: lockstep.autoflow.v1.ListRetentionResponse
-	(*SetRetentionRequest)(nil),       // 75: lockstep.autoflow.v1.SetRetentionRequest
-	(*SetRetentionResponse)(nil),      // 76: lockstep.autoflow.v1.SetRetentionResponse
-	(*DeclareEventTypeRequest)(nil),   // 77: lockstep.autoflow.v1.DeclareEventTypeRequest
-	(*DeclareEventTypeResponse)(nil),  // 78: lockstep.autoflow.v1.DeclareEventTypeResponse
-	(*EventType)(nil),                 // 79: lockstep.autoflow.v1.EventType
-	(*ListEventTypesRequest)(nil),     // 80: lockstep.autoflow.v1.ListEventTypesRequest
-	(*ListEventTypesResponse)(nil),    // 81: lockstep.autoflow.v1.ListEventTypesResponse
-	(*DeleteEventTypeRequest)(nil),    // 82: lockstep.autoflow.v1.DeleteEventTypeRequest
-	(*DeleteEventTypeResponse)(nil),   // 83: lockstep.autoflow.v1.DeleteEventTypeResponse
-	(*DeclareAgentsRequest)(nil),      // 84: lockstep.autoflow.v1.DeclareAgentsRequest
-	(*DeclaredAgent)(nil),             // 85: lockstep.autoflow.v1.DeclaredAgent
-	(*DeclareAgentsResponse)(nil),     // 86: lockstep.autoflow.v1.DeclareAgentsResponse
-	(*ScheduleSpec)(nil),              // 87: lockstep.autoflow.v1.ScheduleSpec
-	(*RegisterScheduleRequest)(nil),   // 88: lockstep.autoflow.v1.RegisterScheduleRequest
-	(*RegisterScheduleResponse)(nil),  // 89: lockstep.autoflow.v1.RegisterScheduleResponse
-	(*Schedule)(nil),                  // 90: lockstep.autoflow.v1.Schedule
-	(*ScheduleFire)(nil),              // 91: lockstep.autoflow.v1.ScheduleFire
-	(*GetScheduleRequest)(nil),        // 92: lockstep.autoflow.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),       // 93: lockstep.autoflow.v1.GetScheduleResponse
-	(*ListSchedulesRequest)(nil),      // 94: lockstep.autoflow.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),     // 95: lockstep.autoflow.v1.ListSchedulesResponse
-	(*PauseScheduleRequest)(nil),      // 96: lockstep.autoflow.v1.PauseScheduleRequest
-	(*PauseScheduleResponse)(nil),     // 97: lockstep.autoflow.v1.PauseScheduleResponse
-	(*ResumeScheduleRequest)(nil),     // 98: lockstep.autoflow.v1.ResumeScheduleRequest
-	(*ResumeScheduleResponse)(nil),    // 99: lockstep.autoflow.v1.ResumeScheduleResponse
-	(*BackfillScheduleRequest)(nil),   // 100: lockstep.autoflow.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil),  // 101: lockstep.autoflow.v1.BackfillScheduleResponse
-	(*TriggerScheduleRequest)(nil),    // 102: lockstep.autoflow.v1.TriggerScheduleRequest
-	(*TriggerScheduleResponse)(nil),   // 103: lockstep.autoflow.v1.TriggerScheduleResponse
-	(*DeleteScheduleRequest)(nil),     // 104: lockstep.autoflow.v1.DeleteScheduleRequest
-	(*DeleteScheduleResponse)(nil),    // 105: lockstep.autoflow.v1.DeleteScheduleResponse
-	(*CountWorkflowsRequest)(nil),     // 106: lockstep.autoflow.v1.CountWorkflowsRequest
-	(*CountWorkflowsResponse)(nil),    // 107: lockstep.autoflow.v1.CountWorkflowsResponse
-	(*StartBatchRequest)(nil),         // 108: lockstep.autoflow.v1.StartBatchRequest
-	(*StartBatchResponse)(nil),        // 109: lockstep.autoflow.v1.StartBatchResponse
-	(*Batch)(nil),                     // 110: lockstep.autoflow.v1.Batch
-	(*GetBatchRequest)(nil),           // 111: lockstep.autoflow.v1.GetBatchRequest
-	(*GetBatchResponse)(nil),          // 112: lockstep.autoflow.v1.GetBatchResponse
-	(*ListBatchesRequest)(nil),        // 113: lockstep.autoflow.v1.ListBatchesRequest
-	(*ListBatchesResponse)(nil),       // 114: lockstep.autoflow.v1.ListBatchesResponse
-	(*StopBatchRequest)(nil),          // 115: lockstep.autoflow.v1.StopBatchRequest
-	(*StopBatchResponse)(nil),         // 116: lockstep.autoflow.v1.StopBatchResponse
-	(*WorkRequest)(nil),               // 117: lockstep.autoflow.v1.WorkRequest
-	(*RegisterWorker)(nil),            // 118: lockstep.autoflow.v1.RegisterWorker
-	(*WorkerFunction)(nil),            // 119: lockstep.autoflow.v1.WorkerFunction
-	(*FunctionPlace)(nil),             // 120: lockstep.autoflow.v1.FunctionPlace
-	(*WorkResult)(nil),                // 121: lockstep.autoflow.v1.WorkResult
-	(*WorkFailure)(nil),               // 122: lockstep.autoflow.v1.WorkFailure
-	(*WorkHeartbeat)(nil),             // 123: lockstep.autoflow.v1.WorkHeartbeat
-	(*WorkDrain)(nil),                 // 124: lockstep.autoflow.v1.WorkDrain
-	(*WorkResponse)(nil),              // 125: lockstep.autoflow.v1.WorkResponse
-	(*WorkerRegistered)(nil),          // 126: lockstep.autoflow.v1.WorkerRegistered
-	(*WorkCall)(nil),                  // 127: lockstep.autoflow.v1.WorkCall
-	(*WorkCancelled)(nil),             // 128: lockstep.autoflow.v1.WorkCancelled
-	(*WorkRejected)(nil),              // 129: lockstep.autoflow.v1.WorkRejected
-	(*WorkDrained)(nil),               // 130: lockstep.autoflow.v1.WorkDrained
-	(*ListFunctionsRequest)(nil),      // 131: lockstep.autoflow.v1.ListFunctionsRequest
-	(*ListFunctionsResponse)(nil),     // 132: lockstep.autoflow.v1.ListFunctionsResponse
-	(*FunctionInfo)(nil),              // 133: lockstep.autoflow.v1.FunctionInfo
-	nil,                               // 134: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	nil,                               // 135: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	nil,                               // 136: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	nil,                               // 137: lockstep.autoflow.v1.StartRefusal.FieldsEntry
-	nil,                               // 138: lockstep.autoflow.v1.Workflow.LabelsEntry
-	nil,                               // 139: lockstep.autoflow.v1.Workflow.StatusEntry
-	nil,                               // 140: lockstep.autoflow.v1.Wait.FilterEntry
-	nil,                               // 141: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	nil,                               // 142: lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
-	nil,                               // 143: lockstep.autoflow.v1.ExportedWorkflow.ModulesEntry
-	nil,                               // 144: lockstep.autoflow.v1.ChangeProgramRequest.ModulesEntry
-	nil,                               // 145: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
-	nil,                               // 146: lockstep.autoflow.v1.Handler.FilterEntry
-	nil,                               // 147: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	nil,                               // 148: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	nil,                               // 149: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
-	nil,                               // 150: lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
-	nil,                               // 151: lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
-	nil,                               // 152: lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
-	(*durationpb.Duration)(nil),       // 153: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),     // 154: google.protobuf.Timestamp
+	(WorkflowState)(0),                    // 0: lockstep.autoflow.v1.WorkflowState
+	(ScheduleOverlap)(0),                  // 1: lockstep.autoflow.v1.ScheduleOverlap
+	(ScheduleFireState)(0),                // 2: lockstep.autoflow.v1.ScheduleFireState
+	(BatchAction)(0),                      // 3: lockstep.autoflow.v1.BatchAction
+	(BatchState)(0),                       // 4: lockstep.autoflow.v1.BatchState
+	(FunctionEffect)(0),                   // 5: lockstep.autoflow.v1.FunctionEffect
+	(*CloudEventRequest)(nil),             // 6: lockstep.autoflow.v1.CloudEventRequest
+	(*CloudEventResponse)(nil),            // 7: lockstep.autoflow.v1.CloudEventResponse
+	(*StartWorkflowRequest)(nil),          // 8: lockstep.autoflow.v1.StartWorkflowRequest
+	(*StartMessage)(nil),                  // 9: lockstep.autoflow.v1.StartMessage
+	(*StartWorkflowResponse)(nil),         // 10: lockstep.autoflow.v1.StartWorkflowResponse
+	(*StartWorkflowsRequest)(nil),         // 11: lockstep.autoflow.v1.StartWorkflowsRequest
+	(*StartWorkflowsResponse)(nil),        // 12: lockstep.autoflow.v1.StartWorkflowsResponse
+	(*StartResult)(nil),                   // 13: lockstep.autoflow.v1.StartResult
+	(*StartRefusal)(nil),                  // 14: lockstep.autoflow.v1.StartRefusal
+	(*Workflow)(nil),                      // 15: lockstep.autoflow.v1.Workflow
+	(*StackFrame)(nil),                    // 16: lockstep.autoflow.v1.StackFrame
+	(*Wait)(nil),                          // 17: lockstep.autoflow.v1.Wait
+	(*Retry)(nil),                         // 18: lockstep.autoflow.v1.Retry
+	(*GetWorkflowRequest)(nil),            // 19: lockstep.autoflow.v1.GetWorkflowRequest
+	(*GetWorkflowResponse)(nil),           // 20: lockstep.autoflow.v1.GetWorkflowResponse
+	(*ListWorkflowsRequest)(nil),          // 21: lockstep.autoflow.v1.ListWorkflowsRequest
+	(*ListWorkflowsResponse)(nil),         // 22: lockstep.autoflow.v1.ListWorkflowsResponse
+	(*GetHistoryRequest)(nil),             // 23: lockstep.autoflow.v1.GetHistoryRequest
+	(*GetHistoryResponse)(nil),            // 24: lockstep.autoflow.v1.GetHistoryResponse
+	(*HistoryEntry)(nil),                  // 25: lockstep.autoflow.v1.HistoryEntry
+	(*GetTimelineRequest)(nil),            // 26: lockstep.autoflow.v1.GetTimelineRequest
+	(*GetTimelineResponse)(nil),           // 27: lockstep.autoflow.v1.GetTimelineResponse
+	(*TimelineBranch)(nil),                // 28: lockstep.autoflow.v1.TimelineBranch
+	(*TimelineStep)(nil),                  // 29: lockstep.autoflow.v1.TimelineStep
+	(*ExportWorkflowRequest)(nil),         // 30: lockstep.autoflow.v1.ExportWorkflowRequest
+	(*ListArchivedWorkflowsRequest)(nil),  // 31: lockstep.autoflow.v1.ListArchivedWorkflowsRequest
+	(*ListArchivedWorkflowsResponse)(nil), // 32: lockstep.autoflow.v1.ListArchivedWorkflowsResponse
+	(*ArchivedWorkflow)(nil),              // 33: lockstep.autoflow.v1.ArchivedWorkflow
+	(*ExportWorkflowResponse)(nil),        // 34: lockstep.autoflow.v1.ExportWorkflowResponse
+	(*ExportedWorkflow)(nil),              // 35: lockstep.autoflow.v1.ExportedWorkflow
+	(*ExportedEntry)(nil),                 // 36: lockstep.autoflow.v1.ExportedEntry
+	(*GetLogsRequest)(nil),                // 37: lockstep.autoflow.v1.GetLogsRequest
+	(*GetLogsResponse)(nil),               // 38: lockstep.autoflow.v1.GetLogsResponse
+	(*LogLine)(nil),                       // 39: lockstep.autoflow.v1.LogLine
+	(*WatchWorkflowRequest)(nil),          // 40: lockstep.autoflow.v1.WatchWorkflowRequest
+	(*WatchWorkflowResponse)(nil),         // 41: lockstep.autoflow.v1.WatchWorkflowResponse
+	(*CancelWorkflowRequest)(nil),         // 42: lockstep.autoflow.v1.CancelWorkflowRequest
+	(*CancelWorkflowResponse)(nil),        // 43: lockstep.autoflow.v1.CancelWorkflowResponse
+	(*TerminateWorkflowRequest)(nil),      // 44: lockstep.autoflow.v1.TerminateWorkflowRequest
+	(*TerminateWorkflowResponse)(nil),     // 45: lockstep.autoflow.v1.TerminateWorkflowResponse
+	(*RetryWorkflowRequest)(nil),          // 46: lockstep.autoflow.v1.RetryWorkflowRequest
+	(*RetryWorkflowResponse)(nil),         // 47: lockstep.autoflow.v1.RetryWorkflowResponse
+	(*ResetWorkflowRequest)(nil),          // 48: lockstep.autoflow.v1.ResetWorkflowRequest
+	(*ResetWorkflowResponse)(nil),         // 49: lockstep.autoflow.v1.ResetWorkflowResponse
+	(*ChangeProgramRequest)(nil),          // 50: lockstep.autoflow.v1.ChangeProgramRequest
+	(*ChangeProgramResponse)(nil),         // 51: lockstep.autoflow.v1.ChangeProgramResponse
+	(*ProgramChange)(nil),                 // 52: lockstep.autoflow.v1.ProgramChange
+	(*SendToChannelRequest)(nil),          // 53: lockstep.autoflow.v1.SendToChannelRequest
+	(*SendToChannelResponse)(nil),         // 54: lockstep.autoflow.v1.SendToChannelResponse
+	(*CallChannelRequest)(nil),            // 55: lockstep.autoflow.v1.CallChannelRequest
+	(*CallChannelResponse)(nil),           // 56: lockstep.autoflow.v1.CallChannelResponse
+	(*CheckProgramRequest)(nil),           // 57: lockstep.autoflow.v1.CheckProgramRequest
+	(*CheckProgramResponse)(nil),          // 58: lockstep.autoflow.v1.CheckProgramResponse
+	(*Problem)(nil),                       // 59: lockstep.autoflow.v1.Problem
+	(*Use)(nil),                           // 60: lockstep.autoflow.v1.Use
+	(*Handler)(nil),                       // 61: lockstep.autoflow.v1.Handler
+	(*RegisterFlowRequest)(nil),           // 62: lockstep.autoflow.v1.RegisterFlowRequest
+	(*RegisterFlowResponse)(nil),          // 63: lockstep.autoflow.v1.RegisterFlowResponse
+	(*Flow)(nil),                          // 64: lockstep.autoflow.v1.Flow
+	(*ListFlowsRequest)(nil),              // 65: lockstep.autoflow.v1.ListFlowsRequest
+	(*ListFlowsResponse)(nil),             // 66: lockstep.autoflow.v1.ListFlowsResponse
+	(*DeleteFlowRequest)(nil),             // 67: lockstep.autoflow.v1.DeleteFlowRequest
+	(*DeleteFlowResponse)(nil),            // 68: lockstep.autoflow.v1.DeleteFlowResponse
+	(*Limits)(nil),                        // 69: lockstep.autoflow.v1.Limits
+	(*SettingChange)(nil),                 // 70: lockstep.autoflow.v1.SettingChange
+	(*GetLimitsRequest)(nil),              // 71: lockstep.autoflow.v1.GetLimitsRequest
+	(*GetLimitsResponse)(nil),             // 72: lockstep.autoflow.v1.GetLimitsResponse
+	(*SetLimitsRequest)(nil),              // 73: lockstep.autoflow.v1.SetLimitsRequest
+	(*SetLimitsResponse)(nil),             // 74: lockstep.autoflow.v1.SetLimitsResponse
+	(*RetentionRule)(nil),                 // 75: lockstep.autoflow.v1.RetentionRule
+	(*ListRetentionRequest)(nil),          // 76: lockstep.autoflow.v1.ListRetentionRequest
+	(*ListRetentionResponse)(nil),         // 77: lockstep.autoflow.v1.ListRetentionResponse
+	(*SetRetentionRequest)(nil),           // 78: lockstep.autoflow.v1.SetRetentionRequest
+	(*SetRetentionResponse)(nil),          // 79: lockstep.autoflow.v1.SetRetentionResponse
+	(*DeclareEventTypeRequest)(nil),       // 80: lockstep.autoflow.v1.DeclareEventTypeRequest
+	(*DeclareEventTypeResponse)(nil),      // 81: lockstep.autoflow.v1.DeclareEventTypeResponse
+	(*EventType)(nil),                     // 82: lockstep.autoflow.v1.EventType
+	(*ListEventTypesRequest)(nil),         // 83: lockstep.autoflow.v1.ListEventTypesRequest
+	(*ListEventTypesResponse)(nil),        // 84: lockstep.autoflow.v1.ListEventTypesResponse
+	(*DeleteEventTypeRequest)(nil),        // 85: lockstep.autoflow.v1.DeleteEventTypeRequest
+	(*DeleteEventTypeResponse)(nil),       // 86: lockstep.autoflow.v1.DeleteEventTypeResponse
+	(*DeclareAgentsRequest)(nil),          // 87: lockstep.autoflow.v1.DeclareAgentsRequest
+	(*DeclaredAgent)(nil),                 // 88: lockstep.autoflow.v1.DeclaredAgent
+	(*DeclareAgentsResponse)(nil),         // 89: lockstep.autoflow.v1.DeclareAgentsResponse
+	(*ScheduleSpec)(nil),                  // 90: lockstep.autoflow.v1.ScheduleSpec
+	(*RegisterScheduleRequest)(nil),       // 91: lockstep.autoflow.v1.RegisterScheduleRequest
+	(*RegisterScheduleResponse)(nil),      // 92: lockstep.autoflow.v1.RegisterScheduleResponse
+	(*Schedule)(nil),                      // 93: lockstep.autoflow.v1.Schedule
+	(*ScheduleFire)(nil),                  // 94: lockstep.autoflow.v1.ScheduleFire
+	(*GetScheduleRequest)(nil),            // 95: lockstep.autoflow.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),           // 96: lockstep.autoflow.v1.GetScheduleResponse
+	(*ListSchedulesRequest)(nil),          // 97: lockstep.autoflow.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),         // 98: lockstep.autoflow.v1.ListSchedulesResponse
+	(*PauseScheduleRequest)(nil),          // 99: lockstep.autoflow.v1.PauseScheduleRequest
+	(*PauseScheduleResponse)(nil),         // 100: lockstep.autoflow.v1.PauseScheduleResponse
+	(*ResumeScheduleRequest)(nil),         // 101: lockstep.autoflow.v1.ResumeScheduleRequest
+	(*ResumeScheduleResponse)(nil),        // 102: lockstep.autoflow.v1.ResumeScheduleResponse
+	(*BackfillScheduleRequest)(nil),       // 103: lockstep.autoflow.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil),      // 104: lockstep.autoflow.v1.BackfillScheduleResponse
+	(*TriggerScheduleRequest)(nil),        // 105: lockstep.autoflow.v1.TriggerScheduleRequest
+	(*TriggerScheduleResponse)(nil),       // 106: lockstep.autoflow.v1.TriggerScheduleResponse
+	(*DeleteScheduleRequest)(nil),         // 107: lockstep.autoflow.v1.DeleteScheduleRequest
+	(*DeleteScheduleResponse)(nil),        // 108: lockstep.autoflow.v1.DeleteScheduleResponse
+	(*CountWorkflowsRequest)(nil),         // 109: lockstep.autoflow.v1.CountWorkflowsRequest
+	(*CountWorkflowsResponse)(nil),        // 110: lockstep.autoflow.v1.CountWorkflowsResponse
+	(*StartBatchRequest)(nil),             // 111: lockstep.autoflow.v1.StartBatchRequest
+	(*StartBatchResponse)(nil),            // 112: lockstep.autoflow.v1.StartBatchResponse
+	(*Batch)(nil),                         // 113: lockstep.autoflow.v1.Batch
+	(*GetBatchRequest)(nil),               // 114: lockstep.autoflow.v1.GetBatchRequest
+	(*GetBatchResponse)(nil),              // 115: lockstep.autoflow.v1.GetBatchResponse
+	(*ListBatchesRequest)(nil),            // 116: lockstep.autoflow.v1.ListBatchesRequest
+	(*ListBatchesResponse)(nil),           // 117: lockstep.autoflow.v1.ListBatchesResponse
+	(*StopBatchRequest)(nil),              // 118: lockstep.autoflow.v1.StopBatchRequest
+	(*StopBatchResponse)(nil),             // 119: lockstep.autoflow.v1.StopBatchResponse
+	(*WorkRequest)(nil),                   // 120: lockstep.autoflow.v1.WorkRequest
+	(*RegisterWorker)(nil),                // 121: lockstep.autoflow.v1.RegisterWorker
+	(*WorkerFunction)(nil),                // 122: lockstep.autoflow.v1.WorkerFunction
+	(*FunctionPlace)(nil),                 // 123: lockstep.autoflow.v1.FunctionPlace
+	(*WorkResult)(nil),                    // 124: lockstep.autoflow.v1.WorkResult
+	(*WorkFailure)(nil),                   // 125: lockstep.autoflow.v1.WorkFailure
+	(*WorkHeartbeat)(nil),                 // 126: lockstep.autoflow.v1.WorkHeartbeat
+	(*WorkDrain)(nil),                     // 127: lockstep.autoflow.v1.WorkDrain
+	(*WorkResponse)(nil),                  // 128: lockstep.autoflow.v1.WorkResponse
+	(*WorkerRegistered)(nil),              // 129: lockstep.autoflow.v1.WorkerRegistered
+	(*WorkCall)(nil),                      // 130: lockstep.autoflow.v1.WorkCall
+	(*WorkCancelled)(nil),                 // 131: lockstep.autoflow.v1.WorkCancelled
+	(*WorkRejected)(nil),                  // 132: lockstep.autoflow.v1.WorkRejected
+	(*WorkDrained)(nil),                   // 133: lockstep.autoflow.v1.WorkDrained
+	(*ListFunctionsRequest)(nil),          // 134: lockstep.autoflow.v1.ListFunctionsRequest
+	(*ListFunctionsResponse)(nil),         // 135: lockstep.autoflow.v1.ListFunctionsResponse
+	(*FunctionInfo)(nil),                  // 136: lockstep.autoflow.v1.FunctionInfo
+	nil,                                   // 137: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	nil,                                   // 138: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	nil,                                   // 139: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	nil,                                   // 140: lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	nil,                                   // 141: lockstep.autoflow.v1.Workflow.LabelsEntry
+	nil,                                   // 142: lockstep.autoflow.v1.Workflow.StatusEntry
+	nil,                                   // 143: lockstep.autoflow.v1.Wait.FilterEntry
+	nil,                                   // 144: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	nil,                                   // 145: lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
+	nil,                                   // 146: lockstep.autoflow.v1.ExportedWorkflow.ModulesEntry
+	nil,                                   // 147: lockstep.autoflow.v1.ChangeProgramRequest.ModulesEntry
+	nil,                                   // 148: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	nil,                                   // 149: lockstep.autoflow.v1.Handler.FilterEntry
+	nil,                                   // 150: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	nil,                                   // 151: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	nil,                                   // 152: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	nil,                                   // 153: lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
+	nil,                                   // 154: lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
+	nil,                                   // 155: lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
+	(*durationpb.Duration)(nil),           // 156: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 157: google.protobuf.Timestamp
 }
 var file_lockstep_autoflow_v1_autoflow_proto_depIdxs = []int32{
-	134, // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	135, // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	136, // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	153, // 3: lockstep.autoflow.v1.StartWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	137, // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	138, // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	139, // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	156, // 3: lockstep.autoflow.v1.StartWorkflowRequest.wait:type_name -> google.protobuf.Duration
 	9,   // 4: lockstep.autoflow.v1.StartWorkflowRequest.message:type_name -> lockstep.autoflow.v1.StartMessage
 	15,  // 5: lockstep.autoflow.v1.StartWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	8,   // 6: lockstep.autoflow.v1.StartWorkflowsRequest.workflows:type_name -> lockstep.autoflow.v1.StartWorkflowRequest
 	13,  // 7: lockstep.autoflow.v1.StartWorkflowsResponse.results:type_name -> lockstep.autoflow.v1.StartResult
 	10,  // 8: lockstep.autoflow.v1.StartResult.started:type_name -> lockstep.autoflow.v1.StartWorkflowResponse
 	14,  // 9: lockstep.autoflow.v1.StartResult.refused:type_name -> lockstep.autoflow.v1.StartRefusal
-	137, // 10: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	140, // 10: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
 	0,   // 11: lockstep.autoflow.v1.Workflow.state:type_name -> lockstep.autoflow.v1.WorkflowState
-	138, // 12: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
-	154, // 13: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
-	154, // 14: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
+	141, // 12: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
+	157, // 13: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
+	157, // 14: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
 	17,  // 15: lockstep.autoflow.v1.Workflow.waits:type_name -> lockstep.autoflow.v1.Wait
-	154, // 16: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
+	157, // 16: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
 	18,  // 17: lockstep.autoflow.v1.Workflow.retries:type_name -> lockstep.autoflow.v1.Retry
 	16,  // 18: lockstep.autoflow.v1.Workflow.stack:type_name -> lockstep.autoflow.v1.StackFrame
-	139, // 19: lockstep.autoflow.v1.Workflow.status:type_name -> lockstep.autoflow.v1.Workflow.StatusEntry
-	49,  // 20: lockstep.autoflow.v1.Workflow.program_changes:type_name -> lockstep.autoflow.v1.ProgramChange
-	140, // 21: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
-	154, // 22: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
-	154, // 23: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
-	154, // 24: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
-	153, // 25: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	142, // 19: lockstep.autoflow.v1.Workflow.status:type_name -> lockstep.autoflow.v1.Workflow.StatusEntry
+	52,  // 20: lockstep.autoflow.v1.Workflow.program_changes:type_name -> lockstep.autoflow.v1.ProgramChange
+	143, // 21: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
+	157, // 22: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
+	157, // 23: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	157, // 24: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
+	156, // 25: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
 	15,  // 26: lockstep.autoflow.v1.GetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	0,   // 27: lockstep.autoflow.v1.ListWorkflowsRequest.states:type_name -> lockstep.autoflow.v1.WorkflowState
-	141, // 28: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	154, // 29: lockstep.autoflow.v1.ListWorkflowsRequest.started_after:type_name -> google.protobuf.Timestamp
-	154, // 30: lockstep.autoflow.v1.ListWorkflowsRequest.started_before:type_name -> google.protobuf.Timestamp
-	154, // 31: lockstep.autoflow.v1.ListWorkflowsRequest.ended_after:type_name -> google.protobuf.Timestamp
-	154, // 32: lockstep.autoflow.v1.ListWorkflowsRequest.ended_before:type_name -> google.protobuf.Timestamp
-	142, // 33: lockstep.autoflow.v1.ListWorkflowsRequest.status:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
+	144, // 28: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	157, // 29: lockstep.autoflow.v1.ListWorkflowsRequest.started_after:type_name -> google.protobuf.Timestamp
+	157, // 30: lockstep.autoflow.v1.ListWorkflowsRequest.started_before:type_name -> google.protobuf.Timestamp
+	157, // 31: lockstep.autoflow.v1.ListWorkflowsRequest.ended_after:type_name -> google.protobuf.Timestamp
+	157, // 32: lockstep.autoflow.v1.ListWorkflowsRequest.ended_before:type_name -> google.protobuf.Timestamp
+	145, // 33: lockstep.autoflow.v1.ListWorkflowsRequest.status:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
 	15,  // 34: lockstep.autoflow.v1.ListWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.Workflow
 	25,  // 35: lockstep.autoflow.v1.GetHistoryResponse.entries:type_name -> lockstep.autoflow.v1.HistoryEntry
-	154, // 36: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
+	157, // 36: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
 	28,  // 37: lockstep.autoflow.v1.GetTimelineResponse.branches:type_name -> lockstep.autoflow.v1.TimelineBranch
 	29,  // 38: lockstep.autoflow.v1.GetTimelineResponse.steps:type_name -> lockstep.autoflow.v1.TimelineStep
-	154, // 39: lockstep.autoflow.v1.TimelineBranch.began_at:type_name -> google.protobuf.Timestamp
-	154, // 40: lockstep.autoflow.v1.TimelineBranch.ended_at:type_name -> google.protobuf.Timestamp
-	154, // 41: lockstep.autoflow.v1.TimelineStep.began_at:type_name -> google.protobuf.Timestamp
-	154, // 42: lockstep.autoflow.v1.TimelineStep.ended_at:type_name -> google.protobuf.Timestamp
-	154, // 43: lockstep.autoflow.v1.TimelineStep.until:type_name -> google.protobuf.Timestamp
-	32,  // 44: lockstep.autoflow.v1.ExportWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.ExportedWorkflow
-	33,  // 45: lockstep.autoflow.v1.ExportWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.ExportedEntry
-	15,  // 46: lockstep.autoflow.v1.ExportedWorkflow.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	143, // 47: lockstep.autoflow.v1.ExportedWorkflow.modules:type_name -> lockstep.autoflow.v1.ExportedWorkflow.ModulesEntry
-	154, // 48: lockstep.autoflow.v1.ExportedEntry.recorded_at:type_name -> google.protobuf.Timestamp
-	36,  // 49: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
-	154, // 50: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
-	25,  // 51: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
-	15,  // 52: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	15,  // 53: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	15,  // 54: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	15,  // 55: lockstep.autoflow.v1.ResetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	144, // 56: lockstep.autoflow.v1.ChangeProgramRequest.modules:type_name -> lockstep.autoflow.v1.ChangeProgramRequest.ModulesEntry
-	15,  // 57: lockstep.autoflow.v1.ChangeProgramResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	154, // 58: lockstep.autoflow.v1.ProgramChange.at:type_name -> google.protobuf.Timestamp
-	153, // 59: lockstep.autoflow.v1.CallChannelRequest.wait:type_name -> google.protobuf.Duration
-	145, // 60: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
-	56,  // 61: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
-	57,  // 62: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
-	57,  // 63: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
-	57,  // 64: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
-	58,  // 65: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
-	146, // 66: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
-	147, // 67: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	148, // 68: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	149, // 69: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
-	61,  // 70: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
-	58,  // 71: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
-	154, // 72: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
-	61,  // 73: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
-	154, // 74: lockstep.autoflow.v1.SettingChange.changed_at:type_name -> google.protobuf.Timestamp
-	66,  // 75: lockstep.autoflow.v1.GetLimitsResponse.limits:type_name -> lockstep.autoflow.v1.Limits
-	67,  // 76: lockstep.autoflow.v1.GetLimitsResponse.changes:type_name -> lockstep.autoflow.v1.SettingChange
-	66,  // 77: lockstep.autoflow.v1.SetLimitsRequest.limits:type_name -> lockstep.autoflow.v1.Limits
-	153, // 78: lockstep.autoflow.v1.RetentionRule.keep:type_name -> google.protobuf.Duration
-	72,  // 79: lockstep.autoflow.v1.ListRetentionResponse.rules:type_name -> lockstep.autoflow.v1.RetentionRule
-	72,  // 80: lockstep.autoflow.v1.SetRetentionRequest.rule:type_name -> lockstep.autoflow.v1.RetentionRule
-	154, // 81: lockstep.autoflow.v1.EventType.declared_at:type_name -> google.protobuf.Timestamp
-	79,  // 82: lockstep.autoflow.v1.ListEventTypesResponse.event_types:type_name -> lockstep.autoflow.v1.EventType
-	85,  // 83: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
-	153, // 84: lockstep.autoflow.v1.ScheduleSpec.every:type_name -> google.protobuf.Duration
-	154, // 85: lockstep.autoflow.v1.ScheduleSpec.anchor:type_name -> google.protobuf.Timestamp
-	154, // 86: lockstep.autoflow.v1.ScheduleSpec.start:type_name -> google.protobuf.Timestamp
-	154, // 87: lockstep.autoflow.v1.ScheduleSpec.end:type_name -> google.protobuf.Timestamp
-	153, // 88: lockstep.autoflow.v1.ScheduleSpec.jitter:type_name -> google.protobuf.Duration
-	87,  // 89: lockstep.autoflow.v1.RegisterScheduleRequest.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
-	1,   // 90: lockstep.autoflow.v1.RegisterScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	153, // 91: lockstep.autoflow.v1.RegisterScheduleRequest.catch_up:type_name -> google.protobuf.Duration
-	150, // 92: lockstep.autoflow.v1.RegisterScheduleRequest.modules:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
-	151, // 93: lockstep.autoflow.v1.RegisterScheduleRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
-	152, // 94: lockstep.autoflow.v1.RegisterScheduleRequest.labels:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
-	90,  // 95: lockstep.autoflow.v1.RegisterScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	87,  // 96: lockstep.autoflow.v1.Schedule.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
-	1,   // 97: lockstep.autoflow.v1.Schedule.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	153, // 98: lockstep.autoflow.v1.Schedule.catch_up:type_name -> google.protobuf.Duration
-	154, // 99: lockstep.autoflow.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	154, // 100: lockstep.autoflow.v1.Schedule.changed_at:type_name -> google.protobuf.Timestamp
-	154, // 101: lockstep.autoflow.v1.Schedule.next_due_at:type_name -> google.protobuf.Timestamp
-	154, // 102: lockstep.autoflow.v1.ScheduleFire.due_at:type_name -> google.protobuf.Timestamp
-	2,   // 103: lockstep.autoflow.v1.ScheduleFire.state:type_name -> lockstep.autoflow.v1.ScheduleFireState
-	0,   // 104: lockstep.autoflow.v1.ScheduleFire.workflow_state:type_name -> lockstep.autoflow.v1.WorkflowState
-	154, // 105: lockstep.autoflow.v1.ScheduleFire.finished_at:type_name -> google.protobuf.Timestamp
-	90,  // 106: lockstep.autoflow.v1.GetScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	154, // 107: lockstep.autoflow.v1.GetScheduleResponse.next_due_at:type_name -> google.protobuf.Timestamp
-	91,  // 108: lockstep.autoflow.v1.GetScheduleResponse.fires:type_name -> lockstep.autoflow.v1.ScheduleFire
-	90,  // 109: lockstep.autoflow.v1.ListSchedulesResponse.schedules:type_name -> lockstep.autoflow.v1.Schedule
-	90,  // 110: lockstep.autoflow.v1.PauseScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	90,  // 111: lockstep.autoflow.v1.ResumeScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	154, // 112: lockstep.autoflow.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	154, // 113: lockstep.autoflow.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	1,   // 114: lockstep.autoflow.v1.BackfillScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	1,   // 115: lockstep.autoflow.v1.TriggerScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	21,  // 116: lockstep.autoflow.v1.CountWorkflowsRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
-	3,   // 117: lockstep.autoflow.v1.StartBatchRequest.action:type_name -> lockstep.autoflow.v1.BatchAction
-	21,  // 118: lockstep.autoflow.v1.StartBatchRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
-	110, // 119: lockstep.autoflow.v1.StartBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
-	15,  // 120: lockstep.autoflow.v1.StartBatchResponse.sample:type_name -> lockstep.autoflow.v1.Workflow
-	3,   // 121: lockstep.autoflow.v1.Batch.action:type_name -> lockstep.autoflow.v1.BatchAction
-	4,   // 122: lockstep.autoflow.v1.Batch.state:type_name -> lockstep.autoflow.v1.BatchState
-	154, // 123: lockstep.autoflow.v1.Batch.created_at:type_name -> google.protobuf.Timestamp
-	154, // 124: lockstep.autoflow.v1.Batch.finished_at:type_name -> google.protobuf.Timestamp
-	110, // 125: lockstep.autoflow.v1.GetBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
-	110, // 126: lockstep.autoflow.v1.ListBatchesResponse.batches:type_name -> lockstep.autoflow.v1.Batch
-	110, // 127: lockstep.autoflow.v1.StopBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
-	118, // 128: lockstep.autoflow.v1.WorkRequest.register:type_name -> lockstep.autoflow.v1.RegisterWorker
-	121, // 129: lockstep.autoflow.v1.WorkRequest.result:type_name -> lockstep.autoflow.v1.WorkResult
-	123, // 130: lockstep.autoflow.v1.WorkRequest.heartbeat:type_name -> lockstep.autoflow.v1.WorkHeartbeat
-	124, // 131: lockstep.autoflow.v1.WorkRequest.drain:type_name -> lockstep.autoflow.v1.WorkDrain
-	119, // 132: lockstep.autoflow.v1.RegisterWorker.functions:type_name -> lockstep.autoflow.v1.WorkerFunction
-	5,   // 133: lockstep.autoflow.v1.WorkerFunction.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
-	120, // 134: lockstep.autoflow.v1.WorkerFunction.places:type_name -> lockstep.autoflow.v1.FunctionPlace
-	122, // 135: lockstep.autoflow.v1.WorkResult.failure:type_name -> lockstep.autoflow.v1.WorkFailure
-	153, // 136: lockstep.autoflow.v1.WorkFailure.retry_after:type_name -> google.protobuf.Duration
-	126, // 137: lockstep.autoflow.v1.WorkResponse.registered:type_name -> lockstep.autoflow.v1.WorkerRegistered
-	127, // 138: lockstep.autoflow.v1.WorkResponse.call:type_name -> lockstep.autoflow.v1.WorkCall
-	128, // 139: lockstep.autoflow.v1.WorkResponse.cancelled:type_name -> lockstep.autoflow.v1.WorkCancelled
-	129, // 140: lockstep.autoflow.v1.WorkResponse.rejected:type_name -> lockstep.autoflow.v1.WorkRejected
-	130, // 141: lockstep.autoflow.v1.WorkResponse.drained:type_name -> lockstep.autoflow.v1.WorkDrained
-	153, // 142: lockstep.autoflow.v1.WorkerRegistered.heartbeat_interval:type_name -> google.protobuf.Duration
-	153, // 143: lockstep.autoflow.v1.WorkerRegistered.heartbeat_timeout:type_name -> google.protobuf.Duration
-	154, // 144: lockstep.autoflow.v1.WorkCall.deadline:type_name -> google.protobuf.Timestamp
-	133, // 145: lockstep.autoflow.v1.ListFunctionsResponse.functions:type_name -> lockstep.autoflow.v1.FunctionInfo
-	5,   // 146: lockstep.autoflow.v1.FunctionInfo.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
-	154, // 147: lockstep.autoflow.v1.FunctionInfo.registered_at:type_name -> google.protobuf.Timestamp
-	6,   // 148: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
-	8,   // 149: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
-	11,  // 150: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
-	19,  // 151: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
-	21,  // 152: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
-	106, // 153: lockstep.autoflow.v1.AutoFlow.CountWorkflows:input_type -> lockstep.autoflow.v1.CountWorkflowsRequest
-	108, // 154: lockstep.autoflow.v1.AutoFlow.StartBatch:input_type -> lockstep.autoflow.v1.StartBatchRequest
-	111, // 155: lockstep.autoflow.v1.AutoFlow.GetBatch:input_type -> lockstep.autoflow.v1.GetBatchRequest
-	113, // 156: lockstep.autoflow.v1.AutoFlow.ListBatches:input_type -> lockstep.autoflow.v1.ListBatchesRequest
-	115, // 157: lockstep.autoflow.v1.AutoFlow.StopBatch:input_type -> lockstep.autoflow.v1.StopBatchRequest
-	23,  // 158: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
-	26,  // 159: lockstep.autoflow.v1.AutoFlow.GetTimeline:input_type -> lockstep.autoflow.v1.GetTimelineRequest
-	30,  // 160: lockstep.autoflow.v1.AutoFlow.ExportWorkflow:input_type -> lockstep.autoflow.v1.ExportWorkflowRequest
-	34,  // 161: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
-	37,  // 162: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
-	39,  // 163: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
-	41,  // 164: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
-	43,  // 165: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
-	45,  // 166: lockstep.autoflow.v1.AutoFlow.ResetWorkflow:input_type -> lockstep.autoflow.v1.ResetWorkflowRequest
-	47,  // 167: lockstep.autoflow.v1.AutoFlow.ChangeProgram:input_type -> lockstep.autoflow.v1.ChangeProgramRequest
-	50,  // 168: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
-	52,  // 169: lockstep.autoflow.v1.AutoFlow.CallChannel:input_type -> lockstep.autoflow.v1.CallChannelRequest
-	54,  // 170: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
-	59,  // 171: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
-	62,  // 172: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
-	64,  // 173: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
-	88,  // 174: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:input_type -> lockstep.autoflow.v1.RegisterScheduleRequest
-	92,  // 175: lockstep.autoflow.v1.AutoFlow.GetSchedule:input_type -> lockstep.autoflow.v1.GetScheduleRequest
-	94,  // 176: lockstep.autoflow.v1.AutoFlow.ListSchedules:input_type -> lockstep.autoflow.v1.ListSchedulesRequest
-	96,  // 177: lockstep.autoflow.v1.AutoFlow.PauseSchedule:input_type -> lockstep.autoflow.v1.PauseScheduleRequest
-	98,  // 178: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:input_type -> lockstep.autoflow.v1.ResumeScheduleRequest
-	100, // 179: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:input_type -> lockstep.autoflow.v1.BackfillScheduleRequest
-	102, // 180: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:input_type -> lockstep.autoflow.v1.TriggerScheduleRequest
-	104, // 181: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:input_type -> lockstep.autoflow.v1.DeleteScheduleRequest
-	77,  // 182: lockstep.autoflow.v1.AutoFlow.DeclareEventType:input_type -> lockstep.autoflow.v1.DeclareEventTypeRequest
-	80,  // 183: lockstep.autoflow.v1.AutoFlow.ListEventTypes:input_type -> lockstep.autoflow.v1.ListEventTypesRequest
-	82,  // 184: lockstep.autoflow.v1.AutoFlow.DeleteEventType:input_type -> lockstep.autoflow.v1.DeleteEventTypeRequest
-	68,  // 185: lockstep.autoflow.v1.AutoFlow.GetLimits:input_type -> lockstep.autoflow.v1.GetLimitsRequest
-	70,  // 186: lockstep.autoflow.v1.AutoFlow.SetLimits:input_type -> lockstep.autoflow.v1.SetLimitsRequest
-	73,  // 187: lockstep.autoflow.v1.AutoFlow.ListRetention:input_type -> lockstep.autoflow.v1.ListRetentionRequest
-	75,  // 188: lockstep.autoflow.v1.AutoFlow.SetRetention:input_type -> lockstep.autoflow.v1.SetRetentionRequest
-	84,  // 189: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
-	117, // 190: lockstep.autoflow.v1.AutoFlow.Work:input_type -> lockstep.autoflow.v1.WorkRequest
-	131, // 191: lockstep.autoflow.v1.AutoFlow.ListFunctions:input_type -> lockstep.autoflow.v1.ListFunctionsRequest
-	7,   // 192: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
-	10,  // 193: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
-	12,  // 194: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
-	20,  // 195: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
-	22,  // 196: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
-	107, // 197: lockstep.autoflow.v1.AutoFlow.CountWorkflows:output_type -> lockstep.autoflow.v1.CountWorkflowsResponse
-	109, // 198: lockstep.autoflow.v1.AutoFlow.StartBatch:output_type -> lockstep.autoflow.v1.StartBatchResponse
-	112, // 199: lockstep.autoflow.v1.AutoFlow.GetBatch:output_type -> lockstep.autoflow.v1.GetBatchResponse
-	114, // 200: lockstep.autoflow.v1.AutoFlow.ListBatches:output_type -> lockstep.autoflow.v1.ListBatchesResponse
-	116, // 201: lockstep.autoflow.v1.AutoFlow.StopBatch:output_type -> lockstep.autoflow.v1.StopBatchResponse
-	24,  // 202: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
-	27,  // 203: lockstep.autoflow.v1.AutoFlow.GetTimeline:output_type -> lockstep.autoflow.v1.GetTimelineResponse
-	31,  // 204: lockstep.autoflow.v1.AutoFlow.ExportWorkflow:output_type -> lockstep.autoflow.v1.ExportWorkflowResponse
-	35,  // 205: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
-	38,  // 206: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
-	40,  // 207: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
-	42,  // 208: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
-	44,  // 209: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
-	46,  // 210: lockstep.autoflow.v1.AutoFlow.ResetWorkflow:output_type -> lockstep.autoflow.v1.ResetWorkflowResponse
-	48,  // 211: lockstep.autoflow.v1.AutoFlow.ChangeProgram:output_type -> lockstep.autoflow.v1.ChangeProgramResponse
-	51,  // 212: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
-	53,  // 213: lockstep.autoflow.v1.AutoFlow.CallChannel:output_type -> lockstep.autoflow.v1.CallChannelResponse
-	55,  // 214: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
-	60,  // 215: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
-	63,  // 216: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
-	65,  // 217: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
-	89,  // 218: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:output_type -> lockstep.autoflow.v1.RegisterScheduleResponse
-	93,  // 219: lockstep.autoflow.v1.AutoFlow.GetSchedule:output_type -> lockstep.autoflow.v1.GetScheduleResponse
-	95,  // 220: lockstep.autoflow.v1.AutoFlow.ListSchedules:output_type -> lockstep.autoflow.v1.ListSchedulesResponse
-	97,  // 221: lockstep.autoflow.v1.AutoFlow.PauseSchedule:output_type -> lockstep.autoflow.v1.PauseScheduleResponse
-	99,  // 222: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:output_type -> lockstep.autoflow.v1.ResumeScheduleResponse
-	101, // 223: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:output_type -> lockstep.autoflow.v1.BackfillScheduleResponse
-	103, // 224: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:output_type -> lockstep.autoflow.v1.TriggerScheduleResponse
-	105, // 225: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:output_type -> lockstep.autoflow.v1.DeleteScheduleResponse
-	78,  // 226: lockstep.autoflow.v1.AutoFlow.DeclareEventType:output_type -> lockstep.autoflow.v1.DeclareEventTypeResponse
-	81,  // 227: lockstep.autoflow.v1.AutoFlow.ListEventTypes:output_type -> lockstep.autoflow.v1.ListEventTypesResponse
-	83,  // 228: lockstep.autoflow.v1.AutoFlow.DeleteEventType:output_type -> lockstep.autoflow.v1.DeleteEventTypeResponse
-	69,  // 229: lockstep.autoflow.v1.AutoFlow.GetLimits:output_type -> lockstep.autoflow.v1.GetLimitsResponse
-	71,  // 230: lockstep.autoflow.v1.AutoFlow.SetLimits:output_type -> lockstep.autoflow.v1.SetLimitsResponse
-	74,  // 231: lockstep.autoflow.v1.AutoFlow.ListRetention:output_type -> lockstep.autoflow.v1.ListRetentionResponse
-	76,  // 232: lockstep.autoflow.v1.AutoFlow.SetRetention:output_type -> lockstep.autoflow.v1.SetRetentionResponse
-	86,  // 233: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
-	125, // 234: lockstep.autoflow.v1.AutoFlow.Work:output_type -> lockstep.autoflow.v1.WorkResponse
-	132, // 235: lockstep.autoflow.v1.AutoFlow.ListFunctions:output_type -> lockstep.autoflow.v1.ListFunctionsResponse
-	192, // [192:236] is the sub-list for method output_type
-	148, // [148:192] is the sub-list for method input_type
-	148, // [148:148] is the sub-list for extension type_name
-	148, // [148:148] is the sub-list for extension extendee
-	0,   // [0:148] is the sub-list for field type_name
+	157, // 39: lockstep.autoflow.v1.TimelineBranch.began_at:type_name -> google.protobuf.Timestamp
+	157, // 40: lockstep.autoflow.v1.TimelineBranch.ended_at:type_name -> google.protobuf.Timestamp
+	157, // 41: lockstep.autoflow.v1.TimelineStep.began_at:type_name -> google.protobuf.Timestamp
+	157, // 42: lockstep.autoflow.v1.TimelineStep.ended_at:type_name -> google.protobuf.Timestamp
+	157, // 43: lockstep.autoflow.v1.TimelineStep.until:type_name -> google.protobuf.Timestamp
+	33,  // 44: lockstep.autoflow.v1.ListArchivedWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.ArchivedWorkflow
+	157, // 45: lockstep.autoflow.v1.ArchivedWorkflow.finished_at:type_name -> google.protobuf.Timestamp
+	35,  // 46: lockstep.autoflow.v1.ExportWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.ExportedWorkflow
+	36,  // 47: lockstep.autoflow.v1.ExportWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.ExportedEntry
+	15,  // 48: lockstep.autoflow.v1.ExportedWorkflow.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	146, // 49: lockstep.autoflow.v1.ExportedWorkflow.modules:type_name -> lockstep.autoflow.v1.ExportedWorkflow.ModulesEntry
+	157, // 50: lockstep.autoflow.v1.ExportedEntry.recorded_at:type_name -> google.protobuf.Timestamp
+	39,  // 51: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
+	157, // 52: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
+	25,  // 53: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
+	15,  // 54: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	15,  // 55: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	15,  // 56: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	15,  // 57: lockstep.autoflow.v1.ResetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	147, // 58: lockstep.autoflow.v1.ChangeProgramRequest.modules:type_name -> lockstep.autoflow.v1.ChangeProgramRequest.ModulesEntry
+	15,  // 59: lockstep.autoflow.v1.ChangeProgramResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	157, // 60: lockstep.autoflow.v1.ProgramChange.at:type_name -> google.protobuf.Timestamp
+	156, // 61: lockstep.autoflow.v1.CallChannelRequest.wait:type_name -> google.protobuf.Duration
+	148, // 62: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	59,  // 63: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
+	60,  // 64: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
+	60,  // 65: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
+	60,  // 66: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
+	61,  // 67: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
+	149, // 68: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
+	150, // 69: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	151, // 70: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	152, // 71: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	64,  // 72: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
+	61,  // 73: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
+	157, // 74: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
+	64,  // 75: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
+	157, // 76: lockstep.autoflow.v1.SettingChange.changed_at:type_name -> google.protobuf.Timestamp
+	69,  // 77: lockstep.autoflow.v1.GetLimitsResponse.limits:type_name -> lockstep.autoflow.v1.Limits
+	70,  // 78: lockstep.autoflow.v1.GetLimitsResponse.changes:type_name -> lockstep.autoflow.v1.SettingChange
+	69,  // 79: lockstep.autoflow.v1.SetLimitsRequest.limits:type_name -> lockstep.autoflow.v1.Limits
+	156, // 80: lockstep.autoflow.v1.RetentionRule.keep:type_name -> google.protobuf.Duration
+	75,  // 81: lockstep.autoflow.v1.ListRetentionResponse.rules:type_name -> lockstep.autoflow.v1.RetentionRule
+	75,  // 82: lockstep.autoflow.v1.SetRetentionRequest.rule:type_name -> lockstep.autoflow.v1.RetentionRule
+	157, // 83: lockstep.autoflow.v1.EventType.declared_at:type_name -> google.protobuf.Timestamp
+	82,  // 84: lockstep.autoflow.v1.ListEventTypesResponse.event_types:type_name -> lockstep.autoflow.v1.EventType
+	88,  // 85: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
+	156, // 86: lockstep.autoflow.v1.ScheduleSpec.every:type_name -> google.protobuf.Duration
+	157, // 87: lockstep.autoflow.v1.ScheduleSpec.anchor:type_name -> google.protobuf.Timestamp
+	157, // 88: lockstep.autoflow.v1.ScheduleSpec.start:type_name -> google.protobuf.Timestamp
+	157, // 89: lockstep.autoflow.v1.ScheduleSpec.end:type_name -> google.protobuf.Timestamp
+	156, // 90: lockstep.autoflow.v1.ScheduleSpec.jitter:type_name -> google.protobuf.Duration
+	90,  // 91: lockstep.autoflow.v1.RegisterScheduleRequest.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
+	1,   // 92: lockstep.autoflow.v1.RegisterScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	156, // 93: lockstep.autoflow.v1.RegisterScheduleRequest.catch_up:type_name -> google.protobuf.Duration
+	153, // 94: lockstep.autoflow.v1.RegisterScheduleRequest.modules:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
+	154, // 95: lockstep.autoflow.v1.RegisterScheduleRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
+	155, // 96: lockstep.autoflow.v1.RegisterScheduleRequest.labels:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
+	93,  // 97: lockstep.autoflow.v1.RegisterScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	90,  // 98: lockstep.autoflow.v1.Schedule.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
+	1,   // 99: lockstep.autoflow.v1.Schedule.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	156, // 100: lockstep.autoflow.v1.Schedule.catch_up:type_name -> google.protobuf.Duration
+	157, // 101: lockstep.autoflow.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	157, // 102: lockstep.autoflow.v1.Schedule.changed_at:type_name -> google.protobuf.Timestamp
+	157, // 103: lockstep.autoflow.v1.Schedule.next_due_at:type_name -> google.protobuf.Timestamp
+	157, // 104: lockstep.autoflow.v1.ScheduleFire.due_at:type_name -> google.protobuf.Timestamp
+	2,   // 105: lockstep.autoflow.v1.ScheduleFire.state:type_name -> lockstep.autoflow.v1.ScheduleFireState
+	0,   // 106: lockstep.autoflow.v1.ScheduleFire.workflow_state:type_name -> lockstep.autoflow.v1.WorkflowState
+	157, // 107: lockstep.autoflow.v1.ScheduleFire.finished_at:type_name -> google.protobuf.Timestamp
+	93,  // 108: lockstep.autoflow.v1.GetScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	157, // 109: lockstep.autoflow.v1.GetScheduleResponse.next_due_at:type_name -> google.protobuf.Timestamp
+	94,  // 110: lockstep.autoflow.v1.GetScheduleResponse.fires:type_name -> lockstep.autoflow.v1.ScheduleFire
+	93,  // 111: lockstep.autoflow.v1.ListSchedulesResponse.schedules:type_name -> lockstep.autoflow.v1.Schedule
+	93,  // 112: lockstep.autoflow.v1.PauseScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	93,  // 113: lockstep.autoflow.v1.ResumeScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	157, // 114: lockstep.autoflow.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	157, // 115: lockstep.autoflow.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	1,   // 116: lockstep.autoflow.v1.BackfillScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	1,   // 117: lockstep.autoflow.v1.TriggerScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	21,  // 118: lockstep.autoflow.v1.CountWorkflowsRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
+	3,   // 119: lockstep.autoflow.v1.StartBatchRequest.action:type_name -> lockstep.autoflow.v1.BatchAction
+	21,  // 120: lockstep.autoflow.v1.StartBatchRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
+	113, // 121: lockstep.autoflow.v1.StartBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	15,  // 122: lockstep.autoflow.v1.StartBatchResponse.sample:type_name -> lockstep.autoflow.v1.Workflow
+	3,   // 123: lockstep.autoflow.v1.Batch.action:type_name -> lockstep.autoflow.v1.BatchAction
+	4,   // 124: lockstep.autoflow.v1.Batch.state:type_name -> lockstep.autoflow.v1.BatchState
+	157, // 125: lockstep.autoflow.v1.Batch.created_at:type_name -> google.protobuf.Timestamp
+	157, // 126: lockstep.autoflow.v1.Batch.finished_at:type_name -> google.protobuf.Timestamp
+	113, // 127: lockstep.autoflow.v1.GetBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	113, // 128: lockstep.autoflow.v1.ListBatchesResponse.batches:type_name -> lockstep.autoflow.v1.Batch
+	113, // 129: lockstep.autoflow.v1.StopBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	121, // 130: lockstep.autoflow.v1.WorkRequest.register:type_name -> lockstep.autoflow.v1.RegisterWorker
+	124, // 131: lockstep.autoflow.v1.WorkRequest.result:type_name -> lockstep.autoflow.v1.WorkResult
+	126, // 132: lockstep.autoflow.v1.WorkRequest.heartbeat:type_name -> lockstep.autoflow.v1.WorkHeartbeat
+	127, // 133: lockstep.autoflow.v1.WorkRequest.drain:type_name -> lockstep.autoflow.v1.WorkDrain
+	122, // 134: lockstep.autoflow.v1.RegisterWorker.functions:type_name -> lockstep.autoflow.v1.WorkerFunction
+	5,   // 135: lockstep.autoflow.v1.WorkerFunction.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
+	123, // 136: lockstep.autoflow.v1.WorkerFunction.places:type_name -> lockstep.autoflow.v1.FunctionPlace
+	125, // 137: lockstep.autoflow.v1.WorkResult.failure:type_name -> lockstep.autoflow.v1.WorkFailure
+	156, // 138: lockstep.autoflow.v1.WorkFailure.retry_after:type_name -> google.protobuf.Duration
+	129, // 139: lockstep.autoflow.v1.WorkResponse.registered:type_name -> lockstep.autoflow.v1.WorkerRegistered
+	130, // 140: lockstep.autoflow.v1.WorkResponse.call:type_name -> lockstep.autoflow.v1.WorkCall
+	131, // 141: lockstep.autoflow.v1.WorkResponse.cancelled:type_name -> lockstep.autoflow.v1.WorkCancelled
+	132, // 142: lockstep.autoflow.v1.WorkResponse.rejected:type_name -> lockstep.autoflow.v1.WorkRejected
+	133, // 143: lockstep.autoflow.v1.WorkResponse.drained:type_name -> lockstep.autoflow.v1.WorkDrained
+	156, // 144: lockstep.autoflow.v1.WorkerRegistered.heartbeat_interval:type_name -> google.protobuf.Duration
+	156, // 145: lockstep.autoflow.v1.WorkerRegistered.heartbeat_timeout:type_name -> google.protobuf.Duration
+	157, // 146: lockstep.autoflow.v1.WorkCall.deadline:type_name -> google.protobuf.Timestamp
+	136, // 147: lockstep.autoflow.v1.ListFunctionsResponse.functions:type_name -> lockstep.autoflow.v1.FunctionInfo
+	5,   // 148: lockstep.autoflow.v1.FunctionInfo.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
+	157, // 149: lockstep.autoflow.v1.FunctionInfo.registered_at:type_name -> google.protobuf.Timestamp
+	6,   // 150: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
+	8,   // 151: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
+	11,  // 152: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
+	19,  // 153: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
+	21,  // 154: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
+	109, // 155: lockstep.autoflow.v1.AutoFlow.CountWorkflows:input_type -> lockstep.autoflow.v1.CountWorkflowsRequest
+	111, // 156: lockstep.autoflow.v1.AutoFlow.StartBatch:input_type -> lockstep.autoflow.v1.StartBatchRequest
+	114, // 157: lockstep.autoflow.v1.AutoFlow.GetBatch:input_type -> lockstep.autoflow.v1.GetBatchRequest
+	116, // 158: lockstep.autoflow.v1.AutoFlow.ListBatches:input_type -> lockstep.autoflow.v1.ListBatchesRequest
+	118, // 159: lockstep.autoflow.v1.AutoFlow.StopBatch:input_type -> lockstep.autoflow.v1.StopBatchRequest
+	23,  // 160: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
+	26,  // 161: lockstep.autoflow.v1.AutoFlow.GetTimeline:input_type -> lockstep.autoflow.v1.GetTimelineRequest
+	30,  // 162: lockstep.autoflow.v1.AutoFlow.ExportWorkflow:input_type -> lockstep.autoflow.v1.ExportWorkflowRequest
+	31,  // 163: lockstep.autoflow.v1.AutoFlow.ListArchivedWorkflows:input_type -> lockstep.autoflow.v1.ListArchivedWorkflowsRequest
+	37,  // 164: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
+	40,  // 165: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
+	42,  // 166: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
+	44,  // 167: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
+	46,  // 168: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
+	48,  // 169: lockstep.autoflow.v1.AutoFlow.ResetWorkflow:input_type -> lockstep.autoflow.v1.ResetWorkflowRequest
+	50,  // 170: lockstep.autoflow.v1.AutoFlow.ChangeProgram:input_type -> lockstep.autoflow.v1.ChangeProgramRequest
+	53,  // 171: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
+	55,  // 172: lockstep.autoflow.v1.AutoFlow.CallChannel:input_type -> lockstep.autoflow.v1.CallChannelRequest
+	57,  // 173: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
+	62,  // 174: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
+	65,  // 175: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
+	67,  // 176: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
+	91,  // 177: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:input_type -> lockstep.autoflow.v1.RegisterScheduleRequest
+	95,  // 178: lockstep.autoflow.v1.AutoFlow.GetSchedule:input_type -> lockstep.autoflow.v1.GetScheduleRequest
+	97,  // 179: lockstep.autoflow.v1.AutoFlow.ListSchedules:input_type -> lockstep.autoflow.v1.ListSchedulesRequest
+	99,  // 180: lockstep.autoflow.v1.AutoFlow.PauseSchedule:input_type -> lockstep.autoflow.v1.PauseScheduleRequest
+	101, // 181: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:input_type -> lockstep.autoflow.v1.ResumeScheduleRequest
+	103, // 182: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:input_type -> lockstep.autoflow.v1.BackfillScheduleRequest
+	105, // 183: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:input_type -> lockstep.autoflow.v1.TriggerScheduleRequest
+	107, // 184: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:input_type -> lockstep.autoflow.v1.DeleteScheduleRequest
+	80,  // 185: lockstep.autoflow.v1.AutoFlow.DeclareEventType:input_type -> lockstep.autoflow.v1.DeclareEventTypeRequest
+	83,  // 186: lockstep.autoflow.v1.AutoFlow.ListEventTypes:input_type -> lockstep.autoflow.v1.ListEventTypesRequest
+	85,  // 187: lockstep.autoflow.v1.AutoFlow.DeleteEventType:input_type -> lockstep.autoflow.v1.DeleteEventTypeRequest
+	71,  // 188: lockstep.autoflow.v1.AutoFlow.GetLimits:input_type -> lockstep.autoflow.v1.GetLimitsRequest
+	73,  // 189: lockstep.autoflow.v1.AutoFlow.SetLimits:input_type -> lockstep.autoflow.v1.SetLimitsRequest
+	76,  // 190: lockstep.autoflow.v1.AutoFlow.ListRetention:input_type -> lockstep.autoflow.v1.ListRetentionRequest
+	78,  // 191: lockstep.autoflow.v1.AutoFlow.SetRetention:input_type -> lockstep.autoflow.v1.SetRetentionRequest
+	87,  // 192: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
+	120, // 193: lockstep.autoflow.v1.AutoFlow.Work:input_type -> lockstep.autoflow.v1.WorkRequest
+	134, // 194: lockstep.autoflow.v1.AutoFlow.ListFunctions:input_type -> lockstep.autoflow.v1.ListFunctionsRequest
+	7,   // 195: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
+	10,  // 196: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
+	12,  // 197: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
+	20,  // 198: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
+	22,  // 199: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
+	110, // 200: lockstep.autoflow.v1.AutoFlow.CountWorkflows:output_type -> lockstep.autoflow.v1.CountWorkflowsResponse
+	112, // 201: lockstep.autoflow.v1.AutoFlow.StartBatch:output_type -> lockstep.autoflow.v1.StartBatchResponse
+	115, // 202: lockstep.autoflow.v1.AutoFlow.GetBatch:output_type -> lockstep.autoflow.v1.GetBatchResponse
+	117, // 203: lockstep.autoflow.v1.AutoFlow.ListBatches:output_type -> lockstep.autoflow.v1.ListBatchesResponse
+	119, // 204: lockstep.autoflow.v1.AutoFlow.StopBatch:output_type -> lockstep.autoflow.v1.StopBatchResponse
+	24,  // 205: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
+	27,  // 206: lockstep.autoflow.v1.AutoFlow.GetTimeline:output_type -> lockstep.autoflow.v1.GetTimelineResponse
+	34,  // 207: lockstep.autoflow.v1.AutoFlow.ExportWorkflow:output_type -> lockstep.autoflow.v1.ExportWorkflowResponse
+	32,  // 208: lockstep.autoflow.v1.AutoFlow.ListArchivedWorkflows:output_type -> lockstep.autoflow.v1.ListArchivedWorkflowsResponse
+	38,  // 209: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
+	41,  // 210: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
+	43,  // 211: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
+	45,  // 212: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
+	47,  // 213: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
+	49,  // 214: lockstep.autoflow.v1.AutoFlow.ResetWorkflow:output_type -> lockstep.autoflow.v1.ResetWorkflowResponse
+	51,  // 215: lockstep.autoflow.v1.AutoFlow.ChangeProgram:output_type -> lockstep.autoflow.v1.ChangeProgramResponse
+	54,  // 216: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
+	56,  // 217: lockstep.autoflow.v1.AutoFlow.CallChannel:output_type -> lockstep.autoflow.v1.CallChannelResponse
+	58,  // 218: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
+	63,  // 219: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
+	66,  // 220: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
+	68,  // 221: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
+	92,  // 222: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:output_type -> lockstep.autoflow.v1.RegisterScheduleResponse
+	96,  // 223: lockstep.autoflow.v1.AutoFlow.GetSchedule:output_type -> lockstep.autoflow.v1.GetScheduleResponse
+	98,  // 224: lockstep.autoflow.v1.AutoFlow.ListSchedules:output_type -> lockstep.autoflow.v1.ListSchedulesResponse
+	100, // 225: lockstep.autoflow.v1.AutoFlow.PauseSchedule:output_type -> lockstep.autoflow.v1.PauseScheduleResponse
+	102, // 226: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:output_type -> lockstep.autoflow.v1.ResumeScheduleResponse
+	104, // 227: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:output_type -> lockstep.autoflow.v1.BackfillScheduleResponse
+	106, // 228: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:output_type -> lockstep.autoflow.v1.TriggerScheduleResponse
+	108, // 229: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:output_type -> lockstep.autoflow.v1.DeleteScheduleResponse
+	81,  // 230: lockstep.autoflow.v1.AutoFlow.DeclareEventType:output_type -> lockstep.autoflow.v1.DeclareEventTypeResponse
+	84,  // 231: lockstep.autoflow.v1.AutoFlow.ListEventTypes:output_type -> lockstep.autoflow.v1.ListEventTypesResponse
+	86,  // 232: lockstep.autoflow.v1.AutoFlow.DeleteEventType:output_type -> lockstep.autoflow.v1.DeleteEventTypeResponse
+	72,  // 233: lockstep.autoflow.v1.AutoFlow.GetLimits:output_type -> lockstep.autoflow.v1.GetLimitsResponse
+	74,  // 234: lockstep.autoflow.v1.AutoFlow.SetLimits:output_type -> lockstep.autoflow.v1.SetLimitsResponse
+	77,  // 235: lockstep.autoflow.v1.AutoFlow.ListRetention:output_type -> lockstep.autoflow.v1.ListRetentionResponse
+	79,  // 236: lockstep.autoflow.v1.AutoFlow.SetRetention:output_type -> lockstep.autoflow.v1.SetRetentionResponse
+	89,  // 237: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
+	128, // 238: lockstep.autoflow.v1.AutoFlow.Work:output_type -> lockstep.autoflow.v1.WorkResponse
+	135, // 239: lockstep.autoflow.v1.AutoFlow.ListFunctions:output_type -> lockstep.autoflow.v1.ListFunctionsResponse
+	195, // [195:240] is the sub-list for method output_type
+	150, // [150:195] is the sub-list for method input_type
+	150, // [150:150] is the sub-list for extension type_name
+	150, // [150:150] is the sub-list for extension extendee
+	0,   // [0:150] is the sub-list for field type_name
 }
 
 func init() { file_lockstep_autoflow_v1_autoflow_proto_init() }
@@ -11016,26 +11241,26 @@ func file_lockstep_autoflow_v1_autoflow_proto_init() {
 		(*StartResult_Started)(nil),
 		(*StartResult_Refused)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[25].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[28].OneofWrappers = []any{
 		(*ExportWorkflowResponse_Workflow)(nil),
 		(*ExportWorkflowResponse_Entry)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[28].OneofWrappers = []any{}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[32].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[31].OneofWrappers = []any{}
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35].OneofWrappers = []any{
 		(*WatchWorkflowResponse_Entry)(nil),
 		(*WatchWorkflowResponse_Workflow)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[111].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[114].OneofWrappers = []any{
 		(*WorkRequest_Register)(nil),
 		(*WorkRequest_Result)(nil),
 		(*WorkRequest_Heartbeat)(nil),
 		(*WorkRequest_Drain)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[115].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[118].OneofWrappers = []any{
 		(*WorkResult_Value)(nil),
 		(*WorkResult_Failure)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[119].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[122].OneofWrappers = []any{
 		(*WorkResponse_Registered)(nil),
 		(*WorkResponse_Call)(nil),
 		(*WorkResponse_Cancelled)(nil),
@@ -11048,7 +11273,7 @@ func file_lockstep_autoflow_v1_autoflow_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lockstep_autoflow_v1_autoflow_proto_rawDesc), len(file_lockstep_autoflow_v1_autoflow_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   147,
+			NumMessages:   150,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,50 +22,51 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	AutoFlow_CloudEvent_FullMethodName        = "/lockstep.autoflow.v1.AutoFlow/CloudEvent"
-	AutoFlow_StartWorkflow_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/StartWorkflow"
-	AutoFlow_StartWorkflows_FullMethodName    = "/lockstep.autoflow.v1.AutoFlow/StartWorkflows"
-	AutoFlow_GetWorkflow_FullMethodName       = "/lockstep.autoflow.v1.AutoFlow/GetWorkflow"
-	AutoFlow_ListWorkflows_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/ListWorkflows"
-	AutoFlow_CountWorkflows_FullMethodName    = "/lockstep.autoflow.v1.AutoFlow/CountWorkflows"
-	AutoFlow_StartBatch_FullMethodName        = "/lockstep.autoflow.v1.AutoFlow/StartBatch"
-	AutoFlow_GetBatch_FullMethodName          = "/lockstep.autoflow.v1.AutoFlow/GetBatch"
-	AutoFlow_ListBatches_FullMethodName       = "/lockstep.autoflow.v1.AutoFlow/ListBatches"
-	AutoFlow_StopBatch_FullMethodName         = "/lockstep.autoflow.v1.AutoFlow/StopBatch"
-	AutoFlow_GetHistory_FullMethodName        = "/lockstep.autoflow.v1.AutoFlow/GetHistory"
-	AutoFlow_GetTimeline_FullMethodName       = "/lockstep.autoflow.v1.AutoFlow/GetTimeline"
-	AutoFlow_ExportWorkflow_FullMethodName    = "/lockstep.autoflow.v1.AutoFlow/ExportWorkflow"
-	AutoFlow_GetLogs_FullMethodName           = "/lockstep.autoflow.v1.AutoFlow/GetLogs"
-	AutoFlow_WatchWorkflow_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/WatchWorkflow"
-	AutoFlow_CancelWorkflow_FullMethodName    = "/lockstep.autoflow.v1.AutoFlow/CancelWorkflow"
-	AutoFlow_TerminateWorkflow_FullMethodName = "/lockstep.autoflow.v1.AutoFlow/TerminateWorkflow"
-	AutoFlow_RetryWorkflow_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/RetryWorkflow"
-	AutoFlow_ResetWorkflow_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/ResetWorkflow"
-	AutoFlow_ChangeProgram_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/ChangeProgram"
-	AutoFlow_SendToChannel_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/SendToChannel"
-	AutoFlow_CallChannel_FullMethodName       = "/lockstep.autoflow.v1.AutoFlow/CallChannel"
-	AutoFlow_CheckProgram_FullMethodName      = "/lockstep.autoflow.v1.AutoFlow/CheckProgram"
-	AutoFlow_RegisterFlow_FullMethodName      = "/lockstep.autoflow.v1.AutoFlow/RegisterFlow"
-	AutoFlow_ListFlows_FullMethodName         = "/lockstep.autoflow.v1.AutoFlow/ListFlows"
-	AutoFlow_DeleteFlow_FullMethodName        = "/lockstep.autoflow.v1.AutoFlow/DeleteFlow"
-	AutoFlow_RegisterSchedule_FullMethodName  = "/lockstep.autoflow.v1.AutoFlow/RegisterSchedule"
-	AutoFlow_GetSchedule_FullMethodName       = "/lockstep.autoflow.v1.AutoFlow/GetSchedule"
-	AutoFlow_ListSchedules_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/ListSchedules"
-	AutoFlow_PauseSchedule_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/PauseSchedule"
-	AutoFlow_ResumeSchedule_FullMethodName    = "/lockstep.autoflow.v1.AutoFlow/ResumeSchedule"
-	AutoFlow_BackfillSchedule_FullMethodName  = "/lockstep.autoflow.v1.AutoFlow/BackfillSchedule"
-	AutoFlow_TriggerSchedule_FullMethodName   = "/lockstep.autoflow.v1.AutoFlow/TriggerSchedule"
-	AutoFlow_DeleteSchedule_FullMethodName    = "/lockstep.autoflow.v1.AutoFlow/DeleteSchedule"
-	AutoFlow_DeclareEventType_FullMethodName  = "/lockstep.autoflow.v1.AutoFlow/DeclareEventType"
-	AutoFlow_ListEventTypes_FullMethodName    = "/lockstep.autoflow.v1.AutoFlow/ListEventTypes"
-	AutoFlow_DeleteEventType_FullMethodName   = "/lockstep.autoflow.v1.AutoFlow/DeleteEventType"
-	AutoFlow_GetLimits_FullMethodName         = "/lockstep.autoflow.v1.AutoFlow/GetLimits"
-	AutoFlow_SetLimits_FullMethodName         = "/lockstep.autoflow.v1.AutoFlow/SetLimits"
-	AutoFlow_ListRetention_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/ListRetention"
-	AutoFlow_SetRetention_FullMethodName      = "/lockstep.autoflow.v1.AutoFlow/SetRetention"
-	AutoFlow_DeclareAgents_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/DeclareAgents"
-	AutoFlow_Work_FullMethodName              = "/lockstep.autoflow.v1.AutoFlow/Work"
-	AutoFlow_ListFunctions_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/ListFunctions"
+	AutoFlow_CloudEvent_FullMethodName            = "/lockstep.autoflow.v1.AutoFlow/CloudEvent"
+	AutoFlow_StartWorkflow_FullMethodName         = "/lockstep.autoflow.v1.AutoFlow/StartWorkflow"
+	AutoFlow_StartWorkflows_FullMethodName        = "/lockstep.autoflow.v1.AutoFlow/StartWorkflows"
+	AutoFlow_GetWorkflow_FullMethodName           = "/lockstep.autoflow.v1.AutoFlow/GetWorkflow"
+	AutoFlow_ListWorkflows_FullMethodName         = "/lockstep.autoflow.v1.AutoFlow/ListWorkflows"
+	AutoFlow_CountWorkflows_FullMethodName        = "/lockstep.autoflow.v1.AutoFlow/CountWorkflows"
+	AutoFlow_StartBatch_FullMethodName            = "/lockstep.autoflow.v1.AutoFlow/StartBatch"
+	AutoFlow_GetBatch_FullMethodName              = "/lockstep.autoflow.v1.AutoFlow/GetBatch"
+	AutoFlow_ListBatches_FullMethodName           = "/lockstep.autoflow.v1.AutoFlow/ListBatches"
+	AutoFlow_StopBatch_FullMethodName             = "/lockstep.autoflow.v1.AutoFlow/StopBatch"
+	AutoFlow_GetHistory_FullMethodName            = "/lockstep.autoflow.v1.AutoFlow/GetHistory"
+	AutoFlow_GetTimeline_FullMethodName           = "/lockstep.autoflow.v1.AutoFlow/GetTimeline"
+	AutoFlow_ExportWorkflow_FullMethodName        = "/lockstep.autoflow.v1.AutoFlow/ExportWorkflow"
+	AutoFlow_ListArchivedWorkflows_FullMethodName = "/lockstep.autoflow.v1.AutoFlow/ListArchivedWorkflows"
+	AutoFlow_GetLogs_FullMethodName               = "/lockstep.autoflow.v1.AutoFlow/GetLogs"
+	AutoFlow_WatchWorkflow_FullMethodName         = "/lockstep.autoflow.v1.AutoFlow/WatchWorkflow"
+	AutoFlow_CancelWorkflow_FullMethodName        = "/lockstep.autoflow.v1.AutoFlow/CancelWorkflow"
+	AutoFlow_TerminateWorkflow_FullMethodName     = "/lockstep.autoflow.v1.AutoFlow/TerminateWorkflow"
+	AutoFlow_RetryWorkflow_FullMethodName         = "/lockstep.autoflow.v1.AutoFlow/RetryWorkflow"
+	AutoFlow_ResetWorkflow_FullMethodName         = "/lockstep.autoflow.v1.AutoFlow/ResetWorkflow"
+	AutoFlow_ChangeProgram_FullMethodName         = "/lockstep.autoflow.v1.AutoFlow/ChangeProgram"
+	AutoFlow_SendToChannel_FullMethodName         = "/lockstep.autoflow.v1.AutoFlow/SendToChannel"
+	AutoFlow_CallChannel_FullMethodName           = "/lockstep.autoflow.v1.AutoFlow/CallChannel"
+	AutoFlow_CheckProgram_FullMethodName          = "/lockstep.autoflow.v1.AutoFlow/CheckProgram"
+	AutoFlow_RegisterFlow_FullMethodName          = "/lockstep.autoflow.v1.AutoFlow/RegisterFlow"
+	AutoFlow_ListFlows_FullMethodName             = "/lockstep.autoflow.v1.AutoFlow/ListFlows"
+	AutoFlow_DeleteFlow_FullMethodName            = "/lockstep.autoflow.v1.AutoFlow/DeleteFlow"
+	AutoFlow_RegisterSchedule_FullMethodName      = "/lockstep.autoflow.v1.AutoFlow/RegisterSchedule"
+	AutoFlow_GetSchedule_FullMethodName           = "/lockstep.autoflow.v1.AutoFlow/GetSchedule"
+	AutoFlow_ListSchedules_FullMethodName         = "/lockstep.autoflow.v1.AutoFlow/ListSchedules"
+	AutoFlow_PauseSchedule_FullMethodName         = "/lockstep.autoflow.v1.AutoFlow/PauseSchedule"
+	AutoFlow_ResumeSchedule_FullMethodName        = "/lockstep.autoflow.v1.AutoFlow/ResumeSchedule"
+	AutoFlow_BackfillSchedule_FullMethodName      = "/lockstep.autoflow.v1.AutoFlow/BackfillSchedule"
+	AutoFlow_TriggerSchedule_FullMethodName       = "/lockstep.autoflow.v1.AutoFlow/TriggerSchedule"
+	AutoFlow_DeleteSchedule_FullMethodName        = "/lockstep.autoflow.v1.AutoFlow/DeleteSchedule"
+	AutoFlow_DeclareEventType_FullMethodName      = "/lockstep.autoflow.v1.AutoFlow/DeclareEventType"
+	AutoFlow_ListEventTypes_FullMethodName        = "/lockstep.autoflow.v1.AutoFlow/ListEventTypes"
+	AutoFlow_DeleteEventType_FullMethodName       = "/lockstep.autoflow.v1.AutoFlow/DeleteEventType"
+	AutoFlow_GetLimits_FullMethodName             = "/lockstep.autoflow.v1.AutoFlow/GetLimits"
+	AutoFlow_SetLimits_FullMethodName             = "/lockstep.autoflow.v1.AutoFlow/SetLimits"
+	AutoFlow_ListRetention_FullMethodName         = "/lockstep.autoflow.v1.AutoFlow/ListRetention"
+	AutoFlow_SetRetention_FullMethodName          = "/lockstep.autoflow.v1.AutoFlow/SetRetention"
+	AutoFlow_DeclareAgents_FullMethodName         = "/lockstep.autoflow.v1.AutoFlow/DeclareAgents"
+	AutoFlow_Work_FullMethodName                  = "/lockstep.autoflow.v1.AutoFlow/Work"
+	AutoFlow_ListFunctions_FullMethodName         = "/lockstep.autoflow.v1.AutoFlow/ListFunctions"
 )
 
 // AutoFlowClient is the client API for AutoFlow service.
@@ -136,8 +137,15 @@ type AutoFlowClient interface {
 	// does: first its program and inputs, then each entry of its history as it is stored. Secret references are left out, and every token of a
 	// channel is replaced by another one, the same wherever it occurs, because a token is the right to send to the channel.
 	//
-	// Codes: NOT_FOUND; RESOURCE_EXHAUSTED if too many workflows are being exported; INVALID_ARGUMENT.
+	// With `archived` it streams the last run with this id that was deleted from the service and is in the archive; its content is compared
+	// with the digest that it was stored with.
+	//
+	// Codes: NOT_FOUND; FAILED_PRECONDITION if `archived` is set and no archive is configured; UNAVAILABLE if the archive cannot be reached;
+	// RESOURCE_EXHAUSTED if too many workflows are being exported; INVALID_ARGUMENT.
 	ExportWorkflow(ctx context.Context, in *ExportWorkflowRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportWorkflowResponse], error)
+	// ListArchivedWorkflows lists the runs of an organization that were deleted from the service and are in the archive, in pages.
+	// Codes: FAILED_PRECONDITION if no archive is configured; UNAVAILABLE if it cannot be reached; INVALID_ARGUMENT.
+	ListArchivedWorkflows(ctx context.Context, in *ListArchivedWorkflowsRequest, opts ...grpc.CallOption) (*ListArchivedWorkflowsResponse, error)
 	// GetLogs returns what a workflow has printed and which Functions it has called, oldest first, in pages. Codes: NOT_FOUND,
 	// INVALID_ARGUMENT.
 	GetLogs(ctx context.Context, in *GetLogsRequest, opts ...grpc.CallOption) (*GetLogsResponse, error)
@@ -421,6 +429,16 @@ func (c *autoFlowClient) ExportWorkflow(ctx context.Context, in *ExportWorkflowR
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AutoFlow_ExportWorkflowClient = grpc.ServerStreamingClient[ExportWorkflowResponse]
+
+func (c *autoFlowClient) ListArchivedWorkflows(ctx context.Context, in *ListArchivedWorkflowsRequest, opts ...grpc.CallOption) (*ListArchivedWorkflowsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListArchivedWorkflowsResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_ListArchivedWorkflows_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
 
 func (c *autoFlowClient) GetLogs(ctx context.Context, in *GetLogsRequest, opts ...grpc.CallOption) (*GetLogsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -812,8 +830,15 @@ type AutoFlowServer interface {
 	// does: first its program and inputs, then each entry of its history as it is stored. Secret references are left out, and every token of a
 	// channel is replaced by another one, the same wherever it occurs, because a token is the right to send to the channel.
 	//
-	// Codes: NOT_FOUND; RESOURCE_EXHAUSTED if too many workflows are being exported; INVALID_ARGUMENT.
+	// With `archived` it streams the last run with this id that was deleted from the service and is in the archive; its content is compared
+	// with the digest that it was stored with.
+	//
+	// Codes: NOT_FOUND; FAILED_PRECONDITION if `archived` is set and no archive is configured; UNAVAILABLE if the archive cannot be reached;
+	// RESOURCE_EXHAUSTED if too many workflows are being exported; INVALID_ARGUMENT.
 	ExportWorkflow(*ExportWorkflowRequest, grpc.ServerStreamingServer[ExportWorkflowResponse]) error
+	// ListArchivedWorkflows lists the runs of an organization that were deleted from the service and are in the archive, in pages.
+	// Codes: FAILED_PRECONDITION if no archive is configured; UNAVAILABLE if it cannot be reached; INVALID_ARGUMENT.
+	ListArchivedWorkflows(context.Context, *ListArchivedWorkflowsRequest) (*ListArchivedWorkflowsResponse, error)
 	// GetLogs returns what a workflow has printed and which Functions it has called, oldest first, in pages. Codes: NOT_FOUND,
 	// INVALID_ARGUMENT.
 	GetLogs(context.Context, *GetLogsRequest) (*GetLogsResponse, error)
@@ -997,6 +1022,9 @@ func (UnimplementedAutoFlowServer) GetTimeline(context.Context, *GetTimelineRequ
 }
 func (UnimplementedAutoFlowServer) ExportWorkflow(*ExportWorkflowRequest, grpc.ServerStreamingServer[ExportWorkflowResponse]) error {
 	return status.Error(codes.Unimplemented, "method ExportWorkflow not implemented")
+}
+func (UnimplementedAutoFlowServer) ListArchivedWorkflows(context.Context, *ListArchivedWorkflowsRequest) (*ListArchivedWorkflowsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListArchivedWorkflows not implemented")
 }
 func (UnimplementedAutoFlowServer) GetLogs(context.Context, *GetLogsRequest) (*GetLogsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetLogs not implemented")
@@ -1338,6 +1366,24 @@ func _AutoFlow_ExportWorkflow_Handler(srv interface{}, stream grpc.ServerStream)
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AutoFlow_ExportWorkflowServer = grpc.ServerStreamingServer[ExportWorkflowResponse]
+
+func _AutoFlow_ListArchivedWorkflows_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListArchivedWorkflowsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).ListArchivedWorkflows(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_ListArchivedWorkflows_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).ListArchivedWorkflows(ctx, req.(*ListArchivedWorkflowsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
 
 func _AutoFlow_GetLogs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetLogsRequest)
@@ -1933,6 +1979,10 @@ var AutoFlow_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetTimeline",
 			Handler:    _AutoFlow_GetTimeline_Handler,
+		},
+		{
+			MethodName: "ListArchivedWorkflows",
+			Handler:    _AutoFlow_ListArchivedWorkflows_Handler,
 		},
 		{
 			MethodName: "GetLogs",

@@ -1,12 +1,14 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
@@ -18,7 +20,11 @@ func (s *Server) ExportWorkflow(req *autoflowv1.ExportWorkflowRequest, stream au
 	if err != nil {
 		return err
 	}
-	return s.Operator.Export(stream.Context(), org, req.GetWorkflowId(), func(ctx context.Context, x control.Export) error {
+	source := s.Operator.Export
+	if req.GetArchived() {
+		source = s.exportArchived
+	}
+	return source(stream.Context(), org, req.GetWorkflowId(), func(ctx context.Context, x control.Export) error {
 		// Sending to a client that does not read takes for ever, and ends when this returns.
 		sent := make(chan error, 1)
 		go func() { sent <- sendExport(stream, x) }()
@@ -32,6 +38,56 @@ func (s *Server) ExportWorkflow(req *autoflowv1.ExportWorkflowRequest, stream au
 		}
 	})
 }
+
+// errNoArchive is the answer to requests for the archive where none is configured.
+func errNoArchive() error {
+	return fault.New(fault.Refused, "no archive is configured: ended runs that are deleted are not kept")
+}
+
+// exportArchived is Export for the runs of the archive.
+func (s *Server) exportArchived(ctx context.Context, org int64, workflow string, use func(context.Context, control.Export) error) error {
+	if s.Archive == nil {
+		return errNoArchive()
+	}
+	return s.Operator.Exporting(ctx, org, workflow, s.Archive.Find, use)
+}
+
+// ListArchivedWorkflows answers a page of the archive.
+func (s *Server) ListArchivedWorkflows(
+	ctx context.Context, req *autoflowv1.ListArchivedWorkflowsRequest,
+) (*autoflowv1.ListArchivedWorkflowsResponse, error) {
+	org, err := organization(ctx, req.GetOrganizationId())
+	if err != nil {
+		return nil, err
+	}
+	if s.Archive == nil {
+		return nil, errNoArchive()
+	}
+	size := cmp.Or(int(req.GetPageSize()), archivedPage)
+	if size < 1 || size > mostArchived {
+		return nil, invalid("page_size", "found %d, expected 1 to %d, or 0 for %d", size, mostArchived, archivedPage)
+	}
+	runs, err := s.Archive.List(ctx, org, req.GetPageToken(), size)
+	if err != nil {
+		return nil, err
+	}
+	resp := &autoflowv1.ListArchivedWorkflowsResponse{}
+	for _, run := range runs {
+		resp.Workflows = append(resp.Workflows, &autoflowv1.ArchivedWorkflow{
+			WorkflowId: run.Workflow, FinishedAt: timestamppb.New(run.Ended), Object: run.Name, Size: run.Size,
+		})
+	}
+	if len(runs) == size {
+		resp.NextPageToken = runs[size-1].Name
+	}
+	return resp, nil
+}
+
+// The sizes of a page of the archive: by default, and at most.
+const (
+	archivedPage = 100
+	mostArchived = 1000
+)
 
 func sendExport(stream autoflowv1.AutoFlow_ExportWorkflowServer, x control.Export) error {
 	head := &autoflowv1.ExportedWorkflow{

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
@@ -31,6 +32,8 @@ type Recording struct {
 	// Concealed says that tokens of channels were replaced.
 	Concealed bool `json:",omitempty"`
 	History   []history.Entry
+	// Run is what is known about the run besides; only in recordings of the archive.
+	Run *execution.Execution `json:",omitempty"`
 }
 
 // Read reads a recording from a file's text.

@@ -3,6 +3,7 @@ package workflow
 import (
 	"context"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -80,7 +81,7 @@ func (e *Engine) limitsSet() *cobra.Command {
 
 // retention is about how long ended runs are kept.
 func (e *Engine) retention() *cobra.Command {
-	cmd := command.Noun("retention", "retentions", "How long runs are kept after their end", e.retentionList(), e.retentionSet())
+	cmd := command.Noun("retention", "retentions", "How long runs are kept after their end", e.retentionList(), e.retentionSet(), e.retentionArchived())
 	cmd.GroupID = ""
 	return cmd
 }
@@ -136,5 +137,31 @@ func (e *Engine) retentionSet() *cobra.Command {
 	flags.StringVar(&label, "label", "", "`label=value` of the runs; by default all runs for which there is no other rule")
 	flags.StringVar(&keep, "keep", "", "`duration` from the end of a run to its deletion, such as 30d; 0 removes the rule")
 	flags.StringVar(&reason, "reason", "", "why, as `text`")
+	return cmd
+}
+
+func (e *Engine) retentionArchived() *cobra.Command {
+	var limit int
+	cmd := e.asking("archived", "List the workflows that were deleted and are in the archive",
+		"  lockstep workflow retention archived --limit 1000", command.Exactly(0),
+		func(ctx context.Context, client autoflowv1.AutoFlowClient, _ []string) error {
+			all, err := pages(limit, func(size int32, token string) ([]*autoflowv1.ArchivedWorkflow, string, error) {
+				page, err := client.ListArchivedWorkflows(ctx, &autoflowv1.ListArchivedWorkflowsRequest{
+					OrganizationId: e.organization, PageSize: size, PageToken: token,
+				})
+				return page.GetWorkflows(), page.GetNextPageToken(), err
+			})
+			if err != nil {
+				return err
+			}
+			return e.Print(messages(all), func(w io.Writer) {
+				command.Row(w, "ID", "ENDED", "BYTES", "OBJECT")
+				for _, run := range all {
+					ended := command.Moment(run.GetFinishedAt().AsTime())
+					command.Row(w, run.GetWorkflowId(), ended, strconv.FormatInt(run.GetSize(), 10), run.GetObject())
+				}
+			})
+		})
+	command.LimitFlag(cmd, &limit, 20)
 	return cmd
 }

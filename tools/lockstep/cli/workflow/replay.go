@@ -17,10 +17,13 @@ import (
 )
 
 func (e *Engine) export() *cobra.Command {
-	return e.asking("export ID", "Write what a workflow began with and its history, as a file for replay",
-		"  lockstep workflow export rollout-12 > rollout-12.json", command.Exactly(1),
+	var archived bool
+	cmd := e.asking("export ID", "Write what a workflow began with and its history, as a file for replay",
+		"  lockstep workflow export rollout-12 > rollout-12.json\n  lockstep workflow export nightly-1 --archived > nightly-1.json", command.Exactly(1),
 		func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error {
-			stream, err := client.ExportWorkflow(ctx, &autoflowv1.ExportWorkflowRequest{OrganizationId: e.organization, WorkflowId: args[0]})
+			stream, err := client.ExportWorkflow(ctx, &autoflowv1.ExportWorkflowRequest{
+				OrganizationId: e.organization, WorkflowId: args[0], Archived: archived,
+			})
 			if err != nil {
 				return err
 			}
@@ -53,6 +56,8 @@ func (e *Engine) export() *cobra.Command {
 			}
 			return file.Print(r, nil)
 		})
+	cmd.Flags().BoolVar(&archived, "archived", false, "read the archive, which has the workflows that were deleted after their end")
+	return cmd
 }
 
 func recordingOf(head *autoflowv1.ExportedWorkflow) workflow.Recording {

@@ -33,7 +33,7 @@ type commands struct{ *command.Command }
 func (c commands) workflow() *cobra.Command {
 	e := &Engine{Command: c.Command}
 	cmd := command.Noun("workflow", "wf", "Workflows: the durable programs that carry out rollouts",
-		e.start(), e.list(), e.get(), e.history(), e.logs(), e.watch(),
+		e.start(), e.list(), e.get(), e.history(), e.timeline(), e.logs(), e.watch(),
 		e.end("cancel", "Cancel a workflow; its program is not run again", "  lockstep workflow cancel rollout-12 --reason superseded",
 			false, e.cancelOne),
 		e.end("terminate", "End a workflow as failed, without letting it clean up",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
@@ -66,8 +67,21 @@ func (e *exports) begin(organization int64) (end func(), err error) {
 
 // Export reads a run for a replay elsewhere, and passes it to use, which must not keep it.
 func (o *Operator) Export(ctx context.Context, organization int64, workflow string, use func(context.Context, Export) error) error {
-	e, err := o.find(ctx, organization, workflow)
-	if err != nil {
+	return o.Exporting(ctx, organization, workflow, func(ctx context.Context, organization int64, workflow string) (Export, error) {
+		e, err := o.find(ctx, organization, workflow)
+		if err != nil {
+			return Export{}, err
+		}
+		return o.export(ctx, e)
+	}, use)
+}
+
+// Exporting is Export with a source of its own: it holds to the same bounds.
+func (o *Operator) Exporting(
+	ctx context.Context, organization int64, workflow string, read func(context.Context, int64, string) (Export, error),
+	use func(context.Context, Export) error,
+) error {
+	if err := execution.CheckNamed(workflow); err != nil {
 		return err
 	}
 	end, err := o.exports.begin(organization)
@@ -77,21 +91,60 @@ func (o *Operator) Export(ctx context.Context, organization int64, workflow stri
 	defer end()
 	ctx, cancel := context.WithTimeout(ctx, exportTimeout)
 	defer cancel()
+	x, err := read(ctx, organization, workflow)
+	if err != nil {
+		return err
+	}
+	return use(ctx, x)
+}
+
+// ForArchive reads an ended run as Export does, for the archive. It is NotFound if there is no such run with this number any more.
+func (o *Operator) ForArchive(ctx context.Context, organization, run int64, workflow string) (Export, error) {
+	e, err := o.find(ctx, organization, workflow)
+	if err != nil {
+		return Export{}, err
+	}
+	if e.ID != run {
+		return Export{}, fault.New(fault.NotFound, "workflow %q is another run by now", workflow)
+	}
+	return o.export(ctx, e)
+}
+
+func (o *Operator) export(ctx context.Context, e execution.Execution) (Export, error) {
 	loaded, err := o.control.LoadAny(ctx, e.ID)
 	if err != nil {
-		return fmt.Errorf("export %q: %w", workflow, err)
+		return Export{}, fmt.Errorf("export %q: %w", e.Workflow, err)
 	}
 	v, err := o.view(ctx, e)
 	if err != nil {
-		return err
+		return Export{}, err
 	}
 	if v, err = o.reported(ctx, v); err != nil {
-		return err
+		return Export{}, err
 	}
 	loaded.Secrets = nil
 	x := Export{View: v, Loaded: loaded}
 	x.conceal()
-	return use(ctx, x)
+	return x, nil
+}
+
+// Archived is a run in the archive.
+type Archived struct {
+	// Workflow is its id; of one longer than fits into a name its beginning.
+	Workflow string
+	// Ended is when it ended.
+	Ended time.Time
+	// Name is that of its object in the archive, below the configured prefix, and Size that object's in bytes.
+	Name string
+	Size int64
+}
+
+// Archive has the runs that were deleted.
+type Archive interface {
+	// Find reads the run with an id that ended last; NotFound if there is none.
+	Find(ctx context.Context, organization int64, workflow string) (Export, error)
+	// List returns runs by the name of their object, those of one id by their end, after a name.
+	List(ctx context.Context, organization int64, after string, most int) ([]Archived, error)
 }
 
 // conceal replaces the tokens of channels, each by the same one wherever it occurs: what a program does with them stays what it was.

@@ -1,12 +1,13 @@
 // Package retention deletes ended runs after a time, by rules of their organizations. A rule applies to the runs with a label, or to all
 // runs if it names none. Without a rule, runs are kept. Runs of rollouts and setups are never deleted: they belong to the domain
-// service's record.
+// service's record. Where an archive is configured, a run is deleted only after the archive has confirmed that it keeps it.
 package retention
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
@@ -53,6 +54,13 @@ type Store interface {
 	Delete(ctx context.Context, runs []int64, before time.Time) (int64, error)
 }
 
+// Archive keeps runs that are deleted from the database.
+type Archive interface {
+	// Keep stores a run whole; once it has returned, the run may be deleted. Repeated, it has no further effect. The error is
+	// fault.Unavailable if the archive cannot be reached, which concerns all runs; any other is about this run.
+	Keep(ctx context.Context, organization int64, run Run) error
+}
+
 const (
 	// every is how often runs are deleted, page how many are read and most how many are deleted in a transaction.
 	every = time.Hour
@@ -66,16 +74,33 @@ const (
 	mostText = 255
 )
 
+// Deps are what a Retention works with.
+type Deps struct {
+	Store Store
+	// Archive is nil if deleted runs are not kept.
+	Archive Archive
+	// Kept counts runs by what became of them: "archived" or "failed"; nil counts nothing.
+	Kept  func(outcome string)
+	Clock clock.Clock
+	Log   *slog.Logger
+}
+
 // Retention applies the rules.
 type Retention struct {
-	store Store
-	clock clock.Clock
-	log   *slog.Logger
+	store   Store
+	archive Archive
+	kept    func(outcome string)
+	clock   clock.Clock
+	log     *slog.Logger
 }
 
 // New makes a Retention.
-func New(store Store, c clock.Clock, log *slog.Logger) *Retention {
-	return &Retention{store: store, clock: c, log: log}
+func New(d Deps) *Retention {
+	r := &Retention{store: d.Store, archive: d.Archive, kept: d.Kept, clock: d.Clock, log: d.Log}
+	if r.kept == nil {
+		r.kept = func(string) {}
+	}
+	return r
 }
 
 // Rules lists the rules of an organization.
@@ -123,58 +148,92 @@ func (r *Retention) Run(ctx context.Context) error {
 	return nil
 }
 
-// Apply deletes the runs that are due.
+// Apply deletes the runs that are due. The organizations take turns, a page of runs each, so that one with many due runs delays no other.
 func (r *Retention) Apply(ctx context.Context) (deleted int64, err error) {
 	organizations, err := r.store.WithRules(ctx)
 	if err != nil {
 		return 0, err
 	}
-	for _, organization := range organizations {
-		n, err := r.applyTo(ctx, organization)
-		if deleted += n; err != nil {
-			return deleted, err
+	now := r.clock.Now()
+	after := make(map[int64]int64, len(organizations))
+	for len(organizations) > 0 {
+		var rest []int64
+		for _, organization := range organizations {
+			n, last, err := r.page(ctx, organization, after[organization], now)
+			if deleted += n; err != nil {
+				return deleted, err
+			}
+			if last > 0 {
+				after[organization] = last
+				rest = append(rest, organization)
+			}
 		}
+		organizations = rest
 	}
 	return deleted, nil
 }
 
-func (r *Retention) applyTo(ctx context.Context, organization int64) (deleted int64, err error) {
+// page deletes what is due among a page of an organization's runs after a number, and returns the number after which the next page begins,
+// 0 if there is none.
+func (r *Retention) page(ctx context.Context, organization, after int64, now time.Time) (deleted, last int64, err error) {
 	rules, err := r.store.Rules(ctx, organization)
 	if err != nil || len(rules) == 0 {
-		return 0, err
+		return 0, 0, err
 	}
 	soonest := rules[0].Keep
 	for _, rule := range rules {
 		soonest = min(soonest, rule.Keep)
 	}
-	now := r.clock.Now()
-	for after := int64(0); ; {
-		runs, err := r.store.Runs(ctx, organization, after, now.Add(-soonest), page)
-		if err != nil {
-			return deleted, err
-		}
-		// Runs of one rule go together: a run that is retried meanwhile ends later than before it.
-		old := map[time.Duration][]int64{}
-		for _, run := range runs {
-			after = run.ID
-			if keep, ok := keepFor(rules, run); ok && !run.Ended.IsZero() && run.Ended.Before(now.Add(-keep)) {
-				old[keep] = append(old[keep], run.ID)
-			}
-		}
-		for keep, ids := range old {
-			for len(ids) > 0 {
-				n := min(len(ids), most)
-				gone, err := r.store.Delete(ctx, ids[:n], now.Add(-keep))
-				if deleted += gone; err != nil {
-					return deleted, err
-				}
-				ids = ids[n:]
-			}
-		}
-		if len(runs) < page {
-			return deleted, nil
+	runs, err := r.store.Runs(ctx, organization, after, now.Add(-soonest), page)
+	if err != nil {
+		return 0, 0, err
+	}
+	// Runs of one rule go together: a run that is retried meanwhile ends later than before it.
+	old := map[time.Duration][]Run{}
+	for _, run := range runs {
+		if keep, ok := keepFor(rules, run); ok && !run.Ended.IsZero() && run.Ended.Before(now.Add(-keep)) {
+			old[keep] = append(old[keep], run)
 		}
 	}
+	for keep, due := range old {
+		for chunk := range slices.Chunk(due, most) {
+			ids, err := r.keepAll(ctx, organization, chunk)
+			if err != nil {
+				return deleted, 0, err
+			}
+			gone, err := r.store.Delete(ctx, ids, now.Add(-keep))
+			if deleted += gone; err != nil {
+				return deleted, 0, err
+			}
+		}
+	}
+	if len(runs) < page {
+		return deleted, 0, nil
+	}
+	return deleted, runs[len(runs)-1].ID, nil
+}
+
+// keepAll archives runs and returns the numbers of those that may be deleted. A run that the archive cannot keep stays; an archive that
+// cannot be reached is an error.
+func (r *Retention) keepAll(ctx context.Context, organization int64, runs []Run) (ids []int64, err error) {
+	for _, run := range runs {
+		if r.archive != nil {
+			err := r.archive.Keep(ctx, organization, run)
+			if err != nil {
+				r.kept("failed")
+			}
+			switch {
+			case fault.Is(err, fault.Unavailable) || ctx.Err() != nil:
+				return nil, fmt.Errorf("archive workflow %q of organization %d: %w", run.Workflow, organization, err)
+			case err != nil:
+				r.log.WarnContext(ctx, "archiving an ended run failed; it is kept", "organization", organization, "workflow", run.Workflow, "error", err)
+				continue
+			}
+			r.kept("archived")
+		}
+		ids = append(ids, run.ID)
+	}
+	return ids, nil
 }
 
 // keepFor is how long a run is kept: the longest of the rules for its labels, and only without one that of the rule for all runs.
