@@ -67,7 +67,7 @@ func TestWhatIsArchivedIsReadBack(t *testing.T) {
 	}
 }
 
-// TestChangedContentIsFound: what somebody has changed in the bucket is an error, and no content.
+// TestChangedContentIsFound: what was changed in the bucket is an error, and no content.
 func TestChangedContentIsFound(t *testing.T) {
 	t.Parallel()
 	c := s3test.Start(t, nil)
