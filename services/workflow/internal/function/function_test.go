@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -22,6 +23,10 @@ type forge struct {
 
 func (f *forge) ReadFile(_ context.Context, _ int64, _, ref, _ string) ([]byte, string, error) {
 	return f.content, "sha-of-" + ref, f.err
+}
+
+func (f *forge) ReadCommit(_ context.Context, _ int64, _, ref string) (activity.CommitInfo, error) {
+	return activity.CommitInfo{SHA: "sha-of-" + ref, Message: string(f.content), Author: activity.Signature{Name: "Ada", At: time.Unix(0, 0).UTC()}}, f.err
 }
 
 func (f *forge) Commit(_ context.Context, c activity.CommitRequest) (string, error) {
@@ -54,7 +59,7 @@ func TestAllAreRegistered(t *testing.T) {
 	}
 	want := []string{
 		"argo.abort", "argo.analyze", "argo.check", "argo.end_analysis", "argo.promote", "argo.retry", "argo.sync", "argo.terminate",
-		"checkpoint", "expression.evaluate", "git.commit", "git.read_file", "http.request", "job.logs", "job.run", "job.stop", "k8s.apply",
+		"checkpoint", "expression.evaluate", "git.commit", "git.read_commit", "git.read_file", "http.request", "job.logs", "job.run", "job.stop", "k8s.apply",
 		"k8s.delete", "k8s.get", "k8s.health", "k8s.list",
 		"k8s.logs", "k8s.patch", "mail.send", "manifest.diff", "manifest.pin", "manifest.pin_kustomization", "manifest.pin_values", "template.render",
 		"workflow.logs", "workflow.stop", "workflow.submit", "workflow.terminate",
@@ -353,6 +358,38 @@ func TestTemplateRender(t *testing.T) {
 			t.Errorf("%s: %v, %v", template, value, err)
 		case want != "" && (failed == nil || failed.Code != want || failed.Retryable):
 			t.Errorf("%s: %v, expected %s", template, err, want)
+		}
+	}
+}
+
+// TestCommitsAreRead: what git.read_commit makes of messages as people write them (R3-28).
+func TestCommitsAreRead(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		message, subject, body string
+		trailers               m
+	}{
+		"one line":           {"fix it\n", "fix it", "", m{}},
+		"a wrapped subject":  {"fix\nit\n\nbecause\n", "fix it", "because", m{}},
+		"trailers":           {"fix\n\nbody\n\nReviewed-by: Bob\nReviewed-by:  Eve \nRefs: #1\r\n", "fix", "body\n\nReviewed-by: Bob\nReviewed-by:  Eve \nRefs: #1", m{"Reviewed-by": []any{"Bob", "Eve"}, "Refs": []any{"#1"}}},
+		"a continued one":    {"fix\n\nNote: one\n  two\n", "fix", "Note: one\n  two", m{"Note": []any{"one two"}}},
+		"a subject is none":  {"Fix: it", "Fix: it", "", m{}},
+		"a sentence is none": {"fix\n\nNote: this\nis text", "fix", "Note: this\nis text", m{}},
+		"no text":            {"a\xff", "a\uFFFD", "", m{}},
+		"empty":              {"", "", "", m{}},
+	} {
+		f := &forge{content: []byte(tt.message)}
+		value, err := named(t, f, "git.read_commit").Call(t.Context(), activity.Call{Args: m{"repo_url": "https://git.test/a", "ref": "main"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := m{
+			"sha": "sha-of-main", "subject": tt.subject, "body": tt.body, "trailers": tt.trailers,
+			"author":    m{"name": "Ada", "email": "", "time": "1970-01-01T00:00:00Z"},
+			"committer": m{"name": "", "email": "", "time": "0001-01-01T00:00:00Z"},
+		}
+		if diff := cmp.Diff(any(want), value); diff != "" {
+			t.Errorf("%s: %s", name, diff)
 		}
 	}
 }

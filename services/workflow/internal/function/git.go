@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -37,6 +40,78 @@ func readFile(forge activity.Forge) *Function {
 			return map[string]any{"content": string(content), "sha": sha}, nil
 		},
 	}
+}
+
+// mostMessage is where the message of a commit is cut, in bytes.
+const mostMessage = 64 << 10
+
+// readCommit is git.read_commit.
+func readCommit(forge activity.Forge) *Function {
+	return &Function{
+		spec: Spec{
+			Name: "git.read_commit", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true, Effect: activity.Reads,
+			Doc: "Reads a commit of a Git repository. Answers `{sha, subject, body, author, committer, trailers}`. `author` and `committer` are\n" +
+				"`{name, email, time}`, which is what the commit claims. `trailers` are the lines `Key: value` that its message ends with: the values by\n" +
+				"key, as lists. Of a message of more than 64 KiB the rest is left out, with its trailers.",
+			Arguments: []Field{
+				{Name: "repo_url", Doc: "The repository's URL, `https://…`.", Type: Text, Required: true},
+				{Name: "ref", Doc: "A branch, tag or commit.", Type: Text, Required: true},
+				gitCredentialField(),
+			},
+		},
+		do: func(ctx context.Context, call activity.Call) (any, error) {
+			c, err := forge.ReadCommit(withLogin(ctx, call), call.Organization, text(call.Args, "repo_url"), text(call.Args, "ref"))
+			if err != nil {
+				return nil, err
+			}
+			message := strings.ToValidUTF8(c.Message[:min(len(c.Message), mostMessage)], "\uFFFD")
+			subject, body := splitMessage(message)
+			return map[string]any{
+				"sha": c.SHA, "subject": subject, "body": body, "author": signature(c.Author), "committer": signature(c.Committer),
+				"trailers": trailers(message),
+			}, nil
+		},
+	}
+}
+
+func signature(s activity.Signature) map[string]any {
+	return map[string]any{
+		"name": strings.ToValidUTF8(s.Name, "\uFFFD"), "email": strings.ToValidUTF8(s.Email, "\uFFFD"), "time": s.At.Format(time.RFC3339),
+	}
+}
+
+// splitMessage separates a message's first paragraph, as one line, from the rest, as Git does.
+func splitMessage(message string) (subject, body string) {
+	message = strings.Trim(strings.ReplaceAll(message, "\r\n", "\n"), "\n")
+	subject, body, _ = strings.Cut(message, "\n\n")
+	return strings.ReplaceAll(subject, "\n", " "), strings.Trim(body, "\n")
+}
+
+// trailer is a line of a message's last paragraph.
+var trailer = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9-]{0,99}): *(.*)$`)
+
+// trailers are those of a message, the values by key. Only a paragraph that has no other lines is one of trailers, and never the first: a
+// sentence with a colon is none.
+func trailers(message string) map[string]any {
+	_, body := splitMessage(message)
+	paragraphs := strings.Split(strings.TrimSpace(body), "\n\n")
+	found := map[string]any{}
+	var last string
+	for line := range strings.SplitSeq(paragraphs[len(paragraphs)-1], "\n") {
+		switch m := trailer.FindStringSubmatch(line); {
+		case m != nil:
+			last = m[1]
+			values, _ := found[last].([]any)
+			found[last] = append(values, strings.TrimSpace(m[2]))
+		case last != "" && strings.HasPrefix(line, " "): // it continues the one before
+			values, _ := found[last].([]any)
+			joined, _ := values[len(values)-1].(string)
+			values[len(values)-1] = joined + " " + strings.TrimSpace(line)
+		default:
+			return map[string]any{}
+		}
+	}
+	return found
 }
 
 // commit is git.commit: the id of the commit that has the files. The call's id is the commit's activity, so that a repeat

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 
@@ -100,6 +101,29 @@ func (f *Forge) ReadFile(ctx context.Context, organization int64, repoURL, ref, 
 		return nil, "", err
 	}
 	return content, sha, nil
+}
+
+// ReadCommit implements activity.Forge. It speaks Git's protocol to every server, also to those with a forge.
+func (f *Forge) ReadCommit(ctx context.Context, organization int64, repoURL, ref string) (found activity.CommitInfo, err error) {
+	err = f.within(ctx, organization, repoURL, func(ctx context.Context, share *gitfetch.Share) error {
+		r, err := f.open(ctx, share, organization, repoURL)
+		if err != nil {
+			return err
+		}
+		c, err := r.resolve(ctx, ref)
+		if err != nil {
+			return err
+		}
+		found = activity.CommitInfo{
+			SHA: c.Hash.String(), Message: c.Message, Author: signature(c.Author), Committer: signature(c.Committer),
+		}
+		return nil
+	})
+	return found, err
+}
+
+func signature(s object.Signature) activity.Signature {
+	return activity.Signature{Name: s.Name, Email: s.Email, At: s.When.UTC()}
 }
 
 // within runs an operation within a share of the memory for fetches. It may run twice, so that it has to begin anew each time.

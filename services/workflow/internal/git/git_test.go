@@ -161,6 +161,25 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
+// TestReadCommit: by branch and by id, with what its author claims; what does not exist is named (R3-28).
+func TestReadCommit(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	first := s.add(t, "main", map[string]string{"a": "one"})
+	second := s.add(t, "main", map[string]string{"a": "two"})
+	for ref, want := range map[string]string{"main": second, first: first} {
+		c, err := s.forge.ReadCommit(t.Context(), 1, s.url, ref)
+		if err != nil || c.SHA != want || c.Message == "" || c.Author.Name == "" || c.Committer.At.IsZero() {
+			t.Errorf("%s: found %+v, %v, expected %s", ref, c, err, want)
+		}
+	}
+	for _, ref := range []string{"none", strings.Repeat("a", 40)} {
+		if _, err := s.forge.ReadCommit(t.Context(), 1, s.url, ref); !fault.Is(err, fault.NotFound) {
+			t.Errorf("%s: found %v", ref, err)
+		}
+	}
+}
+
 func TestReadOfAnOlderCommitFromAServerThatServesHeadsOnly(t *testing.T) {
 	t.Parallel()
 	s := setup(t)

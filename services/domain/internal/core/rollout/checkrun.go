@@ -42,6 +42,17 @@ type subjectInput struct {
 	VersionSet   versionSetInput   `json:"version_set"`
 	// Commits are those that have brought the version set to the environment; none before anything was committed.
 	Commits []string `json:"commits"`
+	// Repositories are those that the rollout may commit to for the environment, as it has pinned them.
+	Repositories []string `json:"repositories"`
+	// Sources are what the versions were built from, by their attestations; of a version without one there is none.
+	Sources []sourceInput `json:"sources"`
+}
+
+// sourceInput is the source of a version, by name.
+type sourceInput struct {
+	Version    string `json:"version"`
+	Repository string `json:"repository"`
+	Revision   string `json:"revision"`
 }
 
 type environmentSeen struct {
@@ -118,7 +129,7 @@ func (p passages) openCheckRun(ctx context.Context, c core.PinnedCheck, number i
 // subjectOf is what a check is about.
 func (p passages) subjectOf(ctx context.Context, c core.PinnedCheck) (subjectInput, error) {
 	organization := p.cause.Organization
-	in := subjectInput{Rollout: numbered{p.rollout.ID}, Commits: []string{}}
+	in := subjectInput{Rollout: numbered{p.rollout.ID}, Commits: []string{}, Repositories: []string{}, Sources: []sourceInput{}}
 	applications, err := p.tx.ApplicationsByID(ctx, organization, []int64{p.rollout.ApplicationID})
 	if err != nil {
 		return in, err
@@ -141,8 +152,17 @@ func (p passages) subjectOf(ctx context.Context, c core.PinnedCheck) (subjectInp
 		return in, err
 	}
 	in.VersionSet = versionSetInput{ID: p.rollout.VersionSetID, Name: sets[p.rollout.VersionSetID].Name, Versions: []versionInput{}}
+	origins, err := p.tx.Origins(ctx, organization, ids)
+	if err != nil {
+		return in, err
+	}
 	for _, v := range ids {
 		in.VersionSet.Versions = append(in.VersionSet.Versions, describeVersion(versions[v]))
+		if report := origins[v].Report; report != nil {
+			for _, s := range report.Sources {
+				in.Sources = append(in.Sources, sourceInput{Version: versions[v].Name, Repository: s.Repository, Revision: s.Revision})
+			}
+		}
 	}
 	for _, b := range p.environments {
 		places = append(places, b.EnvironmentID)
@@ -170,6 +190,9 @@ func (p passages) subjectOf(ctx context.Context, c core.PinnedCheck) (subjectInp
 	for _, place := range pinned {
 		if place.AgentID != 0 && !slices.Contains(in.Environment.Agents, place.AgentID) {
 			in.Environment.Agents = append(in.Environment.Agents, place.AgentID)
+		}
+		if place.Repository != "" && place.Repository != "*" && !slices.Contains(in.Repositories, place.Repository) {
+			in.Repositories = append(in.Repositories, place.Repository)
 		}
 	}
 	slices.Sort(in.Environment.Agents)

@@ -2,6 +2,7 @@ package activity
 
 import (
 	"context"
+	"time"
 )
 
 // Forge is where the manifests of a workflow are kept (D26). Errors are classed: Invalid, Unauthenticated, Denied,
@@ -10,9 +11,25 @@ type Forge interface {
 	// ReadFile is a file's content at a ref (a branch, a tag or a commit id), and the id of the commit it was read at, as an
 	// organization may see it.
 	ReadFile(ctx context.Context, organization int64, repoURL, ref, path string) (content []byte, sha string, err error)
+	// ReadCommit is the commit that a ref (a branch, a tag or a commit id) names, as an organization may see it.
+	ReadCommit(ctx context.Context, organization int64, repoURL, ref string) (CommitInfo, error)
 	// Commit adds one commit to a branch, never by force, and returns its id. If the branch has these contents already, or
 	// a commit of the same activity, nothing is added and the id that stands for them is returned.
 	Commit(ctx context.Context, c CommitRequest) (sha string, err error)
+}
+
+// CommitInfo is what a commit says of itself. Names, addresses and times are what its author claims.
+type CommitInfo struct {
+	SHA string
+	// Message is the whole message.
+	Message           string
+	Author, Committer Signature
+}
+
+// Signature is a person and a time in a commit.
+type Signature struct {
+	Name, Email string
+	At          time.Time
 }
 
 // Login is the credential that a program has named for an operation: the operator's name for it, or one of the run's secrets, whose
