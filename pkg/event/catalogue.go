@@ -42,7 +42,7 @@ var byType = sync.OnceValue(func() map[string]Definition {
 // Catalogue returns every event type of the three paths, by path and then by life cycle.
 func Catalogue() []Definition {
 	return slices.Concat(registryEvents(), clusterEvents(), rolloutEvents(), deploymentEvents(), readinessEvents(),
-		observedEvents(), approvalEvents(), workflowEvents())
+		observedEvents(), approvalEvents(), policyEvents(), workflowEvents())
 }
 
 // Pattern returns the subject that events of the type are published on, with placeholders for the variable parts.
@@ -234,6 +234,24 @@ func approvalEvents() []Definition {
 		}, "By the program of a check, whenever what it has found out changes.", EmitterProgram),
 		define(PathDomain, "", CheckNudged{CheckRunID: 9},
 			"By the domain service, when a caller asks for a check to be evaluated now. The program of the check may wait for it.", EmitterDomain),
+	}
+}
+
+func policyEvents() []Definition {
+	return []Definition{
+		define(PathDomain, "", PolicySetChanged{
+			Name: "calls", Version: 3, Mode: "enforce", TimeZone: "Europe/Berlin", ApplicationID: 2, EnvironmentID: 3,
+			Text: "@id(\"all\")\npermit (principal, action == Action::\"function.call\", resource);\n",
+		}, "By the domain service, when a policy set has a new version, and again from time to time. The workflow service decides about calls "+
+			"by it.", EmitterDomain),
+		define(PathDomain, "", CallDecided{
+			WorkflowID: "rollout-7", CallID: "0197f3/0.4!1", Function: "http.request", State: "pending", Policy: "calls/payments",
+			Reason: "policy calls/payments requires 1 of the group \"finance\" to approve", Group: "finance", Quorum: 1, RequesterMay: true,
+			ExpiresAt: "2026-03-26T10:00:00Z", Decision: []byte(`{"verdict":"needs_approval"}`), Request: []byte(`{"function":"http.request"}`),
+		}, "By the engine, when policies deny a call of a Function or require an approval for it, and when such a request has come to an end.",
+			EmitterEngine),
+		define(PathDomain, "", CallAnswered{WorkflowID: "rollout-7", CallID: "0197f3/0.4!1", Approved: true, Reason: "as agreed"},
+			"By the domain service, when people have answered the request for an approval of a call. The engine decides again.", EmitterDomain),
 	}
 }
 

@@ -26,17 +26,21 @@ var Schema string
 
 // strict is the validator of our schema. A schema that cannot be read is a mistake of ours, which a test finds.
 var strict = sync.OnceValues(func() (*validate.Validator, error) { //nolint:gochecknoglobals // made once, and never changed
+	return validatorOf("schema.cedarschema", Schema)
+})
+
+func validatorOf(name, text string) (*validate.Validator, error) {
 	var s schema.Schema
-	s.SetFilename("schema.cedarschema")
-	if err := s.UnmarshalCedar([]byte(Schema)); err != nil {
-		return nil, fmt.Errorf("parse the schema of policies: %w", err)
+	s.SetFilename(name)
+	if err := s.UnmarshalCedar([]byte(text)); err != nil {
+		return nil, fmt.Errorf("parse the schema of policies %s: %w", name, err)
 	}
 	resolved, err := s.Resolve()
 	if err != nil {
-		return nil, fmt.Errorf("resolve the schema of policies: %w", err)
+		return nil, fmt.Errorf("resolve the schema of policies %s: %w", name, err)
 	}
 	return validate.New(resolved, validate.WithStrict()), nil
-})
+}
 
 // Problem is something that is wrong with a policy set.
 type Problem struct {
@@ -65,7 +69,8 @@ type Document struct {
 	text     string
 	policies []*policy
 	byID     map[string]*policy
-	index    *index
+	// index has the policies about rollouts, and calls those about calls.
+	index, calls *index
 }
 
 // Info is a policy of a document.
@@ -116,12 +121,29 @@ func Parse(text string) (*Document, []Problem) {
 	if err != nil {
 		return nil, []Problem{{Message: err.Error()}}
 	}
+	callValidator, err := strictCalls()
+	if err != nil {
+		return nil, []Problem{{Message: err.Error()}}
+	}
 	d := &Document{text: text, byID: map[string]*policy{}}
 	var found []Problem
+	var rollouts, calls []*policy
 	for _, one := range list {
 		at := one.Position()
 		p := &policy{Info: Info{Line: at.Line, Column: at.Column, Forbids: one.Effect() == cedar.Forbid}, compiled: one}
-		for _, message := range append(p.annotate(), p.check(validator)...) {
+		wrong := p.annotate()
+		if p.calls() {
+			calls = append(calls, p)
+			if others := p.onlyCalls(); len(others) > 0 {
+				wrong = append(wrong, others...)
+			} else {
+				wrong = append(wrong, p.check(callValidator)...)
+			}
+		} else {
+			rollouts = append(rollouts, p)
+			wrong = append(wrong, p.check(validator)...)
+		}
+		for _, message := range wrong {
 			found = append(found, Problem{Line: at.Line, Column: at.Column, Policy: p.ID, Message: message})
 		}
 		if earlier := d.byID[p.ID]; earlier != nil {
@@ -138,7 +160,7 @@ func Parse(text string) (*Document, []Problem) {
 	if len(found) > 0 {
 		return nil, found
 	}
-	d.index = indexOf(d.policies, false)
+	d.index, d.calls = indexOf(rollouts, false), indexOf(calls, false)
 	return d, nil
 }
 
@@ -223,12 +245,12 @@ func (p *policy) mayRequire() (wrong []string) {
 	}
 	named, ok := p.actions(false)
 	for _, a := range named {
-		ok = ok && (Action(a.ID) == EnterEnvironment || Action(a.ID) == PassGate)
+		ok = ok && (Action(a.ID) == EnterEnvironment || Action(a.ID) == PassGate || Action(a.ID) == FunctionCall)
 	}
 	if !ok {
 		wrong = append(wrong, fmt.Sprintf(
-			`found @require("approval") for an action that cannot wait; expected the scope to name only Action::%q or Action::%q`,
-			EnterEnvironment, PassGate,
+			`found @require("approval") for an action that cannot wait; expected the scope to name only Action::%q, `+
+				`Action::%q or Action::%q`, EnterEnvironment, PassGate, FunctionCall,
 		))
 	}
 	return wrong
@@ -387,12 +409,18 @@ func (d *Document) References() []Reference {
 
 // Unpermitted are the actions that no policy of the document permits, so that a level with no other set denies them.
 func (d *Document) Unpermitted() []Action {
-	var all []Action
-	for _, a := range Actions() {
+	var all, concerned []Action
+	if d.rollouts() {
+		concerned = rolloutActions()
+	}
+	if d.Calls() {
+		concerned = append(concerned, FunctionCall)
+	}
+	for _, a := range concerned {
 		uid := actionUID(a)
 		permits := slices.ContainsFunc(d.policies, func(p *policy) bool {
 			named, only := p.actions(false)
-			return !p.Forbids && (!only || slices.Contains(named, uid))
+			return !p.Forbids && (!only && a != FunctionCall || slices.Contains(named, uid))
 		})
 		if !permits {
 			all = append(all, a)

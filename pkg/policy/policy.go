@@ -70,10 +70,15 @@ const (
 	PassGate         Action = "gate.pass"
 	CreateRollout    Action = "rollout.create"
 	Rollback         Action = "rollout.rollback"
+	// FunctionCall is that a program calls a Function. Its policies are apart from those about rollouts (call.go).
+	FunctionCall Action = "function.call"
 )
 
 // Actions are all that policies decide.
-func Actions() []Action { return []Action{EnterEnvironment, PassGate, CreateRollout, Rollback} }
+func Actions() []Action { return append(rolloutActions(), FunctionCall) }
+
+// rolloutActions are those that policies decide about rollouts.
+func rolloutActions() []Action { return []Action{EnterEnvironment, PassGate, CreateRollout, Rollback} }
 
 // Requirement is an approval that a policy requires.
 type Requirement struct {
@@ -243,11 +248,15 @@ type Set struct {
 	digest string
 }
 
-// Combine makes the policies of levels ready, those of the organization first. It refuses more than MaxCombined.
-func Combine(levels ...Level) (*Set, error) {
+// Combine makes the policies about rollouts of levels ready, those of the organization first. It refuses more than MaxCombined. Sets that
+// are only about calls are left out.
+func Combine(levels ...Level) (*Set, error) { return combine(levels, (*Document).rollouts) }
+
+func combine(levels []Level, concerns func(*Document) bool) (*Set, error) {
 	s := &Set{}
 	count, sum := 0, sha256.New()
 	for _, l := range levels {
+		l.Members = slices.DeleteFunc(slices.Clone(l.Members), func(m Member) bool { return !concerns(m.Document) })
 		if len(l.Members) == 0 {
 			continue
 		}
@@ -281,11 +290,16 @@ func (s *Set) Empty() bool { return len(s.levels) == 0 }
 
 // Decide evaluates all policies that may concern a request. It fails closed: what cannot be evaluated denies.
 func (s *Set) Decide(r Request) Decision {
-	d := Decision{Verdict: Allow, Digest: s.digest}
 	if s.Empty() {
-		return d
+		return Decision{Verdict: Allow, Digest: s.digest}
 	}
-	world, err := r.world()
+	w, err := r.world()
+	return s.decide(w, err, r.Given, func(d *Document) *index { return d.index })
+}
+
+// decide evaluates policies in a world, or denies where there is none.
+func (s *Set) decide(w *world, err error, given []string, of func(*Document) *index) Decision {
+	d := Decision{Verdict: Allow, Digest: s.digest}
 	if err != nil {
 		failed := Failed("the request", err.Error())
 		failed.Digest = s.digest
@@ -294,7 +308,7 @@ func (s *Set) Decide(r Request) Decision {
 	tried := false
 	wouldBe := Allow
 	for _, l := range s.levels {
-		rulings := l.decide(world, r)
+		rulings := l.decide(w, given, of)
 		counted, all := l.verdict(rulings, false), l.verdict(rulings, true)
 		d.Verdict, wouldBe = d.Verdict.stricter(counted.Verdict), wouldBe.stricter(all.Verdict)
 		if counted.Policy == "" && counted.Set != "" {
@@ -310,12 +324,12 @@ func (s *Set) Decide(r Request) Decision {
 }
 
 // decide are the policies of a level that match a request or cannot be evaluated.
-func (l Level) decide(world *world, r Request) []Ruling {
+func (l Level) decide(w *world, given []string, of func(*Document) *index) []Ruling {
 	var all []Ruling
 	for _, m := range l.Members {
-		request := world.request(m.Zone)
-		candidates := m.index.candidates(request)
-		_, diagnostic := cedar.Authorize(&candidates, world.entities, request)
+		request := w.request(m.Zone)
+		candidates := of(m.Document).candidates(request)
+		_, diagnostic := cedar.Authorize(&candidates, w.entities, request)
 		for _, e := range diagnostic.Errors {
 			all = append(all, Ruling{
 				Set: m.Name, Policy: string(e.PolicyID), Line: e.Position.Line, Verdict: Deny, Message: e.Message, Failed: true, DryRun: m.DryRun,
@@ -329,7 +343,7 @@ func (l Level) decide(world *world, r Request) []Ruling {
 			switch {
 			case p.Forbids:
 				ruling.Verdict = Deny
-			case p.Requires != nil && slices.Contains(r.Given, ruling.Approval()):
+			case p.Requires != nil && slices.Contains(given, ruling.Approval()):
 				ruling.Given = true
 			case p.Requires != nil:
 				ruling.Verdict = NeedsApproval

@@ -127,7 +127,7 @@ func (r Request) world() (*world, error) {
 		return w, nil
 	case EnterEnvironment, PassGate:
 	default:
-		return nil, fmt.Errorf("found the action %.80q; expected one of %v", r.Action, Actions())
+		return nil, fmt.Errorf("found the action %.80q; expected one of %v", r.Action, rolloutActions())
 	}
 	if r.Environment == nil {
 		return nil, fmt.Errorf("found no environment; expected the one of %s", r.Action)

@@ -12,6 +12,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/policy"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/callpolicy"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/guard"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/limit"
@@ -22,14 +24,16 @@ import (
 
 // exposition is what the metrics of this service are read from.
 type exposition struct {
-	budget  *gitfetch.Budget
-	conn    func() *bus.Conn
-	pool    *pgxpool.Pool
-	clock   clock.Clock
-	engine  *engine.Engine
-	guard   *guard.Guard
-	workers *worker.Hub
-	limits  *limit.Limiter
+	budget *gitfetch.Budget
+	conn   func() *bus.Conn
+	pool   *pgxpool.Pool
+	clock  clock.Clock
+	engine *engine.Engine
+	guard  *guard.Guard
+	// policies decide about calls; nil to describe them.
+	policies *callpolicy.Registry
+	workers  *worker.Hub
+	limits   *limit.Limiter
 	// schedules and archive are kept here; nil to describe them.
 	schedules *scheduleMetrics
 	archive   *prometheus.CounterVec
@@ -40,7 +44,7 @@ type exposition struct {
 func (e exposition) collectors() []prometheus.Collector {
 	all := append([]prometheus.Collector{pg.Metrics(e.pool), outbox.Metrics(e.pool)}, bus.Metrics(e.conn)...)
 	return append(append(append(all, e.budget.Metrics()...), store.Metrics(e.pool, e.clock), engineMetrics(e.engine),
-		guardMetrics(e.guard), limitMetrics{e.limits}, e.scripts),
+		guardMetrics(e.guard), policyMetrics{e.policies}, limitMetrics{e.limits}, e.scripts),
 		slices.Concat(orEmpty(e.schedules).collectors(), workerMetrics(e.workers), []prometheus.Collector{cmp.Or(e.archive, archiveMetrics())})...)
 }
 
@@ -53,7 +57,7 @@ func Exposed() []prometheus.Collector {
 // Metrics are those of Exposed that no other service has.
 func Metrics() []prometheus.Collector {
 	return slices.Concat([]prometheus.Collector{
-		store.Metrics(nil, nil), engineMetrics(nil), guardMetrics(nil), limitMetrics{}, isolation{}, archiveMetrics(),
+		store.Metrics(nil, nil), engineMetrics(nil), guardMetrics(nil), policyMetrics{}, limitMetrics{}, isolation{}, archiveMetrics(),
 	}, newScheduleMetrics().collectors(), workerMetrics(nil))
 }
 
@@ -63,6 +67,27 @@ func guardMetrics(g *guard.Guard) prometheus.Collector {
 		Name: "lockstep_calls_forbidden_total",
 		Help: "Attempts of calls that were refused because no passage opens what they change, or because an environment is protected.",
 	}, func() float64 { return float64(g.Forbidden()) })
+}
+
+// policyMetrics count what policies have decided about calls in a process: each replica reports its own, so take the sum.
+type policyMetrics struct{ policies *callpolicy.Registry }
+
+// decidedDesc describes the counter.
+func decidedDesc() *prometheus.Desc {
+	return prometheus.NewDesc("lockstep_call_policy_decisions_total",
+		"Decisions of policies about calls of Functions, by verdict: allow, needs_approval or deny. Calls that no policy concerns are not counted.",
+		[]string{"verdict"}, nil)
+}
+
+// Describe implements prometheus.Collector.
+func (policyMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- decidedDesc() }
+
+// Collect implements prometheus.Collector.
+func (m policyMetrics) Collect(ch chan<- prometheus.Metric) {
+	allowed, asked, denied := m.policies.Counts()
+	for verdict, count := range map[policy.Verdict]int64{policy.Allow: allowed, policy.NeedsApproval: asked, policy.Deny: denied} {
+		ch <- prometheus.MustNewConstMetric(decidedDesc(), prometheus.CounterValue, float64(count), string(verdict))
+	}
 }
 
 // scheduleMetrics are what the schedules of a process have done: each replica reports its own, so take the sum.

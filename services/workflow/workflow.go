@@ -25,6 +25,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/api"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/batch"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/callpolicy"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/flow"
@@ -120,6 +121,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		return err
 	}
 	guardian := guard.New(executions, registry, log)
+	policies := callpolicy.NewRegistry(executions, wall, log)
 	catalogue := worker.NewCatalogue(executions, function.OfWorker, wall, log)
 	registry.Add(catalogue)
 	workers := worker.NewHub(worker.Deps{
@@ -128,7 +130,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	types := eventTypes(pool, wall, log)
 	watchers := control.NewSubscriptions(executions, wall, log)
 	runner = engine.New(engine.Deps{
-		Store: watchers.Store(executions), Scripts: scripts, Functions: registry, Agents: owners, Guard: guardian,
+		Store: watchers.Store(executions), Scripts: scripts, Functions: registry, Agents: owners, Guard: guardian, Policies: policies,
 		CheckEmit: events.CheckEmitOf(ctx, types),
 		Offered:   workers.Offered, Observe: observe(wall), Clock: wall, Log: log,
 		Flows: func() { flows.Wake() }, Settings: settings(c),
@@ -164,7 +166,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	}
 	agents := events.Agents{Store: executions, Clock: wall, Log: log}
 	cluster := events.Cluster{Answerer: service, Health: events.NewHealth(), Watches: watches, Agents: agents, Observed: executions, Log: log}
-	domain := events.Domain{Receiver: executions, Inbox: inbox, Log: log}
+	domain := events.Domain{Receiver: executions, Policies: executions, Inbox: inbox, Log: log}
 
 	topology := topology{bus: conn, configured: c.Agents, agents: owners}
 	parts := []run.Part{
@@ -177,6 +179,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		run.Loop("watches", watches.Run),
 		run.Loop("agents", agents.Run),
 		run.Loop("owners", func(ctx context.Context) error { return own(ctx, owners, c.AgentOwners, wall, log) }),
+		run.Loop("policies", policies.Run),
 		run.Loop("watchers", watchers.Run),
 		run.Loop("flows", flows.Run),
 		run.Loop("schedules", schedules.Run),
@@ -187,7 +190,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	}
 	parts = append(parts, consumers(conn, cluster, domain)...)
 	parts = append(parts, health(c, log, topology.Ready, exposition{
-		budget: budget, conn: func() *bus.Conn { return conn }, pool: pool, clock: wall, engine: runner, guard: guardian,
+		budget: budget, conn: func() *bus.Conn { return conn }, pool: pool, clock: wall, engine: runner, guard: guardian, policies: policies,
 		workers: workers, limits: limiter, schedules: measured, archive: kept, scripts: isolation{scripts},
 	})...)
 	return run.Parts(ctx, log, stopWithin, parts...)

@@ -228,7 +228,8 @@ func (d Door) isWildcard() bool { return strings.ContainsAny(d.Subject, "*>") }
 // ofDomain are the events that the domain service alone emits (D47).
 func ofDomain() []string {
 	return []string{
-		"approval.resolved", "check.nudged", "environment.places_changed", "rollout.abort_requested", "rollout.passage_granted",
+		"approval.resolved", "call.answered", "check.nudged", "environment.places_changed", "policy_set.changed", "rollout.abort_requested",
+		"rollout.passage_granted",
 		"rollout.passages_revoked", "rollout.retry_requested",
 	}
 }
@@ -237,7 +238,7 @@ func ofDomain() []string {
 func ofWorkflow() []string {
 	return []string{
 		"application_environment.not_ready", "application_environment.ready", "application_environment.reconciled", "approval.requested",
-		"check.reported",
+		"call.decided", "check.reported",
 		"deployment.advance", "deployment.committed", "deployment.degraded", "deployment.failed", "deployment.gate_reached",
 		"deployment.healthy", "deployment.started", "environment.contact_changed", "environment.not_ready", "environment.ready",
 		"rollout.aborted", "rollout.failed", "rollout.gate_reached", "rollout.healthy", "rollout.passage_requested", "rollout.previewed",

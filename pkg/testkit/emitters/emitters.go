@@ -37,6 +37,9 @@ func table() map[string][]event.Emitter {
 		// What may be changed where, which the engine enforces.
 		event.TypeRolloutPassagesRevoked:   domain,
 		event.TypeEnvironmentPlacesChanged: domain,
+		event.TypePolicySetChanged:         domain,
+		event.TypeCallAnswered:             domain,
+		event.TypeCallDecided:              engine,
 
 		event.TypeRolloutStarted:                 program,
 		event.TypeRolloutGateReached:             program,

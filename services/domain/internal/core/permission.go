@@ -167,6 +167,7 @@ const (
 	ActionDecideCheck             Action = "decideCheck"
 	ActionEvaluateCheck           Action = "evaluateCheck"
 	ActionPutPolicySet            Action = "putPolicySet"
+	ActionAnswerCall              Action = "answerCall"
 	ActionStopRollback            Action = "stopAutomaticRollback"
 	ActionPutTrigger              Action = "putTrigger"
 	ActionRemoveTrigger           Action = "removeTrigger"
@@ -216,7 +217,7 @@ func permissionFor(action Action) (Permission, bool) {
 		ActionAbortRollout, ActionRetryRollout, ActionStopRollback, ActionLookAtArtifactSource, ActionSendEvent, ActionReleasePromotionHold,
 		ActionLookUpProvenance:
 		return MayDeploy, true
-	case ActionApproveGate, ActionRejectGate, ActionDecideCheck:
+	case ActionApproveGate, ActionRejectGate, ActionDecideCheck, ActionAnswerCall:
 		return MayApprove, true
 	case ActionBreakGlass, ActionForceChange:
 		return MayBreakGlass, true

@@ -105,6 +105,8 @@ func ofRollouts() map[string]reader {
 		event.TypeEnvironmentPlacesChanged: as(func(event.EnvironmentPlacesChanged) rollout.Change { return rollout.Noted{} }),
 		event.TypeApprovalResolved:         as(func(event.ApprovalResolved) rollout.Change { return rollout.Noted{} }),
 		event.TypeCheckNudged:              as(func(event.CheckNudged) rollout.Change { return rollout.Noted{} }),
+		event.TypePolicySetChanged:         as(func(event.PolicySetChanged) rollout.Change { return rollout.Noted{} }),
+		event.TypeCallAnswered:             as(func(event.CallAnswered) rollout.Change { return rollout.Noted{} }),
 		event.TypeCheckReported: as(func(d event.CheckReported) rollout.Change {
 			return rollout.CheckReported{
 				RunID: d.CheckRunID, Phase: core.CheckPhase(d.Phase), Description: d.Description,
@@ -187,6 +189,7 @@ func ofEnvironments() map[string]reader {
 // ofWorkflows are the engine's own events, which it emits for every run, whatever its program emitted before (D36).
 func ofWorkflows() map[string]reader {
 	return map[string]reader{
+		event.TypeCallDecided: callDecided,
 		event.TypeWorkflowCompleted: as(func(d event.WorkflowCompleted) rollout.Change {
 			return rollout.WorkflowEnded{WorkflowID: d.WorkflowID, Verb: core.VerbComplete}
 		}),
@@ -197,6 +200,36 @@ func ofWorkflows() map[string]reader {
 			return rollout.WorkflowEnded{WorkflowID: d.WorkflowID, Verb: core.VerbCancel, Reason: d.Reason}
 		}),
 	}
+}
+
+// callDecided reads what the engine says of a call that policies did not permit at once.
+func callDecided(e event.Event) (rollout.Change, error) {
+	data, err := event.Decode[event.CallDecided](e)
+	if err != nil {
+		return nil, err
+	}
+	r := core.CallRequest{
+		WorkflowID: data.WorkflowID, CallID: data.CallID, Function: data.Function, State: core.CallState(data.State), Policy: data.Policy,
+		Reason: data.Reason, Group: data.Group, Quorum: data.Quorum, RequesterMay: data.RequesterMay, Request: data.Request,
+	}
+	if data.ExpiresAt != "" {
+		at, err := time.Parse(time.RFC3339Nano, data.ExpiresAt)
+		if err != nil {
+			return nil, fault.InvalidFields(fault.Field{
+				Name: "data.expires_at", Problem: "found " + data.ExpiresAt + ", expected a time stamp (RFC 3339)",
+			})
+		}
+		r.ExpiresAt = &at
+	}
+	if len(data.Decision) > 0 {
+		if err := json.Unmarshal(data.Decision, &r.Decision); err != nil {
+			return nil, fault.InvalidFields(fault.Field{Name: "data.decision", Problem: "found " + err.Error() + ", expected a decision of policies"})
+		}
+	}
+	if r.State == core.CallPending && (r.Quorum < 1 || r.ExpiresAt == nil) {
+		return nil, fault.InvalidFields(fault.Field{Name: "data.quorum", Problem: "found no quorum or expires_at, expected both of a pending call"})
+	}
+	return rollout.CallReported{CallRequest: r}, nil
 }
 
 // changes are those of files.

@@ -53,6 +53,32 @@ func (t *tx) Nudge(ctx context.Context, n rollout.Nudge) error {
 	return t.announce(ctx, n.Organization, n.RolloutID, n.At, event.CheckNudged{CheckRunID: n.RunID})
 }
 
+// AnnounceCallAnswer implements policy.CallTx.
+func (t *tx) AnnounceCallAnswer(ctx context.Context, r core.CallRequest, approved bool, reason string, at time.Time) error {
+	return t.publish(ctx, r.WorkflowID, at, event.CallAnswered{
+		WorkflowID: r.WorkflowID, CallID: r.CallID, Approved: approved, Reason: reason,
+	})
+}
+
+// AnnouncePolicySet implements policy.Tx.
+func (t *tx) AnnouncePolicySet(ctx context.Context, s core.PolicySet) error {
+	return t.publish(ctx, "policy-set-"+s.Name, s.CreatedAt, event.PolicySetChanged{
+		Name: s.Name, Version: s.Version, Mode: string(s.Mode), TimeZone: s.TimeZone, Text: s.Text, ApplicationID: s.ApplicationID,
+		EnvironmentID: s.EnvironmentID,
+	})
+}
+
+// publish makes an event about something other than a rollout.
+func (t *tx) publish(ctx context.Context, correlation string, at time.Time, data event.Data) error {
+	e, err := event.Make(event.Header{
+		ID: id.New(at), Source: Source, Organization: t.organization, Correlation: correlation, Time: at,
+	}, data)
+	if err != nil {
+		return fmt.Errorf("make %s of %q: %w", data.EventType(), correlation, err)
+	}
+	return t.deps.Publish(ctx, t.pgx, e)
+}
+
 // announce makes an event of a rollout and stores it with what it is about.
 func (t *tx) announce(ctx context.Context, organization, rollout int64, at time.Time, data event.Data) error {
 	// What happens to a rollout is recorded in the rollout's trace, and linked to the request that it happened by.

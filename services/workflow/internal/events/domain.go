@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/callpolicy"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/guard"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
@@ -25,6 +26,15 @@ type Receiver interface {
 	ReceiveChange(ctx context.Context, wire event.Event, e history.Event, c guard.Change) (matched int, duplicate bool, err error)
 }
 
+// Policies stores what the domain service says of policies about calls. It is no event for programs: none of them sees it.
+type Policies interface {
+	// ReceivePolicySet claims wire and stores a policy set, unless a later version is stored, in one transaction.
+	ReceivePolicySet(ctx context.Context, wire event.Event, s callpolicy.Set) error
+	// ReceiveCallAnswer claims wire and hands an answer to the call that waits for it, in one transaction. An answer to anything else is a
+	// no-op.
+	ReceiveCallAnswer(ctx context.Context, wire event.Event, organization int64, a history.CallAnswer) error
+}
+
 // Rejecter records that an event can never be applied.
 type Rejecter interface {
 	Reject(ctx context.Context, e event.Event, reason string) error
@@ -33,6 +43,7 @@ type Rejecter interface {
 // Domain consumes the domain path.
 type Domain struct {
 	Receiver Receiver
+	Policies Policies
 	Inbox    Rejecter
 	Log      *slog.Logger
 }
@@ -49,6 +60,9 @@ func (d Domain) Handle(ctx context.Context, delivery bus.Delivery) error {
 	}
 	if err != nil {
 		return err
+	}
+	if ofPolicies(e.Type) {
+		return d.policies(ctx, delivery.Event, e)
 	}
 	change, decides, err := changeOf(delivery.Event, e)
 	if err != nil {

@@ -96,7 +96,7 @@ func (s *Scripts) Open(p program.Program, inputs []byte, env program.Environment
 
 // Replay starts the program over a history.
 func (m *machine) Replay(entries []history.Entry) error {
-	m.history, m.resuming = entries, len(entries) > 0 || m.env.Begun
+	m.history, m.resuming = history.Results(entries), len(entries) > 0 || m.env.Begun
 	m.start(m.runProgram)
 	m.settle()
 	for m.failure == nil && !m.ended && m.replayed < len(m.history) {

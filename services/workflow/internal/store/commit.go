@@ -151,6 +151,9 @@ func (s *Store) encodeEmits(c *commit) error {
 			return fmt.Errorf("encode event %q: %w", emit.ID, err)
 		}
 		c.wire = append(c.wire, e)
+		if emit.Type == history.TypeCallDecided {
+			continue // of the engine to the domain service: no program sees that it was held
+		}
 		c.events = append(c.events, s.split(emitted(emit, e.Source())))
 	}
 	return nil

@@ -1,9 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
@@ -157,6 +159,12 @@ func openOps(ctx context.Context, q *query.Queries, commits []*commit) ([]opRow,
 			// Everything that blocks has a deadline (D12), and so a timer.
 			timers.Executions, timers.Branches = append(timers.Executions, row.execution), append(timers.Branches, row.branch)
 			timers.Ops, timers.Dues, timers.Opened = append(timers.Ops, row.op), append(timers.Dues, o.Due), append(timers.Opened, c.At)
+			if o.Location == activity.Held {
+				if err := addCall(&calls, c, o, row); err != nil {
+					return nil, err
+				}
+				continue
+			}
 			switch o.Op.Kind {
 			case history.KindRun:
 				if err := addCall(&calls, c, o, row); err != nil {
@@ -205,7 +213,7 @@ func addCall(p *query.OpenCallsParams, c *commit, o engine.Opening, row opRow) e
 		return err
 	}
 	p.Retries = append(p.Retries, retry)
-	p.Ids = append(p.Ids, o.Op.Activity(c.Execution.Ref))
+	p.Ids = append(p.Ids, cmp.Or(o.Request, o.Op.Activity(c.Execution.Ref)))
 	p.Executions, p.Branches, p.Ops = append(p.Executions, row.execution), append(p.Branches, row.branch), append(p.Ops, row.op)
 	p.Functions, p.Args = append(p.Functions, o.Op.Name), append(p.Args, string(o.Op.Args))
 	p.Locations, p.Agents = append(p.Locations, int16(o.Location)), append(p.Agents, o.Agent)

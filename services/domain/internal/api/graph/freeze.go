@@ -185,6 +185,7 @@ type Policies interface {
 	PolicySetsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.PolicySet, error)
 	PolicyDecisionsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.PolicyDecision, error)
 	PolicyDecisionsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.PolicyDecision, error)
+	Calls
 	CheckPolicies(ctx context.Context, a core.Actor, text string) (policy.Checked, error)
 	Simulate(ctx context.Context, a core.Actor, n policy.NewPolicySet, since time.Time) (policy.Simulated, error)
 }

@@ -94,6 +94,9 @@ type loaders struct {
 	freezes                 *loader[int64, core.Freeze]
 	policySets              *loader[int64, core.PolicySet]
 	policyDecisions         *loader[int64, core.PolicyDecision]
+	callRequests            *loader[int64, core.CallRequest]
+	callRequestsOf          *loader[int64, []core.CallRequest]
+	callAnswersOf           *loader[int64, []core.CallAnswer]
 	originOf                *loader[int64, core.Origin]
 	componentsOf            *loader[int64, []provenance.Component]
 	policyDecisionsOf       *loader[int64, []core.PolicyDecision]
@@ -192,6 +195,9 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		freezes:                 plain(b, r.View.FreezesByID),
 		policySets:              plain(b, r.Policies.PolicySetsByID),
 		policyDecisions:         plain(b, r.Policies.PolicyDecisionsByID),
+		callRequests:            plain(b, r.Policies.CallRequestsByID),
+		callRequestsOf:          plain(b, r.Policies.CallRequestsByRollout),
+		callAnswersOf:           plain(b, r.Policies.CallAnswersOf),
 		originOf:                plain(b, r.Origins.Origins),
 		componentsOf:            plain(b, r.Origins.Components),
 		policyDecisionsOf:       plain(b, r.Policies.PolicyDecisionsByRollout),

@@ -219,6 +219,8 @@ func (q query) Node(ctx context.Context, global string) (model.Node, error) {
 		return node(ctx, l.policySets, number, model.WrapPolicySet)
 	case model.KindPolicyDecision:
 		return node(ctx, l.policyDecisions, number, model.WrapPolicyDecision)
+	case model.KindCallRequest:
+		return node(ctx, l.callRequests, number, model.WrapCallRequest)
 	case model.KindVeto:
 		return node(ctx, l.vetoes, number, model.WrapVeto)
 	case model.KindDeployment:

@@ -154,6 +154,9 @@ func (resolvers) CheckReport() exec.CheckReportResolver { return checkReport{} }
 // PolicySet resolves its fields.
 func (resolvers) PolicySet() exec.PolicySetResolver { return policySetResolver{} }
 
+// CallRequest resolves its fields.
+func (r resolvers) CallRequest() exec.CallRequestResolver { return callRequest{r.domain} }
+
 // Trigger resolves its fields.
 func (resolvers) Trigger() exec.TriggerResolver { return triggerResolver{} }
 

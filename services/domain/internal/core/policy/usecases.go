@@ -22,6 +22,7 @@ type Store interface {
 
 // Reads are what is looked up, also outside of transactions of changes.
 type Reads interface {
+	CallReads
 	// PolicySets are all of the organization in their latest versions, by name.
 	PolicySets(ctx context.Context, organization int64) ([]core.PolicySet, error)
 	// PolicySetVersions are the versions of one set, the latest first; at most 100, and none for a name that is not taken.
@@ -58,6 +59,11 @@ type Tx interface {
 	AddPolicySet(ctx context.Context, s core.PolicySet) (core.PolicySet, error)
 	// AddPolicyVersion adds the next version of a set.
 	AddPolicyVersion(ctx context.Context, s core.PolicySet) error
+	CallTx
+	// AnnouncePolicySet publishes a version of a set for the engine, with the text that is about calls.
+	AnnouncePolicySet(ctx context.Context, s core.PolicySet) error
+	// RolloutsByID has no key for one that the organization does not have.
+	RolloutsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Rollout, error)
 	// ReviewStopped has the passages evaluated again that a control has stopped.
 	ReviewStopped(ctx context.Context, kind core.StopKind, control int64, at time.Time) error
 }
@@ -157,8 +163,9 @@ func (u *UseCases) put(ctx context.Context, tx Tx, a core.Actor, n NewPolicySet)
 		Name: n.Name, ApplicationID: n.ApplicationID, EnvironmentID: n.EnvironmentID, Mode: core.PolicyDryRun, TimeZone: "UTC",
 	}
 	var before any
+	var earlier core.PolicySet
 	if at >= 0 {
-		made, before = all[at], state(all[at])
+		made, earlier, before = all[at], all[at], state(all[at])
 	}
 	if err := refuse(all, made, n, at < 0); err != nil {
 		return made, err
@@ -186,6 +193,9 @@ func (u *UseCases) put(ctx context.Context, tx Tx, a core.Actor, n NewPolicySet)
 	}
 	if err == nil {
 		err = tx.AddPolicyVersion(ctx, made)
+	}
+	if err == nil {
+		err = u.announce(ctx, tx, earlier, made)
 	}
 	if err == nil {
 		err = tx.ReviewStopped(ctx, core.StopPolicy, 0, made.CreatedAt)

@@ -280,6 +280,9 @@ type WorkflowEnded struct {
 }
 
 func (m WorkflowEnded) apply(ctx context.Context, u *UseCases, tx Tx, c cause, _ core.Inbound) error {
+	if err := tx.WithdrawCallRequests(ctx, m.WorkflowID); err != nil {
+		return err
+	}
 	return u.workflowEnded(ctx, tx, c, m.WorkflowID, m.Verb, m.Reason)
 }
 

@@ -130,6 +130,9 @@ func (u *UseCases) createPlanned(ctx context.Context, tx Tx, c cause, p plan, re
 	if err := u.pinPolicies(ctx, tx, c, p, r.ID); err != nil {
 		return r, err
 	}
+	if err := u.forCalls(ctx, tx, c, p, &in.Rollout); err != nil {
+		return r, err
+	}
 	inputs, err := json.Marshal(in)
 	if err != nil {
 		return r, fmt.Errorf("encode inputs of rollout %d: %w", r.ID, err)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/lockstep-cd/lockstep/pkg/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
@@ -26,6 +27,10 @@ type rolloutInput struct {
 	Retry bool `json:"retry,omitempty"`
 	// PromoteFull is that no gate by weight holds it up (D14).
 	PromoteFull bool `json:"promote_full,omitempty"`
+	// Requester is who requested it, as policies about calls of Functions name principals.
+	Requester *policy.Principal `json:"requester,omitempty"`
+	// CallPolicies are the versions of the policy sets about calls that are in force: the engine decides by these or later ones.
+	CallPolicies map[string]int `json:"call_policies,omitempty"`
 	// OnFailure is stop or abort; rollback is stop for the program, and the domain's business afterwards.
 	OnFailure core.FailurePolicy `json:"on_failure,omitempty"`
 }

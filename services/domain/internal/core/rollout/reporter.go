@@ -119,6 +119,9 @@ func (m ApplicationEnvironmentReadiness) reporter() reporter {
 	}
 }
 
+// The engine reports what policies decided about a call as the run that makes it.
+func (m CallReported) reporter() reporter { return theRun(m.WorkflowID) }
+
 // The engine reports the end of a run as that run.
 func (m WorkflowEnded) reporter() reporter { return theRun(m.WorkflowID) }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
@@ -129,6 +130,7 @@ type Tx interface {
 	ControlTx
 	PolicyTx
 	TriggerTx
+	policy.CallTx
 	// MayObserve reports whether a rollout, or the setup of an application environment, was started for what a standing report is about. Each
 	// is 0 for none.
 	MayObserve(ctx context.Context, rollout, setup int64, about Observed) (bool, error)

@@ -178,6 +178,44 @@ type AutomaticRollback struct {
 	UpdatedAt     time.Time
 }
 
+// What people answered to requests of calls; append-only. Rows are kept with the request.
+type CallAnswer struct {
+	ID             int64
+	OrganizationID int64
+	CallRequestID  int64
+	Approves       bool
+	Reason         string
+	PrincipalType  string
+	PrincipalID    int64
+	PrincipalName  string
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
+// What policies decided about calls of Functions other than to permit them at once: calls that they denied, and approvals that they require. Rows are kept as the evidence of what programs did, and grow with the history.
+type CallRequest struct {
+	OrganizationID int64
+	ID             int64
+	WorkflowID     string
+	// What the engine calls the decision; an answer names it.
+	CallID    string
+	RolloutID *int64
+	Function  string
+	// denied: by policies. pending: people are asked. approved: they have approved, and the engine decides again. permitted: it did. refused, expired: people have refused, or not answered in time. withdrawn: the run has ended.
+	State         string
+	Policy        string
+	Reason        string
+	ApproverGroup string
+	Quorum        int32
+	RequesterMay  bool
+	ExpiresAt     *time.Time
+	Decision      json.RawMessage
+	// Everything that the policies could ask of, without secrets.
+	Request   json.RawMessage
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
 // What registries deleted, for publications that arrive later than their deletion; forgotten after 30 days.
 type CdArtifactDeletion struct {
 	ID               int64

@@ -16,6 +16,8 @@ const (
 	Cluster
 	// Worker Functions are carried out by processes of an organization's own, which have registered them.
 	Worker
+	// Held is where a call is that waits for an approval, wherever its Function is carried out. No Function has it.
+	Held
 )
 
 // Function is one thing that a program can have done in the world with run(name, args). "emit" is not one of them: the

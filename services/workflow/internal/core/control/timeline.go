@@ -141,7 +141,7 @@ func watched(scripts program.Scripts, loaded engine.Loaded) (asked map[history.O
 
 // fill takes the steps that are asked for.
 func (t *Timeline) fill(loaded engine.Loaded, asked map[history.OpRef]program.Asked, q TimelineQuery) {
-	entries := loaded.History
+	entries := history.Results(loaded.History) // as the program has seen it
 	last := len(entries)
 	for q.Before > 0 && last > 0 && entries[last-1].Seq >= q.Before {
 		last--

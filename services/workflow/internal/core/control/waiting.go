@@ -27,6 +27,9 @@ func (w Waiting) Sentence() string {
 		if w.Location == activity.Cluster {
 			where = fmt.Sprintf(" on agent %d (sent %d times)", w.Agent, w.Attempt)
 		}
+		if w.Location == activity.Held {
+			return fmt.Sprintf("waits for an approval to call function %s, at the longest until %s", w.Name, until)
+		}
 		if w.Location == activity.Worker {
 			where = " of a worker"
 			if w.Attempt > 0 {

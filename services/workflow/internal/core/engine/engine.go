@@ -55,6 +55,8 @@ type Deps struct {
 	Agents agent.Owners
 	// Guard decides about calls that change something; nil admits all of them.
 	Guard CallGuard
+	// Policies decides about calls before their first attempt; nil: none do.
+	Policies CallPolicies
 	// CheckEmit says whether a program may emit the event; nil when it may. CodeUnreachable: that could not be found out now. The turn is
 	// repeated then, because its program has done nothing wrong.
 	CheckEmit func(history.Emit) *history.FunctionError

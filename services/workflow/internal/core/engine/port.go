@@ -218,9 +218,10 @@ type Opening struct {
 	Op history.Op
 	// Due is when the sleep ends, or the wait or run has lasted long enough.
 	Due time.Time
-	// Location and Agent say where a run or a round of a poll is carried out.
+	// Location and Agent say where a run or a round of a poll is carried out. Request identifies a call that is held.
 	Location activity.Location
 	Agent    int64
+	Request  string
 	// Poll is set for a poll. What the store held of it before is closed by the same commit.
 	Poll *Polling
 }

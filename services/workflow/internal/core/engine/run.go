@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/callpolicy"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
@@ -55,6 +56,11 @@ type run struct {
 	unchecked *program.Interrupted
 	// consumed are the kinds of events of which this generation has consumed some, by their names.
 	consumed map[string]history.Want
+	// about is what policies about calls may ask of the run, permitted are the calls that they permit after an approval, and denials counts
+	// those that they deny (permit.go).
+	about     *callpolicy.Run
+	permitted map[history.OpRef][]string
+	denials   int
 }
 
 // openOp is what is known of a blocked operation.
@@ -65,6 +71,8 @@ type openOp struct {
 	stored bool
 	// poll is how far a poll has come.
 	poll *Polling
+	// hold is set while the call waits for an approval.
+	hold *hold
 }
 
 // drive continues an execution until it parks, ends, is taken away or ctx ends. parked says that the driver is in the
@@ -119,7 +127,9 @@ func (e *Engine) drive(ctx context.Context, j job, woken wake.Signal) (parked bo
 
 // freshDriver is a driver that has done nothing yet.
 func (e *Engine) freshDriver(l Loaded) *run {
-	return &run{engine: e, loaded: l, open: map[history.OpRef]openOp{}}
+	d := &run{engine: e, loaded: l, open: map[history.OpRef]openOp{}}
+	d.needing()
+	return d
 }
 
 // newDriver makes a driver of what the job has, or else of what is stored.
@@ -133,6 +143,7 @@ func (e *Engine) newDriver(ctx context.Context, j job) (*run, error) {
 		return nil, err
 	}
 	d.loaded, d.seq, d.touched = loaded, loaded.Base+int64(len(loaded.History)), true
+	d.needing()
 	for _, o := range loaded.Open {
 		d.open[o.Op] = openOp{deadline: o.Deadline, since: e.Clock.Now(), stored: true}
 	}
@@ -141,6 +152,7 @@ func (e *Engine) newDriver(ctx context.Context, j job) (*run, error) {
 		known.poll = &p
 		d.open[p.Op] = known
 	}
+	d.decisions()
 	return d, nil
 }
 
@@ -278,6 +290,10 @@ func (d *run) apply(arrived []Arrival) {
 		op, pending := d.pending(a.Op)
 		// An earlier arrival has completed the operation: a wait may time out after its event has arrived.
 		if !pending {
+			continue
+		}
+		if known := d.open[a.Op]; known.hold != nil {
+			d.held(a, known)
 			continue
 		}
 		c := history.Completion{Op: a.Op, Value: a.Value, Error: a.Error, Event: a.Event}
@@ -427,7 +443,7 @@ func (d *run) stored(opened []Opening) {
 			if d.engine.Offered != nil {
 				d.engine.Offered(d.loaded.Organization, o.Op.Name)
 			}
-		case activity.InProcess:
+		case activity.InProcess, activity.Held:
 		}
 	}
 	// Once for all of them: the timer loop is awake after the first call, so a second one would have it look twice.

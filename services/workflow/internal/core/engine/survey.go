@@ -62,6 +62,20 @@ func (d *run) sort(ctx context.Context) (w work, refused *history.Completion, er
 		if seen && known.stored && op.Kind != history.KindRun && op.Kind != history.KindPoll {
 			continue // it keeps the deadline that it was given first
 		}
+		allowed, err := d.decide(ctx, op)
+		if err != nil {
+			return work{}, nil, err
+		}
+		if allowed.refusal != nil {
+			return work{}, &history.Completion{Op: op.Ref, Error: allowed.refusal}, nil
+		}
+		if allowed.opening != nil {
+			w.opened = append(w.opened, *allowed.opening)
+		}
+		if allowed.held {
+			continue
+		}
+		known, seen = d.open[op.Ref]
 		if op.EndOf != "" && !seen {
 			ended, err := d.ended(ctx, op)
 			if err != nil || ended != nil {

@@ -48,6 +48,9 @@ const (
 	// entry of KindDeferred with its outcome.
 	KindEnding   Kind = "ending"
 	KindDeferred Kind = "deferred"
+	// KindDecision is what policies, or people whom they ask, have decided about a call of a Function; its Value is a CallDecision. It answers
+	// no operation, and the program does not see it.
+	KindDecision Kind = "decision"
 	// KindContinue is the end of a generation: the call that the next one begins with. No entry of its generation follows it.
 	KindContinue Kind = "continue"
 )

@@ -64,6 +64,17 @@ type Call struct {
 	Holder       string
 }
 
+type CallPolicy struct {
+	Organization int64
+	Name         string
+	Version      int32
+	Mode         string
+	TimeZone     string
+	Policies     string
+	Application  int64
+	Environment  int64
+}
+
 type Channel struct {
 	Token        string
 	Execution    int64

@@ -36,6 +36,7 @@ type ResolverRoot interface {
 	AuditEntry() AuditEntryResolver
 	AutomaticRollback() AutomaticRollbackResolver
 	BreakGlass() BreakGlassResolver
+	CallRequest() CallRequestResolver
 	CheckReport() CheckReportResolver
 	CreateFlowDefinitionPayload() CreateFlowDefinitionPayloadResolver
 	DeliveryMetrics() DeliveryMetricsResolver
@@ -178,6 +179,11 @@ type ComplexityRoot struct {
 	AgentPayload struct {
 		Agent  func(childComplexity int) int
 		Errors func(childComplexity int) int
+	}
+
+	AnswerCallPayload struct {
+		CallRequest func(childComplexity int) int
+		Errors      func(childComplexity int) int
 	}
 
 	Application struct {
@@ -359,6 +365,34 @@ type ComplexityRoot struct {
 	BypassFreezePayload struct {
 		Errors  func(childComplexity int) int
 		Rollout func(childComplexity int) int
+	}
+
+	CallAnswer struct {
+		Approves   func(childComplexity int) int
+		At         func(childComplexity int) int
+		AuthorName func(childComplexity int) int
+		Reason     func(childComplexity int) int
+	}
+
+	CallRequest struct {
+		Answers      func(childComplexity int) int
+		CreatedAt    func(childComplexity int) int
+		Digest       func(childComplexity int) int
+		ExpiresAt    func(childComplexity int) int
+		Function     func(childComplexity int) int
+		GlobalID     func(childComplexity int) int
+		Group        func(childComplexity int) int
+		Policy       func(childComplexity int) int
+		Quorum       func(childComplexity int) int
+		Reason       func(childComplexity int) int
+		Request      func(childComplexity int) int
+		RequesterMay func(childComplexity int) int
+		Rollout      func(childComplexity int) int
+		Rulings      func(childComplexity int) int
+		State        func(childComplexity int) int
+		Verdict      func(childComplexity int) int
+		ViewerCan    func(childComplexity int) int
+		WorkflowID   func(childComplexity int) int
 	}
 
 	CancelRolloutPayload struct {
@@ -857,6 +891,7 @@ type ComplexityRoot struct {
 
 	Mutation struct {
 		AbortRollout                     func(childComplexity int, input model.AbortRolloutInput) int
+		AnswerCall                       func(childComplexity int, input model.AnswerCallInput) int
 		ApproveGate                      func(childComplexity int, input model.ResolveGateInput) int
 		ArchiveApplication               func(childComplexity int, input model.ArchiveApplicationInput) int
 		ArchiveEnvironment               func(childComplexity int, input model.ArchiveEnvironmentInput) int
@@ -1168,6 +1203,8 @@ type ComplexityRoot struct {
 		ArtifactSourceKinds    func(childComplexity int) int
 		ArtifactSources        func(childComplexity int, first *int, after *string, last *int, before *string, application *string, orderBy *core.Order) int
 		Audit                  func(childComplexity int, filter *model.AuditFilter, first *int, after *string, last *int, before *string, orderBy *core.Order) int
+		CallRequest            func(childComplexity int, id string) int
+		CallRequests           func(childComplexity int, pending *bool) int
 		CheckKinds             func(childComplexity int) int
 		CheckPolicies          func(childComplexity int, text string) int
 		ChecksSchema           func(childComplexity int) int
@@ -1335,6 +1372,7 @@ type ComplexityRoot struct {
 		AutomaticRollback   func(childComplexity int) int
 		AwaitingApproval    func(childComplexity int) int
 		BreakGlass          func(childComplexity int) int
+		CallRequests        func(childComplexity int) int
 		Checks              func(childComplexity int) int
 		CreatedAt           func(childComplexity int) int
 		Environments        func(childComplexity int) int
@@ -2220,6 +2258,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.AgentPayload.Errors(childComplexity), true
 
+	case "AnswerCallPayload.callRequest":
+		if e.ComplexityRoot.AnswerCallPayload.CallRequest == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AnswerCallPayload.CallRequest(childComplexity), true
+	case "AnswerCallPayload.errors":
+		if e.ComplexityRoot.AnswerCallPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AnswerCallPayload.Errors(childComplexity), true
+
 	case "Application.activeRollout":
 		if e.ComplexityRoot.Application.ActiveRollout == nil {
 			break
@@ -2963,6 +3014,140 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.BypassFreezePayload.Rollout(childComplexity), true
+
+	case "CallAnswer.approves":
+		if e.ComplexityRoot.CallAnswer.Approves == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CallAnswer.Approves(childComplexity), true
+	case "CallAnswer.at":
+		if e.ComplexityRoot.CallAnswer.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CallAnswer.At(childComplexity), true
+	case "CallAnswer.author":
+		if e.ComplexityRoot.CallAnswer.AuthorName == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CallAnswer.AuthorName(childComplexity), true
+	case "CallAnswer.reason":
+		if e.ComplexityRoot.CallAnswer.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CallAnswer.Reason(childComplexity), true
+
+	case "CallRequest.answers":
+		if e.ComplexityRoot.CallRequest.Answers == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CallRequest.Answers(childComplexity), true
+	case "CallRequest.createdAt":
+		if e.ComplexityRoot.CallRequest.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CallRequest.CreatedAt(childComplexity), true
+	case "CallRequest.digest":
+		if e.ComplexityRoot.CallRequest.Digest == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CallRequest.Digest(childComplexity), true
+	case "CallRequest.expiresAt":
+		if e.ComplexityRoot.CallRequest.ExpiresAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CallRequest.ExpiresAt(childComplexity), true
+	case "CallRequest.function":
+		if e.ComplexityRoot.CallRequest.Function == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CallRequest.Function(childComplexity), true
+	case "CallRequest.id":
+		if e.ComplexityRoot.CallRequest.GlobalID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CallRequest.GlobalID(childComplexity), true
+	case "CallRequest.group":
+		if e.ComplexityRoot.CallRequest.Group == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CallRequest.Group(childComplexity), true
+	case "CallRequest.policy":
+		if e.ComplexityRoot.CallRequest.Policy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CallRequest.Policy(childComplexity), true
+	case "CallRequest.quorum":
+		if e.ComplexityRoot.CallRequest.Quorum == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CallRequest.Quorum(childComplexity), true
+	case "CallRequest.reason":
+		if e.ComplexityRoot.CallRequest.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CallRequest.Reason(childComplexity), true
+	case "CallRequest.request":
+		if e.ComplexityRoot.CallRequest.Request == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CallRequest.Request(childComplexity), true
+	case "CallRequest.requesterMayApprove":
+		if e.ComplexityRoot.CallRequest.RequesterMay == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CallRequest.RequesterMay(childComplexity), true
+	case "CallRequest.rollout":
+		if e.ComplexityRoot.CallRequest.Rollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CallRequest.Rollout(childComplexity), true
+	case "CallRequest.rulings":
+		if e.ComplexityRoot.CallRequest.Rulings == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CallRequest.Rulings(childComplexity), true
+	case "CallRequest.state":
+		if e.ComplexityRoot.CallRequest.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CallRequest.State(childComplexity), true
+	case "CallRequest.verdict":
+		if e.ComplexityRoot.CallRequest.Verdict == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CallRequest.Verdict(childComplexity), true
+	case "CallRequest.viewerCan":
+		if e.ComplexityRoot.CallRequest.ViewerCan == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CallRequest.ViewerCan(childComplexity), true
+	case "CallRequest.workflowId":
+		if e.ComplexityRoot.CallRequest.WorkflowID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CallRequest.WorkflowID(childComplexity), true
 
 	case "CancelRolloutPayload.errors":
 		if e.ComplexityRoot.CancelRolloutPayload.Errors == nil {
@@ -4800,6 +4985,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.AbortRollout(childComplexity, args["input"].(model.AbortRolloutInput)), true
+	case "Mutation.answerCall":
+		if e.ComplexityRoot.Mutation.AnswerCall == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_answerCall_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.AnswerCall(childComplexity, args["input"].(model.AnswerCallInput)), true
 	case "Mutation.approveGate":
 		if e.ComplexityRoot.Mutation.ApproveGate == nil {
 			break
@@ -6583,6 +6779,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Audit(childComplexity, args["filter"].(*model.AuditFilter), args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
+	case "Query.callRequest":
+		if e.ComplexityRoot.Query.CallRequest == nil {
+			break
+		}
+
+		args, err := ec.field_Query_callRequest_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.CallRequest(childComplexity, args["id"].(string)), true
+	case "Query.callRequests":
+		if e.ComplexityRoot.Query.CallRequests == nil {
+			break
+		}
+
+		args, err := ec.field_Query_callRequests_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.CallRequests(childComplexity, args["pending"].(*bool)), true
 	case "Query.checkKinds":
 		if e.ComplexityRoot.Query.CheckKinds == nil {
 			break
@@ -7377,6 +7595,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Rollout.BreakGlass(childComplexity), true
+	case "Rollout.callRequests":
+		if e.ComplexityRoot.Rollout.CallRequests == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rollout.CallRequests(childComplexity), true
 	case "Rollout.checks":
 		if e.ComplexityRoot.Rollout.Checks == nil {
 			break
@@ -9543,6 +9767,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	ec := newExecutionContext(opCtx, e, make(chan graphql.DeferredResult))
 	inputUnmarshalMap := graphql.BuildUnmarshalerMap(
 		ec.unmarshalInputAbortRolloutInput,
+		ec.unmarshalInputAnswerCallInput,
 		ec.unmarshalInputArchiveApplicationInput,
 		ec.unmarshalInputArchiveEnvironmentInput,
 		ec.unmarshalInputAuditFilter,
@@ -12376,6 +12601,10 @@ extend type Query {
   policySetVersions(name: String!): [PolicySet!]!
   "A decision that policies took, with what they were asked; null if there is none."
   policyDecision(id: ID!): PolicyDecision
+  "Calls of Functions that policies did not permit at once, the latest first, at most 200: those that wait for an approval, or all."
+  callRequests(pending: Boolean = true): [CallRequest!]!
+  "A call of a Function that policies did not permit at once, with what they were asked; null if there is none."
+  callRequest(id: ID!): CallRequest
   "Validates policies as putPolicySet would, and stores nothing."
   checkPolicies(text: String!): PolicyCheck!
   "Decides again what was decided since an instant, as if a policy set had another text and were enforced, and lists what would have been different."
@@ -12387,7 +12616,14 @@ extend type Mutation {
   putPolicySet(input: PutPolicySetInput!): PutPolicySetPayload!
 }
 
+extend type Mutation {
+  "Approves or refuses a call of a Function that a policy requires an approval for. With the last approval that it takes, the policies are asked again and the run continues; a refusal fails the call."
+  answerCall(input: AnswerCallInput!): AnswerCallPayload!
+}
+
 extend type Rollout {
+  "Calls of Functions by the run of this rollout that policies did not permit at once, the latest first, at most 100."
+  callRequests: [CallRequest!]!
   "What policies decided about this rollout and its passages, the latest first, at most 100. A decision that repeats the one before it is not listed."
   policyDecisions: [PolicyDecision!]!
 }
@@ -12475,6 +12711,84 @@ type PolicyRuling {
   given: Boolean!
   "The set is tried out: the ruling does not count."
   dryRun: Boolean!
+}
+
+"What has become of a call of a Function that policies did not permit at once."
+enum CallRequestState {
+  "Policies denied it."
+  DENIED
+  "It waits for an approval; its run is parked."
+  PENDING
+  "It was approved, and the policies are asked again."
+  APPROVED
+  "The policies permit it after the approval."
+  PERMITTED
+  "A member refused it."
+  REFUSED
+  "Nobody approved it in time."
+  EXPIRED
+  "Its run ended before it was answered."
+  WITHDRAWN
+}
+
+"A call of a Function that policies did not permit at once: they denied it, or an approval is required."
+type CallRequest implements Node {
+  id: ID!
+  state: CallRequestState!
+  "The Function that the program calls."
+  function: String!
+  "The run that calls it."
+  workflowId: String!
+  "The rollout of the run; null for other runs."
+  rollout: Rollout
+  "The policy that decided, with its set."
+  policy: String!
+  "What was decided and why."
+  reason: String!
+  "Whose members may approve it; null for everybody who may approve."
+  group: String
+  "How many different people have to approve it; 0 for a call that was denied."
+  quorum: Int!
+  "The person who requested the rollout may approve it, too."
+  requesterMayApprove: Boolean!
+  "When it counts as refused; null for a call that was denied."
+  expiresAt: Time
+  "The answers so far, oldest first."
+  answers: [CallAnswer!]!
+  verdict: PolicyVerdict!
+  "Identifies the policies that were asked: the digest of their texts."
+  digest: String!
+  "The policies that matched, and what denied."
+  rulings: [PolicyRuling!]!
+  "Everything that the policies were asked, with its values and without secrets."
+  request: JSON!
+  createdAt: Time!
+  "The actions on it, and whether the viewer may perform them."
+  viewerCan: [Ability!]!
+}
+
+"The answer of a member to a call that waits for an approval."
+type CallAnswer {
+  approves: Boolean!
+  reason: String!
+  "What the member was called then."
+  author: String!
+  at: Time!
+}
+
+"Input of answerCall."
+input AnswerCallInput {
+  callRequestId: ID!
+  "Approves the call; false refuses it."
+  approve: Boolean!
+  "Why; kept with the answer."
+  reason: String!
+}
+
+"Result of answerCall."
+type AnswerCallPayload {
+  callRequest: CallRequest
+  errors: [UserError!]!
 }
 
 "Something about the text of a policy set."
@@ -14354,6 +14668,16 @@ func (ec *executionContext) childFields_AgentPayload(ctx context.Context, field 
 	return nil, fmt.Errorf("no field named %q was found under type AgentPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_AnswerCallPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "callRequest":
+		return ec.fieldContext_AnswerCallPayload_callRequest(ctx, field)
+	case "errors":
+		return ec.fieldContext_AnswerCallPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AnswerCallPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_Application(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -14714,6 +15038,62 @@ func (ec *executionContext) childFields_BypassFreezePayload(ctx context.Context,
 		return ec.fieldContext_BypassFreezePayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type BypassFreezePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_CallAnswer(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "approves":
+		return ec.fieldContext_CallAnswer_approves(ctx, field)
+	case "reason":
+		return ec.fieldContext_CallAnswer_reason(ctx, field)
+	case "author":
+		return ec.fieldContext_CallAnswer_author(ctx, field)
+	case "at":
+		return ec.fieldContext_CallAnswer_at(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CallAnswer", field.Name)
+}
+
+func (ec *executionContext) childFields_CallRequest(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_CallRequest_id(ctx, field)
+	case "state":
+		return ec.fieldContext_CallRequest_state(ctx, field)
+	case "function":
+		return ec.fieldContext_CallRequest_function(ctx, field)
+	case "workflowId":
+		return ec.fieldContext_CallRequest_workflowId(ctx, field)
+	case "rollout":
+		return ec.fieldContext_CallRequest_rollout(ctx, field)
+	case "policy":
+		return ec.fieldContext_CallRequest_policy(ctx, field)
+	case "reason":
+		return ec.fieldContext_CallRequest_reason(ctx, field)
+	case "group":
+		return ec.fieldContext_CallRequest_group(ctx, field)
+	case "quorum":
+		return ec.fieldContext_CallRequest_quorum(ctx, field)
+	case "requesterMayApprove":
+		return ec.fieldContext_CallRequest_requesterMayApprove(ctx, field)
+	case "expiresAt":
+		return ec.fieldContext_CallRequest_expiresAt(ctx, field)
+	case "answers":
+		return ec.fieldContext_CallRequest_answers(ctx, field)
+	case "verdict":
+		return ec.fieldContext_CallRequest_verdict(ctx, field)
+	case "digest":
+		return ec.fieldContext_CallRequest_digest(ctx, field)
+	case "rulings":
+		return ec.fieldContext_CallRequest_rulings(ctx, field)
+	case "request":
+		return ec.fieldContext_CallRequest_request(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_CallRequest_createdAt(ctx, field)
+	case "viewerCan":
+		return ec.fieldContext_CallRequest_viewerCan(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CallRequest", field.Name)
 }
 
 func (ec *executionContext) childFields_CancelRolloutPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -16438,6 +16818,8 @@ func (ec *executionContext) childFields_Rollout(ctx context.Context, field graph
 		return ec.fieldContext_Rollout_environments(ctx, field)
 	case "journal":
 		return ec.fieldContext_Rollout_journal(ctx, field)
+	case "callRequests":
+		return ec.fieldContext_Rollout_callRequests(ctx, field)
 	case "policyDecisions":
 		return ec.fieldContext_Rollout_policyDecisions(ctx, field)
 	}

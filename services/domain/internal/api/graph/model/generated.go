@@ -52,6 +52,21 @@ type AgentPayload struct {
 	Errors []UserError `json:"errors"`
 }
 
+// Input of answerCall.
+type AnswerCallInput struct {
+	CallRequestID string `json:"callRequestId"`
+	// Approves the call; false refuses it.
+	Approve bool `json:"approve"`
+	// Why; kept with the answer.
+	Reason string `json:"reason"`
+}
+
+// Result of answerCall.
+type AnswerCallPayload struct {
+	CallRequest *CallRequest `json:"callRequest,omitempty"`
+	Errors      []UserError  `json:"errors"`
+}
+
 // Input of archiveApplication.
 type ArchiveApplicationInput struct {
 	// Name or identifier of the application.

@@ -15,6 +15,7 @@ import (
 const (
 	KindPolicySet      = "policyset"
 	KindPolicyDecision = "policydecision"
+	KindCallRequest    = "callrequest"
 )
 
 // PolicySet wraps the domain's.

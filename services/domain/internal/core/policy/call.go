@@ -1,0 +1,223 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// CallTx is the part of a transaction that keeps what policies decided about calls of Functions.
+type CallTx interface {
+	// AddCallRequest adds a decision; first is false if there is one with the same call id.
+	AddCallRequest(ctx context.Context, r core.CallRequest) (first bool, err error)
+	// LockCallRequest and LockCallRequestOf find a decision by its number and by its call id. NotFound for none.
+	LockCallRequest(ctx context.Context, id int64) (core.CallRequest, error)
+	LockCallRequestOf(ctx context.Context, callID string) (core.CallRequest, error)
+	// SaveCallRequest writes state, policy, reason, decision and request.
+	SaveCallRequest(ctx context.Context, r core.CallRequest) error
+	// WithdrawCallRequests ends what a run waits for.
+	WithdrawCallRequests(ctx context.Context, workflow string) error
+	CountPendingCallRequests(ctx context.Context) (int, error)
+	// CallAnswersOf are those to some requests, oldest first.
+	CallAnswersOf(ctx context.Context, organization int64, requests []int64) (map[int64][]core.CallAnswer, error)
+	AddCallAnswer(ctx context.Context, request int64, a core.CallAnswer) error
+	// AnnounceCallAnswer publishes the answer for the engine.
+	AnnounceCallAnswer(ctx context.Context, r core.CallRequest, approved bool, reason string, at time.Time) error
+}
+
+// CallReads are what is looked up about calls.
+type CallReads interface {
+	// CallRequests are the latest first, at most 200; pending ones or all.
+	CallRequests(ctx context.Context, organization int64, pending bool) ([]core.CallRequest, error)
+	CallRequestsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.CallRequest, error)
+	// CallRequestsByRollout are the latest of each rollout first, at most 100.
+	CallRequestsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.CallRequest, error)
+	CallAnswersOf(ctx context.Context, organization int64, requests []int64) (map[int64][]core.CallAnswer, error)
+}
+
+// CallReported records what the engine says of a call, in the transaction that claims its event. Reports come more than once, and a later
+// state is never taken back by an earlier one.
+func CallReported(ctx context.Context, tx CallTx, r core.CallRequest) error {
+	full := false
+	if r.State == core.CallPending {
+		count, err := tx.CountPendingCallRequests(ctx)
+		if err != nil {
+			return err
+		}
+		full = count >= core.MaxPendingCalls
+	}
+	first, err := tx.AddCallRequest(ctx, r)
+	if err != nil {
+		return err
+	}
+	before, err := tx.LockCallRequestOf(ctx, r.CallID)
+	switch {
+	case err != nil:
+		return err
+	case first && full:
+		before.State = core.CallRefused
+		why := fmt.Sprintf("%d calls of the organization wait for approvals already", core.MaxPendingCalls)
+		before.Reason += "; " + why
+		if err := tx.SaveCallRequest(ctx, before); err != nil {
+			return err
+		}
+		return tx.AnnounceCallAnswer(ctx, before, false, why, r.CreatedAt)
+	case first, r.State == core.CallPending, before.WorkflowID != r.WorkflowID:
+		return nil
+	case before.State != core.CallPending && before.State != core.CallApproved:
+		return nil
+	}
+	if r.Decision.Verdict == "" { // it is about people, and the policies were not asked again
+		r.Decision, r.Request = before.Decision, before.Request
+	}
+	r.ID = before.ID
+	return tx.SaveCallRequest(ctx, r)
+}
+
+// AnswerCall is the answer of a member to a call that waits for an approval. With the last approval of its quorum, or with a refusal, the
+// engine continues.
+func (u *UseCases) AnswerCall(ctx context.Context, a core.Actor, request int64, approve bool, reason string) (core.CallRequest, error) {
+	// Before it is looked up, which would reveal what exists.
+	if err := a.MaySomewhere(core.ActionAnswerCall); err != nil {
+		return core.CallRequest{}, err
+	}
+	if strings.TrimSpace(reason) == "" {
+		return core.CallRequest{}, fault.InvalidFields(fault.Field{Name: "/reason", Problem: "missing; expected why"})
+	}
+	if err := core.CheckReason(reason); err != nil {
+		return core.CallRequest{}, err
+	}
+	var r core.CallRequest
+	err := core.Within(ctx, u.store, a, core.ActionAnswerCall, func(ctx context.Context, tx Tx) error {
+		var err error
+		r, err = u.answer(ctx, tx, a, request, approve, reason)
+		return err
+	})
+	u.wake()
+	return r, err
+}
+
+func (u *UseCases) answer(ctx context.Context, tx Tx, a core.Actor, request int64, approve bool, reason string) (core.CallRequest, error) {
+	r, err := tx.LockCallRequest(ctx, request)
+	if err != nil {
+		return r, err
+	}
+	change := core.Change{
+		Action: core.ActionAnswerCall, Subject: core.AccessSubject{Kind: core.ChangedCall, ID: r.ID, Name: r.Function}, Reason: reason,
+		Detail: map[bool]string{true: "approved", false: "refused"}[approve] + " the call of " + r.Function + " by " + r.WorkflowID,
+	}
+	if change.ApplicationID, err = u.mayAnswer(ctx, tx, a, r); err != nil {
+		return r, err
+	}
+	all, err := tx.CallAnswersOf(ctx, a.Organization, []int64{r.ID})
+	if err != nil {
+		return r, err
+	}
+	answers, now := all[r.ID], u.clock.Now()
+	if err := r.MayAnswer(a, approve, answers, now); err != nil {
+		return r, err
+	}
+	before := map[string]any{"state": r.State, "approvals": len(answers)}
+	if err := tx.AddCallAnswer(ctx, r.ID, core.CallAnswer{Author: core.AuthorOf(a), Approves: approve, Reason: reason, At: now}); err != nil {
+		return r, err
+	}
+	given := len(answers)
+	switch {
+	case !approve:
+		r.State = core.CallRefused
+	default:
+		if given++; given >= r.Quorum {
+			r.State = core.CallApproved
+		}
+	}
+	if r.State != core.CallPending {
+		if err := tx.SaveCallRequest(ctx, r); err != nil {
+			return r, err
+		}
+		if err := tx.AnnounceCallAnswer(ctx, r, approve, reason, now); err != nil {
+			return r, err
+		}
+	}
+	return r, core.Record(ctx, tx, a, change, before, map[string]any{"state": r.State, "approvals": given})
+}
+
+// mayAnswer is nil when an actor may approve wherever the rollout of a run goes, and everywhere for a run that belongs to no rollout. It
+// answers the application.
+func (u *UseCases) mayAnswer(ctx context.Context, tx Tx, a core.Actor, r core.CallRequest) (int64, error) {
+	if r.RolloutID == 0 {
+		return 0, a.MayIn(core.ActionAnswerCall)
+	}
+	rollouts, err := tx.RolloutsByID(ctx, a.Organization, []int64{r.RolloutID})
+	if err != nil {
+		return 0, err
+	}
+	application := rollouts[r.RolloutID].ApplicationID
+	targets, err := core.ApplicationTargets(ctx, tx, a.Organization, application)
+	if err != nil {
+		return 0, err
+	}
+	return application, a.MayIn(core.ActionAnswerCall, targets...)
+}
+
+// CallRequests are the latest first, at most 200; pending ones or all.
+func (u *UseCases) CallRequests(ctx context.Context, a core.Actor, pending bool) ([]core.CallRequest, error) {
+	return u.store.CallRequests(ctx, a.Organization, pending)
+}
+
+// CallRequestsByID are decisions about calls with what they were asked.
+func (u *UseCases) CallRequestsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.CallRequest, error) {
+	return u.store.CallRequestsByID(ctx, organization, ids)
+}
+
+// CallRequestsByRollout are the latest of each rollout first, at most 100.
+func (u *UseCases) CallRequestsByRollout(
+	ctx context.Context, organization int64, rollouts []int64,
+) (map[int64][]core.CallRequest, error) {
+	return u.store.CallRequestsByRollout(ctx, organization, rollouts)
+}
+
+// CallAnswersOf are the answers to some requests, oldest first.
+func (u *UseCases) CallAnswersOf(ctx context.Context, organization int64, requests []int64) (map[int64][]core.CallAnswer, error) {
+	return u.store.CallAnswersOf(ctx, organization, requests)
+}
+
+// announce publishes a version of a set for the engine, which decides about calls by it, if it is about calls or was until now.
+func (u *UseCases) announce(ctx context.Context, tx Tx, before, now core.PolicySet) error {
+	text := now.Text
+	if !u.engine.AboutCalls(now) {
+		if before.Version == 0 || !u.engine.AboutCalls(before) {
+			return nil
+		}
+		text = ""
+	}
+	now.Text = text
+	return tx.AnnouncePolicySet(ctx, now)
+}
+
+// AboutCalls is whether a policy of a set is about calls of Functions. A text that cannot be read here is taken for one: the engine denies
+// what it cannot read.
+func (e *Engine) AboutCalls(s core.PolicySet) bool {
+	read := e.parse(s.Text)
+	return len(read.problems) > 0 && strings.Contains(s.Text, `"function.call"`) || len(read.problems) == 0 && read.document.Calls()
+}
+
+// MayAnswerCall is nil when an actor may approve a call as it stands.
+func (u *UseCases) MayAnswerCall(ctx context.Context, a core.Actor, r core.CallRequest) error {
+	if err := a.MaySomewhere(core.ActionAnswerCall); err != nil {
+		return err
+	}
+	return u.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+		if _, err := u.mayAnswer(ctx, tx, a, r); err != nil {
+			return err
+		}
+		answers, err := tx.CallAnswersOf(ctx, a.Organization, []int64{r.ID})
+		if err != nil {
+			return err
+		}
+		return r.MayAnswer(a, true, answers[r.ID], u.clock.Now())
+	})
+}

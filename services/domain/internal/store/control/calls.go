@@ -1,0 +1,187 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
+)
+
+func callRequest(r query.CallRequest) (core.CallRequest, error) {
+	c := core.CallRequest{
+		ID: r.ID, WorkflowID: r.WorkflowID, CallID: r.CallID, Function: r.Function, State: core.CallState(r.State), Policy: r.Policy,
+		Reason: r.Reason, Group: r.ApproverGroup, Quorum: int(r.Quorum), RequesterMay: r.RequesterMay, ExpiresAt: r.ExpiresAt, Request: r.Request,
+		CreatedAt: r.CreatedAt,
+	}
+	if r.RolloutID != nil {
+		c.RolloutID = *r.RolloutID
+	}
+	if err := json.Unmarshal(r.Decision, &c.Decision); err != nil {
+		return c, fmt.Errorf("read the decision about a call %d: %w", r.ID, err)
+	}
+	return c, nil
+}
+
+func callRequests(rows []query.CallRequest) ([]core.CallRequest, error) {
+	all := make([]core.CallRequest, len(rows))
+	for i, row := range rows {
+		var err error
+		if all[i], err = callRequest(row); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// CallRequests implements policy.CallReads.
+func (r Reads) CallRequests(ctx context.Context, organization int64, pending bool) (all []core.CallRequest, err error) {
+	err = r.Run(ctx, organization, func(q *query.Queries) error {
+		read := q.CallRequests
+		if pending {
+			read = q.PendingCallRequests
+		}
+		rows, err := read(ctx, organization)
+		if err != nil {
+			return pg.Classify(err, "read decisions about calls")
+		}
+		all, err = callRequests(rows)
+		return err
+	})
+	return all, err
+}
+
+// CallRequestsByID implements policy.CallReads.
+func (r Reads) CallRequestsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.CallRequest, error) {
+	found := map[int64]core.CallRequest{}
+	err := r.Run(ctx, organization, func(q *query.Queries) error {
+		rows, err := q.CallRequestsByID(ctx, organization, ids)
+		if err != nil {
+			return pg.Classify(err, "read decisions about calls")
+		}
+		all, err := callRequests(rows)
+		for _, one := range all {
+			found[one.ID] = one
+		}
+		return err
+	})
+	return found, err
+}
+
+// CallRequestsByRollout implements policy.CallReads.
+func (r Reads) CallRequestsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.CallRequest, error) {
+	found := map[int64][]core.CallRequest{}
+	err := r.Run(ctx, organization, func(q *query.Queries) error {
+		rows, err := q.CallRequestsByRollout(ctx, rollouts, organization)
+		if err != nil {
+			return pg.Classify(err, "read decisions about calls of rollouts")
+		}
+		for _, row := range rows {
+			one, err := callRequest(row.CallRequest)
+			if err != nil {
+				return err
+			}
+			found[one.RolloutID] = append(found[one.RolloutID], one)
+		}
+		return nil
+	})
+	return found, err
+}
+
+// CallAnswersOf implements policy.CallReads and policy.CallTx.
+func (r Reads) CallAnswersOf(ctx context.Context, organization int64, requests []int64) (map[int64][]core.CallAnswer, error) {
+	found := map[int64][]core.CallAnswer{}
+	err := r.Run(ctx, organization, func(q *query.Queries) error {
+		rows, err := q.CallAnswers(ctx, organization, requests)
+		for _, row := range rows {
+			found[row.CallRequestID] = append(found[row.CallRequestID], core.CallAnswer{
+				Author: author(row.PrincipalType, row.PrincipalID, row.PrincipalName), Approves: row.Approves, Reason: row.Reason, At: row.CreatedAt,
+			})
+		}
+		return pg.Classify(err, "read answers to calls")
+	})
+	return found, err
+}
+
+// AddCallRequest implements policy.CallTx.
+func (w Writes) AddCallRequest(ctx context.Context, r core.CallRequest) (first bool, err error) {
+	decision, request, err := encodedCall(r)
+	if err != nil {
+		return false, err
+	}
+	ids, err := w.Q.InsertCallRequest(ctx, query.InsertCallRequestParams{
+		OrganizationID: w.Entered, WorkflowID: r.WorkflowID, CallID: r.CallID, RolloutID: r.RolloutID, Function: r.Function,
+		State: string(r.State), Policy: r.Policy, Reason: r.Reason, ApproverGroup: r.Group, Quorum: int32(r.Quorum), RequesterMay: r.RequesterMay,
+		ExpiresAt: r.ExpiresAt, Decision: decision, Request: request, CreatedAt: r.CreatedAt,
+	})
+	return len(ids) > 0, pg.Classify(err, "add the decision %q about a call", r.CallID)
+}
+
+// encodedCall is what was decided and asked as it is stored. What is too large is left out.
+func encodedCall(r core.CallRequest) (decision, request json.RawMessage, err error) {
+	if decision, err = json.Marshal(r.Decision); err != nil {
+		return nil, nil, fmt.Errorf("encode the decision %q about a call: %w", r.CallID, err)
+	}
+	if request = r.Request; len(request) == 0 || len(request) > core.MaxPolicyRequest {
+		request = json.RawMessage("{}")
+	}
+	return decision, request, nil
+}
+
+// LockCallRequest implements policy.CallTx.
+func (w Writes) LockCallRequest(ctx context.Context, id int64) (core.CallRequest, error) {
+	row, err := w.Q.LockCallRequest(ctx, w.Entered, id)
+	if err != nil {
+		return core.CallRequest{}, missing(err, "call request", id)
+	}
+	return callRequest(row)
+}
+
+// LockCallRequestOf implements policy.CallTx.
+func (w Writes) LockCallRequestOf(ctx context.Context, callID string) (core.CallRequest, error) {
+	row, err := w.Q.LockCallRequestOfCall(ctx, w.Entered, callID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return core.CallRequest{}, fault.Because(err, fault.NotFound, "there is no request of call %q", callID)
+	}
+	if err != nil {
+		return core.CallRequest{}, pg.Classify(err, "lock the request of call %q", callID)
+	}
+	return callRequest(row)
+}
+
+// SaveCallRequest implements policy.CallTx.
+func (w Writes) SaveCallRequest(ctx context.Context, r core.CallRequest) error {
+	decision, request, err := encodedCall(r)
+	if err != nil {
+		return err
+	}
+	return pg.Classify(w.Q.SaveCallRequest(ctx, query.SaveCallRequestParams{
+		OrganizationID: w.Entered, ID: r.ID, State: string(r.State), Policy: r.Policy, Reason: r.Reason, Decision: decision, Request: request,
+	}), "save call request %d", r.ID)
+}
+
+// WithdrawCallRequests implements policy.CallTx.
+func (w Writes) WithdrawCallRequests(ctx context.Context, workflow string) error {
+	return pg.Classify(w.Q.WithdrawCallRequests(ctx, w.Entered, workflow), "withdraw the call requests of %q", workflow)
+}
+
+// CountPendingCallRequests implements policy.CallTx.
+func (w Writes) CountPendingCallRequests(ctx context.Context) (int, error) {
+	n, err := w.Q.CountPendingCallRequests(ctx, w.Entered)
+	return int(n), pg.Classify(err, "count call requests")
+}
+
+// AddCallAnswer implements policy.CallTx.
+func (w Writes) AddCallAnswer(ctx context.Context, request int64, a core.CallAnswer) error {
+	err := w.Q.InsertCallAnswer(ctx, query.InsertCallAnswerParams{
+		OrganizationID: w.Entered, CallRequestID: request, Approves: a.Approves, Reason: a.Reason, PrincipalType: string(a.Author.Type),
+		PrincipalID: a.Author.ID, PrincipalName: a.Author.Name, CreatedAt: a.At,
+	})
+	return pg.Classify(err, "add an answer to call request %d", request)
+}

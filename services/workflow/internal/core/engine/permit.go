@@ -1,0 +1,282 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/policy"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/callpolicy"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+)
+
+// Policies decide about a call before its first attempt (D51). A call that is permitted at once is made as if there were none. One that is
+// denied fails. One that needs an approval is held: its operation is opened as a call that nobody carries out, so that the run can park, and
+// the answer of the domain service arrives as that of a Function would. Then the policies are asked again, and the operation is closed and
+// opened anew, as a poll's is between two rounds. The program sees one call that takes longer.
+//
+// What is decided, other than a permission at once, is an entry of KindDecision in the turn that decides. The entry brings a held call back
+// after a crash, and keeps one that was approved from being asked about again. The machine does not see it.
+
+// CallPolicies decides about calls.
+type CallPolicies interface {
+	// Concerned is whether the calls of an organization are decided at all; it is asked before every call.
+	Concerned(organization int64) bool
+	// Find is what policies may ask of a run.
+	Find(ctx context.Context, organization int64, workflow string) (callpolicy.Run, error)
+	// Decide decides by the latest policies. Given are the approvals that the call has. An error says that nothing could be found out now.
+	Decide(ctx context.Context, r callpolicy.Run, function string, args json.RawMessage, given []string) (policy.Decision, policy.Call, error)
+}
+
+const (
+	// heldMost is how long a call waits for an approval whose policy does not say.
+	heldMost = policy.MaxExpiry
+	// reportedDenials is how many denials of a generation are reported to the domain service, since a program may repeat them without end. All
+	// of them are in the history.
+	reportedDenials = 100
+)
+
+// hold is a call that waits for an approval.
+type hold struct {
+	history.CallDecision
+	answer  *history.CallAnswer
+	expired bool
+}
+
+// needing notes what is known of a run whose calls are decided, as far as its inputs say so.
+func (d *run) needing() {
+	if r, needs := callpolicy.Needing(d.loaded.Organization, d.loaded.Workflow, d.loaded.Inputs); needs {
+		d.about = &r
+	}
+}
+
+// decisions takes what the history says of calls that are not answered yet.
+func (d *run) decisions() {
+	for _, e := range d.loaded.History {
+		made, is := e.Decision()
+		if !is || made.Activity != history.ActivityID(d.loaded.Ref, e.Op) {
+			continue
+		}
+		known, open := d.open[e.Op]
+		switch {
+		case made.State == history.CallPermitted:
+			if known.hold = nil; open {
+				d.open[e.Op] = known
+			}
+			d.permit(e.Op, made.Given)
+		case made.State == history.CallPending && open:
+			known.hold = &hold{CallDecision: made}
+			d.open[e.Op] = known
+		}
+	}
+}
+
+// permit notes that a call was permitted after an approval.
+func (d *run) permit(op history.OpRef, given []string) {
+	if d.permitted == nil {
+		d.permitted = map[history.OpRef][]string{}
+	}
+	d.permitted[op] = given
+}
+
+// permission is what policies say of an operation that is about to be opened, or is held.
+type permission struct {
+	// opening is that of a held call that the store does not know yet.
+	opening *Opening
+	// held is that the call is not to be made now, refusal why it never is.
+	held    bool
+	refusal *history.FunctionError
+}
+
+// decide has policies decide about an operation, unless they have. An error is about what could not be found out now.
+func (d *run) decide(ctx context.Context, op history.Op) (p permission, err error) {
+	known, seen := d.open[op.Ref]
+	if d.engine.Policies == nil || op.Kind != history.KindRun && op.Kind != history.KindPoll || seen && known.hold == nil {
+		return permission{}, nil
+	}
+	if known.hold == nil {
+		if _, is := d.permitted[op.Ref]; is {
+			return permission{}, nil
+		}
+		if d.about == nil && !d.engine.Policies.Concerned(d.loaded.Organization) {
+			return permission{}, nil
+		}
+		return d.ask(ctx, op, history.CallDecision{}, nil)
+	}
+	h := known.hold
+	switch {
+	case h.expired:
+		return d.refuse(op, h, history.CallExpired, fmt.Sprintf("%s: nobody approved it until %s", h.Reason, h.ExpiresAt.UTC().Format(time.RFC3339)))
+	case h.answer == nil:
+		return permission{held: true, opening: d.holding(op, known)}, nil
+	case !h.answer.Approved:
+		why := h.Reason + ": refused"
+		if h.answer.Reason != "" {
+			why += ": " + h.answer.Reason
+		}
+		return d.refuse(op, h, history.CallRefused, why)
+	default:
+		return d.ask(ctx, op, h.CallDecision, append(h.Given[:len(h.Given):len(h.Given)], h.Approval))
+	}
+}
+
+// holding opens a held call, unless the store knows it.
+func (d *run) holding(op history.Op, known openOp) *Opening {
+	if known.stored {
+		return nil
+	}
+	op.Round = 0
+	return &Opening{Op: op, Due: known.deadline, Location: activity.Held, Request: known.hold.Request}
+}
+
+// ask asks the policies about a call with the approvals that it has.
+func (d *run) ask(ctx context.Context, op history.Op, before history.CallDecision, given []string) (p permission, err error) {
+	if d.about == nil {
+		r, err := d.engine.Policies.Find(ctx, d.loaded.Organization, d.loaded.Workflow)
+		if err != nil {
+			return permission{}, err
+		}
+		d.about = &r
+	}
+	decision, call, err := d.engine.Policies.Decide(ctx, *d.about, op.Name, op.Args, given)
+	if err != nil {
+		return permission{}, fmt.Errorf("decide about a call of %s: %w", op.Name, err)
+	}
+	made := history.CallDecision{
+		Activity: history.ActivityID(d.loaded.Ref, op.Ref), Asked: before.Asked + 1, Digest: decision.Digest, Given: given,
+		Reason: history.Storable(decision.Sentence()),
+	}
+	made.Request = fmt.Sprintf("%s!%d", made.Activity, made.Asked)
+	var deciding policy.Ruling
+	if all := decision.Deciding(); len(all) > 0 {
+		deciding = all[0]
+		made.Policy = deciding.Name()
+	}
+	report := callReport{CallDecision: made, Function: op.Name, decision: decision, call: call}
+	switch decision.Verdict {
+	case policy.Allow:
+		if before.Request == "" {
+			return permission{}, nil
+		}
+		made.Request, made.Asked, made.State = before.Request, before.Asked, history.CallPermitted
+		report.CallDecision = made
+		d.release(op.Ref)
+		d.permit(op.Ref, given)
+		return permission{}, d.record(op, report)
+	case policy.NeedsApproval:
+		if deciding.Requires == nil { // pkg/policy answers one
+			return permission{}, fmt.Errorf("decide about a call of %s: found no approval that %s requires", op.Name, deciding.Name())
+		}
+		now := d.engine.Clock.Now()
+		made.State, made.Approval, made.ExpiresAt = history.CallPending, deciding.Approval(), now.Add(heldMost)
+		if seconds := deciding.Requires.ExpiresSeconds; seconds > 0 {
+			made.ExpiresAt = now.Add(time.Duration(seconds) * time.Second)
+		}
+		report.CallDecision, report.requires = made, deciding.Requires
+		d.release(op.Ref)
+		known := openOp{since: now, deadline: made.ExpiresAt, hold: &hold{CallDecision: made}}
+		d.open[op.Ref] = known
+		return permission{held: true, opening: d.holding(op, known)}, d.record(op, report)
+	default:
+		if made.State = history.CallDenied; before.Request != "" {
+			made.Request, made.Asked = before.Request, before.Asked
+		}
+		report.CallDecision = made
+		if err := d.record(op, report); err != nil {
+			return permission{}, err
+		}
+		return permission{refusal: &history.FunctionError{Code: history.CodeForbidden, Message: op.Name + ": " + made.Reason}}, nil
+	}
+}
+
+// refuse ends a held call for what people have decided, or have not.
+func (d *run) refuse(op history.Op, h *hold, state, why string) (permission, error) {
+	made := h.CallDecision
+	made.State, made.Reason = state, history.Storable(why)
+	refusal := &history.FunctionError{Code: history.CodeForbidden, Message: op.Name + ": " + made.Reason}
+	return permission{refusal: refusal}, d.record(op, callReport{CallDecision: made, Function: op.Name})
+}
+
+// release has the next commit close a held call.
+func (d *run) release(ref history.OpRef) {
+	if d.open[ref].stored {
+		d.closed = append(d.closed, ref)
+	}
+	delete(d.open, ref)
+}
+
+// callReport is a decision as the domain service hears of it.
+type callReport struct {
+	history.CallDecision
+	Function string
+	decision policy.Decision
+	call     policy.Call
+	requires *policy.Requirement
+}
+
+// record puts a decision into the history, and reports it.
+func (d *run) record(op history.Op, r callReport) error {
+	encoded, err := json.Marshal(r.CallDecision)
+	if err != nil {
+		return fmt.Errorf("encode a decision about a call of %s: %w", op.Name, err)
+	}
+	d.seq++
+	d.entries = append(d.entries, history.Entry{
+		Seq: d.seq, Op: op.Ref, Kind: history.KindDecision, Name: op.Name, Value: encoded, At: d.engine.Clock.Now(),
+	})
+	d.weight += int64(len(encoded))
+	if r.State == history.CallDenied {
+		if d.denials++; d.denials > reportedDenials {
+			return nil
+		}
+	}
+	data, err := r.event(d.loaded.Workflow)
+	if err != nil {
+		return err
+	}
+	d.emits = append(d.emits, d.emit(history.Emit{ID: r.Request + "/" + r.State, Type: history.TypeCallDecided, Data: data}))
+	return nil
+}
+
+// event is the data of the event about a decision.
+func (r callReport) event(workflow string) (json.RawMessage, error) {
+	fields := map[string]any{"workflow_id": workflow, "call_id": r.Request, "function": r.Function, "state": r.State}
+	if r.Policy != "" {
+		fields["policy"] = r.Policy
+	}
+	if r.Reason != "" {
+		fields["reason"] = history.Truncate(r.Reason, history.MaxError)
+	}
+	if r.requires != nil {
+		fields["quorum"], fields["requester_may"] = r.requires.Quorum, r.requires.RequesterMay
+		if r.requires.Group != "" {
+			fields["group"] = r.requires.Group
+		}
+		fields["expires_at"] = r.ExpiresAt.UTC().Format(time.RFC3339Nano)
+	}
+	if r.decision.Verdict != "" {
+		fields["decision"], fields["request"] = r.decision, r.call.Shown()
+	}
+	encoded, err := json.Marshal(fields)
+	if err != nil {
+		return nil, fmt.Errorf("encode a decision about a call of %s: %w", r.Function, err)
+	}
+	return encoded, nil
+}
+
+// held takes what has arrived for a held call; the next survey decides.
+func (d *run) held(a Arrival, known openOp) {
+	if known.hold.answer != nil || known.hold.expired {
+		return
+	}
+	if a.Kind == TimerArrived {
+		known.hold.expired = true
+		return
+	}
+	var answer history.CallAnswer
+	if json.Unmarshal(a.Value, &answer) == nil && answer.Request == known.hold.Request {
+		known.hold.answer = &answer
+	}
+}

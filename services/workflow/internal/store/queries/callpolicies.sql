@@ -1,0 +1,21 @@
+-- name: SaveCallPolicy :exec
+-- Reports come more than once and in any order: that with the highest version stays.
+INSERT INTO call_policy (organization, name, version, mode, time_zone, policies, application, environment)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT (organization, name) DO UPDATE SET
+    version = excluded.version, mode = excluded.mode, time_zone = excluded.time_zone, policies = excluded.policies,
+    application = excluded.application, environment = excluded.environment
+WHERE call_policy.version < excluded.version;
+
+-- name: CallPolicyVersions :many
+SELECT organization, name, version FROM call_policy;
+
+-- name: CallPolicies :many
+SELECT organization, name, version, mode, time_zone, policies, application, environment FROM call_policy
+WHERE organization = ANY (sqlc.arg(organizations)::bigint[]) ORDER BY organization, name;
+
+-- name: StartedWith :one
+SELECT inputs FROM execution WHERE organization = $1 AND workflow = $2;
+
+-- name: OrganizationOf :one
+SELECT organization FROM execution WHERE id = $1;
