@@ -10,7 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
@@ -47,6 +50,8 @@ type engines struct {
 	clock       clock.Clock
 	generations int
 	checkEmit   func(history.Emit) *history.FunctionError
+	// policies decide about calls in those that run next; nil for none.
+	policies engine.CallPolicies
 
 	mu      sync.Mutex
 	running []*engine.Engine
@@ -64,7 +69,8 @@ func newEnginesWith(t *testing.T, scripts program.Scripts) *engines {
 	e := &engines{t: t, scripts: scripts, clock: clock.System(), checkEmit: events.CheckEmit}
 	e.store = store.New(store.Deps{
 		Pool: pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {}, Woken: e.Wake,
-		Clock: clock.System(), Log: bustest.Log(t),
+		ClaimEvent: func(context.Context, pgx.Tx, event.Event) (bool, error) { return true, nil },
+		Clock:      clock.System(), Log: bustest.Log(t),
 	})
 	e.service = control.NewService(e.store, scripts, clock.System(), e)
 	return e
@@ -119,7 +125,7 @@ func (e *engines) runWith(instance string, s Store, act behaviour, history int) 
 		e.t.Fatal(err)
 	}
 	engine := engine.New(engine.Deps{
-		Store: s, Scripts: e.scripts, Functions: functions, CheckEmit: e.checkEmit, Clock: e.clock, Log: bustest.Log(e.t),
+		Store: s, Scripts: e.scripts, Functions: functions, CheckEmit: e.checkEmit, Policies: e.policies, Clock: e.clock, Log: bustest.Log(e.t),
 		Settings: engine.Settings{
 			Generations: e.generations,
 			Instance:    instance, Lease: shortLease, Poll: 20 * time.Millisecond, CallTimeout: time.Minute, WaitTimeout: time.Hour,

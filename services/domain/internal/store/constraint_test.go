@@ -76,6 +76,9 @@ INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at) 
 INSERT INTO cd_promotion_holds (organization_id, application_id, environment_id, rollout_id, since) VALUES (1, 1, 1, 1, now());
 INSERT INTO cd_rollout_policies (organization_id, rollout_id, policy_set_id, version) VALUES (1, 1, 1, 1);
 INSERT INTO cd_policy_decisions (organization_id, rollout_id, gate_id, verdict, decision, request) VALUES (1, 1, '', 'allow', '{}', '{}');
+INSERT INTO cd_call_requests (organization_id, workflow_id, call_id, rollout_id, function, state, policy, reason, approver_group, quorum, requester_may, decision, request)
+    VALUES (1, 'rollout-1', 'x/0.0!1', 1, 'git.commit', 'denied', 'rules/a', 'no', '', 0, false, '{}', '{}');
+INSERT INTO cd_call_answers (organization_id, call_request_id, approves, reason, principal_type, principal_id, principal_name) VALUES (1, 1, true, 'r', 'user', 1, 'a');
 INSERT INTO cd_rollout_checks (organization_id, rollout_id, environment_id, target, key, kind, duration_seconds) VALUES (1, 1, 1, 'active', 'healthy', 'status', 0);
 INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name)
     VALUES (1, 1, 1, 1, 'healthy', 'success', '', '', 'user', 1, 'ann');
@@ -107,6 +110,7 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		rolloutOf     = `INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, state, finished_at) VALUES `
 		triggerOf     = `INSERT INTO cd_triggers (organization_id, application_id, config, enabled, principal_type, principal_id, principal_name, changed_at, name, kind) VALUES (1, 1, '{}', true, 'user', 1, 'a', now(), `
 		freezeOf      = `INSERT INTO cd_freezes (organization_id, environment_ids, application_ids, rollbacks, starts_at, principal_type, principal_id, principal_name, tiers, reason, ends_at, bounded_from) VALUES (1, '{}', '{}', false, now(), 'user', 1, 'a', `
+		callRequest   = `INSERT INTO cd_call_requests (organization_id, workflow_id, call_id, function, policy, reason, approver_group, requester_may, decision, request, state, rollout_id, quorum) VALUES (1, 'w', `
 		policyVersion = `INSERT INTO cd_policy_versions (organization_id, policy_set_id, version, mode, time_zone, text, reason, principal_type, principal_id, principal_name) VALUES (1, 1, `
 		stop          = `INSERT INTO cd_rollout_environments (organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id) VALUES `
 	)
@@ -188,6 +192,11 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a second policy set of a name", `INSERT INTO cd_policy_sets (organization_id, name, version) VALUES (1, 'rules', 1)`, "cd_policy_sets_name_is_unique"},
 		{"a policy set of two scopes", `INSERT INTO cd_policy_sets (organization_id, name, application_id, environment_id, version) VALUES (1, 'two', 1, 1, 1)`, "cd_policy_sets_scope_is_one"},
 		{"a policy set of another organization's environment", `INSERT INTO cd_policy_sets (organization_id, name, environment_id, version) VALUES (2, 'theirs', 1, 1)`, "cd_policy_sets_environment"},
+		{"a second decision about a call", callRequest + `'x/0.0!1', 'f', '', '', '', false, '{}', '{}', 'denied', NULL, 0)`, "cd_call_requests_call_is_unique"},
+		{"a call in a state that does not exist", callRequest + `'y', 'f', '', '', '', false, '{}', '{}', 'done', NULL, 0)`, "cd_call_requests_state_is_known"},
+		{"a call that waits for nobody", callRequest + `'y', 'f', '', '', '', false, '{}', '{}', 'pending', NULL, 0)`, "cd_call_requests_pending_asks"},
+		{"a call of no rollout of the organization", callRequest + `'y', 'f', '', '', '', false, '{}', '{}', 'denied', 99, 0)`, "cd_call_requests_rollout"},
+		{"a second answer of a person to a call", `INSERT INTO cd_call_answers (organization_id, call_request_id, approves, reason, principal_type, principal_id, principal_name) VALUES (1, 1, false, 'r', 'user', 1, 'a')`, "cd_call_answers_are_of_different_people"},
 		{"policies without a reason", policyVersion + `2, 'enforce', 'UTC', 'x', '', 'user', 1, 'a')`, "cd_policy_versions_reason_is_given"},
 		{"policies in a mode that does not exist", policyVersion + `2, 'on', 'UTC', 'x', 'y', 'user', 1, 'a')`, "cd_policy_versions_mode_is_known"},
 		{"policies of more than 64 KiB", policyVersion + `2, 'enforce', 'UTC', repeat('x', 65537), 'y', 'user', 1, 'a')`, "cd_policy_versions_text_is_bounded"},

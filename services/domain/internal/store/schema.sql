@@ -378,6 +378,72 @@ COMMENT ON COLUMN cd_automatic_rollbacks.due_at IS
 COMMENT ON COLUMN cd_automatic_rollbacks.state IS
     '0 pending 1 done 2 dropped (outcome says why)';
 
+CREATE TABLE cd_call_answers (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    organization_id bigint NOT NULL,
+    call_request_id bigint NOT NULL,
+    approves boolean NOT NULL,
+    reason text NOT NULL,
+    principal_type text NOT NULL,
+    principal_id bigint NOT NULL,
+    principal_name text NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_call_answers_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_call_answers_are_of_different_people UNIQUE (organization_id, call_request_id, principal_type, principal_id),
+    CONSTRAINT cd_call_answers_request FOREIGN KEY (organization_id, call_request_id) REFERENCES cd_call_requests(organization_id, id),
+    CONSTRAINT cd_call_answers_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text])))
+);
+CREATE TRIGGER cd_call_answers_are_append_only BEFORE DELETE OR UPDATE ON cd_call_answers FOR EACH ROW EXECUTE FUNCTION cd_refuse();
+CREATE TRIGGER cd_call_answers_are_kept BEFORE TRUNCATE ON cd_call_answers FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
+COMMENT ON TABLE cd_call_answers IS
+    'What people answered to requests of calls; append-only. Rows are kept with the request.';
+
+CREATE TABLE cd_call_requests (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    workflow_id text NOT NULL,
+    call_id text NOT NULL,
+    rollout_id bigint,
+    function text NOT NULL,
+    state text NOT NULL,
+    policy text NOT NULL,
+    reason text NOT NULL,
+    approver_group text NOT NULL,
+    quorum integer NOT NULL,
+    requester_may boolean NOT NULL,
+    expires_at timestamp with time zone,
+    decision jsonb NOT NULL,
+    request jsonb NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_call_requests_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_call_requests_call_is_unique UNIQUE (organization_id, call_id),
+    CONSTRAINT cd_call_requests_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_call_requests_rollout FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
+    CONSTRAINT cd_call_requests_call_is_named CHECK (((length(call_id) >= 1) AND (length(call_id) <= 500))),
+    CONSTRAINT cd_call_requests_decision_is_bounded CHECK ((length((decision)::text) <= 1048576)),
+    CONSTRAINT cd_call_requests_function_is_named CHECK (((length(function) >= 1) AND (length(function) <= 300))),
+    CONSTRAINT cd_call_requests_pending_asks CHECK (((state <> 'pending'::text) OR ((quorum >= 1) AND (expires_at IS NOT NULL)))),
+    CONSTRAINT cd_call_requests_quorum_is_bounded CHECK (((quorum >= 0) AND (quorum <= 20))),
+    CONSTRAINT cd_call_requests_request_is_bounded CHECK ((length((request)::text) <= 131072)),
+    CONSTRAINT cd_call_requests_run_is_named CHECK (((length(workflow_id) >= 1) AND (length(workflow_id) <= 500))),
+    CONSTRAINT cd_call_requests_state_is_known CHECK ((state = ANY (ARRAY['denied'::text, 'pending'::text, 'approved'::text, 'permitted'::text, 'refused'::text, 'expired'::text, 'withdrawn'::text])))
+);
+CREATE INDEX cd_call_requests_by_rollout ON cd_call_requests USING btree (organization_id, rollout_id, id) WHERE (rollout_id IS NOT NULL);
+CREATE INDEX cd_call_requests_by_run ON cd_call_requests USING btree (organization_id, workflow_id, id);
+CREATE INDEX cd_call_requests_by_state ON cd_call_requests USING btree (organization_id, id) WHERE (state = 'pending'::text);
+CREATE TRIGGER cd_call_requests_are_kept BEFORE TRUNCATE ON cd_call_requests FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
+CREATE TRIGGER cd_call_requests_touch BEFORE UPDATE ON cd_call_requests FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_call_requests IS
+    'What policies decided about calls of Functions other than to permit them at once: calls that they denied, and approvals that they require. Rows are kept as the evidence of what programs did, and grow with the history.';
+COMMENT ON COLUMN cd_call_requests.call_id IS
+    'What the engine calls the decision; an answer names it.';
+COMMENT ON COLUMN cd_call_requests.request IS
+    'Everything that the policies could ask of, without secrets.';
+COMMENT ON COLUMN cd_call_requests.state IS
+    'denied: by policies. pending: people are asked. approved: they have approved, and the engine decides again. permitted: it did. refused, expired: people have refused, or not answered in time. withdrawn: the run has ended.';
+
 CREATE TABLE cd_cells (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     organization_id bigint NOT NULL,

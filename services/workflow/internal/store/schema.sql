@@ -64,12 +64,29 @@ CREATE TABLE call (
     holder text NOT NULL DEFAULT ''::text,
     CONSTRAINT call_pkey PRIMARY KEY (execution, branch, op),
     CONSTRAINT call_id_key UNIQUE (id),
-    CONSTRAINT call_location_check CHECK ((location = ANY (ARRAY[0, 1, 2])))
+    CONSTRAINT call_location_check CHECK ((location = ANY (ARRAY[0, 1, 2, 3])))
 ) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, autovacuum_vacuum_cost_delay=0);
 CREATE INDEX call_next ON call USING btree (next_at) WHERE (next_at IS NOT NULL);
 CREATE INDEX call_offer ON call USING btree (organization, function, offer_at) WHERE (offer_at IS NOT NULL);
 COMMENT ON TABLE call IS
     'A call that a relay or a worker carries out. Deleted with the turn that takes its answer, and with the end of its run.';
+
+CREATE TABLE call_policy (
+    organization bigint NOT NULL,
+    name text NOT NULL,
+    version integer NOT NULL,
+    mode text NOT NULL,
+    time_zone text NOT NULL,
+    policies text NOT NULL,
+    application bigint NOT NULL,
+    environment bigint NOT NULL,
+    CONSTRAINT call_policy_pkey PRIMARY KEY (organization, name),
+    CONSTRAINT call_policy_application_check CHECK ((application >= 0)),
+    CONSTRAINT call_policy_environment_check CHECK ((environment >= 0)),
+    CONSTRAINT call_policy_organization_check CHECK ((organization > 0)),
+    CONSTRAINT call_policy_policies_check CHECK ((octet_length(policies) <= 65536)),
+    CONSTRAINT call_policy_version_check CHECK ((version > 0))
+);
 
 CREATE TABLE channel (
     token text NOT NULL,

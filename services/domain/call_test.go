@@ -1,0 +1,195 @@
+package domain
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
+)
+
+// asksForCall reports as the engine that a call waits for an approval.
+func (w winter) asksForCall(run, call, group string, quorum int, requester int64) core.CallRequest {
+	w.t.Helper()
+	request, err := json.Marshal(map[string]any{
+		"principal": map[string]any{"kind": "User", "id": itoa(requester)}, "function": "http.request", "arguments": map[string]any{"url": "https://x"},
+	})
+	w.ok(err)
+	w.ok(w.ofRun(run, event.CallDecided{
+		WorkflowID: run, CallID: call, Function: "http.request", State: "pending", Policy: "calls/payments", Reason: "it requires an approval",
+		Group: group, Quorum: quorum, ExpiresAt: w.now.Now().Add(time.Hour).UTC().Format(time.RFC3339Nano),
+		Decision: []byte(`{"verdict":"needs_approval"}`), Request: request,
+	}))
+	return w.callOf(call)
+}
+
+// ofRun handles an event of a run.
+func (w winter) ofRun(run string, data event.Data) error {
+	w.t.Helper()
+	e := w.emit(data, "-")
+	e.SetExtension(event.ExtensionCorrelation, run)
+	return w.on.Domain(w.t.Context(), []bus.Delivery{{Event: e, Attempt: 1}})[0]
+}
+
+func (w winter) callOf(call string) core.CallRequest {
+	w.t.Helper()
+	all, err := w.policies.CallRequests(w.t.Context(), user(), false)
+	w.ok(err)
+	for _, r := range all {
+		if r.CallID == call {
+			return r
+		}
+	}
+	w.t.Fatalf("there is no call %s", call)
+	return core.CallRequest{}
+}
+
+// answered are the answers that the engine is sent, in order.
+func (w winter) answered() []string {
+	w.t.Helper()
+	rows, err := w.pool.Query(w.t.Context(), `SELECT (event->'data'->>'call_id') || ' ' || (event->'data'->>'approved') || ' ' || (event->>'correlationid')
+		FROM outbox WHERE event->>'type' = $1 ORDER BY id`, event.TypeCallAnswered)
+	w.ok(err)
+	defer rows.Close()
+	all := []string{}
+	for rows.Next() {
+		var line string
+		w.ok(rows.Scan(&line))
+		all = append(all, line)
+	}
+	w.ok(rows.Err())
+	return all
+}
+
+// D51: a call waits for members as a gate does: the group, different people, not the requester, no machines, within the time; each answer
+// leaves its row and one of the journal of changes, and the engine is sent one answer that names the request.
+func TestPeopleAnswerCalls(t *testing.T) {
+	t.Parallel()
+	w := frozen(t)
+	w.people(2, 3, 4)
+	r := w.rollout(w.set)
+	run := "rollout-" + itoa(r.ID)
+	person := func(id int64, groups ...string) core.Actor {
+		a := user()
+		a.ID, a.Groups = id, groups
+		return a
+	}
+	answer := func(a core.Actor, c core.CallRequest, approve bool) error {
+		_, err := w.policies.AnswerCall(t.Context(), a, c.ID, approve, "as agreed")
+		return err
+	}
+	two := w.asksForCall(run, "x/0.0!1", "", 2, 1)
+	w.want([]any{two.RolloutID, two.State, two.Quorum}, []any{r.ID, core.CallPending, 2})
+	w.ok(w.ofRun(run, event.CallDecided{ // twice is once
+		WorkflowID: run, CallID: "x/0.0!1", Function: "http.request", State: "pending", Quorum: 1, ExpiresAt: wire(1),
+	}))
+	machine := person(4)
+	machine.Type = core.PrincipalAgent
+	viewer := person(4)
+	viewer.Permissions = core.RoleViewer.Permissions()
+	w.refused(answer(person(1), two, true), "requested the rollout that calls http.request, so someone else must approve callrequest_1")
+	w.refused(answer(machine, two, true), "is for people to approve")
+	if err := answer(viewer, two, true); !fault.Is(err, fault.Denied) {
+		t.Errorf("a viewer: %v", err)
+	}
+	if _, err := w.policies.AnswerCall(t.Context(), person(2), two.ID, true, " "); !fault.Is(err, fault.Invalid) {
+		t.Errorf("no reason: %v", err)
+	}
+	stranger := person(2)
+	stranger.Organization = 2
+	if err := answer(stranger, two, true); !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Denied) {
+		t.Errorf("of another organization: %v", err)
+	}
+	w.ok(answer(person(2), two, true))
+	w.refused(answer(person(2), two, true), "has approved callrequest_1 already; 1 of 2 have")
+	w.want(w.answered(), []string{})
+	w.ok(answer(person(3), two, true))
+	w.want(w.answered(), []string{"x/0.0!1 true " + run})
+	w.refused(answer(person(4), two, false), "is approved; only one that is pending can be answered")
+	w.ok(w.ofRun(run, event.CallDecided{WorkflowID: run, CallID: "x/0.0!1", Function: "http.request", State: "permitted"}))
+	w.want(w.callOf("x/0.0!1").State, core.CallPermitted)
+	w.want(string(w.callOf("x/0.0!1").Decision.Verdict), "needs_approval")
+	w.ok(w.ofRun(run, event.CallDecided{WorkflowID: run, CallID: "x/0.0!1", Function: "http.request", State: "denied"}))
+	w.want(w.callOf("x/0.0!1").State, core.CallPermitted) // what is final stays
+
+	one := w.asksForCall("nightly", "y/0.0!1", "finance", 1, 9)
+	w.want(one.RolloutID, int64(0))
+	w.refused(answer(person(2), one, true), `is for the group "finance" to answer`)
+	w.ok(answer(person(2, "finance"), one, false))
+	w.want(w.answered()[1:], []string{"y/0.0!1 false nightly"})
+
+	late := w.asksForCall("nightly", "y/0.1!1", "", 1, 9)
+	w.now.Advance(2 * time.Hour)
+	w.refused(answer(person(2), late, true), "is expired")
+	gone := w.asksForCall("nightly", "y/0.2!1", "", 1, 9)
+	w.ok(w.ofRun("nightly", event.WorkflowFailed{WorkflowID: "nightly", Error: "no"}))
+	w.refused(answer(person(2), gone, true), "is withdrawn")
+	if err := w.ofRun("nightly", event.CallDecided{WorkflowID: run, CallID: "z", Function: "f", State: "denied"}); !fault.Is(err, fault.Invalid) {
+		t.Errorf("of another run: %v", err)
+	}
+
+	var changes []string
+	rows, err := w.pool.Query(t.Context(), `SELECT principal_id || ' ' || subject_name || ' ' || reason || ' ' || (before->>'state') || ' ' ||
+		(after->>'state') FROM cd_changes WHERE action = 'answerCall' ORDER BY id`)
+	w.ok(err)
+	for rows.Next() {
+		var line string
+		w.ok(rows.Scan(&line))
+		changes = append(changes, line)
+	}
+	w.ok(rows.Err())
+	w.want(changes, []string{
+		"2 http.request as agreed pending pending", "3 http.request as agreed pending approved", "2 http.request as agreed pending refused",
+	})
+}
+
+// D51: the engine is sent the sets that are about calls, with each version, and a rollout's run says which of them it needs and who
+// requested it. Sets that are only about rollouts are not sent, and sets that are only about calls do not concern rollouts.
+func TestTheEngineIsSentPoliciesAboutCalls(t *testing.T) {
+	t.Parallel()
+	w := frozen(t)
+	const calls = `@id("all") permit (principal, action == Action::"function.call", resource);`
+	w.put(policy.NewPolicySet{Name: "rollouts", Text: allowed})
+	w.put(policy.NewPolicySet{Name: "calls", Text: calls})
+	w.put(policy.NewPolicySet{Name: "shop", ApplicationID: w.application.ID, Text: calls, Mode: core.PolicyDryRun})
+	r := w.rollout(w.set)
+	inputs := w.inputsOf("rollout-" + itoa(r.ID))
+	for _, want := range []string{`"calls": 1`, `"shop": 1`, `"requester": {"id": "1", "kind": "User"`} {
+		if !strings.Contains(inputs, want) {
+			t.Errorf("the inputs have no %s: %s", want, inputs)
+		}
+	}
+	w.put(policy.NewPolicySet{Name: "calls", Text: allowed})
+	w.put(policy.NewPolicySet{Name: "calls", Text: allowed, TimeZone: "Europe/Berlin"}) // said already
+	w.put(policy.NewPolicySet{Name: "shop", Mode: core.PolicyOff})
+	rows, err := w.pool.Query(t.Context(), `SELECT (event->'data'->>'name') || ' ' || (event->'data'->>'version') || ' ' || (event->'data'->>'mode') || ' ' ||
+		(event->'data'->>'text' <> '') FROM outbox WHERE event->>'type' = $1 ORDER BY id`, event.TypePolicySetChanged)
+	w.ok(err)
+	var sent []string
+	for rows.Next() {
+		var line string
+		w.ok(rows.Scan(&line))
+		sent = append(sent, line)
+	}
+	w.ok(rows.Err())
+	w.want(sent, []string{"calls 1 enforce true", "shop 1 dry_run true", "calls 2 enforce false", "shop 2 off true"})
+	w.enter(r, "staging")
+	w.want(w.granted(), []string{"staging"})
+}
+
+// More calls than an organization may have waiting are refused by an answer like another.
+func TestCallsThatWaitAreBounded(t *testing.T) {
+	t.Parallel()
+	w := frozen(t)
+	_, err := w.pool.Exec(t.Context(), `INSERT INTO cd_call_requests (organization_id, workflow_id, call_id, function, state, policy, reason, approver_group,
+		quorum, requester_may, expires_at, decision, request)
+		SELECT $1, 'nightly', 'n' || i, 'f', 'pending', '', '', '', 1, false, now(), '{}', '{}' FROM generate_series(1, $2::int) i`, org, core.MaxPendingCalls)
+	w.ok(err)
+	w.want(w.asksForCall("nightly", "more", "", 1, 9).State, core.CallRefused)
+	w.want(w.answered(), []string{"more false nightly"})
+}
