@@ -59,6 +59,11 @@ func TestAPersonDecidesWhatACheckCannot(t *testing.T) {
 			t.Errorf("%s: %v", one.name, one.err)
 		}
 	}
+	// As with approvals: who requested the rollout does not let it pass; anybody may fail the check.
+	c.people(2)
+	second := user()
+	second.ID = 2
+	c.refused(decide(user(), core.CheckSuccess, "fine"), `so someone else must decide its check "ticket"`)
 	c.ok(decide(user(), core.CheckFailure, "too many errors"))
 	if got := waits(); !strings.Contains(got, "too many errors") || !strings.Contains(got, "which is failure") {
 		t.Errorf("waits %q", got)
@@ -68,7 +73,22 @@ func TestAPersonDecidesWhatACheckCannot(t *testing.T) {
 	if got := waits(); !strings.Contains(got, "a person has to decide: metric errors has no data") {
 		t.Errorf("an answer to an earlier question decides: %q", got)
 	}
-	c.ok(decide(user(), core.CheckSuccess, "no traffic at night"))
+	c.refused(decide(user(), core.CheckSuccess, "fine"), `requested rollout_1, so someone else must decide`)
+	c.ok(decide(second, core.CheckSuccess, "no traffic at night"))
+	rows, err := c.pool.Query(t.Context(), `SELECT principal_id || ' ' || subject_kind || '_' || subject_number || ' ' || detail || ' ' || reason || ' ' ||
+		(before->>'phase') || ' ' || (after->>'phase') FROM cd_changes WHERE action = 'decideCheck' ORDER BY id`)
+	c.ok(err)
+	recorded := []string{}
+	for rows.Next() {
+		var line string
+		c.ok(rows.Scan(&line))
+		recorded = append(recorded, line)
+	}
+	c.ok(rows.Err())
+	c.want(recorded, []string{
+		`1 rollout_1 check ticket at passage "prod": failure too many errors pending failure`,
+		`2 rollout_1 check ticket at passage "prod": success no traffic at night pending success`,
+	})
 	c.complete(r, "dev")
 	c.review()
 	c.programs()

@@ -25,7 +25,8 @@ func recordedElsewhere() map[string]string {
 		"tryArtifactSource":    "nothing: it keeps nothing",
 		"evaluateCheck":        "the runs of the check's program, and what they report",
 		"reportCheck":          "the statuses of checks, which are append-only",
-		"decideCheck":          "the statuses of checks, which are append-only",
+		"decideCheck":          "TestAPersonDecidesWhatACheckCannot, as a program has to ask first",
+		"answerCall":           "TestPeopleAnswerCalls, as the engine has to ask first",
 		"sendEvent":            "the decisions of the triggers that it matches",
 		"confirmChange":        twoPeople, "rejectChange": twoPeople, "withdrawChange": twoPeople, "forceChange": twoPeople,
 	}

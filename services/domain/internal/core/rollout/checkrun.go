@@ -449,10 +449,20 @@ func (t *tree) decideCheck(ctx context.Context, n CheckNamed, phase core.CheckPh
 			if s.Key != n.Key || s.EnvironmentID != n.EnvironmentID || !s.Asks || t.rollout.State.Terminal() {
 				continue
 			}
+			if err := p.mayDecide(ctx, gate, s, phase); err != nil {
+				return err
+			}
 			_, err := t.tx.AddCheckReport(ctx, core.CheckReport{
 				ApplicationID: t.rollout.ApplicationID, EnvironmentID: s.EnvironmentID, VersionSetID: t.rollout.VersionSetID, Key: s.Key,
 				Phase: phase, Description: reason, Reporter: core.AuthorOf(t.cause.Actor), ObservedAt: t.cause.at, CreatedAt: t.cause.at,
 			})
+			if err == nil {
+				err = core.Record(ctx, t.tx, t.cause.Actor, core.Change{
+					Action: core.ActionDecideCheck, ApplicationID: t.rollout.ApplicationID, EnvironmentID: s.EnvironmentID, Reason: reason,
+					Subject: core.AccessSubject{Kind: core.ChangedRollout, ID: t.rollout.ID, Name: t.name()},
+					Detail:  fmt.Sprintf("check %s at passage %q: %s", s.Key, gate, phase),
+				}, map[string]any{"check": s.Key, "phase": core.CheckPending}, map[string]any{"check": s.Key, "phase": phase})
+			}
 			if err != nil {
 				return err
 			}
@@ -460,6 +470,30 @@ func (t *tree) decideCheck(ctx context.Context, n CheckNamed, phase core.CheckPh
 		}
 	}
 	return fault.New(fault.Refused, "no requested passage of %s waits for a check %q there that asks a person", t.name(), n.Key)
+}
+
+// mayDecide is nil, or a Refused that says why this actor may not let a check pass that asks a person. As with approvals, it is not the
+// person who requested the rollout, unless the rule of the passage allows it; without one, the tier of the environment decides. To fail the
+// check makes nothing easier, so everybody who may approve may do that.
+func (p passages) mayDecide(ctx context.Context, gate string, s core.CheckState, phase core.CheckPhase) error {
+	requester, err := p.tx.PolicyRequester(ctx, p.rollout.ID)
+	if err != nil || phase != core.CheckSuccess || requester.Principal() != p.cause.Principal() {
+		return err
+	}
+	rule, pinned := p.rules[gate]
+	if !pinned {
+		environments, err := p.tx.EnvironmentsByID(ctx, p.cause.Organization, []int64{s.EnvironmentID})
+		if err != nil {
+			return err
+		}
+		rule.GateRule = core.RuleOf(core.Approval{}, environments[s.EnvironmentID].Tier)
+	}
+	if rule.RequesterMayApprove {
+		return nil
+	}
+	return fault.New(
+		fault.Refused, "%s requested %s, so someone else must decide its check %q", p.cause.DisplayName(), p.name(), s.Key,
+	)
 }
 
 // onCheck does something about a check of a rollout, for an actor that may do it in the check's environment.
