@@ -41,6 +41,7 @@ func Outputs() map[string]any {
 		"environment approval": client.EnvironmentApproval{}, "environment checks": client.Environment{}, "environment direct-changes": client.Environment{},
 		"policy list": []client.PolicySet{}, "policy show": client.PolicySet{}, "policy history": []client.PolicySet{}, "policy put": client.PolicySet{},
 		"policy disable": client.PolicySet{}, "policy check": client.PolicyCheck{}, "policy test": []policy.TestedCase{},
+		"policy requests": []client.CallRequest{}, "policy answer": client.CallRequest{},
 		"policy explain": client.PolicyDecision{}, "policy simulate": client.PolicySimulation{}, "policy schema": policy.Text{},
 		"policy template":            []rules.Template{},
 		"environment change-control": client.Environment{}, "change list": []client.ProposedChange{}, "change show": client.ProposedChange{},

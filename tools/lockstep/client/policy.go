@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
 // PolicySet is one version of a named set of policies.
@@ -166,4 +168,64 @@ func (c *Client) SimulatePolicies(ctx context.Context, in PolicySetInput, since 
 	err := c.do(ctx, `query($input: SimulatePoliciesInput!) { simulatePolicies(input: $input) { evaluated truncated differentCount `+
 		`different { decision { `+policyDecisionFields+` } rollout { id } verdict summary } } }`, map[string]any{"input": input}, &data)
 	return data.SimulatePolicies, err
+}
+
+// CallRequest is a call of a Function that policies did not permit at once.
+type CallRequest struct {
+	ID string `json:"id"`
+	// State is DENIED, PENDING, APPROVED, PERMITTED, REFUSED, EXPIRED or WITHDRAWN.
+	State      string `json:"state"`
+	Function   string `json:"function"`
+	WorkflowID string `json:"workflowId"`
+	// Rollout is that of the run; nil for other runs.
+	Rollout *DecidedRollout `json:"rollout,omitempty"`
+	Policy  string          `json:"policy"`
+	Reason  string          `json:"reason"`
+	// Group is whose members may approve it; empty for everybody who may approve. Quorum is how many have to, 0 for a call that was denied.
+	Group     string          `json:"group,omitempty"`
+	Quorum    int             `json:"quorum"`
+	ExpiresAt *time.Time      `json:"expiresAt,omitempty"`
+	Answers   []CallAnswer    `json:"answers"`
+	Verdict   string          `json:"verdict"`
+	Digest    string          `json:"digest"`
+	Rulings   []PolicyRuling  `json:"rulings"`
+	Request   json.RawMessage `json:"request"`
+	CreatedAt time.Time       `json:"createdAt"`
+}
+
+// CallAnswer is the answer of a member.
+type CallAnswer struct {
+	Approves bool      `json:"approves"`
+	Reason   string    `json:"reason"`
+	Author   string    `json:"author"`
+	At       time.Time `json:"at"`
+}
+
+const callRequestFields = `id state function workflowId rollout { id } policy reason group quorum expiresAt ` +
+	`answers { approves reason author at } verdict digest rulings { set policy line verdict sentence failed given dryRun } request createdAt`
+
+// CallRequests are the latest first: those that wait for an approval, or all.
+func (c *Client) CallRequests(ctx context.Context, pending bool) ([]CallRequest, error) {
+	var data struct{ CallRequests []CallRequest }
+	err := c.do(ctx, `query($pending: Boolean) { callRequests(pending: $pending) { `+callRequestFields+` } }`, map[string]any{"pending": pending}, &data)
+	return data.CallRequests, err
+}
+
+// CallRequest explains one: callrequest_7.
+func (c *Client) CallRequest(ctx context.Context, id string) (CallRequest, error) {
+	var data struct{ CallRequest *CallRequest }
+	err := c.do(ctx, `query($id: ID!) { callRequest(id: $id) { `+callRequestFields+` } }`, map[string]any{"id": id}, &data)
+	if err == nil && data.CallRequest == nil {
+		return CallRequest{}, fault.New(fault.NotFound, "%s does not exist", id)
+	}
+	if err != nil {
+		return CallRequest{}, err
+	}
+	return *data.CallRequest, nil
+}
+
+// AnswerCall approves or refuses one.
+func (c *Client) AnswerCall(ctx context.Context, id string, approve bool, reason string) (CallRequest, error) {
+	return change[CallRequest](ctx, c, "answerCall", "AnswerCallInput", "callRequest", callRequestFields,
+		map[string]any{"callRequestId": id, "approve": approve, "reason": reason})
 }

@@ -176,7 +176,7 @@ func copyTwin(t *testing.T, pool *pgxpool.Pool, table string) string {
 		switch {
 		case c == "organization_id":
 			values[i] = "2"
-		case c == "id", strings.HasSuffix(c, "_id") && c != "gate_id" && c != "trace_id" && c != "principal_id" && c != "workflow_id":
+		case c == "id", strings.HasSuffix(c, "_id") && c != "gate_id" && c != "trace_id" && c != "principal_id" && c != "workflow_id" && c != "call_id":
 			values[i] = c + " + 100"
 		}
 	}

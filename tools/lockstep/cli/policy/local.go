@@ -124,10 +124,19 @@ func (c commands) print(text string) error {
 }
 
 func (c commands) schema() *cobra.Command {
-	return &cobra.Command{
-		Use: "schema", Short: "Print what policies may ask of, as a Cedar schema with comments", Example: "  lockstep policy schema",
-		Args: command.Exactly(0), RunE: func(*cobra.Command, []string) error { return c.print(policy.Schema) },
+	calls := false
+	cmd := &cobra.Command{
+		Use: "schema", Short: "Print what policies may ask of, as a Cedar schema with comments",
+		Example: "  lockstep policy schema\n  lockstep policy schema --calls", Args: command.Exactly(0),
+		RunE: func(*cobra.Command, []string) error {
+			if calls {
+				return c.print(policy.CallSchema)
+			}
+			return c.print(policy.Schema)
+		},
 	}
+	cmd.Flags().BoolVar(&calls, "calls", false, "that of policies about calls of Functions")
+	return cmd
 }
 
 func (c commands) template() *cobra.Command {

@@ -23,8 +23,8 @@ func Commands(c *command.Command) []*cobra.Command {
 	own := commands{c}
 	return []*cobra.Command{
 		command.Noun("policy", "pol", "Policies: what rollouts are allowed to do, written in Cedar",
-			own.list(), own.show(), own.history(), own.put(), own.disable(), own.check(), own.test(), own.explain(), own.simulate(), own.schema(),
-			own.template()),
+			own.list(), own.show(), own.history(), own.put(), own.disable(), own.check(), own.test(), own.explain(), own.simulate(), own.requests(),
+			own.answer(), own.schema(), own.template()),
 	}
 }
 
@@ -214,8 +214,11 @@ func problems(w io.Writer, kind string, all []client.PolicyProblem) {
 
 func (c commands) explain() *cobra.Command {
 	return c.Asking("explain DECISION", "Show a decision of policies: which of them applied, and with what values",
-		"  lockstep policy explain policydecision_7", command.Exactly(1),
+		"  lockstep policy explain policydecision_7\n  lockstep policy explain callrequest_7", command.Exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			if strings.HasPrefix(args[0], "callrequest_") {
+				return c.explainCall(cmd, api, args[0])
+			}
 			d, err := api.PolicyDecision(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -224,17 +227,7 @@ func (c commands) explain() *cobra.Command {
 				command.Row(w, "DECISION", "PASSAGE", "VERDICT", "WOULD BE", "AT", "POLICIES")
 				command.Row(w, d.ID, d.GateID, journal.Human(d.Verdict), journal.Human(d.WouldBe), command.Moment(d.CreatedAt), command.Short(d.Digest))
 				command.Row(w, "")
-				command.Row(w, "POLICY", "LINE", "VERDICT", "COUNTS", "SENTENCE")
-				for _, r := range d.Rulings {
-					line, counts := "", "yes"
-					if r.Line != nil {
-						line = command.Number(*r.Line)
-					}
-					if r.DryRun {
-						counts = "no"
-					}
-					command.Row(w, strings.TrimSuffix(r.Set+"/"+r.Policy, "/"), line, journal.Human(r.Verdict), counts, r.Sentence)
-				}
+				rulings(w, d.Rulings)
 				command.Row(w, "")
 				command.Row(w, "ASKED", command.Compact(d.Request))
 			})

@@ -1,0 +1,98 @@
+package callpolicy
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/policy"
+)
+
+// stored is a store in memory.
+type stored []Set
+
+func (s stored) PolicyVersions(context.Context) (all []Version, err error) {
+	for _, one := range s {
+		all = append(all, Version{one.Organization, one.Name, one.Version})
+	}
+	return all, nil
+}
+
+func (s stored) PolicySets(context.Context, []int64) ([]Set, error) { return s, nil }
+
+func (stored) Origin(_ context.Context, _ int64, workflow string) (string, []byte, error) {
+	return workflow, []byte(`{"rollout": {"application": {"id": 3, "name": "shop"}, "environments": [{"id": 5, "name": "prod", "tier": "production"}]}}`), nil
+}
+
+const forbids = `@id("base") permit (principal, action == Action::"function.call", resource);
+@id("no") forbid (principal, action == Action::"function.call", resource);`
+
+// A set concerns its scope: the organization, an application, or the rollouts that go to an environment. One in dry run, and one that is off,
+// denies nothing; a mode that is not known here denies.
+func TestASetConcernsItsScope(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		set  Set
+		run  string
+		want policy.Verdict
+	}{
+		{"the organization's", Set{}, "nightly", policy.Deny},
+		{"the application's", Set{Application: 3}, "rollout-1", policy.Deny},
+		{"another application's", Set{Application: 4}, "rollout-1", policy.Allow},
+		{"an application's, and a run of none", Set{Application: 3}, "nightly", policy.Allow},
+		{"the environment's", Set{Environment: 5}, "rollout-1", policy.Deny},
+		{"another environment's", Set{Environment: 6}, "rollout-1", policy.Allow},
+		{"in dry run", Set{Mode: "dry_run"}, "nightly", policy.Allow},
+		{"off", Set{Mode: "off"}, "nightly", policy.Allow},
+		{"in a mode of a later release", Set{Mode: "shadow"}, "nightly", policy.Deny},
+		{"in a zone that is not known", Set{TimeZone: "Mars/Olympus"}, "nightly", policy.Deny},
+	} {
+		s := tt.set
+		s.Organization, s.Name, s.Version, s.Text = 1, "calls", 1, forbids
+		if s.Mode == "" {
+			s.Mode = "enforce"
+		}
+		if s.TimeZone == "" {
+			s.TimeZone = "UTC"
+		}
+		r := NewRegistry(stored{s}, clock.System(), slog.New(slog.DiscardHandler))
+		run, err := r.Find(t.Context(), 1, tt.run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, _, err := r.Decide(t.Context(), run, "act", nil, nil)
+		if err != nil || d.Verdict != tt.want {
+			t.Errorf("%s: %s %v: %s", tt.name, d.Verdict, err, d.Sentence())
+		}
+	}
+}
+
+// Before the first read nothing is known, so every organization is concerned; afterwards only one that has policies.
+func TestOrganizationsWithoutPoliciesAreNotAsked(t *testing.T) {
+	t.Parallel()
+	r := NewRegistry(stored{{Organization: 1, Name: "calls", Version: 1, Mode: "enforce", TimeZone: "UTC", Text: forbids}}, clock.System(),
+		slog.New(slog.DiscardHandler))
+	if !r.Concerned(1) || !r.Concerned(2) {
+		t.Error("an organization is not concerned although nothing is known")
+	}
+	if err := r.Read(t.Context()); err != nil || !r.Concerned(1) || r.Concerned(2) {
+		t.Errorf("after the first read: %t %t %v", r.Concerned(1), r.Concerned(2), err)
+	}
+}
+
+// BenchmarkConcerned is what a call costs in an organization without policies about calls.
+func BenchmarkConcerned(b *testing.B) {
+	r := NewRegistry(stored{{Organization: 1, Name: "calls", Version: 1, Mode: "enforce", TimeZone: "UTC", Text: forbids}}, clock.System(),
+		slog.New(slog.DiscardHandler))
+	if err := r.Read(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if r.Concerned(2) {
+			b.Fatal("concerned")
+		}
+	}
+}
