@@ -242,8 +242,8 @@ func policyEvents() []Definition {
 		define(PathDomain, "", PolicySetChanged{
 			Name: "calls", Version: 3, Mode: "enforce", TimeZone: "Europe/Berlin", ApplicationID: 2, EnvironmentID: 3,
 			Text: "@id(\"all\")\npermit (principal, action == Action::\"function.call\", resource);\n",
-		}, "By the domain service, when a policy set has a new version, and again from time to time. The workflow service decides about calls "+
-			"by it.", EmitterDomain),
+		}, "By the domain service, when a policy set that is about calls of Functions, or was, has a new version. The workflow service decides "+
+			"about calls by it.", EmitterDomain),
 		define(PathDomain, "", CallDecided{
 			WorkflowID: "rollout-7", CallID: "0197f3/0.4!1", Function: "http.request", State: "pending", Policy: "calls/payments",
 			Reason: "policy calls/payments requires 1 of the group \"finance\" to approve", Group: "finance", Quorum: 1, RequesterMay: true,

@@ -5,22 +5,26 @@ import "encoding/json"
 // PolicySetChanged is com.gitlab.cd.policy_set.changed: a policy set of the organization, completely. Of events about the same set, that
 // with the highest version counts.
 type PolicySetChanged struct {
-	Name    string `json:"name" jsonschema:"minLength=1,maxLength=63"`
-	Version int    `json:"version" jsonschema:"minimum=1"`
+	// Name is that of the set.
+	Name string `json:"name" jsonschema:"minLength=1,maxLength=63"`
+	// Version counts the versions of the set.
+	Version int `json:"version" jsonschema:"minimum=1"`
 	// Mode says whether the set counts.
 	Mode string `json:"mode" jsonschema:"enum=enforce,enum=dry_run,enum=off"`
 	// TimeZone is where the days and hours that its policies see are.
 	TimeZone string `json:"time_zone" jsonschema:"minLength=1,maxLength=100"`
 	// Text are its policies in Cedar; empty where none of them is about calls of Functions.
 	Text string `json:"text" jsonschema:"maxLength=65536"`
-	// ApplicationID or EnvironmentID is what the set is about; both are absent for the organization.
+	// ApplicationID is the application that the set is about; without it and environment_id, it is about the organization.
 	ApplicationID int64 `json:"application_id,omitempty" jsonschema:"minimum=1"`
+	// EnvironmentID is the environment that the set is about.
 	EnvironmentID int64 `json:"environment_id,omitempty" jsonschema:"minimum=1"`
 }
 
 // CallDecided is com.gitlab.cd.call.decided: policies have denied a call of a Function, or require an approval for it, or what was
 // requested has come to an end.
 type CallDecided struct {
+	// WorkflowID is the run that calls the Function.
 	WorkflowID string `json:"workflow_id" jsonschema:"minLength=1"`
 	// CallID identifies the decision. An answer names it.
 	CallID string `json:"call_id" jsonschema:"minLength=1,maxLength=500"`
@@ -28,23 +32,27 @@ type CallDecided struct {
 	Function string `json:"function" jsonschema:"minLength=1,maxLength=300"`
 	// State is what has become of the call: it was denied, an approval is pending, or was given or refused, or did not come in time.
 	State string `json:"state" jsonschema:"enum=denied,enum=pending,enum=permitted,enum=refused,enum=expired"`
-	// Policy is the name of the policy that has decided, with its set, and Reason says what it decided and why.
+	// Policy is the name of the policy that has decided, with its set.
 	Policy string `json:"policy,omitempty"`
+	// Reason says what was decided and why.
 	Reason string `json:"reason,omitempty"`
-	// Group is whose members may give the approval, and Quorum how many have to. RequesterMay is that the person who requested the rollout
-	// may.
-	Group        string `json:"group,omitempty"`
-	Quorum       int    `json:"quorum,omitempty" jsonschema:"minimum=1"`
-	RequesterMay bool   `json:"requester_may,omitempty"`
+	// Group is whose members may give the approval; absent for everybody who may approve.
+	Group string `json:"group,omitempty"`
+	// Quorum is how many have to give it.
+	Quorum int `json:"quorum,omitempty" jsonschema:"minimum=1"`
+	// RequesterMay is that the person who requested the rollout may give it, too.
+	RequesterMay bool `json:"requester_may,omitempty"`
 	// ExpiresAt is when a pending request ends as refused.
 	ExpiresAt string `json:"expires_at,omitempty" jsonschema:"format=date-time"`
-	// Decision is what each policy decided, and Request everything that they could ask of, without secrets.
+	// Decision is what each policy decided.
 	Decision json.RawMessage `json:"decision,omitempty" jsonschema:"type=object"`
+	// Request is everything that the policies could ask of, without secrets.
 	Request  json.RawMessage `json:"request,omitempty" jsonschema:"type=object"`
 }
 
 // CallAnswered is com.gitlab.cd.call.answered: people have answered the request for an approval of a call.
 type CallAnswered struct {
+	// WorkflowID is the run that calls the Function.
 	WorkflowID string `json:"workflow_id" jsonschema:"minLength=1"`
 	// CallID is that of the request.
 	CallID string `json:"call_id" jsonschema:"minLength=1,maxLength=500"`

@@ -85,7 +85,7 @@ func TestPeopleAnswerCalls(t *testing.T) {
 	}
 	two := w.asksForCall(run, "x/0.0!1", "", 2, 1)
 	w.want([]any{two.RolloutID, two.State, two.Quorum}, []any{r.ID, core.CallPending, 2})
-	w.ok(w.ofRun(run, event.CallDecided{ // twice is once
+	w.ok(w.ofRun(run, event.CallDecided{ // a repetition
 		WorkflowID: run, CallID: "x/0.0!1", Function: "http.request", State: "pending", Quorum: 1, ExpiresAt: wire(1),
 	}))
 	machine := person(4)

@@ -53,7 +53,7 @@ type CallRequest struct {
 	CreatedAt time.Time
 }
 
-// CallAnswer is what somebody has answered.
+// CallAnswer is the answer of a member.
 type CallAnswer struct {
 	Author   Author
 	Approves bool

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
 )
 
 // Change is what an event from a workflow says has happened. Each applies itself in the transaction that claims the event.
@@ -330,4 +331,12 @@ func (u *UseCases) workflowEnded(ctx context.Context, tx Tx, c cause, workflowID
 		return tx.ScheduleClosing(ctx, n, reason, c.at.Add(closingGrace))
 	}
 	return Moved{n, verb, reason}.apply(ctx, u, tx, c, core.Inbound{})
+}
+
+// CallReported is what policies decided about a call of a Function in the engine (D51).
+type CallReported struct{ core.CallRequest }
+
+func (m CallReported) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
+	m.RolloutID, m.CreatedAt = id.Rollout(m.WorkflowID), c.at
+	return policy.CallReported(ctx, tx, m.CallRequest)
 }

@@ -18,7 +18,7 @@ import (
 // opened anew, as a poll's is between two rounds. The program sees one call that takes longer.
 //
 // What is decided, other than a permission at once, is an entry of KindDecision in the turn that decides. The entry brings a held call back
-// after a crash, and keeps one that was approved from being asked about again. The machine does not see it.
+// after a crash, and keeps one that was approved from being decided again. The machine does not see it.
 
 // CallPolicies decides about calls.
 type CallPolicies interface {
