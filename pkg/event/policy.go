@@ -47,7 +47,7 @@ type CallDecided struct {
 	// Decision is what each policy decided.
 	Decision json.RawMessage `json:"decision,omitempty" jsonschema:"type=object"`
 	// Request is everything that the policies could ask of, without secrets.
-	Request  json.RawMessage `json:"request,omitempty" jsonschema:"type=object"`
+	Request json.RawMessage `json:"request,omitempty" jsonschema:"type=object"`
 }
 
 // CallAnswered is com.gitlab.cd.call.answered: people have answered the request for an approval of a call.

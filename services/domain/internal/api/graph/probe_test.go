@@ -22,7 +22,8 @@ var refersTo = map[string]string{
 	"rolloutId": "rollout_2", "versionSetId": "versionset_1", "environmentId": "environment_3",
 	"applicationEnvironmentId": "applicationenvironment_1",
 	"application":              "application_1", "memberId": "member_1", "groupId": "group_1", "tokenId": "accesstoken_1",
-	"changeId": "proposedchange_1", "grantId": "grant_1", "applications": "application_1", "environments": "environment_1",
+	"callRequestId": "callrequest_1",
+	"changeId":      "proposedchange_1", "grantId": "grant_1", "applications": "application_1", "environments": "environment_1",
 	"agentId": "agent_1", "keyId": "agentkey_1", "members": "member_1",
 	"organizationId": "organization_1", "freezeId": "freeze_1", "vetoId": "veto_1", "versionId": "version_1", "serviceId": "service_1", "artifactSourceId": "artifactsource_1",
 }
@@ -85,6 +86,11 @@ func (f *fixture) deciding() {
 	f.change(ours, "putPolicySet", "policySet", "id", map[string]any{
 		"name": "rules", "text": `@id("base") permit (principal, action, resource);`, "reason": "audit",
 	})
+	if _, err := f.owner.Exec(f.t.Context(), `INSERT INTO cd_call_requests (organization_id, workflow_id, call_id, function, state, policy, reason,
+		approver_group, quorum, requester_may, expires_at, decision, request)
+		VALUES ($1, 'nightly', 'x', 'http.request', 'pending', 'rules/base', 'r', '', 1, false, now() + interval '1 day', '{}', '{}')`, ours); err != nil {
+		f.t.Fatal(err)
+	}
 	if _, err := f.owner.Exec(f.t.Context(), `INSERT INTO cd_policy_decisions (organization_id, rollout_id, gate_id, verdict, decision, request)
 		VALUES ($1, 1, '', 'allow', '{"verdict": "allow"}', '{}')`, ours); err != nil {
 		f.t.Fatal(err)
@@ -240,6 +246,7 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 		"whereComponent":    {`(name: "zlib")`}, "whereDigest": {`(digest: "` + digest(1) + `")`},
 		"componentChanges": {`(before: "versionset_1", after: "versionset_1")`},
 		"policySets":       {""}, "policySetVersions": {`(name: "rules")`}, "policyDecision": {`(id: "policydecision_1")`},
+		"callRequests": {"", `(pending: false)`}, "callRequest": {`(id: "callrequest_1")`},
 		"simulatePolicies": {
 			`(input: {name: "rules", text: "// nothing", since: "2020-01-01T00:00:00Z"})`,
 			`(input: {name: "rules", application: "shop", text: "// nothing", since: "2020-01-01T00:00:00Z"})`,
