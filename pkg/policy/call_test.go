@@ -120,6 +120,22 @@ func TestAnApprovalOfACallIsThatOfItsPolicy(t *testing.T) {
 	}
 }
 
+// Cases decide calls as well.
+func TestCasesAboutCalls(t *testing.T) {
+	t.Parallel()
+	cases, err := ReadCases([]byte(`{"policies": "a", "cases": [
+		{"name": "outside", "verdict": "deny", "by": "no", "call": {"function": "http.request", "arguments": {"url": "https://x"}}},
+		{"name": "another", "verdict": "allow", "call": {"function": "git.commit", "arguments": {"branch": "main"}, "run": "rollout-7"}}
+	]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcomes, problems := cases.Run(base + `@id("no") forbid (principal, action == Action::"function.call", resource == Function::"http.request");`)
+	if len(problems) > 0 || len(outcomes) != 2 || !outcomes[0].Passed || !outcomes[1].Passed {
+		t.Errorf("%+v %v", outcomes, problems)
+	}
+}
+
 // What is shown of a call has no secret, and is bounded.
 func TestCallsAreShownWithoutSecrets(t *testing.T) {
 	t.Parallel()

@@ -20,7 +20,9 @@ type Cases struct {
 type Case struct {
 	Name string `json:"name"`
 	// Request has the fields of recorded requests. What is left out is empty; the principal is a person then.
-	Request Request `json:"request"`
+	Request Request `json:"request,omitzero"`
+	// Call is the call that is decided, in place of a request about a rollout; nil for none.
+	Call    *Call   `json:"call,omitempty"`
 	Verdict Verdict `json:"verdict"`
 	// By is the @id of a policy that has to be among those that decide; empty for any.
 	By string `json:"by"`
@@ -75,7 +77,12 @@ func (c Cases) Run(text string) ([]Outcome, []Problem) {
 	if err != nil {
 		return nil, []Problem{{Message: fmt.Sprintf("found the time zone %q; expected one such as Europe/Berlin", c.TimeZone)}}
 	}
-	set, err := Combine(Level{Name: "the set", Members: []Member{{Name: "set", Document: d, Zone: zone}}})
+	level := Level{Name: "the set", Members: []Member{{Name: "set", Document: d, Zone: zone}}}
+	set, err := Combine(level)
+	if err != nil {
+		return nil, []Problem{{Message: err.Error()}}
+	}
+	calls, err := CombineCalls(level)
 	if err != nil {
 		return nil, []Problem{{Message: err.Error()}}
 	}
@@ -86,6 +93,13 @@ func (c Cases) Run(text string) ([]Outcome, []Problem) {
 			r.Principal.Kind, r.Principal.ID = User, "1"
 		}
 		decision := set.Decide(r)
+		if one.Call != nil {
+			call := *one.Call
+			if call.Principal.Kind == "" {
+				call.Principal = r.Principal
+			}
+			decision = calls.Decide(call)
+		}
 		all[i] = Outcome{Case: one, Decision: decision, Passed: decision.Verdict == one.Verdict}
 		if all[i].Passed && one.By != "" {
 			all[i].Passed = false

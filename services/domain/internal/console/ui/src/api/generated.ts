@@ -11,6 +11,12 @@ export interface AbortRolloutInput {
   reason?: string | null
 }
 
+export interface AnswerCallInput {
+  callRequestId: string
+  approve: boolean
+  reason: string
+}
+
 export interface ArchiveApplicationInput {
   application: string
   reason?: string | null
@@ -43,6 +49,8 @@ export interface BypassFreezeInput {
   rolloutId: string
   reason: string
 }
+
+export type CallRequestState = 'DENIED' | 'PENDING' | 'APPROVED' | 'PERMITTED' | 'REFUSED' | 'EXPIRED' | 'WITHDRAWN'
 
 export interface CancelRolloutInput {
   rolloutId: string
@@ -125,6 +133,14 @@ export interface CreateTokenInput {
 export interface DecideChangeInput {
   changeId: string
   reason?: string | null
+}
+
+export interface DecideCheckInput {
+  rolloutId: string
+  environment: string
+  key: string
+  phase: CheckPhase
+  reason: string
 }
 
 export type DeploymentState = 'PENDING' | 'DEPLOYING' | 'HEALTHY' | 'DEGRADED' | 'FAILED' | 'CANCELLED'
@@ -2800,6 +2816,7 @@ export interface RolloutPageData {
       kind: CheckKind
       own: boolean
       phase: CheckPhase
+      asks: boolean
       detail: string
       link: string
       since: string | null
@@ -2810,6 +2827,26 @@ export interface RolloutPageData {
         description: string
         link: string
         reportedAt: string
+      }>
+    }>
+    callRequests: Array<{
+      id: string
+      state: CallRequestState
+      function: string
+      policy: string
+      reason: string
+      group: string | null
+      quorum: number
+      expiresAt: string | null
+      answers: Array<{
+        approves: boolean
+        author: string
+        reason: string
+      }>
+      viewerCan: Array<{
+        action: string
+        allowed: boolean
+        reason: string | null
       }>
     }>
     viewerCan: Array<{
@@ -2927,7 +2964,7 @@ export interface RolloutPageVariables {
   id: string
   after?: string | null
 }
-export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state status isRollback rollbackOf { id versionSet { id name } } rolledBackBy { id status versionSet { id name } } automaticRollback { state cause dueAt why outcome rollout { id } } breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name tier } cause } pauseRequested workflowRef createdAt startedAt finishedAt application { id name rollbackPolicy { degradedAfterSeconds } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind status subject detail resolver neededPermission approvers { id name } link since until gateId environment { id name } service { id name } } checks { environment { id name } target key kind own phase detail link since next reports { reporter phase description link reportedAt } } viewerCan { ...AbilityFields } environments { id position state status startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state status startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt breach conditions { kind subject status environment { name } by { principalType principalId principal { name } groups } soakSeconds cause until } }' }
+export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state status isRollback rollbackOf { id versionSet { id name } } rolledBackBy { id status versionSet { id name } } automaticRollback { state cause dueAt why outcome rollout { id } } breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name tier } cause } pauseRequested workflowRef createdAt startedAt finishedAt application { id name rollbackPolicy { degradedAfterSeconds } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind status subject detail resolver neededPermission approvers { id name } link since until gateId environment { id name } service { id name } } checks { environment { id name } target key kind own phase asks detail link since next reports { reporter phase description link reportedAt } } callRequests { id state function policy reason group quorum expiresAt answers { approves author reason } viewerCan { ...AbilityFields } } viewerCan { ...AbilityFields } environments { id position state status startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state status startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt breach conditions { kind subject status environment { name } by { principalType principalId principal { name } groups } soakSeconds cause until } }' }
 
 export interface AskPreviewData {
   previewRollout: {
@@ -3671,6 +3708,40 @@ export interface ApproveGateVariables {
   input: ResolveGateInput
 }
 export const ApproveGate: Operation<ApproveGateData, ApproveGateVariables> = { name: 'ApproveGate', text: 'mutation ApproveGate($input: ResolveGateInput!) { approveGate(input: $input) { rollout { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface DecideCheckData {
+  decideCheck: {
+    rollout: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface DecideCheckVariables {
+  input: DecideCheckInput
+}
+export const DecideCheck: Operation<DecideCheckData, DecideCheckVariables> = { name: 'DecideCheck', text: 'mutation DecideCheck($input: DecideCheckInput!) { decideCheck(input: $input) { rollout { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface AnswerCallData {
+  answerCall: {
+    callRequest: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface AnswerCallVariables {
+  input: AnswerCallInput
+}
+export const AnswerCall: Operation<AnswerCallData, AnswerCallVariables> = { name: 'AnswerCall', text: 'mutation AnswerCall($input: AnswerCallInput!) { answerCall(input: $input) { callRequest { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
 
 export interface RejectGateData {
   rejectGate: {

@@ -23,6 +23,7 @@ import { Icon } from '../parts/icon'
 import { Record } from '../parts/journal'
 import { LaneView, StopView } from '../parts/lane'
 import { NotThere, Page, Waiting } from '../parts/page'
+import { Calls } from '../parts/calls'
 import { Checks } from '../parts/checks'
 import { Passages } from '../parts/passages'
 import { Promote } from '../parts/promote'
@@ -111,7 +112,8 @@ function Shown({ live }: { live: LiveRollout }) {
             )}
           </ol>
           <WhatChanges rollout={rollout} />
-          <Checks checks={rollout.checks} />
+          <Calls calls={rollout.callRequests} />
+          <Checks rolloutId={rollout.id} checks={rollout.checks} />
           <Passages live={live} />
         </div>
         <Record rollout={rollout} rows={journal} />

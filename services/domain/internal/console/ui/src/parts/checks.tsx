@@ -1,7 +1,7 @@
 // Checks: those of a rollout with what they have come to, and those that an environment requires of every rollout.
 import { useState } from 'react'
 import { accepted, ask } from '../api/client'
-import { ChecksSchema, SetEnvironmentChecks, type CheckPhase, type EnvironmentPageData, type RolloutPageData } from '../api/generated'
+import { ChecksSchema, DecideCheck, SetEnvironmentChecks, type CheckPhase, type EnvironmentPageData, type RolloutPageData } from '../api/generated'
 import { useAsk, useChange } from '../api/hooks'
 import { isRecord, prune, validate, withDefaults, type Json, type Schema } from '../form/schema'
 import { SchemaForm } from '../form/SchemaForm'
@@ -28,7 +28,7 @@ const phases: Record<CheckPhase, { word: string; tone: 'good' | 'bad' | 'wait'; 
 /** So many are drawn until the others are requested. */
 const most = 20
 
-export function Checks({ checks }: { checks: RolloutCheck[] }) {
+export function Checks({ rolloutId, checks }: { rolloutId: string; checks: RolloutCheck[] }) {
   const [shown, more] = useFirst(checks, most, 'checks')
   if (checks.length === 0) return null
   return (
@@ -71,6 +71,7 @@ export function Checks({ checks }: { checks: RolloutCheck[] }) {
                       Details
                     </a>
                   )}
+                  {c.asks && c.phase === 'PENDING' && <CheckButtons rolloutId={rolloutId} check={c} />}
                   {c.reports.length > 1 && (
                     <ul className="plain faint">
                       {c.reports.map((r) => (
@@ -88,6 +89,38 @@ export function Checks({ checks }: { checks: RolloutCheck[] }) {
       </div>
       {more}
     </section>
+  )
+}
+
+/** What a person answers a check whose program cannot decide. */
+function CheckButtons({ rolloutId, check }: { rolloutId: string; check: RolloutCheck }) {
+  const [open, setOpen] = useState<'SUCCESS' | 'FAILURE' | null>(null)
+  const pass = open === 'SUCCESS'
+  const name = `${check.key} of ${check.environment.name}`
+  return (
+    <span className="buttons">
+      <button type="button" className="primary" onClick={() => setOpen('SUCCESS')} aria-label={`Let ${name} pass`}>
+        Let it pass
+      </button>
+      <button type="button" onClick={() => setOpen('FAILURE')} aria-label={`Fail ${name}`}>
+        Fail it
+      </button>
+      {open && (
+        <Confirm
+          title={pass ? `Let “${check.key}” pass` : `Fail “${check.key}”`}
+          submit={pass ? 'Let it pass' : 'Fail the check'}
+          tone={pass ? 'primary' : 'danger'}
+          reasoned="required"
+          done={pass ? `${name} passes.` : `${name} fails.`}
+          onClose={() => setOpen(null)}
+          send={async (reason) =>
+            accepted((await ask(DecideCheck, { input: { rolloutId, environment: check.environment.id, key: check.key, phase: open, reason } })).decideCheck)
+          }
+        >
+          <p>{pass ? 'The check is green for this rollout, until its program measures again.' : 'The passage that waits for it stays closed.'}</p>
+        </Confirm>
+      )}
+    </span>
   )
 }
 
