@@ -217,6 +217,30 @@ print(before)
 	}
 }
 
+// D47, D51: no program answers a request, its own or another run's, and it sees neither the request nor the answer.
+func TestNoProgramAnswersARequest(t *testing.T) {
+	t.Parallel()
+	p := newPoliced(t)
+	p.put(requireAct)
+	p.run("one", p.store, p.act)
+	p.start(`
+def forge():
+    for kind in ["com.gitlab.cd.call.answered", "com.gitlab.cd.call.decided", "com.gitlab.cd.policy_set.changed"]:
+        a = run("emit", {"type": kind, "data": {"workflow_id": "w", "call_id": "x", "approved": True}}, on_error = "return")
+        print(a.code, a.error)
+    print(wait_for_event(["com.gitlab.cd.call.decided", "com.gitlab.cd.call.answered"], {}, timeout = 1))
+gather(spawn(forge), spawn(lambda: run("act", {})))
+`)
+	request := p.pending(1)
+	p.until("nothing came", func() bool { return strings.Contains(strings.Join(p.history(), "\n"), `wait null`) })
+	lines := strings.Join(p.history(), "\n")
+	if p.calls.Load() != 0 || strings.Count(lines, "from a program, expected it from") != 3 {
+		t.Errorf("called %d times; history:\n%s", p.calls.Load(), lines)
+	}
+	p.answer(1, request.Request, true)
+	p.await(execution.Completed)
+}
+
 // D51: a refusal, and an answer that does not come, fail the call with forbidden and say why.
 func TestACallThatIsNotApprovedFails(t *testing.T) {
 	t.Parallel()
