@@ -21,6 +21,22 @@ func CheckRun(run int64) string { return "check-" + strconv.FormatInt(run, 10) }
 // Check returns the number of the run of a check's program that a run is; 0 for any other run.
 func Check(run string) int64 { return numbered(run, "check-", "") }
 
+// NotificationRun returns the id of a run, from 1, that sends a notification message.
+func NotificationRun(message int64, run int) string { return notification(message) + strconv.Itoa(run) }
+
+func notification(message int64) string {
+	return "notification-" + strconv.FormatInt(message, 10) + "-"
+}
+
+// Notification returns the numbers of the message that a run sends and of the run; 0 for any other run.
+func Notification(run string) (message int64, n int) {
+	message = numbered(run, "notification-", "-")
+	if n = attempt(run, notification(message)); n == 0 {
+		return 0, 0
+	}
+	return message, n
+}
+
 // OnboardingRun returns the id of the run of an attempt, from 1, to onboard an environment.
 func OnboardingRun(environment int64, attempt int) string {
 	return onboarding(environment) + strconv.Itoa(attempt)
@@ -59,7 +75,8 @@ func attempt(run, prefix string) int {
 }
 
 var reservedRun = regexp.MustCompile(
-	`^(rollout-[0-9]+|preview-[0-9]+|check-[0-9]+|environment-[0-9]+-onboarding-[0-9]+|application-environment-[0-9]+-setup-[0-9]+)$`,
+	`^(rollout-[0-9]+|preview-[0-9]+|check-[0-9]+|notification-[0-9]+-[0-9]+|` +
+		`environment-[0-9]+-onboarding-[0-9]+|application-environment-[0-9]+-setup-[0-9]+)$`,
 )
 
 // Rollout returns the number of the rollout that a run is of; 0 for any other run.

@@ -155,6 +155,7 @@ func rooms() map[string][]room {
 			{"rollout", []string{nouns, "access", "setup", "policy"}},
 			{"trigger", []string{nouns, "rollout"}},
 			{"handoff", []string{nouns, "rollout"}},
+			{"notify", []string{nouns, "handoff"}},
 			{"view", []string{nouns, "access", "setup"}},
 			{"control", []string{nouns, "access", "freeze", "setup", "policy"}},
 			{"evidence", []string{nouns, "rollout"}},

@@ -76,6 +76,8 @@ const (
 	ChangedConfiguration AccessKind = "configuration"
 	// ChangedCommit is a commit in Git; it has its SHA as name and no number.
 	ChangedCommit AccessKind = "commit"
+	// ChangedNotifications are channels, routes and messages of notifications; the name begins with which.
+	ChangedNotifications AccessKind = "notifications"
 )
 
 // AccessSubject is whose access, or which token's, changed. The name is what it was called then.

@@ -173,6 +173,12 @@ const (
 	ActionRemoveTrigger           Action = "removeTrigger"
 	ActionSendEvent               Action = "sendEvent"
 	ActionReleasePromotionHold    Action = "releasePromotionHold"
+	ActionPutNotifyChannel        Action = "putNotificationChannel"
+	ActionRemoveNotifyChannel     Action = "removeNotificationChannel"
+	ActionPutNotifyRoute          Action = "putNotificationRoute"
+	ActionRemoveNotifyRoute       Action = "removeNotificationRoute"
+	ActionTestNotifyRoute         Action = "testNotificationRoute"
+	ActionRetryNotification       Action = "retryNotification"
 	ActionSetRolloutPolicy        Action = "setRolloutPolicy"
 	ActionApproveGate             Action = "approveGate"
 	ActionRejectGate              Action = "rejectGate"
@@ -230,7 +236,8 @@ func permissionFor(action Action) (Permission, bool) {
 		return MayReport, true
 	case ActionCreateArtifactSource, ActionSetArtifactSourceConfig, ActionTryArtifactSource, ActionRetryWorkflow, ActionCancelWorkflow:
 		return MayConfigure, true
-	case ActionPauseSchedule, ActionResumeSchedule, ActionTriggerSchedule:
+	case ActionPauseSchedule, ActionResumeSchedule, ActionTriggerSchedule, ActionPutNotifyChannel, ActionRemoveNotifyChannel,
+		ActionPutNotifyRoute, ActionRemoveNotifyRoute, ActionTestNotifyRoute, ActionRetryNotification:
 		return MayConfigure, true
 	case ActionArchiveApplication, ActionArchiveEnvironment, ActionRestoreApplication, ActionRestoreEnvironment, ActionCreateApplication,
 		ActionCreateEnvironment, ActionUpdateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup,

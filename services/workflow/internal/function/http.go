@@ -69,6 +69,10 @@ func httpRequest(web activity.Web) *Function {
 				text("url_credential", "The name of a credential that is the URL itself, such as that of an incoming webhook. It has to begin with `url`, and its "+
 					"credential has to be bound to it. Either this or `credential`."),
 				{
+					Name: "json_credentials", Doc: "Names of credentials whose secrets are members of the body, by the names of the members: for servers that expect a secret there. " +
+						"The body has to be an object in `json`, without these members. Not with `url_credential`.", Type: Texts,
+				},
+				{
 					Name: "sign", Doc: "Names of credentials whose secrets sign the request as [Standard Webhooks](https://www.standardwebhooks.com) does, with a signature " +
 						"for each: two while a secret is replaced. A secret is `whsec_` and 24 to 64 bytes in Base64.",
 					Type: List, Element: &Field{Type: Text, Required: true},
@@ -191,6 +195,12 @@ func checkSigned(args map[string]any) (wrong []fault.Field) {
 	if n := len(list(args, "sign")); n > mostSignatures {
 		wrong = append(wrong, fault.Field{Name: "sign", Problem: fmt.Sprintf("found %d, expected at most %d", n, mostSignatures)})
 	}
+	if secrets := texts(args, "json_credentials"); len(secrets) > 0 {
+		if _, isObject := args["json"].(map[string]any); !isObject || text(args, "url_credential") != "" || len(secrets) > mostSignatures {
+			wrong = append(wrong, fault.Field{Name: "json_credentials", Problem: fmt.Sprintf(
+				"found %d with a body that is no object in json, or with url_credential; expected at most %d members of json", len(secrets), mostSignatures)})
+		}
+	}
 	if id := text(args, "sign_id"); id != "" && !signID.MatchString(id) {
 		wrong = append(wrong, fault.Field{Name: "sign_id", Problem: fmt.Sprintf("found %.100q, expected letters, digits, -, _ and /", id)})
 	}
@@ -241,6 +251,7 @@ func requestOf(call activity.Call) (activity.WebRequest, error) {
 		r.Header[http.CanonicalHeaderKey(name)] = value
 	}
 	r.URLCredential = text(args, "url_credential")
+	r.JSONCredentials = texts(args, "json_credentials")
 	if sign := list(args, "sign"); len(sign) > 0 {
 		r.Sign = sign
 		r.SignID = cmp.Or(text(args, "sign_id"), signed(call.ID))

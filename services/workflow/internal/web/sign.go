@@ -1,11 +1,15 @@
 package web
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -51,6 +55,41 @@ func (c credentials) secretURL(ctx context.Context, r activity.WebRequest, targe
 		)
 	}
 	return u, nil
+}
+
+// secretMembers is the body of a request with the secrets that it has as members. They are no members before: what a history records has
+// none of them.
+func (c credentials) secretMembers(ctx context.Context, r activity.WebRequest, target *url.URL) ([]byte, error) {
+	if len(r.JSONCredentials) == 0 {
+		return r.Body, nil
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(r.Body, &members); err != nil || members == nil {
+		return nil, fault.InvalidFields(fault.Field{Name: "json", Problem: "found no object, to which json_credentials adds members"})
+	}
+	for _, member := range slices.Sorted(maps.Keys(r.JSONCredentials)) {
+		r.Credential = r.JSONCredentials[member]
+		_, value, err := c.read(ctx, r, target)
+		if err != nil {
+			return nil, err
+		}
+		if _, taken := members[member]; taken {
+			return nil, fault.InvalidFields(fault.Field{Name: "json." + member, Problem: "found, although json_credentials adds it"})
+		}
+		encoded, err := json.Marshal(strings.TrimSpace(value))
+		if err != nil {
+			return nil, fault.New(fault.Unauthenticated, "the credential %q is no text", r.Credential)
+		}
+		activity.Conceal(ctx, strings.TrimSpace(value))
+		members[member] = encoded
+	}
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(members); err != nil {
+		return nil, fault.InvalidFields(fault.Field{Name: "json", Problem: "found what cannot be encoded"})
+	}
+	return bytes.TrimSpace(body.Bytes()), nil
 }
 
 // signatures are the headers that sign a request: one signature for each secret, so that a receiver may know either while one is replaced.

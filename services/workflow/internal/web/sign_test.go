@@ -153,3 +153,31 @@ func TestAWebhookThatNeverAnswers(t *testing.T) {
 		t.Errorf("found %v", err)
 	}
 }
+
+// A secret that is a member of the body reaches the server and is in no answer, and is sent to no URL but its own (D62).
+func TestASecretIsAMemberOfTheBody(t *testing.T) {
+	t.Parallel()
+	c, url, got := receiver(t, map[string]string{"key": "R0UT1NG\n"})
+	r := activity.WebRequest{
+		Organization: 1, Method: http.MethodPost, URL: url + "/hooks/a", Body: []byte(`{"a":"<ü>"}`), Timeout: 10 * time.Second, Keep: 1000,
+		JSONCredentials: map[string]string{"routing_key": "key"},
+	}
+	if _, err := c.Send(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if one := <-got; string(one.body) != `{"a":"<ü>","routing_key":"R0UT1NG"}` {
+		t.Errorf("found %s", one.body)
+	}
+	for name, change := range map[string]func(*activity.WebRequest){
+		"another place":        func(r *activity.WebRequest) { r.URL = url + "/elsewhere" },
+		"another credential":   func(r *activity.WebRequest) { r.JSONCredentials = map[string]string{"routing_key": "other"} },
+		"a body without one":   func(r *activity.WebRequest) { r.Body = []byte(`[1]`) },
+		"a member that exists": func(r *activity.WebRequest) { r.Body = []byte(`{"routing_key":"x"}`) },
+	} {
+		wrong := r
+		change(&wrong)
+		if _, err := c.Send(t.Context(), wrong); err == nil || strings.Contains(err.Error(), "R0UT1NG") {
+			t.Errorf("%s: found %v; expected an error without the secret", name, err)
+		}
+	}
+}

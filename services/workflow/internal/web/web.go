@@ -104,6 +104,9 @@ func (c *Client) Send(ctx context.Context, r activity.WebRequest) (activity.WebA
 	if err != nil {
 		return activity.WebAnswer{}, err
 	}
+	if r.Body, err = c.credentials.secretMembers(ctx, r, target); err != nil {
+		return activity.WebAnswer{}, err
+	}
 	if target, err = c.credentials.secretURL(ctx, r, target); err != nil {
 		return activity.WebAnswer{}, err
 	}

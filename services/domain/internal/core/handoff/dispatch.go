@@ -111,7 +111,7 @@ func (u *UseCases) settle(ctx context.Context, organization int64, h core.Handof
 			return tx.SaveHandoff(ctx, h)
 		}
 		h.Error = callErr.Error()
-		if !refusedPermanently(callErr) {
+		if !RefusedPermanently(callErr) {
 			h.DueAt = u.clock.Now().Add(pauseAfter(h.Attempts))
 			return tx.SaveHandoff(ctx, h)
 		}
@@ -125,8 +125,8 @@ func (u *UseCases) settle(ctx context.Context, organization int64, h core.Handof
 	})
 }
 
-// refusedPermanently are the answers that a second attempt would get again.
-func refusedPermanently(err error) bool {
+// RefusedPermanently reports whether a second call would get the same answer.
+func RefusedPermanently(err error) bool {
 	switch fault.ClassOf(err) {
 	case fault.Invalid, fault.Conflict, fault.Refused, fault.NotFound, fault.Terminal:
 		return true

@@ -30,6 +30,8 @@ type WebRequest struct {
 	// SignID.
 	Sign   []string
 	SignID string
+	// JSONCredentials are the names of credentials whose secrets are members of the body, a JSON object, by the names of the members.
+	JSONCredentials map[string]string
 	// Timeout bounds the request, the reading of the answer included.
 	Timeout time.Duration
 	// Repeatable says that the server executes the request once even if it receives it twice.

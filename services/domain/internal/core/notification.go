@@ -1,0 +1,253 @@
+package core
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// NotificationKind is a kind of channel that notifications are sent to (D62).
+type NotificationKind string
+
+// The kinds.
+const (
+	NotifySlack      NotificationKind = "slack"
+	NotifyTeams      NotificationKind = "teams"
+	NotifyMattermost NotificationKind = "mattermost"
+	NotifyDiscord    NotificationKind = "discord"
+	NotifyEmail      NotificationKind = "email"
+	NotifyPagerDuty  NotificationKind = "pagerduty"
+	NotifyWebhook    NotificationKind = "webhook"
+)
+
+// AllNotificationKinds lists all kinds.
+func AllNotificationKinds() []NotificationKind {
+	return []NotificationKind{
+		NotifySlack, NotifyTeams, NotifyMattermost, NotifyDiscord, NotifyEmail, NotifyPagerDuty, NotifyWebhook,
+	}
+}
+
+// NotificationChannel is where an organization sends notifications to.
+type NotificationChannel struct {
+	ID int64
+	// Name is unique in the organization.
+	Name string
+	Kind NotificationKind
+	// Config is as the kind has it: addresses, and the names of credentials.
+	Config json.RawMessage
+	// Rate is how many messages it receives within a minute; the last of them is a digest of what waits.
+	Rate    int
+	Enabled bool
+	// WindowAt is when the present minute began, in which WindowCount messages were begun.
+	WindowAt    time.Time
+	WindowCount int
+	// Author is who saved it last, at ChangedAt.
+	Author    Author
+	ChangedAt time.Time
+	// Removed is that it was removed; only messages refer to it still.
+	Removed bool
+}
+
+// NotificationRoute says what a channel is sent, and how.
+type NotificationRoute struct {
+	ID, ChannelID int64
+	// Name is unique in the organization.
+	Name string
+	// Config is what it matches, digests and quiet hours.
+	Config    json.RawMessage
+	Enabled   bool
+	Author    Author
+	ChangedAt time.Time
+	Removed   bool
+}
+
+// NotificationMoment is something that is worth a notification.
+type NotificationMoment string
+
+// The moments.
+const (
+	MomentApprovalNeeded   NotificationMoment = "approval_needed"
+	MomentRolloutBegan     NotificationMoment = "rollout_began"
+	MomentRolloutStopped   NotificationMoment = "rollout_stopped"
+	MomentRolloutFailed    NotificationMoment = "rollout_failed"
+	MomentRollbackBegan    NotificationMoment = "rollback_began"
+	MomentRolledBack       NotificationMoment = "rolled_back"
+	MomentRolloutCompleted NotificationMoment = "rollout_completed"
+	MomentCheckFailed      NotificationMoment = "check_failed"
+	MomentBreach           NotificationMoment = "breach"
+	MomentFreezeBegan      NotificationMoment = "freeze_began"
+	MomentFreezeEnded      NotificationMoment = "freeze_ended"
+	MomentAgentOffline     NotificationMoment = "agent_offline"
+	MomentDrift            NotificationMoment = "drift"
+	MomentTriggerDeclined  NotificationMoment = "trigger_declined"
+	// MomentProceeded only updates the message of a rollout: an approval was given, or the rollout resumed. No route chooses it.
+	MomentProceeded NotificationMoment = "rollout_proceeded"
+	// MomentTest is what a test of a route sends. No route chooses it.
+	MomentTest NotificationMoment = "test"
+)
+
+// AllNotificationMoments lists those that a route may choose.
+func AllNotificationMoments() []NotificationMoment {
+	return []NotificationMoment{
+		MomentApprovalNeeded, MomentRolloutBegan, MomentRolloutStopped, MomentRolloutFailed, MomentRollbackBegan, MomentRolledBack,
+		MomentRolloutCompleted, MomentCheckFailed, MomentBreach, MomentFreezeBegan, MomentFreezeEnded, MomentAgentOffline, MomentDrift,
+		MomentTriggerDeclined,
+	}
+}
+
+// NotificationSeverity is how much a moment matters. The numbers are stored.
+type NotificationSeverity int16
+
+// The severities.
+const (
+	SeverityLow NotificationSeverity = iota
+	SeverityNormal
+	SeverityHigh
+)
+
+// String is the severity as the API spells it.
+func (s NotificationSeverity) String() string {
+	switch s {
+	case SeverityLow:
+		return "low"
+	case SeverityHigh:
+		return "high"
+	case SeverityNormal:
+		return "normal"
+	default:
+		return "unknown"
+	}
+}
+
+// Severity is how much the moment matters.
+func (m NotificationMoment) Severity() NotificationSeverity {
+	switch m {
+	case MomentApprovalNeeded, MomentRolloutFailed, MomentRollbackBegan, MomentCheckFailed, MomentBreach, MomentAgentOffline:
+		return SeverityHigh
+	case MomentRolloutBegan, MomentRolloutCompleted, MomentTriggerDeclined, MomentProceeded:
+		return SeverityLow
+	case MomentRolloutStopped, MomentRolledBack, MomentFreezeBegan, MomentFreezeEnded, MomentDrift, MomentTest:
+		return SeverityNormal
+	default:
+		return SeverityNormal
+	}
+}
+
+// Notification is a moment that happened.
+type Notification struct {
+	ID     int64
+	Moment NotificationMoment
+	// Cause identifies what happened: each is kept once.
+	Cause string
+	// At is when it happened or will, DueAt when it is routed.
+	At, DueAt time.Time
+	// ApplicationID, EnvironmentID and RolloutID are what it is about; 0 for none.
+	ApplicationID, EnvironmentID, RolloutID int64
+	// SubjectID is the freeze or the trigger that it is about, Subject the gate, the key of the check or the name of the trigger.
+	SubjectID int64
+	Subject   string
+	Principal
+	Reason string
+
+	// PrincipalName, Application, Environment and Tier are looked up for rendering.
+	PrincipalName, Application, Environment string
+	Tier                                    Tier
+}
+
+// OfRollback is the moment if the rollout takes another one back: it begins and completes as a rollback.
+func (m NotificationMoment) OfRollback() NotificationMoment {
+	switch m { //nolint:exhaustive // the others are the same
+	case MomentRolloutBegan:
+		return MomentRollbackBegan
+	case MomentRolloutCompleted:
+		return MomentRolledBack
+	default:
+		return m
+	}
+}
+
+// NotificationOf is the moment that a row of a rollout's journal is; false for one that is none.
+func NotificationOf(r Transition) (Notification, bool) {
+	if r.Subject.Kind != SubjectRollout {
+		return Notification{}, false
+	}
+	n := Notification{
+		Cause: fmt.Sprintf("rollout:%d:%s:%s:%d", r.Subject.ID, r.Verb, r.GateID, r.CreatedAt.UnixNano()),
+		At:    r.CreatedAt, DueAt: r.CreatedAt, RolloutID: r.Subject.ID, Subject: r.GateID, Principal: Principal{r.PrincipalType, r.PrincipalID},
+		Reason: r.Reason,
+	}
+	switch r.Verb {
+	case VerbCreate:
+		n.Moment = MomentRolloutBegan
+	case VerbRequestApproval:
+		n.Moment = MomentApprovalNeeded
+	case VerbPause, VerbAbort, VerbStopPassage, VerbCancel:
+		n.Moment = MomentRolloutStopped
+	case VerbComplete:
+		n.Moment = MomentRolloutCompleted
+	case VerbFail:
+		n.Moment = MomentRolloutFailed
+		if r.Breach {
+			n.Moment = MomentBreach
+		}
+	case VerbApprove, VerbReject, VerbExpire, VerbResume, VerbRetry, VerbBreakGlass, VerbBypassFreeze:
+		n.Moment = MomentProceeded
+	case VerbStart, VerbDegrade, VerbReachGate, VerbPassGate, VerbSkip, VerbStopRollback, VerbRequestPassage, VerbStartJob, VerbEndJob:
+		return Notification{}, false
+	default:
+		return Notification{}, false
+	}
+	return n, true
+}
+
+// NotificationState is what became of a message.
+type NotificationState string
+
+// The states.
+const (
+	// MessagePending is one that is to be sent.
+	MessagePending NotificationState = "pending"
+	// MessageSending is one that a run of the engine sends.
+	MessageSending NotificationState = "sending"
+	// MessageSent is one that its channel has.
+	MessageSent NotificationState = "sent"
+	// MessageFailed is a dead letter: it was given up, and can be sent again.
+	MessageFailed NotificationState = "failed"
+	// MessageDigested is one that its channel has as a part of a digest.
+	MessageDigested NotificationState = "digested"
+)
+
+// AllNotificationStates lists all states.
+func AllNotificationStates() []NotificationState {
+	return []NotificationState{MessagePending, MessageSending, MessageSent, MessageFailed, MessageDigested}
+}
+
+// NotificationMessage is one message in a channel.
+type NotificationMessage struct {
+	ID, ChannelID int64
+	// RouteID is 0 for what is sent by default, RolloutID for what is about none.
+	RouteID, RolloutID int64
+	// Key is unique in the channel: what has the same key updates the message.
+	Key      string
+	Severity NotificationSeverity
+	// NotificationIDs are what it is about, oldest first, and LeftOut how many more there were.
+	NotificationIDs []int64
+	LeftOut         int
+	// Revision counts what it was to say; SentRevision and SentCount are what the channel has of it, BegunRevision and BegunCount what the
+	// present run sends.
+	Revision, SentRevision, SentCount, BegunRevision, BegunCount int
+	State                                                        NotificationState
+	// DueAt is when it is sent, or looked at again.
+	DueAt time.Time
+	// Attempts counts the failed runs since it was last sent, Run all runs.
+	Attempts, Run int
+	// Started is that the engine has the present run, Inputs what that run was begun with.
+	Started bool
+	Inputs  json.RawMessage
+	// Ref is how the channel calls it; empty where it cannot be updated.
+	Ref, Title string
+	// Error is why the last run sent nothing.
+	Error     string
+	SentAt    *time.Time
+	CreatedAt time.Time
+}

@@ -1,0 +1,452 @@
+package notify
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/expression"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// The bounds of configurations.
+const (
+	maxList       = 50
+	maxText       = 256
+	maxURL        = 1000
+	maxConfig     = 16 << 10
+	maxRecipients = 20
+	maxExpression = 4 << 10
+	maxDigest     = 1440
+	// DefaultRate is how many messages a channel receives within a minute if nothing else was chosen, and MaxRate the most.
+	DefaultRate = 20
+	MaxRate     = 60
+)
+
+// channelConfig is the configuration of a channel of any kind: a kind has only some of the members.
+type channelConfig struct {
+	// URL is where it is: for what is a secret, the beginning of it.
+	URL string `json:"url,omitempty"`
+	// Account is the name of the credential, as an operator has configured it for the workflow service.
+	Account string `json:"account,omitempty"`
+	// Target is the channel in Slack, Mattermost or Discord that a bot posts to; without it, Account is the URL of an incoming webhook.
+	Target string `json:"target,omitempty"`
+	// From and To are addresses of e-mail.
+	From string   `json:"from,omitempty"`
+	To   []string `json:"to,omitempty"`
+	// Sign are the names of credentials that sign requests of a webhook.
+	Sign []string `json:"sign,omitempty"`
+}
+
+// KindDescription is a kind of channel, as forms need it.
+type KindDescription struct {
+	Kind core.NotificationKind
+	// Description says how messages reach it.
+	Description string
+	// Schema describes its configuration, in JSON Schema.
+	Schema json.RawMessage
+}
+
+// Kinds describes all kinds, in the order in which they are shown.
+func Kinds() []KindDescription {
+	account := func(description string) string { return property("account", text(255, description)) }
+	return []KindDescription{
+		{
+			core.NotifySlack, "Messages in Slack. With a target, a bot posts them and updates them as the rollout proceeds; otherwise an incoming webhook " +
+				"receives each change as another message.",
+			object([]string{"account"}, property("url", text(maxURL, "The beginning of the webhook's URL, https://hooks.slack.com/services/ by default; "+
+				"for a bot, of the API, https://slack.com/api/ by default.")),
+				account("The name of the credential: the URL of the webhook, or the token of the bot."),
+				property("target", text(maxText, "The ID of the channel that a bot posts to, such as C0123456789."))),
+		},
+		{
+			core.NotifyTeams, "Adaptive Cards in Microsoft Teams, by the URL of a workflow that posts to a channel. Each change is another card.",
+			object([]string{"url", "account"}, property("url", text(maxURL, "The beginning of the workflow's URL.")),
+				account("The name of the credential that is the URL.")),
+		},
+		{
+			core.NotifyMattermost, "Messages in Mattermost. With a target, a bot posts and updates them; otherwise an incoming webhook receives each change.",
+			object([]string{"url", "account"}, property("url", text(maxURL, "The beginning of the webhook's URL; for a bot, the address of the server.")),
+				account("The name of the credential: the URL of the webhook, or the token of the bot."),
+				property("target", text(maxText, "The ID of the channel that a bot posts to."))),
+		},
+		{
+			core.NotifyDiscord, "Messages in Discord. With a target, a bot posts and updates them; otherwise a webhook receives each change.",
+			object([]string{"account"}, property("url", text(maxURL, "The beginning of the webhook's URL, https://discord.com/api/webhooks/ by default; "+
+				"for a bot, of the API, https://discord.com/api/v10/ by default.")),
+				account("The name of the credential: the URL of the webhook, or the token of the bot as the header Authorization."),
+				property("target", text(maxText, "The ID of the channel that a bot posts to."))),
+		},
+		{
+			core.NotifyEmail, "E-mail by SMTP. Each change of a rollout is a reply to its first message.",
+			object([]string{"url", "from", "to"}, property("url", text(maxURL, "The server: smtp://host:587, which has to offer STARTTLS, or smtps://host:465.")),
+				account("The name of the credential to sign in with."), property("from", text(maxText, "The address of the sender.")),
+				property("to", list("The addresses of the recipients."))),
+		},
+		{
+			core.NotifyPagerDuty, "Alerts by the Events API v2 of PagerDuty, or of what is compatible with it. A rollout has one alert, which is resolved when it has " +
+				"completed.",
+			object([]string{"account"}, property("url", text(maxURL, "The address, https://events.pagerduty.com/v2/enqueue by default.")),
+				account("The name of the credential that is the routing key.")),
+		},
+		{
+			core.NotifyWebhook, "A CloudEvent by HTTP for each change, signed as Standard Webhooks has it.",
+			object([]string{"url"}, property("url", text(maxURL, "The URL, https://…; it is no secret.")),
+				account("The name of the credential to send."), property("sign", list("Names of credentials whose secrets sign the request: two while one is replaced."))),
+		},
+	}
+}
+
+func property(name, rest string) string { return fmt.Sprintf(`%q:{%s}`, name, rest) }
+
+func text(most int, description string) string {
+	return fmt.Sprintf(`"type":"string","minLength":1,"maxLength":%d,"description":%q`, most, description)
+}
+
+func list(description string) string {
+	return fmt.Sprintf(`"type":"array","maxItems":%d,"items":{"type":"string","minLength":1,"maxLength":%d},"description":%q`,
+		maxRecipients, maxText, description)
+}
+
+func object(required []string, properties ...string) json.RawMessage {
+	names, _ := json.Marshal(required) // a list of texts
+	return json.RawMessage(fmt.Sprintf(
+		`{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","additionalProperties":false,"required":%s,"properties":{%s}}`,
+		names, strings.Join(properties, ","),
+	))
+}
+
+// problems collects what is wrong.
+type problems []fault.Field
+
+func (p *problems) add(field, format string, args ...any) {
+	*p = append(*p, fault.Field{Name: field, Problem: fmt.Sprintf(format, args...)})
+}
+
+func (p problems) err() error {
+	if len(p) == 0 {
+		return nil
+	}
+	slices.SortFunc(p, func(a, b fault.Field) int { return strings.Compare(a.Name, b.Name) })
+	return fault.InvalidFields(p...)
+}
+
+// decode reads an object that has known members only.
+func decode(raw json.RawMessage, into any, known []string, where string) error {
+	var found problems
+	if len(raw) > maxConfig {
+		found.add(where, "found %d bytes; expected at most %d", len(raw), maxConfig)
+		return found.err()
+	}
+	if len(raw) == 0 {
+		raw = json.RawMessage(`{}`)
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &members); err != nil || members == nil {
+		found.add(where, "found no JSON object")
+		return found.err()
+	}
+	for name := range members {
+		if !slices.Contains(known, name) {
+			found.add(where+"/"+name, "found a setting that does not exist here; expected %s", strings.Join(known, ", "))
+		}
+	}
+	if len(found) > 0 {
+		return found.err()
+	}
+	if err := json.NewDecoder(bytes.NewReader(raw)).Decode(into); err != nil {
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			found.add(where+"/"+wrong.Field, "found a %s; expected a %s", wrong.Value, wrong.Type)
+		} else {
+			found.add(where, "found no JSON object")
+		}
+	}
+	return found.err()
+}
+
+// membersOf are those of a kind's configuration, with the required ones.
+func membersOf(kind core.NotificationKind) (known, required []string, exists bool) {
+	for _, k := range Kinds() {
+		if k.Kind != kind {
+			continue
+		}
+		var schema struct {
+			Properties map[string]json.RawMessage `json:"properties"`
+			Required   []string                   `json:"required"`
+		}
+		_ = json.Unmarshal(k.Schema, &schema) // it is written above
+		for name := range schema.Properties {
+			known = append(known, name)
+		}
+		slices.Sort(known)
+		return known, schema.Required, true
+	}
+	return nil, nil, false
+}
+
+var (
+	accountForm = regexp.MustCompile(`^[^\s"'\\]{1,255}$`)
+	targetForm  = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
+	// addressForm is the form of an address of e-mail, as the workflow service sends to it.
+	addressForm = regexp.MustCompile(`^[^\s@<>,;:"()\[\]\\]{1,64}@[A-Za-z0-9.-]{1,190}$`)
+)
+
+// readChannel reads and checks the configuration of a channel, with the defaults of its kind.
+func readChannel(kind core.NotificationKind, raw json.RawMessage) (c channelConfig, err error) {
+	known, required, exists := membersOf(kind)
+	if !exists {
+		var all []string
+		for _, k := range core.AllNotificationKinds() {
+			all = append(all, string(k))
+		}
+		return c, fault.InvalidFields(fault.Field{
+			Name: "/kind", Problem: fmt.Sprintf("found %.100q; expected one of %s", string(kind), strings.Join(all, ", ")),
+		})
+	}
+	if err := decode(raw, &c, known, "/config"); err != nil {
+		return c, err
+	}
+	c.URL = cmp.Or(c.URL, defaultURL(kind, c.Target != ""))
+	var found problems
+	given := map[string]bool{
+		"url": c.URL != "", "account": c.Account != "", "from": c.From != "", "to": len(c.To) > 0,
+	}
+	for _, name := range required {
+		if !given[name] {
+			found.add("/config/"+name, "found none; a channel of kind %s needs it", kind)
+		}
+	}
+	if c.URL != "" {
+		checkURL(&found, kind, c.URL)
+	}
+	if c.Account != "" && !accountForm.MatchString(c.Account) || strings.Contains(c.Account, "://") {
+		found.add("/config/account", "found what is no name of a credential; expected the name under which an operator has configured it, never the secret itself")
+	}
+	if c.Target != "" && !targetForm.MatchString(c.Target) {
+		found.add("/config/target", "found %.100q; expected the ID of a channel: letters, digits, - and _", c.Target)
+	}
+	checkAddresses(&found, c)
+	if len(c.Sign) > 4 {
+		found.add("/config/sign", "found %d; expected at most 4", len(c.Sign))
+	}
+	for i, name := range c.Sign {
+		if !accountForm.MatchString(name) {
+			found.add(fmt.Sprintf("/config/sign/%d", i), "found what is no name of a credential")
+		}
+	}
+	return c, found.err()
+}
+
+func checkAddresses(found *problems, c channelConfig) {
+	if c.From != "" && !addressForm.MatchString(c.From) {
+		found.add("/config/from", "found %.100q; expected an address such as cd@example.com", c.From)
+	}
+	if len(c.To) > maxRecipients {
+		found.add("/config/to", "found %d; expected at most %d: use the address of a list", len(c.To), maxRecipients)
+	}
+	for i, to := range c.To {
+		if !addressForm.MatchString(to) {
+			found.add(fmt.Sprintf("/config/to/%d", i), "found %.100q; expected an address such as team@example.com", to)
+		}
+	}
+}
+
+// checkURL finds what is wrong with an address. Which networks it may be in is checked when it is used, by the guarded transport.
+func checkURL(found *problems, kind core.NotificationKind, raw string) {
+	schemes := []string{"https", "http"}
+	if kind == core.NotifyEmail {
+		schemes = []string{"smtp", "smtps"}
+	}
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Hostname() == "" || u.Opaque != "" || !slices.Contains(schemes, u.Scheme):
+		found.add("/config/url", "found what is no such URL; expected %s://host/path", schemes[0])
+	case len(raw) > maxURL:
+		found.add("/config/url", "found %d bytes; expected at most %d", len(raw), maxURL)
+	case u.User != nil:
+		found.add("/config/url", "found a user in it; expected the name of a credential as account instead")
+	case u.Fragment != "":
+		found.add("/config/url", "found a fragment; expected none")
+	case kind != core.NotifyWebhook && u.RawQuery != "":
+		found.add("/config/url", "found a query; expected none: what is secret in a URL belongs into the credential")
+	case strings.Contains(u.Path, "..") || strings.ContainsAny(raw, " \\\t\r\n"):
+		found.add("/config/url", "found spaces, \\ or .. in it; expected the URL that is meant")
+	}
+}
+
+func defaultURL(kind core.NotificationKind, bot bool) string {
+	switch kind {
+	case core.NotifySlack:
+		if bot {
+			return "https://slack.com/api/"
+		}
+		return "https://hooks.slack.com/services/"
+	case core.NotifyDiscord:
+		if bot {
+			return "https://discord.com/api/v10/"
+		}
+		return "https://discord.com/api/webhooks/"
+	case core.NotifyPagerDuty:
+		return "https://events.pagerduty.com/v2/enqueue"
+	case core.NotifyTeams, core.NotifyMattermost, core.NotifyEmail, core.NotifyWebhook:
+		return ""
+	default:
+		return ""
+	}
+}
+
+// RouteConfig says what a route matches, and how it sends.
+type RouteConfig struct {
+	// Events are moments; empty for all. The other lists are patterns in which * stands for any text, and empty ones match everything.
+	Events       []core.NotificationMoment `json:"events,omitempty"`
+	Applications []string                  `json:"applications,omitempty"`
+	Environments []string                  `json:"environments,omitempty"`
+	Tiers        []core.Tier               `json:"tiers,omitempty"`
+	Severities   []string                  `json:"severities,omitempty"`
+	// Expression is in CEL; it decides in addition.
+	Expression string `json:"expression,omitempty"`
+	// DigestMinutes collects what happens for so long; 0 sends at once.
+	DigestMinutes int `json:"digest_minutes,omitempty"`
+	// Quiet are hours in which only what is of high severity is sent; the rest waits for their end.
+	Quiet *Quiet `json:"quiet,omitempty"`
+}
+
+// Quiet are quiet hours of every day.
+type Quiet struct {
+	From     string `json:"from"`
+	To       string `json:"to"`
+	TimeZone string `json:"time_zone"`
+}
+
+// expressionNames are what an expression of a route refers to.
+func expressionNames() []string {
+	return []string{"event", "application", "environments", "tiers", "severity", "rollout", "subject", "reason", "principal"}
+}
+
+// readRoute reads and checks the configuration of a route.
+func readRoute(raw json.RawMessage) (c RouteConfig, err error) {
+	known := []string{"applications", "digest_minutes", "environments", "events", "expression", "quiet", "severities", "tiers"}
+	if err := decode(raw, &c, known, "/config"); err != nil {
+		return c, err
+	}
+	var found problems
+	c.checkMatch(&found)
+	if c.DigestMinutes < 0 || c.DigestMinutes > maxDigest {
+		found.add("/config/digest_minutes", "found %d; expected 0 to %d minutes", c.DigestMinutes, maxDigest)
+	}
+	if q := c.Quiet; q != nil {
+		for field, at := range map[string]string{"from": q.From, "to": q.To} {
+			if _, err := clockTime(at); err != nil {
+				found.add("/config/quiet/"+field, "found %.100q; expected a time such as 22:00", at)
+			}
+		}
+		if q.From == q.To {
+			found.add("/config/quiet/to", "found the beginning; expected another time")
+		}
+		if _, err := q.location(); err != nil {
+			found.add("/config/quiet/time_zone", "found %.100q; expected a time zone such as Europe/Berlin", q.TimeZone)
+		}
+	}
+	return c, found.err()
+}
+
+func (c RouteConfig) checkMatch(found *problems) {
+	for i, e := range c.Events {
+		if !slices.Contains(core.AllNotificationMoments(), e) {
+			var all []string
+			for _, m := range core.AllNotificationMoments() {
+				all = append(all, string(m))
+			}
+			found.add(fmt.Sprintf("/config/events/%d", i), "found %.100q; expected one of %s", string(e), strings.Join(all, ", "))
+		}
+	}
+	for i, tier := range c.Tiers {
+		switch tier {
+		case core.TierDevelopment, core.TierQA, core.TierStaging, core.TierProduction:
+		default:
+			found.add(fmt.Sprintf("/config/tiers/%d", i), "found %.100q; expected development, qa, staging or production", string(tier))
+		}
+	}
+	for i, s := range c.Severities {
+		if !slices.Contains([]string{"low", "normal", "high"}, s) {
+			found.add(fmt.Sprintf("/config/severities/%d", i), "found %.100q; expected low, normal or high", s)
+		}
+	}
+	for field, patterns := range map[string][]string{"applications": c.Applications, "environments": c.Environments} {
+		if len(patterns) > maxList {
+			found.add("/config/"+field, "found %d; expected at most %d", len(patterns), maxList)
+		}
+		for i, p := range patterns {
+			if p == "" || len(p) > maxText {
+				found.add(fmt.Sprintf("/config/%s/%d", field, i), "found %d bytes; expected 1 to %d", len(p), maxText)
+			}
+		}
+	}
+	if c.Expression == "" {
+		return
+	}
+	if len(c.Expression) > maxExpression {
+		found.add("/config/expression", "found %d bytes; expected at most %d", len(c.Expression), maxExpression)
+		return
+	}
+	program, err := expression.Compile(c.Expression, expressionNames()...)
+	if err == nil {
+		err = program.Expect(expression.Bool)
+	}
+	if err != nil {
+		found.add("/config/expression", "%s; it may refer to %s", err, strings.Join(expressionNames(), ", "))
+	}
+}
+
+func clockTime(text string) (time.Time, error) {
+	at, err := time.Parse("15:04", text)
+	if err != nil {
+		return at, fmt.Errorf("read a time of day: %w", err)
+	}
+	return at, nil
+}
+
+func (q Quiet) location() (*time.Location, error) {
+	if q.TimeZone == "Local" {
+		return nil, fmt.Errorf("found %q", q.TimeZone)
+	}
+	location, err := time.LoadLocation(cmp.Or(q.TimeZone, "UTC"))
+	if err != nil {
+		return nil, fmt.Errorf("find the time zone: %w", err)
+	}
+	return location, nil
+}
+
+// until is when the quiet hours end that an instant is in; the zero time if it is in none.
+func (q *Quiet) until(now time.Time) time.Time {
+	if q == nil {
+		return time.Time{}
+	}
+	location, err := q.location()
+	from, errFrom := clockTime(q.From)
+	to, errTo := clockTime(q.To)
+	if err != nil || errFrom != nil || errTo != nil { // it was checked when it was saved; a time zone may be missing here
+		return time.Time{}
+	}
+	local := now.In(location)
+	for back := range 2 { // they may have begun the day before
+		y, m, d := local.AddDate(0, 0, -back).Date()
+		begin := time.Date(y, m, d, from.Hour(), from.Minute(), 0, 0, location)
+		end := time.Date(y, m, d, to.Hour(), to.Minute(), 0, 0, location)
+		if !end.After(begin) {
+			end = time.Date(y, m, d+1, to.Hour(), to.Minute(), 0, 0, location)
+		}
+		if !now.Before(begin) && now.Before(end) {
+			return end
+		}
+	}
+	return time.Time{}
+}

@@ -1,0 +1,304 @@
+package notify
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+const (
+	// shown is how many notifications a message lists.
+	shown = 12
+	// maxTitle and maxLine bound texts, in characters: those of Slack's headers are the shortest.
+	maxTitle = 140
+	maxLine  = 300
+	// maxChanges is how many changed versions a message lists.
+	maxChanges = 8
+)
+
+// content is what a message says, whatever its channel.
+type content struct {
+	// title is one line without markup; lines are sentences, oldest first.
+	title    string
+	lines    []string
+	severity core.NotificationSeverity
+	link     string
+	// over is that nothing more is to happen: an alert is resolved.
+	over bool
+	// moments are what the message is about, for channels that read data.
+	moments []core.Notification
+	rollout Rollout
+	// id is the same for all that updates one message.
+	id string
+}
+
+// text is all of it as plain text.
+func (c content) text() string {
+	parts := append([]string{c.title}, c.lines...)
+	if c.link != "" {
+		parts = append(parts, c.link)
+	}
+	return strings.Join(parts, "\n")
+}
+
+func cut(text string, most int) string {
+	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "\uFFFD")
+	if utf8.RuneCountInString(text) <= most {
+		return text
+	}
+	return string([]rune(text)[:most-1]) + "…"
+}
+
+// line is a text in one line.
+func line(text string) string { return cut(strings.Join(strings.Fields(text), " "), maxLine) }
+
+// render makes the inputs of the run that sends a message, and its title.
+func (u *UseCases) render(
+	ctx context.Context, tx Tx, organization int64, c core.NotificationChannel, m core.NotificationMessage,
+) (json.RawMessage, string, error) {
+	var config channelConfig
+	if err := json.Unmarshal(c.Config, &config); err != nil {
+		return nil, "", fmt.Errorf("read channel %q: %w", c.Name, err)
+	}
+	ids := m.NotificationIDs
+	if !updates(c) && m.SentCount < len(ids) { // it has the others already, and cannot be changed
+		ids = ids[m.SentCount:]
+	}
+	all, err := tx.NotificationsByID(ctx, ids)
+	if err != nil {
+		return nil, "", err
+	}
+	made, err := u.compose(ctx, tx, m, all)
+	if err != nil {
+		return nil, "", err
+	}
+	made.id = fmt.Sprintf("lockstep-%d-%d-%s", organization, c.ID, strings.ReplaceAll(m.Key, ":", "-"))
+	inputs, err := json.Marshal(requestFor(c.Kind, config, organization, m, made))
+	if err != nil {
+		return nil, "", fmt.Errorf("write notification_%d: %w", m.ID, err)
+	}
+	return inputs, made.title, nil
+}
+
+// compose says what happened.
+func (u *UseCases) compose(ctx context.Context, tx Tx, m core.NotificationMessage, all []core.Notification) (content, error) {
+	c := content{severity: m.Severity, moments: all}
+	c.link = u.url
+	digest := strings.HasPrefix(m.Key, "digest:")
+	rollouts := map[int64]Rollout{}
+	for _, n := range all {
+		if _, known := rollouts[n.RolloutID]; known || n.RolloutID == 0 {
+			continue
+		}
+		r, err := tx.NotifiedRollout(ctx, n.RolloutID)
+		if err != nil {
+			return c, err
+		}
+		rollouts[n.RolloutID] = r
+	}
+	listed := all[max(0, len(all)-shown):]
+	for _, n := range listed {
+		says, err := sentences(ctx, tx, n, rollouts[n.RolloutID])
+		if err != nil {
+			return c, err
+		}
+		if digest {
+			says = says[:1]
+			if r := rollouts[n.RolloutID]; r.ID != 0 {
+				says[0] = fmt.Sprintf("%s, %s: %s", r.Application, r.name(), says[0])
+			}
+		}
+		for i, s := range says {
+			if i == 0 {
+				s = n.At.UTC().Format("15:04 MST") + " " + s
+			}
+			c.lines = append(c.lines, line(s))
+		}
+	}
+	if hidden := m.LeftOut + len(all) - len(listed); hidden > 0 {
+		c.lines = append([]string{fmt.Sprintf("%d more are not shown.", hidden)}, c.lines...)
+	}
+	switch {
+	case digest:
+		c.title = fmt.Sprintf("Lockstep: %d notifications", len(all)+m.LeftOut)
+	case m.RolloutID != 0 && len(all) > 0:
+		c.rollout = rollouts[m.RolloutID]
+		c.title, c.over = c.rollout.title(all[len(all)-1])
+		c.lines = append(c.lines, c.rollout.summary()...)
+		if u.url != "" {
+			c.link = fmt.Sprintf("%s/rollouts/rollout_%d", strings.TrimSuffix(u.url, "/"), c.rollout.ID)
+		}
+	case len(all) > 0:
+		c.title = headline(all[0])
+		c.over = all[0].Moment == core.MomentFreezeEnded
+	default: // they were deleted
+		c.title = cmp.Or(m.Title, "Lockstep: a notification from more than 30 days ago")
+	}
+	c.title = cut(strings.Join(strings.Fields(c.title), " "), maxTitle)
+	return c, nil
+}
+
+func (r Rollout) name() string { return fmt.Sprintf("rollout_%d", r.ID) }
+
+// title is what the rollout is at.
+func (r Rollout) title(last core.Notification) (title string, over bool) {
+	what := r.State.Words()
+	kind := "rollout"
+	if r.RollbackOf != 0 {
+		kind = "rollback"
+	}
+	if !r.State.Terminal() {
+		switch last.Moment { //nolint:exhaustive // the others are told by the state
+		case core.MomentApprovalNeeded:
+			what = "approval needed"
+		case core.MomentCheckFailed:
+			what = "a check failed"
+		case core.MomentRolloutStopped:
+			what = "stopped"
+		case core.MomentRolloutBegan, core.MomentRollbackBegan:
+			what = "began"
+		}
+	}
+	return fmt.Sprintf("%s: %s to %s, %s", r.Application, kind, r.VersionSet, what), r.State.Terminal() && r.State != core.RolloutFailed
+}
+
+// summary is where it is, and what it changes.
+func (r Rollout) summary() (lines []string) {
+	var places []string
+	for _, e := range r.Environments {
+		places = append(places, fmt.Sprintf("%s: %s", e.Name, e.State.Words()))
+	}
+	if len(places) > 0 {
+		lines = append(lines, line(strings.Join(places, "; ")))
+	}
+	return lines
+}
+
+// changes are what a rollout brings, in one line.
+func (r Rollout) changes() string {
+	var all []string
+	for i, c := range r.Changes {
+		if i == maxChanges {
+			all = append(all, "and more")
+			break
+		}
+		if c.Previous == "" {
+			all = append(all, c.Service+" "+c.Version)
+		} else {
+			all = append(all, fmt.Sprintf("%s %s → %s", c.Service, c.Previous, c.Version))
+		}
+	}
+	if len(all) == 0 {
+		return "no version"
+	}
+	return strings.Join(all, ", ")
+}
+
+// headline is the title of what is about no rollout.
+func headline(n core.Notification) string {
+	switch n.Moment { //nolint:exhaustive // the others are about rollouts
+	case core.MomentFreezeBegan:
+		return fmt.Sprintf("Freeze freeze_%d began", n.SubjectID)
+	case core.MomentFreezeEnded:
+		return fmt.Sprintf("Freeze freeze_%d ended", n.SubjectID)
+	case core.MomentAgentOffline:
+		return n.Environment + ": its agent is offline"
+	case core.MomentDrift:
+		return fmt.Sprintf("%s: %s differs from what was deployed", n.Application, n.Environment)
+	case core.MomentCheckFailed:
+		return fmt.Sprintf("%s: check %s failed in %s", n.Application, n.Subject, n.Environment)
+	case core.MomentTriggerDeclined:
+		return fmt.Sprintf("%s: trigger %s did not begin a rollout", n.Application, n.Subject)
+	case core.MomentTest:
+		return "Test of route " + n.Subject
+	default:
+		return strings.ReplaceAll(string(n.Moment), "_", " ")
+	}
+}
+
+// sentences say what happened: the first what, the others what is needed to decide.
+func sentences(ctx context.Context, tx Tx, n core.Notification, r Rollout) ([]string, error) {
+	because := func(what string) []string { return []string{core.Because(what, n.Reason)} }
+	kind := "rollout"
+	if r.RollbackOf != 0 {
+		kind = fmt.Sprintf("rollback of rollout_%d", r.RollbackOf)
+	}
+	switch n.Moment {
+	case core.MomentApprovalNeeded:
+		return approval(ctx, tx, n, r)
+	case core.MomentRolloutBegan, core.MomentRollbackBegan:
+		return []string{core.Because(fmt.Sprintf("%s began the %s", n.PrincipalName, kind), n.Reason), "It brings " + r.changes()}, nil
+	case core.MomentRolloutStopped:
+		return because(n.PrincipalName + " stopped it"), nil
+	case core.MomentRolloutFailed:
+		return because("the " + kind + " failed"), nil
+	case core.MomentBreach:
+		return because("it advanced beyond a passage that was not granted"), nil
+	case core.MomentRolledBack, core.MomentRolloutCompleted:
+		return because("the " + kind + " completed"), nil
+	case core.MomentProceeded:
+		return because(n.PrincipalName + " answered, and it proceeds"), nil
+	case core.MomentCheckFailed:
+		return because(fmt.Sprintf("check %s failed in %s", n.Subject, n.Environment)), nil
+	case core.MomentFreezeBegan, core.MomentFreezeEnded:
+		f, err := tx.NotifiedFreeze(ctx, n.SubjectID)
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return nil, err
+		}
+		what := "began, until " + f.EndsAt.UTC().Format("2006-01-02 15:04 MST")
+		if n.Moment == core.MomentFreezeEnded {
+			what = "ended"
+		}
+		of := "everything"
+		if len(f.Scope) > 0 {
+			of = strings.Join(f.Scope, ", ")
+		}
+		return []string{core.Because(fmt.Sprintf("the freeze of %s, set by %s, %s", of, f.Author, what), f.Reason)}, nil
+	case core.MomentAgentOffline:
+		return because(n.Environment + " cannot be reached"), nil
+	case core.MomentDrift:
+		return because(fmt.Sprintf("%s differs in %s", n.Application, n.Environment)), nil
+	case core.MomentTriggerDeclined:
+		return because(fmt.Sprintf("trigger %s of %s did not begin a rollout", n.Subject, n.Application)), nil
+	case core.MomentTest:
+		return []string{fmt.Sprintf("%s tests route %s. There is nothing to do.", n.PrincipalName, n.Subject)}, nil
+	default:
+		return because(string(n.Moment)), nil
+	}
+}
+
+// approval says what changes, who asked, and until when it can be answered.
+func approval(ctx context.Context, tx Tx, n core.Notification, r Rollout) ([]string, error) {
+	g, err := tx.NotifiedGate(ctx, n.RolloutID, n.Subject)
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return nil, err
+	}
+	what := fmt.Sprintf("approval %s is needed", n.Subject)
+	for _, e := range r.Environments {
+		if e.ID == g.EnvironmentID {
+			what += " before " + e.Name
+		}
+	}
+	who := fmt.Sprintf("asked for by %s", r.AskedBy)
+	if g.Group != "" {
+		who += ", to be given by " + g.Group
+	}
+	if g.Quorum > 1 {
+		who += fmt.Sprintf(" (%d of them)", g.Quorum)
+	}
+	until := "It does not expire"
+	if g.ExpiresAt != nil {
+		until = "It expires at " + g.ExpiresAt.UTC().Format("2006-01-02 15:04 MST")
+	}
+	return []string{core.Because(what+", "+who, cmp.Or(g.Reason, n.Reason)), "It brings " + r.changes(), until}, nil
+}
+
+// stamp is an instant for data.
+func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) }

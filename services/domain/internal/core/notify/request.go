@@ -1,0 +1,332 @@
+package notify
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// inputs are those of the program that sends a message.
+type inputs struct {
+	Function string         `json:"function"`
+	Request  map[string]any `json:"request"`
+	Answer   answer         `json:"answer"`
+}
+
+// answer names members of the channel's answer: OK is true if it took the message, and Ref how it calls the message. Empty for none.
+type answer struct {
+	OK  string `json:"ok"`
+	Ref string `json:"ref"`
+}
+
+// updates reports whether a channel can change a message that it has.
+func updates(c core.NotificationChannel) bool {
+	switch c.Kind {
+	case core.NotifySlack, core.NotifyMattermost, core.NotifyDiscord:
+		return strings.Contains(string(c.Config), `"target"`)
+	case core.NotifyPagerDuty:
+		return true
+	case core.NotifyTeams, core.NotifyEmail, core.NotifyWebhook:
+		return false
+	default:
+		return false
+	}
+}
+
+// Values of JSON, for short.
+type (
+	object map[string]any
+	values []any
+)
+
+// requestFor is how a message is sent to a channel of a kind.
+func requestFor(kind core.NotificationKind, c channelConfig, organization int64, m core.NotificationMessage, say content) inputs {
+	switch kind {
+	case core.NotifySlack:
+		return slack(c, m, say)
+	case core.NotifyTeams:
+		return secretURL(c, teams(say))
+	case core.NotifyMattermost:
+		return mattermost(c, m, say)
+	case core.NotifyDiscord:
+		return discord(c, m, say)
+	case core.NotifyEmail:
+		return email(c, m, say)
+	case core.NotifyPagerDuty:
+		return pagerDuty(c, say)
+	case core.NotifyWebhook:
+		return webhook(c, organization, m, say)
+	default:
+		return webhook(c, organization, m, say)
+	}
+}
+
+// post is a request whose answer is a value, whatever its status. The engine does not repeat it: another run does.
+func post(method, to string, body any) map[string]any {
+	return map[string]any{
+		"url": to, "method": method, "json": body, "timeout": 30, "retry_status": values{}, "repeatable": false, "max_body": 64 << 10,
+	}
+}
+
+// secretURL is a request to an address that is a secret.
+func secretURL(c channelConfig, body any) inputs {
+	r := post("POST", c.URL, body)
+	r["url_credential"] = c.Account
+	return inputs{Function: "http.request", Request: r}
+}
+
+// withToken is a request that a token proves.
+func withToken(c channelConfig, method, path string, body any, a answer) inputs {
+	r := post(method, strings.TrimSuffix(c.URL, "/")+"/"+path, body)
+	r["credential"] = c.Account
+	return inputs{Function: "http.request", Request: r, Answer: a}
+}
+
+// color is that of a severity, for channels that have one.
+func (c content) color() int {
+	switch {
+	case c.over:
+		return 0x2E7D32
+	case c.severity == core.SeverityHigh:
+		return 0xC62828
+	case c.severity == core.SeverityNormal:
+		return 0xF9A825
+	default:
+		return 0x1565C0
+	}
+}
+
+// slackText writes a text so that nothing in it is markup, a link or a mention of everybody.
+func slackText(text string) string {
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
+}
+
+// slack is Block Kit: a header, a section of at most 3000 characters, and the link.
+func slack(c channelConfig, m core.NotificationMessage, say content) inputs {
+	var lines []string
+	for _, l := range say.lines {
+		lines = append(lines, slackText(l))
+	}
+	blocks := values{object{"type": "header", "text": object{"type": "plain_text", "text": say.title, "emoji": false}}}
+	if len(lines) > 0 {
+		blocks = append(blocks, object{"type": "section", "text": object{
+			"type": "mrkdwn", "text": cut(strings.Join(lines, "\n"), 2900), "verbatim": true,
+		}})
+	}
+	if say.link != "" {
+		blocks = append(blocks, object{"type": "context", "elements": values{object{
+			"type": "mrkdwn", "text": fmt.Sprintf("<%s|Open in Lockstep>", slackText(say.link)), "verbatim": true,
+		}}})
+	}
+	// The text is what notifications and screen readers have.
+	body := object{"text": slackText(cut(say.text(), 2900)), "blocks": blocks, "unfurl_links": false, "unfurl_media": false}
+	if c.Target == "" {
+		return secretURL(c, body)
+	}
+	body["channel"] = c.Target
+	accepted := answer{OK: "ok", Ref: "ts"}
+	if m.Ref == "" {
+		return withToken(c, "POST", "chat.postMessage", body, accepted)
+	}
+	delete(body, "unfurl_links")
+	delete(body, "unfurl_media")
+	body["ts"] = m.Ref
+	return withToken(c, "POST", "chat.update", body, accepted)
+}
+
+// teams is an Adaptive Card as a workflow of Teams receives it. Text runs have no markup, so nothing in a text is a link or a mention.
+func teams(say content) object {
+	run := func(text string, bold bool) object {
+		r := object{"type": "TextRun", "text": text}
+		if bold {
+			r["weight"], r["size"] = "Bolder", "Medium"
+			r["color"] = map[bool]string{true: "Attention", false: "Default"}[say.severity == core.SeverityHigh && !say.over]
+		}
+		return r
+	}
+	block := func(text string, bold bool) object {
+		return object{"type": "RichTextBlock", "inlines": values{run(text, bold)}}
+	}
+	body := values{block(say.title, true)}
+	for _, l := range say.lines {
+		body = append(body, block(l, false))
+	}
+	card := object{
+		"$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.4", "body": body,
+		"fallbackText": say.title, "speak": say.title,
+	}
+	if say.link != "" {
+		card["actions"] = values{object{"type": "Action.OpenUrl", "title": "Open in Lockstep", "url": say.link}}
+	}
+	return object{"type": "message", "attachments": values{object{
+		"contentType": "application/vnd.microsoft.card.adaptive", "contentUrl": nil, "content": card,
+	}}}
+}
+
+// markdownText writes a text so that nothing in it is markup, a link or a mention.
+func markdownText(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		switch r {
+		case '\\', '`', '*', '_', '{', '}', '[', ']', '(', ')', '#', '+', '!', '|', '<', '>', '~':
+			b.WriteRune('\\')
+			b.WriteRune(r)
+		case '@':
+			b.WriteString("@\u200b") // a name does not follow it any more
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func markdownLines(lines []string, most int) string {
+	var all []string
+	for _, l := range lines {
+		all = append(all, markdownText(l))
+	}
+	return cut(strings.Join(all, "\n"), most)
+}
+
+// mattermost is a post with a message attachment.
+func mattermost(c channelConfig, m core.NotificationMessage, say content) inputs {
+	attachment := object{
+		"fallback": say.title, "color": fmt.Sprintf("#%06X", say.color()), "title": markdownText(say.title), "text": markdownLines(say.lines, 4000),
+	}
+	if say.link != "" {
+		attachment["title_link"] = say.link
+	}
+	attachments := values{attachment}
+	if c.Target == "" {
+		return secretURL(c, object{"text": "", "attachments": attachments})
+	}
+	body := object{"channel_id": c.Target, "message": "", "props": object{"attachments": attachments}}
+	if m.Ref == "" {
+		return withToken(c, "POST", "api/v4/posts", body, answer{Ref: "id"})
+	}
+	delete(body, "channel_id")
+	return withToken(c, "PUT", "api/v4/posts/"+url.PathEscape(m.Ref)+"/patch", body, answer{})
+}
+
+// discord is a message with one embed. It mentions nobody, whatever a text says.
+func discord(c channelConfig, m core.NotificationMessage, say content) inputs {
+	embed := object{"title": cut(say.title, 256), "description": markdownLines(say.lines, 4000), "color": say.color()}
+	if say.link != "" {
+		embed["url"] = say.link
+	}
+	body := object{"embeds": values{embed}, "allowed_mentions": object{"parse": values{}}}
+	switch {
+	case c.Target == "":
+		return secretURL(c, body)
+	case m.Ref == "":
+		return withToken(c, "POST", "channels/"+c.Target+"/messages", body, answer{Ref: "id"})
+	default:
+		return withToken(c, "PATCH", "channels/"+c.Target+"/messages/"+url.PathEscape(m.Ref), body, answer{})
+	}
+}
+
+// email is a message of text. What updates it is a reply to it.
+func email(c channelConfig, m core.NotificationMessage, say content) inputs {
+	_, domain, _ := strings.Cut(c.From, "@")
+	to := make(values, len(c.To))
+	for i, one := range c.To {
+		to[i] = one
+	}
+	r := map[string]any{
+		"server": c.URL, "from": c.From, "to": to, "subject": say.title, "text": say.text() + "\n", "timeout": 30,
+		"message_id": fmt.Sprintf("%s-%d@%s", emailID(say.id), m.Revision, domain),
+	}
+	if c.Account != "" {
+		r["credential"] = c.Account
+	}
+	if m.SentRevision > 0 {
+		r["in_reply_to"] = fmt.Sprintf("%s-%d@%s", emailID(say.id), m.SentRevision, domain)
+	}
+	return inputs{Function: "mail.send", Request: r}
+}
+
+// emailID is an identifier as one of a message has to be.
+func emailID(id string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r) {
+			return r
+		}
+		return '-'
+	}, cut(id, 80))
+}
+
+// pagerDuty is an event of the Events API v2. Its routing key is a secret within the body.
+func pagerDuty(c channelConfig, say content) inputs {
+	action := "trigger"
+	if say.over {
+		action = "resolve"
+	}
+	severity := map[core.NotificationSeverity]string{core.SeverityHigh: "critical", core.SeverityNormal: "warning"}[say.severity]
+	body := object{
+		"event_action": action, "dedup_key": cut(say.id, 255), "client": "Lockstep",
+		"payload": object{
+			"summary": cut(say.title, 1024), "source": cmp.Or(say.rollout.Application, "lockstep"), "severity": cmp.Or(severity, "info"),
+			"component": cmp.Or(say.rollout.VersionSet, "lockstep"), "custom_details": object{"lines": say.lines},
+		},
+	}
+	if len(say.moments) > 0 {
+		last := say.moments[len(say.moments)-1]
+		payload, _ := body["payload"].(object)
+		payload["timestamp"], payload["class"] = stamp(last.At), string(last.Moment)
+	}
+	if say.link != "" {
+		body["client_url"] = say.link
+		body["links"] = values{object{"href": say.link, "text": "Open in Lockstep"}}
+	}
+	r := post("POST", c.URL, body)
+	r["json_credentials"] = object{"routing_key": c.Account}
+	return inputs{Function: "http.request", Request: r}
+}
+
+// webhook is a CloudEvent in structured mode. A receiver recognizes a repeat by its id, which is also that of the signed message.
+func webhook(c channelConfig, organization int64, m core.NotificationMessage, say content) inputs {
+	id := fmt.Sprintf("notification_%d_%d", m.ID, m.Revision)
+	notifications := values{}
+	for _, n := range say.moments {
+		notifications = append(notifications, object{
+			"id": n.ID, "event": string(n.Moment), "at": stamp(n.At), "severity": n.Moment.Severity().String(), "application": n.Application,
+			"environment": n.Environment, "subject": n.Subject, "reason": cut(n.Reason, 1000), "principal": n.PrincipalName,
+			"rollout": rolloutName(n.RolloutID),
+		})
+	}
+	data := object{
+		"message": fmt.Sprintf("notification_%d", m.ID), "revision": m.Revision, "title": say.title, "lines": say.lines,
+		"severity": say.severity.String(), "link": say.link, "notifications": notifications, "left_out": m.LeftOut,
+	}
+	body := object{
+		"specversion": "1.0", "id": id, "source": fmt.Sprintf("/lockstep/organizations/%d", organization), "type": "com.lockstep.notification.v1",
+		"subject": fmt.Sprintf("notification_%d", m.ID), "datacontenttype": "application/json", "data": data,
+	}
+	if len(say.moments) > 0 {
+		body["time"] = stamp(say.moments[len(say.moments)-1].At)
+	}
+	r := post("POST", c.URL, body)
+	r["headers"] = object{"Content-Type": "application/cloudevents+json; charset=UTF-8"}
+	if c.Account != "" {
+		r["credential"] = c.Account
+	}
+	if len(c.Sign) > 0 {
+		sign := make(values, len(c.Sign))
+		for i, name := range c.Sign {
+			sign[i] = name
+		}
+		r["sign"], r["sign_id"] = sign, id
+	}
+	return inputs{Function: "http.request", Request: r}
+}
+
+// rolloutName is how people call a rollout; empty for none.
+func rolloutName(rollout int64) string {
+	if rollout == 0 {
+		return ""
+	}
+	return fmt.Sprintf("rollout_%d", rollout)
+}

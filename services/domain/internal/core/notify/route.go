@@ -1,0 +1,322 @@
+package notify
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/expression"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pattern"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+const (
+	// kept is how long notifications and messages are kept.
+	kept = 30 * 24 * time.Hour
+	// forgottenAtOnce limits how many old rows are deleted with each notification.
+	forgottenAtOnce = 20
+)
+
+// Worked is what a worker did, for the log.
+type Worked struct {
+	Organization int64
+	// What is route, send, look or put off.
+	What string
+	// Notification and Message are what it was about; 0 for none.
+	Notification, Message int64
+	Moment                core.NotificationMoment
+	State                 core.NotificationState
+	Error                 string
+}
+
+// WorkDue does the next thing that is due: it routes a moment, or sends a message or looks at one that is being sent. It reports false if
+// nothing is due. Organizations take turns.
+func (u *UseCases) WorkDue(ctx context.Context) (Worked, bool, error) {
+	organizations, err := u.store.OrganizationsWithDueNotifications(ctx, u.clock.Now())
+	if err != nil {
+		return Worked{}, false, err
+	}
+	for _, organization := range u.turns(organizations) {
+		w, worked, err := u.workIn(ctx, organization)
+		if err != nil || worked {
+			u.served.Store(organization)
+			return w, worked, err
+		}
+	}
+	return Worked{}, false, nil
+}
+
+// turns returns organizations, beginning after the one served last, so that none waits for all messages of another.
+func (u *UseCases) turns(organizations []int64) []int64 {
+	slices.Sort(organizations)
+	first := slices.IndexFunc(organizations, func(o int64) bool { return o > u.served.Load() })
+	if first <= 0 {
+		return organizations
+	}
+	return append(slices.Clone(organizations[first:]), organizations[:first]...)
+}
+
+// workIn does the next thing of an organization: routing first, because it is quick, and all of it belongs to messages.
+func (u *UseCases) workIn(ctx context.Context, organization int64) (Worked, bool, error) {
+	w := Worked{Organization: organization, What: "route"}
+	worked := false
+	err := u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+		now := u.clock.Now()
+		n, found, err := tx.DueNotification(ctx, now)
+		if worked = found; err != nil || !found {
+			return err
+		}
+		if n, err = u.route(ctx, tx, organization, n, now); err != nil {
+			return err
+		}
+		w.Notification, w.Moment = n.ID, n.Moment
+		if err := tx.NotificationRouted(ctx, n, now); err != nil {
+			return err
+		}
+		return tx.ForgetNotifications(ctx, now.Add(-kept), forgottenAtOnce)
+	})
+	if err != nil {
+		return w, false, fmt.Errorf("route a notification of organization %d: %w", organization, err)
+	}
+	if worked {
+		u.counts.routed.Add(1)
+		return w, true, nil
+	}
+	return u.sendNext(ctx, organization)
+}
+
+// Facts are what routes decide by.
+type facts struct {
+	notification core.Notification
+	rollout      Rollout
+	environments []string
+	tiers        []string
+}
+
+// route makes messages of a moment, and returns it as what it turned out to be.
+func (u *UseCases) route(ctx context.Context, tx Tx, organization int64, n core.Notification, now time.Time) (core.Notification, error) {
+	f, void, err := look(ctx, tx, n)
+	if err != nil || void {
+		return f.notification, err
+	}
+	n = f.notification
+	channels, err := tx.NotificationChannels(ctx, organization)
+	if err != nil {
+		return n, err
+	}
+	routes, err := tx.NotificationRoutes(ctx, organization)
+	if err != nil {
+		return n, err
+	}
+	for _, c := range channels {
+		if !c.Enabled {
+			continue
+		}
+		m, sends, err := f.to(ctx, c, routes, now)
+		if err != nil {
+			return n, err
+		}
+		if !sends {
+			// What it does not want to hear of first, it wants to see in the message that it has.
+			if n.RolloutID == 0 || !updates(c) {
+				continue
+			}
+			m = core.NotificationMessage{ChannelID: c.ID, RolloutID: n.RolloutID, Key: key(n), DueAt: now}
+			if sends, err = tx.NotificationMessageExists(ctx, c.ID, m.Key); err != nil {
+				return n, err
+			}
+		}
+		if !sends {
+			continue
+		}
+		m.Severity = n.Moment.Severity()
+		if err := tx.AttachNotification(ctx, m, n); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// look loads what a moment is about; void is that nothing is to be said of it.
+func look(ctx context.Context, tx Tx, n core.Notification) (f facts, void bool, err error) {
+	f.notification = n
+	named, err := tx.NotificationsByID(ctx, []int64{n.ID})
+	if err != nil {
+		return f, false, err
+	}
+	if len(named) > 0 {
+		n = named[0]
+		f.notification = n
+	}
+	if n.Environment != "" {
+		f.environments, f.tiers = []string{n.Environment}, []string{string(n.Tier)}
+	}
+	switch n.Moment { //nolint:exhaustive // the others are what they are
+	case core.MomentFreezeBegan, core.MomentFreezeEnded:
+		freeze, err := tx.NotifiedFreeze(ctx, n.SubjectID)
+		if err != nil {
+			return f, false, ignoreMissing(err)
+		}
+		return f, !freeze.happened(n), nil
+	}
+	if n.RolloutID == 0 {
+		return f, false, nil
+	}
+	if f.rollout, err = tx.NotifiedRollout(ctx, n.RolloutID); err != nil {
+		return f, false, err
+	}
+	f.notification.ApplicationID, f.notification.Application = f.rollout.ApplicationID, f.rollout.Application
+	if f.rollout.RollbackOf != 0 {
+		f.notification.Moment = n.Moment.OfRollback()
+	}
+	gate := int64(0)
+	if n.Moment == core.MomentApprovalNeeded {
+		g, err := tx.NotifiedGate(ctx, n.RolloutID, n.Subject)
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return f, false, err
+		}
+		gate = g.EnvironmentID
+	}
+	if len(f.environments) == 0 {
+		for _, e := range f.rollout.Environments {
+			if gate == 0 || gate == e.ID {
+				f.environments, f.tiers = append(f.environments, e.Name), append(f.tiers, string(e.Tier))
+			}
+		}
+	}
+	return f, false, nil
+}
+
+func ignoreMissing(err error) error {
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
+}
+
+// happened reports whether a freeze began or ended as it was to when the moment was stored: it may have been ended or extended since.
+func (f Freeze) happened(n core.Notification) bool {
+	if n.Moment == core.MomentFreezeBegan {
+		return f.EndedAt == nil || f.EndedAt.After(f.StartsAt)
+	}
+	if f.EndedAt != nil {
+		return f.EndedAt.Equal(n.At) && f.EndedAt.After(f.StartsAt)
+	}
+	return f.EndsAt.Equal(n.At)
+}
+
+// key is that of the message that a moment belongs to.
+func key(n core.Notification) string {
+	if n.RolloutID != 0 {
+		return fmt.Sprintf("rollout:%d", n.RolloutID)
+	}
+	return fmt.Sprintf("notification:%d", n.ID)
+}
+
+// Defaults are the moments that a channel of a kind without routes is sent.
+func Defaults(kind core.NotificationKind) []core.NotificationMoment {
+	if kind == core.NotifyPagerDuty { // it wakes people
+		return []core.NotificationMoment{
+			core.MomentRolloutFailed, core.MomentRollbackBegan, core.MomentBreach, core.MomentAgentOffline,
+		}
+	}
+	return slices.DeleteFunc(core.AllNotificationMoments(), func(m core.NotificationMoment) bool { return m == core.MomentTriggerDeclined })
+}
+
+// to is the message of a channel that a moment belongs to: by its first route that matches, or by default where it has no route.
+func (f facts) to(
+	ctx context.Context, c core.NotificationChannel, routes []core.NotificationRoute, now time.Time,
+) (m core.NotificationMessage, sends bool, err error) {
+	n := f.notification
+	m = core.NotificationMessage{ChannelID: c.ID, RolloutID: n.RolloutID, Key: key(n), DueAt: now}
+	if n.Moment == core.MomentProceeded {
+		return m, false, nil
+	}
+	own := 0
+	for _, r := range routes {
+		if r.ChannelID != c.ID {
+			continue
+		}
+		own++
+		if !r.Enabled {
+			continue
+		}
+		var config RouteConfig
+		if err := json.Unmarshal(r.Config, &config); err != nil {
+			return m, false, fmt.Errorf("read route %q: %w", r.Name, err)
+		}
+		if !f.match(ctx, config) {
+			continue
+		}
+		m.RouteID = r.ID
+		if config.DigestMinutes > 0 {
+			every := time.Duration(config.DigestMinutes) * time.Minute
+			m.DueAt = now.Truncate(every).Add(every)
+			m.Key, m.RolloutID = fmt.Sprintf("digest:%d:%d", r.ID, m.DueAt.Unix()), 0
+		}
+		if until := config.Quiet.until(m.DueAt); !until.IsZero() && n.Moment.Severity() < core.SeverityHigh {
+			m.DueAt = until
+		}
+		return m, true, nil
+	}
+	return m, own == 0 && slices.Contains(Defaults(c.Kind), n.Moment), nil
+}
+
+// match reports whether a route is for a moment. An expression that cannot be evaluated matches nothing.
+func (f facts) match(ctx context.Context, c RouteConfig) bool {
+	n := f.notification
+	anyOf := func(patterns, names []string) bool {
+		return len(patterns) == 0 || slices.ContainsFunc(names, func(name string) bool {
+			return slices.ContainsFunc(patterns, func(p string) bool { return pattern.Match(p, name) })
+		})
+	}
+	var tiers []string
+	for _, tier := range c.Tiers {
+		tiers = append(tiers, string(tier))
+	}
+	switch {
+	case len(c.Events) > 0 && !slices.Contains(c.Events, n.Moment):
+		return false
+	case len(c.Severities) > 0 && !slices.Contains(c.Severities, n.Moment.Severity().String()):
+		return false
+	case !anyOf(c.Applications, []string{n.Application}), !anyOf(c.Environments, f.environments), !anyOf(tiers, f.tiers):
+		return false
+	case c.Expression == "":
+		return true
+	}
+	program, err := expression.Compile(c.Expression, expressionNames()...)
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	result, err := program.Evaluate(ctx, map[string]any{
+		"event": string(n.Moment), "application": n.Application, "environments": texts(f.environments), "tiers": texts(f.tiers),
+		"severity": n.Moment.Severity().String(), "rollout": n.RolloutID, "subject": n.Subject, "reason": n.Reason, "principal": n.PrincipalName,
+	}, expression.Bool)
+	matches, is := result.(bool)
+	return err == nil && is && matches
+}
+
+func texts(all []string) []any {
+	made := make([]any, len(all))
+	for i, one := range all {
+		made[i] = one
+	}
+	return made
+}
+
+// counts counts what this process has done, for the metrics.
+type counts struct{ routed, sent, again, failed, postponed, digested atomic.Int64 }
+
+// Counts returns the number of things that this process has done, by what.
+func (u *UseCases) Counts() map[string]int64 {
+	return map[string]int64{
+		"routed": u.counts.routed.Load(), "sent": u.counts.sent.Load(), "retried": u.counts.again.Load(), "failed": u.counts.failed.Load(),
+		"postponed": u.counts.postponed.Load(), "digested": u.counts.digested.Load(),
+	}
+}

@@ -1,0 +1,195 @@
+-- name: InsertNotification :exec
+-- Only while the organization has a channel. A cause that is known already is left alone.
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, environment_id, rollout_id, subject_id, subject,
+    principal_type, principal_id, reason)
+SELECT @organization_id, @moment, @cause, @at::timestamptz, @due_at::timestamptz, sqlc.narg(application_id)::bigint, sqlc.narg(environment_id)::bigint,
+    sqlc.narg(rollout_id)::bigint, @subject_id::bigint, @subject::text, @principal_type::text, @principal_id::bigint, @reason::text
+WHERE EXISTS (SELECT FROM cd_notification_channels c WHERE c.organization_id = @organization_id AND c.enabled AND c.removed_at IS NULL)
+ON CONFLICT (organization_id, cause) DO NOTHING;
+
+-- name: InsertCheckNotification :exec
+-- A check that failed, with the rollout that it stops, if there is one.
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, environment_id, rollout_id, subject, principal_type, principal_id, reason)
+SELECT s.organization_id, 'check_failed', 'check:' || s.id, s.created_at, s.created_at, s.application_id, s.environment_id,
+    (SELECT r.id FROM cd_rollouts r WHERE r.organization_id = s.organization_id AND r.application_id = s.application_id AND r.state IN (0, 1, 2)
+        AND r.version_set_id = s.version_set_id LIMIT 1), s.key, s.principal_type, s.principal_id, s.description
+FROM cd_check_statuses s
+WHERE s.organization_id = @organization_id AND s.id = @id
+  AND EXISTS (SELECT FROM cd_notification_channels c WHERE c.organization_id = @organization_id AND c.enabled AND c.removed_at IS NULL)
+ON CONFLICT (organization_id, cause) DO NOTHING;
+
+-- name: InsertDriftNotification :exec
+-- Drift is one cause as long as it lasts.
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, environment_id, reason)
+SELECT e.organization_id, 'drift', 'drift:' || e.id || ':' || to_char(r.since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), @at::timestamptz, @at::timestamptz,
+    e.application_id, e.environment_id, left(r.drift, 1000)
+FROM cd_application_environments e
+JOIN cd_application_environment_reconciliations r ON r.organization_id = e.organization_id AND r.application_environment_id = e.id AND r.drift <> ''
+WHERE e.organization_id = @organization_id AND e.id = @application_environment_id
+  AND EXISTS (SELECT FROM cd_notification_channels c WHERE c.organization_id = @organization_id AND c.enabled AND c.removed_at IS NULL)
+ON CONFLICT (organization_id, cause) DO NOTHING;
+
+-- name: InsertDeclinedNotification :exec
+-- A trigger that decided not to begin.
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, subject_id, subject, principal_type, reason)
+SELECT t.organization_id, 'trigger_declined', 'trigger:' || t.id || ':' || @signal_id::bigint, @at::timestamptz, @at::timestamptz, t.application_id, t.id, t.name,
+    'policy', left(@reason::text, 1000)
+FROM cd_triggers t
+WHERE t.organization_id = @organization_id AND t.id = @trigger_id
+  AND EXISTS (SELECT FROM cd_notification_channels c WHERE c.organization_id = @organization_id AND c.enabled AND c.removed_at IS NULL)
+ON CONFLICT (organization_id, cause) DO NOTHING;
+
+-- name: OrganizationsWithDueNotifications :many
+-- Across organizations, on purpose: the workers are for all.
+SELECT organization_id::bigint FROM cd_organizations_with_due_notifications(@at) AS organization_id;
+
+-- name: NotificationChannels :many
+SELECT * FROM cd_notification_channels WHERE organization_id = @organization_id AND removed_at IS NULL ORDER BY name;
+
+-- name: LockNotificationChannel :one
+SELECT * FROM cd_notification_channels WHERE organization_id = @organization_id AND id = @id FOR NO KEY UPDATE;
+
+-- name: LockNotificationChannels :exec
+-- One change of channels and routes of an organization at a time.
+SELECT pg_advisory_xact_lock(hashtext('notification channels'), @organization_id::integer);
+
+-- name: InsertNotificationChannel :one
+INSERT INTO cd_notification_channels (organization_id, name, kind, config, rate, enabled, principal_type, principal_id, principal_name, changed_at)
+VALUES (@organization_id, @name, @kind, @config, @rate, @enabled, @principal_type, @principal_id, @principal_name, @changed_at)
+RETURNING *;
+
+-- name: SaveNotificationChannel :exec
+UPDATE cd_notification_channels SET config = @config, rate = @rate, enabled = @enabled, removed_at = @removed_at, principal_type = @principal_type,
+    principal_id = @principal_id, principal_name = @principal_name, changed_at = @changed_at
+WHERE organization_id = @organization_id AND id = @id;
+
+-- name: CountNotificationMessage :exec
+UPDATE cd_notification_channels SET window_at = @window_at, window_count = @window_count WHERE organization_id = @organization_id AND id = @id;
+
+-- name: NotificationRoutes :many
+SELECT * FROM cd_notification_routes WHERE organization_id = @organization_id AND removed_at IS NULL ORDER BY name;
+
+-- name: InsertNotificationRoute :one
+INSERT INTO cd_notification_routes (organization_id, channel_id, name, config, enabled, principal_type, principal_id, principal_name, changed_at)
+VALUES (@organization_id, @channel_id, @name, @config, @enabled, @principal_type, @principal_id, @principal_name, @changed_at)
+RETURNING *;
+
+-- name: SaveNotificationRoute :exec
+UPDATE cd_notification_routes SET channel_id = @channel_id, config = @config, enabled = @enabled, removed_at = @removed_at, principal_type = @principal_type,
+    principal_id = @principal_id, principal_name = @principal_name, changed_at = @changed_at
+WHERE organization_id = @organization_id AND id = @id;
+
+-- name: DueNotification :one
+-- The one that has been due longest; those that others route are skipped.
+SELECT * FROM cd_notifications WHERE organization_id = @organization_id AND routed_at IS NULL AND due_at <= @at ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED;
+
+-- name: RouteNotification :exec
+UPDATE cd_notifications SET routed_at = @at, moment = @moment WHERE organization_id = @organization_id AND id = @id;
+
+-- name: InsertRoutedNotification :one
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, subject, principal_type, principal_id, routed_at)
+VALUES (@organization_id, @moment, @cause, @at, @at, @subject, @principal_type, @principal_id, @at) RETURNING id;
+
+-- name: NotificationsByID :many
+SELECT n.*, COALESCE(m.name, n.principal_type)::text AS principal_name, COALESCE(a.name, '')::text AS application, COALESCE(e.name, '')::text AS environment,
+    COALESCE(e.tier, '')::text AS tier
+FROM cd_notifications n
+LEFT JOIN cd_members m ON m.organization_id = n.organization_id AND m.id = n.principal_id AND n.principal_type IN ('user', 'agent')
+LEFT JOIN cd_applications a ON a.organization_id = n.organization_id AND a.id = n.application_id
+LEFT JOIN cd_environments e ON e.organization_id = n.organization_id AND e.id = n.environment_id
+WHERE n.organization_id = @organization_id AND n.id = ANY(@ids::bigint[]) ORDER BY n.at, n.id;
+
+-- name: NotifiedRollout :one
+SELECT r.id, r.state, COALESCE(r.rollback_of, 0)::bigint AS rollback_of, a.id AS application_id, a.name AS application, s.name AS version_set,
+    r.version_set_id, COALESCE(m.name, t.principal_type, '')::text AS asked_by
+FROM cd_rollouts r
+JOIN cd_applications a ON a.organization_id = r.organization_id AND a.id = r.application_id
+JOIN cd_version_sets s ON s.organization_id = r.organization_id AND s.id = r.version_set_id
+LEFT JOIN cd_rollout_transitions t ON t.organization_id = r.organization_id AND t.rollout_id = r.id AND t.event = 'create'
+LEFT JOIN cd_members m ON m.organization_id = r.organization_id AND m.id = t.principal_id AND t.principal_type IN ('user', 'agent')
+WHERE r.organization_id = @organization_id AND r.id = @id LIMIT 1;
+
+-- name: NotifiedEnvironments :many
+SELECT e.id, e.name, e.tier, f.state, COALESCE(f.previous_version_set_id, 0)::bigint AS previous_version_set_id FROM cd_rollout_environments f
+JOIN cd_environments e ON e.organization_id = f.organization_id AND e.id = f.environment_id
+WHERE f.organization_id = @organization_id AND f.rollout_id = @rollout_id ORDER BY f.position;
+
+-- name: NotifiedVersions :many
+-- What a version set changes beside another one; all of it beside none.
+SELECT s.name AS service, v.name AS version, COALESCE(p.name, '')::text AS previous FROM cd_version_set_entries n
+JOIN cd_services s ON s.organization_id = n.organization_id AND s.id = n.service_id
+JOIN cd_versions v ON v.organization_id = n.organization_id AND v.id = n.version_id
+LEFT JOIN cd_version_set_entries o ON o.organization_id = n.organization_id AND o.version_set_id = @previous::bigint AND o.artifact_source_id = n.artifact_source_id
+LEFT JOIN cd_versions p ON p.organization_id = o.organization_id AND p.id = o.version_id
+WHERE n.organization_id = @organization_id AND n.version_set_id = @version_set_id AND o.version_id IS DISTINCT FROM n.version_id
+ORDER BY s.name, v.name LIMIT 21;
+
+-- name: NotifiedGate :one
+SELECT COALESCE(g.before_environment_id, 0)::bigint AS environment_id, g.quorum, g.approver_group, g.reason,
+    COALESCE((SELECT max(x.due_at) FROM cd_gate_expiries x WHERE x.organization_id = g.organization_id AND x.rollout_id = g.rollout_id AND x.gate_id = g.gate_id AND NOT x.settled), 'epoch')::timestamptz AS expires_at
+FROM cd_rollout_gates g WHERE g.organization_id = @organization_id AND g.rollout_id = @rollout_id AND g.gate_id = @gate_id;
+
+-- name: NotifiedFreeze :one
+SELECT starts_at, ends_at, ended_at, reason, principal_name, tiers,
+    (SELECT COALESCE(array_agg(e.name ORDER BY e.name), '{}') FROM cd_environments e WHERE e.organization_id = f.organization_id AND e.id = ANY(f.environment_ids))::text[] AS environments,
+    (SELECT COALESCE(array_agg(a.name ORDER BY a.name), '{}') FROM cd_applications a WHERE a.organization_id = f.organization_id AND a.id = ANY(f.application_ids))::text[] AS applications
+FROM cd_freezes f WHERE f.organization_id = @organization_id AND f.id = @id;
+
+-- name: AttachNotification :exec
+-- Makes the message of a key, or has it say one thing more. One that a run sends now is sent again afterwards; one that waits after a failed
+-- attempt goes on waiting.
+INSERT INTO cd_notification_messages AS m (organization_id, channel_id, route_id, rollout_id, key, severity, notification_ids, due_at)
+VALUES (@organization_id, @channel_id, sqlc.narg(route_id), sqlc.narg(rollout_id), @key, @severity, ARRAY[@notification_id::bigint], @due_at)
+ON CONFLICT (organization_id, channel_id, key) DO UPDATE SET
+    notification_ids = CASE WHEN cardinality(m.notification_ids) < 200 THEN m.notification_ids || @notification_id::bigint ELSE m.notification_ids END,
+    left_out = m.left_out + (cardinality(m.notification_ids) >= 200)::integer,
+    revision = m.revision + 1, severity = GREATEST(m.severity, EXCLUDED.severity),
+    due_at = CASE WHEN m.state = 'sending' OR m.state = 'pending' AND m.attempts > 0 THEN m.due_at WHEN m.state = 'pending' THEN LEAST(m.due_at, EXCLUDED.due_at) ELSE EXCLUDED.due_at END,
+    attempts = CASE WHEN m.state IN ('pending', 'sending') THEN m.attempts ELSE 0 END,
+    state = CASE WHEN m.state = 'sending' THEN m.state ELSE 'pending' END
+WHERE NOT (@notification_id::bigint = ANY(m.notification_ids));
+
+-- name: NotificationMessageExists :one
+SELECT EXISTS (SELECT FROM cd_notification_messages WHERE organization_id = @organization_id AND channel_id = @channel_id AND key = @key);
+
+-- name: DueMessage :one
+-- The one that has been due longest; those that others send are skipped.
+SELECT * FROM cd_notification_messages WHERE organization_id = @organization_id AND state IN ('pending', 'sending') AND due_at <= @at
+ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED;
+
+-- name: LockMessage :one
+SELECT * FROM cd_notification_messages WHERE organization_id = @organization_id AND id = @id FOR UPDATE;
+
+-- name: SaveMessage :exec
+UPDATE cd_notification_messages SET state = @state, due_at = @due_at, attempts = @attempts, run = @run, started = @started, inputs = sqlc.narg(inputs)::jsonb,
+    begun_revision = @begun_revision, begun_count = @begun_count, sent_revision = @sent_revision, sent_count = @sent_count, ref = @ref, title = @title,
+    error = @error, sent_at = @sent_at
+WHERE organization_id = @organization_id AND id = @id;
+
+-- name: WaitingMessages :many
+-- What waits to be sent to a channel, without what others look at just now.
+SELECT * FROM cd_notification_messages WHERE organization_id = @organization_id AND channel_id = @channel_id AND state = 'pending' AND due_at <= @at AND id <> @beside
+ORDER BY due_at, id LIMIT @most FOR UPDATE SKIP LOCKED;
+
+-- name: PutOffMessages :exec
+-- Has what a channel is to receive wait for its next minute.
+UPDATE cd_notification_messages SET due_at = @until WHERE organization_id = @organization_id AND id IN (
+    SELECT w.id FROM cd_notification_messages w WHERE w.organization_id = @organization_id AND w.channel_id = @channel_id AND w.state = 'pending' AND w.due_at <= @at
+    FOR UPDATE SKIP LOCKED);
+
+-- name: InsertDigest :one
+INSERT INTO cd_notification_messages (organization_id, channel_id, key, severity, notification_ids, left_out, due_at)
+VALUES (@organization_id, @channel_id, @key, @severity, @notification_ids, @left_out, @due_at) RETURNING *;
+
+-- name: HurryMessage :exec
+-- The run that sends a message has ended: it is looked at now.
+UPDATE cd_notification_messages SET due_at = LEAST(due_at, @at) WHERE organization_id = @organization_id AND id = @id AND run = @run AND state = 'sending' AND started;
+
+-- name: NotificationMessages :many
+SELECT * FROM cd_notification_messages
+WHERE organization_id = @organization_id AND (@state::text = '' OR state = @state) AND (@channel_id::bigint = 0 OR channel_id = @channel_id)
+  AND (@before::bigint = 0 OR id < @before)
+ORDER BY id DESC LIMIT @most;
+
+-- name: ForgetNotifications :one
+SELECT cd_forget_notifications(@before::timestamptz, @most::integer)::bigint;
