@@ -11,7 +11,7 @@ func TestRunsOfTheDomainServiceAreReserved(t *testing.T) {
 	t.Parallel()
 	for run, want := range map[string]bool{
 		id.RolloutRun(78): true, id.PreviewRun(5): true, id.OnboardingRun(3, 2): true, id.SetupRun(5, 1): true, "rollout-078": true,
-		"rollout-": false, "rollout-7a": false, "my-rollout-7": false, "rollout-7/x": false, "environment-3-onboarding": false,
+		"rollout-": false, id.NotificationRun(4, 2): true, "notification-4": false, "rollout-7a": false, "my-rollout-7": false, "rollout-7/x": false, "environment-3-onboarding": false,
 		"nightly": false, "": false,
 	} {
 		if got := id.ReservedRun(run); got != want {

@@ -33,6 +33,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/notify"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/origin"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/reconcile"
@@ -131,6 +132,7 @@ func Run(ctx context.Context, c Config) error {
 		{Name: "listener", Run: func(ctx context.Context, ready func()) error { return s.listen(ctx, conn, ready) }},
 		{Name: "policies", Run: s.attend},
 		{Name: "triggers", Run: s.decideAll},
+		{Name: "notifications", Run: s.notifyAll},
 		run.Loop("provenance", s.lookUpVersions),
 		{Name: "authority", Run: func(ctx context.Context, ready func()) error { return s.admit(ctx, c, ready) }},
 		run.Loop("agents", func(ctx context.Context) error { return s.declareAgents(ctx, autoflow.New(engine)) }),
@@ -164,6 +166,7 @@ func Run(ctx context.Context, c Config) error {
 			breakGlass: s.store.BrokenGlass, breaches: s.store.Breaches, bypasses: s.store.FreezeBypasses,
 			journal:  s.store.JournalHealth,
 			delivery: delivery, streams: s.streams, decisions: s.triggers.Decisions,
+			notifications: s.notify.Counts,
 		}.collectors()...)))
 		if len(c.DeliveryMetrics.Environments) > 0 {
 			parts = append(parts, run.Loop("delivery metrics",
@@ -280,6 +283,8 @@ type service struct {
 	// reconcile compares the record with what others know.
 	reconcile *reconcile.UseCases
 	triggers  *trigger.UseCases
+	// notify sends notifications.
+	notify    *notify.UseCases
 	retention *retention.UseCases
 	// drivers are the domain's, which follow their registries.
 	drivers *bundle.Drivers
@@ -289,6 +294,8 @@ type service struct {
 	due, chore chan struct{}
 	// decide holds one wake-up for those who have triggers decide.
 	decide chan struct{}
+	// notifiers holds one wake-up for those who send notifications.
+	notifiers chan struct{}
 	// barred holds one word that a key of an agent may have ended, undeclared one that the engine may not know of an agent.
 	barred, undeclared chan struct{}
 }
@@ -303,6 +310,7 @@ type eventBus interface {
 // engineReads is what the service needs of the engine beside starts and cancellations.
 type engineReads interface {
 	handoff.Workflows
+	notify.Engine
 	reconcile.Engine
 }
 
@@ -314,7 +322,7 @@ func assemble(
 ) (*service, error) {
 	s := &service{
 		log: log, pool: pool, due: make(chan struct{}, 1), chore: make(chan struct{}, 1), barred: make(chan struct{}, 1),
-		undeclared: make(chan struct{}, 1), decide: make(chan struct{}, 1),
+		undeclared: make(chan struct{}, 1), decide: make(chan struct{}, 1), notifiers: make(chan struct{}, 1),
 	}
 	s.inbox = outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: conn, Clock: clock.System(), Log: log, Name: name})
 	s.sender = outbox.NewSender(outbox.SenderDeps{
@@ -368,6 +376,9 @@ func assemble(
 	s.triggers = trigger.New(trigger.Deps{
 		Store: s.store.ForTrigger(), Rollouts: s.rollouts, Ranges: bundle.Ranges{}, Clock: now, Wake: s.wakeTriggers, Began: s.wake,
 	})
+	s.notify = notify.New(notify.Deps{
+		Store: s.store.ForNotify(), Engine: workflows, Clock: now, URL: c.PublicURL, Wake: s.wakeNotifiers,
+	})
 	s.freezes = freeze.New(s.store.ForFreeze(), now, s.wakeChores)
 	s.checks = check.New(s.store.ForCheck(), flows, now, s.wakeChores)
 	s.handoffs = handoff.New(handoff.Deps{
@@ -394,6 +405,15 @@ func assemble(
 func (s *service) wake() {
 	s.sender.Wake()
 	s.wakeOne()
+	s.wakeNotifiers()
+}
+
+// wakeNotifiers says that there may be something to notify of.
+func (s *service) wakeNotifiers() {
+	select {
+	case s.notifiers <- struct{}{}:
+	default: // one is waiting already
+	}
 }
 
 // wakeChores says that something is due now that is otherwise found within chorePoll: passages to be evaluated again.

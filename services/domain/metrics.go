@@ -27,13 +27,15 @@ type exposition struct {
 	streams    *transport.Streams
 	// decisions are those of triggers, by outcome.
 	decisions func() map[string]int64
+	// notifications are what became of them, by what.
+	notifications func() map[string]int64
 }
 
 // collectors are everything that /metrics exposes beside telemetry.Metrics.
 func (e exposition) collectors() []prometheus.Collector {
 	return append(bus.Metrics(e.conn), pg.Metrics(e.pool), outbox.Metrics(e.pool),
 		telemetry.BreakGlass(e.breakGlass), telemetry.Breaches(e.breaches), telemetry.FreezeBypasses(e.bypasses),
-		journalMetrics{e.journal}, store.Metrics(e.pool), triggerMetrics{e.decisions},
+		journalMetrics{e.journal}, store.Metrics(e.pool), triggerMetrics{e.decisions}, notificationMetrics{e.notifications},
 		e.delivery, e.streams)
 }
 
@@ -49,6 +51,7 @@ func Metrics() []prometheus.Collector {
 		store.Metrics(nil), telemetry.BreakGlass(nil), telemetry.Breaches(nil), telemetry.FreezeBypasses(nil),
 		journalMetrics{},
 		triggerMetrics{},
+		notificationMetrics{},
 		transport.NewStreams(1),
 	}
 }
@@ -69,4 +72,22 @@ func (m triggerMetrics) Collect(ch chan<- prometheus.Metric) {
 func triggerDecisions() *prometheus.Desc {
 	return prometheus.NewDesc("lockstep_trigger_decisions_total", "What triggers decided in this process, by outcome: began, queued, declined, waiting, or "+
 		"failed for an error of the service.", []string{"outcome"}, nil)
+}
+
+// notificationMetrics exports what became of notifications in this process.
+type notificationMetrics struct{ read func() map[string]int64 }
+
+// Describe implements prometheus.Collector.
+func (notificationMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- notificationCounts() }
+
+// Collect implements prometheus.Collector.
+func (m notificationMetrics) Collect(ch chan<- prometheus.Metric) {
+	for outcome, n := range m.read() {
+		ch <- prometheus.MustNewConstMetric(notificationCounts(), prometheus.CounterValue, float64(n), outcome)
+	}
+}
+
+func notificationCounts() *prometheus.Desc {
+	return prometheus.NewDesc("lockstep_notifications_total", "What became of notifications in this process, by outcome: routed, and of messages sent, retried, "+
+		"failed (dead letters), postponed for the rate of their channel, or digested.", []string{"outcome"}, nil)
 }

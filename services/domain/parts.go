@@ -48,7 +48,7 @@ func (s *service) handler(c Config) (http.Handler, error) {
 		GraphQL: graph.NewHandler(graph.Deps{
 			Domain: graph.Domain{
 				Access: s.access, Setup: s.setup, Rollouts: s.rollouts, Freezes: s.freezes, Policies: s.policies,
-				Checks: s.checks, Triggers: s.triggers, Workflows: s.handoffs, View: s.view,
+				Checks: s.checks, Triggers: s.triggers, Notify: s.notify, Workflows: s.handoffs, View: s.view,
 				Evidence: s.evidence, Control: s.control, Reconcile: s.reconcile, Retention: s.retention, Origins: s.origins,
 			},
 			Clock: clock.System(), Log: s.log, Streams: s.streams,
@@ -195,6 +195,48 @@ func (s *service) decideOne(ctx context.Context) bool {
 		level, attrs = fault.Describe(fault.ClassOf(err)).Level, append(attrs, slog.Any(telemetry.KeyError, err))
 	}
 	s.log.LogAttrs(ctx, level, "trigger decided", attrs...)
+	return err == nil
+}
+
+// notifierCount is how many route and begin to send notifications at once. Neither waits for a channel.
+const notifierCount = 2
+
+// notifyAll routes and sends notifications as long as something is due, and looks again each chorePoll or when it is woken: one statement
+// for all organizations.
+func (s *service) notifyAll(ctx context.Context, ready func()) error {
+	ready()
+	var wg sync.WaitGroup
+	for range notifierCount {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if s.notifyOne(ctx) {
+					s.wakeNotifiers()
+				} else {
+					s.pauseUntil(ctx, chorePoll, s.notifiers)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return nil
+}
+
+// notifyOne does the next thing, writes the one line about it, and reports whether to continue at once.
+func (s *service) notifyOne(ctx context.Context) bool {
+	w, worked, err := s.notify.WorkDue(ctx)
+	if ctx.Err() != nil || !worked && err == nil {
+		return false
+	}
+	attrs := []slog.Attr{
+		slog.Int64(telemetry.KeyOrganization, w.Organization), slog.String("did", w.What), slog.Int64("notification", w.Notification),
+		slog.String("moment", string(w.Moment)), slog.Int64("message", w.Message), slog.String("state", string(w.State)),
+		slog.String("reason", w.Error),
+	}
+	level := slog.LevelInfo
+	if err != nil {
+		level, attrs = fault.Describe(fault.ClassOf(err)).Level, append(attrs, slog.Any(telemetry.KeyError, err))
+	}
+	s.log.LogAttrs(ctx, level, "notification", attrs...)
 	return err == nil
 }
 

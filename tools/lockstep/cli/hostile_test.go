@@ -62,6 +62,8 @@ func askedOfTheHostile() []string {
 		"freeze extend HOSTILE --for 1h", "freeze end HOSTILE", "version veto HOSTILE --reason a", "version lift-veto HOSTILE --reason a",
 		"trigger list a", "trigger decisions a HOSTILE", "trigger kinds", "trigger set a b", "trigger enable a HOSTILE",
 		"trigger disable a HOSTILE", "trigger remove a b", "trigger release a b", "event send HOSTILE --source b",
+		"notify channel list", "notify channel add a", "notify channel remove a", "notify channel kinds", "notify route list",
+		"notify route add a --channel b", "notify route remove a", "notify test a", "notify list", "notify retry 7",
 		"version provenance HOSTILE", "version provenance HOSTILE --look-up", "where component HOSTILE@1", "where digest HOSTILE",
 		"version-set changes a b",
 		"policy list", "policy show HOSTILE", "policy history HOSTILE", "policy put a FILE --reason b", "policy disable a --reason b", "policy check FILE",

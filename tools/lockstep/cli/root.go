@@ -19,6 +19,7 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/freeze"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/journal"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/local"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/notify"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/policy"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/provenance"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/rollout"
@@ -106,7 +107,7 @@ func root(c *command.Command) *cobra.Command {
 		&cobra.Group{ID: "local", Title: "On this machine:"},
 	)
 	for _, commands := range [][]*cobra.Command{
-		application.Commands(c), source.Commands(c), driver.Commands(c), rollout.Commands(c), trigger.Commands(c),
+		application.Commands(c), source.Commands(c), driver.Commands(c), rollout.Commands(c), trigger.Commands(c), notify.Commands(c),
 		freeze.Commands(c), provenance.Commands(c), policy.Commands(c), workflow.Commands(c),
 		journal.Commands(c), access.Commands(c), local.Commands(c),
 		{versionCommand(c)},

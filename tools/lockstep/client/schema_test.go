@@ -160,6 +160,22 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 			_, err := c.PutTrigger(ctx, "shop", client.Trigger{Name: "a", Kind: "VERSION", Config: []byte(`{}`)}, "")
 			return err
 		},
+		func() error { _, err := c.NotificationKinds(ctx); return err },
+		func() error { _, err := c.NotificationChannels(ctx); return err },
+		func() error { _, err := c.NotificationRoutes(ctx); return err },
+		func() error { _, err := c.NotificationMessages(ctx, "FAILED", "hook", 5); return err },
+		func() error {
+			_, err := c.PutNotificationChannel(ctx, client.NotificationChannel{Name: "a", Kind: "WEBHOOK", Config: []byte(`{}`), Rate: 5}, "")
+			return err
+		},
+		func() error { _, err := c.RemoveNotificationChannel(ctx, "a", ""); return err },
+		func() error {
+			_, err := c.PutNotificationRoute(ctx, client.NotificationRoute{Name: "a", Channel: "b", Config: []byte(`{}`)}, "")
+			return err
+		},
+		func() error { _, err := c.RemoveNotificationRoute(ctx, "a", ""); return err },
+		func() error { _, err := c.TestNotificationRoute(ctx, "a"); return err },
+		func() error { _, err := c.RetryNotification(ctx, 1); return err },
 		func() error { _, err := c.RemoveTrigger(ctx, "shop", "a", ""); return err },
 		func() error { _, err := c.ReleasePromotionHold(ctx, "shop", "staging", ""); return err },
 		func() error {

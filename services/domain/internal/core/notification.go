@@ -146,7 +146,8 @@ type Notification struct {
 	// SubjectID is the freeze or the trigger that it is about, Subject the gate, the key of the check or the name of the trigger.
 	SubjectID int64
 	Subject   string
-	Principal
+	// By is who caused it.
+	By     Principal
 	Reason string
 
 	// PrincipalName, Application, Environment and Tier are looked up for rendering.
@@ -166,14 +167,14 @@ func (m NotificationMoment) OfRollback() NotificationMoment {
 	}
 }
 
-// NotificationOf is the moment that a row of a rollout's journal is; false for one that is none.
+// NotificationOf is the moment that a row of a rollout's journal is; false for any other row.
 func NotificationOf(r Transition) (Notification, bool) {
 	if r.Subject.Kind != SubjectRollout {
 		return Notification{}, false
 	}
 	n := Notification{
 		Cause: fmt.Sprintf("rollout:%d:%s:%s:%d", r.Subject.ID, r.Verb, r.GateID, r.CreatedAt.UnixNano()),
-		At:    r.CreatedAt, DueAt: r.CreatedAt, RolloutID: r.Subject.ID, Subject: r.GateID, Principal: Principal{r.PrincipalType, r.PrincipalID},
+		At:    r.CreatedAt, DueAt: r.CreatedAt, RolloutID: r.Subject.ID, Subject: r.GateID, By: Principal{r.PrincipalType, r.PrincipalID},
 		Reason: r.Reason,
 	}
 	switch r.Verb {

@@ -74,6 +74,12 @@ INSERT INTO cd_triggers (organization_id, application_id, name, kind, config, en
     VALUES (1, 1, 'sets', 'version', '{}', true, 'user', 1, 'ann', now()), (1, 1, 'by-hand', 'manual', '{}', true, 'user', 1, 'ann', now());
 INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at) VALUES (1, 1, 'set:1', now(), now());
 INSERT INTO cd_promotion_holds (organization_id, application_id, environment_id, rollout_id, since) VALUES (1, 1, 1, 1, now());
+INSERT INTO cd_notification_channels (organization_id, name, kind, config, rate, enabled, principal_type, principal_id, principal_name, changed_at)
+    VALUES (1, 'team', 'webhook', '{}', 20, true, 'user', 1, 'ann', now());
+INSERT INTO cd_notification_routes (organization_id, channel_id, name, config, enabled, principal_type, principal_id, principal_name, changed_at)
+    VALUES (1, 1, 'all', '{}', true, 'user', 1, 'ann', now());
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at) VALUES (1, 'test', 'test:1', now(), now());
+INSERT INTO cd_notification_messages (organization_id, channel_id, key, severity, notification_ids, due_at) VALUES (1, 1, 'notification:1', 1, '{1}', now());
 INSERT INTO cd_rollout_policies (organization_id, rollout_id, policy_set_id, version) VALUES (1, 1, 1, 1);
 INSERT INTO cd_policy_decisions (organization_id, rollout_id, gate_id, verdict, decision, request) VALUES (1, 1, '', 'allow', '{}', '{}');
 INSERT INTO cd_call_requests (organization_id, workflow_id, call_id, rollout_id, function, state, policy, reason, approver_group, quorum, requester_may, decision, request)
@@ -179,6 +185,14 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a freeze that ends before it starts", freezeOf + `'{}', 'x', now() - interval '1 day', now())`, "cd_freezes_end_comes_last"},
 		{"a freeze of a tier that does not exist", freezeOf + `'{prod}', 'x', now() + interval '1 day', now())`, "cd_freezes_tiers_are_known"},
 		// D51: policies
+		{"a second channel of a name (D62)", `INSERT INTO cd_notification_channels (organization_id, name, kind, config, rate, enabled, principal_type, principal_id, principal_name, changed_at) VALUES (1, 'team', 'email', '{}', 20, true, 'user', 1, 'a', now())`, "cd_notification_channels_name_is_unique"},
+		{"a channel of a kind that does not exist", `UPDATE cd_notification_channels SET kind = 'fax'`, "cd_notification_channels_kind_is_known"},
+		{"a channel that is flooded", `UPDATE cd_notification_channels SET rate = 61`, "cd_notification_channels_rate_is_bounded"},
+		{"a second route of a name (D62)", `INSERT INTO cd_notification_routes (organization_id, channel_id, name, config, enabled, principal_type, principal_id, principal_name, changed_at) VALUES (1, 1, 'all', '{}', true, 'user', 1, 'a', now())`, "cd_notification_routes_name_is_unique"},
+		{"a moment that is known already (D62)", `INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at) VALUES (1, 'test', 'test:1', now(), now())`, "cd_notifications_once"},
+		{"a second message of a key in a channel (D62)", `INSERT INTO cd_notification_messages (organization_id, channel_id, key, severity, notification_ids, due_at) VALUES (1, 1, 'notification:1', 1, '{1}', now())`, "cd_notification_messages_one_of_a_key"},
+		{"a dead letter without a reason", `UPDATE cd_notification_messages SET state = 'failed'`, "cd_notification_messages_failed_says_why"},
+		{"a message that nothing sends", `UPDATE cd_notification_messages SET state = 'sending'`, "cd_notification_messages_sending_has_inputs"},
 		{"a second trigger of a name", triggerOf + `'sets', 'drift')`, "cd_triggers_name_is_unique"},
 		{"a second manual trigger", triggerOf + `'by-mail', 'manual')`, "cd_triggers_one_is_manual"},
 		{"a trigger of a kind that does not exist", triggerOf + `'pull', 'pull')`, "cd_triggers_kind_is_known"},

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -10,6 +11,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/notify"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
@@ -69,7 +71,13 @@ func (t *tx) SaveContact(ctx context.Context, c core.Contact) (bool, error) {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil // a newer one is kept
 	}
-	return news, pg.Classify(err, "save contact of environment %d", c.EnvironmentID)
+	if err != nil || !news || c.Reachable {
+		return news, pg.Classify(err, "save contact of environment %d", c.EnvironmentID)
+	}
+	return news, notify.Add(ctx, t.q, t.organization, core.Notification{
+		Moment: core.MomentAgentOffline, Cause: fmt.Sprintf("contact:%d:%d", c.EnvironmentID, c.ObservedAt.UnixNano()), At: c.ObservedAt,
+		DueAt: c.ObservedAt, EnvironmentID: c.EnvironmentID, Reason: c.Reason,
+	})
 }
 
 // HealthsByEnvironment implements view.ObservedReads.

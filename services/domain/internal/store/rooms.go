@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/notify"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/origin"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
@@ -93,6 +94,11 @@ func (s *Store) ForControl() control.Store {
 // ForTrigger is the store as package trigger sees it.
 func (s *Store) ForTrigger() trigger.Store {
 	return room[trigger.Tx]{s, func(t *tx) trigger.Tx { return t }}
+}
+
+// ForNotify is the store as package notify sees it.
+func (s *Store) ForNotify() notify.Store {
+	return room[notify.Tx]{s, func(t *tx) notify.Tx { return t }}
 }
 
 // ForHandoff is the store as package handoff sees it.

@@ -21,6 +21,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/control"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/notify"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/trigger"
 )
@@ -96,7 +97,7 @@ func (s *Store) inside(ctx context.Context, t pgx.Tx, organization int64, fn fun
 	q := query.New(line)
 	inside := &tx{
 		reader: within(q, organization), Writes: control.Writes{Q: q, Entered: organization},
-		triggerWrites: triggerWrites{Q: q, Entered: organization},
+		triggerWrites: triggerWrites{Q: q, Entered: organization}, notifyWrites: notifyWrites{Q: q, Entered: organization},
 		pgx:           t, line: line, q: q, organization: organization, deps: s.deps,
 	}
 	if err := fn(ctx, inside); err != nil {
@@ -170,6 +171,15 @@ func (s *Store) OrganizationsWithDueHandoffs(ctx context.Context, at time.Time) 
 	return ids, pg.Classify(err, "find organizations with due hand-overs")
 }
 
+// OrganizationsWithDueNotifications implements notify.Store.
+func (s *Store) OrganizationsWithDueNotifications(ctx context.Context, at time.Time) ([]int64, error) {
+	ids, err := query.New(s.deps.Pool).OrganizationsWithDueNotifications(ctx, at)
+	return ids, pg.Classify(err, "find organizations with due notifications")
+}
+
+// notifyWrites has a name of its own, as triggerWrites has.
+type notifyWrites = notify.Writes
+
 // triggerWrites has a name of its own, since an embedded field is called like its type.
 type triggerWrites = trigger.Writes
 
@@ -178,6 +188,7 @@ type tx struct {
 	reader
 	control.Writes
 	triggerWrites
+	notifyWrites
 	pgx  pgx.Tx
 	line *pipeline
 	q    *query.Queries

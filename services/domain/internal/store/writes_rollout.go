@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/notify"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
@@ -130,6 +131,11 @@ func (t *tx) AddSnapshot(ctx context.Context, s core.Snapshot) error {
 func (t *tx) Record(ctx context.Context, r core.Transition) error {
 	if err := t.insertTransition(ctx, query.New(later{t.line, whatever}), r); err != nil {
 		return pg.Classify(err, "record %s of %s %d", r.Verb, r.Subject.Kind, r.Subject.ID)
+	}
+	if n, is := core.NotificationOf(r); is {
+		if err := notify.Add(ctx, query.New(later{t.line, whatever}), t.organization, n); err != nil {
+			return err
+		}
 	}
 	// The creation, whose row is made with the first state, and a request (D17): there is no state to change.
 	if r.From == nil || *r.From == r.To {

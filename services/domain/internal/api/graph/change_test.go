@@ -78,6 +78,22 @@ func (f *fixture) controls() {
 	do("setRolloutPolicy", "application", map[string]any{"application": "idle", "onFailure": "ABORT", "onNewer": "QUEUE"})
 	do("putTrigger", "application", map[string]any{"application": "idle", "name": "nightly", "kind": "SCHEDULE", "config": map[string]any{"cron": "@daily"}})
 	do("removeTrigger", "application", map[string]any{"application": "idle", "name": "nightly", "reason": "noise"})
+	hook := map[string]any{"name": "hook", "kind": "WEBHOOK", "config": map[string]any{"url": "https://hooks.example.com/cd"}}
+	notifies := func(mutation, object, key string, input map[string]any) {
+		f.t.Helper()
+		if p := f.change(ours, mutation, object, key, input); len(p.Errors) > 0 {
+			f.t.Fatalf("%s: %+v", mutation, p.Errors)
+		}
+	}
+	notifies("putNotificationChannel", "channel", "name", hook)
+	notifies("putNotificationRoute", "route", "name", map[string]any{"name": "all", "channel": "hook"})
+	notifies("testNotificationRoute", "route", "name", map[string]any{"name": "all"})
+	if _, err := f.owner.Exec(f.t.Context(), `UPDATE cd_notification_messages SET state = 'failed', error = 'refused' WHERE id = 1`); err != nil {
+		f.t.Fatal(err)
+	}
+	notifies("retryNotification", "message", "number", map[string]any{"number": 1})
+	notifies("removeNotificationRoute", "route", "name", map[string]any{"name": "all", "reason": "noise"})
+	notifies("removeNotificationChannel", "channel", "name", map[string]any{"name": "hook"})
 	if _, err := f.owner.Exec(f.t.Context(), `INSERT INTO cd_promotion_holds (organization_id, application_id, environment_id, rollout_id, since)
 		SELECT $1, r.application_id, e.environment_id, r.id, now() FROM cd_rollouts r JOIN cd_rollout_environments e ON e.rollout_id = r.id
 		WHERE r.id = 2 ORDER BY e.position LIMIT 1`, ours); err != nil {

@@ -41,6 +41,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/retention"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/notify"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/trigger"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store"
@@ -67,6 +68,7 @@ type fixture struct {
 	origins  *origin.UseCases
 	checks   *check.UseCases
 	triggers *trigger.UseCases
+	notify   *notify.UseCases
 	view     *view.UseCases
 	evidence *evidence.UseCases
 	control  *control.UseCases
@@ -123,7 +125,7 @@ func (*counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)
 // domain is the use cases as the handler takes them.
 func (f *fixture) domain() graph.Domain {
 	return graph.Domain{
-		Access: f.access, Setup: f.setup, Rollouts: f.rollouts, Freezes: f.freezes, Policies: f.policies, Checks: f.checks, Triggers: f.triggers,
+		Access: f.access, Setup: f.setup, Rollouts: f.rollouts, Freezes: f.freezes, Policies: f.policies, Checks: f.checks, Triggers: f.triggers, Notify: f.notify,
 		Origins:   f.origins,
 		Workflows: f.handoffs, View: f.view, Evidence: f.evidence, Control: f.control,
 		Retention: retention.New(f.store.ForRetention(), clock.System()),
@@ -194,6 +196,7 @@ func newFixture(t *testing.T) *fixture {
 	f.origins = origin.New(s.ForOrigin(), reports{}, now, func() {})
 	f.view = view.New(view.Deps{Reads: s, Drivers: drivers, Flows: bundle.Flows{}, Clock: now})
 	f.checks = check.New(s.ForCheck(), bundle.Flows{}, now, func() {})
+	f.notify = notify.New(notify.Deps{Store: s.ForNotify(), Clock: now})
 	f.triggers = trigger.New(trigger.Deps{Store: s.ForTrigger(), Rollouts: f.rollouts, Ranges: bundle.Ranges{}, Clock: now})
 	f.freezes = freeze.New(s.ForFreeze(), now, func() {})
 	f.control = control.New(control.Deps{

@@ -46,6 +46,7 @@ type Domain struct {
 	Origins   Origins
 	Checks    Checks
 	Triggers  Triggers
+	Notify    Notify
 	Workflows Workflows
 	View      View
 	Evidence  Evidence

@@ -229,7 +229,8 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 	named := map[string][]string{
 		// probed above or below, one's own, and nobody's
 		"node": {}, "viewer": {}, "validateDriverConfig": {}, "drivers": {}, "driverOrigins": {}, "artifactSourceKinds": {},
-		"artifactSenders": {}, "journalCursor": {}, "journalCheck": {}, "journalChain": {}, "recordDifferences": {}, "retention": {}, "validateFlowDefinition": {}, "checksSchema": {}, "checkKinds": {}, "checkPolicies": {}, "triggerKinds": {},
+		"artifactSenders": {}, "journalCursor": {}, "journalCheck": {}, "journalChain": {}, "recordDifferences": {}, "retention": {}, "validateFlowDefinition": {}, "checksSchema": {}, "checkKinds": {}, "checkPolicies": {}, "triggerKinds": {}, "notificationKinds": {},
+		"notificationChannels": {""}, "notificationRoutes": {""}, "notificationMessages": {""},
 		"application": {`(name: "shop")`}, "workflow": {`(workflowId: "rollout-2")`}, "environment": {`(name: "staging")`},
 		"workflowSchedule": {`(name: "nightly")`},
 		"workflowCount":    {"", `(subject: "rollout_2")`, `(filter: {idContains: "rollout"})`},
@@ -269,8 +270,10 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 			switch field.Type.Name() {
 			case "Workflow":
 				selection = "workflowId"
-			case "WorkflowSchedule":
+			case "WorkflowSchedule", "NotificationChannel", "NotificationRoute":
 				selection = "name"
+			case "NotificationMessage":
+				selection = "number"
 			case "WorkflowCount":
 				selection = "count"
 			case "PolicySimulation":

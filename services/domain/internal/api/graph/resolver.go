@@ -157,6 +157,9 @@ func (resolvers) PolicySet() exec.PolicySetResolver { return policySetResolver{}
 // CallRequest resolves its fields.
 func (r resolvers) CallRequest() exec.CallRequestResolver { return callRequest{r.domain} }
 
+// NotificationMessage resolves its fields.
+func (resolvers) NotificationMessage() exec.NotificationMessageResolver { return notificationMessage{} }
+
 // Trigger resolves its fields.
 func (resolvers) Trigger() exec.TriggerResolver { return triggerResolver{} }
 

@@ -62,44 +62,44 @@ func Kinds() []KindDescription {
 		{
 			core.NotifySlack, "Messages in Slack. With a target, a bot posts them and updates them as the rollout proceeds; otherwise an incoming webhook " +
 				"receives each change as another message.",
-			object([]string{"account"}, property("url", text(maxURL, "The beginning of the webhook's URL, https://hooks.slack.com/services/ by default; "+
+			schemaOf([]string{"account"}, property("url", text(maxURL, "The beginning of the webhook's URL, https://hooks.slack.com/services/ by default; "+
 				"for a bot, of the API, https://slack.com/api/ by default.")),
 				account("The name of the credential: the URL of the webhook, or the token of the bot."),
 				property("target", text(maxText, "The ID of the channel that a bot posts to, such as C0123456789."))),
 		},
 		{
 			core.NotifyTeams, "Adaptive Cards in Microsoft Teams, by the URL of a workflow that posts to a channel. Each change is another card.",
-			object([]string{"url", "account"}, property("url", text(maxURL, "The beginning of the workflow's URL.")),
+			schemaOf([]string{"url", "account"}, property("url", text(maxURL, "The beginning of the workflow's URL.")),
 				account("The name of the credential that is the URL.")),
 		},
 		{
 			core.NotifyMattermost, "Messages in Mattermost. With a target, a bot posts and updates them; otherwise an incoming webhook receives each change.",
-			object([]string{"url", "account"}, property("url", text(maxURL, "The beginning of the webhook's URL; for a bot, the address of the server.")),
+			schemaOf([]string{"url", "account"}, property("url", text(maxURL, "The beginning of the webhook's URL; for a bot, the address of the server.")),
 				account("The name of the credential: the URL of the webhook, or the token of the bot."),
 				property("target", text(maxText, "The ID of the channel that a bot posts to."))),
 		},
 		{
 			core.NotifyDiscord, "Messages in Discord. With a target, a bot posts and updates them; otherwise a webhook receives each change.",
-			object([]string{"account"}, property("url", text(maxURL, "The beginning of the webhook's URL, https://discord.com/api/webhooks/ by default; "+
+			schemaOf([]string{"account"}, property("url", text(maxURL, "The beginning of the webhook's URL, https://discord.com/api/webhooks/ by default; "+
 				"for a bot, of the API, https://discord.com/api/v10/ by default.")),
 				account("The name of the credential: the URL of the webhook, or the token of the bot as the header Authorization."),
 				property("target", text(maxText, "The ID of the channel that a bot posts to."))),
 		},
 		{
 			core.NotifyEmail, "E-mail by SMTP. Each change of a rollout is a reply to its first message.",
-			object([]string{"url", "from", "to"}, property("url", text(maxURL, "The server: smtp://host:587, which has to offer STARTTLS, or smtps://host:465.")),
+			schemaOf([]string{"url", "from", "to"}, property("url", text(maxURL, "The server: smtp://host:587, which has to offer STARTTLS, or smtps://host:465.")),
 				account("The name of the credential to sign in with."), property("from", text(maxText, "The address of the sender.")),
 				property("to", list("The addresses of the recipients."))),
 		},
 		{
 			core.NotifyPagerDuty, "Alerts by the Events API v2 of PagerDuty, or of what is compatible with it. A rollout has one alert, which is resolved when it has " +
 				"completed.",
-			object([]string{"account"}, property("url", text(maxURL, "The address, https://events.pagerduty.com/v2/enqueue by default.")),
+			schemaOf([]string{"account"}, property("url", text(maxURL, "The address, https://events.pagerduty.com/v2/enqueue by default.")),
 				account("The name of the credential that is the routing key.")),
 		},
 		{
 			core.NotifyWebhook, "A CloudEvent by HTTP for each change, signed as Standard Webhooks has it.",
-			object([]string{"url"}, property("url", text(maxURL, "The URL, https://…; it is no secret.")),
+			schemaOf([]string{"url"}, property("url", text(maxURL, "The URL, https://…; it is no secret.")),
 				account("The name of the credential to send."), property("sign", list("Names of credentials whose secrets sign the request: two while one is replaced."))),
 		},
 	}
@@ -116,7 +116,7 @@ func list(description string) string {
 		maxRecipients, maxText, description)
 }
 
-func object(required []string, properties ...string) json.RawMessage {
+func schemaOf(required []string, properties ...string) json.RawMessage {
 	names, _ := json.Marshal(required) // a list of texts
 	return json.RawMessage(fmt.Sprintf(
 		`{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","additionalProperties":false,"required":%s,"properties":{%s}}`,

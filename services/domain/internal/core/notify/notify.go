@@ -457,7 +457,7 @@ func (u *UseCases) TestRoute(ctx context.Context, a core.Actor, name string) (co
 		}
 		now := u.clock.Now()
 		n, err := tx.AddRoutedNotification(ctx, core.Notification{
-			Moment: core.MomentTest, Cause: fmt.Sprintf("test:%d:%d", route.ID, now.UnixNano()), At: now, Subject: name, Principal: a.Principal(),
+			Moment: core.MomentTest, Cause: fmt.Sprintf("test:%d:%d", route.ID, now.UnixNano()), At: now, Subject: name, By: a.Principal(),
 		})
 		if err != nil {
 			return err

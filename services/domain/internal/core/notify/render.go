@@ -105,17 +105,17 @@ func (u *UseCases) compose(ctx context.Context, tx Tx, m core.NotificationMessag
 	}
 	listed := all[max(0, len(all)-shown):]
 	for _, n := range listed {
-		says, err := sentences(ctx, tx, n, rollouts[n.RolloutID])
+		lines, err := sentences(ctx, tx, n, rollouts[n.RolloutID])
 		if err != nil {
 			return c, err
 		}
 		if digest {
-			says = says[:1]
+			lines = lines[:1]
 			if r := rollouts[n.RolloutID]; r.ID != 0 {
-				says[0] = fmt.Sprintf("%s, %s: %s", r.Application, r.name(), says[0])
+				lines[0] = fmt.Sprintf("%s, %s: %s", r.Application, r.name(), lines[0])
 			}
 		}
-		for i, s := range says {
+		for i, s := range lines {
 			if i == 0 {
 				s = n.At.UTC().Format("15:04 MST") + " " + s
 			}
@@ -155,7 +155,7 @@ func (r Rollout) title(last core.Notification) (title string, over bool) {
 		kind = "rollback"
 	}
 	if !r.State.Terminal() {
-		switch last.Moment { //nolint:exhaustive // the others are told by the state
+		switch last.Moment { //nolint:exhaustive // the state shows the others
 		case core.MomentApprovalNeeded:
 			what = "approval needed"
 		case core.MomentCheckFailed:

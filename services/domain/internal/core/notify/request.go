@@ -43,24 +43,24 @@ type (
 )
 
 // requestFor is how a message is sent to a channel of a kind.
-func requestFor(kind core.NotificationKind, c channelConfig, organization int64, m core.NotificationMessage, say content) inputs {
+func requestFor(kind core.NotificationKind, c channelConfig, organization int64, m core.NotificationMessage, what content) inputs {
 	switch kind {
 	case core.NotifySlack:
-		return slack(c, m, say)
+		return slack(c, m, what)
 	case core.NotifyTeams:
-		return secretURL(c, teams(say))
+		return secretURL(c, teams(what))
 	case core.NotifyMattermost:
-		return mattermost(c, m, say)
+		return mattermost(c, m, what)
 	case core.NotifyDiscord:
-		return discord(c, m, say)
+		return discord(c, m, what)
 	case core.NotifyEmail:
-		return email(c, m, say)
+		return email(c, m, what)
 	case core.NotifyPagerDuty:
-		return pagerDuty(c, say)
+		return pagerDuty(c, what)
 	case core.NotifyWebhook:
-		return webhook(c, organization, m, say)
+		return webhook(c, organization, m, what)
 	default:
-		return webhook(c, organization, m, say)
+		return webhook(c, organization, m, what)
 	}
 }
 
@@ -105,24 +105,24 @@ func slackText(text string) string {
 }
 
 // slack is Block Kit: a header, a section of at most 3000 characters, and the link.
-func slack(c channelConfig, m core.NotificationMessage, say content) inputs {
+func slack(c channelConfig, m core.NotificationMessage, what content) inputs {
 	var lines []string
-	for _, l := range say.lines {
+	for _, l := range what.lines {
 		lines = append(lines, slackText(l))
 	}
-	blocks := values{object{"type": "header", "text": object{"type": "plain_text", "text": say.title, "emoji": false}}}
+	blocks := values{object{"type": "header", "text": object{"type": "plain_text", "text": what.title, "emoji": false}}}
 	if len(lines) > 0 {
 		blocks = append(blocks, object{"type": "section", "text": object{
 			"type": "mrkdwn", "text": cut(strings.Join(lines, "\n"), 2900), "verbatim": true,
 		}})
 	}
-	if say.link != "" {
+	if what.link != "" {
 		blocks = append(blocks, object{"type": "context", "elements": values{object{
-			"type": "mrkdwn", "text": fmt.Sprintf("<%s|Open in Lockstep>", slackText(say.link)), "verbatim": true,
+			"type": "mrkdwn", "text": fmt.Sprintf("<%s|Open in Lockstep>", slackText(what.link)), "verbatim": true,
 		}}})
 	}
 	// The text is what notifications and screen readers have.
-	body := object{"text": slackText(cut(say.text(), 2900)), "blocks": blocks, "unfurl_links": false, "unfurl_media": false}
+	body := object{"text": slackText(cut(what.text(), 2900)), "blocks": blocks, "unfurl_links": false, "unfurl_media": false}
 	if c.Target == "" {
 		return secretURL(c, body)
 	}
@@ -138,28 +138,28 @@ func slack(c channelConfig, m core.NotificationMessage, say content) inputs {
 }
 
 // teams is an Adaptive Card as a workflow of Teams receives it. Text runs have no markup, so nothing in a text is a link or a mention.
-func teams(say content) object {
+func teams(what content) object {
 	run := func(text string, bold bool) object {
 		r := object{"type": "TextRun", "text": text}
 		if bold {
 			r["weight"], r["size"] = "Bolder", "Medium"
-			r["color"] = map[bool]string{true: "Attention", false: "Default"}[say.severity == core.SeverityHigh && !say.over]
+			r["color"] = map[bool]string{true: "Attention", false: "Default"}[what.severity == core.SeverityHigh && !what.over]
 		}
 		return r
 	}
 	block := func(text string, bold bool) object {
 		return object{"type": "RichTextBlock", "inlines": values{run(text, bold)}}
 	}
-	body := values{block(say.title, true)}
-	for _, l := range say.lines {
+	body := values{block(what.title, true)}
+	for _, l := range what.lines {
 		body = append(body, block(l, false))
 	}
 	card := object{
 		"$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.4", "body": body,
-		"fallbackText": say.title, "speak": say.title,
+		"fallbackText": what.title, "speak": what.title,
 	}
-	if say.link != "" {
-		card["actions"] = values{object{"type": "Action.OpenUrl", "title": "Open in Lockstep", "url": say.link}}
+	if what.link != "" {
+		card["actions"] = values{object{"type": "Action.OpenUrl", "title": "Open in Lockstep", "url": what.link}}
 	}
 	return object{"type": "message", "attachments": values{object{
 		"contentType": "application/vnd.microsoft.card.adaptive", "contentUrl": nil, "content": card,
@@ -192,12 +192,12 @@ func markdownLines(lines []string, most int) string {
 }
 
 // mattermost is a post with a message attachment.
-func mattermost(c channelConfig, m core.NotificationMessage, say content) inputs {
+func mattermost(c channelConfig, m core.NotificationMessage, what content) inputs {
 	attachment := object{
-		"fallback": say.title, "color": fmt.Sprintf("#%06X", say.color()), "title": markdownText(say.title), "text": markdownLines(say.lines, 4000),
+		"fallback": what.title, "color": fmt.Sprintf("#%06X", what.color()), "title": markdownText(what.title), "text": markdownLines(what.lines, 4000),
 	}
-	if say.link != "" {
-		attachment["title_link"] = say.link
+	if what.link != "" {
+		attachment["title_link"] = what.link
 	}
 	attachments := values{attachment}
 	if c.Target == "" {
@@ -212,10 +212,10 @@ func mattermost(c channelConfig, m core.NotificationMessage, say content) inputs
 }
 
 // discord is a message with one embed. It mentions nobody, whatever a text says.
-func discord(c channelConfig, m core.NotificationMessage, say content) inputs {
-	embed := object{"title": cut(say.title, 256), "description": markdownLines(say.lines, 4000), "color": say.color()}
-	if say.link != "" {
-		embed["url"] = say.link
+func discord(c channelConfig, m core.NotificationMessage, what content) inputs {
+	embed := object{"title": cut(what.title, 256), "description": markdownLines(what.lines, 4000), "color": what.color()}
+	if what.link != "" {
+		embed["url"] = what.link
 	}
 	body := object{"embeds": values{embed}, "allowed_mentions": object{"parse": values{}}}
 	switch {
@@ -229,21 +229,21 @@ func discord(c channelConfig, m core.NotificationMessage, say content) inputs {
 }
 
 // email is a message of text. What updates it is a reply to it.
-func email(c channelConfig, m core.NotificationMessage, say content) inputs {
+func email(c channelConfig, m core.NotificationMessage, what content) inputs {
 	_, domain, _ := strings.Cut(c.From, "@")
 	to := make(values, len(c.To))
 	for i, one := range c.To {
 		to[i] = one
 	}
 	r := map[string]any{
-		"server": c.URL, "from": c.From, "to": to, "subject": say.title, "text": say.text() + "\n", "timeout": 30,
-		"message_id": fmt.Sprintf("%s-%d@%s", emailID(say.id), m.Revision, domain),
+		"server": c.URL, "from": c.From, "to": to, "subject": what.title, "text": what.text() + "\n", "timeout": 30,
+		"message_id": fmt.Sprintf("%s-%d@%s", emailID(what.id), m.Revision, domain),
 	}
 	if c.Account != "" {
 		r["credential"] = c.Account
 	}
 	if m.SentRevision > 0 {
-		r["in_reply_to"] = fmt.Sprintf("%s-%d@%s", emailID(say.id), m.SentRevision, domain)
+		r["in_reply_to"] = fmt.Sprintf("%s-%d@%s", emailID(what.id), m.SentRevision, domain)
 	}
 	return inputs{Function: "mail.send", Request: r}
 }
@@ -259,27 +259,27 @@ func emailID(id string) string {
 }
 
 // pagerDuty is an event of the Events API v2. Its routing key is a secret within the body.
-func pagerDuty(c channelConfig, say content) inputs {
+func pagerDuty(c channelConfig, what content) inputs {
 	action := "trigger"
-	if say.over {
+	if what.over {
 		action = "resolve"
 	}
-	severity := map[core.NotificationSeverity]string{core.SeverityHigh: "critical", core.SeverityNormal: "warning"}[say.severity]
+	severity := map[core.NotificationSeverity]string{core.SeverityHigh: "critical", core.SeverityNormal: "warning"}[what.severity]
 	body := object{
-		"event_action": action, "dedup_key": cut(say.id, 255), "client": "Lockstep",
+		"event_action": action, "dedup_key": cut(what.id, 255), "client": "Lockstep",
 		"payload": object{
-			"summary": cut(say.title, 1024), "source": cmp.Or(say.rollout.Application, "lockstep"), "severity": cmp.Or(severity, "info"),
-			"component": cmp.Or(say.rollout.VersionSet, "lockstep"), "custom_details": object{"lines": say.lines},
+			"summary": cut(what.title, 1024), "source": cmp.Or(what.rollout.Application, "lockstep"), "severity": cmp.Or(severity, "info"),
+			"component": cmp.Or(what.rollout.VersionSet, "lockstep"), "custom_details": object{"lines": what.lines},
 		},
 	}
-	if len(say.moments) > 0 {
-		last := say.moments[len(say.moments)-1]
+	if len(what.moments) > 0 {
+		last := what.moments[len(what.moments)-1]
 		payload, _ := body["payload"].(object)
 		payload["timestamp"], payload["class"] = stamp(last.At), string(last.Moment)
 	}
-	if say.link != "" {
-		body["client_url"] = say.link
-		body["links"] = values{object{"href": say.link, "text": "Open in Lockstep"}}
+	if what.link != "" {
+		body["client_url"] = what.link
+		body["links"] = values{object{"href": what.link, "text": "Open in Lockstep"}}
 	}
 	r := post("POST", c.URL, body)
 	r["json_credentials"] = object{"routing_key": c.Account}
@@ -287,10 +287,10 @@ func pagerDuty(c channelConfig, say content) inputs {
 }
 
 // webhook is a CloudEvent in structured mode. A receiver recognizes a repeat by its id, which is also that of the signed message.
-func webhook(c channelConfig, organization int64, m core.NotificationMessage, say content) inputs {
+func webhook(c channelConfig, organization int64, m core.NotificationMessage, what content) inputs {
 	id := fmt.Sprintf("notification_%d_%d", m.ID, m.Revision)
 	notifications := values{}
-	for _, n := range say.moments {
+	for _, n := range what.moments {
 		notifications = append(notifications, object{
 			"id": n.ID, "event": string(n.Moment), "at": stamp(n.At), "severity": n.Moment.Severity().String(), "application": n.Application,
 			"environment": n.Environment, "subject": n.Subject, "reason": cut(n.Reason, 1000), "principal": n.PrincipalName,
@@ -298,15 +298,15 @@ func webhook(c channelConfig, organization int64, m core.NotificationMessage, sa
 		})
 	}
 	data := object{
-		"message": fmt.Sprintf("notification_%d", m.ID), "revision": m.Revision, "title": say.title, "lines": say.lines,
-		"severity": say.severity.String(), "link": say.link, "notifications": notifications, "left_out": m.LeftOut,
+		"message": fmt.Sprintf("notification_%d", m.ID), "revision": m.Revision, "title": what.title, "lines": what.lines,
+		"severity": what.severity.String(), "link": what.link, "notifications": notifications, "left_out": m.LeftOut,
 	}
 	body := object{
 		"specversion": "1.0", "id": id, "source": fmt.Sprintf("/lockstep/organizations/%d", organization), "type": "com.lockstep.notification.v1",
 		"subject": fmt.Sprintf("notification_%d", m.ID), "datacontenttype": "application/json", "data": data,
 	}
-	if len(say.moments) > 0 {
-		body["time"] = stamp(say.moments[len(say.moments)-1].At)
+	if len(what.moments) > 0 {
+		body["time"] = stamp(what.moments[len(what.moments)-1].At)
 	}
 	r := post("POST", c.URL, body)
 	r["headers"] = object{"Content-Type": "application/cloudevents+json; charset=UTF-8"}

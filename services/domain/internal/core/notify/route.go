@@ -141,7 +141,7 @@ func (u *UseCases) route(ctx context.Context, tx Tx, organization int64, n core.
 	return n, nil
 }
 
-// look loads what a moment is about; void is that nothing is to be said of it.
+// look loads what a moment is about; void is that it is to be dropped.
 func look(ctx context.Context, tx Tx, n core.Notification) (f facts, void bool, err error) {
 	f.notification = n
 	named, err := tx.NotificationsByID(ctx, []int64{n.ID})
@@ -297,7 +297,7 @@ func (f facts) match(ctx context.Context, c RouteConfig) bool {
 	result, err := program.Evaluate(ctx, map[string]any{
 		"event": string(n.Moment), "application": n.Application, "environments": texts(f.environments), "tiers": texts(f.tiers),
 		"severity": n.Moment.Severity().String(), "rollout": n.RolloutID, "subject": n.Subject, "reason": n.Reason, "principal": n.PrincipalName,
-	}, expression.Bool)
+	})
 	matches, is := result.(bool)
 	return err == nil && is && matches
 }

@@ -303,6 +303,9 @@ func (u *UseCases) workflowEnded(ctx context.Context, tx Tx, c cause, workflowID
 	if run := id.Check(workflowID); run != 0 {
 		return u.checkRunEnded(ctx, tx, c, run, verb, reason)
 	}
+	if message, run := id.Notification(workflowID); message != 0 {
+		return tx.HurryNotification(ctx, message, run, c.at)
+	}
 	if completed {
 		verb, reason = core.VerbFail, "the workflow ended without saying how it went"
 	}

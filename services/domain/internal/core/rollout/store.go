@@ -60,6 +60,8 @@ type TriggerTx interface {
 	SignalTriggers(ctx context.Context, kind core.TriggerKind, causes map[int64]string, at time.Time) error
 	// SignalDrift does so for those of kind drift, if something differs, once as long as it lasts.
 	SignalDrift(ctx context.Context, applicationEnvironment int64, at time.Time) error
+	// HurryNotification has the message looked at now that a run sends which has ended; a no-op for any other run.
+	HurryNotification(ctx context.Context, message int64, run int, at time.Time) error
 	// ManualTrigger is that of an application, or the default.
 	ManualTrigger(ctx context.Context, organization, application int64) (core.Trigger, error)
 	// AddPromotionHold is a no-op where there is one.

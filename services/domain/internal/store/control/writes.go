@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/notify"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
@@ -35,7 +36,17 @@ func (w Writes) AddFreeze(ctx context.Context, f core.Freeze) (core.Freeze, erro
 		BoundedFrom: f.BoundedFrom, PrincipalType: string(f.Author.Type), PrincipalID: f.Author.ID, PrincipalName: f.Author.Name,
 		CreatedAt: f.CreatedAt,
 	})
-	return Freeze(row), pg.Classify(err, "add freeze")
+	if err != nil {
+		return core.Freeze{}, pg.Classify(err, "add freeze")
+	}
+	made := Freeze(row)
+	if err := notify.Add(ctx, w.Q, w.Entered, core.Notification{
+		Moment: core.MomentFreezeBegan, Cause: fmt.Sprintf("freeze:%d:began", made.ID), At: made.StartsAt, DueAt: made.StartsAt, SubjectID: made.ID,
+		By: made.Author.Principal,
+	}); err != nil {
+		return made, err
+	}
+	return made, w.freezeEnds(ctx, made.ID, made.EndsAt)
 }
 
 // LockFreeze implements freeze.Tx.
@@ -53,12 +64,25 @@ func (w Writes) FreezesToCome(ctx context.Context, at time.Time) (int, error) {
 // ExtendFreeze implements freeze.Tx.
 func (w Writes) ExtendFreeze(ctx context.Context, f core.Freeze) error {
 	err := w.Q.ExtendFreeze(ctx, query.ExtendFreezeParams{OrganizationID: w.Entered, ID: f.ID, EndsAt: f.EndsAt, BoundedFrom: f.BoundedFrom})
-	return pg.Classify(err, "extend freeze %d", f.ID)
+	if err != nil {
+		return pg.Classify(err, "extend freeze %d", f.ID)
+	}
+	return w.freezeEnds(ctx, f.ID, f.EndsAt)
 }
 
 // EndFreeze implements freeze.Tx.
 func (w Writes) EndFreeze(ctx context.Context, id int64, at time.Time) error {
-	return pg.Classify(w.Q.EndFreeze(ctx, &at, w.Entered, id), "end freeze %d", id)
+	if err := w.Q.EndFreeze(ctx, &at, w.Entered, id); err != nil {
+		return pg.Classify(err, "end freeze %d", id)
+	}
+	return w.freezeEnds(ctx, id, at)
+}
+
+// freezeEnds stores the moment at which a freeze ends. Once it has come, the freeze may have been extended or ended before.
+func (w Writes) freezeEnds(ctx context.Context, id int64, at time.Time) error {
+	return notify.Add(ctx, w.Q, w.Entered, core.Notification{
+		Moment: core.MomentFreezeEnded, Cause: fmt.Sprintf("freeze:%d:ended:%d", id, at.UnixNano()), At: at, DueAt: at, SubjectID: id,
+	})
 }
 
 // AddVeto implements freeze.Tx.
@@ -312,6 +336,11 @@ func (w Writes) AddCheckReport(ctx context.Context, r core.CheckReport) (core.Ch
 	})
 	if err != nil {
 		return core.CheckReport{}, pg.Classify(err, "add status of check %s", r.Key)
+	}
+	if r.Phase == core.CheckFailure {
+		if err := w.Q.InsertCheckNotification(ctx, w.Entered, row.ID); err != nil {
+			return core.CheckReport{}, pg.Classify(err, "store a notification of check %s", r.Key)
+		}
 	}
 	_, err = w.Q.ForgetCheckStatuses(ctx, row.ID)
 	return checkReport(row), pg.Classify(err, "forget earlier statuses of check %s", r.Key)

@@ -137,7 +137,7 @@ FROM cd_freezes f WHERE f.organization_id = @organization_id AND f.id = @id;
 
 -- name: AttachNotification :exec
 -- Makes the message of a key, or has it say one thing more. One that a run sends now is sent again afterwards; one that waits after a failed
--- attempt goes on waiting.
+-- attempt continues to wait.
 INSERT INTO cd_notification_messages AS m (organization_id, channel_id, route_id, rollout_id, key, severity, notification_ids, due_at)
 VALUES (@organization_id, @channel_id, sqlc.narg(route_id), sqlc.narg(rollout_id), @key, @severity, ARRAY[@notification_id::bigint], @due_at)
 ON CONFLICT (organization_id, channel_id, key) DO UPDATE SET
@@ -173,7 +173,7 @@ ORDER BY due_at, id LIMIT @most FOR UPDATE SKIP LOCKED;
 
 -- name: PutOffMessages :exec
 -- Has what a channel is to receive wait for its next minute.
-UPDATE cd_notification_messages SET due_at = @until WHERE organization_id = @organization_id AND id IN (
+UPDATE cd_notification_messages m SET due_at = @until WHERE m.organization_id = @organization_id AND m.id IN (
     SELECT w.id FROM cd_notification_messages w WHERE w.organization_id = @organization_id AND w.channel_id = @channel_id AND w.state = 'pending' AND w.due_at <= @at
     FOR UPDATE SKIP LOCKED);
 

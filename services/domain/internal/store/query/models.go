@@ -749,6 +749,112 @@ type NewestVersionSet struct {
 	UpdatedAt      time.Time
 }
 
+// Moments that are worth a notification, each once, added with what caused them while the organization has a channel. They are no record: rows end 30 days later.
+type Notification struct {
+	OrganizationID int64
+	ID             int64
+	Moment         string
+	// Identifies what happened.
+	Cause string
+	At    time.Time
+	// When it is routed: for the beginning and the end of a freeze, that time.
+	DueAt         time.Time
+	ApplicationID *int64
+	EnvironmentID *int64
+	RolloutID     *int64
+	// The freeze or the trigger that it is about; 0 for none.
+	SubjectID int64
+	// The gate, the key of the check or the name of the trigger that it is about; empty for none.
+	Subject       string
+	PrincipalType string
+	PrincipalID   int64
+	Reason        string
+	// When messages were made of it; null before.
+	RoutedAt  *time.Time
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// Where notifications are sent to. Rows are kept, as messages refer to them; removed_at ends one.
+type NotificationChannel struct {
+	OrganizationID int64
+	ID             int64
+	Name           string
+	Kind           string
+	// Address and names of credentials as the kind has them, never a secret; checked when it is saved.
+	Config json.RawMessage
+	// How many messages it receives within a minute; the last of a minute is a digest of what waits.
+	Rate    int32
+	Enabled bool
+	// When the present minute began.
+	WindowAt time.Time
+	// How many messages were begun in it.
+	WindowCount   int32
+	PrincipalType string
+	PrincipalID   int64
+	PrincipalName string
+	ChangedAt     time.Time
+	RemovedAt     *time.Time
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
+}
+
+// Messages in channels: one of each key, such as a rollout, which is updated. Rows end 30 days after their last change.
+type NotificationMessage struct {
+	OrganizationID int64
+	ID             int64
+	ChannelID      int64
+	RouteID        *int64
+	RolloutID      *int64
+	Key            string
+	Severity       int16
+	// What it is about, oldest first; left_out counts those beyond the bound.
+	NotificationIds []int64
+	LeftOut         int32
+	// Counts what it was to say; sent_revision is what the channel has.
+	Revision     int32
+	SentRevision int32
+	// How many of notification_ids the channel has.
+	SentCount int32
+	State     string
+	// When it is sent, or looked at again while a run sends it.
+	DueAt    time.Time
+	Attempts int32
+	// Counts the runs that were begun for it, and names the present one together with its id.
+	Run int32
+	// Whether the engine has the present run.
+	Started bool
+	// Of the present run: begun again, it is begun with the same.
+	Inputs        json.RawMessage
+	BegunRevision int32
+	BegunCount    int32
+	// How the channel calls the message, for updates; empty where it cannot be updated.
+	Ref       string
+	Title     string
+	Error     string
+	SentAt    *time.Time
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// What channels are sent, and how. A channel without routes is sent what is worth it by default. Rows are kept; removed_at ends one.
+type NotificationRoute struct {
+	OrganizationID int64
+	ID             int64
+	ChannelID      int64
+	Name           string
+	// What it matches, digests and quiet hours; checked when it is saved.
+	Config        json.RawMessage
+	Enabled       bool
+	PrincipalType string
+	PrincipalID   int64
+	PrincipalName string
+	ChangedAt     time.Time
+	RemovedAt     *time.Time
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
+}
+
 // The owner and shard key of every other table; id is its organization_id.
 type Organization struct {
 	ID        int64

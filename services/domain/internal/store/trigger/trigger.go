@@ -175,8 +175,11 @@ func (w Writes) SignalTriggers(ctx context.Context, kind core.TriggerKind, cause
 
 // SignalDrift implements rollout.Tx.
 func (w Writes) SignalDrift(ctx context.Context, applicationEnvironment int64, at time.Time) error {
-	err := w.Q.SignalDrift(ctx, at, w.Entered, applicationEnvironment)
-	return pg.Classify(err, "signal drift of application environment %d", applicationEnvironment)
+	if err := w.Q.SignalDrift(ctx, at, w.Entered, applicationEnvironment); err != nil {
+		return pg.Classify(err, "signal drift of application environment %d", applicationEnvironment)
+	}
+	err := w.Q.InsertDriftNotification(ctx, at, w.Entered, applicationEnvironment)
+	return pg.Classify(err, "store a notification of drift of application environment %d", applicationEnvironment)
 }
 
 // AddSignal implements trigger.Tx.
@@ -216,7 +219,17 @@ func (w Writes) DecideSignals(ctx context.Context, signals []int64, d core.Trigg
 		OrganizationID: w.Entered, Ids: signals, Outcome: string(d.Outcome), Reason: d.Reason, VersionSetID: orNull(d.VersionSetID),
 		RolloutID: orNull(d.RolloutID), At: d.DecidedAt,
 	})
-	return pg.Classify(err, "keep the decision of trigger %d", d.TriggerID)
+	if err != nil || d.Outcome != core.TriggerDeclined || len(signals) == 0 {
+		return pg.Classify(err, "keep the decision of trigger %d", d.TriggerID)
+	}
+	at := time.Time{}
+	if d.DecidedAt != nil {
+		at = *d.DecidedAt
+	}
+	err = w.Q.InsertDeclinedNotification(ctx, query.InsertDeclinedNotificationParams{
+		OrganizationID: w.Entered, TriggerID: d.TriggerID, SignalID: signals[0], Reason: d.Reason, At: at,
+	})
+	return pg.Classify(err, "store a notification of trigger %d", d.TriggerID)
 }
 
 // PutOffSignals implements trigger.Tx.

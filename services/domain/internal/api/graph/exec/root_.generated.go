@@ -54,6 +54,7 @@ type ResolverRoot interface {
 	Member() MemberResolver
 	MemberPayload() MemberPayloadResolver
 	Mutation() MutationResolver
+	NotificationMessage() NotificationMessageResolver
 	PassageCondition() PassageConditionResolver
 	PassageConditionBy() PassageConditionByResolver
 	PolicySet() PolicySetResolver
@@ -922,6 +923,8 @@ type ComplexityRoot struct {
 		PauseWorkflowSchedule            func(childComplexity int, input model.ChangeWorkflowScheduleInput) int
 		PinEnvironment                   func(childComplexity int, input model.PinEnvironmentInput) int
 		PreviewRollout                   func(childComplexity int, input model.PreviewRolloutInput) int
+		PutNotificationChannel           func(childComplexity int, input model.PutNotificationChannelInput) int
+		PutNotificationRoute             func(childComplexity int, input model.PutNotificationRouteInput) int
 		PutPolicySet                     func(childComplexity int, input model.PutPolicySetInput) int
 		PutTrigger                       func(childComplexity int, input model.PutTriggerInput) int
 		ReconcileRecord                  func(childComplexity int, input model.ReconcileRecordInput) int
@@ -930,6 +933,8 @@ type ComplexityRoot struct {
 		RejectGate                       func(childComplexity int, input model.ResolveGateInput) int
 		ReleasePromotionHold             func(childComplexity int, input model.ReleasePromotionHoldInput) int
 		RemoveMember                     func(childComplexity int, input model.RemoveMemberInput) int
+		RemoveNotificationChannel        func(childComplexity int, input model.RemoveNotificationChannelInput) int
+		RemoveNotificationRoute          func(childComplexity int, input model.RemoveNotificationRouteInput) int
 		RemoveTrigger                    func(childComplexity int, input model.RemoveTriggerInput) int
 		RenameOrganization               func(childComplexity int, input model.RenameOrganizationInput) int
 		ReportCheck                      func(childComplexity int, input model.ReportCheckInput) int
@@ -939,6 +944,7 @@ type ComplexityRoot struct {
 		ResumeWorkflowSchedule           func(childComplexity int, input model.ChangeWorkflowScheduleInput) int
 		RetryApplicationEnvironmentSetup func(childComplexity int, input model.RetryApplicationEnvironmentSetupInput) int
 		RetryEnvironmentOnboarding       func(childComplexity int, input model.RetryEnvironmentOnboardingInput) int
+		RetryNotification                func(childComplexity int, input model.RetryNotificationInput) int
 		RetryRollout                     func(childComplexity int, input model.RetryRolloutInput) int
 		RetryWorkflow                    func(childComplexity int, input model.RetryWorkflowInput) int
 		RevokeAgent                      func(childComplexity int, input model.RevokeAgentInput) int
@@ -961,12 +967,69 @@ type ComplexityRoot struct {
 		SetRolloutPolicy                 func(childComplexity int, input model.SetRolloutPolicyInput) int
 		StartFreeze                      func(childComplexity int, input model.StartFreezeInput) int
 		StopAutomaticRollback            func(childComplexity int, input model.StopAutomaticRollbackInput) int
+		TestNotificationRoute            func(childComplexity int, input model.TestNotificationRouteInput) int
 		TriggerWorkflowSchedule          func(childComplexity int, input model.ChangeWorkflowScheduleInput) int
 		TryArtifactSource                func(childComplexity int, input model.TryArtifactSourceInput) int
 		UnpinEnvironment                 func(childComplexity int, input model.UnpinEnvironmentInput) int
 		UpdateEnvironment                func(childComplexity int, input model.UpdateEnvironmentInput) int
 		VetoVersion                      func(childComplexity int, input model.VetoVersionInput) int
 		WithdrawChange                   func(childComplexity int, input model.DecideChangeInput) int
+	}
+
+	NotificationChannel struct {
+		Author    func(childComplexity int) int
+		ChangedAt func(childComplexity int) int
+		Config    func(childComplexity int) int
+		Enabled   func(childComplexity int) int
+		Kind      func(childComplexity int) int
+		Name      func(childComplexity int) int
+		Rate      func(childComplexity int) int
+	}
+
+	NotificationChannelPayload struct {
+		Channel func(childComplexity int) int
+		Errors  func(childComplexity int) int
+	}
+
+	NotificationKindDescription struct {
+		Defaults    func(childComplexity int) int
+		Description func(childComplexity int) int
+		Kind        func(childComplexity int) int
+		Schema      func(childComplexity int) int
+	}
+
+	NotificationMessage struct {
+		Attempts  func(childComplexity int) int
+		Channel   func(childComplexity int) int
+		CreatedAt func(childComplexity int) int
+		DueAt     func(childComplexity int) int
+		Error     func(childComplexity int) int
+		Number    func(childComplexity int) int
+		Rollout   func(childComplexity int) int
+		Route     func(childComplexity int) int
+		SentAt    func(childComplexity int) int
+		Severity  func(childComplexity int) int
+		State     func(childComplexity int) int
+		Title     func(childComplexity int) int
+	}
+
+	NotificationMessagePayload struct {
+		Errors  func(childComplexity int) int
+		Message func(childComplexity int) int
+	}
+
+	NotificationRoute struct {
+		Author    func(childComplexity int) int
+		ChangedAt func(childComplexity int) int
+		Channel   func(childComplexity int) int
+		Config    func(childComplexity int) int
+		Enabled   func(childComplexity int) int
+		Name      func(childComplexity int) int
+	}
+
+	NotificationRoutePayload struct {
+		Errors func(childComplexity int) int
+		Route  func(childComplexity int) int
 	}
 
 	Organization struct {
@@ -1224,6 +1287,10 @@ type ComplexityRoot struct {
 		Matrix                 func(childComplexity int, first *int, after *string, last *int, before *string, filter *model.MatrixFilter, orderBy *core.Order) int
 		Members                func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		Node                   func(childComplexity int, id string) int
+		NotificationChannels   func(childComplexity int) int
+		NotificationKinds      func(childComplexity int) int
+		NotificationMessages   func(childComplexity int, state *core.NotificationState, channel *string, before *int, first int) int
+		NotificationRoutes     func(childComplexity int) int
 		Organizations          func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		PolicyDecision         func(childComplexity int, id string) int
 		PolicySetVersions      func(childComplexity int, name string) int
@@ -5326,6 +5393,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.PreviewRollout(childComplexity, args["input"].(model.PreviewRolloutInput)), true
+	case "Mutation.putNotificationChannel":
+		if e.ComplexityRoot.Mutation.PutNotificationChannel == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_putNotificationChannel_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.PutNotificationChannel(childComplexity, args["input"].(model.PutNotificationChannelInput)), true
+	case "Mutation.putNotificationRoute":
+		if e.ComplexityRoot.Mutation.PutNotificationRoute == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_putNotificationRoute_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.PutNotificationRoute(childComplexity, args["input"].(model.PutNotificationRouteInput)), true
 	case "Mutation.putPolicySet":
 		if e.ComplexityRoot.Mutation.PutPolicySet == nil {
 			break
@@ -5414,6 +5503,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RemoveMember(childComplexity, args["input"].(model.RemoveMemberInput)), true
+	case "Mutation.removeNotificationChannel":
+		if e.ComplexityRoot.Mutation.RemoveNotificationChannel == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_removeNotificationChannel_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RemoveNotificationChannel(childComplexity, args["input"].(model.RemoveNotificationChannelInput)), true
+	case "Mutation.removeNotificationRoute":
+		if e.ComplexityRoot.Mutation.RemoveNotificationRoute == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_removeNotificationRoute_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RemoveNotificationRoute(childComplexity, args["input"].(model.RemoveNotificationRouteInput)), true
 	case "Mutation.removeTrigger":
 		if e.ComplexityRoot.Mutation.RemoveTrigger == nil {
 			break
@@ -5513,6 +5624,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RetryEnvironmentOnboarding(childComplexity, args["input"].(model.RetryEnvironmentOnboardingInput)), true
+	case "Mutation.retryNotification":
+		if e.ComplexityRoot.Mutation.RetryNotification == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_retryNotification_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RetryNotification(childComplexity, args["input"].(model.RetryNotificationInput)), true
 	case "Mutation.retryRollout":
 		if e.ComplexityRoot.Mutation.RetryRollout == nil {
 			break
@@ -5755,6 +5877,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.StopAutomaticRollback(childComplexity, args["input"].(model.StopAutomaticRollbackInput)), true
+	case "Mutation.testNotificationRoute":
+		if e.ComplexityRoot.Mutation.TestNotificationRoute == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_testNotificationRoute_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.TestNotificationRoute(childComplexity, args["input"].(model.TestNotificationRouteInput)), true
 	case "Mutation.triggerWorkflowSchedule":
 		if e.ComplexityRoot.Mutation.TriggerWorkflowSchedule == nil {
 			break
@@ -5821,6 +5954,223 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.WithdrawChange(childComplexity, args["input"].(model.DecideChangeInput)), true
+
+	case "NotificationChannel.author":
+		if e.ComplexityRoot.NotificationChannel.Author == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationChannel.Author(childComplexity), true
+	case "NotificationChannel.changedAt":
+		if e.ComplexityRoot.NotificationChannel.ChangedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationChannel.ChangedAt(childComplexity), true
+	case "NotificationChannel.config":
+		if e.ComplexityRoot.NotificationChannel.Config == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationChannel.Config(childComplexity), true
+	case "NotificationChannel.enabled":
+		if e.ComplexityRoot.NotificationChannel.Enabled == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationChannel.Enabled(childComplexity), true
+	case "NotificationChannel.kind":
+		if e.ComplexityRoot.NotificationChannel.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationChannel.Kind(childComplexity), true
+	case "NotificationChannel.name":
+		if e.ComplexityRoot.NotificationChannel.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationChannel.Name(childComplexity), true
+	case "NotificationChannel.rate":
+		if e.ComplexityRoot.NotificationChannel.Rate == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationChannel.Rate(childComplexity), true
+
+	case "NotificationChannelPayload.channel":
+		if e.ComplexityRoot.NotificationChannelPayload.Channel == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationChannelPayload.Channel(childComplexity), true
+	case "NotificationChannelPayload.errors":
+		if e.ComplexityRoot.NotificationChannelPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationChannelPayload.Errors(childComplexity), true
+
+	case "NotificationKindDescription.defaults":
+		if e.ComplexityRoot.NotificationKindDescription.Defaults == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationKindDescription.Defaults(childComplexity), true
+	case "NotificationKindDescription.description":
+		if e.ComplexityRoot.NotificationKindDescription.Description == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationKindDescription.Description(childComplexity), true
+	case "NotificationKindDescription.kind":
+		if e.ComplexityRoot.NotificationKindDescription.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationKindDescription.Kind(childComplexity), true
+	case "NotificationKindDescription.schema":
+		if e.ComplexityRoot.NotificationKindDescription.Schema == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationKindDescription.Schema(childComplexity), true
+
+	case "NotificationMessage.attempts":
+		if e.ComplexityRoot.NotificationMessage.Attempts == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationMessage.Attempts(childComplexity), true
+	case "NotificationMessage.channel":
+		if e.ComplexityRoot.NotificationMessage.Channel == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationMessage.Channel(childComplexity), true
+	case "NotificationMessage.createdAt":
+		if e.ComplexityRoot.NotificationMessage.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationMessage.CreatedAt(childComplexity), true
+	case "NotificationMessage.dueAt":
+		if e.ComplexityRoot.NotificationMessage.DueAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationMessage.DueAt(childComplexity), true
+	case "NotificationMessage.error":
+		if e.ComplexityRoot.NotificationMessage.Error == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationMessage.Error(childComplexity), true
+	case "NotificationMessage.number":
+		if e.ComplexityRoot.NotificationMessage.Number == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationMessage.Number(childComplexity), true
+	case "NotificationMessage.rollout":
+		if e.ComplexityRoot.NotificationMessage.Rollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationMessage.Rollout(childComplexity), true
+	case "NotificationMessage.route":
+		if e.ComplexityRoot.NotificationMessage.Route == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationMessage.Route(childComplexity), true
+	case "NotificationMessage.sentAt":
+		if e.ComplexityRoot.NotificationMessage.SentAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationMessage.SentAt(childComplexity), true
+	case "NotificationMessage.severity":
+		if e.ComplexityRoot.NotificationMessage.Severity == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationMessage.Severity(childComplexity), true
+	case "NotificationMessage.state":
+		if e.ComplexityRoot.NotificationMessage.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationMessage.State(childComplexity), true
+	case "NotificationMessage.title":
+		if e.ComplexityRoot.NotificationMessage.Title == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationMessage.Title(childComplexity), true
+
+	case "NotificationMessagePayload.errors":
+		if e.ComplexityRoot.NotificationMessagePayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationMessagePayload.Errors(childComplexity), true
+	case "NotificationMessagePayload.message":
+		if e.ComplexityRoot.NotificationMessagePayload.Message == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationMessagePayload.Message(childComplexity), true
+
+	case "NotificationRoute.author":
+		if e.ComplexityRoot.NotificationRoute.Author == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationRoute.Author(childComplexity), true
+	case "NotificationRoute.changedAt":
+		if e.ComplexityRoot.NotificationRoute.ChangedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationRoute.ChangedAt(childComplexity), true
+	case "NotificationRoute.channel":
+		if e.ComplexityRoot.NotificationRoute.Channel == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationRoute.Channel(childComplexity), true
+	case "NotificationRoute.config":
+		if e.ComplexityRoot.NotificationRoute.Config == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationRoute.Config(childComplexity), true
+	case "NotificationRoute.enabled":
+		if e.ComplexityRoot.NotificationRoute.Enabled == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationRoute.Enabled(childComplexity), true
+	case "NotificationRoute.name":
+		if e.ComplexityRoot.NotificationRoute.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationRoute.Name(childComplexity), true
+
+	case "NotificationRoutePayload.errors":
+		if e.ComplexityRoot.NotificationRoutePayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationRoutePayload.Errors(childComplexity), true
+	case "NotificationRoutePayload.route":
+		if e.ComplexityRoot.NotificationRoutePayload.Route == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationRoutePayload.Route(childComplexity), true
 
 	case "Organization.createdAt":
 		if e.ComplexityRoot.Organization.CreatedAt == nil {
@@ -6986,6 +7336,35 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Node(childComplexity, args["id"].(string)), true
+	case "Query.notificationChannels":
+		if e.ComplexityRoot.Query.NotificationChannels == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.NotificationChannels(childComplexity), true
+	case "Query.notificationKinds":
+		if e.ComplexityRoot.Query.NotificationKinds == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.NotificationKinds(childComplexity), true
+	case "Query.notificationMessages":
+		if e.ComplexityRoot.Query.NotificationMessages == nil {
+			break
+		}
+
+		args, err := ec.field_Query_notificationMessages_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.NotificationMessages(childComplexity, args["state"].(*core.NotificationState), args["channel"].(*string), args["before"].(*int), args["first"].(int)), true
+	case "Query.notificationRoutes":
+		if e.ComplexityRoot.Query.NotificationRoutes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.NotificationRoutes(childComplexity), true
 	case "Query.organizations":
 		if e.ComplexityRoot.Query.Organizations == nil {
 			break
@@ -9801,12 +10180,16 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputPauseRolloutInput,
 		ec.unmarshalInputPinEnvironmentInput,
 		ec.unmarshalInputPreviewRolloutInput,
+		ec.unmarshalInputPutNotificationChannelInput,
+		ec.unmarshalInputPutNotificationRouteInput,
 		ec.unmarshalInputPutPolicySetInput,
 		ec.unmarshalInputPutTriggerInput,
 		ec.unmarshalInputReconcileRecordInput,
 		ec.unmarshalInputRegisterAgentInput,
 		ec.unmarshalInputReleasePromotionHoldInput,
 		ec.unmarshalInputRemoveMemberInput,
+		ec.unmarshalInputRemoveNotificationChannelInput,
+		ec.unmarshalInputRemoveNotificationRouteInput,
 		ec.unmarshalInputRemoveTriggerInput,
 		ec.unmarshalInputRenameOrganizationInput,
 		ec.unmarshalInputReportCheckInput,
@@ -9816,6 +10199,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputResumeRolloutInput,
 		ec.unmarshalInputRetryApplicationEnvironmentSetupInput,
 		ec.unmarshalInputRetryEnvironmentOnboardingInput,
+		ec.unmarshalInputRetryNotificationInput,
 		ec.unmarshalInputRetryRolloutInput,
 		ec.unmarshalInputRetryWorkflowInput,
 		ec.unmarshalInputRevokeAgentInput,
@@ -9839,6 +10223,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputSimulatePoliciesInput,
 		ec.unmarshalInputStartFreezeInput,
 		ec.unmarshalInputStopAutomaticRollbackInput,
+		ec.unmarshalInputTestNotificationRouteInput,
 		ec.unmarshalInputTryArtifactSourceInput,
 		ec.unmarshalInputUnpinEnvironmentInput,
 		ec.unmarshalInputUpdateEnvironmentInput,
@@ -12477,6 +12862,240 @@ input RevokeTokenInput {
 "Result of revokeToken."
 type RevokeTokenPayload {
   accessToken: AccessToken
+  errors: [UserError!]!
+}
+`, BuiltIn: false},
+	{Name: "../schema/notification.graphqls", Input: `# Notifications: where an organization sends word to, what is sent there, and what became of each message.
+
+extend type Query {
+  "The kinds of channels, with the schemas of their configurations."
+  notificationKinds: [NotificationKindDescription!]!
+  "The channels of the organization, by name."
+  notificationChannels: [NotificationChannel!]!
+  "The routes of the organization, by name."
+  notificationRoutes: [NotificationRoute!]!
+  "Messages with what became of them, the newest first; those in the state FAILED are dead letters. They are kept for 30 days."
+  notificationMessages(
+    state: NotificationState
+    "The name of a channel."
+    channel: String
+    "The number of the message after which the list continues."
+    before: Int
+    "At most 100."
+    first: Int! = 50
+  ): [NotificationMessage!]!
+}
+
+extend type Mutation {
+  "Saves a channel, or changes the one of that name."
+  putNotificationChannel(input: PutNotificationChannelInput!): NotificationChannelPayload!
+  "Removes a channel with its routes. What waits to be sent there becomes a dead letter."
+  removeNotificationChannel(input: RemoveNotificationChannelInput!): NotificationChannelPayload!
+  "Saves a route, or changes the one of that name."
+  putNotificationRoute(input: PutNotificationRouteInput!): NotificationRoutePayload!
+  "Removes a route. A channel without routes is sent what matters by default."
+  removeNotificationRoute(input: RemoveNotificationRouteInput!): NotificationRoutePayload!
+  "Sends a test message at once to the channel of a route."
+  testNotificationRoute(input: TestNotificationRouteInput!): NotificationRoutePayload!
+  "Sends a dead letter again."
+  retryNotification(input: RetryNotificationInput!): NotificationMessagePayload!
+}
+
+"A kind of channel."
+enum NotificationKind {
+  SLACK
+  TEAMS
+  MATTERMOST
+  DISCORD
+  EMAIL
+  PAGERDUTY
+  WEBHOOK
+}
+
+"A kind of channel, for forms."
+type NotificationKindDescription {
+  kind: NotificationKind!
+  "How messages reach it."
+  description: String!
+  "The JSON Schema of its configuration."
+  schema: JSON!
+  "The moments that are sent to a channel of the kind that has no route."
+  defaults: [NotificationMoment!]!
+}
+
+"What is worth a notification."
+enum NotificationMoment {
+  APPROVAL_NEEDED
+  ROLLOUT_BEGAN
+  ROLLOUT_STOPPED
+  ROLLOUT_FAILED
+  ROLLBACK_BEGAN
+  ROLLED_BACK
+  ROLLOUT_COMPLETED
+  CHECK_FAILED
+  "A rollout advanced beyond a passage that was not granted."
+  BREACH
+  FREEZE_BEGAN
+  FREEZE_ENDED
+  AGENT_OFFLINE
+  DRIFT
+  "A trigger decided not to begin a rollout."
+  TRIGGER_DECLINED
+}
+
+"Where notifications are sent to."
+type NotificationChannel {
+  "Unique in the organization."
+  name: String!
+  kind: NotificationKind!
+  "As the schema of its kind describes it; credentials are named, and never shown."
+  config: JSON!
+  "How many messages it receives within a minute at most; the last of them is a digest of what waits."
+  rate: Int!
+  "Whether it is switched on."
+  enabled: Boolean!
+  "What the member was called who saved it last."
+  author: String!
+  "When it was saved last."
+  changedAt: Time!
+}
+
+"What a channel is sent, and how."
+type NotificationRoute {
+  "Unique in the organization."
+  name: String!
+  "The name of the channel."
+  channel: String!
+  "What it matches, digests and quiet hours."
+  config: JSON!
+  "Whether it is switched on."
+  enabled: Boolean!
+  "What the member was called who saved it last."
+  author: String!
+  "When it was saved last."
+  changedAt: Time!
+}
+
+"A message in a channel. What happens to a rollout is one message, which is updated."
+type NotificationMessage {
+  "Identifies it within the organization."
+  number: Int!
+  "The name of the channel; empty if it was removed."
+  channel: String!
+  "The name of the route that it is sent by; empty for what is sent by default, and if the route was removed."
+  route: String!
+  "The rollout that it is about; null for none."
+  rollout: Rollout
+  "Its title as it was sent last; empty before."
+  title: String!
+  severity: NotificationSeverity!
+  state: NotificationState!
+  "Why the last attempt sent nothing; empty if there was none since it was sent."
+  error: String!
+  "How many attempts have failed since it was sent last."
+  attempts: Int!
+  "When it is tried next; null if it is not to be sent."
+  dueAt: Time
+  "When it was sent last; null for never."
+  sentAt: Time
+  createdAt: Time!
+}
+
+"How much a message matters."
+enum NotificationSeverity {
+  LOW
+  NORMAL
+  HIGH
+}
+
+"What became of a message."
+enum NotificationState {
+  "It is to be sent."
+  PENDING
+  "A run sends it."
+  SENDING
+  "The channel has it."
+  SENT
+  "It was given up: a dead letter. It can be sent again."
+  FAILED
+  "The channel has it as a part of a digest."
+  DIGESTED
+}
+
+"Input of putNotificationChannel."
+input PutNotificationChannelInput {
+  "1 to 63 lower-case letters, digits and hyphens; a channel of that name is changed."
+  name: String!
+  kind: NotificationKind!
+  "As the schema of the kind describes it."
+  config: JSON!
+  "Messages within a minute, 1 to 60."
+  rate: Int! = 20
+  "Whether it is switched on."
+  enabled: Boolean! = true
+  "Why; kept in the journal."
+  reason: String = ""
+}
+
+"Input of putNotificationRoute."
+input PutNotificationRouteInput {
+  "1 to 63 lower-case letters, digits and hyphens; a route of that name is changed."
+  name: String!
+  "The name of the channel."
+  channel: String!
+  "An object with any of events, applications, environments, tiers, severities, expression, digest_minutes and quiet; null for everything, at once."
+  config: JSON
+  "Whether it is switched on."
+  enabled: Boolean! = true
+  "Why; kept in the journal."
+  reason: String = ""
+}
+
+"Input of removeNotificationChannel."
+input RemoveNotificationChannelInput {
+  "The channel."
+  name: String!
+  "Why; kept in the journal."
+  reason: String = ""
+}
+
+"Input of removeNotificationRoute."
+input RemoveNotificationRouteInput {
+  "The route."
+  name: String!
+  "Why; kept in the journal."
+  reason: String = ""
+}
+
+"Input of testNotificationRoute."
+input TestNotificationRouteInput {
+  "The route."
+  name: String!
+}
+
+"Input of retryNotification."
+input RetryNotificationInput {
+  "The number of the message."
+  number: Int!
+}
+
+"Result of putNotificationChannel and removeNotificationChannel."
+type NotificationChannelPayload {
+  "The channel; after a removal as it was."
+  channel: NotificationChannel
+  errors: [UserError!]!
+}
+
+"Result of putNotificationRoute, removeNotificationRoute and testNotificationRoute."
+type NotificationRoutePayload {
+  "The route; after a removal as it was."
+  route: NotificationRoute
+  errors: [UserError!]!
+}
+
+"Result of retryNotification."
+type NotificationMessagePayload {
+  message: NotificationMessage
   errors: [UserError!]!
 }
 `, BuiltIn: false},
@@ -16082,6 +16701,118 @@ func (ec *executionContext) childFields_MemberPayload(ctx context.Context, field
 		return ec.fieldContext_MemberPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type MemberPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_NotificationChannel(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_NotificationChannel_name(ctx, field)
+	case "kind":
+		return ec.fieldContext_NotificationChannel_kind(ctx, field)
+	case "config":
+		return ec.fieldContext_NotificationChannel_config(ctx, field)
+	case "rate":
+		return ec.fieldContext_NotificationChannel_rate(ctx, field)
+	case "enabled":
+		return ec.fieldContext_NotificationChannel_enabled(ctx, field)
+	case "author":
+		return ec.fieldContext_NotificationChannel_author(ctx, field)
+	case "changedAt":
+		return ec.fieldContext_NotificationChannel_changedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type NotificationChannel", field.Name)
+}
+
+func (ec *executionContext) childFields_NotificationChannelPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "channel":
+		return ec.fieldContext_NotificationChannelPayload_channel(ctx, field)
+	case "errors":
+		return ec.fieldContext_NotificationChannelPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type NotificationChannelPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_NotificationKindDescription(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "kind":
+		return ec.fieldContext_NotificationKindDescription_kind(ctx, field)
+	case "description":
+		return ec.fieldContext_NotificationKindDescription_description(ctx, field)
+	case "schema":
+		return ec.fieldContext_NotificationKindDescription_schema(ctx, field)
+	case "defaults":
+		return ec.fieldContext_NotificationKindDescription_defaults(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type NotificationKindDescription", field.Name)
+}
+
+func (ec *executionContext) childFields_NotificationMessage(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "number":
+		return ec.fieldContext_NotificationMessage_number(ctx, field)
+	case "channel":
+		return ec.fieldContext_NotificationMessage_channel(ctx, field)
+	case "route":
+		return ec.fieldContext_NotificationMessage_route(ctx, field)
+	case "rollout":
+		return ec.fieldContext_NotificationMessage_rollout(ctx, field)
+	case "title":
+		return ec.fieldContext_NotificationMessage_title(ctx, field)
+	case "severity":
+		return ec.fieldContext_NotificationMessage_severity(ctx, field)
+	case "state":
+		return ec.fieldContext_NotificationMessage_state(ctx, field)
+	case "error":
+		return ec.fieldContext_NotificationMessage_error(ctx, field)
+	case "attempts":
+		return ec.fieldContext_NotificationMessage_attempts(ctx, field)
+	case "dueAt":
+		return ec.fieldContext_NotificationMessage_dueAt(ctx, field)
+	case "sentAt":
+		return ec.fieldContext_NotificationMessage_sentAt(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_NotificationMessage_createdAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type NotificationMessage", field.Name)
+}
+
+func (ec *executionContext) childFields_NotificationMessagePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "message":
+		return ec.fieldContext_NotificationMessagePayload_message(ctx, field)
+	case "errors":
+		return ec.fieldContext_NotificationMessagePayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type NotificationMessagePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_NotificationRoute(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_NotificationRoute_name(ctx, field)
+	case "channel":
+		return ec.fieldContext_NotificationRoute_channel(ctx, field)
+	case "config":
+		return ec.fieldContext_NotificationRoute_config(ctx, field)
+	case "enabled":
+		return ec.fieldContext_NotificationRoute_enabled(ctx, field)
+	case "author":
+		return ec.fieldContext_NotificationRoute_author(ctx, field)
+	case "changedAt":
+		return ec.fieldContext_NotificationRoute_changedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type NotificationRoute", field.Name)
+}
+
+func (ec *executionContext) childFields_NotificationRoutePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "route":
+		return ec.fieldContext_NotificationRoutePayload_route(ctx, field)
+	case "errors":
+		return ec.fieldContext_NotificationRoutePayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type NotificationRoutePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_Organization(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

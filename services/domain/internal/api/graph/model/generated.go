@@ -543,6 +543,37 @@ type NewArtifactSourceInput struct {
 	SourceConfig json.RawMessage `json:"sourceConfig"`
 }
 
+// Result of putNotificationChannel and removeNotificationChannel.
+type NotificationChannelPayload struct {
+	// The channel; after a removal as it was.
+	Channel *NotificationChannel `json:"channel,omitempty"`
+	Errors  []UserError          `json:"errors"`
+}
+
+// A kind of channel, for forms.
+type NotificationKindDescription struct {
+	Kind core.NotificationKind `json:"kind"`
+	// How messages reach it.
+	Description string `json:"description"`
+	// The JSON Schema of its configuration.
+	Schema json.RawMessage `json:"schema"`
+	// The moments that are sent to a channel of the kind that has no route.
+	Defaults []core.NotificationMoment `json:"defaults"`
+}
+
+// Result of retryNotification.
+type NotificationMessagePayload struct {
+	Message *NotificationMessage `json:"message,omitempty"`
+	Errors  []UserError          `json:"errors"`
+}
+
+// Result of putNotificationRoute, removeNotificationRoute and testNotificationRoute.
+type NotificationRoutePayload struct {
+	// The route; after a removal as it was.
+	Route  *NotificationRoute `json:"route,omitempty"`
+	Errors []UserError        `json:"errors"`
+}
+
 // Result of renameOrganization.
 type OrganizationPayload struct {
 	Organization *Organization `json:"organization,omitempty"`
@@ -666,6 +697,35 @@ type ProvenanceSource struct {
 	Revision *string `json:"revision,omitempty"`
 }
 
+// Input of putNotificationChannel.
+type PutNotificationChannelInput struct {
+	// 1 to 63 lower-case letters, digits and hyphens; a channel of that name is changed.
+	Name string                `json:"name"`
+	Kind core.NotificationKind `json:"kind"`
+	// As the schema of the kind describes it.
+	Config json.RawMessage `json:"config"`
+	// Messages within a minute, 1 to 60.
+	Rate int `json:"rate"`
+	// Whether it is switched on.
+	Enabled bool `json:"enabled"`
+	// Why; kept in the journal.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Input of putNotificationRoute.
+type PutNotificationRouteInput struct {
+	// 1 to 63 lower-case letters, digits and hyphens; a route of that name is changed.
+	Name string `json:"name"`
+	// The name of the channel.
+	Channel string `json:"channel"`
+	// An object with any of events, applications, environments, tiers, severities, expression, digest_minutes and quiet; null for everything, at once.
+	Config json.RawMessage `json:"config,omitempty"`
+	// Whether it is switched on.
+	Enabled bool `json:"enabled"`
+	// Why; kept in the journal.
+	Reason *string `json:"reason,omitempty"`
+}
+
 // Input of putPolicySet.
 type PutPolicySetInput struct {
 	// 1 to 63 lower-case letters, digits and hyphens.
@@ -759,6 +819,22 @@ type ReleasePromotionHoldPayload struct {
 type RemoveMemberInput struct {
 	// The member.
 	MemberID string `json:"memberId"`
+}
+
+// Input of removeNotificationChannel.
+type RemoveNotificationChannelInput struct {
+	// The channel.
+	Name string `json:"name"`
+	// Why; kept in the journal.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Input of removeNotificationRoute.
+type RemoveNotificationRouteInput struct {
+	// The route.
+	Name string `json:"name"`
+	// Why; kept in the journal.
+	Reason *string `json:"reason,omitempty"`
 }
 
 // Input of removeTrigger.
@@ -897,6 +973,12 @@ type RetryEnvironmentOnboardingInput struct {
 type RetryEnvironmentOnboardingPayload struct {
 	Environment *Environment `json:"environment,omitempty"`
 	Errors      []UserError  `json:"errors"`
+}
+
+// Input of retryNotification.
+type RetryNotificationInput struct {
+	// The number of the message.
+	Number int `json:"number"`
 }
 
 // Input of retryRollout.
@@ -1202,6 +1284,12 @@ type StopAutomaticRollbackPayload struct {
 	// The rollout that is not rolled back.
 	Rollout *Rollout    `json:"rollout,omitempty"`
 	Errors  []UserError `json:"errors"`
+}
+
+// Input of testNotificationRoute.
+type TestNotificationRouteInput struct {
+	// The route.
+	Name string `json:"name"`
 }
 
 // A kind of trigger.

@@ -32,6 +32,7 @@ const Workflows = lazy(() => import('./pages/workflows'))
 const WorkflowDetail = lazy(() => import('./pages/workflow'))
 const Schedules = lazy(() => import('./pages/schedules'))
 const ScheduleDetail = lazy(() => import('./pages/schedule'))
+const Notifications = lazy(() => import('./pages/notifications'))
 const Agents = lazy(() => import('./pages/agents'))
 const Access = lazy(() => import('./pages/access'))
 const Changes = lazy(() => import('./pages/changes'))
@@ -160,6 +161,7 @@ function Frame({ viewer, cursor, onLeave }: { viewer: ViewerData['viewer']; curs
               <Route path="/workflows/:id" element={<WorkflowDetail />} />
               <Route path="/schedules" element={<Schedules />} />
               <Route path="/schedules/:name" element={<ScheduleDetail />} />
+              <Route path="/notifications" element={<Notifications />} />
               <Route path="/agents" element={<Agents />} />
               <Route path="/access" element={<Access />} />
               <Route path="/changes" element={<Changes />} />
@@ -236,6 +238,9 @@ function Menu({ owner }: { owner: boolean }) {
       </NavLink>
       <NavLink to="/agents">
         <Icon name="agent" /> Agents
+      </NavLink>
+      <NavLink to="/notifications">
+        <Icon name="inbox" /> Notifications
       </NavLink>
       <NavLink to="/access">
         <Icon name="people" /> Access

@@ -1,0 +1,203 @@
+package graph
+
+import (
+	"context"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/notify"
+)
+
+// Notify is what the API needs of package notify.
+type Notify interface {
+	PutChannel(ctx context.Context, a core.Actor, n notify.NewChannel) (core.NotificationChannel, error)
+	RemoveChannel(ctx context.Context, a core.Actor, name, reason string) (core.NotificationChannel, error)
+	PutRoute(ctx context.Context, a core.Actor, n notify.NewRoute) (core.NotificationRoute, error)
+	RemoveRoute(ctx context.Context, a core.Actor, name, reason string) (core.NotificationRoute, error)
+	TestRoute(ctx context.Context, a core.Actor, name string) (core.NotificationRoute, error)
+	Retry(ctx context.Context, a core.Actor, message int64) (core.NotificationMessage, error)
+	Channels(ctx context.Context, organization int64) ([]core.NotificationChannel, error)
+	Routes(ctx context.Context, organization int64) ([]core.NotificationRoute, error)
+	Messages(ctx context.Context, organization int64, f notify.Filter) ([]core.NotificationMessage, error)
+}
+
+var _ Notify = (*notify.UseCases)(nil)
+
+// NotificationKinds are all kinds of channels.
+func (query) NotificationKinds(context.Context) ([]model.NotificationKindDescription, error) {
+	var all []model.NotificationKindDescription
+	for _, k := range notify.Kinds() {
+		all = append(all, model.NotificationKindDescription{
+			Kind: k.Kind, Description: k.Description, Schema: k.Schema, Defaults: notify.Defaults(k.Kind),
+		})
+	}
+	return all, nil
+}
+
+// NotificationChannels are those of the organization.
+func (q query) NotificationChannels(ctx context.Context) ([]model.NotificationChannel, error) {
+	channels, err := q.domain.Notify.Channels(ctx, loadersOf(ctx).actor.Organization)
+	all := []model.NotificationChannel{}
+	for _, c := range channels {
+		all = append(all, model.WrapNotificationChannel(c))
+	}
+	return all, err
+}
+
+// NotificationRoutes are those of the organization.
+func (q query) NotificationRoutes(ctx context.Context) ([]model.NotificationRoute, error) {
+	names, err := namesOfNotifications(ctx, q.domain.Notify)
+	if err != nil {
+		return nil, err
+	}
+	all := []model.NotificationRoute{}
+	for _, r := range names.list {
+		all = append(all, names.route(r))
+	}
+	return all, nil
+}
+
+// NotificationMessages are those of the organization, the newest first.
+func (q query) NotificationMessages(
+	ctx context.Context, state *core.NotificationState, channel *string, before *int, first int,
+) ([]model.NotificationMessage, error) {
+	names, err := namesOfNotifications(ctx, q.domain.Notify)
+	if err != nil {
+		return nil, err
+	}
+	f := notify.Filter{Most: first}
+	if state != nil {
+		f.State = *state
+	}
+	if before != nil {
+		f.Before = int64(*before)
+	}
+	if channel != nil {
+		for id, name := range names.channels {
+			if name == *channel {
+				f.ChannelID = id
+			}
+		}
+		if f.ChannelID == 0 {
+			return nil, fault.New(fault.NotFound, "channel %.100q does not exist", *channel)
+		}
+	}
+	messages, err := q.domain.Notify.Messages(ctx, loadersOf(ctx).actor.Organization, f)
+	all := []model.NotificationMessage{}
+	for _, m := range messages {
+		all = append(all, names.message(m))
+	}
+	return all, err
+}
+
+// notificationNames are the names of channels and routes, by their numbers.
+type notificationNames struct {
+	list             []core.NotificationRoute
+	channels, routes map[int64]string
+}
+
+func namesOfNotifications(ctx context.Context, n Notify) (notificationNames, error) {
+	organization := loadersOf(ctx).actor.Organization
+	names := notificationNames{channels: map[int64]string{}, routes: map[int64]string{}}
+	channels, err := n.Channels(ctx, organization)
+	if err != nil {
+		return names, err
+	}
+	for _, c := range channels {
+		names.channels[c.ID] = c.Name
+	}
+	names.list, err = n.Routes(ctx, organization)
+	for _, r := range names.list {
+		names.routes[r.ID] = r.Name
+	}
+	return names, err
+}
+
+func (n notificationNames) route(r core.NotificationRoute) model.NotificationRoute {
+	return model.NotificationRoute{
+		Name: r.Name, Channel: n.channels[r.ChannelID], Config: r.Config, Enabled: r.Enabled, Author: r.Author.Name, ChangedAt: r.ChangedAt,
+	}
+}
+
+func (n notificationNames) message(m core.NotificationMessage) model.NotificationMessage {
+	return model.NotificationMessage{NotificationMessage: m, Channel: n.channels[m.ChannelID], Route: n.routes[m.RouteID]}
+}
+
+// notificationMessage resolves the fields of NotificationMessage that are loaded.
+type notificationMessage struct{}
+
+// Rollout is the one that it is about.
+func (notificationMessage) Rollout(ctx context.Context, m *model.NotificationMessage) (*model.Rollout, error) {
+	return optional(ctx, loadersOf(ctx).rollouts, m.RolloutID, model.WrapRollout)
+}
+
+// PutNotificationChannel saves a channel.
+func (m mutation) PutNotificationChannel(
+	ctx context.Context, in model.PutNotificationChannelInput,
+) (p model.NotificationChannelPayload, err error) {
+	saved, err := m.domain.Notify.PutChannel(ctx, loadersOf(ctx).actor, notify.NewChannel{
+		Name: in.Name, Kind: in.Kind, Config: in.Config, Rate: in.Rate, Enabled: in.Enabled, Reason: orEmpty(in.Reason),
+	})
+	p.Channel, p.Errors, err = changed(saved, err, model.WrapNotificationChannel)
+	return p, err
+}
+
+// RemoveNotificationChannel removes one.
+func (m mutation) RemoveNotificationChannel(
+	ctx context.Context, in model.RemoveNotificationChannelInput,
+) (p model.NotificationChannelPayload, err error) {
+	removed, err := m.domain.Notify.RemoveChannel(ctx, loadersOf(ctx).actor, in.Name, orEmpty(in.Reason))
+	p.Channel, p.Errors, err = changed(removed, err, model.WrapNotificationChannel)
+	return p, err
+}
+
+// PutNotificationRoute saves a route.
+func (m mutation) PutNotificationRoute(
+	ctx context.Context, in model.PutNotificationRouteInput,
+) (model.NotificationRoutePayload, error) {
+	n := notify.NewRoute{Name: in.Name, Channel: in.Channel, Config: in.Config, Enabled: in.Enabled, Reason: orEmpty(in.Reason)}
+	if string(n.Config) == "null" {
+		n.Config = nil
+	}
+	saved, err := m.domain.Notify.PutRoute(ctx, loadersOf(ctx).actor, n)
+	return m.routePayload(ctx, saved, err)
+}
+
+func (m mutation) routePayload(ctx context.Context, r core.NotificationRoute, err error) (p model.NotificationRoutePayload, _ error) {
+	names := notificationNames{}
+	if err == nil {
+		names, err = namesOfNotifications(ctx, m.domain.Notify)
+	}
+	p.Route, p.Errors, err = changed(r, err, names.route)
+	return p, err
+}
+
+// RemoveNotificationRoute removes one.
+func (m mutation) RemoveNotificationRoute(
+	ctx context.Context, in model.RemoveNotificationRouteInput,
+) (model.NotificationRoutePayload, error) {
+	removed, err := m.domain.Notify.RemoveRoute(ctx, loadersOf(ctx).actor, in.Name, orEmpty(in.Reason))
+	return m.routePayload(ctx, removed, err)
+}
+
+// TestNotificationRoute sends a test message.
+func (m mutation) TestNotificationRoute(
+	ctx context.Context, in model.TestNotificationRouteInput,
+) (model.NotificationRoutePayload, error) {
+	tested, err := m.domain.Notify.TestRoute(ctx, loadersOf(ctx).actor, in.Name)
+	return m.routePayload(ctx, tested, err)
+}
+
+// RetryNotification sends a dead letter again.
+func (m mutation) RetryNotification(
+	ctx context.Context, in model.RetryNotificationInput,
+) (p model.NotificationMessagePayload, err error) {
+	message, err := m.domain.Notify.Retry(ctx, loadersOf(ctx).actor, int64(in.Number))
+	names := notificationNames{}
+	if err == nil {
+		names, err = namesOfNotifications(ctx, m.domain.Notify)
+	}
+	p.Message, p.Errors, err = changed(message, err, names.message)
+	return p, err
+}

@@ -1,0 +1,137 @@
+package notify
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/schema"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// The bodies as the vendors document them: what is required, the types and the bounds of what is used.
+const (
+	text2020    = `"$schema":"https://json-schema.org/draft/2020-12/schema"`
+	slackBlocks = `"text":{"type":"string","minLength":1,"maxLength":40000},"blocks":{"type":"array","minItems":1,"maxItems":50,"items":{"oneOf":[
+		{"type":"object","additionalProperties":false,"required":["type","text"],"properties":{"type":{"const":"header"},"text":{"type":"object","additionalProperties":false,"required":["type","text"],
+			"properties":{"type":{"const":"plain_text"},"text":{"type":"string","minLength":1,"maxLength":150},"emoji":{"type":"boolean"}}}}},
+		{"type":"object","additionalProperties":false,"required":["type","text"],"properties":{"type":{"const":"section"},"text":{"$ref":"#/$defs/mrkdwn"}}},
+		{"type":"object","additionalProperties":false,"required":["type","elements"],"properties":{"type":{"const":"context"},"elements":{"type":"array","minItems":1,"maxItems":10,"items":{"$ref":"#/$defs/mrkdwn"}}}}]}}`
+	mrkdwn        = `"$defs":{"mrkdwn":{"type":"object","additionalProperties":false,"required":["type","text"],"properties":{"type":{"const":"mrkdwn"},"text":{"type":"string","minLength":1,"maxLength":3000},"verbatim":{"type":"boolean"}}}}`
+	unfurls       = `"unfurl_links":{"type":"boolean"},"unfurl_media":{"type":"boolean"}`
+	slackWebhook  = `{` + text2020 + `,` + mrkdwn + `,"type":"object","additionalProperties":false,"required":["text"],"properties":{` + slackBlocks + `,` + unfurls + `}}`
+	slackPost     = `{` + text2020 + `,` + mrkdwn + `,"type":"object","additionalProperties":false,"required":["channel","text"],"properties":{"channel":{"type":"string"},` + slackBlocks + `,` + unfurls + `}}`
+	slackUpdate   = `{` + text2020 + `,` + mrkdwn + `,"type":"object","additionalProperties":false,"required":["channel","ts","text"],"properties":{"channel":{"type":"string"},"ts":{"type":"string"},` + slackBlocks + `}}`
+	teamsWorkflow = `{` + text2020 + `,"type":"object","additionalProperties":false,"required":["type","attachments"],"properties":{"type":{"const":"message"},"attachments":{"type":"array","minItems":1,
+		"items":{"type":"object","required":["contentType","content"],"properties":{"contentType":{"const":"application/vnd.microsoft.card.adaptive"},"contentUrl":{"type":"null"},
+		"content":{"type":"object","required":["type","version","body"],"properties":{"type":{"const":"AdaptiveCard"},"version":{"enum":["1.2","1.3","1.4","1.5"]},
+		"body":{"type":"array","minItems":1,"items":{"type":"object","required":["type","inlines"],"properties":{"type":{"const":"RichTextBlock"},"inlines":{"type":"array","minItems":1,
+			"items":{"type":"object","additionalProperties":false,"required":["type","text"],"properties":{"type":{"const":"TextRun"},"text":{"type":"string","minLength":1},"weight":{"enum":["Lighter","Default","Bolder"]},
+			"size":{"enum":["Default","Small","Medium","Large","ExtraLarge"]},"color":{"enum":["Default","Dark","Light","Accent","Good","Warning","Attention"]}}}}}}},
+		"actions":{"type":"array","items":{"type":"object","required":["type","url"],"properties":{"type":{"const":"Action.OpenUrl"},"title":{"type":"string"},"url":{"type":"string"}}}}}}}}}}}`
+	attachments     = `"attachments":{"type":"array","minItems":1,"items":{"type":"object","required":["fallback"],"properties":{"fallback":{"type":"string","minLength":1},"color":{"type":"string","pattern":"^#[0-9A-F]{6}$"},"title":{"type":"string"},"title_link":{"type":"string"},"text":{"type":"string","maxLength":16383}}}}`
+	mattermostHook  = `{` + text2020 + `,"type":"object","additionalProperties":false,"required":["attachments"],"properties":{"text":{"type":"string"},` + attachments + `}}`
+	mattermostPost  = `{` + text2020 + `,"type":"object","additionalProperties":false,"required":["channel_id","message"],"properties":{"channel_id":{"type":"string"},"message":{"type":"string","maxLength":16383},"props":{"type":"object","properties":{` + attachments + `}}}}`
+	mattermostPatch = `{` + text2020 + `,"type":"object","additionalProperties":false,"properties":{"message":{"type":"string","maxLength":16383},"props":{"type":"object","properties":{` + attachments + `}}}}`
+	discordMessage  = `{` + text2020 + `,"type":"object","additionalProperties":false,"required":["embeds","allowed_mentions"],"properties":{"embeds":{"type":"array","minItems":1,"maxItems":10,"items":{"type":"object",
+		"properties":{"title":{"type":"string","maxLength":256},"description":{"type":"string","maxLength":4096},"color":{"type":"integer","minimum":0,"maximum":16777215},"url":{"type":"string"}}}},
+		"allowed_mentions":{"type":"object","properties":{"parse":{"type":"array","maxItems":0}}}}}`
+	pagerDutyEvent = `{` + text2020 + `,"type":"object","additionalProperties":false,"required":["event_action","dedup_key","payload"],"properties":{"event_action":{"enum":["trigger","acknowledge","resolve"]},
+		"dedup_key":{"type":"string","minLength":1,"maxLength":255},"client":{"type":"string"},"client_url":{"type":"string"},"links":{"type":"array","items":{"type":"object","required":["href"],"properties":{"href":{"type":"string"},"text":{"type":"string"}}}},
+		"payload":{"type":"object","additionalProperties":false,"required":["summary","source","severity"],"properties":{"summary":{"type":"string","minLength":1,"maxLength":1024},"source":{"type":"string","minLength":1},
+		"severity":{"enum":["critical","error","warning","info"]},"timestamp":{"type":"string"},"component":{"type":"string"},"group":{"type":"string"},"class":{"type":"string"},"custom_details":{"type":"object"}}}}}`
+	cloudEvent = `{` + text2020 + `,"type":"object","required":["specversion","id","source","type"],"properties":{"specversion":{"const":"1.0"},"id":{"type":"string","minLength":1},"source":{"type":"string","minLength":1},
+		"type":{"type":"string","minLength":1},"time":{"type":"string","pattern":"^20.*Z$"},"datacontenttype":{"const":"application/json"},"data":{"type":"object"}}}`
+)
+
+// hostile is a message whose texts try to be markup, mentions and links, and are too long.
+func hostile() content {
+	evil := "<!channel> @all @everyone [pay](https://evil.example.com) <https://evil.example.com|x> **b** & " + strings.Repeat("ü", 400)
+	n := core.Notification{ID: 7, Moment: core.MomentRolloutFailed, At: time.Unix(1_800_000_000, 0), RolloutID: 3, Reason: evil, Application: "shop"}
+	c := content{
+		title: cut(evil, maxTitle), severity: core.SeverityHigh, link: "https://cd.example.com/rollouts/rollout_3", moments: []core.Notification{n},
+		rollout: Rollout{ID: 3, Application: "shop", VersionSet: "1.4.2"}, id: "lockstep-1-2-rollout-3",
+	}
+	for range 20 {
+		c.lines = append(c.lines, line(evil))
+	}
+	return c
+}
+
+// D62: what is sent is as the vendors document it, and nothing in it is a mention, a link or markup of those who wrote a reason.
+func TestMessagesAreAsTheVendorsDocumentThem(t *testing.T) {
+	t.Parallel()
+	hook := channelConfig{URL: "https://x.example.com/", Account: "name"}
+	bot := channelConfig{URL: "https://x.example.com/", Account: "name", Target: "C1"}
+	old := core.NotificationMessage{ID: 4, Revision: 3, SentRevision: 2, Ref: "17.5"}
+	fresh := core.NotificationMessage{ID: 4, Revision: 1}
+	for name, one := range map[string]struct {
+		kind   core.NotificationKind
+		config channelConfig
+		m      core.NotificationMessage
+		schema string
+		to     string
+	}{
+		"Slack, a webhook":               {core.NotifySlack, hook, fresh, slackWebhook, "POST https://x.example.com/"},
+		"Slack, chat.postMessage":        {core.NotifySlack, bot, fresh, slackPost, "POST https://x.example.com/chat.postMessage"},
+		"Slack, chat.update":             {core.NotifySlack, bot, old, slackUpdate, "POST https://x.example.com/chat.update"},
+		"Teams":                          {core.NotifyTeams, hook, fresh, teamsWorkflow, "POST https://x.example.com/"},
+		"Mattermost, a webhook":          {core.NotifyMattermost, hook, fresh, mattermostHook, "POST https://x.example.com/"},
+		"Mattermost, a post":             {core.NotifyMattermost, bot, fresh, mattermostPost, "POST https://x.example.com/api/v4/posts"},
+		"Mattermost, a patch":            {core.NotifyMattermost, bot, old, mattermostPatch, "PUT https://x.example.com/api/v4/posts/17.5/patch"},
+		"Discord, a webhook":             {core.NotifyDiscord, hook, fresh, discordMessage, "POST https://x.example.com/"},
+		"Discord, a message":             {core.NotifyDiscord, bot, fresh, discordMessage, "POST https://x.example.com/channels/C1/messages"},
+		"Discord, an edit":               {core.NotifyDiscord, bot, old, discordMessage, "PATCH https://x.example.com/channels/C1/messages/17.5"},
+		"PagerDuty":                      {core.NotifyPagerDuty, hook, fresh, pagerDutyEvent, "POST https://x.example.com/"},
+		"a webhook":                      {core.NotifyWebhook, hook, fresh, cloudEvent, "POST https://x.example.com/"},
+		"a webhook without a credential": {core.NotifyWebhook, channelConfig{URL: hook.URL}, fresh, cloudEvent, "POST https://x.example.com/"},
+	} {
+		in := requestFor(one.kind, one.config, 1, one.m, hostile())
+		if got := fmt.Sprint(in.Request["method"], " ", in.Request["url"]); got != one.to || in.Function != "http.request" {
+			t.Errorf("%s: found %s %s; want %s", name, in.Function, got, one.to)
+		}
+		body, err := json.Marshal(in.Request["json"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := schema.Compile([]byte(one.schema))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if err := s.Validate(body); err != nil {
+			t.Errorf("%s: %v in %s", name, err, body)
+		}
+		if one.kind == core.NotifyWebhook || one.kind == core.NotifyPagerDuty || one.kind == core.NotifyTeams {
+			continue // texts of these are data, or runs without markup
+		}
+		for _, markup := range []string{"<!channel>", "](https://evil", "<https://evil", "@all ", "@everyone"} {
+			if strings.Contains(strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(string(body)), markup) &&
+				(one.kind != core.NotifySlack || strings.HasPrefix(markup, "<")) && one.kind != core.NotifyDiscord {
+				t.Errorf("%s: found %q in %s", name, markup, body)
+			}
+		}
+	}
+}
+
+// D62: the routing key of PagerDuty is a secret, so inputs only have its name; an alert is resolved when nothing more is to happen.
+func TestSecretsAreOnlyNamed(t *testing.T) {
+	t.Parallel()
+	over := hostile()
+	over.over = true
+	in := pagerDuty(channelConfig{URL: "https://events.pagerduty.com/v2/enqueue", Account: "key"}, over)
+	body, _ := in.Request["json"].(object)
+	if fmt.Sprint(in.Request["json_credentials"]) != "map[routing_key:key]" || body["routing_key"] != nil || body["event_action"] != "resolve" {
+		t.Errorf("found %v", in.Request)
+	}
+	hook := webhook(channelConfig{URL: "https://x.example.com/", Sign: []string{"new", "old"}}, 1, core.NotificationMessage{ID: 4, Revision: 2}, over)
+	if fmt.Sprint(hook.Request["sign"], hook.Request["sign_id"]) != "[new old] notification_4_2" {
+		t.Errorf("found %v", hook.Request)
+	}
+	mail := email(channelConfig{URL: "smtps://m", From: "cd@example.com", To: []string{"a@example.com"}},
+		core.NotificationMessage{ID: 4, Revision: 3, SentRevision: 2}, over)
+	if mail.Request["message_id"] != "lockstep-1-2-rollout-3-3@example.com" || mail.Request["in_reply_to"] != "lockstep-1-2-rollout-3-2@example.com" {
+		t.Errorf("found %v", mail.Request)
+	}
+}

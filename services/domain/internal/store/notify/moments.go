@@ -1,0 +1,153 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/notify"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
+)
+
+// Add stores a moment while the organization has a channel, once: with the transaction that q is of.
+func Add(ctx context.Context, q *query.Queries, organization int64, n core.Notification) error {
+	by := string(n.By.Type)
+	if by == "" {
+		by = string(core.PrincipalSystem)
+	}
+	return pg.Classify(q.InsertNotification(ctx, query.InsertNotificationParams{
+		OrganizationID: organization, Moment: string(n.Moment), Cause: n.Cause, At: n.At, DueAt: n.DueAt, ApplicationID: orNull(n.ApplicationID),
+		EnvironmentID: orNull(n.EnvironmentID), RolloutID: orNull(n.RolloutID), SubjectID: n.SubjectID, Subject: n.Subject,
+		PrincipalType: by, PrincipalID: n.By.ID, Reason: n.Reason,
+	}), "store a notification of %s", n.Moment)
+}
+
+func notification(r query.Notification) core.Notification {
+	return core.Notification{
+		ID: r.ID, Moment: core.NotificationMoment(r.Moment), Cause: r.Cause, At: r.At, DueAt: r.DueAt, ApplicationID: orZero(r.ApplicationID),
+		EnvironmentID: orZero(r.EnvironmentID), RolloutID: orZero(r.RolloutID), SubjectID: r.SubjectID, Subject: r.Subject,
+		By: core.Principal{Type: core.PrincipalType(r.PrincipalType), ID: r.PrincipalID}, Reason: r.Reason,
+	}
+}
+
+// DueNotification implements notify.Tx.
+func (w Writes) DueNotification(ctx context.Context, at time.Time) (core.Notification, bool, error) {
+	row, err := w.Q.DueNotification(ctx, w.Entered, at)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return core.Notification{}, false, nil
+	}
+	return notification(row), err == nil, pg.Classify(err, "find a notification that is due")
+}
+
+// NotificationRouted implements notify.Tx.
+func (w Writes) NotificationRouted(ctx context.Context, n core.Notification, at time.Time) error {
+	err := w.Q.RouteNotification(ctx, query.RouteNotificationParams{OrganizationID: w.Entered, ID: n.ID, At: &at, Moment: string(n.Moment)})
+	return pg.Classify(err, "keep that notification %d was routed", n.ID)
+}
+
+// AddRoutedNotification implements notify.Tx.
+func (w Writes) AddRoutedNotification(ctx context.Context, n core.Notification) (core.Notification, error) {
+	id, err := w.Q.InsertRoutedNotification(ctx, query.InsertRoutedNotificationParams{
+		OrganizationID: w.Entered, Moment: string(n.Moment), Cause: n.Cause, At: n.At, Subject: n.Subject, PrincipalType: string(n.By.Type),
+		PrincipalID: n.By.ID,
+	})
+	n.ID = id
+	return n, pg.Classify(err, "store a notification of %s", n.Moment)
+}
+
+// AttachNotification implements notify.Tx.
+func (w Writes) AttachNotification(ctx context.Context, m core.NotificationMessage, n core.Notification) error {
+	err := w.Q.AttachNotification(ctx, query.AttachNotificationParams{
+		OrganizationID: w.Entered, ChannelID: m.ChannelID, RouteID: orNull(m.RouteID), RolloutID: orNull(m.RolloutID), Key: m.Key,
+		Severity: int16(m.Severity), NotificationID: n.ID, DueAt: m.DueAt,
+	})
+	return pg.Classify(err, "have a message of channel %d say notification %d", m.ChannelID, n.ID)
+}
+
+// NotificationMessageExists implements notify.Tx.
+func (w Writes) NotificationMessageExists(ctx context.Context, channel int64, key string) (bool, error) {
+	exists, err := w.Q.NotificationMessageExists(ctx, w.Entered, channel, key)
+	return exists, pg.Classify(err, "find message %s", key)
+}
+
+// ForgetNotifications implements notify.Tx.
+func (w Writes) ForgetNotifications(ctx context.Context, before time.Time, most int) error {
+	_, err := w.Q.ForgetNotifications(ctx, before, int32(most))
+	return pg.Classify(err, "forget notifications")
+}
+
+// NotificationsByID implements notify.Tx.
+func (w Writes) NotificationsByID(ctx context.Context, ids []int64) ([]core.Notification, error) {
+	rows, err := w.Q.NotificationsByID(ctx, w.Entered, ids)
+	all := make([]core.Notification, len(rows))
+	for i, r := range rows {
+		all[i] = core.Notification{
+			ID: r.ID, Moment: core.NotificationMoment(r.Moment), Cause: r.Cause, At: r.At, DueAt: r.DueAt, ApplicationID: orZero(r.ApplicationID),
+			EnvironmentID: orZero(r.EnvironmentID), RolloutID: orZero(r.RolloutID), SubjectID: r.SubjectID, Subject: r.Subject,
+			By: core.Principal{Type: core.PrincipalType(r.PrincipalType), ID: r.PrincipalID}, Reason: r.Reason,
+			PrincipalName: r.PrincipalName, Application: r.Application, Environment: r.Environment, Tier: core.Tier(r.Tier),
+		}
+	}
+	return all, pg.Classify(err, "read notifications")
+}
+
+// NotifiedRollout implements notify.Tx.
+func (w Writes) NotifiedRollout(ctx context.Context, id int64) (notify.Rollout, error) {
+	row, err := w.Q.NotifiedRollout(ctx, w.Entered, id)
+	if err != nil {
+		return notify.Rollout{}, missing(err, "rollout", id)
+	}
+	r := notify.Rollout{
+		ID: row.ID, ApplicationID: row.ApplicationID, RollbackOf: row.RollbackOf, State: core.RolloutState(row.State),
+		Application: row.Application, VersionSet: row.VersionSet, AskedBy: row.AskedBy,
+	}
+	environments, err := w.Q.NotifiedEnvironments(ctx, w.Entered, id)
+	if err != nil {
+		return r, pg.Classify(err, "read environments of rollout %d", id)
+	}
+	previous := int64(0)
+	for i, e := range environments {
+		if i == 0 {
+			previous = e.PreviousVersionSetID
+		}
+		r.Environments = append(r.Environments, notify.RolloutEnvironment{
+			ID: e.ID, Name: e.Name, Tier: core.Tier(e.Tier), State: core.RolloutState(e.State),
+		})
+	}
+	versions, err := w.Q.NotifiedVersions(ctx, previous, w.Entered, row.VersionSetID)
+	for _, v := range versions {
+		r.Changes = append(r.Changes, notify.Change{Service: v.Service, Version: v.Version, Previous: v.Previous})
+	}
+	return r, pg.Classify(err, "read versions of rollout %d", id)
+}
+
+// NotifiedGate implements notify.Tx.
+func (w Writes) NotifiedGate(ctx context.Context, rollout int64, gate string) (notify.Gate, error) {
+	row, err := w.Q.NotifiedGate(ctx, w.Entered, rollout, gate)
+	if err != nil {
+		return notify.Gate{}, missing(err, "gate", gate)
+	}
+	g := notify.Gate{EnvironmentID: row.EnvironmentID, Quorum: int(row.Quorum), Group: row.ApproverGroup, Reason: row.Reason}
+	if row.ExpiresAt.Unix() > 0 {
+		g.ExpiresAt = &row.ExpiresAt
+	}
+	return g, nil
+}
+
+// NotifiedFreeze implements notify.Tx.
+func (w Writes) NotifiedFreeze(ctx context.Context, id int64) (notify.Freeze, error) {
+	row, err := w.Q.NotifiedFreeze(ctx, w.Entered, id)
+	if err != nil {
+		return notify.Freeze{}, missing(err, "freeze", id)
+	}
+	f := notify.Freeze{StartsAt: row.StartsAt, EndsAt: row.EndsAt, EndedAt: row.EndedAt, Reason: row.Reason, Author: row.PrincipalName}
+	for _, tier := range row.Tiers {
+		f.Scope = append(f.Scope, "tier "+tier)
+	}
+	f.Scope = append(append(f.Scope, row.Environments...), row.Applications...)
+	return f, nil
+}

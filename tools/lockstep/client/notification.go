@@ -1,0 +1,144 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// NotificationChannel is where notifications are sent to.
+type NotificationChannel struct {
+	Name string `json:"name"`
+	// Kind is SLACK, TEAMS, MATTERMOST, DISCORD, EMAIL, PAGERDUTY or WEBHOOK.
+	Kind   string          `json:"kind"`
+	Config json.RawMessage `json:"config"`
+	// Rate is how many messages it receives within a minute at most.
+	Rate    int  `json:"rate"`
+	Enabled bool `json:"enabled"`
+	// Author and ChangedAt are who saved it last, and when.
+	Author    string    `json:"author,omitempty"`
+	ChangedAt time.Time `json:"changedAt"`
+}
+
+// NotificationRoute says what a channel is sent, and how.
+type NotificationRoute struct {
+	Name      string          `json:"name"`
+	Channel   string          `json:"channel"`
+	Config    json.RawMessage `json:"config"`
+	Enabled   bool            `json:"enabled"`
+	Author    string          `json:"author,omitempty"`
+	ChangedAt time.Time       `json:"changedAt"`
+}
+
+// NotificationMessage is a message in a channel.
+type NotificationMessage struct {
+	// Number identifies it within the organization.
+	Number  int    `json:"number"`
+	Channel string `json:"channel"`
+	// Route is empty for what is sent by default.
+	Route   string     `json:"route"`
+	Rollout *Reference `json:"rollout,omitempty"`
+	Title   string     `json:"title"`
+	// Severity is LOW, NORMAL or HIGH.
+	Severity string `json:"severity"`
+	// State is PENDING, SENDING, SENT, FAILED or DIGESTED.
+	State string `json:"state"`
+	// Error is why the last attempt sent nothing.
+	Error    string `json:"error"`
+	Attempts int    `json:"attempts"`
+	// DueAt is when it is tried next, SentAt when it was sent last.
+	DueAt     *time.Time `json:"dueAt,omitempty"`
+	SentAt    *time.Time `json:"sentAt,omitempty"`
+	CreatedAt time.Time  `json:"createdAt"`
+}
+
+// NotificationKind describes a kind of channel.
+type NotificationKind struct {
+	Kind        string `json:"kind"`
+	Description string `json:"description"`
+	// Schema is the JSON Schema of its configuration.
+	Schema json.RawMessage `json:"schema"`
+	// Defaults are the moments that are sent to a channel without routes.
+	Defaults []string `json:"defaults"`
+}
+
+const (
+	notificationChannelFields = `name kind config rate enabled author changedAt`
+	notificationRouteFields   = `name channel config enabled author changedAt`
+	notificationMessageFields = `number channel route rollout { id } title severity state error attempts dueAt sentAt createdAt`
+)
+
+// NotificationKinds reads the kinds of channels.
+func (c *Client) NotificationKinds(ctx context.Context) ([]NotificationKind, error) {
+	var data struct{ NotificationKinds []NotificationKind }
+	err := c.do(ctx, `{ notificationKinds { kind description schema defaults } }`, nil, &data)
+	return data.NotificationKinds, err
+}
+
+// NotificationChannels reads the channels, by name.
+func (c *Client) NotificationChannels(ctx context.Context) ([]NotificationChannel, error) {
+	var data struct{ NotificationChannels []NotificationChannel }
+	err := c.do(ctx, `{ notificationChannels { `+notificationChannelFields+` } }`, nil, &data)
+	return data.NotificationChannels, err
+}
+
+// NotificationRoutes reads the routes, by name.
+func (c *Client) NotificationRoutes(ctx context.Context) ([]NotificationRoute, error) {
+	var data struct{ NotificationRoutes []NotificationRoute }
+	err := c.do(ctx, `{ notificationRoutes { `+notificationRouteFields+` } }`, nil, &data)
+	return data.NotificationRoutes, err
+}
+
+// NotificationMessages reads messages, the newest first. State and channel are empty for all.
+func (c *Client) NotificationMessages(ctx context.Context, state, channel string, first int) ([]NotificationMessage, error) {
+	var data struct{ NotificationMessages []NotificationMessage }
+	variables := map[string]any{"first": first}
+	if state != "" {
+		variables["state"] = state
+	}
+	if channel != "" {
+		variables["channel"] = channel
+	}
+	err := c.do(ctx, `query($state: NotificationState, $channel: String, $first: Int!) {
+		notificationMessages(state: $state, channel: $channel, first: $first) { `+notificationMessageFields+` } }`, variables, &data)
+	return data.NotificationMessages, err
+}
+
+// PutNotificationChannel saves a channel.
+func (c *Client) PutNotificationChannel(ctx context.Context, n NotificationChannel, reason string) (NotificationChannel, error) {
+	return change[NotificationChannel](ctx, c, "putNotificationChannel", "PutNotificationChannelInput", "channel", notificationChannelFields,
+		map[string]any{"name": n.Name, "kind": n.Kind, "config": n.Config, "rate": n.Rate, "enabled": n.Enabled, "reason": reason})
+}
+
+// RemoveNotificationChannel removes a channel with its routes, and answers it as it was.
+func (c *Client) RemoveNotificationChannel(ctx context.Context, name, reason string) (NotificationChannel, error) {
+	return change[NotificationChannel](ctx, c, "removeNotificationChannel", "RemoveNotificationChannelInput", "channel", notificationChannelFields,
+		map[string]any{"name": name, "reason": reason})
+}
+
+// PutNotificationRoute saves a route.
+func (c *Client) PutNotificationRoute(ctx context.Context, n NotificationRoute, reason string) (NotificationRoute, error) {
+	input := map[string]any{"name": n.Name, "channel": n.Channel, "enabled": n.Enabled, "reason": reason}
+	if len(n.Config) > 0 {
+		input["config"] = n.Config
+	}
+	return change[NotificationRoute](ctx, c, "putNotificationRoute", "PutNotificationRouteInput", "route", notificationRouteFields, input)
+}
+
+// RemoveNotificationRoute removes a route, and answers it as it was.
+func (c *Client) RemoveNotificationRoute(ctx context.Context, name, reason string) (NotificationRoute, error) {
+	return change[NotificationRoute](ctx, c, "removeNotificationRoute", "RemoveNotificationRouteInput", "route", notificationRouteFields,
+		map[string]any{"name": name, "reason": reason})
+}
+
+// TestNotificationRoute sends a test message to the channel of a route.
+func (c *Client) TestNotificationRoute(ctx context.Context, name string) (NotificationRoute, error) {
+	return change[NotificationRoute](ctx, c, "testNotificationRoute", "TestNotificationRouteInput", "route", notificationRouteFields,
+		map[string]any{"name": name})
+}
+
+// RetryNotification sends a dead letter again.
+func (c *Client) RetryNotification(ctx context.Context, number int) (NotificationMessage, error) {
+	return change[NotificationMessage](ctx, c, "retryNotification", "RetryNotificationInput", "message", notificationMessageFields,
+		map[string]any{"number": number})
+}
