@@ -85,14 +85,18 @@ func notifying(t *testing.T) postal {
 
 func (p postal) channel(name string, kind core.NotificationKind, config string, rate int) core.NotificationChannel {
 	p.t.Helper()
-	c, err := p.notify.PutChannel(p.t.Context(), user(), notify.NewChannel{Name: name, Kind: kind, Config: json.RawMessage(config), Rate: rate, Enabled: true})
+	c, err := p.notify.PutChannel(p.t.Context(), user(), notify.NewChannel{
+		Name: name, Kind: kind, Config: json.RawMessage(config), Rate: rate, Enabled: true,
+	})
 	p.ok(err)
 	return c
 }
 
 func (p postal) route(name, channel, config string) {
 	p.t.Helper()
-	_, err := p.notify.PutRoute(p.t.Context(), user(), notify.NewRoute{Name: name, Channel: channel, Config: json.RawMessage(config), Enabled: true})
+	_, err := p.notify.PutRoute(p.t.Context(), user(), notify.NewRoute{
+		Name: name, Channel: channel, Config: json.RawMessage(config), Enabled: true,
+	})
 	p.ok(err)
 }
 
@@ -176,7 +180,7 @@ func TestAMessageFollowsItsRollout(t *testing.T) {
 func TestAnApprovalIsNotifiedWithWhatIsNeededToDecide(t *testing.T) {
 	t.Parallel()
 	p := notifying(t)
-	p.asking("", `"approvers":"release","expires_after_seconds":3600`, "")
+	p.asking("", `"group":"release","expires_after":3600`, "")
 	p.group("release", 1)
 	p.channel("team", core.NotifySlack, bot, 0)
 	p.route("questions", "team", `{"events":["approval_needed"],"tiers":["production"],"expression":"application == 'shop' && severity == 'high'"}`)
@@ -438,7 +442,9 @@ func TestChannelsAndRoutesAreCheckedWhenTheyAreSaved(t *testing.T) {
 	viewer.Permissions = core.RoleDeployer.Permissions()
 	for name, do := range map[string]func() error{
 		"put": func() error {
-			_, err := p.notify.PutChannel(t.Context(), viewer, notify.NewChannel{Name: "b", Kind: core.NotifyWebhook, Config: json.RawMessage(hook)})
+			_, err := p.notify.PutChannel(t.Context(), viewer, notify.NewChannel{
+				Name: "b", Kind: core.NotifyWebhook, Config: json.RawMessage(hook),
+			})
 			return err
 		},
 		"remove": func() error { _, err := p.notify.RemoveChannel(t.Context(), viewer, "team", ""); return err },

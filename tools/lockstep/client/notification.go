@@ -112,8 +112,8 @@ func (c *Client) PutNotificationChannel(ctx context.Context, n NotificationChann
 
 // RemoveNotificationChannel removes a channel with its routes, and answers it as it was.
 func (c *Client) RemoveNotificationChannel(ctx context.Context, name, reason string) (NotificationChannel, error) {
-	return change[NotificationChannel](ctx, c, "removeNotificationChannel", "RemoveNotificationChannelInput", "channel", notificationChannelFields,
-		map[string]any{"name": name, "reason": reason})
+	return change[NotificationChannel](ctx, c, "removeNotificationChannel", "RemoveNotificationChannelInput", "channel",
+		notificationChannelFields, map[string]any{"name": name, "reason": reason})
 }
 
 // PutNotificationRoute saves a route.

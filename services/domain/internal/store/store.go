@@ -98,7 +98,7 @@ func (s *Store) inside(ctx context.Context, t pgx.Tx, organization int64, fn fun
 	inside := &tx{
 		reader: within(q, organization), Writes: control.Writes{Q: q, Entered: organization},
 		triggerWrites: triggerWrites{Q: q, Entered: organization}, notifyWrites: notifyWrites{Q: q, Entered: organization},
-		pgx:           t, line: line, q: q, organization: organization, deps: s.deps,
+		pgx: t, line: line, q: q, organization: organization, deps: s.deps,
 	}
 	if err := fn(ctx, inside); err != nil {
 		return err

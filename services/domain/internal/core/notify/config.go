@@ -228,7 +228,8 @@ func readChannel(kind core.NotificationKind, raw json.RawMessage) (c channelConf
 		checkURL(&found, kind, c.URL)
 	}
 	if c.Account != "" && !accountForm.MatchString(c.Account) || strings.Contains(c.Account, "://") {
-		found.add("/config/account", "found what is no name of a credential; expected the name under which an operator has configured it, never the secret itself")
+		found.add("/config/account", "found what is no name of a credential; expected the name under which an operator has configured it, "+
+			"never the secret itself")
 	}
 	if c.Target != "" && !targetForm.MatchString(c.Target) {
 		found.add("/config/target", "found %.100q; expected the ID of a channel: letters, digits, - and _", c.Target)

@@ -125,7 +125,11 @@ func (u *UseCases) begin(
 	}
 	m.State, m.Run, m.Started, m.DueAt = core.MessageSending, m.Run+1, false, now.Add(lease)
 	m.BegunRevision, m.BegunCount = m.Revision, len(m.NotificationIDs)
-	return m, true, tx.SaveMessage(ctx, m)
+	if err := tx.SaveMessage(ctx, m); err != nil {
+		return m, false, err
+	}
+	m, err = tx.LockMessage(ctx, m.ID) // with the inputs as they are read again if the run is begun a second time
+	return m, err == nil, err
 }
 
 func ended(c core.NotificationChannel) string {

@@ -378,7 +378,8 @@ func (u *UseCases) PutRoute(ctx context.Context, a core.Actor, n NewRoute) (core
 		if err != nil {
 			return err
 		}
-		return core.Record(ctx, tx, a, change(core.ActionPutNotifyRoute, "route", saved.ID, saved.Name, n.Reason), before, routeState(saved, channels))
+		made := change(core.ActionPutNotifyRoute, "route", saved.ID, saved.Name, n.Reason)
+		return core.Record(ctx, tx, a, made, before, routeState(saved, channels))
 	})
 	return saved, err
 }

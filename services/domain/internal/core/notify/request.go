@@ -194,7 +194,8 @@ func markdownLines(lines []string, most int) string {
 // mattermost is a post with a message attachment.
 func mattermost(c channelConfig, m core.NotificationMessage, what content) inputs {
 	attachment := object{
-		"fallback": what.title, "color": fmt.Sprintf("#%06X", what.color()), "title": markdownText(what.title), "text": markdownLines(what.lines, 4000),
+		"fallback": markdownText(what.title), "color": fmt.Sprintf("#%06X", what.color()), "title": markdownText(what.title),
+		"text": markdownLines(what.lines, 4000),
 	}
 	if what.link != "" {
 		attachment["title_link"] = what.link

@@ -101,7 +101,7 @@ func TestMessagesAreAsTheVendorsDocumentThem(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if err := s.Validate(body); err != nil {
-			t.Errorf("%s: %v in %s", name, err, body)
+			t.Errorf("%s: %v in %.300s", name, err, body)
 		}
 		if one.kind == core.NotifyWebhook || one.kind == core.NotifyPagerDuty || one.kind == core.NotifyTeams {
 			continue // texts of these are data, or runs without markup
@@ -109,7 +109,7 @@ func TestMessagesAreAsTheVendorsDocumentThem(t *testing.T) {
 		for _, markup := range []string{"<!channel>", "](https://evil", "<https://evil", "@all ", "@everyone"} {
 			if strings.Contains(strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(string(body)), markup) &&
 				(one.kind != core.NotifySlack || strings.HasPrefix(markup, "<")) && one.kind != core.NotifyDiscord {
-				t.Errorf("%s: found %q in %s", name, markup, body)
+				t.Errorf("%s: found %q in %.300s", name, markup, body)
 			}
 		}
 	}

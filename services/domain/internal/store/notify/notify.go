@@ -137,7 +137,8 @@ func (w Writes) AddNotificationChannel(ctx context.Context, c core.NotificationC
 // SaveNotificationChannel implements notify.Tx.
 func (w Writes) SaveNotificationChannel(ctx context.Context, c core.NotificationChannel) error {
 	err := w.Q.SaveNotificationChannel(ctx, query.SaveNotificationChannelParams{
-		OrganizationID: w.Entered, ID: c.ID, Config: c.Config, Rate: int32(c.Rate), Enabled: c.Enabled, RemovedAt: removed(c.Removed, c.ChangedAt),
+		OrganizationID: w.Entered, ID: c.ID, Config: c.Config, Rate: int32(c.Rate), Enabled: c.Enabled,
+		RemovedAt:     removed(c.Removed, c.ChangedAt),
 		PrincipalType: string(c.Author.Type), PrincipalID: c.Author.ID, PrincipalName: c.Author.Name, ChangedAt: c.ChangedAt,
 	})
 	return pg.Classify(err, "save channel %s", c.Name)
@@ -146,8 +147,8 @@ func (w Writes) SaveNotificationChannel(ctx context.Context, c core.Notification
 // AddNotificationRoute implements notify.Tx.
 func (w Writes) AddNotificationRoute(ctx context.Context, r core.NotificationRoute) (core.NotificationRoute, error) {
 	row, err := w.Q.InsertNotificationRoute(ctx, query.InsertNotificationRouteParams{
-		OrganizationID: w.Entered, ChannelID: r.ChannelID, Name: r.Name, Config: r.Config, Enabled: r.Enabled, PrincipalType: string(r.Author.Type),
-		PrincipalID: r.Author.ID, PrincipalName: r.Author.Name, ChangedAt: r.ChangedAt,
+		OrganizationID: w.Entered, ChannelID: r.ChannelID, Name: r.Name, Config: r.Config, Enabled: r.Enabled,
+		PrincipalType: string(r.Author.Type), PrincipalID: r.Author.ID, PrincipalName: r.Author.Name, ChangedAt: r.ChangedAt,
 	})
 	return route(row), pg.Classify(err, "add route %s", r.Name)
 }
@@ -155,7 +156,8 @@ func (w Writes) AddNotificationRoute(ctx context.Context, r core.NotificationRou
 // SaveNotificationRoute implements notify.Tx.
 func (w Writes) SaveNotificationRoute(ctx context.Context, r core.NotificationRoute) error {
 	err := w.Q.SaveNotificationRoute(ctx, query.SaveNotificationRouteParams{
-		OrganizationID: w.Entered, ID: r.ID, ChannelID: r.ChannelID, Config: r.Config, Enabled: r.Enabled, RemovedAt: removed(r.Removed, r.ChangedAt),
+		OrganizationID: w.Entered, ID: r.ID, ChannelID: r.ChannelID, Config: r.Config, Enabled: r.Enabled,
+		RemovedAt:     removed(r.Removed, r.ChangedAt),
 		PrincipalType: string(r.Author.Type), PrincipalID: r.Author.ID, PrincipalName: r.Author.Name, ChangedAt: r.ChangedAt,
 	})
 	return pg.Classify(err, "save route %s", r.Name)
@@ -179,8 +181,8 @@ func (w Writes) LockMessage(ctx context.Context, id int64) (core.NotificationMes
 // SaveMessage implements notify.Tx.
 func (w Writes) SaveMessage(ctx context.Context, m core.NotificationMessage) error {
 	err := w.Q.SaveMessage(ctx, query.SaveMessageParams{
-		OrganizationID: w.Entered, ID: m.ID, State: string(m.State), DueAt: m.DueAt, Attempts: int32(m.Attempts), Run: int32(m.Run), Started: m.Started,
-		Inputs: m.Inputs, BegunRevision: int32(m.BegunRevision), BegunCount: int32(m.BegunCount), SentRevision: int32(m.SentRevision),
+		OrganizationID: w.Entered, ID: m.ID, State: string(m.State), DueAt: m.DueAt, Attempts: int32(m.Attempts), Run: int32(m.Run),
+		Started: m.Started, Inputs: m.Inputs, BegunRevision: int32(m.BegunRevision), BegunCount: int32(m.BegunCount), SentRevision: int32(m.SentRevision),
 		SentCount: int32(m.SentCount), Ref: m.Ref, Title: m.Title, Error: m.Error, SentAt: m.SentAt,
 	})
 	return pg.Classify(err, "save message %d", m.ID)

@@ -199,6 +199,14 @@ export interface NewArtifactSourceInput {
 
 export type NewerPolicy = 'REFUSE' | 'QUEUE' | 'SUPERSEDE'
 
+export type NotificationKind = 'SLACK' | 'TEAMS' | 'MATTERMOST' | 'DISCORD' | 'EMAIL' | 'PAGERDUTY' | 'WEBHOOK'
+
+export type NotificationMoment = 'APPROVAL_NEEDED' | 'ROLLOUT_BEGAN' | 'ROLLOUT_STOPPED' | 'ROLLOUT_FAILED' | 'ROLLBACK_BEGAN' | 'ROLLED_BACK' | 'ROLLOUT_COMPLETED' | 'CHECK_FAILED' | 'BREACH' | 'FREEZE_BEGAN' | 'FREEZE_ENDED' | 'AGENT_OFFLINE' | 'DRIFT' | 'TRIGGER_DECLINED'
+
+export type NotificationSeverity = 'LOW' | 'NORMAL' | 'HIGH'
+
+export type NotificationState = 'PENDING' | 'SENDING' | 'SENT' | 'FAILED' | 'DIGESTED'
+
 export type PassageConditionKind = 'APPROVAL' | 'SKIPPED_WEIGHT' | 'NOTHING_ASKED' | 'FREEZE' | 'VETO' | 'PIN' | 'CHECK' | 'PASSAGE' | 'POLICY'
 
 export type PassageConditionStatus = 'APPROVED' | 'EXPIRED' | 'BREAK_GLASS' | 'SUCCESS' | 'SKIPPED' | 'NOT_NEEDED' | 'STOPPED' | 'BYPASSED' | 'NOT_GRANTED'
@@ -224,6 +232,23 @@ export type PreviewState = 'PENDING' | 'MADE' | 'FAILED'
 
 export type ProposedChangeState = 'OPEN' | 'CONFIRMED' | 'FORCED' | 'REJECTED' | 'WITHDRAWN' | 'EXPIRED'
 
+export interface PutNotificationChannelInput {
+  name: string
+  kind: NotificationKind
+  config: unknown
+  rate?: number
+  enabled?: boolean
+  reason?: string | null
+}
+
+export interface PutNotificationRouteInput {
+  name: string
+  channel: string
+  config?: unknown | null
+  enabled?: boolean
+  reason?: string | null
+}
+
 export interface PutTriggerInput {
   application: string
   name: string
@@ -247,6 +272,16 @@ export interface ReleasePromotionHoldInput {
 
 export interface RemoveMemberInput {
   memberId: string
+}
+
+export interface RemoveNotificationChannelInput {
+  name: string
+  reason?: string | null
+}
+
+export interface RemoveNotificationRouteInput {
+  name: string
+  reason?: string | null
 }
 
 export interface RemoveTriggerInput {
@@ -282,6 +317,10 @@ export interface RetryApplicationEnvironmentSetupInput {
 
 export interface RetryEnvironmentOnboardingInput {
   environmentId: string
+}
+
+export interface RetryNotificationInput {
+  number: number
 }
 
 export interface RetryRolloutInput {
@@ -402,6 +441,10 @@ export interface StartFreezeInput {
 export interface StopAutomaticRollbackInput {
   rolloutId: string
   reason?: string | null
+}
+
+export interface TestNotificationRouteInput {
+  name: string
 }
 
 export type Tier = 'DEVELOPMENT' | 'QA' | 'STAGING' | 'PRODUCTION'
@@ -586,6 +629,42 @@ export interface GrantFields {
     name: string
   }>
   tiers: Array<Tier>
+  createdAt: string
+}
+
+export interface NotificationChannelFields {
+  name: string
+  kind: NotificationKind
+  config: unknown
+  rate: number
+  enabled: boolean
+  author: string
+  changedAt: string
+}
+
+export interface NotificationRouteFields {
+  name: string
+  channel: string
+  config: unknown
+  enabled: boolean
+  author: string
+  changedAt: string
+}
+
+export interface NotificationMessageFields {
+  number: number
+  channel: string
+  route: string
+  rollout: {
+    id: string
+  } | null
+  title: string
+  severity: NotificationSeverity
+  state: NotificationState
+  error: string
+  attempts: number
+  dueAt: string | null
+  sentAt: string | null
   createdAt: string
 }
 
@@ -2371,6 +2450,170 @@ export interface SetDirectChangesVariables {
   input: SetDirectChangesInput
 }
 export const SetDirectChanges: Operation<SetDirectChangesData, SetDirectChangesVariables> = { name: 'SetDirectChanges', text: 'mutation SetDirectChanges($input: SetDirectChangesInput!) { setDirectChanges(input: $input) { environment { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface NotificationsData {
+  notificationChannels: Array<{
+    name: string
+    kind: NotificationKind
+    config: unknown
+    rate: number
+    enabled: boolean
+    author: string
+    changedAt: string
+  }>
+  notificationRoutes: Array<{
+    name: string
+    channel: string
+    config: unknown
+    enabled: boolean
+    author: string
+    changedAt: string
+  }>
+  notificationMessages: Array<{
+    number: number
+    channel: string
+    route: string
+    rollout: {
+      id: string
+    } | null
+    title: string
+    severity: NotificationSeverity
+    state: NotificationState
+    error: string
+    attempts: number
+    dueAt: string | null
+    sentAt: string | null
+    createdAt: string
+  }>
+}
+export interface NotificationsVariables {
+  state?: NotificationState | null
+}
+export const Notifications: Operation<NotificationsData, NotificationsVariables> = { name: 'Notifications', text: 'query Notifications($state: NotificationState) { notificationChannels { ...NotificationChannelFields } notificationRoutes { ...NotificationRouteFields } notificationMessages(state: $state, first: 50) { ...NotificationMessageFields } } fragment NotificationChannelFields on NotificationChannel { name kind config rate enabled author changedAt } fragment NotificationRouteFields on NotificationRoute { name channel config enabled author changedAt } fragment NotificationMessageFields on NotificationMessage { number channel route rollout { id } title severity state error attempts dueAt sentAt createdAt }' }
+
+export interface NotificationKindsData {
+  notificationKinds: Array<{
+    kind: NotificationKind
+    description: string
+    schema: unknown
+    defaults: Array<NotificationMoment>
+  }>
+}
+export type NotificationKindsVariables = Record<string, never>
+export const NotificationKinds: Operation<NotificationKindsData, NotificationKindsVariables> = { name: 'NotificationKinds', text: 'query NotificationKinds { notificationKinds { kind description schema defaults } }' }
+
+export interface PutNotificationChannelData {
+  putNotificationChannel: {
+    channel: {
+      name: string
+      kind: NotificationKind
+      config: unknown
+      rate: number
+      enabled: boolean
+      author: string
+      changedAt: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface PutNotificationChannelVariables {
+  input: PutNotificationChannelInput
+}
+export const PutNotificationChannel: Operation<PutNotificationChannelData, PutNotificationChannelVariables> = { name: 'PutNotificationChannel', text: 'mutation PutNotificationChannel($input: PutNotificationChannelInput!) { putNotificationChannel(input: $input) { channel { ...NotificationChannelFields } errors { ...Problem } } } fragment NotificationChannelFields on NotificationChannel { name kind config rate enabled author changedAt } fragment Problem on UserError { field message code }' }
+
+export interface RemoveNotificationChannelData {
+  removeNotificationChannel: {
+    channel: {
+      name: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RemoveNotificationChannelVariables {
+  input: RemoveNotificationChannelInput
+}
+export const RemoveNotificationChannel: Operation<RemoveNotificationChannelData, RemoveNotificationChannelVariables> = { name: 'RemoveNotificationChannel', text: 'mutation RemoveNotificationChannel($input: RemoveNotificationChannelInput!) { removeNotificationChannel(input: $input) { channel { name } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface PutNotificationRouteData {
+  putNotificationRoute: {
+    route: {
+      name: string
+      channel: string
+      config: unknown
+      enabled: boolean
+      author: string
+      changedAt: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface PutNotificationRouteVariables {
+  input: PutNotificationRouteInput
+}
+export const PutNotificationRoute: Operation<PutNotificationRouteData, PutNotificationRouteVariables> = { name: 'PutNotificationRoute', text: 'mutation PutNotificationRoute($input: PutNotificationRouteInput!) { putNotificationRoute(input: $input) { route { ...NotificationRouteFields } errors { ...Problem } } } fragment NotificationRouteFields on NotificationRoute { name channel config enabled author changedAt } fragment Problem on UserError { field message code }' }
+
+export interface RemoveNotificationRouteData {
+  removeNotificationRoute: {
+    route: {
+      name: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RemoveNotificationRouteVariables {
+  input: RemoveNotificationRouteInput
+}
+export const RemoveNotificationRoute: Operation<RemoveNotificationRouteData, RemoveNotificationRouteVariables> = { name: 'RemoveNotificationRoute', text: 'mutation RemoveNotificationRoute($input: RemoveNotificationRouteInput!) { removeNotificationRoute(input: $input) { route { name } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface TestNotificationRouteData {
+  testNotificationRoute: {
+    route: {
+      name: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface TestNotificationRouteVariables {
+  input: TestNotificationRouteInput
+}
+export const TestNotificationRoute: Operation<TestNotificationRouteData, TestNotificationRouteVariables> = { name: 'TestNotificationRoute', text: 'mutation TestNotificationRoute($input: TestNotificationRouteInput!) { testNotificationRoute(input: $input) { route { name } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface RetryNotificationData {
+  retryNotification: {
+    message: {
+      number: number
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RetryNotificationVariables {
+  input: RetryNotificationInput
+}
+export const RetryNotification: Operation<RetryNotificationData, RetryNotificationVariables> = { name: 'RetryNotification', text: 'mutation RetryNotification($input: RetryNotificationInput!) { retryNotification(input: $input) { message { number } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
 
 export interface ViewerData {
   viewer: {
