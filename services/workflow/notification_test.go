@@ -62,6 +62,7 @@ func TestTheProgramOfNotificationsReportsWhatCameOfThem(t *testing.T) {
 			{Name: "key", URLPrefixes: []string{channel.URL + "/hook"}, Ref: "file:" + file, Organizations: []int64{organization}},
 		}
 	})
+	run := 0
 	for path, want := range map[string]string{
 		"hook/fine":   `"sent" "17.5" `,
 		"hook/lies":   `"refused" "" `,
@@ -74,7 +75,8 @@ func TestTheProgramOfNotificationsReportsWhatCameOfThem(t *testing.T) {
 		"elsewhere":   `"refused" "" `,
 	} {
 		calls.Store(0)
-		id := "notification-7-" + fmt.Sprint(len(path)) + fmt.Sprint(len(want))
+		run++
+		id := fmt.Sprintf("notification-7-%d", run)
 		_, err := s.StartWorkflow(t.Context(), &autoflowv1.StartWorkflowRequest{
 			OrganizationId: organization, WorkflowId: id, Starlark: program,
 			Inputs: fmt.Appendf(nil, `{"function": "http.request", "answer": {"ok": "ok", "ref": "ts"}, "request": {"url": %q, "method": "POST",
