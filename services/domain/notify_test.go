@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -134,7 +135,9 @@ func (p postal) messages(state core.NotificationState) []core.NotificationMessag
 // sent are the inputs of runs, in their order.
 func (p postal) sent() (all []string) {
 	for _, run := range p.post.order {
-		all = append(all, string(p.post.started[run]))
+		var b bytes.Buffer
+		p.ok(json.Compact(&b, p.post.started[run]))
+		all = append(all, b.String())
 	}
 	return all
 }
@@ -180,8 +183,8 @@ func TestAMessageFollowsItsRollout(t *testing.T) {
 func TestAnApprovalIsNotifiedWithWhatIsNeededToDecide(t *testing.T) {
 	t.Parallel()
 	p := notifying(t)
-	p.asking("", `"group":"release","expires_after":3600`, "")
 	p.group("release", 1)
+	p.asking("", `"group":"release","expires_after":3600`, "")
 	p.channel("team", core.NotifySlack, bot, 0)
 	p.route("questions", "team", `{"events":["approval_needed"],"tiers":["production"],"expression":"application == 'shop' && severity == 'high'"}`)
 	p.post.answer = func(string) [4]string { return [4]string{"sent", "1.1", "", "0"} }

@@ -251,7 +251,9 @@ func requestOf(call activity.Call) (activity.WebRequest, error) {
 		r.Header[http.CanonicalHeaderKey(name)] = value
 	}
 	r.URLCredential = text(args, "url_credential")
-	r.JSONCredentials = texts(args, "json_credentials")
+	if secrets := texts(args, "json_credentials"); len(secrets) > 0 {
+		r.JSONCredentials = secrets
+	}
 	if sign := list(args, "sign"); len(sign) > 0 {
 		r.Sign = sign
 		r.SignID = cmp.Or(text(args, "sign_id"), signed(call.ID))

@@ -196,7 +196,7 @@ func (r Rollout) changes() string {
 		}
 	}
 	if len(all) == 0 {
-		return "no version"
+		return "no new version"
 	}
 	return strings.Join(all, ", ")
 }

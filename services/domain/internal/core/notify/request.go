@@ -214,7 +214,7 @@ func mattermost(c channelConfig, m core.NotificationMessage, what content) input
 
 // discord is a message with one embed. It mentions nobody, whatever a text says.
 func discord(c channelConfig, m core.NotificationMessage, what content) inputs {
-	embed := object{"title": cut(what.title, 256), "description": markdownLines(what.lines, 4000), "color": what.color()}
+	embed := object{"title": cut(markdownText(what.title), 256), "description": markdownLines(what.lines, 4000), "color": what.color()}
 	if what.link != "" {
 		embed["url"] = what.link
 	}
