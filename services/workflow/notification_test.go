@@ -17,7 +17,7 @@ import (
 
 // The program with which the domain service sends notifications reports what came of a message, whatever the channel answers, and calls it
 // once (D62). Secrets are in the request, and in nothing that is kept.
-func TestTheProgramOfNotificationsReportsWhatCameOfThem(t *testing.T) {
+func TestTheProgramOfNotificationsReportsTheOutcome(t *testing.T) {
 	t.Parallel()
 	program, err := os.ReadFile(filepath.Join("..", "domain", "internal", "core", "notify", "send.star"))
 	if err != nil {

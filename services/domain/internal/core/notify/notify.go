@@ -273,7 +273,8 @@ func (u *UseCases) PutChannel(ctx context.Context, a core.Actor, n NewChannel) (
 		if err != nil {
 			return err
 		}
-		return core.Record(ctx, tx, a, change(core.ActionPutNotifyChannel, "channel", saved.ID, saved.Name, n.Reason), before, channelState(saved))
+		made := change(core.ActionPutNotifyChannel, "channel", saved.ID, saved.Name, n.Reason)
+		return core.Record(ctx, tx, a, made, before, channelState(saved))
 	})
 	u.wake()
 	return saved, err
@@ -469,7 +470,7 @@ func (u *UseCases) TestRoute(ctx context.Context, a core.Actor, name string) (co
 		if err := tx.AttachNotification(ctx, m, n); err != nil {
 			return err
 		}
-		return core.Record(ctx, tx, a, change(core.ActionTestNotifyRoute, "route", route.ID, name, ""), nil, nil)
+		return core.Record(ctx, tx, a, change(core.ActionTestNotifyRoute, "route", route.ID, name, ""), nil, map[string]any{"message": m.Key})
 	})
 	u.wake()
 	return route, err

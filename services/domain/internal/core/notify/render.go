@@ -281,8 +281,9 @@ func approval(ctx context.Context, tx Tx, n core.Notification, r Rollout) ([]str
 		return nil, err
 	}
 	what := fmt.Sprintf("approval %s is needed", n.Subject)
+	at := r.before(n.Subject, g)
 	for _, e := range r.Environments {
-		if e.ID == g.EnvironmentID {
+		if e.ID == at {
 			what += " before " + e.Name
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -179,7 +180,7 @@ func look(ctx context.Context, tx Tx, n core.Notification) (f facts, void bool, 
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return f, false, err
 		}
-		gate = g.EnvironmentID
+		gate = f.rollout.before(n.Subject, g)
 	}
 	if len(f.environments) == 0 {
 		for _, e := range f.rollout.Environments {
@@ -189,6 +190,17 @@ func look(ctx context.Context, tx Tx, n core.Notification) (f facts, void bool, 
 		}
 	}
 	return f, false, nil
+}
+
+// before is the environment that an approval is about: that of its rule, or the one whose name its gate begins with. It is 0 for none.
+func (r Rollout) before(gate string, g Gate) int64 {
+	name, _, _ := strings.Cut(gate, "/")
+	for _, e := range r.Environments {
+		if g.EnvironmentID == e.ID || g.EnvironmentID == 0 && e.Name == name {
+			return e.ID
+		}
+	}
+	return 0
 }
 
 func ignoreMissing(err error) error {
