@@ -75,7 +75,8 @@ type policyMetrics struct{ policies *callpolicy.Registry }
 // decidedDesc describes the counter.
 func decidedDesc() *prometheus.Desc {
 	return prometheus.NewDesc("lockstep_call_policy_decisions_total",
-		"Decisions of policies about calls of Functions, by verdict: allow, needs_approval or deny. Calls that no policy concerns are not counted.",
+		"Decisions of policies about calls of Functions, by verdict: allow, needs_approval or deny. Calls that no policy concerns are not "+
+			"counted.",
 		[]string{"verdict"}, nil)
 }
 

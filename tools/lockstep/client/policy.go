@@ -207,7 +207,8 @@ const callRequestFields = `id state function workflowId rollout { id } policy re
 // CallRequests are the latest first: those that wait for an approval, or all.
 func (c *Client) CallRequests(ctx context.Context, pending bool) ([]CallRequest, error) {
 	var data struct{ CallRequests []CallRequest }
-	err := c.do(ctx, `query($pending: Boolean) { callRequests(pending: $pending) { `+callRequestFields+` } }`, map[string]any{"pending": pending}, &data)
+	err := c.do(ctx, `query($pending: Boolean) { callRequests(pending: $pending) { `+callRequestFields+` } }`,
+		map[string]any{"pending": pending}, &data)
 	return data.CallRequests, err
 }
 

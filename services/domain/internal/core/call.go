@@ -105,8 +105,8 @@ func (r CallRequest) MayAnswer(a Actor, approve bool, answers []CallAnswer, at t
 	}
 	if a.Type == PrincipalAgent && r.Group == "" {
 		return fault.New(
-			fault.Refused, "%s is for people to approve, and %s is a machine; a machine counts where the policy names a group that it is in", r.Name(),
-			a.DisplayName(),
+			fault.Refused, "%s is for people to approve, and %s is a machine; a machine counts where the policy names a group that it is in",
+			r.Name(), a.DisplayName(),
 		)
 	}
 	if r.requestedBy(a) && !r.RequesterMay {
@@ -117,7 +117,8 @@ func (r CallRequest) MayAnswer(a Actor, approve bool, answers []CallAnswer, at t
 	for _, one := range answers {
 		if one.Author.Principal == a.Principal() {
 			return fault.New(
-				fault.Refused, "%s has approved %s already; %d of %d have, and it takes different people", a.DisplayName(), r.Name(), len(answers), r.Quorum,
+				fault.Refused, "%s has approved %s already; %d of %d have, and it takes different people", a.DisplayName(), r.Name(), len(answers),
+				r.Quorum,
 			)
 		}
 	}

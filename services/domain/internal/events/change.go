@@ -223,11 +223,15 @@ func callDecided(e event.Event) (rollout.Change, error) {
 	}
 	if len(data.Decision) > 0 {
 		if err := json.Unmarshal(data.Decision, &r.Decision); err != nil {
-			return nil, fault.InvalidFields(fault.Field{Name: "data.decision", Problem: "found " + err.Error() + ", expected a decision of policies"})
+			return nil, fault.InvalidFields(fault.Field{
+				Name: "data.decision", Problem: "found " + err.Error() + ", expected a decision of policies",
+			})
 		}
 	}
 	if r.State == core.CallPending && (r.Quorum < 1 || r.ExpiresAt == nil) {
-		return nil, fault.InvalidFields(fault.Field{Name: "data.quorum", Problem: "found no quorum or expires_at, expected both of a pending call"})
+		return nil, fault.InvalidFields(fault.Field{
+			Name: "data.quorum", Problem: "found no quorum or expires_at, expected both of a pending call",
+		})
 	}
 	return rollout.CallReported{CallRequest: r}, nil
 }

@@ -221,7 +221,8 @@ func (r *Registry) current(ctx context.Context, run Run) error {
 	}
 	if name := r.missing(run); name != "" {
 		return fault.New(
-			fault.Unavailable, "policy set %q of organization %d is not here yet in the version that run %q needs", name, run.Organization, run.Workflow,
+			fault.Unavailable, "policy set %q of organization %d is not here yet in the version that run %q needs", name, run.Organization,
+			run.Workflow,
 		)
 	}
 	return nil
