@@ -53,7 +53,8 @@ func TestTheBusIsReadFromTheRightSenders(t *testing.T) {
 		i := &inbox{}
 		switch d.Path {
 		case event.PathDomain:
-			err = Domain{Receiver: i, Inbox: i, Log: slog.New(slog.DiscardHandler)}.Handle(t.Context(), bus.Delivery{Event: e, Subject: subject})
+			domain := Domain{Receiver: i, Policies: i, Inbox: i, Log: slog.New(slog.DiscardHandler)}
+			err = domain.Handle(t.Context(), bus.Delivery{Event: e, Subject: subject})
 			if own := e.Source() == Source; own && (err != nil || len(i.received) > 0) || !own && may != (len(i.received) == 1) {
 				t.Errorf("%s from %s: %v, and %d received; expected that it may is %t", d.Type, e.Source(), err, len(i.received), may)
 			}

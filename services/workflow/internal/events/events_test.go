@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/callpolicy"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/guard"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
@@ -231,6 +232,16 @@ func (i *inbox) ReceiveChange(ctx context.Context, wire event.Event, e history.E
 	return i.ReceiveFrom(ctx, wire, e)
 }
 
+func (i *inbox) ReceivePolicySet(ctx context.Context, wire event.Event, s callpolicy.Set) error {
+	_, _, err := i.ReceiveFrom(ctx, wire, history.Event{Organization: s.Organization, ID: wire.ID()})
+	return err
+}
+
+func (i *inbox) ReceiveCallAnswer(ctx context.Context, wire event.Event, organization int64, _ history.CallAnswer) error {
+	_, _, err := i.ReceiveFrom(ctx, wire, history.Event{Organization: organization, ID: wire.ID()})
+	return err
+}
+
 func (i *inbox) Reject(_ context.Context, e event.Event, reason string) error {
 	i.rejected = append(i.rejected, e.ID()+" "+reason)
 	return nil
@@ -243,7 +254,7 @@ func TestDomainEvents(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		domain := Domain{Receiver: i, Inbox: i, Log: slog.New(slog.DiscardHandler)}
+		domain := Domain{Receiver: i, Policies: i, Inbox: i, Log: slog.New(slog.DiscardHandler)}
 		err = domain.Handle(t.Context(), bus.Delivery{Event: e})
 		domain.Rejected(t.Context(), bus.Delivery{Event: e}, errors.New("secret"))
 		return err
@@ -314,7 +325,7 @@ func TestOnlyTheDomainServiceDecidesWhatRunsMayChange(t *testing.T) {
 			t.Errorf("%s: %v (-want +got):\n%s", tt.name, err, diff)
 		}
 		i := &inbox{}
-		err = Domain{Receiver: i, Inbox: i, Log: slog.New(slog.DiscardHandler)}.Handle(t.Context(), bus.Delivery{Event: wire})
+		err = Domain{Receiver: i, Policies: i, Inbox: i, Log: slog.New(slog.DiscardHandler)}.Handle(t.Context(), bus.Delivery{Event: wire})
 		if diff := cmp.Diff(tt.want, i.changes); diff != "" || len(tt.want) > 0 && err != nil {
 			t.Errorf("%s, received: %v (-want +got):\n%s", tt.name, err, diff)
 		}
