@@ -353,6 +353,27 @@ func TestACrashSendsTheSameAgain(t *testing.T) {
 	p.want(len(p.sent()), before)
 }
 
+// D62: what cannot be routed keeps nothing else from being routed: it is tried again later.
+func TestANotificationThatFailsDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	p := notifying(t)
+	p.channel("team", core.NotifyWebhook, hook, 60)
+	p.route("all", "team", `{}`)
+	_, err := p.pool.Exec(t.Context(), `UPDATE cd_notification_routes SET config = '{"events": 7}'`)
+	p.ok(err)
+	p.ok(p.fails(p.environment("lab", core.TierQA).ID))
+	if _, _, err := p.notify.WorkDue(t.Context()); err == nil {
+		t.Fatal("found no error; want one")
+	}
+	p.route("all", "team", `{}`)
+	p.ok(p.fails(p.environment("other", core.TierQA).ID))
+	p.work()
+	p.want(len(p.sent()), 1)
+	p.now.Advance(time.Minute)
+	p.work()
+	p.want(len(p.sent()), 2)
+}
+
 // D62: nobody but the engine says what became of a message. A forged end of its run is refused, or has the engine asked.
 func TestAForgedEndOfARunChangesNothing(t *testing.T) {
 	t.Parallel()

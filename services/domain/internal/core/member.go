@@ -76,7 +76,7 @@ const (
 	ChangedConfiguration AccessKind = "configuration"
 	// ChangedCommit is a commit in Git; it has its SHA as name and no number.
 	ChangedCommit AccessKind = "commit"
-	// ChangedNotifications are channels, routes and messages of notifications; the name begins with which.
+	// ChangedNotifications are channels, routes and messages of notifications; it has a name, which begins with what it is, and no number.
 	ChangedNotifications AccessKind = "notifications"
 )
 

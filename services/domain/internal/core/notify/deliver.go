@@ -59,6 +59,7 @@ func (u *UseCases) sendNext(ctx context.Context, organization int64) (Worked, bo
 		if m, found, err = tx.DueMessage(ctx, now); err != nil || !found {
 			return err
 		}
+		w.Message = m.ID
 		if calls = m.State == core.MessageSending; calls {
 			m.DueAt = now.Add(lease)
 			return tx.SaveMessage(ctx, m)
@@ -67,7 +68,18 @@ func (u *UseCases) sendNext(ctx context.Context, organization int64) (Worked, bo
 		return err
 	})
 	if err != nil {
-		return w, false, fmt.Errorf("take a message of organization %d: %w", organization, err)
+		err = fmt.Errorf("take message %d: %w", w.Message, err)
+		return w, false, u.putOff(ctx, organization, err, func(ctx context.Context, tx Tx, until time.Time) error {
+			if w.Message == 0 {
+				return nil
+			}
+			m, err := tx.LockMessage(ctx, w.Message)
+			if err != nil {
+				return err
+			}
+			m.DueAt, m.Error = until, "it could not be sent because of an error in Lockstep; it is tried again"
+			return tx.SaveMessage(ctx, m)
+		})
 	}
 	if !found {
 		return w, false, nil

@@ -62,6 +62,8 @@ type Tx interface {
 	DueNotification(ctx context.Context, at time.Time) (core.Notification, bool, error)
 	// NotificationRouted stores the moment that it turned out to be, and that it was routed.
 	NotificationRouted(ctx context.Context, n core.Notification, at time.Time) error
+	// PutOffNotification has one routed later.
+	PutOffNotification(ctx context.Context, id int64, until time.Time) error
 	// AddRoutedNotification adds one that is not routed.
 	AddRoutedNotification(ctx context.Context, n core.Notification) (core.Notification, error)
 	// AttachNotification makes the message of a key, or has it say one thing more.
@@ -273,7 +275,7 @@ func (u *UseCases) PutChannel(ctx context.Context, a core.Actor, n NewChannel) (
 		if err != nil {
 			return err
 		}
-		made := change(core.ActionPutNotifyChannel, "channel", saved.ID, saved.Name, n.Reason)
+		made := change(core.ActionPutNotifyChannel, "channel", saved.Name, n.Reason)
 		return core.Record(ctx, tx, a, made, before, channelState(saved))
 	})
 	u.wake()
@@ -319,7 +321,7 @@ func (u *UseCases) RemoveChannel(ctx context.Context, a core.Actor, name, reason
 		if err := tx.SaveNotificationChannel(ctx, removed); err != nil {
 			return err
 		}
-		return core.Record(ctx, tx, a, change(core.ActionRemoveNotifyChannel, "channel", removed.ID, name, reason), channelState(all[i]), nil)
+		return core.Record(ctx, tx, a, change(core.ActionRemoveNotifyChannel, "channel", name, reason), channelState(all[i]), nil)
 	})
 	u.wake()
 	return removed, err
@@ -379,7 +381,7 @@ func (u *UseCases) PutRoute(ctx context.Context, a core.Actor, n NewRoute) (core
 		if err != nil {
 			return err
 		}
-		made := change(core.ActionPutNotifyRoute, "route", saved.ID, saved.Name, n.Reason)
+		made := change(core.ActionPutNotifyRoute, "route", saved.Name, n.Reason)
 		return core.Record(ctx, tx, a, made, before, routeState(saved, channels))
 	})
 	return saved, err
@@ -424,13 +426,13 @@ func (u *UseCases) removeRoute(
 	if err := tx.SaveNotificationRoute(ctx, r); err != nil {
 		return err
 	}
-	return core.Record(ctx, tx, a, change(core.ActionRemoveNotifyRoute, "route", r.ID, r.Name, reason), before, nil)
+	return core.Record(ctx, tx, a, change(core.ActionRemoveNotifyRoute, "route", r.Name, reason), before, nil)
 }
 
 // change is a row of the journal of changes.
-func change(action core.Action, what string, id int64, name, reason string) core.Change {
+func change(action core.Action, what, name, reason string) core.Change {
 	return core.Change{
-		Action: action, Subject: core.AccessSubject{Kind: core.ChangedNotifications, ID: id, Name: what + "/" + name}, Reason: reason,
+		Action: action, Subject: core.AccessSubject{Kind: core.ChangedNotifications, Name: what + "/" + name}, Reason: reason,
 		Detail: what + " " + name,
 	}
 }
@@ -470,7 +472,7 @@ func (u *UseCases) TestRoute(ctx context.Context, a core.Actor, name string) (co
 		if err := tx.AttachNotification(ctx, m, n); err != nil {
 			return err
 		}
-		return core.Record(ctx, tx, a, change(core.ActionTestNotifyRoute, "route", route.ID, name, ""), nil, map[string]any{"message": m.Key})
+		return core.Record(ctx, tx, a, change(core.ActionTestNotifyRoute, "route", name, ""), nil, map[string]any{"message": m.Key})
 	})
 	u.wake()
 	return route, err
@@ -492,7 +494,7 @@ func (u *UseCases) Retry(ctx context.Context, a core.Actor, message int64) (core
 		if err := tx.SaveMessage(ctx, m); err != nil {
 			return err
 		}
-		return core.Record(ctx, tx, a, change(core.ActionRetryNotification, "message", m.ID, m.Key, ""), before, map[string]any{"state": m.State})
+		return core.Record(ctx, tx, a, change(core.ActionRetryNotification, "message", m.Key, ""), before, map[string]any{"state": m.State})
 	})
 	u.wake()
 	return m, err

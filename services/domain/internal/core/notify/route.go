@@ -71,17 +71,21 @@ func (u *UseCases) workIn(ctx context.Context, organization int64) (Worked, bool
 		if worked = found; err != nil || !found {
 			return err
 		}
+		w.Notification = n.ID
 		if n, err = u.route(ctx, tx, organization, n, now); err != nil {
 			return err
 		}
-		w.Notification, w.Moment = n.ID, n.Moment
+		w.Moment = n.Moment
 		if err := tx.NotificationRouted(ctx, n, now); err != nil {
 			return err
 		}
 		return tx.ForgetNotifications(ctx, now.Add(-kept), forgottenAtOnce)
 	})
 	if err != nil {
-		return w, false, fmt.Errorf("route a notification of organization %d: %w", organization, err)
+		err = fmt.Errorf("route notification %d: %w", w.Notification, err)
+		return w, false, u.putOff(ctx, organization, err, func(ctx context.Context, tx Tx, until time.Time) error {
+			return tx.PutOffNotification(ctx, w.Notification, until)
+		})
 	}
 	if worked {
 		u.counts.routed.Add(1)
@@ -90,7 +94,18 @@ func (u *UseCases) workIn(ctx context.Context, organization int64) (Worked, bool
 	return u.sendNext(ctx, organization)
 }
 
-// Facts are what routes decide by.
+// putOff has what failed tried again later, so that it does not keep the rest from being done. It returns the failure.
+func (u *UseCases) putOff(
+	ctx context.Context, organization int64, failed error, do func(ctx context.Context, tx Tx, until time.Time) error,
+) error {
+	err := u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error { return do(ctx, tx, u.clock.Now().Add(glance)) })
+	if err != nil {
+		return fmt.Errorf("put it off: %w, after: %w", err, failed)
+	}
+	return failed
+}
+
+// facts are what routes decide by.
 type facts struct {
 	notification core.Notification
 	rollout      Rollout

@@ -49,6 +49,11 @@ func (w Writes) NotificationRouted(ctx context.Context, n core.Notification, at 
 	return pg.Classify(err, "keep that notification %d was routed", n.ID)
 }
 
+// PutOffNotification implements notify.Tx.
+func (w Writes) PutOffNotification(ctx context.Context, id int64, until time.Time) error {
+	return pg.Classify(w.Q.PutOffNotification(ctx, until, w.Entered, id), "put off notification %d", id)
+}
+
 // AddRoutedNotification implements notify.Tx.
 func (w Writes) AddRoutedNotification(ctx context.Context, n core.Notification) (core.Notification, error) {
 	id, err := w.Q.InsertRoutedNotification(ctx, query.InsertRoutedNotificationParams{

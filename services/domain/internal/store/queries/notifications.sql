@@ -193,3 +193,7 @@ ORDER BY id DESC LIMIT @most;
 
 -- name: ForgetNotifications :one
 SELECT cd_forget_notifications(@before::timestamptz, @most::integer)::bigint;
+
+-- name: PutOffNotification :exec
+-- One that cannot be routed now must not keep the others from being routed.
+UPDATE cd_notifications SET due_at = @until WHERE organization_id = @organization_id AND id = @id AND routed_at IS NULL;

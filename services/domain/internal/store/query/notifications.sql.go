@@ -1009,6 +1009,16 @@ func (q *Queries) PutOffMessages(ctx context.Context, arg PutOffMessagesParams) 
 	return err
 }
 
+const putOffNotification = `-- name: PutOffNotification :exec
+UPDATE cd_notifications SET due_at = $1 WHERE organization_id = $2 AND id = $3 AND routed_at IS NULL
+`
+
+// One that cannot be routed now must not keep the others from being routed.
+func (q *Queries) PutOffNotification(ctx context.Context, until time.Time, organizationID int64, iD int64) error {
+	_, err := q.db.Exec(ctx, putOffNotification, until, organizationID, iD)
+	return err
+}
+
 const routeNotification = `-- name: RouteNotification :exec
 UPDATE cd_notifications SET routed_at = $1, moment = $2 WHERE organization_id = $3 AND id = $4
 `
