@@ -122,7 +122,7 @@ type Writes struct {
 
 // LockNotificationChannels implements notify.Tx.
 func (w Writes) LockNotificationChannels(ctx context.Context) error {
-	return pg.Classify(w.Q.LockNotificationChannels(ctx, int32(w.Entered%(1<<31))), "lock the channels") //nolint:gosec // it is bounded
+	return pg.Classify(w.Q.LockNotificationChannels(ctx, w.Entered), "lock the channels")
 }
 
 // AddNotificationChannel implements notify.Tx.

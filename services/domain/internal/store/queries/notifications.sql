@@ -51,7 +51,7 @@ SELECT * FROM cd_notification_channels WHERE organization_id = @organization_id 
 
 -- name: LockNotificationChannels :exec
 -- One change of channels and routes of an organization at a time.
-SELECT pg_advisory_xact_lock(hashtext('notification channels'), @organization_id::integer);
+SELECT pg_advisory_xact_lock(hashtextextended('notification channels', @organization_id::bigint));
 
 -- name: InsertNotificationChannel :one
 INSERT INTO cd_notification_channels (organization_id, name, kind, config, rate, enabled, principal_type, principal_id, principal_name, changed_at)

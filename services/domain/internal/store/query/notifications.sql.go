@@ -541,11 +541,11 @@ func (q *Queries) LockNotificationChannel(ctx context.Context, organizationID in
 }
 
 const lockNotificationChannels = `-- name: LockNotificationChannels :exec
-SELECT pg_advisory_xact_lock(hashtext('notification channels'), $1::integer)
+SELECT pg_advisory_xact_lock(hashtextextended('notification channels', $1::bigint))
 `
 
 // One change of channels and routes of an organization at a time.
-func (q *Queries) LockNotificationChannels(ctx context.Context, organizationID int32) error {
+func (q *Queries) LockNotificationChannels(ctx context.Context, organizationID int64) error {
 	_, err := q.db.Exec(ctx, lockNotificationChannels, organizationID)
 	return err
 }
