@@ -9,7 +9,7 @@ import (
 // Trigger begins rollouts of an application.
 type Trigger struct {
 	Name string `json:"name"`
-	// Kind is VERSION, MANUAL, DRIFT, SCHEDULE or EVENT.
+	// Kind is VERSION, MANUAL, DRIFT, SCHEDULE, EVENT or CHAIN.
 	Kind    string          `json:"kind"`
 	Config  json.RawMessage `json:"config"`
 	Enabled bool            `json:"enabled"`
@@ -25,7 +25,7 @@ type TriggerDecision struct {
 	// Cause identifies what happened, at At.
 	Cause string    `json:"cause"`
 	At    time.Time `json:"at"`
-	// Outcome is PENDING, WAITING, BEGAN, QUEUED or DECLINED, and Reason why, in one sentence.
+	// Outcome is PENDING, WAITING, BEGAN, QUEUED, DECLINED or DONE, and Reason why, in one sentence.
 	Outcome string `json:"outcome"`
 	Reason  string `json:"reason"`
 	// DecidesAt is when it decides, or decided.

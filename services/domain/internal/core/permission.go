@@ -179,6 +179,7 @@ const (
 	ActionRemoveNotifyRoute       Action = "removeNotificationRoute"
 	ActionTestNotifyRoute         Action = "testNotificationRoute"
 	ActionRetryNotification       Action = "retryNotification"
+	ActionCancelChain             Action = "cancelChain"
 	ActionSetRolloutPolicy        Action = "setRolloutPolicy"
 	ActionApproveGate             Action = "approveGate"
 	ActionRejectGate              Action = "rejectGate"
@@ -221,7 +222,7 @@ func permissionFor(action Action) (Permission, bool) {
 	switch action {
 	case ActionCreateRollout, ActionPreviewRollout, ActionPauseRollout, ActionResumeRollout, ActionCancelRollout, ActionRollbackRollout,
 		ActionAbortRollout, ActionRetryRollout, ActionStopRollback, ActionLookAtArtifactSource, ActionSendEvent, ActionReleasePromotionHold,
-		ActionLookUpProvenance:
+		ActionLookUpProvenance, ActionCancelChain:
 		return MayDeploy, true
 	case ActionApproveGate, ActionRejectGate, ActionDecideCheck, ActionAnswerCall:
 		return MayApprove, true

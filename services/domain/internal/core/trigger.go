@@ -20,6 +20,8 @@ const (
 	TriggerSchedule TriggerKind = "schedule"
 	// TriggerEvent begins a rollout of the newest version set when an event arrives.
 	TriggerEvent TriggerKind = "event"
+	// TriggerChain has rollouts of other applications follow one of its own, or its own follow theirs.
+	TriggerChain TriggerKind = "chain"
 )
 
 // Trigger begins rollouts of an application without a person.
@@ -64,6 +66,8 @@ const (
 	TriggerQueued TriggerOutcome = "queued"
 	// TriggerDeclined begins nothing.
 	TriggerDeclined TriggerOutcome = "declined"
+	// TriggerDone is that a chain has run to its end, or that there was nothing to roll out for one.
+	TriggerDone TriggerOutcome = "done"
 )
 
 // TriggerSignal is something that a trigger has to decide about, with what it decided.

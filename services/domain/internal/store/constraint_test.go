@@ -80,6 +80,8 @@ INSERT INTO cd_notification_routes (organization_id, channel_id, name, config, e
     VALUES (1, 1, 'all', '{}', true, 'user', 1, 'ann', now());
 INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at) VALUES (1, 'test', 'test:1', now(), now());
 INSERT INTO cd_notification_messages (organization_id, channel_id, key, severity, notification_ids, due_at) VALUES (1, 1, 'notification:1', 1, '{1}', now());
+INSERT INTO cd_chains (organization_id, trigger_id, application_id, rollout_id, blocks, began_at) VALUES (1, 1, 1, 1, 2, now());
+INSERT INTO cd_chain_nodes (organization_id, chain_id, block, application_id, trigger_id, state) VALUES (1, 1, 1, 1, 1, 'waiting');
 INSERT INTO cd_rollout_policies (organization_id, rollout_id, policy_set_id, version) VALUES (1, 1, 1, 1);
 INSERT INTO cd_policy_decisions (organization_id, rollout_id, gate_id, verdict, decision, request) VALUES (1, 1, '', 'allow', '{}', '{}');
 INSERT INTO cd_call_requests (organization_id, workflow_id, call_id, rollout_id, function, state, policy, reason, approver_group, quorum, requester_may, decision, request)
@@ -201,6 +203,15 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a decision without a reason", `UPDATE cd_trigger_signals SET outcome = 'waiting'`, "cd_trigger_signals_decision_says_why"},
 		{"a decision that only waits", `UPDATE cd_trigger_signals SET state = 'decided', outcome = 'waiting', reason = 'x', decided_at = now()`, "cd_trigger_signals_decided_has_outcome"},
 		{"a decision that began nothing", `UPDATE cd_trigger_signals SET state = 'decided', outcome = 'began', reason = 'x', decided_at = now()`, "cd_trigger_signals_began_has_rollout"},
+		{"a chain that a rollout began already (D58)", `INSERT INTO cd_chains (organization_id, trigger_id, application_id, rollout_id, blocks, began_at) VALUES (1, 1, 1, 1, 2, now())`, "cd_chains_once"},
+		{"a block beyond the last one", `UPDATE cd_chains SET block = 3`, "cd_chains_blocks_are_in_order"},
+		{"a chain that ended without a reason", `UPDATE cd_chains SET state = 'stopped', ended_at = now()`, "cd_chains_ended_says_why"},
+		{"a chain that runs and has ended", `UPDATE cd_chains SET ended_at = now()`, "cd_chains_ended_says_why"},
+		{"a chain in a state that does not exist", `UPDATE cd_chains SET state = 'failed', ended_at = now(), reason = 'x'`, "cd_chains_state_is_known"},
+		{"an application that is in a chain already", `INSERT INTO cd_chain_nodes (organization_id, chain_id, block, application_id, trigger_id, state) VALUES (1, 1, 2, 1, 1, 'waiting')`, "cd_chain_nodes_application_is_once"},
+		{"a follower without a trigger", `UPDATE cd_chain_nodes SET trigger_id = NULL`, "cd_chain_nodes_skipped_has_no_trigger"},
+		{"an application that failed without a reason", `UPDATE cd_chain_nodes SET state = 'failed'`, "cd_chain_nodes_ended_says_why"},
+		{"an application in block 0", `UPDATE cd_chain_nodes SET block = 0`, "cd_chain_nodes_block_is_counted"},
 		{"a second hold of an environment", `INSERT INTO cd_promotion_holds (organization_id, application_id, environment_id, rollout_id, since) VALUES (1, 1, 1, 1, now())`, "cd_promotion_holds_one_in_force"},
 		{"a policy set without a plain name", `INSERT INTO cd_policy_sets (organization_id, name, version) VALUES (1, 'A b', 1)`, "cd_policy_sets_name_is_plain"},
 		{"a second policy set of a name", `INSERT INTO cd_policy_sets (organization_id, name, version) VALUES (1, 'rules', 1)`, "cd_policy_sets_name_is_unique"},

@@ -491,6 +491,86 @@ COMMENT ON COLUMN cd_cells.standing IS
 COMMENT ON COLUMN cd_cells.worst IS
     'The worst health of the application''s services there: -1 never seen, 0 healthy, 1 unknown, 2 progressing, 3 degraded.';
 
+CREATE TABLE cd_chain_nodes (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    chain_id bigint NOT NULL,
+    block integer NOT NULL,
+    application_id bigint NOT NULL,
+    trigger_id bigint,
+    state text NOT NULL,
+    reason text NOT NULL DEFAULT ''::text,
+    rollout_id bigint,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_chain_nodes_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_chain_nodes_application_is_once UNIQUE (organization_id, chain_id, application_id),
+    CONSTRAINT cd_chain_nodes_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
+    CONSTRAINT cd_chain_nodes_chain FOREIGN KEY (organization_id, chain_id) REFERENCES cd_chains(organization_id, id),
+    CONSTRAINT cd_chain_nodes_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_chain_nodes_rollout FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
+    CONSTRAINT cd_chain_nodes_trigger FOREIGN KEY (organization_id, trigger_id) REFERENCES cd_triggers(organization_id, id),
+    CONSTRAINT cd_chain_nodes_block_is_counted CHECK ((block > 0)),
+    CONSTRAINT cd_chain_nodes_ended_says_why CHECK (((state = ANY (ARRAY['waiting'::text, 'begun'::text, 'completed'::text])) OR (reason <> ''::text))),
+    CONSTRAINT cd_chain_nodes_skipped_has_no_trigger CHECK (((state = 'skipped'::text) OR (trigger_id IS NOT NULL))),
+    CONSTRAINT cd_chain_nodes_state_is_known CHECK ((state = ANY (ARRAY['waiting'::text, 'begun'::text, 'completed'::text, 'unchanged'::text, 'failed'::text, 'skipped'::text, 'stopped'::text, 'cancelled'::text])))
+);
+CREATE INDEX cd_chain_nodes_of_rollout ON cd_chain_nodes USING btree (organization_id, rollout_id) WHERE (rollout_id IS NOT NULL);
+CREATE TRIGGER cd_chain_nodes_touch BEFORE UPDATE ON cd_chain_nodes FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_chain_nodes IS
+    'The applications of a chain, as its blocks selected them when it began.';
+COMMENT ON COLUMN cd_chain_nodes.block IS
+    'The number of its block, from 1.';
+COMMENT ON COLUMN cd_chain_nodes.rollout_id IS
+    'The rollout that began; known once it has ended.';
+COMMENT ON COLUMN cd_chain_nodes.state IS
+    'begun: the trigger has a signal, which says what came of it. All but waiting and begun are final.';
+COMMENT ON COLUMN cd_chain_nodes.trigger_id IS
+    'The trigger of the application that follows; null for one that is skipped.';
+
+CREATE TABLE cd_chains (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    trigger_id bigint NOT NULL,
+    application_id bigint NOT NULL,
+    rollout_id bigint NOT NULL,
+    parent_id bigint,
+    state text NOT NULL DEFAULT 'running'::text,
+    block integer NOT NULL DEFAULT 0,
+    blocks integer NOT NULL,
+    reason text NOT NULL DEFAULT ''::text,
+    began_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_chains_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_chains_once UNIQUE (organization_id, trigger_id, rollout_id),
+    CONSTRAINT cd_chains_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
+    CONSTRAINT cd_chains_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_chains_parent FOREIGN KEY (organization_id, parent_id) REFERENCES cd_chains(organization_id, id),
+    CONSTRAINT cd_chains_rollout FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
+    CONSTRAINT cd_chains_trigger FOREIGN KEY (organization_id, trigger_id) REFERENCES cd_triggers(organization_id, id),
+    CONSTRAINT cd_chains_blocks_are_in_order CHECK (((block >= 0) AND (block <= blocks))),
+    CONSTRAINT cd_chains_ended_says_why CHECK ((((state = 'running'::text) = (ended_at IS NULL)) AND ((state = 'running'::text) OR (reason <> ''::text)))),
+    CONSTRAINT cd_chains_state_is_known CHECK ((state = ANY (ARRAY['running'::text, 'completed'::text, 'stopped'::text, 'cancelled'::text])))
+);
+CREATE INDEX cd_chains_of_application ON cd_chains USING btree (organization_id, application_id, id);
+CREATE INDEX cd_chains_of_parent ON cd_chains USING btree (organization_id, parent_id) WHERE (parent_id IS NOT NULL);
+CREATE INDEX cd_chains_of_rollout ON cd_chains USING btree (organization_id, rollout_id);
+CREATE TRIGGER cd_chains_touch BEFORE UPDATE ON cd_chains FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_chains IS
+    'A chain is begun by one rollout of one trigger, at most once. Rows are kept.';
+COMMENT ON COLUMN cd_chains.block IS
+    'The number of the block that has begun last; 0 for none.';
+COMMENT ON COLUMN cd_chains.parent_id IS
+    'The chain that began that rollout; null for none.';
+COMMENT ON COLUMN cd_chains.reason IS
+    'Why it ended as it did, in one sentence.';
+COMMENT ON COLUMN cd_chains.rollout_id IS
+    'The rollout that it follows.';
+COMMENT ON COLUMN cd_chains.trigger_id IS
+    'The trigger whose blocks it has.';
+
 CREATE TABLE cd_changes (
     id bigint NOT NULL DEFAULT nextval('cd_journal_positions'::regclass),
     organization_id bigint NOT NULL,
@@ -2139,9 +2219,9 @@ CREATE TABLE cd_trigger_signals (
     CONSTRAINT cd_trigger_signals_trigger FOREIGN KEY (organization_id, trigger_id) REFERENCES cd_triggers(organization_id, id),
     CONSTRAINT cd_trigger_signals_began_has_rollout CHECK (((outcome <> 'began'::text) OR (rollout_id IS NOT NULL))),
     CONSTRAINT cd_trigger_signals_cause_is_bounded CHECK (((octet_length(cause) >= 1) AND (octet_length(cause) <= 700))),
-    CONSTRAINT cd_trigger_signals_decided_has_outcome CHECK (((state = 'pending'::text) OR ((outcome = ANY (ARRAY['began'::text, 'queued'::text, 'declined'::text])) AND (decided_at IS NOT NULL)))),
+    CONSTRAINT cd_trigger_signals_decided_has_outcome CHECK (((state = 'pending'::text) OR ((outcome = ANY (ARRAY['began'::text, 'queued'::text, 'declined'::text, 'done'::text])) AND (decided_at IS NOT NULL)))),
     CONSTRAINT cd_trigger_signals_decision_says_why CHECK (((outcome = ''::text) = (reason = ''::text))),
-    CONSTRAINT cd_trigger_signals_outcome_is_known CHECK ((outcome = ANY (ARRAY[''::text, 'waiting'::text, 'began'::text, 'queued'::text, 'declined'::text]))),
+    CONSTRAINT cd_trigger_signals_outcome_is_known CHECK ((outcome = ANY (ARRAY[''::text, 'waiting'::text, 'began'::text, 'queued'::text, 'declined'::text, 'done'::text]))),
     CONSTRAINT cd_trigger_signals_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'decided'::text])))
 );
 CREATE INDEX cd_trigger_signals_by_time ON cd_trigger_signals USING btree (organization_id, decided_at) WHERE (state = 'decided'::text);
@@ -2156,7 +2236,7 @@ COMMENT ON TABLE cd_trigger_signals IS
 COMMENT ON COLUMN cd_trigger_signals.at IS
     'When it happened.';
 COMMENT ON COLUMN cd_trigger_signals.cause IS
-    'Identifies what happened: set:12, event:<source>/<id>, schedule:<time>, drift:<place>:<time>, release:<hold>.';
+    'Identifies what happened: set:12, event:<source>/<id>, schedule:<time>, drift:<place>:<time>, release:<hold>, rollout:<rollout>, chain:<node>.';
 COMMENT ON COLUMN cd_trigger_signals.due_at IS
     'When it is decided about; the decision may put it off.';
 COMMENT ON COLUMN cd_trigger_signals.outcome IS

@@ -1,5 +1,5 @@
-// Package trigger has the commands about triggers, what begins rollouts without a person, about the events that are sent to them, and about
-// the holds after rollbacks.
+// Package trigger has the commands about triggers, what begins rollouts without a person, about the events that are sent to them, about chains,
+// and about the holds after rollbacks.
 package trigger
 
 import (
@@ -24,6 +24,7 @@ func Commands(c *command.Command) []*cobra.Command {
 	return []*cobra.Command{
 		command.Noun("trigger", "tg", "Triggers: what begins rollouts without a person, and why it did or did not",
 			own.list(), own.decisions(), own.kinds(), own.set(), own.turn(true), own.turn(false), own.remove(), own.release()),
+		command.Noun("chain", "ch", "Chains: rollouts of other applications that follow one, block after block", own.chains(), own.showChain(), own.cancelChain()),
 		command.Noun("event", "ev", "Events that are sent to triggers", own.send()),
 	}
 }
@@ -111,7 +112,8 @@ func (c commands) set() *cobra.Command {
 	cmd := c.Asking("set APPLICATION NAME", "Save a trigger; one of that name gets the new configuration",
 		"  lockstep trigger set shop deploy-staging --kind version --set until=staging --set quiet_seconds=60\n"+
 			"  lockstep trigger set shop nightly --kind schedule --set 'cron=0 6 * * 1-5' --set time_zone=Europe/Berlin\n"+
-			`  lockstep trigger set shop builds --kind event --set 'types=["build.passed"]' --set 'data={"build.branch":"main"}'`,
+			`  lockstep trigger set shop builds --kind event --set 'types=["build.passed"]' --set 'data={"build.branch":"main"}'`+"\n"+
+			`  lockstep trigger set shop then --kind chain --set 'blocks=[{"applications":["blog","cart"]},{"applications":["web-*"]}]'`,
 		command.Exactly(2), func(cmd *cobra.Command, api *client.Client, args []string) error {
 			config, err := set.NestedJSON()
 			if err != nil {

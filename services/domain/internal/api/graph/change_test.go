@@ -100,6 +100,7 @@ func (f *fixture) controls() {
 		f.t.Fatal(err)
 	}
 	do("releasePromotionHold", "application", map[string]any{"application": "shop", "environment": "staging"})
+	do("cancelChain", "chain", map[string]any{"chainId": f.chained(), "reason": "wrong version"})
 	environment := do("createEnvironment", "environment", map[string]any{
 		"name": "lab", "tier": "DEVELOPMENT", "driverRef": "argo-rollouts@1",
 		"driverConfig": map[string]any{"cluster_agent_id": f.clusterOf(ours)},

@@ -36,6 +36,7 @@ func TestGrantsEndWhereTheirLimitsDo(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.story() // rollout_1 of shop has failed; rollout_2 waits at the gate "production"
+	f.chained()
 	ctx := t.Context()
 	apps := must(f.view.Applications(ctx, ours, core.ApplicationFilter{}, core.Page{First: 10}))(t)
 	var shop, blog core.Application
@@ -86,6 +87,7 @@ func TestGrantsEndWhereTheirLimitsDo(t *testing.T) {
 		"releasePromotionHold": func(a core.Actor) error {
 			return of(f.triggers.ReleasePromotionHold(ctx, a, shop.ID, production.ID, ""))
 		},
+		"cancelChain": func(a core.Actor) error { return of(f.triggers.CancelChain(ctx, a, 1, "")) },
 		"createFlowDefinition": func(a core.Actor) error {
 			return of(f.setup.CreateFlowDefinition(ctx, a, setup.NewFlowDefinition{ApplicationID: shop.ID, Definition: pipeline.Definition}))
 		},

@@ -108,6 +108,10 @@ type loaders struct {
 	triggersOf              *loader[int64, []core.Trigger]
 	triggerDecisionsOf      *loader[int64, []core.TriggerSignal]
 	promotionHoldsOf        *loader[int64, []core.PromotionHold]
+	chains                  *loader[int64, core.Chain]
+	chainsOf                *loader[int64, []core.Chain]
+	chainsAfter             *loader[int64, []core.Chain]
+	chainNodesOf            *loader[int64, []core.ChainNode]
 }
 
 // paged is one page of what belongs to an object.
@@ -209,6 +213,10 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		triggersOf:              plain(b, r.Triggers.Triggers),
 		triggerDecisionsOf:      plain(b, r.Triggers.TriggerDecisions),
 		promotionHoldsOf:        plain(b, r.Triggers.PromotionHolds),
+		chains:                  plain(b, r.Triggers.Chains),
+		chainsOf:                plain(b, r.Triggers.ChainsByApplication),
+		chainsAfter:             plain(b, r.Triggers.ChainsByRollout),
+		chainNodesOf:            plain(b, r.Triggers.ChainNodes),
 		tokensOf: plain(b, func(ctx context.Context, _ int64, members []int64) (map[int64][]core.AccessToken, error) {
 			return r.Access.VisibleTokens(ctx, actor, members)
 		}),

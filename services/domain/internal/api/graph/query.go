@@ -221,6 +221,8 @@ func (q query) Node(ctx context.Context, global string) (model.Node, error) {
 		return node(ctx, l.policyDecisions, number, model.WrapPolicyDecision)
 	case model.KindCallRequest:
 		return node(ctx, l.callRequests, number, model.WrapCallRequest)
+	case model.KindChain:
+		return node(ctx, l.chains, number, model.WrapChain)
 	case model.KindVeto:
 		return node(ctx, l.vetoes, number, model.WrapVeto)
 	case model.KindDeployment:

@@ -169,6 +169,12 @@ func (resolvers) TriggerDecision() exec.TriggerDecisionResolver { return trigger
 // PromotionHold resolves its fields.
 func (resolvers) PromotionHold() exec.PromotionHoldResolver { return promotionHold{} }
 
+// Chain resolves its fields.
+func (resolvers) Chain() exec.ChainResolver { return chainResolver{} }
+
+// ChainNode resolves its fields.
+func (resolvers) ChainNode() exec.ChainNodeResolver { return chainNode{} }
+
 // Provenance resolves its fields.
 func (resolvers) Provenance() exec.ProvenanceResolver { return origins{} }
 

@@ -8,8 +8,18 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/trigger"
 )
 
+// Chains is what the API needs of package trigger about chains.
+type Chains interface {
+	CancelChain(ctx context.Context, a core.Actor, id int64, reason string) (core.Chain, error)
+	Chains(ctx context.Context, organization int64, ids []int64) (map[int64]core.Chain, error)
+	ChainsByApplication(ctx context.Context, organization int64, applications []int64) (map[int64][]core.Chain, error)
+	ChainsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Chain, error)
+	ChainNodes(ctx context.Context, organization int64, chains []int64) (map[int64][]core.ChainNode, error)
+}
+
 // Triggers is what the API needs of package trigger.
 type Triggers interface {
+	Chains
 	PutTrigger(ctx context.Context, a core.Actor, n trigger.NewTrigger) (core.Trigger, error)
 	RemoveTrigger(ctx context.Context, a core.Actor, application int64, name, reason string) (core.Trigger, error)
 	SendEvent(ctx context.Context, a core.Actor, e trigger.Event) (int, error)
@@ -148,5 +158,70 @@ func (m mutation) ReleasePromotionHold(
 		_, err = m.domain.Triggers.ReleasePromotionHold(ctx, l.actor, id, environment, orEmpty(in.Reason))
 	}
 	p.Application, p.Errors, err = outcome(ctx, l.applications, id, model.WrapApplication, inField(err, "/application"))
+	return p, err
+}
+
+// Chains are those that its rollouts began.
+func (application) Chains(ctx context.Context, a *model.Application) ([]model.Chain, error) {
+	return list(ctx, loadersOf(ctx).chainsOf, a.ID, model.WrapChain)
+}
+
+// Chains are those that it began.
+func (rolloutResolver) Chains(ctx context.Context, r *model.Rollout) ([]model.Chain, error) {
+	return list(ctx, loadersOf(ctx).chainsAfter, r.ID, model.WrapChain)
+}
+
+// chainResolver resolves the fields of Chain that are loaded.
+type chainResolver struct{}
+
+// Application is whose rollout it follows.
+func (chainResolver) Application(ctx context.Context, c *model.Chain) (model.Application, error) {
+	return required(ctx, loadersOf(ctx).applications, model.KindApplication, c.ApplicationID, model.WrapApplication)
+}
+
+// Rollout is the one that it follows.
+func (chainResolver) Rollout(ctx context.Context, c *model.Chain) (model.Rollout, error) {
+	return required(ctx, loadersOf(ctx).rollouts, model.KindRollout, c.RolloutID, model.WrapRollout)
+}
+
+// Parent is the chain that began that rollout.
+func (chainResolver) Parent(ctx context.Context, c *model.Chain) (*model.Chain, error) {
+	return optional(ctx, loadersOf(ctx).chains, c.ParentID, model.WrapChain)
+}
+
+// Nodes are the applications in it.
+func (chainResolver) Nodes(ctx context.Context, c *model.Chain) ([]model.ChainNode, error) {
+	return list(ctx, loadersOf(ctx).chainNodesOf, c.ID, model.WrapChainNode)
+}
+
+// chainNode resolves the fields of ChainNode that are loaded.
+type chainNode struct{}
+
+// Application is the one in the chain.
+func (chainNode) Application(ctx context.Context, n *model.ChainNode) (model.Application, error) {
+	return required(ctx, loadersOf(ctx).applications, model.KindApplication, n.ApplicationID, model.WrapApplication)
+}
+
+// Rollout is the one that began.
+func (chainNode) Rollout(ctx context.Context, n *model.ChainNode) (*model.Rollout, error) {
+	return optional(ctx, loadersOf(ctx).rollouts, n.RolloutID, model.WrapRollout)
+}
+
+// Chains are those that the rollout began.
+func (chainNode) Chains(ctx context.Context, n *model.ChainNode) ([]model.Chain, error) {
+	if n.RolloutID == 0 {
+		return []model.Chain{}, nil
+	}
+	return list(ctx, loadersOf(ctx).chainsAfter, n.RolloutID, model.WrapChain)
+}
+
+// CancelChain ends a chain with everything in it.
+func (m mutation) CancelChain(ctx context.Context, in model.CancelChainInput) (p model.CancelChainPayload, err error) {
+	n, err := number("/chainId", model.KindChain, in.ChainID)
+	var ended core.Chain
+	if err == nil {
+		ended, err = m.domain.Triggers.CancelChain(ctx, loadersOf(ctx).actor, n, orEmpty(in.Reason))
+	}
+	p.Chain, p.Errors, err = changed(ended, inField(err, "/chainId"), model.WrapChain)
 	return p, err
 }

@@ -195,6 +195,8 @@ type Begun struct {
 	Queued *core.QueuedRollout
 	// Declined is why nothing begins, and Waits why it cannot be decided yet.
 	Declined, Waits string
+	// Live is that it is declined because the version set is live already wherever it would go.
+	Live bool
 }
 
 // Begin begins a rollout for a trigger, or puts it into the queue, in the transaction of the trigger's decision. Nothing is written where
@@ -210,6 +212,7 @@ func (u *UseCases) Begin(ctx context.Context, tx Tx, organization int64, n Autom
 	if err == nil {
 		p, err = u.planAny(ctx, tx, organization, n.VersionSetID, part)
 	}
+	live := err == nil && len(n.Repair) == 0 && p.liveEverywhere()
 	if err == nil {
 		err = p.refuseAutomatic(ctx, tx, organization, n)
 	}
@@ -217,7 +220,7 @@ func (u *UseCases) Begin(ctx context.Context, tx Tx, organization int64, n Autom
 		err = u.refuses(ctx, tx, c, p)
 	}
 	if forPeople(err) {
-		return Begun{Declined: fault.Public(err)}, nil
+		return Begun{Declined: fault.Public(err), Live: live}, nil
 	}
 	if err != nil {
 		return Begun{}, err

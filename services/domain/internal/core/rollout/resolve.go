@@ -80,6 +80,18 @@ func (u *UseCases) CancelRollout(ctx context.Context, a core.Actor, rollout int6
 	})
 }
 
+// CancelWith is CancelRollout in the transaction of another use case; a rollout that is over stays as it is.
+func (u *UseCases) CancelWith(ctx context.Context, tx Tx, a core.Actor, rollout int64, reason string) error {
+	t, err := lockTree(ctx, tx, cause{Actor: a, at: u.clock.Now()}, rollout)
+	if err != nil || t.rollout.State.Terminal() {
+		return err
+	}
+	if err := u.mayEnd(ctx, t, a, core.ActionCancelRollout); err != nil {
+		return err
+	}
+	return u.cancel(ctx, t, reason)
+}
+
 // cancel ends a rollout and everything under it, and has its workflow stopped. A start that nobody has tried to hand over
 // yet is taken back instead.
 func (u *UseCases) cancel(ctx context.Context, t *tree, reason string) error {

@@ -171,9 +171,15 @@ func (t *tree) moveRollout(ctx context.Context, verb core.Verb, reason string) e
 		if err := t.tx.Revoke(ctx, End{Organization: t.cause.Organization, RolloutID: t.rollout.ID, At: t.cause.at}); err != nil {
 			return err
 		}
+		if err := t.tx.NudgeChainsOfRollout(ctx, t.rollout.ID, t.cause.at); err != nil {
+			return err
+		}
 	}
 	switch t.rollout.State {
 	case core.RolloutCompleted: // leaves alone what is under it: a word about a deployment that was overtaken still lands
+		if err := t.tx.SignalChains(ctx, t.rollout.ID, 0, t.cause.at); err != nil {
+			return err
+		}
 		return t.runClock(ctx)
 	case core.RolloutFailed:
 		return t.closeSoon(ctx, reason)
@@ -211,6 +217,9 @@ func (t *tree) moveEnvironment(ctx context.Context, b *branch, verb core.Verb, r
 	if err == nil && b.State == core.RolloutCompleted {
 		// A timer begins here; passages that were requested before are evaluated again (R3-15).
 		if err := t.tx.ReviewChecked(ctx, t.rollout.ID, t.cause.at); err != nil {
+			return err
+		}
+		if err := t.tx.SignalChains(ctx, t.rollout.ID, b.EnvironmentID, t.cause.at); err != nil {
 			return err
 		}
 	}

@@ -76,6 +76,22 @@ func Kinds() []Kind {
 					`"description":"What members of the data have to be, by their path, such as build.branch; * stands for any text."`),
 			),
 		},
+		{
+			Kind: core.TriggerChain,
+			Description: "Rollouts of other applications follow those of this one, block after block, or rollouts of this one follow theirs. " +
+				"An application takes part in a chain only if it follows the one that the chain begins with.",
+			Schema: object("",
+				property("blocks", fmt.Sprintf(`"type":"array","minItems":1,"maxItems":%d,`+
+					`"description":"The applications whose rollouts follow those of this one. Each block begins when all of the one before are complete.",`+
+					`"items":%s`, maxBlocks, object("", property("applications", patterns("Their names; * stands for any text.")))),
+				),
+				property("environment", `"type":"string","maxLength":63,`+
+					`"description":"The environment of this application after which the first block begins; without it, after its whole pipeline."`),
+				property("follows", patterns("The applications whose chains this one takes part in; * stands for any text.")),
+				property("until", `"type":"string","maxLength":63,`+
+					`"description":"The last environment that rollouts of this application go to when it follows; without it, the whole pipeline."`),
+			),
+		},
 	}
 }
 
@@ -98,6 +114,7 @@ const (
 	maxPattern  = 256
 	maxMembers  = 20
 	maxConfig   = 16 << 10
+	maxBlocks   = 20
 )
 
 // config is the configuration of any kind: a kind has only the members of its schema.
@@ -114,6 +131,14 @@ type config struct {
 	Types         []string          `json:"types,omitempty"`
 	Sources       []string          `json:"sources,omitempty"`
 	Data          map[string]string `json:"data,omitempty"`
+	Blocks        []block           `json:"blocks,omitempty"`
+	Environment   string            `json:"environment,omitempty"`
+	Follows       []string          `json:"follows,omitempty"`
+}
+
+// block selects applications of a chain.
+type block struct {
+	Applications []string `json:"applications,omitempty"`
 }
 
 // The defaults of D58 and R4-10.
@@ -166,7 +191,7 @@ func readConfig(kind core.TriggerKind, text json.RawMessage, ranges Ranges) (con
 	}
 	known, exists := members(kind)
 	if !exists {
-		return c, invalid("/kind", "found %.100q; expected version, manual, drift, schedule or event", string(kind))
+		return c, invalid("/kind", "found %.100q; expected version, manual, drift, schedule, event or chain", string(kind))
 	}
 	if len(text) > maxConfig {
 		return c, invalid("/config", "found %d bytes; expected at most %d", len(text), maxConfig)
@@ -222,6 +247,7 @@ func (c config) check(kind core.TriggerKind, ranges Ranges) (found []fault.Field
 	}
 	for field, list := range map[string][]string{
 		"services": c.Services, "environments": c.Environments, "types": c.Types, "sources": c.Sources,
+		"follows": c.Follows,
 	} {
 		if len(list) > maxPatterns {
 			wrong(field, "found %d; expected at most %d", len(list), maxPatterns)
@@ -234,6 +260,9 @@ func (c config) check(kind core.TriggerKind, ranges Ranges) (found []fault.Field
 	}
 	if c.Until != "" {
 		found = append(found, core.CheckName("/config/until", c.Until)...)
+	}
+	if kind == core.TriggerChain {
+		found = append(found, c.checkChain()...)
 	}
 	if c.Versions != "" {
 		if err := ranges.Check(c.Versions); err != nil || len(c.Versions) > maxPattern {

@@ -134,6 +134,8 @@ type decision struct {
 	now     time.Time
 	// set is the version set to roll out.
 	set core.VersionSet
+	// in is the chain that it is part of.
+	in core.Chain
 }
 
 func (d *decision) declines(format string, args ...any) core.TriggerSignal {
@@ -149,13 +151,16 @@ func (d *decision) take(ctx context.Context) (core.TriggerSignal, error) {
 	t := d.trigger
 	switch {
 	case t.Removed:
-		return d.declines("the trigger was removed by %s", t.Author.Name), nil
+		s := d.declines("the trigger was removed by %s", t.Author.Name)
+		return s, d.endChains(ctx, s.Reason)
 	case !t.Enabled:
-		return d.declines("the trigger was switched off by %s", t.Author.Name), nil
+		s := d.declines("the trigger was switched off by %s", t.Author.Name)
+		return s, d.endChains(ctx, s.Reason)
 	}
 	var err error
 	if d.config, err = readConfig(t.Kind, t.Config, d.u.ranges); err != nil {
-		return d.declines("the configuration cannot be read: %s", fault.Public(err)), nil
+		s := d.declines("the configuration cannot be read: %s", fault.Public(err))
+		return s, d.endChains(ctx, s.Reason)
 	}
 	d.onlyDue()
 	if t.Kind == core.TriggerSchedule {
@@ -171,10 +176,15 @@ func (d *decision) take(ctx context.Context) (core.TriggerSignal, error) {
 		return core.TriggerSignal{}, err
 	}
 	if err := core.RefuseArchived(applications[t.ApplicationID]); err != nil {
-		return d.declines("%s", fault.Public(err)), nil
+		s := d.declines("%s", fault.Public(err))
+		return s, d.endChains(ctx, s.Reason)
 	}
-	if t.Kind == core.TriggerDrift {
+	switch t.Kind {
+	case core.TriggerDrift:
 		return d.drift(ctx)
+	case core.TriggerChain:
+		return d.chain(ctx)
+	case core.TriggerVersion, core.TriggerManual, core.TriggerSchedule, core.TriggerEvent: // see below
 	}
 	if until, reason := d.quiet(); reason != "" {
 		return d.waits(until, "%s", reason), nil
@@ -381,12 +391,19 @@ func (d *decision) begin(ctx context.Context, n rollout.Automatic) (core.Trigger
 		n.Type = core.PrincipalSchedule
 	}
 	cause := d.signals[len(d.signals)-1].Cause
+	if d.in.ID != 0 {
+		cause = fmt.Sprintf("block %d of %s, which follows rollout_%d", d.in.Block, d.in.Name(), d.in.RolloutID)
+	}
 	n.Cause = fmt.Sprintf("trigger %s (%s): %s", d.trigger.Name, d.trigger.Kind, cause)
 	n.Reason = d.why(n)
 	made, err := d.u.rollouts.Begin(ctx, d.tx, d.organization, n)
 	switch {
 	case err != nil:
 		return core.TriggerSignal{}, err
+	case made.Live && d.in.ID != 0:
+		s := d.declines("%s", made.Declined)
+		s.Outcome = core.TriggerDone
+		return s, nil
 	case made.Declined != "":
 		return d.declines("%s", made.Declined), nil
 	case made.Waits != "":
@@ -411,6 +428,8 @@ func (d *decision) why(n rollout.Automatic) string {
 		return fmt.Sprintf("%s is the newest version set at %s", d.set.Name, rest)
 	case "event":
 		return fmt.Sprintf("%s is the newest version set when event %s arrived", d.set.Name, rest)
+	case "chain":
+		return fmt.Sprintf("%s is the newest version set when block %d of %s began, which follows rollout_%d", d.set.Name, d.in.Block, d.in.Name(), d.in.RolloutID)
 	case "drift":
 		return n.Repair[0] + " differs from what was deployed"
 	default:
@@ -419,7 +438,7 @@ func (d *decision) why(n rollout.Automatic) string {
 }
 
 // counts counts the decisions of this process, for the metrics.
-type counts struct{ began, queued, declined, waiting, failed atomic.Int64 }
+type counts struct{ began, queued, declined, waiting, done, failed atomic.Int64 }
 
 func (c *counts) add(o core.TriggerOutcome) {
 	switch o {
@@ -431,6 +450,8 @@ func (c *counts) add(o core.TriggerOutcome) {
 		c.declined.Add(1)
 	case core.TriggerWaits:
 		c.waiting.Add(1)
+	case core.TriggerDone:
+		c.done.Add(1)
 	case core.TriggerPending: // it was not decided
 	}
 }
@@ -439,6 +460,6 @@ func (c *counts) add(o core.TriggerOutcome) {
 func (u *UseCases) Decisions() map[string]int64 {
 	return map[string]int64{
 		"began": u.counts.began.Load(), "queued": u.counts.queued.Load(), "declined": u.counts.declined.Load(),
-		"waiting": u.counts.waiting.Load(), "failed": u.counts.failed.Load(),
+		"waiting": u.counts.waiting.Load(), "done": u.counts.done.Load(), "failed": u.counts.failed.Load(),
 	}
 }

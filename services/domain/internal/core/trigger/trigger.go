@@ -38,11 +38,13 @@ type Reads interface {
 	TriggerDecisions(ctx context.Context, organization int64, triggers []int64) (map[int64][]core.TriggerSignal, error)
 	// PromotionHolds returns those in force, by application.
 	PromotionHolds(ctx context.Context, organization int64, applications []int64) (map[int64][]core.PromotionHold, error)
+	ChainReads
 }
 
 // Tx is what a use case may do in its transaction.
 type Tx interface {
 	rollout.Tx
+	ChainTx
 	Triggers(ctx context.Context, organization int64, applications []int64) (map[int64][]core.Trigger, error)
 	// TriggersOfKind returns those of a kind that are switched on.
 	TriggersOfKind(ctx context.Context, organization int64, kind core.TriggerKind) ([]core.Trigger, error)
@@ -78,6 +80,7 @@ type Tx interface {
 // Rollouts begins rollouts.
 type Rollouts interface {
 	Begin(ctx context.Context, tx rollout.Tx, organization int64, n rollout.Automatic) (rollout.Begun, error)
+	CancelWith(ctx context.Context, tx rollout.Tx, a core.Actor, rollout int64, reason string) error
 }
 
 // UseCases saves triggers and decides their signals. It is safe for concurrent use.
@@ -185,6 +188,9 @@ func (u *UseCases) PutTrigger(ctx context.Context, a core.Actor, n NewTrigger) (
 		}
 		before, err := u.add(ctx, tx, &saved, all)
 		if err != nil {
+			return err
+		}
+		if err := u.checkChain(ctx, tx, a.Organization, application, saved, c); err != nil {
 			return err
 		}
 		if err := u.schedule(ctx, tx, saved, c, saved.ChangedAt); err != nil {

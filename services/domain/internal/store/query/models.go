@@ -358,6 +358,48 @@ type Cell struct {
 	Standing int16
 }
 
+// A chain is begun by one rollout of one trigger, at most once. Rows are kept.
+type Chain struct {
+	OrganizationID int64
+	ID             int64
+	// The trigger whose blocks it has.
+	TriggerID     int64
+	ApplicationID int64
+	// The rollout that it follows.
+	RolloutID int64
+	// The chain that began that rollout; null for none.
+	ParentID *int64
+	State    string
+	// The number of the block that has begun last; 0 for none.
+	Block  int32
+	Blocks int32
+	// Why it ended as it did, in one sentence.
+	Reason    string
+	BeganAt   time.Time
+	EndedAt   *time.Time
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// The applications of a chain, as its blocks selected them when it began.
+type ChainNode struct {
+	OrganizationID int64
+	ID             int64
+	ChainID        int64
+	// The number of its block, from 1.
+	Block         int32
+	ApplicationID int64
+	// The trigger of the application that follows; null for one that is skipped.
+	TriggerID *int64
+	// begun: the trigger has a signal, which says what came of it. All but waiting and begun are final.
+	State  string
+	Reason string
+	// The rollout that began; known once it has ended.
+	RolloutID *int64
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
 // The journal of changes to controls; append-only (R39, D50). Secrets are in none of its columns.
 type Change struct {
 	ID             int64
@@ -1293,7 +1335,7 @@ type TriggerSignal struct {
 	OrganizationID int64
 	ID             int64
 	TriggerID      int64
-	// Identifies what happened: set:12, event:<source>/<id>, schedule:<time>, drift:<place>:<time>, release:<hold>.
+	// Identifies what happened: set:12, event:<source>/<id>, schedule:<time>, drift:<place>:<time>, release:<hold>, rollout:<rollout>, chain:<node>.
 	Cause string
 	// When it happened.
 	At time.Time

@@ -139,6 +139,19 @@ type BypassFreezePayload struct {
 	Errors  []UserError `json:"errors"`
 }
 
+// Input of cancelChain.
+type CancelChainInput struct {
+	ChainID string `json:"chainId"`
+	// Why; kept in the journal.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of cancelChain.
+type CancelChainPayload struct {
+	Chain  *Chain      `json:"chain,omitempty"`
+	Errors []UserError `json:"errors"`
+}
+
 // Input of cancelRollout.
 type CancelRolloutInput struct {
 	// The rollout.

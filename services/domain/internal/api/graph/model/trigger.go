@@ -55,7 +55,7 @@ func MarshalTriggerKind(k core.TriggerKind) graphql.Marshaler { return word(stri
 
 // UnmarshalTriggerKind reads a kind.
 func UnmarshalTriggerKind(v any) (core.TriggerKind, error) {
-	return enum(v, core.TriggerVersion, core.TriggerManual, core.TriggerDrift, core.TriggerSchedule, core.TriggerEvent)
+	return enum(v, core.TriggerVersion, core.TriggerManual, core.TriggerDrift, core.TriggerSchedule, core.TriggerEvent, core.TriggerChain)
 }
 
 // pending is how the API spells an outcome that is empty.
@@ -71,7 +71,7 @@ func MarshalTriggerOutcome(o core.TriggerOutcome) graphql.Marshaler {
 
 // UnmarshalTriggerOutcome reads an outcome.
 func UnmarshalTriggerOutcome(v any) (core.TriggerOutcome, error) {
-	o, err := enum(v, pending, core.TriggerWaits, core.TriggerBegan, core.TriggerQueued, core.TriggerDeclined)
+	o, err := enum(v, pending, core.TriggerWaits, core.TriggerBegan, core.TriggerQueued, core.TriggerDeclined, core.TriggerDone)
 	if o == pending {
 		o = core.TriggerPending
 	}
