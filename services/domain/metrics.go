@@ -70,7 +70,7 @@ func (m triggerMetrics) Collect(ch chan<- prometheus.Metric) {
 }
 
 func triggerDecisions() *prometheus.Desc {
-	return prometheus.NewDesc("lockstep_trigger_decisions_total", "What triggers decided in this process, by outcome: began, queued, declined, waiting, or "+
+	return prometheus.NewDesc("lockstep_trigger_decisions_total", "What triggers decided in this process, by outcome: began, queued, declined, waiting, done, or "+
 		"failed for an error of the service.", []string{"outcome"}, nil)
 }
 

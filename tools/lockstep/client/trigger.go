@@ -9,7 +9,7 @@ import (
 // Trigger begins rollouts of an application.
 type Trigger struct {
 	Name string `json:"name"`
-	// Kind is VERSION, MANUAL, DRIFT, SCHEDULE, EVENT or CHAIN.
+	// Kind is VERSION, MANUAL, DRIFT, SCHEDULE, EVENT, CHAIN or GIT.
 	Kind    string          `json:"kind"`
 	Config  json.RawMessage `json:"config"`
 	Enabled bool            `json:"enabled"`

@@ -20,6 +20,8 @@ const (
 	TriggerSchedule TriggerKind = "schedule"
 	// TriggerEvent begins a rollout of the newest version set when an event arrives.
 	TriggerEvent TriggerKind = "event"
+	// TriggerGit begins a rollout of a version set that has a new commit.
+	TriggerGit TriggerKind = "git"
 	// TriggerChain has rollouts of other applications follow one of its own, or its own follow theirs.
 	TriggerChain TriggerKind = "chain"
 )

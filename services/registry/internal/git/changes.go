@@ -6,10 +6,12 @@ import (
 	"fmt"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/transport"
 
 	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
+	"github.com/lockstep-cd/lockstep/pkg/source"
 )
 
 // depth is how many commits are fetched to find the previously seen one.
@@ -18,10 +20,11 @@ const depth = 200
 // change is a pair of commits of a branch.
 type change struct{ from, to string }
 
-// matters reports whether one of the files that differ between the commits is wanted. known is false if the older commit is not among the
-// last commits of the newer one, because the branch was rewritten or has many new commits, or if there are too many files to compare.
+// matters reports whether the changes between the commits count: if a commit that Lockstep has not made itself changes one of the wanted
+// files. known is false if the older commit is not among the last commits of the newer one, because the branch was rewritten or has many new
+// commits, or if there are too many files to compare. Without filters every commit of others counts.
 func (c change) matters(
-	ctx context.Context, share *gitfetch.Share, session transport.UploadPackSession, refs *packp.AdvRefs, wanted func([]string) bool,
+	ctx context.Context, share *gitfetch.Share, session transport.UploadPackSession, refs *packp.AdvRefs, s *source.Repository,
 ) (matters, known bool, err error) {
 	objects := gitfetch.NewStore(share)
 	// Servers that cannot omit files send them, too.
@@ -29,8 +32,15 @@ func (c change) matters(
 	if err := objects.Fetch(ctx, session, refs, want); err != nil {
 		return false, false, fmt.Errorf("fetch %s: %w", c.to, err)
 	}
-	matters, known, err = objects.Changed(plumbing.NewHash(c.from), plumbing.NewHash(c.to),
-		func(path string) bool { return wanted([]string{path}) })
+	wanted := func(path string) bool { return s.Wants([]string{path}) }
+	if s.Filtered() {
+		matters, known, err = objects.Changed(plumbing.NewHash(c.from), plumbing.NewHash(c.to), wanted)
+	} else {
+		matters, known = true, true
+	}
+	if err == nil && known && matters {
+		matters, known, err = c.others(objects, s.Filtered(), wanted)
+	}
 	if errors.Is(err, plumbing.ErrObjectNotFound) {
 		return false, false, nil
 	}
@@ -38,4 +48,31 @@ func (c change) matters(
 		return false, false, fmt.Errorf("compare %s with %s: %w", c.from, c.to, err)
 	}
 	return matters, known, nil
+}
+
+// others reports whether one of the commits counts that Lockstep has not made: those with its trailers would begin a rollout that commits
+// again. A merge counts by what it changes in the branch.
+func (c change) others(objects *gitfetch.Store, filtered bool, wanted func(path string) bool) (matters, known bool, err error) {
+	from := plumbing.NewHash(c.from)
+	for at := plumbing.NewHash(c.to); at != from; {
+		commit, err := object.GetCommit(objects, at)
+		if err != nil {
+			return false, false, fmt.Errorf("read commit %s: %w", at, err)
+		}
+		if len(commit.ParentHashes) == 0 {
+			return false, false, nil
+		}
+		before := commit.ParentHashes[0]
+		if len(gitfetch.Trailers(commit.Message)) == 0 {
+			changed, known := true, true
+			if filtered {
+				changed, known, err = objects.Changed(before, at, wanted)
+			}
+			if err != nil || !known || changed {
+				return changed, known, err
+			}
+		}
+		at = before
+	}
+	return false, true, nil
 }

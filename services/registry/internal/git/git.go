@@ -1,8 +1,9 @@
 // Package git polls repositories over Git's smart HTTP protocol for sources of kind git@1: which commit a branch or the newest tag
 // points to, and whether the changes up to it match the source's path filters.
 //
-// It does not clone: for a branch with filters it fetches trees without blobs, otherwise only refs, within the memory budget that all
-// fetches of the process share (package gitfetch). It writes to no repository.
+// It does not clone: for a branch that has changed it fetches commits and trees without blobs, otherwise only refs, within the memory budget
+// that all fetches of the process share (package gitfetch). Commits that Lockstep made itself, which have its trailers, are no artifacts. It
+// writes to no repository.
 package git
 
 import (
@@ -70,19 +71,25 @@ func (r *Repositories) Find(ctx context.Context, s core.Source) (core.Finding, e
 		}
 	}
 	var finding core.Finding
-	err := r.budget.Do(ctx, s.Organization, func(ctx context.Context, share *gitfetch.Share) (err error) {
-		finding, err = r.look(ctx, share, s, repository, noted)
-		return err
-	})
+	look := func(whole bool) error {
+		return r.budget.Do(ctx, s.Organization, func(ctx context.Context, share *gitfetch.Share) (err error) {
+			finding, err = r.look(ctx, share, s, repository, noted, whole)
+			return err
+		})
+	}
+	err := look(true)
+	if _, limit := errors.AsType[*gitfetch.LimitError](err); limit && !repository.Filtered() {
+		err = look(false) // every commit counts, also those of Lockstep
+	}
 	if limit, ok := errors.AsType[*gitfetch.LimitError](err); ok {
 		return core.Finding{}, fault.New(fault.Refused, "%s: %w", repository.URL, limit)
 	}
 	return finding, err
 }
 
-// look is one attempt at Find.
+// look is one attempt at Find; whole fetches commits where that is needed.
 func (r *Repositories) look(
-	ctx context.Context, share *gitfetch.Share, s core.Source, repository *source.Repository, noted note,
+	ctx context.Context, share *gitfetch.Share, s core.Source, repository *source.Repository, noted note, whole bool,
 ) (core.Finding, error) {
 	session, refs, err := r.open(ctx, s.Organization, repository)
 	if err != nil {
@@ -96,7 +103,10 @@ func (r *Repositories) look(
 	if found == nil {
 		return core.Finding{Memory: s.Memory}, nil
 	}
-	counts, err := r.counts(ctx, share, repository, session, refs, noted, found.Digest)
+	counts := true
+	if whole {
+		counts, err = r.counts(ctx, share, repository, session, refs, noted, found.Digest)
+	}
 	if err != nil {
 		return core.Finding{}, err
 	}
@@ -113,19 +123,19 @@ func (r *Repositories) look(
 	return core.Finding{Found: found, Memory: raw}, nil
 }
 
-// counts reports whether the branch's commit is an artifact of the source: the first one seen is, and any later one that changes files that
-// the filters want since the previous poll, or if the changes are unknown.
+// counts reports whether the branch's commit is an artifact of the source: the first one seen is, and any later one if others than Lockstep
+// have changed files that the filters want since the previous poll, or if the changes are unknown. Tags always count.
 func (r *Repositories) counts(
 	ctx context.Context, share *gitfetch.Share, s *source.Repository, session transport.UploadPackSession, refs *packp.AdvRefs,
 	noted note, commit string,
 ) (bool, error) {
 	switch {
-	case !s.Filtered() || noted.Commit == "":
+	case s.Branch == "" || noted.Commit == "":
 		return true, nil
 	case noted.Commit == commit:
 		return noted.Reported == commit, nil
 	}
-	matters, known, err := change{from: noted.Commit, to: commit}.matters(ctx, share, session, refs, s.Wants)
+	matters, known, err := change{from: noted.Commit, to: commit}.matters(ctx, share, session, refs, s)
 	if err != nil {
 		return false, classify(err, s.URL)
 	}

@@ -138,9 +138,59 @@ func TestABranchIsFollowed(t *testing.T) {
 	if got := f.look(t, &s); got != last {
 		t.Errorf("found %q, want %s", got, last)
 	}
-	if n := f.packs.Load(); n != 0 {
-		t.Errorf("%d packs were fetched; want refs alone", n)
+	if n := f.packs.Load(); n != 1 {
+		t.Errorf("%d packs were fetched; want one, when the branch had changed", n)
 	}
+}
+
+// R4-07, R4-08: commits of Lockstep itself, which have its trailers, are no artifacts, with filters or without: a rollout that commits must not
+// begin another one. What others commit counts, also beneath a commit of Lockstep, but only for the files that they changed.
+func TestCommitsOfLockstepAreNoArtifacts(t *testing.T) {
+	t.Parallel()
+	for name, config := range map[string]string{
+		"filtered": `"branch":"main","paths":"deploy/**","ignore_paths":"deploy/notes/**"`, "unfiltered": `"branch":"main"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := setup(t, true)
+			first := f.commit(t, "deploy/a")
+			s := f.source(config)
+			if got := f.look(t, &s); got != first {
+				t.Fatalf("found %q, want %s", got, first)
+			}
+			f.commit(t, "deploy/a")
+			f.amend(t, "Deploy set-2 to production\n\nLockstep-Rollout: 7\nLockstep-Activity: rollout-7/0.1")
+			if got := f.look(t, &s); got != "" {
+				t.Errorf("after a commit of Lockstep: found %q; want none", got)
+			}
+			theirs := f.commit(t, "deploy/b")
+			f.commit(t, "deploy/a")
+			last := f.amend(t, "Deploy set-3\n\nLockstep-Rollout: 8")
+			if got := f.look(t, &s); got != last {
+				t.Errorf("after %s of another and one of Lockstep: found %q; want %s", theirs, got, last)
+			}
+			f.commit(t, "deploy/a")
+			f.amend(t, "Deploy set-4\n\nLockstep-Rollout: 9")
+			notes := f.commit(t, "deploy/notes/x") // of others, and ignored; only without filters it counts
+			want := map[string]string{"filtered": "", "unfiltered": notes}[name]
+			if got := f.look(t, &s); got != want {
+				t.Errorf("after an ignored file of another: found %q; want %q", got, want)
+			}
+			quoted := f.commit(t, "deploy/c")
+			f.amend(t, "Say what Lockstep-Rollout: 9 was about\n\nIt deployed set-4.")
+			if got := f.look(t, &s); got == "" || got == quoted {
+				t.Errorf("a message that mentions a trailer: found %q; want the commit", got)
+			}
+		})
+	}
+}
+
+// amend changes the message of the last commit, and answers its SHA.
+func (f *forge) amend(t *testing.T, message string) string {
+	t.Helper()
+	f.git(t, f.work, "commit", "-q", "--amend", "-m", message)
+	f.git(t, f.work, "push", "-q", "-f", "origin", "HEAD:main")
+	return strings.TrimSpace(f.git(t, f.work, "rev-parse", "HEAD"))
 }
 
 // TestAnIgnoredFileHidesNoRelevantOne also runs against a server that cannot omit files.

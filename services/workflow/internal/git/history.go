@@ -2,7 +2,6 @@ package git
 
 import (
 	"context"
-	"regexp"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing/object"
@@ -20,7 +19,7 @@ func (f *Forge) History(ctx context.Context, organization int64, b reconcile.Bra
 		messages, err := f.lastMessages(ctx, share, organization, b)
 		found = nil
 		for _, m := range messages {
-			if t := trailers(m.message); len(t) > 0 {
+			if t := gitfetch.Trailers(m.message); len(t) > 0 {
 				found = append(found, reconcile.Commit{SHA: m.id, Trailers: t})
 			}
 		}
@@ -80,19 +79,4 @@ func (r *repository) headOf(ctx context.Context, name string) (*object.Commit, e
 		return nil, err
 	}
 	return r.commit(hash)
-}
-
-// ourTrailer is a line that a driver of Lockstep, or the service itself, ends a message with. Anybody who may push can write one.
-var ourTrailer = regexp.MustCompile(`^(Lockstep-[A-Za-z0-9-]{1,50}): ([[:print:]]{1,200})$`)
-
-// trailers are those of Lockstep in the last paragraph of a message.
-func trailers(message string) map[string]string {
-	paragraphs := strings.Split(strings.TrimSpace(strings.ReplaceAll(message, "\r\n", "\n")), "\n\n")
-	found := map[string]string{}
-	for line := range strings.SplitSeq(paragraphs[len(paragraphs)-1], "\n") {
-		if m := ourTrailer.FindStringSubmatch(line); m != nil {
-			found[m[1]] = m[2]
-		}
-	}
-	return found
 }

@@ -249,7 +249,10 @@ func addSets(ctx context.Context, tx Tx, applications []int64, sets []NewVersion
 	if err := tx.SaveNewestVersionSets(ctx, newest); err != nil {
 		return err
 	}
-	return tx.SignalTriggers(ctx, core.TriggerVersion, added, at)
+	if err := tx.SignalTriggers(ctx, core.TriggerVersion, added, at); err != nil {
+		return err
+	}
+	return tx.SignalTriggers(ctx, core.TriggerGit, added, at)
 }
 
 func addMissingSets(ctx context.Context, tx Tx, applications []int64, sets []NewVersionSet) error {

@@ -43,6 +43,18 @@ func Kinds() []Kind {
 			),
 		},
 		{
+			Kind: core.TriggerGit,
+			Description: "A rollout begins when a source of kind git has a new commit, of the files that it is about. Commits that Lockstep made itself " +
+				"begin none.",
+			Schema: object("", until,
+				property("quiet_seconds", `"type":"integer","minimum":0,"maximum":3600,"default":0,`+
+					`"description":"How long no other version set may arrive before it begins."`),
+				property("at_most_seconds", `"type":"integer","minimum":0,"maximum":86400,"default":900,`+
+					`"description":"How long it waits at most, however many arrive."`),
+				property("repositories", patterns("Only commits of these repositories, by host and path such as git.example.com/shop/config, begin a rollout; * stands for any text. Without it, of all.")),
+			),
+		},
+		{
 			Kind: core.TriggerManual, Default: true,
 			Description: "People and machines begin rollouts in the console, with the command line or through the API. Rolling back is always possible.",
 			Schema:      object(""),
@@ -134,6 +146,7 @@ type config struct {
 	Blocks        []block           `json:"blocks,omitempty"`
 	Environment   string            `json:"environment,omitempty"`
 	Follows       []string          `json:"follows,omitempty"`
+	Repositories  []string          `json:"repositories,omitempty"`
 }
 
 // block selects applications of a chain.
@@ -153,6 +166,18 @@ func seconds(n *int, otherwise time.Duration) time.Duration {
 		return otherwise
 	}
 	return time.Duration(*n) * time.Second
+}
+
+// quiet is how long a trigger of a kind waits for more version sets.
+func (c config) quiet(kind core.TriggerKind) time.Duration {
+	switch kind {
+	case core.TriggerVersion:
+		return seconds(c.QuietSeconds, defaultQuiet)
+	case core.TriggerGit:
+		return seconds(c.QuietSeconds, 0)
+	case core.TriggerManual, core.TriggerDrift, core.TriggerSchedule, core.TriggerEvent, core.TriggerChain:
+	}
+	return 0
 }
 
 // Ranges knows ranges of versions.
@@ -191,7 +216,7 @@ func readConfig(kind core.TriggerKind, text json.RawMessage, ranges Ranges) (con
 	}
 	known, exists := members(kind)
 	if !exists {
-		return c, invalid("/kind", "found %.100q; expected version, manual, drift, schedule, event or chain", string(kind))
+		return c, invalid("/kind", "found %.100q; expected version, git, manual, drift, schedule, event or chain", string(kind))
 	}
 	if len(text) > maxConfig {
 		return c, invalid("/config", "found %d bytes; expected at most %d", len(text), maxConfig)
@@ -242,12 +267,12 @@ func (c config) check(kind core.TriggerKind, ranges Ranges) (found []fault.Field
 	between("quiet_seconds", c.QuietSeconds, 3600)
 	between("at_most_seconds", c.AtMostSeconds, 86400)
 	between("window_seconds", c.WindowSeconds, 86400)
-	if seconds(c.AtMostSeconds, defaultAtMost) < seconds(c.QuietSeconds, defaultQuiet) && kind == core.TriggerVersion {
+	if seconds(c.AtMostSeconds, defaultAtMost) < c.quiet(kind) {
 		wrong("at_most_seconds", "found less than quiet_seconds; expected at least as much")
 	}
 	for field, list := range map[string][]string{
 		"services": c.Services, "environments": c.Environments, "types": c.Types, "sources": c.Sources,
-		"follows": c.Follows,
+		"follows": c.Follows, "repositories": c.Repositories,
 	} {
 		if len(list) > maxPatterns {
 			wrong(field, "found %d; expected at most %d", len(list), maxPatterns)

@@ -136,6 +136,8 @@ type decision struct {
 	set core.VersionSet
 	// in is the chain that it is part of.
 	in core.Chain
+	// commit is the new one that a git trigger reacts to, with its repository.
+	commit string
 }
 
 func (d *decision) declines(format string, args ...any) core.TriggerSignal {
@@ -184,7 +186,7 @@ func (d *decision) take(ctx context.Context) (core.TriggerSignal, error) {
 		return d.drift(ctx)
 	case core.TriggerChain:
 		return d.chain(ctx)
-	case core.TriggerVersion, core.TriggerManual, core.TriggerSchedule, core.TriggerEvent: // see below
+	case core.TriggerVersion, core.TriggerGit, core.TriggerManual, core.TriggerSchedule, core.TriggerEvent: // see below
 	}
 	if until, reason := d.quiet(); reason != "" {
 		return d.waits(until, "%s", reason), nil
@@ -197,8 +199,9 @@ func (d *decision) take(ctx context.Context) (core.TriggerSignal, error) {
 	if d.set, exists = newest[t.ApplicationID]; !exists {
 		return d.declines("the application has no version set yet"), nil
 	}
-	if t.Kind == core.TriggerVersion {
-		refused, err := d.filter(ctx)
+	check := map[core.TriggerKind]func(context.Context) (string, error){core.TriggerVersion: d.filter, core.TriggerGit: d.commits}[t.Kind]
+	if check != nil {
+		refused, err := check(ctx)
 		if err != nil || refused != "" {
 			return d.declines("%s", refused), err
 		}
@@ -206,17 +209,22 @@ func (d *decision) take(ctx context.Context) (core.TriggerSignal, error) {
 	return d.begin(ctx, rollout.Automatic{Until: d.config.Until})
 }
 
+// ofSets is whether the trigger decides about new version sets.
+func (d *decision) ofSets() bool {
+	return d.trigger.Kind == core.TriggerVersion || d.trigger.Kind == core.TriggerGit
+}
+
 // onlyDue drops the signals that are not due yet. New version sets are kept: they are decided together.
 func (d *decision) onlyDue() {
-	if d.trigger.Kind == core.TriggerVersion {
+	if d.ofSets() {
 		return
 	}
 	d.signals = slices.DeleteFunc(d.signals, func(s core.TriggerSignal) bool { return s.DueAt.After(d.now) })
 }
 
-// quiet returns until when a version trigger waits for more version sets, and why; an empty reason if it does not wait.
+// quiet returns until when the trigger waits for more version sets, and why; an empty reason if it does not wait.
 func (d *decision) quiet() (time.Time, string) {
-	if d.trigger.Kind != core.TriggerVersion {
+	if !d.ofSets() {
 		return time.Time{}, ""
 	}
 	first, last := time.Time{}, time.Time{}
@@ -234,7 +242,7 @@ func (d *decision) quiet() (time.Time, string) {
 	if first.IsZero() {
 		return first, ""
 	}
-	pause, most := seconds(d.config.QuietSeconds, defaultQuiet), seconds(d.config.AtMostSeconds, defaultAtMost)
+	pause, most := d.config.quiet(d.trigger.Kind), seconds(d.config.AtMostSeconds, defaultAtMost)
 	until := last.Add(pause)
 	if end := first.Add(most); end.Before(until) {
 		until = end
@@ -253,32 +261,9 @@ func (d *decision) filter(ctx context.Context) (string, error) {
 	if len(d.config.Services) == 0 && d.config.Versions == "" {
 		return "", nil
 	}
-	live, err := d.tx.LiveVersionSets(ctx, d.trigger.ApplicationID)
+	services, versions, err := d.fresh(ctx)
 	if err != nil {
 		return "", err
-	}
-	sets := []int64{d.set.ID}
-	for _, id := range live {
-		sets = append(sets, id)
-	}
-	entries, err := d.tx.EntriesByVersionSet(ctx, d.organization, core.Distinct(sets))
-	if err != nil {
-		return "", err
-	}
-	deployed := map[int64]bool{}
-	for _, id := range live {
-		if id == d.set.ID {
-			continue
-		}
-		for _, e := range entries[id] {
-			deployed[e.VersionID] = true
-		}
-	}
-	var services, versions []int64
-	for _, e := range entries[d.set.ID] {
-		if !deployed[e.VersionID] {
-			services, versions = append(services, e.ServiceID), append(versions, e.VersionID)
-		}
 	}
 	names, err := d.tx.ServicesByID(ctx, d.organization, services)
 	if err != nil {
@@ -303,6 +288,37 @@ func (d *decision) filter(ctx context.Context) (string, error) {
 		return fmt.Sprintf("%s has no new version of %s", d.set.Name, strings.Join(d.config.Services, ", ")), nil
 	}
 	return "", nil
+}
+
+// fresh returns the versions of the set that are live nowhere, each with its service.
+func (d *decision) fresh(ctx context.Context) (services, versions []int64, err error) {
+	live, err := d.tx.LiveVersionSets(ctx, d.trigger.ApplicationID)
+	if err != nil {
+		return nil, nil, err
+	}
+	sets := []int64{d.set.ID}
+	for _, id := range live {
+		sets = append(sets, id)
+	}
+	entries, err := d.tx.EntriesByVersionSet(ctx, d.organization, core.Distinct(sets))
+	if err != nil {
+		return nil, nil, err
+	}
+	deployed := map[int64]bool{}
+	for _, id := range live {
+		if id == d.set.ID {
+			continue
+		}
+		for _, e := range entries[id] {
+			deployed[e.VersionID] = true
+		}
+	}
+	for _, e := range entries[d.set.ID] {
+		if !deployed[e.VersionID] {
+			services, versions = append(services, e.ServiceID), append(versions, e.VersionID)
+		}
+	}
+	return services, versions, nil
 }
 
 // drift deploys the live version set again where the cluster differs from it, if all conditions hold (R4-10): the trigger is on, something
@@ -433,6 +449,9 @@ func (d *decision) why(n rollout.Automatic) string {
 	case "drift":
 		return n.Repair[0] + " differs from what was deployed"
 	default:
+		if d.commit != "" {
+			return d.commit + " is new in " + d.set.Name
+		}
 		return d.set.Name + " is new"
 	}
 }

@@ -73,6 +73,8 @@ type Tx interface {
 	// NewestVersionSets has no key for an application that has none.
 	NewestVersionSets(ctx context.Context, organization int64, applications []int64) (map[int64]core.VersionSet, error)
 	ServicesByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Service, error)
+	// EnvironmentsOfCommit returns where deployments of an application have recorded a commit.
+	EnvironmentsOfCommit(ctx context.Context, application int64, commit string) ([]int64, error)
 	// Reconciliations returns the latest observation of application environments; no key for one that was never observed.
 	Reconciliations(ctx context.Context, organization int64, applicationEnvironments []int64) (map[int64]core.Reconciliation, error)
 }
@@ -287,7 +289,7 @@ func (u *UseCases) RemoveTrigger(ctx context.Context, a core.Actor, application 
 	return removed, err
 }
 
-// ReleasePromotionHold lets automation begin rollouts in an environment again; the version triggers of the application decide anew.
+// ReleasePromotionHold lets automation begin rollouts in an environment again; the version and git triggers of the application decide anew.
 func (u *UseCases) ReleasePromotionHold(
 	ctx context.Context, a core.Actor, application, environment int64, reason string,
 ) (core.Application, error) {
@@ -318,8 +320,10 @@ func (u *UseCases) ReleasePromotionHold(
 			return err
 		}
 		causes := map[int64]string{application: fmt.Sprintf("release:%d", h.ID)}
-		if err := tx.SignalTriggers(ctx, core.TriggerVersion, causes, now); err != nil {
-			return err
+		for _, kind := range []core.TriggerKind{core.TriggerVersion, core.TriggerGit} {
+			if err := tx.SignalTriggers(ctx, kind, causes, now); err != nil {
+				return err
+			}
 		}
 		return core.Record(ctx, tx, a, core.Change{
 			Action: core.ActionReleasePromotionHold, Subject: core.AccessSubject{Kind: core.ChangedApplication, ID: of.ID, Name: of.Name},

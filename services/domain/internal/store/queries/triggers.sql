@@ -106,3 +106,11 @@ WHERE organization_id = @organization_id AND application_id = @application_id AN
 
 -- name: ReleasePromotionHold :exec
 UPDATE cd_promotion_holds SET released_at = @at WHERE organization_id = @organization_id AND id = @id;
+
+-- name: EnvironmentsOfCommit :many
+-- Where deployments of an application have recorded a commit.
+SELECT DISTINCT e.environment_id FROM cd_deployment_snapshots s
+JOIN cd_deployments d ON d.organization_id = s.organization_id AND d.id = s.deployment_id
+JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id = d.rollout_environment_id
+JOIN cd_rollouts r ON r.organization_id = e.organization_id AND r.id = e.rollout_id
+WHERE s.organization_id = @organization_id AND s.commit_sha = @commit_sha AND r.application_id = @application_id;

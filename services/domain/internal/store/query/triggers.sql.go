@@ -92,6 +92,35 @@ func (q *Queries) DueTrigger(ctx context.Context, organizationID int64, at time.
 	return i, err
 }
 
+const environmentsOfCommit = `-- name: EnvironmentsOfCommit :many
+SELECT DISTINCT e.environment_id FROM cd_deployment_snapshots s
+JOIN cd_deployments d ON d.organization_id = s.organization_id AND d.id = s.deployment_id
+JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id = d.rollout_environment_id
+JOIN cd_rollouts r ON r.organization_id = e.organization_id AND r.id = e.rollout_id
+WHERE s.organization_id = $1 AND s.commit_sha = $2 AND r.application_id = $3
+`
+
+// Where deployments of an application have recorded a commit.
+func (q *Queries) EnvironmentsOfCommit(ctx context.Context, organizationID int64, commitSha string, applicationID int64) ([]int64, error) {
+	rows, err := q.db.Query(ctx, environmentsOfCommit, organizationID, commitSha, applicationID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var environment_id int64
+		if err := rows.Scan(&environment_id); err != nil {
+			return nil, err
+		}
+		items = append(items, environment_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const forgetSignals = `-- name: ForgetSignals :one
 SELECT cd_forget_signals($1::timestamptz, $2::integer)::bigint
 `

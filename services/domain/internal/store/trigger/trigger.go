@@ -295,3 +295,9 @@ func (w Writes) SettleQueued(ctx context.Context, q core.QueuedRollout) error {
 func (w Writes) Displace(ctx context.Context, application int64, reason string) error {
 	return pg.Classify(w.Q.DisplaceQueued(ctx, reason, w.Entered, application), "displace what application %d has queued", application)
 }
+
+// EnvironmentsOfCommit implements trigger.Tx.
+func (w Writes) EnvironmentsOfCommit(ctx context.Context, application int64, commit string) ([]int64, error) {
+	ids, err := w.Q.EnvironmentsOfCommit(ctx, w.Entered, commit, application)
+	return ids, pg.Classify(err, "find where commit %s was deployed", commit)
+}

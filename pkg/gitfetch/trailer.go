@@ -1,0 +1,21 @@
+package gitfetch
+
+import (
+	"regexp"
+	"strings"
+)
+
+// ourTrailer is a line that a driver of Lockstep, or the workflow service itself, ends a message with. Anybody who may push can write one.
+var ourTrailer = regexp.MustCompile(`^(Lockstep-[A-Za-z0-9-]{1,50}): ([[:print:]]{1,200})$`)
+
+// Trailers returns those of Lockstep in the last paragraph of a commit message: a commit without any was not made by Lockstep.
+func Trailers(message string) map[string]string {
+	paragraphs := strings.Split(strings.TrimSpace(strings.ReplaceAll(message, "\r\n", "\n")), "\n\n")
+	found := map[string]string{}
+	for line := range strings.SplitSeq(paragraphs[len(paragraphs)-1], "\n") {
+		if m := ourTrailer.FindStringSubmatch(line); m != nil {
+			found[m[1]] = m[2]
+		}
+	}
+	return found
+}
