@@ -449,9 +449,9 @@ export interface TestNotificationRouteInput {
 
 export type Tier = 'DEVELOPMENT' | 'QA' | 'STAGING' | 'PRODUCTION'
 
-export type TriggerKind = 'VERSION' | 'MANUAL' | 'DRIFT' | 'SCHEDULE' | 'EVENT'
+export type TriggerKind = 'VERSION' | 'MANUAL' | 'DRIFT' | 'SCHEDULE' | 'EVENT' | 'GIT' | 'CHAIN'
 
-export type TriggerOutcome = 'PENDING' | 'WAITING' | 'BEGAN' | 'QUEUED' | 'DECLINED'
+export type TriggerOutcome = 'PENDING' | 'WAITING' | 'BEGAN' | 'QUEUED' | 'DECLINED' | 'DONE'
 
 export interface TryArtifactSourceInput {
   sourceRef: string

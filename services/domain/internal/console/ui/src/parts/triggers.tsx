@@ -29,6 +29,7 @@ const outcomes: Record<Decision['outcome'], { tone: 'good' | 'wait' | 'quiet'; i
   BEGAN: { tone: 'good', icon: 'completed', word: 'Began' },
   QUEUED: { tone: 'wait', icon: 'pending', word: 'Queued' },
   DECLINED: { tone: 'quiet', icon: 'paused', word: 'Nothing began' },
+  DONE: { tone: 'good', icon: 'completed', word: 'Done' },
 }
 
 export function Triggers({ name }: { name: string }) {
