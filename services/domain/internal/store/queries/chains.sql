@@ -18,9 +18,9 @@ ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING;
 -- The chains that have begun a rollout are decided about now.
 UPDATE cd_trigger_signals h SET due_at = @at::timestamptz
 FROM cd_trigger_signals s
-JOIN cd_chain_nodes n ON n.organization_id = s.organization_id AND 'chain:' || n.id = s.cause AND n.trigger_id = s.trigger_id
+JOIN cd_chain_nodes n ON n.organization_id = s.organization_id AND n.id = CASE WHEN s.cause LIKE 'chain:%' THEN split_part(s.cause, ':', 2)::bigint END
 JOIN cd_chains c ON c.organization_id = n.organization_id AND c.id = n.chain_id
-WHERE s.organization_id = @organization_id AND s.rollout_id = @rollout_id AND s.cause LIKE 'chain:%'
+WHERE s.organization_id = @organization_id AND s.rollout_id = @rollout_id
   AND h.organization_id = c.organization_id AND h.trigger_id = c.trigger_id AND h.cause = 'rollout:' || c.rollout_id AND h.state = 'pending' AND h.due_at > @at::timestamptz;
 
 -- name: NudgeChain :exec
@@ -92,10 +92,10 @@ UPDATE cd_chain_nodes SET state = @state, reason = @reason, rollout_id = @rollou
 -- The chain that began a rollout: through the trigger's signal, or the node that it ended.
 SELECT c.* FROM cd_chains c
 JOIN cd_chain_nodes n ON n.organization_id = c.organization_id AND n.chain_id = c.id
-WHERE c.organization_id = @organization_id AND (
-    n.rollout_id = @rollout_id OR n.id IN (
-        SELECT split_part(s.cause, ':', 2)::bigint FROM cd_trigger_signals s
-        WHERE s.organization_id = @organization_id AND s.rollout_id = @rollout_id AND s.cause LIKE 'chain:%'
-    )
+WHERE c.organization_id = @organization_id AND n.id IN (
+    SELECT e.id FROM cd_chain_nodes e WHERE e.organization_id = @organization_id AND e.rollout_id = @rollout_id
+    UNION ALL
+    SELECT CASE WHEN s.cause LIKE 'chain:%' THEN split_part(s.cause, ':', 2)::bigint END FROM cd_trigger_signals s
+    WHERE s.organization_id = @organization_id AND s.rollout_id = @rollout_id
 )
 ORDER BY c.id LIMIT 1;

@@ -93,11 +93,11 @@ func (q *Queries) ChainNodes(ctx context.Context, organizationID int64, ids []in
 const chainOfRollout = `-- name: ChainOfRollout :many
 SELECT c.organization_id, c.id, c.trigger_id, c.application_id, c.rollout_id, c.parent_id, c.state, c.block, c.blocks, c.reason, c.began_at, c.ended_at, c.created_at, c.updated_at FROM cd_chains c
 JOIN cd_chain_nodes n ON n.organization_id = c.organization_id AND n.chain_id = c.id
-WHERE c.organization_id = $1 AND (
-    n.rollout_id = $2 OR n.id IN (
-        SELECT split_part(s.cause, ':', 2)::bigint FROM cd_trigger_signals s
-        WHERE s.organization_id = $1 AND s.rollout_id = $2 AND s.cause LIKE 'chain:%'
-    )
+WHERE c.organization_id = $1 AND n.id IN (
+    SELECT e.id FROM cd_chain_nodes e WHERE e.organization_id = $1 AND e.rollout_id = $2
+    UNION ALL
+    SELECT CASE WHEN s.cause LIKE 'chain:%' THEN split_part(s.cause, ':', 2)::bigint END FROM cd_trigger_signals s
+    WHERE s.organization_id = $1 AND s.rollout_id = $2
 )
 ORDER BY c.id LIMIT 1
 `
@@ -481,9 +481,9 @@ func (q *Queries) NudgeChain(ctx context.Context, at time.Time, organizationID i
 const nudgeChainsOfRollout = `-- name: NudgeChainsOfRollout :exec
 UPDATE cd_trigger_signals h SET due_at = $1::timestamptz
 FROM cd_trigger_signals s
-JOIN cd_chain_nodes n ON n.organization_id = s.organization_id AND 'chain:' || n.id = s.cause AND n.trigger_id = s.trigger_id
+JOIN cd_chain_nodes n ON n.organization_id = s.organization_id AND n.id = CASE WHEN s.cause LIKE 'chain:%' THEN split_part(s.cause, ':', 2)::bigint END
 JOIN cd_chains c ON c.organization_id = n.organization_id AND c.id = n.chain_id
-WHERE s.organization_id = $2 AND s.rollout_id = $3 AND s.cause LIKE 'chain:%'
+WHERE s.organization_id = $2 AND s.rollout_id = $3
   AND h.organization_id = c.organization_id AND h.trigger_id = c.trigger_id AND h.cause = 'rollout:' || c.rollout_id AND h.state = 'pending' AND h.due_at > $1::timestamptz
 `
 
