@@ -2,6 +2,7 @@ package core
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 )
 
@@ -93,4 +94,118 @@ type PromotionHold struct {
 	// RolloutID is the rollback.
 	RolloutID int64
 	Since     time.Time
+}
+
+// ChainState is the state of a chain.
+type ChainState string
+
+// The states of a chain; all but the first are final.
+const (
+	ChainRunning   ChainState = "running"
+	ChainCompleted ChainState = "completed"
+	// ChainStopped is that something failed, so that later blocks did not begin.
+	ChainStopped   ChainState = "stopped"
+	ChainCancelled ChainState = "cancelled"
+)
+
+// Chain is what follows one rollout: rollouts of other applications, block after block (D58).
+type Chain struct {
+	ID int64
+	// TriggerID is the trigger whose blocks it has, ApplicationID its application, and RolloutID the rollout that the chain follows.
+	TriggerID, ApplicationID, RolloutID int64
+	// ParentID is the chain that began that rollout; 0 for none.
+	ParentID int64
+	State    ChainState
+	// Block is the number of the block that has begun last, from 1; 0 for none. Blocks is how many there are.
+	Block, Blocks int
+	// Reason is why it ended as it did; empty while it runs.
+	Reason  string
+	BeganAt time.Time
+	EndedAt *time.Time
+}
+
+// Name is what people call the chain.
+func (c Chain) Name() string { return fmt.Sprintf("chain_%d", c.ID) }
+
+// ChainNodeState is the state of an application in a chain.
+type ChainNodeState string
+
+// The states of an application in a chain. Begun is only stored: the decision of the application's trigger says more.
+const (
+	// NodeWaiting is that its block has not begun.
+	NodeWaiting ChainNodeState = "waiting"
+	NodeBegun   ChainNodeState = "begun"
+	// NodePending is that its trigger has not begun a rollout yet.
+	NodePending ChainNodeState = "pending"
+	// NodeQueued is that its rollout waits in the queue of the application.
+	NodeQueued    ChainNodeState = "queued"
+	NodeRunning   ChainNodeState = "running"
+	NodeCompleted ChainNodeState = "completed"
+	// NodeUnchanged is that there was nothing to roll out: its newest version set is live.
+	NodeUnchanged ChainNodeState = "unchanged"
+	NodeFailed    ChainNodeState = "failed"
+	// NodeSkipped is that it was selected, and does not follow.
+	NodeSkipped ChainNodeState = "skipped"
+	// NodeStopped is that the chain ended before its block began.
+	NodeStopped   ChainNodeState = "stopped"
+	NodeCancelled ChainNodeState = "cancelled"
+)
+
+// ChainNode is an application in a chain.
+type ChainNode struct {
+	ID, ChainID int64
+	// Block is the number of its block, from 1.
+	Block         int
+	ApplicationID int64
+	// TriggerID is the trigger of the application that follows; 0 for one that is skipped.
+	TriggerID int64
+	// State and Reason are as they are stored.
+	State  ChainNodeState
+	Reason string
+	// RolloutID is the rollout that began; 0 for none.
+	RolloutID int64
+	// Outcome and Decision are what the trigger decided; empty before it has.
+	Outcome  TriggerOutcome
+	Decision string
+	// RolloutState is the state of the rollout, if there is one.
+	RolloutState RolloutState
+}
+
+// Standing is the state of the node with a sentence about it, which is empty where there is nothing to say.
+func (n ChainNode) Standing() (ChainNodeState, string) {
+	if n.State != NodeBegun {
+		return n.State, n.Reason
+	}
+	if n.RolloutID != 0 {
+		switch n.RolloutState {
+		case RolloutCompleted:
+			return NodeCompleted, n.Decision
+		case RolloutFailed, RolloutCancelled:
+			return NodeFailed, fmt.Sprintf("rollout_%d %s", n.RolloutID, map[RolloutState]string{
+				RolloutFailed: "failed", RolloutCancelled: "was cancelled",
+			}[n.RolloutState])
+		case RolloutPending, RolloutInProgress, RolloutPaused:
+			return NodeRunning, fmt.Sprintf("rollout_%d is %s", n.RolloutID, n.RolloutState.Words())
+		}
+	}
+	switch n.Outcome {
+	case TriggerDeclined:
+		return NodeFailed, n.Decision
+	case TriggerDone:
+		return NodeUnchanged, n.Decision
+	case TriggerQueued:
+		return NodeQueued, n.Decision
+	case TriggerPending, TriggerWaits, TriggerBegan:
+	}
+	return NodePending, n.Decision
+}
+
+// Ended reports whether the state is final.
+func (s ChainNodeState) Ended() bool {
+	switch s {
+	case NodeWaiting, NodeBegun, NodePending, NodeQueued, NodeRunning:
+		return false
+	case NodeCompleted, NodeUnchanged, NodeFailed, NodeSkipped, NodeStopped, NodeCancelled:
+	}
+	return true
 }

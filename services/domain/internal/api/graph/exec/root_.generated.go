@@ -37,6 +37,8 @@ type ResolverRoot interface {
 	AutomaticRollback() AutomaticRollbackResolver
 	BreakGlass() BreakGlassResolver
 	CallRequest() CallRequestResolver
+	Chain() ChainResolver
+	ChainNode() ChainNodeResolver
 	CheckReport() CheckReportResolver
 	CreateFlowDefinitionPayload() CreateFlowDefinitionPayloadResolver
 	DeliveryMetrics() DeliveryMetricsResolver
@@ -191,6 +193,7 @@ type ComplexityRoot struct {
 		ActiveRollout    func(childComplexity int) int
 		ArchivedAt       func(childComplexity int) int
 		Archivings       func(childComplexity int) int
+		Chains           func(childComplexity int) int
 		CreatedAt        func(childComplexity int) int
 		Description      func(childComplexity int) int
 		Environments     func(childComplexity int) int
@@ -396,9 +399,37 @@ type ComplexityRoot struct {
 		WorkflowID   func(childComplexity int) int
 	}
 
+	CancelChainPayload struct {
+		Chain  func(childComplexity int) int
+		Errors func(childComplexity int) int
+	}
+
 	CancelRolloutPayload struct {
 		Errors  func(childComplexity int) int
 		Rollout func(childComplexity int) int
+	}
+
+	Chain struct {
+		Application func(childComplexity int) int
+		BeganAt     func(childComplexity int) int
+		Block       func(childComplexity int) int
+		Blocks      func(childComplexity int) int
+		EndedAt     func(childComplexity int) int
+		GlobalID    func(childComplexity int) int
+		Nodes       func(childComplexity int) int
+		Parent      func(childComplexity int) int
+		Reason      func(childComplexity int) int
+		Rollout     func(childComplexity int) int
+		State       func(childComplexity int) int
+	}
+
+	ChainNode struct {
+		Application func(childComplexity int) int
+		Block       func(childComplexity int) int
+		Chains      func(childComplexity int) int
+		Rollout     func(childComplexity int) int
+		Sentence    func(childComplexity int) int
+		StateNow    func(childComplexity int) int
 	}
 
 	CheckReport struct {
@@ -898,6 +929,7 @@ type ComplexityRoot struct {
 		ArchiveEnvironment               func(childComplexity int, input model.ArchiveEnvironmentInput) int
 		BreakGlass                       func(childComplexity int, input model.BreakGlassInput) int
 		BypassFreeze                     func(childComplexity int, input model.BypassFreezeInput) int
+		CancelChain                      func(childComplexity int, input model.CancelChainInput) int
 		CancelRollout                    func(childComplexity int, input model.CancelRolloutInput) int
 		CancelWorkflow                   func(childComplexity int, input model.CancelWorkflowInput) int
 		ConfirmChange                    func(childComplexity int, input model.DecideChangeInput) int
@@ -1440,6 +1472,7 @@ type ComplexityRoot struct {
 		AwaitingApproval    func(childComplexity int) int
 		BreakGlass          func(childComplexity int) int
 		CallRequests        func(childComplexity int) int
+		Chains              func(childComplexity int) int
 		Checks              func(childComplexity int) int
 		CreatedAt           func(childComplexity int) int
 		Environments        func(childComplexity int) int
@@ -2356,6 +2389,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Application.Archivings(childComplexity), true
+	case "Application.chains":
+		if e.ComplexityRoot.Application.Chains == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Application.Chains(childComplexity), true
 	case "Application.createdAt":
 		if e.ComplexityRoot.Application.CreatedAt == nil {
 			break
@@ -3216,6 +3255,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.CallRequest.WorkflowID(childComplexity), true
 
+	case "CancelChainPayload.chain":
+		if e.ComplexityRoot.CancelChainPayload.Chain == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CancelChainPayload.Chain(childComplexity), true
+	case "CancelChainPayload.errors":
+		if e.ComplexityRoot.CancelChainPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CancelChainPayload.Errors(childComplexity), true
+
 	case "CancelRolloutPayload.errors":
 		if e.ComplexityRoot.CancelRolloutPayload.Errors == nil {
 			break
@@ -3228,6 +3280,110 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.CancelRolloutPayload.Rollout(childComplexity), true
+
+	case "Chain.application":
+		if e.ComplexityRoot.Chain.Application == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Chain.Application(childComplexity), true
+	case "Chain.beganAt":
+		if e.ComplexityRoot.Chain.BeganAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Chain.BeganAt(childComplexity), true
+	case "Chain.block":
+		if e.ComplexityRoot.Chain.Block == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Chain.Block(childComplexity), true
+	case "Chain.blocks":
+		if e.ComplexityRoot.Chain.Blocks == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Chain.Blocks(childComplexity), true
+	case "Chain.endedAt":
+		if e.ComplexityRoot.Chain.EndedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Chain.EndedAt(childComplexity), true
+	case "Chain.id":
+		if e.ComplexityRoot.Chain.GlobalID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Chain.GlobalID(childComplexity), true
+	case "Chain.nodes":
+		if e.ComplexityRoot.Chain.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Chain.Nodes(childComplexity), true
+	case "Chain.parent":
+		if e.ComplexityRoot.Chain.Parent == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Chain.Parent(childComplexity), true
+	case "Chain.reason":
+		if e.ComplexityRoot.Chain.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Chain.Reason(childComplexity), true
+	case "Chain.rollout":
+		if e.ComplexityRoot.Chain.Rollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Chain.Rollout(childComplexity), true
+	case "Chain.state":
+		if e.ComplexityRoot.Chain.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Chain.State(childComplexity), true
+
+	case "ChainNode.application":
+		if e.ComplexityRoot.ChainNode.Application == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ChainNode.Application(childComplexity), true
+	case "ChainNode.block":
+		if e.ComplexityRoot.ChainNode.Block == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ChainNode.Block(childComplexity), true
+	case "ChainNode.chains":
+		if e.ComplexityRoot.ChainNode.Chains == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ChainNode.Chains(childComplexity), true
+	case "ChainNode.rollout":
+		if e.ComplexityRoot.ChainNode.Rollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ChainNode.Rollout(childComplexity), true
+	case "ChainNode.reason":
+		if e.ComplexityRoot.ChainNode.Sentence == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ChainNode.Sentence(childComplexity), true
+	case "ChainNode.state":
+		if e.ComplexityRoot.ChainNode.StateNow == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ChainNode.StateNow(childComplexity), true
 
 	case "CheckReport.application":
 		if e.ComplexityRoot.CheckReport.Application == nil {
@@ -5118,6 +5274,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.BypassFreeze(childComplexity, args["input"].(model.BypassFreezeInput)), true
+	case "Mutation.cancelChain":
+		if e.ComplexityRoot.Mutation.CancelChain == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_cancelChain_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.CancelChain(childComplexity, args["input"].(model.CancelChainInput)), true
 	case "Mutation.cancelRollout":
 		if e.ComplexityRoot.Mutation.CancelRollout == nil {
 			break
@@ -7980,6 +8147,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Rollout.CallRequests(childComplexity), true
+	case "Rollout.chains":
+		if e.ComplexityRoot.Rollout.Chains == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rollout.Chains(childComplexity), true
 	case "Rollout.checks":
 		if e.ComplexityRoot.Rollout.Checks == nil {
 			break
@@ -10152,6 +10325,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputAuditFilter,
 		ec.unmarshalInputBreakGlassInput,
 		ec.unmarshalInputBypassFreezeInput,
+		ec.unmarshalInputCancelChainInput,
 		ec.unmarshalInputCancelRolloutInput,
 		ec.unmarshalInputCancelWorkflowInput,
 		ec.unmarshalInputChangeWorkflowScheduleInput,
@@ -10942,6 +11116,102 @@ type JournalChainCheck {
   problem: String
   "When it was checked."
   checkedAt: Time!
+}
+`, BuiltIn: false},
+	{Name: "../schema/chain.graphqls", Input: `# Chains: rollouts of other applications that follow one of an application, block after block.
+
+extend type Mutation {
+  "Ends a chain with everything in it: later blocks do not begin, its rollouts in queues are taken out, those under way are cancelled, and so are the chains that they began. What was deployed stays."
+  cancelChain(input: CancelChainInput!): CancelChainPayload!
+}
+
+extend type Application {
+  "The chains that its rollouts began, the latest first, at most 20."
+  chains: [Chain!]!
+}
+
+extend type Rollout {
+  "The chains that it began."
+  chains: [Chain!]!
+}
+
+"What follows one rollout: rollouts of other applications, in blocks. Each block begins when all of the one before are complete."
+type Chain implements Node {
+  id: ID!
+  "The application whose rollout it follows."
+  application: Application!
+  "The rollout that it follows."
+  rollout: Rollout!
+  "The chain that began that rollout; null for none."
+  parent: Chain
+  state: ChainState!
+  "Why it ended as it did, in one sentence; empty while it runs."
+  reason: String!
+  "The number of the block that has begun last, from 1; 0 for none."
+  block: Int!
+  "How many blocks it has."
+  blocks: Int!
+  beganAt: Time!
+  "Null while it runs."
+  endedAt: Time
+  "The applications in it, by block."
+  nodes: [ChainNode!]!
+}
+
+"The state of a chain."
+enum ChainState {
+  RUNNING
+  COMPLETED
+  "Something failed, or its trigger was switched off: no later block begins."
+  STOPPED
+  CANCELLED
+}
+
+"An application in a chain."
+type ChainNode {
+  application: Application!
+  "The number of its block, from 1."
+  block: Int!
+  state: ChainNodeState!
+  "What there is to say about the state, in one sentence; may be empty."
+  reason: String!
+  "The rollout that began; null for none."
+  rollout: Rollout
+  "The chains that this rollout began in its turn."
+  chains: [Chain!]!
+}
+
+"The state of an application in a chain."
+enum ChainNodeState {
+  "Its block has not begun."
+  WAITING
+  "Its trigger has not begun a rollout yet."
+  PENDING
+  "Its rollout is in the queue of the application."
+  QUEUED
+  RUNNING
+  COMPLETED
+  "There was nothing to roll out: its newest version set is live."
+  UNCHANGED
+  FAILED
+  "It is named, and does not follow the application that the chain begins with."
+  SKIPPED
+  "The chain ended before its block began."
+  STOPPED
+  CANCELLED
+}
+
+"Input of cancelChain."
+input CancelChainInput {
+  chainId: ID!
+  "Why; kept in the journal."
+  reason: String = ""
+}
+
+"Result of cancelChain."
+type CancelChainPayload {
+  chain: Chain
+  errors: [UserError!]!
 }
 `, BuiltIn: false},
 	{Name: "../schema/check.graphqls", Input: `# Checks: conditions of entering environments whose status people and systems report.
@@ -14574,6 +14844,10 @@ enum TriggerKind {
   SCHEDULE
   "Events that are sent to Lockstep."
   EVENT
+  "New commits, of the application's sources of kind git."
+  GIT
+  "Rollouts of other applications, and those that they follow."
+  CHAIN
 }
 
 "A kind of trigger."
@@ -14616,6 +14890,8 @@ enum TriggerOutcome {
   QUEUED
   "Nothing begins."
   DECLINED
+  "A chain has run to its end, or there was nothing to roll out for one."
+  DONE
 }
 
 "Automation begins no rollouts of the application in an environment since a rollback there."
@@ -15333,6 +15609,8 @@ func (ec *executionContext) childFields_Application(ctx context.Context, field g
 		return ec.fieldContext_Application_rolloutPolicy(ctx, field)
 	case "viewerCan":
 		return ec.fieldContext_Application_viewerCan(ctx, field)
+	case "chains":
+		return ec.fieldContext_Application_chains(ctx, field)
 	case "triggers":
 		return ec.fieldContext_Application_triggers(ctx, field)
 	case "promotionHolds":
@@ -15715,6 +15993,16 @@ func (ec *executionContext) childFields_CallRequest(ctx context.Context, field g
 	return nil, fmt.Errorf("no field named %q was found under type CallRequest", field.Name)
 }
 
+func (ec *executionContext) childFields_CancelChainPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "chain":
+		return ec.fieldContext_CancelChainPayload_chain(ctx, field)
+	case "errors":
+		return ec.fieldContext_CancelChainPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CancelChainPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_CancelRolloutPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "rollout":
@@ -15723,6 +16011,52 @@ func (ec *executionContext) childFields_CancelRolloutPayload(ctx context.Context
 		return ec.fieldContext_CancelRolloutPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type CancelRolloutPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_Chain(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Chain_id(ctx, field)
+	case "application":
+		return ec.fieldContext_Chain_application(ctx, field)
+	case "rollout":
+		return ec.fieldContext_Chain_rollout(ctx, field)
+	case "parent":
+		return ec.fieldContext_Chain_parent(ctx, field)
+	case "state":
+		return ec.fieldContext_Chain_state(ctx, field)
+	case "reason":
+		return ec.fieldContext_Chain_reason(ctx, field)
+	case "block":
+		return ec.fieldContext_Chain_block(ctx, field)
+	case "blocks":
+		return ec.fieldContext_Chain_blocks(ctx, field)
+	case "beganAt":
+		return ec.fieldContext_Chain_beganAt(ctx, field)
+	case "endedAt":
+		return ec.fieldContext_Chain_endedAt(ctx, field)
+	case "nodes":
+		return ec.fieldContext_Chain_nodes(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Chain", field.Name)
+}
+
+func (ec *executionContext) childFields_ChainNode(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "application":
+		return ec.fieldContext_ChainNode_application(ctx, field)
+	case "block":
+		return ec.fieldContext_ChainNode_block(ctx, field)
+	case "state":
+		return ec.fieldContext_ChainNode_state(ctx, field)
+	case "reason":
+		return ec.fieldContext_ChainNode_reason(ctx, field)
+	case "rollout":
+		return ec.fieldContext_ChainNode_rollout(ctx, field)
+	case "chains":
+		return ec.fieldContext_ChainNode_chains(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ChainNode", field.Name)
 }
 
 func (ec *executionContext) childFields_CheckReport(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -17549,6 +17883,8 @@ func (ec *executionContext) childFields_Rollout(ctx context.Context, field graph
 		return ec.fieldContext_Rollout_environments(ctx, field)
 	case "journal":
 		return ec.fieldContext_Rollout_journal(ctx, field)
+	case "chains":
+		return ec.fieldContext_Rollout_chains(ctx, field)
 	case "callRequests":
 		return ec.fieldContext_Rollout_callRequests(ctx, field)
 	case "policyDecisions":
