@@ -1,5 +1,5 @@
-// Package archive keeps what is deleted from the database in a bucket of an S3-compatible object storage, each object with the SHA-256 of its
-// content, which is compared whenever it is read.
+// Package archive keeps what is deleted from the database in a bucket of an S3-compatible object storage, each object with the SHA-256 of
+// its content, which is compared whenever it is read.
 package archive
 
 import (
@@ -21,6 +21,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/lockstep-cd/lockstep/pkg/certs"
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/secret/reference"
@@ -99,7 +100,7 @@ type Bucket struct {
 }
 
 // Open makes a Bucket, nil without an endpoint. It connects to nothing yet.
-func Open(c Config, secrets *secret.Reader, log *slog.Logger) (*Bucket, error) {
+func Open(c Config, secrets *secret.Reader, now clock.Clock, log *slog.Logger) (*Bucket, error) {
 	if c.Endpoint == "" {
 		return nil, nil //nolint:nilnil // no archive is configured
 	}
@@ -119,7 +120,7 @@ func Open(c Config, secrets *secret.Reader, log *slog.Logger) (*Bucket, error) {
 		transport.TLSClientConfig = trust.Config(host)
 	}
 	client, err := minio.New(c.Endpoint, &minio.Options{
-		Creds: credentials.New(&keys{config: c, secrets: secrets}), Secure: !c.Plain, Transport: transport, Region: c.Region, MaxRetries: 3,
+		Creds: credentials.New(&keys{config: c, secrets: secrets, clock: now}), Secure: !c.Plain, Transport: transport, Region: c.Region, MaxRetries: 3,
 	})
 	if err != nil {
 		return nil, fault.Because(err, fault.Invalid, "archive.endpoint: found %q", c.Endpoint)
@@ -131,6 +132,7 @@ func Open(c Config, secrets *secret.Reader, log *slog.Logger) (*Bucket, error) {
 type keys struct {
 	config  Config
 	secrets *secret.Reader
+	clock   clock.Clock
 	at      time.Time
 }
 
@@ -149,11 +151,11 @@ func (k *keys) Retrieve() (credentials.Value, error) {
 	if err != nil {
 		return credentials.Value{}, fmt.Errorf("archive.secret_key_ref: %w", err)
 	}
-	k.at = time.Now()
+	k.at = k.clock.Now()
 	return credentials.Value{AccessKeyID: access, SecretAccessKey: secretKey, SignerType: credentials.SignatureV4}, nil
 }
 
-func (k *keys) IsExpired() bool { return time.Since(k.at) > time.Minute }
+func (k *keys) IsExpired() bool { return k.clock.Now().Sub(k.at) > time.Minute }
 
 // digestKey is the member of an object's metadata with the SHA-256 of its content, hexadecimal.
 const digestKey = "Sha256"
@@ -186,7 +188,7 @@ func (b *Bucket) Get(ctx context.Context, name string) ([]byte, error) {
 	if err != nil {
 		return nil, classify(err, "read %s", name)
 	}
-	defer object.Close()
+	defer func() { _ = object.Close() }() // what it reports is about what was not read
 	info, err := object.Stat()
 	if err != nil {
 		return nil, classify(err, "read %s", name)

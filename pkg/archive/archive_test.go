@@ -15,13 +15,14 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/lockstep-cd/lockstep/pkg/archive"
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/s3test"
 )
 
 func open(t *testing.T, c archive.Config) *archive.Bucket {
 	t.Helper()
-	b, err := archive.Open(c, nil, slog.New(slog.DiscardHandler))
+	b, err := archive.Open(c, nil, clock.System(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

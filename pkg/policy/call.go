@@ -106,7 +106,7 @@ func argumentsOf(encoded json.RawMessage) (*arguments, error) {
 
 // add adds an argument, or the members of an object or a list.
 func (a *arguments) add(name string, value any) error {
-	text := ""
+	var text string
 	switch v := value.(type) {
 	case map[string]any:
 		for _, member := range slices.Sorted(maps.Keys(v)) {
@@ -157,7 +157,7 @@ func (a *arguments) name(values map[string]any) error {
 		a.named[types.String(name)] = types.String(text)
 	}
 	for _, name := range []string{"agent_id", "environment_id"} {
-		text := ""
+		var text string
 		switch v := values[name].(type) {
 		case json.Number:
 			text = v.String()

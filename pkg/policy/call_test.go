@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-func callSet(t testing.TB, text string) *CallSet {
-	t.Helper()
+func callSet(tb testing.TB, text string) *CallSet {
+	tb.Helper()
 	d, problems := Parse(text)
 	if len(problems) > 0 {
-		t.Fatal(problems)
+		tb.Fatal(problems)
 	}
 	s, err := CombineCalls(Level{Name: "the organization", Members: []Member{{Name: "calls", Document: d}}})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return s
 }
@@ -68,8 +68,8 @@ func TestPoliciesDecideAboutCalls(t *testing.T) {
 	}
 }
 
-// D51: policies about calls and about rollouts do not concern each other, so that a policy that names no action means what it always did, and
-// a set that is only about calls denies no rollout.
+// D51: policies about calls and about rollouts do not concern each other, so that a policy that names no action means what it always did,
+// and a set that is only about calls denies no rollout.
 func TestPoliciesAboutCallsAreApart(t *testing.T) {
 	t.Parallel()
 	if s := callSet(t, `@id("rollouts") permit (principal, action, resource) when { context.rolloutsLastDay < 5 };`); !s.Empty() {

@@ -71,7 +71,8 @@ func randomPolicy(r *rand.Rand, id int) string {
 func randomRequest(r *rand.Rand) Request {
 	name := func() string { return pick(r, "a", "b", "c", "d") }
 	q := Request{
-		Action: pick(r, rolloutActions()...), Principal: Principal{Kind: pick(r, User, Machine, System), ID: name(), Name: "n"}, Application: name(),
+		Action: pick(r, rolloutActions()...), Application: name(),
+		Principal:   Principal{Kind: pick(r, User, Machine, System), ID: name(), Name: "n"},
 		Environment: &Environment{name(), "production"}, Automatic: r.IntN(2) == 0, RolloutsLastDay: r.IntN(6),
 		VersionSet: VersionSet{Services: []string{pick(r, "x", "y")}}, At: time.Unix(int64(r.IntN(1<<30)), 0),
 	}

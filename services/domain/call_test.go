@@ -188,7 +188,8 @@ func TestCallsThatWaitAreBounded(t *testing.T) {
 	w := frozen(t)
 	_, err := w.pool.Exec(t.Context(), `INSERT INTO cd_call_requests (organization_id, workflow_id, call_id, function, state, policy, reason, approver_group,
 		quorum, requester_may, expires_at, decision, request)
-		SELECT $1, 'nightly', 'n' || i, 'f', 'pending', '', '', '', 1, false, now(), '{}', '{}' FROM generate_series(1, $2::int) i`, org, core.MaxPendingCalls)
+		SELECT $1, 'nightly', 'n' || i, 'f', 'pending', '', '', '', 1, false, now(), '{}', '{}' FROM generate_series(1, $2::int) i`,
+		org, core.MaxPendingCalls)
 	w.ok(err)
 	w.want(w.asksForCall("nightly", "more", "", 1, 9).State, core.CallRefused)
 	w.want(w.answered(), []string{"more false nightly"})

@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,7 +55,8 @@ func (w winter) chain(name, config string) error {
 	return err
 }
 
-// drawn are the chains that rollouts of the application began, the latest first, each with its applications as "block name state: sentence".
+// drawn are the chains that rollouts of the application began, the latest first, each with its applications as "block name state:
+// sentence".
 func (w winter) drawn() (chains []core.Chain, graph []string) {
 	w.t.Helper()
 	all, err := w.triggers.ChainsByApplication(w.t.Context(), org, []int64{w.application.ID})
@@ -156,7 +158,9 @@ func TestAChainRunsToItsEndOnce(t *testing.T) {
 	twice(blog, blog.active())
 	twice(cart, cart.active())
 	chains, graph := shop.drawn()
-	shop.want([]any{len(chains), chains[0].State, chains[0].Reason}, []any{1, core.ChainCompleted, "chain_1, which follows rollout_2, is complete"})
+	shop.want(
+		[]any{len(chains), chains[0].State, chains[0].Reason}, []any{1, core.ChainCompleted, "chain_1, which follows rollout_2, is complete"},
+	)
 	shop.want(shop.states(), []string{"1 blog completed", "1 mail skipped", "2 cart completed", "2 docs unchanged"})
 	shop.want(graph[1], `1 mail skipped: "mail" does not follow "shop": none of its triggers of kind chain that are on says so`)
 	shop.want(graph[3], "2 docs unchanged: set-1 is live already wherever the trigger goes")
@@ -270,7 +274,7 @@ func TestCirclesOfChainsAreRefused(t *testing.T) {
 		wg.Go(func() { problems[0] = a.chain("loop", `{"blocks":[{"applications":["b"]}],"follows":["b"]}`) })
 		wg.Go(func() { problems[1] = b.chain("loop", `{"blocks":[{"applications":["a"]}],"follows":["a"]}`) })
 		wg.Wait()
-		if (problems[0] == nil) == (problems[1] == nil) || !fault.Is(slices.Concat(problems)[map[bool]int{true: 1, false: 0}[problems[0] == nil]], fault.Refused) {
+		if (problems[0] == nil) == (problems[1] == nil) || !fault.Is(cmp.Or(problems[0], problems[1]), fault.Refused) {
 			t.Fatalf("round %d: found %v; want that one of the two authors is refused", i, problems)
 		}
 	}

@@ -42,8 +42,8 @@ func (w winter) commit(n int) core.VersionSet {
 
 func shaOf(n int) string { return fmt.Sprintf("%040x", n) }
 
-// R4-07, D58: a commit of the manifests that is not deployed begins a rollout at once; a new image does not, and neither does a commit that was
-// deployed already, or that a deployment made. Events that come twice begin one.
+// R4-07, D58: a commit of the manifests that is not deployed begins a rollout at once; a new image does not, and neither does a commit
+// that was deployed already, or that a deployment made. Events that come twice begin one.
 func TestANewCommitBeginsARollout(t *testing.T) {
 	t.Parallel()
 	w := clocked(t)
@@ -63,7 +63,9 @@ func TestANewCommitBeginsARollout(t *testing.T) {
 	for _, e := range w.stops(r) {
 		for _, d := range w.deployments(e) {
 			w.report(event.DeploymentStarted{DeploymentID: d.ID})
-			w.report(event.DeploymentCommitted{DeploymentID: d.ID, CommitSHA: shaOf(903), ManifestDigest: digestOf(1), Parameters: json.RawMessage(`{}`)})
+			w.report(event.DeploymentCommitted{
+				DeploymentID: d.ID, CommitSHA: shaOf(903), ManifestDigest: digestOf(1), Parameters: json.RawMessage(`{}`),
+			})
 		}
 	}
 	w.succeed(r)

@@ -205,8 +205,8 @@ func TestAnApprovalIsNotifiedWithWhatIsNeededToDecide(t *testing.T) {
 	p.want(strings.Contains(p.sent()[1], "chat.update"), true)
 }
 
-// D62: a channel that does not work has its messages tried again with growing pauses, and given up as dead letters, which can be sent again;
-// another channel and the rollout do not notice.
+// D62: a channel that does not work has its messages tried again with growing pauses, and given up as dead letters, which can be sent
+// again; another channel and the rollout do not notice.
 func TestABrokenChannelDelaysNothingElse(t *testing.T) {
 	t.Parallel()
 	p := notifying(t)
@@ -321,8 +321,8 @@ func TestAFloodOfOneOrganizationDelaysNoOther(t *testing.T) {
 	}
 }
 
-// D62: a crash or an engine that is away between any two steps loses nothing, and the same run is begun again with the same inputs; an event
-// that comes twice is one.
+// D62: a crash or an engine that is away between any two steps loses nothing, and the same run is begun again with the same inputs; an
+// event that comes twice is one.
 func TestACrashSendsTheSameAgain(t *testing.T) {
 	t.Parallel()
 	p := notifying(t)

@@ -28,8 +28,8 @@ import (
 //	runs/ORGANIZATION/WORKFLOW!/MILLISECONDS-NUMBER.json.gz
 //
 // WORKFLOW is the run's id, MILLISECONDS when it ended and NUMBER its number in the service. So a run that is archived again, after a crash
-// before its deletion, replaces itself. The exclamation mark occurs in no escaped id and sorts before all that do: storages that sort folder by
-// folder, and not by whole names, have the same order as the others.
+// before its deletion, replaces itself. The exclamation mark occurs in no escaped id and sorts before all that do: storages that sort
+// folder by folder, and not by whole names, have the same order as the others.
 type archived struct {
 	operator *control.Operator
 	bucket   *archive.Bucket
@@ -65,8 +65,9 @@ func (a archived) Keep(ctx context.Context, organization int64, run retention.Ru
 		return err
 	}
 	r := offline.Recording{
-		Workflow: x.Workflow, State: x.State.String(), Ref: x.Loaded.Ref, Program: map[string]string{offline.MainFile: string(x.Loaded.Program.Source)},
-		Inputs: x.Loaded.Inputs, Continuation: x.Loaded.Continuation, Generation: x.Generation, Concealed: x.Concealed,
+		Workflow: x.Workflow, State: x.State.String(), Ref: x.Loaded.Ref,
+		Program: map[string]string{offline.MainFile: string(x.Loaded.Program.Source)},
+		Inputs:  x.Loaded.Inputs, Continuation: x.Loaded.Continuation, Generation: x.Generation, Concealed: x.Concealed,
 		History: x.Loaded.History, Run: &x.Execution,
 	}
 	for name, source := range x.Loaded.Program.Modules {

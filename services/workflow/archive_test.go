@@ -37,7 +37,7 @@ func (s *service) aDayLater() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer conn.Close(s.t.Context())
+	defer func() { _ = conn.Close(context.WithoutCancel(s.t.Context())) }()
 	if _, err := conn.Exec(s.t.Context(), `UPDATE `+pgx.Identifier{s.config.Schema, "execution"}.Sanitize()+
 		` SET created_at = created_at - interval '2 days', ended_at = ended_at - interval '2 days'`); err != nil {
 		s.t.Fatal(err)
@@ -60,8 +60,8 @@ func (s *service) gone(id string) {
 	s.eventually(id+" is deleted", func(context.Context) bool { return !s.exists(id) })
 }
 
-// TestDeletedRunsAreInTheArchive: a run that its organization's rule deletes is read back from the archive as it was, replays, and is read by
-// nobody else; a run that is not due, and a rollout's, stay (issue 18, item 8; issue 17, item 4).
+// TestDeletedRunsAreInTheArchive: a run that its organization's rule deletes is read back from the archive as it was, replays, and is
+// read by nobody else; a run that is not due, and a rollout's, stay (issue 18, item 8; issue 17, item 4).
 func TestDeletedRunsAreInTheArchive(t *testing.T) {
 	t.Parallel()
 	s := archiving(t, nil)
@@ -113,7 +113,7 @@ func TestDeletedRunsAreInTheArchive(t *testing.T) {
 			}
 			ids = append(ids, run.GetWorkflowId())
 		}
-		if list.PageToken = page.GetNextPageToken(); list.PageToken == "" {
+		if list.PageToken = page.GetNextPageToken(); list.GetPageToken() == "" {
 			break
 		}
 	}
@@ -136,8 +136,8 @@ func TestDeletedRunsAreInTheArchive(t *testing.T) {
 	}
 }
 
-// TestNothingIsDeletedThatTheArchiveDoesNotKeep: while the storage refuses, runs stay; a restart after it has stored some and refused others
-// archives those again, which changes nothing.
+// TestNothingIsDeletedThatTheArchiveDoesNotKeep: while the storage refuses, runs stay; a restart after it has stored some and refused
+// others archives those again, which changes nothing.
 func TestNothingIsDeletedThatTheArchiveDoesNotKeep(t *testing.T) {
 	t.Parallel()
 	var left atomic.Int64 // how many uploads succeed
@@ -177,10 +177,11 @@ func TestNothingIsDeletedThatTheArchiveDoesNotKeep(t *testing.T) {
 func TestWithoutAnArchive(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	if _, err := s.ListArchivedWorkflows(t.Context(), &autoflowv1.ListArchivedWorkflowsRequest{OrganizationId: organization}); !fault.Is(err, fault.Refused) {
+	_, err := s.ListArchivedWorkflows(t.Context(), &autoflowv1.ListArchivedWorkflowsRequest{OrganizationId: organization})
+	if !fault.Is(err, fault.Refused) {
 		t.Errorf("found %v", err)
 	}
-	_, _, err := exportedAs(t, s, &autoflowv1.ExportWorkflowRequest{OrganizationId: organization, WorkflowId: "a", Archived: true})
+	_, _, err = exportedAs(t, s, &autoflowv1.ExportWorkflowRequest{OrganizationId: organization, WorkflowId: "a", Archived: true})
 	if !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "no archive is configured") {
 		t.Errorf("found %v", err)
 	}

@@ -123,7 +123,8 @@ func (p *policed) answer(organization int64, request string, approved bool) {
 // pending waits until the run waits for an approval, and answers the request. Asked is how many there were, this one included.
 func (p *policed) pending(asked int) history.CallDecision {
 	p.t.Helper()
-	for deadline := clock.System().Now().Add(within); clock.System().Now().Before(deadline); _ = clock.Sleep(p.t.Context(), clock.System(), 5*time.Millisecond) {
+	wall := clock.System()
+	for deadline := wall.Now().Add(within); wall.Now().Before(deadline); _ = clock.Sleep(p.t.Context(), wall, 5*time.Millisecond) {
 		w, err := p.store.Get(p.t.Context(), 1, "w")
 		if err != nil {
 			p.t.Fatal(err)
@@ -169,8 +170,8 @@ run("act", {"at": "staging"})
 	}
 }
 
-// D51: the run parks without its program knowing, continues once, and the policies are asked again with the approval; a replay asks nothing.
-// An answer to another request, for another organization, and a second one change nothing.
+// D51: the run parks without its program knowing, continues once, and the policies are asked again with the approval; a replay asks
+// nothing. An answer to another request, for another organization, and a second one change nothing.
 func TestACallWaitsForAnApproval(t *testing.T) {
 	t.Parallel()
 	p := newPoliced(t)
@@ -193,7 +194,8 @@ print(before)
 	p.answer(2, request.Request, true)
 	p.answer(1, request.Request+"0", true)
 	p.answer(1, strings.TrimSuffix(request.Request, "!1"), true)
-	if err := p.store.Answer(t.Context(), agent.Answer{Call: request.Request, Agent: 0, Value: json.RawMessage(`{"approved":true}`)}, clock.System().Now()); err == nil {
+	forged := agent.Answer{Call: request.Request, Agent: 0, Value: json.RawMessage(`{"approved":true}`)}
+	if err := p.store.Answer(t.Context(), forged, clock.System().Now()); err == nil {
 		t.Error("a relay has answered")
 	}
 	if p.calls.Load() != 0 || p.asked.Load() != 1 {
@@ -416,7 +418,8 @@ when { context has application && context.application == Application::"shop" && 
 // until waits for something.
 func (p *policed) until(what string, is func() bool) {
 	p.t.Helper()
-	for deadline := clock.System().Now().Add(within); clock.System().Now().Before(deadline); _ = clock.Sleep(p.t.Context(), clock.System(), 5*time.Millisecond) {
+	wall := clock.System()
+	for deadline := wall.Now().Add(within); wall.Now().Before(deadline); _ = clock.Sleep(p.t.Context(), wall, 5*time.Millisecond) {
 		if is() {
 			return
 		}

@@ -16,9 +16,9 @@ import (
 // clientToken is that of the clients in docs/examples: it starts workflows in one organization.
 const clientToken = "the-token-of-a-client"
 
-// TestTheClientsInTheExamples: the clients in docs/examples/client, each made from the protocol buffers here, start a workflow, call it, follow
-// it to its end and understand an error (issue 18, item 11). What is missing on a machine is left out, unless LOCKSTEP_CLIENTS says that all
-// are to be there, as `make clients` does.
+// TestTheClientsInTheExamples: the clients in docs/examples/client, each made from the protocol buffers here, start a workflow, call it,
+// follow it to its end and understand an error (issue 18, item 11). What is missing on a machine is left out, unless LOCKSTEP_CLIENTS
+// says that all are to be there, as `make clients` does.
 func TestTheClientsInTheExamples(t *testing.T) {
 	t.Parallel()
 	s := startWith(t, func(c *workflow.Config) {
@@ -76,13 +76,13 @@ func clientInGo(t *testing.T) *exec.Cmd {
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", "client", ".")
 	build.Dir, build.Env = folder, append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod -buildvcs=false", "GOPROXY=off")
 	must(t, build)
-	return exec.CommandContext(t.Context(), filepath.Join(folder, "client")) //nolint:gosec // built here
+	return exec.CommandContext(t.Context(), filepath.Join(folder, "client"))
 }
 
 func clientInPython(t *testing.T) *exec.Cmd {
 	t.Helper()
 	python, generated := generatePython(t)
-	command := exec.CommandContext(t.Context(), python, absolute(t, "../../docs/examples/client/python/client.py")) //nolint:gosec // the tester's
+	command := exec.CommandContext(t.Context(), python, absolute(t, "../../docs/examples/client/python/client.py"))
 	command.Env = append(os.Environ(), "PYTHONPATH="+generated)
 	return command
 }
@@ -101,20 +101,20 @@ func clientInTypeScript(t *testing.T) *exec.Cmd {
 		t.Fatal(err)
 	}
 	for _, script := range []string{"generate", "build"} {
-		command := exec.CommandContext(t.Context(), "npm", "run", "--silent", script) //nolint:gosec // a name from above
+		command := exec.CommandContext(t.Context(), "npm", "run", "--silent", script)
 		command.Dir = folder
 		must(t, command)
 	}
-	return exec.CommandContext(t.Context(), "node", filepath.Join(folder, "build", "client.js")) //nolint:gosec // built here
+	return exec.CommandContext(t.Context(), "node", filepath.Join(folder, "build", "client.js"))
 }
 
-// generatePython generates the client for a Python with grpcio (LOCKSTEP_TEST_PYTHON, python3 or Debian's), by its grpcio-tools or by protoc
-// with grpc_python_plugin. It returns the interpreter and the folder of the client.
+// generatePython generates the client for a Python with grpcio (LOCKSTEP_TEST_PYTHON, python3 or Debian's), by its grpcio-tools or by
+// protoc with grpc_python_plugin. It returns the interpreter and the folder of the client.
 func generatePython(t *testing.T) (python, folder string) {
 	t.Helper()
 	has := func(modules string) bool {
 		for _, python = range []string{cmp.Or(os.Getenv("LOCKSTEP_TEST_PYTHON"), "python3"), "/usr/bin/python3"} {
-			if exec.CommandContext(t.Context(), python, "-c", "import "+modules).Run() == nil { //nolint:gosec // the tester's
+			if exec.CommandContext(t.Context(), python, "-c", "import "+modules).Run() == nil {
 				return true
 			}
 		}
@@ -126,10 +126,10 @@ func generatePython(t *testing.T) (python, folder string) {
 	var generate *exec.Cmd
 	switch {
 	case has("grpc_tools, grpc"):
-		generate = exec.CommandContext( //nolint:gosec // the tester's
+		generate = exec.CommandContext(
 			t.Context(), python, append([]string{"-m", "grpc_tools.protoc", "--grpc_python_out=" + folder}, common...)...)
 	case noPlugin == nil && has("grpc"):
-		generate = exec.CommandContext( //nolint:gosec // the tester's
+		generate = exec.CommandContext(
 			t.Context(), "protoc", append([]string{"--plugin=protoc-gen-grpc=" + plugin, "--grpc_out=" + folder}, common...)...)
 	default:
 		missing(t, "found no Python with grpcio and grpcio-tools, or protoc and grpc_python_plugin; LOCKSTEP_TEST_PYTHON names one")
@@ -165,7 +165,7 @@ func absolute(t *testing.T, path string) string {
 
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
-	content, err := os.ReadFile(from) //nolint:gosec // a file of the repository
+	content, err := os.ReadFile(from)
 	if err != nil {
 		t.Fatal(err)
 	}

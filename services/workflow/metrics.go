@@ -43,9 +43,10 @@ type exposition struct {
 // collectors are everything that /metrics exposes beside telemetry.Metrics.
 func (e exposition) collectors() []prometheus.Collector {
 	all := append([]prometheus.Collector{pg.Metrics(e.pool), outbox.Metrics(e.pool)}, bus.Metrics(e.conn)...)
+	archive := cmp.Or(e.archive, archiveMetrics())
 	return append(append(append(all, e.budget.Metrics()...), store.Metrics(e.pool, e.clock), engineMetrics(e.engine),
 		guardMetrics(e.guard), policyMetrics{e.policies}, limitMetrics{e.limits}, e.scripts),
-		slices.Concat(orEmpty(e.schedules).collectors(), workerMetrics(e.workers), []prometheus.Collector{cmp.Or(e.archive, archiveMetrics())})...)
+		slices.Concat(orEmpty(e.schedules).collectors(), workerMetrics(e.workers), []prometheus.Collector{archive})...)
 }
 
 // Exposed are the collectors of everything that /metrics of this service exposes beside telemetry.Metrics. They read from nothing: they

@@ -291,7 +291,7 @@ func keep(
 	if err != nil {
 		return nil, nil, fmt.Errorf("vault: %w", err)
 	}
-	bucket, err := archive.Open(c.Archive, secrets, log)
+	bucket, err := archive.Open(c.Archive, secrets, wall, log)
 	if err != nil {
 		return nil, nil, err
 	}

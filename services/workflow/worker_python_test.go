@@ -17,7 +17,7 @@ func TestTheWorkerInPython(t *testing.T) {
 	t.Parallel()
 	python, folder := generatePython(t)
 	s := startWith(t, withWorkers(3*time.Second))
-	worker := exec.CommandContext(context.WithoutCancel(t.Context()), python, absolute(t, "../../docs/examples/worker/worker.py"), s.config.GRPCAddress, "--plain") //nolint:gosec // the tester's
+	worker := exec.CommandContext(context.WithoutCancel(t.Context()), python, absolute(t, "../../docs/examples/worker/worker.py"), s.config.GRPCAddress, "--plain")
 	worker.Env, worker.Stderr = append(os.Environ(), "PYTHONPATH="+folder, "WORKER_TOKEN="+workToken), os.Stderr
 	if err := worker.Start(); err != nil {
 		t.Fatal(err)

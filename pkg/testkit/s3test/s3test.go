@@ -1,5 +1,5 @@
-// Package s3test serves a bucket for tests: in this process, or by the Versity S3 Gateway, a real server, where LOCKSTEP_TEST_S3 has the path of
-// its program (`make archive-test`).
+// Package s3test serves a bucket for tests: in this process, or by the Versity S3 Gateway, a real server, where LOCKSTEP_TEST_S3 has the
+// path of its program (`make archive-test`).
 package s3test
 
 import (
@@ -22,8 +22,9 @@ import (
 
 const (
 	bucket = "kept"
-	// Access and Secret are the key pair.
+	// Access is the name of the key.
 	Access = "access"
+	// Secret is the key.
 	Secret = "hunter22hunter22"
 )
 

@@ -157,7 +157,7 @@ type Notification struct {
 
 // OfRollback is the moment if the rollout takes another one back: it begins and completes as a rollback.
 func (m NotificationMoment) OfRollback() NotificationMoment {
-	switch m { //nolint:exhaustive // the others are the same
+	switch m {
 	case MomentRolloutBegan:
 		return MomentRollbackBegan
 	case MomentRolloutCompleted:

@@ -255,10 +255,14 @@ const (
 	CallDenied CallState = "denied"
 	// CallPending is one that waits for an approval.
 	CallPending CallState = "pending"
-	// CallApproved is one that people have approved; the engine asks the policies again. CallPermitted is that they permit it then.
-	CallApproved, CallPermitted CallState = "approved", "permitted"
-	// CallRefused is one that people have refused, and CallExpired one that nobody has approved in time.
-	CallRefused, CallExpired CallState = "refused", "expired"
+	// CallApproved is one that people have approved; the engine asks the policies again.
+	CallApproved CallState = "approved"
+	// CallPermitted is that the policies permitted it afterwards.
+	CallPermitted CallState = "permitted"
+	// CallRefused is one that people have refused.
+	CallRefused CallState = "refused"
+	// CallExpired is that nobody answered in time.
+	CallExpired CallState = "expired"
 	// CallWithdrawn is one whose run has ended.
 	CallWithdrawn CallState = "withdrawn"
 )

@@ -21,8 +21,8 @@ const depth = 200
 type change struct{ from, to string }
 
 // matters reports whether the changes between the commits count: if a commit that Lockstep has not made itself changes one of the wanted
-// files. known is false if the older commit is not among the last commits of the newer one, because the branch was rewritten or has many new
-// commits, or if there are too many files to compare. Without filters every commit of others counts.
+// files. known is false if the older commit is not among the last commits of the newer one, because the branch was rewritten or has many
+// new commits, or if there are too many files to compare. Without filters every commit of others counts.
 func (c change) matters(
 	ctx context.Context, share *gitfetch.Share, session transport.UploadPackSession, refs *packp.AdvRefs, s *source.Repository,
 ) (matters, known bool, err error) {

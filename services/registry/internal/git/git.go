@@ -1,9 +1,9 @@
 // Package git polls repositories over Git's smart HTTP protocol for sources of kind git@1: which commit a branch or the newest tag
 // points to, and whether the changes up to it match the source's path filters.
 //
-// It does not clone: for a branch that has changed it fetches commits and trees without blobs, otherwise only refs, within the memory budget
-// that all fetches of the process share (package gitfetch). Commits that Lockstep made itself, which have its trailers, are no artifacts. It
-// writes to no repository.
+// It does not clone: for a branch that has changed it fetches commits and trees without blobs, otherwise only refs, within the memory
+// budget that all fetches of the process share (package gitfetch). Commits that Lockstep made itself, which have its trailers, are no
+// artifacts. It writes to no repository.
 package git
 
 import (

@@ -143,8 +143,8 @@ func TestABranchIsFollowed(t *testing.T) {
 	}
 }
 
-// R4-07, R4-08: commits of Lockstep itself, which have its trailers, are no artifacts, with filters or without: a rollout that commits must not
-// begin another one. What others commit counts, also beneath a commit of Lockstep, but only for the files that they changed.
+// R4-07, R4-08: commits of Lockstep itself, which have its trailers, are no artifacts, with filters or without: a rollout that commits
+// must not begin another one. What others commit counts, also beneath a commit of Lockstep, but only for the files that they changed.
 func TestCommitsOfLockstepAreNoArtifacts(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string]string{

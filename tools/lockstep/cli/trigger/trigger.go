@@ -1,5 +1,5 @@
-// Package trigger has the commands about triggers, what begins rollouts without a person, about the events that are sent to them, about chains,
-// and about the holds after rollbacks.
+// Package trigger has the commands about triggers, what begins rollouts without a person, about the events that are sent to them, about
+// chains, and about the holds after rollbacks.
 package trigger
 
 import (

@@ -10,14 +10,16 @@ func (f *fixture) chained() string {
 		f.t.Fatal(err)
 	}
 	if _, err := f.owner.Exec(f.t.Context(), `WITH t AS (
-			INSERT INTO cd_triggers (organization_id, application_id, name, kind, config, enabled, principal_type, principal_id, principal_name, changed_at)
+			INSERT INTO cd_triggers
+				(organization_id, application_id, name, kind, config, enabled, principal_type, principal_id, principal_name, changed_at)
 			SELECT $1, application_id, 'then', 'chain', '{"blocks":[{"applications":["*"]}],"follows":["*"]}', true, 'user', 1, 'ann', now() FROM cd_rollouts WHERE id = $2
 			RETURNING id, application_id
 		), c AS (
 			INSERT INTO cd_chains (organization_id, trigger_id, application_id, rollout_id, block, blocks, began_at)
 			SELECT $1, id, application_id, $2, 1, 2, now() FROM t RETURNING id, trigger_id, application_id
 		)
-		INSERT INTO cd_chain_nodes (organization_id, chain_id, block, application_id, trigger_id, state) SELECT $1, id, 2, application_id, trigger_id, 'waiting' FROM c`,
+		INSERT INTO cd_chain_nodes (organization_id, chain_id, block, application_id, trigger_id, state)
+			SELECT $1, id, 2, application_id, trigger_id, 'waiting' FROM c`,
 		ours, rollout); err != nil {
 		f.t.Fatal(err)
 	}

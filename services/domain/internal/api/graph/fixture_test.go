@@ -125,7 +125,8 @@ func (*counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)
 // domain is the use cases as the handler takes them.
 func (f *fixture) domain() graph.Domain {
 	return graph.Domain{
-		Access: f.access, Setup: f.setup, Rollouts: f.rollouts, Freezes: f.freezes, Policies: f.policies, Checks: f.checks, Triggers: f.triggers, Notify: f.notify,
+		Access: f.access, Setup: f.setup, Rollouts: f.rollouts, Freezes: f.freezes, Policies: f.policies, Checks: f.checks,
+		Triggers: f.triggers, Notify: f.notify,
 		Origins:   f.origins,
 		Workflows: f.handoffs, View: f.view, Evidence: f.evidence, Control: f.control,
 		Retention: retention.New(f.store.ForRetention(), clock.System()),

@@ -88,7 +88,8 @@ func (f *fixture) deciding() {
 	})
 	if _, err := f.owner.Exec(f.t.Context(), `INSERT INTO cd_call_requests (organization_id, workflow_id, call_id, function, state, policy, reason,
 		approver_group, quorum, requester_may, expires_at, decision, request)
-		VALUES ($1, 'nightly', 'x', 'http.request', 'pending', 'rules/base', 'r', '', 1, false, now() + interval '1 day', '{}', '{}')`, ours); err != nil {
+		VALUES ($1, 'nightly', 'x', 'http.request', 'pending', 'rules/base', 'r', '', 1, false, now() + interval '1 day', '{}', '{}')`,
+		ours); err != nil {
 		f.t.Fatal(err)
 	}
 	if _, err := f.owner.Exec(f.t.Context(), `INSERT INTO cd_policy_decisions (organization_id, rollout_id, gate_id, verdict, decision, request)

@@ -1,9 +1,9 @@
 // Package notify holds the use cases of notifications: channels and routes, making messages of moments, and having the engine send them
 // (D62).
 //
-// A moment is stored by the transaction that causes it, while the organization has a channel. It is routed once, into at most one message of
-// each channel: what happens to a rollout is one message, which is sent again as the rollout proceeds. A message is sent by a run of the
-// engine, at least once and one run at a time, so that a channel has them in order. Nothing here waits for a channel.
+// A moment is stored by the transaction that causes it, while the organization has a channel. It is routed once, into at most one message
+// of each channel: what happens to a rollout is one message, which is sent again as the rollout proceeds. A message is sent by a run of
+// the engine, at least once and one run at a time, so that a channel has them in order. Nothing here waits for a channel.
 package notify
 
 import (

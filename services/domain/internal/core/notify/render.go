@@ -203,7 +203,7 @@ func (r Rollout) changes() string {
 
 // headline is the title of what is about no rollout.
 func headline(n core.Notification) string {
-	switch n.Moment { //nolint:exhaustive // the others are about rollouts
+	switch n.Moment {
 	case core.MomentFreezeBegan:
 		return fmt.Sprintf("Freeze freeze_%d began", n.SubjectID)
 	case core.MomentFreezeEnded:
@@ -287,7 +287,7 @@ func approval(ctx context.Context, tx Tx, n core.Notification, r Rollout) ([]str
 			what += " before " + e.Name
 		}
 	}
-	who := fmt.Sprintf("asked for by %s", r.AskedBy)
+	who := "asked for by " + r.AskedBy
 	if g.Group != "" {
 		who += ", to be given by " + g.Group
 	}

@@ -50,7 +50,9 @@ const (
 // hostile is a message whose texts try to be markup, mentions and links, and are too long.
 func hostile() content {
 	evil := "<!channel> @all @everyone [pay](https://evil.example.com) <https://evil.example.com|x> **b** & " + strings.Repeat("ü", 400)
-	n := core.Notification{ID: 7, Moment: core.MomentRolloutFailed, At: time.Unix(1_800_000_000, 0), RolloutID: 3, Reason: evil, Application: "shop"}
+	n := core.Notification{
+		ID: 7, Moment: core.MomentRolloutFailed, At: time.Unix(1_800_000_000, 0), RolloutID: 3, Reason: evil, Application: "shop",
+	}
 	c := content{
 		title: cut(evil, maxTitle), severity: core.SeverityHigh, link: "https://cd.example.com/rollouts/rollout_3", moments: []core.Notification{n},
 		rollout: Rollout{ID: 3, Application: "shop", VersionSet: "1.4.2"}, id: "lockstep-1-2-rollout-3",

@@ -27,7 +27,7 @@ func (d *decision) chain(ctx context.Context) (core.TriggerSignal, error) {
 	d.signals = d.signals[:1]
 	what, number, _ := strings.Cut(d.signals[0].Cause, ":")
 	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil {
+	if err != nil { //nolint:nilerr // the decision says so
 		return d.declines("the cause %q is none that the trigger knows", d.signals[0].Cause), nil
 	}
 	if what == "chain" {
@@ -308,12 +308,16 @@ func (d *decision) settleBlock(ctx context.Context, c core.Chain) (open, failed 
 // nextBlock begins the next block of a chain, or ends the chain.
 func (d *decision) nextBlock(ctx context.Context, c core.Chain, failed []string) (core.Chain, error) {
 	if len(failed) > 0 {
-		return d.u.endChain(ctx, d.tx, d.organization, c, ended{core.ChainStopped, core.NodeStopped,
-			fmt.Sprintf("after block %d of %d no block begins, for %s", c.Block, c.Blocks, listed(failed)), d.now})
+		return d.u.endChain(ctx, d.tx, d.organization, c, ended{
+			core.ChainStopped, core.NodeStopped,
+			fmt.Sprintf("after block %d of %d no block begins, for %s", c.Block, c.Blocks, listed(failed)), d.now,
+		})
 	}
 	if c.Block == c.Blocks {
-		return d.u.endChain(ctx, d.tx, d.organization, c, ended{core.ChainCompleted, core.NodeStopped,
-			fmt.Sprintf("%s, which follows rollout_%d, is complete", c.Name(), c.RolloutID), d.now})
+		return d.u.endChain(ctx, d.tx, d.organization, c, ended{
+			core.ChainCompleted, core.NodeStopped,
+			fmt.Sprintf("%s, which follows rollout_%d, is complete", c.Name(), c.RolloutID), d.now,
+		})
 	}
 	c.Block++
 	all, err := d.tx.ChainNodes(ctx, d.organization, []int64{c.ID})

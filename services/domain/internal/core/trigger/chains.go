@@ -100,8 +100,8 @@ func (c config) checkChain() (found []fault.Field) {
 	return found
 }
 
-// checkChain refuses a trigger of kind chain that names what does not exist, or with which chains would come back to where they began. Authors
-// are checked one after the other, over all triggers of the organization.
+// checkChain refuses a trigger of kind chain that names what does not exist, or with which chains would come back to where they began.
+// Authors are checked one after the other, over all triggers of the organization.
 func (u *UseCases) checkChain(ctx context.Context, tx Tx, organization int64, of core.Application, saved core.Trigger, c config) error {
 	if saved.Kind != core.TriggerChain || !saved.Enabled {
 		return nil
@@ -230,8 +230,8 @@ func (u *UseCases) endChain(ctx context.Context, tx Tx, organization int64, c co
 	return c, tx.SaveChain(ctx, c)
 }
 
-// CancelChain ends a chain with everything in it: blocks that have not begun do not begin, rollouts in queues are taken out, those under way
-// are cancelled, and so are the chains that they have begun. What was deployed stays.
+// CancelChain ends a chain with everything in it: blocks that have not begun do not begin, rollouts in queues are taken out, those under
+// way are cancelled, and so are the chains that they have begun. What was deployed stays.
 func (u *UseCases) CancelChain(ctx context.Context, a core.Actor, id int64, reason string) (core.Chain, error) {
 	if err := core.CheckReason(reason); err != nil {
 		return core.Chain{}, err

@@ -10,9 +10,9 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// commits returns why the commits of the version set begin no rollout; empty if one does (R4-07): it is live nowhere, its repository fits, and
-// no deployment has recorded it wherever the trigger goes. Which files matter is up to the source, which reports no other commits, and none
-// that Lockstep made.
+// commits returns why the commits of the version set begin no rollout; empty if one does (R4-07): it is live nowhere, its repository
+// fits, and no deployment has recorded it wherever the trigger goes. Which files matter is up to the source, which reports no other
+// commits, and none that Lockstep made.
 func (d *decision) commits(ctx context.Context) (string, error) {
 	_, fresh, err := d.fresh(ctx)
 	if err != nil {
@@ -30,8 +30,9 @@ func (d *decision) commits(ctx context.Context) (string, error) {
 		}
 		repository, _, _ := strings.Cut(strings.TrimPrefix(v.Reference, "git:"), "#")
 		commit := fmt.Sprintf("commit %.12s of %s", v.Digest, repository)
-		if only := d.config.Repositories; len(only) > 0 && !slices.ContainsFunc(only, func(p string) bool { return pattern.Match(p, repository) }) {
-			refused = fmt.Sprintf("%s is not one of the repositories of the trigger", commit)
+		fits := func(p string) bool { return pattern.Match(p, repository) }
+		if only := d.config.Repositories; len(only) > 0 && !slices.ContainsFunc(only, fits) {
+			refused = commit + " is not one of the repositories of the trigger"
 			continue
 		}
 		recorded, err := d.recorded(ctx, v)
@@ -39,7 +40,7 @@ func (d *decision) commits(ctx context.Context) (string, error) {
 			return "", err
 		}
 		if recorded {
-			refused = fmt.Sprintf("%s is what deployments have recorded already wherever the trigger goes", commit)
+			refused = commit + " is what deployments have recorded already wherever the trigger goes"
 			continue
 		}
 		d.commit = commit
@@ -48,7 +49,8 @@ func (d *decision) commits(ctx context.Context) (string, error) {
 	return refused, nil
 }
 
-// recorded reports whether deployments have recorded a commit in every environment that the trigger goes to: they have made it, or deployed it.
+// recorded reports whether deployments have recorded a commit in every environment that the trigger goes to: they have made it, or
+// deployed it.
 func (d *decision) recorded(ctx context.Context, v core.Version) (bool, error) {
 	known, err := d.tx.EnvironmentsOfCommit(ctx, d.trigger.ApplicationID, v.Digest)
 	if err != nil || len(known) == 0 {

@@ -182,8 +182,9 @@ func (w Writes) LockMessage(ctx context.Context, id int64) (core.NotificationMes
 func (w Writes) SaveMessage(ctx context.Context, m core.NotificationMessage) error {
 	err := w.Q.SaveMessage(ctx, query.SaveMessageParams{
 		OrganizationID: w.Entered, ID: m.ID, State: string(m.State), DueAt: m.DueAt, Attempts: int32(m.Attempts), Run: int32(m.Run),
-		Started: m.Started, Inputs: m.Inputs, BegunRevision: int32(m.BegunRevision), BegunCount: int32(m.BegunCount), SentRevision: int32(m.SentRevision),
-		SentCount: int32(m.SentCount), Ref: m.Ref, Title: m.Title, Error: m.Error, SentAt: m.SentAt,
+		Started: m.Started, Inputs: m.Inputs, BegunRevision: int32(m.BegunRevision), BegunCount: int32(m.BegunCount),
+		SentRevision: int32(m.SentRevision),
+		SentCount:    int32(m.SentCount), Ref: m.Ref, Title: m.Title, Error: m.Error, SentAt: m.SentAt,
 	})
 	return pg.Classify(err, "save message %d", m.ID)
 }

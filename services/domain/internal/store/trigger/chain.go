@@ -23,7 +23,8 @@ func chain(r query.Chain) core.Chain {
 func node(r query.ChainNodesRow) core.ChainNode {
 	return core.ChainNode{
 		ID: r.ID, ChainID: r.ChainID, Block: int(r.Block), ApplicationID: r.ApplicationID, TriggerID: orZero(r.TriggerID),
-		State: core.ChainNodeState(r.State), Reason: r.Reason, RolloutID: r.RolloutID, Outcome: core.TriggerOutcome(r.Outcome), Decision: r.Decision,
+		State: core.ChainNodeState(r.State), Reason: r.Reason, RolloutID: r.RolloutID, Outcome: core.TriggerOutcome(r.Outcome),
+		Decision:     r.Decision,
 		RolloutState: core.RolloutState(r.RolloutState),
 	}
 }
@@ -113,7 +114,8 @@ func (w Writes) AddChain(ctx context.Context, c core.Chain, nodes []core.ChainNo
 	}
 	p := query.InsertChainNodesParams{OrganizationID: w.Entered, ChainID: row.ID}
 	for _, n := range nodes {
-		p.Blocks, p.Applications, p.Triggers = append(p.Blocks, int32(n.Block)), append(p.Applications, n.ApplicationID), append(p.Triggers, n.TriggerID)
+		p.Blocks, p.Applications = append(p.Blocks, int32(n.Block)), append(p.Applications, n.ApplicationID)
+		p.Triggers = append(p.Triggers, n.TriggerID)
 		p.States, p.Reasons = append(p.States, string(n.State)), append(p.Reasons, n.Reason)
 	}
 	return chain(row), pg.Classify(w.Q.InsertChainNodes(ctx, p), "add applications to chain %d", row.ID)

@@ -28,8 +28,8 @@ func (stored) Origin(_ context.Context, _ int64, workflow string) (string, []byt
 const forbids = `@id("base") permit (principal, action == Action::"function.call", resource);
 @id("no") forbid (principal, action == Action::"function.call", resource);`
 
-// A set concerns its scope: the organization, an application, or the rollouts that go to an environment. One in dry run, and one that is off,
-// denies nothing; a mode that is not known here denies.
+// A set concerns its scope: the organization, an application, or the rollouts that go to an environment. One in dry run, and one that is
+// off, denies nothing; a mode that is not known here denies.
 func TestASetConcernsItsScope(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

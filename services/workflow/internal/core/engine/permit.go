@@ -14,8 +14,8 @@ import (
 
 // Policies decide about a call before its first attempt (D51). A call that is permitted at once is made as if there were none. One that is
 // denied fails. One that needs an approval is held: its operation is opened as a call that nobody carries out, so that the run can park,
-// and the answer of the domain service arrives as that of a Function would. Then the policies are asked again, and the operation is closed and
-// opened anew, as a poll's is between two rounds. The program sees one call that takes longer.
+// and the answer of the domain service arrives as that of a Function would. Then the policies are asked again, and the operation is
+// closed and opened anew, as a poll's is between two rounds. The program sees one call that takes longer.
 //
 // What is decided, other than a permission at once, is an entry of KindDecision in the turn that decides. The entry brings a held call back
 // after a crash, and keeps one that was approved from being decided again. The machine does not see it.

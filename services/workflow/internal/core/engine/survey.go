@@ -67,7 +67,7 @@ func (d *run) sort(ctx context.Context) (w work, refused *history.Completion, er
 			return work{}, nil, err
 		}
 		if allowed.refusal != nil {
-			return work{}, &history.Completion{Op: op.Ref, Error: allowed.refusal}, nil
+			return work{}, &history.Completion{Op: op.Ref, Error: allowed.refusal}, nil //nolint:nilerr // the call's, and no error of this
 		}
 		if allowed.opening != nil {
 			w.opened = append(w.opened, *allowed.opening)

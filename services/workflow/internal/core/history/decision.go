@@ -17,8 +17,10 @@ const (
 	CallPending = "pending"
 	// CallPermitted is one that policies permit after an approval.
 	CallPermitted = "permitted"
-	// CallRefused is one whose approval people have refused, and CallExpired one that nobody has answered in time.
-	CallRefused, CallExpired = "refused", "expired"
+	// CallRefused is one whose approval people have refused.
+	CallRefused = "refused"
+	// CallExpired is that nobody answered in time.
+	CallExpired = "expired"
 )
 
 // CallDecision is the value of an entry of KindDecision.

@@ -53,6 +53,7 @@ func MarshalChainNodeState(s core.ChainNodeState) graphql.Marshaler { return wor
 
 // UnmarshalChainNodeState reads a state.
 func UnmarshalChainNodeState(v any) (core.ChainNodeState, error) {
-	return enum(v, core.NodeWaiting, core.NodePending, core.NodeQueued, core.NodeRunning, core.NodeCompleted, core.NodeUnchanged, core.NodeFailed,
+	return enum(v, core.NodeWaiting, core.NodePending, core.NodeQueued, core.NodeRunning, core.NodeCompleted, core.NodeUnchanged,
+		core.NodeFailed,
 		core.NodeSkipped, core.NodeStopped, core.NodeCancelled)
 }

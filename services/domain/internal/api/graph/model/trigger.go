@@ -55,7 +55,8 @@ func MarshalTriggerKind(k core.TriggerKind) graphql.Marshaler { return word(stri
 
 // UnmarshalTriggerKind reads a kind.
 func UnmarshalTriggerKind(v any) (core.TriggerKind, error) {
-	return enum(v, core.TriggerVersion, core.TriggerManual, core.TriggerDrift, core.TriggerSchedule, core.TriggerEvent, core.TriggerChain, core.TriggerGit)
+	return enum(v, core.TriggerVersion, core.TriggerManual, core.TriggerDrift, core.TriggerSchedule, core.TriggerEvent,
+		core.TriggerChain, core.TriggerGit)
 }
 
 // pending is how the API spells an outcome that is empty.
