@@ -96,9 +96,10 @@ func TestStreamsOfACluster(t *testing.T) {
 	cluster := natscluster.Start(t, 3)
 	js := cluster.JetStream()
 	small := jetstream.StreamConfig{Name: bus.StreamRegistry, Subjects: []string{"cd.registry.>"}}
-	if _, err := js.CreateStream(t.Context(), small); err != nil {
-		t.Fatal(err)
-	}
+	wait.For(t, "the stream of an operator exists", func() bool { // a leader of it has to be found first
+		_, err := js.CreateStream(t.Context(), small)
+		return err == nil
+	})
 	topology := bus.Topology{
 		Streams: []bus.Stream{bus.RegistryStream(), bus.DomainStream()}, Consumers: []bus.Consumer{{Stream: bus.StreamDomain, Durable: "domain"}},
 	}
