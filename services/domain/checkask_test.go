@@ -63,6 +63,8 @@ func TestAPersonDecidesWhatACheckCannot(t *testing.T) {
 	c.people(2)
 	second := user()
 	second.ID = 2
+	_, err := c.pool.Exec(t.Context(), `UPDATE cd_environments SET tier = 'production' WHERE id = $1`, c.places["prod"].ID)
+	c.ok(err)
 	c.refused(decide(user(), core.CheckSuccess, "fine"), `so someone else must decide its check "ticket"`)
 	c.ok(decide(user(), core.CheckFailure, "too many errors"))
 	if got := waits(); !strings.Contains(got, "too many errors") || !strings.Contains(got, "which is failure") {
