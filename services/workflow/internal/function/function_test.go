@@ -362,7 +362,7 @@ func TestTemplateRender(t *testing.T) {
 	}
 }
 
-// TestCommitsAreRead: what git.read_commit makes of messages as people write them (R3-28).
+// TestCommitsAreRead: what git.read_commit makes of messages as people write them.
 func TestCommitsAreRead(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -11151,6 +11151,7 @@ type Chain implements Node {
   block: Int!
   "How many blocks it has."
   blocks: Int!
+  "When its first block was decided about."
   beganAt: Time!
   "Null while it runs."
   endedAt: Time
@@ -11203,6 +11204,7 @@ enum ChainNodeState {
 
 "Input of cancelChain."
 input CancelChainInput {
+  "The chain."
   chainId: ID!
   "Why; kept in the journal."
   reason: String = ""
@@ -13658,15 +13660,19 @@ type CallRequest implements Node {
 
 "The answer of a member to a call that waits for an approval."
 type CallAnswer {
+  "Whether it approves the call; otherwise it refuses it."
   approves: Boolean!
+  "Why, as the member has written."
   reason: String!
   "What the member was called then."
   author: String!
+  "When it was given."
   at: Time!
 }
 
 "Input of answerCall."
 input AnswerCallInput {
+  "The request that it answers."
   callRequestId: ID!
   "Approves the call; false refuses it."
   approve: Boolean!

@@ -54,6 +54,7 @@ type AgentPayload struct {
 
 // Input of answerCall.
 type AnswerCallInput struct {
+	// The request that it answers.
 	CallRequestID string `json:"callRequestId"`
 	// Approves the call; false refuses it.
 	Approve bool `json:"approve"`
@@ -141,6 +142,7 @@ type BypassFreezePayload struct {
 
 // Input of cancelChain.
 type CancelChainInput struct {
+	// The chain.
 	ChainID string `json:"chainId"`
 	// Why; kept in the journal.
 	Reason *string `json:"reason,omitempty"`
