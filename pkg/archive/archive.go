@@ -120,7 +120,8 @@ func Open(c Config, secrets *secret.Reader, now clock.Clock, log *slog.Logger) (
 		transport.TLSClientConfig = trust.Config(host)
 	}
 	client, err := minio.New(c.Endpoint, &minio.Options{
-		Creds: credentials.New(&keys{config: c, secrets: secrets, clock: now}), Secure: !c.Plain, Transport: transport, Region: c.Region, MaxRetries: 3,
+		Creds:  credentials.New(&keys{config: c, secrets: secrets, clock: now}),
+		Secure: !c.Plain, Transport: transport, Region: c.Region, MaxRetries: 3,
 	})
 	if err != nil {
 		return nil, fault.Because(err, fault.Invalid, "archive.endpoint: found %q", c.Endpoint)

@@ -68,8 +68,8 @@ func timelineTable(w io.Writer, found *autoflowv1.GetTimelineResponse, now time.
 			result = "open"
 		}
 		took := ended(s, now).Sub(began(s)).Round(time.Millisecond)
-		command.Row(w, command.Number(int(s.GetBranch())), what, command.Moment(began(s)), took.String(), bar(began(s), ended(s, now), first, last),
-			clipped(result), s.GetPosition())
+		command.Row(w, command.Number(int(s.GetBranch())), what, command.Moment(began(s)), took.String(),
+			bar(began(s), ended(s, now), first, last), clipped(result), s.GetPosition())
 	}
 	if found.GetEarlier() && len(found.GetSteps()) > 0 {
 		command.Row(w, "earlier operations: --before "+command.Number(int(found.GetSteps()[0].GetSequence())))

@@ -27,8 +27,8 @@ func (d *decision) chain(ctx context.Context) (core.TriggerSignal, error) {
 	d.signals = d.signals[:1]
 	what, number, _ := strings.Cut(d.signals[0].Cause, ":")
 	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil { //nolint:nilerr // the decision says so
-		return d.declines("the cause %q is none that the trigger knows", d.signals[0].Cause), nil
+	if err != nil {
+		return d.declines("the cause %q is none that the trigger knows", d.signals[0].Cause), nil //nolint:nilerr // it says so
 	}
 	if what == "chain" {
 		return d.follow(ctx, n)
