@@ -39,11 +39,11 @@ export default function Notifications() {
       {!data ? (
         <Waiting query={query} what="notifications" />
       ) : (
-        <>
+        <div className="stack">
           <Channels all={data.notificationChannels} changed={changed} />
           <Routes all={data.notificationRoutes} channels={data.notificationChannels} changed={changed} />
           <Messages all={data.notificationMessages} state={state} setState={setState} changed={changed} />
-        </>
+        </div>
       )}
     </Page>
   )
