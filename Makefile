@@ -293,6 +293,9 @@ drift: ## Fail when generated code or module files are not what generate and tid
 
 # The steps of CI that need no cluster, those that fail soonest first.
 CI_STEPS := drift format-check lint arch charts test model
+# The scenarios of CI: one for each mechanism. `make nightly` plays all of them.
+CI_SCENARIOS := canary blue-green-joint abort-in-sync abort-retry argocd-restarted automatic-rollback degraded drift helm jobs kustomize \
+	manifest-only on-failure-abort relay-killed second-actor workload-ref
 
 CLIENT := docs/examples/client/typescript
 
@@ -315,20 +318,21 @@ check: ## What to run before every commit: format, lint, import rules, tests of 
 	@if command -v npm >/dev/null; then $(MAKE) clients; else echo "npm: found none; the generated clients are not tried" >&2; fi
 
 .PHONY: ci
-ci: ## What CI runs: drift, format-check, lint, arch, charts, test, model, simulate, chaos, upgrade, e2e, e2e-charts, then the generated clients, the console's build and its tests where there is npm
+ci: ## What CI runs: drift, format-check, lint, arch, charts, test, model, simulate, chaos, upgrade, the most telling scenarios of e2e, e2e-charts, then the generated clients, the console's build and its tests where there is npm
 	@# The cluster of e2e is built beside everything before it, which on a new machine takes about as long. e2e waits for it, and shows what went wrong.
 	@XDG_CACHE_HOME="$(CACHE)" nice -n 10 tools/cluster/build.sh >/dev/null 2>&1 & build=$$!; trap 'kill $$build 2>/dev/null || true' EXIT; \
 	for step in $(CI_STEPS); do $(MAKE) $$step; done; \
 	$(MAKE) simulate SEEDS=100000 FOR=3m; \
 	$(MAKE) chaos; \
 	$(MAKE) upgrade; \
-	$(MAKE) e2e; \
+	$(MAKE) e2e E2E_FLAGS="$(CI_SCENARIOS)"; \
 	$(MAKE) e2e-charts; \
 	if command -v npm >/dev/null; then $(MAKE) clients; $(MAKE) console-drift; $(MAKE) console-test; else echo "npm: found none; the clients' and the console's own tests are left out" >&2; fi
 
 .PHONY: nightly
-nightly: ## What takes hours: an hour of chaos, half an hour of soak, the faults of clusters, long simulation, deep models, random passages, the race detector, every fuzz target for minutes (FUZZ=2m)
+nightly: ## What takes hours: every scenario on a real cluster, an hour of chaos, half an hour of soak, the faults of clusters, long simulation, deep models, random passages, the race detector, every fuzz target for minutes (FUZZ=2m)
 	@$(MAKE) race
+	@$(MAKE) e2e
 	@$(MAKE) chaos FOR=60m
 	@$(MAKE) soak FOR=30m
 	@$(MAKE) faults
