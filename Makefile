@@ -318,7 +318,7 @@ check: ## What to run before every commit: format, lint, import rules, tests of 
 	@if command -v npm >/dev/null; then $(MAKE) clients; else echo "npm: found none; the generated clients are not tried" >&2; fi
 
 .PHONY: ci
-ci: ## What CI runs: drift, format-check, lint, arch, charts, test, model, simulate, chaos, upgrade, the most telling scenarios of e2e, e2e-charts, then the generated clients, the console's build and its tests where there is npm
+ci: ## What CI runs: drift, format-check, lint, arch, charts, test, model, simulate, chaos, upgrade, e2e with a scenario for each mechanism, e2e-charts, then the generated clients, the console's build and its tests where there is npm
 	@# The cluster of e2e is built beside everything before it, which on a new machine takes about as long. e2e waits for it, and shows what went wrong.
 	@XDG_CACHE_HOME="$(CACHE)" nice -n 10 tools/cluster/build.sh >/dev/null 2>&1 & build=$$!; trap 'kill $$build 2>/dev/null || true' EXIT; \
 	for step in $(CI_STEPS); do $(MAKE) $$step; done; \
