@@ -171,7 +171,7 @@ type ChainNode struct {
 	RolloutState RolloutState
 }
 
-// Standing is the state of the node with a sentence about it, which is empty where there is nothing to say.
+// Standing is the state of the node with a sentence that explains it; the sentence is empty for states that need none.
 func (n ChainNode) Standing() (ChainNodeState, string) {
 	if n.State != NodeBegun {
 		return n.State, n.Reason

@@ -210,7 +210,7 @@ func (u *UseCases) MayAnswerCall(ctx context.Context, a core.Actor, r core.CallR
 	if err := a.MaySomewhere(core.ActionAnswerCall); err != nil {
 		return err
 	}
-	if now := u.clock.Now(); r.StateAt(now) != core.CallPending { // of most there is nothing to look up
+	if now := u.clock.Now(); r.StateAt(now) != core.CallPending { // most were answered long ago, and need no query
 		return r.MayAnswer(a, true, nil, now)
 	}
 	return u.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {

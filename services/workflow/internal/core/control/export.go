@@ -150,6 +150,12 @@ type Archive interface {
 // conceal replaces the tokens of channels, each by the same one wherever it occurs: what a program does with them stays what it was.
 func (x *Export) conceal() {
 	c := concealer{}
+	x.Error = string(c.replace([]byte(x.Error)))
+	status := make(map[string]string, len(x.Status))
+	for key, value := range x.Status {
+		status[key] = string(c.replace([]byte(value)))
+	}
+	x.Status = status
 	x.Loaded.Inputs = c.replace(x.Loaded.Inputs)
 	x.Loaded.Continuation = c.replace(x.Loaded.Continuation)
 	for i := range x.Loaded.History {

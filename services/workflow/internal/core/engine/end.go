@@ -113,3 +113,9 @@ func (d *run) logFailure(ctx context.Context, failure error) {
 		d.engine.Log.ErrorContext(ctx, "workflow panicked", "workflow", d.loaded.Workflow, "stack", string(panicked.StackTrace()))
 	}
 }
+
+// emit completes an event with whose it is.
+func (d *run) emit(e history.Emit) history.Emit {
+	e.Organization, e.Workflow, e.Time = d.loaded.Organization, d.loaded.Workflow, d.engine.Clock.Now()
+	return e
+}

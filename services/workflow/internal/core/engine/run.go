@@ -470,12 +470,6 @@ func (d *run) take() {
 	}
 }
 
-// emit completes an event with whose it is.
-func (d *run) emit(e history.Emit) history.Emit {
-	e.Organization, e.Workflow, e.Time = d.loaded.Organization, d.loaded.Workflow, d.engine.Clock.Now()
-	return e
-}
-
 // store writes the turn and starts an empty one. After an error the turn in memory is useless: the execution is given up, and replayed
 // from what is stored.
 func (d *run) store(ctx context.Context, c Commit) (execution.State, error) {
@@ -577,18 +571,6 @@ func (d *run) moreResults() (some bool) {
 		}
 	}
 	return some
-}
-
-// patience is how long to wait for the Functions under way before the next look at the store, or before calls that are not stored yet
-// have to be.
-func (d *run) patience() time.Duration {
-	patience, now := d.engine.Settings.Poll, d.engine.Clock.Now()
-	for ref := range d.running {
-		if known := d.open[ref]; !known.stored {
-			patience = min(patience, known.intended().Sub(now))
-		}
-	}
-	return max(patience, time.Millisecond)
 }
 
 // fromWakeup takes the arrival that the wake-up carries. all says that nothing else has arrived since the run parked: the counter of
