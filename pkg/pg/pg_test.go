@@ -238,6 +238,32 @@ func TestInTxRepeatsATransactionThatLostARace(t *testing.T) {
 	}
 }
 
+// The settings of a transaction are texts, whatever is in them, and end with it.
+func TestInTxWithSettings(t *testing.T) {
+	t.Parallel()
+	pool, _ := fruitPool(t)
+	settings := map[string]string{"lockstep.quoted": `it's \'; DROP TABLE fruit; --`, "lockstep.other": "2"}
+	const read = `SELECT COALESCE(current_setting($1, true), '')`
+	err := pg.InTxWith(t.Context(), pool, settings, func(tx pgx.Tx) error {
+		for name, want := range settings {
+			var got string
+			if err := tx.QueryRow(t.Context(), read, name).Scan(&got); err != nil || got != want {
+				t.Errorf("%s is %q, want %q (%v)", name, got, want, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range settings {
+		var got string
+		if err := pool.QueryRow(t.Context(), read, name).Scan(&got); err != nil || got != "" {
+			t.Errorf("after the transaction %s is %q, want none (%v)", name, got, err)
+		}
+	}
+}
+
 func TestInTxUndoesWhatFailedAndReturnsItsError(t *testing.T) {
 	t.Parallel()
 	for name, in := range map[string]func(context.Context, *pgxpool.Pool, func(pgx.Tx) error) error{

@@ -3,7 +3,11 @@ package pg
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -28,7 +32,31 @@ const (
 // A connection that breaks during the commit leaves open whether it happened. That error is Unavailable; the caller's
 // keys (event ids, unique constraints) must make doing it again harmless.
 func InTx(ctx context.Context, pool *pgxpool.Pool, fn func(pgx.Tx) error) error {
-	return repeated(ctx, func() error { return once(ctx, pool, fn) })
+	return InTxWith(ctx, pool, nil, fn)
+}
+
+// InTxWith is InTx with settings of the server that hold until the end of the transaction, by name. They are made on the journey that
+// begins it.
+func InTxWith(ctx context.Context, pool *pgxpool.Pool, settings map[string]string, fn func(pgx.Tx) error) error {
+	var begin pgx.TxOptions
+	if len(settings) > 0 {
+		begin.BeginQuery = "begin; SELECT " + strings.Join(localSettings(settings), ", ")
+	}
+	return repeated(ctx, func() error { return once(ctx, pool, begin, fn) })
+}
+
+// localSettings are the calls that make settings, in the order of their names. PostgreSQL takes no parameters in several statements at once.
+func localSettings(settings map[string]string) []string {
+	var calls []string
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		calls = append(calls, fmt.Sprintf("set_config(%s, %s, true)", literal(name), literal(settings[name])))
+	}
+	return calls
+}
+
+// literal is a text as SQL has it, whatever standard_conforming_strings says.
+func literal(text string) string {
+	return "E'" + strings.NewReplacer(`\`, `\\`, "'", "''").Replace(text) + "'"
 }
 
 // Alone is for a single statement that is a transaction by itself: it is run again as InTx runs a transaction again. Its
@@ -50,8 +78,8 @@ func repeated(ctx context.Context, once func() error) error {
 	}
 }
 
-func once(ctx context.Context, pool *pgxpool.Pool, fn func(pgx.Tx) error) error {
-	tx, err := pool.Begin(ctx)
+func once(ctx context.Context, pool *pgxpool.Pool, begin pgx.TxOptions, fn func(pgx.Tx) error) error {
+	tx, err := pool.BeginTx(ctx, begin)
 	if err != nil {
 		return Classify(err, "begin transaction")
 	}

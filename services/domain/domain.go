@@ -253,6 +253,9 @@ func database(c Config, log *slog.Logger) pg.Config {
 	p := pg.Config{
 		URL: c.DatabaseURL, DirectURL: c.DatabaseDirectURL, Schema: c.Schema, Role: c.DatabaseRole, MaxConns: c.MaxConnections,
 		TLS: c.Database.Certificates(), Log: log,
+		// Each statement has one sensible plan, and PostgreSQL would otherwise plan most of them anew for each execution, which takes longer
+		// than they do. Those of lists are planned with their values in sight (PlanForValues).
+		Settings: map[string]string{"jit": "off", "plan_cache_mode": "force_generic_plan"},
 	}
 	if p.Role == noRole {
 		p.Role = ""

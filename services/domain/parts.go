@@ -103,6 +103,11 @@ type chore func(ctx context.Context) (what string, attrs []slog.Attr, worked boo
 // chores are what policies want done by time.
 func (s *service) chores() []chore {
 	return []chore{
+		// People and programs that report wait for the first one.
+		func(ctx context.Context) (string, []slog.Attr, bool, error) {
+			rollout, worked, err := s.rollouts.ReviewDue(ctx)
+			return "passages evaluated again", []slog.Attr{slog.Int64(telemetry.KeyRollout, rollout)}, worked, err
+		},
 		func(ctx context.Context) (string, []slog.Attr, bool, error) {
 			r, worked, err := s.rollouts.RollBackDue(ctx)
 			return "automatic rollback", []slog.Attr{
@@ -122,10 +127,6 @@ func (s *service) chores() []chore {
 			return "gate expired", []slog.Attr{
 				slog.Int64(telemetry.KeyRollout, e.RolloutID), slog.String("gate", e.GateID), slog.String("outcome", e.Outcome),
 			}, worked, err
-		},
-		func(ctx context.Context) (string, []slog.Attr, bool, error) {
-			rollout, worked, err := s.rollouts.ReviewDue(ctx)
-			return "passages evaluated again", []slog.Attr{slog.Int64(telemetry.KeyRollout, rollout)}, worked, err
 		},
 		func(ctx context.Context) (string, []slog.Attr, bool, error) {
 			application, worked, err := s.intake.RankDue(ctx)

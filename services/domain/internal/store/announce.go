@@ -76,15 +76,18 @@ func (t *tx) publish(ctx context.Context, correlation string, at time.Time, data
 	if err != nil {
 		return fmt.Errorf("make %s of %q: %w", data.EventType(), correlation, err)
 	}
-	return t.deps.Publish(ctx, t.pgx, e)
+	return t.deps.Publish(ctx, outgoing{t.pgx, t.line}, e)
 }
 
 // announce makes an event of a rollout and stores it with what it is about.
 func (t *tx) announce(ctx context.Context, organization, rollout int64, at time.Time, data event.Data) error {
 	// What happens to a rollout is recorded in the rollout's trace, and linked to the request that it happened by.
-	trace, err := t.q.TraceOfRollout(ctx, t.organization, rollout)
-	if err != nil {
-		return missing(err, "rollout", rollout)
+	trace, locked := t.traces[rollout]
+	if !locked {
+		var err error
+		if trace, err = t.q.TraceOfRollout(ctx, t.organization, rollout); err != nil {
+			return missing(err, "rollout", rollout)
+		}
 	}
 	if trace != "" {
 		trace = telemetry.TraceParent(telemetry.LinkSpan(ctx, trace, data.EventType()))
@@ -97,5 +100,5 @@ func (t *tx) announce(ctx context.Context, organization, rollout int64, at time.
 	if err != nil {
 		return fmt.Errorf("make %s of rollout %d: %w", data.EventType(), rollout, err)
 	}
-	return t.deps.Publish(ctx, t.pgx, e)
+	return t.deps.Publish(ctx, outgoing{t.pgx, t.line}, e)
 }

@@ -86,7 +86,7 @@ func (t *tx) AnnouncePlaces(ctx context.Context, at time.Time, territory core.Te
 	if err != nil {
 		return fmt.Errorf("make the event of the places of environment %d: %w", territory.EnvironmentID, err)
 	}
-	return t.deps.Publish(ctx, t.pgx, e)
+	return t.deps.Publish(ctx, outgoing{t.pgx, t.line}, e)
 }
 
 // eventPlaces are places as events have them.

@@ -250,6 +250,18 @@ func (r reader) DeploymentsByRolloutEnvironment(
 		keyed(deployment, func(d core.Deployment) int64 { return d.RolloutEnvironmentID }))
 }
 
+// DeploymentsByRollout implements rollout.Tx.
+func (r reader) DeploymentsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Deployment, error) {
+	return under(ctx, r, organization, rollouts, "deployments of rollouts", (*query.Queries).DeploymentsByRollout,
+		keyed(deployment, func(d core.Deployment) int64 { return d.RolloutEnvironmentID }))
+}
+
+// EnvironmentsByRollout implements rollout.Tx.
+func (r reader) EnvironmentsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64]core.Environment, error) {
+	return byKey(ctx, r, organization, rollouts, "environments of rollouts", (*query.Queries).EnvironmentsByRollout,
+		keyed(environment, func(e core.Environment) int64 { return e.ID }))
+}
+
 // VersionsByDeployment implements view.Reads.
 func (r reader) VersionsByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64][]core.Version, error) {
 	return under(ctx, r, organization, deployments, "versions of deployments", (*query.Queries).VersionsByDeployment,

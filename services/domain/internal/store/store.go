@@ -10,6 +10,7 @@ import (
 	"embed"
 	"errors"
 	"io/fs"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -86,6 +87,9 @@ func New(d Deps) *Store {
 	return s
 }
 
+// controls is the number of the newest control that this release knows (migration 0130).
+const controls = "1"
+
 // in runs fn in one transaction of an organization; 0 enters none, and finds nothing but what belongs to nobody.
 func (s *Store) in(ctx context.Context, organization int64, fn func(context.Context, *tx) error) error {
 	return s.inOrganization(ctx, organization, func(t pgx.Tx, _ *query.Queries) error { return s.inside(ctx, t, organization, fn) })
@@ -98,7 +102,8 @@ func (s *Store) inside(ctx context.Context, t pgx.Tx, organization int64, fn fun
 	inside := &tx{
 		reader: within(q, organization), Writes: control.Writes{Q: q, Entered: organization},
 		triggerWrites: triggerWrites{Q: q, Entered: organization}, notifyWrites: notifyWrites{Q: q, Entered: organization},
-		pgx: t, line: line, q: q, organization: organization, deps: s.deps,
+		pgx: t, line: line, q: q, organization: organization, traces: map[int64]string{},
+		deps: s.deps,
 	}
 	if err := fn(ctx, inside); err != nil {
 		return err
@@ -115,14 +120,15 @@ func (s *Store) view(ctx context.Context, organization int64, fn func(*query.Que
 }
 
 func (s *Store) inOrganization(ctx context.Context, organization int64, fn func(pgx.Tx, *query.Queries) error) error {
-	return pg.InTx(ctx, s.deps.Pool, func(t pgx.Tx) error { return entered(ctx, t, organization, fn) })
+	settings := map[string]string{"lockstep.organization": strconv.FormatInt(organization, 10), "lockstep.controls": controls}
+	return pg.InTxWith(ctx, s.deps.Pool, settings, func(t pgx.Tx) error { return fn(t, query.New(t)) })
 }
 
-// entered runs fn in a transaction of an organization.
+// entered runs fn in a transaction that enters an organization.
 func entered(ctx context.Context, t pgx.Tx, organization int64, fn func(pgx.Tx, *query.Queries) error) error {
 	q := query.New(t)
 	// For this transaction only: the pooled connection forgets it at the end, so the next one begins outside again.
-	if err := q.EnterOrganization(ctx, organization); err != nil {
+	if err := q.EnterOrganization(ctx, strconv.FormatInt(organization, 10), controls); err != nil {
 		return pg.Classify(err, "enter organization %d", organization)
 	}
 	return fn(t, q)
@@ -194,7 +200,14 @@ type tx struct {
 	q    *query.Queries
 	// organization is the one that was entered; every statement names it.
 	organization int64
-	deps         Deps
+	// traces are those of the rollouts that were locked.
+	traces map[int64]string
+	deps   Deps
+}
+
+// Together implements rollout.Tx.
+func (t *tx) Together(ctx context.Context, reads ...func(context.Context) error) error {
+	return t.line.together(ctx, reads...)
 }
 
 // Claim implements rollout.Tx.

@@ -91,12 +91,16 @@ func (t *tx) LiveVersionSets(ctx context.Context, application int64) (map[int64]
 // LockRollout implements rollout.Tx.
 func (t *tx) LockRollout(ctx context.Context, id int64) (core.Rollout, error) {
 	row, err := t.q.LockRollout(ctx, t.organization, id)
+	t.traces[row.ID] = orZero(row.Traceparent)
 	return toRollout(row), missing(err, "rollout", id)
 }
 
 // LockRollouts implements rollout.Tx.
 func (t *tx) LockRollouts(ctx context.Context, ids []int64) ([]core.Rollout, error) {
 	rows, err := t.q.LockRollouts(ctx, t.organization, ids)
+	for _, row := range rows {
+		t.traces[row.ID] = orZero(row.Traceparent)
+	}
 	return convertAll(rows, toRollout), pg.Classify(err, "lock rollouts")
 }
 

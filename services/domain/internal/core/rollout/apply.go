@@ -138,10 +138,7 @@ func (m GatePassage) apply(ctx context.Context, u *UseCases, tx Tx, c cause, _ c
 	if err := t.moveDeployment(ctx, b, dep, core.VerbStart, ""); err != nil {
 		return err
 	}
-	gate, err := t.gateName(ctx, b, m.Weight)
-	if err != nil {
-		return err
-	}
+	gate := t.gateName(b, m.Weight)
 	// A gate is no state of a deployment, so the row's To is its From (D17). The same gate reported twice, under two event
 	// ids, makes two rows; readers take the first of each kind.
 	row := t.row(core.Subject{Kind: core.SubjectDeployment, ID: dep.ID}, m.Verb)

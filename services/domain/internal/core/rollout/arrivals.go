@@ -77,8 +77,6 @@ type forest struct {
 	trees map[int64]*tree
 	// of is the rollout of a deployment.
 	of map[int64]int64
-	// names are those of environments.
-	names map[int64]string
 }
 
 // aboutRollout and aboutDeployment are changes that lock a rollout, or that of a deployment.
@@ -90,7 +88,7 @@ type (
 // plant locks and reads every rollout that events are about, in a handful of queries. One that does not exist is left to the
 // event that names it.
 func plant(ctx context.Context, tx Tx, organization int64, all []Arrival) (*forest, error) {
-	f := &forest{trees: map[int64]*tree{}, names: map[int64]string{}}
+	f := &forest{trees: map[int64]*tree{}}
 	var rollouts, deployments []int64
 	for _, a := range all {
 		switch about := a.Change.(type) {
@@ -112,19 +110,8 @@ func plant(ctx context.Context, tx Tx, organization int64, all []Arrival) (*fore
 		return nil, err
 	}
 	trees, err := readTrees(ctx, tx, organization, locked)
-	if err != nil {
-		return nil, err
-	}
-	var places []int64
 	for _, t := range trees {
 		f.trees[t.rollout.ID] = t
-		for _, b := range t.environments {
-			places = append(places, b.EnvironmentID)
-		}
-	}
-	environments, err := tx.EnvironmentsByID(ctx, organization, core.Distinct(places))
-	for id, e := range environments {
-		f.names[id] = e.Name
 	}
 	return f, err
 }

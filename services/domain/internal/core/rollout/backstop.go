@@ -21,7 +21,7 @@ func (t *tree) entered(ctx context.Context, b *branch) (bool, error) {
 		return true, nil
 	}
 	p, err := t.passages(ctx)
-	return p.hold.Granted[p.names[b.EnvironmentID]], err
+	return p.hold.Granted[p.places[b.EnvironmentID].Name], err
 }
 
 // claims is that a report about an environment may be applied. Where the environment was not entered, it fails the rollout as a breach.
@@ -30,11 +30,7 @@ func (u *UseCases) claims(ctx context.Context, t *tree, b *branch, report string
 	if err != nil || entered {
 		return entered, err
 	}
-	names, err := t.names(ctx)
-	if err != nil {
-		return false, err
-	}
-	return false, u.breach(ctx, t, report, names[b.EnvironmentID])
+	return false, u.breach(ctx, t, report, t.places[b.EnvironmentID].Name)
 }
 
 // claimsWeights is claims, and that every weight with a condition below a weight was left by a passage of its own, or was skipped.
@@ -55,7 +51,7 @@ func (u *UseCases) claimsWeights(ctx context.Context, t *tree, b *branch, below 
 // left is the first weight below another one that has a condition and that the rollout may not leave; empty for none.
 func (p passages) left(b *branch, below int) string {
 	for _, w := range b.Weights {
-		gate := weightGate(p.names[b.EnvironmentID], w.Weight)
+		gate := weightGate(p.places[b.EnvironmentID].Name, w.Weight)
 		if rule, pinned := p.rules[gate]; pinned && !rule.Own && w.Weight < below && !p.hold.Granted[gate] {
 			return gate
 		}
@@ -77,7 +73,7 @@ func (u *UseCases) claimsEnd(ctx context.Context, t *tree) (bool, error) {
 		return false, err
 	}
 	for _, b := range t.environments {
-		missing := p.names[b.EnvironmentID]
+		missing := p.places[b.EnvironmentID].Name
 		if p.hold.Granted[missing] {
 			missing = p.left(b, aboveAll)
 		}
@@ -192,7 +188,7 @@ func (p passages) beyond(row core.Transition) string {
 		return ""
 	}
 	for _, b := range p.environments {
-		name := p.names[b.EnvironmentID]
+		name := p.places[b.EnvironmentID].Name
 		if p.subjectIn(b, row) && !p.hold.Granted[name] {
 			return name
 		}

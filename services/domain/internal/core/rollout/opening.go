@@ -30,9 +30,9 @@ type Opening struct {
 // opening derives what a gate of the rollout opens. The names of environments contain no slash, so that of a weight gate is unambiguous.
 func (t *tree) opening(ctx context.Context, gate string) (Opening, error) {
 	name, weight, atWeight := strings.Cut(gate, "/")
-	id, err := t.environmentNamed(ctx, name)
-	if err != nil || id == 0 {
-		return Opening{}, err
+	id := t.placeNamed(name)
+	if id == 0 {
+		return Opening{}, nil
 	}
 	if atWeight {
 		percent, _ := strconv.Atoi(weight) // of what is no number it makes 0
@@ -42,6 +42,7 @@ func (t *tree) opening(ctx context.Context, gate string) (Opening, error) {
 		return Opening{EnvironmentID: id, Weight: percent}, nil
 	}
 	o := Opening{EnvironmentID: id}
+	var err error
 	o.Places, o.PinnedWeights, err = t.tx.PinnedPlaces(ctx, t.rollout.ID, id)
 	return o, err
 }
@@ -61,27 +62,6 @@ func (p plan) pinPlaces(ctx context.Context, tx Tx, rollout int64, s stop) error
 	return tx.PinPlaces(ctx, rollout, s.environment.ID, places, weights)
 }
 
-// environmentNamed is the environment of the rollout with a name; 0 for none.
-func (t *tree) environmentNamed(ctx context.Context, name string) (int64, error) {
-	var ids []int64
-	for _, b := range t.environments {
-		if t.cause.known != nil && t.cause.known.names[b.EnvironmentID] == name {
-			return b.EnvironmentID, nil
-		}
-		ids = append(ids, b.EnvironmentID)
-	}
-	if t.cause.known != nil {
-		return 0, nil
-	}
-	environments, err := t.tx.EnvironmentsByID(ctx, t.cause.Organization, ids)
-	for id, e := range environments {
-		if e.Name == name {
-			return id, err
-		}
-	}
-	return 0, err
-}
-
 // point is what decides which controls concern a passage.
 func (p passages) point(ctx context.Context, gate string) (core.PassagePoint, error) {
 	name, _, atWeight := strings.Cut(gate, "/")
@@ -90,6 +70,10 @@ func (p passages) point(ctx context.Context, gate string) (core.PassagePoint, er
 		point.EnvironmentID, point.Entrance = b.EnvironmentID, !atWeight
 	} else {
 		point.EnvironmentID = p.rules[gate].BeforeEnvironmentID // a step guards the environment behind it
+	}
+	if place, goes := p.places[point.EnvironmentID]; goes || point.EnvironmentID == 0 {
+		point.Tier = place.Tier
+		return point, nil
 	}
 	environments, err := p.tx.EnvironmentsByID(ctx, p.cause.Organization, []int64{point.EnvironmentID})
 	point.Tier = environments[point.EnvironmentID].Tier
@@ -285,16 +269,8 @@ func (u *UseCases) passageRequest(ctx context.Context, p passages, gate string, 
 		return r, err
 	}
 	r.Principal, r.Automatic = principalOf(requester), requester.Type.Automatic()
-	ids := make([]int64, len(p.environments))
-	for i, b := range p.environments {
-		ids[i] = b.EnvironmentID
-	}
-	environments, err := p.tx.EnvironmentsByID(ctx, p.cause.Organization, ids)
-	if err != nil {
-		return r, err
-	}
 	named := func(id int64) policy.Environment {
-		return policy.Environment{Name: environments[id].Name, Tier: string(environments[id].Tier)}
+		return policy.Environment{Name: p.places[id].Name, Tier: string(p.places[id].Tier)}
 	}
 	at := named(point.EnvironmentID)
 	r.Environment = &at

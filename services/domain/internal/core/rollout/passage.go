@@ -20,8 +20,6 @@ type passages struct {
 	rules map[string]core.PinnedGate
 	// open are the approvals that are requested and not answered.
 	open map[string]bool
-	// names are those of the rollout's environments.
-	names map[int64]string
 	// checks are those that are pinned, with what was reported about the version set.
 	checks core.Checks
 	// policies are those that concern the rollout, and judged what they decided in this transaction, by gate.
@@ -32,31 +30,27 @@ type passages struct {
 // passages reads what the passages depend on. The journal of a rollout has few rows about gates.
 func (t *tree) passages(ctx context.Context) (passages, error) {
 	p := passages{tree: t, open: map[string]bool{}, judged: map[string]*judged{}}
-	rows, err := t.tx.GateWordsByRollout(ctx, t.cause.Organization, []int64{t.rollout.ID})
+	var gates []core.Gate
+	err := t.tx.Together(ctx, func(ctx context.Context) (err error) {
+		p.hold, gates, err = t.words(ctx)
+		return err
+	}, func(ctx context.Context) (err error) {
+		p.rules, err = t.tx.GateRules(ctx, t.rollout.ID)
+		return err
+	}, func(ctx context.Context) (err error) {
+		p.checks, err = t.tx.Checks(ctx, t.rollout.ID, t.rollout.VersionSetID)
+		return err
+	}, func(ctx context.Context) (err error) {
+		p.policies, err = t.tx.PoliciesConcerning(ctx, t.rollout.ApplicationID, t.rollout.ID)
+		return err
+	})
 	if err != nil {
 		return p, err
 	}
-	gates, err := t.tx.OpenGates(ctx, t.cause.Organization, []int64{t.rollout.ID})
-	if err != nil {
-		return p, err
-	}
-	p.hold = core.HoldOf(rows[t.rollout.ID], gates[t.rollout.ID])
-	for _, g := range gates[t.rollout.ID] {
+	for _, g := range gates {
 		p.open[g.GateID] = true
 	}
-	if p.rules, err = t.tx.GateRules(ctx, t.rollout.ID); err != nil {
-		return p, err
-	}
-	if p.checks, err = t.tx.Checks(ctx, t.rollout.ID, t.rollout.VersionSetID); err != nil {
-		return p, err
-	}
-	if p.checks.Observed, err = core.ObservedIn(ctx, t.tx, t.cause.Organization, core.HealthPlaces(p.checks.Pinned)); err != nil {
-		return p, err
-	}
-	if p.policies, err = t.tx.PoliciesConcerning(ctx, t.rollout.ApplicationID, t.rollout.ID); err != nil {
-		return p, err
-	}
-	p.names, err = t.names(ctx)
+	p.checks.Observed, err = core.ObservedIn(ctx, t.tx, t.cause.Organization, core.HealthPlaces(p.checks.Pinned))
 	return p, err
 }
 
@@ -73,34 +67,17 @@ func (p passages) entering(gate string) []core.CheckState {
 		}
 	}
 	for i, b := range p.environments {
-		if p.names[b.EnvironmentID] == gate {
+		if p.places[b.EnvironmentID].Name == gate {
 			return p.checks.Entering(places, i, p.cause.at)
 		}
 	}
 	return nil
 }
 
-// names are those of the rollout's environments, by number.
-func (t *tree) names(ctx context.Context) (map[int64]string, error) {
-	if t.cause.known != nil {
-		return t.cause.known.names, nil
-	}
-	ids := make([]int64, len(t.environments))
-	for i, b := range t.environments {
-		ids[i] = b.EnvironmentID
-	}
-	environments, err := t.tx.EnvironmentsByID(ctx, t.cause.Organization, ids)
-	names := make(map[int64]string, len(environments))
-	for id, e := range environments {
-		names[id] = e.Name
-	}
-	return names, err
-}
-
 // entrance is the environment that a gate is the entrance of; nil for any other gate.
 func (p passages) entrance(gate string) *branch {
 	for _, b := range p.environments {
-		if p.names[b.EnvironmentID] == gate {
+		if p.places[b.EnvironmentID].Name == gate {
 			return b
 		}
 	}
@@ -110,7 +87,7 @@ func (p passages) entrance(gate string) *branch {
 // skips are the weights that the rollout will not stop at once it has entered an environment.
 func (p passages) skips(b *branch, requested []core.Condition) []core.Condition {
 	var all []core.Condition
-	name := p.names[b.EnvironmentID]
+	name := p.places[b.EnvironmentID].Name
 	for _, w := range b.Weights {
 		skip := core.Condition{
 			Kind: core.ConditionSkippedWeight, GateID: weightGate(name, w.Weight), SoakSeconds: w.SoakSeconds,

@@ -58,10 +58,7 @@ func (m GateReached) apply(ctx context.Context, u *UseCases, tx Tx, c cause, _ c
 	if ok, err := u.claimsWeights(ctx, t, b, m.Weight, fmt.Sprintf("that it waits at %d %%", m.Weight)); err != nil || !ok {
 		return err
 	}
-	gate, err := t.gateName(ctx, b, m.Weight)
-	if err != nil {
-		return err
-	}
+	gate := t.gateName(b, m.Weight)
 	h, err := t.hold(ctx)
 	if err != nil || h.Reached[gate] { // a repeated event
 		return err
@@ -77,13 +74,22 @@ func (m GateReached) apply(ctx context.Context, u *UseCases, tx Tx, c cause, _ c
 }
 
 // hold reads the rollout's own journal: it has few rows about gates, and what they say is needed only here.
-func (t *tree) hold(ctx context.Context) (core.Hold, error) {
+func (t *tree) hold(ctx context.Context) (h core.Hold, err error) {
+	err = t.tx.Together(ctx, func(ctx context.Context) (err error) {
+		h, _, err = t.words(ctx)
+		return err
+	})
+	return h, err
+}
+
+// words is what the journal says about gates, and the gates that are open, to be read together.
+func (t *tree) words(ctx context.Context) (core.Hold, []core.Gate, error) {
 	rows, err := t.tx.GateWordsByRollout(ctx, t.cause.Organization, []int64{t.rollout.ID})
 	if err != nil {
-		return core.Hold{}, err
+		return core.Hold{}, nil, err
 	}
 	gates, err := t.tx.OpenGates(ctx, t.cause.Organization, []int64{t.rollout.ID})
-	return core.HoldOf(rows[t.rollout.ID], gates[t.rollout.ID]), err
+	return core.HoldOf(rows[t.rollout.ID], gates[t.rollout.ID]), gates[t.rollout.ID], err
 }
 
 // stand makes a wanted pause true, now that the rollout stands somewhere.
@@ -95,14 +101,8 @@ func (t *tree) stand(ctx context.Context, h core.Hold) error {
 }
 
 // gateName is how the journal calls a gate within an environment.
-func (t *tree) gateName(ctx context.Context, b *branch, weight int) (string, error) {
-	if t.cause.known != nil {
-		if name, ok := t.cause.known.names[b.EnvironmentID]; ok {
-			return weightGate(name, weight), nil
-		}
-	}
-	environments, err := t.tx.EnvironmentsByID(ctx, t.cause.Organization, []int64{b.EnvironmentID})
-	return weightGate(environments[b.EnvironmentID].Name, weight), err
+func (t *tree) gateName(b *branch, weight int) string {
+	return weightGate(t.places[b.EnvironmentID].Name, weight)
 }
 
 // JobReported is an attempt at a job of the pipeline that has begun or, with a result, ended (D54).

@@ -184,10 +184,17 @@ type Tx interface {
 	GateWordsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Transition, error)
 	// RolloutEnvironmentsByRollout is in promotion order.
 	RolloutEnvironmentsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.RolloutEnvironment, error)
-	DeploymentsByRolloutEnvironment(ctx context.Context, organization int64, rolloutEnvironments []int64) (map[int64][]core.Deployment, error)
+	// DeploymentsByRollout are those of rollouts, by the environment of a rollout.
+	DeploymentsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Deployment, error)
+	// EnvironmentsByRollout are the environments that rollouts go to, by their own number.
+	EnvironmentsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64]core.Environment, error)
 	PreviewsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Preview, error)
 	// Journal is the three journals of a rollout as one, oldest first.
 	Journal(ctx context.Context, organization, rollout int64, p core.Page) (core.Slice[core.Transition], error)
+
+	// Together asks the database on one journey what several reads ask. Each is run twice, and the first time finds nothing: so it sets what
+	// it has found, and does nothing else.
+	Together(ctx context.Context, reads ...func(context.Context) error) error
 
 	// Claim takes an event for the present transaction; false when it has been applied before (D16).
 	Claim(ctx context.Context, in core.Inbound) (first bool, err error)

@@ -26,6 +26,8 @@ type tree struct {
 	// rollout has only what its row has; what is derived, such as IsRollback, has to be read (R18).
 	rollout      core.Rollout
 	environments []*branch
+	// places are the environments that the rollout goes to, as they are now, by number.
+	places map[int64]core.Environment
 	// breach is the passage that was never granted, while the rollout fails because of a report from beyond it; empty otherwise.
 	breach string
 }
@@ -61,26 +63,42 @@ func readTrees(ctx context.Context, tx Tx, organization int64, locked []core.Rol
 	for i, r := range locked {
 		rollouts[i], trees[i] = r.ID, &tree{tx: tx, rollout: r}
 	}
-	environments, err := tx.RolloutEnvironmentsByRollout(ctx, organization, rollouts)
-	if err != nil {
-		return nil, err
-	}
-	var ids []int64
+	var (
+		environments map[int64][]core.RolloutEnvironment
+		deployments  map[int64][]core.Deployment
+		places       map[int64]core.Environment
+	)
+	err := tx.Together(ctx, func(ctx context.Context) (err error) {
+		environments, err = tx.RolloutEnvironmentsByRollout(ctx, organization, rollouts)
+		return err
+	}, func(ctx context.Context) (err error) {
+		deployments, err = tx.DeploymentsByRollout(ctx, organization, rollouts)
+		return err
+	}, func(ctx context.Context) (err error) {
+		places, err = tx.EnvironmentsByRollout(ctx, organization, rollouts)
+		return err
+	})
 	for _, t := range trees {
+		t.places = places
 		for _, e := range environments[t.rollout.ID] {
-			t.environments = append(t.environments, &branch{RolloutEnvironment: e})
-			ids = append(ids, e.ID)
-		}
-	}
-	deployments, err := tx.DeploymentsByRolloutEnvironment(ctx, organization, ids)
-	for _, t := range trees {
-		for _, b := range t.environments {
-			for _, d := range deployments[b.ID] {
+			b := &branch{RolloutEnvironment: e}
+			for _, d := range deployments[e.ID] {
 				b.deployments = append(b.deployments, &d)
 			}
+			t.environments = append(t.environments, b)
 		}
 	}
 	return trees, err
+}
+
+// placeNamed is the number of the rollout's environment with a name; 0 for none.
+func (t *tree) placeNamed(name string) int64 {
+	for _, b := range t.environments {
+		if t.places[b.EnvironmentID].Name == name {
+			return b.EnvironmentID
+		}
+	}
+	return 0
 }
 
 // name is what people call the rollout.

@@ -269,9 +269,10 @@ func (w Writes) Checks(ctx context.Context, rollout, versionSet int64) (core.Che
 	reads := Reads{Run: func(_ context.Context, _ int64, fn func(*query.Queries) error) error { return fn(w.Q) }}
 	pinned, err := reads.ChecksByRollout(ctx, w.Entered, []int64{rollout})
 	c := core.Checks{Pinned: pinned[rollout]}
-	if err != nil || len(c.Pinned) == 0 {
+	if err != nil {
 		return c, err
 	}
+	// Also where nothing is pinned, so that both are asked together.
 	reports, err := reads.CheckReports(ctx, w.Entered, []int64{versionSet})
 	c.Reports = reports[versionSet]
 	if err != nil || !slices.ContainsFunc(c.Pinned, func(p core.PinnedCheck) bool { return p.Kind.Program() }) {

@@ -1,8 +1,8 @@
 -- name: EnterOrganization :exec
 -- Everything of an organization runs behind this, in one transaction. Every query filters by the organization itself; the
 -- setting is what the walls of the tables go by, should one forget to. The other one says which controls this release knows: what it
--- does not know, a release does not decide (migration 0130).
-SELECT set_config('lockstep.organization', (@organization_id::bigint)::text, true), set_config('lockstep.controls', '1', true);
+-- does not know, a release does not decide (migration 0130). Transactions that write make the same settings as they begin.
+SELECT set_config('lockstep.organization', @organization, true), set_config('lockstep.controls', @controls, true);
 
 -- name: EnsureOrganization :exec
 -- Its name is given once: later renames are kept.

@@ -181,6 +181,17 @@ SELECT * FROM cd_deployments WHERE organization_id = @organization_id AND id = A
 -- name: DeploymentsByRolloutEnvironment :many
 SELECT * FROM cd_deployments WHERE organization_id = @organization_id AND rollout_environment_id = ANY(@ids::bigint[]) ORDER BY rollout_environment_id, id;
 
+-- name: DeploymentsByRollout :many
+SELECT d.* FROM cd_deployments d
+JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id = d.rollout_environment_id
+WHERE e.organization_id = @organization_id AND e.rollout_id = ANY(@ids::bigint[]) ORDER BY d.rollout_environment_id, d.id;
+
+-- name: EnvironmentsByRollout :many
+SELECT n.* FROM cd_environments n
+WHERE n.organization_id = @organization_id AND n.id IN (
+    SELECT e.environment_id FROM cd_rollout_environments e WHERE e.organization_id = @organization_id AND e.rollout_id = ANY(@ids::bigint[])
+);
+
 -- name: SnapshotsByDeployment :many
 -- The bundle is the one that the rollout has pinned for the environment (D7, D15).
 SELECT sqlc.embed(s), e.driver_digest

@@ -43,14 +43,14 @@ func (q *Queries) EnsureOrganization(ctx context.Context, iD int64, name string)
 }
 
 const enterOrganization = `-- name: EnterOrganization :exec
-SELECT set_config('lockstep.organization', ($1::bigint)::text, true), set_config('lockstep.controls', '1', true)
+SELECT set_config('lockstep.organization', $1, true), set_config('lockstep.controls', $2, true)
 `
 
 // Everything of an organization runs behind this, in one transaction. Every query filters by the organization itself; the
 // setting is what the walls of the tables go by, should one forget to. The other one says which controls this release knows: what it
-// does not know, a release does not decide (migration 0130).
-func (q *Queries) EnterOrganization(ctx context.Context, organizationID int64) error {
-	_, err := q.db.Exec(ctx, enterOrganization, organizationID)
+// does not know, a release does not decide (migration 0130). Transactions that write make the same settings as they begin.
+func (q *Queries) EnterOrganization(ctx context.Context, organization string, controls string) error {
+	_, err := q.db.Exec(ctx, enterOrganization, organization, controls)
 	return err
 }
 

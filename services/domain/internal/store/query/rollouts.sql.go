@@ -152,6 +152,42 @@ func (q *Queries) DeploymentsByID(ctx context.Context, organizationID int64, ids
 	return items, nil
 }
 
+const deploymentsByRollout = `-- name: DeploymentsByRollout :many
+SELECT d.id, d.organization_id, d.rollout_environment_id, d.service_id, d.state, d.started_at, d.finished_at, d.created_at, d.updated_at FROM cd_deployments d
+JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id = d.rollout_environment_id
+WHERE e.organization_id = $1 AND e.rollout_id = ANY($2::bigint[]) ORDER BY d.rollout_environment_id, d.id
+`
+
+func (q *Queries) DeploymentsByRollout(ctx context.Context, organizationID int64, ids []int64) ([]Deployment, error) {
+	rows, err := q.db.Query(ctx, deploymentsByRollout, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Deployment
+	for rows.Next() {
+		var i Deployment
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.RolloutEnvironmentID,
+			&i.ServiceID,
+			&i.State,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const deploymentsByRolloutEnvironment = `-- name: DeploymentsByRolloutEnvironment :many
 SELECT id, organization_id, rollout_environment_id, service_id, state, started_at, finished_at, created_at, updated_at FROM cd_deployments WHERE organization_id = $1 AND rollout_environment_id = ANY($2::bigint[]) ORDER BY rollout_environment_id, id
 `
@@ -175,6 +211,46 @@ func (q *Queries) DeploymentsByRolloutEnvironment(ctx context.Context, organizat
 			&i.FinishedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const environmentsByRollout = `-- name: EnvironmentsByRollout :many
+SELECT n.id, n.organization_id, n.name, n.description, n.tier, n.readiness, n.readiness_reason, n.onboarding_attempt, n.workflow_ref, n.created_at, n.updated_at, n.archived_at FROM cd_environments n
+WHERE n.organization_id = $1 AND n.id IN (
+    SELECT e.environment_id FROM cd_rollout_environments e WHERE e.organization_id = $1 AND e.rollout_id = ANY($2::bigint[])
+)
+`
+
+func (q *Queries) EnvironmentsByRollout(ctx context.Context, organizationID int64, ids []int64) ([]Environment, error) {
+	rows, err := q.db.Query(ctx, environmentsByRollout, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Environment
+	for rows.Next() {
+		var i Environment
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.Name,
+			&i.Description,
+			&i.Tier,
+			&i.Readiness,
+			&i.ReadinessReason,
+			&i.OnboardingAttempt,
+			&i.WorkflowRef,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.ArchivedAt,
 		); err != nil {
 			return nil, err
 		}
