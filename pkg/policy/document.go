@@ -164,6 +164,11 @@ func Parse(text string) (*Document, []Problem) {
 	return d, nil
 }
 
+// Annotations are those that policies may have.
+func Annotations() []string {
+	return []string{"id", "message", "require", "group", "quorum", "expires", "requester"}
+}
+
 // idForm is the form of an @id: it is part of the names of gates.
 var idForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
@@ -181,15 +186,17 @@ func (p *policy) annotate() (wrong []string) {
 	if required {
 		p.Requires = &Requirement{Quorum: 1}
 	}
+	known := Annotations()
 	for key, value := range annotations {
 		var problem string
-		switch key {
-		case "id", "message":
+		switch {
+		case key == "id", key == "message":
 			continue
-		case "require", "group", "quorum", "expires", "requester":
+		case slices.Contains(known, string(key)):
 			problem = p.require(string(key), string(value))
 		default:
-			problem = fmt.Sprintf("found @%s; expected @id, @message, @require, @group, @quorum, @expires or @requester", key)
+			last := len(known) - 1
+			problem = fmt.Sprintf("found @%s; expected @%s or @%s", key, strings.Join(known[:last], ", @"), known[last])
 		}
 		if problem != "" {
 			wrong = append(wrong, problem)
@@ -334,6 +341,9 @@ func bounded(text string) *Problem {
 // parserError is how the parser words a syntax error, as in: parse error at <input>:3:17 "}": exact got } want ).
 var parserError = regexp.MustCompile(`^parse error at [^:]*:(\d+):(\d+) (.*)$`)
 
+// wanted is what the parser says of a word that cannot stand there: "}": exact got } want ).
+var wanted = regexp.MustCompile(`^".*": (?:exact )?got (.*) want (.+)$`)
+
 func syntax(err error) Problem {
 	p := Problem{Message: err.Error()}
 	for one := err; one != nil; one = errors.Unwrap(one) {
@@ -344,6 +354,13 @@ func syntax(err error) Problem {
 		p.Line, _ = strconv.Atoi(m[1])
 		p.Column, _ = strconv.Atoi(m[2])
 		p.Message = "cannot be read: " + m[3]
+		if want := wanted.FindStringSubmatch(m[3]); want != nil {
+			found := want[1]
+			if found == "" {
+				found = "the end"
+			}
+			p.Message = fmt.Sprintf("found %s; expected %s", found, want[2])
+		}
 	}
 	return p
 }

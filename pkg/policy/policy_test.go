@@ -188,6 +188,8 @@ func TestAuthoringRefusesWithAPosition(t *testing.T) {
 	for _, c := range []struct{ text, problem string }{
 		{"@id(\"a\")\npermit (principal, action, resource) when { 1 + };", "line 2, column"},
 		{`permit (principal, action, resource);`, `line 1, column 1: found @id("")`},
+		{`@id("x") permit (principal, action, resource)`, `found the end; expected ;`},
+		{`@id("x") permit (principal, action, resource];`, `found ]; expected )`},
 		{base + `@id("base") permit (principal, action, resource);`, `line 2, column 1: policy "base": the policy in line 1 has the same @id`},
 		{base + `@id("x") forbid (principal, action, resource) when { context.frozen };`, `line 2, column 1: policy "x": attribute`},
 		{`@id("x") permit (principal, action, resource) when { context.rolloutsLastDay == "3" };`, `policy "x":`},

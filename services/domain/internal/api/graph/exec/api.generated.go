@@ -148,6 +148,7 @@ type QueryResolver interface {
 	PolicyDecision(ctx context.Context, id string) (*model.PolicyDecision, error)
 	CallRequests(ctx context.Context, pending *bool) ([]model.CallRequest, error)
 	CallRequest(ctx context.Context, id string) (*model.CallRequest, error)
+	PolicyVocabulary(ctx context.Context) (model.PolicyVocabulary, error)
 	CheckPolicies(ctx context.Context, text string) (model.PolicyCheck, error)
 	SimulatePolicies(ctx context.Context, input model.SimulatePoliciesInput) (model.PolicySimulation, error)
 	RolloutPreview(ctx context.Context, id string) (*model.RolloutPreview, error)
@@ -8092,6 +8093,38 @@ func (ec *executionContext) fieldContext_Query_callRequest(ctx context.Context, 
 	return fc, nil
 }
 
+func (ec *executionContext) _Query_policyVocabulary(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_policyVocabulary(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Query().PolicyVocabulary(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.PolicyVocabulary) graphql.Marshaler {
+			return ec.marshalNPolicyVocabulary2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐPolicyVocabulary(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_policyVocabulary(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PolicyVocabulary(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Query_checkPolicies(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -10810,6 +10843,28 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 				}()
 				res = ec._Query_callRequest(ctx, field)
 				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "policyVocabulary":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_policyVocabulary(ctx, field)
+				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res

@@ -1188,6 +1188,19 @@ type ComplexityRoot struct {
 		Truncated      func(childComplexity int) int
 	}
 
+	PolicyTemplate struct {
+		Name    func(childComplexity int) int
+		Summary func(childComplexity int) int
+		Text    func(childComplexity int) int
+	}
+
+	PolicyVocabulary struct {
+		Annotations func(childComplexity int) int
+		Calls       func(childComplexity int) int
+		Rollouts    func(childComplexity int) int
+		Templates   func(childComplexity int) int
+	}
+
 	PreviewRolloutPayload struct {
 		Errors  func(childComplexity int) int
 		Preview func(childComplexity int) int
@@ -1327,6 +1340,7 @@ type ComplexityRoot struct {
 		PolicyDecision         func(childComplexity int, id string) int
 		PolicySetVersions      func(childComplexity int, name string) int
 		PolicySets             func(childComplexity int) int
+		PolicyVocabulary       func(childComplexity int) int
 		ProposedChanges        func(childComplexity int, open *bool, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		RecordDifferences      func(childComplexity int, since time.Time, after *string) int
 		Retention              func(childComplexity int) int
@@ -6811,6 +6825,50 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.PolicySimulation.Truncated(childComplexity), true
 
+	case "PolicyTemplate.name":
+		if e.ComplexityRoot.PolicyTemplate.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyTemplate.Name(childComplexity), true
+	case "PolicyTemplate.summary":
+		if e.ComplexityRoot.PolicyTemplate.Summary == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyTemplate.Summary(childComplexity), true
+	case "PolicyTemplate.text":
+		if e.ComplexityRoot.PolicyTemplate.Text == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyTemplate.Text(childComplexity), true
+
+	case "PolicyVocabulary.annotations":
+		if e.ComplexityRoot.PolicyVocabulary.Annotations == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyVocabulary.Annotations(childComplexity), true
+	case "PolicyVocabulary.calls":
+		if e.ComplexityRoot.PolicyVocabulary.Calls == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyVocabulary.Calls(childComplexity), true
+	case "PolicyVocabulary.rollouts":
+		if e.ComplexityRoot.PolicyVocabulary.Rollouts == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyVocabulary.Rollouts(childComplexity), true
+	case "PolicyVocabulary.templates":
+		if e.ComplexityRoot.PolicyVocabulary.Templates == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyVocabulary.Templates(childComplexity), true
+
 	case "PreviewRolloutPayload.errors":
 		if e.ComplexityRoot.PreviewRolloutPayload.Errors == nil {
 			break
@@ -7571,6 +7629,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.PolicySets(childComplexity), true
+	case "Query.policyVocabulary":
+		if e.ComplexityRoot.Query.PolicyVocabulary == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.PolicyVocabulary(childComplexity), true
 	case "Query.proposedChanges":
 		if e.ComplexityRoot.Query.ProposedChanges == nil {
 			break
@@ -13496,6 +13560,8 @@ extend type Query {
   callRequests(pending: Boolean = true): [CallRequest!]!
   "A call of a Function that policies did not permit at once, with what they were asked; null if there is none."
   callRequest(id: ID!): CallRequest
+  "What policies may ask of."
+  policyVocabulary: PolicyVocabulary!
   "Validates policies as putPolicySet would, and stores nothing."
   checkPolicies(text: String!): PolicyCheck!
   "Decides again what was decided since an instant, as if a policy set had another text and were enforced, and lists what would have been different."
@@ -13696,6 +13762,27 @@ type PolicyProblem {
   policy: String
   "What was found, and what was expected."
   message: String!
+}
+
+"What policies may ask of, and policy sets to begin with."
+type PolicyVocabulary {
+  "The Cedar schema of policies about rollouts and their passages, with comments."
+  rollouts: String!
+  "The Cedar schema of policies about calls of Functions, with comments."
+  calls: String!
+  "The annotations of policies, such as message, without their signs."
+  annotations: [String!]!
+  "By name."
+  templates: [PolicyTemplate!]!
+}
+
+"A policy set to begin with."
+type PolicyTemplate {
+  name: String!
+  "What it does, as a sentence."
+  summary: String!
+  "The policies, in Cedar."
+  text: String!
 }
 
 "What is wrong with the text of a policy set."
@@ -17401,6 +17488,32 @@ func (ec *executionContext) childFields_PolicySimulation(ctx context.Context, fi
 		return ec.fieldContext_PolicySimulation_differentCount(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type PolicySimulation", field.Name)
+}
+
+func (ec *executionContext) childFields_PolicyTemplate(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_PolicyTemplate_name(ctx, field)
+	case "summary":
+		return ec.fieldContext_PolicyTemplate_summary(ctx, field)
+	case "text":
+		return ec.fieldContext_PolicyTemplate_text(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PolicyTemplate", field.Name)
+}
+
+func (ec *executionContext) childFields_PolicyVocabulary(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "rollouts":
+		return ec.fieldContext_PolicyVocabulary_rollouts(ctx, field)
+	case "calls":
+		return ec.fieldContext_PolicyVocabulary_calls(ctx, field)
+	case "annotations":
+		return ec.fieldContext_PolicyVocabulary_annotations(ctx, field)
+	case "templates":
+		return ec.fieldContext_PolicyVocabulary_templates(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PolicyVocabulary", field.Name)
 }
 
 func (ec *executionContext) childFields_PreviewRolloutPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -666,6 +666,27 @@ type PolicySimulation struct {
 	DifferentCount int `json:"differentCount"`
 }
 
+// A policy set to begin with.
+type PolicyTemplate struct {
+	Name string `json:"name"`
+	// What it does, as a sentence.
+	Summary string `json:"summary"`
+	// The policies, in Cedar.
+	Text string `json:"text"`
+}
+
+// What policies may ask of, and policy sets to begin with.
+type PolicyVocabulary struct {
+	// The Cedar schema of policies about rollouts and their passages, with comments.
+	Rollouts string `json:"rollouts"`
+	// The Cedar schema of policies about calls of Functions, with comments.
+	Calls string `json:"calls"`
+	// The annotations of policies, such as message, without their signs.
+	Annotations []string `json:"annotations"`
+	// By name.
+	Templates []PolicyTemplate `json:"templates"`
+}
+
 // Input of previewRollout.
 type PreviewRolloutInput struct {
 	// The version set.

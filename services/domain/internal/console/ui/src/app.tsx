@@ -33,6 +33,8 @@ const WorkflowDetail = lazy(() => import('./pages/workflow'))
 const Schedules = lazy(() => import('./pages/schedules'))
 const ScheduleDetail = lazy(() => import('./pages/schedule'))
 const Notifications = lazy(() => import('./pages/notifications'))
+const Policies = lazy(() => import('./pages/policies'))
+const PolicyPage = lazy(() => import('./pages/policy'))
 const Agents = lazy(() => import('./pages/agents'))
 const Access = lazy(() => import('./pages/access'))
 const Changes = lazy(() => import('./pages/changes'))
@@ -162,6 +164,9 @@ function Frame({ viewer, cursor, onLeave }: { viewer: ViewerData['viewer']; curs
               <Route path="/schedules" element={<Schedules />} />
               <Route path="/schedules/:name" element={<ScheduleDetail />} />
               <Route path="/notifications" element={<Notifications />} />
+              <Route path="/policies" element={<Policies />} />
+              <Route path="/new-policy-set" element={<PolicyPage />} />
+              <Route path="/policies/:name" element={<PolicyPage />} />
               <Route path="/agents" element={<Agents />} />
               <Route path="/access" element={<Access />} />
               <Route path="/changes" element={<Changes />} />
@@ -241,6 +246,9 @@ function Menu({ owner }: { owner: boolean }) {
       </NavLink>
       <NavLink to="/notifications">
         <Icon name="inbox" /> Notifications
+      </NavLink>
+      <NavLink to="/policies">
+        <Icon name="gate" /> Policies
       </NavLink>
       <NavLink to="/access">
         <Icon name="people" /> Access

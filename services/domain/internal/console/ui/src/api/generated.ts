@@ -223,6 +223,10 @@ export interface PinEnvironmentInput {
   reason: string
 }
 
+export type PolicyMode = 'ENFORCE' | 'DRY_RUN' | 'OFF'
+
+export type PolicyVerdict = 'ALLOW' | 'NEEDS_APPROVAL' | 'DENY'
+
 export interface PreviewRolloutInput {
   versionSetId: string
   rollback?: boolean | null
@@ -247,6 +251,16 @@ export interface PutNotificationRouteInput {
   config?: unknown | null
   enabled?: boolean
   reason?: string | null
+}
+
+export interface PutPolicySetInput {
+  name: string
+  application?: string | null
+  environment?: string | null
+  text?: string | null
+  mode?: PolicyMode | null
+  timeZone?: string | null
+  reason: string
 }
 
 export interface PutTriggerInput {
@@ -424,6 +438,15 @@ export interface SetRolloutPolicyInput {
   application: string
   onFailure: FailurePolicy
   onNewer: NewerPolicy
+}
+
+export interface SimulatePoliciesInput {
+  name: string
+  application?: string | null
+  environment?: string | null
+  text: string
+  timeZone?: string | null
+  since: string
 }
 
 export type SkipCause = 'UNCHANGED' | 'EXCLUDED'
@@ -666,6 +689,32 @@ export interface NotificationMessageFields {
   dueAt: string | null
   sentAt: string | null
   createdAt: string
+}
+
+export interface PolicySetFields {
+  id: string
+  name: string
+  application: {
+    id: string
+    name: string
+  } | null
+  environment: {
+    id: string
+    name: string
+  } | null
+  version: number
+  mode: PolicyMode
+  timeZone: string
+  reason: string
+  author: string
+  createdAt: string
+}
+
+export interface PolicyProblemFields {
+  line: number | null
+  column: number | null
+  policy: string | null
+  message: string
 }
 
 export interface AbilityFields {
@@ -2614,6 +2663,144 @@ export interface RetryNotificationVariables {
   input: RetryNotificationInput
 }
 export const RetryNotification: Operation<RetryNotificationData, RetryNotificationVariables> = { name: 'RetryNotification', text: 'mutation RetryNotification($input: RetryNotificationInput!) { retryNotification(input: $input) { message { number } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface PolicySetsData {
+  policySets: Array<{
+    id: string
+    name: string
+    application: {
+      id: string
+      name: string
+    } | null
+    environment: {
+      id: string
+      name: string
+    } | null
+    version: number
+    mode: PolicyMode
+    timeZone: string
+    reason: string
+    author: string
+    createdAt: string
+  }>
+}
+export type PolicySetsVariables = Record<string, never>
+export const PolicySets: Operation<PolicySetsData, PolicySetsVariables> = { name: 'PolicySets', text: 'query PolicySets { policySets { ...PolicySetFields } } fragment PolicySetFields on PolicySet { id name application { id name } environment { id name } version mode timeZone reason author createdAt }' }
+
+export interface PolicyVersionsData {
+  policySetVersions: Array<{
+    id: string
+    name: string
+    application: {
+      id: string
+      name: string
+    } | null
+    environment: {
+      id: string
+      name: string
+    } | null
+    version: number
+    mode: PolicyMode
+    timeZone: string
+    reason: string
+    author: string
+    createdAt: string
+    text: string
+  }>
+}
+export interface PolicyVersionsVariables {
+  name: string
+}
+export const PolicyVersions: Operation<PolicyVersionsData, PolicyVersionsVariables> = { name: 'PolicyVersions', text: 'query PolicyVersions($name: String!) { policySetVersions(name: $name) { ...PolicySetFields text } } fragment PolicySetFields on PolicySet { id name application { id name } environment { id name } version mode timeZone reason author createdAt }' }
+
+export interface PolicyVocabularyData {
+  policyVocabulary: {
+    rollouts: string
+    calls: string
+    annotations: Array<string>
+    templates: Array<{
+      name: string
+      summary: string
+      text: string
+    }>
+  }
+}
+export type PolicyVocabularyVariables = Record<string, never>
+export const PolicyVocabulary: Operation<PolicyVocabularyData, PolicyVocabularyVariables> = { name: 'PolicyVocabulary', text: 'query PolicyVocabulary { policyVocabulary { rollouts calls annotations templates { name summary text } } }' }
+
+export interface CheckPoliciesData {
+  checkPolicies: {
+    problems: Array<{
+      line: number | null
+      column: number | null
+      policy: string | null
+      message: string
+    }>
+    warnings: Array<{
+      line: number | null
+      column: number | null
+      policy: string | null
+      message: string
+    }>
+  }
+}
+export interface CheckPoliciesVariables {
+  text: string
+}
+export const CheckPolicies: Operation<CheckPoliciesData, CheckPoliciesVariables> = { name: 'CheckPolicies', text: 'query CheckPolicies($text: String!) { checkPolicies(text: $text) { problems { ...PolicyProblemFields } warnings { ...PolicyProblemFields } } } fragment PolicyProblemFields on PolicyProblem { line column policy message }' }
+
+export interface SimulatePoliciesData {
+  simulatePolicies: {
+    evaluated: number
+    truncated: boolean
+    differentCount: number
+    different: Array<{
+      verdict: PolicyVerdict
+      summary: string
+      rollout: {
+        id: string
+        application: {
+          id: string
+          name: string
+        }
+        versionSet: {
+          id: string
+          name: string
+        }
+      } | null
+      decision: {
+        id: string
+        gateId: string | null
+        verdict: PolicyVerdict
+        summary: string
+        createdAt: string
+      }
+    }>
+  }
+}
+export interface SimulatePoliciesVariables {
+  input: SimulatePoliciesInput
+}
+export const SimulatePolicies: Operation<SimulatePoliciesData, SimulatePoliciesVariables> = { name: 'SimulatePolicies', text: 'query SimulatePolicies($input: SimulatePoliciesInput!) { simulatePolicies(input: $input) { evaluated truncated differentCount different { verdict summary rollout { id application { id name } versionSet { id name } } decision { id gateId verdict summary createdAt } } } }' }
+
+export interface PutPolicySetData {
+  putPolicySet: {
+    policySet: {
+      name: string
+      version: number
+      mode: PolicyMode
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface PutPolicySetVariables {
+  input: PutPolicySetInput
+}
+export const PutPolicySet: Operation<PutPolicySetData, PutPolicySetVariables> = { name: 'PutPolicySet', text: 'mutation PutPolicySet($input: PutPolicySetInput!) { putPolicySet(input: $input) { policySet { name version mode } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
 
 export interface ViewerData {
   viewer: {

@@ -1,0 +1,78 @@
+// The policy sets of the organization: what they concern, and whether they count.
+import { Link } from 'react-router'
+import { PolicySets, type PolicyMode, type PolicySetsData } from '../api/generated'
+import { useAsk } from '../api/hooks'
+import { Empty, Page, Waiting } from '../parts/page'
+import { Chip } from '../parts/state'
+import { Ago } from '../parts/time'
+
+const modes: Record<PolicyMode, { tone: 'good' | 'wait' | 'quiet'; icon: string; word: string }> = {
+  ENFORCE: { tone: 'good', icon: 'completed', word: 'Enforced' },
+  DRY_RUN: { tone: 'wait', icon: 'pending', word: 'Tried out' },
+  OFF: { tone: 'quiet', icon: 'cancelled', word: 'Off' },
+}
+
+export const Mode = ({ mode }: { mode: PolicyMode }) => <Chip {...modes[mode]} />
+
+/** What a set is about, in words. */
+export function scopeWords({ application, environment }: Pick<PolicySetsData['policySets'][number], 'application' | 'environment'>): string {
+  if (application) return `application ${application.name}`
+  if (environment) return `environment ${environment.name}`
+  return 'the whole organization'
+}
+
+export default function Policies() {
+  const query = useAsk(PolicySets, {})
+  const all = query.data?.policySets
+  return (
+    <Page
+      title="Policies"
+      lead={<p>What rollouts and their programs are allowed to do, written in Cedar. Without any policy, everything is allowed that permissions allow.</p>}
+      beside={
+        <Link className="button primary" to="/new-policy-set">
+          New policy set
+        </Link>
+      }
+    >
+      {!all ? (
+        <Waiting query={query} what="policies" />
+      ) : all.length === 0 ? (
+        <Empty icon="gate" title="No policies yet">
+          <p>A new set is tried out first: it decides nothing, and shows what it would have decided.</p>
+        </Empty>
+      ) : (
+        <div className="scroll card" tabIndex={0} role="region" aria-label="Policy sets">
+          <table className="list">
+            <thead>
+              <tr>
+                <th scope="col">Policy set</th>
+                <th scope="col">Concerns</th>
+                <th scope="col">State</th>
+                <th scope="col">Version</th>
+                <th scope="col">Changed</th>
+              </tr>
+            </thead>
+            <tbody>
+              {all.map((s) => (
+                <tr key={s.id}>
+                  <th scope="row">
+                    <Link to={`/policies/${encodeURIComponent(s.name)}`}>{s.name}</Link>
+                  </th>
+                  <td>{scopeWords(s)}</td>
+                  <td>
+                    <Mode mode={s.mode} />
+                  </td>
+                  <td>{s.version}</td>
+                  <td className="wrap">
+                    <Ago at={s.createdAt} /> by <bdi>{s.author}</bdi>
+                    <div className="faint">{s.reason}</div>
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </Page>
+  )
+}

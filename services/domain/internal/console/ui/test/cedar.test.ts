@@ -1,0 +1,43 @@
+import { readFileSync } from 'node:fs'
+import { expect, test } from 'vitest'
+import { complete, vocabulary } from '../src/logic/cedar'
+
+const schema = (name: string) => readFileSync(new URL(`../../../../../../pkg/policy/${name}.cedarschema`, import.meta.url), 'utf8')
+const known = vocabulary([schema('schema'), schema('calls')], ['id', 'message'])
+const labels = (before: string) => complete(known, before).choices.map((c) => c.label)
+
+test('the schemas of the product are read whole', () => {
+  expect(known.actions).toEqual(['environment.enter', 'gate.pass', 'rollout.create', 'rollout.rollback', 'function.call'])
+  expect([...known.entities.keys()]).toEqual(['Group', 'User', 'Machine', 'System', 'Application', 'Environment', 'Function'])
+  expect(known.context.map((a) => a.name)).toEqual(
+    expect.arrayContaining(['gate', 'weight', 'rollback', 'versionSet', 'facts', 'previous', 'approvals', 'time', 'environments', 'run', 'argument', 'omitted']),
+  )
+  const facts = known.context.find((a) => a.name === 'facts')!
+  expect(facts.attributes.find((a) => a.name === 'buildLevel')).toMatchObject({ type: 'Long', optional: true, doc: 'The lowest SLSA level, 1 to 4.' })
+  expect(facts.attributes.find((a) => a.name === 'signedBy')?.type).toBe('Set<String>')
+})
+
+test('what can follow is what the schema has there', () => {
+  expect(labels('permit (principal, action == Action::"env')).toEqual(known.actions)
+  expect(labels('when { context.')).toContain('versionSet')
+  expect(labels('when { context.facts has si')).toContain('signedBy')
+  expect(labels('when { context.approvals.p')).toEqual(['people', 'groups'])
+  expect(labels('when { context.previous.environment.')).toEqual(['tier'])
+  expect(labels('when { resource.')).toContain('tier')
+  expect(labels('@me')).toEqual(['id', 'message'])
+  expect(labels('fo')).toContain('forbid')
+  expect(complete(known, 'when { context.facts has si').replaces).toBe(2)
+})
+
+test('nothing is offered where anything may be written', () => {
+  expect(labels('// context.')).toEqual([])
+  expect(labels('@message("context.')).toEqual([])
+  expect(labels('when { context.nothing.')).toEqual([])
+  expect(labels('')).toEqual([])
+})
+
+test('what is no schema makes no vocabulary, and ends', () => {
+  for (const text of ['', '{', 'type X = {', 'action "a', 'entity', 'context: { a: Set<', 'type = = = { ? : }']) {
+    expect(vocabulary([text], []).annotations).toEqual([])
+  }
+})
