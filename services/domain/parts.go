@@ -129,6 +129,10 @@ func (s *service) chores() []chore {
 			}, worked, err
 		},
 		func(ctx context.Context) (string, []slog.Attr, bool, error) {
+			d, worked, err := s.rollouts.PassDue(ctx)
+			return "deadline due", []slog.Attr{slog.Int64(telemetry.KeyRollout, d.RolloutID), slog.String("outcome", d.Outcome)}, worked, err
+		},
+		func(ctx context.Context) (string, []slog.Attr, bool, error) {
 			application, worked, err := s.intake.RankDue(ctx)
 			return "newest version set", []slog.Attr{slog.Int64("application", application)}, worked, err
 		},

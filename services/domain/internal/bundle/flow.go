@@ -73,7 +73,7 @@ func check(def flow.Definition, known core.KnownToFlow) error {
 
 // understand keeps what the domain has to know of a pipeline; the deploy program walks the definition itself.
 func understand(def flow.Definition) core.Flow {
-	var f core.Flow
+	f := core.Flow{Deadline: deadline(def.Deadline), RollbackDeadline: deadline(def.RollbackDeadline)}
 	asking := 0 // how many approval steps come before the next environment
 	for i, s := range def.Steps {
 		one := core.FlowStep{Asks: s.Type == flow.Approve}
@@ -95,6 +95,7 @@ func understand(def flow.Definition) core.Flow {
 			f.Approvals[len(f.Approvals)-asking].Before = s.Environment
 		}
 		step := core.DeployStep{At: fmt.Sprintf("/steps/%d", i), Environment: s.Environment, Approval: approval(s.Approval), Config: s.Config}
+		step.Deadline = deadline(s.Deadline)
 		step.CheckSet = core.CheckSet{
 			Active: checks(def.Checks.Active, s.Checks.Active), Proposed: checks(def.Checks.Proposed, s.Checks.Proposed),
 		}
@@ -120,6 +121,18 @@ func checks(all, own []flow.Condition) []core.Check {
 		merged = append(merged, one)
 	}
 	return merged
+}
+
+// deadline is how long something may take; nil for any time.
+func deadline(d *flow.Deadline) *core.DeadlineRule {
+	if d == nil {
+		return nil
+	}
+	rule := core.DeadlineRule{After: time.Duration(d.After) * time.Second, Action: core.DeadlineFails, CountsWaiting: d.CountsWaiting}
+	if d.OnExpiry != "" {
+		rule.Action = core.DeadlineAction(d.OnExpiry)
+	}
+	return &rule
 }
 
 func approval(a *flow.Approval) *core.Approval {

@@ -2,6 +2,8 @@ package core
 
 import (
 	"encoding/json"
+	"fmt"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
@@ -30,6 +32,8 @@ type Flow struct {
 	Approvals []ApprovalStep
 	// Steps are all of them, in order.
 	Steps []FlowStep
+	// Deadline is that of a whole rollout, and Rollback that of a rollback; nil for none.
+	Deadline, RollbackDeadline *DeadlineRule
 	// Keep is the definition with some of its steps only, true for those that stay. The gates that are left keep their identifiers.
 	Keep func(kept []bool) (json.RawMessage, error)
 }
@@ -43,6 +47,8 @@ type DeployStep struct {
 	Gates       []FlowGate
 	// Active and Proposed are the checks of the environment, merged with those of the whole pipeline.
 	CheckSet
+	// Deadline is how long the rollout may stay in the environment; nil for any time.
+	Deadline *DeadlineRule
 	// Config is the driver's; opaque.
 	Config json.RawMessage
 }
@@ -82,4 +88,129 @@ type FlowStep struct {
 	Environment string
 	// Asks is that people have to agree.
 	Asks bool
+}
+
+// DeadlineAction is what becomes of a rollout whose deadline has passed.
+type DeadlineAction string
+
+// The actions. Only an abort that somebody wants before a cancellation cancels.
+const (
+	DeadlineFails   DeadlineAction = "fail"
+	DeadlineAborts  DeadlineAction = "abort"
+	DeadlineCancels DeadlineAction = "cancel"
+)
+
+// DeadlineRule is how long something may take (D59).
+type DeadlineRule struct {
+	After  time.Duration
+	Action DeadlineAction
+	// CountsWaiting is that time counts during which the rollout waits for people.
+	CountsWaiting bool
+}
+
+// DeadlineKind is what a deadline is about.
+type DeadlineKind string
+
+// The kinds.
+const (
+	DeadlineOfRollout     DeadlineKind = "rollout"
+	DeadlineOfEnvironment DeadlineKind = "environment"
+	// DeadlineOfAbort is how long an abort may take after which the rollout ends.
+	DeadlineOfAbort DeadlineKind = "abort"
+)
+
+// The outcomes of deadlines; empty while one is open.
+const (
+	DeadlineMet       = "met"
+	DeadlineFailed    = "failed"
+	DeadlineAborted   = "aborted"
+	DeadlineCancelled = "cancelled"
+	DeadlineWithdrawn = "withdrawn"
+)
+
+// Deadline is one that a rollout has pinned.
+type Deadline struct {
+	ID, RolloutID int64
+	Kind          DeadlineKind
+	// EnvironmentID and Environment are those of one of an environment.
+	EnvironmentID int64
+	Environment   string
+	DeadlineRule
+	// By asked for what happens then; of type system where the pipeline does. Reason is why.
+	By     Principal
+	Reason string
+	// StartedAt is since when it runs; nil before. Due is when it is looked at; nil for not as things are.
+	StartedAt, Due *time.Time
+	Outcome        string
+}
+
+// Left is how much time is left at an instant, and whether it stands still because the rollout waits for people.
+func (d Deadline) Left(rows []Transition, rules map[string]PinnedGate, at time.Time) (left time.Duration, still bool) {
+	if d.StartedAt == nil {
+		return d.After, true
+	}
+	left = d.After - at.Sub(*d.StartedAt)
+	if d.CountsWaiting || d.Kind == DeadlineOfAbort {
+		return left, false
+	}
+	waited, still := Waited(rows, rules, *d.StartedAt, at)
+	return left + waited, still
+}
+
+// What is what the deadline is of, for people.
+func (d Deadline) What() string {
+	switch d.Kind {
+	case DeadlineOfEnvironment:
+		return fmt.Sprintf("environment %q", d.Environment)
+	case DeadlineOfAbort:
+		return "the abort"
+	case DeadlineOfRollout:
+	}
+	return "the rollout"
+}
+
+// Waited is how long a rollout waited for people between two instants, and whether it still does: for an approval, while it is paused or
+// aborted, and while a freeze, a pin, a veto or a policy stops it. Rows are those about gates and holds, oldest first.
+func Waited(rows []Transition, rules map[string]PinnedGate, from, to time.Time) (waited time.Duration, still bool) {
+	h, since := HoldOf(nil, nil), time.Time{}
+	paused := false
+	for _, r := range rows {
+		if r.CreatedAt.After(to) {
+			break
+		}
+		h.Read(r)
+		switch r.Verb {
+		case VerbPause, VerbResume:
+			paused = RolloutState(r.To) == RolloutPaused
+		default: // no other row pauses
+		}
+		switch waits := paused || h.waitsForPeople(rules); {
+		case waits && !still:
+			still, since = true, r.CreatedAt
+		case !waits && still:
+			still, waited = false, waited+between(since, r.CreatedAt, from)
+		}
+	}
+	if still {
+		waited += between(since, to, from)
+	}
+	return waited, still
+}
+
+// between is the time from one instant to another that is not before a third.
+func between(since, until, from time.Time) time.Duration {
+	if since.Before(from) {
+		since = from
+	}
+	return max(0, until.Sub(since))
+}
+
+// waitsForPeople is whether an approval is open, or a control stops a passage.
+func (h Hold) waitsForPeople(rules map[string]PinnedGate) bool {
+	for gate, answers := range h.Answers {
+		if _, given := answers.Satisfies(gate, rules[gate].GateRule); !given && answers.Closed == nil && !h.Granted[gate] {
+			return true
+		}
+	}
+	return len(h.Stopped) > 0
 }

@@ -134,7 +134,7 @@ type Aborted struct {
 	Reason    string
 }
 
-func (m Aborted) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
+func (m Aborted) apply(ctx context.Context, u *UseCases, tx Tx, c cause, _ core.Inbound) error {
 	t, err := lockTree(ctx, tx, c, m.RolloutID)
 	if err != nil || t.rollout.State.Terminal() {
 		return err
@@ -142,6 +142,19 @@ func (m Aborted) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.
 	h, err := t.hold(ctx)
 	if err != nil || !h.Aborted || t.rollout.State == core.RolloutPaused { // the event is late: the rollout was retried meanwhile
 		return err
+	}
+	d, ends, err := t.wantedEnd(ctx)
+	if err != nil {
+		return err
+	}
+	if ends {
+		d.Outcome = core.DeadlineMet
+		if err := t.tx.SaveDeadline(ctx, d); err != nil {
+			return err
+		}
+	}
+	if ends && d.Action == core.DeadlineCancels {
+		return u.endCancelled(ctx, t, d, "what was being deployed has been taken back")
 	}
 	return t.moveRollout(ctx, core.VerbPause, m.Reason)
 }

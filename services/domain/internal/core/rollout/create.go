@@ -127,6 +127,9 @@ func (u *UseCases) createPlanned(ctx context.Context, tx Tx, c cause, p plan, re
 	if err := p.pinGates(ctx, tx, r.ID); err != nil {
 		return r, err
 	}
+	if err := p.pinDeadlines(ctx, t); err != nil {
+		return r, err
+	}
 	if err := u.pinPolicies(ctx, tx, c, p, r.ID); err != nil {
 		return r, err
 	}

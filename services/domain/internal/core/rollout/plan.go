@@ -38,6 +38,8 @@ type plan struct {
 	// onFailure and inFull are the application's policies; inFull holds for a rollback to what was live before.
 	onFailure core.FailurePolicy
 	inFull    bool
+	// wholeDeadline is that of a rollout, and rollbackDeadline that of a rollback; nil for none.
+	wholeDeadline, rollbackDeadline *core.DeadlineRule
 	// retry is that the rollout is made to bring another one to its end, and back that it is a rollback; nil for none.
 	retry bool
 	back  *rollbackOf
@@ -222,7 +224,7 @@ func (u *UseCases) planStops(ctx context.Context, tx Tx, organization int64, p *
 			fault.Public(err),
 		)
 	}
-	p.approvals = flow.Approvals
+	p.approvals, p.wholeDeadline, p.rollbackDeadline = flow.Approvals, flow.Deadline, flow.RollbackDeadline
 	skipped, err := p.skips(flow, environments)
 	if err != nil {
 		return err

@@ -70,6 +70,26 @@ func (t *tree) openGates(ctx context.Context) (map[string]core.Gate, error) {
 	return byID, err
 }
 
+// AfterCancel is what happens to what a cancelled rollout has deployed, and was deploying.
+type AfterCancel string
+
+// What whoever cancels chooses of (R4-24).
+const (
+	// CancelLeaves is that everything stays as it is.
+	CancelLeaves AfterCancel = "leave"
+	// CancelAborts is that what is being deployed returns to the version before; the rollout ends when that is done.
+	CancelAborts AfterCancel = "abort"
+	// CancelRollsBack is that a rollback begins.
+	CancelRollsBack AfterCancel = "rollback"
+)
+
+// Cancellation asks to cancel a rollout.
+type Cancellation struct {
+	RolloutID int64
+	Then      AfterCancel
+	Reason    string
+}
+
 // CancelRollout ends a rollout where it stands, whatever gate is open (R41).
 func (u *UseCases) CancelRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error) {
 	if err := core.CheckReason(reason); err != nil {
@@ -78,6 +98,67 @@ func (u *UseCases) CancelRollout(ctx context.Context, a core.Actor, rollout int6
 	return u.change(ctx, a, core.ActionCancelRollout, rollout, func(ctx context.Context, t *tree, _ core.Standing) error {
 		return u.cancel(ctx, t, reason)
 	})
+}
+
+// CancelThen ends a rollout with what its canceller wants to happen then. It answers the rollback that it begins; the zero value for none.
+func (u *UseCases) CancelThen(ctx context.Context, a core.Actor, n Cancellation) (core.Rollout, error) {
+	if err := core.CheckReason(n.Reason); err != nil {
+		return core.Rollout{}, err
+	}
+	switch n.Then {
+	case CancelRollsBack:
+		return u.cancelAndRollBack(ctx, a, n)
+	case CancelLeaves:
+		_, err := u.change(ctx, a, core.ActionCancelRollout, n.RolloutID, func(ctx context.Context, t *tree, _ core.Standing) error {
+			return u.cancel(ctx, t, core.Because("what is deployed stays", n.Reason))
+		})
+		return core.Rollout{}, err
+	case CancelAborts:
+	}
+	_, err := u.change(ctx, a, core.ActionCancelRollout, n.RolloutID, func(ctx context.Context, t *tree, s core.Standing) error {
+		if err := s.MayHere(a, core.ActionAbortRollout); err != nil {
+			return err
+		}
+		switch taken := t.rollout.State == core.RolloutPaused; {
+		case s.Hold.Aborted && taken:
+			return u.cancel(ctx, t, core.Because("aborted before, and what was being deployed has been taken back", n.Reason))
+		case !s.Hold.Aborted && !s.UnderWay:
+			return u.cancel(ctx, t, core.Because("nothing was being deployed that an abort would take back", n.Reason))
+		case !s.Hold.Aborted:
+			if err := t.command(ctx, core.VerbAbort, core.Because("the rollout is cancelled once what is being deployed is taken back", n.Reason)); err != nil {
+				return err
+			}
+		}
+		return t.endsAfterAbort(ctx, core.DeadlineCancels, a.Principal(), n.Reason)
+	})
+	return core.Rollout{}, err
+}
+
+// cancelAndRollBack is CancelRollout with a rollback in the same transaction.
+func (u *UseCases) cancelAndRollBack(ctx context.Context, a core.Actor, n Cancellation) (made core.Rollout, err error) {
+	err = core.Within(ctx, u.store, a, core.ActionCancelRollout, func(ctx context.Context, tx Tx) error {
+		t, err := lockTree(ctx, tx, cause{Actor: a, at: u.clock.Now()}, n.RolloutID)
+		if err != nil {
+			return err
+		}
+		s, err := t.standing(ctx)
+		if err != nil {
+			return err
+		}
+		if err := s.MayHere(a, core.ActionCancelRollout); err != nil {
+			return err
+		}
+		if err := s.Refuses(core.ActionCancelRollout); err != nil {
+			return err
+		}
+		if err := a.MaySomewhere(core.ActionRollbackRollout); err != nil {
+			return err
+		}
+		made, err = u.rollBackTree(ctx, t, Rollback{RolloutID: n.RolloutID, Reason: n.Reason})
+		return err
+	})
+	u.wake()
+	return made, err
 }
 
 // CancelWith is CancelRollout in the transaction of another use case; a rollout that is over stays as it is.

@@ -38,62 +38,68 @@ func (u *UseCases) RollbackRollout(ctx context.Context, a core.Actor, n Rollback
 	}
 	var made core.Rollout
 	err := core.Within(ctx, u.store, a, core.ActionRollbackRollout, func(ctx context.Context, tx Tx) error {
-		c := cause{Actor: a, at: u.clock.Now()}
-		t, err := lockTree(ctx, tx, c, n.RolloutID)
+		t, err := lockTree(ctx, tx, cause{Actor: a, at: u.clock.Now()}, n.RolloutID)
 		if err != nil {
 			return err
 		}
-		if err := u.checkScope(ctx, t, n.Scope); err != nil {
-			return err
-		}
-		if n.VersionSetID == 0 && len(n.Scope.Only)+len(n.Scope.Except) == 0 {
-			s, err := t.standing(ctx)
-			if err != nil {
-				return err
-			}
-			if err := s.RefusesRollback(); err != nil {
-				return err
-			}
-		}
-		target, err := t.earlier(ctx, n.VersionSetID, n.Scope)
-		if err != nil {
-			return err
-		}
-		reason := core.Because("rollback of "+t.name(), n.Reason)
-		back := &rollbackOf{of: t.rollout.ID, scope: n.Scope}
-		// The cancellation frees the application's only place for the rollout below (R14). Should that be refused, the
-		// rollback of the transaction leaves the old one running.
-		if !t.rollout.State.Terminal() {
-			if err := u.mayEnd(ctx, t, a, core.ActionRollbackRollout); err != nil {
-				return err
-			}
-			back.instead = fmt.Sprintf("; to end %s where it is, cancel it", t.name())
-			if err := u.cancel(ctx, t, core.Because("rolled back to "+target.Name, n.Reason)); err != nil {
-				return err
-			}
-		}
-		p, err := u.planRollout(ctx, tx, a.Organization, target.ID, back)
-		if err != nil {
-			return err
-		}
-		if err := a.MayIn(core.ActionRollbackRollout, p.targets()...); err != nil {
-			return err
-		}
-		if n.BreakGlass {
-			if err := a.MayIn(core.ActionBreakGlass, p.targets()...); err != nil {
-				return err
-			}
-		}
-		if err := u.refuses(ctx, tx, c, p); err != nil {
-			return err
-		}
-		if made, err = u.createPlanned(ctx, tx, c, p, reason); err != nil || !n.BreakGlass {
-			return err
-		}
-		return (&tree{tx: tx, cause: c, rollout: made}).request(ctx, core.VerbBreakGlass, "", n.Reason)
+		made, err = u.rollBackTree(ctx, t, n)
+		return err
 	})
 	u.wake()
 	return made, err
+}
+
+// rollBackTree is RollbackRollout of a locked rollout.
+func (u *UseCases) rollBackTree(ctx context.Context, t *tree, n Rollback) (made core.Rollout, err error) {
+	tx, c, a := t.tx, t.cause, t.cause.Actor
+	if err := u.checkScope(ctx, t, n.Scope); err != nil {
+		return made, err
+	}
+	if n.VersionSetID == 0 && len(n.Scope.Only)+len(n.Scope.Except) == 0 {
+		s, err := t.standing(ctx)
+		if err != nil {
+			return made, err
+		}
+		if err := s.RefusesRollback(); err != nil {
+			return made, err
+		}
+	}
+	target, err := t.earlier(ctx, n.VersionSetID, n.Scope)
+	if err != nil {
+		return made, err
+	}
+	reason := core.Because("rollback of "+t.name(), n.Reason)
+	back := &rollbackOf{of: t.rollout.ID, scope: n.Scope}
+	// The cancellation frees the application's only place for the rollout below (R14). Should that be refused, the
+	// rollback of the transaction leaves the old one running.
+	if !t.rollout.State.Terminal() {
+		if err := u.mayEnd(ctx, t, a, core.ActionRollbackRollout); err != nil {
+			return made, err
+		}
+		back.instead = fmt.Sprintf("; to end %s where it is, cancel it", t.name())
+		if err := u.cancel(ctx, t, core.Because("rolled back to "+target.Name, n.Reason)); err != nil {
+			return made, err
+		}
+	}
+	p, err := u.planRollout(ctx, tx, a.Organization, target.ID, back)
+	if err != nil {
+		return made, err
+	}
+	if err := a.MayIn(core.ActionRollbackRollout, p.targets()...); err != nil {
+		return made, err
+	}
+	if n.BreakGlass {
+		if err := a.MayIn(core.ActionBreakGlass, p.targets()...); err != nil {
+			return made, err
+		}
+	}
+	if err := u.refuses(ctx, tx, c, p); err != nil {
+		return made, err
+	}
+	if made, err = u.createPlanned(ctx, tx, c, p, reason); err != nil || !n.BreakGlass {
+		return made, err
+	}
+	return made, (&tree{tx: tx, cause: c, rollout: made}).request(ctx, core.VerbBreakGlass, "", n.Reason)
 }
 
 // mayEnd is nil when an actor may end a rollout that is under way for another one: it acts on everything that it goes to.

@@ -33,6 +33,8 @@ type Store interface {
 	OrganizationsWithFreeQueue(ctx context.Context) ([]int64, error)
 	// OrganizationsWithDueGateExpiries are those with gates whose time is over at an instant.
 	OrganizationsWithDueGateExpiries(ctx context.Context, at time.Time) ([]int64, error)
+	// OrganizationsWithDueDeadlines are those with deadlines to look at at an instant.
+	OrganizationsWithDueDeadlines(ctx context.Context, at time.Time) ([]int64, error)
 	// OrganizationsWithDueReviews are those with rollouts whose passages are to be evaluated at an instant.
 	OrganizationsWithDueReviews(ctx context.Context, at time.Time) ([]int64, error)
 }
@@ -74,6 +76,18 @@ type TriggerTx interface {
 	PromotionHolds(ctx context.Context, organization int64, applications []int64) (map[int64][]core.PromotionHold, error)
 	// QueuedRollouts are those that wait, by application.
 	QueuedRollouts(ctx context.Context, organization int64, applications []int64) (map[int64]core.QueuedRollout, error)
+}
+
+// DeadlineTx is the part of a transaction about deadlines (D59).
+type DeadlineTx interface {
+	// AddDeadline replaces an open one of the same rollout and kind, and of the same environment.
+	AddDeadline(ctx context.Context, d core.Deadline) error
+	// Deadlines are those of rollouts: of the whole, of environments as they come, and of aborts.
+	Deadlines(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Deadline, error)
+	// RolloutWithDueDeadline locks the next rollout of which one is due, and skips what others have locked.
+	RolloutWithDueDeadline(ctx context.Context, at time.Time) (int64, bool, error)
+	// SaveDeadline writes when it is due, and the outcome.
+	SaveDeadline(ctx context.Context, d core.Deadline) error
 }
 
 // ControlTx is the part of a transaction about what stops passages from outside of a pipeline, and about evaluating them again.
@@ -136,6 +150,7 @@ type Tx interface {
 	ControlTx
 	PolicyTx
 	TriggerTx
+	DeadlineTx
 	policy.CallTx
 	// MayObserve reports whether a rollout, or the setup of an application environment, was started for what a standing report is about. Each
 	// is 0 for none.

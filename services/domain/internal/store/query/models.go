@@ -1161,6 +1161,35 @@ type RolloutClosing struct {
 	UpdatedAt time.Time
 }
 
+// How long a rollout, an environment of it, or an abort that is to end it, may take. Rows are kept.
+type RolloutDeadline struct {
+	OrganizationID int64
+	ID             int64
+	RolloutID      int64
+	Kind           string
+	EnvironmentID  *int64
+	// The name of the environment, which is that of its entrance; empty for other kinds.
+	GateID  string
+	Seconds int32
+	// What becomes of the rollout when it passes.
+	Action string
+	// Whether time counts during which the rollout waits for people.
+	CountsWaiting bool
+	// Who asked for what happens when it passes; system for the pipeline.
+	PrincipalType string
+	PrincipalID   *int64
+	// The reason of the principal.
+	Reason string
+	// Since when it runs: an environment from the grant of its entrance. A retry begins anew.
+	StartedAt *time.Time
+	// When it is looked at: never later than it passes. Null before it runs, and while the rollout waits for people and that does not count.
+	DueAt *time.Time
+	// Empty while it is open.
+	Outcome   string
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
 type RolloutEnvironment struct {
 	ID              int64
 	OrganizationID  int64
