@@ -40,6 +40,9 @@ type StepType string
 type Definition struct {
 	// Checks are those of every environment.
 	Checks Checks `json:"checks,omitzero"`
+	// Deadline is how long a rollout may take, and RollbackDeadline a rollback; without it that is Deadline, too (D59).
+	Deadline         *Deadline `json:"deadline,omitempty"`
+	RollbackDeadline *Deadline `json:"rollback_deadline,omitempty"`
 	// Steps are carried out in order.
 	Steps []Step `json:"steps"`
 }
@@ -88,6 +91,8 @@ type Step struct {
 	Checks Checks `json:"checks,omitzero"`
 	// Gates are where all services of a deploy step stop and wait for each other; weights rise from gate to gate.
 	Gates []Gate `json:"gates,omitempty"`
+	// Deadline is how long a rollout may stay in a deploy step's environment.
+	Deadline *Deadline `json:"deadline,omitempty"`
 	// Before, After and OnFailure are the jobs of a deploy step, and Job is that of a job step (D54).
 	Before    []Job `json:"before,omitempty"`
 	After     []Job `json:"after,omitempty"`
@@ -103,6 +108,16 @@ type Step struct {
 	Duration int `json:"duration,omitempty"`
 	// Rules apply to an approval step.
 	Rules
+}
+
+// A Deadline is how long something may take, and what happens afterwards.
+type Deadline struct {
+	// After is the time in seconds.
+	After int `json:"after"`
+	// OnExpiry is "fail", which is the default, or "abort".
+	OnExpiry string `json:"on_expiry,omitempty"`
+	// CountsWaiting is that time counts during which the rollout waits for people.
+	CountsWaiting bool `json:"counts_waiting,omitempty"`
 }
 
 // A Job runs to its end in the cluster of an environment.

@@ -162,6 +162,16 @@ func (c *Client) CancelRollout(ctx context.Context, rollout, reason string) (Rol
 		map[string]any{"rolloutId": rollout, "reason": reason})
 }
 
+// CancelThen cancels a rollout with a choice of what happens then: LEAVE, ABORT or ROLLBACK. For the last one it returns the rollback.
+func (c *Client) CancelThen(ctx context.Context, rollout, then, reason string) (Rollout, error) {
+	of := "rollout"
+	if then == "ROLLBACK" {
+		of = "rollback"
+	}
+	return change[Rollout](ctx, c, "cancelRollout", "CancelRolloutInput", of, rolloutFields,
+		map[string]any{"rolloutId": rollout, "then": then, "reason": reason})
+}
+
 // PauseRollout pauses a rollout at its gate, or at the next one.
 func (c *Client) PauseRollout(ctx context.Context, rollout, reason string) (Rollout, error) {
 	return change[Rollout](ctx, c, "pauseRollout", "PauseRolloutInput", "rollout", rolloutFields,

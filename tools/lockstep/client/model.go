@@ -41,6 +41,22 @@ type RolloutPolicy struct {
 	OnNewer string `json:"onNewer"`
 }
 
+// RolloutDeadline is how long a rollout, one of its environments, or an abort after which it ends, may take.
+type RolloutDeadline struct {
+	// Kind is ROLLOUT, ENVIRONMENT or ABORT, and Environment that of the second.
+	Kind        string     `json:"kind"`
+	Environment *Reference `json:"environment,omitempty"`
+	Seconds     int        `json:"seconds"`
+	// Action is FAIL, ABORT or CANCEL.
+	Action        string `json:"action"`
+	CountsWaiting bool   `json:"countsWaiting"`
+	// State is PENDING, RUNNING, WAITING, MET, PASSED or WITHDRAWN.
+	State string `json:"state"`
+	// DueAt is nil unless it runs, and RemainingSeconds unless it runs or stands still.
+	DueAt            *time.Time `json:"dueAt,omitempty"`
+	RemainingSeconds *int       `json:"remainingSeconds,omitempty"`
+}
+
 // QueuedRollout starts when the active rollout has ended.
 type QueuedRollout struct {
 	VersionSet  Reference `json:"versionSet"`
@@ -170,7 +186,9 @@ type Rollout struct {
 	// BreakGlass is set if its approvals were bypassed.
 	BreakGlass *BreakGlass `json:"breakGlass,omitempty"`
 	// Skipped are the environments of its pipeline that it skips.
-	Skipped      []SkippedEnvironment `json:"skippedEnvironments,omitempty"`
+	Skipped []SkippedEnvironment `json:"skippedEnvironments,omitempty"`
+	// Deadlines are those of the whole, of environments, and of aborts.
+	Deadlines    []RolloutDeadline    `json:"deadlines,omitempty"`
 	Environments []RolloutEnvironment `json:"environments,omitempty"`
 	Journal      []Transition         `json:"journal,omitempty"`
 }

@@ -63,7 +63,8 @@ const (
 		`gates { gateId weight reachedAt passedAt } } }`
 	// rolloutNewer, gateNewer, waitNewer and journalNewer list the fields that the previous release of the domain service does not have.
 	rolloutNewer = `rollbackOf { id } rolledBackBy { id } automaticRollback { state cause dueAt why outcome rollout { id } } ` +
-		`breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name } cause } `
+		`breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name } cause } ` +
+		`deadlines { kind environment { id name } seconds action countsWaiting state dueAt remainingSeconds } `
 	gateNewer = ` requirements { group quorum given }`
 	waitNewer = ` status subject passage requirements { group quorum given } approvers { id name } link`
 	// journalNewer lists those of a rollout's own journal.

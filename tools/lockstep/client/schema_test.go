@@ -83,6 +83,7 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.ApproveGate(ctx, "rollout_1", "release", ""); return err },
 		func() error { _, err := c.RejectGate(ctx, "rollout_1", "release", ""); return err },
 		func() error { _, err := c.CancelRollout(ctx, "rollout_1", ""); return err },
+		func() error { _, err := c.CancelThen(ctx, "rollout_1", "ROLLBACK", ""); return err },
 		func() error { _, err := c.SetRollbackPolicy(ctx, "shop", client.RollbackPolicy{}); return err },
 		func() error { _, err := c.PauseRollout(ctx, "rollout_1", ""); return err },
 		func() error { _, err := c.ResumeRollout(ctx, "rollout_1", ""); return err },

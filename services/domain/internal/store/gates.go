@@ -102,16 +102,40 @@ func (t *tx) GateRules(ctx context.Context, rollout int64) (map[string]core.Pinn
 	rows, err := t.q.RolloutGates(ctx, t.organization, rollout)
 	rules := make(map[string]core.PinnedGate, len(rows))
 	for _, r := range rows {
-		rule := core.PinnedGate{
-			GateRule: gateRule(r.Quorum, r.ApproverGroup, r.RequesterMayApprove, r.ExpiresAfterSeconds, r.OnExpiry),
-			Reason:   r.Reason, Own: r.Own, BeforeEnvironmentID: orZero(r.BeforeEnvironmentID),
-		}
-		if err := require(&rule.GateRule, r.Also); err != nil {
-			return nil, fmt.Errorf("read requirements of gate %s of rollout %d: %w", r.GateID, rollout, err)
+		rule, err := pinnedGate(r)
+		if err != nil {
+			return nil, err
 		}
 		rules[r.GateID] = rule
 	}
 	return rules, pg.Classify(err, "read gates of rollout %d", rollout)
+}
+
+func pinnedGate(r query.RolloutGate) (core.PinnedGate, error) {
+	rule := core.PinnedGate{
+		GateRule: gateRule(r.Quorum, r.ApproverGroup, r.RequesterMayApprove, r.ExpiresAfterSeconds, r.OnExpiry),
+		Reason:   r.Reason, Own: r.Own, BeforeEnvironmentID: orZero(r.BeforeEnvironmentID),
+	}
+	if err := require(&rule.GateRule, r.Also); err != nil {
+		return rule, fmt.Errorf("read requirements of gate %s of rollout %d: %w", r.GateID, r.RolloutID, err)
+	}
+	return rule, nil
+}
+
+// PinnedGates implements view.Reads.
+func (r reader) PinnedGates(ctx context.Context, organization int64, rollouts []int64) (map[int64]map[string]core.PinnedGate, error) {
+	rows, err := under(ctx, r, organization, rollouts, "gates of rollouts", (*query.Queries).GatesPinned,
+		func(row query.RolloutGate) (int64, query.RolloutGate) { return row.RolloutID, row })
+	all := make(map[int64]map[string]core.PinnedGate, len(rows))
+	for rollout, of := range rows {
+		all[rollout] = make(map[string]core.PinnedGate, len(of))
+		for _, row := range of {
+			if all[rollout][row.GateID], err = pinnedGate(row); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return all, err
 }
 
 // ScheduleGateExpiry implements rollout.Tx.

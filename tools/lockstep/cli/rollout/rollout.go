@@ -92,6 +92,7 @@ func (c commands) rolloutWhy() *cobra.Command {
 					return
 				}
 				waitTable(w, one.WaitingOn)
+				deadlineTable(w, one)
 			})
 		})
 }
@@ -190,16 +191,21 @@ func chooseGate(ctx context.Context, api *client.Client, args []string) (string,
 }
 
 func (c commands) rolloutCancel() *cobra.Command {
-	var reason string
-	cmd := c.Asking("cancel ID", "Cancel a rollout; what has been deployed so far stays deployed",
-		"  lockstep rollout cancel rollout_12 --reason 'wrong set'", command.Exactly(1),
+	var reason, then string
+	cmd := c.Asking("cancel ID", "Cancel a rollout, and choose what happens to what it has deployed",
+		"  lockstep rollout cancel rollout_12 --reason 'wrong set'\n"+
+			"  lockstep rollout cancel rollout_12 --then abort --reason 'errors at 25 %'\n"+
+			"  lockstep rollout cancel rollout_12 --then rollback --reason 'incident 99'", command.Exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
-			one, err := api.CancelRollout(cmd.Context(), args[0], reason)
+			one, err := api.CancelThen(cmd.Context(), args[0], then, reason)
 			if err != nil {
 				return err
 			}
 			return c.Print(one, func(w io.Writer) { rolloutTable(w, []client.Rollout{one}) })
 		})
+	command.WordFlag(cmd, &then, "then", "leave",
+		"what happens then: everything stays; what is being deployed is taken back first; or a rollback begins, which is printed",
+		[]string{"leave", "abort", "rollback"})
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
 	return cmd
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/command"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
@@ -157,11 +158,32 @@ func rolloutDetail(w io.Writer, r client.Rollout) {
 		}
 		command.Row(w, s.Environment.Name, "skipped", why)
 	}
+	deadlineTable(w, r)
 	if len(r.WaitingOn) == 0 {
 		return
 	}
 	fmt.Fprintln(w)
 	waitTable(w, r.WaitingOn)
+}
+
+// deadlineTable prints the deadlines that can still pass, and those that have; nothing for a rollout without any.
+func deadlineTable(w io.Writer, r client.Rollout) {
+	if len(r.Deadlines) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	command.Row(w, "DEADLINE OF", "STATE", "PASSES", "REMAINING", "THEN")
+	for _, d := range r.Deadlines {
+		of := "the " + strings.ToLower(d.Kind)
+		if d.Environment != nil {
+			of = d.Environment.Name
+		}
+		remaining := ""
+		if d.RemainingSeconds != nil {
+			remaining = (time.Duration(*d.RemainingSeconds) * time.Second).String()
+		}
+		command.Row(w, of, journal.Human(d.State), command.Optional(d.DueAt), remaining, journal.Human(d.Action))
+	}
 }
 
 // waitTable prints what a rollout waits for, in full.

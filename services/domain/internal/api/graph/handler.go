@@ -196,6 +196,7 @@ type View interface {
 	Follow(ctx context.Context, a core.Actor, after, rollout int64, send func(core.JournalEntry) bool) error
 	Waits(ctx context.Context, organization int64, rollouts []int64) (map[int64][]view.Wait, error)
 	RolloutChecks(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.CheckState, error)
+	RolloutDeadlines(ctx context.Context, organization int64, rollouts []int64) (map[int64][]view.Deadline, error)
 	RollbackOutlooks(ctx context.Context, organization int64, rollouts []int64) (map[int64]core.RollbackOutlook, error)
 }
 

@@ -73,6 +73,7 @@ type loaders struct {
 	environmentChecksOf     *loader[int64, json.RawMessage]
 	outlookOf               *loader[int64, core.RollbackOutlook]
 	skipsOf                 *loader[int64, []core.SkippedEnvironment]
+	deadlinesOf             *loader[int64, []view.Deadline]
 	members                 *loader[int64, core.Member]
 	cells                   *loader[int64, core.Cell]
 	cellsOf                 *loader[int64, []core.Cell]
@@ -179,6 +180,7 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		environmentChecksOf:     plain(b, r.View.EnvironmentChecks),
 		outlookOf:               plain(b, r.View.RollbackOutlooks),
 		skipsOf:                 plain(b, r.View.SkipsByRollout),
+		deadlinesOf:             plain(b, r.View.RolloutDeadlines),
 		members:                 plain(b, r.View.MembersByID),
 		cells:                   plain(b, r.View.CellsByID),
 		cellsOf:                 plain(b, r.View.CellsByApplication),

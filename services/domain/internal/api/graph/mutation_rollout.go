@@ -2,6 +2,7 @@ package graph
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/id"
@@ -34,9 +35,23 @@ func resolveGate(
 	return p, err
 }
 
-// CancelRollout ends a rollout where it stands.
+// CancelRollout ends a rollout, with what its canceller wants to happen then.
 func (m mutation) CancelRollout(ctx context.Context, in model.CancelRolloutInput) (p model.CancelRolloutPayload, err error) {
-	p.Rollout, p.Errors, err = apply(ctx, in.RolloutID, in.Reason, m.domain.Rollouts.CancelRollout)
+	if in.Then == nil {
+		p.Rollout, p.Errors, err = apply(ctx, in.RolloutID, in.Reason, m.domain.Rollouts.CancelRollout)
+		return p, err
+	}
+	then := rollout.AfterCancel(strings.ToLower(string(*in.Then)))
+	var back core.Rollout
+	p.Rollout, p.Errors, err = apply(ctx, in.RolloutID, in.Reason, func(ctx context.Context, a core.Actor, n int64, reason string) (core.Rollout, error) {
+		var err error
+		back, err = m.domain.Rollouts.CancelThen(ctx, a, rollout.Cancellation{RolloutID: n, Then: then, Reason: reason})
+		return back, err
+	})
+	if err != nil || len(p.Errors) > 0 {
+		return p, err
+	}
+	p.Rollback, err = optional(ctx, loadersOf(ctx).rollouts, back.ID, model.WrapRollout)
 	return p, err
 }
 

@@ -111,6 +111,9 @@ func (resolvers) Rollout() exec.RolloutResolver { return rolloutResolver{} }
 // AutomaticRollback resolves its fields.
 func (resolvers) AutomaticRollback() exec.AutomaticRollbackResolver { return automaticRollback{} }
 
+// RolloutDeadline resolves its fields.
+func (resolvers) RolloutDeadline() exec.RolloutDeadlineResolver { return rolloutDeadline{} }
+
 // BreakGlass resolves its fields.
 func (resolvers) BreakGlass() exec.BreakGlassResolver { return breakGlass{} }
 

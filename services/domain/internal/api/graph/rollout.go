@@ -6,6 +6,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
 )
 
 // rolloutResolver resolves the fields of Rollout that are loaded.
@@ -48,6 +49,19 @@ func (rolloutResolver) SkippedEnvironments(ctx context.Context, r *model.Rollout
 	return list(ctx, loadersOf(ctx).skipsOf, r.ID, func(s core.SkippedEnvironment) model.SkippedEnvironment {
 		return model.SkippedEnvironment{SkippedEnvironment: s}
 	})
+}
+
+// Deadlines are those that it has pinned.
+func (rolloutResolver) Deadlines(ctx context.Context, r *model.Rollout) ([]model.RolloutDeadline, error) {
+	return list(ctx, loadersOf(ctx).deadlinesOf, r.ID, func(d view.Deadline) model.RolloutDeadline { return model.RolloutDeadline{Deadline: d} })
+}
+
+// rolloutDeadline resolves those of RolloutDeadline.
+type rolloutDeadline struct{}
+
+// Environment is which of them it is about.
+func (rolloutDeadline) Environment(ctx context.Context, d *model.RolloutDeadline) (*model.Environment, error) {
+	return optional(ctx, loadersOf(ctx).environments, d.EnvironmentID, model.WrapEnvironment)
 }
 
 // automaticRollback resolves those of AutomaticRollback.

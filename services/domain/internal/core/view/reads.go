@@ -152,6 +152,10 @@ type Reads interface {
 	ActiveRolloutsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64]core.Rollout, error)
 	// SkipsByRollout are the environments of its pipeline that a rollout does not go to.
 	SkipsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.SkippedEnvironment, error)
+	// Deadlines are those of rollouts: of the whole, of environments as they come, and of aborts.
+	Deadlines(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Deadline, error)
+	// PinnedGates are the rules of rollouts' gates, by gate.
+	PinnedGates(ctx context.Context, organization int64, rollouts []int64) (map[int64]map[string]core.PinnedGate, error)
 	// AutomaticRollbacksByRollout has no key for a rollout of which no policy wants, or wanted, anything.
 	AutomaticRollbacksByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64]core.RollbackOutlook, error)
 	OpenGates(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Gate, error)

@@ -7,6 +7,9 @@ ON CONFLICT (organization_id, rollout_id, gate_id) DO NOTHING;
 -- name: RolloutGates :many
 SELECT * FROM cd_rollout_gates WHERE organization_id = @organization_id AND rollout_id = @rollout_id ORDER BY id;
 
+-- name: GatesPinned :many
+SELECT * FROM cd_rollout_gates WHERE organization_id = @organization_id AND rollout_id = ANY(@ids::bigint[]) ORDER BY rollout_id, id;
+
 -- name: OpenGates :many
 -- A gate of a rollout that is not over is open from its latest request until it is rejected, its time is over, or
 -- enough different people have approved it (R38, D24), or the glass is broken. An abort leaves every gate. What was asked before there were rules has those of one person.

@@ -111,6 +111,46 @@ func (q *Queries) EnvironmentApprovals(ctx context.Context, organizationID int64
 	return items, nil
 }
 
+const gatesPinned = `-- name: GatesPinned :many
+SELECT id, organization_id, rollout_id, gate_id, quorum, approver_group, requester_may_approve, expires_after_seconds, on_expiry, created_at, updated_at, reason, own, before_environment_id, also FROM cd_rollout_gates WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[]) ORDER BY rollout_id, id
+`
+
+func (q *Queries) GatesPinned(ctx context.Context, organizationID int64, ids []int64) ([]RolloutGate, error) {
+	rows, err := q.db.Query(ctx, gatesPinned, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RolloutGate
+	for rows.Next() {
+		var i RolloutGate
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.RolloutID,
+			&i.GateID,
+			&i.Quorum,
+			&i.ApproverGroup,
+			&i.RequesterMayApprove,
+			&i.ExpiresAfterSeconds,
+			&i.OnExpiry,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.Reason,
+			&i.Own,
+			&i.BeforeEnvironmentID,
+			&i.Also,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const insertGateExpiry = `-- name: InsertGateExpiry :exec
 INSERT INTO cd_gate_expiries (organization_id, rollout_id, gate_id, asked_at, due_at)
 VALUES ($1, $2, $3, $4, $5)

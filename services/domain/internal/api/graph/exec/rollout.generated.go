@@ -34,6 +34,7 @@ type RolloutResolver interface {
 	AutomaticRollback(ctx context.Context, obj *model.Rollout) (*model.AutomaticRollback, error)
 
 	SkippedEnvironments(ctx context.Context, obj *model.Rollout) ([]model.SkippedEnvironment, error)
+	Deadlines(ctx context.Context, obj *model.Rollout) ([]model.RolloutDeadline, error)
 	OpenGates(ctx context.Context, obj *model.Rollout) ([]model.Gate, error)
 	WaitingOn(ctx context.Context, obj *model.Rollout) ([]model.Wait, error)
 	Checks(ctx context.Context, obj *model.Rollout) ([]model.RolloutCheck, error)
@@ -44,6 +45,9 @@ type RolloutResolver interface {
 	Chains(ctx context.Context, obj *model.Rollout) ([]model.Chain, error)
 	CallRequests(ctx context.Context, obj *model.Rollout) ([]model.CallRequest, error)
 	PolicyDecisions(ctx context.Context, obj *model.Rollout) ([]model.PolicyDecision, error)
+}
+type RolloutDeadlineResolver interface {
+	Environment(ctx context.Context, obj *model.RolloutDeadline) (*model.Environment, error)
 }
 type RolloutEnvironmentResolver interface {
 	Rollout(ctx context.Context, obj *model.RolloutEnvironment) (model.Rollout, error)
@@ -487,6 +491,38 @@ func (ec *executionContext) _CancelRolloutPayload_rollout(ctx context.Context, f
 	)
 }
 func (ec *executionContext) fieldContext_CancelRolloutPayload_rollout(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "CancelRolloutPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Rollout(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _CancelRolloutPayload_rollback(ctx context.Context, field graphql.CollectedField, obj *model.CancelRolloutPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CancelRolloutPayload_rollback(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Rollback, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Rollout) graphql.Marshaler {
+			return ec.marshalORollout2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollout(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_CancelRolloutPayload_rollback(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	fc = &graphql.FieldContext{
 		Object:     "CancelRolloutPayload",
 		Field:      field,
@@ -1300,6 +1336,38 @@ func (ec *executionContext) fieldContext_Rollout_skippedEnvironments(_ context.C
 	return fc, nil
 }
 
+func (ec *executionContext) _Rollout_deadlines(ctx context.Context, field graphql.CollectedField, obj *model.Rollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Rollout_deadlines(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Rollout().Deadlines(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.RolloutDeadline) graphql.Marshaler {
+			return ec.marshalNRolloutDeadline2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutDeadlineᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Rollout_deadlines(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Rollout",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_RolloutDeadline(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Rollout_openGates(ctx context.Context, field graphql.CollectedField, obj *model.Rollout) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1786,6 +1854,222 @@ func (ec *executionContext) _RolloutConnection_totalCount(ctx context.Context, f
 }
 func (ec *executionContext) fieldContext_RolloutConnection_totalCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("RolloutConnection", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _RolloutDeadline_kind(ctx context.Context, field graphql.CollectedField, obj *model.RolloutDeadline) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutDeadline_kind(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Kind(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.RolloutDeadlineKind) graphql.Marshaler {
+			return ec.marshalNRolloutDeadlineKind2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutDeadlineKind(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutDeadline_kind(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RolloutDeadline", field, true, false, errors.New("field of type RolloutDeadlineKind does not have child fields"))
+}
+
+func (ec *executionContext) _RolloutDeadline_environment(ctx context.Context, field graphql.CollectedField, obj *model.RolloutDeadline) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutDeadline_environment(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.RolloutDeadline().Environment(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Environment) graphql.Marshaler {
+			return ec.marshalOEnvironment2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironment(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutDeadline_environment(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RolloutDeadline",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Environment(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _RolloutDeadline_seconds(ctx context.Context, field graphql.CollectedField, obj *model.RolloutDeadline) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutDeadline_seconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Seconds(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutDeadline_seconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RolloutDeadline", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _RolloutDeadline_action(ctx context.Context, field graphql.CollectedField, obj *model.RolloutDeadline) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutDeadline_action(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Action(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.RolloutDeadlineAction) graphql.Marshaler {
+			return ec.marshalNRolloutDeadlineAction2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutDeadlineAction(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutDeadline_action(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RolloutDeadline", field, true, false, errors.New("field of type RolloutDeadlineAction does not have child fields"))
+}
+
+func (ec *executionContext) _RolloutDeadline_countsWaiting(ctx context.Context, field graphql.CollectedField, obj *model.RolloutDeadline) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutDeadline_countsWaiting(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CountsWaiting, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutDeadline_countsWaiting(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RolloutDeadline", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _RolloutDeadline_state(ctx context.Context, field graphql.CollectedField, obj *model.RolloutDeadline) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutDeadline_state(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.State(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.RolloutDeadlineState) graphql.Marshaler {
+			return ec.marshalNRolloutDeadlineState2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutDeadlineState(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutDeadline_state(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RolloutDeadline", field, true, false, errors.New("field of type RolloutDeadlineState does not have child fields"))
+}
+
+func (ec *executionContext) _RolloutDeadline_startedAt(ctx context.Context, field graphql.CollectedField, obj *model.RolloutDeadline) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutDeadline_startedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.StartedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutDeadline_startedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RolloutDeadline", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _RolloutDeadline_dueAt(ctx context.Context, field graphql.CollectedField, obj *model.RolloutDeadline) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutDeadline_dueAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DueAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutDeadline_dueAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RolloutDeadline", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _RolloutDeadline_remainingSeconds(ctx context.Context, field graphql.CollectedField, obj *model.RolloutDeadline) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutDeadline_remainingSeconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.RemainingSeconds(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutDeadline_remainingSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RolloutDeadline", field, true, false, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _RolloutEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.RolloutEdge) (ret graphql.Marshaler) {
@@ -2380,7 +2664,7 @@ func (ec *executionContext) unmarshalInputCancelRolloutInput(ctx context.Context
 		asMap["reason"] = ""
 	}
 
-	fieldsInOrder := [...]string{"rolloutId", "reason"}
+	fieldsInOrder := [...]string{"rolloutId", "then", "reason"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -2394,6 +2678,13 @@ func (ec *executionContext) unmarshalInputCancelRolloutInput(ctx context.Context
 				return it, err
 			}
 			it.RolloutID = data
+		case "then":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("then"))
+			data, err := ec.unmarshalOCancelThen2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCancelThen(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Then = data
 		case "reason":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -2988,6 +3279,11 @@ func (ec *executionContext) _CancelRolloutPayload(ctx context.Context, sel ast.S
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
+		case "rollback":
+			out.Values[i] = ec._CancelRolloutPayload_rollback(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
 		case "errors":
 			out.Values[i] = ec._CancelRolloutPayload_errors(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -3552,6 +3848,44 @@ func (ec *executionContext) _Rollout(ctx context.Context, sel ast.SelectionSet, 
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "deadlines":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Rollout_deadlines(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "openGates":
 			field := field
 
@@ -3995,6 +4329,117 @@ func (ec *executionContext) _RolloutConnection(ctx context.Context, sel ast.Sele
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var rolloutDeadlineImplementors = []string{"RolloutDeadline"}
+
+func (ec *executionContext) _RolloutDeadline(ctx context.Context, sel ast.SelectionSet, obj *model.RolloutDeadline) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, rolloutDeadlineImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("RolloutDeadline")
+		case "kind":
+			out.Values[i] = ec._RolloutDeadline_kind(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "environment":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._RolloutDeadline_environment(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "seconds":
+			out.Values[i] = ec._RolloutDeadline_seconds(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "action":
+			out.Values[i] = ec._RolloutDeadline_action(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "countsWaiting":
+			out.Values[i] = ec._RolloutDeadline_countsWaiting(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "state":
+			out.Values[i] = ec._RolloutDeadline_state(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "startedAt":
+			out.Values[i] = ec._RolloutDeadline_startedAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "dueAt":
+			out.Values[i] = ec._RolloutDeadline_dueAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "remainingSeconds":
+			out.Values[i] = ec._RolloutDeadline_remainingSeconds(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -4601,6 +5046,56 @@ func (ec *executionContext) marshalNRolloutConnection2githubᚗcomᚋlockstepᚑ
 	return ec._RolloutConnection(ctx, sel, &v)
 }
 
+func (ec *executionContext) marshalNRolloutDeadline2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutDeadline(ctx context.Context, sel ast.SelectionSet, v model.RolloutDeadline) graphql.Marshaler {
+	return ec._RolloutDeadline(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNRolloutDeadline2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutDeadlineᚄ(ctx context.Context, sel ast.SelectionSet, v []model.RolloutDeadline) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNRolloutDeadline2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutDeadline(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) unmarshalNRolloutDeadlineAction2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutDeadlineAction(ctx context.Context, v any) (model.RolloutDeadlineAction, error) {
+	var res model.RolloutDeadlineAction
+	err := res.UnmarshalGQL(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNRolloutDeadlineAction2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutDeadlineAction(ctx context.Context, sel ast.SelectionSet, v model.RolloutDeadlineAction) graphql.Marshaler {
+	return v
+}
+
+func (ec *executionContext) unmarshalNRolloutDeadlineKind2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutDeadlineKind(ctx context.Context, v any) (model.RolloutDeadlineKind, error) {
+	var res model.RolloutDeadlineKind
+	err := res.UnmarshalGQL(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNRolloutDeadlineKind2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutDeadlineKind(ctx context.Context, sel ast.SelectionSet, v model.RolloutDeadlineKind) graphql.Marshaler {
+	return v
+}
+
+func (ec *executionContext) unmarshalNRolloutDeadlineState2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutDeadlineState(ctx context.Context, v any) (model.RolloutDeadlineState, error) {
+	var res model.RolloutDeadlineState
+	err := res.UnmarshalGQL(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNRolloutDeadlineState2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutDeadlineState(ctx context.Context, sel ast.SelectionSet, v model.RolloutDeadlineState) graphql.Marshaler {
+	return v
+}
+
 func (ec *executionContext) marshalNRolloutEdge2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutEdge(ctx context.Context, sel ast.SelectionSet, v model.RolloutEdge) graphql.Marshaler {
 	return ec._RolloutEdge(ctx, sel, &v)
 }
@@ -4730,6 +5225,22 @@ func (ec *executionContext) marshalOBreakGlass2ᚖgithubᚗcomᚋlockstepᚑcd�
 		return graphql.Null
 	}
 	return ec._BreakGlass(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOCancelThen2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCancelThen(ctx context.Context, v any) (*model.CancelThen, error) {
+	if v == nil {
+		return nil, nil
+	}
+	var res = new(model.CancelThen)
+	err := res.UnmarshalGQL(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOCancelThen2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCancelThen(ctx context.Context, sel ast.SelectionSet, v *model.CancelThen) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return v
 }
 
 func (ec *executionContext) marshalORollout2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollout(ctx context.Context, sel ast.SelectionSet, v *model.Rollout) graphql.Marshaler {

@@ -69,6 +69,7 @@ type ResolverRoot interface {
 	RecordDifference() RecordDifferenceResolver
 	Rollout() RolloutResolver
 	RolloutCheck() RolloutCheckResolver
+	RolloutDeadline() RolloutDeadlineResolver
 	RolloutEnvironment() RolloutEnvironmentResolver
 	RolloutPreview() RolloutPreviewResolver
 	Service() ServiceResolver
@@ -405,8 +406,9 @@ type ComplexityRoot struct {
 	}
 
 	CancelRolloutPayload struct {
-		Errors  func(childComplexity int) int
-		Rollout func(childComplexity int) int
+		Errors   func(childComplexity int) int
+		Rollback func(childComplexity int) int
+		Rollout  func(childComplexity int) int
 	}
 
 	Chain struct {
@@ -1489,6 +1491,7 @@ type ComplexityRoot struct {
 		Chains              func(childComplexity int) int
 		Checks              func(childComplexity int) int
 		CreatedAt           func(childComplexity int) int
+		Deadlines           func(childComplexity int) int
 		Environments        func(childComplexity int) int
 		FinishedAt          func(childComplexity int) int
 		FlowDefinition      func(childComplexity int) int
@@ -1532,6 +1535,18 @@ type ComplexityRoot struct {
 		Nodes      func(childComplexity int) int
 		PageInfo   func(childComplexity int) int
 		TotalCount func(childComplexity int) int
+	}
+
+	RolloutDeadline struct {
+		Action           func(childComplexity int) int
+		CountsWaiting    func(childComplexity int) int
+		DueAt            func(childComplexity int) int
+		Environment      func(childComplexity int) int
+		Kind             func(childComplexity int) int
+		RemainingSeconds func(childComplexity int) int
+		Seconds          func(childComplexity int) int
+		StartedAt        func(childComplexity int) int
+		State            func(childComplexity int) int
 	}
 
 	RolloutEdge struct {
@@ -3288,6 +3303,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.CancelRolloutPayload.Errors(childComplexity), true
+	case "CancelRolloutPayload.rollback":
+		if e.ComplexityRoot.CancelRolloutPayload.Rollback == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CancelRolloutPayload.Rollback(childComplexity), true
 	case "CancelRolloutPayload.rollout":
 		if e.ComplexityRoot.CancelRolloutPayload.Rollout == nil {
 			break
@@ -8229,6 +8250,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Rollout.CreatedAt(childComplexity), true
+	case "Rollout.deadlines":
+		if e.ComplexityRoot.Rollout.Deadlines == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rollout.Deadlines(childComplexity), true
 	case "Rollout.environments":
 		if e.ComplexityRoot.Rollout.Environments == nil {
 			break
@@ -8458,6 +8485,61 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RolloutConnection.TotalCount(childComplexity), true
+
+	case "RolloutDeadline.action":
+		if e.ComplexityRoot.RolloutDeadline.Action == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutDeadline.Action(childComplexity), true
+	case "RolloutDeadline.countsWaiting":
+		if e.ComplexityRoot.RolloutDeadline.CountsWaiting == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutDeadline.CountsWaiting(childComplexity), true
+	case "RolloutDeadline.dueAt":
+		if e.ComplexityRoot.RolloutDeadline.DueAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutDeadline.DueAt(childComplexity), true
+	case "RolloutDeadline.environment":
+		if e.ComplexityRoot.RolloutDeadline.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutDeadline.Environment(childComplexity), true
+	case "RolloutDeadline.kind":
+		if e.ComplexityRoot.RolloutDeadline.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutDeadline.Kind(childComplexity), true
+	case "RolloutDeadline.remainingSeconds":
+		if e.ComplexityRoot.RolloutDeadline.RemainingSeconds == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutDeadline.RemainingSeconds(childComplexity), true
+	case "RolloutDeadline.seconds":
+		if e.ComplexityRoot.RolloutDeadline.Seconds == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutDeadline.Seconds(childComplexity), true
+	case "RolloutDeadline.startedAt":
+		if e.ComplexityRoot.RolloutDeadline.StartedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutDeadline.StartedAt(childComplexity), true
+	case "RolloutDeadline.state":
+		if e.ComplexityRoot.RolloutDeadline.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutDeadline.State(childComplexity), true
 
 	case "RolloutEdge.cursor":
 		if e.ComplexityRoot.RolloutEdge.Cursor == nil {
@@ -14206,7 +14288,7 @@ extend type Query {
 extend type Mutation {
   "Starts a rollout: promotes a version set through the environments of the pipeline. A rollback is a rollout of an earlier set."
   createRollout(input: CreateRolloutInput!): CreateRolloutPayload!
-  "Cancels a rollout. What has been deployed so far stays deployed."
+  "Cancels a rollout. What happens to what it has deployed, and is deploying, is the caller's choice; by default it stays."
   cancelRollout(input: CancelRolloutInput!): CancelRolloutPayload!
   "Returns what is being deployed to the previous stable version. The rollout stays paused until it is retried."
   abortRollout(input: AbortRolloutInput!): AbortRolloutPayload!
@@ -14271,6 +14353,72 @@ enum RolloutStatus {
   FAILED
   "It was cancelled."
   CANCELLED
+}
+
+"What happens to what a cancelled rollout has deployed, and is deploying."
+enum CancelThen {
+  "Everything stays as it is."
+  LEAVE
+  "What is being deployed returns to the previous stable version; the rollout is cancelled when that is done, and in any case after 30 minutes."
+  ABORT
+  "A rollback starts: a rollout of what was live before, as rollbackRollout starts it."
+  ROLLBACK
+}
+
+"How long a rollout, one of its environments, or an abort after which it ends, may take."
+type RolloutDeadline {
+  kind: RolloutDeadlineKind!
+  "The environment of one of kind ENVIRONMENT; null for others."
+  environment: Environment
+  "How long it is, in seconds."
+  seconds: Int!
+  "What happens to the rollout when it passes."
+  action: RolloutDeadlineAction!
+  "Whether time counts during which the rollout waits for people: for an approval, while it is paused or aborted, and while a freeze, a pin, a veto or a policy stops it."
+  countsWaiting: Boolean!
+  state: RolloutDeadlineState!
+  "Since when it runs; null before that."
+  startedAt: Time
+  "When it passes; null unless the state is RUNNING."
+  dueAt: Time
+  "How much is left; null unless the state is RUNNING or WAITING."
+  remainingSeconds: Int
+}
+
+"What a deadline is about."
+enum RolloutDeadlineKind {
+  "The whole rollout, from its creation."
+  ROLLOUT
+  "One of its environments, from its entrance."
+  ENVIRONMENT
+  "An abort after which the rollout ends."
+  ABORT
+}
+
+"What happens to a rollout whose deadline passes."
+enum RolloutDeadlineAction {
+  "It fails."
+  FAIL
+  "What is being deployed returns to the previous stable version, and the rollout waits for people. Where nothing is being deployed, it fails."
+  ABORT
+  "It is cancelled."
+  CANCEL
+}
+
+"Where a deadline stands."
+enum RolloutDeadlineState {
+  "It does not run yet."
+  PENDING
+  "It runs."
+  RUNNING
+  "It stands still, because the rollout waits for people and that does not count."
+  WAITING
+  "What it is about has ended in time."
+  MET
+  "It has passed, and its action was taken."
+  PASSED
+  "A retry withdrew it."
+  WITHDRAWN
 }
 
 "A rollback that an application's policy starts without anybody asking for it."
@@ -14356,6 +14504,8 @@ type Rollout implements Node {
   breakGlass: BreakGlass
   "The environments of its pipeline that it leaves out, with the reason, in the order of promotion. Only rollbacks leave any out."
   skippedEnvironments: [SkippedEnvironment!]!
+  "Its deadlines, as its pipeline had them when it was created: that of the whole first, then those of environments; empty for none."
+  deadlines: [RolloutDeadline!]!
   openGates: [Gate!]!
   "Every unmet condition that it waits for, in the order of promotion; empty once it has ended."
   waitingOn: [Wait!]!
@@ -14433,13 +14583,18 @@ type CreateRolloutPayload {
 input CancelRolloutInput {
   "The rollout."
   rolloutId: ID!
+  "What happens to what it has deployed, and is deploying. The journal says which. If it is left out, everything stays."
+  then: CancelThen
   "Why, for the record."
   reason: String = ""
 }
 
 "Result of cancelRollout."
 type CancelRolloutPayload {
+  "The rollout. With ABORT it may not have ended yet."
   rollout: Rollout
+  "The rollback that has started; null unless then was ROLLBACK."
+  rollback: Rollout
   errors: [UserError!]!
 }
 
@@ -16100,6 +16255,8 @@ func (ec *executionContext) childFields_CancelRolloutPayload(ctx context.Context
 	switch field.Name {
 	case "rollout":
 		return ec.fieldContext_CancelRolloutPayload_rollout(ctx, field)
+	case "rollback":
+		return ec.fieldContext_CancelRolloutPayload_rollback(ctx, field)
 	case "errors":
 		return ec.fieldContext_CancelRolloutPayload_errors(ctx, field)
 	}
@@ -17984,6 +18141,8 @@ func (ec *executionContext) childFields_Rollout(ctx context.Context, field graph
 		return ec.fieldContext_Rollout_breakGlass(ctx, field)
 	case "skippedEnvironments":
 		return ec.fieldContext_Rollout_skippedEnvironments(ctx, field)
+	case "deadlines":
+		return ec.fieldContext_Rollout_deadlines(ctx, field)
 	case "openGates":
 		return ec.fieldContext_Rollout_openGates(ctx, field)
 	case "waitingOn":
@@ -18058,6 +18217,30 @@ func (ec *executionContext) childFields_RolloutConnection(ctx context.Context, f
 		return ec.fieldContext_RolloutConnection_totalCount(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RolloutConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_RolloutDeadline(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "kind":
+		return ec.fieldContext_RolloutDeadline_kind(ctx, field)
+	case "environment":
+		return ec.fieldContext_RolloutDeadline_environment(ctx, field)
+	case "seconds":
+		return ec.fieldContext_RolloutDeadline_seconds(ctx, field)
+	case "action":
+		return ec.fieldContext_RolloutDeadline_action(ctx, field)
+	case "countsWaiting":
+		return ec.fieldContext_RolloutDeadline_countsWaiting(ctx, field)
+	case "state":
+		return ec.fieldContext_RolloutDeadline_state(ctx, field)
+	case "startedAt":
+		return ec.fieldContext_RolloutDeadline_startedAt(ctx, field)
+	case "dueAt":
+		return ec.fieldContext_RolloutDeadline_dueAt(ctx, field)
+	case "remainingSeconds":
+		return ec.fieldContext_RolloutDeadline_remainingSeconds(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RolloutDeadline", field.Name)
 }
 
 func (ec *executionContext) childFields_RolloutEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -104,6 +104,36 @@ type AutomaticRollback struct{ core.RollbackOutlook }
 // Outcome is null unless it was dropped.
 func (r AutomaticRollback) Outcome() *string { return orNull(r.RollbackOutlook.Outcome) }
 
+// RolloutDeadline wraps the domain's.
+type RolloutDeadline struct{ view.Deadline }
+
+// Kind is what it is about.
+func (d RolloutDeadline) Kind() RolloutDeadlineKind {
+	return RolloutDeadlineKind(strings.ToUpper(string(d.Deadline.Kind)))
+}
+
+// Action is what happens when it passes.
+func (d RolloutDeadline) Action() RolloutDeadlineAction {
+	return RolloutDeadlineAction(strings.ToUpper(string(d.Deadline.Action)))
+}
+
+// Seconds is how long it is.
+func (d RolloutDeadline) Seconds() int { return int(d.After / time.Second) }
+
+// State is where it stands.
+func (d RolloutDeadline) State() RolloutDeadlineState {
+	return RolloutDeadlineState(strings.ToUpper(string(d.Deadline.State)))
+}
+
+// RemainingSeconds is null unless something is left.
+func (d RolloutDeadline) RemainingSeconds() *int {
+	if d.Deadline.State != view.DeadlineRunning && d.Deadline.State != view.DeadlineWaiting {
+		return nil
+	}
+	n := int(max(0, d.Left) / time.Second)
+	return &n
+}
+
 // BreakGlass wraps the domain's.
 type BreakGlass struct{ core.BrokenGlass }
 

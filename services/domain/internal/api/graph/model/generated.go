@@ -158,14 +158,19 @@ type CancelChainPayload struct {
 type CancelRolloutInput struct {
 	// The rollout.
 	RolloutID string `json:"rolloutId"`
+	// What happens to what it has deployed, and is deploying. The journal says which. If it is left out, everything stays.
+	Then *CancelThen `json:"then,omitempty"`
 	// Why, for the record.
 	Reason *string `json:"reason,omitempty"`
 }
 
 // Result of cancelRollout.
 type CancelRolloutPayload struct {
-	Rollout *Rollout    `json:"rollout,omitempty"`
-	Errors  []UserError `json:"errors"`
+	// The rollout. With ABORT it may not have ended yet.
+	Rollout *Rollout `json:"rollout,omitempty"`
+	// The rollback that has started; null unless then was ROLLBACK.
+	Rollback *Rollout    `json:"rollback,omitempty"`
+	Errors   []UserError `json:"errors"`
 }
 
 // Input of cancelWorkflow.
@@ -1471,6 +1476,67 @@ type WorkflowSchedulePayload struct {
 	Errors     []UserError `json:"errors"`
 }
 
+// What happens to what a cancelled rollout has deployed, and is deploying.
+type CancelThen string
+
+const (
+	// Everything stays as it is.
+	CancelThenLeave CancelThen = "LEAVE"
+	// What is being deployed returns to the previous stable version; the rollout is cancelled when that is done, and in any case after 30 minutes.
+	CancelThenAbort CancelThen = "ABORT"
+	// A rollback starts: a rollout of what was live before, as rollbackRollout starts it.
+	CancelThenRollback CancelThen = "ROLLBACK"
+)
+
+var AllCancelThen = []CancelThen{
+	CancelThenLeave,
+	CancelThenAbort,
+	CancelThenRollback,
+}
+
+func (e CancelThen) IsValid() bool {
+	switch e {
+	case CancelThenLeave, CancelThenAbort, CancelThenRollback:
+		return true
+	}
+	return false
+}
+
+func (e CancelThen) String() string {
+	return string(e)
+}
+
+func (e *CancelThen) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = CancelThen(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid CancelThen", str)
+	}
+	return nil
+}
+
+func (e CancelThen) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *CancelThen) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e CancelThen) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
+}
+
 // What prevents drivers from taking effect.
 type DriverProblemCode string
 
@@ -1764,6 +1830,198 @@ func (e *ProposedChangeState) UnmarshalJSON(b []byte) error {
 }
 
 func (e ProposedChangeState) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
+}
+
+// What happens to a rollout whose deadline passes.
+type RolloutDeadlineAction string
+
+const (
+	// It fails.
+	RolloutDeadlineActionFail RolloutDeadlineAction = "FAIL"
+	// What is being deployed returns to the previous stable version, and the rollout waits for people. Where nothing is being deployed, it fails.
+	RolloutDeadlineActionAbort RolloutDeadlineAction = "ABORT"
+	// It is cancelled.
+	RolloutDeadlineActionCancel RolloutDeadlineAction = "CANCEL"
+)
+
+var AllRolloutDeadlineAction = []RolloutDeadlineAction{
+	RolloutDeadlineActionFail,
+	RolloutDeadlineActionAbort,
+	RolloutDeadlineActionCancel,
+}
+
+func (e RolloutDeadlineAction) IsValid() bool {
+	switch e {
+	case RolloutDeadlineActionFail, RolloutDeadlineActionAbort, RolloutDeadlineActionCancel:
+		return true
+	}
+	return false
+}
+
+func (e RolloutDeadlineAction) String() string {
+	return string(e)
+}
+
+func (e *RolloutDeadlineAction) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = RolloutDeadlineAction(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid RolloutDeadlineAction", str)
+	}
+	return nil
+}
+
+func (e RolloutDeadlineAction) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *RolloutDeadlineAction) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e RolloutDeadlineAction) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
+}
+
+// What a deadline is about.
+type RolloutDeadlineKind string
+
+const (
+	// The whole rollout, from its creation.
+	RolloutDeadlineKindRollout RolloutDeadlineKind = "ROLLOUT"
+	// One of its environments, from its entrance.
+	RolloutDeadlineKindEnvironment RolloutDeadlineKind = "ENVIRONMENT"
+	// An abort after which the rollout ends.
+	RolloutDeadlineKindAbort RolloutDeadlineKind = "ABORT"
+)
+
+var AllRolloutDeadlineKind = []RolloutDeadlineKind{
+	RolloutDeadlineKindRollout,
+	RolloutDeadlineKindEnvironment,
+	RolloutDeadlineKindAbort,
+}
+
+func (e RolloutDeadlineKind) IsValid() bool {
+	switch e {
+	case RolloutDeadlineKindRollout, RolloutDeadlineKindEnvironment, RolloutDeadlineKindAbort:
+		return true
+	}
+	return false
+}
+
+func (e RolloutDeadlineKind) String() string {
+	return string(e)
+}
+
+func (e *RolloutDeadlineKind) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = RolloutDeadlineKind(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid RolloutDeadlineKind", str)
+	}
+	return nil
+}
+
+func (e RolloutDeadlineKind) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *RolloutDeadlineKind) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e RolloutDeadlineKind) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
+}
+
+// Where a deadline stands.
+type RolloutDeadlineState string
+
+const (
+	// It does not run yet.
+	RolloutDeadlineStatePending RolloutDeadlineState = "PENDING"
+	// It runs.
+	RolloutDeadlineStateRunning RolloutDeadlineState = "RUNNING"
+	// It stands still, because the rollout waits for people and that does not count.
+	RolloutDeadlineStateWaiting RolloutDeadlineState = "WAITING"
+	// What it is about has ended in time.
+	RolloutDeadlineStateMet RolloutDeadlineState = "MET"
+	// It has passed, and its action was taken.
+	RolloutDeadlineStatePassed RolloutDeadlineState = "PASSED"
+	// A retry withdrew it.
+	RolloutDeadlineStateWithdrawn RolloutDeadlineState = "WITHDRAWN"
+)
+
+var AllRolloutDeadlineState = []RolloutDeadlineState{
+	RolloutDeadlineStatePending,
+	RolloutDeadlineStateRunning,
+	RolloutDeadlineStateWaiting,
+	RolloutDeadlineStateMet,
+	RolloutDeadlineStatePassed,
+	RolloutDeadlineStateWithdrawn,
+}
+
+func (e RolloutDeadlineState) IsValid() bool {
+	switch e {
+	case RolloutDeadlineStatePending, RolloutDeadlineStateRunning, RolloutDeadlineStateWaiting, RolloutDeadlineStateMet, RolloutDeadlineStatePassed, RolloutDeadlineStateWithdrawn:
+		return true
+	}
+	return false
+}
+
+func (e RolloutDeadlineState) String() string {
+	return string(e)
+}
+
+func (e *RolloutDeadlineState) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = RolloutDeadlineState(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid RolloutDeadlineState", str)
+	}
+	return nil
+}
+
+func (e RolloutDeadlineState) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *RolloutDeadlineState) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e RolloutDeadlineState) MarshalJSON() ([]byte, error) {
 	var buf bytes.Buffer
 	e.MarshalGQL(&buf)
 	return buf.Bytes(), nil

@@ -25,6 +25,7 @@ import { LaneView, StopView } from '../parts/lane'
 import { NotThere, Page, Waiting } from '../parts/page'
 import { Calls } from '../parts/calls'
 import { Checks } from '../parts/checks'
+import { Deadlines } from '../parts/deadlines'
 import { Passages } from '../parts/passages'
 import { Promote } from '../parts/promote'
 import { Chip, RolloutChip, stateWord } from '../parts/state'
@@ -112,6 +113,7 @@ function Shown({ live }: { live: LiveRollout }) {
             )}
           </ol>
           <WhatChanges rollout={rollout} />
+          <Deadlines deadlines={rollout.deadlines} />
           <Calls calls={rollout.callRequests} />
           <Checks rolloutId={rollout.id} checks={rollout.checks} />
           <Passages live={live} />

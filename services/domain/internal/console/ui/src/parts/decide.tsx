@@ -3,12 +3,13 @@
 import { useState } from 'react'
 import { useNavigate } from 'react-router'
 import { accepted, ask } from '../api/client'
-import { AbortRollout, ApproveGate, CancelRollout, PauseRollout, RejectGate, ResumeRollout, RetryRollout, type GateFields, type RolloutPageData } from '../api/generated'
+import { AbortRollout, ApproveGate, CancelRollout, type CancelThen, PauseRollout, RejectGate, ResumeRollout, RetryRollout, type GateFields, type RolloutPageData } from '../api/generated'
 import { ability, type Ability } from '../logic/ability'
 import { afterApproval, missingAfter, requirement } from '../logic/gates'
 import { isOver } from '../logic/waiting'
 import { ActButton } from './act'
 import { Confirm } from './confirm'
+import { sentence } from './form'
 import { GlassDialog } from './glass'
 import { Due } from './time'
 
@@ -100,6 +101,7 @@ interface RolloutActProps {
 /** What can be done to a rollout, all of it always in the same place; going back has a dialog of its own, which shows what changes. */
 export function RolloutActs({ rollout, what, rollBack }: { rollout: NonNullable<RolloutPageData['rollout']>; what: string; rollBack: () => void }) {
   const [open, setOpen] = useState<RolloutActProps | null>(null)
+  const [cancelling, setCancelling] = useState(false)
   const navigate = useNavigate()
   const goTo = (made: { id: string } | null) => {
     if (made && made.id !== rollout.id) void navigate(`/rollouts/${made.id}`)
@@ -124,11 +126,6 @@ export function RolloutActs({ rollout, what, rollBack }: { rollout: NonNullable<
       explain: isOver(rollout.state) ? 'A new rollout of the same version set starts.' : 'It starts again from its first gate.',
       send: async (input) => goTo(accepted((await ask(RetryRollout, input)).retryRollout).rollout),
     },
-    {
-      action: 'cancelRollout', label: 'Cancel rollout', tone: 'danger', title: `Cancel ${what}`, done: `Cancelled ${what}.`,
-      explain: 'It ends where it is. What is deployed stays as it is.',
-      send: async (input) => accepted((await ask(CancelRollout, input)).cancelRollout),
-    },
   ]
   return (
     <div className="buttons" role="group" aria-label="What can be done">
@@ -138,9 +135,13 @@ export function RolloutActs({ rollout, what, rollBack }: { rollout: NonNullable<
           {act.label}
         </ActButton>
       ))}
+      <ActButton ability={ability(rollout.viewerCan, 'cancelRollout')} onClick={() => setCancelling(true)}>
+        Cancel rollout
+      </ActButton>
       <ActButton ability={ability(rollout.viewerCan, 'rollbackRollout')} className={rollout.state === 'FAILED' && !rollout.rolledBackBy ? 'primary' : undefined} onClick={rollBack}>
         Roll back
       </ActButton>
+      {cancelling && <CancelDialog rollout={rollout} what={what} goTo={goTo} onClose={() => setCancelling(false)} />}
       {open && (
         <Confirm
           title={open.title}
@@ -155,6 +156,43 @@ export function RolloutActs({ rollout, what, rollBack }: { rollout: NonNullable<
         </Confirm>
       )}
     </div>
+  )
+}
+
+const choices: { then: CancelThen; action: string; label: string; explain: string }[] = [
+  { then: 'LEAVE', action: 'cancelRollout', label: 'Leave everything as it is', explain: 'It ends where it is. What is deployed stays.' },
+  { then: 'ABORT', action: 'abortRollout', label: 'Take back what is being deployed', explain: 'It returns to the previous stable version, and then the rollout ends.' },
+  { then: 'ROLLBACK', action: 'rollbackRollout', label: 'Roll back', explain: 'A rollout of what was live before starts, through the same gates.' },
+]
+
+/** Cancels a rollout, with the choice of what happens to what it has deployed. */
+function CancelDialog({ rollout, what, goTo, onClose }: { rollout: NonNullable<RolloutPageData['rollout']>; what: string; goTo: (made: { id: string } | null) => void; onClose: () => void }) {
+  const [then, setThen] = useState<CancelThen>('LEAVE')
+  return (
+    <Confirm
+      title={`Cancel ${what}`}
+      submit="Cancel rollout"
+      tone="danger"
+      reasoned
+      done={then === 'ABORT' ? `${what} is cancelled when it has been taken back.` : `Cancelled ${what}.`}
+      onClose={onClose}
+      send={async (reason) => goTo(accepted((await ask(CancelRollout, { input: { rolloutId: rollout.id, then, reason } })).cancelRollout).rollback)}
+    >
+      <fieldset className="scopes">
+        <legend>What happens to what it has deployed</legend>
+        {choices.map((c) => {
+          const can = c.then === 'LEAVE' ? { allowed: true, reason: null } : ability(rollout.viewerCan, c.action)
+          return (
+            <label key={c.then}>
+              <input type="radio" name="then" value={c.then} checked={then === c.then} disabled={!can.allowed} onChange={() => setThen(c.then)} />
+              <span>
+                {c.label} <span className="faint">{can.allowed ? c.explain : sentence(can.reason ?? 'Not now')}</span>
+              </span>
+            </label>
+          )
+        })}
+      </fieldset>
+    </Confirm>
   )
 }
 
