@@ -54,8 +54,11 @@ export type CallRequestState = 'DENIED' | 'PENDING' | 'APPROVED' | 'PERMITTED' |
 
 export interface CancelRolloutInput {
   rolloutId: string
+  then?: CancelThen | null
   reason?: string | null
 }
+
+export type CancelThen = 'LEAVE' | 'ABORT' | 'ROLLBACK'
 
 export interface CancelWorkflowInput {
   workflowId: string
@@ -375,6 +378,12 @@ export interface RollbackRolloutInput {
   exclude?: Array<string> | null
   breakGlass?: boolean | null
 }
+
+export type RolloutDeadlineAction = 'FAIL' | 'ABORT' | 'CANCEL'
+
+export type RolloutDeadlineKind = 'ROLLOUT' | 'ENVIRONMENT' | 'ABORT'
+
+export type RolloutDeadlineState = 'PENDING' | 'RUNNING' | 'WAITING' | 'MET' | 'PASSED' | 'WITHDRAWN'
 
 export type RolloutState = 'PENDING' | 'IN_PROGRESS' | 'PAUSED' | 'COMPLETED' | 'FAILED' | 'CANCELLED'
 
@@ -3146,6 +3155,20 @@ export interface RolloutPageData {
       }
       cause: SkipCause
     }>
+    deadlines: Array<{
+      kind: RolloutDeadlineKind
+      environment: {
+        id: string
+        name: string
+      } | null
+      seconds: number
+      action: RolloutDeadlineAction
+      countsWaiting: boolean
+      state: RolloutDeadlineState
+      startedAt: string | null
+      dueAt: string | null
+      remainingSeconds: number | null
+    }>
     pauseRequested: boolean
     workflowRef: string | null
     createdAt: string
@@ -3394,7 +3417,7 @@ export interface RolloutPageVariables {
   id: string
   after?: string | null
 }
-export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state status isRollback rollbackOf { id versionSet { id name } } rolledBackBy { id status versionSet { id name } } automaticRollback { state cause dueAt why outcome rollout { id } } breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name tier } cause } pauseRequested workflowRef createdAt startedAt finishedAt application { id name rollbackPolicy { degradedAfterSeconds } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind status subject detail resolver neededPermission approvers { id name } link since until gateId environment { id name } service { id name } } checks { environment { id name } target key kind own phase asks detail link since next reports { reporter phase description link reportedAt } } callRequests { id state function policy reason group quorum expiresAt answers { approves author reason } viewerCan { ...AbilityFields } } viewerCan { ...AbilityFields } environments { id position state status startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state status startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt breach conditions { kind subject status environment { name } by { principalType principalId principal { name } groups } soakSeconds cause until } }' }
+export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state status isRollback rollbackOf { id versionSet { id name } } rolledBackBy { id status versionSet { id name } } automaticRollback { state cause dueAt why outcome rollout { id } } breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name tier } cause } deadlines { kind environment { id name } seconds action countsWaiting state startedAt dueAt remainingSeconds } pauseRequested workflowRef createdAt startedAt finishedAt application { id name rollbackPolicy { degradedAfterSeconds } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind status subject detail resolver neededPermission approvers { id name } link since until gateId environment { id name } service { id name } } checks { environment { id name } target key kind own phase asks detail link since next reports { reporter phase description link reportedAt } } callRequests { id state function policy reason group quorum expiresAt answers { approves author reason } viewerCan { ...AbilityFields } } viewerCan { ...AbilityFields } environments { id position state status startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state status startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt breach conditions { kind subject status environment { name } by { principalType principalId principal { name } groups } soakSeconds cause until } }' }
 
 export interface AskPreviewData {
   previewRollout: {
@@ -4195,6 +4218,9 @@ export interface CancelRolloutData {
     rollout: {
       id: string
     } | null
+    rollback: {
+      id: string
+    } | null
     errors: Array<{
       field: Array<string>
       message: string
@@ -4205,7 +4231,7 @@ export interface CancelRolloutData {
 export interface CancelRolloutVariables {
   input: CancelRolloutInput
 }
-export const CancelRollout: Operation<CancelRolloutData, CancelRolloutVariables> = { name: 'CancelRollout', text: 'mutation CancelRollout($input: CancelRolloutInput!) { cancelRollout(input: $input) { rollout { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+export const CancelRollout: Operation<CancelRolloutData, CancelRolloutVariables> = { name: 'CancelRollout', text: 'mutation CancelRollout($input: CancelRolloutInput!) { cancelRollout(input: $input) { rollout { id } rollback { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
 
 export interface PauseRolloutData {
   pauseRollout: {
