@@ -82,6 +82,7 @@ INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at) VALUES
 INSERT INTO cd_notification_messages (organization_id, channel_id, key, severity, notification_ids, due_at) VALUES (1, 1, 'notification:1', 1, '{1}', now());
 INSERT INTO cd_chains (organization_id, trigger_id, application_id, rollout_id, blocks, began_at) VALUES (1, 1, 1, 1, 2, now());
 INSERT INTO cd_chain_nodes (organization_id, chain_id, block, application_id, trigger_id, state) VALUES (1, 1, 1, 1, 1, 'waiting');
+INSERT INTO cd_rollout_deadlines (organization_id, rollout_id, kind, seconds, action, counts_waiting, started_at, due_at) VALUES (1, 1, 'rollout', 60, 'fail', false, now(), now());
 INSERT INTO cd_rollout_policies (organization_id, rollout_id, policy_set_id, version) VALUES (1, 1, 1, 1);
 INSERT INTO cd_policy_decisions (organization_id, rollout_id, gate_id, verdict, decision, request) VALUES (1, 1, '', 'allow', '{}', '{}');
 INSERT INTO cd_call_requests (organization_id, workflow_id, call_id, rollout_id, function, state, policy, reason, approver_group, quorum, requester_may, decision, request)
@@ -359,6 +360,11 @@ func TestTheDatabaseRefuses(t *testing.T) {
 			`INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at, state) VALUES (1, 1, 'failed', now(), 2)`,
 			"cd_automatic_rollbacks_dropped_says_why",
 		},
+		{"two deadlines of a rollout", `INSERT INTO cd_rollout_deadlines (organization_id, rollout_id, kind, seconds, action, counts_waiting) VALUES (1, 1, 'rollout', 60, 'fail', false)`, "cd_rollout_deadlines_once"},
+		{"a deadline without time", `INSERT INTO cd_rollout_deadlines (organization_id, rollout_id, kind, seconds, action, counts_waiting) VALUES (1, 1, 'abort', 0, 'fail', false)`, "cd_rollout_deadlines_seconds_are_bounded"},
+		{"a deadline of no environment", `INSERT INTO cd_rollout_deadlines (organization_id, rollout_id, kind, seconds, action, counts_waiting) VALUES (1, 1, 'environment', 60, 'fail', false)`, "cd_rollout_deadlines_environment_has_a_gate"},
+		{"a deadline that is due before it runs", `INSERT INTO cd_rollout_deadlines (organization_id, rollout_id, kind, seconds, action, counts_waiting, due_at) VALUES (1, 1, 'abort', 60, 'fail', false, now())`, "cd_rollout_deadlines_runs_before_it_is_due"},
+		{"a deadline of another organization's rollout", `INSERT INTO cd_rollout_deadlines (organization_id, rollout_id, kind, seconds, action, counts_waiting) VALUES (2, 1, 'abort', 60, 'fail', false)`, "cd_rollout_deadlines_rollout"},
 		{"two automatic rollbacks of a rollout", `INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at) VALUES (1, 1, 'failed', now()), (1, 1, 'degraded', now())`, "cd_automatic_rollbacks_once_per_rollout"},
 		{"a failure that is never due", `INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at) VALUES (1, 1, 'failed', NULL)`, "cd_automatic_rollbacks_only_a_clock_stands"},
 		{"a clock that stands and is settled", `INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at, state, outcome) VALUES (1, 1, 'degraded', NULL, 2, 'x')`, "cd_automatic_rollbacks_only_a_clock_stands"},

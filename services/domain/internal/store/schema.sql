@@ -1832,6 +1832,59 @@ COMMENT ON TABLE cd_rollout_closings IS
 COMMENT ON COLUMN cd_rollout_closings.reason IS
     'Why it fails, should it not have ended by itself until then.';
 
+CREATE TABLE cd_rollout_deadlines (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    rollout_id bigint NOT NULL,
+    kind text NOT NULL,
+    environment_id bigint,
+    gate_id text NOT NULL DEFAULT ''::text,
+    seconds integer NOT NULL,
+    action text NOT NULL,
+    counts_waiting boolean NOT NULL,
+    principal_type text NOT NULL DEFAULT 'system'::text,
+    principal_id bigint,
+    reason text NOT NULL DEFAULT ''::text,
+    started_at timestamp with time zone,
+    due_at timestamp with time zone,
+    outcome text NOT NULL DEFAULT ''::text,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_rollout_deadlines_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_rollout_deadlines_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments(organization_id, id),
+    CONSTRAINT cd_rollout_deadlines_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_rollout_deadlines_rollout FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
+    CONSTRAINT cd_rollout_deadlines_action_is_known CHECK ((action = ANY (ARRAY['fail'::text, 'abort'::text, 'cancel'::text]))),
+    CONSTRAINT cd_rollout_deadlines_environment_has_a_gate CHECK ((((kind = 'environment'::text) = (environment_id IS NOT NULL)) AND ((kind = 'environment'::text) = (gate_id <> ''::text)))),
+    CONSTRAINT cd_rollout_deadlines_kind_is_known CHECK ((kind = ANY (ARRAY['rollout'::text, 'environment'::text, 'abort'::text]))),
+    CONSTRAINT cd_rollout_deadlines_outcome_is_known CHECK ((outcome = ANY (ARRAY[''::text, 'met'::text, 'failed'::text, 'aborted'::text, 'cancelled'::text, 'withdrawn'::text]))),
+    CONSTRAINT cd_rollout_deadlines_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
+    CONSTRAINT cd_rollout_deadlines_runs_before_it_is_due CHECK (((due_at IS NULL) OR (started_at IS NOT NULL))),
+    CONSTRAINT cd_rollout_deadlines_seconds_are_bounded CHECK (((seconds >= 1) AND (seconds <= 2592000)))
+);
+CREATE INDEX cd_rollout_deadlines_due ON cd_rollout_deadlines USING btree (due_at, id) WHERE ((outcome = ''::text) AND (due_at IS NOT NULL));
+CREATE INDEX cd_rollout_deadlines_due_in ON cd_rollout_deadlines USING btree (organization_id, due_at, id) WHERE ((outcome = ''::text) AND (due_at IS NOT NULL));
+CREATE UNIQUE INDEX cd_rollout_deadlines_once ON cd_rollout_deadlines USING btree (organization_id, rollout_id, kind, gate_id) WHERE ((outcome = ''::text) OR (kind <> 'abort'::text));
+CREATE TRIGGER cd_rollout_deadlines_touch BEFORE UPDATE ON cd_rollout_deadlines FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_rollout_deadlines IS
+    'How long a rollout, an environment of it, or an abort that is to end it, may take. Rows are kept.';
+COMMENT ON COLUMN cd_rollout_deadlines.action IS
+    'What becomes of the rollout when it passes.';
+COMMENT ON COLUMN cd_rollout_deadlines.counts_waiting IS
+    'Whether time counts during which the rollout waits for people.';
+COMMENT ON COLUMN cd_rollout_deadlines.due_at IS
+    'When it is looked at: never later than it passes. Null before it runs, and while the rollout waits for people and that does not count.';
+COMMENT ON COLUMN cd_rollout_deadlines.gate_id IS
+    'The name of the environment, which is that of its entrance; empty for other kinds.';
+COMMENT ON COLUMN cd_rollout_deadlines.outcome IS
+    'Empty while it is open.';
+COMMENT ON COLUMN cd_rollout_deadlines.principal_type IS
+    'Who asked for what happens when it passes; system for the pipeline.';
+COMMENT ON COLUMN cd_rollout_deadlines.reason IS
+    'The reason of the principal.';
+COMMENT ON COLUMN cd_rollout_deadlines.started_at IS
+    'Since when it runs: an environment from the grant of its entrance. A retry begins anew.';
+
 CREATE TABLE cd_rollout_environment_transitions (
     id bigint NOT NULL DEFAULT nextval('cd_journal_positions'::regclass),
     organization_id bigint NOT NULL,
@@ -2094,6 +2147,7 @@ CREATE TRIGGER cd_rollout_transitions_are_append_only BEFORE DELETE OR UPDATE ON
 CREATE TRIGGER cd_rollout_transitions_are_kept BEFORE TRUNCATE ON cd_rollout_transitions FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollout_transitions_controls_are_known BEFORE INSERT ON cd_rollout_transitions FOR EACH ROW WHEN (((new.event = 'pass_gate'::text) AND ((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 1))) EXECUTE FUNCTION cd_refuse_unknown_controls();
 CREATE TRIGGER cd_rollout_transitions_keep_asked AFTER INSERT ON cd_rollout_transitions FOR EACH ROW WHEN ((new.event = 'request_approval'::text)) EXECUTE FUNCTION cd_keep_asked();
+CREATE TRIGGER cd_rollout_transitions_run_deadlines AFTER INSERT ON cd_rollout_transitions FOR EACH ROW WHEN ((new.event = ANY (ARRAY['pass_gate'::text, 'retry'::text, 'resume'::text, 'approve'::text, 'expire'::text, 'break_glass'::text, 'bypass_freeze'::text]))) EXECUTE FUNCTION cd_run_deadlines();
 COMMENT ON COLUMN cd_rollout_transitions.breach IS
     'The rollout failed because it advanced beyond a passage that was not granted.';
 COMMENT ON COLUMN cd_rollout_transitions.conditions IS
@@ -2915,6 +2969,20 @@ END $function$;
 COMMENT ON FUNCTION cd_organizations_with_due_closings IS
     'There is one worker for all organizations.';
 
+CREATE OR REPLACE FUNCTION cd_organizations_with_due_deadlines(at timestamp with time zone)
+ RETURNS SETOF bigint
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    PERFORM set_config('lockstep.across', 'on', true);
+    RETURN QUERY SELECT organization_id FROM cd_rollout_deadlines WHERE outcome = '' AND due_at <= at GROUP BY organization_id ORDER BY min(due_at);
+    PERFORM set_config('lockstep.across', '', true);
+END $function$;
+COMMENT ON FUNCTION cd_organizations_with_due_deadlines IS
+    'There is one worker for all organizations.';
+
 CREATE OR REPLACE FUNCTION cd_organizations_with_due_gates(at timestamp with time zone)
  RETURNS SETOF bigint
  LANGUAGE plpgsql
@@ -3306,6 +3374,33 @@ AS $function$
 $function$;
 COMMENT ON FUNCTION cd_review_stopped IS
     'What a control has stopped is evaluated again, and waits for it no longer.';
+
+CREATE OR REPLACE FUNCTION cd_run_deadlines()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    IF NEW.event = 'retry' THEN
+        UPDATE cd_rollout_deadlines d SET outcome = '',
+            started_at = CASE WHEN d.kind = 'rollout' THEN NEW.created_at END,
+            due_at = CASE WHEN d.kind = 'rollout' THEN NEW.created_at + make_interval(secs => d.seconds) END
+        WHERE d.organization_id = NEW.organization_id AND d.rollout_id = NEW.rollout_id AND d.kind <> 'abort';
+        UPDATE cd_rollout_deadlines d SET outcome = 'withdrawn', due_at = NULL
+        WHERE d.organization_id = NEW.organization_id AND d.rollout_id = NEW.rollout_id AND d.kind = 'abort' AND d.outcome = '';
+        RETURN NULL;
+    END IF;
+    IF NEW.event = 'pass_gate' THEN
+        UPDATE cd_rollout_deadlines d SET started_at = NEW.created_at, due_at = NEW.created_at + make_interval(secs => d.seconds)
+        WHERE d.organization_id = NEW.organization_id AND d.rollout_id = NEW.rollout_id AND d.gate_id = NEW.gate_id AND d.started_at IS NULL AND d.outcome = '';
+    END IF;
+    -- Something may have ended for which a deadline stood still.
+    UPDATE cd_rollout_deadlines d SET due_at = NEW.created_at
+    WHERE d.organization_id = NEW.organization_id AND d.rollout_id = NEW.rollout_id AND d.started_at IS NOT NULL AND d.due_at IS NULL AND d.outcome = '';
+    RETURN NULL;
+END $function$;
+COMMENT ON FUNCTION cd_run_deadlines IS
+    'The record starts deadlines, so that they start whichever release writes it.';
 
 CREATE OR REPLACE FUNCTION cd_settle_reviews(done bigint[])
  RETURNS bigint

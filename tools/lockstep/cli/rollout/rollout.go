@@ -89,6 +89,7 @@ func (c commands) rolloutWhy() *cobra.Command {
 				}
 				if len(one.WaitingOn) == 0 {
 					command.Row(w, one.ID+" waits for nothing: it is "+journal.Human(one.Status))
+					deadlineTable(w, one)
 					return
 				}
 				waitTable(w, one.WaitingOn)
