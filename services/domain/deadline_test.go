@@ -110,7 +110,7 @@ func TestWaitingForPeopleDoesNotCount(t *testing.T) {
 	s.want(s.reload(r).State, core.RolloutFailed)
 }
 
-func TestWaitingCountsIfThePipelineSaysSo(t *testing.T) {
+func TestWaitingCountsIfThePipelineWantsIt(t *testing.T) {
 	t.Parallel()
 	s := newTimed(t, `"deadline":{"after":3600,"counts_waiting":true},`, "")
 	r := s.rollout(s.set)
@@ -188,7 +188,7 @@ func (s *shop) cancel(r core.Rollout, then rollout.AfterCancel) (core.Rollout, e
 	return s.rollouts.CancelThen(s.t.Context(), user(), rollout.Cancellation{RolloutID: r.ID, Then: then, Reason: "wrong set"})
 }
 
-func TestWhoeverCancelsChoosesWhatHappensThen(t *testing.T) { // R4-24
+func TestTheCallerWhoCancelsChoosesWhatHappensThen(t *testing.T) { // R4-24
 	t.Parallel()
 	s := newTimed(t, "", "")
 	r := s.rollout(s.set)

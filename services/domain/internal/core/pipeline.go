@@ -93,7 +93,7 @@ type FlowStep struct {
 // DeadlineAction is what becomes of a rollout whose deadline has passed.
 type DeadlineAction string
 
-// The actions. Only an abort that somebody wants before a cancellation cancels.
+// The actions. Only an abort before a cancellation cancels.
 const (
 	DeadlineFails   DeadlineAction = "fail"
 	DeadlineAborts  DeadlineAction = "abort"

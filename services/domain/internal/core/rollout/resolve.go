@@ -73,7 +73,7 @@ func (t *tree) openGates(ctx context.Context) (map[string]core.Gate, error) {
 // AfterCancel is what happens to what a cancelled rollout has deployed, and was deploying.
 type AfterCancel string
 
-// What whoever cancels chooses of (R4-24).
+// What the caller who cancels chooses of (R4-24).
 const (
 	// CancelLeaves is that everything stays as it is.
 	CancelLeaves AfterCancel = "leave"

@@ -7,7 +7,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// DeadlineState is where a deadline stands.
+// DeadlineState is the state of a deadline.
 type DeadlineState string
 
 // The states.
@@ -58,7 +58,7 @@ func (u *UseCases) RolloutDeadlines(ctx context.Context, organization int64, rol
 	all, now := make(map[int64][]Deadline, len(pinned)), u.clock.Now()
 	for id, of := range pinned {
 		for _, d := range of {
-			one := Deadline{Deadline: d, State: standsAt(d, known[id], stops[id])}
+			one := Deadline{Deadline: d, State: stateOf(d, known[id], stops[id])}
 			if one.State == DeadlineRunning {
 				left, still := d.Left(rows[id], rules[id], now)
 				if one.Left = left; still {
@@ -74,8 +74,8 @@ func (u *UseCases) RolloutDeadlines(ctx context.Context, organization int64, rol
 	return all, nil
 }
 
-// standsAt is where a deadline stands but for waiting: what it is about may have ended since it was looked at.
-func standsAt(d core.Deadline, r core.Rollout, stops []core.RolloutEnvironment) DeadlineState {
+// stateOf is the state of a deadline apart from waiting: what it is about may have ended since it was looked at.
+func stateOf(d core.Deadline, r core.Rollout, stops []core.RolloutEnvironment) DeadlineState {
 	switch d.Outcome {
 	case "":
 	case core.DeadlineMet:
