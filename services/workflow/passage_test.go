@@ -62,6 +62,29 @@ func (f *fakes) Commit(context.Context, activity.CommitRequest) (string, error) 
 	return "sha", nil
 }
 
+func (f *fakes) Propose(context.Context, activity.ProposalRequest) (activity.Proposal, error) {
+	f.note("git.propose")
+	return activity.Proposal{}, nil
+}
+
+func (f *fakes) Merge(context.Context, activity.MergeRequest) (activity.Proposal, error) {
+	f.note("git.merge")
+	return activity.Proposal{}, nil
+}
+
+func (f *fakes) ReadProposal(context.Context, int64, string, int64) (activity.Proposal, error) {
+	return activity.Proposal{}, nil
+}
+
+func (f *fakes) Withdraw(context.Context, int64, string, string, int64) (activity.Proposal, error) {
+	f.note("git.withdraw")
+	return activity.Proposal{}, nil
+}
+
+func (f *fakes) ReadStatus(context.Context, int64, string, string) ([]activity.CommitStatus, error) {
+	return nil, nil
+}
+
 // outside are servers.
 type outside struct{ *fakes }
 
@@ -190,6 +213,9 @@ func TestAHostileProgramChangesNothing(t *testing.T) {
 	object := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}}
 	args := map[string]map[string]any{
 		"git.commit":   {"repo_url": "https://git.example.com/shop", "branch": "main", "path": "a", "content": "a", "message": "a"},
+		"git.merge": {
+			"repo_url": "https://git.example.com/shop", "branch": "main", "path": "a", "content": "a", "message": "a", "number": 1, "head": "a",
+		},
 		"http.request": {"url": "http://Deploy.example.com:443/x/../SHOP/%61pi", "method": "POST"},
 		"mail.send": {
 			"server": "smtp://deploy.example.com/shop/api", "from": "a@example.com", "to": []any{"b@example.com"}, "message_id": "a@example.com",
@@ -210,7 +236,7 @@ func TestAHostileProgramChangesNothing(t *testing.T) {
 	var calls []map[string]any
 	for _, name := range registry.Names() {
 		f, _ := registry.Lookup(name)
-		if !f.Effect().Mutates() {
+		if !f.Effect().Mutates() || f.Effect() == activity.Proposes { // a proposal needs no passage: TestProposals of the guard
 			continue
 		}
 		with := args[name]

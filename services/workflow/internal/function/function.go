@@ -78,7 +78,9 @@ type Outgoing interface {
 // All are the Functions that programs may run, beside the engine's own emit.
 func All(forge activity.Forge, web Outgoing) []activity.Function {
 	return []activity.Function{
-		readFile(forge), readCommit(forge), commit(forge), pin(), pinKustomization(), pinValues(), difference(),
+		readFile(forge), readCommit(forge), commit(forge),
+		propose(forge), merge(forge), readProposal(forge), withdraw(forge), readStatus(forge),
+		pin(), pinKustomization(), pinValues(), difference(),
 		get(), listObjects(), checkApplication(), sync(), terminate(), promote(), abort(), retry(),
 		submitWorkflow(), stopWorkflow(), terminateWorkflow(), workflowLogs(), runJob(), stopJob(), jobLogs(), analyze(), endAnalysis(),
 		renderTemplate(), evaluate(),

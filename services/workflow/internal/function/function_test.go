@@ -19,6 +19,11 @@ type forge struct {
 	content []byte
 	err     error
 	commit  activity.CommitRequest
+	// proposed and merged are what was asked for last, proposal and statuses the answers.
+	proposed activity.ProposalRequest
+	merged   activity.MergeRequest
+	proposal activity.Proposal
+	statuses []activity.CommitStatus
 }
 
 func (f *forge) ReadFile(_ context.Context, _ int64, _, ref, _ string) ([]byte, string, error) {
@@ -32,6 +37,28 @@ func (f *forge) ReadCommit(_ context.Context, _ int64, _, ref string) (activity.
 func (f *forge) Commit(_ context.Context, c activity.CommitRequest) (string, error) {
 	f.commit = c
 	return "sha", f.err
+}
+
+func (f *forge) Propose(_ context.Context, p activity.ProposalRequest) (activity.Proposal, error) {
+	f.proposed = p
+	return f.proposal, f.err
+}
+
+func (f *forge) Merge(_ context.Context, r activity.MergeRequest) (activity.Proposal, error) {
+	f.merged = r
+	return f.proposal, f.err
+}
+
+func (f *forge) ReadProposal(_ context.Context, _ int64, _ string, number int64) (activity.Proposal, error) {
+	return activity.Proposal{Number: number, State: f.proposal.State}, f.err
+}
+
+func (f *forge) Withdraw(_ context.Context, _ int64, _, branch string, number int64) (activity.Proposal, error) {
+	return activity.Proposal{Number: number, Branch: branch}, f.err
+}
+
+func (f *forge) ReadStatus(context.Context, int64, string, string) ([]activity.CommitStatus, error) {
+	return f.statuses, f.err
 }
 
 func named(t *testing.T, f activity.Forge, name string) *Function {
@@ -59,7 +86,8 @@ func TestAllAreRegistered(t *testing.T) {
 	}
 	want := []string{
 		"argo.abort", "argo.analyze", "argo.check", "argo.end_analysis", "argo.promote", "argo.retry", "argo.sync", "argo.terminate",
-		"checkpoint", "expression.evaluate", "git.commit", "git.read_commit", "git.read_file", "http.request", "job.logs", "job.run", "job.stop", "k8s.apply",
+		"checkpoint", "expression.evaluate", "git.commit", "git.merge", "git.propose", "git.read_commit", "git.read_file", "git.read_proposal",
+		"git.read_status", "git.withdraw", "http.request", "job.logs", "job.run", "job.stop", "k8s.apply",
 		"k8s.delete", "k8s.get", "k8s.health", "k8s.list",
 		"k8s.logs", "k8s.patch", "mail.send", "manifest.diff", "manifest.pin", "manifest.pin_kustomization", "manifest.pin_values", "template.render",
 		"workflow.logs", "workflow.stop", "workflow.submit", "workflow.terminate",
@@ -307,6 +335,9 @@ func TestEveryFunctionStatesWhatItChanges(t *testing.T) {
 		"argo.retry":     "changes: shop/api",
 		"argo.abort":     "takes back: shop/api",
 		"git.commit":     "changes: a.yaml on branch main of https://git.example.com/shop",
+		"git.merge":      "changes: a.yaml on branch main of https://git.example.com/shop",
+		"git.propose":    "proposes: . on branch lockstep/proposals/ of https://git.example.com/shop",
+		"git.withdraw":   "proposes: . on branch lockstep/proposals/ of https://git.example.com/shop",
 		"http.request":   "changes: deploy.example.com/shop",
 		"mail.send":      "changes: mail.example.com:587/",
 

@@ -31,6 +31,8 @@ func (s Spec) Passage() string {
 		return "It changes something: it needs the passage of the environment that it changes."
 	case activity.TakesBack:
 		return "It only takes back what a rollout has begun: it needs the passage of the environment that it changes, and is executed after an abort, too."
+	case activity.Proposes:
+		return "It changes only the branch of a proposal, so it needs no passage. It is refused once the rollout has ended, and where an environment is deployed from such a branch."
 	case activity.Reads, activity.Unstated:
 	}
 	return "It changes nothing outside of the workflow service, so it needs no passage."

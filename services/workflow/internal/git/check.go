@@ -87,8 +87,9 @@ func checkCommit(c activity.CommitRequest) error {
 		return invalid("message", "missing, expected what the commit is for")
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.Trailers)) {
-		if !trailerKey.MatchString(key) || strings.EqualFold(key, trailerActivity) {
-			return invalid("trailers", "found the key %q, expected letters, digits and hyphens, and not %s", key, trailerActivity)
+		if !trailerKey.MatchString(key) || strings.EqualFold(key, trailerActivity) || strings.EqualFold(key, trailerProposal) {
+			return invalid("trailers", "found the key %q, expected letters, digits and hyphens, and not %s or %s", key, trailerActivity,
+				trailerProposal)
 		}
 		// A second line could be a trailer of its own, the activity's for one.
 		if strings.ContainsAny(c.Trailers[key], "\r\n") {

@@ -8,6 +8,7 @@ import (
 	"net/url"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
 // gitea is the API of Gitea, from 1.20, and Forgejo. A commit goes on top of wherever the branch is by then: the sha of each
@@ -91,4 +92,57 @@ func (o *oneOrMany) UnmarshalJSON(raw []byte) error {
 		return nil
 	}
 	return json.Unmarshal(raw, &o.one) //nolint:wrapcheck // json hands it to its caller
+}
+
+func (g gitea) proposal(ctx context.Context, number int64) (activity.Proposal, error) {
+	var p gitHubPull
+	err := g.ask(ctx, http.MethodGet, fmt.Sprintf("/pulls/%d", number), nil, &p)
+	return p.proposal(), missing(err, "pull request %d does not exist in %s", number, g.url)
+}
+
+// proposed is the one that Gitea finds by both branches. It has one for each pair of ours: another is never opened.
+func (g gitea) proposed(ctx context.Context, branch, into string) (activity.Proposal, bool, error) {
+	var p gitHubPull
+	err := g.ask(ctx, http.MethodGet, "/pulls/"+url.PathEscape(into)+"/"+escape(branch), nil, &p)
+	if fault.Is(err, fault.NotFound) {
+		return activity.Proposal{}, false, nil
+	}
+	return p.proposal(), err == nil, err
+}
+
+func (g gitea) open(ctx context.Context, d draft) (activity.Proposal, error) {
+	var made gitHubPull
+	err := g.ask(ctx, http.MethodPost, "/pulls", map[string]string{"title": d.title, "body": d.body, "head": d.branch, "base": d.into}, &made)
+	return made.proposal(), err
+}
+
+func (g gitea) edit(ctx context.Context, number int64, d draft) error {
+	return g.ask(ctx, http.MethodPatch, fmt.Sprintf("/pulls/%d", number), map[string]string{"title": d.title, "body": d.body}, nil)
+}
+
+func (g gitea) close(ctx context.Context, number int64) error {
+	return g.ask(ctx, http.MethodPatch, fmt.Sprintf("/pulls/%d", number), map[string]string{"state": "closed"}, nil)
+}
+
+func (g gitea) merge(ctx context.Context, m merging) error {
+	return g.ask(ctx, http.MethodPost, fmt.Sprintf("/pulls/%d/merge", m.number), map[string]string{
+		"Do": m.method, "head_commit_id": m.head, "MergeTitleField": m.title, "MergeMessageField": m.body,
+	}, nil)
+}
+
+func (g gitea) statuses(ctx context.Context, commit string) ([]activity.CommitStatus, error) {
+	var combined struct {
+		Statuses []struct {
+			Context, Status string
+			URL             string `json:"target_url"`
+		}
+	}
+	if err := g.ask(ctx, http.MethodGet, "/commits/"+commit+"/status?limit=50", nil, &combined); err != nil {
+		return nil, err
+	}
+	var all []activity.CommitStatus
+	for _, s := range combined.Statuses {
+		all = append(all, activity.CommitStatus{Name: s.Context, State: statusOf(s.Status), URL: s.URL})
+	}
+	return all, nil
 }

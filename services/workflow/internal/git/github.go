@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
 // gitHub is GitHub's REST API, of github.com and of GitHub Enterprise Server: the Git database. A commit is made as an object
@@ -118,4 +119,132 @@ func (g gitHub) add(ctx context.Context, a addition) (string, error) {
 	}
 	return commit.SHA, g.ask(ctx, http.MethodPatch, "/git/refs/heads/"+escape(a.branch),
 		map[string]any{"sha": commit.SHA, "force": false}, nil)
+}
+
+// gitHubPull is a pull request as GitHub, and Gitea after it, show it.
+type gitHubPull struct {
+	Number   int64
+	State    string
+	HTMLURL  string  `json:"html_url"`
+	MergedAt *string `json:"merged_at"`
+	Merge    string  `json:"merge_commit_sha"`
+	MergedBy *struct {
+		Login string
+	} `json:"merged_by"`
+	Head, Base struct{ Ref, SHA string }
+}
+
+func (p gitHubPull) proposal() activity.Proposal {
+	found := activity.Proposal{
+		Number: p.Number, URL: p.HTMLURL, State: activity.ProposalOpen, Branch: p.Head.Ref, Into: p.Base.Ref, Head: p.Head.SHA,
+	}
+	switch {
+	case p.MergedAt != nil:
+		found.State, found.Commit = activity.ProposalMerged, p.Merge
+		if p.MergedBy != nil {
+			found.By = p.MergedBy.Login
+		}
+	case p.State != "open":
+		found.State = activity.ProposalClosed
+	}
+	return found
+}
+
+func (g gitHub) proposal(ctx context.Context, number int64) (activity.Proposal, error) {
+	var p gitHubPull
+	if err := g.ask(ctx, http.MethodGet, fmt.Sprintf("/pulls/%d", number), nil, &p); err != nil {
+		return activity.Proposal{}, missing(err, "pull request %d does not exist in %s", number, g.url)
+	}
+	found := p.proposal()
+	if found.State != activity.ProposalClosed {
+		return found, nil
+	}
+	var issue struct {
+		ClosedBy *struct{ Login string } `json:"closed_by"`
+	}
+	if err := g.ask(ctx, http.MethodGet, fmt.Sprintf("/issues/%d", number), nil, &issue); err != nil {
+		return activity.Proposal{}, err
+	}
+	if issue.ClosedBy != nil {
+		found.By = issue.ClosedBy.Login
+	}
+	return found, nil
+}
+
+func (g gitHub) proposed(ctx context.Context, branch, into string) (activity.Proposal, bool, error) {
+	owner, _, _ := strings.Cut(g.project, "/")
+	var all []gitHubPull
+	err := g.ask(ctx, http.MethodGet, fmt.Sprintf("/pulls?state=all&sort=created&direction=desc&per_page=1&head=%s&base=%s",
+		url.QueryEscape(owner+":"+branch), url.QueryEscape(into)), nil, &all)
+	if err != nil || len(all) == 0 {
+		return activity.Proposal{}, false, err
+	}
+	p, err := g.proposal(ctx, all[0].Number)
+	return p, err == nil, err
+}
+
+func (g gitHub) open(ctx context.Context, d draft) (activity.Proposal, error) {
+	var made gitHubPull
+	err := g.ask(ctx, http.MethodPost, "/pulls", map[string]string{"title": d.title, "body": d.body, "head": d.branch, "base": d.into}, &made)
+	return made.proposal(), err
+}
+
+func (g gitHub) edit(ctx context.Context, number int64, d draft) error {
+	return g.ask(ctx, http.MethodPatch, fmt.Sprintf("/pulls/%d", number), map[string]string{"title": d.title, "body": d.body}, nil)
+}
+
+func (g gitHub) close(ctx context.Context, number int64) error {
+	return g.ask(ctx, http.MethodPatch, fmt.Sprintf("/pulls/%d", number), map[string]string{"state": "closed"}, nil)
+}
+
+func (g gitHub) merge(ctx context.Context, m merging) error {
+	return g.ask(ctx, http.MethodPut, fmt.Sprintf("/pulls/%d/merge", m.number), map[string]string{
+		"sha": m.head, "merge_method": m.method, "commit_title": m.title, "commit_message": m.body,
+	}, nil)
+}
+
+// statuses are commit statuses, and the check runs of GitHub Apps and Actions.
+func (g gitHub) statuses(ctx context.Context, commit string) ([]activity.CommitStatus, error) {
+	var combined struct {
+		Statuses []struct {
+			Context, State string
+			URL            string `json:"target_url"`
+		}
+	}
+	if err := g.ask(ctx, http.MethodGet, "/commits/"+commit+"/status?per_page=100", nil, &combined); err != nil {
+		return nil, err
+	}
+	var runs struct {
+		Runs []struct {
+			Name, Status, Conclusion string
+			URL                      string `json:"html_url"`
+		} `json:"check_runs"`
+	}
+	if err := g.ask(ctx, http.MethodGet, "/commits/"+commit+"/check-runs?per_page=100", nil, &runs); err != nil {
+		return nil, err
+	}
+	var all []activity.CommitStatus
+	for _, s := range combined.Statuses {
+		all = append(all, activity.CommitStatus{Name: s.Context, State: statusOf(s.State), URL: s.URL})
+	}
+	for _, r := range runs.Runs {
+		state := activity.StatusPending
+		if r.Status == "completed" {
+			state = statusOf(r.Conclusion)
+		}
+		all = append(all, activity.CommitStatus{Name: r.Name, State: state, URL: r.URL})
+	}
+	return all, nil
+}
+
+// statusOf is a forge's state of a status. What is not known has failed: it must not let anything pass.
+func statusOf(state string) string {
+	switch state {
+	case "success", "neutral", "skipped":
+		return activity.StatusSuccess
+	case "pending", "created", "running", "waiting_for_resource", "preparing", "scheduled", "manual":
+		return activity.StatusPending
+	default:
+		return activity.StatusFailure
+	}
 }

@@ -1,12 +1,14 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
 	"net/url"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
 // gitLab is GitLab's API, version 4: repository files, commits and branches. A commit goes on top of wherever the branch is
@@ -93,4 +95,100 @@ func (g gitLab) add(ctx context.Context, a addition) (string, error) {
 		"branch": a.branch, "commit_message": a.message, "author_name": a.author.name, "author_email": a.author.email, "actions": actions,
 	}, &made)
 	return made.ID, err
+}
+
+// gitLabMerge is a merge request.
+type gitLabMerge struct {
+	IID    int64
+	State  string
+	SHA    string
+	WebURL string `json:"web_url"`
+	Source string `json:"source_branch"`
+	Target string `json:"target_branch"`
+	Merge  string `json:"merge_commit_sha"`
+	Squash string `json:"squash_commit_sha"`
+	// MergeUser and ClosedBy are who did it.
+	MergeUser *struct{ Username string } `json:"merge_user"`
+	ClosedBy  *struct{ Username string } `json:"closed_by"`
+}
+
+func (m gitLabMerge) proposal() activity.Proposal {
+	found := activity.Proposal{Number: m.IID, URL: m.WebURL, State: activity.ProposalOpen, Branch: m.Source, Into: m.Target, Head: m.SHA}
+	switch m.State {
+	case "merged":
+		// A fast-forward has no commit of its own.
+		found.State, found.Commit = activity.ProposalMerged, cmp.Or(m.Merge, m.Squash, m.SHA)
+		if m.MergeUser != nil {
+			found.By = m.MergeUser.Username
+		}
+	case "closed":
+		found.State = activity.ProposalClosed
+		if m.ClosedBy != nil {
+			found.By = m.ClosedBy.Username
+		}
+	}
+	return found // opened, and locked: while it is being merged
+}
+
+func (g gitLab) proposal(ctx context.Context, number int64) (activity.Proposal, error) {
+	var m gitLabMerge
+	err := g.ask(ctx, http.MethodGet, fmt.Sprintf("/merge_requests/%d", number), nil, &m)
+	return m.proposal(), missing(err, "merge request %d does not exist in %s", number, g.url)
+}
+
+func (g gitLab) proposed(ctx context.Context, branch, into string) (activity.Proposal, bool, error) {
+	var all []gitLabMerge
+	err := g.ask(ctx, http.MethodGet, fmt.Sprintf("/merge_requests?source_branch=%s&target_branch=%s&order_by=created_at&sort=desc&per_page=1",
+		url.QueryEscape(branch), url.QueryEscape(into)), nil, &all)
+	if err != nil || len(all) == 0 {
+		return activity.Proposal{}, false, err
+	}
+	return all[0].proposal(), true, nil
+}
+
+func (g gitLab) open(ctx context.Context, d draft) (activity.Proposal, error) {
+	var made gitLabMerge
+	err := g.ask(ctx, http.MethodPost, "/merge_requests", map[string]string{
+		"title": d.title, "description": d.body, "source_branch": d.branch, "target_branch": d.into,
+	}, &made)
+	return made.proposal(), err
+}
+
+func (g gitLab) edit(ctx context.Context, number int64, d draft) error {
+	return g.ask(ctx, http.MethodPut, fmt.Sprintf("/merge_requests/%d", number), map[string]string{"title": d.title, "description": d.body}, nil)
+}
+
+func (g gitLab) close(ctx context.Context, number int64) error {
+	return g.ask(ctx, http.MethodPut, fmt.Sprintf("/merge_requests/%d", number), map[string]string{"state_event": "close"}, nil)
+}
+
+// merge merges as the project is configured: with a merge commit, or by fast-forward.
+func (g gitLab) merge(ctx context.Context, m merging) error {
+	in := map[string]any{"sha": m.head, "squash": m.method == activity.MergeSquash}
+	text := m.title + "\n\n" + m.body
+	in["merge_commit_message"] = text
+	if m.method == activity.MergeSquash {
+		in["squash_commit_message"] = text
+	}
+	return g.ask(ctx, http.MethodPut, fmt.Sprintf("/merge_requests/%d/merge", m.number), in, nil)
+}
+
+func (g gitLab) statuses(ctx context.Context, commit string) ([]activity.CommitStatus, error) {
+	var found []struct {
+		Name, Status string
+		URL          string `json:"target_url"`
+		AllowFailure bool   `json:"allow_failure"`
+	}
+	if err := g.ask(ctx, http.MethodGet, "/repository/commits/"+commit+"/statuses?per_page=100", nil, &found); err != nil {
+		return nil, err
+	}
+	var all []activity.CommitStatus
+	for _, s := range found {
+		state := statusOf(s.Status)
+		if state == activity.StatusFailure && s.AllowFailure {
+			state = activity.StatusSuccess
+		}
+		all = append(all, activity.CommitStatus{Name: s.Name, State: state, URL: s.URL})
+	}
+	return all, nil
 }

@@ -31,6 +31,7 @@ type api interface {
 	read(ctx context.Context, commit, path string, e entry) ([]byte, error)
 	// add adds one commit to a branch whose head is base, never by force. It is Refused as well if another commit was faster.
 	add(ctx context.Context, a addition) (string, error)
+	proposer
 }
 
 // logged is a commit in a history.
@@ -103,7 +104,7 @@ func (f *Forge) hosted(ctx context.Context, organization int64, repoURL string) 
 	}
 	project := strings.TrimSuffix(strings.Trim(u.Path, "/"), ".git")
 	base := u.Scheme + "://" + u.Host
-	r := rest{client: f.rest, forge: c.Forge, url: repoURL}
+	r := rest{client: f.rest, forge: c.Forge, url: repoURL, project: project}
 	switch c.Forge {
 	case GitLab:
 		r.base, r.authorization = base+"/api/v4/projects/"+url.PathEscape(project), "Bearer "+auth.Password

@@ -17,6 +17,8 @@ type rest struct {
 	client *http.Client
 	// forge is the interface's name, and url the repository's, for messages.
 	forge, url string
+	// project is the path of the repository at its forge.
+	project string
 	// base is the address of the project in the interface, and authorization what we show it.
 	base, authorization string
 }

@@ -19,6 +19,9 @@ const (
 	Changes
 	// TakesBack is for Functions that only undo what a rollout has begun, so they are executed after an abort, too. They implement Toucher.
 	TakesBack
+	// Proposes is for Functions that change nothing but the branch of a proposal, which no environment is deployed from, so they need no
+	// passage. They implement Toucher.
+	Proposes
 )
 
 // String is the effect as the reference has it.
@@ -30,6 +33,8 @@ func (e Effect) String() string {
 		return "changes"
 	case TakesBack:
 		return "takes back"
+	case Proposes:
+		return "proposes"
 	case Unstated:
 	}
 	return "unstated"
@@ -161,6 +166,14 @@ func (p Place) coversFile(touched Place) int {
 		return repository + 1 + strings.Count(p.Path, "/")
 	}
 	return 0
+}
+
+// HasProposals reports whether the place is on a branch of proposals in the repository of another place. A place on any branch is not: it is
+// about the branches that a program commits to. Forges may compare names without case.
+func (p Place) HasProposals(touched Place) bool {
+	branch := strings.ToLower(strings.TrimPrefix(p.Branch, "refs/heads/"))
+	same := p.Repository == AnyRepository || SameRepository(p.Repository) == SameRepository(touched.Repository)
+	return same && strings.HasPrefix(branch, ProposalPrefix)
 }
 
 // coversURL returns how precisely a URL is below that of the place.

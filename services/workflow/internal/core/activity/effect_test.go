@@ -26,11 +26,13 @@ func TestAFunctionStatesItsEffectAndItsPlaces(t *testing.T) {
 	}{
 		{plain{Reads}, ""},
 		{plain{}, "found effect 0"},
-		{plain{TakesBack + 1}, "found effect 4"},
+		{plain{Proposes + 1}, "found effect 5"},
 		{plain{Changes}, "does not state what"},
 		{plain{TakesBack}, "does not state what"},
+		{plain{Proposes}, "does not state what"},
 		{placed{plain{Changes}}, ""},
 		{placed{plain{TakesBack}}, ""},
+		{placed{plain{Proposes}}, ""},
 	} {
 		_, err := NewFunctions(tt.f)
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {

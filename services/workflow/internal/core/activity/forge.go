@@ -16,6 +16,19 @@ type Forge interface {
 	// Commit adds one commit to a branch, never by force, and returns its id. If the branch has these contents already, or
 	// a commit of the same activity, nothing is added and the id that stands for them is returned.
 	Commit(ctx context.Context, c CommitRequest) (sha string, err error)
+	// Propose commits to a branch of a proposal's own, and opens the proposal or updates it. There is one for each branch: one that people
+	// have closed or merged is returned as it is.
+	Propose(ctx context.Context, p ProposalRequest) (Proposal, error)
+	// Merge merges a proposal that consists of exactly the files of the call, and returns it. It is a Conflict if the head is another one, or
+	// if one of the files has changed on the branch since: then it has to be proposed again. It is Refused if the forge does not allow it,
+	// or not yet. One that was merged already is returned.
+	Merge(ctx context.Context, m MergeRequest) (Proposal, error)
+	// ReadProposal returns a proposal.
+	ReadProposal(ctx context.Context, organization int64, repoURL string, number int64) (Proposal, error)
+	// Withdraw closes a proposal from a branch, and returns it. One that is not open is returned as it is.
+	Withdraw(ctx context.Context, organization int64, repoURL, branch string, number int64) (Proposal, error)
+	// ReadStatus returns what others have reported about a commit, by name.
+	ReadStatus(ctx context.Context, organization int64, repoURL, commit string) ([]CommitStatus, error)
 }
 
 // CommitInfo is what a commit says of itself. Names, addresses and times are what its author claims.
@@ -71,3 +84,71 @@ type CommitRequest struct {
 	// Activity identifies the wish: a repeat after a crash finds the commit that was made before.
 	Activity string
 }
+
+// ProposalPrefix is what the names of the branches of proposals begin with. Nothing else is ever committed to them.
+const ProposalPrefix = "lockstep/proposals/"
+
+// The states of proposals. An unchanged one does not exist: the branch has the contents already.
+const (
+	ProposalOpen      = "open"
+	ProposalMerged    = "merged"
+	ProposalClosed    = "closed"
+	ProposalUnchanged = "unchanged"
+)
+
+// How proposals are merged: with a commit that has two parents, with one commit that has all of it, or by moving the branch to the head.
+const (
+	MergeCommit      = "merge"
+	MergeSquash      = "squash"
+	MergeFastForward = "fast_forward"
+)
+
+// ProposalRequest is a change that a workflow proposes.
+type ProposalRequest struct {
+	// Commit is the change; its Branch is where it is to be merged.
+	Commit CommitRequest
+	// Branch is the branch of the proposal, and ID whose it is, in a trailer of its commit.
+	Branch, ID string
+	// Description is added to the text of the proposal.
+	Description string
+}
+
+// MergeRequest is a proposal that a workflow wants merged.
+type MergeRequest struct {
+	// Commit is the change, as in its proposal.
+	Commit CommitRequest
+	// Branch is the branch of the proposal.
+	Branch string
+	Number int64
+	// Head is the commit that is merged, and no other.
+	Head string
+	// Method is how: MergeCommit, MergeSquash or MergeFastForward.
+	Method string
+}
+
+// Proposal is a pull request, or a merge request.
+type Proposal struct {
+	Number int64
+	URL    string
+	State  string
+	// Branch is what is merged, Into where, and Head the last commit of Branch.
+	Branch, Into, Head string
+	// Commit is the commit of Into that has the change, if it was merged.
+	Commit string
+	// By is who has merged or closed it, where the forge says so.
+	By string
+}
+
+// CommitStatus is what something outside has reported about a commit.
+type CommitStatus struct {
+	Name string
+	// State is StatusPending, StatusSuccess or StatusFailure.
+	State, URL string
+}
+
+// The states that are reported about commits.
+const (
+	StatusPending = "pending"
+	StatusSuccess = "success"
+	StatusFailure = "failure"
+)

@@ -111,6 +111,9 @@ func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Ca
 		return admitted{}, g.refuse(ctx, call, "the function does not state what it changes")
 	}
 	touched := toucher.Touches(call.Args)
+	if activity.EffectOf(f, call.Args) == activity.Proposes {
+		return direct, g.checkProposal(ctx, call, run, all, touched)
+	}
 	if !rolloutRun.MatchString(run.Root) {
 		// The places of a worker's Function are its own declaration, so a call without any could be about a protected environment.
 		if len(touched) == 0 && (f.Location() == activity.Worker || activity.IsOwned(f)) &&
@@ -149,6 +152,26 @@ func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Ca
 		a.owner = fmt.Sprintf("o%d.e%d.a%d", call.Organization, environments[0], run.Application)
 	}
 	return a, nil
+}
+
+// checkProposal decides about a call that changes nothing but the branch of a proposal: it needs no passage, unless an environment is
+// deployed from such a branch.
+func (g *Guard) checkProposal(ctx context.Context, call activity.Call, run Run, all []Territory, touched []activity.Place) error {
+	switch {
+	case run.Revoked:
+		return g.refuse(ctx, call, "the rollout has ended, and it proposes nothing more")
+	case len(touched) == 0:
+		return g.refuse(ctx, call, "its arguments do not name what it changes")
+	}
+	for _, place := range touched {
+		for _, of := range run.known(all) {
+			if of.HasProposals(place) {
+				return g.refuse(ctx, call, fmt.Sprintf("an environment is deployed from branch %s, where proposals are made; expected a branch that does not begin with %s",
+					of.Branch, activity.ProposalPrefix))
+			}
+		}
+	}
+	return nil
 }
 
 // endsOwn reports whether a call only ends what the run itself has started: what a rollout leaves behind in a cluster has to be stopped

@@ -490,3 +490,55 @@ func TestARunEndsItsOwnAfterTheRollout(t *testing.T) {
 		}
 	}
 }
+
+// D55: a proposal needs no passage, whoever makes it. It is refused once the rollout has ended, and where an environment is deployed from a
+// branch of proposals, however that is written.
+func TestProposals(t *testing.T) {
+	t.Parallel()
+	functions, err := activity.NewFunctions(act{"propose", activity.Proposes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const proposal = `{"repository": "https://git.example.com/Deploy.git", "branch": "lockstep/proposals/", "path": "."}`
+	with := func(p activity.Place) func(*kept) {
+		return func(k *kept) { k.territories = append(k.territories, Territory{Environment: 9, Name: "other", Places: []activity.Place{p}}) }
+	}
+	for name, tt := range map[string]struct {
+		workflow, place string
+		with            func(*kept)
+		want            string
+	}{
+		"a rollout without a passage": {workflow: "rollout-1", place: proposal},
+		"another run":                 {workflow: "nightly", place: proposal},
+		"during an abort":             {workflow: "rollout-1", place: proposal, with: func(k *kept) { k.run.AbortedAt = noon }},
+		"after its end":               {workflow: "rollout-1", place: proposal, with: func(k *kept) { k.run.Revoked = true }, want: "has ended"},
+		"no place":                    {workflow: "rollout-1", place: `{}`, want: "do not name what"},
+		"an environment of any branch": {
+			workflow: "rollout-1", place: proposal, with: with(activity.Place{Repository: repository, Path: "."}),
+		},
+		"another repository": {
+			workflow: "rollout-1", place: proposal, with: with(activity.Place{Repository: repository + "2", Branch: "lockstep/proposals/o1/a/b"}),
+		},
+		"an environment of such a branch": {
+			workflow: "nightly", place: proposal, with: with(activity.Place{Repository: repository, Branch: "Lockstep/proposals/o1/a/b"}),
+			want: "an environment is deployed from branch Lockstep/proposals/o1/a/b",
+		},
+		"a passage for such a branch": {
+			workflow: "rollout-1", place: proposal, with: func(k *kept) {
+				k.run.Passages = []Passage{{Environment: staging, At: noon, Places: []activity.Place{
+					{Repository: activity.AnyRepository, Branch: "refs/heads/lockstep/proposals/x"},
+				}}}
+			}, want: "an environment is deployed from branch",
+		},
+	} {
+		k := everywhere()
+		if tt.with != nil {
+			tt.with(k)
+		}
+		g := New(k, functions, slog.New(slog.DiscardHandler))
+		err := g.Admit(t.Context(), &agent.OutgoingCall{Organization: 1, Workflow: tt.workflow, Function: "propose", Args: json.RawMessage(tt.place)})
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+	}
+}

@@ -1,0 +1,258 @@
+package function
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+)
+
+// proposedFields are the arguments of a change that is proposed, and of its merge.
+func proposedFields(more ...Field) []Field {
+	fields := []Field{
+		{Name: "repo_url", Doc: "The repository's URL, `https://…`.", Type: Text, Required: true},
+		{Name: "branch", Doc: "The branch to merge into.", Type: Text, Required: true},
+		{Name: "name", Doc: "Which of the run's proposals it is, such as the name of an environment; `change` by default.", Type: Text},
+		{Name: "path", Doc: "The path of the one file.", Type: Text},
+		{Name: "content", Doc: "The text of the one file.", Type: Text},
+		{Name: "files", Doc: "Several files.", Type: List, Element: &Field{Type: Object, Fields: []Field{
+			{Name: "path", Doc: "The file's path in the repository.", Type: Text, Required: true},
+			{Name: "content", Doc: "The file's text.", Type: Text, Required: true, Empty: true},
+		}}},
+		{Name: "message", Doc: "The commit's message. Its first line is the title.", Type: Text, Required: true},
+		{Name: "trailers", Doc: "Trailers of the message: letters, digits and hyphens as keys.", Type: Texts},
+	}
+	return append(append(fields, more...), gitCredentialField())
+}
+
+// propose is git.propose.
+func propose(forge activity.Forge) *Function {
+	return &Function{
+		spec: Spec{
+			Name: "git.propose", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true,
+			Effect: activity.Proposes, Touches: touchesProposal, Check: checkProposed,
+			Doc: "Proposes a change of files, for branches that nobody may push to: commits it to a branch of its own, and opens a pull request (a merge\n" +
+				"request at GitLab), or updates the one that is there. Answers `{number, url, state, branch, head, commit, by}`.\n\n" +
+				"The name of the branch is `" + activity.ProposalPrefix + "` and what organization, run and `name` make, so the same call again is the same\n" +
+				"pull request. Its one commit is made on top of `branch`, and made anew once somebody has changed one of the files there. If the contents\n" +
+				"are there already, nothing is proposed, and the state is `unchanged` with the present `commit`. A pull request that people have closed or\n" +
+				"merged is answered as it is. A branch that has somebody else's commit is left alone, with the code `conflict`.\n\n" +
+				"It changes no environment, so it needs no passage. The repository needs a credential with a `forge`.",
+			Arguments: proposedFields(
+				Field{Name: "base", Doc: "The commit that the files were made from. If one of them has changed since, the change is refused.", Type: Text},
+				Field{Name: "description", Doc: "What the pull request says beside the message and its trailers. Markdown.", Type: Text},
+			),
+		},
+		do: func(ctx context.Context, call activity.Call) (any, error) {
+			c, err := proposedCommit(call)
+			if err != nil {
+				return nil, err
+			}
+			branch := proposalBranch(call)
+			p, err := forge.Propose(withLogin(ctx, call), activity.ProposalRequest{
+				Commit: c, Branch: branch, ID: branch[len(activity.ProposalPrefix):], Description: text(call.Args, "description"),
+			})
+			return proposalAnswer(p, err)
+		},
+	}
+}
+
+// merge is git.merge.
+func merge(forge activity.Forge) *Function {
+	return &Function{
+		spec: Spec{
+			Name: "git.merge", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true,
+			Effect: activity.Changes, Touches: touchesFiles,
+			Doc: "Merges the pull request of `git.propose`, and answers as it does; `commit` is the commit of `branch` that has the change. The other\n" +
+				"arguments are those of `git.propose`: the pull request has to consist of exactly these files, in one commit, `head`.\n\n" +
+				"The code is `conflict` if the head is another one, or if one of the files has changed on the branch since the commit was made: propose\n" +
+				"the change again, and merge that. It is `refused` if the forge does not allow it, such as for as long as a required check or review is\n" +
+				"missing; if the pull request was closed; and if it has other changes. One that was merged already is answered, with who did it, once its\n" +
+				"contents were compared.",
+			Arguments: proposedFields(
+				Field{Name: "number", Doc: "The number of the pull request.", Type: Number, Least: 1, Required: true},
+				Field{Name: "head", Doc: "The commit to merge, as `git.propose` answers it.", Type: Text, Required: true},
+				Field{
+					Name: "method", Type: Text, OneOf: []string{activity.MergeCommit, activity.MergeSquash, activity.MergeFastForward},
+					Doc: "`merge`, the default: the forge merges, with a merge commit or as the project is configured. `squash`: it makes one commit of it. " +
+						"`fast_forward`: the branch is moved to `head`, which the forge has to allow for the credential.",
+				},
+			),
+		},
+		do: func(ctx context.Context, call activity.Call) (any, error) {
+			c, err := proposedCommit(call)
+			if err != nil {
+				return nil, err
+			}
+			number, _ := whole(call.Args["number"])
+			p, err := forge.Merge(withLogin(ctx, call), activity.MergeRequest{
+				Commit: c, Branch: proposalBranch(call), Number: number, Head: text(call.Args, "head"),
+				Method: cmp.Or(text(call.Args, "method"), activity.MergeCommit),
+			})
+			return proposalAnswer(p, err)
+		},
+	}
+}
+
+// readProposal is git.read_proposal.
+func readProposal(forge activity.Forge) *Function {
+	return &Function{
+		spec: Spec{
+			Name: "git.read_proposal", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true, Effect: activity.Reads,
+			Doc: "Reads a pull request. Answers as `git.propose` does: `state` is `open`, `merged` or `closed`, `by` who has merged or closed it, where the\n" +
+				"forge says so, and `commit` the commit that has the change.",
+			Arguments: []Field{
+				{Name: "repo_url", Doc: "The repository's URL, `https://…`.", Type: Text, Required: true},
+				{Name: "number", Doc: "The number of the pull request.", Type: Number, Least: 1, Required: true},
+				gitCredentialField(),
+			},
+		},
+		do: func(ctx context.Context, call activity.Call) (any, error) {
+			number, _ := whole(call.Args["number"])
+			return proposalAnswer(forge.ReadProposal(withLogin(ctx, call), call.Organization, text(call.Args, "repo_url"), number))
+		},
+	}
+}
+
+// withdraw is git.withdraw.
+func withdraw(forge activity.Forge) *Function {
+	return &Function{
+		spec: Spec{
+			Name: "git.withdraw", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true,
+			Effect: activity.Proposes, Touches: touchesProposal,
+			Doc: "Closes a pull request of `git.propose` without a merge, and answers as that does. One that is not open is answered as it is.",
+			Arguments: []Field{
+				{Name: "repo_url", Doc: "The repository's URL, `https://…`.", Type: Text, Required: true},
+				{Name: "name", Doc: "The `name` that it was proposed with.", Type: Text},
+				{Name: "number", Doc: "The number of the pull request.", Type: Number, Least: 1, Required: true},
+				gitCredentialField(),
+			},
+		},
+		do: func(ctx context.Context, call activity.Call) (any, error) {
+			number, _ := whole(call.Args["number"])
+			return proposalAnswer(forge.Withdraw(withLogin(ctx, call), call.Organization, text(call.Args, "repo_url"), proposalBranch(call), number))
+		},
+	}
+}
+
+// readStatus is git.read_status.
+func readStatus(forge activity.Forge) *Function {
+	return &Function{
+		spec: Spec{
+			Name: "git.read_status", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true, Effect: activity.Reads,
+			Doc: "Reads what was reported to the forge about a commit: commit statuses, and GitHub's check runs. Answers `{state, statuses}`: each status\n" +
+				"has `name`, `state` and `url`. A state is `pending`, `success` or `failure`; that of the answer is `none` without any status, `failure` if\n" +
+				"one has failed, and `pending` if one is.",
+			Arguments: []Field{
+				{Name: "repo_url", Doc: "The repository's URL, `https://…`.", Type: Text, Required: true},
+				{Name: "commit", Doc: "The commit.", Type: Text, Required: true},
+				{Name: "names", Doc: "Only the statuses of these names. One that is missing is `pending`.", Type: List, Element: &Field{Type: Text, Required: true}},
+				gitCredentialField(),
+			},
+		},
+		do: func(ctx context.Context, call activity.Call) (any, error) {
+			all, err := forge.ReadStatus(withLogin(ctx, call), call.Organization, text(call.Args, "repo_url"), text(call.Args, "commit"))
+			if err != nil {
+				return nil, err
+			}
+			return statusAnswer(all, call.Args), nil
+		},
+	}
+}
+
+// statusAnswer is the answer of git.read_status.
+func statusAnswer(all []activity.CommitStatus, args map[string]any) any {
+	if names, given := args["names"].([]any); given {
+		wanted := map[string]bool{}
+		for _, n := range names {
+			name, _ := n.(string)
+			wanted[name] = true
+		}
+		all = slices.DeleteFunc(all, func(s activity.CommitStatus) bool { return !wanted[s.Name] })
+		for _, s := range all {
+			delete(wanted, s.Name)
+		}
+		for _, name := range slices.Sorted(maps.Keys(wanted)) {
+			all = append(all, activity.CommitStatus{Name: name, State: activity.StatusPending})
+		}
+	}
+	state, list := "none", make([]any, len(all))
+	for i, s := range all {
+		list[i] = map[string]any{"name": s.Name, "state": s.State, "url": s.URL}
+		switch {
+		case state == activity.StatusFailure, state == activity.StatusPending && s.State == activity.StatusSuccess:
+		default:
+			state = s.State
+		}
+	}
+	return map[string]any{"state": state, "statuses": list}
+}
+
+// proposedCommit is the change that a call is about.
+func proposedCommit(call activity.Call) (activity.CommitRequest, error) {
+	files, err := filesOf(call.Args)
+	if err != nil {
+		return activity.CommitRequest{}, err
+	}
+	// No activity: what makes two calls the same is the branch, so that another call of the run finds the same commit.
+	return activity.CommitRequest{
+		Organization: call.Organization,
+		RepoURL:      text(call.Args, "repo_url"), Branch: text(call.Args, "branch"), Base: text(call.Args, "base"),
+		Files: files, Message: text(call.Args, "message"), Trailers: texts(call.Args, "trailers"),
+	}, nil
+}
+
+func proposalAnswer(p activity.Proposal, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{
+		"number": p.Number, "url": p.URL, "state": p.State, "branch": p.Branch, "head": p.Head, "commit": p.Commit, "by": p.By,
+	}, nil
+}
+
+// proposalBranch is the branch of a run's proposal. No program chooses it: it is in a place where nothing else is committed to, and below
+// the run's own name.
+func proposalBranch(call activity.Call) string {
+	return fmt.Sprintf("%so%d/%s/%s", activity.ProposalPrefix, call.Organization, branchPart(call.Workflow),
+		branchPart(cmp.Or(text(call.Args, "name"), "change")))
+}
+
+// plainPart is what may be a part of the name of a branch as it is.
+var plainPart = regexp.MustCompile(`^[A-Za-z0-9](-?[A-Za-z0-9_])*$`)
+
+// branchPart is a text as a part of the name of a branch, a different one for each text.
+func branchPart(s string) string {
+	const most = 60
+	if len(s) <= most && plainPart.MatchString(s) {
+		return s
+	}
+	sum := sha256.Sum256([]byte(s))
+	return "x-" + hex.EncodeToString(sum[:12])
+}
+
+// touchesProposal is the branch of a proposal. The guard refuses it where an environment is deployed from such a branch.
+func touchesProposal(args map[string]any) []activity.Place {
+	if text(args, "repo_url") == "" {
+		return nil
+	}
+	return []activity.Place{{Repository: text(args, "repo_url"), Branch: activity.ProposalPrefix, Path: "."}}
+}
+
+// mostProposed is how many files a proposal has at most.
+const mostProposed = 200
+
+// checkProposed refuses proposals that are too large.
+func checkProposed(args map[string]any) []fault.Field {
+	if files, _ := args["files"].([]any); len(files) > mostProposed {
+		return []fault.Field{{Name: "files", Problem: fmt.Sprintf("found %d files, expected at most %d", len(files), mostProposed)}}
+	}
+	return nil
+}

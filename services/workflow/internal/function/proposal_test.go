@@ -1,0 +1,98 @@
+package function
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+)
+
+// D55: a program chooses no branch to propose on. The same run and name have the same one, and no two have one.
+func TestTheBranchOfAProposal(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for _, tt := range []struct{ workflow, name, want string }{
+		{"rollout-7", "production", "lockstep/proposals/o1/rollout-7/production"},
+		{"rollout-7", "", "lockstep/proposals/o1/rollout-7/change"},
+		{"rollout-7", "../../main", ""},
+		{"rollout-7", "a.lock", ""},
+		{"rollout-7", "main\nLockstep-Proposal: o1/rollout-8/main", ""},
+		{"rollout-7", strings.Repeat("a", 100), ""},
+		{"rollout-7/production", "", ""},
+		{"child:1:rollout-7/0123456789abcdef01234567", "production", ""},
+		{"", "x", ""},
+	} {
+		f := &forge{}
+		args := m{"repo_url": "https://git/x", "branch": "main", "path": "a", "content": "b", "message": "c"}
+		if tt.name != "" {
+			args["name"] = tt.name
+		}
+		if _, err := named(t, f, "git.propose").Call(t.Context(), activity.Call{Organization: 1, Workflow: tt.workflow, Args: args}); err != nil {
+			t.Fatal(err)
+		}
+		branch := f.proposed.Branch
+		if tt.want != "" && branch != tt.want || !strings.HasPrefix(branch, activity.ProposalPrefix) || strings.Count(branch, "/") != 4 ||
+			strings.ContainsAny(branch, " \n:.") || activity.ProposalPrefix+f.proposed.ID != branch {
+			t.Errorf("%q of %q: branch %q with id %q, expected %q", tt.name, tt.workflow, branch, f.proposed.ID, tt.want)
+		}
+		if of, twice := seen[branch]; twice {
+			t.Errorf("%q of %q has the branch of %s", tt.name, tt.workflow, of)
+		}
+		seen[branch] = tt.workflow + " " + tt.name
+	}
+}
+
+func TestAProposalAndItsMerge(t *testing.T) {
+	t.Parallel()
+	f := &forge{proposal: activity.Proposal{Number: 4, URL: "u", State: "merged", Branch: "b", Into: "main", Head: "h", Commit: "c", By: "ann"}}
+	change := m{
+		"repo_url": "https://git/x", "branch": "main", "name": "prod", "files": []any{m{"path": "a", "content": "b"}}, "message": "c",
+		"trailers": m{"Lockstep-Rollout": "7"}, "number": int64(4), "head": "h",
+	}
+	value, err := named(t, f, "git.merge").Call(t.Context(), activity.Call{Organization: 1, Workflow: "rollout-7", Args: change})
+	want := m{"number": int64(4), "url": "u", "state": "merged", "branch": "b", "head": "h", "commit": "c", "by": "ann"}
+	if diff := cmp.Diff(any(want), value); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	r := f.merged
+	if r.Number != 4 || r.Head != "h" || r.Method != "merge" || r.Branch != "lockstep/proposals/o1/rollout-7/prod" || r.Commit.Branch != "main" ||
+		string(r.Commit.Files["a"]) != "b" || r.Commit.Trailers["Lockstep-Rollout"] != "7" {
+		t.Errorf("merged %+v", r)
+	}
+	many := slices.Repeat([]any{m{"path": "a", "content": ""}}, mostProposed+1)
+	delete(change, "number")
+	delete(change, "head")
+	change["files"] = many
+	if err := named(t, f, "git.propose").Check(change); err == nil || !strings.Contains(err.Error(), "found 201 files, expected at most 200") {
+		t.Errorf("too many files: %v", err)
+	}
+}
+
+func TestStatusesAreSummedUp(t *testing.T) {
+	t.Parallel()
+	status := func(name, state string) activity.CommitStatus { return activity.CommitStatus{Name: name, State: state} }
+	for name, tt := range map[string]struct {
+		all   []activity.CommitStatus
+		names []any
+		want  string
+	}{
+		"none":                   {nil, nil, "none"},
+		"a missing one":          {nil, []any{"build"}, "pending"},
+		"another one has failed": {[]activity.CommitStatus{status("build", "success"), status("lint", "failure")}, []any{"build"}, "success"},
+		"one has failed":         {[]activity.CommitStatus{status("a", "failure"), status("b", "pending"), status("c", "success")}, nil, "failure"},
+		"one is pending":         {[]activity.CommitStatus{status("a", "success"), status("b", "pending"), status("c", "success")}, nil, "pending"},
+		"success":                {[]activity.CommitStatus{status("a", "success"), status("b", "success")}, nil, "success"},
+	} {
+		args := m{"repo_url": "https://git/x", "commit": "c"}
+		if tt.names != nil {
+			args["names"] = tt.names
+		}
+		value, err := named(t, &forge{statuses: tt.all}, "git.read_status").Call(t.Context(), activity.Call{Args: args})
+		if err != nil || value.(m)["state"] != tt.want {
+			t.Errorf("%s: %v, %v, want %s", name, value, err, tt.want)
+		}
+	}
+}

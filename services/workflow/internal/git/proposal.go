@@ -1,0 +1,435 @@
+package git
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/utils/merkletrie"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+)
+
+// trailerProposal names the proposal that a commit was made for. The branch of a proposal is only ever replaced while its head has it.
+const trailerProposal = "Lockstep-Proposal"
+
+// draft is the text of a proposal.
+type draft struct{ branch, into, title, body string }
+
+// proposer is what a forge's own interface can do with proposals: pull requests, or merge requests as GitLab calls them. The commits are
+// written and compared over Git's protocol, the same for all forges.
+type proposer interface {
+	// proposal is one by its number.
+	proposal(ctx context.Context, number int64) (activity.Proposal, error)
+	// proposed is the newest one from a branch into another, whatever its state; false for none.
+	proposed(ctx context.Context, branch, into string) (activity.Proposal, bool, error)
+	open(ctx context.Context, d draft) (activity.Proposal, error)
+	edit(ctx context.Context, number int64, d draft) error
+	close(ctx context.Context, number int64) error
+	// merge merges one whose head is the given commit. It is Refused if the forge does not let it happen, now or ever.
+	merge(ctx context.Context, m merging) error
+	// statuses are what others have reported about a commit.
+	statuses(ctx context.Context, commit string) ([]activity.CommitStatus, error)
+}
+
+// merging is how a proposal is merged.
+type merging struct {
+	number                    int64
+	head, method, title, body string
+}
+
+// proposer returns the interface of a repository's forge.
+func (f *Forge) proposer(ctx context.Context, organization int64, repoURL string) (*hosted, error) {
+	h, err := f.hosted(ctx, organization, repoURL)
+	if err != nil {
+		return nil, err
+	}
+	if h == nil {
+		return nil, fault.New(fault.Refused, "no forge is configured for %s, so nothing can be proposed there; an operator has to set forge to one of %s, "+
+			"with credentials for its API (git_credentials)", repoURL, strings.Join(Forges()[1:], ", "))
+	}
+	return h, nil
+}
+
+// Propose implements activity.Forge. What is on the branch of the proposal is replaced if it is ours, and kept for as long as it is the
+// same edit of files that nobody else has changed: a new commit would dismiss reviews and start checks again.
+func (f *Forge) Propose(ctx context.Context, p activity.ProposalRequest) (activity.Proposal, error) {
+	c := p.Commit
+	if err := checkCommit(c); err != nil {
+		return activity.Proposal{}, err
+	}
+	if err := checkBranch(p.Branch); err != nil {
+		return activity.Proposal{}, err
+	}
+	if p.Branch == strings.TrimPrefix(c.Branch, "refs/heads/") {
+		return activity.Proposal{}, invalid("branch", "found %q, which is the branch of the proposal itself", c.Branch)
+	}
+	h, err := f.proposer(ctx, c.Organization, c.RepoURL)
+	if err != nil {
+		return activity.Proposal{}, err
+	}
+	release, err := f.writers.Lock(ctx, c.RepoURL+" "+p.Branch)
+	if err != nil {
+		return activity.Proposal{}, fault.Because(err, fault.Unavailable, "waited for another call to propose to %s", c.RepoURL)
+	}
+	defer release()
+	found, exists, err := h.proposed(ctx, p.Branch, c.Branch)
+	if err != nil {
+		return activity.Proposal{}, err
+	}
+	if exists && found.State != activity.ProposalOpen {
+		return found, nil // a decision of people stays
+	}
+	head, changed, err := f.pushProposal(ctx, p)
+	if err != nil {
+		return activity.Proposal{}, err
+	}
+	if !changed {
+		return activity.Proposal{State: activity.ProposalUnchanged, Head: head, Commit: head}, nil
+	}
+	d := draftOf(p)
+	if exists {
+		if err := h.edit(ctx, found.Number, d); err != nil {
+			return activity.Proposal{}, err
+		}
+		found.Head = head
+		return found, nil
+	}
+	made, err := h.open(ctx, d)
+	if fault.Is(err, fault.Refused) { // another process may have been faster
+		if found, exists, lookErr := h.proposed(ctx, p.Branch, c.Branch); lookErr == nil && exists {
+			made, err = found, nil
+		}
+	}
+	if err != nil {
+		return activity.Proposal{}, err
+	}
+	made.Head = head // forges notice a push some time after it
+	return made, nil
+}
+
+// draftOf is the text of a proposal: the message of its commit, what the program says about it, and the trailers.
+func draftOf(p activity.ProposalRequest) draft {
+	title, body := splitTitle(message(p.Commit))
+	if p.Description != "" {
+		body = strings.TrimSpace(p.Description) + "\n\n" + body
+	}
+	return draft{branch: p.Branch, into: strings.TrimPrefix(p.Commit.Branch, "refs/heads/"), title: title, body: body}
+}
+
+// splitTitle separates the first line of a message from the rest.
+func splitTitle(message string) (title, body string) {
+	title, body, _ = strings.Cut(strings.TrimSpace(message), "\n")
+	return title, strings.TrimSpace(body)
+}
+
+// pushProposal has the branch of a proposal point to a commit with the edit, and returns it; changed is false if the files have these
+// contents already.
+func (f *Forge) pushProposal(ctx context.Context, p activity.ProposalRequest) (head string, changed bool, err error) {
+	pause := firstPause
+	for attempt := 1; ; attempt++ {
+		err := f.within(ctx, p.Commit.Organization, p.Commit.RepoURL, func(ctx context.Context, share *gitfetch.Share) (err error) {
+			head, changed, err = f.pushProposalOnce(ctx, share, p)
+			return err
+		})
+		if !errors.Is(err, errMoved) {
+			return head, changed, err
+		}
+		if attempt == maxAttempts || clock.Sleep(ctx, f.clock, pause) != nil {
+			return "", false, fault.New(fault.Conflict, "branch %q of %s moved %d times while proposing", p.Branch, p.Commit.RepoURL, attempt)
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+func (f *Forge) pushProposalOnce(ctx context.Context, share *gitfetch.Share, p activity.ProposalRequest) (string, bool, error) {
+	c := p.Commit
+	r, err := f.open(ctx, share, c.Organization, c.RepoURL)
+	if err != nil {
+		return "", false, err
+	}
+	base, err := r.branch(ctx, strings.TrimPrefix(c.Branch, "refs/heads/"))
+	if err != nil {
+		return "", false, err
+	}
+	c.Trailers = withProposal(c.Trailers, p)
+	made, err := r.build(base, c, f.author, f.clock.Now())
+	if err != nil {
+		return "", false, err
+	}
+	if made.tree == base.TreeHash {
+		return base.Hash.String(), false, nil
+	}
+	if err := r.unchangedSince(base, c); err != nil {
+		return "", false, err
+	}
+	now := r.refs.References[string(plumbing.NewBranchReferenceName(p.Branch))]
+	if now != plumbing.ZeroHash {
+		old, err := r.branch(ctx, p.Branch)
+		if err != nil {
+			return "", false, err
+		}
+		if !slices.Contains(strings.Split(old.Message, "\n"), trailerProposal+": "+p.ID) {
+			return "", false, fault.New(fault.Conflict, "the last commit of branch %q of %s, %s, is not that of the proposal %s: somebody has changed it",
+				p.Branch, c.RepoURL, old.Hash, p.ID)
+		}
+		if r.sameEdit(base, old, c) == nil {
+			return old.Hash.String(), true, nil
+		}
+	}
+	if err := r.push(ctx, p.Branch, now, made); err != nil {
+		return "", false, err
+	}
+	return made.commit.String(), true, nil
+}
+
+func withProposal(trailers map[string]string, p activity.ProposalRequest) map[string]string {
+	all := maps.Clone(trailers)
+	if all == nil {
+		all = map[string]string{}
+	}
+	all[trailerProposal] = p.ID
+	return all
+}
+
+// sameEdit returns why a commit may not be merged into a branch as it is: it has to be one commit on top of one of the branch, which
+// changes the files of the request to their contents, and nothing else; and the branch must not have changed them since.
+func (r *repository) sameEdit(base, edit *object.Commit, c activity.CommitRequest) error {
+	if edit.NumParents() != 1 {
+		return fault.New(fault.Refused, "%s has %d parents, expected one commit on top of branch %q", edit.Hash, edit.NumParents(), c.Branch)
+	}
+	var parent *object.Commit
+	for each := range recent(base) {
+		if each.Hash == edit.ParentHashes[0] {
+			parent = each
+			break
+		}
+	}
+	if parent == nil {
+		return fault.New(fault.Conflict, "%s is made on %s, which is not among the last %d commits of branch %q of %s; propose it again", edit.Hash,
+			edit.ParentHashes[0], historyDepth, c.Branch, r.url)
+	}
+	before, err := parent.Tree()
+	if err != nil {
+		return fmt.Errorf("read tree of %s: %w", parent.Hash, err)
+	}
+	after, err := edit.Tree()
+	if err != nil {
+		return fmt.Errorf("read tree of %s: %w", edit.Hash, err)
+	}
+	changes, err := object.DiffTree(before, after)
+	if err != nil {
+		return fmt.Errorf("compare %s and %s: %w", parent.Hash, edit.Hash, err)
+	}
+	for _, change := range changes {
+		path := change.To.Name
+		action, err := change.Action()
+		if err != nil {
+			return fmt.Errorf("compare %s and %s: %w", parent.Hash, edit.Hash, err)
+		}
+		if _, ours := c.Files[path]; action == merkletrie.Delete || !ours {
+			return fault.New(fault.Refused, "%s changes %q, which is not part of the call", edit.Hash, cmp.Or(path, change.From.Name))
+		}
+	}
+	now, err := base.Tree()
+	if err != nil {
+		return fmt.Errorf("read tree of %s: %w", base.Hash, err)
+	}
+	for _, path := range slices.Sorted(maps.Keys(c.Files)) {
+		if hashAt(after, path).String() != blobID(c.Files[path]) {
+			return fault.New(fault.Refused, "%s has another %s than the call", edit.Hash, path)
+		}
+		if hashAt(before, path) != hashAt(now, path) {
+			return fault.New(fault.Conflict, "%s has changed on branch %q of %s since %s; propose the change again", path, c.Branch, r.url, parent.Hash)
+		}
+	}
+	return nil
+}
+
+// Merge implements activity.Forge.
+func (f *Forge) Merge(ctx context.Context, m activity.MergeRequest) (activity.Proposal, error) {
+	if err := checkCommit(m.Commit); err != nil {
+		return activity.Proposal{}, err
+	}
+	if !commitID.MatchString(m.Head) {
+		return activity.Proposal{}, invalid("head", "found %q, expected the id of a commit", m.Head)
+	}
+	h, err := f.proposer(ctx, m.Commit.Organization, m.Commit.RepoURL)
+	if err != nil {
+		return activity.Proposal{}, err
+	}
+	p, err := h.proposal(ctx, m.Number)
+	if err != nil {
+		return activity.Proposal{}, err
+	}
+	switch into := strings.TrimPrefix(m.Commit.Branch, "refs/heads/"); {
+	case p.Branch != m.Branch:
+		return activity.Proposal{}, fault.New(fault.Refused, "%s is about branch %q, expected that of this run's proposal, %q", p.URL, p.Branch, m.Branch)
+	case p.Into != into:
+		return activity.Proposal{}, fault.New(fault.Conflict, "%s is for branch %q, expected %q", p.URL, p.Into, into)
+	case p.State == activity.ProposalClosed:
+		return activity.Proposal{}, fault.New(fault.Refused, "%s was closed%s without a merge", p.URL, by(p.By))
+	case p.State == activity.ProposalOpen:
+		if p, err = f.merge(ctx, h, p, m); err != nil {
+			return activity.Proposal{}, err
+		}
+	}
+	return p, f.checkMerged(ctx, m, p)
+}
+
+func by(who string) string {
+	if who == "" {
+		return ""
+	}
+	return " by " + who
+}
+
+// merge merges an open proposal, after its head was compared with what the call has.
+func (f *Forge) merge(ctx context.Context, h *hosted, p activity.Proposal, m activity.MergeRequest) (activity.Proposal, error) {
+	err := f.within(ctx, m.Commit.Organization, m.Commit.RepoURL, func(ctx context.Context, share *gitfetch.Share) error {
+		return f.mayMerge(ctx, share, m)
+	})
+	if errors.Is(err, errMoved) {
+		err = fault.New(fault.Conflict, "branch %q of %s has moved; propose the change again", m.Commit.Branch, m.Commit.RepoURL)
+	}
+	if err != nil {
+		return activity.Proposal{}, err
+	}
+	if m.Method == activity.MergeFastForward {
+		p.State, p.Commit = activity.ProposalMerged, m.Head // forges notice it some time later
+		return p, nil
+	}
+	title, body := splitTitle(message(m.Commit))
+	if err := h.merge(ctx, merging{number: m.Number, head: m.Head, method: m.Method, title: title, body: body}); err != nil {
+		return activity.Proposal{}, err
+	}
+	now, err := h.proposal(ctx, m.Number)
+	if err != nil {
+		return activity.Proposal{}, err
+	}
+	if now.State != activity.ProposalMerged {
+		return activity.Proposal{}, fault.New(fault.Unavailable, "%s has accepted the merge and not carried it out yet", p.URL)
+	}
+	now.By = "" // it was this call
+	return now, nil
+}
+
+// mayMerge compares the head of a proposal with the call and the branch, and moves the branch if that is a fast-forward.
+func (f *Forge) mayMerge(ctx context.Context, share *gitfetch.Share, m activity.MergeRequest) error {
+	r, err := f.open(ctx, share, m.Commit.Organization, m.Commit.RepoURL)
+	if err != nil {
+		return err
+	}
+	edit, err := r.branch(ctx, m.Branch)
+	if err != nil {
+		return err
+	}
+	if edit.Hash.String() != m.Head {
+		return fault.New(fault.Conflict, "the head of the proposal is %s, expected %s", edit.Hash, m.Head)
+	}
+	into := strings.TrimPrefix(m.Commit.Branch, "refs/heads/")
+	base, err := r.branch(ctx, into)
+	if err != nil {
+		return err
+	}
+	if m.Method == activity.MergeFastForward && base.Hash == edit.Hash {
+		return nil // by an earlier attempt, whose answer was lost
+	}
+	if err := r.sameEdit(base, edit, m.Commit); err != nil {
+		return err
+	}
+	if m.Method != activity.MergeFastForward {
+		return nil
+	}
+	if edit.ParentHashes[0] != base.Hash {
+		return fault.New(fault.Conflict, "branch %q of %s has moved to %s, so that it cannot be fast-forwarded to %s; propose the change again",
+			into, r.url, base.Hash, m.Head)
+	}
+	return r.push(ctx, into, base.Hash, built{commit: edit.Hash, tree: edit.TreeHash, objects: []plumbing.Hash{edit.Hash}})
+}
+
+// checkMerged compares the files of a merge commit with those of the call: between the look and the merge, the branch can have moved, and
+// people may have merged another edit.
+func (f *Forge) checkMerged(ctx context.Context, m activity.MergeRequest, p activity.Proposal) error {
+	if p.Head != m.Head {
+		return fault.New(fault.Conflict, "%s was merged%s with the head %s, expected %s", p.URL, by(p.By), p.Head, m.Head)
+	}
+	return f.within(ctx, m.Commit.Organization, m.Commit.RepoURL, func(ctx context.Context, share *gitfetch.Share) error {
+		r, err := f.open(ctx, share, m.Commit.Organization, m.Commit.RepoURL)
+		if err != nil {
+			return err
+		}
+		merged, err := r.resolve(ctx, p.Commit)
+		if err != nil {
+			return err
+		}
+		tree, err := merged.Tree()
+		if err != nil {
+			return fmt.Errorf("read tree of %s: %w", p.Commit, err)
+		}
+		for _, path := range slices.Sorted(maps.Keys(m.Commit.Files)) {
+			if hashAt(tree, path).String() != blobID(m.Commit.Files[path]) {
+				return fault.New(fault.Refused, "%s was merged%s as %s, in which %s has other contents than were proposed", p.URL, by(p.By), p.Commit, path)
+			}
+		}
+		return nil
+	})
+}
+
+// ReadProposal implements activity.Forge.
+func (f *Forge) ReadProposal(ctx context.Context, organization int64, repoURL string, number int64) (activity.Proposal, error) {
+	h, err := f.proposer(ctx, organization, repoURL)
+	if err != nil {
+		return activity.Proposal{}, err
+	}
+	return h.proposal(ctx, number)
+}
+
+// Withdraw implements activity.Forge.
+func (f *Forge) Withdraw(ctx context.Context, organization int64, repoURL, branch string, number int64) (activity.Proposal, error) {
+	h, err := f.proposer(ctx, organization, repoURL)
+	if err != nil {
+		return activity.Proposal{}, err
+	}
+	p, err := h.proposal(ctx, number)
+	if err != nil {
+		return activity.Proposal{}, err
+	}
+	if p.Branch != branch {
+		return activity.Proposal{}, fault.New(fault.Refused, "%s is about branch %q, expected that of this run's proposal, %q", p.URL, p.Branch, branch)
+	}
+	if p.State != activity.ProposalOpen {
+		return p, nil
+	}
+	if err := h.close(ctx, number); err != nil {
+		return activity.Proposal{}, err
+	}
+	p.State = activity.ProposalClosed
+	return p, nil
+}
+
+// ReadStatus implements activity.Forge.
+func (f *Forge) ReadStatus(ctx context.Context, organization int64, repoURL, commit string) ([]activity.CommitStatus, error) {
+	if !commitID.MatchString(commit) {
+		return nil, invalid("commit", "found %q, expected the id of a commit", commit)
+	}
+	h, err := f.proposer(ctx, organization, repoURL)
+	if err != nil {
+		return nil, err
+	}
+	all, err := h.statuses(ctx, commit)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(all, func(a, b activity.CommitStatus) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
