@@ -21,6 +21,11 @@ type fakeForge struct {
 	dir, index string
 	// mu makes the moving of a branch one step, as forges do.
 	mu sync.Mutex
+	// pulls are the proposals; their numbers are their places, from 1.
+	pulls []*fakePull
+	// requires is a status without which nothing is merged, and reported those of commits.
+	requires string
+	reported map[string]map[string]string
 }
 
 // git runs a command in the repository; ok is false where it fails.
@@ -243,6 +248,7 @@ func (f *fakeForge) gitLab() http.Handler {
 		}
 		answer(w, http.StatusCreated, map[string]string{"id": sha})
 	})
+	f.gitLabPulls(mux)
 	return mux
 }
 
@@ -296,6 +302,7 @@ func (f *fakeForge) gitea() http.Handler {
 		}
 		answer(w, http.StatusCreated, map[string]any{"commit": map[string]string{"sha": sha}})
 	})
+	f.giteaPulls(mux)
 	return mux
 }
 
@@ -413,6 +420,7 @@ func (f *fakeForge) gitHub() http.Handler {
 			answer(w, http.StatusOK, map[string]any{"object": map[string]string{"sha": in.SHA}})
 		}
 	})
+	f.gitHubPulls(mux)
 	return mux
 }
 
@@ -426,7 +434,7 @@ func setupForge(t *testing.T, forge string) *server {
 	handler := map[string]func() http.Handler{GitLab: f.gitLab, GitHub: f.gitHub, Gitea: f.gitea}[forge]()
 	want := map[string]string{GitLab: "Bearer secret", GitHub: "Bearer secret", Gitea: "token secret"}[forge]
 	s := setup(t)
-	f.dir = s.dir
+	f.dir, s.fake = s.dir, f
 	s.api = func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != want {
 			refuse(w, http.StatusUnauthorized, "Bad credentials")

@@ -26,8 +26,10 @@ type server struct {
 	forge    *Forge
 	// before is called before a request is passed on; true means that it has answered.
 	before func(http.ResponseWriter, *http.Request) bool
-	// api is the forge's own interface, instead of Git's protocol; nil for none.
+	// api is the forge's own interface, beside Git's protocol; nil for none.
 	api http.HandlerFunc
+	// fake is what serves it.
+	fake *fakeForge
 }
 
 func setup(t *testing.T) *server {
@@ -44,10 +46,11 @@ func setup(t *testing.T) *server {
 		if s.before != nil && s.before(w, r) {
 			return
 		}
-		if s.api != nil {
+		if s.api != nil && strings.HasPrefix(r.URL.Path, "/api/") {
 			s.api(w, r)
 			return
 		}
+		r.URL.Path = strings.TrimPrefix(r.URL.Path, "/team")
 		switch user, password, _ := r.BasicAuth(); {
 		case user == "" || password != "secret":
 			w.Header().Set("WWW-Authenticate", `Basic realm="git"`)

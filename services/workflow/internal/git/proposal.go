@@ -47,74 +47,68 @@ type merging struct {
 	head, method, title, body string
 }
 
-// proposer returns the interface of a repository's forge.
-func (f *Forge) proposer(ctx context.Context, organization int64, repoURL string) (*hosted, error) {
-	h, err := f.hosted(ctx, organization, repoURL)
-	if err != nil {
-		return nil, err
-	}
-	if h == nil {
-		return nil, fault.New(fault.Refused, "no forge is configured for %s, so nothing can be proposed there; an operator has to set forge to one of %s, "+
-			"with credentials for its API (git_credentials)", repoURL, strings.Join(Forges()[1:], ", "))
-	}
-	return h, nil
+// propose runs an operation with the interface of a repository's forge. It may run twice, as operations of within may.
+func (f *Forge) propose(ctx context.Context, organization int64, repoURL string, operate func(context.Context, *hosted) error) error {
+	return f.within(ctx, organization, repoURL, func(ctx context.Context, _ *gitfetch.Share) error {
+		h, err := f.hosted(ctx, organization, repoURL)
+		if err != nil {
+			return err
+		}
+		if h == nil {
+			return fault.New(fault.Refused, "no forge is configured for %s, so nothing can be proposed there; an operator has to set forge to one of %s, "+
+				"with credentials for its API (git_credentials)", repoURL, strings.Join(Forges()[1:], ", "))
+		}
+		return operate(ctx, h)
+	})
 }
 
 // Propose implements activity.Forge. What is on the branch of the proposal is replaced if it is ours, and kept for as long as it is the
 // same edit of files that nobody else has changed: a new commit would dismiss reviews and start checks again.
-func (f *Forge) Propose(ctx context.Context, p activity.ProposalRequest) (activity.Proposal, error) {
+func (f *Forge) Propose(ctx context.Context, p activity.ProposalRequest) (found activity.Proposal, err error) {
 	c := p.Commit
 	if err := checkCommit(c); err != nil {
-		return activity.Proposal{}, err
+		return found, err
 	}
 	if err := checkBranch(p.Branch); err != nil {
-		return activity.Proposal{}, err
+		return found, err
 	}
-	if p.Branch == strings.TrimPrefix(c.Branch, "refs/heads/") {
-		return activity.Proposal{}, invalid("branch", "found %q, which is the branch of the proposal itself", c.Branch)
-	}
-	h, err := f.proposer(ctx, c.Organization, c.RepoURL)
-	if err != nil {
-		return activity.Proposal{}, err
+	if strings.HasPrefix(strings.ToLower(strings.TrimPrefix(c.Branch, "refs/heads/")), activity.ProposalPrefix) {
+		return found, invalid("branch", "found %q, where proposals are made; expected the branch to merge into", c.Branch)
 	}
 	release, err := f.writers.Lock(ctx, c.RepoURL+" "+p.Branch)
 	if err != nil {
-		return activity.Proposal{}, fault.Because(err, fault.Unavailable, "waited for another call to propose to %s", c.RepoURL)
+		return found, fault.Because(err, fault.Unavailable, "waited for another call to propose to %s", c.RepoURL)
 	}
 	defer release()
-	found, exists, err := h.proposed(ctx, p.Branch, c.Branch)
-	if err != nil {
-		return activity.Proposal{}, err
-	}
-	if exists && found.State != activity.ProposalOpen {
-		return found, nil // a decision of people stays
+	d, exists := draftOf(p), false
+	err = f.propose(ctx, c.Organization, c.RepoURL, func(ctx context.Context, h *hosted) (err error) {
+		found, exists, err = h.proposed(ctx, d.branch, d.into)
+		return err
+	})
+	if err != nil || exists && found.State != activity.ProposalOpen {
+		return found, err // a decision of people stays
 	}
 	head, changed, err := f.pushProposal(ctx, p)
 	if err != nil {
-		return activity.Proposal{}, err
+		return found, err
 	}
 	if !changed {
 		return activity.Proposal{State: activity.ProposalUnchanged, Head: head, Commit: head}, nil
 	}
-	d := draftOf(p)
-	if exists {
-		if err := h.edit(ctx, found.Number, d); err != nil {
-			return activity.Proposal{}, err
+	err = f.propose(ctx, c.Organization, c.RepoURL, func(ctx context.Context, h *hosted) (err error) {
+		if exists {
+			return h.edit(ctx, found.Number, d)
 		}
-		found.Head = head
-		return found, nil
-	}
-	made, err := h.open(ctx, d)
-	if fault.Is(err, fault.Refused) { // another process may have been faster
-		if found, exists, lookErr := h.proposed(ctx, p.Branch, c.Branch); lookErr == nil && exists {
-			made, err = found, nil
+		found, err = h.open(ctx, d)
+		if fault.Is(err, fault.Refused) { // another process may have been faster
+			if other, there, lookErr := h.proposed(ctx, d.branch, d.into); lookErr == nil && there {
+				found, err = other, nil
+			}
 		}
-	}
-	if err != nil {
-		return activity.Proposal{}, err
-	}
-	made.Head = head // forges notice a push some time after it
-	return made, nil
+		return err
+	})
+	found.Head = head // forges notice a push some time after it
+	return found, err
 }
 
 // draftOf is the text of a proposal: the message of its commit, what the program says about it, and the trailers.
@@ -256,31 +250,31 @@ func (r *repository) sameEdit(base, edit *object.Commit, c activity.CommitReques
 }
 
 // Merge implements activity.Forge.
-func (f *Forge) Merge(ctx context.Context, m activity.MergeRequest) (activity.Proposal, error) {
-	if err := checkCommit(m.Commit); err != nil {
-		return activity.Proposal{}, err
+func (f *Forge) Merge(ctx context.Context, m activity.MergeRequest) (p activity.Proposal, err error) {
+	c := m.Commit
+	if err := checkCommit(c); err != nil {
+		return p, err
 	}
 	if !commitID.MatchString(m.Head) {
-		return activity.Proposal{}, invalid("head", "found %q, expected the id of a commit", m.Head)
+		return p, invalid("head", "found %q, expected the id of a commit", m.Head)
 	}
-	h, err := f.proposer(ctx, m.Commit.Organization, m.Commit.RepoURL)
+	err = f.propose(ctx, c.Organization, c.RepoURL, func(ctx context.Context, h *hosted) (err error) {
+		p, err = h.proposal(ctx, m.Number)
+		return err
+	})
 	if err != nil {
-		return activity.Proposal{}, err
+		return p, err
 	}
-	p, err := h.proposal(ctx, m.Number)
-	if err != nil {
-		return activity.Proposal{}, err
-	}
-	switch into := strings.TrimPrefix(m.Commit.Branch, "refs/heads/"); {
+	switch into := strings.TrimPrefix(c.Branch, "refs/heads/"); {
 	case p.Branch != m.Branch:
-		return activity.Proposal{}, fault.New(fault.Refused, "%s is about branch %q, expected that of this run's proposal, %q", p.URL, p.Branch, m.Branch)
+		return p, fault.New(fault.Refused, "%s is about branch %q, expected that of this run's proposal, %q", p.URL, p.Branch, m.Branch)
 	case p.Into != into:
-		return activity.Proposal{}, fault.New(fault.Conflict, "%s is for branch %q, expected %q", p.URL, p.Into, into)
+		return p, fault.New(fault.Conflict, "%s is for branch %q, expected %q", p.URL, p.Into, into)
 	case p.State == activity.ProposalClosed:
-		return activity.Proposal{}, fault.New(fault.Refused, "%s was closed%s without a merge", p.URL, by(p.By))
+		return p, fault.New(fault.Refused, "%s was closed%s without a merge", p.URL, by(p.By))
 	case p.State == activity.ProposalOpen:
-		if p, err = f.merge(ctx, h, p, m); err != nil {
-			return activity.Proposal{}, err
+		if p, err = f.merge(ctx, p, m); err != nil {
+			return p, err
 		}
 	}
 	return p, f.checkMerged(ctx, m, p)
@@ -294,7 +288,7 @@ func by(who string) string {
 }
 
 // merge merges an open proposal, after its head was compared with what the call has.
-func (f *Forge) merge(ctx context.Context, h *hosted, p activity.Proposal, m activity.MergeRequest) (activity.Proposal, error) {
+func (f *Forge) merge(ctx context.Context, p activity.Proposal, m activity.MergeRequest) (activity.Proposal, error) {
 	err := f.within(ctx, m.Commit.Organization, m.Commit.RepoURL, func(ctx context.Context, share *gitfetch.Share) error {
 		return f.mayMerge(ctx, share, m)
 	})
@@ -309,18 +303,18 @@ func (f *Forge) merge(ctx context.Context, h *hosted, p activity.Proposal, m act
 		return p, nil
 	}
 	title, body := splitTitle(message(m.Commit))
-	if err := h.merge(ctx, merging{number: m.Number, head: m.Head, method: m.Method, title: title, body: body}); err != nil {
-		return activity.Proposal{}, err
+	err = f.propose(ctx, m.Commit.Organization, m.Commit.RepoURL, func(ctx context.Context, h *hosted) (err error) {
+		if err := h.merge(ctx, merging{number: m.Number, head: m.Head, method: m.Method, title: title, body: body}); err != nil {
+			return err
+		}
+		p, err = h.proposal(ctx, m.Number)
+		return err
+	})
+	if err == nil && p.State != activity.ProposalMerged {
+		err = fault.New(fault.Unavailable, "%s has accepted the merge and not carried it out yet", p.URL)
 	}
-	now, err := h.proposal(ctx, m.Number)
-	if err != nil {
-		return activity.Proposal{}, err
-	}
-	if now.State != activity.ProposalMerged {
-		return activity.Proposal{}, fault.New(fault.Unavailable, "%s has accepted the merge and not carried it out yet", p.URL)
-	}
-	now.By = "" // it was this call
-	return now, nil
+	p.By = "" // it was this call
+	return p, err
 }
 
 // mayMerge compares the head of a proposal with the call and the branch, and moves the branch if that is a fast-forward.
@@ -386,50 +380,41 @@ func (f *Forge) checkMerged(ctx context.Context, m activity.MergeRequest, p acti
 }
 
 // ReadProposal implements activity.Forge.
-func (f *Forge) ReadProposal(ctx context.Context, organization int64, repoURL string, number int64) (activity.Proposal, error) {
-	h, err := f.proposer(ctx, organization, repoURL)
-	if err != nil {
-		return activity.Proposal{}, err
-	}
-	return h.proposal(ctx, number)
+func (f *Forge) ReadProposal(ctx context.Context, organization int64, repoURL string, number int64) (p activity.Proposal, err error) {
+	err = f.propose(ctx, organization, repoURL, func(ctx context.Context, h *hosted) (err error) {
+		p, err = h.proposal(ctx, number)
+		return err
+	})
+	return p, err
 }
 
 // Withdraw implements activity.Forge.
-func (f *Forge) Withdraw(ctx context.Context, organization int64, repoURL, branch string, number int64) (activity.Proposal, error) {
-	h, err := f.proposer(ctx, organization, repoURL)
-	if err != nil {
-		return activity.Proposal{}, err
-	}
-	p, err := h.proposal(ctx, number)
-	if err != nil {
-		return activity.Proposal{}, err
-	}
-	if p.Branch != branch {
-		return activity.Proposal{}, fault.New(fault.Refused, "%s is about branch %q, expected that of this run's proposal, %q", p.URL, p.Branch, branch)
-	}
-	if p.State != activity.ProposalOpen {
-		return p, nil
-	}
-	if err := h.close(ctx, number); err != nil {
-		return activity.Proposal{}, err
-	}
-	p.State = activity.ProposalClosed
-	return p, nil
+func (f *Forge) Withdraw(ctx context.Context, organization int64, repoURL, branch string, number int64) (p activity.Proposal, err error) {
+	err = f.propose(ctx, organization, repoURL, func(ctx context.Context, h *hosted) (err error) {
+		if p, err = h.proposal(ctx, number); err != nil {
+			return err
+		}
+		if p.Branch != branch {
+			return fault.New(fault.Refused, "%s is about branch %q, expected that of this run's proposal, %q", p.URL, p.Branch, branch)
+		}
+		if p.State != activity.ProposalOpen {
+			return nil
+		}
+		p.State = activity.ProposalClosed
+		return h.close(ctx, number)
+	})
+	return p, err
 }
 
 // ReadStatus implements activity.Forge.
-func (f *Forge) ReadStatus(ctx context.Context, organization int64, repoURL, commit string) ([]activity.CommitStatus, error) {
+func (f *Forge) ReadStatus(ctx context.Context, organization int64, repoURL, commit string) (all []activity.CommitStatus, err error) {
 	if !commitID.MatchString(commit) {
 		return nil, invalid("commit", "found %q, expected the id of a commit", commit)
 	}
-	h, err := f.proposer(ctx, organization, repoURL)
-	if err != nil {
-		return nil, err
-	}
-	all, err := h.statuses(ctx, commit)
-	if err != nil {
-		return nil, err
-	}
+	err = f.propose(ctx, organization, repoURL, func(ctx context.Context, h *hosted) (err error) {
+		all, err = h.statuses(ctx, commit)
+		return err
+	})
 	slices.SortStableFunc(all, func(a, b activity.CommitStatus) int { return strings.Compare(a.Name, b.Name) })
-	return all, nil
+	return all, err
 }
