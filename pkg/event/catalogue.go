@@ -169,6 +169,10 @@ func deploymentEvents() []Definition {
 			Parameters: json.RawMessage(`{"path":"staging/api.yaml"}`), Changes: []FileChange{exampleChange()},
 		}, "By the deploy workflow, when the desired state is in Git: the snapshot that auditors read. It never contains a secret.",
 			EmitterProgram),
+		define(PathDomain, "", DeploymentSubmitted{
+			DeploymentID: 11, Name: "#17", Namespace: "shop", URL: "https://git.example.com/shop/deploy/pulls/17", Status: "open",
+		}, "By the deploy workflow, when a deployment has become something outside of Lockstep, such as a pull request or a workflow, and when "+
+			"that changes. It may precede the passage into the environment.", EmitterProgram),
 		define(PathDomain, "", DeploymentGateReached{DeploymentID: 11, Weight: 25},
 			"By the deploy workflow, when a service has reached a gate.", EmitterProgram),
 		define(PathDomain, "", DeploymentAdvance{DeploymentID: 11, Weight: 25}, "By the deploy workflow, when a service may pass the gate.",

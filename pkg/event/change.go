@@ -17,6 +17,23 @@ type DeploymentCommitted struct {
 	Changes []FileChange `json:"changes,omitempty"`
 }
 
+// DeploymentSubmitted is com.gitlab.cd.deployment.submitted: what the deployment is outside of Lockstep, such as a pull request. A later one
+// replaces it.
+type DeploymentSubmitted struct {
+	DeploymentID int64 `json:"deployment_id" jsonschema:"minimum=1"`
+	// Name is what it is called there.
+	Name string `json:"name" jsonschema:"minLength=1,maxLength=255"`
+	// Namespace is the namespace there, if it has one.
+	Namespace string `json:"namespace,omitempty" jsonschema:"maxLength=255"`
+	// URL is the page for people.
+	URL string `json:"url,omitempty" jsonschema:"maxLength=2048,pattern=^https?://[^\\s]+$"`
+	// Status is what has become of it there, for people.
+	Status string `json:"status,omitempty" jsonschema:"maxLength=500"`
+}
+
+// EventType is com.gitlab.cd.deployment.submitted.
+func (DeploymentSubmitted) EventType() string { return TypeDeploymentSubmitted }
+
 // FileChange is the change to one file, for people to read.
 type FileChange struct {
 	// Path is the path of the file.

@@ -28,6 +28,7 @@ const (
 	TypeRolloutEnvironmentFailed         = "com.gitlab.cd.rollout_environment.failed"
 	TypeDeploymentStarted                = "com.gitlab.cd.deployment.started"
 	TypeDeploymentCommitted              = "com.gitlab.cd.deployment.committed"
+	TypeDeploymentSubmitted              = "com.gitlab.cd.deployment.submitted"
 	TypeDeploymentGateReached            = "com.gitlab.cd.deployment.gate_reached"
 	TypeDeploymentAdvance                = "com.gitlab.cd.deployment.advance"
 	TypeDeploymentHealthy                = "com.gitlab.cd.deployment.healthy"

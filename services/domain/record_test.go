@@ -283,6 +283,7 @@ func (s *shop) script(r core.Rollout, healthy bool) []event.Data {
 			all = append(all,
 				event.DeploymentStarted{DeploymentID: d.ID},
 				event.DeploymentCommitted{DeploymentID: d.ID, CommitSHA: fmt.Sprintf("%040x", d.ID), ManifestDigest: digestOf(int(d.ID))},
+				event.DeploymentSubmitted{DeploymentID: d.ID, Name: "#" + itoa(d.ID), URL: "https://git.example.com/pulls", Status: "merged"},
 				event.DeploymentGateReached{DeploymentID: d.ID, Weight: 25},
 				event.DeploymentAdvance{DeploymentID: d.ID, Weight: 25})
 			if fails && i == 0 {

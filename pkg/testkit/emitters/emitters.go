@@ -56,6 +56,7 @@ func table() map[string][]event.Emitter {
 		event.TypeRolloutEnvironmentFailed:       program,
 		event.TypeDeploymentStarted:              program,
 		event.TypeDeploymentCommitted:            program,
+		event.TypeDeploymentSubmitted:            program,
 		event.TypeDeploymentGateReached:          program,
 		event.TypeDeploymentAdvance:              program,
 		event.TypeDeploymentHealthy:              program,

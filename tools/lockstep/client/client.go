@@ -95,7 +95,7 @@ const unknownField = "Cannot query field"
 // forOlder rewrites a query for the previous release of the domain service: during an upgrade the command line may be newer than the
 // server. A rollout's status was its state then.
 func forOlder(query string) string {
-	return strings.NewReplacer(" state status ", " state status: state ", rolloutNewer, "", gateNewer, "", waitNewer, "", journalNewer, "", " digestSeen ", " ", " deletedAt ", " ",
+	return strings.NewReplacer(" state status ", " state status: state ", rolloutNewer, "", gateNewer, "", linkNewer, "", waitNewer, "", journalNewer, "", " digestSeen ", " ", " deletedAt ", " ",
 		" warnings", "").Replace(query)
 }
 

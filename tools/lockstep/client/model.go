@@ -330,6 +330,8 @@ type Deployment struct {
 	Status   string    `json:"status"`
 	Versions []Version `json:"versions,omitempty"`
 	Snapshot *Snapshot `json:"snapshot,omitempty"`
+	// Link is what it is outside of Lockstep, such as a pull request.
+	Link *DeploymentLink `json:"link,omitempty"`
 	// Gates are those that it has reached, in order.
 	Gates []DeploymentGate `json:"gates,omitempty"`
 }
@@ -340,6 +342,14 @@ type DeploymentGate struct {
 	Weight    int        `json:"weight"`
 	ReachedAt *time.Time `json:"reachedAt,omitempty"`
 	PassedAt  *time.Time `json:"passedAt,omitempty"`
+}
+
+// DeploymentLink is what a deployment is outside of Lockstep.
+type DeploymentLink struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace,omitempty"`
+	URL       string `json:"url,omitempty"`
+	Status    string `json:"status,omitempty"`
 }
 
 // Snapshot is exactly what was deployed.

@@ -59,13 +59,14 @@ const (
 		rolloutNewer +
 		`environments { id environment { id name } position state status driverDigest driverBinding { id version driverRef } ` +
 		`previousVersionSet { id name } startedAt finishedAt ` +
-		`deployments { id service { id name } state status versions { id name digest reference } snapshot { commitSha manifestDigest } ` +
+		`deployments { id service { id name } state status versions { id name digest reference } snapshot { commitSha manifestDigest }` + linkNewer + ` ` +
 		`gates { gateId weight reachedAt passedAt } } }`
-	// rolloutNewer, gateNewer, waitNewer and journalNewer list the fields that the previous release of the domain service does not have.
+	// rolloutNewer, gateNewer, linkNewer, waitNewer and journalNewer list the fields that the previous release of the domain service does not have.
 	rolloutNewer = `rollbackOf { id } rolledBackBy { id } automaticRollback { state cause dueAt why outcome rollout { id } } ` +
 		`breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name } cause } ` +
 		`deadlines { kind environment { id name } seconds action countsWaiting state dueAt remainingSeconds } `
 	gateNewer = ` requirements { group quorum given }`
+	linkNewer = ` link { name namespace url status }`
 	waitNewer = ` status subject passage requirements { group quorum given } approvers { id name } link`
 	// journalNewer lists those of a rollout's own journal.
 	journalNewer = ` breach conditions { kind subject status environment { id name } by { principalType principalId principal { id name } at groups } ` +

@@ -332,6 +332,13 @@ type Snapshot struct {
 	CreatedAt time.Time
 }
 
+// DeploymentLink is what a deployment is outside of Lockstep, such as a pull request, as its program has reported it last (D53).
+type DeploymentLink struct {
+	DeploymentID int64
+	// Name is what it is called there. Namespace, URL and Status are empty where there is none.
+	Name, Namespace, URL, Status string
+}
+
 // DeploymentGate is what the journal of a deployment says of one gate. One of the instants may be missing: the gate
 // is ahead of the other, or its word has not come.
 type DeploymentGate struct {

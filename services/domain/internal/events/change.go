@@ -137,6 +137,11 @@ func ofDeployments() map[string]reader {
 				Changes: changes(d.Changes),
 			}
 		}),
+		event.TypeDeploymentSubmitted: as(func(d event.DeploymentSubmitted) rollout.Change {
+			return rollout.DeploymentSubmitted{Link: core.DeploymentLink{
+				DeploymentID: d.DeploymentID, Name: d.Name, Namespace: d.Namespace, URL: d.URL, Status: d.Status,
+			}}
+		}),
 		event.TypeDeploymentGateReached: as(func(d event.DeploymentGateReached) rollout.Change {
 			return rollout.GatePassage{DeploymentID: d.DeploymentID, Verb: core.VerbReachGate, Weight: d.Weight}
 		}),

@@ -92,6 +92,10 @@ func snapshot(r query.SnapshotsByDeploymentRow) core.Snapshot {
 	}
 }
 
+func deploymentLink(r query.LinksByDeploymentRow) core.DeploymentLink {
+	return core.DeploymentLink{DeploymentID: r.DeploymentID, Name: r.Name, Namespace: r.Namespace, URL: r.Url, Status: r.Status}
+}
+
 func transition(r query.JournalsByRolloutRow) core.Transition {
 	return core.Transition{
 		ID: r.ID, Subject: core.Subject{Kind: core.SubjectKind(r.Kind), ID: r.SubjectID}, From: r.FromState, To: r.ToState,

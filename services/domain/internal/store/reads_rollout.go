@@ -276,6 +276,12 @@ func (r reader) SnapshotsByDeployment(ctx context.Context, organization int64, d
 		keyed(snapshot, func(s core.Snapshot) int64 { return s.DeploymentID }))
 }
 
+// LinksByDeployment implements view.Reads.
+func (r reader) LinksByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64]core.DeploymentLink, error) {
+	return byKey(ctx, r, organization, deployments, "links", (*query.Queries).LinksByDeployment,
+		keyed(deploymentLink, func(l core.DeploymentLink) int64 { return l.DeploymentID }))
+}
+
 // GatesByDeployment implements view.Reads.
 func (r reader) GatesByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64][]core.DeploymentGate, error) {
 	rows, err := under(ctx, r, organization, deployments, "gates of deployments", (*query.Queries).GatesByDeployment,

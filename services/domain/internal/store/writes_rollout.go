@@ -130,6 +130,14 @@ func (t *tx) AddSnapshot(ctx context.Context, s core.Snapshot) error {
 	return pg.Classify(err, "add snapshot of deployment %d", s.DeploymentID)
 }
 
+// SaveDeploymentLink implements rollout.Tx.
+func (t *tx) SaveDeploymentLink(ctx context.Context, l core.DeploymentLink) error {
+	err := t.q.UpsertDeploymentLink(ctx, query.UpsertDeploymentLinkParams{
+		OrganizationID: t.organization, DeploymentID: l.DeploymentID, Name: l.Name, Namespace: l.Namespace, Url: l.URL, Status: l.Status,
+	})
+	return pg.Classify(err, "save link of deployment %d", l.DeploymentID)
+}
+
 // Record implements rollout.Tx: the row, and the state that it changes. Neither is waited for: their errors are returned
 // by the next statement, or the commit.
 func (t *tx) Record(ctx context.Context, r core.Transition) error {

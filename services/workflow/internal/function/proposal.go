@@ -126,7 +126,7 @@ func withdraw(forge activity.Forge) *Function {
 	return &Function{
 		spec: Spec{
 			Name: "git.withdraw", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true,
-			Effect: activity.Proposes, Touches: touchesProposal,
+			Effect: activity.Proposes, Touches: touchesProposal, Ends: proposalName,
 			Doc: "Closes a pull request of `git.propose` without a merge, and answers as that does. One that is not open is answered as it is.",
 			Arguments: []Field{
 				{Name: "repo_url", Doc: "The repository's URL, `https://…`.", Type: Text, Required: true},
@@ -222,8 +222,11 @@ func proposalAnswer(p activity.Proposal, err error) (any, error) {
 // the run's own name.
 func proposalBranch(call activity.Call) string {
 	return fmt.Sprintf("%so%d/%s/%s", activity.ProposalPrefix, call.Organization, branchPart(call.Workflow),
-		branchPart(cmp.Or(text(call.Args, "name"), "change")))
+		branchPart(proposalName(call.Args)))
 }
+
+// proposalName is which of the run's proposals a call is about.
+func proposalName(args map[string]any) string { return cmp.Or(text(args, "name"), "change") }
 
 // plainPart is what may be a part of the name of a branch as it is.
 var plainPart = regexp.MustCompile(`^[A-Za-z0-9](-?[A-Za-z0-9_])*$`)

@@ -159,6 +159,7 @@ func rolloutDetail(w io.Writer, r client.Rollout) {
 		command.Row(w, s.Environment.Name, "skipped", why)
 	}
 	deadlineTable(w, r)
+	linkTable(w, r)
 	if len(r.WaitingOn) == 0 {
 		return
 	}
@@ -183,6 +184,29 @@ func deadlineTable(w io.Writer, r client.Rollout) {
 			remaining = (time.Duration(*d.RemainingSeconds) * time.Second).String()
 		}
 		command.Row(w, of, journal.Human(d.State), command.Optional(d.DueAt), remaining, journal.Human(d.Action))
+	}
+}
+
+// linkTable prints what the deployments are outside of Lockstep. Those of an environment may be one thing, such as a pull request.
+func linkTable(w io.Writer, r client.Rollout) {
+	any := false
+	for _, e := range r.Environments {
+		shown := map[client.DeploymentLink]bool{}
+		for _, d := range e.Deployments {
+			if d.Link == nil || shown[*d.Link] {
+				continue
+			}
+			if !any {
+				fmt.Fprintln(w)
+				command.Row(w, "ENVIRONMENT", "OUTSIDE", "STATUS", "URL")
+			}
+			any, shown[*d.Link] = true, true
+			name := d.Link.Name
+			if d.Link.Namespace != "" {
+				name = d.Link.Namespace + "/" + name
+			}
+			command.Row(w, e.Environment.Name, name, d.Link.Status, d.Link.URL)
+		}
 	}
 }
 

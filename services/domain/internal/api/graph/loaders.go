@@ -61,6 +61,7 @@ type loaders struct {
 	deployments             *loader[int64, core.Deployment]
 	deploymentsOf           *loader[int64, []core.Deployment]
 	snapshotOf              *loader[int64, core.Snapshot]
+	linkOf                  *loader[int64, core.DeploymentLink]
 	deploymentGatesOf       *loader[int64, []core.DeploymentGate]
 	previews                *loader[int64, core.Preview]
 	journalOf               *loader[paged, core.Slice[core.Transition]]
@@ -168,6 +169,7 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		deployments:             plain(b, r.View.DeploymentsByID),
 		deploymentsOf:           plain(b, r.View.DeploymentsByRolloutEnvironment),
 		snapshotOf:              plain(b, r.View.SnapshotsByDeployment),
+		linkOf:                  plain(b, r.View.LinksByDeployment),
 		deploymentGatesOf:       plain(b, r.View.GatesByDeployment),
 		previews:                plain(b, r.View.PreviewsByID),
 		journalOf:               pages(b, r.View.JournalsByRollout),

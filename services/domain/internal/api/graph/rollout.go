@@ -172,6 +172,11 @@ func (deployment) Snapshot(ctx context.Context, d *model.Deployment) (*model.Dep
 	return optional(ctx, loadersOf(ctx).snapshotOf, d.ID, model.WrapSnapshot)
 }
 
+// Link is what it is outside of Lockstep; null for nothing.
+func (deployment) Link(ctx context.Context, d *model.Deployment) (*model.DeploymentLink, error) {
+	return optional(ctx, loadersOf(ctx).linkOf, d.ID, model.WrapDeploymentLink)
+}
+
 // Gates are those that it has come to, in order.
 func (deployment) Gates(ctx context.Context, d *model.Deployment) ([]model.DeploymentGate, error) {
 	return list(ctx, loadersOf(ctx).deploymentGatesOf, d.ID, model.WrapDeploymentGate)

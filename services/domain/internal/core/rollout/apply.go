@@ -196,6 +196,17 @@ func (m DeploymentCommitted) apply(ctx context.Context, u *UseCases, tx Tx, c ca
 	return tx.AddSnapshot(ctx, s)
 }
 
+// DeploymentSubmitted keeps what a deployment is outside of Lockstep (D53). It claims nothing: it may come before the passage, and after the
+// rollout's end, when what is left behind is closed.
+type DeploymentSubmitted struct{ Link core.DeploymentLink }
+
+func (m DeploymentSubmitted) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
+	if _, _, _, err := lockDeployment(ctx, tx, c, m.Link.DeploymentID); err != nil {
+		return err
+	}
+	return tx.SaveDeploymentLink(ctx, m.Link)
+}
+
 // ApprovalRequested opens a gate (D24). A rollout that is over, and a gate that is open already, absorb it.
 type ApprovalRequested struct {
 	RolloutID int64

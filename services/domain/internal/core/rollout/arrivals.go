@@ -142,3 +142,5 @@ func (m DeploymentMoved) deployment() int64 { return m.DeploymentID }
 func (m GatePassage) deployment() int64 { return m.DeploymentID }
 
 func (m DeploymentCommitted) deployment() int64 { return m.DeploymentID }
+
+func (m DeploymentSubmitted) deployment() int64 { return m.Link.DeploymentID }

@@ -100,6 +100,8 @@ func (m GatePassage) reporter() reporter { return ofDeployment(m.DeploymentID) }
 
 func (m DeploymentCommitted) reporter() reporter { return ofDeployment(m.DeploymentID) }
 
+func (m DeploymentSubmitted) reporter() reporter { return ofDeployment(m.Link.DeploymentID) }
+
 func (m Previewed) reporter() reporter { return theRun(id.PreviewRun(m.PreviewID)) }
 
 func (m CheckReported) reporter() reporter { return theRun(id.CheckRun(m.RunID)) }

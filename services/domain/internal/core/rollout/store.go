@@ -263,6 +263,8 @@ type Tx interface {
 	GateRules(ctx context.Context, rollout int64) (map[string]core.PinnedGate, error)
 	// AddSnapshot keeps what was deployed; repeating it is a no-op.
 	AddSnapshot(ctx context.Context, s core.Snapshot) error
+	// SaveDeploymentLink keeps what a deployment is outside of Lockstep, instead of what was known before.
+	SaveDeploymentLink(ctx context.Context, l core.DeploymentLink) error
 	AddPreview(ctx context.Context, p core.Preview) (core.Preview, error)
 	// ForgetPreviews drops previews that were asked for before an instant, as many as most at once.
 	ForgetPreviews(ctx context.Context, before time.Time, most int) error

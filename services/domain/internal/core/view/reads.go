@@ -168,6 +168,7 @@ type Reads interface {
 	DeploymentsByRolloutEnvironment(ctx context.Context, organization int64, rolloutEnvironments []int64) (map[int64][]core.Deployment, error)
 	// VersionsByDeployment is what a deployment carries: the versions of its service's sources in the rollout's set.
 	VersionsByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64][]core.Version, error)
+	LinksByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64]core.DeploymentLink, error)
 	SnapshotsByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64]core.Snapshot, error)
 	PreviewsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Preview, error)
 	// GatesByDeployment is in the order in which they were come to.

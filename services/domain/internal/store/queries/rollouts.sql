@@ -27,6 +27,16 @@ INSERT INTO cd_deployment_snapshots (organization_id, deployment_id, commit_sha,
 VALUES (@organization_id, @deployment_id, @commit_sha, @manifest_digest, @parameters, @changes)
 ON CONFLICT (organization_id, deployment_id) DO NOTHING;
 
+-- name: UpsertDeploymentLink :exec
+INSERT INTO cd_deployment_links (organization_id, deployment_id, name, namespace, url, status)
+VALUES (@organization_id, @deployment_id, @name, @namespace, @url, @status)
+ON CONFLICT (organization_id, deployment_id) DO UPDATE
+SET name = excluded.name, namespace = excluded.namespace, url = excluded.url, status = excluded.status;
+
+-- name: LinksByDeployment :many
+SELECT deployment_id, name, namespace, url, status FROM cd_deployment_links
+WHERE organization_id = @organization_id AND deployment_id = ANY(@ids::bigint[]);
+
 -- name: LiveVersionSets :many
 SELECT DISTINCT ON (e.environment_id) e.environment_id, r.version_set_id
 FROM cd_rollout_environments e

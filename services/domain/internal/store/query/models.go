@@ -231,6 +231,22 @@ type CdArtifactDeletion struct {
 	UpdatedAt time.Time
 }
 
+// What a deployment is outside of Lockstep, as its program has reported it last: one row for each at most, kept with the deployment.
+type CdDeploymentLink struct {
+	OrganizationID int64
+	DeploymentID   int64
+	// What it is called there, such as #17.
+	Name string
+	// The namespace there; empty for none.
+	Namespace string
+	// The page for people; empty for none.
+	Url string
+	// What it says of itself, such as merged by ann; empty for nothing.
+	Status    string
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
 // No row: the environment is protected by its tier, or by its approval. cd_changes has who decided otherwise.
 type CdEnvironmentProtection struct {
 	ID             int64

@@ -454,6 +454,45 @@ func (q *Queries) InsertSnapshot(ctx context.Context, arg InsertSnapshotParams) 
 	return err
 }
 
+const linksByDeployment = `-- name: LinksByDeployment :many
+SELECT deployment_id, name, namespace, url, status FROM cd_deployment_links
+WHERE organization_id = $1 AND deployment_id = ANY($2::bigint[])
+`
+
+type LinksByDeploymentRow struct {
+	DeploymentID int64
+	Name         string
+	Namespace    string
+	Url          string
+	Status       string
+}
+
+func (q *Queries) LinksByDeployment(ctx context.Context, organizationID int64, ids []int64) ([]LinksByDeploymentRow, error) {
+	rows, err := q.db.Query(ctx, linksByDeployment, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LinksByDeploymentRow
+	for rows.Next() {
+		var i LinksByDeploymentRow
+		if err := rows.Scan(
+			&i.DeploymentID,
+			&i.Name,
+			&i.Namespace,
+			&i.Url,
+			&i.Status,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const liveVersionSets = `-- name: LiveVersionSets :many
 SELECT DISTINCT ON (e.environment_id) e.environment_id, r.version_set_id
 FROM cd_rollout_environments e
@@ -1118,4 +1157,32 @@ func (q *Queries) TraceOfVersionSet(ctx context.Context, organizationID int64, i
 	var column_1 string
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const upsertDeploymentLink = `-- name: UpsertDeploymentLink :exec
+INSERT INTO cd_deployment_links (organization_id, deployment_id, name, namespace, url, status)
+VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (organization_id, deployment_id) DO UPDATE
+SET name = excluded.name, namespace = excluded.namespace, url = excluded.url, status = excluded.status
+`
+
+type UpsertDeploymentLinkParams struct {
+	OrganizationID int64
+	DeploymentID   int64
+	Name           string
+	Namespace      string
+	Url            string
+	Status         string
+}
+
+func (q *Queries) UpsertDeploymentLink(ctx context.Context, arg UpsertDeploymentLinkParams) error {
+	_, err := q.db.Exec(ctx, upsertDeploymentLink,
+		arg.OrganizationID,
+		arg.DeploymentID,
+		arg.Name,
+		arg.Namespace,
+		arg.Url,
+		arg.Status,
+	)
+	return err
 }

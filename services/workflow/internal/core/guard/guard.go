@@ -112,7 +112,7 @@ func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Ca
 	}
 	touched := toucher.Touches(call.Args)
 	if activity.EffectOf(f, call.Args) == activity.Proposes {
-		return direct, g.checkProposal(ctx, call, run, all, touched)
+		return direct, g.checkProposal(ctx, f, call, run, all, touched)
 	}
 	if !rolloutRun.MatchString(run.Root) {
 		// The places of a worker's Function are its own declaration, so a call without any could be about a protected environment.
@@ -156,9 +156,13 @@ func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Ca
 
 // checkProposal decides about a call that changes nothing but the branch of a proposal: it needs no passage, unless an environment is
 // deployed from such a branch.
-func (g *Guard) checkProposal(ctx context.Context, call activity.Call, run Run, all []Territory, touched []activity.Place) error {
+func (g *Guard) checkProposal(
+	ctx context.Context, f activity.Function, call activity.Call, run Run, all []Territory, touched []activity.Place,
+) error {
+	ender, can := f.(activity.Ender)
+	withdraws := can && ender.Ends(call.Args) != "" // what a rollout leaves behind is closed when it is cancelled, too
 	switch {
-	case run.Revoked:
+	case run.Revoked && !withdraws:
 		return g.refuse(ctx, call, "the rollout has ended, and it proposes nothing more")
 	case len(touched) == 0:
 		return g.refuse(ctx, call, "its arguments do not name what it changes")

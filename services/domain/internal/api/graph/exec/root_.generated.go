@@ -543,6 +543,7 @@ type ComplexityRoot struct {
 		FinishedAt func(childComplexity int) int
 		Gates      func(childComplexity int) int
 		GlobalID   func(childComplexity int) int
+		Link       func(childComplexity int) int
 		Service    func(childComplexity int) int
 		Snapshot   func(childComplexity int) int
 		StartedAt  func(childComplexity int) int
@@ -556,6 +557,13 @@ type ComplexityRoot struct {
 		PassedAt  func(childComplexity int) int
 		ReachedAt func(childComplexity int) int
 		Weight    func(childComplexity int) int
+	}
+
+	DeploymentLink struct {
+		Name      func(childComplexity int) int
+		Namespace func(childComplexity int) int
+		Status    func(childComplexity int) int
+		URL       func(childComplexity int) int
 	}
 
 	DeploymentSnapshot struct {
@@ -3813,6 +3821,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Deployment.GlobalID(childComplexity), true
+	case "Deployment.link":
+		if e.ComplexityRoot.Deployment.Link == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Deployment.Link(childComplexity), true
 	case "Deployment.service":
 		if e.ComplexityRoot.Deployment.Service == nil {
 			break
@@ -3874,6 +3888,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.DeploymentGate.Weight(childComplexity), true
+
+	case "DeploymentLink.name":
+		if e.ComplexityRoot.DeploymentLink.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeploymentLink.Name(childComplexity), true
+	case "DeploymentLink.namespace":
+		if e.ComplexityRoot.DeploymentLink.Namespace == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeploymentLink.Namespace(childComplexity), true
+	case "DeploymentLink.status":
+		if e.ComplexityRoot.DeploymentLink.Status == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeploymentLink.Status(childComplexity), true
+	case "DeploymentLink.url":
+		if e.ComplexityRoot.DeploymentLink.URL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeploymentLink.URL(childComplexity), true
 
 	case "DeploymentSnapshot.changes":
 		if e.ComplexityRoot.DeploymentSnapshot.Changes == nil {
@@ -11807,6 +11846,8 @@ type Deployment implements Node {
   finishedAt: Time
   "Exactly what was deployed; null until it has been committed."
   snapshot: DeploymentSnapshot
+  "What it is outside of Lockstep, such as a pull request; null for nothing."
+  link: DeploymentLink
   "The gates that it has reached, in order. Later gates are not listed."
   gates: [DeploymentGate!]!
 }
@@ -11821,6 +11862,18 @@ type DeploymentGate {
   reachedAt: Time
   "When it passed the gate; null while it waits there."
   passedAt: Time
+}
+
+"What a deployment is outside of Lockstep, as its program has reported it last."
+type DeploymentLink {
+  "What it is called there, such as #17."
+  name: String!
+  "The namespace there; null for none."
+  namespace: String
+  "The page for people, an http or https URL; null for none."
+  url: String
+  "What has become of it there, for people; null for nothing."
+  status: String
 }
 
 "Exactly what a deployment has deployed."
@@ -16537,6 +16590,8 @@ func (ec *executionContext) childFields_Deployment(ctx context.Context, field gr
 		return ec.fieldContext_Deployment_finishedAt(ctx, field)
 	case "snapshot":
 		return ec.fieldContext_Deployment_snapshot(ctx, field)
+	case "link":
+		return ec.fieldContext_Deployment_link(ctx, field)
 	case "gates":
 		return ec.fieldContext_Deployment_gates(ctx, field)
 	}
@@ -16555,6 +16610,20 @@ func (ec *executionContext) childFields_DeploymentGate(ctx context.Context, fiel
 		return ec.fieldContext_DeploymentGate_passedAt(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type DeploymentGate", field.Name)
+}
+
+func (ec *executionContext) childFields_DeploymentLink(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_DeploymentLink_name(ctx, field)
+	case "namespace":
+		return ec.fieldContext_DeploymentLink_namespace(ctx, field)
+	case "url":
+		return ec.fieldContext_DeploymentLink_url(ctx, field)
+	case "status":
+		return ec.fieldContext_DeploymentLink_status(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DeploymentLink", field.Name)
 }
 
 func (ec *executionContext) childFields_DeploymentSnapshot(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -394,6 +394,18 @@ type DecideCheckPayload struct {
 	Errors  []UserError `json:"errors"`
 }
 
+// What a deployment is outside of Lockstep, as its program has reported it last.
+type DeploymentLink struct {
+	// What it is called there, such as #17.
+	Name string `json:"name"`
+	// The namespace there; null for none.
+	Namespace *string `json:"namespace,omitempty"`
+	// The page for people, an http or https URL; null for none.
+	URL *string `json:"url,omitempty"`
+	// What has become of it there, for people; null for nothing.
+	Status *string `json:"status,omitempty"`
+}
+
 // Input of endFreeze.
 type EndFreezeInput struct {
 	// The freeze.

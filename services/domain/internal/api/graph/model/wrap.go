@@ -62,6 +62,19 @@ func WrapDeployment(d core.Deployment) Deployment { return Deployment{d} }
 // WrapSnapshot wraps the domain's.
 func WrapSnapshot(s core.Snapshot) DeploymentSnapshot { return DeploymentSnapshot{s} }
 
+// WrapDeploymentLink wraps the domain's.
+func WrapDeploymentLink(l core.DeploymentLink) DeploymentLink {
+	return DeploymentLink{Name: l.Name, Namespace: given(l.Namespace), URL: given(l.URL), Status: given(l.Status)}
+}
+
+// given is a text that may be missing.
+func given(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
 // WrapRollbackPolicy wraps the domain's.
 func WrapRollbackPolicy(p core.RollbackPolicy) RollbackPolicy { return RollbackPolicy{p} }
 
