@@ -29,3 +29,7 @@ HUGO_MODULE          := github.com/gohugoio/hugo
 # The server of the archive's tests.
 VERSITYGW_MODULE  := github.com/versity/versitygw/cmd/versitygw
 VERSITYGW_VERSION := v1.0.14
+
+# A forge, for tests of proposals.
+GITEA_MODULE  := code.gitea.io/gitea
+GITEA_VERSION := v1.26.0

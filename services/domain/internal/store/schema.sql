@@ -690,6 +690,35 @@ COMMENT ON COLUMN cd_check_statuses.asks IS
 COMMENT ON COLUMN cd_check_statuses.observed_at IS
     'When the reporter found it out; of rows from before this column, when the column was added.';
 
+CREATE TABLE cd_deployment_links (
+    organization_id bigint NOT NULL,
+    deployment_id bigint NOT NULL,
+    name text NOT NULL,
+    namespace text NOT NULL,
+    url text NOT NULL,
+    status text NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_deployment_links_pkey PRIMARY KEY (organization_id, deployment_id),
+    CONSTRAINT cd_deployment_links_deployment FOREIGN KEY (organization_id, deployment_id) REFERENCES cd_deployments(organization_id, id),
+    CONSTRAINT cd_deployment_links_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_deployment_links_name_is_given CHECK (((length(name) >= 1) AND (length(name) <= 255))),
+    CONSTRAINT cd_deployment_links_namespace_is_bounded CHECK ((length(namespace) <= 255)),
+    CONSTRAINT cd_deployment_links_status_is_bounded CHECK ((length(status) <= 500)),
+    CONSTRAINT cd_deployment_links_url_is_one CHECK (((url = ''::text) OR ((url ~ '^https?://[^[:space:]]+$'::text) AND (length(url) <= 2048))))
+);
+CREATE TRIGGER cd_deployment_links_touch BEFORE UPDATE ON cd_deployment_links FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_deployment_links IS
+    'What a deployment is outside of Lockstep, as its program has reported it last: one row for each at most, kept with the deployment.';
+COMMENT ON COLUMN cd_deployment_links.name IS
+    'What it is called there, such as #17.';
+COMMENT ON COLUMN cd_deployment_links.namespace IS
+    'The namespace there; empty for none.';
+COMMENT ON COLUMN cd_deployment_links.status IS
+    'What it says of itself, such as merged by ann; empty for nothing.';
+COMMENT ON COLUMN cd_deployment_links.url IS
+    'The page for people; empty for none.';
+
 CREATE TABLE cd_deployment_snapshots (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     organization_id bigint NOT NULL,

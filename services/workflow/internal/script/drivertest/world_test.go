@@ -51,6 +51,8 @@ type world struct {
 	argo *argoWorkflows
 	// plain is a cluster to which objects are applied; nil for none.
 	plain *plainCluster
+	// forge has pull requests; nil for none.
+	forge *fakeForge
 	// tasks are the jobs of pipelines; nil for none.
 	tasks *cluster
 	// see edits a Rollout as it is looked at.
@@ -62,6 +64,7 @@ type world struct {
 	// committed and previews are what was reported about commits and by previews.
 	committed []event.DeploymentCommitted
 	previews  []event.RolloutPreviewed
+	submitted []event.DeploymentSubmitted
 	// log is what the program has printed, as JSON.
 	log []string
 	// resolved are answers that have been given, by gate.
@@ -107,6 +110,11 @@ func (w *world) call(name string, args object) (any, *history.FunctionError) {
 	}
 	if w.plain != nil {
 		if value, err, known := w.plain.call(w, name, args); known {
+			return value, err
+		}
+	}
+	if w.forge != nil {
+		if value, err, known := w.forge.call(w, name, args); known {
 			return value, err
 		}
 	}
@@ -239,6 +247,9 @@ func (w *world) note(e history.Emit) {
 	case event.TypeDeploymentCommitted:
 		w.committed = append(w.committed, event.DeploymentCommitted{})
 		err = json.Unmarshal(e.Data, &w.committed[len(w.committed)-1])
+	case event.TypeDeploymentSubmitted:
+		w.submitted = append(w.submitted, event.DeploymentSubmitted{})
+		err = json.Unmarshal(e.Data, &w.submitted[len(w.submitted)-1])
 	case event.TypeRolloutPreviewed:
 		w.previews = append(w.previews, event.RolloutPreviewed{})
 		err = json.Unmarshal(e.Data, &w.previews[len(w.previews)-1])

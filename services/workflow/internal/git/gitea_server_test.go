@@ -1,0 +1,325 @@
+package git
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/porttest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+)
+
+// realGitea is Gitea itself (`make forge-test`), with a repository whose branch main nobody may push to.
+type realGitea struct {
+	t        *testing.T
+	address  string
+	ann, bot string // tokens: of a person, and of Lockstep's account
+	forge    *Forge
+}
+
+const giteaConfig = `
+APP_NAME = test
+RUN_MODE = prod
+RUN_USER = %[1]s
+WORK_PATH = %[2]s
+I_AM_BEING_UNSAFE_RUNNING_AS_ROOT = true
+[server]
+PROTOCOL = http
+HTTP_ADDR = 127.0.0.1
+HTTP_PORT = %[3]s
+ROOT_URL = http://127.0.0.1:%[3]s/
+STATIC_ROOT_PATH = %[4]s
+APP_DATA_PATH = %[2]s/data
+DISABLE_SSH = true
+OFFLINE_MODE = true
+LFS_START_SERVER = false
+[database]
+DB_TYPE = sqlite3
+PATH = %[2]s/gitea.db
+SQLITE_JOURNAL_MODE = WAL
+[repository]
+ROOT = %[2]s/repos
+DEFAULT_BRANCH = main
+[security]
+INSTALL_LOCK = true
+SECRET_KEY = test-secret-key
+INTERNAL_TOKEN = eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJuYmYiOjE3MDAwMDAwMDB9.test
+PASSWORD_HASH_ALGO = pbkdf2_v1
+[service]
+DISABLE_REGISTRATION = true
+[log]
+LEVEL = Error
+MODE = console
+[cron]
+ENABLED = false
+[actions]
+ENABLED = false
+[packages]
+ENABLED = false
+[queue]
+TYPE = channel
+`
+
+func startGitea(t *testing.T) *realGitea {
+	t.Helper()
+	program := os.Getenv("LOCKSTEP_TEST_GITEA")
+	if program == "" {
+		t.Skip("needs Gitea: make forge-test")
+	}
+	work := t.TempDir()
+	who, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &realGitea{t: t, address: "http://" + porttest.FreeAddress(t)}
+	port := g.address[strings.LastIndex(g.address, ":")+1:]
+	config := filepath.Join(work, "app.ini")
+	text := fmt.Sprintf(giteaConfig, who.Username, work, port, filepath.Join(filepath.Dir(program), "root"))
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := func(args ...string) *exec.Cmd {
+		c := exec.Command(program, append(args, "-c", config)...) //nolint:gosec // the tester's
+		c.Env = []string{"HOME=" + work, "PATH=" + os.Getenv("PATH"), "GITEA_WORK_DIR=" + work, "GITEA_CUSTOM=" + filepath.Join(work, "custom")}
+		return c
+	}
+	do := func(args ...string) string {
+		out, err := command(args...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("gitea %v: %v\n%s", args, err, out)
+		}
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		return lines[len(lines)-1]
+	}
+	do("migrate")
+	for name, token := range map[string]*string{"ann": &g.ann, "bot": &g.bot} {
+		do("admin", "user", "create", "--username", name, "--password", "Password-12345", "--email", name+"@example.com",
+			"--must-change-password=false", fmt.Sprintf("--admin=%t", name == "ann"))
+		*token = do("admin", "user", "generate-access-token", "--username", name, "--token-name", "test", "--scopes", "all", "--raw")
+	}
+	web := command("web")
+	web.Stderr = os.Stderr
+	if err := web.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = web.Process.Kill(); _ = web.Wait() })
+	wait.For(t, "Gitea", func() bool {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.address+"/api/healthz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err == nil {
+			_ = answer.Body.Close()
+		}
+		return err == nil && answer.StatusCode == http.StatusOK
+	})
+	g.ask("POST", "/user/repos", map[string]any{"name": "deploy", "auto_init": true, "default_branch": "main", "private": true})
+	g.ask("PUT", "/repos/ann/deploy/collaborators/bot", map[string]any{"permission": "write"})
+	g.protect()
+	token := filepath.Join(work, "token")
+	if err := os.WriteFile(token, []byte(g.bot), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g.forge = newForge(t, Credential{URLPrefix: g.address, Username: "bot", PasswordRef: "file:" + token, Forge: Gitea})
+	return g
+}
+
+// ask is what ann asks of the API. The answer may be anything that is no failure.
+func (g *realGitea) ask(method, path string, in any) map[string]any {
+	g.t.Helper()
+	body, err := json.Marshal(in)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(g.t.Context(), method, g.address+"/api/v1"+path, bytes.NewReader(body))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "token "+g.ann)
+	request.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var out map[string]any
+	_ = json.NewDecoder(answer.Body).Decode(&out)
+	if answer.StatusCode >= 300 {
+		g.t.Fatalf("%s %s: %d %v", method, path, answer.StatusCode, out)
+	}
+	return out
+}
+
+func (g *realGitea) protect() {
+	g.t.Helper()
+	g.ask("POST", "/repos/ann/deploy/branch_protections", map[string]any{
+		"rule_name": "main", "enable_push": false, "enable_status_check": true, "status_check_contexts": []string{"ci"},
+	})
+}
+
+// hers changes a file on main, as the administrator may.
+func (g *realGitea) hers(path, content string) {
+	g.t.Helper()
+	g.ask("DELETE", "/repos/ann/deploy/branch_protections/main", nil)
+	in := map[string]any{"branch": "main", "message": "hers", "content": base64.StdEncoding.EncodeToString([]byte(content))}
+	method := "POST"
+	if _, _, err := g.forge.ReadFile(g.t.Context(), 1, g.url(), "main", path); err == nil {
+		found := g.ask("GET", "/repos/ann/deploy/contents/"+path+"?ref=main", nil)
+		method, in["sha"] = "PUT", found["sha"]
+	}
+	g.ask(method, "/repos/ann/deploy/contents/"+path, in)
+	g.protect()
+}
+
+func (g *realGitea) url() string { return g.address + "/ann/deploy.git" }
+
+func (g *realGitea) proposal(name, path, content string) activity.ProposalRequest {
+	id := "o1/rollout-7/" + name
+	return activity.ProposalRequest{Branch: activity.ProposalPrefix + id, ID: id, Description: "api becomes **2**.", Commit: activity.CommitRequest{
+		Organization: 1, RepoURL: g.url(), Branch: "main", Files: map[string][]byte{path: []byte(content)}, Message: "Deploy 7 to " + name,
+		Trailers: map[string]string{"Lockstep-Rollout": "7"},
+	}}
+}
+
+func (g *realGitea) propose(p activity.ProposalRequest) activity.Proposal {
+	g.t.Helper()
+	made, err := g.forge.Propose(g.t.Context(), p)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return made
+}
+
+func (g *realGitea) succeeds(commit string) {
+	g.t.Helper()
+	g.ask("POST", "/repos/ann/deploy/statuses/"+commit, map[string]string{"state": "success", "context": "ci", "target_url": "http://ci/1"})
+}
+
+// merge merges as soon as Gitea has looked at the pull request, which it does some time after a push.
+func (g *realGitea) merge(p activity.ProposalRequest, made activity.Proposal, method string) (merged activity.Proposal, err error) {
+	g.t.Helper()
+	wait.For(g.t, "Gitea's look at the pull request", func() bool {
+		merged, err = g.forge.Merge(g.t.Context(), activity.MergeRequest{
+			Commit: p.Commit, Branch: p.Branch, Number: made.Number, Head: made.Head, Method: method,
+		})
+		return err == nil || !strings.Contains(err.Error(), "try again") && !strings.Contains(err.Error(), "head out of date")
+	})
+	return merged, err
+}
+
+func (g *realGitea) content(path string) string {
+	g.t.Helper()
+	content, _, err := g.forge.ReadFile(g.t.Context(), 1, g.url(), "main", path)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return string(content)
+}
+
+// D55, on a real forge: a protected branch, a base that moves, a merge and a closing by hand.
+func TestProposalsOnGitea(t *testing.T) {
+	t.Parallel()
+	g := startGitea(t)
+	g.hers("a", "1\n")
+	g.hers("b", "1\n")
+
+	// Nobody may push, so it is proposed: once, however often.
+	p := g.proposal("staging", "a", "2\n")
+	if _, err := g.forge.Commit(t.Context(), p.Commit); err == nil {
+		t.Fatal("main is not protected")
+	}
+	made := g.propose(p)
+	if again := g.propose(p); again.Number != made.Number || again.Head != made.Head || made.State != activity.ProposalOpen {
+		t.Fatalf("%+v, then %+v", made, again)
+	}
+	pull := g.ask("GET", fmt.Sprintf("/repos/ann/deploy/pulls/%d", made.Number), nil)
+	if pull["title"] != "Deploy 7 to staging" || pull["body"] != "api becomes **2**.\n\nLockstep-Rollout: 7" || pull["html_url"] != made.URL {
+		t.Errorf("shown: %v %v %v", pull["title"], pull["body"], pull["html_url"])
+	}
+
+	// A check is required; another file has changed; the branch may not be pushed to.
+	if _, err := g.merge(p, made, activity.MergeCommit); !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "status checks") {
+		t.Errorf("without the check: %v", err)
+	}
+	if all, err := g.forge.ReadStatus(t.Context(), 1, g.url(), made.Head); err != nil || len(all) != 0 {
+		t.Errorf("statuses %v, %v", all, err)
+	}
+	g.succeeds(made.Head)
+	all, err := g.forge.ReadStatus(t.Context(), 1, g.url(), made.Head)
+	if err != nil || len(all) != 1 || all[0] != (activity.CommitStatus{Name: "ci", State: activity.StatusSuccess, URL: "http://ci/1"}) {
+		t.Errorf("statuses %+v, %v", all, err)
+	}
+	if _, err := g.merge(p, made, activity.MergeFastForward); err == nil {
+		t.Error("main was pushed to")
+	}
+	g.hers("b", "2\n")
+	merged, err := g.merge(p, made, activity.MergeCommit)
+	if err != nil || merged.State != activity.ProposalMerged || g.content("a") != "2\n" || g.content("b") != "2\n" {
+		t.Fatalf("%+v, %v: %q, %q", merged, err, g.content("a"), g.content("b"))
+	}
+	if again, err := g.merge(p, made, activity.MergeCommit); err != nil || again.Commit != merged.Commit {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+	if c, err := g.forge.ReadCommit(t.Context(), 1, g.url(), merged.Commit); err != nil || !strings.Contains(c.Message, "Lockstep-Rollout: 7") {
+		t.Errorf("%+v, %v", c, err)
+	}
+
+	// The base moves under the edit.
+	p = g.proposal("production", "a", "3\n")
+	made = g.propose(p)
+	g.succeeds(made.Head)
+	g.hers("a", "hers\n")
+	if _, err := g.merge(p, made, activity.MergeSquash); !fault.Is(err, fault.Conflict) {
+		t.Errorf("an edit of an older file: %v", err)
+	}
+	again := g.propose(p)
+	if again.Number != made.Number || again.Head == made.Head {
+		t.Errorf("%+v, then %+v", made, again)
+	}
+	g.succeeds(again.Head)
+	if merged, err := g.merge(p, again, activity.MergeSquash); err != nil || g.content("a") != "3\n" {
+		t.Errorf("%+v, %v: %q", merged, err, g.content("a"))
+	}
+
+	// By hand.
+	p = g.proposal("by-hand", "a", "4\n")
+	made = g.propose(p)
+	g.succeeds(made.Head)
+	path := fmt.Sprintf("/repos/ann/deploy/pulls/%d", made.Number)
+	wait.For(t, "that it can be merged", func() bool { return g.ask("GET", path, nil)["mergeable"] == true })
+	g.ask("POST", path+"/merge", map[string]string{"Do": "merge"})
+	if merged, err := g.merge(p, made, activity.MergeCommit); err != nil || merged.By != "ann" || g.content("a") != "4\n" {
+		t.Errorf("%+v, %v", merged, err)
+	}
+	p = g.proposal("closed", "a", "5\n")
+	made = g.propose(p)
+	g.ask("PATCH", fmt.Sprintf("/repos/ann/deploy/pulls/%d", made.Number), map[string]string{"state": "closed"})
+	if again := g.propose(p); again.State != activity.ProposalClosed || again.Number != made.Number {
+		t.Errorf("proposed again: %+v", again)
+	}
+	if _, err := g.merge(p, made, activity.MergeCommit); !fault.Is(err, fault.Refused) {
+		t.Errorf("a closed one: %v", err)
+	}
+	p = g.proposal("withdrawn", "a", "6\n")
+	made = g.propose(p)
+	if gone, err := g.forge.Withdraw(t.Context(), 1, g.url(), p.Branch, made.Number); err != nil || gone.State != activity.ProposalClosed {
+		t.Errorf("%+v, %v", gone, err)
+	}
+	if read, err := g.forge.ReadProposal(t.Context(), 1, g.url(), made.Number); err != nil || read.State != activity.ProposalClosed {
+		t.Errorf("%+v, %v", read, err)
+	}
+	if g.content("a") != "4\n" {
+		t.Errorf("main has %q", g.content("a"))
+	}
+}
