@@ -39,11 +39,11 @@ func propose(forge activity.Forge) *Function {
 			Name: "git.propose", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true,
 			Effect: activity.Proposes, Touches: touchesProposal, Check: checkProposed,
 			Doc: "Proposes a change of files, for branches that nobody may push to: commits it to a branch of its own, and opens a pull request (a merge\n" +
-				"request at GitLab), or updates the one that is there. Answers `{number, url, state, branch, head, commit, by}`.\n\n" +
+				"request at GitLab), or updates the one that exists. Answers `{number, url, state, branch, head, commit, by}`.\n\n" +
 				"The name of the branch is `" + activity.ProposalPrefix + "` and what organization, run and `name` make, so the same call again is the same\n" +
-				"pull request. Its one commit is made on top of `branch`, and made anew once somebody has changed one of the files there. If the contents\n" +
-				"are there already, nothing is proposed, and the state is `unchanged` with the present `commit`. A pull request that people have closed or\n" +
-				"merged is answered as it is. A branch that has somebody else's commit is left alone, with the code `conflict`.\n\n" +
+				"pull request. Its one commit is made on top of `branch`, and made anew once one of the files has changed there. If the branch has the contents\n" +
+				"already, nothing is proposed, and the state is `unchanged` with the present `commit`. A pull request that people have closed or\n" +
+				"merged is answered as it is. A branch with a commit of another author is left alone, with the code `conflict`.\n\n" +
 				"It changes no environment, so it needs no passage. The repository needs a credential with a `forge`.",
 			Arguments: proposedFields(
 				Field{Name: "base", Doc: "The commit that the files were made from. If one of them has changed since, the change is refused.", Type: Text},

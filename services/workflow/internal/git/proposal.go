@@ -173,7 +173,7 @@ func (f *Forge) pushProposalOnce(ctx context.Context, share *gitfetch.Share, p a
 			return "", false, err
 		}
 		if !slices.Contains(strings.Split(old.Message, "\n"), trailerProposal+": "+p.ID) {
-			return "", false, fault.New(fault.Conflict, "the last commit of branch %q of %s, %s, is not that of the proposal %s: somebody has changed it",
+			return "", false, fault.New(fault.Conflict, "the last commit of branch %q of %s, %s, is not that of the proposal %s: the branch was changed by others",
 				p.Branch, c.RepoURL, old.Hash, p.ID)
 		}
 		if r.sameEdit(base, old, c) == nil {

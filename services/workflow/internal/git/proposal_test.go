@@ -121,11 +121,11 @@ func proposesOnce(t *testing.T, s *server) {
 	same := s.proposal(map[string]string{"z": "kept\n"})
 	same.Branch, same.ID = proposed+"2", same.ID+"2"
 	if made := s.propose(t, same); made.State != "unchanged" || made.Commit != base || len(s.fake.pulls) != 1 {
-		t.Errorf("contents that are there: %+v", made)
+		t.Errorf("the same contents: %+v", made)
 	}
 }
 
-// followsTheBase: the commit stays as it is for as long as nobody else has changed its files, and is made anew when somebody has.
+// followsTheBase: the commit stays as it is for as long as nobody else has changed its files, and is made anew after that.
 func followsTheBase(t *testing.T, s *server) {
 	first := s.add(t, "main", map[string]string{"a": "old\n", "b": "old\n"})
 	p := s.proposal(map[string]string{"a": "new\n"})
@@ -259,7 +259,7 @@ func tamperedWith(t *testing.T, s *server) {
 		if _, err := s.merge(t, p, of, activity.MergeCommit); !fault.Is(err, fault.Refused) && !fault.Is(err, fault.Conflict) {
 			t.Errorf("%s, under its own head: %v", name, err)
 		}
-		if _, err := s.forge.Propose(t.Context(), p); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "somebody has changed it") {
+		if _, err := s.forge.Propose(t.Context(), p); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "the branch was changed by others") {
 			t.Errorf("%s, proposed again: %v", name, err)
 		}
 	}

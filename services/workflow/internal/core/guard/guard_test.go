@@ -491,7 +491,7 @@ func TestARunEndsItsOwnAfterTheRollout(t *testing.T) {
 	}
 }
 
-// D55: a proposal needs no passage, whoever makes it. It is refused once the rollout has ended, and where an environment is deployed from a
+// D55: a proposal needs no passage, in whichever run. It is refused once the rollout has ended, and where an environment is deployed from a
 // branch of proposals, however that is written.
 func TestProposals(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,7 @@ type fakeForge struct {
 	merged   int
 	// merges is what git.merge answers before it merges: an error each.
 	merges []*history.FunctionError
-	// people is what somebody does at the forge at a look, by the number of the look from 1.
+	// people is what is done at the forge at a look, by the number of the look from 1.
 	people map[int]func(w *world, pull object)
 	looks  int
 	// statuses are the states that git.read_status answers, one after the other; the last one stays.
@@ -197,7 +197,7 @@ func TestAChangeIsProposed(t *testing.T) {
 }
 
 // What is in the repository already needs no pull request, and its passage all the same.
-func TestAChangeThatIsThere(t *testing.T) {
+func TestAChangeThatExists(t *testing.T) {
 	t.Parallel()
 	w := gitShop(t)
 	w.forge.pull = object{"number": 0, "url": "", "state": "unchanged", "branch": "", "head": w.head, "commit": w.head, "by": ""}
@@ -303,7 +303,7 @@ func TestAProposalIsMadeAgain(t *testing.T) {
 	if got := w.files["staging/api.yaml"]; got != "# hers\nimage: "+image("api", 2)+"\n" || w.forge.proposed != 3 {
 		t.Errorf("merged %q after %d proposals", got, w.forge.proposed)
 	}
-	// Somebody who moves it each time does not keep it going for ever.
+	// A branch that moves each time does not keep it going for ever.
 	w = gitShop(t)
 	w.answers["staging"] = "approved"
 	for range 100 {

@@ -42,6 +42,23 @@ function MarkCell({ mark, last }: { mark: Mark; last?: Deployment }) {
   )
 }
 
+/** What a deployment is outside of Lockstep, such as a pull request. */
+function Outside({ link }: { link: NonNullable<Deployment['link']> }) {
+  const name = [link.namespace, link.name].filter(Boolean).join('/')
+  return (
+    <div className="faint">
+      {link.url ? (
+        <a href={link.url} target="_blank" rel="noopener noreferrer">
+          {name}
+        </a>
+      ) : (
+        name
+      )}
+      {link.status && ` ${link.status}`}
+    </div>
+  )
+}
+
 /** The tier, where the name does not say it already. */
 export function Tier({ environment }: { environment: { name: string; tier: string } }) {
   const tier = environment.tier.toLowerCase()
@@ -115,6 +132,7 @@ export function LaneView({ lane, target, brief }: { lane: Lane; target: string; 
                         {r.deployment.snapshot.commitSha.slice(0, 8)}
                       </code>
                     )}
+                    {r.deployment.link && <Outside link={r.deployment.link} />}
                   </th>
                   {r.marks.map((m, i) => (
                     <MarkCell key={plan[i]?.weight ?? i} mark={m} />
