@@ -17,8 +17,8 @@ type DeploymentCommitted struct {
 	Changes []FileChange `json:"changes,omitempty"`
 }
 
-// DeploymentSubmitted is com.gitlab.cd.deployment.submitted: what the deployment is outside of Lockstep, such as a pull request. A later one
-// replaces it.
+// DeploymentSubmitted is com.gitlab.cd.deployment.submitted: what the deployment is outside of Lockstep, such as a pull request. A later
+// one replaces it.
 type DeploymentSubmitted struct {
 	DeploymentID int64 `json:"deployment_id" jsonschema:"minimum=1"`
 	// Name is what it is called there.

@@ -174,9 +174,10 @@ func (f *fakeForge) gitHubPulls(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+repo+"/commits/{sha}/status", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusOK, map[string]any{"statuses": f.statusesOf(r.PathValue("sha"), "context", "state")})
 	})
-	mux.HandleFunc("GET "+repo+"/commits/{sha}/check-runs", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET "+repo+"/commits/{sha}/check-runs", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, map[string]any{"check_runs": []map[string]string{
-			{"name": "action", "status": "in_progress", "html_url": "https://forge/run"}, {"name": "done", "status": "completed", "conclusion": "neutral"},
+			{"name": "action", "status": "in_progress", "html_url": "https://forge/run"},
+			{"name": "done", "status": "completed", "conclusion": "neutral"},
 			{"name": "gone", "status": "completed", "conclusion": "timed_out"},
 		}})
 	})

@@ -244,12 +244,14 @@ func TestProposalsOnGitea(t *testing.T) {
 		t.Fatalf("%+v, then %+v", made, again)
 	}
 	pull := g.ask("GET", fmt.Sprintf("/repos/ann/deploy/pulls/%d", made.Number), nil)
-	if pull["title"] != "Deploy 7 to staging" || pull["body"] != "api becomes **2**.\n\nLockstep-Rollout: 7" || pull["html_url"] != made.URL {
+	if pull["title"] != "Deploy 7 to staging" || pull["body"] != "api becomes **2**.\n\nLockstep-Rollout: 7" ||
+		pull["html_url"] != made.URL {
 		t.Errorf("shown: %v %v %v", pull["title"], pull["body"], pull["html_url"])
 	}
 
 	// A check is required; another file has changed; the branch may not be pushed to.
-	if _, err := g.merge(p, made, activity.MergeCommit); !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "status checks") {
+	if _, err := g.merge(p, made, activity.MergeCommit); !fault.Is(err, fault.Refused) ||
+		!strings.Contains(err.Error(), "status checks") {
 		t.Errorf("without the check: %v", err)
 	}
 	if all, err := g.forge.ReadStatus(t.Context(), 1, g.url(), made.Head); err != nil || len(all) != 0 {
@@ -271,7 +273,8 @@ func TestProposalsOnGitea(t *testing.T) {
 	if again, err := g.merge(p, made, activity.MergeCommit); err != nil || again.Commit != merged.Commit {
 		t.Errorf("again: %+v, %v", again, err)
 	}
-	if c, err := g.forge.ReadCommit(t.Context(), 1, g.url(), merged.Commit); err != nil || !strings.Contains(c.Message, "Lockstep-Rollout: 7") {
+	if c, err := g.forge.ReadCommit(t.Context(), 1, g.url(), merged.Commit); err != nil ||
+		!strings.Contains(c.Message, "Lockstep-Rollout: 7") {
 		t.Errorf("%+v, %v", c, err)
 	}
 
@@ -313,7 +316,8 @@ func TestProposalsOnGitea(t *testing.T) {
 	}
 	p = g.proposal("withdrawn", "a", "6\n")
 	made = g.propose(p)
-	if gone, err := g.forge.Withdraw(t.Context(), 1, g.url(), p.Branch, made.Number); err != nil || gone.State != activity.ProposalClosed {
+	if gone, err := g.forge.Withdraw(t.Context(), 1, g.url(), p.Branch, made.Number); err != nil ||
+		gone.State != activity.ProposalClosed {
 		t.Errorf("%+v, %v", gone, err)
 	}
 	if read, err := g.forge.ReadProposal(t.Context(), 1, g.url(), made.Number); err != nil || read.State != activity.ProposalClosed {

@@ -50,7 +50,7 @@ func (s *server) protect(t *testing.T) {
 		t.Fatal(err)
 	}
 	script := "#!/bin/sh\nwhile read old new ref; do [ $ref != refs/heads/main ] || { echo 'main is protected' >&2; exit 1; }; done\n"
-	if err := os.WriteFile(hook, []byte(script), 0o700); err != nil { //nolint:gosec // a hook is executed
+	if err := os.WriteFile(hook, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -89,6 +89,7 @@ func (s *server) merge(t *testing.T, p activity.ProposalRequest, made activity.P
 
 // proposesOnce: a commit on a branch of its own, and one request for it, however often it is asked for.
 func proposesOnce(t *testing.T, s *server) {
+	t.Helper()
 	base := s.add(t, "main", map[string]string{"staging/api.yaml": "old\n", "z": "kept\n"})
 	p := s.proposal(map[string]string{"staging/api.yaml": "new\n"})
 	made := s.propose(t, p)
@@ -127,6 +128,7 @@ func proposesOnce(t *testing.T, s *server) {
 
 // followsTheBase: the commit stays as it is for as long as nobody else has changed its files, and is made anew after that.
 func followsTheBase(t *testing.T, s *server) {
+	t.Helper()
 	first := s.add(t, "main", map[string]string{"a": "old\n", "b": "old\n"})
 	p := s.proposal(map[string]string{"a": "new\n"})
 	made := s.propose(t, p)
@@ -135,7 +137,8 @@ func followsTheBase(t *testing.T, s *server) {
 		t.Errorf("another file has changed: head %s, expected %s", again.Head, made.Head)
 	}
 	hers := s.add(t, "main", map[string]string{"a": "hers\n"})
-	if _, err := s.merge(t, p, made, activity.MergeCommit); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "a has changed on branch") {
+	if _, err := s.merge(t, p, made, activity.MergeCommit); !fault.Is(err, fault.Conflict) ||
+		!strings.Contains(err.Error(), "a has changed on branch") {
 		t.Errorf("merge of an edit of an older file: %v", err)
 	}
 	again := s.propose(t, p)
@@ -151,21 +154,25 @@ func followsTheBase(t *testing.T, s *server) {
 
 // mergesTheHead: only the head that the call names, of the run's own proposal; and once.
 func mergesTheHead(t *testing.T, s *server) {
+	t.Helper()
 	s.add(t, "main", map[string]string{"a": "old\n", "b": "old\n"})
 	p := s.proposal(map[string]string{"a": "new\n"})
 	made := s.propose(t, p)
 	other := made
 	other.Head = s.rev(t, "main")
-	if _, err := s.merge(t, p, other, activity.MergeCommit); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "the head of the proposal is") {
+	if _, err := s.merge(t, p, other, activity.MergeCommit); !fault.Is(err, fault.Conflict) ||
+		!strings.Contains(err.Error(), "the head of the proposal is") {
 		t.Errorf("another head: %v", err)
 	}
 	foreign := p
 	foreign.Branch = "lockstep/proposals/o1/rollout-8/staging"
-	if _, err := s.merge(t, foreign, made, activity.MergeCommit); !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "expected that of this run's") {
+	if _, err := s.merge(t, foreign, made, activity.MergeCommit); !fault.Is(err, fault.Refused) ||
+		!strings.Contains(err.Error(), "expected that of this run's") {
 		t.Errorf("another run's: %v", err)
 	}
 	s.fake.requires = "ci"
-	if _, err := s.merge(t, p, made, activity.MergeCommit); !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "Not all required status checks") {
+	if _, err := s.merge(t, p, made, activity.MergeCommit); !fault.Is(err, fault.Refused) ||
+		!strings.Contains(err.Error(), "Not all required status checks") {
 		t.Errorf("a required check is missing: %v", err)
 	}
 	s.fake.reported = map[string]map[string]string{made.Head: {"ci": "success"}}
@@ -191,6 +198,7 @@ func mergesTheHead(t *testing.T, s *server) {
 
 // mergedByHand: the answer says who; with other contents than were proposed, it is refused.
 func mergedByHand(t *testing.T, s *server) {
+	t.Helper()
 	s.add(t, "main", map[string]string{"a": "old\n"})
 	p := s.proposal(map[string]string{"a": "new\n"})
 	made := s.propose(t, p)
@@ -215,6 +223,7 @@ func mergedByHand(t *testing.T, s *server) {
 
 // closedByHand: what people have closed is not opened again.
 func closedByHand(t *testing.T, s *server) {
+	t.Helper()
 	s.add(t, "main", map[string]string{"a": "old\n"})
 	p := s.proposal(map[string]string{"a": "new\n"})
 	made := s.propose(t, p)
@@ -222,7 +231,8 @@ func closedByHand(t *testing.T, s *server) {
 	if again := s.propose(t, p); again.State != "closed" || again.Number != 1 || len(s.fake.pulls) != 1 {
 		t.Errorf("proposed again: %+v", again)
 	}
-	if _, err := s.merge(t, p, made, activity.MergeCommit); !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "was closed") {
+	if _, err := s.merge(t, p, made, activity.MergeCommit); !fault.Is(err, fault.Refused) ||
+		!strings.Contains(err.Error(), "was closed") {
 		t.Errorf("merged: %v", err)
 	}
 	want := "ann"
@@ -236,6 +246,7 @@ func closedByHand(t *testing.T, s *server) {
 
 // tamperedWith: whatever else is on the branch of the proposal is never merged, however it got there and whatever the call says.
 func tamperedWith(t *testing.T, s *server) {
+	t.Helper()
 	base := s.add(t, "main", map[string]string{"a": "old\n", "b": "old\n"})
 	p := s.proposal(map[string]string{"a": "new\n"})
 	made := s.propose(t, p)
@@ -259,7 +270,8 @@ func tamperedWith(t *testing.T, s *server) {
 		if _, err := s.merge(t, p, of, activity.MergeCommit); !fault.Is(err, fault.Refused) && !fault.Is(err, fault.Conflict) {
 			t.Errorf("%s, under its own head: %v", name, err)
 		}
-		if _, err := s.forge.Propose(t.Context(), p); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "the branch was changed by others") {
+		if _, err := s.forge.Propose(t.Context(), p); !fault.Is(err, fault.Conflict) ||
+			!strings.Contains(err.Error(), "the branch was changed by others") {
 			t.Errorf("%s, proposed again: %v", name, err)
 		}
 	}
@@ -270,6 +282,7 @@ func tamperedWith(t *testing.T, s *server) {
 
 // fastForwards: a protected branch is not pushed to; one that may be is moved to exactly the head, if it is where the commit was made.
 func fastForwards(t *testing.T, s *server) {
+	t.Helper()
 	base := s.add(t, "main", map[string]string{"a": "old\n", "b": "old\n"})
 	p := s.proposal(map[string]string{"a": "new\n"})
 	made := s.propose(t, p)
@@ -278,12 +291,14 @@ func fastForwards(t *testing.T, s *server) {
 	}
 	s.unprotect(t)
 	s.add(t, "main", map[string]string{"b": "hers\n"})
-	if _, err := s.merge(t, p, made, activity.MergeFastForward); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "cannot be fast-forwarded") {
+	if _, err := s.merge(t, p, made, activity.MergeFastForward); !fault.Is(err, fault.Conflict) ||
+		!strings.Contains(err.Error(), "cannot be fast-forwarded") {
 		t.Errorf("a branch that has moved: %v", err)
 	}
 	s.git(t, s.dir, "update-ref", "refs/heads/main", base)
 	for range 2 {
-		if merged, err := s.merge(t, p, made, activity.MergeFastForward); err != nil || merged.Commit != made.Head || s.rev(t, "main") != made.Head {
+		if merged, err := s.merge(t, p, made, activity.MergeFastForward); err != nil || merged.Commit != made.Head ||
+			s.rev(t, "main") != made.Head {
 			t.Errorf("%+v, %v", merged, err)
 		}
 	}
@@ -291,6 +306,7 @@ func fastForwards(t *testing.T, s *server) {
 
 // movesInBetween: the branch moves after it was compared and before the forge merges. What was merged is compared again.
 func movesInBetween(t *testing.T, s *server) {
+	t.Helper()
 	s.add(t, "main", map[string]string{"a": "1\n2\n3\n4\n5\n6\n"})
 	p := s.proposal(map[string]string{"a": "1\n2\n3\n4\n5\nsix\n"})
 	made := s.propose(t, p)
@@ -301,12 +317,14 @@ func movesInBetween(t *testing.T, s *server) {
 		}
 		return false
 	}
-	if _, err := s.merge(t, p, made, activity.MergeCommit); !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "has other contents than were proposed") {
+	if _, err := s.merge(t, p, made, activity.MergeCommit); !fault.Is(err, fault.Refused) ||
+		!strings.Contains(err.Error(), "has other contents than were proposed") {
 		t.Errorf("%v; main has %q", err, s.git(t, s.dir, "show", "main:a"))
 	}
 }
 
 func withdraws(t *testing.T, s *server) {
+	t.Helper()
 	s.add(t, "main", map[string]string{"a": "old\n"})
 	p := s.proposal(map[string]string{"a": "new\n"})
 	made := s.propose(t, p)
@@ -321,6 +339,7 @@ func withdraws(t *testing.T, s *server) {
 }
 
 func readsStatuses(t *testing.T, s *server) {
+	t.Helper()
 	commit := s.add(t, "main", map[string]string{"a": "old\n"})
 	s.fake.reported = map[string]map[string]string{commit: {"build": "success", "lint": "error", "test": "pending"}}
 	got, err := s.forge.ReadStatus(t.Context(), 1, s.url, commit)

@@ -189,18 +189,18 @@ func deadlineTable(w io.Writer, r client.Rollout) {
 
 // linkTable prints what the deployments are outside of Lockstep. Those of an environment may be one thing, such as a pull request.
 func linkTable(w io.Writer, r client.Rollout) {
-	any := false
+	headed := false
 	for _, e := range r.Environments {
 		shown := map[client.DeploymentLink]bool{}
 		for _, d := range e.Deployments {
 			if d.Link == nil || shown[*d.Link] {
 				continue
 			}
-			if !any {
+			if !headed {
 				fmt.Fprintln(w)
 				command.Row(w, "ENVIRONMENT", "OUTSIDE", "STATUS", "URL")
 			}
-			any, shown[*d.Link] = true, true
+			headed, shown[*d.Link] = true, true
 			name := d.Link.Name
 			if d.Link.Namespace != "" {
 				name = d.Link.Namespace + "/" + name

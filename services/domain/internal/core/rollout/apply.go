@@ -196,8 +196,8 @@ func (m DeploymentCommitted) apply(ctx context.Context, u *UseCases, tx Tx, c ca
 	return tx.AddSnapshot(ctx, s)
 }
 
-// DeploymentSubmitted keeps what a deployment is outside of Lockstep (D53). It claims nothing: it may come before the passage, and after the
-// rollout's end, when what is left behind is closed.
+// DeploymentSubmitted keeps what a deployment is outside of Lockstep (D53). It claims nothing: it may come before the passage, and
+// after the rollout's end, when what is left behind is closed.
 type DeploymentSubmitted struct{ Link core.DeploymentLink }
 
 func (m DeploymentSubmitted) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {

@@ -168,8 +168,8 @@ func (p Place) coversFile(touched Place) int {
 	return 0
 }
 
-// HasProposals reports whether the place is on a branch of proposals in the repository of another place. A place on any branch is not: it is
-// about the branches that a program commits to. Forges may compare names without case.
+// HasProposals reports whether the place is on a branch of proposals in the repository of another place. A place on any branch is not:
+// it is about the branches that a program commits to. Forges may compare names without case.
 func (p Place) HasProposals(touched Place) bool {
 	branch := strings.ToLower(strings.TrimPrefix(p.Branch, "refs/heads/"))
 	same := p.Repository == AnyRepository || SameRepository(p.Repository) == SameRepository(touched.Repository)

@@ -241,7 +241,8 @@ func TestAPassageOpensWhatTheRolloutHasPinned(t *testing.T) {
 	}
 }
 
-// What is deployed in an archived environment keeps running there: it stays closed to others, until an environment of its name succeeds it.
+// What is deployed in an archived environment keeps running there: it stays closed to others, until an environment of
+// its name succeeds it.
 func TestAnArchivedEnvironmentStaysProtected(t *testing.T) {
 	t.Parallel()
 	const object = `{"agent_id": 7, "namespace": "production", "name": "api"}`
@@ -284,7 +285,8 @@ func TestAURLInAnotherSpelling(t *testing.T) {
 		`{"url": "https://api.example.com/staging"}`:                 "",
 		`{"url": "https://other.example.com/a%2Fb"}`:                 "",
 	} {
-		if err := k.admit(t, "nightly", "change", place); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if err := k.admit(t, "nightly", "change", place); (err == nil) != (want == "") ||
+			err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: found %v, want %q", place, err, want)
 		}
 	}
@@ -294,7 +296,8 @@ func TestAURLInAnotherSpelling(t *testing.T) {
 		`{"url": "https://api.example.com/staging%2Fx"}`:           "several ways",
 		`{"url": "https://api.example.com/staging/%2e%2e/public"}`: "no passage",
 	} {
-		if err := k.admit(t, "rollout-1", "change", place); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if err := k.admit(t, "rollout-1", "change", place); (err == nil) != (want == "") ||
+			err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("a rollout, %s: found %v, want %q", place, err, want)
 		}
 	}
@@ -491,7 +494,8 @@ func TestARunEndsItsOwnAfterTheRollout(t *testing.T) {
 	}
 }
 
-// D55: a proposal needs no passage, in whichever run. It is refused once the rollout has ended, and where an environment is deployed from a
+// D55: a proposal needs no passage, in whichever run. It is refused once the rollout has ended, and where an
+// environment is deployed from a
 // branch of proposals, however that is written.
 func TestProposals(t *testing.T) {
 	t.Parallel()
@@ -501,7 +505,9 @@ func TestProposals(t *testing.T) {
 	}
 	const proposal = `{"repository": "https://git.example.com/Deploy.git", "branch": "lockstep/proposals/", "path": "."}`
 	with := func(p activity.Place) func(*kept) {
-		return func(k *kept) { k.territories = append(k.territories, Territory{Environment: 9, Name: "other", Places: []activity.Place{p}}) }
+		return func(k *kept) {
+			k.territories = append(k.territories, Territory{Environment: 9, Name: "other", Places: []activity.Place{p}})
+		}
 	}
 	for name, tt := range map[string]struct {
 		workflow, place string

@@ -154,7 +154,8 @@ func TestFilesAreCommitted(t *testing.T) {
 	}
 	expect(t, w, story("rollout.started", started, opening, both("committed", ""), both("healthy", ""),
 		"rollout_environment.healthy environment_id=3", "rollout.healthy")...)
-	if w.files["staging/api.yaml"] != "# api\nimage: "+image("api", 2)+"\n" || !strings.Contains(w.files["staging/worker.yaml"], image("worker", 2)) {
+	if w.files["staging/api.yaml"] != "# api\nimage: "+image("api", 2)+"\n" ||
+		!strings.Contains(w.files["staging/worker.yaml"], image("worker", 2)) {
 		t.Errorf("files %q", w.files)
 	}
 	if c := w.committed[1]; c.CommitSHA != w.head || !strings.Contains(string(c.Parameters), image("worker", 2)) || len(c.Changes) != 2 {
@@ -207,7 +208,8 @@ func TestAChangeThatExists(t *testing.T) {
 	w = gitShop(t)
 	w.forge.pull = object{"number": 0, "url": "", "state": "unchanged", "branch": "", "head": w.head, "commit": w.head, "by": ""}
 	w.answers["staging"] = "approved"
-	if failure := w.run(driver.Deploy, gitInputs(proposing)); failure != "" || len(w.submitted) > 0 || w.committed[0].CommitSHA != w.head {
+	if failure := w.run(driver.Deploy, gitInputs(proposing)); failure != "" || len(w.submitted) > 0 ||
+		w.committed[0].CommitSHA != w.head {
 		t.Errorf("failure %q, shown %+v", failure, w.submitted)
 	}
 }
@@ -229,7 +231,8 @@ func TestAProposalIsMergedByHand(t *testing.T) {
 		if s := w.submitted[2]; s.Status != "merged by ann before the passage was granted" {
 			t.Errorf("shown %+v", s)
 		}
-		if entered := strings.Contains(strings.Join(w.story, "\n"), "rollout_environment.started"); entered != approved || w.forge.merged != 1 {
+		if entered := strings.Contains(strings.Join(w.story, "\n"), "rollout_environment.started"); entered != approved ||
+			w.forge.merged != 1 {
 			t.Errorf("approved %t: entered %t, merged %d times", approved, entered, w.forge.merged)
 		}
 	}
@@ -257,14 +260,16 @@ func TestAProposalIsClosedByHand(t *testing.T) {
 		w.forge.people = map[int]func(*world, object){tt.look: closing}
 		failure := w.run(driver.Deploy, gitInputs(proposing))
 		all := strings.Join(w.story, "\n")
-		if !strings.Contains(failure, tt.want) || strings.Contains(all, "rollout_environment.started") != tt.entered || w.forge.merged > 0 ||
+		if !strings.Contains(failure, tt.want) || strings.Contains(all, "rollout_environment.started") != tt.entered ||
+			w.forge.merged > 0 ||
 			!strings.Contains(all, "rollout.failed reason=") {
 			t.Errorf("%s: failure %q, story:\n%s", name, failure, all)
 		}
 	}
 }
 
-// A forge that wants reviews or checks first is waited for; one that does not get them in time fails the deployment, and the pull request is
+// A forge that wants reviews or checks first is waited for; one that does not get them in time fails the deployment,
+// and the pull request is
 // closed.
 func TestAForgeThatDoesNotMergeYet(t *testing.T) {
 	t.Parallel()
@@ -411,7 +416,8 @@ func TestThePreviewOfFiles(t *testing.T) {
 	if failure := w.run(driver.Preview, in); failure != "" {
 		t.Fatal(failure)
 	}
-	if p := w.previews[0].Environments[0]; len(p.Changes) != 2 || p.Reason != "" || w.forge.proposed > 0 || !strings.Contains(p.Changes[0].Diff, image("api", 2)) {
+	if p := w.previews[0].Environments[0]; len(p.Changes) != 2 || p.Reason != "" || w.forge.proposed > 0 ||
+		!strings.Contains(p.Changes[0].Diff, image("api", 2)) {
 		t.Errorf("%+v", p)
 	}
 }
