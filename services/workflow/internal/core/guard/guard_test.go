@@ -241,8 +241,8 @@ func TestAPassageOpensWhatTheRolloutHasPinned(t *testing.T) {
 	}
 }
 
-// What is deployed in an archived environment keeps running there: it stays closed to others, until an environment of
-// its name succeeds it.
+// What is deployed in an archived environment keeps running there: it stays closed to others, until an environment of its name succeeds
+// it.
 func TestAnArchivedEnvironmentStaysProtected(t *testing.T) {
 	t.Parallel()
 	const object = `{"agent_id": 7, "namespace": "production", "name": "api"}`
@@ -494,9 +494,8 @@ func TestARunEndsItsOwnAfterTheRollout(t *testing.T) {
 	}
 }
 
-// D55: a proposal needs no passage, in whichever run. It is refused once the rollout has ended, and where an
-// environment is deployed from a
-// branch of proposals, however that is written.
+// D55: a proposal needs no passage, in whichever run. It is refused once the rollout has ended, and where an environment is deployed
+// from a branch of proposals, however that is written.
 func TestProposals(t *testing.T) {
 	t.Parallel()
 	functions, err := activity.NewFunctions(act{"propose", activity.Proposes})

@@ -268,9 +268,8 @@ func TestAProposalIsClosedByHand(t *testing.T) {
 	}
 }
 
-// A forge that wants reviews or checks first is waited for; one that does not get them in time fails the deployment,
-// and the pull request is
-// closed.
+// A forge that wants reviews or checks first is waited for; one that does not get them in time fails the deployment, and the pull
+// request is closed.
 func TestAForgeThatDoesNotMergeYet(t *testing.T) {
 	t.Parallel()
 	refused := &history.FunctionError{Code: "refused", Message: "a review is missing"}
