@@ -29,7 +29,7 @@ func TestADeploymentShowsWhatItIsOutside(t *testing.T) {
 		}
 	}
 	if got := s.reload(r); got.State.Terminal() {
-		t.Errorf("found %s, expected that the rollout goes on", got.State)
+		t.Errorf("found %s, expected that the rollout continues", got.State)
 	}
 	if n, err := s.store.Breaches(t.Context()); err != nil || n != 0 {
 		t.Errorf("counted %d breaches, %v", n, err)
