@@ -256,6 +256,11 @@ func policyEvents() []Definition {
 			EmitterEngine),
 		define(PathDomain, "", CallAnswered{WorkflowID: "rollout-7", CallID: "0197f3/0.4!1", Approved: true, Reason: "as agreed"},
 			"By the domain service, when people have answered the request for an approval of a call. The engine decides again.", EmitterDomain),
+		define(PathDomain, "", CredentialChanged{
+			Name: "api", Sequence: 1774515600000000, Version: 2, Kind: "http", URLPrefixes: []string{"https://api.example.com/v1"}, Username: "deploy",
+			Header: "X-Api-Key", Forge: "gitlab", Reference: "vault:secret/data/shop/api#token", Sealed: []byte{1, 2, 3}, Revoked: true,
+		}, "By the domain service, when a credential was made, rotated or revoked, and again from time to time. The workflow service keeps it for "+
+			"the calls of programs.", EmitterDomain),
 	}
 }
 

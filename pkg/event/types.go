@@ -47,6 +47,7 @@ const (
 	TypeCheckReported                    = "com.gitlab.cd.check.reported"
 	TypeCheckNudged                      = "com.gitlab.cd.check.nudged"
 	TypePolicySetChanged                 = "com.gitlab.cd.policy_set.changed"
+	TypeCredentialChanged                = "com.gitlab.cd.credential.changed"
 	TypeCallDecided                      = "com.gitlab.cd.call.decided"
 	TypeCallAnswered                     = "com.gitlab.cd.call.answered"
 	TypeWorkflowCompleted                = "com.gitlab.cd.workflow.completed"

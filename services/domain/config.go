@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/config"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/pkg/throttle"
@@ -84,8 +85,11 @@ type Config struct {
 	DriverDir string `koanf:"driver_dir"`
 	// Drivers configures deploy drivers that are pulled from OCI registries.
 	Drivers DriversConfig `koanf:"drivers"`
-	// Vault is the server that references vault:path#key in drivers.registries point to.
+	// Vault is the server that references vault:path#key in drivers.registries and credentials point to.
 	Vault secret.VaultConfig `koanf:"vault"`
+	// Credentials are about those that organizations manage themselves: the keyset that values are sealed with, and the references that they
+	// may give instead. The workflow service has the same.
+	Credentials sealing.Settings `koanf:"credentials"`
 	// Docs is the documentation that the service serves at /docs.
 	Docs Docs `koanf:"docs"`
 	// Journal is how the journals are sealed, so that later changes of them are found, and how often they are checked.
@@ -222,6 +226,7 @@ func (c Config) Validate() error {
 	problems = append(problems, c.httpTLS().Check("http_")...)
 	problems = append(problems, c.Drivers.problems()...)
 	problems = append(problems, c.Vault.Check()...)
+	problems = append(problems, c.Credentials.Check("credentials")...)
 	for i, a := range c.BootstrapAgents {
 		if a.Number <= 0 || a.Name == "" || !publicKey.MatchString(a.PublicKey) {
 			problems = append(problems, fault.Field{

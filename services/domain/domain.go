@@ -22,6 +22,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/run"
+	"github.com/lockstep-cd/lockstep/pkg/sealing/keyset"
+	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/transport"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/autoflow"
@@ -29,6 +31,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/check"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/credential"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/evidence"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
@@ -142,6 +145,9 @@ func Run(ctx context.Context, c Config) error {
 		run.Loop("places", func(ctx context.Context) error {
 			return pg.AsLeader(ctx, s.pool, "places", clock.System(), s.announcePlaces)
 		}),
+		run.Loop("credentials", func(ctx context.Context) error {
+			return pg.AsLeader(ctx, s.pool, "credentials", clock.System(), s.keepCredentials)
+		}),
 		run.Loop("retention", func(ctx context.Context) error {
 			return pg.AsLeader(ctx, s.pool, "retention", clock.System(), s.deleteSettled)
 		}),
@@ -166,7 +172,7 @@ func Run(ctx context.Context, c Config) error {
 			breakGlass: s.store.BrokenGlass, breaches: s.store.Breaches, bypasses: s.store.FreezeBypasses,
 			journal:  s.store.JournalHealth,
 			delivery: delivery, streams: s.streams, decisions: s.triggers.Decisions,
-			notifications: s.notify.Counts,
+			notifications: s.notify.Counts, credentials: s.credentials.Expiring,
 		}.collectors()...)))
 		if len(c.DeliveryMetrics.Environments) > 0 {
 			parts = append(parts, run.Loop("delivery metrics",
@@ -287,8 +293,9 @@ type service struct {
 	reconcile *reconcile.UseCases
 	triggers  *trigger.UseCases
 	// notify sends notifications.
-	notify    *notify.UseCases
-	retention *retention.UseCases
+	notify      *notify.UseCases
+	credentials *credential.UseCases
+	retention   *retention.UseCases
 	// drivers are the domain's, which follow their registries.
 	drivers *bundle.Drivers
 	// streams counts the open subscriptions of the API; nil before its handler is made.
@@ -381,6 +388,13 @@ func assemble(
 	})
 	s.notify = notify.New(notify.Deps{
 		Store: s.store.ForNotify(), Engine: workflows, Clock: now, URL: c.PublicURL, Wake: s.wakeNotifiers,
+	})
+	secrets, err := secret.New(c.Vault, now, log)
+	if err != nil {
+		return nil, fmt.Errorf("vault: %w", err)
+	}
+	s.credentials = credential.New(credential.Deps{
+		Store: s.store.ForCredential(), Sealer: keyset.New(secrets, c.Credentials.KeysetRef), Settings: c.Credentials, Clock: now,
 	})
 	s.freezes = freeze.New(s.store.ForFreeze(), now, s.wakeChores)
 	s.checks = check.New(s.store.ForCheck(), flows, now, s.wakeChores)

@@ -29,6 +29,7 @@ type exposition struct {
 	decisions func() map[string]int64
 	// notifications are what became of them, by what.
 	notifications func() map[string]int64
+	credentials   func(ctx context.Context) (expiring, expired int64, err error)
 }
 
 // collectors are everything that /metrics exposes beside telemetry.Metrics.
@@ -36,6 +37,7 @@ func (e exposition) collectors() []prometheus.Collector {
 	return append(bus.Metrics(e.conn), pg.Metrics(e.pool), outbox.Metrics(e.pool),
 		telemetry.BreakGlass(e.breakGlass), telemetry.Breaches(e.breaches), telemetry.FreezeBypasses(e.bypasses),
 		journalMetrics{e.journal}, store.Metrics(e.pool), triggerMetrics{e.decisions}, notificationMetrics{e.notifications},
+		credentialMetrics{e.credentials},
 		e.delivery, e.streams)
 }
 
@@ -52,6 +54,7 @@ func Metrics() []prometheus.Collector {
 		journalMetrics{},
 		triggerMetrics{},
 		notificationMetrics{},
+		credentialMetrics{},
 		transport.NewStreams(1),
 	}
 }

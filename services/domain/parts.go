@@ -49,7 +49,8 @@ func (s *service) handler(c Config) (http.Handler, error) {
 			Domain: graph.Domain{
 				Access: s.access, Setup: s.setup, Rollouts: s.rollouts, Freezes: s.freezes, Policies: s.policies,
 				Checks: s.checks, Triggers: s.triggers, Notify: s.notify, Workflows: s.handoffs, View: s.view,
-				Evidence: s.evidence, Control: s.control, Reconcile: s.reconcile, Retention: s.retention, Origins: s.origins,
+				Credentials: s.credentials,
+				Evidence:    s.evidence, Control: s.control, Reconcile: s.reconcile, Retention: s.retention, Origins: s.origins,
 			},
 			Clock: clock.System(), Log: s.log, Streams: s.streams,
 		}),

@@ -39,6 +39,8 @@ func table() []rule {
 			"pkg/clock/**", "pkg/id", "pkg/fault", "pkg/keylock", "pkg/fair", "pkg/pattern", "pkg/proof", "pkg/text",
 			"pkg/secret/reference",
 		}, ours: []string{"pkg/clock"}, onlyStandard: true},
+		// What credentials are bound to; the keys are above it.
+		{layer: "sealing", packages: []string{"pkg/sealing"}, ours: []string{"pkg/fault", "pkg/secret/reference"}, onlyStandard: true},
 		{
 			layer: "event catalogue", packages: []string{"pkg/event/**"},
 			ours:  []string{"proto/**", "pkg/clock", "pkg/id", "pkg/fault", "pkg/schema", "pkg/event/**"},
@@ -67,7 +69,7 @@ func table() []rule {
 			layer: "store", packages: []string{"services/SERVICE/internal/store/**"},
 			ours: []string{
 				"services/SERVICE/internal/core/**", "services/SERVICE/internal/store/**",
-				"pkg/clock", "pkg/id", "pkg/fault", "pkg/fair", "pkg/pg", "pkg/outbox", "pkg/event", "pkg/telemetry", "pkg/provenance",
+				"pkg/clock", "pkg/id", "pkg/fault", "pkg/fair", "pkg/pg", "pkg/outbox", "pkg/event", "pkg/telemetry", "pkg/provenance", "pkg/sealing",
 			},
 			never: join(nats, kube, star, grpcs, []string{"net/http"}),
 		},
@@ -75,7 +77,7 @@ func table() []rule {
 			layer: "events", packages: []string{"services/SERVICE/internal/events/**"},
 			ours: []string{
 				"services/SERVICE/internal/core/**", "services/SERVICE/internal/events/**", "proto/**",
-				"pkg/clock", "pkg/id", "pkg/fault", "pkg/bus", "pkg/event", "pkg/telemetry", "pkg/provenance",
+				"pkg/clock", "pkg/id", "pkg/fault", "pkg/bus", "pkg/event", "pkg/telemetry", "pkg/provenance", "pkg/sealing",
 			},
 			never: join(sql, kube, star),
 		},
@@ -84,7 +86,7 @@ func table() []rule {
 			ours: []string{
 				"services/SERVICE/internal/core/**", "services/SERVICE/internal/api/**", "proto/**",
 				"pkg/clock", "pkg/id", "pkg/fault", "pkg/text", "pkg/throttle", "pkg/rpc", "pkg/event", "pkg/telemetry", "pkg/schema",
-				"pkg/policy", "pkg/provenance",
+				"pkg/policy", "pkg/provenance", "pkg/sealing",
 			},
 			never: join(sql, nats, kube, star),
 		},
@@ -124,7 +126,7 @@ func table() []rule {
 func leaves() []string {
 	return []string{
 		"pkg/clock", "pkg/id", "pkg/fault", "pkg/keylock", "pkg/fair", "pkg/pattern", "pkg/proof", "pkg/text",
-		"pkg/secret/reference", "pkg/cron", "pkg/expression", "pkg/policy", "pkg/provenance",
+		"pkg/secret/reference", "pkg/cron", "pkg/expression", "pkg/policy", "pkg/provenance", "pkg/sealing",
 	}
 }
 
@@ -150,6 +152,7 @@ func rooms() map[string][]room {
 			{"freeze", []string{nouns}},
 			{"check", []string{nouns}},
 			{"origin", []string{nouns}},
+			{"credential", []string{nouns}},
 			{"setup", []string{nouns, "access"}},
 			{"policy", []string{nouns, "access", "setup"}},
 			{"rollout", []string{nouns, "access", "setup", "policy"}},
@@ -178,6 +181,7 @@ func rooms() map[string][]room {
 			{"reconcile", nil},
 			{"worker", []string{"wake", "history", "activity"}},
 			{"callpolicy", nil},
+			{"credential", nil},
 			{"engine", []string{"wake", "history", "program", "activity", "agent", "execution", "callpolicy"}},
 			{"control", []string{"history", "program", "activity", "agent", "execution", "engine"}},
 			{"batch", []string{"wake", "history", "execution", "control"}},

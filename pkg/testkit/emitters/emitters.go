@@ -38,6 +38,7 @@ func table() map[string][]event.Emitter {
 		event.TypeRolloutPassagesRevoked:   domain,
 		event.TypeEnvironmentPlacesChanged: domain,
 		event.TypePolicySetChanged:         domain,
+		event.TypeCredentialChanged:        domain,
 		event.TypeCallAnswered:             domain,
 		event.TypeCallDecided:              engine,
 

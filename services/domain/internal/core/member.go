@@ -68,6 +68,7 @@ const (
 	ChangedFreeze                 AccessKind = "freeze"
 	ChangedVeto                   AccessKind = "veto"
 	ChangedPolicySet              AccessKind = "policyset"
+	ChangedCredential             AccessKind = "credential"
 	ChangedCall                   AccessKind = "callrequest"
 	ChangedProposal               AccessKind = "proposedchange"
 	// ChangedWorkflow is a run of the engine; it has a name and no number.

@@ -180,6 +180,9 @@ const (
 	ActionTestNotifyRoute         Action = "testNotificationRoute"
 	ActionRetryNotification       Action = "retryNotification"
 	ActionCancelChain             Action = "cancelChain"
+	ActionCreateCredential        Action = "createCredential"
+	ActionRotateCredential        Action = "rotateCredential"
+	ActionRevokeCredential        Action = "revokeCredential"
 	ActionSetRolloutPolicy        Action = "setRolloutPolicy"
 	ActionApproveGate             Action = "approveGate"
 	ActionRejectGate              Action = "rejectGate"
@@ -238,7 +241,8 @@ func permissionFor(action Action) (Permission, bool) {
 	case ActionCreateArtifactSource, ActionSetArtifactSourceConfig, ActionTryArtifactSource, ActionRetryWorkflow, ActionCancelWorkflow:
 		return MayConfigure, true
 	case ActionPauseSchedule, ActionResumeSchedule, ActionTriggerSchedule, ActionPutNotifyChannel, ActionRemoveNotifyChannel,
-		ActionPutNotifyRoute, ActionRemoveNotifyRoute, ActionTestNotifyRoute, ActionRetryNotification:
+		ActionPutNotifyRoute, ActionRemoveNotifyRoute, ActionTestNotifyRoute, ActionRetryNotification,
+		ActionCreateCredential, ActionRotateCredential, ActionRevokeCredential:
 		return MayConfigure, true
 	case ActionArchiveApplication, ActionArchiveEnvironment, ActionRestoreApplication, ActionRestoreEnvironment, ActionCreateApplication,
 		ActionCreateEnvironment, ActionUpdateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup,

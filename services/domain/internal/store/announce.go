@@ -7,8 +7,10 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/id"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/credential"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
@@ -65,6 +67,18 @@ func (t *tx) AnnouncePolicySet(ctx context.Context, s core.PolicySet) error {
 	return t.publish(ctx, "policy-set-"+s.Name, s.CreatedAt, event.PolicySetChanged{
 		Name: s.Name, Version: s.Version, Mode: string(s.Mode), TimeZone: s.TimeZone, Text: s.Text, ApplicationID: s.ApplicationID,
 		EnvironmentID: s.EnvironmentID,
+	})
+}
+
+// AnnounceCredential implements credential.Tx.
+func (t *tx) AnnounceCredential(ctx context.Context, c credential.Credential, at time.Time) error {
+	sequence, err := t.q.PlacesSequence(ctx)
+	if err != nil {
+		return pg.Classify(err, "number credential %q", c.Name)
+	}
+	return t.publish(ctx, "credential-"+c.Name, at, event.CredentialChanged{
+		Name: c.Name, Sequence: sequence, Version: c.Version, Kind: string(c.Kind), URLPrefixes: c.URLPrefixes, Username: c.Username,
+		Header: c.Header, Forge: c.Forge, Reference: c.Reference, Sealed: c.Sealed, Revoked: c.RevokedAt != nil,
 	})
 }
 

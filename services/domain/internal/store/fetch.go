@@ -7,6 +7,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/control"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/credential"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/notify"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/trigger"
@@ -18,17 +19,24 @@ type triggerReads = trigger.Reads
 // notifyReads has a name of its own, too.
 type notifyReads = notify.Reads
 
+// credentialReads has a name of its own, too.
+type credentialReads = credential.Reads
+
 // reader is view.Reads. How a read runs differs: a store makes a transaction of its own, a use case has one.
 type reader struct {
 	control.Reads
 	triggerReads
 	notifyReads
+	credentialReads
 	run func(ctx context.Context, organization int64, fn func(*query.Queries) error) error
 }
 
 // reading is a reader over what runs its reads.
 func reading(run func(ctx context.Context, organization int64, fn func(*query.Queries) error) error) reader {
-	return reader{Reads: control.Reads{Run: run}, triggerReads: triggerReads{Run: run}, notifyReads: notifyReads{Run: run}, run: run}
+	return reader{
+		Reads: control.Reads{Run: run}, triggerReads: triggerReads{Run: run}, notifyReads: notifyReads{Run: run},
+		credentialReads: credentialReads{Run: run}, run: run,
+	}
 }
 
 // together runs reads in one transaction: they show one state, and travel with one begin and one end.

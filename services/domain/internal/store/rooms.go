@@ -8,6 +8,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/check"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/credential"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
@@ -104,4 +105,32 @@ func (s *Store) ForNotify() notify.Store {
 // ForHandoff is the store as package handoff sees it.
 func (s *Store) ForHandoff() handoff.Store {
 	return room[handoff.Tx]{s, func(t *tx) handoff.Tx { return t }}
+}
+
+// ForCredential is the store as package credential sees it.
+func (s *Store) ForCredential() credential.Store {
+	return room[credential.Tx]{s, func(t *tx) credential.Tx { return t }}
+}
+
+// CredentialsAfter implements credential.Store.
+func (s *Store) CredentialsAfter(ctx context.Context, behind int64, most int) ([]credential.Place, error) {
+	rows, err := query.New(s.deps.Pool).CredentialsAfter(ctx, behind, int32(most))
+	return convertAll(rows, func(r query.CredentialsAfterRow) credential.Place {
+			return credential.Place{ID: r.ID, Organization: r.OrganizationID}
+		}),
+		pg.Classify(err, "read credentials behind %d", behind)
+}
+
+// CredentialsOfOtherKeys implements credential.Store.
+func (s *Store) CredentialsOfOtherKeys(ctx context.Context, key uint32, behind int64, most int) ([]credential.Place, error) {
+	rows, err := query.New(s.deps.Pool).CredentialsOfOtherKeys(ctx, int64(key), behind, int32(most))
+	return convertAll(rows, func(r query.CredentialsOfOtherKeysRow) credential.Place {
+		return credential.Place{ID: r.ID, Organization: r.OrganizationID}
+	}), pg.Classify(err, "read credentials of other keys")
+}
+
+// CredentialsExpiring implements credential.Store.
+func (s *Store) CredentialsExpiring(ctx context.Context, within time.Duration) (expiring, expired int64, err error) {
+	row, err := query.New(s.deps.Pool).CredentialsExpiring(ctx, int64(within/time.Second))
+	return row.Expiring, row.Expired, pg.Classify(err, "count credentials that expire")
 }

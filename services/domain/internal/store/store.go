@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/control"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/credential"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/notify"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/trigger"
@@ -102,8 +103,8 @@ func (s *Store) inside(ctx context.Context, t pgx.Tx, organization int64, fn fun
 	inside := &tx{
 		reader: within(q, organization), Writes: control.Writes{Q: q, Entered: organization},
 		triggerWrites: triggerWrites{Q: q, Entered: organization}, notifyWrites: notifyWrites{Q: q, Entered: organization},
-		pgx: t, line: line, q: q, organization: organization, traces: map[int64]string{},
-		deps: s.deps,
+		credentialWrites: credentialWrites{Q: q, Entered: organization},
+		pgx:              t, line: line, q: q, organization: organization, traces: map[int64]string{}, deps: s.deps,
 	}
 	if err := fn(ctx, inside); err != nil {
 		return err
@@ -186,6 +187,9 @@ func (s *Store) OrganizationsWithDueNotifications(ctx context.Context, at time.T
 // notifyWrites has a name of its own, as triggerWrites has.
 type notifyWrites = notify.Writes
 
+// credentialWrites has a name of its own, as triggerWrites has.
+type credentialWrites = credential.Writes
+
 // triggerWrites has a name of its own, since an embedded field is called like its type.
 type triggerWrites = trigger.Writes
 
@@ -195,6 +199,7 @@ type tx struct {
 	control.Writes
 	triggerWrites
 	notifyWrites
+	credentialWrites
 	pgx  pgx.Tx
 	line *pipeline
 	q    *query.Queries

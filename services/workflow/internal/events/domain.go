@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/callpolicy"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/guard"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
@@ -26,13 +27,15 @@ type Receiver interface {
 	ReceiveChange(ctx context.Context, wire event.Event, e history.Event, c guard.Change) (matched int, duplicate bool, err error)
 }
 
-// Policies stores what the domain service says of policies about calls. It is no event for programs: none of them sees it.
+// Policies stores what the domain service says of policies about calls and of credentials. It is no event for programs: none of them sees it.
 type Policies interface {
 	// ReceivePolicySet claims wire and stores a policy set, unless a later version is stored, in one transaction.
 	ReceivePolicySet(ctx context.Context, wire event.Event, s callpolicy.Set) error
 	// ReceiveCallAnswer claims wire and hands an answer to the call that waits for it, in one transaction. An answer to anything else is a
 	// no-op.
 	ReceiveCallAnswer(ctx context.Context, wire event.Event, organization int64, a history.CallAnswer) error
+	// ReceiveCredential claims wire and stores a credential, unless a later report is stored, in one transaction.
+	ReceiveCredential(ctx context.Context, wire event.Event, r credential.Report) error
 }
 
 // Rejecter records that an event can never be applied.

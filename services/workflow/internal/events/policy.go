@@ -4,16 +4,18 @@ import (
 	"context"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/callpolicy"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
-// ofPolicies reports whether events of a type are about policies that decide about calls.
+// ofPolicies reports whether events of a type are about what decides about calls: policies, and credentials.
 func ofPolicies(eventType string) bool {
-	return eventType == event.TypePolicySetChanged || eventType == event.TypeCallAnswered
+	return eventType == event.TypePolicySetChanged || eventType == event.TypeCallAnswered || eventType == event.TypeCredentialChanged
 }
 
-// policies takes what the domain service says of policies about calls. Only the domain service is believed: that is checked here once more,
+// policies takes what the domain service says of policies about calls and of credentials. Only the domain service is believed: that is checked here once more,
 // because everything else depends on it.
 func (d Domain) policies(ctx context.Context, wire event.Event, e history.Event) error {
 	if err := event.CheckEmitter(e.Type, event.EmitterDomain); err != nil || wire.Source() != event.SourceDomain {
@@ -27,6 +29,19 @@ func (d Domain) policies(ctx context.Context, wire event.Event, e history.Event)
 		return d.Policies.ReceiveCallAnswer(ctx, wire, e.Organization, history.CallAnswer{
 			Request: data.CallID, Approved: data.Approved, Reason: data.Reason,
 		})
+	}
+	if e.Type == event.TypeCredentialChanged {
+		data, err := event.Decode[event.CredentialChanged](wire)
+		if err != nil {
+			return err
+		}
+		return d.Policies.ReceiveCredential(ctx, wire, credential.Report{Sequence: data.Sequence, Credential: credential.Credential{
+			Terms: sealing.Terms{
+				Organization: e.Organization, Name: data.Name, Version: data.Version, Kind: sealing.Kind(data.Kind), URLPrefixes: data.URLPrefixes,
+				Username: data.Username, Header: data.Header, Forge: data.Forge,
+			},
+			Reference: data.Reference, Sealed: data.Sealed, Revoked: data.Revoked,
+		}})
 	}
 	data, err := event.Decode[event.PolicySetChanged](wire)
 	if err != nil {

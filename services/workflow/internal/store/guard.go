@@ -14,16 +14,21 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/callpolicy"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/guard"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/query"
 )
 
-var _ guard.Store = (*Store)(nil)
+var (
+	_ guard.Store      = (*Store)(nil)
+	_ credential.Store = (*Store)(nil)
+)
 
 // ReceiveChange is ReceiveFrom for a report that decides what runs may change: both are stored in one transaction, so no program sees a
 // grant before the guard knows it.
@@ -264,6 +269,51 @@ func (s *Store) ReceivePolicySet(ctx context.Context, wire event.Event, set call
 			Policies: set.Text, Application: set.Application, Environment: set.Environment,
 		}), "save policy set %q", set.Name)
 	})
+}
+
+// ReceiveCredential stores a credential, unless a later report is stored.
+func (s *Store) ReceiveCredential(ctx context.Context, wire event.Event, r credential.Report) error {
+	return s.tx(ctx, func(tx pgx.Tx, q *query.Queries) error {
+		first, err := s.ClaimEvent(ctx, tx, wire)
+		if err != nil || !first {
+			return err
+		}
+		return pg.Classify(q.SaveCredential(ctx, query.SaveCredentialParams{
+			Organization: r.Organization, Name: r.Name, Sequence: r.Sequence, Version: int32(r.Version), Kind: string(r.Kind),
+			UrlPrefixes: r.URLPrefixes, Username: r.Username, Header: r.Header, Forge: r.Forge, Reference: r.Reference, Sealed: r.Sealed,
+			Revoked: r.Revoked,
+		}), "save credential %q", r.Name)
+	})
+}
+
+// CredentialNamed implements credential.Store.
+func (s *Store) CredentialNamed(ctx context.Context, organization int64, name string) (*credential.Credential, error) {
+	rows, err := s.queries.CredentialNamed(ctx, query.CredentialNamedParams{Organization: organization, Name: name})
+	if err != nil || len(rows) == 0 {
+		return nil, pg.Classify(err, "read credential %q", name)
+	}
+	c := credentialOf(query.CredentialsOfKindRow(rows[0]))
+	return &c, nil
+}
+
+// CredentialsOfKind implements credential.Store.
+func (s *Store) CredentialsOfKind(ctx context.Context, organization int64, kind sealing.Kind) ([]credential.Credential, error) {
+	rows, err := s.queries.CredentialsOfKind(ctx, query.CredentialsOfKindParams{Organization: organization, Kind: string(kind)})
+	all := make([]credential.Credential, len(rows))
+	for i, row := range rows {
+		all[i] = credentialOf(row)
+	}
+	return all, pg.Classify(err, "read credentials")
+}
+
+func credentialOf(row query.CredentialsOfKindRow) credential.Credential {
+	return credential.Credential{
+		Terms: sealing.Terms{
+			Organization: row.Organization, Name: row.Name, Version: int(row.Version), Kind: sealing.Kind(row.Kind), URLPrefixes: row.UrlPrefixes,
+			Username: row.Username, Header: row.Header, Forge: row.Forge,
+		},
+		Reference: row.Reference, Sealed: row.Sealed, Revoked: row.Revoked,
+	}
 }
 
 // ReceiveCallAnswer hands an answer to the call that waits for it. The first answer counts; one to a call that nobody waits for any more,

@@ -38,21 +38,22 @@ import (
 
 // Domain is the use cases that the API calls, by the package of core that has them.
 type Domain struct {
-	Access    Access
-	Setup     Setup
-	Rollouts  Rollouts
-	Freezes   Freezes
-	Policies  Policies
-	Origins   Origins
-	Checks    Checks
-	Triggers  Triggers
-	Notify    Notify
-	Workflows Workflows
-	View      View
-	Evidence  Evidence
-	Reconcile Reconcile
-	Retention Retention
-	Control   Control
+	Access      Access
+	Setup       Setup
+	Rollouts    Rollouts
+	Freezes     Freezes
+	Policies    Policies
+	Origins     Origins
+	Checks      Checks
+	Triggers    Triggers
+	Notify      Notify
+	Credentials Credentials
+	Workflows   Workflows
+	View        View
+	Evidence    Evidence
+	Reconcile   Reconcile
+	Retention   Retention
+	Control     Control
 }
 
 // Access is what the API needs of package access.

@@ -498,6 +498,36 @@ type Contact struct {
 	UpdatedAt      time.Time
 }
 
+// Credentials that programs name. Rows are kept: they are few, and a name that is given again continues its versions.
+type Credential struct {
+	OrganizationID int64
+	ID             int64
+	Name           string
+	Kind           string
+	// What the value may be sent to: scheme, host and the beginning of a path.
+	UrlPrefixes []string
+	Username    string
+	Header      string
+	Forge       string
+	// Counts the values.
+	Version int32
+	// Refers to the value; empty for a sealed one, and once it was revoked.
+	Reference string
+	// The sealed value, with which the columns above it are authenticated; null for a reference, and once it was revoked.
+	Sealed []byte
+	// The key of the keyset that the value is sealed with; 0 for none.
+	KeyID int64
+	// When the value ends where it is used, as its author says; null for never. It is used beyond that.
+	ExpiresAt     *time.Time
+	RevokedAt     *time.Time
+	PrincipalType string
+	PrincipalID   int64
+	PrincipalName string
+	ChangedAt     time.Time
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
+}
+
 type Deployment struct {
 	ID                   int64
 	OrganizationID       int64

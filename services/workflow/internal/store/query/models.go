@@ -98,6 +98,21 @@ type Consumed struct {
 	Event     int64
 }
 
+type Credential struct {
+	Organization int64
+	Name         string
+	Sequence     int64
+	Version      int32
+	Kind         string
+	UrlPrefixes  []string
+	Username     string
+	Header       string
+	Forge        string
+	Reference    string
+	Sealed       []byte
+	Revoked      bool
+}
+
 type Delivery struct {
 	Execution int64
 	Branch    int32

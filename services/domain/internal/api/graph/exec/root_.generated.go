@@ -516,6 +516,28 @@ type ComplexityRoot struct {
 		Token       func(childComplexity int) int
 	}
 
+	Credential struct {
+		Author      func(childComplexity int) int
+		ChangedAt   func(childComplexity int) int
+		ExpiresAt   func(childComplexity int) int
+		Forge       func(childComplexity int) int
+		Header      func(childComplexity int) int
+		Kind        func(childComplexity int) int
+		Name        func(childComplexity int) int
+		Reference   func(childComplexity int) int
+		RevokedAt   func(childComplexity int) int
+		Sealed      func(childComplexity int) int
+		State       func(childComplexity int) int
+		URLPrefixes func(childComplexity int) int
+		Username    func(childComplexity int) int
+		Version     func(childComplexity int) int
+	}
+
+	CredentialPayload struct {
+		Credential func(childComplexity int) int
+		Errors     func(childComplexity int) int
+	}
+
 	DecideCheckPayload struct {
 		Errors  func(childComplexity int) int
 		Rollout func(childComplexity int) int
@@ -945,6 +967,7 @@ type ComplexityRoot struct {
 		ConfirmChange                    func(childComplexity int, input model.DecideChangeInput) int
 		CreateApplication                func(childComplexity int, input model.CreateApplicationInput) int
 		CreateArtifactSource             func(childComplexity int, input model.CreateArtifactSourceInput) int
+		CreateCredential                 func(childComplexity int, input model.CreateCredentialInput) int
 		CreateEnvironment                func(childComplexity int, input model.CreateEnvironmentInput) int
 		CreateFlowDefinition             func(childComplexity int, input model.CreateFlowDefinitionInput) int
 		CreateGroup                      func(childComplexity int, input model.CreateGroupInput) int
@@ -991,10 +1014,12 @@ type ComplexityRoot struct {
 		RetryWorkflow                    func(childComplexity int, input model.RetryWorkflowInput) int
 		RevokeAgent                      func(childComplexity int, input model.RevokeAgentInput) int
 		RevokeAgentKey                   func(childComplexity int, input model.RevokeAgentKeyInput) int
+		RevokeCredential                 func(childComplexity int, input model.RevokeCredentialInput) int
 		RevokeGrant                      func(childComplexity int, input model.RevokeGrantInput) int
 		RevokeToken                      func(childComplexity int, input model.RevokeTokenInput) int
 		RollbackRollout                  func(childComplexity int, input model.RollbackRolloutInput) int
 		RotateAgent                      func(childComplexity int, input model.RotateAgentInput) int
+		RotateCredential                 func(childComplexity int, input model.RotateCredentialInput) int
 		SendEvent                        func(childComplexity int, input model.SendEventInput) int
 		SetArtifactSourceConfig          func(childComplexity int, input model.SetArtifactSourceConfigInput) int
 		SetChangeControl                 func(childComplexity int, input model.SetChangeControlInput) int
@@ -1327,6 +1352,7 @@ type ComplexityRoot struct {
 		CheckPolicies          func(childComplexity int, text string) int
 		ChecksSchema           func(childComplexity int) int
 		ComponentChanges       func(childComplexity int, before string, after string) int
+		Credentials            func(childComplexity int) int
 		DeliveryMetrics        func(childComplexity int, application string, environment *string, since *time.Time, until *time.Time) int
 		DriverOrigins          func(childComplexity int) int
 		Drivers                func(childComplexity int) int
@@ -3699,6 +3725,104 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.CreateTokenPayload.Token(childComplexity), true
 
+	case "Credential.author":
+		if e.ComplexityRoot.Credential.Author == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Credential.Author(childComplexity), true
+	case "Credential.changedAt":
+		if e.ComplexityRoot.Credential.ChangedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Credential.ChangedAt(childComplexity), true
+	case "Credential.expiresAt":
+		if e.ComplexityRoot.Credential.ExpiresAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Credential.ExpiresAt(childComplexity), true
+	case "Credential.forge":
+		if e.ComplexityRoot.Credential.Forge == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Credential.Forge(childComplexity), true
+	case "Credential.header":
+		if e.ComplexityRoot.Credential.Header == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Credential.Header(childComplexity), true
+	case "Credential.kind":
+		if e.ComplexityRoot.Credential.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Credential.Kind(childComplexity), true
+	case "Credential.name":
+		if e.ComplexityRoot.Credential.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Credential.Name(childComplexity), true
+	case "Credential.reference":
+		if e.ComplexityRoot.Credential.Reference == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Credential.Reference(childComplexity), true
+	case "Credential.revokedAt":
+		if e.ComplexityRoot.Credential.RevokedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Credential.RevokedAt(childComplexity), true
+	case "Credential.sealed":
+		if e.ComplexityRoot.Credential.Sealed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Credential.Sealed(childComplexity), true
+	case "Credential.state":
+		if e.ComplexityRoot.Credential.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Credential.State(childComplexity), true
+	case "Credential.urlPrefixes":
+		if e.ComplexityRoot.Credential.URLPrefixes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Credential.URLPrefixes(childComplexity), true
+	case "Credential.username":
+		if e.ComplexityRoot.Credential.Username == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Credential.Username(childComplexity), true
+	case "Credential.version":
+		if e.ComplexityRoot.Credential.Version == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Credential.Version(childComplexity), true
+
+	case "CredentialPayload.credential":
+		if e.ComplexityRoot.CredentialPayload.Credential == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CredentialPayload.Credential(childComplexity), true
+	case "CredentialPayload.errors":
+		if e.ComplexityRoot.CredentialPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CredentialPayload.Errors(childComplexity), true
+
 	case "DecideCheckPayload.errors":
 		if e.ComplexityRoot.DecideCheckPayload.Errors == nil {
 			break
@@ -5414,6 +5538,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.CreateArtifactSource(childComplexity, args["input"].(model.CreateArtifactSourceInput)), true
+	case "Mutation.createCredential":
+		if e.ComplexityRoot.Mutation.CreateCredential == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_createCredential_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.CreateCredential(childComplexity, args["input"].(model.CreateCredentialInput)), true
 	case "Mutation.createEnvironment":
 		if e.ComplexityRoot.Mutation.CreateEnvironment == nil {
 			break
@@ -5920,6 +6055,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RevokeAgentKey(childComplexity, args["input"].(model.RevokeAgentKeyInput)), true
+	case "Mutation.revokeCredential":
+		if e.ComplexityRoot.Mutation.RevokeCredential == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_revokeCredential_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RevokeCredential(childComplexity, args["input"].(model.RevokeCredentialInput)), true
 	case "Mutation.revokeGrant":
 		if e.ComplexityRoot.Mutation.RevokeGrant == nil {
 			break
@@ -5964,6 +6110,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RotateAgent(childComplexity, args["input"].(model.RotateAgentInput)), true
+	case "Mutation.rotateCredential":
+		if e.ComplexityRoot.Mutation.RotateCredential == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_rotateCredential_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RotateCredential(childComplexity, args["input"].(model.RotateCredentialInput)), true
 	case "Mutation.sendEvent":
 		if e.ComplexityRoot.Mutation.SendEvent == nil {
 			break
@@ -7470,6 +7627,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.ComponentChanges(childComplexity, args["before"].(string), args["after"].(string)), true
+	case "Query.credentials":
+		if e.ComplexityRoot.Query.Credentials == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.Credentials(childComplexity), true
 	case "Query.deliveryMetrics":
 		if e.ComplexityRoot.Query.DeliveryMetrics == nil {
 			break
@@ -10516,6 +10679,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputChangeWorkflowScheduleInput,
 		ec.unmarshalInputCreateApplicationInput,
 		ec.unmarshalInputCreateArtifactSourceInput,
+		ec.unmarshalInputCreateCredentialInput,
 		ec.unmarshalInputCreateEnvironmentInput,
 		ec.unmarshalInputCreateFlowDefinitionInput,
 		ec.unmarshalInputCreateGroupInput,
@@ -10563,10 +10727,12 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRetryWorkflowInput,
 		ec.unmarshalInputRevokeAgentInput,
 		ec.unmarshalInputRevokeAgentKeyInput,
+		ec.unmarshalInputRevokeCredentialInput,
 		ec.unmarshalInputRevokeGrantInput,
 		ec.unmarshalInputRevokeTokenInput,
 		ec.unmarshalInputRollbackRolloutInput,
 		ec.unmarshalInputRotateAgentInput,
+		ec.unmarshalInputRotateCredentialInput,
 		ec.unmarshalInputSendEventInput,
 		ec.unmarshalInputSetArtifactSourceConfigInput,
 		ec.unmarshalInputSetChangeControlInput,
@@ -11721,6 +11887,125 @@ input DecideChangeInput {
 "Result of confirmChange, rejectChange, withdrawChange and forceChange."
 type ProposedChangePayload {
   change: ProposedChange
+  errors: [UserError!]!
+}
+`, BuiltIn: false},
+	{Name: "../schema/credential.graphqls", Input: `# Credentials of the organization: what programs log in to servers with. Values go in, and never come out.
+
+extend type Query {
+  "The credentials of the organization, by name, without their values."
+  credentials: [Credential!]!
+}
+
+extend type Mutation {
+  "Makes a credential, which programs name from then on. The name of a revoked one may be given again."
+  createCredential(input: CreateCredentialInput!): CredentialPayload!
+  "Gives a credential another value, which the next use gets, also by rollouts under way. What it is bound to stays."
+  rotateCredential(input: RotateCredentialInput!): CredentialPayload!
+  "Ends a credential: its value is deleted, and uses of its name fail."
+  revokeCredential(input: RevokeCredentialInput!): CredentialPayload!
+}
+
+"What a credential is for."
+enum CredentialKind {
+  "Git servers and forges."
+  GIT
+  "Requests and e-mail of programs and notifications."
+  HTTP
+}
+
+"What a credential is now."
+enum CredentialState {
+  "It is used."
+  LIVE
+  "It is used, and its value ends within 14 days."
+  EXPIRING
+  "It is used, although its value has ended."
+  EXPIRED
+  "It is not used any more."
+  REVOKED
+}
+
+"What programs log in to servers with, known to them by name."
+type Credential {
+  "Unique in the organization."
+  name: String!
+  kind: CredentialKind!
+  "The URLs that the value may be sent to, also after a redirect: scheme, host and the beginning of a path."
+  urlPrefixes: [String!]!
+  "Makes it a user name and a password; empty for none."
+  username: String!
+  "Makes it the value of that header; empty for none."
+  header: String!
+  "The interface that its repositories are read and written through: git, gitlab, github or gitea; empty for git."
+  forge: String!
+  "Counts the values."
+  version: Int!
+  "Refers to the value; empty for a sealed one."
+  reference: String!
+  "Whether the value is sealed with the keyset of the installation."
+  sealed: Boolean!
+  state: CredentialState!
+  "When the value ends where it is used, as its author says; null for never, or not known."
+  expiresAt: Time
+  "When it was revoked; null if it was not."
+  revokedAt: Time
+  "What the member was called who changed it last."
+  author: String!
+  "When it was changed last."
+  changedAt: Time!
+}
+
+"Input of createCredential."
+input CreateCredentialInput {
+  "1 to 63 lower-case letters, digits, dots, hyphens and underscores."
+  name: String!
+  kind: CredentialKind!
+  "The URLs that the value may be sent to: scheme, host and the beginning of a path, which ends at a slash. At most 20."
+  urlPrefixes: [String!]!
+  "Makes it a user name and a password. Without it and header, HTTP is a bearer token."
+  username: String = ""
+  "Makes it the value of that header, such as X-Api-Key."
+  header: String = ""
+  "For GIT: the interface of the repositories, git, gitlab, github or gitea."
+  forge: String = ""
+  "The value itself, which is sealed and never shown again; or else reference."
+  value: String
+  "A reference to the value, such as vault:secret/data/shop/api#token, which begins as an operator allows it."
+  reference: String
+  "When the value ends where it is used; it is reported 14 days before."
+  expiresAt: Time
+  "Why; kept in the journal."
+  reason: String = ""
+}
+
+"Input of rotateCredential."
+input RotateCredentialInput {
+  "The credential."
+  name: String!
+  "The value itself, which is sealed and never shown again; or else reference."
+  value: String
+  "A reference to the value, which begins as an operator allows it."
+  reference: String
+  "When the value ends where it is used; it is reported 14 days before."
+  expiresAt: Time
+  "Why; kept in the journal."
+  reason: String = ""
+}
+
+"Input of revokeCredential."
+input RevokeCredentialInput {
+  "The credential."
+  name: String!
+  "Why; kept in the journal."
+  reason: String = ""
+}
+
+"What createCredential, rotateCredential and revokeCredential answer."
+type CredentialPayload {
+  "As it is now; null if the change failed."
+  credential: Credential
+  "Why the change failed; empty if it was made."
   errors: [UserError!]!
 }
 `, BuiltIn: false},
@@ -16524,6 +16809,50 @@ func (ec *executionContext) childFields_CreateTokenPayload(ctx context.Context, 
 		return ec.fieldContext_CreateTokenPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type CreateTokenPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_Credential(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_Credential_name(ctx, field)
+	case "kind":
+		return ec.fieldContext_Credential_kind(ctx, field)
+	case "urlPrefixes":
+		return ec.fieldContext_Credential_urlPrefixes(ctx, field)
+	case "username":
+		return ec.fieldContext_Credential_username(ctx, field)
+	case "header":
+		return ec.fieldContext_Credential_header(ctx, field)
+	case "forge":
+		return ec.fieldContext_Credential_forge(ctx, field)
+	case "version":
+		return ec.fieldContext_Credential_version(ctx, field)
+	case "reference":
+		return ec.fieldContext_Credential_reference(ctx, field)
+	case "sealed":
+		return ec.fieldContext_Credential_sealed(ctx, field)
+	case "state":
+		return ec.fieldContext_Credential_state(ctx, field)
+	case "expiresAt":
+		return ec.fieldContext_Credential_expiresAt(ctx, field)
+	case "revokedAt":
+		return ec.fieldContext_Credential_revokedAt(ctx, field)
+	case "author":
+		return ec.fieldContext_Credential_author(ctx, field)
+	case "changedAt":
+		return ec.fieldContext_Credential_changedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Credential", field.Name)
+}
+
+func (ec *executionContext) childFields_CredentialPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "credential":
+		return ec.fieldContext_CredentialPayload_credential(ctx, field)
+	case "errors":
+		return ec.fieldContext_CredentialPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CredentialPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_DecideCheckPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/policy"
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -252,6 +253,29 @@ type CreateArtifactSourcePayload struct {
 	Errors         []UserError     `json:"errors"`
 }
 
+// Input of createCredential.
+type CreateCredentialInput struct {
+	// 1 to 63 lower-case letters, digits, dots, hyphens and underscores.
+	Name string       `json:"name"`
+	Kind sealing.Kind `json:"kind"`
+	// The URLs that the value may be sent to: scheme, host and the beginning of a path, which ends at a slash. At most 20.
+	URLPrefixes []string `json:"urlPrefixes"`
+	// Makes it a user name and a password. Without it and header, HTTP is a bearer token.
+	Username *string `json:"username,omitempty"`
+	// Makes it the value of that header, such as X-Api-Key.
+	Header *string `json:"header,omitempty"`
+	// For GIT: the interface of the repositories, git, gitlab, github or gitea.
+	Forge *string `json:"forge,omitempty"`
+	// The value itself, which is sealed and never shown again; or else reference.
+	Value *string `json:"value,omitempty"`
+	// A reference to the value, such as vault:secret/data/shop/api#token, which begins as an operator allows it.
+	Reference *string `json:"reference,omitempty"`
+	// When the value ends where it is used; it is reported 14 days before.
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+	// Why; kept in the journal.
+	Reason *string `json:"reason,omitempty"`
+}
+
 // Input of createEnvironment.
 type CreateEnvironmentInput struct {
 	Name        string    `json:"name"`
@@ -363,6 +387,14 @@ type CreateTokenPayload struct {
 	AccessToken *AccessToken `json:"accessToken,omitempty"`
 	// The token itself. It is not stored and cannot be shown again.
 	Token  *string     `json:"token,omitempty"`
+	Errors []UserError `json:"errors"`
+}
+
+// What createCredential, rotateCredential and revokeCredential answer.
+type CredentialPayload struct {
+	// As it is now; null if the change failed.
+	Credential *Credential `json:"credential,omitempty"`
+	// Why the change failed; empty if it was made.
 	Errors []UserError `json:"errors"`
 }
 
@@ -1071,6 +1103,14 @@ type RevokeAgentKeyInput struct {
 	KeyID string `json:"keyId"`
 }
 
+// Input of revokeCredential.
+type RevokeCredentialInput struct {
+	// The credential.
+	Name string `json:"name"`
+	// Why; kept in the journal.
+	Reason *string `json:"reason,omitempty"`
+}
+
 // Input of revokeGrant.
 type RevokeGrantInput struct {
 	// The grant that ends.
@@ -1120,6 +1160,20 @@ type RotateAgentInput struct {
 	AgentID string `json:"agentId"`
 	// How long the previous key stays valid: 0 to 2592000 (30 days).
 	OverlapSeconds *int `json:"overlapSeconds,omitempty"`
+}
+
+// Input of rotateCredential.
+type RotateCredentialInput struct {
+	// The credential.
+	Name string `json:"name"`
+	// The value itself, which is sealed and never shown again; or else reference.
+	Value *string `json:"value,omitempty"`
+	// A reference to the value, which begins as an operator allows it.
+	Reference *string `json:"reference,omitempty"`
+	// When the value ends where it is used; it is reported 14 days before.
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+	// Why; kept in the journal.
+	Reason *string `json:"reason,omitempty"`
 }
 
 // Input of sendEvent: a CloudEvent.

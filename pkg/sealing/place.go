@@ -1,0 +1,69 @@
+package sealing
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// The schemes of mail servers: with STARTTLS, and encrypted from the beginning.
+const (
+	SchemeMail    = "smtp"
+	SchemeMailTLS = "smtps"
+)
+
+// ParseURL reads a URL of one of some schemes. What servers could read in several ways is refused: the check of a prefix would mean nothing.
+func ParseURL(raw string, schemes ...string) (*url.URL, error) {
+	wrong := func(problem string) error { return fault.InvalidFields(fault.Field{Name: "url", Problem: problem}) }
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Opaque != "":
+		return nil, wrong("found a text that is not a URL; expected https://host/path") // it is not shown: its query may be a secret
+	case !slices.Contains(schemes, u.Scheme):
+		return nil, wrong(fmt.Sprintf("found the scheme %q; expected %s", u.Scheme, strings.Join(schemes, " or ")))
+	case u.Hostname() == "" || strings.ContainsFunc(u.Host, func(r rune) bool { return r > '~' || r <= ' ' || r == '%' }):
+		return nil, wrong("found no host, or one that is not ASCII; expected a host name")
+	case u.User != nil:
+		return nil, wrong("found a user in it; expected the argument credential instead")
+	case strings.Contains(u.Path, `\`):
+		return nil, wrong(`found \ in the path; expected /`)
+	}
+	for part := range strings.SplitSeq(u.Path, "/") {
+		if name, _, _ := strings.Cut(part, ";"); name == "." || name == ".." {
+			return nil, wrong("found . or .. in the path; expected the path that is meant")
+		}
+	}
+	u.Fragment, u.RawFragment = "", ""
+	if u.Path == "" {
+		u.Path = "/"
+	}
+	return u, nil
+}
+
+// ParsePrefix reads the beginning of the URLs of a credential: of web or mail servers.
+func ParsePrefix(raw string) (*url.URL, error) {
+	return ParseURL(raw, "https", "http", SchemeMail, SchemeMailTLS)
+}
+
+// Covers reports whether a URL is below one of some prefixes. Scheme, host and port have to be the same, and the path to continue at a
+// slash.
+func Covers(prefixes []string, u *url.URL) bool {
+	return slices.ContainsFunc(prefixes, func(prefix string) bool {
+		p, err := ParsePrefix(prefix)
+		if err != nil || p.Scheme != u.Scheme || !strings.EqualFold(p.Hostname(), u.Hostname()) || port(p) != port(u) {
+			return false
+		}
+		rest, under := strings.CutPrefix(u.Path, strings.TrimSuffix(p.Path, "/"))
+		return under && (rest == "" || rest[0] == '/')
+	})
+}
+
+func port(u *url.URL) string {
+	if p := u.Port(); p != "" {
+		return p
+	}
+	return map[string]string{"http": "80", "https": "443", SchemeMail: "587", SchemeMailTLS: "465"}[u.Scheme]
+}

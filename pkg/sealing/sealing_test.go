@@ -1,0 +1,122 @@
+package sealing_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
+)
+
+func TestTermsAreChecked(t *testing.T) {
+	t.Parallel()
+	good := sealing.Terms{Organization: 1, Name: "api", Version: 1, Kind: sealing.HTTP, URLPrefixes: []string{"https://api.example.com/v1"}}
+	if found := good.Check(); len(found) != 0 {
+		t.Errorf("good terms: %v", found)
+	}
+	for _, tt := range []struct {
+		name, field string
+		change      func(*sealing.Terms)
+	}{
+		{"a name with spaces", "/name", func(s *sealing.Terms) { s.Name = "a b" }},
+		{"no kind", "/kind", func(s *sealing.Terms) { s.Kind = "ssh" }},
+		{"no place", "/urlPrefixes", func(s *sealing.Terms) { s.URLPrefixes = nil }},
+		{"every host", "/urlPrefixes/0", func(s *sealing.Terms) { s.URLPrefixes = []string{"https://"} }},
+		{"a query", "/urlPrefixes/0", func(s *sealing.Terms) { s.URLPrefixes = []string{"https://a.example/?x=1"} }},
+		{"a user in the URL", "/urlPrefixes/0", func(s *sealing.Terms) { s.URLPrefixes = []string{"https://u:p@a.example/"} }},
+		{"a way out of the path", "/urlPrefixes/0", func(s *sealing.Terms) { s.URLPrefixes = []string{"https://a.example/x/../y"} }},
+		{"mail with git", "/urlPrefixes/0", func(s *sealing.Terms) { s.Kind, s.URLPrefixes = sealing.Git, []string{"smtp://a.example"} }},
+		{"a header that carries the request", "/header", func(s *sealing.Terms) { s.Header = "Host" }},
+		{"a header and a user", "/header", func(s *sealing.Terms) { s.Header, s.Username = "X-Api-Key", "u" }},
+		{"a header with git", "/header", func(s *sealing.Terms) { s.Kind, s.Header = sealing.Git, "X-Api-Key" }},
+		{"a forge with http", "/forge", func(s *sealing.Terms) { s.Forge = "gitlab" }},
+		{"an unknown forge", "/forge", func(s *sealing.Terms) { s.Kind, s.Forge = sealing.Git, "cvs" }},
+		{"a user with a colon", "/username", func(s *sealing.Terms) { s.Username = "a:b" }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			changed := good
+			tt.change(&changed)
+			found := changed.Check()
+			if len(found) != 1 || found[0].Name != tt.field {
+				t.Errorf("found %v, expected a problem of %s", found, tt.field)
+			}
+		})
+	}
+	for _, value := range []string{"", "a\nb", strings.Repeat("x", sealing.MaxValue+1)} {
+		found := good.CheckValue(value)
+		if len(found) != 1 || value != "" && strings.Contains(found[0].Problem, value) {
+			t.Errorf("a value of %d bytes: %v", len(value), found)
+		}
+	}
+}
+
+func TestPlacesAreCompared(t *testing.T) {
+	t.Parallel()
+	prefixes := []string{"https://api.example.com/team", "smtps://mail.example.com"}
+	for text, want := range map[string]bool{
+		"https://api.example.com/team": true, "https://api.example.com/team/x?q=1": true, "https://API.example.com:443/team/": true,
+		"https://api.example.com/teammate": false, "https://api.example.com/": false, "http://api.example.com/team": false,
+		"https://api.example.com.evil.test/team": false, "https://api.example.com:8443/team": false, "smtps://mail.example.com:465/": true,
+		"smtp://mail.example.com/": false,
+	} {
+		u, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := sealing.Covers(prefixes, u); got != want {
+			t.Errorf("%s: %t, expected %t", text, got, want)
+		}
+	}
+}
+
+func TestReferencesAreOfTheirOrganization(t *testing.T) {
+	t.Parallel()
+	s := sealing.Settings{References: []sealing.Allowance{
+		{Prefix: "vault:secret/data/shop/", Organizations: []int64{1, 2}},
+		{Prefix: "env:SHOP_", Organizations: []int64{1}},
+		{Prefix: "k8s:shop/", Organizations: []int64{1}},
+		{Prefix: "file:/run/secrets/shop", Organizations: []int64{1}},
+	}}
+	if problems := s.Check("credentials"); len(problems) != 0 {
+		t.Fatal(problems)
+	}
+	for _, tt := range []struct {
+		organization int64
+		ref          string
+		want         bool
+	}{
+		{1, "vault:secret/data/shop/git#token", true},
+		{2, "vault:secret/data/shop/git#token", true},
+		{3, "vault:secret/data/shop/git#token", false},
+		{1, "vault:secret/data/shopping/git#token", false},
+		{1, "env:SHOP_TOKEN", true},
+		{1, "env:DATABASE_URL", false},
+		{2, "env:SHOP_TOKEN", false},
+		{1, "k8s:shop/git#token", true},
+		{1, "k8s:shop-2/git#token", false},
+		{1, "file:/run/secrets/shop", true},
+		{1, "file:/run/secrets/shop/../other", false},
+		{1, "file:/run/secrets/shop/token", false},
+		{1, "hunter2", false},
+	} {
+		if got := s.Allows(tt.organization, tt.ref); got != tt.want {
+			t.Errorf("organization %d, %s: %t, expected %t", tt.organization, tt.ref, got, tt.want)
+		}
+	}
+	for _, prefix := range []string{"", "env:", "vault:", "file:/", "file:/a/../b/", "vault:secret/data/shop", "hunter2", "http://x/"} {
+		bad := sealing.Settings{References: []sealing.Allowance{{Prefix: prefix, Organizations: []int64{1}}}}
+		if problems := bad.Check("credentials"); len(problems) != 1 || problems[0].Name != "credentials.references[0].prefix" {
+			t.Errorf("%q: %v, expected it to be refused", prefix, problems)
+		}
+		if bad.Allows(1, "env:DATABASE_URL") || bad.Allows(1, "file:/etc/shadow") {
+			t.Errorf("%q allows everything", prefix)
+		}
+	}
+	secretive := sealing.Settings{KeysetRef: `{"primaryKeyId":1}`, References: []sealing.Allowance{{Prefix: "env:A_"}}}
+	problems := secretive.Check("credentials")
+	if len(problems) != 2 || strings.Contains(fault.InvalidFields(problems...).Error(), "primaryKeyId") {
+		t.Errorf("found %v, expected two problems without the keyset", problems)
+	}
+}

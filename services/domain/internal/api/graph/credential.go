@@ -1,0 +1,65 @@
+package graph
+
+import (
+	"context"
+
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/credential"
+)
+
+// Credentials is what the API needs of package credential.
+type Credentials interface {
+	Credentials(ctx context.Context, a core.Actor) ([]credential.Credential, error)
+	Create(ctx context.Context, a core.Actor, n credential.NewCredential) (credential.Credential, error)
+	Rotate(ctx context.Context, a core.Actor, name string, n credential.NewValue) (credential.Credential, error)
+	Revoke(ctx context.Context, a core.Actor, name, reason string) (credential.Credential, error)
+}
+
+var _ Credentials = (*credential.UseCases)(nil)
+
+// Credentials are those of the organization.
+func (q query) Credentials(ctx context.Context) ([]model.Credential, error) {
+	of := loadersOf(ctx)
+	found, err := q.domain.Credentials.Credentials(ctx, of.actor)
+	all := []model.Credential{}
+	for _, c := range found {
+		all = append(all, model.WrapCredential(c, of.clock.Now()))
+	}
+	return all, err
+}
+
+// CreateCredential makes one.
+func (m mutation) CreateCredential(ctx context.Context, in model.CreateCredentialInput) (model.CredentialPayload, error) {
+	made, err := m.domain.Credentials.Create(ctx, loadersOf(ctx).actor, credential.NewCredential{
+		Terms: sealing.Terms{
+			Name: in.Name, Kind: in.Kind, URLPrefixes: in.URLPrefixes, Username: orEmpty(in.Username), Header: orEmpty(in.Header),
+			Forge: orEmpty(in.Forge),
+		},
+		NewValue: credential.NewValue{
+			Value: credential.Value(orEmpty(in.Value)), Reference: orEmpty(in.Reference), ExpiresAt: in.ExpiresAt, Reason: orEmpty(in.Reason),
+		},
+	})
+	return credentialPayload(ctx, made, err)
+}
+
+// RotateCredential gives one another value.
+func (m mutation) RotateCredential(ctx context.Context, in model.RotateCredentialInput) (model.CredentialPayload, error) {
+	rotated, err := m.domain.Credentials.Rotate(ctx, loadersOf(ctx).actor, in.Name, credential.NewValue{
+		Value: credential.Value(orEmpty(in.Value)), Reference: orEmpty(in.Reference), ExpiresAt: in.ExpiresAt, Reason: orEmpty(in.Reason),
+	})
+	return credentialPayload(ctx, rotated, err)
+}
+
+// RevokeCredential ends one.
+func (m mutation) RevokeCredential(ctx context.Context, in model.RevokeCredentialInput) (model.CredentialPayload, error) {
+	revoked, err := m.domain.Credentials.Revoke(ctx, loadersOf(ctx).actor, in.Name, orEmpty(in.Reason))
+	return credentialPayload(ctx, revoked, err)
+}
+
+func credentialPayload(ctx context.Context, c credential.Credential, err error) (p model.CredentialPayload, _ error) {
+	now := loadersOf(ctx).clock.Now()
+	p.Credential, p.Errors, err = changed(c, err, func(c credential.Credential) model.Credential { return model.WrapCredential(c, now) })
+	return p, err
+}

@@ -1,0 +1,48 @@
+package model
+
+import (
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/credential"
+)
+
+// Credential is the domain's, without its value.
+type Credential struct {
+	Name                    string
+	Kind                    sealing.Kind
+	URLPrefixes             []string
+	Username, Header, Forge string
+	Version                 int
+	Reference               string
+	Sealed                  bool
+	State                   credential.State
+	ExpiresAt, RevokedAt    *time.Time
+	Author                  string
+	ChangedAt               time.Time
+}
+
+// WrapCredential makes one of the domain's, as it is at an instant.
+func WrapCredential(c credential.Credential, at time.Time) Credential {
+	return Credential{
+		Name: c.Name, Kind: c.Kind, URLPrefixes: c.URLPrefixes, Username: c.Username, Header: c.Header, Forge: c.Forge, Version: c.Version,
+		Reference: c.Reference, Sealed: c.Key != 0, State: c.StateAt(at), ExpiresAt: c.ExpiresAt, RevokedAt: c.RevokedAt, Author: c.Author.Name,
+		ChangedAt: c.ChangedAt,
+	}
+}
+
+// MarshalCredentialKind writes a kind.
+func MarshalCredentialKind(k sealing.Kind) graphql.Marshaler { return word(string(k)) }
+
+// UnmarshalCredentialKind reads a kind.
+func UnmarshalCredentialKind(v any) (sealing.Kind, error) { return enum(v, sealing.Kinds()...) }
+
+// MarshalCredentialState writes a state.
+func MarshalCredentialState(s credential.State) graphql.Marshaler { return word(string(s)) }
+
+// UnmarshalCredentialState reads a state.
+func UnmarshalCredentialState(v any) (credential.State, error) {
+	return enum(v, credential.States()...)
+}

@@ -1,0 +1,89 @@
+// Package credential is the part of the store that keeps the credentials of organizations. Values come to it sealed.
+//
+// It decides nothing. Its types are embedded by those of package store, which gives them their transactions.
+package credential
+
+import (
+	"context"
+
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/credential"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
+)
+
+// Reads are what the API and the use cases look at.
+type Reads struct {
+	// Run runs fn in a transaction of an organization.
+	Run func(ctx context.Context, organization int64, fn func(*query.Queries) error) error
+}
+
+// Credentials implements credential.Reads.
+func (r Reads) Credentials(ctx context.Context, organization int64) ([]credential.Credential, error) {
+	var all []credential.Credential
+	err := r.Run(ctx, organization, func(q *query.Queries) error {
+		rows, err := q.Credentials(ctx, organization)
+		all = make([]credential.Credential, len(rows)) // assigned, not appended to: the transaction may run again
+		for i, row := range rows {
+			all[i] = of(row)
+		}
+		return pg.Classify(err, "read credentials")
+	})
+	return all, err
+}
+
+func of(r query.Credential) credential.Credential {
+	return credential.Credential{
+		ID: r.ID, Terms: sealing.Terms{
+			Organization: r.OrganizationID, Name: r.Name, Version: int(r.Version), Kind: sealing.Kind(r.Kind), URLPrefixes: r.UrlPrefixes,
+			Username: r.Username, Header: r.Header, Forge: r.Forge,
+		},
+		Reference: r.Reference, Sealed: r.Sealed, Key: uint32(r.KeyID), ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt,
+		Author: core.Author{
+			Principal: core.Principal{Type: core.PrincipalType(r.PrincipalType), ID: r.PrincipalID}, Name: r.PrincipalName,
+		},
+		ChangedAt: r.ChangedAt, CreatedAt: r.CreatedAt,
+	}
+}
+
+// Writes are what use cases change, in the transaction that Q is of.
+type Writes struct {
+	Q *query.Queries
+	// Entered is the organization of the transaction; every statement names it.
+	Entered int64
+}
+
+// LockCredentials implements credential.Tx.
+func (w Writes) LockCredentials(ctx context.Context) error {
+	return pg.Classify(w.Q.LockCredentials(ctx, w.Entered), "lock the credentials")
+}
+
+// LockCredential implements credential.Tx.
+func (w Writes) LockCredential(ctx context.Context, name string) (credential.Credential, error) {
+	row, err := w.Q.LockCredential(ctx, w.Entered, name)
+	return of(row), pg.Classify(err, "lock credential %q", name)
+}
+
+// LockCredentialByID implements credential.Tx.
+func (w Writes) LockCredentialByID(ctx context.Context, id int64) (credential.Credential, error) {
+	row, err := w.Q.LockCredentialByID(ctx, w.Entered, id)
+	return of(row), pg.Classify(err, "lock credential %d", id)
+}
+
+// SaveCredential implements credential.Tx.
+func (w Writes) SaveCredential(ctx context.Context, c credential.Credential) (credential.Credential, error) {
+	row, err := w.Q.SaveCredential(ctx, query.SaveCredentialParams{
+		OrganizationID: w.Entered, Name: c.Name, Kind: string(c.Kind), UrlPrefixes: c.URLPrefixes, Username: c.Username, Header: c.Header,
+		Forge: c.Forge, Version: int32(c.Version), Reference: c.Reference, Sealed: c.Sealed, KeyID: int64(c.Key), ExpiresAt: c.ExpiresAt,
+		RevokedAt: c.RevokedAt, PrincipalType: string(c.Author.Type), PrincipalID: c.Author.ID, PrincipalName: c.Author.Name,
+		ChangedAt: c.ChangedAt,
+	})
+	return of(row), pg.Classify(err, "save credential %q", c.Name)
+}
+
+// ResealCredential implements credential.Tx.
+func (w Writes) ResealCredential(ctx context.Context, c credential.Credential) error {
+	err := w.Q.ResealCredential(ctx, query.ResealCredentialParams{OrganizationID: w.Entered, ID: c.ID, Sealed: c.Sealed, KeyID: int64(c.Key)})
+	return pg.Classify(err, "save credential %q", c.Name)
+}

@@ -1,0 +1,17 @@
+-- name: SaveCredential :exec
+-- Reports come more than once and in any order: that with the highest sequence stays.
+INSERT INTO credential (organization, name, sequence, version, kind, url_prefixes, username, header, forge, reference, sealed, revoked)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+ON CONFLICT (organization, name) DO UPDATE SET
+    sequence = excluded.sequence, version = excluded.version, kind = excluded.kind, url_prefixes = excluded.url_prefixes,
+    username = excluded.username, header = excluded.header, forge = excluded.forge, reference = excluded.reference, sealed = excluded.sealed,
+    revoked = excluded.revoked
+WHERE credential.sequence < excluded.sequence;
+
+-- name: CredentialNamed :many
+SELECT organization, name, version, kind, url_prefixes, username, header, forge, reference, sealed, revoked FROM credential
+WHERE organization = $1 AND name = $2;
+
+-- name: CredentialsOfKind :many
+SELECT organization, name, version, kind, url_prefixes, username, header, forge, reference, sealed, revoked FROM credential
+WHERE organization = $1 AND kind = $2 ORDER BY name;
