@@ -53,7 +53,7 @@ func ParsePrefix(raw string) (*url.URL, error) {
 func Covers(prefixes []string, u *url.URL) bool {
 	return slices.ContainsFunc(prefixes, func(prefix string) bool {
 		p, err := ParsePrefix(prefix)
-		if err != nil || p.Scheme != u.Scheme || !strings.EqualFold(p.Hostname(), u.Hostname()) || port(p) != port(u) {
+		if err != nil || p.Scheme != u.Scheme || !strings.EqualFold(p.Hostname(), u.Hostname()) || Port(p) != Port(u) {
 			return false
 		}
 		rest, under := strings.CutPrefix(u.Path, strings.TrimSuffix(p.Path, "/"))
@@ -61,7 +61,8 @@ func Covers(prefixes []string, u *url.URL) bool {
 	})
 }
 
-func port(u *url.URL) string {
+// Port is the port of a URL, that of its scheme if it names none.
+func Port(u *url.URL) string {
 	if p := u.Port(); p != "" {
 		return p
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/pkg/throttle"
@@ -110,7 +111,10 @@ type Config struct {
 	SandboxCommand []string `koanf:"sandbox_command"`
 	// GitCredentials are the accounts for Git servers, selected by the longest matching URL prefix.
 	GitCredentials []GitCredential `koanf:"git_credentials"`
-	// Vault is the server that references vault:path#key in password_ref point to.
+	// Credentials are about those that organizations manage themselves: the keyset that values are sealed with, and the references that they
+	// may give instead. The domain service has the same.
+	Credentials sealing.Settings `koanf:"credentials"`
+	// Vault is the server that references vault:path#key point to.
 	Vault secret.VaultConfig `koanf:"vault"`
 	// GitAllowNetworks lists what may be reached for a repository that a program names, in addition to public addresses on ports 80 and
 	// 443: networks, addresses and host names, each with an optional port. The servers of GitCredentials are always allowed.
@@ -218,6 +222,7 @@ func (c Config) Validate() error {
 	problems = append(problems, c.Layout.Check()...)
 	problems = append(problems, c.Database.Certificates().Check("database_")...)
 	problems = append(problems, c.Vault.Check()...)
+	problems = append(problems, c.Credentials.Check("credentials")...)
 	problems = append(problems, c.Archive.Check()...)
 	problems = append(problems, c.GitLimits.Check("git_limits")...)
 	for i, t := range c.Tokens {

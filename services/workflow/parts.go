@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/httpx"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/run"
+	"github.com/lockstep-cd/lockstep/pkg/sealing/keyset"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
@@ -29,6 +30,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/reconcile"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/retention"
@@ -42,7 +44,9 @@ import (
 func gitCredentials(c Config) []git.Credential {
 	credentials := make([]git.Credential, len(c.GitCredentials))
 	for i, g := range c.GitCredentials {
-		credentials[i] = git.Credential(g)
+		credentials[i] = git.Credential{
+			Name: g.Name, URLPrefix: g.URLPrefix, Username: g.Username, PasswordRef: g.PasswordRef, Forge: g.Forge, Organizations: g.Organizations,
+		}
 	}
 	return credentials
 }
@@ -51,7 +55,9 @@ func gitCredentials(c Config) []git.Credential {
 func webCredentials(c Config) []web.Credential {
 	credentials := make([]web.Credential, len(c.HTTPCredentials))
 	for i, h := range c.HTTPCredentials {
-		credentials[i] = web.Credential(h)
+		credentials[i] = web.Credential{
+			Name: h.Name, URLPrefixes: h.URLPrefixes, Username: h.Username, Header: h.Header, Ref: h.Ref, Organizations: h.Organizations,
+		}
 	}
 	return credentials
 }
@@ -72,7 +78,7 @@ func checkScopes(ctx context.Context, c Config, several func(context.Context) (b
 // functions are everything that programs may run. Which of them are carried out here and which by a relay is decided
 // here alone.
 func functions(
-	c Config, several func(context.Context) (bool, error), budget *gitfetch.Budget, wall clock.Clock, log *slog.Logger,
+	c Config, own credential.Store, several func(context.Context) (bool, error), budget *gitfetch.Budget, wall clock.Clock, log *slog.Logger,
 	watching function.WatchDeps,
 ) (*activity.Functions, *git.Forge, error) {
 	// A program names its repositories, so they are anybody's URLs (D41); those that the operator has credentials for are
@@ -96,14 +102,17 @@ func functions(
 	if err != nil {
 		return nil, nil, fmt.Errorf("vault: %w", err)
 	}
+	book := credential.NewBook(credential.Deps{
+		Store: own, Open: keyset.New(secrets, c.Credentials.KeysetRef).Open, Read: secrets.Read, Settings: c.Credentials,
+	})
 	forge, err := git.New(git.Deps{
-		HTTP: transport, Budget: budget, Several: several, Credentials: gitCredentials(c), Secrets: secrets, AuthorName: c.GitAuthorName,
+		Own: book, HTTP: transport, Budget: budget, Several: several, Credentials: gitCredentials(c), Secrets: secrets, AuthorName: c.GitAuthorName,
 		AuthorEmail: c.GitAuthorEmail, Clock: wall, Log: log,
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("configure git: %w", err)
 	}
-	requests, err := requester(c, several, secrets, log)
+	requests, err := requester(c, book, several, secrets, log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -118,7 +127,9 @@ func functions(
 const mostTimeout = 5*time.Minute + 5*time.Second
 
 // requester sends the requests of programs. A program names the URL, so it is anybody's (D41).
-func requester(c Config, several func(context.Context) (bool, error), secrets *secret.Reader, log *slog.Logger) (*web.Client, error) {
+func requester(
+	c Config, own *credential.Book, several func(context.Context) (bool, error), secrets *secret.Reader, log *slog.Logger,
+) (*web.Client, error) {
 	guard := httpx.Config{Allow: c.HTTPAllowNetworks, Timeout: mostTimeout, MaxBody: math.MaxInt64 - 1, Log: log}
 	var err error
 	if guard.TLS, err = certs.Beside(c.HTTPCAFile, log); err != nil {
@@ -128,7 +139,7 @@ func requester(c Config, several func(context.Context) (bool, error), secrets *s
 	if err != nil {
 		return nil, fmt.Errorf("http_allow_networks: %w", err)
 	}
-	deps := web.Deps{HTTP: transport, Credentials: webCredentials(c), Several: several, Secrets: secrets, Dial: transport.Dial}
+	deps := web.Deps{HTTP: transport, Credentials: webCredentials(c), Own: own, Several: several, Secrets: secrets, Dial: transport.Dial}
 	if guard.TLS != nil {
 		deps.TLS = guard.TLS.Config
 	}

@@ -106,8 +106,8 @@ func table() []rule {
 		// Programs without the service: the interpreter, and nothing that stores or calls.
 		adapter("workflow", "offline", join(sql, nats, kube, grpcs), "services/workflow/internal/script", "pkg/event"),
 		adapter("workflow", "model", join(sql, nats, kube, star, grpcs)),
-		adapter("workflow", "git", join(sql, nats, kube, star), "pkg/keylock", "pkg/gitfetch", "pkg/secret", "pkg/secret/reference"),
-		adapter("workflow", "web", join(sql, nats, kube, star, grpcs), "pkg/secret", "pkg/secret/reference"),
+		adapter("workflow", "git", join(sql, nats, kube, star), "pkg/keylock", "pkg/gitfetch", "pkg/secret", "pkg/secret/reference", "pkg/sealing"),
+		adapter("workflow", "web", join(sql, nats, kube, star, grpcs), "pkg/secret", "pkg/secret/reference", "pkg/sealing"),
 		adapter("relay", "cluster", join(sql, nats, star)),
 		{
 			layer: "composition root", packages: []string{"services/SERVICE"},

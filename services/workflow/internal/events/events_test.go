@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/callpolicy"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/guard"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
@@ -239,6 +240,11 @@ func (i *inbox) ReceivePolicySet(ctx context.Context, wire event.Event, s callpo
 
 func (i *inbox) ReceiveCallAnswer(ctx context.Context, wire event.Event, organization int64, _ history.CallAnswer) error {
 	_, _, err := i.ReceiveFrom(ctx, wire, history.Event{Organization: organization, ID: wire.ID()})
+	return err
+}
+
+func (i *inbox) ReceiveCredential(ctx context.Context, wire event.Event, r credential.Report) error {
+	_, _, err := i.ReceiveFrom(ctx, wire, history.Event{Organization: r.Organization, ID: wire.ID()})
 	return err
 }
 

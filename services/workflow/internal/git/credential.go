@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/secret/reference"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 )
 
 // Credential is a user name and a reference to a password, for the repositories below a URL.
@@ -31,6 +32,8 @@ type Credential struct {
 	// Organizations are those whose workflows it is for. To others it is as if it were not there. None means the only organization: where
 	// there are several the credential is not used.
 	Organizations []int64
+	// own is the credential of the organization itself that it stands for; nil for one of the operator's.
+	own *credential.Credential
 }
 
 // check finds credentials that could never work when the process starts, not when the first commit is due.
@@ -67,6 +70,9 @@ func (c Credential) matches(u *url.URL) int {
 	if err != nil || p.Scheme != u.Scheme || !strings.EqualFold(p.Host, u.Host) {
 		return -1
 	}
+	if !plain(u.Path) {
+		return -1
+	}
 	prefix := strings.TrimSuffix(p.Path, "/")
 	if rest, ok := strings.CutPrefix(u.Path, prefix); !ok || (rest != "" && rest[0] != '/') {
 		return -1
@@ -91,9 +97,10 @@ func best(credentials []Credential, organization int64, u *url.URL) *Credential 
 	return best
 }
 
-// credentials are those of a configuration.
+// credentials are those of organizations, and those of a configuration.
 type credentials struct {
 	all     []Credential
+	own     *credential.Book
 	secrets *secret.Reader
 	several func(context.Context) (bool, error)
 }
@@ -130,12 +137,25 @@ func (c credentials) named(l activity.Login) []Credential {
 func (c credentials) of(ctx context.Context, organization int64, u *url.URL) (*Credential, error) {
 	all := c.all
 	login, chosen := activity.LoginOf(ctx)
+	name := login.Name
 	if chosen {
 		all = c.named(login)
+		if _, isSecret := login.Secrets[name]; isSecret { // of the run: whose references are the operator's to allow
+			name = ""
+		}
+	}
+	if !chosen || name != "" {
+		var err error
+		if all, err = c.candidates(ctx, organization, name, all); err != nil {
+			return nil, err
+		}
 	}
 	found := best(all, organization, u)
 	if chosen && found == nil {
-		return nil, fault.New(fault.Denied, "this organization has no credential %q for this repository (git_credentials)", login.Name)
+		return nil, fault.New(
+			fault.Denied, "this organization has no credential %q for this repository: neither one of its own nor one of the operator (git_credentials)",
+			login.Name,
+		)
 	}
 	if found == nil || len(found.Organizations) > 0 || c.several == nil {
 		return found, nil
@@ -157,13 +177,16 @@ func (c credentials) login(ctx context.Context, organization int64, u *url.URL) 
 	if found == nil || err != nil {
 		return nil, err
 	}
-	password, err := c.secrets.Read(ctx, found.PasswordRef)
-	if fault.Is(err, fault.Unavailable) { // which passes: the operation is tried again
-		return nil, fault.Because(err, fault.Unavailable, "the password for %s: %s", found.URLPrefix, fault.Public(err))
-	}
+	return c.with(ctx, found)
+}
+
+// with is the login of a credential.
+func (c credentials) with(ctx context.Context, found *Credential) (*githttp.BasicAuth, error) {
+	password, err := c.password(ctx, *found)
 	if err != nil {
-		return nil, fault.Because(err, fault.Unauthenticated, "the password for %s cannot be read from %s", found.URLPrefix, found.PasswordRef)
+		return nil, err
 	}
+	mayGo(ctx, found.URLPrefix)
 	activity.Conceal(ctx, password)
 	activity.Conceal(ctx, found.Username+":"+password) // as basic authentication sends it
 	return &githttp.BasicAuth{Username: found.Username, Password: password}, nil

@@ -25,6 +25,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/keylock"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 )
 
 // Deps are what a Forge needs.
@@ -32,8 +33,9 @@ type Deps struct {
 	// HTTP reaches the servers. It decides which may be reached (D41), and bounds how long an exchange takes, the reading of the
 	// answer included.
 	HTTP http.RoundTripper
-	// Credentials are tried by longest matching URL prefix.
+	// Credentials are the operator's, Own those of organizations; nil for none. They are tried by longest matching URL prefix.
 	Credentials []Credential
+	Own         *credential.Book
 	// Several reports whether there is more than one organization. Then a credential without organizations is not used: any program may name
 	// any repository. nil is that there is one.
 	Several func(context.Context) (bool, error)
@@ -79,9 +81,9 @@ func New(d Deps) (*Forge, error) {
 	}
 	// Without a Timeout of its own: the Git library leaves the answer of a push as it is once it has read the report, and a timer with a
 	// goroutine would stand by each for a minute.
-	client := &http.Client{Transport: gitfetch.Transport{Next: d.HTTP}}
+	client := &http.Client{Transport: gitfetch.Transport{Next: bound{d.HTTP}}}
 	return &Forge{
-		credentials: credentials{all: d.Credentials, secrets: d.Secrets, several: d.Several},
+		credentials: credentials{all: d.Credentials, own: d.Own, secrets: d.Secrets, several: d.Several},
 		author:      author{name: d.AuthorName, email: d.AuthorEmail},
 		client:      githttp.NewClient(client), rest: client, budget: d.Budget,
 		clock: d.Clock, log: d.Log,
@@ -130,7 +132,7 @@ func signature(s object.Signature) activity.Signature {
 func (f *Forge) within(
 	ctx context.Context, organization int64, repoURL string, operate func(context.Context, *gitfetch.Share) error,
 ) error {
-	err := f.budget.Do(ctx, organization, operate)
+	err := f.budget.Do(withPlaces(ctx), organization, operate)
 	if limit, ok := errors.AsType[*gitfetch.LimitError](err); ok {
 		return fault.New(fault.Refused, "%s cannot be read: %w", repoURL, limit)
 	}

@@ -98,13 +98,22 @@ func (f *Forge) hosted(ctx context.Context, organization int64, repoURL string) 
 	if c == nil || c.Forge == "" || c.Forge == Plain {
 		return nil, nil //nolint:nilnil // plain Git is no error
 	}
-	auth, err := f.credentials.login(ctx, organization, u)
+	auth, err := f.credentials.with(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	project := strings.TrimSuffix(strings.Trim(u.Path, "/"), ".git")
 	base := u.Scheme + "://" + u.Host
 	r := rest{client: f.rest, forge: c.Forge, url: repoURL, project: project}
+	defer func() {
+		// Its interface is elsewhere than the repository, and redirects within it, as for a project that was renamed. A credential of an
+		// organization goes to the one project only.
+		place := r.base
+		if api, err := url.Parse(r.base); err == nil && c.own == nil {
+			place = api.Scheme + "://" + api.Host
+		}
+		mayGo(ctx, place)
+	}()
 	switch c.Forge {
 	case GitLab:
 		r.base, r.authorization = base+"/api/v4/projects/"+url.PathEscape(project), "Bearer "+auth.Password

@@ -10,9 +10,11 @@ import (
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/secret/reference"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 )
 
 // Credential is a secret that programs may have sent to certain URLs.
@@ -28,6 +30,8 @@ type Credential struct {
 	// Organizations are those whose workflows it is for. To others it is as if it were not there. None means the only organization: where
 	// there are several the credential is not used.
 	Organizations []int64
+	// own is the credential of the organization itself that it stands for; nil for one of the operator's.
+	own *credential.Credential
 }
 
 // check finds credentials that could never work, or that are ambiguous, when the process starts.
@@ -43,7 +47,7 @@ func check(all []Credential) error {
 			report("url_prefixes", "missing, expected the URLs that it may be sent to")
 		}
 		for _, prefix := range c.URLPrefixes {
-			if u, err := parsePrefix(prefix); err != nil || u.RawQuery != "" {
+			if u, err := sealing.ParsePrefix(prefix); err != nil || u.RawQuery != "" {
 				report("url_prefixes", fmt.Sprintf("found %q, expected scheme, host and the beginning of a path", prefix))
 			}
 		}
@@ -54,7 +58,7 @@ func check(all []Credential) error {
 		if c.Username != "" && c.Header != "" {
 			report("header", "found with username, expected one of them or neither")
 		}
-		if c.Header != "" && !validHeader(c.Header) {
+		if c.Header != "" && !sealing.ValidHeader(c.Header) {
 			report("header", fmt.Sprintf("found %q, expected the name of a header, such as X-Api-Key", c.Header))
 		}
 		if strings.Contains(c.Username, ":") {
@@ -78,14 +82,6 @@ func check(all []Credential) error {
 	return nil
 }
 
-// validHeader reports whether a name is one that a credential may have.
-func validHeader(name string) bool {
-	token := strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
-	return token && !slices.Contains([]string{
-		"host", "content-length", "content-type", "transfer-encoding", "connection", "upgrade", "te", "trailer",
-	}, strings.ToLower(name))
-}
-
 // Unscoped is what is wrong with credentials where there is more than one organization.
 func Unscoped(all []Credential) []fault.Field {
 	var wrong []fault.Field
@@ -101,64 +97,15 @@ func Unscoped(all []Credential) []fault.Field {
 }
 
 // ParseURL reads a URL of a request. What servers could read in several ways is refused: the check of a prefix would mean nothing.
-func ParseURL(raw string) (*url.URL, error) { return parse(raw, "https", "http") }
+func ParseURL(raw string) (*url.URL, error) { return sealing.ParseURL(raw, "https", "http") }
 
-// parse reads a URL of one of two schemes.
-func parse(raw string, schemes ...string) (*url.URL, error) {
-	wrong := func(problem string) error { return fault.InvalidFields(fault.Field{Name: "url", Problem: problem}) }
-	u, err := url.Parse(raw)
-	switch {
-	case err != nil || u.Opaque != "":
-		return nil, wrong("found a text that is not a URL; expected https://host/path") // it is not shown: its query may be a secret
-	case !slices.Contains(schemes, u.Scheme):
-		return nil, wrong(fmt.Sprintf("found the scheme %q; expected %s", u.Scheme, strings.Join(schemes, " or ")))
-	case u.Hostname() == "" || strings.ContainsFunc(u.Host, func(r rune) bool { return r > '~' || r <= ' ' || r == '%' }):
-		return nil, wrong("found no host, or one that is not ASCII; expected a host name")
-	case u.User != nil:
-		return nil, wrong("found a user in it; expected the argument credential instead")
-	case strings.Contains(u.Path, `\`):
-		return nil, wrong(`found \ in the path; expected /`)
-	}
-	for part := range strings.SplitSeq(u.Path, "/") {
-		if name, _, _ := strings.Cut(part, ";"); name == "." || name == ".." {
-			return nil, wrong("found . or .. in the path; expected the path that is meant")
-		}
-	}
-	u.Fragment, u.RawFragment = "", ""
-	if u.Path == "" {
-		u.Path = "/"
-	}
-	return u, nil
-}
+// covers reports whether the credential may be sent to a URL.
+func (c Credential) covers(u *url.URL) bool { return sealing.Covers(c.URLPrefixes, u) }
 
-// parsePrefix reads the beginning of the URLs of a credential: of web or mail servers.
-func parsePrefix(raw string) (*url.URL, error) {
-	return parse(raw, "https", "http", schemeMail, schemeMailTLS)
-}
-
-// covers reports whether the credential may be sent to a URL. Scheme, host and port have to be the same, and the path to continue at a
-// slash.
-func (c Credential) covers(u *url.URL) bool {
-	return slices.ContainsFunc(c.URLPrefixes, func(prefix string) bool {
-		p, err := parsePrefix(prefix)
-		if err != nil || p.Scheme != u.Scheme || !strings.EqualFold(p.Hostname(), u.Hostname()) || port(p) != port(u) {
-			return false
-		}
-		rest, under := strings.CutPrefix(u.Path, strings.TrimSuffix(p.Path, "/"))
-		return under && (rest == "" || rest[0] == '/')
-	})
-}
-
-func port(u *url.URL) string {
-	if p := u.Port(); p != "" {
-		return p
-	}
-	return map[string]string{"http": "80", "https": "443", schemeMail: "587", schemeMailTLS: "465"}[u.Scheme]
-}
-
-// credentials are those of a configuration.
+// credentials are those of organizations, and those of a configuration.
 type credentials struct {
 	all     []Credential
+	own     *credential.Book
 	secrets *secret.Reader
 	several func(context.Context) (bool, error)
 }
@@ -166,8 +113,22 @@ type credentials struct {
 // named is the credential of an organization that a program has named: directly, or by a name of the run's secrets. The reference of such
 // a secret is used only where the operator has a credential with the same one: a program chooses where it is sent, so it must not choose
 // what.
+//
+// A credential of the organization itself comes before one of the operator with the same name, also when it was revoked.
 func (c credentials) named(ctx context.Context, r activity.WebRequest) (*Credential, error) {
 	ref, isSecret := r.Secrets[r.Credential]
+	if !isSecret {
+		own, err := c.own.Named(ctx, r.Organization, r.Credential, sealing.HTTP)
+		if err != nil {
+			return nil, err
+		}
+		if own != nil {
+			return &Credential{
+				Name: own.Name, URLPrefixes: own.URLPrefixes, Username: own.Username, Header: own.Header,
+				Organizations: []int64{own.Organization}, own: own,
+			}, nil
+		}
+	}
 	for i := range c.all {
 		found := &c.all[i]
 		if isSecret && found.Ref != ref || !isSecret && found.Name != r.Credential {
@@ -193,7 +154,7 @@ func (c credentials) named(ctx context.Context, r activity.WebRequest) (*Credent
 	if isSecret {
 		return nil, fault.New(fault.Denied, "no credential of this organization has the reference of the secret %q; an operator has to configure one (http_credentials)", r.Credential)
 	}
-	return nil, fault.New(fault.Denied, "this organization has no credential %q (http_credentials)", r.Credential)
+	return nil, fault.New(fault.Denied, "this organization has no credential %q: neither one of its own nor one of the operator (http_credentials)", r.Credential)
 }
 
 // login is what is sent with a request; the zero value has no header.
@@ -237,6 +198,11 @@ func (c credentials) read(ctx context.Context, r activity.WebRequest, target *ur
 	if !found.covers(target) {
 		return nil, "", fault.New(fault.Denied, "the credential %q is not for this URL; expected one that begins with %s", r.Credential,
 			strings.Join(found.URLPrefixes, " or "))
+	}
+	if found.own != nil {
+		value, err := c.own.Value(ctx, *found.own)
+		activity.Conceal(ctx, value)
+		return found, value, err
 	}
 	value, err := c.secrets.Read(ctx, found.Ref)
 	if fault.Is(err, fault.Unavailable) { // which passes: the request is tried again

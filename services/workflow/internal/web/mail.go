@@ -18,20 +18,15 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
-)
-
-// The schemes of mail servers: smtp has to offer STARTTLS, smtps is encrypted from the start.
-const (
-	schemeMail    = "smtp"
-	schemeMailTLS = "smtps"
 )
 
 // SendMail sends one message. A server that refuses one of several addresses permanently still has the message for the others,
 // and the answer says which were refused; with none left the error is Refused.
 func (c *Client) SendMail(ctx context.Context, m activity.Mail) (activity.MailAnswer, error) {
 	var none activity.MailAnswer
-	server, err := parse(m.Server, schemeMail, schemeMailTLS)
+	server, err := sealing.ParseURL(m.Server, sealing.SchemeMail, sealing.SchemeMailTLS)
 	if err != nil {
 		return none, fault.InvalidFields(fault.Field{Name: "server", Problem: fmt.Sprintf(
 			"found %.100q; expected smtp://host:587 or smtps://host:465", m.Server)})
@@ -67,7 +62,7 @@ func (c *Client) SendMail(ctx context.Context, m activity.Mail) (activity.MailAn
 func (c *Client) exchange(
 	ctx context.Context, server *url.URL, m activity.Mail, login smtp.Auth, text []byte,
 ) (answer activity.MailAnswer, err error) {
-	conn, err := c.dial(ctx, "tcp", net.JoinHostPort(server.Hostname(), port(server)))
+	conn, err := c.dial(ctx, "tcp", net.JoinHostPort(server.Hostname(), sealing.Port(server)))
 	if err != nil {
 		return answer, err
 	}
@@ -79,14 +74,14 @@ func (c *Client) exchange(
 	if c.tls != nil {
 		secure = c.tls(server.Hostname())
 	}
-	if server.Scheme == schemeMailTLS {
+	if server.Scheme == sealing.SchemeMailTLS {
 		conn = tls.Client(conn, secure)
 	}
 	client, err := smtp.NewClient(conn, server.Hostname())
 	if err != nil {
 		return answer, err
 	}
-	if server.Scheme == schemeMail {
+	if server.Scheme == sealing.SchemeMail {
 		offers, _ := client.Extension("STARTTLS")
 		switch {
 		case offers:

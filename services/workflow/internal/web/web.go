@@ -1,6 +1,6 @@
 // Package web sends the HTTP requests and the e-mail of programs. Which servers may be reached is the decision of the transport that it is
-// given (D41), and which credential goes where is the decision of the operator: credentials are known to programs by name only, and are
-// sent to the URLs that they are bound to.
+// given (D41), and which credential goes where is the decision of the operator, or of the organization that owns it: credentials
+// are known to programs by name only, and are sent to the URLs that they are bound to.
 //
 // It repeats nothing and knows no program: the engine decides whether to try again.
 package web
@@ -25,6 +25,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 )
 
 // The limits.
@@ -40,8 +41,9 @@ const (
 type Deps struct {
 	// HTTP reaches the servers. It decides which may be reached.
 	HTTP http.RoundTripper
-	// Credentials are those that programs may name.
+	// Credentials are those of the operator that programs may name, Own those of organizations; nil for none.
 	Credentials []Credential
+	Own         *credential.Book
 	// Several reports whether there is more than one organization. Then a credential without organizations is not used. nil is that there
 	// is one.
 	Several func(context.Context) (bool, error)
@@ -85,7 +87,7 @@ func New(d Deps) (*Client, error) {
 		dial:        d.Dial,
 		tls:         d.TLS,
 		transport:   d.HTTP,
-		credentials: credentials{all: d.Credentials, secrets: d.Secrets, several: d.Several},
+		credentials: credentials{all: d.Credentials, own: d.Own, secrets: d.Secrets, several: d.Several},
 		inProgress:  map[int64]int{},
 	}, nil
 }
