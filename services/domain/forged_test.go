@@ -85,6 +85,7 @@ func (s *shop) aboutRows(r core.Rollout, preview core.Preview) map[string]event.
 		event.ApprovalRequested{RolloutID: r.ID, GateID: "staging"},
 		event.ApprovalResolved{RolloutID: r.ID, GateID: "staging", Resolution: "approved", PrincipalType: "user", PrincipalID: 1},
 		event.PolicySetChanged{Name: "calls", Version: 1, Mode: "off", TimeZone: "UTC"},
+		event.CredentialChanged{Name: "api", Sequence: 1, Version: 1, Kind: "http", URLPrefixes: []string{"https://evil.example/"}, Revoked: true},
 		event.CallDecided{WorkflowID: "rollout-" + itoa(r.ID), CallID: "x/0.0!1", Function: "http.request", State: "denied"},
 		event.CallAnswered{WorkflowID: "rollout-" + itoa(r.ID), CallID: "x/0.0!1", Approved: true},
 		event.WorkflowCompleted{WorkflowID: "rollout-" + itoa(r.ID)},
@@ -104,7 +105,7 @@ func (s *shop) rows() string {
 		"cd_rollouts", "cd_rollout_environments", "cd_deployments", "cd_rollout_transitions", "cd_rollout_environment_transitions",
 		"cd_deployment_transitions", "cd_environments", "cd_application_environments", "cd_deployment_snapshots", "cd_deployment_links", "cd_rollout_previews", "outbox",
 		"cd_service_environment_healths", "cd_application_environment_reconciliations", "cd_environment_contacts", "cd_handoffs",
-		"cd_call_requests", "cd_call_answers",
+		"cd_call_requests", "cd_call_answers", "cd_credentials",
 	} {
 		rows, err := s.pool.Query(s.t.Context(), `SELECT '`+table+` ' || x::text FROM `+table+` x ORDER BY 1`)
 		s.ok(err)

@@ -79,6 +79,8 @@ INSERT INTO cd_notification_channels (organization_id, name, kind, config, rate,
 INSERT INTO cd_notification_routes (organization_id, channel_id, name, config, enabled, principal_type, principal_id, principal_name, changed_at)
     VALUES (1, 1, 'all', '{}', true, 'user', 1, 'ann', now());
 INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at) VALUES (1, 'test', 'test:1', now(), now());
+INSERT INTO cd_credentials (organization_id, name, kind, url_prefixes, username, header, forge, version, reference, sealed, key_id, principal_type, principal_id, principal_name, changed_at)
+    VALUES (1, 'api', 'http', '{https://x.example/}', '', '', '', 1, '', 'x', 7, 'user', 1, 'ann', now());
 INSERT INTO cd_notification_messages (organization_id, channel_id, key, severity, notification_ids, due_at) VALUES (1, 1, 'notification:1', 1, '{1}', now());
 INSERT INTO cd_chains (organization_id, trigger_id, application_id, rollout_id, blocks, began_at) VALUES (1, 1, 1, 1, 2, now());
 INSERT INTO cd_chain_nodes (organization_id, chain_id, block, application_id, trigger_id, state) VALUES (1, 1, 1, 1, 1, 'waiting');
@@ -192,6 +194,12 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a channel of a kind that does not exist", `UPDATE cd_notification_channels SET kind = 'fax'`, "cd_notification_channels_kind_is_known"},
 		{"a channel that is flooded", `UPDATE cd_notification_channels SET rate = 61`, "cd_notification_channels_rate_is_bounded"},
 		{"a second route of a name (D62)", `INSERT INTO cd_notification_routes (organization_id, channel_id, name, config, enabled, principal_type, principal_id, principal_name, changed_at) VALUES (1, 1, 'all', '{}', true, 'user', 1, 'a', now())`, "cd_notification_routes_name_is_unique"},
+		{"a second credential of a name (D56)", `INSERT INTO cd_credentials (organization_id, name, kind, url_prefixes, username, header, forge, version, reference, key_id, principal_type, principal_id, principal_name, changed_at) VALUES (1, 'api', 'git', '{https://x.example/}', '', '', '', 1, 'env:X', 0, 'user', 1, 'a', now())`, "cd_credentials_name_is_unique"},
+		{"a credential for every place (D56)", `UPDATE cd_credentials SET url_prefixes = '{}'`, "cd_credentials_places_are_bounded"},
+		{"a credential with a value and a reference (D56)", `UPDATE cd_credentials SET reference = 'env:X'`, "cd_credentials_value_is_one"},
+		{"a revoked credential with a value (D56)", `UPDATE cd_credentials SET revoked_at = now()`, "cd_credentials_value_is_one"},
+		{"a value that is sealed with no key (D56)", `UPDATE cd_credentials SET key_id = 0`, "cd_credentials_key_is_of_a_sealed_value"},
+		{"a credential of a kind that does not exist", `UPDATE cd_credentials SET kind = 'fax'`, "cd_credentials_kind_is_known"},
 		{"a moment that is known already (D62)", `INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at) VALUES (1, 'test', 'test:1', now(), now())`, "cd_notifications_once"},
 		{"a second message of a key in a channel (D62)", `INSERT INTO cd_notification_messages (organization_id, channel_id, key, severity, notification_ids, due_at) VALUES (1, 1, 'notification:1', 1, '{1}', now())`, "cd_notification_messages_one_of_a_key"},
 		{"a dead letter without a reason", `UPDATE cd_notification_messages SET state = 'failed'`, "cd_notification_messages_failed_says_why"},

@@ -113,6 +113,26 @@ CREATE INDEX child_to_cancel ON child USING btree (organization, workflow) WHERE
 COMMENT ON TABLE child IS
     'Who started a run. As execution and entry, the record of runs, it is kept.';
 
+CREATE TABLE credential (
+    organization bigint NOT NULL,
+    name text NOT NULL,
+    sequence bigint NOT NULL,
+    version integer NOT NULL,
+    kind text NOT NULL,
+    url_prefixes text[] NOT NULL,
+    username text NOT NULL,
+    header text NOT NULL,
+    forge text NOT NULL,
+    reference text NOT NULL,
+    sealed bytea,
+    revoked boolean NOT NULL,
+    CONSTRAINT credential_pkey PRIMARY KEY (organization, name),
+    CONSTRAINT credential_check CHECK (((NOT revoked) OR ((reference = ''::text) AND (sealed IS NULL)))),
+    CONSTRAINT credential_organization_check CHECK ((organization > 0)),
+    CONSTRAINT credential_sealed_check CHECK ((octet_length(sealed) <= 98304)),
+    CONSTRAINT credential_version_check CHECK ((version > 0))
+);
+
 CREATE TABLE delivery (
     execution bigint NOT NULL,
     branch integer NOT NULL,

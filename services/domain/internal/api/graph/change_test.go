@@ -94,6 +94,11 @@ func (f *fixture) controls() {
 	notifies("retryNotification", "message", "number", map[string]any{"number": 1})
 	notifies("removeNotificationRoute", "route", "name", map[string]any{"name": "all", "reason": "noise"})
 	notifies("removeNotificationChannel", "channel", "name", map[string]any{"name": "hook"})
+	notifies("createCredential", "credential", "name", map[string]any{
+		"name": "api", "kind": "HTTP", "urlPrefixes": []string{"https://api.example.com/"}, "value": "hunter2",
+	})
+	notifies("rotateCredential", "credential", "name", map[string]any{"name": "api", "value": "hunter3"})
+	notifies("revokeCredential", "credential", "name", map[string]any{"name": "api", "reason": "leaked"})
 	if _, err := f.owner.Exec(f.t.Context(), `INSERT INTO cd_promotion_holds (organization_id, application_id, environment_id, rollout_id, since)
 		SELECT $1, r.application_id, e.environment_id, r.id, now() FROM cd_rollouts r JOIN cd_rollout_environments e ON e.rollout_id = r.id
 		WHERE r.id = 2 ORDER BY e.position LIMIT 1`, ours); err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
@@ -31,6 +32,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/check"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/credential"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/evidence"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
@@ -69,15 +71,17 @@ type fixture struct {
 	checks   *check.UseCases
 	triggers *trigger.UseCases
 	notify   *notify.UseCases
-	view     *view.UseCases
-	evidence *evidence.UseCases
-	control  *control.UseCases
-	handler  http.Handler
-	log      *bytes.Buffer
-	queries  *counter
-	store    *store.Store
-	watch    *watch
-	runs     *runs
+	// credentials are sealed with a keyset of the test.
+	credentials *credential.UseCases
+	view        *view.UseCases
+	evidence    *evidence.UseCases
+	control     *control.UseCases
+	handler     http.Handler
+	log         *bytes.Buffer
+	queries     *counter
+	store       *store.Store
+	watch       *watch
+	runs        *runs
 	// owner is the owner's connection to the tables.
 	owner  *pgxpool.Pool
 	events int
@@ -126,7 +130,7 @@ func (*counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)
 func (f *fixture) domain() graph.Domain {
 	return graph.Domain{
 		Access: f.access, Setup: f.setup, Rollouts: f.rollouts, Freezes: f.freezes, Policies: f.policies, Checks: f.checks,
-		Triggers: f.triggers, Notify: f.notify,
+		Triggers: f.triggers, Notify: f.notify, Credentials: f.credentials,
 		Origins:   f.origins,
 		Workflows: f.handoffs, View: f.view, Evidence: f.evidence, Control: f.control,
 		Retention: retention.New(f.store.ForRetention(), clock.System()),
@@ -198,6 +202,11 @@ func newFixture(t *testing.T) *fixture {
 	f.view = view.New(view.Deps{Reads: s, Drivers: drivers, Flows: bundle.Flows{}, Clock: now})
 	f.checks = check.New(s.ForCheck(), bundle.Flows{}, now, func() {})
 	f.notify = notify.New(notify.Deps{Store: s.ForNotify(), Clock: now})
+	f.credentials = credential.New(credential.Deps{
+		Store: s.ForCredential(), Sealer: keysetOf(t), Clock: now, Settings: sealing.Settings{
+			References: []sealing.Allowance{{Prefix: "env:SHOP_", Organizations: []int64{ours}}},
+		},
+	})
 	f.triggers = trigger.New(trigger.Deps{Store: s.ForTrigger(), Rollouts: f.rollouts, Ranges: bundle.Ranges{}, Clock: now})
 	f.freezes = freeze.New(s.ForFreeze(), now, func() {})
 	f.control = control.New(control.Deps{

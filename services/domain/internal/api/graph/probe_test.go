@@ -232,7 +232,7 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 		// probed above or below, one's own, and nobody's
 		"node": {}, "viewer": {}, "validateDriverConfig": {}, "drivers": {}, "driverOrigins": {}, "artifactSourceKinds": {},
 		"artifactSenders": {}, "journalCursor": {}, "journalCheck": {}, "journalChain": {}, "recordDifferences": {}, "retention": {}, "validateFlowDefinition": {}, "checksSchema": {}, "checkKinds": {}, "checkPolicies": {}, "policyVocabulary": {}, "triggerKinds": {}, "notificationKinds": {},
-		"notificationChannels": {""}, "notificationRoutes": {""}, "notificationMessages": {""},
+		"notificationChannels": {""}, "notificationRoutes": {""}, "notificationMessages": {""}, "credentials": {""},
 		"application": {`(name: "shop")`}, "workflow": {`(workflowId: "rollout-2")`}, "environment": {`(name: "staging")`},
 		"workflowSchedule": {`(name: "nightly")`},
 		"workflowCount":    {"", `(subject: "rollout_2")`, `(filter: {idContains: "rollout"})`},
@@ -272,7 +272,7 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 			switch field.Type.Name() {
 			case "Workflow":
 				selection = "workflowId"
-			case "WorkflowSchedule", "NotificationChannel", "NotificationRoute":
+			case "WorkflowSchedule", "NotificationChannel", "NotificationRoute", "Credential":
 				selection = "name"
 			case "NotificationMessage":
 				selection = "number"

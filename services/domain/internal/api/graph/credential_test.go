@@ -1,0 +1,97 @@
+package graph_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-cd/lockstep/pkg/sealing/keyset"
+)
+
+// keysetOf is a keyset in a file.
+func keysetOf(t *testing.T) *keyset.Keyset {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "keyset.json")
+	text, err := keyset.Create()
+	if err == nil {
+		err = os.WriteFile(file, []byte(text), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keyset.New(nil, "file:"+file)
+}
+
+// D56: a value goes in, and comes out of nothing: no answer, no error, no table.
+func TestCredentialsAreNeverShown(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const canary = "kx7f3ab9-never-in-clear"
+	input := map[string]any{
+		"name": "api", "kind": "HTTP", "urlPrefixes": []string{"https://api.example.com/v1"}, "value": canary, "expiresAt": "2099-01-01T00:00:00Z",
+		"reason": "for the shop",
+	}
+	const fields = `credential { name kind urlPrefixes version reference sealed state expiresAt author } errors { message field }`
+	ask := func(organization int64, mutation, kind string, input map[string]any) string {
+		t.Helper()
+		a := f.ask(organization, `mutation($input: `+kind+`!) { it: `+mutation+`(input: $input) { `+fields+` } }`, map[string]any{"input": input})
+		text := string(a.Data)
+		for _, e := range a.Errors {
+			text += " " + e.Message
+		}
+		if strings.Contains(text, canary) {
+			t.Errorf("%s shows the value: %s", mutation, text)
+		}
+		return text
+	}
+	expect := func(what, found string, parts ...string) {
+		t.Helper()
+		for _, part := range parts {
+			if !strings.Contains(found, part) {
+				t.Errorf("%s: found %s; expected …%s…", what, found, part)
+			}
+		}
+	}
+	expect("made", ask(ours, "createCredential", "CreateCredentialInput", input), `"version":1`, `"sealed":true`, `"state":"LIVE"`, `"errors":[]`)
+	expect("made twice", ask(ours, "createCredential", "CreateCredentialInput", input), "exists; rotate it")
+	expect("of another organization", ask(theirs, "rotateCredential", "RotateCredentialInput", map[string]any{"name": "api", "value": canary}),
+		"does not exist")
+	expect("rotated", ask(ours, "rotateCredential", "RotateCredentialInput", map[string]any{"name": "api", "value": canary}), `"version":2`)
+	expect("both", ask(ours, "rotateCredential", "RotateCredentialInput", map[string]any{"name": "api", "value": canary, "reference": "env:SHOP_X"}),
+		"expected a value or a reference, and not both")
+	expect("a pasted secret", ask(ours, "rotateCredential", "RotateCredentialInput", map[string]any{"name": "api", "reference": canary}),
+		"may not use")
+	expect("of another place", ask(ours, "rotateCredential", "RotateCredentialInput", map[string]any{"name": "api", "reference": "env:DATABASE_URL"}),
+		"may not use")
+	expect("an allowed reference", ask(ours, "rotateCredential", "RotateCredentialInput", map[string]any{"name": "api", "reference": "env:SHOP_X"}),
+		`"version":3`, `"sealed":false`, `"reference":"env:SHOP_X"`)
+	expect("two lines", ask(ours, "rotateCredential", "RotateCredentialInput", map[string]any{"name": "api", "value": canary + "\nx"}),
+		"found a line break")
+	expect("revoked", ask(ours, "revokeCredential", "RevokeCredentialInput", map[string]any{"name": "api", "reason": "leaked"}), `"state":"REVOKED"`)
+	expect("after that", ask(ours, "rotateCredential", "RotateCredentialInput", map[string]any{"name": "api", "value": canary}), "was revoked at")
+	input["urlPrefixes"] = []string{"https://other.example.com/"}
+	expect("made again", ask(ours, "createCredential", "CreateCredentialInput", input), `"version":4`, "other.example.com")
+	list := f.ask(ours, `{ credentials { name version state } }`, nil)
+	expect("listed", string(list.Data), `"version":4`)
+	rows, err := f.owner.Query(t.Context(), `SELECT c.relname FROM pg_class c WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(tables) < 50 {
+		t.Fatal(tables, err)
+	}
+	for _, table := range tables {
+		var found bool
+		// Bytes are shown as hexadecimal digits.
+		err := f.owner.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM `+pgx.Identifier{table}.Sanitize()+` t WHERE t::text LIKE '%' || $1 || '%'
+			OR t::text LIKE '%' || encode(convert_to($1, 'UTF8'), 'hex') || '%' OR t::text LIKE '%' || encode(convert_to($1, 'UTF8'), 'base64') || '%')`,
+			canary).Scan(&found)
+		if err != nil || found {
+			t.Errorf("%s has the value: %t, %v", table, found, err)
+		}
+	}
+}
