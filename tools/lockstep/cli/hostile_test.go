@@ -65,6 +65,7 @@ func askedOfTheHostile() []string {
 		"notify channel list", "notify channel add a", "notify channel remove a", "notify channel kinds", "notify route list",
 		"notify route add a --channel b", "notify route remove a", "notify test a", "notify list", "notify retry 7",
 		"chain list a", "chain show a", "chain cancel a",
+		"credential list", "credential show HOSTILE", "credential create a --url https://x.example --reference env:X", "credential rotate a --reference env:X", "credential revoke a",
 		"version provenance HOSTILE", "version provenance HOSTILE --look-up", "where component HOSTILE@1", "where digest HOSTILE",
 		"version-set changes a b",
 		"policy list", "policy show HOSTILE", "policy history HOSTILE", "policy put a FILE --reason b", "policy disable a --reason b", "policy check FILE",

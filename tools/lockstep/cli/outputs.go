@@ -2,6 +2,7 @@ package cli
 
 import (
 	rules "github.com/lockstep-cd/lockstep/pkg/policy"
+	"github.com/lockstep-cd/lockstep/pkg/sealing/keyset"
 	engine "github.com/lockstep-cd/lockstep/services/workflow"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/driver"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/local"
@@ -38,6 +39,9 @@ func Outputs() map[string]any {
 		"trigger list":        client.ApplicationTriggers{}, "trigger decisions": []client.TriggerDecision{}, "trigger kinds": []client.TriggerKind{},
 		"trigger set": client.Trigger{}, "trigger enable": client.Trigger{}, "trigger disable": client.Trigger{},
 		"trigger remove": client.ApplicationTriggers{}, "trigger release": client.ApplicationTriggers{}, "event send": client.SentEvent{},
+		"credential list": []client.Credential{}, "credential show": client.Credential{}, "credential create": client.Credential{},
+		"credential rotate": client.Credential{}, "credential revoke": client.Credential{},
+		"keyset list": []keyset.Key{}, "keyset create": []keyset.Key{}, "keyset add": []keyset.Key{}, "keyset promote": []keyset.Key{}, "keyset remove": []keyset.Key{},
 		"notify channel list": []client.NotificationChannel{}, "notify channel add": client.NotificationChannel{},
 		"notify channel remove": client.NotificationChannel{}, "notify channel kinds": []client.NotificationKind{},
 		"notify route list": []client.NotificationRoute{}, "notify route add": client.NotificationRoute{},

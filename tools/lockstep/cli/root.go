@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/access"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/application"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/command"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/credential"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/driver"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/freeze"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/journal"
@@ -108,6 +109,7 @@ func root(c *command.Command) *cobra.Command {
 	)
 	for _, commands := range [][]*cobra.Command{
 		application.Commands(c), source.Commands(c), driver.Commands(c), rollout.Commands(c), trigger.Commands(c), notify.Commands(c),
+		credential.Commands(c),
 		freeze.Commands(c), provenance.Commands(c), policy.Commands(c), workflow.Commands(c),
 		journal.Commands(c), access.Commands(c), local.Commands(c),
 		{versionCommand(c)},

@@ -177,6 +177,18 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.RemoveNotificationRoute(ctx, "a", ""); return err },
 		func() error { _, err := c.TestNotificationRoute(ctx, "a"); return err },
 		func() error { _, err := c.RetryNotification(ctx, 1); return err },
+		func() error { _, err := c.Credentials(ctx); return err },
+		func() error {
+			at := time.Unix(4_000_000_000, 0)
+			_, err := c.CreateCredential(ctx, client.Credential{Name: "a", Kind: "HTTP", URLPrefixes: []string{"https://a"}},
+				client.CredentialValue{Value: "x", ExpiresAt: &at}, "")
+			return err
+		},
+		func() error {
+			_, err := c.RotateCredential(ctx, "a", client.CredentialValue{Reference: "env:X"}, "")
+			return err
+		},
+		func() error { _, err := c.RevokeCredential(ctx, "a", ""); return err },
 		func() error { _, err := c.RemoveTrigger(ctx, "shop", "a", ""); return err },
 		func() error { _, err := c.ReleasePromotionHold(ctx, "shop", "staging", ""); return err },
 		func() error {

@@ -1,0 +1,189 @@
+// Package credential has the commands about credentials of organizations, and about the keyset that their values are sealed with.
+package credential
+
+import (
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/command"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/journal"
+)
+
+// Commands are the commands of this package.
+func Commands(c *command.Command) []*cobra.Command {
+	own := commands{c}
+	return []*cobra.Command{
+		command.Noun("credential", "", "Credentials: what programs log in to servers with, known to them by name",
+			own.list(), own.show(), own.create(), own.rotate(), own.revoke()),
+		command.Noun("keyset", "", "Keysets: the keys that values of credentials are sealed with, in a file",
+			own.keys(), own.createKeyset(), own.addKey(), own.promoteKey(), own.removeKey()),
+	}
+}
+
+// commands are the constructors of commands, by what they share.
+type commands struct{ *command.Command }
+
+func table(w io.Writer, all []client.Credential) {
+	command.Row(w, "NAME", "KIND", "STATE", "VERSION", "VALUE", "EXPIRES", "URLS")
+	for _, c := range all {
+		expires, value := "", "sealed"
+		if c.ExpiresAt != nil {
+			expires = command.Moment(*c.ExpiresAt)
+		}
+		if !c.Sealed {
+			value = c.Reference
+		}
+		command.Row(w, c.Name, journal.Human(c.Kind), journal.Human(c.State), command.Number(c.Version), value, expires, strings.Join(c.URLPrefixes, " "))
+	}
+}
+
+func (c commands) print(one client.Credential) error {
+	return c.Print(one, func(w io.Writer) { table(w, []client.Credential{one}) })
+}
+
+func (c commands) list() *cobra.Command {
+	return c.Asking("list", "List the credentials, without their values", "  lockstep credential list", command.Exactly(0),
+		func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			all, err := api.Credentials(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return c.Print(all, func(w io.Writer) { table(w, all) })
+		})
+}
+
+func (c commands) show() *cobra.Command {
+	return c.Asking("show NAME", "Show a credential, without its value", "  lockstep credential show api", command.Exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			all, err := api.Credentials(cmd.Context())
+			if err != nil {
+				return err
+			}
+			for _, one := range all {
+				if one.Name == args[0] {
+					return c.print(one)
+				}
+			}
+			return fault.New(fault.NotFound, "credential %q does not exist", args[0])
+		})
+}
+
+// value are the flags of a value, which is never a flag itself: it would be visible in the list of processes and in the shell's history.
+type value struct {
+	file, reference, reason string
+	expires                 time.Duration
+}
+
+func (v *value) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&v.file, "value-file", "-", "the `file` that has the value; - for standard input")
+	cmd.Flags().StringVar(&v.reference, "reference", "", "a `reference` to the value instead, such as vault:secret/data/shop/api#token")
+	command.DurationFlag(cmd, &v.expires, "expires-in", 0, "when the value ends where it is used, such as 90d; it is reported 14 days before")
+	reasoned(cmd, &v.reason)
+}
+
+func reasoned(cmd *cobra.Command, reason *string) {
+	cmd.Flags().StringVar(reason, "reason", "", "why, for the journal")
+}
+
+// read is the value that the flags name.
+func (v *value) read(cmd *cobra.Command) (given client.CredentialValue, err error) {
+	given.Reference = v.reference
+	if v.expires > 0 {
+		at := time.Now().Add(v.expires)
+		given.ExpiresAt = &at
+	}
+	if v.reference != "" {
+		if cmd.Flags().Changed("value-file") {
+			return given, fault.New(fault.Invalid, "found --value-file and --reference; expected one of them")
+		}
+		return given, nil
+	}
+	from := cmd.InOrStdin()
+	if v.file != "-" {
+		file, err := os.Open(v.file)
+		if err != nil {
+			return given, fault.Because(err, fault.Invalid, "--value-file: %s", err)
+		}
+		defer func() { _ = file.Close() }()
+		from = file
+	}
+	text, err := io.ReadAll(io.LimitReader(from, sealing.MaxValue+2))
+	if err != nil {
+		return given, fault.Because(err, fault.Invalid, "the value cannot be read: %s", err)
+	}
+	// Editors and echo end a text with a line break that is not part of the value.
+	if given.Value = strings.TrimRight(string(text), "\r\n"); given.Value == "" {
+		return given, fault.New(fault.Invalid, "found no value on standard input or in --value-file; expected it, or --reference")
+	}
+	return given, nil
+}
+
+func (c commands) create() *cobra.Command {
+	var n client.Credential
+	var v value
+	cmd := c.Asking("create NAME", "Make a credential. The value is read from standard input or a file, and never shown again",
+		"  lockstep credential create api --kind http --url https://api.example.com/v1 < token.txt\n"+
+			"  lockstep credential create manifests --kind git --url https://git.example.com/shop --username bot --value-file token.txt --expires-in 90d\n"+
+			"  lockstep credential create hub --kind http --url https://hub.example.com/ --header X-Api-Key --reference vault:secret/data/shop/hub#key",
+		command.Exactly(1), func(cmd *cobra.Command, api *client.Client, args []string) error {
+			given, err := v.read(cmd)
+			if err != nil {
+				return err
+			}
+			n.Name, n.Kind = args[0], strings.ToUpper(n.Kind)
+			made, err := api.CreateCredential(cmd.Context(), n, given, v.reason)
+			if err != nil {
+				return err
+			}
+			return c.print(made)
+		})
+	command.WordFlag(cmd, &n.Kind, "kind", "http", "what it is for", []string{"http", "git"})
+	cmd.Flags().StringArrayVar(&n.URLPrefixes, "url", nil, "a `URL` that the value may be sent to: scheme, host and the beginning of a path; repeatable")
+	_ = cmd.MarkFlagRequired("url")
+	cmd.Flags().StringVar(&n.Username, "username", "", "makes it a user `name` and a password; otherwise http is a bearer token")
+	cmd.Flags().StringVar(&n.Header, "header", "", "makes it the value of that `header`, such as X-Api-Key")
+	command.WordFlag(cmd, &n.Forge, "forge", "", "of git: the interface of the repositories", []string{"git", "gitlab", "github", "gitea"})
+	v.flags(cmd)
+	return cmd
+}
+
+func (c commands) rotate() *cobra.Command {
+	var v value
+	cmd := c.Asking("rotate NAME", "Give a credential another value, which the next use gets",
+		"  lockstep credential rotate api --value-file token.txt --reason 'quarterly rotation'", command.Exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			given, err := v.read(cmd)
+			if err != nil {
+				return err
+			}
+			rotated, err := api.RotateCredential(cmd.Context(), args[0], given, v.reason)
+			if err != nil {
+				return err
+			}
+			return c.print(rotated)
+		})
+	v.flags(cmd)
+	return cmd
+}
+
+func (c commands) revoke() *cobra.Command {
+	var reason string
+	cmd := c.Asking("revoke NAME", "End a credential: its value is deleted, and uses of its name fail",
+		"  lockstep credential revoke api --reason leaked", command.Exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			revoked, err := api.RevokeCredential(cmd.Context(), args[0], reason)
+			if err != nil {
+				return err
+			}
+			return c.print(revoked)
+		})
+	reasoned(cmd, &reason)
+	return cmd
+}

@@ -1,0 +1,79 @@
+package client
+
+import (
+	"context"
+	"time"
+)
+
+// Credential is what programs log in to servers with, without its value.
+type Credential struct {
+	Name string `json:"name"`
+	// Kind is GIT or HTTP.
+	Kind string `json:"kind"`
+	// URLPrefixes are the URLs that the value may be sent to.
+	URLPrefixes []string `json:"urlPrefixes"`
+	Username    string   `json:"username,omitempty"`
+	Header      string   `json:"header,omitempty"`
+	Forge       string   `json:"forge,omitempty"`
+	// Version counts the values.
+	Version int `json:"version"`
+	// Reference refers to the value; empty for a sealed one.
+	Reference string `json:"reference,omitempty"`
+	Sealed    bool   `json:"sealed"`
+	// State is LIVE, EXPIRING, EXPIRED or REVOKED.
+	State     string     `json:"state"`
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+	RevokedAt *time.Time `json:"revokedAt,omitempty"`
+	// Author and ChangedAt are who changed it last, and when.
+	Author    string    `json:"author,omitempty"`
+	ChangedAt time.Time `json:"changedAt"`
+}
+
+// CredentialValue is the value of a credential: itself, or a reference to it.
+type CredentialValue struct {
+	Value, Reference string
+	// ExpiresAt is when it ends; nil for never.
+	ExpiresAt *time.Time
+}
+
+const credentialFields = `name kind urlPrefixes username header forge version reference sealed state expiresAt revokedAt author changedAt`
+
+func (v CredentialValue) onto(input map[string]any) map[string]any {
+	if v.Value != "" {
+		input["value"] = v.Value
+	}
+	if v.Reference != "" {
+		input["reference"] = v.Reference
+	}
+	if v.ExpiresAt != nil {
+		input["expiresAt"] = v.ExpiresAt
+	}
+	return input
+}
+
+// Credentials reads the credentials, by name.
+func (c *Client) Credentials(ctx context.Context) ([]Credential, error) {
+	var data struct{ Credentials []Credential }
+	err := c.do(ctx, `{ credentials { `+credentialFields+` } }`, nil, &data)
+	return data.Credentials, err
+}
+
+// CreateCredential makes a credential.
+func (c *Client) CreateCredential(ctx context.Context, n Credential, v CredentialValue, reason string) (Credential, error) {
+	return change[Credential](ctx, c, "createCredential", "CreateCredentialInput", "credential", credentialFields, v.onto(map[string]any{
+		"name": n.Name, "kind": n.Kind, "urlPrefixes": n.URLPrefixes, "username": n.Username, "header": n.Header, "forge": n.Forge,
+		"reason": reason,
+	}))
+}
+
+// RotateCredential gives a credential another value.
+func (c *Client) RotateCredential(ctx context.Context, name string, v CredentialValue, reason string) (Credential, error) {
+	return change[Credential](ctx, c, "rotateCredential", "RotateCredentialInput", "credential", credentialFields,
+		v.onto(map[string]any{"name": name, "reason": reason}))
+}
+
+// RevokeCredential ends a credential.
+func (c *Client) RevokeCredential(ctx context.Context, name, reason string) (Credential, error) {
+	return change[Credential](ctx, c, "revokeCredential", "RevokeCredentialInput", "credential", credentialFields,
+		map[string]any{"name": name, "reason": reason})
+}
