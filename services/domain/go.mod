@@ -91,7 +91,7 @@ require (
 	github.com/sirupsen/logrus v1.10.2 // indirect
 	github.com/sosodev/duration v1.4.0 // indirect
 	github.com/spf13/cast v1.10.0 // indirect
-	github.com/tink-crypto/tink-go/v2 v2.9.0
+	github.com/tink-crypto/tink-go/v2 v2.9.0 // indirect
 	github.com/urfave/cli/v3 v3.11.0 // indirect
 	github.com/xi2/xz v0.0.0-20171230120015-48954b6210f8 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect

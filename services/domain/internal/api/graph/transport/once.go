@@ -23,7 +23,8 @@ type Requests interface {
 	EndRequest(ctx context.Context, actor core.Actor, key string, answer []byte) error
 }
 
-// Once carries out a request with a key once, and repeats its answer. Streams have no answer to repeat and pass unchanged.
+// Once carries out a request with a key once, and repeats its answer. Streams have no answer to repeat and pass unchanged, and so do requests
+// with the value of a credential.
 func Once(requests Requests, log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := r.Header.Get(idempotencyKey)
@@ -38,6 +39,10 @@ func Once(requests Requests, log *slog.Logger, next http.Handler) http.Handler {
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
+		if bearsSecret(body) {
+			next.ServeHTTP(w, r)
+			return
+		}
 		fingerprint := sha256.Sum256(body)
 		answer, first, err := requests.BeginRequest(r.Context(), actor, access.Request{Key: key, Fingerprint: fingerprint[:]})
 		if err != nil {
@@ -62,6 +67,12 @@ func Once(requests Requests, log *slog.Logger, next http.Handler) http.Handler {
 			log.ErrorContext(r.Context(), "keeping the answer of a request failed", slog.Any(telemetry.KeyError, err))
 		}
 	})
+}
+
+// bearsSecret reports whether a request may have the value of a credential. A digest of it must not be kept: whoever reads it could try
+// values. Carried out twice, such a request does no harm.
+func bearsSecret(body []byte) bool {
+	return bytes.Contains(body, []byte("createCredential")) || bytes.Contains(body, []byte("rotateCredential"))
 }
 
 // keeping is a response that is kept as it is written.
