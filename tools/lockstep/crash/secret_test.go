@@ -25,6 +25,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	"github.com/lockstep-cd/lockstep/pkg/sealing/keyset"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
@@ -34,10 +35,11 @@ import (
 // secrets are the canaries of a stack by what they are for: each has a value of its own that stands nowhere else.
 type secrets map[string]string
 
-// Two of them are shown to servers that send them back.
+// These are shown to servers that send them back.
 const (
 	atProvider = "secret at the identity provider"
 	sentBack   = "git password that a server sends back"
+	sealedOwn  = "sealed credential of an organization"
 )
 
 // add makes one more.
@@ -122,6 +124,7 @@ func (w *world) putCanaries(ctx context.Context, t *testing.T, canaries secrets)
 	git := canaries.add("git password")
 	vault := vaultOf(t, file, canaries, map[string]string{"git": git})
 	issuer := issuerOf(t, canaries)
+	sealed := map[string]any{"keyset_ref": keysetOf(t, dir, canaries)}
 	repositories, err := url.Parse(e.Git)
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +149,7 @@ func (w *world) putCanaries(ctx context.Context, t *testing.T, canaries secrets)
 			},
 		},
 		"workflow": {
-			"token": engine, "vault": vault,
+			"token": engine, "vault": vault, "credentials": sealed,
 			"git_credentials": []map[string]any{
 				{"url_prefix": repositories.String() + "/", "username": "lockstep", "password_ref": "vault:kv/data/lockstep#git"},
 				{"url_prefix": repositories.String() + "/refused/", "username": "lockstep", "password_ref": "env:CANARY_GIT"},
@@ -154,7 +157,7 @@ func (w *world) putCanaries(ctx context.Context, t *testing.T, canaries secrets)
 			},
 		},
 		"domain": {
-			"workflow_token": engine, "public_url": strings.TrimSuffix(e.Console, "/"),
+			"workflow_token": engine, "credentials": sealed, "public_url": strings.TrimSuffix(e.Console, "/"),
 			"oidc": map[string]any{"issuer": issuer, "client_id": "lockstep", "client_secret": canaries.add(atProvider)},
 		},
 	})
@@ -164,6 +167,29 @@ func (w *world) putCanaries(ctx context.Context, t *testing.T, canaries secrets)
 		t.Fatal(err)
 	}
 	canaries["key of the relay"] = strings.TrimSpace(string(seed))
+}
+
+// keysetOf is a keyset in a file, whose key is a canary.
+func keysetOf(t *testing.T, dir string, canaries secrets) string {
+	t.Helper()
+	text, err := keyset.Create()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all struct {
+		Key []struct {
+			KeyData struct{ Value string }
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &all); err != nil || len(all.Key) != 1 || len(all.Key[0].KeyData.Value) < 20 {
+		t.Fatal("the keyset has another form", err)
+	}
+	canaries["key of the keyset"] = all.Key[0].KeyData.Value
+	path := filepath.Join(dir, "keyset")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return "file:" + path
 }
 
 // vaultOf is as much of Vault as services ask for: one entry, for callers with its token.
@@ -188,7 +214,7 @@ func issuerOf(t *testing.T, canaries secrets) string {
 	t.Helper()
 	var shown sync.Map
 	t.Cleanup(func() {
-		for _, name := range []string{atProvider, sentBack} {
+		for _, name := range []string{atProvider, sentBack, sealedOwn} {
 			if _, ok := shown.Load(canaries[name]); !ok {
 				t.Errorf("the %s was never used", name)
 			}
@@ -331,10 +357,25 @@ func (w *world) workflows(ctx context.Context, t *testing.T, canaries secrets, a
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	engine := autoflowv1.NewAutoFlowClient(conn)
+	own := strings.TrimSuffix(urls[2], "/nothing.git") + "/own"
+	made, err := w.API.CreateCredential(ctx, client.Credential{Name: "own", Kind: "GIT", URLPrefixes: []string{own}, Username: "lockstep"},
+		client.CredentialValue{Value: canaries.add(sealedOwn)}, "for the test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers["CreateCredential"] = fmt.Sprint(made)
+	_, err = w.API.RotateCredential(ctx, "own", client.CredentialValue{Value: canaries[sealedOwn], Reference: "env:" + canaries[sealedOwn]}, "")
+	answers["RotateCredential, refused"] = fmt.Sprint(err)
 	program := "urls = " + fmt.Sprintf("[%q, %q, %q]", urls[0], urls[1], urls[2]) + `
 for url in urls:
     r = run("git.read_file", {"repo_url": url, "ref": "main", "path": "a"}, retry = False, on_error = "return")
     print(r.ok, r.code, r.error)
+for attempt in range(60):
+    r = run("git.read_file", {"repo_url": "` + own + `/nothing.git", "ref": "main", "path": "a", "credential": "own"}, retry = False, on_error = "return")
+    print(r.ok, r.code, r.error)
+    if "has no credential" not in r.error:
+        break
+    sleep(1)
 fail("; ".join(urls))
 `
 	_, err = engine.StartWorkflow(ctx, &autoflowv1.StartWorkflowRequest{

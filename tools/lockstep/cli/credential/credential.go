@@ -20,7 +20,7 @@ import (
 func Commands(c *command.Command) []*cobra.Command {
 	own := commands{c}
 	return []*cobra.Command{
-		command.Noun("credential", "", "Credentials: what programs log in to servers with, known to them by name",
+		command.Noun("credential", "", "Credentials: what programs log in with, known to them by name",
 			own.list(), own.show(), own.create(), own.rotate(), own.revoke()),
 		command.Noun("keyset", "", "Keysets: the keys that values of credentials are sealed with, in a file",
 			own.keys(), own.createKeyset(), own.addKey(), own.promoteKey(), own.removeKey()),

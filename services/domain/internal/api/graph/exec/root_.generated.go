@@ -12001,7 +12001,7 @@ input RevokeCredentialInput {
   reason: String = ""
 }
 
-"What createCredential, rotateCredential and revokeCredential answer."
+"Result of createCredential, rotateCredential and revokeCredential."
 type CredentialPayload {
   "As it is now; null if the change failed."
   credential: Credential

@@ -390,7 +390,7 @@ type CreateTokenPayload struct {
 	Errors []UserError `json:"errors"`
 }
 
-// What createCredential, rotateCredential and revokeCredential answer.
+// Result of createCredential, rotateCredential and revokeCredential.
 type CredentialPayload struct {
 	// As it is now; null if the change failed.
 	Credential *Credential `json:"credential,omitempty"`

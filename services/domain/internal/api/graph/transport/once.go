@@ -69,7 +69,7 @@ func Once(requests Requests, log *slog.Logger, next http.Handler) http.Handler {
 	})
 }
 
-// bearsSecret reports whether a request may have the value of a credential. A digest of it must not be kept: whoever reads it could try
+// bearsSecret reports whether a request may have the value of a credential. A digest of it must not be kept: a reader could try
 // values. Carried out twice, such a request does no harm.
 func bearsSecret(body []byte) bool {
 	return bytes.Contains(body, []byte("createCredential")) || bytes.Contains(body, []byte("rotateCredential"))

@@ -1,0 +1,165 @@
+package domain
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
+	"github.com/lockstep-cd/lockstep/pkg/sealing/keyset"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/credential"
+)
+
+// keeper is a fixture with a keyset in a file.
+type keeper struct {
+	*fixture
+	file string
+	keys *keyset.Keyset
+}
+
+func newKeeper(t *testing.T) keeper {
+	t.Helper()
+	k := keeper{fixture: newFixture(t), file: filepath.Join(t.TempDir(), "keyset.json")}
+	k.keys = keyset.New(nil, "file:"+k.file)
+	k.put(keyset.Create())
+	k.credentials = credential.New(credential.Deps{Store: k.store.ForCredential(), Sealer: k.keys, Clock: clock.System()})
+	return k
+}
+
+// put replaces the keyset.
+func (k keeper) put(text string, err error) string {
+	k.t.Helper()
+	k.ok(err)
+	k.ok(os.WriteFile(k.file, []byte(text), 0o600))
+	return text
+}
+
+func (k keeper) create(a core.Actor, name, value string) credential.Credential {
+	k.t.Helper()
+	c, err := k.credentials.Create(k.t.Context(), a, credential.NewCredential{
+		Terms:    sealing.Terms{Name: name, Kind: sealing.HTTP, URLPrefixes: []string{"https://api.example.com/"}},
+		NewValue: credential.NewValue{Value: credential.Value(value)},
+	})
+	k.ok(err)
+	return c
+}
+
+// announced is the latest event about a credential, and how many there were.
+func (k keeper) announced(organization int64, name string) (latest event.CredentialChanged, count int) {
+	k.t.Helper()
+	rows, err := k.pool.Query(k.t.Context(), `SELECT event->'data' FROM outbox WHERE event->>'type' = $1 AND event->>'organization' = $2::text
+		AND event->'data'->>'name' = $3 ORDER BY id`, event.TypeCredentialChanged, itoa(organization), name)
+	k.ok(err)
+	for rows.Next() {
+		before := latest.Sequence
+		latest = event.CredentialChanged{}
+		k.ok(rows.Scan(&latest))
+		if latest.Sequence <= before {
+			k.t.Errorf("event %d about %s has the sequence %d, expected one above %d", count, name, latest.Sequence, before)
+		}
+		count++
+	}
+	k.ok(rows.Err())
+	return latest, count
+}
+
+// D56: after a rotation of the keyset, values of all organizations are sealed with the new key, once, and open as before; nothing that the
+// journal of changes has of them is a value.
+func TestCredentialsAreSealedAnew(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t)
+	const canary = "kx7f3ab9-never-in-clear"
+	other := user()
+	other.Organization = 2
+	actors := map[int64]core.Actor{org: user(), 2: other}
+	for _, a := range actors {
+		k.create(a, "api", canary)
+	}
+	k.create(user(), "gone", canary)
+	_, err := k.credentials.Revoke(t.Context(), user(), "gone", "leaked")
+	k.ok(err)
+	open := func(organization int64) (value string, key uint32) {
+		t.Helper()
+		e, _ := k.announced(organization, "api")
+		key, _ = keyset.KeyOf(e.Sealed)
+		value, err := k.keys.Open(t.Context(), e.Sealed, sealing.Terms{
+			Organization: organization, Name: e.Name, Version: e.Version, Kind: sealing.Kind(e.Kind), URLPrefixes: e.URLPrefixes,
+		})
+		k.ok(err)
+		return value, key
+	}
+	if n, err := k.credentials.Reseal(t.Context()); n != 0 || err != nil {
+		t.Errorf("sealed %d anew, %v; expected none: they have the primary key", n, err)
+	}
+	text, err := os.ReadFile(k.file)
+	k.ok(err)
+	added := k.put(keyset.Add(string(text)))
+	keys, err := keyset.List(added)
+	k.ok(err)
+	promoted := k.put(keyset.Promote(added, keys[1].ID))
+	for round, want := range []int{2, 0} {
+		if n, err := k.credentials.Reseal(t.Context()); n != want || err != nil {
+			t.Errorf("round %d: sealed %d anew, %v; expected %d", round, n, err, want)
+		}
+	}
+	k.put(keyset.Remove(promoted, keys[0].ID))
+	for organization := range actors {
+		if value, key := open(organization); value != canary || key != keys[1].ID {
+			t.Errorf("organization %d: found %q of key %d, expected the value, of key %d", organization, value, key, keys[1].ID)
+		}
+	}
+	// Announced again, as after a start, it is the same; a revoked one has no value.
+	_, before := k.announced(org, "api")
+	k.ok(k.credentials.Announce(t.Context()))
+	if value, _ := open(org); value != canary {
+		t.Errorf("announced again: %q", value)
+	}
+	if _, after := k.announced(org, "api"); after != before+1 {
+		t.Errorf("%d events after %d, expected one more", after, before)
+	}
+	if e, _ := k.announced(org, "gone"); !e.Revoked || e.Sealed != nil || e.Reference != "" {
+		t.Errorf("revoked: %+v", e)
+	}
+	// What cannot be opened is named and stays; the others are sealed all the same.
+	k.put(keyset.Create())
+	k.create(user(), "fresh", canary)
+	if n, err := k.credentials.Reseal(t.Context()); n != 0 || err == nil || strings.Contains(err.Error(), canary) {
+		t.Errorf("with another keyset: %d, %v", n, err)
+	}
+	var rows string
+	k.ok(k.pool.QueryRow(t.Context(), `SELECT string_agg(x::text, ' ') FROM (SELECT c::text AS x FROM cd_changes c UNION ALL SELECT o::text FROM outbox o) all_of`).
+		Scan(&rows))
+	if strings.Contains(rows, canary) || !strings.Contains(rows, "createCredential") || strings.Contains(k.log.String(), canary) {
+		t.Errorf("a value is in the journal, an event or the log: %s", rows)
+	}
+}
+
+// D56: only those who may configure everywhere make credentials, and each row of the journal has its author.
+func TestWhoMakesCredentials(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t)
+	k.create(user(), "api", "x")
+	for _, role := range []core.Role{core.RoleViewer, core.RoleApprover, core.RoleDeployer} {
+		a := user()
+		a.Permissions = role.Permissions()
+		if _, err := k.credentials.Rotate(t.Context(), a, "api", credential.NewValue{Value: "y"}); !fault.Is(err, fault.Denied) {
+			t.Errorf("%s rotates: %v", role, err)
+		}
+		if _, err := k.credentials.Revoke(t.Context(), a, "api", ""); !fault.Is(err, fault.Denied) {
+			t.Errorf("%s revokes: %v", role, err)
+		}
+	}
+	without := credential.New(credential.Deps{Store: k.store.ForCredential(), Sealer: keyset.New(nil, ""), Clock: clock.System()})
+	_, err := without.Rotate(t.Context(), user(), "api", credential.NewValue{Value: "hunter2"})
+	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "no keyset is configured") || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("without a keyset: %v", err)
+	}
+	if n, err := without.Reseal(t.Context()); n != 0 || err != nil {
+		t.Errorf("without a keyset: %d, %v", n, err)
+	}
+}
