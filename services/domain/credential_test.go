@@ -52,7 +52,7 @@ func (k keeper) create(a core.Actor, name, value string) credential.Credential {
 // announced is the latest event about a credential, and how many there were.
 func (k keeper) announced(organization int64, name string) (latest event.CredentialChanged, count int) {
 	k.t.Helper()
-	rows, err := k.pool.Query(k.t.Context(), `SELECT event->'data' FROM outbox WHERE event->>'type' = $1 AND event->>'organization' = $2::text
+	rows, err := k.pool.Query(k.t.Context(), `SELECT event->'data' FROM outbox WHERE event->>'type' = $1 AND event->>'organizationid' = $2::text
 		AND event->'data'->>'name' = $3 ORDER BY id`, event.TypeCredentialChanged, itoa(organization), name)
 	k.ok(err)
 	for rows.Next() {

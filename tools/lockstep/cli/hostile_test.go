@@ -103,6 +103,8 @@ func silentOfServers() map[string]string {
 		"journal verify":  "prints what it has verified in a file",
 		"workflow replay": "prints what it has read in a file", "workflow test": "prints what programs of one's own do",
 		"policy test": "prints what it has read in files", "policy schema": "a constant", "policy template": "a constant",
+		"keyset list": "prints what it has read in a file", "keyset create": "prints what it has made here", "keyset add": "prints what it has made here",
+		"keyset promote": "prints what it has changed in a file", "keyset remove": "prints what it has changed in a file",
 		"driver push": "prints digests of files here", "check push": "prints digests of files here",
 		"check new": "prints what it has written here", "check test": "prints what it has read in files",
 		"driver pull": "prints what it has read of files, through the same table as driver check",
