@@ -5,7 +5,11 @@ package credential
 
 import (
 	"context"
+	"errors"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -62,12 +66,18 @@ func (w Writes) LockCredentials(ctx context.Context) error {
 // LockCredential implements credential.Tx.
 func (w Writes) LockCredential(ctx context.Context, name string) (credential.Credential, error) {
 	row, err := w.Q.LockCredential(ctx, w.Entered, name)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return of(row), fault.New(fault.NotFound, "credential %q does not exist", name)
+	}
 	return of(row), pg.Classify(err, "lock credential %q", name)
 }
 
 // LockCredentialByID implements credential.Tx.
 func (w Writes) LockCredentialByID(ctx context.Context, id int64) (credential.Credential, error) {
 	row, err := w.Q.LockCredentialByID(ctx, w.Entered, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return of(row), fault.New(fault.NotFound, "credential %d does not exist", id)
+	}
 	return of(row), pg.Classify(err, "lock credential %d", id)
 }
 
