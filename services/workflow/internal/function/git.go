@@ -161,8 +161,8 @@ func commit(forge activity.Forge) *Function {
 func gitCredentialField() Field {
 	return Field{
 		Name: "credential", Type: Text,
-		Doc: "The name of a credential that an operator has configured for the organization and this repository (`git_credentials`), or of one of the run's " +
-			"`secrets` with the same reference; by default the credential with the longest matching URL.",
+		Doc: "The name of a credential of the organization, or of one that an operator has configured for it (`git_credentials`), for this repository; or of " +
+			"one of the run's `secrets` with the same reference; by default the credential with the longest matching URL.",
 	}
 }
 

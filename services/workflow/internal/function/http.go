@@ -64,8 +64,8 @@ func httpRequest(web activity.Web) *Function {
 				text("body", "The body, as text."),
 				{Name: "json", Doc: "The body, as a value that is sent as JSON; either this or `body`.", Type: Any},
 				{Name: "timeout", Doc: "The timeout of one attempt in seconds, at most 300; 30 by default.", Type: Number, Least: 1},
-				text("credential", "The name of a credential that an operator has configured for the organization (`http_credentials`), or of one of the run's `secrets`. It is "+
-					"sent only to the URLs that it is bound to, also after a redirect."),
+				text("credential", "The name of a credential of the organization, or of one that an operator has configured for it (`http_credentials`), or of one of the "+
+					"run's `secrets`. It is sent only to the URLs that it is bound to, also after a redirect."),
 				text("url_credential", "The name of a credential that is the URL itself, such as that of an incoming webhook. It has to begin with `url`, and its "+
 					"credential has to be bound to it. Either this or `credential`."),
 				{

@@ -49,7 +49,7 @@ func sendMail(mailer activity.Mailer) *Function {
 			Arguments: []Field{
 				field("server", "`smtp://host:587`, which has to offer STARTTLS, or `smtps://host:465`.", true),
 				{Name: "plain", Doc: "Permits a server without encryption. No credential is sent to it.", Type: Flag},
-				field("credential", "The name of a credential (`http_credentials`) with a `username`, bound to the URL of the server.", false),
+				field("credential", "The name of a credential, the organization's or the operator's (`http_credentials`), with a `username`, bound to the URL of the server.", false),
 				field("from", "The address of the sender.", true),
 				{Name: "to", Doc: "The addresses of the recipients, at most 100.", Type: List, Required: true, Element: &Field{Type: Text, Required: true}},
 				field("message_id", "Identifies the message, such as `message-7@cd.example.com`.", true),

@@ -74,8 +74,19 @@ func TestCredentialsAreNeverShown(t *testing.T) {
 	expect("after that", ask(ours, "rotateCredential", "RotateCredentialInput", map[string]any{"name": "api", "value": canary}), "was revoked at")
 	input["urlPrefixes"] = []string{"https://other.example.com/"}
 	expect("made again", ask(ours, "createCredential", "CreateCredentialInput", input), `"version":4`, "other.example.com")
+	// No digest of a request with a value is kept, either: a reader could try values.
+	for range 2 {
+		if status, text := f.keyed(ours, "k", `{"query":"mutation { rotateCredential(input: {name: \"api\", value: \"`+canary+`\"}) { `+
+			`credential { name } errors { message } } }"}`); status != 200 || !strings.Contains(text, `"errors":[]`) {
+			t.Errorf("rotated under a key: %d %s", status, text)
+		}
+	}
+	var kept int
+	if err := f.owner.QueryRow(t.Context(), `SELECT count(*) FROM cd_requests`).Scan(&kept); err != nil || kept != 0 {
+		t.Errorf("%d digests of requests are kept, %v", kept, err)
+	}
 	list := f.ask(ours, `{ credentials { name version state } }`, nil)
-	expect("listed", string(list.Data), `"version":4`)
+	expect("listed", string(list.Data), `"version":6`)
 	rows, err := f.owner.Query(t.Context(), `SELECT c.relname FROM pg_class c WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'`)
 	if err != nil {
 		t.Fatal(err)

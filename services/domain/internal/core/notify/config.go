@@ -35,7 +35,7 @@ const (
 type channelConfig struct {
 	// URL is where it is: for what is a secret, the beginning of it.
 	URL string `json:"url,omitempty"`
-	// Account is the name of the credential, as an operator has configured it for the workflow service.
+	// Account is the name of the credential, of the organization or, configured for the workflow service, of the operator.
 	Account string `json:"account,omitempty"`
 	// Target is the channel in Slack, Mattermost or Discord that a bot posts to; without it, Account is the URL of an incoming webhook.
 	Target string `json:"target,omitempty"`
@@ -228,7 +228,7 @@ func readChannel(kind core.NotificationKind, raw json.RawMessage) (c channelConf
 		checkURL(&found, kind, c.URL)
 	}
 	if c.Account != "" && !accountForm.MatchString(c.Account) || strings.Contains(c.Account, "://") {
-		found.add("/config/account", "found what is no name of a credential; expected the name under which an operator has configured it, "+
+		found.add("/config/account", "found what is no name of a credential; expected the name under which the organization or an operator has it, "+
 			"never the secret itself")
 	}
 	if c.Target != "" && !targetForm.MatchString(c.Target) {
