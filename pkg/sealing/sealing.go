@@ -37,6 +37,8 @@ const (
 	maxPrefix   = 1000
 	maxName     = 63
 	maxUsername = 255
+	// MaxReference is the length of a reference in bytes.
+	MaxReference = 1000
 	// MaxValue is the size of a value in bytes.
 	MaxValue = 64 << 10
 )
@@ -96,7 +98,7 @@ func (t Terms) Check() []fault.Field {
 		wrong("/header", "found with the kind git; expected it with http only")
 	case t.Username != "":
 		wrong("/header", "found with username; expected one of them or neither")
-	case !ValidHeader(t.Header):
+	case !ValidHeader(t.Header) || len(t.Header) > maxUsername:
 		wrong("/header", "found %.100q; expected the name of a header, such as X-Api-Key", t.Header)
 	}
 	switch {

@@ -28,6 +28,7 @@ func TestTermsAreChecked(t *testing.T) {
 		{"a way out of the path", "/urlPrefixes/0", func(s *sealing.Terms) { s.URLPrefixes = []string{"https://a.example/x/../y"} }},
 		{"mail with git", "/urlPrefixes/0", func(s *sealing.Terms) { s.Kind, s.URLPrefixes = sealing.Git, []string{"smtp://a.example"} }},
 		{"a header that carries the request", "/header", func(s *sealing.Terms) { s.Header = "Host" }},
+		{"a header that is too long", "/header", func(s *sealing.Terms) { s.Header = strings.Repeat("x", 256) }},
 		{"a header and a user", "/header", func(s *sealing.Terms) { s.Header, s.Username = "X-Api-Key", "u" }},
 		{"a header with git", "/header", func(s *sealing.Terms) { s.Kind, s.Header = sealing.Git, "X-Api-Key" }},
 		{"a forge with http", "/forge", func(s *sealing.Terms) { s.Forge = "gitlab" }},

@@ -69,7 +69,7 @@ func clean(ref string) bool {
 
 // Allows reports whether an organization may use a reference.
 func (s Settings) Allows(organization int64, ref string) bool {
-	if !reference.Is(ref) || !clean(ref) {
+	if len(ref) > MaxReference || !reference.Is(ref) || !clean(ref) {
 		return false
 	}
 	return slices.ContainsFunc(s.References, func(a Allowance) bool {
