@@ -690,6 +690,62 @@ COMMENT ON COLUMN cd_check_statuses.asks IS
 COMMENT ON COLUMN cd_check_statuses.observed_at IS
     'When the reporter found it out; of rows from before this column, when the column was added.';
 
+CREATE TABLE cd_credentials (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    name text NOT NULL,
+    kind text NOT NULL,
+    url_prefixes text[] NOT NULL,
+    username text NOT NULL,
+    header text NOT NULL,
+    forge text NOT NULL,
+    version integer NOT NULL,
+    reference text NOT NULL,
+    sealed bytea,
+    key_id bigint NOT NULL,
+    expires_at timestamp with time zone,
+    revoked_at timestamp with time zone,
+    principal_type text NOT NULL,
+    principal_id bigint NOT NULL,
+    principal_name text NOT NULL,
+    changed_at timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_credentials_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_credentials_name_is_unique UNIQUE (organization_id, name),
+    CONSTRAINT cd_credentials_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_credentials_key_is_of_a_sealed_value CHECK (((sealed IS NOT NULL) = (key_id <> 0))),
+    CONSTRAINT cd_credentials_kind_is_known CHECK ((kind = ANY (ARRAY['git'::text, 'http'::text]))),
+    CONSTRAINT cd_credentials_name_is_plain CHECK ((name ~ '^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$'::text)),
+    CONSTRAINT cd_credentials_places_are_bounded CHECK (((cardinality(url_prefixes) >= 1) AND (cardinality(url_prefixes) <= 20))),
+    CONSTRAINT cd_credentials_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
+    CONSTRAINT cd_credentials_sealed_is_bounded CHECK ((octet_length(sealed) <= 98304)),
+    CONSTRAINT cd_credentials_value_is_one CHECK (
+CASE
+    WHEN (revoked_at IS NULL) THEN ((reference <> ''::text) <> (sealed IS NOT NULL))
+    ELSE ((reference = ''::text) AND (sealed IS NULL))
+END),
+    CONSTRAINT cd_credentials_version_counts CHECK ((version >= 1))
+);
+CREATE INDEX cd_credentials_by_expiry ON cd_credentials USING btree (expires_at) WHERE ((revoked_at IS NULL) AND (expires_at IS NOT NULL));
+CREATE UNIQUE INDEX cd_credentials_by_id ON cd_credentials USING btree (id);
+CREATE INDEX cd_credentials_by_key ON cd_credentials USING btree (key_id, id) WHERE (key_id <> 0);
+CREATE TRIGGER cd_credentials_touch BEFORE UPDATE ON cd_credentials FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_credentials IS
+    'Credentials that programs name. Rows are kept: they are few, and a name that is given again continues its versions.';
+COMMENT ON COLUMN cd_credentials.expires_at IS
+    'When the value ends where it is used, as its author says; null for never. It is used beyond that.';
+COMMENT ON COLUMN cd_credentials.key_id IS
+    'The key of the keyset that the value is sealed with; 0 for none.';
+COMMENT ON COLUMN cd_credentials.reference IS
+    'Refers to the value; empty for a sealed one, and once it was revoked.';
+COMMENT ON COLUMN cd_credentials.sealed IS
+    'The sealed value, with which the columns above it are authenticated; null for a reference, and once it was revoked.';
+COMMENT ON COLUMN cd_credentials.url_prefixes IS
+    'What the value may be sent to: scheme, host and the beginning of a path.';
+COMMENT ON COLUMN cd_credentials.version IS
+    'Counts the values.';
+
 CREATE TABLE cd_deployment_links (
     organization_id bigint NOT NULL,
     deployment_id bigint NOT NULL,
@@ -2671,6 +2727,50 @@ BEGIN
     PERFORM set_config('lockstep.across', '', true);
     RETURN n;
 END $function$;
+
+CREATE OR REPLACE FUNCTION cd_credentials_after(behind bigint, most integer)
+ RETURNS TABLE(id bigint, organization_id bigint)
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    PERFORM set_config('lockstep.across', 'on', true);
+    RETURN QUERY SELECT c.id, c.organization_id FROM cd_credentials c WHERE c.id > behind ORDER BY c.id LIMIT most;
+    PERFORM set_config('lockstep.across', '', true);
+END $function$;
+COMMENT ON FUNCTION cd_credentials_after IS
+    'There is one worker for all organizations.';
+
+CREATE OR REPLACE FUNCTION cd_credentials_expiring(soon interval, OUT expiring bigint, OUT expired bigint)
+ RETURNS record
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    PERFORM set_config('lockstep.across', 'on', true);
+    SELECT count(*) FILTER (WHERE c.expires_at > clock_timestamp()), count(*) FILTER (WHERE c.expires_at <= clock_timestamp()) INTO expiring, expired
+    FROM cd_credentials c WHERE c.revoked_at IS NULL AND c.expires_at <= clock_timestamp() + soon;
+    PERFORM set_config('lockstep.across', '', true);
+END $function$;
+COMMENT ON FUNCTION cd_credentials_expiring IS
+    'Metrics are of the installation.';
+
+CREATE OR REPLACE FUNCTION cd_credentials_of_other_keys(primary_key bigint, behind bigint, most integer)
+ RETURNS TABLE(id bigint, organization_id bigint)
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    PERFORM set_config('lockstep.across', 'on', true);
+    RETURN QUERY SELECT c.id, c.organization_id FROM cd_credentials c
+        WHERE c.key_id <> 0 AND (c.key_id < primary_key OR c.key_id > primary_key) AND c.id > behind ORDER BY c.id LIMIT most;
+    PERFORM set_config('lockstep.across', '', true);
+END $function$;
+COMMENT ON FUNCTION cd_credentials_of_other_keys IS
+    'There is one worker for all organizations.';
 
 CREATE OR REPLACE FUNCTION cd_delete_settled(about text, at_most integer)
  RETURNS bigint
