@@ -1,8 +1,8 @@
 package event
 
-// CredentialChanged is com.gitlab.cd.credential.changed: a credential of the organization, completely, with a reference to its value or with
-// the sealed value, which only services with the operator's keyset open. Of events about the same credential, that with the highest sequence
-// counts.
+// CredentialChanged is com.gitlab.cd.credential.changed: a credential of the organization, completely, with a reference to its value or
+// with the sealed value, which only services with the operator's keyset open. Of events about the same credential, that with the highest
+// sequence counts.
 type CredentialChanged struct {
 	// Name is that of the credential.
 	Name string `json:"name" jsonschema:"minLength=1,maxLength=63"`

@@ -47,7 +47,7 @@ const (
 	TypeCheckReported                    = "com.gitlab.cd.check.reported"
 	TypeCheckNudged                      = "com.gitlab.cd.check.nudged"
 	TypePolicySetChanged                 = "com.gitlab.cd.policy_set.changed"
-	TypeCredentialChanged                = "com.gitlab.cd.credential.changed"
+	TypeCredentialChanged                = "com.gitlab.cd.credential.changed" //nolint:gosec // a name
 	TypeCallDecided                      = "com.gitlab.cd.call.decided"
 	TypeCallAnswered                     = "com.gitlab.cd.call.answered"
 	TypeWorkflowCompleted                = "com.gitlab.cd.workflow.completed"

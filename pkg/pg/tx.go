@@ -45,7 +45,8 @@ func InTxWith(ctx context.Context, pool *pgxpool.Pool, settings map[string]strin
 	return repeated(ctx, func() error { return once(ctx, pool, begin, fn) })
 }
 
-// localSettings are the calls that make settings, in the order of their names. PostgreSQL takes no parameters in several statements at once.
+// localSettings are the calls that make settings, in the order of their names. PostgreSQL takes no parameters in several statements at
+// once.
 func localSettings(settings map[string]string) []string {
 	var calls []string
 	for _, name := range slices.Sorted(maps.Keys(settings)) {

@@ -15,7 +15,8 @@ const (
 	SchemeMailTLS = "smtps"
 )
 
-// ParseURL reads a URL of one of some schemes. What servers could read in several ways is refused: the check of a prefix would mean nothing.
+// ParseURL reads a URL of one of some schemes. What servers could read in several ways is refused: the check of a prefix would mean
+// nothing.
 func ParseURL(raw string, schemes ...string) (*url.URL, error) {
 	wrong := func(problem string) error { return fault.InvalidFields(fault.Field{Name: "url", Problem: problem}) }
 	u, err := url.Parse(raw)

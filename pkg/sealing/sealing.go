@@ -40,7 +40,7 @@ const (
 	// MaxReference is the length of a reference in bytes.
 	MaxReference = 1000
 	// MaxValue is the size of a value in bytes.
-	MaxValue = 64 << 10
+	MaxValue = 16 << 10
 )
 
 // Terms are what a value is bound to. A value that was sealed with some terms opens with no others.

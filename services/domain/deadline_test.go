@@ -257,3 +257,64 @@ func TestAProgramThatDoesNotTakeBackIsCancelledAllTheSame(t *testing.T) {
 	s.want(s.passes(), "")
 	s.want(s.reload(r).State, core.RolloutInProgress)
 }
+
+// A rollout that was paused while it deployed is taken back like any other, and ends once that is reported, not before.
+func TestAPausedRolloutIsTakenBackBeforeItIsCancelled(t *testing.T) {
+	t.Parallel()
+	s := newTimed(t, "", "")
+	r := s.rollout(s.set)
+	s.pass(r, "staging")
+	s.report(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(r)[0])[0].ID})
+	_, err := s.rollouts.PauseRollout(t.Context(), user(), r.ID, "")
+	s.ok(err)
+	s.report(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "production"})
+	s.want(s.reload(r).State, core.RolloutPaused)
+	for range 2 { // asked again, it is not over either, and gets no more time
+		_, err = s.cancel(r, rollout.CancelAborts)
+		s.ok(err)
+		s.want(s.reload(r).State, core.RolloutPaused)
+		s.now.Advance(10 * time.Minute)
+	}
+	s.now.Advance(9 * time.Minute)
+	s.want(s.passes(), "")
+	s.report(event.RolloutAborted{RolloutID: r.ID, EnvironmentID: s.staging.ID, Reason: "aborted"})
+	s.want(s.reload(r).State, core.RolloutCancelled)
+	s.want(s.last(r, core.VerbCancel).Reason, "what was being deployed has been taken back: wrong set")
+	s.verifyJournal(r)
+
+	r = s.rollout(s.set) // aborted by a person, it stays paused, as what it was
+	s.pass(r, "staging")
+	s.report(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(r)[0])[0].ID})
+	_, err = s.rollouts.PauseRollout(t.Context(), user(), r.ID, "")
+	s.ok(err)
+	s.report(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "production"})
+	_, err = s.rollouts.AbortRollout(t.Context(), user(), r.ID, "")
+	s.ok(err)
+	done := s.emit(event.RolloutAborted{RolloutID: r.ID, EnvironmentID: s.staging.ID, Reason: "taken back"}, "")
+	s.deliver(done, done)
+	s.want(s.last(r, core.VerbPause).Reason, "taken back")
+	_, err = s.rollouts.RetryRollout(t.Context(), user(), r.ID, "")
+	s.ok(err)
+	s.want(s.reload(r).State, core.RolloutInProgress)
+	s.verifyJournal(r)
+}
+
+// No deadline interrupts an abort, nor overrules the choice of the caller who cancelled.
+func TestNoDeadlinePassesInTheMiddleOfAnAbort(t *testing.T) {
+	t.Parallel()
+	for _, counts := range []string{"false", "true"} {
+		s := newTimed(t, `"deadline":{"after":600,"counts_waiting":`+counts+`},`, "")
+		r := s.rollout(s.set)
+		s.pass(r, "staging")
+		s.report(event.DeploymentStarted{DeploymentID: s.deployments(s.stops(r)[0])[0].ID})
+		s.now.Advance(590 * time.Second)
+		_, err := s.cancel(r, rollout.CancelAborts)
+		s.ok(err)
+		s.now.Advance(20 * time.Second)
+		s.want(s.passes(), "the rollout: after the abort")
+		s.want(s.passes(), "")
+		s.want(s.reload(r).State, core.RolloutInProgress)
+		s.report(event.RolloutAborted{RolloutID: r.ID, EnvironmentID: s.staging.ID, Reason: "aborted"})
+		s.want(s.reload(r).State, core.RolloutCancelled)
+	}
+}

@@ -9,8 +9,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// D53, D55: what a deployment is outside of Lockstep is shown before its passage is granted, and claims nothing. The last report counts, also
-// one that comes after the end of the rollout.
+// D53, D55: what a deployment is outside of Lockstep is shown before its passage is granted, and claims nothing. The last report counts,
+// also one that comes after the end of the rollout.
 func TestADeploymentShowsWhatItIsOutside(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)

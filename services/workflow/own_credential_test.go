@@ -45,7 +45,7 @@ func newVault(t *testing.T, change func(*vault, *workflow.Config)) *vault {
 		v.seen = append(v.seen, r.URL.Path+" "+r.Header.Get("Authorization")+r.Header.Get("X-Api-Key"))
 		v.mu.Unlock()
 		if to := r.URL.Query().Get("to"); to != "" {
-			http.Redirect(w, r, to, http.StatusFound)
+			http.Redirect(w, r, to, http.StatusFound) //nolint:gosec // the test says where to
 			return
 		}
 		if strings.HasSuffix(r.URL.Path, "/info/refs") && strings.HasPrefix(r.URL.Path, "/moved/") {
@@ -57,7 +57,7 @@ func newVault(t *testing.T, change func(*vault, *workflow.Config)) *vault {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		_, _ = fmt.Fprint(w, "you said ", r.Header.Get("Authorization"), r.Header.Get("X-Api-Key"))
+		_, _ = fmt.Fprint(w, "you said ", r.Header.Get("Authorization"), r.Header.Get("X-Api-Key")) //nolint:gosec // no browser reads it
 	}))
 	t.Cleanup(v.server.Close)
 	v.put(v.file, made(t)(keyset.Create()))
@@ -95,7 +95,9 @@ func (v *vault) put(file, text string) {
 
 // terms are those of a credential for the server's path /a.
 func (v *vault) terms(organization int64, name string, version int) sealing.Terms {
-	return sealing.Terms{Organization: organization, Name: name, Version: version, Kind: sealing.HTTP, URLPrefixes: []string{v.server.URL + "/a"}}
+	return sealing.Terms{
+		Organization: organization, Name: name, Version: version, Kind: sealing.HTTP, URLPrefixes: []string{v.server.URL + "/a"},
+	}
 }
 
 // sealed is the report of a credential as the domain service makes it.
@@ -253,7 +255,8 @@ func TestACredentialOfAnOrganization(t *testing.T) {
 	v.expect(1, a, "again", "/a/x Bearer third", "fine")
 }
 
-// D56: the keyset is rotated while the service runs; without the key of a value the call fails and says so, and nothing of the value is seen.
+// D56: the keyset is rotated while the service runs; without the key of a value the call fails and says so, and nothing of the value is
+// seen.
 func TestAKeysetOfCredentialsIsRotated(t *testing.T) {
 	t.Parallel()
 	v := newVault(t, func(*vault, *workflow.Config) {})

@@ -212,7 +212,7 @@ func TestAHostileProgramChangesNothing(t *testing.T) {
 
 	object := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}}
 	args := map[string]map[string]any{
-		"git.commit":   {"repo_url": "https://git.example.com/shop", "branch": "main", "path": "a", "content": "a", "message": "a"},
+		"git.commit": {"repo_url": "https://git.example.com/shop", "branch": "main", "path": "a", "content": "a", "message": "a"},
 		"git.merge": {
 			"repo_url": "https://git.example.com/shop", "branch": "main", "path": "a", "content": "a", "message": "a", "number": 1, "head": "a",
 		},

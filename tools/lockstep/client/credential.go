@@ -36,7 +36,7 @@ type CredentialValue struct {
 	ExpiresAt *time.Time
 }
 
-const credentialFields = `name kind urlPrefixes username header forge version reference sealed state expiresAt revokedAt author changedAt`
+const credentialFields = `name kind urlPrefixes username header forge version reference sealed state expiresAt revokedAt author changedAt` //nolint:gosec // names of fields
 
 func (v CredentialValue) onto(input map[string]any) map[string]any {
 	if v.Value != "" {

@@ -61,7 +61,8 @@ const (
 		`previousVersionSet { id name } startedAt finishedAt ` +
 		`deployments { id service { id name } state status versions { id name digest reference } snapshot { commitSha manifestDigest }` + linkNewer + ` ` +
 		`gates { gateId weight reachedAt passedAt } } }`
-	// rolloutNewer, gateNewer, linkNewer, waitNewer and journalNewer list the fields that the previous release of the domain service does not have.
+	// rolloutNewer, gateNewer, linkNewer, waitNewer and journalNewer list the fields that the previous release of the domain service does not
+	// have.
 	rolloutNewer = `rollbackOf { id } rolledBackBy { id } automaticRollback { state cause dueAt why outcome rollout { id } } ` +
 		`breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name } cause } ` +
 		`deadlines { kind environment { id name } seconds action countsWaiting state dueAt remainingSeconds } `

@@ -18,6 +18,8 @@ type Hold struct {
 	At, Reached, Passed map[string]bool
 	// aborted is that an abort was requested, and no retry since.
 	Aborted bool
+	// TakenBack is that what was being deployed has been taken back since then.
+	TakenBack bool
 	// asked is that people are asked to approve something.
 	asked bool
 	// broken is the row that passes approvals by break-glass; nil for none.
@@ -71,6 +73,7 @@ func (h *Hold) Read(r Transition) {
 			h.Word = r
 		}
 		h.Wanted, h.Why = true, r.Reason
+		h.TakenBack = h.Aborted // nobody can pause it then: the row says that its program has finished
 	case VerbResume:
 		h.Wanted, h.Why = false, ""
 	case VerbReachGate:
@@ -99,7 +102,7 @@ func (h *Hold) Read(r Transition) {
 		}
 	case VerbAbort:
 		// It leaves every gate, and comes to them again when it is retried.
-		h.Aborted, h.Word, h.Asking = true, r, nil
+		h.Aborted, h.TakenBack, h.Word, h.Asking = true, false, r, nil
 		clear(h.At)
 		clear(h.Reached)
 		clear(h.Passed)
@@ -107,7 +110,7 @@ func (h *Hold) Read(r Transition) {
 		clear(h.Skips)
 		clear(h.Stopped)
 	case VerbRetry:
-		h.Aborted = false
+		h.Aborted, h.TakenBack = false, false
 	case VerbBreakGlass:
 		if r.GateID == "" && h.Broken == nil {
 			h.Broken = &r

@@ -181,8 +181,8 @@ const (
 	ActionRetryNotification       Action = "retryNotification"
 	ActionCancelChain             Action = "cancelChain"
 	ActionCreateCredential        Action = "createCredential"
-	ActionRotateCredential        Action = "rotateCredential"
-	ActionRevokeCredential        Action = "revokeCredential"
+	ActionRotateCredential        Action = "rotateCredential" //nolint:gosec // a name
+	ActionRevokeCredential        Action = "revokeCredential" //nolint:gosec // a name
 	ActionSetRolloutPolicy        Action = "setRolloutPolicy"
 	ActionApproveGate             Action = "approveGate"
 	ActionRejectGate              Action = "rejectGate"

@@ -175,20 +175,21 @@ func Waited(rows []Transition, rules map[string]PinnedGate, from, to time.Time) 
 	h, since := HoldOf(nil, nil), time.Time{}
 	paused := false
 	for _, r := range rows {
-		if r.CreatedAt.After(to) {
-			break
-		}
 		h.Read(r)
+		at := r.CreatedAt
+		if at.After(to) { // by the clock of another replica
+			at = to
+		}
 		switch r.Verb {
 		case VerbPause, VerbResume:
 			paused = RolloutState(r.To) == RolloutPaused
 		default: // no other row pauses
 		}
-		switch waits := paused || h.waitsForPeople(rules); {
+		switch waits := paused || h.Aborted || h.waitsForPeople(rules); {
 		case waits && !still:
-			still, since = true, r.CreatedAt
+			still, since = true, at
 		case !waits && still:
-			still, waited = false, waited+between(since, r.CreatedAt, from)
+			still, waited = false, waited+between(since, at, from)
 		}
 	}
 	if still {

@@ -90,6 +90,9 @@ func (p *pipeline) ask(ctx context.Context, sql string, args []any) (pgx.Rows, e
 // with no rows, to learn what it asks. What it asks only because of an answer is then asked by itself. Reads write nothing, and none
 // of them needs another one.
 func (p *pipeline) together(ctx context.Context, reads ...func(context.Context) error) error {
+	if p.answers != nil {
+		return errTogether
+	}
 	asking := &answers{conn: p.tx.Conn()}
 	p.answers = asking
 	for _, read := range reads {
@@ -123,6 +126,9 @@ type later struct {
 
 // Exec implements query.DBTX. The tag that it answers says nothing.
 func (l later) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	if l.answers != nil {
+		return pgconn.CommandTag{}, errTogether
+	}
 	l.kept.Queue(sql, args...).Exec(l.then)
 	return pgconn.CommandTag{}, nil
 }
@@ -173,6 +179,9 @@ func (a *answers) ask(ctx context.Context, p *pipeline) error {
 	var refused error
 	for _, q := range a.asked {
 		p.kept.Queue(q.sql, q.args...).Query(func(rows pgx.Rows) error {
+			if refused = rows.Err(); refused != nil { // then it has no descriptions either
+				return refused //nolint:wrapcheck // see above
+			}
 			q.fields = slices.Clone(rows.FieldDescriptions())
 			for rows.Next() {
 				row := make([][]byte, len(q.fields))
@@ -182,14 +191,14 @@ func (a *answers) ask(ctx context.Context, p *pipeline) error {
 				q.rows = append(q.rows, row)
 			}
 			refused = rows.Err()
-			return refused
+			return refused //nolint:wrapcheck // see above
 		})
 	}
 	a.known = true
 	if err := p.flush(ctx); refused == nil {
 		return err
 	}
-	return refused
+	return refused //nolint:wrapcheck // see above
 }
 
 // foundRows are rows that have been read.
@@ -211,7 +220,7 @@ func (r *foundRows) Next() bool {
 // Scan implements pgx.Rows.
 func (r *foundRows) Scan(dest ...any) error {
 	r.err = pgx.ScanRow(r.conn.TypeMap(), r.fields, r.RawValues(), dest...)
-	return r.err //nolint:wrapcheck // the caller wraps it
+	return r.err
 }
 
 // Values implements pgx.Rows. Generated code scans.
@@ -257,6 +266,9 @@ type outgoing struct {
 
 // Exec implements pgx.Tx. The tag that it answers says nothing.
 func (o outgoing) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	if o.line.answers != nil {
+		return pgconn.CommandTag{}, errTogether
+	}
 	o.line.kept.Queue(sql, args...)
 	return pgconn.CommandTag{}, nil
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
@@ -172,11 +174,51 @@ func TestReadsTogetherFail(t *testing.T) {
 	}
 	piped(t, func(ctx context.Context, p *pipeline, _ *counted) {
 		err := p.together(ctx, func(ctx context.Context) error {
-			_, err := p.Query(ctx, `SELECT nothing FROM pairs`)
-			return err
+			var nothing int
+			return p.QueryRow(ctx, `SELECT nothing FROM pairs`).Scan(&nothing)
 		})
 		if err == nil || p.answers != nil {
 			t.Errorf("found error %v; expected that of the server", err)
+		}
+	})
+}
+
+// What the server has against a statement, and the end of a connection, are errors of their class, whatever was kept back.
+func TestErrorsOfAPipelineHaveTheirClass(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		sql  string
+		want fault.Class
+	}{
+		"refused by the server": {`INSERT INTO pairs VALUES (1 / (SELECT count(*) FROM pairs WHERE id = 99), 'x') RETURNING id`, fault.Internal},
+		"a row that exists":     {`INSERT INTO pairs VALUES (1, 'again') RETURNING id`, fault.Conflict},
+		"a broken connection":   {`SELECT 1 FROM pg_terminate_backend(pg_backend_pid())`, fault.Unavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			piped(t, func(ctx context.Context, p *pipeline, _ *counted) {
+				if _, err := p.Exec(ctx, `ALTER TABLE pairs ADD UNIQUE (id)`); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := (later{p, whatever}).Exec(ctx, `INSERT INTO pairs VALUES (7, 'kept')`); err != nil {
+					t.Fatal(err)
+				}
+				var id int64
+				err := pg.Classify(p.QueryRow(ctx, test.sql).Scan(&id), "ask")
+				if err == nil || fault.ClassOf(err) != test.want {
+					t.Errorf("found %v of class %v; expected %v", err, fault.ClassOf(err), test.want)
+				}
+			})
+		})
+	}
+	piped(t, func(ctx context.Context, p *pipeline, _ *counted) {
+		_, _ = p.Exec(ctx, `SELECT pg_terminate_backend(pg_backend_pid())`)
+		err := p.together(ctx, func(ctx context.Context) error {
+			_, err := words(ctx, p, 1)
+			return err
+		})
+		if fault.ClassOf(err) != fault.Unavailable {
+			t.Errorf("found %v of class %v; expected that the database is unavailable", err, fault.ClassOf(err))
 		}
 	})
 }

@@ -728,7 +728,7 @@ END),
     CONSTRAINT cd_credentials_version_counts CHECK ((version >= 1))
 );
 CREATE INDEX cd_credentials_by_expiry ON cd_credentials USING btree (expires_at) WHERE ((revoked_at IS NULL) AND (expires_at IS NOT NULL));
-CREATE UNIQUE INDEX cd_credentials_by_id ON cd_credentials USING btree (id);
+CREATE INDEX cd_credentials_by_id ON cd_credentials USING btree (id);
 CREATE INDEX cd_credentials_by_key ON cd_credentials USING btree (key_id, id) WHERE (key_id <> 0);
 CREATE TRIGGER cd_credentials_touch BEFORE UPDATE ON cd_credentials FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_credentials IS
@@ -748,6 +748,7 @@ COMMENT ON COLUMN cd_credentials.version IS
 
 CREATE TABLE cd_deployment_links (
     organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     deployment_id bigint NOT NULL,
     name text NOT NULL,
     namespace text NOT NULL,
@@ -1947,6 +1948,7 @@ CREATE TABLE cd_rollout_deadlines (
     CONSTRAINT cd_rollout_deadlines_runs_before_it_is_due CHECK (((due_at IS NULL) OR (started_at IS NOT NULL))),
     CONSTRAINT cd_rollout_deadlines_seconds_are_bounded CHECK (((seconds >= 1) AND (seconds <= 2592000)))
 );
+CREATE INDEX cd_rollout_deadlines_by_rollout ON cd_rollout_deadlines USING btree (organization_id, rollout_id);
 CREATE INDEX cd_rollout_deadlines_due ON cd_rollout_deadlines USING btree (due_at, id) WHERE ((outcome = ''::text) AND (due_at IS NOT NULL));
 CREATE INDEX cd_rollout_deadlines_due_in ON cd_rollout_deadlines USING btree (organization_id, due_at, id) WHERE ((outcome = ''::text) AND (due_at IS NOT NULL));
 CREATE UNIQUE INDEX cd_rollout_deadlines_once ON cd_rollout_deadlines USING btree (organization_id, rollout_id, kind, gate_id) WHERE ((outcome = ''::text) OR (kind <> 'abort'::text));

@@ -27,7 +27,8 @@ type Receiver interface {
 	ReceiveChange(ctx context.Context, wire event.Event, e history.Event, c guard.Change) (matched int, duplicate bool, err error)
 }
 
-// Policies stores what the domain service says of policies about calls and of credentials. It is no event for programs: none of them sees it.
+// Policies stores what the domain service says of policies about calls and of credentials. It is no event for programs: none of them sees
+// it.
 type Policies interface {
 	// ReceivePolicySet claims wire and stores a policy set, unless a later version is stored, in one transaction.
 	ReceivePolicySet(ctx context.Context, wire event.Event, s callpolicy.Set) error

@@ -15,8 +15,8 @@ func ofPolicies(eventType string) bool {
 	return eventType == event.TypePolicySetChanged || eventType == event.TypeCallAnswered || eventType == event.TypeCredentialChanged
 }
 
-// policies takes what the domain service says of policies about calls and of credentials. Only the domain service is believed: that is checked here once more,
-// because everything else depends on it.
+// policies takes what the domain service says of policies about calls and of credentials. Only the domain service is believed: that is
+// checked here once more, because everything else depends on it.
 func (d Domain) policies(ctx context.Context, wire event.Event, e history.Event) error {
 	if err := event.CheckEmitter(e.Type, event.EmitterDomain); err != nil || wire.Source() != event.SourceDomain {
 		return err

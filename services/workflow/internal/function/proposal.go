@@ -9,6 +9,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
@@ -234,7 +235,7 @@ var plainPart = regexp.MustCompile(`^[A-Za-z0-9](-?[A-Za-z0-9_])*$`)
 // branchPart is a text as a part of the name of a branch, a different one for each text.
 func branchPart(s string) string {
 	const most = 60
-	if len(s) <= most && plainPart.MatchString(s) {
+	if len(s) <= most && plainPart.MatchString(s) && !strings.HasPrefix(s, "x-") {
 		return s
 	}
 	sum := sha256.Sum256([]byte(s))

@@ -10,8 +10,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 )
 
-// places are where the login of an operation may be sent. They are in the context of all of its requests: the Git library follows a redirect
-// also with the requests after it, which would take the login along.
+// places are where the login of an operation may be sent. They are in the context of all of its requests: the Git library follows a
+// redirect also with the requests after it, which would take the login along.
 type places struct{ prefixes []string }
 
 type placesKey struct{}
@@ -97,7 +97,7 @@ func (c credentials) candidates(ctx context.Context, organization int64, name st
 // password is the value of a credential as it is now.
 func (c credentials) password(ctx context.Context, found Credential) (string, error) {
 	if found.own != nil {
-		return c.own.Value(ctx, *found.own) //nolint:wrapcheck // it says which credential
+		return c.own.Value(ctx, *found.own) // its error says which credential
 	}
 	password, err := c.secrets.Read(ctx, found.PasswordRef)
 	if fault.Is(err, fault.Unavailable) { // which passes: the operation is tried again

@@ -186,10 +186,11 @@ func (g *realGitea) url() string { return g.address + "/ann/deploy.git" }
 
 func (g *realGitea) proposal(name, path, content string) activity.ProposalRequest {
 	id := "o1/rollout-7/" + name
-	return activity.ProposalRequest{Branch: activity.ProposalPrefix + id, ID: id, Description: "api becomes **2**.", Commit: activity.CommitRequest{
+	commit := activity.CommitRequest{
 		Organization: 1, RepoURL: g.url(), Branch: "main", Files: map[string][]byte{path: []byte(content)}, Message: "Deploy 7 to " + name,
 		Trailers: map[string]string{"Lockstep-Rollout": "7"},
-	}}
+	}
+	return activity.ProposalRequest{Branch: activity.ProposalPrefix + id, ID: id, Description: "api becomes **2**.", Commit: commit}
 }
 
 func (g *realGitea) propose(p activity.ProposalRequest) activity.Proposal {

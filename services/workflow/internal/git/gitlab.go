@@ -105,6 +105,9 @@ type gitLabMerge struct {
 	WebURL string `json:"web_url"`
 	Source string `json:"source_branch"`
 	Target string `json:"target_branch"`
+	// From and To are the numbers of projects: a merge request may come from a fork, whose branches anyone may name.
+	From   int64  `json:"source_project_id"`
+	To     int64  `json:"target_project_id"`
 	Merge  string `json:"merge_commit_sha"`
 	Squash string `json:"squash_commit_sha"`
 	// MergeUser and ClosedBy are who did it.
@@ -114,6 +117,9 @@ type gitLabMerge struct {
 
 func (m gitLabMerge) proposal() activity.Proposal {
 	found := activity.Proposal{Number: m.IID, URL: m.WebURL, State: activity.ProposalOpen, Branch: m.Source, Into: m.Target, Head: m.SHA}
+	if m.From != m.To {
+		found.Branch = fmt.Sprintf("%s of project %d", m.Source, m.From)
+	}
 	switch m.State {
 	case "merged":
 		// A fast-forward has no commit of its own.
@@ -138,12 +144,14 @@ func (g gitLab) proposal(ctx context.Context, number int64) (activity.Proposal, 
 
 func (g gitLab) proposed(ctx context.Context, branch, into string) (activity.Proposal, bool, error) {
 	var all []gitLabMerge
-	err := g.ask(ctx, http.MethodGet, fmt.Sprintf("/merge_requests?source_branch=%s&target_branch=%s&order_by=created_at&sort=desc&per_page=1",
+	err := g.ask(ctx, http.MethodGet, fmt.Sprintf("/merge_requests?source_branch=%s&target_branch=%s&order_by=created_at&sort=desc&per_page=100",
 		url.QueryEscape(branch), url.QueryEscape(into)), nil, &all)
-	if err != nil || len(all) == 0 {
-		return activity.Proposal{}, false, err
+	for _, m := range all {
+		if m.From == m.To {
+			return m.proposal(), true, nil
+		}
 	}
-	return all[0].proposal(), true, nil
+	return activity.Proposal{}, false, err
 }
 
 func (g gitLab) open(ctx context.Context, d draft) (activity.Proposal, error) {

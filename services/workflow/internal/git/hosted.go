@@ -103,6 +103,10 @@ func (f *Forge) hosted(ctx context.Context, organization int64, repoURL string) 
 		return nil, err
 	}
 	project := strings.TrimSuffix(strings.Trim(u.Path, "/"), ".git")
+	// GitLab finds a project by its number, too; the guard knows repositories by their names.
+	if strings.Trim(project, "0123456789") == "" {
+		return nil, invalid("repo_url", "found the path %q, expected the project's name and not its number", u.Path)
+	}
 	base := u.Scheme + "://" + u.Host
 	r := rest{client: f.rest, forge: c.Forge, url: repoURL, project: project}
 	defer func() {

@@ -304,12 +304,22 @@ func (f *Forge) merge(ctx context.Context, p activity.Proposal, m activity.Merge
 	}
 	title, body := splitTitle(message(m.Commit))
 	err = f.propose(ctx, m.Commit.Organization, m.Commit.RepoURL, func(ctx context.Context, h *hosted) (err error) {
+		now, err := h.proposal(ctx, m.Number)
+		if err != nil {
+			return err
+		}
+		if now.Into != p.Into || now.Branch != p.Branch {
+			return fault.New(fault.Conflict, "%s is now from branch %q for %q; propose the change again", p.URL, now.Branch, now.Into)
+		}
 		if err := h.merge(ctx, merging{number: m.Number, head: m.Head, method: m.Method, title: title, body: body}); err != nil {
 			return err
 		}
 		p, err = h.proposal(ctx, m.Number)
 		return err
 	})
+	if into := strings.TrimPrefix(m.Commit.Branch, "refs/heads/"); err == nil && p.Into != into {
+		err = fault.New(fault.Refused, "%s was pointed to branch %q while it was merged, expected %q: look at what was merged there", p.URL, p.Into, into)
+	}
 	if err == nil && p.State != activity.ProposalMerged {
 		err = fault.New(fault.Unavailable, "%s has accepted the merge and not carried it out yet", p.URL)
 	}

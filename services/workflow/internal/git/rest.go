@@ -42,7 +42,12 @@ func (r rest) ask(ctx context.Context, method, path string, in, out any) error {
 	if in != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	answer, err := r.client.Do(request) //nolint:gosec // see above
+	client := *r.client
+	if method != http.MethodGet {
+		// What is written goes to the project that was named, and to none that took its place.
+		client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	}
+	answer, err := client.Do(request) //nolint:gosec // see above
 	if err != nil {
 		if fault.Is(err, fault.Denied) { // by the rules about where a program may go
 			return fault.Because(err, fault.Refused, "%s may not be reached: %s", r.url, fault.Public(err))

@@ -40,7 +40,8 @@ func table(w io.Writer, all []client.Credential) {
 		if !c.Sealed {
 			value = c.Reference
 		}
-		command.Row(w, c.Name, journal.Human(c.Kind), journal.Human(c.State), command.Number(c.Version), value, expires, strings.Join(c.URLPrefixes, " "))
+		command.Row(w, c.Name, journal.Human(c.Kind), journal.Human(c.State), command.Number(c.Version), value, expires,
+			strings.Join(c.URLPrefixes, " "))
 	}
 }
 
@@ -93,10 +94,10 @@ func reasoned(cmd *cobra.Command, reason *string) {
 }
 
 // read is the value that the flags name.
-func (v *value) read(cmd *cobra.Command) (given client.CredentialValue, err error) {
+func (v *value) read(cmd *cobra.Command, now time.Time) (given client.CredentialValue, err error) {
 	given.Reference = v.reference
 	if v.expires > 0 {
-		at := time.Now().Add(v.expires)
+		at := now.Add(v.expires)
 		given.ExpiresAt = &at
 	}
 	if v.reference != "" {
@@ -133,7 +134,7 @@ func (c commands) create() *cobra.Command {
 			"  lockstep credential create manifests --kind git --url https://git.example.com/shop --username bot --value-file token.txt --expires-in 90d\n"+
 			"  lockstep credential create hub --kind http --url https://hub.example.com/ --header X-Api-Key --reference vault:secret/data/shop/hub#key",
 		command.Exactly(1), func(cmd *cobra.Command, api *client.Client, args []string) error {
-			given, err := v.read(cmd)
+			given, err := v.read(cmd, c.Clock.Now())
 			if err != nil {
 				return err
 			}
@@ -159,7 +160,7 @@ func (c commands) rotate() *cobra.Command {
 	cmd := c.Asking("rotate NAME", "Give a credential another value, which the next use gets",
 		"  lockstep credential rotate api --value-file token.txt --reason 'quarterly rotation'", command.Exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
-			given, err := v.read(cmd)
+			given, err := v.read(cmd, c.Clock.Now())
 			if err != nil {
 				return err
 			}

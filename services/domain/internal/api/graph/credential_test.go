@@ -99,7 +99,8 @@ func TestCredentialsAreNeverShown(t *testing.T) {
 		var found bool
 		// Bytes are shown as hexadecimal digits.
 		err := f.owner.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM `+pgx.Identifier{table}.Sanitize()+` t WHERE t::text LIKE '%' || $1 || '%'
-			OR t::text LIKE '%' || encode(convert_to($1, 'UTF8'), 'hex') || '%' OR t::text LIKE '%' || encode(convert_to($1, 'UTF8'), 'base64') || '%')`,
+			OR t::text LIKE '%' || encode(convert_to($1, 'UTF8'), 'hex') || '%'
+			OR t::text LIKE '%' || encode(convert_to($1, 'UTF8'), 'base64') || '%')`,
 			canary).Scan(&found)
 		if err != nil || found {
 			t.Errorf("%s has the value: %t, %v", table, found, err)

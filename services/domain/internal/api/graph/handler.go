@@ -275,7 +275,11 @@ func observe(log *slog.Logger, c clock.Clock) graphql.ResponseMiddleware {
 				slog.String(telemetry.KeyCaller, string(l.actor.Type)))
 		}
 		if response != nil && len(response.Errors) > 0 {
-			attrs = append(attrs, slog.String(telemetry.KeyError, response.Errors.Error()), slog.Int(telemetry.KeyCount, len(response.Errors)))
+			attrs = append(attrs, slog.Int(telemetry.KeyCount, len(response.Errors)))
+			// The library repeats what it could not read, which may be the value of a credential.
+			if !graphql.HasOperationContext(ctx) || !transport.BearsSecret([]byte(graphql.GetOperationContext(ctx).RawQuery)) {
+				attrs = append(attrs, slog.String(telemetry.KeyError, response.Errors.Error()))
+			}
 		}
 		log.LogAttrs(ctx, slog.LevelInfo, "graphql operation", attrs...)
 		return response

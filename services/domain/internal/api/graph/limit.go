@@ -20,6 +20,8 @@ const (
 	maxObjects = 50_000
 	// deliveryMetricsWeigh is what one question for them counts: as many rollouts as it may read.
 	deliveryMetricsWeigh = 2_200
+	// credentialsWeigh is what one list of credentials counts: it has all of the organization.
+	credentialsWeigh = 1_000
 	// workflowCountWeigh is what one question for a number of runs counts: the engine reads up to 200,000 for each.
 	workflowCountWeigh = 5_000
 	// workflowTimelineWeigh is what one timeline counts: the engine reads and replays a whole history for it.
@@ -109,6 +111,9 @@ func (w weighed) Complexity(ctx context.Context, typeName, fieldName string, chi
 	field := def.Fields.ForName(fieldName)
 	if field != nil && field.Type.Name() == "DeliveryMetrics" {
 		return deliveryMetricsWeigh + children, true
+	}
+	if field != nil && field.Type.Name() == "Credential" && typeName == "Query" {
+		return credentialsWeigh + children, true
 	}
 	if field != nil && field.Type.Name() == "WorkflowCount" {
 		return workflowCountWeigh + children, true

@@ -43,11 +43,12 @@ func (m mutation) CancelRollout(ctx context.Context, in model.CancelRolloutInput
 	}
 	then := rollout.AfterCancel(strings.ToLower(string(*in.Then)))
 	var back core.Rollout
-	p.Rollout, p.Errors, err = apply(ctx, in.RolloutID, in.Reason, func(ctx context.Context, a core.Actor, n int64, reason string) (core.Rollout, error) {
+	cancel := func(ctx context.Context, a core.Actor, n int64, reason string) (core.Rollout, error) {
 		var err error
 		back, err = m.domain.Rollouts.CancelThen(ctx, a, rollout.Cancellation{RolloutID: n, Then: then, Reason: reason})
 		return back, err
-	})
+	}
+	p.Rollout, p.Errors, err = apply(ctx, in.RolloutID, in.Reason, cancel)
 	if err != nil || len(p.Errors) > 0 {
 		return p, err
 	}

@@ -53,7 +53,9 @@ func (rolloutResolver) SkippedEnvironments(ctx context.Context, r *model.Rollout
 
 // Deadlines are those that it has pinned.
 func (rolloutResolver) Deadlines(ctx context.Context, r *model.Rollout) ([]model.RolloutDeadline, error) {
-	return list(ctx, loadersOf(ctx).deadlinesOf, r.ID, func(d view.Deadline) model.RolloutDeadline { return model.RolloutDeadline{Deadline: d} })
+	return list(ctx, loadersOf(ctx).deadlinesOf, r.ID, func(d view.Deadline) model.RolloutDeadline {
+		return model.RolloutDeadline{Deadline: d}
+	})
 }
 
 // rolloutDeadline resolves those of RolloutDeadline.

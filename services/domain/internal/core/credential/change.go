@@ -44,7 +44,7 @@ type NewCredential struct {
 // Create makes a credential. The name of a revoked one may be given again.
 func (u *UseCases) Create(ctx context.Context, a core.Actor, n NewCredential) (Credential, error) {
 	n.Organization, n.Version = a.Organization, 1
-	if err := u.check(n.Terms, n.NewValue, n.Terms.Check()...); err != nil {
+	if err := u.check(n.Terms, n.NewValue, n.Check()...); err != nil {
 		return Credential{}, err
 	}
 	var made Credential
@@ -227,8 +227,8 @@ func (u *UseCases) Announce(ctx context.Context) error {
 	})
 }
 
-// Reseal seals values with the primary key that are sealed with another one, and reports how many. What cannot be opened stays as it is, and
-// is in the error.
+// Reseal seals values with the primary key that are sealed with another one, and reports how many. What cannot be opened stays as it is,
+// and is in the error.
 func (u *UseCases) Reseal(ctx context.Context) (resealed int, err error) {
 	if !u.sealer.Configured() {
 		return 0, nil

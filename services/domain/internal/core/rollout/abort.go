@@ -128,6 +128,9 @@ func (t *tree) command(ctx context.Context, verb core.Verb, reason string) error
 	return t.tx.Command(ctx, Command{Organization: t.cause.Organization, RolloutID: t.rollout.ID, Verb: verb, Reason: reason, At: t.cause.at})
 }
 
+// takenBack is how an abort has ended well.
+const takenBack = "what was being deployed has been taken back"
+
 // Aborted is that everything under way has been taken back: the rollout stands.
 type Aborted struct {
 	RolloutID int64
@@ -140,7 +143,7 @@ func (m Aborted) apply(ctx context.Context, u *UseCases, tx Tx, c cause, _ core.
 		return err
 	}
 	h, err := t.hold(ctx)
-	if err != nil || !h.Aborted || t.rollout.State == core.RolloutPaused { // the event is late: the rollout was retried meanwhile
+	if err != nil || !h.Aborted || h.TakenBack { // the event is late, and the rollout was retried meanwhile; or it has come twice
 		return err
 	}
 	d, ends, err := t.wantedEnd(ctx)
@@ -154,7 +157,10 @@ func (m Aborted) apply(ctx context.Context, u *UseCases, tx Tx, c cause, _ core.
 		}
 	}
 	if ends && d.Action == core.DeadlineCancels {
-		return u.endCancelled(ctx, t, d, "what was being deployed has been taken back")
+		return u.endCancelled(ctx, t, d, takenBack)
+	}
+	if t.rollout.State == core.RolloutPaused { // it was, before it was aborted
+		return t.request(ctx, core.VerbPause, "", m.Reason)
 	}
 	return t.moveRollout(ctx, core.VerbPause, m.Reason)
 }

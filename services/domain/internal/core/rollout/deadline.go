@@ -127,8 +127,19 @@ func (u *UseCases) pass(ctx context.Context, tx Tx, organization, rollout int64)
 	if err != nil {
 		return "", err
 	}
+	abort := openAbort(all[rollout])
 	for _, d := range all[rollout] {
 		if d.Outcome != "" || d.Due == nil || d.Due.After(c.at) {
+			continue
+		}
+		if abort != nil && d.Kind != core.DeadlineOfAbort && !t.over(d) {
+			// How the rollout ends has been decided: no other deadline overrules that, and a retry begins them anew.
+			due := abort.Due.Add(time.Minute)
+			d.Due = &due
+			outcome += d.What() + ": after the abort "
+			if err := tx.SaveDeadline(ctx, d); err != nil {
+				return "", err
+			}
 			continue
 		}
 		left, still := d.Left(rows[rollout], rules, c.at)
@@ -152,6 +163,16 @@ func (u *UseCases) pass(ctx context.Context, tx Tx, organization, rollout int64)
 	return outcome, nil
 }
 
+// openAbort is the deadline of an abort that is under way; nil for none.
+func openAbort(all []core.Deadline) *core.Deadline {
+	for _, d := range all {
+		if d.Kind == core.DeadlineOfAbort && d.Outcome == "" && d.Due != nil {
+			return &d
+		}
+	}
+	return nil
+}
+
 // over is that what a deadline is about has ended.
 func (t *tree) over(d core.Deadline) bool {
 	if t.rollout.State.Terminal() {
@@ -161,7 +182,7 @@ func (t *tree) over(d core.Deadline) bool {
 	return d.Kind == core.DeadlineOfEnvironment && err == nil && b.State.Terminal()
 }
 
-// expireDeadline does what a deadline that has passed says.
+// expireDeadline carries out the action of a deadline that has passed.
 func (u *UseCases) expireDeadline(ctx context.Context, t *tree, d *core.Deadline) error {
 	t.cause.triggeredBy = "deadline of " + d.What()
 	why := fmt.Sprintf("the deadline of %s has passed: it did not end within %s", d.What(), d.After)
@@ -175,6 +196,9 @@ func (u *UseCases) expireDeadline(ctx context.Context, t *tree, d *core.Deadline
 	switch {
 	case d.Action == core.DeadlineCancels:
 		d.Outcome = core.DeadlineCancelled
+		if h.TakenBack { // as a replica of an earlier release has recorded it
+			return u.endCancelled(ctx, t, *d, takenBack)
+		}
 		return u.endCancelled(ctx, t, *d, fmt.Sprintf("its program had not taken everything back within %s", d.After))
 	case d.Action == core.DeadlineAborts && h.Aborted:
 		d.Outcome = core.DeadlineAborted // as it is already

@@ -119,8 +119,8 @@ func (u *UseCases) CancelThen(ctx context.Context, a core.Actor, n Cancellation)
 		if err := s.MayHere(a, core.ActionAbortRollout); err != nil {
 			return err
 		}
-		switch taken := t.rollout.State == core.RolloutPaused; {
-		case s.Hold.Aborted && taken:
+		switch {
+		case s.Hold.TakenBack:
 			return u.cancel(ctx, t, core.Because("aborted before, and what was being deployed has been taken back", n.Reason))
 		case !s.Hold.Aborted && !s.UnderWay:
 			return u.cancel(ctx, t, core.Because("nothing was being deployed that an abort would take back", n.Reason))

@@ -3,6 +3,7 @@
 -- +goose Up
 CREATE TABLE cd_deployment_links (
     organization_id bigint NOT NULL CONSTRAINT cd_deployment_links_organization REFERENCES cd_organizations (id),
+    id              bigint GENERATED ALWAYS AS IDENTITY,
     deployment_id   bigint NOT NULL,
     name            text NOT NULL CONSTRAINT cd_deployment_links_name_is_given CHECK (length(name) BETWEEN 1 AND 255),
     namespace       text NOT NULL CONSTRAINT cd_deployment_links_namespace_is_bounded CHECK (length(namespace) <= 255),

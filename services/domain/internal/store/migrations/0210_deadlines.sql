@@ -27,6 +27,7 @@ CREATE TABLE cd_rollout_deadlines (
     CONSTRAINT cd_rollout_deadlines_runs_before_it_is_due CHECK (due_at IS NULL OR started_at IS NOT NULL)
 );
 CREATE UNIQUE INDEX cd_rollout_deadlines_once ON cd_rollout_deadlines (organization_id, rollout_id, kind, gate_id) WHERE outcome = '' OR kind <> 'abort';
+CREATE INDEX cd_rollout_deadlines_by_rollout ON cd_rollout_deadlines (organization_id, rollout_id);
 CREATE INDEX cd_rollout_deadlines_due ON cd_rollout_deadlines (due_at, id) WHERE outcome = '' AND due_at IS NOT NULL;
 CREATE INDEX cd_rollout_deadlines_due_in ON cd_rollout_deadlines (organization_id, due_at, id) WHERE outcome = '' AND due_at IS NOT NULL;
 COMMENT ON TABLE cd_rollout_deadlines IS 'How long a rollout, an environment of it, or an abort that is to end it, may take. Rows are kept.';

@@ -37,7 +37,7 @@ COMMENT ON COLUMN cd_credentials.key_id IS 'The key of the keyset that the value
 COMMENT ON COLUMN cd_credentials.expires_at IS 'When the value ends where it is used, as its author says; null for never. It is used beyond that.';
 CREATE INDEX cd_credentials_by_key ON cd_credentials (key_id, id) WHERE key_id <> 0;
 CREATE INDEX cd_credentials_by_expiry ON cd_credentials (expires_at) WHERE revoked_at IS NULL AND expires_at IS NOT NULL;
-CREATE UNIQUE INDEX cd_credentials_by_id ON cd_credentials (id);
+CREATE INDEX cd_credentials_by_id ON cd_credentials (id);
 CREATE TRIGGER cd_credentials_touch BEFORE UPDATE ON cd_credentials FOR EACH ROW EXECUTE FUNCTION cd_touch();
 
 -- +goose StatementBegin

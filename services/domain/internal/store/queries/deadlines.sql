@@ -1,9 +1,9 @@
 -- name: InsertDeadline :exec
+-- One of an abort that is open already keeps running: who asks again does not get more time.
 INSERT INTO cd_rollout_deadlines (organization_id, rollout_id, kind, environment_id, gate_id, seconds, action, counts_waiting, principal_type, principal_id, reason, started_at, due_at)
 VALUES (@organization_id, @rollout_id, @kind, @environment_id, @gate_id, @seconds, @action, @counts_waiting, @principal_type, @principal_id, @reason, @started_at, @due_at)
 ON CONFLICT (organization_id, rollout_id, kind, gate_id) WHERE outcome = '' OR kind <> 'abort' DO UPDATE
-SET action = excluded.action, principal_type = excluded.principal_type, principal_id = excluded.principal_id, reason = excluded.reason,
-    started_at = excluded.started_at, due_at = excluded.due_at;
+SET action = excluded.action, principal_type = excluded.principal_type, principal_id = excluded.principal_id, reason = excluded.reason;
 
 -- name: RolloutWithDueDeadline :one
 -- The lock is the rollout's, as everywhere before anything under it.

@@ -57,8 +57,7 @@ const insertDeadline = `-- name: InsertDeadline :exec
 INSERT INTO cd_rollout_deadlines (organization_id, rollout_id, kind, environment_id, gate_id, seconds, action, counts_waiting, principal_type, principal_id, reason, started_at, due_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 ON CONFLICT (organization_id, rollout_id, kind, gate_id) WHERE outcome = '' OR kind <> 'abort' DO UPDATE
-SET action = excluded.action, principal_type = excluded.principal_type, principal_id = excluded.principal_id, reason = excluded.reason,
-    started_at = excluded.started_at, due_at = excluded.due_at
+SET action = excluded.action, principal_type = excluded.principal_type, principal_id = excluded.principal_id, reason = excluded.reason
 `
 
 type InsertDeadlineParams struct {
@@ -77,6 +76,7 @@ type InsertDeadlineParams struct {
 	DueAt          *time.Time
 }
 
+// One of an abort that is open already keeps running: who asks again does not get more time.
 func (q *Queries) InsertDeadline(ctx context.Context, arg InsertDeadlineParams) error {
 	_, err := q.db.Exec(ctx, insertDeadline,
 		arg.OrganizationID,

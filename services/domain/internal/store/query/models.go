@@ -234,6 +234,7 @@ type CdArtifactDeletion struct {
 // What a deployment is outside of Lockstep, as its program has reported it last: one row for each at most, kept with the deployment.
 type CdDeploymentLink struct {
 	OrganizationID int64
+	ID             *int64
 	DeploymentID   int64
 	// What it is called there, such as #17.
 	Name string

@@ -541,7 +541,9 @@ func TestProposals(t *testing.T) {
 			tt.with(k)
 		}
 		g := New(k, functions, slog.New(slog.DiscardHandler))
-		err := g.Admit(t.Context(), &agent.OutgoingCall{Organization: 1, Workflow: tt.workflow, Function: "propose", Args: json.RawMessage(tt.place)})
+		err := g.Admit(t.Context(), &agent.OutgoingCall{
+			Organization: 1, Workflow: tt.workflow, Function: "propose", Args: json.RawMessage(tt.place),
+		})
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}

@@ -128,7 +128,7 @@ ON CONFLICT (organization, name) DO UPDATE SET
     sequence = excluded.sequence, version = excluded.version, kind = excluded.kind, url_prefixes = excluded.url_prefixes,
     username = excluded.username, header = excluded.header, forge = excluded.forge, reference = excluded.reference, sealed = excluded.sealed,
     revoked = excluded.revoked
-WHERE credential.sequence < excluded.sequence
+WHERE credential.sequence < excluded.sequence AND (NOT credential.revoked OR excluded.revoked OR credential.version < excluded.version)
 `
 
 type SaveCredentialParams struct {
@@ -146,7 +146,8 @@ type SaveCredentialParams struct {
 	Revoked      bool
 }
 
-// Reports come more than once and in any order: that with the highest sequence stays.
+// Reports come more than once and in any order: that with the highest sequence stays. A value that was revoked does not come back,
+// whatever is reported, as after the restore of an earlier record: the next version takes its place.
 func (q *Queries) SaveCredential(ctx context.Context, arg SaveCredentialParams) error {
 	_, err := q.db.Exec(ctx, saveCredential,
 		arg.Organization,

@@ -23,8 +23,8 @@ type Requests interface {
 	EndRequest(ctx context.Context, actor core.Actor, key string, answer []byte) error
 }
 
-// Once carries out a request with a key once, and repeats its answer. Streams have no answer to repeat and pass unchanged, and so do requests
-// with the value of a credential.
+// Once carries out a request with a key once, and repeats its answer. Streams have no answer to repeat and pass unchanged, and so do
+// requests with the value of a credential.
 func Once(requests Requests, log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := r.Header.Get(idempotencyKey)
@@ -39,7 +39,7 @@ func Once(requests Requests, log *slog.Logger, next http.Handler) http.Handler {
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		if bearsSecret(body) {
+		if BearsSecret(body) {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -69,9 +69,9 @@ func Once(requests Requests, log *slog.Logger, next http.Handler) http.Handler {
 	})
 }
 
-// bearsSecret reports whether a request may have the value of a credential. A digest of it must not be kept: a reader could try
+// BearsSecret reports whether a request may have the value of a credential. A digest of it must not be kept: a reader could try
 // values. Carried out twice, such a request does no harm.
-func bearsSecret(body []byte) bool {
+func BearsSecret(body []byte) bool {
 	return bytes.Contains(body, []byte("createCredential")) || bytes.Contains(body, []byte("rotateCredential"))
 }
 

@@ -100,7 +100,7 @@ test('a policy set from a template: what is wrong is shown where it is, what fit
   await check(page, 'saving a policy set')
   await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click()
   await page.getByRole('heading', { name: 'weekends' }).waitFor()
-  await page.getByText('Tried out').first().waitFor()
+  await page.getByText('Dry run').first().waitFor()
   await page.getByRole('button', { name: 'Change the state' }).click()
   await page.getByLabel('State').selectOption('ENFORCE')
   await page.getByLabel(/^Reason/).fill('it did what it should')

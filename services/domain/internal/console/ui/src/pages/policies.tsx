@@ -8,7 +8,7 @@ import { Ago } from '../parts/time'
 
 const modes: Record<PolicyMode, { tone: 'good' | 'wait' | 'quiet'; icon: string; word: string }> = {
   ENFORCE: { tone: 'good', icon: 'completed', word: 'Enforced' },
-  DRY_RUN: { tone: 'wait', icon: 'pending', word: 'Tried out' },
+  DRY_RUN: { tone: 'wait', icon: 'pending', word: 'Dry run' },
   OFF: { tone: 'quiet', icon: 'cancelled', word: 'Off' },
 }
 

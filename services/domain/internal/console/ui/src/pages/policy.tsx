@@ -46,9 +46,17 @@ export default function PolicyPage() {
 
 function Editing({ versions, known }: { versions: Version[]; known: PolicyVocabularyData['policyVocabulary'] }) {
   const latest = versions[0] ?? null
+  // The version that the text was taken from.
+  const [base, setBase] = useState({ version: latest?.version ?? 0, text: latest?.text ?? '' })
   const [text, setText] = useState(latest?.text ?? '')
   const [open, setOpen] = useState<'save' | 'simulate' | null>(null)
-  const dirty = text !== (latest?.text ?? '')
+  const dirty = text !== base.text
+  const overtaken = latest !== null && latest.version > base.version
+  useEffect(() => {
+    if (!overtaken || dirty) return
+    setBase(latest)
+    setText(latest.text)
+  }, [overtaken, dirty, latest])
   const saved = useUnsaved(dirty)
   const asked = useSettled(text)
   const check = useAsk(CheckPolicies, { text: asked }, { enabled: asked.trim() !== '', once: true })
@@ -59,6 +67,10 @@ function Editing({ versions, known }: { versions: Version[]; known: PolicyVocabu
   )
   const words = useMemo(() => vocabulary([known.rollouts, known.calls], known.annotations), [known])
   const wrong = (answer?.problems.length ?? 0) > 0
+  const done = (version: number) => {
+    setBase({ version, text })
+    if (!latest) saved() // the page of the set is another one
+  }
   return (
     <Page
       title={latest?.name ?? 'New policy set'}
@@ -75,13 +87,21 @@ function Editing({ versions, known }: { versions: Version[]; known: PolicyVocabu
           <button type="button" disabled={text.trim() === '' || wrong} onClick={() => setOpen('simulate')}>
             What would it have decided?
           </button>
-          <button type="button" className="primary" disabled={text.trim() === '' || wrong} onClick={() => setOpen('save')}>
+          <button type="button" className="primary" disabled={text.trim() === '' || (wrong && (dirty || !latest))} onClick={() => setOpen('save')}>
             {latest && !dirty ? 'Change the state' : 'Save'}
           </button>
         </>
       }
     >
       <div className="stack">
+        {overtaken && dirty && (
+          <div role="alert" className="banner wait">
+            <Icon name="degraded" />
+            <p>
+              <bdi>{latest.author}</bdi> saved version {latest.version} while you were editing. Saving replaces it: see below what changed.
+            </p>
+          </div>
+        )}
         <section className="card" aria-labelledby="text">
           <header className="line">
             <h2 id="text">Policies</h2>
@@ -94,7 +114,7 @@ function Editing({ versions, known }: { versions: Version[]; known: PolicyVocabu
         </section>
         {versions.length > 0 && <Versions all={versions} take={setText} />}
       </div>
-      {open === 'save' && <Save latest={latest} text={text} done={saved} onClose={() => setOpen(null)} />}
+      {open === 'save' && <Save latest={latest} text={text} wrong={wrong} done={done} onClose={() => setOpen(null)} />}
       {open === 'simulate' && <Simulation latest={latest} text={text} onClose={() => setOpen(null)} />}
     </Page>
   )
@@ -195,16 +215,18 @@ function Versions({ all, take }: { all: Version[]; take: (text: string) => void 
 interface SaveProps {
   latest: Version | null
   text: string
-  done: () => void
+  /** The text is not valid any more: the set can only be switched off. */
+  wrong: boolean
+  done: (version: number) => void
   onClose: () => void
 }
 
-function Save({ latest, text, done, onClose }: SaveProps) {
+function Save({ latest, text, wrong, done, onClose }: SaveProps) {
   const id = useId()
   const navigate = useNavigate()
   const [name, setName] = useState(latest?.name ?? '')
   const [scope, setScope] = useState('')
-  const [mode, setMode] = useState<PolicyMode>(latest?.mode ?? 'DRY_RUN')
+  const [mode, setMode] = useState<PolicyMode>(wrong ? 'OFF' : (latest?.mode ?? 'DRY_RUN'))
   const [timeZone, setTimeZone] = useState(latest?.timeZone ?? Intl.DateTimeFormat().resolvedOptions().timeZone)
   const [reason, setReason] = useState('')
   const targets = useAsk(GrantTargets, {}, { enabled: !latest })
@@ -216,7 +238,7 @@ function Save({ latest, text, done, onClose }: SaveProps) {
     },
     (payload) => {
       announce(`Version ${payload.policySet?.version ?? ''} of ${name} was saved.`)
-      done()
+      done(payload.policySet?.version ?? 0)
       onClose()
       if (!latest) void navigate(`/policies/${encodeURIComponent(name)}`)
     },
@@ -259,12 +281,12 @@ function Save({ latest, text, done, onClose }: SaveProps) {
       )}
       <Field id={`${id}-mode`} label="State" problem={problem('mode')} help="Rollouts under way keep the versions that they were created with, and the new one counts as well.">
         <select id={`${id}-mode`} aria-describedby={`${id}-mode-notes`} value={mode} onChange={(e) => setMode(e.target.value as PolicyMode)}>
-          <option value="DRY_RUN">Tried out: it decides nothing; what it would decide is recorded</option>
-          <option value="ENFORCE">Enforced: it counts</option>
+          {!wrong && <option value="DRY_RUN">Dry run: it decides nothing; what it would decide is recorded</option>}
+          {!wrong && <option value="ENFORCE">Enforced: it counts</option>}
           {latest && <option value="OFF">Off: it is not evaluated</option>}
         </select>
       </Field>
-      <Field id={`${id}-zone`} label="Time zone" help="Where the days and hours are that its policies see." problem={problem('timeZone')}>
+      <Field id={`${id}-zone`} label="Time zone" help="The time zone of days and hours in its policies." problem={problem('timeZone')}>
         <input id={`${id}-zone`} aria-describedby={`${id}-zone-notes`} required value={timeZone} onChange={(e) => setTimeZone(e.target.value)} />
       </Field>
       <Reason value={reason} onChange={setReason} required />
