@@ -107,7 +107,7 @@ func functions(
 	})
 	forge, err := git.New(git.Deps{
 		Own: book, HTTP: transport, Budget: budget, Several: several, Credentials: gitCredentials(c), Secrets: secrets,
-		AuthorName: c.GitAuthorName,
+		AuthorName:  c.GitAuthorName,
 		AuthorEmail: c.GitAuthorEmail, Clock: wall, Log: log,
 	})
 	if err != nil {
