@@ -35,8 +35,8 @@ func InTx(ctx context.Context, pool *pgxpool.Pool, fn func(pgx.Tx) error) error 
 	return InTxWith(ctx, pool, nil, fn)
 }
 
-// InTxWith is InTx with settings of the server that hold until the end of the transaction, by name. They are made on the journey that
-// begins it.
+// InTxWith is InTx with settings of the server that hold until the end of the transaction, by name. They are made in the round trip
+// that begins it.
 func InTxWith(ctx context.Context, pool *pgxpool.Pool, settings map[string]string, fn func(pgx.Tx) error) error {
 	var begin pgx.TxOptions
 	if len(settings) > 0 {

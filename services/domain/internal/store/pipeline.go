@@ -86,7 +86,7 @@ func (p *pipeline) ask(ctx context.Context, sql string, args []any) (pgx.Rows, e
 	return alone.take(sql, args), nil
 }
 
-// together asks the queries of several reads on one journey: each of these costs more than most of the queries. A read is run twice, first
+// together asks the queries of several reads in one round trip, which costs more than most of the queries. A read is run twice, first
 // with no rows, to learn what it asks. What it asks only because of an answer is then asked by itself. Reads write nothing, and none
 // of them needs another one.
 func (p *pipeline) together(ctx context.Context, reads ...func(context.Context) error) error {

@@ -15,11 +15,11 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
-// counted counts the journeys to the database.
-type counted struct{ journeys []int }
+// counted counts the round trips to the database.
+type counted struct{ roundTrips []int }
 
 func (c *counted) TraceBatchStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceBatchStartData) context.Context {
-	c.journeys = append(c.journeys, d.Batch.Len())
+	c.roundTrips = append(c.roundTrips, d.Batch.Len())
 	return ctx
 }
 
@@ -27,12 +27,12 @@ func (*counted) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryD
 func (*counted) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
 func (c *counted) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
-	c.journeys = append(c.journeys, 1)
+	c.roundTrips = append(c.roundTrips, 1)
 	return ctx
 }
 func (*counted) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// piped runs fn on a connection of its own, whose journeys are counted, in a transaction that has a table of pairs.
+// piped runs fn on a connection of its own, whose round trips are counted, in a transaction that has a table of pairs.
 func piped(t *testing.T, fn func(ctx context.Context, p *pipeline, c *counted)) {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(pgtest.URL(t))
@@ -55,7 +55,7 @@ func piped(t *testing.T, fn func(ctx context.Context, p *pipeline, c *counted)) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.journeys = nil
+	c.roundTrips = nil
 	fn(t.Context(), &pipeline{tx: tx}, c)
 }
 
@@ -89,7 +89,7 @@ func pairs(ctx context.Context, db query.DBTX) (n int64, err error) {
 	return n, err
 }
 
-func TestReadsTogetherTakeOneJourney(t *testing.T) {
+func TestReadsTogetherTakeOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	piped(t, func(ctx context.Context, p *pipeline, c *counted) {
 		if _, err := (later{p, whatever}).Exec(ctx, `INSERT INTO pairs VALUES ($1, $2)`, int64(4), "four"); err != nil {
@@ -120,8 +120,8 @@ func TestReadsTogetherTakeOneJourney(t *testing.T) {
 		if runs != 2 {
 			t.Errorf("a read was run %d times; expected 2", runs)
 		}
-		if !slices.Equal(c.journeys, []int{4}) {
-			t.Errorf("found journeys of %v statements; expected one of 4", c.journeys)
+		if !slices.Equal(c.roundTrips, []int{4}) {
+			t.Errorf("found round trips of %v statements; expected one of 4", c.roundTrips)
 		}
 	})
 }
@@ -139,8 +139,8 @@ func TestAReadTogetherMayAskMore(t *testing.T) {
 			more, err = words(ctx, p, n)
 			return err
 		})
-		if err != nil || !slices.Equal(more, []string{""}) || !slices.Equal(c.journeys, []int{1, 1}) {
-			t.Errorf("found %q by journeys of %v, error %v; expected one word by two journeys", more, c.journeys, err)
+		if err != nil || !slices.Equal(more, []string{""}) || !slices.Equal(c.roundTrips, []int{1, 1}) {
+			t.Errorf("found %q by round trips of %v, error %v; expected one word by two round trips", more, c.roundTrips, err)
 		}
 	})
 }
