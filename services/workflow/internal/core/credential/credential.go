@@ -6,6 +6,7 @@ package credential
 
 import (
 	"context"
+	"reflect"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
@@ -31,7 +32,7 @@ type Report struct {
 type Store interface {
 	// CredentialNamed is that of an organization; nil for none.
 	CredentialNamed(ctx context.Context, organization int64, name string) (*Credential, error)
-	// CredentialsOfKind are those of an organization, by name.
+	// CredentialsOfKind are those of an organization, by name, without sealed values.
 	CredentialsOfKind(ctx context.Context, organization int64, kind sealing.Kind) ([]Credential, error)
 }
 
@@ -73,7 +74,7 @@ func (b *Book) Named(ctx context.Context, organization int64, name string, kind 
 	return c, nil
 }
 
-// OfKind are the credentials of a kind, revoked ones included.
+// OfKind are the credentials of a kind, revoked ones included, without sealed values: Value looks up that of the one that is used.
 func (b *Book) OfKind(ctx context.Context, organization int64, kind sealing.Kind) ([]Credential, error) {
 	if b == nil {
 		return nil, nil
@@ -93,6 +94,16 @@ func revoked(c Credential) error {
 func (b *Book) Value(ctx context.Context, c Credential) (string, error) {
 	if c.Revoked {
 		return "", revoked(c)
+	}
+	if c.Sealed == nil && c.Reference == "" {
+		now, err := b.Named(ctx, c.Organization, c.Name, c.Kind)
+		switch {
+		case err != nil:
+			return "", err
+		case now == nil || !reflect.DeepEqual(now.Terms, c.Terms): // where it may be sent was decided by its former terms
+			return "", fault.New(fault.Unavailable, "the credential %q has just been changed", c.Name)
+		}
+		c = *now
 	}
 	var value string
 	var err error

@@ -66,7 +66,7 @@ func (q *Queries) CredentialNamed(ctx context.Context, arg CredentialNamedParams
 }
 
 const credentialsOfKind = `-- name: CredentialsOfKind :many
-SELECT organization, name, version, kind, url_prefixes, username, header, forge, reference, sealed, revoked FROM credential
+SELECT organization, name, version, kind, url_prefixes, username, header, forge, reference, NULL::bytea AS sealed, revoked FROM credential
 WHERE organization = $1 AND kind = $2 ORDER BY name
 `
 
@@ -89,6 +89,7 @@ type CredentialsOfKindRow struct {
 	Revoked      bool
 }
 
+// Without the sealed values, of which an organization may have megabytes: one of them is used.
 func (q *Queries) CredentialsOfKind(ctx context.Context, arg CredentialsOfKindParams) ([]CredentialsOfKindRow, error) {
 	rows, err := q.db.Query(ctx, credentialsOfKind, arg.Organization, arg.Kind)
 	if err != nil {
