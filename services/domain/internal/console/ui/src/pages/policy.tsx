@@ -134,7 +134,7 @@ function useSettled(value: string): string {
 function Templates({ all, choose, asks }: { all: PolicyVocabularyData['policyVocabulary']['templates']; choose: (text: string) => void; asks: boolean }) {
   const id = useId()
   return (
-    <span className="line">
+    <span className="line templates">
       <label htmlFor={id}>Begin with a template</label>
       <select
         id={id}
