@@ -318,7 +318,9 @@ func (f *Forge) merge(ctx context.Context, p activity.Proposal, m activity.Merge
 		return err
 	})
 	if into := strings.TrimPrefix(m.Commit.Branch, "refs/heads/"); err == nil && p.Into != into {
-		err = fault.New(fault.Refused, "%s was pointed to branch %q while it was merged, expected %q: look at what was merged there", p.URL, p.Into, into)
+		err = fault.New(
+			fault.Refused, "%s was pointed to branch %q while it was merged, expected %q: look at what was merged there", p.URL, p.Into, into,
+		)
 	}
 	if err == nil && p.State != activity.ProposalMerged {
 		err = fault.New(fault.Unavailable, "%s has accepted the merge and not carried it out yet", p.URL)
