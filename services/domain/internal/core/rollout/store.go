@@ -207,8 +207,8 @@ type Tx interface {
 	// Journal is the three journals of a rollout as one, oldest first.
 	Journal(ctx context.Context, organization, rollout int64, p core.Page) (core.Slice[core.Transition], error)
 
-	// Together asks the database in one round trip what several reads ask. Each is run twice, and the first time finds nothing: so it sets what
-	// it has found, and does nothing else.
+	// Together asks the database in one round trip what several reads ask. Each is run twice, and the first time finds nothing: so it sets
+	// what it has found, and does nothing else.
 	Together(ctx context.Context, reads ...func(context.Context) error) error
 
 	// Claim takes an event for the present transaction; false when it has been applied before (D16).
