@@ -33,7 +33,7 @@ func (r rest) ask(ctx context.Context, method, path string, in, out any) error {
 		}
 		body = bytes.NewReader(b)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, r.base+path, body) //nolint:gosec // package httpx decides what may be reached
+	request, err := http.NewRequestWithContext(ctx, method, r.base+path, body)
 	if err != nil {
 		return fault.Because(err, fault.Invalid, "%s cannot be looked up at its %s", r.url, r.forge)
 	}
@@ -47,7 +47,7 @@ func (r rest) ask(ctx context.Context, method, path string, in, out any) error {
 		// What is written goes to the project that was named, and to none that took its place.
 		client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	}
-	answer, err := client.Do(request) //nolint:gosec // see above
+	answer, err := client.Do(request)
 	if err != nil {
 		if fault.Is(err, fault.Denied) { // by the rules about where a program may go
 			return fault.Because(err, fault.Refused, "%s may not be reached: %s", r.url, fault.Public(err))
