@@ -37,6 +37,22 @@ func TestForges(t *testing.T) {
 	}
 }
 
+// GitLab finds a project by its number as well. The guard would not know the repository by it, so nothing is done there (D46).
+func TestAProjectIsNotNamedByItsNumber(t *testing.T) {
+	t.Parallel()
+	s := setupForge(t, GitLab)
+	head := s.add(t, "main", map[string]string{"file": "x\n"})
+	c := s.request(map[string]string{"file": "new\n"})
+	c.RepoURL = strings.TrimSuffix(s.url, "/shop.git") + "/123"
+	_, err := s.forge.Commit(t.Context(), c)
+	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), `found the path "/123", expected the project's name`) {
+		t.Errorf("found %v; expected that the number is refused", err)
+	}
+	if got := s.rev(t, "main"); got != head {
+		t.Errorf("main is at %s; expected %s, where it was", got, head)
+	}
+}
+
 // D66: the last commits with trailers of Lockstep, newest first, of a branch and of the default one.
 func forgeHistory(t *testing.T, s *server) {
 	t.Helper()
