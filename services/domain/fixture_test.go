@@ -444,7 +444,7 @@ func (s *shop) story(r core.Rollout) []string {
 	s.ok(err)
 	var lines []string
 	for _, row := range j.Nodes {
-		lines = append(lines, fmt.Sprintf("%s %s %s→%s", row.Subject.Kind, row.Verb, row.FromName(), row.ToName()))
+		lines = append(lines, fmt.Sprintf("%s %s %s→%s", row.Subject.Kind, row.Verb, row.From, row.To))
 	}
 	return lines
 }

@@ -134,7 +134,7 @@ func TestUnavailableEnginesAreTriedAgainAndRefusalsFail(t *testing.T) {
 		t.Fatal("tried again without a pause")
 	}
 	s.engine.answer = fault.New(fault.Invalid, "starlark: deploy.star:1:1: got end of file")
-	_, err = s.pool.Exec(t.Context(), `UPDATE cd_handoffs SET due_at = now() - interval '1 second' WHERE state = 0`)
+	_, err = s.pool.Exec(t.Context(), `UPDATE cd_handoffs SET due_at = now() - interval '1 second' WHERE state = 'pending'`)
 	s.ok(err)
 	if _, _, err = s.handoffs.HandOver(t.Context(), s.engine); !fault.Is(err, fault.Invalid) {
 		t.Fatalf("second attempt: %v", err)

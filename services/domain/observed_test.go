@@ -37,7 +37,7 @@ func TestTheHealthCacheKeepsTheNewestObservationAndSinceWhen(t *testing.T) {
 		got, err := f.view.HealthsByEnvironment(t.Context(), org, []int64{e.ID})
 		f.ok(err)
 		want := map[int64][]core.ServiceHealth{e.ID: {{
-			ServiceID: api, EnvironmentID: e.ID, Health: health, Reason: health.String() + "!", Since: instant(since), ObservedAt: instant(at),
+			ServiceID: api, EnvironmentID: e.ID, Health: health, Reason: string(health) + "!", Since: instant(since), ObservedAt: instant(at),
 		}}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("healths (-want +got):\n%s", diff)

@@ -261,7 +261,7 @@ func TestARestoredEngineIsBroughtToTheRecord(t *testing.T) {
 	started := len(s.engine.started)
 
 	s.want(kinds(k.reconciled(u, since)), []string{"run_missing rollout_" + itoa(r.ID)})
-	_, err := s.pool.Exec(t.Context(), `UPDATE cd_handoffs SET due_at = now() WHERE state = 0`) // the clock of the dispatcher is behind
+	_, err := s.pool.Exec(t.Context(), `UPDATE cd_handoffs SET due_at = now() WHERE state = 'pending'`) // the clock of the dispatcher is behind
 	s.ok(err)
 	s.handOver()
 	s.want(s.engine.started[started:][0].ID, id.RolloutRun(r.ID))

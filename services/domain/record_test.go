@@ -44,11 +44,11 @@ func TestTheJournalCheckFindsWhatWasTamperedWith(t *testing.T) { // R42
 	d := s.deployments(s.stops(r)[0])[0]
 	for _, sql := range []string{
 		`ALTER TABLE cd_rollouts DISABLE TRIGGER cd_rollouts_ended_is_final`,
-		`UPDATE cd_rollouts SET state = 4`,
+		`UPDATE cd_rollouts SET state = 'failed'`,
 		`UPDATE cd_rollout_environments SET finished_at = finished_at + interval '1 hour' WHERE position = 1`,
 		`ALTER TABLE cd_deployment_transitions DISABLE TRIGGER cd_deployment_transitions_are_append_only`,
 		fmt.Sprintf(`DELETE FROM cd_deployment_transitions WHERE deployment_id = %d AND event = 'start'`, d.ID),
-		fmt.Sprintf(`UPDATE cd_cells SET latest_state = 4 WHERE environment_id = %d`, s.staging.ID),
+		fmt.Sprintf(`UPDATE cd_cells SET latest_state = 'failed' WHERE environment_id = %d`, s.staging.ID),
 		fmt.Sprintf(`DELETE FROM cd_cells WHERE environment_id = %d`, s.production.ID),
 	} {
 		_, err := s.pool.Exec(t.Context(), sql)
@@ -164,7 +164,7 @@ func (s *shop) events(r core.Rollout, healthy bool) []event.Data {
 // table lists everything that is stored of a rollout, without times, numbers and reasons, which depend on the order.
 func (s *shop) table(r core.Rollout) []string {
 	s.t.Helper()
-	lines := []string{"rollout " + s.reload(r).State.String()}
+	lines := []string{"rollout " + string(s.reload(r).State)}
 	for _, e := range s.stops(r) {
 		lines = append(lines, fmt.Sprintf("environment %d %s", e.Position, e.State))
 		for i, d := range s.deployments(e) {

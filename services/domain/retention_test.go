@@ -18,8 +18,8 @@ func (s *shop) settledRows(done, open core.Rollout) {
 		ALTER TABLE cd_rollout_closings DISABLE TRIGGER USER; ALTER TABLE cd_access_tokens DISABLE TRIGGER USER;
 		INSERT INTO cd_requests (organization_id, principal_type, principal_id, key, fingerprint, created_at)
 			SELECT o, 'user', 1, age::text, '\x00', now() - make_interval(days => age) FROM unnest(ARRAY[1, 2]) o, unnest(ARRAY[1, 29, 31, 60]) age;
-		UPDATE cd_handoffs SET state = 1, updated_at = now() - interval '40 days';
-		UPDATE cd_handoffs SET state = 0 WHERE subject_kind = 'environment' AND subject_id = %d;
+		UPDATE cd_handoffs SET state = 'done', updated_at = now() - interval '40 days';
+		UPDATE cd_handoffs SET state = 'pending' WHERE subject_kind = 'environment' AND subject_id = %d;
 		INSERT INTO cd_rollout_closings (organization_id, rollout_id, due_at, settled, updated_at)
 			VALUES (1, %d, now(), true, now() - interval '31 days'), (1, %d, now(), false, now() - interval '31 days');
 		INSERT INTO cd_members (organization_id, name, kind, role) VALUES (1, 'ann', 'user', 'owner');

@@ -118,19 +118,19 @@ func (s *shop) verifyJournal(r core.Rollout) {
 	s.t.Helper()
 	j, err := s.view.Journal(s.t.Context(), org, r.ID, core.Page{First: 500})
 	s.ok(err)
-	rebuilt := map[core.Subject]int16{}
+	rebuilt := map[core.Subject]core.State{}
 	for _, row := range j.Nodes {
 		before, known := rebuilt[row.Subject]
-		if known != (row.From != nil) || known && before != *row.From {
-			s.t.Fatalf("row %+v does not follow from state %d", row, before)
+		if known != (row.From != "") || known && before != row.From {
+			s.t.Fatalf("row %+v does not follow from state %s", row, before)
 		}
 		rebuilt[row.Subject] = row.To
 	}
-	cached := map[core.Subject]int16{{Kind: core.SubjectRollout, ID: r.ID}: int16(s.reload(r).State)}
+	cached := map[core.Subject]core.State{{Kind: core.SubjectRollout, ID: r.ID}: core.State(s.reload(r).State)}
 	for _, e := range s.stops(r) {
-		cached[core.Subject{Kind: core.SubjectRolloutEnvironment, ID: e.ID}] = int16(e.State)
+		cached[core.Subject{Kind: core.SubjectRolloutEnvironment, ID: e.ID}] = core.State(e.State)
 		for _, d := range s.deployments(e) {
-			cached[core.Subject{Kind: core.SubjectDeployment, ID: d.ID}] = int16(d.State)
+			cached[core.Subject{Kind: core.SubjectDeployment, ID: d.ID}] = core.State(d.State)
 		}
 	}
 	if diff := cmp.Diff(rebuilt, cached); diff != "" {

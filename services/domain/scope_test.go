@@ -8,11 +8,9 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/store"
 )
 
 // guarded replaces the shop's pipeline: staging, an approval step without a name, a pause, then production with an approval of its own.
@@ -413,28 +411,6 @@ func TestAbortedIsAStatusOfItsOwnAndAbortIsOfferedOnlyWhereItIsTaken(t *testing.
 	_, err = s.rollouts.CancelRollout(t.Context(), user(), r.ID, "")
 	s.ok(err)
 	s.want(s.reload(r).Status(), core.RolloutStatus("cancelled"))
-}
-
-// Rows from before this was recorded: what policies have rolled back is linked, and the way down keeps the journal.
-func TestTheLinksOfAutomaticRollbacksAreMadeForWhatIsStored(t *testing.T) {
-	t.Parallel()
-	s, r := upgraded(t)
-	s.report(event.RolloutFailed{RolloutID: r.ID, Reason: "no"})
-	s.close()
-	done, worked := s.due()
-	if !worked || done.MadeRolloutID == 0 {
-		t.Fatalf("rolled back: %+v", done)
-	}
-	_, err := s.rollouts.BreakGlass(t.Context(), user(), done.MadeRolloutID, "down")
-	s.ok(err)
-	const before = 45 // the version of the tables before rollbacks were recorded
-	s.ok(pg.Rollback(t.Context(), s.db, name, store.Migrations(), before))
-	s.ok(pg.Migrate(t.Context(), s.db, name, store.Migrations()))
-	s.ok(store.Protect(t.Context(), s.db, role))
-	s.want(s.reload(r).RolledBackBy, done.MadeRolloutID)
-	if got := s.reload(core.Rollout{ID: done.MadeRolloutID}); got.RollbackOf != r.ID || got.Glass == nil {
-		t.Errorf("after the upgrade: %+v", got)
-	}
 }
 
 // Issue 20, D57: a rollout goes to the first environments of the pipeline only. It asks and waits for nothing behind them, leaves what runs

@@ -177,7 +177,7 @@ func TestTheNewestSetOfWhatAnEarlierReleaseHasStored(t *testing.T) {
 		t.Fatalf("tags in the names of versions (-want +got):\n%s", diff)
 	}
 	// As the migration does it.
-	exec(`INSERT INTO cd_publications (organization_id, artifact_source_id, version_id, tag, published_at, told_at)
+	exec(`INSERT INTO cd_publications (organization_id, artifact_source_id, version_id, tag, published_at, announced_at)
 		SELECT v.organization_id, v.artifact_source_id, v.id, cd_tag_of(v.name, v.digest), v.published_at, v.created_at FROM cd_versions v WHERE v.id IN (1, 2)`)
 	if got := f.newestOf(a); got != "2" {
 		t.Fatalf("the newest before it is worked out: %s, want that of the last set made", got)

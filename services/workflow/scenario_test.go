@@ -168,10 +168,10 @@ func (w *world) settle(p process) (e execution.Execution, crashed bool) {
 func (w *world) quiet(e execution.Execution) (quiet bool) {
 	w.t.Helper()
 	err := w.pool.QueryRow(w.t.Context(), `
-SELECT EXISTS (SELECT 1 FROM execution WHERE id = $1 AND state = 1)
+SELECT EXISTS (SELECT 1 FROM execution WHERE id = $1 AND state = 'parked')
    AND NOT EXISTS (SELECT 1 FROM timer WHERE execution = $1 AND due <= $2)
    AND NOT EXISTS (SELECT 1 FROM call WHERE execution = $1 AND function = ANY ($3))
-   AND NOT EXISTS (SELECT 1 FROM execution WHERE organization = $4 AND state = 0)`, // a child
+   AND NOT EXISTS (SELECT 1 FROM execution WHERE organization = $4 AND state = 'running')`, // a child
 		e.ID, w.clock.Now(), w.answered, w.organization).Scan(&quiet)
 	if err != nil {
 		w.t.Fatal(err)

@@ -71,7 +71,7 @@ func canary(ctx context.Context, w *world, r *report) error {
 	SELECT extract(epoch FROM soak.recorded_at - step.recorded_at)::float8 * 1000 - $1 AS late FROM workflow.execution x
 	JOIN workflow.entry soak ON soak.execution = x.id AND soak.kind = 'sleep'
 	JOIN workflow.entry step ON step.execution = x.id AND step.seq = soak.seq - 1 AND step.kind = 'run' WHERE x.workflow LIKE 'canary-%'
-	AND x.state = 2) AS l`,
+	AND x.state = 'completed') AS l`,
 		float64(canarySoak.Milliseconds())).Scan(&gates, &early, &m.P50, &m.P99, &most)
 	if err != nil {
 		return err

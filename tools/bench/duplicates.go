@@ -68,7 +68,7 @@ func duplicates(ctx context.Context, w *world, r *report) error {
 		return err
 	}
 	var runs int
-	if err := w.db.QueryRow(ctx, "SELECT count(*) FROM workflow.execution WHERE workflow NOT LIKE 'warm-%' AND state = 2").Scan(&runs); err != nil {
+	if err := w.db.QueryRow(ctx, "SELECT count(*) FROM workflow.execution WHERE workflow NOT LIKE 'warm-%' AND state = 'completed'").Scan(&runs); err != nil {
 		return err
 	}
 	if runs != 2*ids {

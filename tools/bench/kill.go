@@ -44,7 +44,7 @@ func killed(ctx context.Context, w *world, r *report) error {
 	_ = w.service.Process.Kill() // it may have ended by itself
 	_ = w.service.Wait()         // says that it was killed
 	if _, err := w.db.Exec(ctx, `CREATE TABLE standing AS SELECT id, (SELECT max(seq) FROM workflow.entry WHERE execution = id) AS seq
-FROM workflow.execution WHERE workflow LIKE 'running-%' AND state < 2`); err != nil {
+FROM workflow.execution WHERE workflow LIKE 'running-%' AND state IN ('running', 'parked')`); err != nil {
 		return err
 	}
 	began := now()
@@ -71,7 +71,7 @@ FROM workflow.execution WHERE workflow LIKE 'running-%' AND state < 2`); err != 
 	ended := now().Sub(began)
 	var wrong int
 	if err := w.db.QueryRow(ctx, `SELECT count(*) FROM workflow.execution x WHERE x.workflow ~ '^(running|waiting)-'
-AND (x.last_seq <> (SELECT count(*) FROM workflow.entry e WHERE e.execution = x.id) OR x.state <> 2 OR (x.workflow LIKE 'running-%'
+AND (x.last_seq <> (SELECT count(*) FROM workflow.entry e WHERE e.execution = x.id) OR x.state <> 'completed' OR (x.workflow LIKE 'running-%'
 AND x.last_seq <> $1))`, killEntries).Scan(&wrong); err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func noisy(ctx context.Context, w *world, r *report) error {
 	}
 	took := now().Sub(began)
 	var left int
-	if err := w.db.QueryRow(ctx, "SELECT count(*) FROM workflow.execution WHERE state <> 2").Scan(&left); err != nil {
+	if err := w.db.QueryRow(ctx, "SELECT count(*) FROM workflow.execution WHERE state <> 'completed'").Scan(&left); err != nil {
 		return err
 	}
 	r.add(row{Scenario: "10-step, noisy tenant", Engine: "lockstep", N: n, Unit: "workflows", PerSecond: float64(n) / took.Seconds()})
@@ -83,7 +83,7 @@ func (w *world) silent(ctx context.Context) error {
 			return err
 		}
 		var left int
-		if err := w.db.QueryRow(ctx, "SELECT count(*) FROM workflow.execution WHERE organization = $1 AND state < 2",
+		if err := w.db.QueryRow(ctx, "SELECT count(*) FROM workflow.execution WHERE organization = $1 AND state IN ('running', 'parked')",
 			organization).Scan(&left); err != nil || left == 0 {
 			return err
 		}

@@ -227,7 +227,7 @@ func (c *racing) deliver(ctx context.Context, through int, what string, p pair) 
 func (c *racing) raced(ctx context.Context, r *report, n int) error {
 	var received int
 	if err := c.pool.QueryRow(ctx, `SELECT count(DISTINCT (n.execution, n.event)) FROM workflow.entry n JOIN workflow.execution x ON x.id = n.execution JOIN workflow.event e ON e.id = n.event
-WHERE x.organization = $1 AND x.state = 2 AND n.kind = 'wait' AND n.branch > 0 AND e.type = 'com.example.race'`,
+WHERE x.organization = $1 AND x.state = 'completed' AND n.kind = 'wait' AND n.branch > 0 AND e.type = 'com.example.race'`,
 		organization).Scan(&received); err != nil {
 		return err
 	}

@@ -213,7 +213,7 @@ func (w *world) drained(ctx context.Context) error {
 func (w *world) ended(ctx context.Context) error {
 	for {
 		var left int
-		if err := w.db.QueryRow(ctx, "SELECT count(*) FROM "+schema+".execution WHERE state < 2").Scan(&left); err != nil || left == 0 {
+		if err := w.db.QueryRow(ctx, "SELECT count(*) FROM "+schema+".execution WHERE state IN ('running', 'parked')").Scan(&left); err != nil || left == 0 {
 			return err
 		}
 		if err := pause(ctx, 200*time.Millisecond); err != nil {

@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/lockstep-cd/lockstep/pkg/pg"
 )
 
 // GoldenSchema compares what migrations lead to with a file, which shows a reader the tables of today without adding migrations up, or
@@ -155,4 +157,21 @@ func texts(ctx context.Context, conn *pgxpool.Conn, query string, args ...any) (
 		return nil, err
 	}
 	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// LeavesOldTables checks that migrations stop with an error that says so where a table is that a build from before the baseline has made, and
+// leave it as it is.
+func LeavesOldTables(tb testing.TB, table string, m Migration) {
+	tb.Helper()
+	pool, c := New(tb)
+	if _, err := pool.Exec(tb.Context(), "CREATE TABLE "+table+" (kept text); INSERT INTO "+table+" VALUES ('x')"); err != nil {
+		tb.Fatal(err)
+	}
+	if err := pg.Migrate(tb.Context(), c, m.Name, m.FS); err == nil || !strings.Contains(err.Error(), "before version 0.1.0") {
+		tb.Errorf("migrated beside the table of a build from before: %v", err)
+	}
+	var kept string
+	if err := pool.QueryRow(tb.Context(), "SELECT kept FROM "+table).Scan(&kept); err != nil || kept != "x" {
+		tb.Errorf("the old table: %q, %v", kept, err)
+	}
 }

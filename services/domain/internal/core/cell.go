@@ -29,9 +29,9 @@ type CellContent struct {
 	ApplicationName string
 	Shown           bool
 	Worst           string
-	// LatestStopID is the newest rollout's rollout environment, and LatestState its state; 0 and -1 for none.
+	// LatestStopID is the newest rollout's rollout environment, and LatestState its state; 0 and empty for none.
 	LatestStopID int64
-	LatestState  int16
+	LatestState  State
 	// LiveStopID is that of the newest rollout that completed there, with its version set and when; 0 and empty for none.
 	LiveStopID, LiveVersionSetID int64
 	LiveSince                    string
@@ -44,7 +44,7 @@ func (c CellContent) String() string {
 	}
 	text, shown := "no stop", "shown"
 	if c.LatestStopID != 0 {
-		text = fmt.Sprintf("stop %d %s", c.LatestStopID, StateName(SubjectRolloutEnvironment, c.LatestState))
+		text = fmt.Sprintf("stop %d %s", c.LatestStopID, c.LatestState)
 	}
 	if !c.Shown {
 		shown = "not shown"

@@ -37,7 +37,7 @@ type BoundEnvironment struct {
 
 // Began is that it has started, also where only its end was heard of. One that was cancelled before it started has not.
 func (d Deployment) Began() bool {
-	return d.StartedAt != nil || d.State >= DeploymentDeploying && d.State <= DeploymentFailed
+	return d.StartedAt != nil || d.State != DeploymentPending && d.State != DeploymentCancelled
 }
 
 // Deleting is archiving: nothing is purged (R51), and nothing in any cluster is touched. What is archived is in no list any
@@ -268,7 +268,7 @@ func (r Rollout) Status() RolloutStatus {
 	case r.Aborted && !r.State.Terminal():
 		return StatusAborting
 	default:
-		return RolloutStatus(r.State.String())
+		return RolloutStatus(r.State)
 	}
 }
 
@@ -277,7 +277,7 @@ func (r Rollout) StatusWithin(e RolloutState) RolloutStatus {
 	if r.Aborted && !r.State.Terminal() && (e == RolloutInProgress || e == RolloutPaused) {
 		return r.Status()
 	}
-	return RolloutStatus(e.String())
+	return RolloutStatus(e)
 }
 
 // StatusOf is the status of one of its deployments.
@@ -285,7 +285,7 @@ func (r Rollout) StatusOf(d DeploymentState) RolloutStatus {
 	if r.Aborted && !r.State.Terminal() && d == DeploymentDeploying {
 		return r.Status()
 	}
-	return RolloutStatus(d.String())
+	return RolloutStatus(d)
 }
 
 // RolloutEnvironment is a version set landing in one environment within a rollout.

@@ -37,15 +37,15 @@ const (
 	ProgramCheck = "check"
 )
 
-// HandoffState is where a hand-over stands. The numbers are stored.
-type HandoffState int16
+// HandoffState is where a hand-over stands.
+type HandoffState string
 
 // The states.
 const (
-	HandoffPending HandoffState = iota
-	HandoffDone
-	HandoffFailed
-	HandoffWithdrawn
+	HandoffPending   HandoffState = "pending"
+	HandoffDone      HandoffState = "done"
+	HandoffFailed    HandoffState = "failed"
+	HandoffWithdrawn HandoffState = "withdrawn"
 )
 
 // Handoff is a call to the workflow engine that is still to be made. It is written with the change that causes it, and

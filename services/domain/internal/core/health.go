@@ -6,30 +6,16 @@ import (
 	"time"
 )
 
-// Health is how a service does in an environment, rollout or not (R46). The numbers are stored.
-type Health int16
+// Health is how a service does in an environment, rollout or not (R46).
+type Health string
 
 // The healths.
 const (
-	HealthUnknown Health = iota
-	HealthHealthy
-	HealthProgressing
-	HealthDegraded
+	HealthUnknown     Health = "unknown"
+	HealthHealthy     Health = "healthy"
+	HealthProgressing Health = "progressing"
+	HealthDegraded    Health = "degraded"
 )
-
-// String is the word that events and the API use.
-func (h Health) String() string {
-	switch h {
-	case HealthHealthy:
-		return "healthy"
-	case HealthProgressing:
-		return "progressing"
-	case HealthDegraded:
-		return "degraded"
-	default:
-		return "unknown"
-	}
-}
 
 // ServiceHealth is the latest health seen of a service in an environment: a cache, last write wins (R17). Since is the
 // first observation in a row that said so, which is what the clock of a policy counts from (D13). It never touches a
@@ -142,7 +128,7 @@ func healthOf(d Deployment, seen ServiceHealth) (health Health, reason string, s
 	case d.State == DeploymentDegraded && (d.FinishedAt == nil || !seen.ObservedAt.After(*d.FinishedAt)):
 		return HealthDegraded, "its deployment ended so", d.FinishedAt
 	case d.State != DeploymentHealthy && d.State != DeploymentDegraded:
-		return HealthUnknown, "its deployment is " + d.State.String(), d.StartedAt
+		return HealthUnknown, "its deployment is " + string(d.State), d.StartedAt
 	case d.FinishedAt == nil || !seen.ObservedAt.After(*d.FinishedAt):
 		return HealthHealthy, "", d.FinishedAt
 	default:

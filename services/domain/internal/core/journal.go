@@ -22,16 +22,14 @@ type Subject struct {
 	ID   int64
 }
 
-// Transition is one row of a journal: a change of state, or a request for one, whose To is its From (D17). States are
-// numbers here because the kinds have their own; StateName names them.
+// Transition is one row of a journal: a change of state, or a request for one, whose To is its From (D17).
 type Transition struct {
 	// ID orders all three journals: one sequence numbers them.
 	ID      int64
 	Subject Subject
-	// From is nil for the creation.
-	From *int16
-	To   int16
-	Verb Verb
+	// From is empty for the creation.
+	From, To State
+	Verb     Verb
 	// GateID is the gate that a request, a resolution or a deployment's progress is about; empty for everything else.
 	GateID        string
 	PrincipalType PrincipalType
@@ -45,25 +43,6 @@ type Transition struct {
 	// Breach is that a rollout failed because it advanced beyond a passage that was not granted (D46).
 	Breach    bool
 	CreatedAt time.Time
-}
-
-// FromName and ToName are the states as the API spells them; FromName is empty for the creation.
-func (t Transition) FromName() string {
-	if t.From == nil {
-		return ""
-	}
-	return StateName(t.Subject.Kind, *t.From)
-}
-
-// ToName is the state after the transition.
-func (t Transition) ToName() string { return StateName(t.Subject.Kind, t.To) }
-
-// StateName names a state of a kind of subject: "in_progress", "healthy".
-func StateName(kind SubjectKind, state int16) string {
-	if kind == SubjectDeployment {
-		return DeploymentState(state).String()
-	}
-	return RolloutState(state).String()
 }
 
 // Because is what happened with the reason that was given for it, if there is one.

@@ -6,13 +6,13 @@ import (
 
 // Machine is a state machine as a table: from a state, by a verb, to a state. Requests for approval and their answers are
 // not in it: they change no state (D17).
-type Machine map[int16]map[Verb]int16
+type Machine map[State]map[Verb]State
 
 // rolloutMachine is the life cycle of rollouts and of rollout environments (R35).
 func rolloutMachine() Machine {
 	const (
-		pending, inProgress, paused  = int16(RolloutPending), int16(RolloutInProgress), int16(RolloutPaused)
-		completed, failed, cancelled = int16(RolloutCompleted), int16(RolloutFailed), int16(RolloutCancelled)
+		pending, inProgress, paused  = State(RolloutPending), State(RolloutInProgress), State(RolloutPaused)
+		completed, failed, cancelled = State(RolloutCompleted), State(RolloutFailed), State(RolloutCancelled)
 	)
 	return Machine{
 		pending:    {VerbStart: inProgress, VerbFail: failed, VerbCancel: cancelled},
@@ -24,9 +24,9 @@ func rolloutMachine() Machine {
 // deploymentMachine is the life cycle of deployments (R36).
 func deploymentMachine() Machine {
 	const (
-		pending, deploying = int16(DeploymentPending), int16(DeploymentDeploying)
-		healthy, degraded  = int16(DeploymentHealthy), int16(DeploymentDegraded)
-		failed, cancelled  = int16(DeploymentFailed), int16(DeploymentCancelled)
+		pending, deploying = State(DeploymentPending), State(DeploymentDeploying)
+		healthy, degraded  = State(DeploymentHealthy), State(DeploymentDegraded)
+		failed, cancelled  = State(DeploymentFailed), State(DeploymentCancelled)
 	)
 	return Machine{
 		pending:   {VerbStart: deploying, VerbFail: failed, VerbCancel: cancelled},
@@ -44,14 +44,14 @@ func MachineOf(kind SubjectKind) Machine {
 
 // Move is one change of state.
 type Move struct {
-	From, To int16
+	From, To State
 	Verb     Verb
 }
 
 // Path is how a verb is applied in a state: mostly one move; two when the verb implies one that has not been seen (healthy
 // before started implies start, completed while paused implies resume); none when the state absorbs the verb, because it
 // is terminal or there already (D16).
-func (m Machine) Path(from int16, verb Verb) []Move {
+func (m Machine) Path(from State, verb Verb) []Move {
 	if to, ok := m[from][verb]; ok {
 		return []Move{{from, to, verb}}
 	}
@@ -76,17 +76,9 @@ func Legal(row Transition) bool {
 		VerbPause, VerbResume,
 		VerbSkip, VerbBreakGlass, VerbStopRollback, VerbStopPassage, VerbBypassFreeze, VerbStartJob, VerbEndJob,
 	}
-	if *row.From == row.To {
+	if row.From == row.To {
 		return slices.Contains(requests, row.Verb)
 	}
-	to, ok := MachineOf(row.Subject.Kind)[*row.From][row.Verb]
+	to, ok := MachineOf(row.Subject.Kind)[row.From][row.Verb]
 	return ok && to == row.To
-}
-
-// Terminal is whether a subject of a kind has ended in a state.
-func Terminal(kind SubjectKind, state int16) bool {
-	if kind == SubjectDeployment {
-		return DeploymentState(state).Terminal()
-	}
-	return RolloutState(state).Terminal()
 }

@@ -30,7 +30,7 @@ func TestTheStateMachinesAreAsDesigned(t *testing.T) {
 			var got []string
 			for from, verbs := range MachineOf(tt.kind) {
 				for verb, to := range verbs {
-					got = append(got, StateName(tt.kind, from)+" "+string(verb)+" "+StateName(tt.kind, to))
+					got = append(got, string(from)+" "+string(verb)+" "+string(to))
 				}
 			}
 			slices.Sort(got)
@@ -48,28 +48,28 @@ func TestPaths(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kind := rapid.SampledFrom(kinds).Draw(t, "kind")
 		m := MachineOf(kind)
-		state, journal := int16(0), []Move{}
+		state, journal := StatePending, []Move{}
 		for _, verb := range rapid.SliceOfN(rapid.SampledFrom(verbs), 1, 20).Draw(t, "verbs") {
 			path := m.Path(state, verb)
-			if Terminal(kind, state) && len(path) > 0 {
-				t.Fatalf("%s: %s leaves the terminal state %s", kind, verb, StateName(kind, state))
+			if state.Terminal() && len(path) > 0 {
+				t.Fatalf("%s: %s leaves the terminal state %s", kind, verb, state)
 			}
 			if len(path) > 2 || len(path) > 0 && path[len(path)-1].Verb != verb {
-				t.Fatalf("%s in %s takes the path %v", verb, StateName(kind, state), path)
+				t.Fatalf("%s in %s takes the path %v", verb, state, path)
 			}
 			for _, step := range path {
 				if to, legal := m[step.From][step.Verb]; !legal || to != step.To || step.From != state || step.From == step.To {
-					t.Fatalf("illegal step %v from state %s", step, StateName(kind, state))
+					t.Fatalf("illegal step %v from state %s", step, state)
 				}
 				state = step.To
 			}
 			journal = append(journal, path...)
 			if again := m.Path(state, verb); len(path) > 0 && len(again) > 0 {
-				t.Fatalf("%s a second time, in %s, moves again: %v", verb, StateName(kind, state), again)
+				t.Fatalf("%s a second time, in %s, moves again: %v", verb, state, again)
 			}
 		}
 		if len(journal) > 0 && journal[len(journal)-1].To != state {
-			t.Fatalf("the cache says %d, the journal %d", state, journal[len(journal)-1].To)
+			t.Fatalf("the cache says %s, the journal %s", state, journal[len(journal)-1].To)
 		}
 	})
 }

@@ -7,29 +7,15 @@ import (
 // Before a rollout is begun one may ask what it would change. The domain knows no Git: a program of the driver finds out, from
 // the files as they are and the versions that would go into them, and reports it.
 
-// PreviewState is where a preview stands. The numbers are stored.
-type PreviewState int16
+// PreviewState is where a preview stands.
+type PreviewState string
 
 // The states.
 const (
-	PreviewPending PreviewState = iota
-	PreviewMade
-	PreviewFailed
+	PreviewPending PreviewState = "pending"
+	PreviewMade    PreviewState = "made"
+	PreviewFailed  PreviewState = "failed"
 )
-
-// String is the state as the API spells it.
-func (s PreviewState) String() string {
-	switch s {
-	case PreviewPending:
-		return "pending"
-	case PreviewMade:
-		return "made"
-	case PreviewFailed:
-		return "failed"
-	default:
-		return "unknown"
-	}
-}
 
 // Preview is what a rollout of a version set would have changed, had it been begun when it was asked for.
 type Preview struct {

@@ -4,54 +4,40 @@ import (
 	"strings"
 )
 
-// RolloutState is where a rollout, or a rollout environment, stands (R35). The numbers are stored.
-type RolloutState int16
+// State is a state of what has a journal, as journal, tables and API spell it: a RolloutState or a DeploymentState.
+type State string
+
+// StatePending is the first state of every subject.
+const StatePending State = "pending"
+
+// RolloutState is where a rollout, or a rollout environment, stands (R35).
+type RolloutState State
 
 // The states of a rollout. Awaiting approval is not one: it is derived from the journal (R38).
 const (
-	RolloutPending RolloutState = iota
-	RolloutInProgress
-	RolloutPaused
-	RolloutCompleted
-	RolloutFailed
-	RolloutCancelled
+	RolloutPending    RolloutState = "pending"
+	RolloutInProgress RolloutState = "in_progress"
+	RolloutPaused     RolloutState = "paused"
+	RolloutCompleted  RolloutState = "completed"
+	RolloutFailed     RolloutState = "failed"
+	RolloutCancelled  RolloutState = "cancelled"
 )
 
-// DeploymentState is where a deployment stands (R36). The numbers are stored.
-type DeploymentState int16
+// DeploymentState is where a deployment stands (R36).
+type DeploymentState State
 
 // The states of a deployment. The last four are terminal: a deployment never tracks later health.
 const (
-	DeploymentPending DeploymentState = iota
-	DeploymentDeploying
-	DeploymentHealthy
-	DeploymentDegraded
-	DeploymentFailed
-	DeploymentCancelled
+	DeploymentPending   DeploymentState = "pending"
+	DeploymentDeploying DeploymentState = "deploying"
+	DeploymentHealthy   DeploymentState = "healthy"
+	DeploymentDegraded  DeploymentState = "degraded"
+	DeploymentFailed    DeploymentState = "failed"
+	DeploymentCancelled DeploymentState = "cancelled"
 )
 
-// String is the state as the journal and the API spell it.
-func (s RolloutState) String() string {
-	switch s {
-	case RolloutPending:
-		return "pending"
-	case RolloutInProgress:
-		return "in_progress"
-	case RolloutPaused:
-		return "paused"
-	case RolloutCompleted:
-		return "completed"
-	case RolloutFailed:
-		return "failed"
-	case RolloutCancelled:
-		return "cancelled"
-	default:
-		return "unknown"
-	}
-}
-
 // Words is the state for people.
-func (s RolloutState) Words() string { return strings.ReplaceAll(s.String(), "_", " ") }
+func (s RolloutState) Words() string { return strings.ReplaceAll(string(s), "_", " ") }
 
 // RolloutStatus is where a rollout, or a part of one, is for people: its state, or that it has been aborted, which the journal says.
 type RolloutStatus string
@@ -65,30 +51,20 @@ const (
 )
 
 // Terminal states absorb every later event (D16).
-func (s RolloutState) Terminal() bool { return s >= RolloutCompleted }
-
-// String is the state as the journal and the API spell it.
-func (s DeploymentState) String() string {
-	switch s {
-	case DeploymentPending:
-		return "pending"
-	case DeploymentDeploying:
-		return "deploying"
-	case DeploymentHealthy:
-		return "healthy"
-	case DeploymentDegraded:
-		return "degraded"
-	case DeploymentFailed:
-		return "failed"
-	case DeploymentCancelled:
-		return "cancelled"
-	default:
-		return "unknown"
-	}
-}
+func (s RolloutState) Terminal() bool { return State(s).Terminal() }
 
 // Terminal states absorb every later event (D16).
-func (s DeploymentState) Terminal() bool { return s >= DeploymentHealthy }
+func (s DeploymentState) Terminal() bool { return State(s).Terminal() }
+
+// Terminal states absorb every later event (D16). No name is terminal for one kind of subject and not for another.
+func (s State) Terminal() bool {
+	switch s {
+	case State(RolloutCompleted), State(DeploymentHealthy), State(DeploymentDegraded), State(RolloutFailed), State(RolloutCancelled):
+		return true
+	default:
+		return false
+	}
+}
 
 // Verb is what happened, or was asked for, in a journal row (R40).
 type Verb string

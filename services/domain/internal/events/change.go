@@ -270,12 +270,12 @@ func observed[T event.Data](seenAt func(T) string, read func(T, time.Time) rollo
 
 // health finds the health that a word means.
 func health(word string) core.Health {
-	for _, h := range []core.Health{core.HealthHealthy, core.HealthProgressing, core.HealthDegraded} {
-		if h.String() == word {
-			return h
-		}
+	switch h := core.Health(word); h {
+	case core.HealthHealthy, core.HealthProgressing, core.HealthDegraded:
+		return h
+	default:
+		return core.HealthUnknown
 	}
-	return core.HealthUnknown
 }
 
 // discovered is what the driver wants back. The two names that the contract has on their own (E54) go in beside the rest:

@@ -47,15 +47,13 @@ INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_d
 INSERT INTO cd_rollout_environments (organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest) VALUES (1, 1, 1, 1, 1, 'sha256:driver');
 INSERT INTO cd_deployments (organization_id, rollout_environment_id, service_id) VALUES (1, 1, 1);
 INSERT INTO cd_deployment_snapshots (organization_id, deployment_id, commit_sha, manifest_digest, parameters) VALUES (1, 1, 'abc', 'sha256:m', '{}');
-INSERT INTO cd_rollout_transitions (organization_id, rollout_id, to_state, event, principal_type) VALUES (1, 1, 0, 'create', 'user');
-INSERT INTO cd_rollout_environment_transitions (organization_id, rollout_environment_id, to_state, event, principal_type) VALUES (1, 1, 0, 'create', 'user');
-INSERT INTO cd_deployment_transitions (organization_id, deployment_id, to_state, event, principal_type) VALUES (1, 1, 0, 'create', 'user');
-INSERT INTO cd_service_environment_healths (organization_id, service_id, environment_id, health, since, observed_at) VALUES (1, 1, 1, 1, now(), now());
+INSERT INTO cd_rollout_transitions (organization_id, rollout_id, to_state, event, principal_type) VALUES (1, 1, 'pending', 'create', 'user');
+INSERT INTO cd_rollout_environment_transitions (organization_id, rollout_environment_id, to_state, event, principal_type) VALUES (1, 1, 'pending', 'create', 'user');
+INSERT INTO cd_deployment_transitions (organization_id, deployment_id, to_state, event, principal_type) VALUES (1, 1, 'pending', 'create', 'user');
+INSERT INTO cd_service_environment_healths (organization_id, service_id, environment_id, health, since, observed_at) VALUES (1, 1, 1, 'healthy', now(), now());
 INSERT INTO cd_agents (organization_id, name) VALUES (1, 'cluster');
 INSERT INTO cd_agent_keys (organization_id, agent_id, public_key) VALUES (1, 1, 'U' || repeat('A', 55));
 INSERT INTO cd_environment_agents (organization_id, environment_id, agent_id) VALUES (1, 1, 1);
-INSERT INTO cd_access_changes (organization_id, principal_type, principal_id, action, subject_kind, subject_number, subject_name, detail)
-    VALUES (1, 'user', 1, 'registerAgent', 'agent', 1, 'cluster', '');
 INSERT INTO cd_handoffs (organization_id, kind, workflow_id, subject_kind, subject_id, program, driver_digest, inputs, due_at)
     VALUES (1, 'start', 'rollout-1', 'rollout', 1, 'deploy', 'sha256:driver', '{}', now());
 INSERT INTO cd_rollout_places (organization_id, rollout_id, environment_id, places, weights) VALUES (1, 1, 1, '[]', '{}');
@@ -239,8 +237,8 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a verdict that does not exist", `INSERT INTO cd_policy_decisions (organization_id, rollout_id, gate_id, verdict, decision, request) VALUES (1, 1, '', 'maybe', '{}', '{}')`, "cd_policy_decisions_verdict_is_known"},
 		{"a veto of nothing", `INSERT INTO cd_vetoes (organization_id, reason, principal_type, principal_id, principal_name) VALUES (1, 'x', 'user', 1, 'a')`, "cd_vetoes_subject_is_one"},
 		{"a second veto of a version", `INSERT INTO cd_vetoes (organization_id, version_id, reason, principal_type, principal_id, principal_name) VALUES (1, 1, 'y', 'user', 1, 'a')`, "cd_vetoes_of_version"},
-		{"a machine that bypasses a freeze", `INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, principal_type, principal_id, reason) VALUES (1, 1, 0, 0, 'bypass_freeze', 'agent', 1, 'x')`, "cd_rollout_transitions_person_bypasses"},
-		{"a bypass without a reason", `INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, principal_type, principal_id, reason) VALUES (1, 1, 0, 0, 'bypass_freeze', 'user', 1, '')`, "cd_rollout_transitions_person_bypasses"},
+		{"a machine that bypasses a freeze", `INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, principal_type, principal_id, reason) VALUES (1, 1, 'pending', 'pending', 'bypass_freeze', 'agent', 1, 'x')`, "cd_rollout_transitions_person_bypasses"},
+		{"a bypass without a reason", `INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, principal_type, principal_id, reason) VALUES (1, 1, 'pending', 'pending', 'bypass_freeze', 'user', 1, '')`, "cd_rollout_transitions_person_bypasses"},
 		// R5: organizations
 		{"an application of nobody", `INSERT INTO cd_applications (organization_id, name) VALUES (9, 'x')`, "cd_applications_organization"},
 		{
@@ -287,15 +285,15 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a bundle that changes", `UPDATE cd_driver_bundles SET content = 'y'`, "cd_driver_bundles_are_immutable"},
 		{"a bundle in use that goes", `DELETE FROM cd_driver_bundles`, "cd_rollout_environments_driver_bundle"},
 		// R14: one active rollout
-		{"a second active rollout", rolloutOf + `(1, 1, 1, 1, 0, NULL)`, "cd_rollouts_one_active_per_application"},
-		{"a second, paused one", rolloutOf + `(1, 1, 1, 1, 2, NULL)`, "cd_rollouts_one_active_per_application"},
-		{"a rollout of another application's set", rolloutOf + `(1, 1, 2, 1, 3, now())`, "cd_rollouts_version_set"},
-		{"a rollout by another application's pipeline", rolloutOf + `(1, 2, 2, 1, 0, NULL)`, "cd_rollouts_flow_definition"},
-		{"an unknown state", `UPDATE cd_rollouts SET state = 6, finished_at = now()`, "cd_rollouts_state_is_known"},
-		{"an end without its time", `UPDATE cd_rollouts SET state = 3`, "cd_rollouts_finished_when_ended"},
+		{"a second active rollout", rolloutOf + `(1, 1, 1, 1, 'pending', NULL)`, "cd_rollouts_one_active_per_application"},
+		{"a second, paused one", rolloutOf + `(1, 1, 1, 1, 'paused', NULL)`, "cd_rollouts_one_active_per_application"},
+		{"a rollout of another application's set", rolloutOf + `(1, 1, 2, 1, 'completed', now())`, "cd_rollouts_version_set"},
+		{"a rollout by another application's pipeline", rolloutOf + `(1, 2, 2, 1, 'pending', NULL)`, "cd_rollouts_flow_definition"},
+		{"an unknown state", `UPDATE cd_rollouts SET state = 'lost', finished_at = now()`, "cd_rollouts_state_is_known"},
+		{"an end without its time", `UPDATE cd_rollouts SET state = 'completed'`, "cd_rollouts_finished_when_ended"},
 		{"a target that changes", `UPDATE cd_rollouts SET version_set_id = 2`, "cd_rollouts_pins_are_immutable"},
 		{"a rollout that goes", `DELETE FROM cd_rollouts`, "cd_rollouts_are_kept"},
-		{"a failed rollout that continues", `UPDATE cd_rollouts SET state = 4, finished_at = now(); UPDATE cd_rollouts SET state = 1, finished_at = NULL`, "cd_rollouts_ended_is_final"},
+		{"a failed rollout that continues", `UPDATE cd_rollouts SET state = 'failed', finished_at = now(); UPDATE cd_rollouts SET state = 'in_progress', finished_at = NULL`, "cd_rollouts_ended_is_final"},
 		// R15, R16
 		{"an environment twice in a rollout", stop + `(1, 1, 1, 2, 1, 'sha256:driver', NULL)`, "cd_rollout_environments_environment_is_unique"},
 		{"a position twice", stop + `(1, 1, 2, 1, 2, 'sha256:driver', NULL)`, "cd_rollout_environments_position_is_unique"},
@@ -305,7 +303,7 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a binding pinned anew", `UPDATE cd_rollout_environments SET driver_binding_id = 2`, "cd_rollout_environments_pins_are_immutable"},
 		{"a service twice in an environment", `INSERT INTO cd_deployments (organization_id, rollout_environment_id, service_id) VALUES (1, 1, 1)`, "cd_deployments_service_is_unique"},
 		{
-			"a healthy deployment that degrades", `UPDATE cd_deployments SET state = 2, finished_at = now(); UPDATE cd_deployments SET state = 3`,
+			"a healthy deployment that degrades", `UPDATE cd_deployments SET state = 'healthy', finished_at = now(); UPDATE cd_deployments SET state = 'degraded'`,
 			"cd_deployments_ended_is_final",
 		},
 		{"a snapshot that changes", `UPDATE cd_deployment_snapshots SET commit_sha = 'x'`, "cd_deployment_snapshots_are_immutable"},
@@ -314,8 +312,8 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a link of nothing", `INSERT INTO cd_deployment_links (organization_id, deployment_id, name, namespace, url, status) VALUES (1, 999, '#1', '', '', '')`, "cd_deployment_links_deployment"},
 		{"a second snapshot", `INSERT INTO cd_deployment_snapshots (organization_id, deployment_id, commit_sha, manifest_digest, parameters) VALUES (1, 1, 'd', 'm', '{}')`, "cd_deployment_snapshots_one_per_deployment"},
 		// R17
-		{"a second health", `INSERT INTO cd_service_environment_healths (organization_id, service_id, environment_id, health, since, observed_at) VALUES (1, 1, 1, 1, now(), now())`, "cd_service_environment_healths_is_unique"},
-		{"an unknown health", `UPDATE cd_service_environment_healths SET health = 9`, "cd_service_environment_healths_health_is_known"},
+		{"a second health", `INSERT INTO cd_service_environment_healths (organization_id, service_id, environment_id, health, since, observed_at) VALUES (1, 1, 1, 'healthy', now(), now())`, "cd_service_environment_healths_is_unique"},
+		{"an unknown health", `UPDATE cd_service_environment_healths SET health = 'sick'`, "cd_service_environment_healths_health_is_known"},
 		// R39 to R42: the journals
 		{"an archiving of nothing", `INSERT INTO cd_archivings (organization_id, archived, principal_type, principal_id, reason) VALUES (1, true, 'user', 1, '')`, "cd_archivings_are_of_one_thing"},
 		{"a journal row that changes", `UPDATE cd_rollout_transitions SET reason = 'x'`, "cd_rollout_transitions_are_append_only"},
@@ -330,28 +328,28 @@ func TestTheDatabaseRefuses(t *testing.T) {
 			"cd_deployment_transitions_are_append_only",
 		},
 		{"a deployment's journal that is emptied", `TRUNCATE cd_deployment_transitions`, "cd_deployment_transitions_are_kept"},
-		{"an unknown verb", transition + `(1, 1, 0, 1, 'begin', NULL, 'user')`, "cd_rollout_transitions_verb_is_known"},
-		{"an unknown actor", transition + `(1, 1, 0, 1, 'start', NULL, 'robot')`, "cd_rollout_transitions_principal_is_known"},
-		{"a leap from pending to completed", transition + `(1, 1, 0, 3, 'complete', NULL, 'user')`, "cd_rollout_transitions_path_is_legal"},
-		{"a way out of a terminal state", transition + `(1, 1, 4, 1, 'start', NULL, 'user')`, "cd_rollout_transitions_path_is_legal"},
-		{"a creation into a later state", transition + `(1, 1, NULL, 1, 'create', NULL, 'user')`, "cd_rollout_transitions_path_is_legal"},
-		{"a creation that has a before", transition + `(1, 1, 0, 1, 'create', NULL, 'user')`, "cd_rollout_transitions_creation_is_first"},
+		{"an unknown verb", transition + `(1, 1, 'pending', 'in_progress', 'begin', NULL, 'user')`, "cd_rollout_transitions_verb_is_known"},
+		{"an unknown actor", transition + `(1, 1, 'pending', 'in_progress', 'start', NULL, 'robot')`, "cd_rollout_transitions_principal_is_known"},
+		{"a leap from pending to completed", transition + `(1, 1, 'pending', 'completed', 'complete', NULL, 'user')`, "cd_rollout_transitions_path_is_legal"},
+		{"a way out of a terminal state", transition + `(1, 1, 'failed', 'in_progress', 'start', NULL, 'user')`, "cd_rollout_transitions_path_is_legal"},
+		{"a creation into a later state", transition + `(1, 1, NULL, 'in_progress', 'create', NULL, 'user')`, "cd_rollout_transitions_path_is_legal"},
+		{"a creation that has a before", transition + `(1, 1, 'pending', 'in_progress', 'create', NULL, 'user')`, "cd_rollout_transitions_creation_is_first"},
 		{
-			"an approval that changes the state", transition + `(1, 1, 0, 1, 'approve', 'g', 'user')`,
+			"an approval that changes the state", transition + `(1, 1, 'pending', 'in_progress', 'approve', 'g', 'user')`,
 			"cd_rollout_transitions_request_changes_nothing",
 		},
-		{"an approval of no gate", transition + `(1, 1, 0, 0, 'approve', NULL, 'user')`, "cd_rollout_transitions_gate_is_named"},
-		{"a passage of no gate", transition + `(1, 1, 1, 1, 'pass_gate', NULL, 'system')`, "cd_rollout_transitions_gate_is_named"},
+		{"an approval of no gate", transition + `(1, 1, 'pending', 'pending', 'approve', NULL, 'user')`, "cd_rollout_transitions_gate_is_named"},
+		{"a passage of no gate", transition + `(1, 1, 'in_progress', 'in_progress', 'pass_gate', NULL, 'system')`, "cd_rollout_transitions_gate_is_named"},
 		{
-			"a passage that changes the state", transition + `(1, 1, 1, 2, 'request_passage', 'g', 'system')`,
+			"a passage that changes the state", transition + `(1, 1, 'in_progress', 'paused', 'request_passage', 'g', 'system')`,
 			"cd_rollout_transitions_request_changes_nothing",
 		},
-		{"a start that starts nothing", transition + `(1, 1, 1, 1, 'start', NULL, 'system')`, "cd_rollout_transitions_request_changes_nothing"},
-		{"a pause of what is over", transition + `(1, 1, 4, 4, 'pause', NULL, 'user')`, "cd_rollout_transitions_terminal_asks_nothing"},
-		{"a leap of a deployment", `INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, principal_type) VALUES (1, 1, 0, 2, 'complete', 'system')`, "cd_deployment_transitions_path_is_legal"},
-		{"a gate that nobody names", `INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, principal_type) VALUES (1, 1, 1, 1, 'reach_gate', 'system')`, "cd_deployment_transitions_gate_is_named"},
-		{"a gate passed before the start", `INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, gate_id, principal_type) VALUES (1, 1, 0, 0, 'pass_gate', 'staging/25', 'system')`, "cd_deployment_transitions_path_is_legal"},
-		{"another organization's journal row", transition + `(2, 1, 0, 1, 'start', NULL, 'user')`, "cd_rollout_transitions_subject"},
+		{"a start that starts nothing", transition + `(1, 1, 'in_progress', 'in_progress', 'start', NULL, 'system')`, "cd_rollout_transitions_request_changes_nothing"},
+		{"a pause of what is over", transition + `(1, 1, 'failed', 'failed', 'pause', NULL, 'user')`, "cd_rollout_transitions_terminal_asks_nothing"},
+		{"a leap of a deployment", `INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, principal_type) VALUES (1, 1, 'pending', 'healthy', 'complete', 'system')`, "cd_deployment_transitions_path_is_legal"},
+		{"a gate that nobody names", `INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, principal_type) VALUES (1, 1, 'deploying', 'deploying', 'reach_gate', 'system')`, "cd_deployment_transitions_gate_is_named"},
+		{"a gate passed before the start", `INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, gate_id, principal_type) VALUES (1, 1, 'pending', 'pending', 'pass_gate', 'staging/25', 'system')`, "cd_deployment_transitions_path_is_legal"},
+		{"another organization's journal row", transition + `(2, 1, 'pending', 'in_progress', 'start', NULL, 'user')`, "cd_rollout_transitions_subject"},
 		// E74, D13
 		{
 			"a policy that waits for less than nothing",
@@ -419,13 +417,13 @@ func TestTheDatabaseTakes(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, sql string }{
 		{"names of another organization", `INSERT INTO cd_environments (organization_id, name, tier) VALUES (2, 'production', 'production')`},
-		{"a rollout after one that has ended", `UPDATE cd_rollouts SET state = 5, finished_at = now();
+		{"a rollout after one that has ended", `UPDATE cd_rollouts SET state = 'cancelled', finished_at = now();
 			INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id) VALUES (1, 1, 1, 1)`},
 		{"rollouts of two applications at once (R14)", `INSERT INTO cd_application_flow_definitions (organization_id, application_id, version, definition) VALUES (1, 2, 1, '{}');
 			INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id) VALUES (1, 2, 2, 2)`},
 		{
 			"a handle stored on a rollout that has ended",
-			`UPDATE cd_rollouts SET state = 5, finished_at = now(); UPDATE cd_rollouts SET workflow_ref = 'r'`,
+			`UPDATE cd_rollouts SET state = 'cancelled', finished_at = now(); UPDATE cd_rollouts SET workflow_ref = 'r'`,
 		},
 		{"a set with its entries in one transaction", `INSERT INTO cd_version_sets (organization_id, application_id, name, entries_digest, entries_count) VALUES (1, 1, 'set-2', 'd3', 1);
 			INSERT INTO cd_version_set_entries (organization_id, version_set_id, version_id, artifact_source_id, service_id) SELECT 1, max(id), 2, 1, 1 FROM cd_version_sets`},

@@ -322,7 +322,7 @@ func TestNothingOfAnotherOrganizationCanBeReferredToOrInferred(t *testing.T) {
 		{"a rollout of nobody's application", `INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id) VALUES (2, 9999, 1, 1)`, "cd_rollouts_application"},
 		{
 			"a journal row about the other's rollout",
-			`INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, principal_type) VALUES (2, 1, 0, 1, 'start', 'user')`, "cd_rollout_transitions_subject",
+			`INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, principal_type) VALUES (2, 1, 'pending', 'in_progress', 'start', 'user')`, "cd_rollout_transitions_subject",
 		},
 		{
 			"a deployment to the other's environment",

@@ -107,17 +107,12 @@ func at[T any](all map[int64]T, key int64) *T {
 	return &one
 }
 
-// byBadness are the healths in the order in which the queries of the matrix compare them.
-func byBadness() [4]core.Health {
-	return [...]core.Health{core.HealthHealthy, core.HealthUnknown, core.HealthProgressing, core.HealthDegraded}
-}
-
 // health is what the tables call the worst of services'.
-func health(worst int16) core.Health {
+func health(worst string) core.Health {
 	if worst == beforeAny {
 		return core.HealthUnknown
 	}
-	return byBadness()[worst]
+	return core.Health(worst)
 }
 
 // EnvironmentsOfDrivers implements view.Reads.
@@ -225,32 +220,27 @@ func (r reader) CountMatrixApplications(ctx context.Context, organization int64,
 }
 
 // beforeAny is a cell's standing before its first rollout, and its worst health before any was seen.
-const beforeAny = -1
+const beforeAny = ""
 
 // standings are what the tables have for states; all for none.
-func standings(states []core.RolloutState) []int16 {
+func standings(states []core.RolloutState) []string {
 	if len(states) == 0 {
-		all := []int16{beforeAny}
-		for s := core.RolloutPending; s <= core.RolloutCancelled; s++ {
-			all = append(all, int16(s))
+		return []string{
+			beforeAny, string(core.RolloutPending), string(core.RolloutInProgress), string(core.RolloutPaused), string(core.RolloutCompleted),
+			string(core.RolloutFailed), string(core.RolloutCancelled),
 		}
-		return all
 	}
-	return convertAll(states, func(s core.RolloutState) int16 { return int16(s) })
+	return convertAll(states, func(s core.RolloutState) string { return string(s) })
 }
 
 // worst is what the tables have for the worst health of some services; all for none. What was never seen has no health.
-func worst(healths []core.Health) []int16 {
-	all := []int16{}
+func worst(healths []core.Health) []string {
 	if len(healths) == 0 {
-		all = append(all, beforeAny)
-	}
-	for rank, h := range byBadness() {
-		if len(healths) == 0 || slices.Contains(healths, h) {
-			all = append(all, int16(rank))
+		return []string{
+			beforeAny, string(core.HealthHealthy), string(core.HealthUnknown), string(core.HealthProgressing), string(core.HealthDegraded),
 		}
 	}
-	return all
+	return convertAll(healths, func(h core.Health) string { return string(h) })
 }
 
 // fewNamed is how many applications are few. Where more have a text in their names, one in so many does, and a list that goes
@@ -279,21 +269,21 @@ func (r reader) CellDifferences(ctx context.Context, organization int64, applica
 			Kept: core.CellContent{
 				Exists: row.Kept, ApplicationName: row.KeptName, Shown: row.KeptShown, Worst: healthInWords(row.KeptWorst),
 				LatestStopID: row.KeptLatest,
-				LatestState:  row.KeptState, LiveStopID: row.KeptLive, LiveVersionSetID: row.KeptSet, LiveSince: row.KeptSince,
+				LatestState:  core.State(row.KeptState), LiveStopID: row.KeptLive, LiveVersionSetID: row.KeptSet, LiveSince: row.KeptSince,
 			},
 			Rebuilt: core.CellContent{
 				Exists: row.Rebuilt, ApplicationName: row.RebuiltName, Shown: row.RebuiltShown, Worst: healthInWords(row.RebuiltWorst),
 				LatestStopID: row.RebuiltLatest,
-				LatestState:  row.RebuiltState, LiveStopID: row.RebuiltLive, LiveVersionSetID: row.RebuiltSet, LiveSince: row.RebuiltSince,
+				LatestState:  core.State(row.RebuiltState), LiveStopID: row.RebuiltLive, LiveVersionSetID: row.RebuiltSet, LiveSince: row.RebuiltSince,
 			},
 		}
 	}), err
 }
 
 // healthInWords says what the tables call the worst of services' for people.
-func healthInWords(worst int16) string {
+func healthInWords(worst string) string {
 	if worst == beforeAny {
 		return "no health seen"
 	}
-	return health(worst).String()
+	return worst
 }

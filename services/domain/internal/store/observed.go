@@ -19,7 +19,7 @@ import (
 func (t *tx) SaveHealth(ctx context.Context, h core.ServiceHealth) (bool, error) {
 	counts, err := t.q.SaveHealth(ctx, query.SaveHealthParams{
 		OrganizationID: t.organization, ServiceID: h.ServiceID, EnvironmentID: h.EnvironmentID,
-		Health: int16(h.Health), Reason: h.Reason, ObservedAt: h.ObservedAt,
+		Health: string(h.Health), Reason: h.Reason, ObservedAt: h.ObservedAt,
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil // a newer one is kept

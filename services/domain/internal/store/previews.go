@@ -23,7 +23,7 @@ func (t *tx) ForgetPreviews(ctx context.Context, before time.Time, most int) err
 // SettlePreview implements rollout.Tx.
 func (t *tx) SettlePreview(ctx context.Context, p core.Preview) error {
 	err := t.q.SettlePreview(ctx, query.SettlePreviewParams{
-		OrganizationID: t.organization, ID: p.ID, State: int16(p.State), Reason: p.Reason, Environments: given(p.Environments),
+		OrganizationID: t.organization, ID: p.ID, State: string(p.State), Reason: p.Reason, Environments: given(p.Environments),
 	})
 	return pg.Classify(err, "settle preview %d", p.ID)
 }

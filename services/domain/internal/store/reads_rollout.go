@@ -61,8 +61,8 @@ func (r reader) CountRollouts(ctx context.Context, organization int64, f core.Ro
 }
 
 // statesOf is an empty list, not none, for all.
-func statesOf(f core.RolloutFilter) []int16 {
-	return convertAll(f.States, func(s core.RolloutState) int16 { return int16(s) })
+func statesOf(f core.RolloutFilter) []string {
+	return convertAll(f.States, func(s core.RolloutState) string { return string(s) })
 }
 
 // derive fills in what no column holds: whether each is a rollback, whether a gate is open, whether it will pause (R18, R38), whether it

@@ -14,3 +14,9 @@ func TestSchemaFile(t *testing.T) {
 	t.Parallel()
 	pgtest.GoldenSchema(t, "schema.sql", *update, migration())
 }
+
+// TestTablesFromBeforeTheBaselineAreLeftAlone: those of builds before version 0.1.0 cannot be upgraded.
+func TestTablesFromBeforeTheBaselineAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	pgtest.LeavesOldTables(t, "cd_organizations", migration())
+}

@@ -91,8 +91,11 @@ func (t *tx) LiveVersionSets(ctx context.Context, application int64) (map[int64]
 // LockRollout implements rollout.Tx.
 func (t *tx) LockRollout(ctx context.Context, id int64) (core.Rollout, error) {
 	row, err := t.q.LockRollout(ctx, t.organization, id)
+	if err != nil {
+		return core.Rollout{}, missing(err, "rollout", id)
+	}
 	t.traces[row.ID] = orZero(row.Traceparent)
-	return toRollout(row), missing(err, "rollout", id)
+	return toRollout(row), nil
 }
 
 // LockRollouts implements rollout.Tx.
@@ -150,18 +153,18 @@ func (t *tx) Record(ctx context.Context, r core.Transition) error {
 		}
 	}
 	// The creation, whose row is made with the first state, and a request (D17): there is no state to change.
-	if r.From == nil || *r.From == r.To {
+	if r.From == "" || r.From == r.To {
 		return nil
 	}
 	moved := func(tag pgconn.CommandTag) error {
 		// The update asks for the state it leaves. A caller that holds the rollout's lock never meets this; it catches one
 		// that forgot to take it, before cache and journal differ (R42).
 		if tag.RowsAffected() != 1 {
-			return fault.New(fault.Conflict, "%s %d is not %s any more", r.Subject.Kind, r.Subject.ID, r.FromName())
+			return fault.New(fault.Conflict, "%s %d is not %s any more", r.Subject.Kind, r.Subject.ID, r.From)
 		}
 		return nil
 	}
-	return pg.Classify(t.setState(ctx, query.New(later{t.line, moved}), r, *r.From), "set state of %s %d", r.Subject.Kind, r.Subject.ID)
+	return pg.Classify(t.setState(ctx, query.New(later{t.line, moved}), r), "set state of %s %d", r.Subject.Kind, r.Subject.ID)
 }
 
 func (t *tx) insertTransition(ctx context.Context, q *query.Queries, r core.Transition) error {
@@ -179,18 +182,18 @@ func (t *tx) insertTransition(ctx context.Context, q *query.Queries, r core.Tran
 	switch r.Subject.Kind {
 	case core.SubjectRollout:
 		return q.InsertRolloutTransition(ctx, query.InsertRolloutTransitionParams{
-			OrganizationID: t.organization, RolloutID: r.Subject.ID, FromState: r.From, ToState: r.To, Event: verb, GateID: orNull(r.GateID),
+			OrganizationID: t.organization, RolloutID: r.Subject.ID, FromState: orNull(string(r.From)), ToState: string(r.To), Event: verb, GateID: orNull(r.GateID),
 			PrincipalType: by, PrincipalID: principal, Reason: reason, TriggeredBy: triggeredBy, Conditions: conditions, Breach: r.Breach,
 			CreatedAt: r.CreatedAt,
 		})
 	case core.SubjectRolloutEnvironment:
 		return q.InsertRolloutEnvironmentTransition(ctx, query.InsertRolloutEnvironmentTransitionParams{
-			OrganizationID: t.organization, RolloutEnvironmentID: r.Subject.ID, FromState: r.From, ToState: r.To, Event: verb,
+			OrganizationID: t.organization, RolloutEnvironmentID: r.Subject.ID, FromState: orNull(string(r.From)), ToState: string(r.To), Event: verb,
 			PrincipalType: by, PrincipalID: principal, Reason: reason, TriggeredBy: triggeredBy, CreatedAt: r.CreatedAt,
 		})
 	case core.SubjectDeployment:
 		return q.InsertDeploymentTransition(ctx, query.InsertDeploymentTransitionParams{
-			OrganizationID: t.organization, DeploymentID: r.Subject.ID, FromState: r.From, ToState: r.To, Event: verb, GateID: orNull(r.GateID),
+			OrganizationID: t.organization, DeploymentID: r.Subject.ID, FromState: orNull(string(r.From)), ToState: string(r.To), Event: verb, GateID: orNull(r.GateID),
 			PrincipalType: by, PrincipalID: principal, Reason: reason, TriggeredBy: triggeredBy, CreatedAt: r.CreatedAt,
 		})
 	default:
@@ -198,25 +201,25 @@ func (t *tx) insertTransition(ctx context.Context, q *query.Queries, r core.Tran
 	}
 }
 
-func (t *tx) setState(ctx context.Context, q *query.Queries, r core.Transition, from int16) (err error) {
+func (t *tx) setState(ctx context.Context, q *query.Queries, r core.Transition) (err error) {
 	switch r.Subject.Kind {
 	case core.SubjectRollout:
 		// how many is known later
 		_, err = q.SetRolloutState(ctx, query.SetRolloutStateParams{
-			OrganizationID: t.organization, ID: r.Subject.ID, FromState: from,
-			ToState: r.To, At: r.CreatedAt,
+			OrganizationID: t.organization, ID: r.Subject.ID, FromState: string(r.From),
+			ToState: string(r.To), At: r.CreatedAt,
 		})
 	case core.SubjectRolloutEnvironment:
 		// how many is known later
 		_, err = q.SetRolloutEnvironmentState(ctx, query.SetRolloutEnvironmentStateParams{
 			OrganizationID: t.organization, ID: r.Subject.ID,
-			FromState: from, ToState: r.To, At: r.CreatedAt,
+			FromState: string(r.From), ToState: string(r.To), At: r.CreatedAt,
 		})
 	case core.SubjectDeployment:
 		// how many is known later
 		_, err = q.SetDeploymentState(ctx, query.SetDeploymentStateParams{
-			OrganizationID: t.organization, ID: r.Subject.ID, FromState: from,
-			ToState: r.To, At: r.CreatedAt,
+			OrganizationID: t.organization, ID: r.Subject.ID, FromState: string(r.From),
+			ToState: string(r.To), At: r.CreatedAt,
 		})
 	default:
 		return fault.New(fault.Internal, "no state for %q", r.Subject.Kind)
@@ -255,7 +258,7 @@ func (t *tx) ClaimHandoff(ctx context.Context, at, until time.Time) (core.Handof
 func (t *tx) SaveHandoff(ctx context.Context, h core.Handoff) error {
 	// Only what is pending is saved. No row is no error: another worker has settled it after the lease expired.
 	_, err := t.q.SaveHandoff(ctx, query.SaveHandoffParams{
-		OrganizationID: t.organization, ID: h.ID, State: int16(h.State),
+		OrganizationID: t.organization, ID: h.ID, State: string(h.State),
 		DueAt: h.DueAt, Error: h.Error,
 	})
 	return pg.Classify(err, "save hand-over %d", h.ID)

@@ -54,7 +54,7 @@ func New(d Deps) *Repositories {
 type note struct {
 	Commit string `json:"commit"`
 	// Reported is the last commit that counted: the source's newest artifact.
-	Reported string `json:"told"`
+	Reported string `json:"reported"`
 }
 
 // Find implements core.Finder.

@@ -28,6 +28,19 @@ CREATE TABLE refusal (
 );
 CREATE INDEX refusal_last ON refusal USING btree (sender, last_at DESC);
 
+CREATE TABLE reported (
+    id uuid NOT NULL,
+    hook text NOT NULL,
+    reference text NOT NULL,
+    reported_at timestamp with time zone NOT NULL,
+    line uuid,
+    seq bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    CONSTRAINT reported_pkey PRIMARY KEY (id)
+);
+CREATE INDEX reported_by_hook ON reported USING btree (hook, reported_at DESC);
+CREATE INDEX reported_by_line ON reported USING btree (line, seq DESC) WHERE (line IS NOT NULL);
+CREATE INDEX reported_by_time ON reported USING btree (reported_at);
+
 CREATE TABLE source (
     id bigint NOT NULL,
     organization_id bigint NOT NULL,
@@ -51,16 +64,3 @@ CREATE TABLE source (
 );
 CREATE INDEX source_due ON source USING btree (next_at) WHERE (next_at IS NOT NULL);
 CREATE INDEX source_name ON source USING btree (source_ref, name);
-
-CREATE TABLE told (
-    id uuid NOT NULL,
-    hook text NOT NULL,
-    reference text NOT NULL,
-    told_at timestamp with time zone NOT NULL,
-    line uuid,
-    seq bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
-    CONSTRAINT told_pkey PRIMARY KEY (id)
-);
-CREATE INDEX told_at ON told USING btree (told_at);
-CREATE INDEX told_hook ON told USING btree (hook, told_at DESC);
-CREATE INDEX told_line ON told USING btree (line, seq DESC) WHERE (line IS NOT NULL);

@@ -80,7 +80,7 @@ func logLine(l control.LogLine) *autoflowv1.LogLine {
 	}
 }
 
-// states keeps the stored numbers and the published ones apart: neither may change because of the other.
+// states keeps the states of runs and those of the contract apart: neither may change because of the other.
 func states() map[execution.State]autoflowv1.WorkflowState {
 	return map[execution.State]autoflowv1.WorkflowState{
 		execution.Running:     autoflowv1.WorkflowState_WORKFLOW_STATE_RUNNING,
@@ -95,11 +95,11 @@ func states() map[execution.State]autoflowv1.WorkflowState {
 
 func state(s execution.State) autoflowv1.WorkflowState { return states()[s] }
 
-// fromState is the stored state; false for one that no run can be in.
+// fromState is the state of a run; false for one that no run can be in.
 func fromState(wanted autoflowv1.WorkflowState) (execution.State, bool) {
-	for stored, published := range states() {
+	for own, published := range states() {
 		if published == wanted {
-			return stored, true
+			return own, true
 		}
 	}
 	return 0, false

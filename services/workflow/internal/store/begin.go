@@ -120,7 +120,7 @@ func (s *Store) beginRows(items []*item) (query.BeginExecutionsParams, error) {
 		Names: entries.Names, Hashes: entries.Hashes, Vals: entries.Vals, Errors: entries.Errors, Ats: entries.Ats,
 	}
 	for n, i := range items {
-		p.States, p.Failures = append(p.States, int16(i.commit.Next)), append(p.Failures, i.commit.Error)
+		p.States, p.Failures = append(p.States, i.commit.Next.String()), append(p.Failures, i.commit.Error)
 		p.LastSeqs, p.Turned = append(p.LastSeqs, i.commit.LastSeq), append(p.Turned, i.commit.At)
 		if i.start.Trace != "" {
 			p.Traced, p.Parents = append(p.Traced, int32(n+1)), append(p.Parents, i.start.Trace)

@@ -138,7 +138,7 @@ func (s *Store) EndOf(ctx context.Context, organization int64, workflow string) 
 		return nil, pg.Classify(err, "read the end of %q", workflow)
 	}
 	kind := history.TypeFailed
-	switch execution.State(row.State) {
+	switch execution.Named(row.State) {
 	case execution.Completed:
 		kind = history.TypeCompleted
 	case execution.Cancelled:

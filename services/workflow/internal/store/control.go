@@ -81,7 +81,7 @@ func (s *Store) Progresses(ctx context.Context, executions []int64) ([]control.P
 	}
 	progresses := make([]control.Progress, len(rows))
 	for i, row := range rows {
-		progresses[i] = control.Progress{Execution: row.ID, State: execution.State(row.State), LastSeq: row.LastSeq, Turn: row.Turn}
+		progresses[i] = control.Progress{Execution: row.ID, State: execution.Named(row.State), LastSeq: row.LastSeq, Turn: row.Turn}
 	}
 	return progresses, nil
 }
@@ -95,7 +95,7 @@ func (s *Store) Reset(ctx context.Context, r control.ResetRequest) (created bool
 		if err != nil {
 			return err
 		}
-		state := execution.State(row.State)
+		state := execution.Named(row.State)
 		if !state.Ended() {
 			return fault.New(fault.Refused, "workflow %q is %s; only one that has ended can be reset", r.Workflow, state)
 		}
@@ -181,7 +181,7 @@ func (s *Store) ChangeProgram(ctx context.Context, c control.ProgramChange) erro
 			return err
 		}
 		if row.ID != c.Execution || standing.Turn != c.Turn || standing.Wakes != c.Wakes || last != c.LastSeq ||
-			execution.State(standing.State) != execution.Parked {
+			execution.Named(standing.State) != execution.Parked {
 			return fault.New(fault.Unavailable, "workflow %q has continued while the program was checked; ask again", c.Workflow)
 		}
 		if len(saved) > 0 {

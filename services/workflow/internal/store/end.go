@@ -82,7 +82,7 @@ func (s *Store) end(ctx context.Context, organization int64, workflow string, wi
 		}
 		row, err := lockWorkflow(ctx, q, organization, workflow)
 		// That it has ended already is no error: the caller has what it wants.
-		if err != nil || execution.State(row.State).Ended() {
+		if err != nil || execution.Named(row.State).Ended() {
 			return err
 		}
 		if with.kind == history.KindCancelled {
@@ -99,7 +99,7 @@ func (s *Store) end(ctx context.Context, organization int64, workflow string, wi
 			return err
 		}
 		err = q.EndExecution(ctx, query.EndExecutionParams{
-			ID: row.ID, State: int16(with.state), Error: with.error, EndedAt: with.at, LastSeq: end + 1,
+			ID: row.ID, State: with.state.String(), Error: with.error, EndedAt: with.at, LastSeq: end + 1,
 		})
 		if err != nil {
 			return pg.Classify(err, "end workflow %q", workflow)
@@ -198,7 +198,7 @@ func (s *Store) Retry(ctx context.Context, r control.RetryRequest) error {
 		if err != nil {
 			return err
 		}
-		state := execution.State(row.State)
+		state := execution.Named(row.State)
 		if state != execution.Failed && state != execution.Quarantined {
 			return fault.New(fault.Refused, "workflow %q is %s; only one that has failed or is quarantined can be retried", r.Workflow, state)
 		}
@@ -237,7 +237,7 @@ func cut(
 	}
 	switch {
 	case from != 0:
-	case execution.State(row.State) == execution.Quarantined:
+	case execution.Named(row.State) == execution.Quarantined:
 		from = last // nothing that it recorded has failed: it continues where it was
 	default:
 		from, err = q.FailedStep(ctx, query.FailedStepParams{

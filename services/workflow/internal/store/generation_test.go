@@ -229,7 +229,7 @@ func TestCancellationRacesBorders(t *testing.T) {
 		close(begin)
 	}
 	race.Wait()
-	same(t, "cancelled runs", runs, b.count(`SELECT count(*) FROM execution WHERE state = 4`))
+	same(t, "cancelled runs", runs, b.count(`SELECT count(*) FROM execution WHERE state = 'cancelled'`))
 	same(t, "their last entries", runs, b.count(`SELECT count(*)
 FROM entry JOIN execution ON execution.id = entry.execution AND seq = last_seq WHERE kind = 'cancelled'`))
 	same(t, "half borders", 0, b.count(`SELECT count(*)

@@ -114,7 +114,7 @@ func (p listParams) labelled() query.CountLabelledParams {
 
 func (s *Store) listParams(ctx context.Context, q control.ListQuery, budget, most int) (p listParams, err error) {
 	p.ListExecutionsParams = query.ListExecutionsParams{
-		Organization: q.Organization, Before: q.Before, Budget: int32(budget), Most: int32(most), States: make([]int16, len(q.States)),
+		Organization: q.Organization, Before: q.Before, Budget: int32(budget), Most: int32(most), States: make([]string, len(q.States)),
 		Program: q.Program, StartedFrom: orNull(q.StartedFrom), StartedTo: orNull(q.StartedTo), EndedFrom: orNull(q.EndedFrom),
 		EndedTo: orNull(q.EndedTo), Prefix: q.Prefix, Part: q.Part, StatusKeys: []string{}, StatusValues: []string{},
 	}
@@ -122,7 +122,7 @@ func (s *Store) listParams(ctx context.Context, q control.ListQuery, budget, mos
 		p.StatusKeys, p.StatusValues = append(p.StatusKeys, key), append(p.StatusValues, value)
 	}
 	for i, state := range q.States {
-		p.States[i] = int16(state)
+		p.States[i] = state.String()
 	}
 	p.troubled = len(q.States) > 0 && !slices.ContainsFunc(q.States, untroubled)
 	if len(q.Labels) > 0 {

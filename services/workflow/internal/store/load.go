@@ -139,7 +139,7 @@ func (s *Store) loadAll(ctx context.Context, items []*load) error {
 		item := &load{execution: row.ID, entries: row.LastSeq - row.BaseSeq}
 		found[row.ID] = item
 		// Cancelled between claim and load.
-		if execution.State(row.State).Ended() && !anyway[row.ID] {
+		if execution.Named(row.State).Ended() && !anyway[row.ID] {
 			item.refusal = fmt.Errorf("load execution %d: %w", row.ID, engine.ErrFenced)
 			continue
 		}
@@ -188,7 +188,7 @@ func loaded(row query.LoadManyRow) (engine.Loaded, error) {
 		Execution: execution.Execution{
 			ID: row.ID, Ref: history.Handle(row.Ref, int(row.Attempt), int(row.Generation)), Generation: int(row.Generation), Base: row.BaseSeq,
 			Organization: row.Organization, Workflow: row.Workflow,
-			State: execution.State(row.State), Program: program.Hex(digest(row.Program)), CreatedAt: row.CreatedAt, Trace: row.Trace,
+			State: execution.Named(row.State), Program: program.Hex(digest(row.Program)), CreatedAt: row.CreatedAt, Trace: row.Trace,
 		},
 		Inputs: row.Inputs, Turn: row.Turn, Wakes: row.Wakes,
 	}

@@ -64,7 +64,7 @@ func (s *Store) lookAll(ctx context.Context, items []*look) error {
 	for _, row := range rows {
 		item := found[row.Execution]
 		if item == nil {
-			item = &look{execution: row.Execution, known: true, standing: engine.Standing{State: execution.State(row.State), Wakes: row.Wakes}}
+			item = &look{execution: row.Execution, known: true, standing: engine.Standing{State: execution.Named(row.State), Wakes: row.Wakes}}
 			found[row.Execution] = item
 		}
 		if row.Kind == noArrival || item.standing.State.Ended() {

@@ -303,7 +303,7 @@ func TestWorkIsProportionalToMatches(t *testing.T) {
 	// Parked runs by the thousand, with a wait and a timer each; they are copies of the one that is parked already.
 	for _, sql := range []string{
 		`INSERT INTO execution (ref, organization, workflow, state, program, modules, inputs, secrets, labels, start_event, created_at)
-SELECT ref || n, organization, workflow || n, 1, program, modules, inputs, secrets, labels, start_event, created_at
+SELECT ref || n, organization, workflow || n, 'parked', program, modules, inputs, secrets, labels, start_event, created_at
 FROM execution, generate_series(1, 20000) n WHERE id = (SELECT min(id) FROM execution)`,
 		`INSERT INTO wait (execution, branch, op, key, shape, type, filter, created_at)
 SELECT e.id, 0, 0, decode(md5(e.id::text), 'hex'), s.id, 'x', '{}', now() FROM execution e, shape s WHERE e.workflow <> 'w-1'`,

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 	"sync"
 	"testing"
@@ -227,37 +226,6 @@ func TestLargeInputsOfARolloutAreGuarded(t *testing.T) {
 		run, err := b.Guarded(t.Context(), 1, "rollout-7")
 		if err != nil || run.Exempt != exempt || run.Application != 5 {
 			t.Errorf("with passages %s: exempt %v, application %d, %v", passages, run.Exempt, run.Application, err)
-		}
-	}
-}
-
-// TestTheTablesOfPayloadsCanBeRemoved: their values return to the rows that refer to them.
-func TestTheTablesOfPayloadsCanBeRemoved(t *testing.T) {
-	t.Parallel()
-	b, data := newTestStore(t), large(t, 100<<10)
-	b.receive(1, "e", "x", data)
-	l := b.startWith(data)
-	next := b.border(l, history.Entry{Kind: history.KindRun, Value: json.RawMessage(`[` + data + `,` + data + `]`)})
-	next.Continue = json.RawMessage(data)
-	b.commit(next)
-	migration, err := fs.ReadFile(Migrations(), "0050_payloads.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, down, _ := strings.Cut(string(migration), "-- +goose Down")
-	if _, err := b.Pool.Exec(t.Context(), down); err != nil {
-		t.Fatal(err)
-	}
-	for sql, want := range map[string]string{
-		`SELECT data::text FROM event`:                             data,
-		`SELECT inputs::text FROM execution`:                       data,
-		`SELECT value::text FROM entry WHERE kind = 'run'`:         `[` + data + `,` + data + `]`,
-		`SELECT call::text FROM generation WHERE base_seq > 0`:     data,
-		`SELECT data::text FROM event WHERE event_id <> 'missing'`: data,
-	} {
-		var got string
-		if err := b.Pool.QueryRow(t.Context(), sql).Scan(&got); err != nil || got != want {
-			t.Errorf("%s: %d bytes, %v; expected %d", sql, len(got), err, len(want))
 		}
 	}
 }

@@ -113,6 +113,14 @@ CREATE INDEX child_to_cancel ON child USING btree (organization, workflow) WHERE
 COMMENT ON TABLE child IS
     'Who started a run. As execution and entry, the record of runs, it is kept.';
 
+CREATE TABLE consumed (
+    execution bigint NOT NULL,
+    key bytea NOT NULL,
+    event bigint NOT NULL,
+    CONSTRAINT consumed_pkey PRIMARY KEY (execution, key),
+    CONSTRAINT consumed_key_check CHECK ((octet_length(key) = 16))
+);
+
 CREATE TABLE credential (
     organization bigint NOT NULL,
     name text NOT NULL,
@@ -209,7 +217,7 @@ CREATE TABLE execution (
     ref text NOT NULL,
     organization bigint NOT NULL,
     workflow text NOT NULL,
-    state smallint NOT NULL DEFAULT 0,
+    state text NOT NULL DEFAULT 'running'::text,
     error text NOT NULL DEFAULT ''::text,
     program bytea NOT NULL,
     modules json NOT NULL,
@@ -226,16 +234,16 @@ CREATE TABLE execution (
     ended_at timestamp with time zone,
     attempt integer NOT NULL DEFAULT 1,
     crashes smallint NOT NULL DEFAULT 0,
-    troubled boolean NOT NULL GENERATED ALWAYS AS ((state = ANY (ARRAY[3, 4, 5, 6]))) STORED,
+    troubled boolean NOT NULL GENERATED ALWAYS AS ((state = ANY (ARRAY['failed'::text, 'cancelled'::text, 'quarantined'::text, 'terminated'::text]))) STORED,
     CONSTRAINT execution_pkey PRIMARY KEY (id),
     CONSTRAINT execution_once UNIQUE (organization, workflow),
     CONSTRAINT execution_ref_key UNIQUE (ref),
     CONSTRAINT execution_attempt_check CHECK ((attempt > 0)),
     CONSTRAINT execution_crashes_check CHECK ((crashes >= 0)),
-    CONSTRAINT execution_ended CHECK (((state >= 2) = (ended_at IS NOT NULL))),
+    CONSTRAINT execution_ended CHECK (((state <> ALL (ARRAY['running'::text, 'parked'::text])) = (ended_at IS NOT NULL))),
     CONSTRAINT execution_organization_check CHECK ((organization > 0)),
     CONSTRAINT execution_owner_has_epoch CHECK (((owner IS NULL) = (owner_epoch IS NULL))),
-    CONSTRAINT execution_state_check CHECK (((state >= 0) AND (state <= 6))),
+    CONSTRAINT execution_state_check CHECK ((state = ANY (ARRAY['running'::text, 'parked'::text, 'completed'::text, 'failed'::text, 'cancelled'::text, 'quarantined'::text, 'terminated'::text]))),
     CONSTRAINT execution_workflow_check CHECK ((workflow <> ''::text))
 ) WITH (fillfactor=80, autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_threshold=5000, autovacuum_analyze_scale_factor=0.02);
 CREATE INDEX execution_by_age ON execution USING btree (organization, id);
@@ -327,14 +335,6 @@ CREATE TABLE guarded_run (
 COMMENT ON TABLE guarded_run IS
     'What is known of the run of a rollout beside its passages. One row for a rollout; kept, because an event that arrives late must find that the rollout has ended.';
 
-CREATE TABLE had (
-    execution bigint NOT NULL,
-    key bytea NOT NULL,
-    event bigint NOT NULL,
-    CONSTRAINT had_pkey PRIMARY KEY (execution, key),
-    CONSTRAINT had_key_check CHECK ((octet_length(key) = 16))
-);
-
 CREATE TABLE installation (
     one boolean NOT NULL DEFAULT true,
     id text NOT NULL,
@@ -361,8 +361,8 @@ CREATE TABLE observer (
     agent bigint NOT NULL,
     spec json NOT NULL,
     created_at timestamp with time zone NOT NULL,
-    said json,
-    said_at timestamp with time zone,
+    report json,
+    reported_at timestamp with time zone,
     CONSTRAINT observer_pkey PRIMARY KEY (organization, key),
     CONSTRAINT observer_agent_check CHECK ((agent > 0)),
     CONSTRAINT observer_organization_check CHECK ((organization > 0))

@@ -68,7 +68,7 @@ func endTurns(ctx context.Context, q *query.Queries, commits []*commit, strict b
 		}
 		ending.Ids, ending.Turns = append(ending.Ids, c.Execution.ID), append(ending.Turns, c.Turn)
 		ending.Owners, ending.Epochs = append(ending.Owners, c.Lease.Instance), append(ending.Epochs, c.Lease.Epoch)
-		ending.LastSeqs, ending.Nexts = append(ending.LastSeqs, c.LastSeq), append(ending.Nexts, int16(c.Next))
+		ending.LastSeqs, ending.Nexts = append(ending.LastSeqs, c.LastSeq), append(ending.Nexts, c.Next.String())
 		ending.Wakes, ending.Errors, ending.Ended = append(ending.Wakes, c.Wakes), append(ending.Errors, c.Error), append(ending.Ended, c.At)
 		ending.Recorded = append(ending.Recorded, len(c.Entries) > 0)
 	}

@@ -245,7 +245,7 @@ func (s *Store) Get(ctx context.Context, organization int64, workflow string) (e
 func executionOf(row query.FindExecutionRow) (execution.Execution, error) {
 	e := execution.Execution{
 		ID: row.ID, Ref: row.Ref, Organization: row.Organization, Workflow: row.Workflow,
-		State: execution.State(row.State), Error: row.Error, Program: program.Hex(digest(row.Program)), CreatedAt: row.CreatedAt,
+		State: execution.Named(row.State), Error: row.Error, Program: program.Hex(digest(row.Program)), CreatedAt: row.CreatedAt,
 		LastSeq: row.LastSeq, UpdatedAt: row.UpdatedAt, Attempt: int(row.Attempt),
 		Generation: int(row.Generation), Base: row.BaseSeq,
 	}

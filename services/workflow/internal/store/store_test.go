@@ -70,7 +70,7 @@ func checkRunnable(t *testing.T, pool *pgxpool.Pool) {
 	var wrong int
 	err := pool.QueryRow(context.WithoutCancel(t.Context()), `SELECT count(*)
 FROM execution FULL JOIN runnable ON runnable.execution = execution.id
-WHERE (execution.state IS NOT DISTINCT FROM 0) <> (runnable.execution IS NOT NULL)`).Scan(&wrong)
+WHERE (execution.state IS NOT DISTINCT FROM 'running') <> (runnable.execution IS NOT NULL)`).Scan(&wrong)
 	if err != nil || wrong > 0 {
 		t.Errorf("%d executions are runnable and do not run, or the other way round (%v)", wrong, err)
 	}

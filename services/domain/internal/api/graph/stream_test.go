@@ -206,7 +206,7 @@ func TestNoRowIsSkippedThatCommitsLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := `INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, principal_type, reason) VALUES (1, 2, 1, 1, 'pause', 'user', 'late')`
+	row := `INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, principal_type, reason) VALUES (1, 2, 'in_progress', 'in_progress', 'pause', 'user', 'late')`
 	if _, err := late.Exec(t.Context(), row); err != nil {
 		t.Fatal(err)
 	}

@@ -142,8 +142,8 @@ func (m GatePassage) apply(ctx context.Context, u *UseCases, tx Tx, c cause, _ c
 	// A gate is no state of a deployment, so the row's To is its From (D17). The same gate reported twice, under two event
 	// ids, makes two rows; readers take the first of each kind.
 	row := t.row(core.Subject{Kind: core.SubjectDeployment, ID: dep.ID}, m.Verb)
-	state := int16(dep.State)
-	row.From, row.To, row.GateID = &state, state, gate
+	state := core.State(dep.State)
+	row.From, row.To, row.GateID = state, state, gate
 	return tx.Record(ctx, row)
 }
 

@@ -184,7 +184,7 @@ func (p passages) unchecked(row core.Transition) string {
 
 // beyond is the passage that a change of state is beyond without a grant; empty for none.
 func (p passages) beyond(row core.Transition) string {
-	if row.From == nil || *row.From == row.To {
+	if row.From == "" || row.From == row.To {
 		return ""
 	}
 	for _, b := range p.environments {

@@ -29,6 +29,9 @@ type Opening struct {
 
 // opening derives what a gate of the rollout opens. The names of environments contain no slash, so that of a weight gate is unambiguous.
 func (t *tree) opening(ctx context.Context, gate string) (Opening, error) {
+	if known, ok := t.openings[gate]; ok {
+		return known, nil
+	}
 	name, weight, atWeight := strings.Cut(gate, "/")
 	id := t.placeNamed(name)
 	if id == 0 {
@@ -87,10 +90,24 @@ func (p passages) stops(ctx context.Context, gate string) ([]core.Stop, error) {
 	if err != nil {
 		return nil, err
 	}
-	controls, err := p.tx.Controls(ctx, p.rollout.VersionSetID, []int64{point.EnvironmentID}, p.cause.at)
+	var (
+		controls core.Controls
+		opens    Opening
+	)
+	err = p.tx.Together(ctx, func(ctx context.Context) (err error) {
+		controls, err = p.tx.Controls(ctx, p.rollout.VersionSetID, []int64{point.EnvironmentID}, p.cause.at)
+		return err
+	}, func(ctx context.Context) (err error) {
+		opens, err = p.opening(ctx, gate) // a grant needs it
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
+	if p.openings == nil {
+		p.openings = map[string]Opening{}
+	}
+	p.openings[gate] = opens
 	if len(controls.Freezes) > 0 && p.rollout.RollbackOf != 0 {
 		// What has never run in an environment is no rollback there, whatever the rollout is called.
 		ran, err := p.tx.EnvironmentsThatRan(ctx, p.rollout.VersionSetID)

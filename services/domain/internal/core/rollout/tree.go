@@ -28,6 +28,8 @@ type tree struct {
 	environments []*branch
 	// places are the environments that the rollout goes to, as they are now, by number.
 	places map[int64]core.Environment
+	// openings are what gates open, as far as it has been read: it is pinned.
+	openings map[string]Opening
 	// breach is the passage that was never granted, while the rollout fails because of a report from beyond it; empty otherwise.
 	breach string
 }
@@ -45,16 +47,18 @@ func lockTree(ctx context.Context, tx Tx, c cause, rollout int64) (*tree, error)
 	if t := c.known.tree(c, rollout); t != nil {
 		return t, nil
 	}
-	r, err := tx.LockRollout(ctx, rollout)
+	t := &tree{tx: tx, cause: c}
+	// What is asked after the lock sees what the one who held it before has committed.
+	lock := func(ctx context.Context) (err error) {
+		t.rollout, err = tx.LockRollout(ctx, rollout)
+		return err
+	}
+	under, err := readUnder(ctx, tx, c.Organization, []int64{rollout}, lock)
 	if err != nil {
 		return nil, err
 	}
-	trees, err := readTrees(ctx, tx, c.Organization, []core.Rollout{r})
-	if err != nil {
-		return nil, err
-	}
-	trees[0].cause = c
-	return trees[0], nil
+	under.give(t)
+	return t, nil
 }
 
 // readTrees reads what is under rollouts that are locked.
@@ -63,32 +67,45 @@ func readTrees(ctx context.Context, tx Tx, organization int64, locked []core.Rol
 	for i, r := range locked {
 		rollouts[i], trees[i] = r.ID, &tree{tx: tx, rollout: r}
 	}
-	var (
-		environments map[int64][]core.RolloutEnvironment
-		deployments  map[int64][]core.Deployment
-		places       map[int64]core.Environment
-	)
-	err := tx.Together(ctx, func(ctx context.Context) (err error) {
-		environments, err = tx.RolloutEnvironmentsByRollout(ctx, organization, rollouts)
-		return err
-	}, func(ctx context.Context) (err error) {
-		deployments, err = tx.DeploymentsByRollout(ctx, organization, rollouts)
-		return err
-	}, func(ctx context.Context) (err error) {
-		places, err = tx.EnvironmentsByRollout(ctx, organization, rollouts)
-		return err
-	})
+	under, err := readUnder(ctx, tx, organization, rollouts)
 	for _, t := range trees {
-		t.places = places
-		for _, e := range environments[t.rollout.ID] {
-			b := &branch{RolloutEnvironment: e}
-			for _, d := range deployments[e.ID] {
-				b.deployments = append(b.deployments, &d)
-			}
-			t.environments = append(t.environments, b)
-		}
+		under.give(t)
 	}
 	return trees, err
+}
+
+// under is what rollouts consist of.
+type under struct {
+	environments map[int64][]core.RolloutEnvironment
+	deployments  map[int64][]core.Deployment
+	places       map[int64]core.Environment
+}
+
+// give puts into a tree what is under its rollout.
+func (u under) give(t *tree) {
+	t.places = u.places
+	for _, e := range u.environments[t.rollout.ID] {
+		b := &branch{RolloutEnvironment: e}
+		for _, d := range u.deployments[e.ID] {
+			b.deployments = append(b.deployments, &d)
+		}
+		t.environments = append(t.environments, b)
+	}
+}
+
+// readUnder reads what is under rollouts, after other reads of the same round trip.
+func readUnder(ctx context.Context, tx Tx, organization int64, rollouts []int64, before ...func(context.Context) error) (u under, err error) {
+	err = tx.Together(ctx, append(before, func(ctx context.Context) (err error) {
+		u.environments, err = tx.RolloutEnvironmentsByRollout(ctx, organization, rollouts)
+		return err
+	}, func(ctx context.Context) (err error) {
+		u.deployments, err = tx.DeploymentsByRollout(ctx, organization, rollouts)
+		return err
+	}, func(ctx context.Context) (err error) {
+		u.places, err = tx.EnvironmentsByRollout(ctx, organization, rollouts)
+		return err
+	})...)
+	return u, err
 }
 
 // placeNamed is the number of the rollout's environment with a name; 0 for none.
@@ -127,10 +144,10 @@ func (t *tree) deployment(id int64) (*branch, *core.Deployment, error) {
 }
 
 // write applies a verb to a subject in a state and answers the state after it.
-func (t *tree) write(ctx context.Context, s core.Subject, state int16, verb core.Verb, reason string) (int16, error) {
+func (t *tree) write(ctx context.Context, s core.Subject, state core.State, verb core.Verb, reason string) (core.State, error) {
 	for _, m := range core.MachineOf(s.Kind).Path(state, verb) {
 		row := t.row(s, m.Verb)
-		row.From, row.To = &m.From, m.To
+		row.From, row.To = m.From, m.To
 		if t.breach != "" && m.Verb == core.VerbFail && s.Kind == core.SubjectRollout {
 			row.Breach, row.Conditions = true, []core.Condition{{Kind: core.ConditionPassage, GateID: t.breach}}
 		}
@@ -161,15 +178,15 @@ func (t *tree) request(ctx context.Context, verb core.Verb, gate, reason string)
 // requestRow is a row that changes no state (D17).
 func (t *tree) requestRow(verb core.Verb, gate, reason string) core.Transition {
 	row := t.row(core.Subject{Kind: core.SubjectRollout, ID: t.rollout.ID}, verb)
-	state := int16(t.rollout.State)
-	row.From, row.To, row.GateID, row.Reason = &state, state, gate, reason
+	state := core.State(t.rollout.State)
+	row.From, row.To, row.GateID, row.Reason = state, state, gate, reason
 	return row
 }
 
 // created writes the first row of a subject's journal.
 func (t *tree) created(ctx context.Context, s core.Subject, reason string) error {
 	row := t.row(s, core.VerbCreate)
-	row.Reason = reason
+	row.To, row.Reason = core.StatePending, reason
 	return t.tx.Record(ctx, row)
 }
 
@@ -177,7 +194,7 @@ func (t *tree) created(ctx context.Context, s core.Subject, reason string) error
 // so when nothing more can be reported about it.
 func (t *tree) moveRollout(ctx context.Context, verb core.Verb, reason string) error {
 	before := t.rollout.State
-	state, err := t.write(ctx, core.Subject{Kind: core.SubjectRollout, ID: t.rollout.ID}, int16(t.rollout.State), verb, reason)
+	state, err := t.write(ctx, core.Subject{Kind: core.SubjectRollout, ID: t.rollout.ID}, core.State(t.rollout.State), verb, reason)
 	t.rollout.State = core.RolloutState(state)
 	if err != nil || t.rollout.State == before {
 		return err
@@ -202,7 +219,7 @@ func (t *tree) moveRollout(ctx context.Context, verb core.Verb, reason string) e
 	case core.RolloutFailed:
 		return t.closeSoon(ctx, reason)
 	case core.RolloutCancelled:
-		return t.cancelAll(ctx, core.Because("the rollout was "+t.rollout.State.String(), reason))
+		return t.cancelAll(ctx, core.Because("the rollout was "+string(t.rollout.State), reason))
 	case core.RolloutPending, core.RolloutInProgress, core.RolloutPaused:
 	}
 	return nil
@@ -230,7 +247,7 @@ func (t *tree) moveEnvironment(ctx context.Context, b *branch, verb core.Verb, r
 			return err
 		}
 	}
-	state, err := t.write(ctx, core.Subject{Kind: core.SubjectRolloutEnvironment, ID: b.ID}, int16(b.State), verb, reason)
+	state, err := t.write(ctx, core.Subject{Kind: core.SubjectRolloutEnvironment, ID: b.ID}, core.State(b.State), verb, reason)
 	b.State = core.RolloutState(state)
 	if err == nil && b.State == core.RolloutCompleted {
 		// A timer begins here; passages that were requested before are evaluated again (R3-15).
@@ -265,7 +282,7 @@ func (t *tree) moveDeployment(ctx context.Context, b *branch, d *core.Deployment
 		}
 	}
 	before := d.State
-	state, err := t.write(ctx, core.Subject{Kind: core.SubjectDeployment, ID: d.ID}, int16(d.State), verb, reason)
+	state, err := t.write(ctx, core.Subject{Kind: core.SubjectDeployment, ID: d.ID}, core.State(d.State), verb, reason)
 	d.State = core.DeploymentState(state)
 	// It has started, even if only its end was reported; one that was cancelled while pending has never started.
 	began := d.State == core.DeploymentDeploying || d.State == core.DeploymentHealthy || d.State == core.DeploymentDegraded

@@ -151,7 +151,7 @@ func wholeJournal(ctx context.Context, r Tx, organization, rollout int64) ([]cor
 
 // account is what a journal says of one subject.
 type account struct {
-	state             int16
+	state             core.State
 	started, finished *time.Time
 	problems          []string
 }
@@ -175,21 +175,21 @@ func (a *account) read(row core.Transition, known bool) {
 		a.problems = append(a.problems, fmt.Sprintf("row %d, %s: ", row.ID, row.Verb)+fmt.Sprintf(format, args...))
 	}
 	switch {
-	case row.From == nil && known:
+	case row.From == "" && known:
 		wrong("found a second creation")
-	case row.From != nil && !known:
-		wrong("found it from %s before any creation", row.FromName())
-	case row.From != nil && *row.From != a.state:
-		wrong("found it from %s; expected from %s, where the row before leaves it", row.FromName(), core.StateName(row.Subject.Kind, a.state))
-	case row.From != nil && !core.Legal(row):
-		wrong("found %s to %s, which is no path of a %s", row.FromName(), row.ToName(), row.Subject.Kind)
+	case row.From != "" && !known:
+		wrong("found it from %s before any creation", row.From)
+	case row.From != "" && row.From != a.state:
+		wrong("found it from %s; expected from %s, where the row before leaves it", row.From, a.state)
+	case row.From != "" && !core.Legal(row):
+		wrong("found %s to %s, which is no path of a %s", row.From, row.To, row.Subject.Kind)
 	}
-	moved := row.From != nil && *row.From != row.To
+	moved := row.From != "" && row.From != row.To
 	a.state = row.To
-	if moved && a.started == nil && row.To == int16(core.RolloutInProgress) { // 1 is under way for deployments, too
+	if moved && a.started == nil && (row.To == core.State(core.RolloutInProgress) || row.To == core.State(core.DeploymentDeploying)) {
 		a.started = &row.CreatedAt
 	}
-	if moved && core.Terminal(row.Subject.Kind, row.To) {
+	if moved && row.To.Terminal() {
 		a.finished = &row.CreatedAt
 	}
 }
@@ -198,7 +198,7 @@ func (a *account) read(row core.Transition, known bool) {
 func (t *tree) differences(rows []core.Transition) []JournalDifference {
 	rebuilt := rebuild(rows)
 	var found []JournalDifference
-	compare := func(s core.Subject, state int16, started, finished *time.Time) {
+	compare := func(s core.Subject, state core.State, started, finished *time.Time) {
 		a, known := rebuilt[s]
 		if !known {
 			found = append(found, JournalDifference{Subject: s, Problem: "found no row; expected at least its creation"})
@@ -206,9 +206,7 @@ func (t *tree) differences(rows []core.Transition) []JournalDifference {
 		}
 		problems := a.problems
 		if a.state != state {
-			problems = append(
-				problems, fmt.Sprintf("the state is %s; the journal says %s", core.StateName(s.Kind, state), core.StateName(s.Kind, a.state)),
-			)
+			problems = append(problems, fmt.Sprintf("the state is %s; the journal says %s", state, a.state))
 		}
 		if !sameInstant(a.started, started) {
 			problems = append(problems, fmt.Sprintf("it started at %s; the journal says %s", instant(started), instant(a.started)))
@@ -220,11 +218,11 @@ func (t *tree) differences(rows []core.Transition) []JournalDifference {
 			found = append(found, JournalDifference{Subject: s, Problem: problem})
 		}
 	}
-	compare(core.Subject{Kind: core.SubjectRollout, ID: t.rollout.ID}, int16(t.rollout.State), t.rollout.StartedAt, t.rollout.FinishedAt)
+	compare(core.Subject{Kind: core.SubjectRollout, ID: t.rollout.ID}, core.State(t.rollout.State), t.rollout.StartedAt, t.rollout.FinishedAt)
 	for _, b := range t.environments {
-		compare(core.Subject{Kind: core.SubjectRolloutEnvironment, ID: b.ID}, int16(b.State), b.StartedAt, b.FinishedAt)
+		compare(core.Subject{Kind: core.SubjectRolloutEnvironment, ID: b.ID}, core.State(b.State), b.StartedAt, b.FinishedAt)
 		for _, dep := range b.deployments {
-			compare(core.Subject{Kind: core.SubjectDeployment, ID: dep.ID}, int16(dep.State), dep.StartedAt, dep.FinishedAt)
+			compare(core.Subject{Kind: core.SubjectDeployment, ID: dep.ID}, core.State(dep.State), dep.StartedAt, dep.FinishedAt)
 		}
 	}
 	return found

@@ -323,7 +323,7 @@ func aborted(one landing, words []core.Transition) (stopped, standing time.Time)
 		if t.Verb == core.VerbAbort && stopped.IsZero() {
 			stopped, standing = t.CreatedAt, one.FinishedAt
 		}
-		if t.To == int16(core.RolloutPaused) && !stopped.IsZero() {
+		if t.To == core.State(core.RolloutPaused) && !stopped.IsZero() {
 			return stopped, t.CreatedAt
 		}
 	}

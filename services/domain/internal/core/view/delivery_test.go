@@ -15,7 +15,7 @@ func at(minutes int) time.Time {
 }
 
 func word(verb core.Verb, gate string, to core.RolloutState, minute int) core.Transition {
-	return core.Transition{Verb: verb, GateID: gate, To: int16(to), CreatedAt: at(minute)}
+	return core.Transition{Verb: verb, GateID: gate, To: core.State(to), CreatedAt: at(minute)}
 }
 
 // What people were waited for counts once, however their waits overlap.

@@ -67,7 +67,7 @@ func held(words []core.Transition, end time.Time) []span {
 				closeGate(gate, t.CreatedAt)
 			}
 		}
-		if isPaused := t.To == int16(core.RolloutPaused); isPaused && paused.IsZero() {
+		if isPaused := t.To == core.State(core.RolloutPaused); isPaused && paused.IsZero() {
 			paused = t.CreatedAt
 		} else if !isPaused && !paused.IsZero() {
 			waits, paused = append(waits, span{paused, t.CreatedAt}), time.Time{}

@@ -1,6 +1,6 @@
 -- name: EnsureMember :exec
 -- The owner whose token is configured; the number is given by hand, so that journals always name the same one.
-INSERT INTO cd_members (organization_id, id, name, kind, role) VALUES (@organization_id, @id, @name, 'user', 'owner') ON CONFLICT (id) DO NOTHING;
+INSERT INTO cd_members (organization_id, id, name, kind, role) VALUES (@organization_id, @id, @name, 'user', 'owner') ON CONFLICT (organization_id, id) DO NOTHING;
 
 -- name: SkipMemberID :exec
 -- The counter gives out 1 first; that one was given by hand.

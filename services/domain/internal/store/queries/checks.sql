@@ -24,7 +24,7 @@ ON CONFLICT DO NOTHING;
 -- Of the active rollouts that have a check of kind health in an environment.
 INSERT INTO cd_passage_reviews (organization_id, rollout_id, due_at)
 SELECT r.organization_id, r.id, @due_at::timestamptz FROM cd_rollouts r
-WHERE r.organization_id = @organization_id AND r.state IN (0, 1, 2) AND EXISTS (
+WHERE r.organization_id = @organization_id AND r.state IN ('pending', 'in_progress', 'paused') AND EXISTS (
     SELECT 1 FROM cd_rollout_checks c
     WHERE c.organization_id = r.organization_id AND c.rollout_id = r.id AND c.environment_id = @environment_id AND c.kind = 'health'
 )

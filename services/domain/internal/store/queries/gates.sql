@@ -38,7 +38,7 @@ CROSS JOIN LATERAL (
     FROM cd_rollout_transitions a
     WHERE a.organization_id = @organization_id AND a.rollout_id = q.rollout_id AND (a.gate_id = q.gate_id OR a.event = 'abort') AND a.id > q.id
 ) answers
-WHERE r.state IN (0, 1, 2) AND answers.ended = 0 AND CASE WHEN g.also IS NULL THEN answers.agreed < COALESCE(g.quorum, 1) ELSE answers.completed = 0 END
+WHERE r.state IN ('pending', 'in_progress', 'paused') AND answers.ended = 0 AND CASE WHEN g.also IS NULL THEN answers.agreed < COALESCE(g.quorum, 1) ELSE answers.completed = 0 END
 ORDER BY q.rollout_id, q.id;
 
 -- name: InsertGateExpiry :exec

@@ -5,18 +5,18 @@ VALUES (@organization_id, @kind, @workflow_id, @subject_kind, @subject_id, @prog
         sqlc.narg(traceparent)::text));
 
 -- name: WithdrawStart :execrows
-UPDATE cd_handoffs SET state = 3
-WHERE organization_id = @organization_id AND workflow_id = @workflow_id AND kind = 'start' AND state = 0 AND attempts = 0;
+UPDATE cd_handoffs SET state = 'withdrawn'
+WHERE organization_id = @organization_id AND workflow_id = @workflow_id AND kind = 'start' AND state = 'pending' AND attempts = 0;
 
 -- name: ClaimHandoff :one
 UPDATE cd_handoffs h SET attempts = h.attempts + 1, due_at = @until
 WHERE h.organization_id = @organization_id AND h.id = (
     SELECT c.id FROM cd_handoffs c
-    WHERE c.organization_id = @organization_id AND c.state = 0 AND c.due_at <= @at
+    WHERE c.organization_id = @organization_id AND c.state = 'pending' AND c.due_at <= @at
       AND NOT EXISTS (SELECT FROM cd_handoffs o
-          WHERE o.organization_id = c.organization_id AND o.workflow_id = c.workflow_id AND o.state = 0 AND o.id < c.id)
+          WHERE o.organization_id = c.organization_id AND o.workflow_id = c.workflow_id AND o.state = 'pending' AND o.id < c.id)
     ORDER BY c.due_at, c.id LIMIT 1 FOR UPDATE SKIP LOCKED)
 RETURNING *;
 
 -- name: SaveHandoff :execrows
-UPDATE cd_handoffs SET state = @state, due_at = @due_at, error = @error WHERE organization_id = @organization_id AND id = @id AND state = 0;
+UPDATE cd_handoffs SET state = @state, due_at = @due_at, error = @error WHERE organization_id = @organization_id AND id = @id AND state = 'pending';

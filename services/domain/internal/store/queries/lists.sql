@@ -43,7 +43,7 @@ WHERE organization_id = @organization_id
 SELECT r.* FROM cd_rollouts r
 WHERE r.organization_id = @organization_id AND r.id > @above AND r.id < @below
   AND (@application_id::bigint = 0 OR r.application_id = @application_id)
-  AND (cardinality(@states::smallint[]) = 0 OR r.state = ANY(@states::smallint[]))
+  AND (cardinality(@states::text[]) = 0 OR r.state = ANY(@states::text[]))
   AND (@environment_id::bigint = 0 OR EXISTS (SELECT FROM cd_rollout_environments e
       WHERE e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = @environment_id))
 ORDER BY CASE WHEN NOT @falling::boolean THEN r.id END, CASE WHEN @falling::boolean THEN r.id END DESC
@@ -56,7 +56,7 @@ WHERE r.organization_id = @organization_id
   AND (COALESCE(r.finished_at, '9999-12-31 00:00:00+00'::timestamptz), r.id) > (@above_at::timestamptz, @above::bigint)
   AND (COALESCE(r.finished_at, '9999-12-31 00:00:00+00'::timestamptz), r.id) < (@below_at::timestamptz, @below::bigint)
   AND (@application_id::bigint = 0 OR r.application_id = @application_id)
-  AND (cardinality(@states::smallint[]) = 0 OR r.state = ANY(@states::smallint[]))
+  AND (cardinality(@states::text[]) = 0 OR r.state = ANY(@states::text[]))
   AND (@environment_id::bigint = 0 OR EXISTS (SELECT FROM cd_rollout_environments e
       WHERE e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = @environment_id))
 ORDER BY CASE WHEN NOT @falling::boolean THEN COALESCE(r.finished_at, '9999-12-31 00:00:00+00'::timestamptz) END,
@@ -68,7 +68,7 @@ LIMIT @at_most;
 SELECT count(*) FROM cd_rollouts r
 WHERE r.organization_id = @organization_id
   AND (@application_id::bigint = 0 OR r.application_id = @application_id)
-  AND (cardinality(@states::smallint[]) = 0 OR r.state = ANY(@states::smallint[]))
+  AND (cardinality(@states::text[]) = 0 OR r.state = ANY(@states::text[]))
   AND (@environment_id::bigint = 0 OR EXISTS (SELECT FROM cd_rollout_environments e
       WHERE e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = @environment_id));
 
@@ -76,7 +76,7 @@ WHERE r.organization_id = @organization_id
 -- ListRollouts of those that are not over: few among many, so they have an index of their own, which a plan can only take
 -- when it sees the states.
 SELECT r.* FROM cd_rollouts r
-WHERE r.organization_id = @organization_id AND r.id > @above AND r.id < @below AND r.state IN (0, 1, 2) AND r.state = ANY(@states::smallint[])
+WHERE r.organization_id = @organization_id AND r.id > @above AND r.id < @below AND r.state IN ('pending', 'in_progress', 'paused') AND r.state = ANY(@states::text[])
   AND (@application_id::bigint = 0 OR r.application_id = @application_id)
   AND (@environment_id::bigint = 0 OR EXISTS (SELECT FROM cd_rollout_environments e
       WHERE e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = @environment_id))
@@ -86,7 +86,7 @@ LIMIT @at_most;
 -- name: RolloutsAsking :many
 -- Rollouts that are not over and have asked for an approval, whether or not it has been answered.
 SELECT r.id FROM cd_rollouts r
-WHERE r.organization_id = @organization_id AND r.asked AND r.state IN (0, 1, 2) AND r.id > @above AND r.id < @below
+WHERE r.organization_id = @organization_id AND r.asked AND r.state IN ('pending', 'in_progress', 'paused') AND r.id > @above AND r.id < @below
 ORDER BY CASE WHEN NOT @falling::boolean THEN r.id END, CASE WHEN @falling::boolean THEN r.id END DESC
 LIMIT @at_most;
 

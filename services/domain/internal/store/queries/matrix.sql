@@ -4,7 +4,7 @@
 -- One cell for each requested application environment.
 SELECT ae.id, COALESCE(c.live_version_set_id, 0)::bigint AS live_version_set_id, c.live_since,
        COALESCE(c.latest_rollout_environment_id, 0)::bigint AS latest_stop_id, c.latest_state, COALESCE(r.version_set_id, 0)::bigint AS latest_version_set_id,
-       COALESCE(c.worst, -1)::smallint AS worst
+       COALESCE(c.worst, '')::text AS worst
 FROM cd_application_environments ae
 LEFT JOIN cd_cells c ON c.organization_id = ae.organization_id AND c.application_id = ae.application_id AND c.environment_id = ae.environment_id
 LEFT JOIN cd_rollout_environments e ON e.organization_id = c.organization_id AND e.id = c.latest_rollout_environment_id
@@ -37,10 +37,10 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT e.id FROM cd_rollout_environments e
     JOIN cd_environments v ON v.organization_id = e.organization_id AND v.id = e.environment_id
-    WHERE e.organization_id = @organization_id AND e.rollout_id = r.id AND (v.name = split_part(q.gate_id, '/', 1) OR e.state IN (0, 1, 2))
+    WHERE e.organization_id = @organization_id AND e.rollout_id = r.id AND (v.name = split_part(q.gate_id, '/', 1) OR e.state IN ('pending', 'in_progress', 'paused'))
     ORDER BY v.name = split_part(q.gate_id, '/', 1) DESC, e.position LIMIT 1
 ) s
-WHERE r.organization_id = @organization_id AND r.asked AND r.state IN (0, 1, 2) AND answers.ended = 0 AND CASE WHEN g.also IS NULL THEN answers.agreed < COALESCE(g.quorum, 1) ELSE answers.completed = 0 END;
+WHERE r.organization_id = @organization_id AND r.asked AND r.state IN ('pending', 'in_progress', 'paused') AND answers.ended = 0 AND CASE WHEN g.also IS NULL THEN answers.agreed < COALESCE(g.quorum, 1) ELSE answers.completed = 0 END;
 
 -- name: PlanForValues :exec
 -- The filters below are all in one statement, and what is not asked for is empty. Only a plan that sees the values leaves
@@ -57,7 +57,7 @@ SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('ena
 SELECT a.* FROM cd_applications a
 WHERE a.organization_id = @organization_id AND a.name = ANY(ARRAY(
   SELECT found.application_name
-  FROM unnest(@states::smallint[]) AS s(standing) CROSS JOIN unnest(@healths::smallint[]) AS h(worst)
+  FROM unnest(@states::text[]) AS s(standing) CROSS JOIN unnest(@healths::text[]) AS h(worst)
   CROSS JOIN LATERAL (
     SELECT c.application_name FROM cd_cells c
     WHERE c.organization_id = @organization_id AND c.shown AND c.standing = s.standing AND c.worst = h.worst
@@ -80,7 +80,7 @@ ORDER BY CASE WHEN NOT @falling::boolean THEN a.name END, CASE WHEN @falling::bo
 SELECT a.* FROM cd_applications a
 WHERE a.organization_id = @organization_id AND a.name = ANY(ARRAY(
   SELECT found.application_name
-  FROM unnest(@environments::bigint[]) AS e(id) CROSS JOIN unnest(@states::smallint[]) AS s(standing) CROSS JOIN unnest(@healths::smallint[]) AS h(worst)
+  FROM unnest(@environments::bigint[]) AS e(id) CROSS JOIN unnest(@states::text[]) AS s(standing) CROSS JOIN unnest(@healths::text[]) AS h(worst)
   CROSS JOIN LATERAL (
     SELECT c.application_name FROM cd_cells c
     WHERE c.organization_id = @organization_id AND c.shown AND c.environment_id = e.id AND c.standing = s.standing AND c.worst = h.worst
@@ -103,7 +103,7 @@ ORDER BY CASE WHEN NOT @falling::boolean THEN a.name END, CASE WHEN @falling::bo
 SELECT a.* FROM cd_applications a
 WHERE a.organization_id = @organization_id AND a.name = ANY(ARRAY(
   SELECT c.application_name FROM cd_cells c
-  WHERE c.organization_id = @organization_id AND c.shown AND c.standing + 0 = ANY(@states::smallint[]) AND c.worst + 0 = ANY(@healths::smallint[])
+  WHERE c.organization_id = @organization_id AND c.shown AND (c.standing || '') = ANY(@states::text[]) AND (c.worst || '') = ANY(@healths::text[])
     AND (cardinality(@applications::bigint[]) = 0 OR c.application_id = ANY(@applications::bigint[]))
     AND (cardinality(@stops::bigint[]) = 0 OR c.latest_rollout_environment_id = ANY(@stops::bigint[]))
     AND (cardinality(@environments::bigint[]) = 0 OR c.environment_id = ANY(@environments::bigint[]))
@@ -119,7 +119,7 @@ ORDER BY CASE WHEN NOT @falling::boolean THEN a.name END, CASE WHEN @falling::bo
 -- name: CountMatrix :one
 -- How many applications have such a cell: waiting is 0 for all, 1 for those at stops, 2 for all others. It grows with the list.
 SELECT count(DISTINCT c.application_id) FROM cd_cells c
-WHERE c.organization_id = @organization_id AND c.shown AND c.standing = ANY(@states::smallint[]) AND c.worst = ANY(@healths::smallint[])
+WHERE c.organization_id = @organization_id AND c.shown AND c.standing = ANY(@states::text[]) AND c.worst = ANY(@healths::text[])
   AND (cardinality(@environments::bigint[]) = 0 OR c.environment_id = ANY(@environments::bigint[]))
   AND (@contains::text = '' OR position(@contains::text in lower(c.application_name)) > 0)
   AND (@waiting::integer <> 1 OR c.latest_rollout_environment_id = ANY(@stops::bigint[]))
@@ -144,7 +144,7 @@ WITH stops AS (
     ORDER BY s.application_id, s.environment_id, s.id DESC
 ), live AS (
     SELECT DISTINCT ON (s.application_id, s.environment_id) s.application_id, s.environment_id, s.id, s.version_set_id, s.finished_at FROM stops s
-    WHERE s.state = 3 ORDER BY s.application_id, s.environment_id, s.id DESC
+    WHERE s.state = 'completed' ORDER BY s.application_id, s.environment_id, s.id DESC
 ), rebuilt AS (
     SELECT p.application_id, p.environment_id, l.id AS latest_id, l.state, v.id AS live_id, v.version_set_id, v.finished_at,
         a.archived_at IS NULL AND COALESCE(p.current, false) AS shown, cd_worst_health(@organization_id, p.application_id, p.environment_id) AS worst, a.name
@@ -160,11 +160,11 @@ WITH stops AS (
 )
 SELECT COALESCE(t.application_id, c.application_id)::bigint AS application_id, COALESCE(t.environment_id, c.environment_id)::bigint AS environment_id,
     COALESCE(t.latest_id, c.latest_rollout_environment_id, 0)::bigint AS stop_id,
-    (t.application_id IS NOT NULL)::boolean AS rebuilt, COALESCE(t.name, '')::text AS rebuilt_name, COALESCE(t.shown, false)::boolean AS rebuilt_shown, COALESCE(t.worst, -1)::smallint AS rebuilt_worst,
-    COALESCE(t.latest_id, 0)::bigint AS rebuilt_latest, COALESCE(t.state, -1)::smallint AS rebuilt_state, COALESCE(t.live_id, 0)::bigint AS rebuilt_live,
+    (t.application_id IS NOT NULL)::boolean AS rebuilt, COALESCE(t.name, '')::text AS rebuilt_name, COALESCE(t.shown, false)::boolean AS rebuilt_shown, COALESCE(t.worst, '')::text AS rebuilt_worst,
+    COALESCE(t.latest_id, 0)::bigint AS rebuilt_latest, COALESCE(t.state, '')::text AS rebuilt_state, COALESCE(t.live_id, 0)::bigint AS rebuilt_live,
     COALESCE(t.version_set_id, 0)::bigint AS rebuilt_set, COALESCE(t.finished_at::text, '')::text AS rebuilt_since,
-    (c.id IS NOT NULL)::boolean AS kept, COALESCE(c.application_name, '')::text AS kept_name, COALESCE(c.shown, false)::boolean AS kept_shown, COALESCE(c.worst, -1)::smallint AS kept_worst,
-    COALESCE(c.latest_rollout_environment_id, 0)::bigint AS kept_latest, COALESCE(c.latest_state, -1)::smallint AS kept_state,
+    (c.id IS NOT NULL)::boolean AS kept, COALESCE(c.application_name, '')::text AS kept_name, COALESCE(c.shown, false)::boolean AS kept_shown, COALESCE(c.worst, '')::text AS kept_worst,
+    COALESCE(c.latest_rollout_environment_id, 0)::bigint AS kept_latest, COALESCE(c.latest_state, '')::text AS kept_state,
     COALESCE(c.live_rollout_environment_id, 0)::bigint AS kept_live, COALESCE(c.live_version_set_id, 0)::bigint AS kept_set, COALESCE(c.live_since::text, '')::text AS kept_since
 FROM rebuilt t
 FULL JOIN kept c ON c.application_id = t.application_id AND c.environment_id = t.environment_id

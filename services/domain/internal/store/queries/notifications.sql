@@ -11,7 +11,7 @@ ON CONFLICT (organization_id, cause) DO NOTHING;
 -- A check that failed, with the rollout that it stops, if there is one.
 INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, environment_id, rollout_id, subject, principal_type, principal_id, reason)
 SELECT s.organization_id, 'check_failed', 'check:' || s.id, s.created_at, s.created_at, s.application_id, s.environment_id,
-    (SELECT r.id FROM cd_rollouts r WHERE r.organization_id = s.organization_id AND r.application_id = s.application_id AND r.state IN (0, 1, 2)
+    (SELECT r.id FROM cd_rollouts r WHERE r.organization_id = s.organization_id AND r.application_id = s.application_id AND r.state IN ('pending', 'in_progress', 'paused')
         AND r.version_set_id = s.version_set_id LIMIT 1), s.key, s.principal_type, s.principal_id, s.description
 FROM cd_check_statuses s
 WHERE s.organization_id = @organization_id AND s.id = @id

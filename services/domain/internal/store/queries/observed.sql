@@ -9,7 +9,7 @@ ON CONFLICT (organization_id, service_id, environment_id) DO UPDATE
 SET health = excluded.health, reason = excluded.reason, observed_at = excluded.observed_at,
     since = CASE WHEN h.health = excluded.health THEN h.since ELSE excluded.observed_at END
 WHERE h.observed_at < excluded.observed_at
-RETURNING (h.health = 3 OR h.since = h.observed_at)::boolean AS counts;
+RETURNING (h.health = 'degraded' OR h.since = h.observed_at)::boolean AS counts;
 
 -- name: MayObserve :one
 -- Whether a rollout, or the setup of an application environment, is of the application and the environment that a report is about.
@@ -40,13 +40,13 @@ ORDER BY r.id DESC LIMIT 1;
 -- name: DegradedSince :one
 -- Since when anything is degraded that nobody but this rollout has deployed since. A deployment's own end counts where
 -- nothing was seen after it. What was seen before it began, or before it became healthy, was not its doing.
-SELECT (CASE WHEN h.health = 3 THEN GREATEST(h.since, CASE WHEN d.state = 2 THEN d.finished_at ELSE d.started_at END) ELSE d.finished_at END)::timestamptz AS since
+SELECT (CASE WHEN h.health = 'degraded' THEN GREATEST(h.since, CASE WHEN d.state = 'healthy' THEN d.finished_at ELSE d.started_at END) ELSE d.finished_at END)::timestamptz AS since
 FROM cd_rollouts r
 JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id
 JOIN cd_deployments d ON d.organization_id = e.organization_id AND d.rollout_environment_id = e.id
 LEFT JOIN cd_service_environment_healths h ON h.organization_id = d.organization_id AND h.service_id = d.service_id AND h.environment_id = e.environment_id
 WHERE r.organization_id = @organization_id AND r.id = @rollout_id AND d.started_at IS NOT NULL
-  AND (h.health = 3 OR d.state = 3 AND (h.observed_at IS NULL OR h.observed_at < d.finished_at))
+  AND (h.health = 'degraded' OR d.state = 'degraded' AND (h.observed_at IS NULL OR h.observed_at < d.finished_at))
   AND NOT EXISTS (
     SELECT FROM cd_rollouts n
     JOIN cd_rollout_environments f ON f.organization_id = n.organization_id AND f.rollout_id = n.id AND f.environment_id = e.environment_id

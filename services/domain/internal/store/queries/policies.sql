@@ -14,28 +14,28 @@ INSERT INTO cd_automatic_rollbacks AS b (organization_id, rollout_id, cause, due
 SELECT @organization_id::bigint, @rollout_id::bigint, @cause::text, @due_at::timestamptz
 WHERE NOT EXISTS (SELECT FROM cd_automatic_rollbacks m WHERE m.organization_id = @organization_id AND m.made_rollout_id = @rollout_id)
 ON CONFLICT (organization_id, rollout_id) DO UPDATE SET cause = excluded.cause, due_at = excluded.due_at
-WHERE b.state = 0 AND b.cause = 'degraded' AND (b.cause, b.due_at) IS DISTINCT FROM (excluded.cause, excluded.due_at);
+WHERE b.state = 'pending' AND b.cause = 'degraded' AND (b.cause, b.due_at) IS DISTINCT FROM (excluded.cause, excluded.due_at);
 
 -- name: StopRollbackClock :exec
 UPDATE cd_automatic_rollbacks SET due_at = NULL
-WHERE organization_id = @organization_id AND rollout_id = @rollout_id AND state = 0 AND cause = 'degraded' AND due_at IS NOT NULL;
+WHERE organization_id = @organization_id AND rollout_id = @rollout_id AND state = 'pending' AND cause = 'degraded' AND due_at IS NOT NULL;
 
 -- name: DueRollback :one
 -- The rollout is locked with it: setting the clock locks the rollout and then writes here, so waiting for the rollout
 -- while this row is locked could be a deadlock.
 SELECT b.id, b.rollout_id, b.cause FROM cd_automatic_rollbacks b
 JOIN cd_rollouts r ON r.organization_id = b.organization_id AND r.id = b.rollout_id
-WHERE b.organization_id = @organization_id AND b.state = 0 AND b.due_at <= @at::timestamptz
+WHERE b.organization_id = @organization_id AND b.state = 'pending' AND b.due_at <= @at::timestamptz
 ORDER BY b.due_at, b.id LIMIT 1 FOR NO KEY UPDATE OF b, r SKIP LOCKED;
 
 -- name: AutomaticRollbacks :many
 -- What policies want, or wanted, of rollouts. A clock that stands is left out: nothing is degraded.
 SELECT * FROM cd_automatic_rollbacks
-WHERE organization_id = @organization_id AND rollout_id = ANY(@ids::bigint[]) AND (state <> 0 OR due_at IS NOT NULL);
+WHERE organization_id = @organization_id AND rollout_id = ANY(@ids::bigint[]) AND (state <> 'pending' OR due_at IS NOT NULL);
 
 -- name: SettleRollback :exec
-UPDATE cd_automatic_rollbacks SET state = CASE WHEN @outcome::text = '' THEN 1 ELSE 2 END, outcome = @outcome, made_rollout_id = @made_rollout_id
-WHERE organization_id = @organization_id AND id = @id AND state = 0;
+UPDATE cd_automatic_rollbacks SET state = CASE WHEN @outcome::text = '' THEN 'started' ELSE 'dropped' END, outcome = @outcome, made_rollout_id = @made_rollout_id
+WHERE organization_id = @organization_id AND id = @id AND state = 'pending';
 
 -- name: OrganizationsWithDueRollbacks :many
 -- Across organizations, on purpose: there is one worker for all.
@@ -67,23 +67,23 @@ SELECT organization_id::bigint FROM cd_organizations_with_due_closings(@at) AS o
 -- The latest one asked for waits; the one before it does not any more.
 INSERT INTO cd_queued_rollouts (organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, environments, trigger_id, cause)
 VALUES (@organization_id, @application_id, @version_set_id, @principal_type, @principal_id, @reason, @requested_at, @environments, @trigger_id, @cause)
-ON CONFLICT (organization_id, application_id) WHERE state = 0 DO UPDATE
+ON CONFLICT (organization_id, application_id) WHERE state = 'pending' DO UPDATE
 SET version_set_id = excluded.version_set_id, principal_type = excluded.principal_type, principal_id = excluded.principal_id,
     reason = excluded.reason, requested_at = excluded.requested_at, environments = excluded.environments, trigger_id = excluded.trigger_id,
     cause = excluded.cause;
 
 -- name: QueuedRollouts :many
-SELECT * FROM cd_queued_rollouts WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) AND state = 0;
+SELECT * FROM cd_queued_rollouts WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) AND state = 'pending';
 
 -- name: FreeQueuedRollout :one
 SELECT * FROM cd_queued_rollouts q
-WHERE q.organization_id = @organization_id AND q.state = 0
-  AND NOT EXISTS (SELECT FROM cd_rollouts r WHERE r.organization_id = @organization_id AND r.application_id = q.application_id AND r.state IN (0, 1, 2))
+WHERE q.organization_id = @organization_id AND q.state = 'pending'
+  AND NOT EXISTS (SELECT FROM cd_rollouts r WHERE r.organization_id = @organization_id AND r.application_id = q.application_id AND r.state IN ('pending', 'in_progress', 'paused'))
 ORDER BY q.requested_at, q.id LIMIT 1 FOR UPDATE SKIP LOCKED;
 
 -- name: SettleQueuedRollout :exec
-UPDATE cd_queued_rollouts SET state = CASE WHEN @outcome::text = '' THEN 1 ELSE 2 END, outcome = @outcome, made_rollout_id = @made_rollout_id
-WHERE organization_id = @organization_id AND id = @id AND state = 0;
+UPDATE cd_queued_rollouts SET state = CASE WHEN @outcome::text = '' THEN 'started' ELSE 'dropped' END, outcome = @outcome, made_rollout_id = @made_rollout_id
+WHERE organization_id = @organization_id AND id = @id AND state = 'pending';
 
 -- name: OrganizationsWithFreeQueue :many
 -- Across organizations, on purpose: there is one worker for all.

@@ -9,7 +9,7 @@ SELECT cd_forget_previews(@before::timestamptz, @at_most::integer);
 -- name: SettlePreview :exec
 -- What the program has reported stays: the engine's event about its end may arrive before it, or after.
 UPDATE cd_rollout_previews SET state = @state, reason = @reason, environments = @environments
-WHERE organization_id = @organization_id AND id = @id AND state <> 1;
+WHERE organization_id = @organization_id AND id = @id AND state <> 'made';
 
 -- name: SetPreviewWorkflowRef :exec
 UPDATE cd_rollout_previews SET workflow_ref = @workflow_ref WHERE organization_id = @organization_id AND id = @id;

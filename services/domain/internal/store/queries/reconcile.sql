@@ -16,9 +16,9 @@ ORDER BY a.name, e.name LIMIT 1000;
 
 -- name: HandOverAgain :one
 WITH again AS (
-    UPDATE cd_handoffs SET state = 0, due_at = @at
-    WHERE organization_id = @organization_id AND workflow_id = @workflow_id AND kind = 'start' AND state = 1 RETURNING id
+    UPDATE cd_handoffs SET state = 'pending', due_at = @at
+    WHERE organization_id = @organization_id AND workflow_id = @workflow_id AND kind = 'start' AND state = 'done' RETURNING id
 )
 SELECT EXISTS (SELECT FROM again) AS again, EXISTS (
-    SELECT FROM cd_handoffs h WHERE h.organization_id = @organization_id AND h.workflow_id = @workflow_id AND h.kind = 'start' AND h.state = 0
+    SELECT FROM cd_handoffs h WHERE h.organization_id = @organization_id AND h.workflow_id = @workflow_id AND h.kind = 'start' AND h.state = 'pending'
 ) AS pending;

@@ -41,7 +41,7 @@ WHERE organization_id = @organization_id AND deployment_id = ANY(@ids::bigint[])
 SELECT DISTINCT ON (e.environment_id) e.environment_id, r.version_set_id
 FROM cd_rollout_environments e
 JOIN cd_rollouts r ON r.organization_id = e.organization_id AND r.id = e.rollout_id
-WHERE e.organization_id = @organization_id AND r.application_id = @application_id AND e.state = 3
+WHERE e.organization_id = @organization_id AND r.application_id = @application_id AND e.state = 'completed'
 ORDER BY e.environment_id, e.rollout_id DESC;
 
 -- name: TouchedEnvironments :many
@@ -51,13 +51,13 @@ SELECT DISTINCT e.environment_id
 FROM cd_rollouts r
 JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id
 JOIN cd_environments n ON n.organization_id = e.organization_id AND n.id = e.environment_id
-WHERE r.organization_id = @organization_id AND r.application_id = @application_id AND e.state <> 3
+WHERE r.organization_id = @organization_id AND r.application_id = @application_id AND e.state <> 'completed'
   AND e.rollout_id > COALESCE((
       SELECT max(c.rollout_id) FROM cd_rollout_environments c
       JOIN cd_rollouts o ON o.organization_id = c.organization_id AND o.id = c.rollout_id
-      WHERE c.organization_id = @organization_id AND c.environment_id = e.environment_id AND o.application_id = @application_id AND c.state = 3), 0)
+      WHERE c.organization_id = @organization_id AND c.environment_id = e.environment_id AND o.application_id = @application_id AND c.state = 'completed'), 0)
   AND (EXISTS (SELECT FROM cd_deployments d
-               WHERE d.organization_id = e.organization_id AND d.rollout_environment_id = e.id AND (d.started_at IS NOT NULL OR d.state BETWEEN 1 AND 4))
+               WHERE d.organization_id = e.organization_id AND d.rollout_environment_id = e.id AND (d.started_at IS NOT NULL OR d.state NOT IN ('pending', 'cancelled')))
     OR EXISTS (SELECT FROM cd_rollout_transitions t
                WHERE t.organization_id = r.organization_id AND t.rollout_id = r.id AND t.event = 'pass_gate' AND t.gate_id = n.name));
 
@@ -65,7 +65,7 @@ WHERE r.organization_id = @organization_id AND r.application_id = @application_i
 -- Where a version set has been completed, whatever came later.
 SELECT DISTINCT e.environment_id
 FROM cd_rollouts r
-JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.state = 3
+JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.state = 'completed'
 WHERE r.organization_id = @organization_id AND r.version_set_id = @version_set_id;
 
 -- name: LockRollout :one
@@ -90,20 +90,20 @@ UPDATE cd_rollouts SET workflow_ref = @workflow_ref WHERE organization_id = @org
 
 -- name: SetRolloutState :execrows
 UPDATE cd_rollouts SET state = @to_state,
-    started_at = CASE WHEN @to_state::smallint = 1 THEN COALESCE(started_at, @at::timestamptz) ELSE started_at END,
-    finished_at = CASE WHEN @to_state::smallint >= 3 THEN @at::timestamptz ELSE finished_at END
+    started_at = CASE WHEN @to_state::text = 'in_progress' THEN COALESCE(started_at, @at::timestamptz) ELSE started_at END,
+    finished_at = CASE WHEN @to_state::text IN ('completed', 'failed', 'cancelled') THEN @at::timestamptz ELSE finished_at END
 WHERE organization_id = @organization_id AND id = @id AND state = @from_state;
 
 -- name: SetRolloutEnvironmentState :execrows
 UPDATE cd_rollout_environments SET state = @to_state,
-    started_at = CASE WHEN @to_state::smallint = 1 THEN COALESCE(started_at, @at::timestamptz) ELSE started_at END,
-    finished_at = CASE WHEN @to_state::smallint >= 3 THEN @at::timestamptz ELSE finished_at END
+    started_at = CASE WHEN @to_state::text = 'in_progress' THEN COALESCE(started_at, @at::timestamptz) ELSE started_at END,
+    finished_at = CASE WHEN @to_state::text IN ('completed', 'failed', 'cancelled') THEN @at::timestamptz ELSE finished_at END
 WHERE organization_id = @organization_id AND id = @id AND state = @from_state;
 
 -- name: SetDeploymentState :execrows
 UPDATE cd_deployments SET state = @to_state,
-    started_at = CASE WHEN @to_state::smallint = 1 THEN COALESCE(started_at, @at::timestamptz) ELSE started_at END,
-    finished_at = CASE WHEN @to_state::smallint >= 2 THEN @at::timestamptz ELSE finished_at END
+    started_at = CASE WHEN @to_state::text = 'deploying' THEN COALESCE(started_at, @at::timestamptz) ELSE started_at END,
+    finished_at = CASE WHEN @to_state::text NOT IN ('pending', 'deploying') THEN @at::timestamptz ELSE finished_at END
 WHERE organization_id = @organization_id AND id = @id AND state = @from_state;
 
 -- name: RolloutsByID :many
@@ -124,14 +124,14 @@ SELECT application_id AS id, count(*) AS items FROM cd_rollouts
 WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) GROUP BY application_id;
 
 -- name: ActiveRollouts :many
-SELECT * FROM cd_rollouts WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) AND state IN (0, 1, 2);
+SELECT * FROM cd_rollouts WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) AND state IN ('pending', 'in_progress', 'paused');
 
 -- name: ActiveRolloutsByEnvironment :many
 -- The newest rollout of each environment that goes there and is not over.
 SELECT DISTINCT ON (e.environment_id) e.environment_id, r.id, r.state
 FROM cd_rollouts r
 JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id
-WHERE r.organization_id = @organization_id AND r.state IN (0, 1, 2) AND e.environment_id = ANY(@ids::bigint[])
+WHERE r.organization_id = @organization_id AND r.state IN ('pending', 'in_progress', 'paused') AND e.environment_id = ANY(@ids::bigint[])
 ORDER BY e.environment_id, r.id DESC;
 
 -- name: Marks :many
@@ -139,12 +139,12 @@ ORDER BY e.environment_id, r.id DESC;
 -- latest request about a hold is a pause that has not taken effect yet (D17); whether the glass was broken; and the newest rollout
 -- that takes it back. One query for all, since every list of rollouts asks it.
 SELECT r.id,
-       (r.state IN (0, 1) AND COALESCE((
+       (r.state IN ('pending', 'in_progress') AND COALESCE((
            SELECT p.event = 'pause' AND p.from_state = p.to_state FROM cd_rollout_transitions p
            WHERE p.organization_id = r.organization_id AND p.rollout_id = r.id AND p.event IN ('pause', 'resume') ORDER BY p.id DESC LIMIT 1), false))::boolean AS pausing,
        COALESCE((SELECT b.id FROM cd_rollouts b
            WHERE b.organization_id = r.organization_id AND b.rollback_of = r.id ORDER BY b.id DESC LIMIT 1), 0)::bigint AS rolled_back_by,
-       (r.state IN (0, 1, 2) AND COALESCE((
+       (r.state IN ('pending', 'in_progress', 'paused') AND COALESCE((
            SELECT a.event = 'abort' FROM cd_rollout_transitions a
            WHERE a.organization_id = r.organization_id AND a.rollout_id = r.id AND a.event IN ('abort', 'retry') ORDER BY a.id DESC LIMIT 1), false))::boolean AS aborted,
        COALESCE(g.principal_id, 0)::bigint AS breaker_id, COALESCE(g.reason, '')::text AS breaker_reason, COALESCE(g.created_at, 'epoch')::timestamptz AS broken_at
@@ -166,7 +166,7 @@ FROM cd_rollouts r
 JOIN cd_rollout_environments f ON f.organization_id = r.organization_id AND f.rollout_id = r.id AND f.position = 1
 CROSS JOIN LATERAL (
     SELECT b.id FROM cd_rollouts b
-    JOIN cd_rollout_environments live ON live.organization_id = b.organization_id AND live.rollout_id = b.id AND live.environment_id = f.environment_id AND live.state = 3
+    JOIN cd_rollout_environments live ON live.organization_id = b.organization_id AND live.rollout_id = b.id AND live.environment_id = f.environment_id AND live.state = 'completed'
     WHERE b.organization_id = r.organization_id AND b.version_set_id = r.version_set_id AND b.id < r.id
     ORDER BY b.id LIMIT 1
 ) before

@@ -70,7 +70,7 @@ WHERE organization_id = @organization_id AND trigger_id = @trigger_id AND outcom
 -- The rollout that waits for an application gives way to another one.
 UPDATE cd_trigger_signals s SET outcome = 'declined', reason = @reason, decided_at = now()
 FROM cd_queued_rollouts q
-WHERE q.organization_id = @organization_id AND q.application_id = @application_id AND q.state = 0 AND s.organization_id = @organization_id
+WHERE q.organization_id = @organization_id AND q.application_id = @application_id AND q.state = 'pending' AND s.organization_id = @organization_id
   AND s.trigger_id = q.trigger_id AND s.outcome = 'queued';
 
 -- name: LatestDecisions :many

@@ -35,31 +35,31 @@ SELECT id, artifact_source_id, digest FROM made ORDER BY id;
 SELECT set_config('lockstep.publications', 'recorded', true);
 
 -- name: PublicationsOfVersions :many
-SELECT artifact_source_id, version_id, tag, COALESCE(rank, '')::text AS rank, published_at, told_at, arrival, taken, digest_seen, GREATEST(published_at, alive_at)::timestamptz AS alive_at
+SELECT artifact_source_id, version_id, tag, COALESCE(rank, '')::text AS rank, published_at, announced_at, arrival, taken, digest_seen, GREATEST(published_at, alive_at)::timestamptz AS alive_at
 FROM cd_publications WHERE organization_id = @organization_id AND version_id = ANY(@versions::bigint[]) ORDER BY version_id, tag;
 
 -- name: NewestPublications :many
 -- The newest publication of every source of applications, in the order of sources, some versions left out; version 0 where there is none.
 SELECT s.application_id, s.id AS service_id, a.id AS artifact_source_id, COALESCE(p.version_id, 0)::bigint AS version_id, COALESCE(p.rank, '')::text AS rank,
-    COALESCE(p.published_at, 'epoch')::timestamptz AS published_at, COALESCE(p.told_at, 'epoch')::timestamptz AS told_at, COALESCE(p.arrival, 0)::bigint AS arrival
+    COALESCE(p.published_at, 'epoch')::timestamptz AS published_at, COALESCE(p.announced_at, 'epoch')::timestamptz AS announced_at, COALESCE(p.arrival, 0)::bigint AS arrival
 FROM cd_services s
 JOIN cd_artifact_sources a ON a.organization_id = s.organization_id AND a.service_id = s.id
 LEFT JOIN LATERAL (
-    SELECT l.version_id, l.rank, l.published_at, l.told_at, l.arrival FROM cd_publications l
+    SELECT l.version_id, l.rank, l.published_at, l.announced_at, l.arrival FROM cd_publications l
     WHERE l.organization_id = @organization_id AND l.artifact_source_id = a.id AND l.rank IS NOT NULL AND l.taken AND l.digest_seen IS NOT FALSE
       AND NOT (l.version_id = ANY(@without::bigint[]))
-    ORDER BY l.rank DESC, l.published_at DESC, l.told_at DESC, l.arrival DESC LIMIT 1
+    ORDER BY l.rank DESC, l.published_at DESC, l.announced_at DESC, l.arrival DESC LIMIT 1
 ) p ON true
 WHERE s.organization_id = @organization_id AND s.application_id = ANY(@applications::bigint[])
 ORDER BY s.application_id, a.id;
 
 -- name: SavePublications :exec
 -- In the order of the lists, which is that of arrival.
-INSERT INTO cd_publications AS p (organization_id, artifact_source_id, version_id, tag, rank, published_at, told_at, taken, digest_seen, alive_at)
+INSERT INTO cd_publications AS p (organization_id, artifact_source_id, version_id, tag, rank, published_at, announced_at, taken, digest_seen, alive_at)
 SELECT @organization_id, unnest(@artifact_sources::bigint[]), unnest(@versions::bigint[]), unnest(@tags::text[]), unnest(@ranks::text[]),
     unnest(@published::timestamptz[]), unnest(@announced::timestamptz[]), true, NULLIF(unnest(@seen::text[]), '')::boolean, unnest(@alive::timestamptz[])
 ON CONFLICT ON CONSTRAINT cd_publications_are_unique DO UPDATE
-SET rank = excluded.rank, published_at = excluded.published_at, told_at = excluded.told_at, arrival = excluded.arrival, taken = true, digest_seen = excluded.digest_seen,
+SET rank = excluded.rank, published_at = excluded.published_at, announced_at = excluded.announced_at, arrival = excluded.arrival, taken = true, digest_seen = excluded.digest_seen,
     alive_at = GREATEST(p.alive_at, p.published_at, excluded.alive_at), updated_at = now();
 
 -- name: SaveAlive :exec

@@ -59,7 +59,7 @@ func (q *Queries) CountMembers(ctx context.Context, organizationID int64) (int64
 }
 
 const ensureMember = `-- name: EnsureMember :exec
-INSERT INTO cd_members (organization_id, id, name, kind, role) VALUES ($1, $2, $3, 'user', 'owner') ON CONFLICT (id) DO NOTHING
+INSERT INTO cd_members (organization_id, id, name, kind, role) VALUES ($1, $2, $3, 'user', 'owner') ON CONFLICT (organization_id, id) DO NOTHING
 `
 
 // The owner whose token is configured; the number is given by hand, so that journals always name the same one.
@@ -398,7 +398,7 @@ func (q *Queries) InsertGroup(ctx context.Context, organizationID int64, name st
 }
 
 const insertMember = `-- name: InsertMember :one
-INSERT INTO cd_members (organization_id, name, kind, role) VALUES ($1, $2, $3, $4) RETURNING id, organization_id, name, kind, role, removed_at, created_at, updated_at, issuer, subject
+INSERT INTO cd_members (organization_id, name, kind, role) VALUES ($1, $2, $3, $4) RETURNING id, organization_id, name, kind, role, removed_at, issuer, subject, created_at, updated_at
 `
 
 type InsertMemberParams struct {
@@ -423,10 +423,10 @@ func (q *Queries) InsertMember(ctx context.Context, arg InsertMemberParams) (Mem
 		&i.Kind,
 		&i.Role,
 		&i.RemovedAt,
-		&i.CreatedAt,
-		&i.UpdatedAt,
 		&i.Issuer,
 		&i.Subject,
+		&i.CreatedAt,
+		&i.UpdatedAt,
 	)
 	return i, err
 }
@@ -461,7 +461,7 @@ func (q *Queries) InsertRequest(ctx context.Context, arg InsertRequestParams) (i
 
 const insertToken = `-- name: InsertToken :one
 INSERT INTO cd_access_tokens (organization_id, member_id, parent_id, name, digest, scopes, expires_at, sign_in, provider_session, check_keys)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING id, organization_id, member_id, parent_id, name, digest, scopes, expires_at, revoked_at, last_used_at, created_at, updated_at, sign_in, provider_session, check_keys
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING id, organization_id, member_id, parent_id, name, digest, scopes, expires_at, revoked_at, last_used_at, sign_in, provider_session, check_keys, created_at, updated_at
 `
 
 type InsertTokenParams struct {
@@ -502,11 +502,11 @@ func (q *Queries) InsertToken(ctx context.Context, arg InsertTokenParams) (Acces
 		&i.ExpiresAt,
 		&i.RevokedAt,
 		&i.LastUsedAt,
-		&i.CreatedAt,
-		&i.UpdatedAt,
 		&i.SignIn,
 		&i.ProviderSession,
 		&i.CheckKeys,
+		&i.CreatedAt,
+		&i.UpdatedAt,
 	)
 	return i, err
 }
@@ -600,7 +600,7 @@ func (q *Queries) ListGroups(ctx context.Context, arg ListGroupsParams) ([]Group
 }
 
 const listMembers = `-- name: ListMembers :many
-SELECT id, organization_id, name, kind, role, removed_at, created_at, updated_at, issuer, subject FROM cd_members
+SELECT id, organization_id, name, kind, role, removed_at, issuer, subject, created_at, updated_at FROM cd_members
 WHERE organization_id = $1 AND id > $2 AND id < $3
   AND name > $4 AND ($5::text = '' OR name < $5::text) AND removed_at IS NULL
 ORDER BY CASE WHEN $6::boolean AND NOT $7::boolean THEN name END, CASE WHEN $6::boolean AND $7::boolean THEN name END DESC,
@@ -644,10 +644,10 @@ func (q *Queries) ListMembers(ctx context.Context, arg ListMembersParams) ([]Mem
 			&i.Kind,
 			&i.Role,
 			&i.RemovedAt,
-			&i.CreatedAt,
-			&i.UpdatedAt,
 			&i.Issuer,
 			&i.Subject,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -677,7 +677,7 @@ func (q *Queries) LockGroup(ctx context.Context, organizationID int64, iD int64)
 }
 
 const lockMembers = `-- name: LockMembers :many
-SELECT id, organization_id, name, kind, role, removed_at, created_at, updated_at, issuer, subject FROM cd_members WHERE organization_id = $1 AND removed_at IS NULL AND (role = 'owner' OR id = $2) ORDER BY id FOR NO KEY UPDATE
+SELECT id, organization_id, name, kind, role, removed_at, issuer, subject, created_at, updated_at FROM cd_members WHERE organization_id = $1 AND removed_at IS NULL AND (role = 'owner' OR id = $2) ORDER BY id FOR NO KEY UPDATE
 `
 
 // All owners, so that two who remove each other at the same moment do not leave an organization without one.
@@ -697,10 +697,10 @@ func (q *Queries) LockMembers(ctx context.Context, organizationID int64, iD int6
 			&i.Kind,
 			&i.Role,
 			&i.RemovedAt,
-			&i.CreatedAt,
-			&i.UpdatedAt,
 			&i.Issuer,
 			&i.Subject,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -713,7 +713,7 @@ func (q *Queries) LockMembers(ctx context.Context, organizationID int64, iD int6
 }
 
 const memberByIdentity = `-- name: MemberByIdentity :one
-SELECT id, organization_id, name, kind, role, removed_at, created_at, updated_at, issuer, subject FROM cd_members WHERE organization_id = $1 AND issuer = $2::text AND subject = $3::text
+SELECT id, organization_id, name, kind, role, removed_at, issuer, subject, created_at, updated_at FROM cd_members WHERE organization_id = $1 AND issuer = $2::text AND subject = $3::text
 ORDER BY removed_at IS NOT NULL, id DESC LIMIT 1
 `
 
@@ -728,16 +728,16 @@ func (q *Queries) MemberByIdentity(ctx context.Context, organizationID int64, is
 		&i.Kind,
 		&i.Role,
 		&i.RemovedAt,
-		&i.CreatedAt,
-		&i.UpdatedAt,
 		&i.Issuer,
 		&i.Subject,
+		&i.CreatedAt,
+		&i.UpdatedAt,
 	)
 	return i, err
 }
 
 const memberByName = `-- name: MemberByName :one
-SELECT id, organization_id, name, kind, role, removed_at, created_at, updated_at, issuer, subject FROM cd_members WHERE organization_id = $1 AND name = $2 AND removed_at IS NULL
+SELECT id, organization_id, name, kind, role, removed_at, issuer, subject, created_at, updated_at FROM cd_members WHERE organization_id = $1 AND name = $2 AND removed_at IS NULL
 `
 
 func (q *Queries) MemberByName(ctx context.Context, organizationID int64, name string) (Member, error) {
@@ -750,16 +750,16 @@ func (q *Queries) MemberByName(ctx context.Context, organizationID int64, name s
 		&i.Kind,
 		&i.Role,
 		&i.RemovedAt,
-		&i.CreatedAt,
-		&i.UpdatedAt,
 		&i.Issuer,
 		&i.Subject,
+		&i.CreatedAt,
+		&i.UpdatedAt,
 	)
 	return i, err
 }
 
 const membersByGroup = `-- name: MembersByGroup :many
-SELECT g.group_id, m.id, m.organization_id, m.name, m.kind, m.role, m.removed_at, m.created_at, m.updated_at, m.issuer, m.subject FROM cd_group_members g
+SELECT g.group_id, m.id, m.organization_id, m.name, m.kind, m.role, m.removed_at, m.issuer, m.subject, m.created_at, m.updated_at FROM cd_group_members g
 JOIN cd_members m ON m.organization_id = g.organization_id AND m.id = g.member_id
 WHERE g.organization_id = $1 AND g.group_id = ANY($2::bigint[]) AND g.removed_at IS NULL AND m.removed_at IS NULL
 ORDER BY g.group_id, m.name
@@ -787,10 +787,10 @@ func (q *Queries) MembersByGroup(ctx context.Context, organizationID int64, ids 
 			&i.Member.Kind,
 			&i.Member.Role,
 			&i.Member.RemovedAt,
-			&i.Member.CreatedAt,
-			&i.Member.UpdatedAt,
 			&i.Member.Issuer,
 			&i.Member.Subject,
+			&i.Member.CreatedAt,
+			&i.Member.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -803,7 +803,7 @@ func (q *Queries) MembersByGroup(ctx context.Context, organizationID int64, ids 
 }
 
 const membersByID = `-- name: MembersByID :many
-SELECT id, organization_id, name, kind, role, removed_at, created_at, updated_at, issuer, subject FROM cd_members WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, name, kind, role, removed_at, issuer, subject, created_at, updated_at FROM cd_members WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) MembersByID(ctx context.Context, organizationID int64, ids []int64) ([]Member, error) {
@@ -822,10 +822,10 @@ func (q *Queries) MembersByID(ctx context.Context, organizationID int64, ids []i
 			&i.Kind,
 			&i.Role,
 			&i.RemovedAt,
-			&i.CreatedAt,
-			&i.UpdatedAt,
 			&i.Issuer,
 			&i.Subject,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -1134,7 +1134,7 @@ func (q *Queries) SkipMemberID(ctx context.Context) error {
 }
 
 const tokenByDigest = `-- name: TokenByDigest :one
-SELECT t.id, t.organization_id, t.member_id, t.parent_id, t.name, t.digest, t.scopes, t.expires_at, t.revoked_at, t.last_used_at, t.created_at, t.updated_at, t.sign_in, t.provider_session, t.check_keys, m.id, m.organization_id, m.name, m.kind, m.role, m.removed_at, m.created_at, m.updated_at, m.issuer, m.subject FROM cd_access_tokens t
+SELECT t.id, t.organization_id, t.member_id, t.parent_id, t.name, t.digest, t.scopes, t.expires_at, t.revoked_at, t.last_used_at, t.sign_in, t.provider_session, t.check_keys, t.created_at, t.updated_at, m.id, m.organization_id, m.name, m.kind, m.role, m.removed_at, m.issuer, m.subject, m.created_at, m.updated_at FROM cd_access_tokens t
 JOIN cd_members m ON m.organization_id = t.organization_id AND m.id = t.member_id
 LEFT JOIN cd_access_tokens p ON p.organization_id = t.organization_id AND p.id = t.parent_id
 WHERE t.organization_id = $1 AND t.digest = $2 AND t.revoked_at IS NULL AND t.expires_at > $3 AND m.removed_at IS NULL
@@ -1161,27 +1161,27 @@ func (q *Queries) TokenByDigest(ctx context.Context, organizationID int64, diges
 		&i.AccessToken.ExpiresAt,
 		&i.AccessToken.RevokedAt,
 		&i.AccessToken.LastUsedAt,
-		&i.AccessToken.CreatedAt,
-		&i.AccessToken.UpdatedAt,
 		&i.AccessToken.SignIn,
 		&i.AccessToken.ProviderSession,
 		&i.AccessToken.CheckKeys,
+		&i.AccessToken.CreatedAt,
+		&i.AccessToken.UpdatedAt,
 		&i.Member.ID,
 		&i.Member.OrganizationID,
 		&i.Member.Name,
 		&i.Member.Kind,
 		&i.Member.Role,
 		&i.Member.RemovedAt,
-		&i.Member.CreatedAt,
-		&i.Member.UpdatedAt,
 		&i.Member.Issuer,
 		&i.Member.Subject,
+		&i.Member.CreatedAt,
+		&i.Member.UpdatedAt,
 	)
 	return i, err
 }
 
 const tokensByID = `-- name: TokensByID :many
-SELECT id, organization_id, member_id, parent_id, name, digest, scopes, expires_at, revoked_at, last_used_at, created_at, updated_at, sign_in, provider_session, check_keys FROM cd_access_tokens WHERE organization_id = $1 AND id = ANY($2::bigint[]) AND parent_id IS NULL
+SELECT id, organization_id, member_id, parent_id, name, digest, scopes, expires_at, revoked_at, last_used_at, sign_in, provider_session, check_keys, created_at, updated_at FROM cd_access_tokens WHERE organization_id = $1 AND id = ANY($2::bigint[]) AND parent_id IS NULL
 `
 
 func (q *Queries) TokensByID(ctx context.Context, organizationID int64, ids []int64) ([]AccessToken, error) {
@@ -1204,11 +1204,11 @@ func (q *Queries) TokensByID(ctx context.Context, organizationID int64, ids []in
 			&i.ExpiresAt,
 			&i.RevokedAt,
 			&i.LastUsedAt,
-			&i.CreatedAt,
-			&i.UpdatedAt,
 			&i.SignIn,
 			&i.ProviderSession,
 			&i.CheckKeys,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -1221,7 +1221,7 @@ func (q *Queries) TokensByID(ctx context.Context, organizationID int64, ids []in
 }
 
 const tokensByMember = `-- name: TokensByMember :many
-SELECT v.id, v.organization_id, v.member_id, v.parent_id, v.name, v.digest, v.scopes, v.expires_at, v.revoked_at, v.last_used_at, v.created_at, v.updated_at, v.sign_in, v.provider_session, v.check_keys
+SELECT v.id, v.organization_id, v.member_id, v.parent_id, v.name, v.digest, v.scopes, v.expires_at, v.revoked_at, v.last_used_at, v.sign_in, v.provider_session, v.check_keys, v.created_at, v.updated_at
 FROM unnest($1::bigint[]) AS parent(id)
 CROSS JOIN LATERAL (SELECT n.id FROM cd_access_tokens n
     WHERE n.organization_id = $2 AND n.member_id = parent.id AND n.parent_id IS NULL ORDER BY n.id DESC LIMIT 100) page
@@ -1254,11 +1254,11 @@ func (q *Queries) TokensByMember(ctx context.Context, ids []int64, organizationI
 			&i.AccessToken.ExpiresAt,
 			&i.AccessToken.RevokedAt,
 			&i.AccessToken.LastUsedAt,
-			&i.AccessToken.CreatedAt,
-			&i.AccessToken.UpdatedAt,
 			&i.AccessToken.SignIn,
 			&i.AccessToken.ProviderSession,
 			&i.AccessToken.CheckKeys,
+			&i.AccessToken.CreatedAt,
+			&i.AccessToken.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}

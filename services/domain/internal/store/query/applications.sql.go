@@ -12,7 +12,7 @@ import (
 )
 
 const applicationByName = `-- name: ApplicationByName :one
-SELECT id, organization_id, name, description, created_at, updated_at, archived_at FROM cd_applications WHERE organization_id = $1 AND name = $2
+SELECT id, organization_id, name, description, archived_at, created_at, updated_at FROM cd_applications WHERE organization_id = $1 AND name = $2
 `
 
 func (q *Queries) ApplicationByName(ctx context.Context, organizationID int64, name string) (Application, error) {
@@ -23,15 +23,15 @@ func (q *Queries) ApplicationByName(ctx context.Context, organizationID int64, n
 		&i.OrganizationID,
 		&i.Name,
 		&i.Description,
+		&i.ArchivedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
-		&i.ArchivedAt,
 	)
 	return i, err
 }
 
 const applicationsByID = `-- name: ApplicationsByID :many
-SELECT id, organization_id, name, description, created_at, updated_at, archived_at FROM cd_applications WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, name, description, archived_at, created_at, updated_at FROM cd_applications WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) ApplicationsByID(ctx context.Context, organizationID int64, ids []int64) ([]Application, error) {
@@ -48,9 +48,9 @@ func (q *Queries) ApplicationsByID(ctx context.Context, organizationID int64, id
 			&i.OrganizationID,
 			&i.Name,
 			&i.Description,
+			&i.ArchivedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
-			&i.ArchivedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -230,7 +230,7 @@ func (q *Queries) CountArtifactSources(ctx context.Context, organizationID int64
 }
 
 const insertApplication = `-- name: InsertApplication :one
-INSERT INTO cd_applications (organization_id, name, description) VALUES ($1, $2, $3) RETURNING id, organization_id, name, description, created_at, updated_at, archived_at
+INSERT INTO cd_applications (organization_id, name, description) VALUES ($1, $2, $3) RETURNING id, organization_id, name, description, archived_at, created_at, updated_at
 `
 
 func (q *Queries) InsertApplication(ctx context.Context, organizationID int64, name string, description string) (Application, error) {
@@ -241,9 +241,9 @@ func (q *Queries) InsertApplication(ctx context.Context, organizationID int64, n
 		&i.OrganizationID,
 		&i.Name,
 		&i.Description,
+		&i.ArchivedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
-		&i.ArchivedAt,
 	)
 	return i, err
 }
@@ -398,7 +398,7 @@ func (q *Queries) ListArtifactSources(ctx context.Context, arg ListArtifactSourc
 }
 
 const lockApplication = `-- name: LockApplication :one
-SELECT id, organization_id, name, description, created_at, updated_at, archived_at FROM cd_applications WHERE organization_id = $1 AND id = $2 FOR NO KEY UPDATE
+SELECT id, organization_id, name, description, archived_at, created_at, updated_at FROM cd_applications WHERE organization_id = $1 AND id = $2 FOR NO KEY UPDATE
 `
 
 func (q *Queries) LockApplication(ctx context.Context, organizationID int64, iD int64) (Application, error) {
@@ -409,9 +409,9 @@ func (q *Queries) LockApplication(ctx context.Context, organizationID int64, iD 
 		&i.OrganizationID,
 		&i.Name,
 		&i.Description,
+		&i.ArchivedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
-		&i.ArchivedAt,
 	)
 	return i, err
 }

@@ -35,7 +35,7 @@ func (q *Queries) ChainNodeByID(ctx context.Context, organizationID int64, iD in
 
 const chainNodes = `-- name: ChainNodes :many
 SELECT n.id, n.chain_id, n.block, n.application_id, n.trigger_id, n.state, n.reason, COALESCE(n.rollout_id, s.rollout_id, 0)::bigint AS rollout_id,
-    COALESCE(s.outcome, '')::text AS outcome, COALESCE(s.reason, '')::text AS decision, COALESCE(r.state, -1)::smallint AS rollout_state
+    COALESCE(s.outcome, '')::text AS outcome, COALESCE(s.reason, '')::text AS decision, COALESCE(r.state, '')::text AS rollout_state
 FROM cd_chain_nodes n
 LEFT JOIN cd_trigger_signals s ON s.organization_id = n.organization_id AND s.trigger_id = n.trigger_id AND s.cause = 'chain:' || n.id
 LEFT JOIN cd_rollouts r ON r.organization_id = n.organization_id AND r.id = COALESCE(n.rollout_id, s.rollout_id)
@@ -54,7 +54,7 @@ type ChainNodesRow struct {
 	RolloutID     int64
 	Outcome       string
 	Decision      string
-	RolloutState  int16
+	RolloutState  string
 }
 
 // The applications of chains, with what their triggers decided and the rollouts that began.

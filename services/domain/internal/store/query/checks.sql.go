@@ -218,7 +218,7 @@ func (q *Queries) InsertCheckRun(ctx context.Context, arg InsertCheckRunParams) 
 const insertCheckStatus = `-- name: InsertCheckStatus :one
 INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, created_at, asks)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
-RETURNING organization_id, id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, created_at, updated_at, observed_at, asks
+RETURNING organization_id, id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, asks, created_at, updated_at
 `
 
 type InsertCheckStatusParams struct {
@@ -269,10 +269,10 @@ func (q *Queries) InsertCheckStatus(ctx context.Context, arg InsertCheckStatusPa
 		&i.PrincipalType,
 		&i.PrincipalID,
 		&i.PrincipalName,
-		&i.CreatedAt,
-		&i.UpdatedAt,
 		&i.ObservedAt,
 		&i.Asks,
+		&i.CreatedAt,
+		&i.UpdatedAt,
 	)
 	return i, err
 }
@@ -314,7 +314,7 @@ func (q *Queries) InsertRolloutCheck(ctx context.Context, arg InsertRolloutCheck
 }
 
 const latestCheckStatuses = `-- name: LatestCheckStatuses :many
-SELECT DISTINCT ON (version_set_id, environment_id, key, principal_type, principal_id) organization_id, id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, created_at, updated_at, observed_at, asks FROM cd_check_statuses
+SELECT DISTINCT ON (version_set_id, environment_id, key, principal_type, principal_id) organization_id, id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, asks, created_at, updated_at FROM cd_check_statuses
 WHERE organization_id = $1 AND version_set_id = ANY($2::bigint[])
 ORDER BY version_set_id, environment_id, key, principal_type, principal_id, id DESC
 `
@@ -342,10 +342,10 @@ func (q *Queries) LatestCheckStatuses(ctx context.Context, organizationID int64,
 			&i.PrincipalType,
 			&i.PrincipalID,
 			&i.PrincipalName,
-			&i.CreatedAt,
-			&i.UpdatedAt,
 			&i.ObservedAt,
 			&i.Asks,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -399,7 +399,7 @@ func (q *Queries) ReviewChecked(ctx context.Context, organizationID int64, rollo
 const reviewHealth = `-- name: ReviewHealth :exec
 INSERT INTO cd_passage_reviews (organization_id, rollout_id, due_at)
 SELECT r.organization_id, r.id, $1::timestamptz FROM cd_rollouts r
-WHERE r.organization_id = $2 AND r.state IN (0, 1, 2) AND EXISTS (
+WHERE r.organization_id = $2 AND r.state IN ('pending', 'in_progress', 'paused') AND EXISTS (
     SELECT 1 FROM cd_rollout_checks c
     WHERE c.organization_id = r.organization_id AND c.rollout_id = r.id AND c.environment_id = $3 AND c.kind = 'health'
 )
@@ -413,7 +413,7 @@ func (q *Queries) ReviewHealth(ctx context.Context, dueAt time.Time, organizatio
 }
 
 const rolloutChecks = `-- name: RolloutChecks :many
-SELECT id, organization_id, rollout_id, environment_id, target, key, kind, duration_seconds, created_at, updated_at, windows, own, config, kind_digest FROM cd_rollout_checks WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[])
+SELECT id, organization_id, rollout_id, environment_id, target, key, kind, duration_seconds, windows, own, config, kind_digest, created_at, updated_at FROM cd_rollout_checks WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[])
 ORDER BY rollout_id, environment_id, target DESC, key, own
 `
 
@@ -435,12 +435,12 @@ func (q *Queries) RolloutChecks(ctx context.Context, organizationID int64, ids [
 			&i.Key,
 			&i.Kind,
 			&i.DurationSeconds,
-			&i.CreatedAt,
-			&i.UpdatedAt,
 			&i.Windows,
 			&i.Own,
 			&i.Config,
 			&i.KindDigest,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}

@@ -28,11 +28,11 @@ WITH near AS MATERIALIZED (
      WHERE t.organization_id = $1 AND t.application_id = $3 AND t.finished_at IS NULL AND $5::integer > 0)
 )
 SELECT r.id AS rollout_id, n.within, r.version_set_id, s.created_at AS made_at, COALESCE(q.requested_at, r.created_at)::timestamptz AS asked_at,
-       r.finished_at AS over_at, COALESCE(e.environment_id, 0)::bigint AS environment_id, COALESCE(e.state, 0)::smallint AS state,
+       r.finished_at AS over_at, COALESCE(e.environment_id, 0)::bigint AS environment_id, COALESCE(e.state, 'pending')::text AS state,
        e.started_at, e.finished_at, COALESCE(e.previous_version_set_id, 0)::bigint AS previous_version_set_id,
        (e.environment_id IS NOT NULL AND NOT EXISTS (SELECT FROM cd_rollouts o
            JOIN cd_rollout_environments x ON x.organization_id = $1 AND x.rollout_id = o.id AND x.environment_id = e.environment_id
-           WHERE o.organization_id = $1 AND o.version_set_id = r.version_set_id AND o.id < r.id AND x.state = 3))::boolean AS is_first
+           WHERE o.organization_id = $1 AND o.version_set_id = r.version_set_id AND o.id < r.id AND x.state = 'completed'))::boolean AS is_first
 FROM near n
 JOIN cd_rollouts r ON r.organization_id = $1 AND r.id = n.id
 JOIN cd_version_sets s ON s.organization_id = $1 AND s.id = r.version_set_id
@@ -62,7 +62,7 @@ type AttemptsRow struct {
 	AskedAt              time.Time
 	OverAt               *time.Time
 	EnvironmentID        int64
-	State                int16
+	State                string
 	StartedAt            *time.Time
 	FinishedAt           *time.Time
 	PreviousVersionSetID int64

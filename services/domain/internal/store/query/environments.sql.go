@@ -22,7 +22,7 @@ func (q *Queries) ArchiveEnvironment(ctx context.Context, at *time.Time, organiz
 }
 
 const boundEnvironments = `-- name: BoundEnvironments :many
-SELECT e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.created_at, e.updated_at, e.archived_at, b.id, b.organization_id, b.environment_id, b.version, b.driver_ref, b.driver_config, b.created_at, b.updated_at
+SELECT e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.archived_at, e.created_at, e.updated_at, b.id, b.organization_id, b.environment_id, b.version, b.driver_ref, b.driver_config, b.created_at, b.updated_at
 FROM cd_environments e
 JOIN cd_environment_driver_bindings b ON b.organization_id = e.organization_id AND b.environment_id = e.id
 WHERE e.organization_id = $1 AND e.archived_at IS NULL
@@ -54,9 +54,9 @@ func (q *Queries) BoundEnvironments(ctx context.Context, organizationID int64) (
 			&i.Environment.ReadinessReason,
 			&i.Environment.OnboardingAttempt,
 			&i.Environment.WorkflowRef,
+			&i.Environment.ArchivedAt,
 			&i.Environment.CreatedAt,
 			&i.Environment.UpdatedAt,
-			&i.Environment.ArchivedAt,
 			&i.DriverBinding.ID,
 			&i.DriverBinding.OrganizationID,
 			&i.DriverBinding.EnvironmentID,
@@ -88,7 +88,7 @@ func (q *Queries) BundleContent(ctx context.Context, organizationID int64, diges
 }
 
 const claimingEnvironments = `-- name: ClaimingEnvironments :many
-SELECT e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.created_at, e.updated_at, e.archived_at, b.id, b.organization_id, b.environment_id, b.version, b.driver_ref, b.driver_config, b.created_at, b.updated_at
+SELECT e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.archived_at, e.created_at, e.updated_at, b.id, b.organization_id, b.environment_id, b.version, b.driver_ref, b.driver_config, b.created_at, b.updated_at
 FROM cd_environments e
 JOIN cd_environment_driver_bindings b ON b.organization_id = e.organization_id AND b.environment_id = e.id
 WHERE e.organization_id = $1
@@ -121,9 +121,9 @@ func (q *Queries) ClaimingEnvironments(ctx context.Context, organizationID int64
 			&i.Environment.ReadinessReason,
 			&i.Environment.OnboardingAttempt,
 			&i.Environment.WorkflowRef,
+			&i.Environment.ArchivedAt,
 			&i.Environment.CreatedAt,
 			&i.Environment.UpdatedAt,
-			&i.Environment.ArchivedAt,
 			&i.DriverBinding.ID,
 			&i.DriverBinding.OrganizationID,
 			&i.DriverBinding.EnvironmentID,
@@ -222,7 +222,7 @@ func (q *Queries) DriverBindingsByID(ctx context.Context, organizationID int64, 
 }
 
 const environmentByName = `-- name: EnvironmentByName :one
-SELECT id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, created_at, updated_at, archived_at FROM cd_environments WHERE organization_id = $1 AND name = $2
+SELECT id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, archived_at, created_at, updated_at FROM cd_environments WHERE organization_id = $1 AND name = $2
 `
 
 func (q *Queries) EnvironmentByName(ctx context.Context, organizationID int64, name string) (Environment, error) {
@@ -238,15 +238,15 @@ func (q *Queries) EnvironmentByName(ctx context.Context, organizationID int64, n
 		&i.ReadinessReason,
 		&i.OnboardingAttempt,
 		&i.WorkflowRef,
+		&i.ArchivedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
-		&i.ArchivedAt,
 	)
 	return i, err
 }
 
 const environmentsByID = `-- name: EnvironmentsByID :many
-SELECT id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, created_at, updated_at, archived_at FROM cd_environments WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, archived_at, created_at, updated_at FROM cd_environments WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) EnvironmentsByID(ctx context.Context, organizationID int64, ids []int64) ([]Environment, error) {
@@ -268,9 +268,9 @@ func (q *Queries) EnvironmentsByID(ctx context.Context, organizationID int64, id
 			&i.ReadinessReason,
 			&i.OnboardingAttempt,
 			&i.WorkflowRef,
+			&i.ArchivedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
-			&i.ArchivedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -318,7 +318,7 @@ func (q *Queries) InsertDriverBinding(ctx context.Context, arg InsertDriverBindi
 }
 
 const insertEnvironment = `-- name: InsertEnvironment :one
-INSERT INTO cd_environments (organization_id, name, description, tier) VALUES ($1, $2, $3, $4) RETURNING id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, created_at, updated_at, archived_at
+INSERT INTO cd_environments (organization_id, name, description, tier) VALUES ($1, $2, $3, $4) RETURNING id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, archived_at, created_at, updated_at
 `
 
 type InsertEnvironmentParams struct {
@@ -346,9 +346,9 @@ func (q *Queries) InsertEnvironment(ctx context.Context, arg InsertEnvironmentPa
 		&i.ReadinessReason,
 		&i.OnboardingAttempt,
 		&i.WorkflowRef,
+		&i.ArchivedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
-		&i.ArchivedAt,
 	)
 	return i, err
 }
@@ -376,7 +376,7 @@ func (q *Queries) KeepBundle(ctx context.Context, arg KeepBundleParams) error {
 }
 
 const lockEnvironment = `-- name: LockEnvironment :one
-SELECT e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.created_at, e.updated_at, e.archived_at, b.id, b.organization_id, b.environment_id, b.version, b.driver_ref, b.driver_config, b.created_at, b.updated_at
+SELECT e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.archived_at, e.created_at, e.updated_at, b.id, b.organization_id, b.environment_id, b.version, b.driver_ref, b.driver_config, b.created_at, b.updated_at
 FROM cd_environments e
 JOIN cd_environment_driver_bindings b ON b.organization_id = e.organization_id AND b.environment_id = e.id
 WHERE e.organization_id = $1 AND e.id = $2
@@ -402,9 +402,9 @@ func (q *Queries) LockEnvironment(ctx context.Context, organizationID int64, iD 
 		&i.Environment.ReadinessReason,
 		&i.Environment.OnboardingAttempt,
 		&i.Environment.WorkflowRef,
+		&i.Environment.ArchivedAt,
 		&i.Environment.CreatedAt,
 		&i.Environment.UpdatedAt,
-		&i.Environment.ArchivedAt,
 		&i.DriverBinding.ID,
 		&i.DriverBinding.OrganizationID,
 		&i.DriverBinding.EnvironmentID,

@@ -11,7 +11,7 @@ import (
 )
 
 const applicationEnvironmentsByApplication = `-- name: ApplicationEnvironmentsByApplication :many
-SELECT id, organization_id, application_id, environment_id, readiness, readiness_reason, discovered, setup_attempt, setup_wanted, workflow_ref, created_at, updated_at, current FROM cd_application_environments WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND current ORDER BY application_id, id
+SELECT id, organization_id, application_id, environment_id, readiness, readiness_reason, discovered, setup_attempt, setup_wanted, workflow_ref, current, created_at, updated_at FROM cd_application_environments WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND current ORDER BY application_id, id
 `
 
 func (q *Queries) ApplicationEnvironmentsByApplication(ctx context.Context, organizationID int64, ids []int64) ([]ApplicationEnvironment, error) {
@@ -34,9 +34,9 @@ func (q *Queries) ApplicationEnvironmentsByApplication(ctx context.Context, orga
 			&i.SetupAttempt,
 			&i.SetupWanted,
 			&i.WorkflowRef,
+			&i.Current,
 			&i.CreatedAt,
 			&i.UpdatedAt,
-			&i.Current,
 		); err != nil {
 			return nil, err
 		}
@@ -49,7 +49,7 @@ func (q *Queries) ApplicationEnvironmentsByApplication(ctx context.Context, orga
 }
 
 const applicationEnvironmentsByID = `-- name: ApplicationEnvironmentsByID :many
-SELECT id, organization_id, application_id, environment_id, readiness, readiness_reason, discovered, setup_attempt, setup_wanted, workflow_ref, created_at, updated_at, current FROM cd_application_environments WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, application_id, environment_id, readiness, readiness_reason, discovered, setup_attempt, setup_wanted, workflow_ref, current, created_at, updated_at FROM cd_application_environments WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) ApplicationEnvironmentsByID(ctx context.Context, organizationID int64, ids []int64) ([]ApplicationEnvironment, error) {
@@ -72,9 +72,9 @@ func (q *Queries) ApplicationEnvironmentsByID(ctx context.Context, organizationI
 			&i.SetupAttempt,
 			&i.SetupWanted,
 			&i.WorkflowRef,
+			&i.Current,
 			&i.CreatedAt,
 			&i.UpdatedAt,
-			&i.Current,
 		); err != nil {
 			return nil, err
 		}
@@ -87,7 +87,7 @@ func (q *Queries) ApplicationEnvironmentsByID(ctx context.Context, organizationI
 }
 
 const awaitingSetup = `-- name: AwaitingSetup :many
-SELECT id, organization_id, application_id, environment_id, readiness, readiness_reason, discovered, setup_attempt, setup_wanted, workflow_ref, created_at, updated_at, current FROM cd_application_environments WHERE organization_id = $1 AND environment_id = $2 AND setup_wanted
+SELECT id, organization_id, application_id, environment_id, readiness, readiness_reason, discovered, setup_attempt, setup_wanted, workflow_ref, current, created_at, updated_at FROM cd_application_environments WHERE organization_id = $1 AND environment_id = $2 AND setup_wanted
 ORDER BY id FOR NO KEY UPDATE
 `
 
@@ -111,9 +111,9 @@ func (q *Queries) AwaitingSetup(ctx context.Context, organizationID int64, envir
 			&i.SetupAttempt,
 			&i.SetupWanted,
 			&i.WorkflowRef,
+			&i.Current,
 			&i.CreatedAt,
 			&i.UpdatedAt,
-			&i.Current,
 		); err != nil {
 			return nil, err
 		}
@@ -234,7 +234,7 @@ func (q *Queries) LatestFlowDefinitions(ctx context.Context, organizationID int6
 }
 
 const lockApplicationEnvironment = `-- name: LockApplicationEnvironment :one
-SELECT id, organization_id, application_id, environment_id, readiness, readiness_reason, discovered, setup_attempt, setup_wanted, workflow_ref, created_at, updated_at, current FROM cd_application_environments WHERE organization_id = $1 AND id = $2 FOR NO KEY UPDATE
+SELECT id, organization_id, application_id, environment_id, readiness, readiness_reason, discovered, setup_attempt, setup_wanted, workflow_ref, current, created_at, updated_at FROM cd_application_environments WHERE organization_id = $1 AND id = $2 FOR NO KEY UPDATE
 `
 
 func (q *Queries) LockApplicationEnvironment(ctx context.Context, organizationID int64, iD int64) (ApplicationEnvironment, error) {
@@ -251,9 +251,9 @@ func (q *Queries) LockApplicationEnvironment(ctx context.Context, organizationID
 		&i.SetupAttempt,
 		&i.SetupWanted,
 		&i.WorkflowRef,
+		&i.Current,
 		&i.CreatedAt,
 		&i.UpdatedAt,
-		&i.Current,
 	)
 	return i, err
 }
@@ -352,7 +352,7 @@ INSERT INTO cd_application_environments (organization_id, application_id, enviro
 VALUES ($1, $2, $3, $4, true)
 ON CONFLICT (organization_id, application_id, environment_id)
 DO UPDATE SET readiness = 'pending', readiness_reason = excluded.readiness_reason, setup_wanted = true, current = true
-RETURNING id, organization_id, application_id, environment_id, readiness, readiness_reason, discovered, setup_attempt, setup_wanted, workflow_ref, created_at, updated_at, current
+RETURNING id, organization_id, application_id, environment_id, readiness, readiness_reason, discovered, setup_attempt, setup_wanted, workflow_ref, current, created_at, updated_at
 `
 
 type WantSetupParams struct {
@@ -381,9 +381,9 @@ func (q *Queries) WantSetup(ctx context.Context, arg WantSetupParams) (Applicati
 		&i.SetupAttempt,
 		&i.SetupWanted,
 		&i.WorkflowRef,
+		&i.Current,
 		&i.CreatedAt,
 		&i.UpdatedAt,
-		&i.Current,
 	)
 	return i, err
 }

@@ -112,7 +112,7 @@ func (q *Queries) EnvironmentApprovals(ctx context.Context, organizationID int64
 }
 
 const gatesPinned = `-- name: GatesPinned :many
-SELECT id, organization_id, rollout_id, gate_id, quorum, approver_group, requester_may_approve, expires_after_seconds, on_expiry, created_at, updated_at, reason, own, before_environment_id, also FROM cd_rollout_gates WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[]) ORDER BY rollout_id, id
+SELECT id, organization_id, rollout_id, gate_id, quorum, approver_group, requester_may_approve, expires_after_seconds, on_expiry, reason, own, before_environment_id, also, created_at, updated_at FROM cd_rollout_gates WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[]) ORDER BY rollout_id, id
 `
 
 func (q *Queries) GatesPinned(ctx context.Context, organizationID int64, ids []int64) ([]RolloutGate, error) {
@@ -134,12 +134,12 @@ func (q *Queries) GatesPinned(ctx context.Context, organizationID int64, ids []i
 			&i.RequesterMayApprove,
 			&i.ExpiresAfterSeconds,
 			&i.OnExpiry,
-			&i.CreatedAt,
-			&i.UpdatedAt,
 			&i.Reason,
 			&i.Own,
 			&i.BeforeEnvironmentID,
 			&i.Also,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -241,7 +241,7 @@ CROSS JOIN LATERAL (
     FROM cd_rollout_transitions a
     WHERE a.organization_id = $1 AND a.rollout_id = q.rollout_id AND (a.gate_id = q.gate_id OR a.event = 'abort') AND a.id > q.id
 ) answers
-WHERE r.state IN (0, 1, 2) AND answers.ended = 0 AND CASE WHEN g.also IS NULL THEN answers.agreed < COALESCE(g.quorum, 1) ELSE answers.completed = 0 END
+WHERE r.state IN ('pending', 'in_progress', 'paused') AND answers.ended = 0 AND CASE WHEN g.also IS NULL THEN answers.agreed < COALESCE(g.quorum, 1) ELSE answers.completed = 0 END
 ORDER BY q.rollout_id, q.id
 `
 
@@ -328,7 +328,7 @@ func (q *Queries) OrganizationsWithDueGateExpiries(ctx context.Context, at time.
 }
 
 const rolloutGates = `-- name: RolloutGates :many
-SELECT id, organization_id, rollout_id, gate_id, quorum, approver_group, requester_may_approve, expires_after_seconds, on_expiry, created_at, updated_at, reason, own, before_environment_id, also FROM cd_rollout_gates WHERE organization_id = $1 AND rollout_id = $2 ORDER BY id
+SELECT id, organization_id, rollout_id, gate_id, quorum, approver_group, requester_may_approve, expires_after_seconds, on_expiry, reason, own, before_environment_id, also, created_at, updated_at FROM cd_rollout_gates WHERE organization_id = $1 AND rollout_id = $2 ORDER BY id
 `
 
 func (q *Queries) RolloutGates(ctx context.Context, organizationID int64, rolloutID int64) ([]RolloutGate, error) {
@@ -350,12 +350,12 @@ func (q *Queries) RolloutGates(ctx context.Context, organizationID int64, rollou
 			&i.RequesterMayApprove,
 			&i.ExpiresAfterSeconds,
 			&i.OnExpiry,
-			&i.CreatedAt,
-			&i.UpdatedAt,
 			&i.Reason,
 			&i.Own,
 			&i.BeforeEnvironmentID,
 			&i.Also,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}

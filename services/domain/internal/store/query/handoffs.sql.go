@@ -15,11 +15,11 @@ const claimHandoff = `-- name: ClaimHandoff :one
 UPDATE cd_handoffs h SET attempts = h.attempts + 1, due_at = $1
 WHERE h.organization_id = $2 AND h.id = (
     SELECT c.id FROM cd_handoffs c
-    WHERE c.organization_id = $2 AND c.state = 0 AND c.due_at <= $3
+    WHERE c.organization_id = $2 AND c.state = 'pending' AND c.due_at <= $3
       AND NOT EXISTS (SELECT FROM cd_handoffs o
-          WHERE o.organization_id = c.organization_id AND o.workflow_id = c.workflow_id AND o.state = 0 AND o.id < c.id)
+          WHERE o.organization_id = c.organization_id AND o.workflow_id = c.workflow_id AND o.state = 'pending' AND o.id < c.id)
     ORDER BY c.due_at, c.id LIMIT 1 FOR UPDATE SKIP LOCKED)
-RETURNING id, organization_id, kind, workflow_id, subject_kind, subject_id, program, driver_digest, inputs, reason, state, attempts, due_at, error, created_at, updated_at, traceparent
+RETURNING id, organization_id, kind, workflow_id, subject_kind, subject_id, program, driver_digest, inputs, reason, state, attempts, due_at, error, traceparent, created_at, updated_at
 `
 
 func (q *Queries) ClaimHandoff(ctx context.Context, until time.Time, organizationID int64, at time.Time) (Handoff, error) {
@@ -40,9 +40,9 @@ func (q *Queries) ClaimHandoff(ctx context.Context, until time.Time, organizatio
 		&i.Attempts,
 		&i.DueAt,
 		&i.Error,
+		&i.Traceparent,
 		&i.CreatedAt,
 		&i.UpdatedAt,
-		&i.Traceparent,
 	)
 	return i, err
 }
@@ -86,11 +86,11 @@ func (q *Queries) InsertHandoff(ctx context.Context, arg InsertHandoffParams) er
 }
 
 const saveHandoff = `-- name: SaveHandoff :execrows
-UPDATE cd_handoffs SET state = $1, due_at = $2, error = $3 WHERE organization_id = $4 AND id = $5 AND state = 0
+UPDATE cd_handoffs SET state = $1, due_at = $2, error = $3 WHERE organization_id = $4 AND id = $5 AND state = 'pending'
 `
 
 type SaveHandoffParams struct {
-	State          int16
+	State          string
 	DueAt          time.Time
 	Error          string
 	OrganizationID int64
@@ -112,8 +112,8 @@ func (q *Queries) SaveHandoff(ctx context.Context, arg SaveHandoffParams) (int64
 }
 
 const withdrawStart = `-- name: WithdrawStart :execrows
-UPDATE cd_handoffs SET state = 3
-WHERE organization_id = $1 AND workflow_id = $2 AND kind = 'start' AND state = 0 AND attempts = 0
+UPDATE cd_handoffs SET state = 'withdrawn'
+WHERE organization_id = $1 AND workflow_id = $2 AND kind = 'start' AND state = 'pending' AND attempts = 0
 `
 
 func (q *Queries) WithdrawStart(ctx context.Context, organizationID int64, workflowID string) (int64, error) {

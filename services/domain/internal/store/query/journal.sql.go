@@ -57,8 +57,8 @@ ORDER BY rollout_id, id
 type GateWordsRow struct {
 	ID            int64
 	RolloutID     int64
-	FromState     *int16
-	ToState       int16
+	FromState     *string
+	ToState       string
 	Event         string
 	GateID        *string
 	PrincipalType string
@@ -147,8 +147,8 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 type InsertDeploymentTransitionParams struct {
 	OrganizationID int64
 	DeploymentID   int64
-	FromState      *int16
-	ToState        int16
+	FromState      *string
+	ToState        string
 	Event          string
 	GateID         *string
 	PrincipalType  string
@@ -183,8 +183,8 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 type InsertRolloutEnvironmentTransitionParams struct {
 	OrganizationID       int64
 	RolloutEnvironmentID int64
-	FromState            *int16
-	ToState              int16
+	FromState            *string
+	ToState              string
 	Event                string
 	PrincipalType        string
 	PrincipalID          *int64
@@ -217,8 +217,8 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::jsonb, $12, $13)
 type InsertRolloutTransitionParams struct {
 	OrganizationID int64
 	RolloutID      int64
-	FromState      *int16
-	ToState        int16
+	FromState      *string
+	ToState        string
 	Event          string
 	GateID         *string
 	PrincipalType  string
@@ -291,8 +291,8 @@ type JournalsByRolloutRow struct {
 	ID            int64
 	Kind          string
 	SubjectID     int64
-	FromState     *int16
-	ToState       int16
+	FromState     *string
+	ToState       string
 	Event         string
 	GateID        *string
 	PrincipalType string

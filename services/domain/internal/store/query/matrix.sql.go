@@ -48,7 +48,7 @@ WITH stops AS (
     ORDER BY s.application_id, s.environment_id, s.id DESC
 ), live AS (
     SELECT DISTINCT ON (s.application_id, s.environment_id) s.application_id, s.environment_id, s.id, s.version_set_id, s.finished_at FROM stops s
-    WHERE s.state = 3 ORDER BY s.application_id, s.environment_id, s.id DESC
+    WHERE s.state = 'completed' ORDER BY s.application_id, s.environment_id, s.id DESC
 ), rebuilt AS (
     SELECT p.application_id, p.environment_id, l.id AS latest_id, l.state, v.id AS live_id, v.version_set_id, v.finished_at,
         a.archived_at IS NULL AND COALESCE(p.current, false) AS shown, cd_worst_health($1, p.application_id, p.environment_id) AS worst, a.name
@@ -60,15 +60,15 @@ WITH stops AS (
     LEFT JOIN latest l ON l.application_id = p.application_id AND l.environment_id = p.environment_id
     LEFT JOIN live v ON v.application_id = p.application_id AND v.environment_id = p.environment_id
 ), kept AS (
-    SELECT id, organization_id, application_id, environment_id, latest_rollout_environment_id, latest_state, live_rollout_environment_id, live_version_set_id, live_since, created_at, updated_at, application_name, shown, worst, standing FROM cd_cells k WHERE k.organization_id = $1 AND k.application_id = ANY($2::bigint[])
+    SELECT id, organization_id, application_id, environment_id, latest_rollout_environment_id, latest_state, live_rollout_environment_id, live_version_set_id, live_since, application_name, shown, worst, standing, created_at, updated_at FROM cd_cells k WHERE k.organization_id = $1 AND k.application_id = ANY($2::bigint[])
 )
 SELECT COALESCE(t.application_id, c.application_id)::bigint AS application_id, COALESCE(t.environment_id, c.environment_id)::bigint AS environment_id,
     COALESCE(t.latest_id, c.latest_rollout_environment_id, 0)::bigint AS stop_id,
-    (t.application_id IS NOT NULL)::boolean AS rebuilt, COALESCE(t.name, '')::text AS rebuilt_name, COALESCE(t.shown, false)::boolean AS rebuilt_shown, COALESCE(t.worst, -1)::smallint AS rebuilt_worst,
-    COALESCE(t.latest_id, 0)::bigint AS rebuilt_latest, COALESCE(t.state, -1)::smallint AS rebuilt_state, COALESCE(t.live_id, 0)::bigint AS rebuilt_live,
+    (t.application_id IS NOT NULL)::boolean AS rebuilt, COALESCE(t.name, '')::text AS rebuilt_name, COALESCE(t.shown, false)::boolean AS rebuilt_shown, COALESCE(t.worst, '')::text AS rebuilt_worst,
+    COALESCE(t.latest_id, 0)::bigint AS rebuilt_latest, COALESCE(t.state, '')::text AS rebuilt_state, COALESCE(t.live_id, 0)::bigint AS rebuilt_live,
     COALESCE(t.version_set_id, 0)::bigint AS rebuilt_set, COALESCE(t.finished_at::text, '')::text AS rebuilt_since,
-    (c.id IS NOT NULL)::boolean AS kept, COALESCE(c.application_name, '')::text AS kept_name, COALESCE(c.shown, false)::boolean AS kept_shown, COALESCE(c.worst, -1)::smallint AS kept_worst,
-    COALESCE(c.latest_rollout_environment_id, 0)::bigint AS kept_latest, COALESCE(c.latest_state, -1)::smallint AS kept_state,
+    (c.id IS NOT NULL)::boolean AS kept, COALESCE(c.application_name, '')::text AS kept_name, COALESCE(c.shown, false)::boolean AS kept_shown, COALESCE(c.worst, '')::text AS kept_worst,
+    COALESCE(c.latest_rollout_environment_id, 0)::bigint AS kept_latest, COALESCE(c.latest_state, '')::text AS kept_state,
     COALESCE(c.live_rollout_environment_id, 0)::bigint AS kept_live, COALESCE(c.live_version_set_id, 0)::bigint AS kept_set, COALESCE(c.live_since::text, '')::text AS kept_since
 FROM rebuilt t
 FULL JOIN kept c ON c.application_id = t.application_id AND c.environment_id = t.environment_id
@@ -84,18 +84,18 @@ type CellDifferencesRow struct {
 	Rebuilt       bool
 	RebuiltName   string
 	RebuiltShown  bool
-	RebuiltWorst  int16
+	RebuiltWorst  string
 	RebuiltLatest int64
-	RebuiltState  int16
+	RebuiltState  string
 	RebuiltLive   int64
 	RebuiltSet    int64
 	RebuiltSince  string
 	Kept          bool
 	KeptName      string
 	KeptShown     bool
-	KeptWorst     int16
+	KeptWorst     string
 	KeptLatest    int64
-	KeptState     int16
+	KeptState     string
 	KeptLive      int64
 	KeptSet       int64
 	KeptSince     string
@@ -149,7 +149,7 @@ const cells = `-- name: Cells :many
 
 SELECT ae.id, COALESCE(c.live_version_set_id, 0)::bigint AS live_version_set_id, c.live_since,
        COALESCE(c.latest_rollout_environment_id, 0)::bigint AS latest_stop_id, c.latest_state, COALESCE(r.version_set_id, 0)::bigint AS latest_version_set_id,
-       COALESCE(c.worst, -1)::smallint AS worst
+       COALESCE(c.worst, '')::text AS worst
 FROM cd_application_environments ae
 LEFT JOIN cd_cells c ON c.organization_id = ae.organization_id AND c.application_id = ae.application_id AND c.environment_id = ae.environment_id
 LEFT JOIN cd_rollout_environments e ON e.organization_id = c.organization_id AND e.id = c.latest_rollout_environment_id
@@ -162,9 +162,9 @@ type CellsRow struct {
 	LiveVersionSetID   int64
 	LiveSince          *time.Time
 	LatestStopID       int64
-	LatestState        *int16
+	LatestState        *string
 	LatestVersionSetID int64
-	Worst              int16
+	Worst              string
 }
 
 // Applications beside environments.
@@ -199,7 +199,7 @@ func (q *Queries) Cells(ctx context.Context, organizationID int64, ids []int64) 
 
 const countMatrix = `-- name: CountMatrix :one
 SELECT count(DISTINCT c.application_id) FROM cd_cells c
-WHERE c.organization_id = $1 AND c.shown AND c.standing = ANY($2::smallint[]) AND c.worst = ANY($3::smallint[])
+WHERE c.organization_id = $1 AND c.shown AND c.standing = ANY($2::text[]) AND c.worst = ANY($3::text[])
   AND (cardinality($4::bigint[]) = 0 OR c.environment_id = ANY($4::bigint[]))
   AND ($5::text = '' OR position($5::text in lower(c.application_name)) > 0)
   AND ($6::integer <> 1 OR c.latest_rollout_environment_id = ANY($7::bigint[]))
@@ -208,8 +208,8 @@ WHERE c.organization_id = $1 AND c.shown AND c.standing = ANY($2::smallint[]) AN
 
 type CountMatrixParams struct {
 	OrganizationID int64
-	States         []int16
-	Healths        []int16
+	States         []string
+	Healths        []string
 	Environments   []int64
 	Contains       string
 	Waiting        int32
@@ -260,10 +260,10 @@ func (q *Queries) EnvironmentsOfDrivers(ctx context.Context, organizationID int6
 }
 
 const matrixAmong = `-- name: MatrixAmong :many
-SELECT a.id, a.organization_id, a.name, a.description, a.created_at, a.updated_at, a.archived_at FROM cd_applications a
+SELECT a.id, a.organization_id, a.name, a.description, a.archived_at, a.created_at, a.updated_at FROM cd_applications a
 WHERE a.organization_id = $1 AND a.name = ANY(ARRAY(
   SELECT c.application_name FROM cd_cells c
-  WHERE c.organization_id = $1 AND c.shown AND c.standing + 0 = ANY($2::smallint[]) AND c.worst + 0 = ANY($3::smallint[])
+  WHERE c.organization_id = $1 AND c.shown AND (c.standing || '') = ANY($2::text[]) AND (c.worst || '') = ANY($3::text[])
     AND (cardinality($4::bigint[]) = 0 OR c.application_id = ANY($4::bigint[]))
     AND (cardinality($5::bigint[]) = 0 OR c.latest_rollout_environment_id = ANY($5::bigint[]))
     AND (cardinality($6::bigint[]) = 0 OR c.environment_id = ANY($6::bigint[]))
@@ -279,8 +279,8 @@ ORDER BY CASE WHEN NOT $11::boolean THEN a.name END, CASE WHEN $11::boolean THEN
 
 type MatrixAmongParams struct {
 	OrganizationID int64
-	States         []int16
-	Healths        []int16
+	States         []string
+	Healths        []string
 	Applications   []int64
 	Stops          []int64
 	Environments   []int64
@@ -321,9 +321,9 @@ func (q *Queries) MatrixAmong(ctx context.Context, arg MatrixAmongParams) ([]App
 			&i.OrganizationID,
 			&i.Name,
 			&i.Description,
+			&i.ArchivedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
-			&i.ArchivedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -336,10 +336,10 @@ func (q *Queries) MatrixAmong(ctx context.Context, arg MatrixAmongParams) ([]App
 }
 
 const matrixByCell = `-- name: MatrixByCell :many
-SELECT a.id, a.organization_id, a.name, a.description, a.created_at, a.updated_at, a.archived_at FROM cd_applications a
+SELECT a.id, a.organization_id, a.name, a.description, a.archived_at, a.created_at, a.updated_at FROM cd_applications a
 WHERE a.organization_id = $1 AND a.name = ANY(ARRAY(
   SELECT found.application_name
-  FROM unnest($2::smallint[]) AS s(standing) CROSS JOIN unnest($3::smallint[]) AS h(worst)
+  FROM unnest($2::text[]) AS s(standing) CROSS JOIN unnest($3::text[]) AS h(worst)
   CROSS JOIN LATERAL (
     SELECT c.application_name FROM cd_cells c
     WHERE c.organization_id = $1 AND c.shown AND c.standing = s.standing AND c.worst = h.worst
@@ -360,8 +360,8 @@ ORDER BY CASE WHEN NOT $9::boolean THEN a.name END, CASE WHEN $9::boolean THEN a
 
 type MatrixByCellParams struct {
 	OrganizationID int64
-	States         []int16
-	Healths        []int16
+	States         []string
+	Healths        []string
 	Environments   []int64
 	AboveName      string
 	BelowName      string
@@ -399,9 +399,9 @@ func (q *Queries) MatrixByCell(ctx context.Context, arg MatrixByCellParams) ([]A
 			&i.OrganizationID,
 			&i.Name,
 			&i.Description,
+			&i.ArchivedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
-			&i.ArchivedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -414,10 +414,10 @@ func (q *Queries) MatrixByCell(ctx context.Context, arg MatrixByCellParams) ([]A
 }
 
 const matrixByEnvironment = `-- name: MatrixByEnvironment :many
-SELECT a.id, a.organization_id, a.name, a.description, a.created_at, a.updated_at, a.archived_at FROM cd_applications a
+SELECT a.id, a.organization_id, a.name, a.description, a.archived_at, a.created_at, a.updated_at FROM cd_applications a
 WHERE a.organization_id = $1 AND a.name = ANY(ARRAY(
   SELECT found.application_name
-  FROM unnest($2::bigint[]) AS e(id) CROSS JOIN unnest($3::smallint[]) AS s(standing) CROSS JOIN unnest($4::smallint[]) AS h(worst)
+  FROM unnest($2::bigint[]) AS e(id) CROSS JOIN unnest($3::text[]) AS s(standing) CROSS JOIN unnest($4::text[]) AS h(worst)
   CROSS JOIN LATERAL (
     SELECT c.application_name FROM cd_cells c
     WHERE c.organization_id = $1 AND c.shown AND c.environment_id = e.id AND c.standing = s.standing AND c.worst = h.worst
@@ -438,8 +438,8 @@ ORDER BY CASE WHEN NOT $9::boolean THEN a.name END, CASE WHEN $9::boolean THEN a
 type MatrixByEnvironmentParams struct {
 	OrganizationID int64
 	Environments   []int64
-	States         []int16
-	Healths        []int16
+	States         []string
+	Healths        []string
 	AboveName      string
 	BelowName      string
 	Contains       string
@@ -474,9 +474,9 @@ func (q *Queries) MatrixByEnvironment(ctx context.Context, arg MatrixByEnvironme
 			&i.OrganizationID,
 			&i.Name,
 			&i.Description,
+			&i.ArchivedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
-			&i.ArchivedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -520,10 +520,10 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT e.id FROM cd_rollout_environments e
     JOIN cd_environments v ON v.organization_id = e.organization_id AND v.id = e.environment_id
-    WHERE e.organization_id = $1 AND e.rollout_id = r.id AND (v.name = split_part(q.gate_id, '/', 1) OR e.state IN (0, 1, 2))
+    WHERE e.organization_id = $1 AND e.rollout_id = r.id AND (v.name = split_part(q.gate_id, '/', 1) OR e.state IN ('pending', 'in_progress', 'paused'))
     ORDER BY v.name = split_part(q.gate_id, '/', 1) DESC, e.position LIMIT 1
 ) s
-WHERE r.organization_id = $1 AND r.asked AND r.state IN (0, 1, 2) AND answers.ended = 0 AND CASE WHEN g.also IS NULL THEN answers.agreed < COALESCE(g.quorum, 1) ELSE answers.completed = 0 END
+WHERE r.organization_id = $1 AND r.asked AND r.state IN ('pending', 'in_progress', 'paused') AND answers.ended = 0 AND CASE WHEN g.also IS NULL THEN answers.agreed < COALESCE(g.quorum, 1) ELSE answers.completed = 0 END
 `
 
 // Rollout environments at which a gate is open (what makes it so is OpenGates'): the one that the gate is named for,

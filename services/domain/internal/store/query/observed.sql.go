@@ -45,13 +45,13 @@ func (q *Queries) Contacts(ctx context.Context, organizationID int64, ids []int6
 }
 
 const degradedSince = `-- name: DegradedSince :one
-SELECT (CASE WHEN h.health = 3 THEN GREATEST(h.since, CASE WHEN d.state = 2 THEN d.finished_at ELSE d.started_at END) ELSE d.finished_at END)::timestamptz AS since
+SELECT (CASE WHEN h.health = 'degraded' THEN GREATEST(h.since, CASE WHEN d.state = 'healthy' THEN d.finished_at ELSE d.started_at END) ELSE d.finished_at END)::timestamptz AS since
 FROM cd_rollouts r
 JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id
 JOIN cd_deployments d ON d.organization_id = e.organization_id AND d.rollout_environment_id = e.id
 LEFT JOIN cd_service_environment_healths h ON h.organization_id = d.organization_id AND h.service_id = d.service_id AND h.environment_id = e.environment_id
 WHERE r.organization_id = $1 AND r.id = $2 AND d.started_at IS NOT NULL
-  AND (h.health = 3 OR d.state = 3 AND (h.observed_at IS NULL OR h.observed_at < d.finished_at))
+  AND (h.health = 'degraded' OR d.state = 'degraded' AND (h.observed_at IS NULL OR h.observed_at < d.finished_at))
   AND NOT EXISTS (
     SELECT FROM cd_rollouts n
     JOIN cd_rollout_environments f ON f.organization_id = n.organization_id AND f.rollout_id = n.id AND f.environment_id = e.environment_id
@@ -71,7 +71,7 @@ func (q *Queries) DegradedSince(ctx context.Context, organizationID int64, rollo
 }
 
 const healthsByEnvironment = `-- name: HealthsByEnvironment :many
-SELECT id, organization_id, service_id, environment_id, health, observed_at, created_at, updated_at, reason, since FROM cd_service_environment_healths WHERE organization_id = $1 AND environment_id = ANY($2::bigint[]) ORDER BY service_id
+SELECT id, organization_id, service_id, environment_id, health, observed_at, reason, since, created_at, updated_at FROM cd_service_environment_healths WHERE organization_id = $1 AND environment_id = ANY($2::bigint[]) ORDER BY service_id
 `
 
 func (q *Queries) HealthsByEnvironment(ctx context.Context, organizationID int64, ids []int64) ([]ServiceEnvironmentHealth, error) {
@@ -90,10 +90,10 @@ func (q *Queries) HealthsByEnvironment(ctx context.Context, organizationID int64
 			&i.EnvironmentID,
 			&i.Health,
 			&i.ObservedAt,
-			&i.CreatedAt,
-			&i.UpdatedAt,
 			&i.Reason,
 			&i.Since,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -240,14 +240,14 @@ ON CONFLICT (organization_id, service_id, environment_id) DO UPDATE
 SET health = excluded.health, reason = excluded.reason, observed_at = excluded.observed_at,
     since = CASE WHEN h.health = excluded.health THEN h.since ELSE excluded.observed_at END
 WHERE h.observed_at < excluded.observed_at
-RETURNING (h.health = 3 OR h.since = h.observed_at)::boolean AS counts
+RETURNING (h.health = 'degraded' OR h.since = h.observed_at)::boolean AS counts
 `
 
 type SaveHealthParams struct {
 	OrganizationID int64
 	ServiceID      int64
 	EnvironmentID  int64
-	Health         int16
+	Health         string
 	Reason         string
 	ObservedAt     time.Time
 }

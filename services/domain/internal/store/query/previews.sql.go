@@ -91,11 +91,11 @@ func (q *Queries) SetPreviewWorkflowRef(ctx context.Context, workflowRef *string
 
 const settlePreview = `-- name: SettlePreview :exec
 UPDATE cd_rollout_previews SET state = $1, reason = $2, environments = $3
-WHERE organization_id = $4 AND id = $5 AND state <> 1
+WHERE organization_id = $4 AND id = $5 AND state <> 'made'
 `
 
 type SettlePreviewParams struct {
-	State          int16
+	State          string
 	Reason         string
 	Environments   []core.PreviewedEnvironment
 	OrganizationID int64

@@ -49,11 +49,11 @@ func (q *Queries) CommitsInForce(ctx context.Context, organizationID int64, shas
 
 const handOverAgain = `-- name: HandOverAgain :one
 WITH again AS (
-    UPDATE cd_handoffs SET state = 0, due_at = $3
-    WHERE organization_id = $1 AND workflow_id = $2 AND kind = 'start' AND state = 1 RETURNING id
+    UPDATE cd_handoffs SET state = 'pending', due_at = $3
+    WHERE organization_id = $1 AND workflow_id = $2 AND kind = 'start' AND state = 'done' RETURNING id
 )
 SELECT EXISTS (SELECT FROM again) AS again, EXISTS (
-    SELECT FROM cd_handoffs h WHERE h.organization_id = $1 AND h.workflow_id = $2 AND h.kind = 'start' AND h.state = 0
+    SELECT FROM cd_handoffs h WHERE h.organization_id = $1 AND h.workflow_id = $2 AND h.kind = 'start' AND h.state = 'pending'
 ) AS pending
 `
 

@@ -53,7 +53,7 @@ func (q *Queries) DecideSignals(ctx context.Context, arg DecideSignalsParams) er
 const displaceQueued = `-- name: DisplaceQueued :exec
 UPDATE cd_trigger_signals s SET outcome = 'declined', reason = $1, decided_at = now()
 FROM cd_queued_rollouts q
-WHERE q.organization_id = $2 AND q.application_id = $3 AND q.state = 0 AND s.organization_id = $2
+WHERE q.organization_id = $2 AND q.application_id = $3 AND q.state = 'pending' AND s.organization_id = $2
   AND s.trigger_id = q.trigger_id AND s.outcome = 'queued'
 `
 

@@ -374,14 +374,14 @@ func (q *Queries) MarkDeleted(ctx context.Context, organizationID int64, version
 
 const newestPublications = `-- name: NewestPublications :many
 SELECT s.application_id, s.id AS service_id, a.id AS artifact_source_id, COALESCE(p.version_id, 0)::bigint AS version_id, COALESCE(p.rank, '')::text AS rank,
-    COALESCE(p.published_at, 'epoch')::timestamptz AS published_at, COALESCE(p.told_at, 'epoch')::timestamptz AS told_at, COALESCE(p.arrival, 0)::bigint AS arrival
+    COALESCE(p.published_at, 'epoch')::timestamptz AS published_at, COALESCE(p.announced_at, 'epoch')::timestamptz AS announced_at, COALESCE(p.arrival, 0)::bigint AS arrival
 FROM cd_services s
 JOIN cd_artifact_sources a ON a.organization_id = s.organization_id AND a.service_id = s.id
 LEFT JOIN LATERAL (
-    SELECT l.version_id, l.rank, l.published_at, l.told_at, l.arrival FROM cd_publications l
+    SELECT l.version_id, l.rank, l.published_at, l.announced_at, l.arrival FROM cd_publications l
     WHERE l.organization_id = $1 AND l.artifact_source_id = a.id AND l.rank IS NOT NULL AND l.taken AND l.digest_seen IS NOT FALSE
       AND NOT (l.version_id = ANY($2::bigint[]))
-    ORDER BY l.rank DESC, l.published_at DESC, l.told_at DESC, l.arrival DESC LIMIT 1
+    ORDER BY l.rank DESC, l.published_at DESC, l.announced_at DESC, l.arrival DESC LIMIT 1
 ) p ON true
 WHERE s.organization_id = $1 AND s.application_id = ANY($3::bigint[])
 ORDER BY s.application_id, a.id
@@ -429,7 +429,7 @@ func (q *Queries) NewestPublications(ctx context.Context, organizationID int64, 
 }
 
 const newestVersionSets = `-- name: NewestVersionSets :many
-SELECT id, organization_id, application_id, name, entries_digest, entries_count, created_at, updated_at, traceparent FROM cd_version_sets v
+SELECT id, organization_id, application_id, name, entries_digest, entries_count, traceparent, created_at, updated_at FROM cd_version_sets v
 WHERE v.organization_id = $1 AND v.id = ANY(ARRAY(
   SELECT COALESCE(
     (SELECT n.version_set_id FROM cd_newest_version_sets n WHERE n.organization_id = $1 AND n.application_id = asked.application),
@@ -455,9 +455,9 @@ func (q *Queries) NewestVersionSets(ctx context.Context, organizationID int64, i
 			&i.Name,
 			&i.EntriesDigest,
 			&i.EntriesCount,
+			&i.Traceparent,
 			&i.CreatedAt,
 			&i.UpdatedAt,
-			&i.Traceparent,
 		); err != nil {
 			return nil, err
 		}
@@ -494,7 +494,7 @@ func (q *Queries) OrganizationsWithUnrankedPublications(ctx context.Context) ([]
 }
 
 const publicationsOfVersions = `-- name: PublicationsOfVersions :many
-SELECT artifact_source_id, version_id, tag, COALESCE(rank, '')::text AS rank, published_at, told_at, arrival, taken, digest_seen, GREATEST(published_at, alive_at)::timestamptz AS alive_at
+SELECT artifact_source_id, version_id, tag, COALESCE(rank, '')::text AS rank, published_at, announced_at, arrival, taken, digest_seen, GREATEST(published_at, alive_at)::timestamptz AS alive_at
 FROM cd_publications WHERE organization_id = $1 AND version_id = ANY($2::bigint[]) ORDER BY version_id, tag
 `
 
@@ -641,11 +641,11 @@ func (q *Queries) SaveNewestVersionSets(ctx context.Context, organizationID int6
 }
 
 const savePublications = `-- name: SavePublications :exec
-INSERT INTO cd_publications AS p (organization_id, artifact_source_id, version_id, tag, rank, published_at, told_at, taken, digest_seen, alive_at)
+INSERT INTO cd_publications AS p (organization_id, artifact_source_id, version_id, tag, rank, published_at, announced_at, taken, digest_seen, alive_at)
 SELECT $1, unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::text[]), unnest($5::text[]),
     unnest($6::timestamptz[]), unnest($7::timestamptz[]), true, NULLIF(unnest($8::text[]), '')::boolean, unnest($9::timestamptz[])
 ON CONFLICT ON CONSTRAINT cd_publications_are_unique DO UPDATE
-SET rank = excluded.rank, published_at = excluded.published_at, told_at = excluded.told_at, arrival = excluded.arrival, taken = true, digest_seen = excluded.digest_seen,
+SET rank = excluded.rank, published_at = excluded.published_at, announced_at = excluded.announced_at, arrival = excluded.arrival, taken = true, digest_seen = excluded.digest_seen,
     alive_at = GREATEST(p.alive_at, p.published_at, excluded.alive_at), updated_at = now()
 `
 
@@ -809,7 +809,7 @@ func (q *Queries) UnrankedPublications(ctx context.Context, organizationID int64
 }
 
 const versionSetsByApplication = `-- name: VersionSetsByApplication :many
-SELECT id, organization_id, application_id, name, entries_digest, entries_count, created_at, updated_at, traceparent FROM cd_version_sets v
+SELECT id, organization_id, application_id, name, entries_digest, entries_count, traceparent, created_at, updated_at FROM cd_version_sets v
 WHERE v.organization_id = $1 AND v.id = ANY(ARRAY(
   SELECT page.id FROM unnest($2::bigint[]) AS parent(id)
   CROSS JOIN LATERAL (SELECT n.id FROM cd_version_sets n
@@ -851,9 +851,9 @@ func (q *Queries) VersionSetsByApplication(ctx context.Context, arg VersionSetsB
 			&i.Name,
 			&i.EntriesDigest,
 			&i.EntriesCount,
+			&i.Traceparent,
 			&i.CreatedAt,
 			&i.UpdatedAt,
-			&i.Traceparent,
 		); err != nil {
 			return nil, err
 		}
@@ -866,7 +866,7 @@ func (q *Queries) VersionSetsByApplication(ctx context.Context, arg VersionSetsB
 }
 
 const versionSetsByID = `-- name: VersionSetsByID :many
-SELECT id, organization_id, application_id, name, entries_digest, entries_count, created_at, updated_at, traceparent FROM cd_version_sets WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, application_id, name, entries_digest, entries_count, traceparent, created_at, updated_at FROM cd_version_sets WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) VersionSetsByID(ctx context.Context, organizationID int64, ids []int64) ([]VersionSet, error) {
@@ -885,9 +885,9 @@ func (q *Queries) VersionSetsByID(ctx context.Context, organizationID int64, ids
 			&i.Name,
 			&i.EntriesDigest,
 			&i.EntriesCount,
+			&i.Traceparent,
 			&i.CreatedAt,
 			&i.UpdatedAt,
-			&i.Traceparent,
 		); err != nil {
 			return nil, err
 		}

@@ -1,6 +1,6 @@
 -- name: RecordReported :many
 -- RecordReported returns the ids that have not been recorded before.
-INSERT INTO told (id, hook, reference, told_at, line)
+INSERT INTO reported (id, hook, reference, reported_at, line)
 SELECT unnest(@ids::uuid[]), @hook, unnest(@refs::text[]), @reported_at::timestamptz, NULLIF(unnest(@lines::text[]), '')::uuid
 ORDER BY 1
 ON CONFLICT (id) DO NOTHING
@@ -8,20 +8,20 @@ RETURNING id;
 
 -- name: Superseded :many
 -- Superseded returns the recorded ids that are no longer the latest of their line.
-SELECT t.id FROM told t
+SELECT t.id FROM reported t
 WHERE t.id = ANY (@ids::uuid[]) AND t.reference <> (
-    SELECT l.reference FROM told l WHERE l.line = t.line ORDER BY l.seq DESC LIMIT 1
+    SELECT l.reference FROM reported l WHERE l.line = t.line ORDER BY l.seq DESC LIMIT 1
 );
 
 -- name: LastOfLine :one
-SELECT id, reference FROM told WHERE line = @line ORDER BY seq DESC LIMIT 1;
+SELECT id, reference FROM reported WHERE line = @line ORDER BY seq DESC LIMIT 1;
 
 -- name: Hint :exec
 -- Hint stores a hint, unless its event has been published. A repeated report makes it due again, even if it was given up. If it reports the
 -- same digest, the time of the first report is kept.
 INSERT INTO hint (id, hook, notification, reference, heard_at, next_at)
 SELECT @id, @hook, @notification, @reference, @heard_at, @heard_at
-WHERE NOT EXISTS (SELECT FROM told t WHERE t.id = @id)
+WHERE NOT EXISTS (SELECT FROM reported t WHERE t.id = @id)
 ON CONFLICT (id) DO UPDATE
 SET heard        = hint.heard + 1,
     notification = excluded.notification || CASE
@@ -54,16 +54,16 @@ UPDATE hint SET last_error = @last_error, next_at = sqlc.narg(next_at)
 WHERE id = @id AND heard = @heard;
 
 -- name: Forget :exec
-DELETE FROM told WHERE told_at < @before::timestamptz;
+DELETE FROM reported WHERE reported_at < @before::timestamptz;
 
 -- name: ForgetHints :exec
 DELETE FROM hint WHERE next_at IS NULL AND heard_at < @before::timestamptz;
 
 -- name: LastReported :many
-SELECT t.hook, t.reference, t.told_at
+SELECT t.hook, t.reference, t.reported_at
 FROM unnest(@hooks::text[]) AS wanted (name)
 CROSS JOIN LATERAL (
-    SELECT * FROM told WHERE told.hook = wanted.name ORDER BY told.told_at DESC LIMIT 1
+    SELECT * FROM reported WHERE reported.hook = wanted.name ORDER BY reported.reported_at DESC LIMIT 1
 ) AS t;
 
 -- name: Waiting :many

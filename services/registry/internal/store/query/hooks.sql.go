@@ -68,7 +68,7 @@ func (q *Queries) Claim(ctx context.Context, arg ClaimParams) ([]ClaimRow, error
 }
 
 const forget = `-- name: Forget :exec
-DELETE FROM told WHERE told_at < $1::timestamptz
+DELETE FROM reported WHERE reported_at < $1::timestamptz
 `
 
 func (q *Queries) Forget(ctx context.Context, before time.Time) error {
@@ -97,7 +97,7 @@ func (q *Queries) ForgetRefusals(ctx context.Context, before time.Time) error {
 const hint = `-- name: Hint :exec
 INSERT INTO hint (id, hook, notification, reference, heard_at, next_at)
 SELECT $1, $2, $3, $4, $5, $5
-WHERE NOT EXISTS (SELECT FROM told t WHERE t.id = $1)
+WHERE NOT EXISTS (SELECT FROM reported t WHERE t.id = $1)
 ON CONFLICT (id) DO UPDATE
 SET heard        = hint.heard + 1,
     notification = excluded.notification || CASE
@@ -131,7 +131,7 @@ func (q *Queries) Hint(ctx context.Context, arg HintParams) error {
 }
 
 const lastOfLine = `-- name: LastOfLine :one
-SELECT id, reference FROM told WHERE line = $1 ORDER BY seq DESC LIMIT 1
+SELECT id, reference FROM reported WHERE line = $1 ORDER BY seq DESC LIMIT 1
 `
 
 type LastOfLineRow struct {
@@ -147,10 +147,10 @@ func (q *Queries) LastOfLine(ctx context.Context, line *string) (LastOfLineRow, 
 }
 
 const lastReported = `-- name: LastReported :many
-SELECT t.hook, t.reference, t.told_at
+SELECT t.hook, t.reference, t.reported_at
 FROM unnest($1::text[]) AS wanted (name)
 CROSS JOIN LATERAL (
-    SELECT id, hook, reference, told_at, line, seq FROM told WHERE told.hook = wanted.name ORDER BY told.told_at DESC LIMIT 1
+    SELECT id, hook, reference, reported_at, line, seq FROM reported WHERE reported.hook = wanted.name ORDER BY reported.reported_at DESC LIMIT 1
 ) AS t
 `
 
@@ -238,7 +238,7 @@ func (q *Queries) Organizations(ctx context.Context) ([]int64, error) {
 }
 
 const recordReported = `-- name: RecordReported :many
-INSERT INTO told (id, hook, reference, told_at, line)
+INSERT INTO reported (id, hook, reference, reported_at, line)
 SELECT unnest($1::uuid[]), $2, unnest($3::text[]), $4::timestamptz, NULLIF(unnest($5::text[]), '')::uuid
 ORDER BY 1
 ON CONFLICT (id) DO NOTHING
@@ -362,9 +362,9 @@ func (q *Queries) Settle(ctx context.Context, arg SettleParams) error {
 }
 
 const superseded = `-- name: Superseded :many
-SELECT t.id FROM told t
+SELECT t.id FROM reported t
 WHERE t.id = ANY ($1::uuid[]) AND t.reference <> (
-    SELECT l.reference FROM told l WHERE l.line = t.line ORDER BY l.seq DESC LIMIT 1
+    SELECT l.reference FROM reported l WHERE l.line = t.line ORDER BY l.seq DESC LIMIT 1
 )
 `
 

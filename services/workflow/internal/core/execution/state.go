@@ -1,7 +1,8 @@
 package execution
 
-// State says where an execution stands. The numbers are stored and compared in SQL (execution.state): they are never
-// given anew.
+import "slices"
+
+// State says where an execution stands. Its name is stored, and compared in SQL (execution.state).
 type State int
 
 const (
@@ -22,26 +23,26 @@ const (
 	Terminated
 )
 
-// String is the state as messages have it.
-func (s State) String() string {
-	switch s {
-	case Running:
-		return "running"
-	case Parked:
-		return "parked"
-	case Completed:
-		return "completed"
-	case Failed:
-		return "failed"
-	case Cancelled:
-		return "cancelled"
-	case Quarantined:
-		return "quarantined"
-	case Terminated:
-		return "terminated"
-	default:
-		return "of an unknown state"
+// names are the states as tables and messages have them.
+func names() [7]string {
+	return [...]string{
+		Running: "running", Parked: "parked", Completed: "completed", Failed: "failed", Cancelled: "cancelled", Quarantined: "quarantined",
+		Terminated: "terminated",
 	}
+}
+
+// String is its name.
+func (s State) String() string {
+	if all := names(); s >= 0 && int(s) < len(all) {
+		return all[s]
+	}
+	return "of an unknown state"
+}
+
+// Named is the state of a name. A name that is none is a state without a name: the database has no others.
+func Named(name string) State {
+	all := names()
+	return State(slices.Index(all[:], name))
 }
 
 // Ended reports whether the state is final.

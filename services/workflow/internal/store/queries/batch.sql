@@ -73,8 +73,8 @@ WITH ids AS MATERIALIZED (
     ) OVERRIDING SYSTEM VALUE
     SELECT ids.id[u.place], u.ref, u.organization, u.workflow, u.program, u.modules::json, u.inputs::json, u.secrets::json,
         u.labels::jsonb, (SELECT coalesce(max(event.id), 0) FROM event), u.created_at,
-        1, u.state, u.error, u.last_seq, CASE WHEN u.state >= 2 THEN u.turned_at END,
-        CASE WHEN u.state = 0 THEN nullif(u.owner, '') END, CASE WHEN u.state = 0 THEN nullif(u.epoch, 0) END
+        1, u.state, u.error, u.last_seq, CASE WHEN u.state NOT IN ('running', 'parked') THEN u.turned_at END,
+        CASE WHEN u.state = 'running' THEN nullif(u.owner, '') END, CASE WHEN u.state = 'running' THEN nullif(u.epoch, 0) END
     FROM ids, (
         SELECT generate_subscripts(sqlc.arg(refs)::text[], 1) AS place,
             unnest(sqlc.arg(refs)::text[]) AS ref, unnest(sqlc.arg(organizations)::bigint[]) AS organization,
@@ -83,12 +83,12 @@ WITH ids AS MATERIALIZED (
             unnest(sqlc.arg(secrets)::text[]) AS secrets,
             unnest(sqlc.arg(labels)::text[]) AS labels, unnest(sqlc.arg(created)::timestamptz[]) AS created_at,
             unnest(sqlc.arg(owners)::text[]) AS owner, unnest(sqlc.arg(epochs)::bigint[]) AS epoch,
-            unnest(sqlc.arg(states)::smallint[]) AS state, unnest(sqlc.arg(failures)::text[]) AS error,
+            unnest(sqlc.arg(states)::text[]) AS state, unnest(sqlc.arg(failures)::text[]) AS error,
             unnest(sqlc.arg(last_seqs)::bigint[]) AS last_seq, unnest(sqlc.arg(turned)::timestamptz[]) AS turned_at
     ) AS u
     RETURNING execution.id, execution.state, execution.organization
 ), runs AS (
-    INSERT INTO runnable (execution, organization) SELECT made.id, made.organization FROM made WHERE made.state = 0
+    INSERT INTO runnable (execution, organization) SELECT made.id, made.organization FROM made WHERE made.state = 'running'
 ), traces AS (
     INSERT INTO trace (execution, parent)
     SELECT ids.id[t.place], t.parent
@@ -125,7 +125,7 @@ FROM (
         unnest(sqlc.arg(last_seqs)::bigint[]) AS last_seq, unnest(sqlc.arg(recorded)::boolean[]) AS recorded
 ) AS u
 JOIN execution ON execution.id = ANY (ARRAY[u.id])
-WHERE execution.turn = u.turn AND execution.state = 0 AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
+WHERE execution.turn = u.turn AND execution.state = 'running' AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
   AND (u.recorded OR NOT EXISTS (SELECT FROM entry n WHERE n.execution = execution.id AND n.seq > u.last_seq))
 FOR NO KEY UPDATE OF execution;
 
@@ -143,7 +143,7 @@ WITH held AS (
             unnest(sqlc.arg(owners)::text[]) AS owner, unnest(sqlc.arg(epochs)::bigint[]) AS epoch
     ) AS u
     JOIN execution ON execution.id = ANY (ARRAY[u.id])
-    WHERE execution.turn = u.turn AND execution.state = 0 AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
+    WHERE execution.turn = u.turn AND execution.state = 'running' AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
     FOR NO KEY UPDATE OF execution
 ), absolved AS (
     UPDATE execution SET crashes = 0 WHERE execution.id = ANY (ARRAY(SELECT held.id FROM held WHERE held.crashes > 0))
@@ -157,27 +157,27 @@ WITH moved AS (
 UPDATE execution SET
     turn = execution.turn + 1,
     last_seq = u.last_seq,
-    state = CASE WHEN u.next = 1 AND execution.wakes <> u.wakes THEN 0 ELSE u.next END,
-    owner = CASE WHEN u.next = 0 OR (u.next = 1 AND execution.wakes <> u.wakes) THEN execution.owner END,
-    owner_epoch = CASE WHEN u.next = 0 OR (u.next = 1 AND execution.wakes <> u.wakes) THEN execution.owner_epoch END,
+    state = CASE WHEN u.next = 'parked' AND execution.wakes <> u.wakes THEN 'running' ELSE u.next END,
+    owner = CASE WHEN u.next = 'running' OR (u.next = 'parked' AND execution.wakes <> u.wakes) THEN execution.owner END,
+    owner_epoch = CASE WHEN u.next = 'running' OR (u.next = 'parked' AND execution.wakes <> u.wakes) THEN execution.owner_epoch END,
     error = u.error,
     -- An execution that makes progress, or parks, does not kill its process.
-    crashes = CASE WHEN u.recorded OR u.next = 1 THEN 0 ELSE execution.crashes END,
-    ended_at = CASE WHEN u.next >= 2 THEN u.ended_at END
+    crashes = CASE WHEN u.recorded OR u.next = 'parked' THEN 0 ELSE execution.crashes END,
+    ended_at = CASE WHEN u.next NOT IN ('running', 'parked') THEN u.ended_at END
 FROM (
     SELECT unnest(sqlc.arg(ids)::bigint[]) AS id, unnest(sqlc.arg(turns)::bigint[]) AS turn,
         unnest(sqlc.arg(owners)::text[]) AS owner, unnest(sqlc.arg(epochs)::bigint[]) AS epoch,
-        unnest(sqlc.arg(last_seqs)::bigint[]) AS last_seq, unnest(sqlc.arg(nexts)::smallint[]) AS next,
+        unnest(sqlc.arg(last_seqs)::bigint[]) AS last_seq, unnest(sqlc.arg(nexts)::text[]) AS next,
         unnest(sqlc.arg(wakes)::bigint[]) AS wakes, unnest(sqlc.arg(errors)::text[]) AS error,
         unnest(sqlc.arg(ended)::timestamptz[]) AS ended_at, unnest(sqlc.arg(recorded)::boolean[]) AS recorded
 ) AS u
-WHERE execution.id = ANY (ARRAY[u.id]) AND execution.turn = u.turn AND execution.state = 0
+WHERE execution.id = ANY (ARRAY[u.id]) AND execution.turn = u.turn AND execution.state = 'running'
   AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
   AND (u.recorded OR NOT EXISTS (SELECT FROM entry n WHERE n.execution = execution.id AND n.seq > u.last_seq))
-  AND NOT (sqlc.arg(strict)::boolean AND u.next = 1 AND execution.wakes <> u.wakes)
+  AND NOT (sqlc.arg(strict)::boolean AND u.next = 'parked' AND execution.wakes <> u.wakes)
 RETURNING execution.id, execution.state
 ), stopped AS (
-    DELETE FROM runnable WHERE runnable.execution = ANY (ARRAY(SELECT moved.id FROM moved WHERE moved.state <> 0))
+    DELETE FROM runnable WHERE runnable.execution = ANY (ARRAY(SELECT moved.id FROM moved WHERE moved.state <> 'running'))
 )
 SELECT CASE WHEN count(*) < cardinality(sqlc.arg(ids)::bigint[]) THEN refuse('LS001', 'a turn is fenced, or may not park') END FROM moved;
 
@@ -344,9 +344,9 @@ WITH c AS (
         WHERE wait.execution = c.execution AND wait.branch = c.branch AND wait.op = c.op
         OFFSET 0
     ) AS w
-    JOIN execution x ON x.id = ANY (ARRAY[w.execution]) AND x.state IN (0, 1)
+    JOIN execution x ON x.id = ANY (ARRAY[w.execution]) AND x.state IN ('running', 'parked')
     CROSS JOIN LATERAL (
-        SELECT greatest(x.start_event, (SELECT h.event FROM had h WHERE h.execution = w.execution AND h.key = w.key)) AS event OFFSET 0
+        SELECT greatest(x.start_event, (SELECT h.event FROM consumed h WHERE h.execution = w.execution AND h.key = w.key)) AS event OFFSET 0
     ) AS behind
     CROSS JOIN LATERAL (
         SELECT event_key.event FROM event_key
@@ -369,11 +369,11 @@ WITH c AS (
 ), woken AS (
     UPDATE execution SET
         wakes = execution.wakes + 1,
-        state = 0,
-        owner = CASE WHEN execution.state = 1 THEN sqlc.narg(instance)::text ELSE execution.owner END,
-        owner_epoch = CASE WHEN execution.state = 1 THEN sqlc.narg(epoch)::bigint ELSE execution.owner_epoch END
+        state = 'running',
+        owner = CASE WHEN execution.state = 'parked' THEN sqlc.narg(instance)::text ELSE execution.owner END,
+        owner_epoch = CASE WHEN execution.state = 'parked' THEN sqlc.narg(epoch)::bigint ELSE execution.owner_epoch END
     WHERE execution.id = ANY (ARRAY(
-        SELECT e.id FROM execution e WHERE e.id = ANY (ARRAY(SELECT handed.execution FROM handed)) AND e.state IN (0, 1) ORDER BY e.id FOR NO KEY UPDATE
+        SELECT e.id FROM execution e WHERE e.id = ANY (ARRAY(SELECT handed.execution FROM handed)) AND e.state IN ('running', 'parked') ORDER BY e.id FOR NO KEY UPDATE
     ))
     RETURNING execution.id, execution.turn, execution.wakes, execution.organization,
         coalesce(execution.owner = sqlc.narg(instance)::text AND execution.owner_epoch = sqlc.narg(epoch)::bigint, false) AS ours
@@ -393,11 +393,11 @@ SELECT woken.id, 0, 0, 0, woken.organization, '', '', false, true, woken.turn, w
 WITH woken AS (
 UPDATE execution SET
     wakes = wakes + 1,
-    state = 0,
-    owner = CASE WHEN state = 1 THEN sqlc.narg(instance)::text ELSE owner END,
-    owner_epoch = CASE WHEN state = 1 THEN sqlc.narg(epoch)::bigint ELSE owner_epoch END
+    state = 'running',
+    owner = CASE WHEN state = 'parked' THEN sqlc.narg(instance)::text ELSE owner END,
+    owner_epoch = CASE WHEN state = 'parked' THEN sqlc.narg(epoch)::bigint ELSE owner_epoch END
 WHERE id = ANY (ARRAY(
-    SELECT e.id FROM execution e WHERE e.id = ANY (sqlc.arg(ids)::bigint[]) AND e.state IN (0, 1) ORDER BY e.id FOR UPDATE
+    SELECT e.id FROM execution e WHERE e.id = ANY (sqlc.arg(ids)::bigint[]) AND e.state IN ('running', 'parked') ORDER BY e.id FOR UPDATE
 ))
 RETURNING id, turn, wakes, organization, coalesce(owner = sqlc.narg(instance)::text AND owner_epoch = sqlc.narg(epoch)::bigint, false)::boolean AS ours
 ), runs AS (

@@ -17,7 +17,7 @@ UPDATE child SET orphaned = true
 FROM (SELECT unnest(sqlc.arg(organizations)::bigint[]) AS organization, unnest(sqlc.arg(parents)::bigint[]) AS parent) AS p
 WHERE child.organization = ANY (ARRAY[p.organization]) AND child.parent = p.parent AND NOT child.detached AND NOT child.orphaned
   AND EXISTS (
-      SELECT FROM execution e WHERE e.organization = child.organization AND e.workflow = child.workflow AND e.state < 2
+      SELECT FROM execution e WHERE e.organization = child.organization AND e.workflow = child.workflow AND e.state IN ('running', 'parked')
   );
 
 -- name: Orphans :many
@@ -35,4 +35,4 @@ SELECT root FROM child WHERE organization = $1 AND workflow = $2;
 SELECT e.state, e.ref, coalesce(e.ended_at, e.created_at)::timestamptz AS ended_at, e.error, n.value
 FROM execution e
 JOIN LATERAL (SELECT entry.value FROM entry WHERE entry.execution = e.id ORDER BY entry.seq DESC LIMIT 1) AS n ON true
-WHERE e.organization = $1 AND e.workflow = $2 AND e.state >= 2;
+WHERE e.organization = $1 AND e.workflow = $2 AND e.state NOT IN ('running', 'parked');

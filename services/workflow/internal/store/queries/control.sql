@@ -10,7 +10,7 @@ FROM (
     ORDER BY e.id DESC LIMIT sqlc.arg(budget)
 ) AS execution
 LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
-WHERE (cardinality(sqlc.arg(states)::smallint[]) = 0 OR state = ANY (sqlc.arg(states)::smallint[]))
+WHERE (cardinality(sqlc.arg(states)::text[]) = 0 OR state = ANY (sqlc.arg(states)::text[]))
   AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
   AND (sqlc.narg(started_from)::timestamptz IS NULL OR created_at >= sqlc.narg(started_from))
   AND (sqlc.narg(started_to)::timestamptz IS NULL OR created_at < sqlc.narg(started_to))
@@ -39,7 +39,7 @@ FROM (
     ORDER BY e.id DESC LIMIT sqlc.arg(budget)
 ) AS execution
 LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
-WHERE state = ANY (sqlc.arg(states)::smallint[])
+WHERE state = ANY (sqlc.arg(states)::text[])
   AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
   AND (sqlc.narg(started_from)::timestamptz IS NULL OR created_at >= sqlc.narg(started_from))
   AND (sqlc.narg(started_to)::timestamptz IS NULL OR created_at < sqlc.narg(started_to))
@@ -66,7 +66,7 @@ FROM execution
 LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
 WHERE execution.organization = sqlc.arg(organization) AND id < sqlc.arg(before) AND id >= sqlc.arg(least)
   AND labels <> '{}' AND labels <> 'null' AND labels @> sqlc.arg(labels)::jsonb
-  AND (cardinality(sqlc.arg(states)::smallint[]) = 0 OR state = ANY (sqlc.arg(states)::smallint[]))
+  AND (cardinality(sqlc.arg(states)::text[]) = 0 OR state = ANY (sqlc.arg(states)::text[]))
   AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
   AND (sqlc.narg(started_from)::timestamptz IS NULL OR created_at >= sqlc.narg(started_from))
   AND (sqlc.narg(started_to)::timestamptz IS NULL OR created_at < sqlc.narg(started_to))
@@ -107,7 +107,7 @@ SELECT count(*) FROM (
         WHERE e.organization = sqlc.arg(organization) AND e.id < sqlc.arg(before) AND e.id >= sqlc.arg(least)
         ORDER BY e.id DESC LIMIT sqlc.arg(budget)
     ) AS execution
-    WHERE (cardinality(sqlc.arg(states)::smallint[]) = 0 OR state = ANY (sqlc.arg(states)::smallint[]))
+    WHERE (cardinality(sqlc.arg(states)::text[]) = 0 OR state = ANY (sqlc.arg(states)::text[]))
       AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
       AND (sqlc.narg(started_from)::timestamptz IS NULL OR created_at >= sqlc.narg(started_from))
       AND (sqlc.narg(started_to)::timestamptz IS NULL OR created_at < sqlc.narg(started_to))
@@ -131,7 +131,7 @@ SELECT count(*) FROM (
         WHERE e.organization = sqlc.arg(organization) AND e.id < sqlc.arg(before) AND e.id >= sqlc.arg(least) AND e.troubled
         ORDER BY e.id DESC LIMIT sqlc.arg(budget)
     ) AS execution
-    WHERE state = ANY (sqlc.arg(states)::smallint[])
+    WHERE state = ANY (sqlc.arg(states)::text[])
       AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
       AND (sqlc.narg(started_from)::timestamptz IS NULL OR created_at >= sqlc.narg(started_from))
       AND (sqlc.narg(started_to)::timestamptz IS NULL OR created_at < sqlc.narg(started_to))
@@ -153,7 +153,7 @@ SELECT count(*) FROM (
     SELECT FROM execution
     WHERE execution.organization = sqlc.arg(organization) AND id < sqlc.arg(before) AND id >= sqlc.arg(least)
       AND labels <> '{}' AND labels <> 'null' AND labels @> sqlc.arg(labels)::jsonb
-      AND (cardinality(sqlc.arg(states)::smallint[]) = 0 OR state = ANY (sqlc.arg(states)::smallint[]))
+      AND (cardinality(sqlc.arg(states)::text[]) = 0 OR state = ANY (sqlc.arg(states)::text[]))
       AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
       AND (sqlc.narg(started_from)::timestamptz IS NULL OR created_at >= sqlc.narg(started_from))
       AND (sqlc.narg(started_to)::timestamptz IS NULL OR created_at < sqlc.narg(started_to))
@@ -250,7 +250,7 @@ WITH runs AS (
     INSERT INTO runnable (execution, organization) SELECT e.id, e.organization FROM execution e WHERE e.id = sqlc.arg(id) ON CONFLICT DO NOTHING
 )
 UPDATE execution SET
-    state = 0, error = '', ended_at = NULL, last_seq = sqlc.arg(from_seq)::bigint - 1,
+    state = 'running', error = '', ended_at = NULL, last_seq = sqlc.arg(from_seq)::bigint - 1,
     turn = turn + 1, wakes = wakes + 1, attempt = attempt + 1, crashes = 0, owner = NULL, owner_epoch = NULL
 WHERE execution.id = sqlc.arg(id);
 

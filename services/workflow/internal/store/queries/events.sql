@@ -45,7 +45,7 @@ SELECT EXISTS (SELECT 1 FROM event WHERE organization = $1 AND source = $2 AND e
 -- moment may leave the row behind: FindAnswer looks at the run, too.
 WITH live AS (
     SELECT execution.id, execution.organization FROM execution
-    WHERE execution.ref = sqlc.arg(ref) AND execution.organization = sqlc.arg(organization) AND execution.state < 2
+    WHERE execution.ref = sqlc.arg(ref) AND execution.organization = sqlc.arg(organization) AND execution.state IN ('running', 'parked')
 ), opened AS (
     INSERT INTO channel (token, execution, organization) SELECT sqlc.arg(token)::text, live.id, live.organization FROM live
     ON CONFLICT DO NOTHING
@@ -61,5 +61,5 @@ SELECT
     ), '')::text AS answer,
     EXISTS (
         SELECT 1 FROM channel JOIN execution ON execution.id = channel.execution
-        WHERE channel.token = sqlc.arg(token) AND channel.organization = sqlc.arg(organization) AND execution.state < 2
+        WHERE channel.token = sqlc.arg(token) AND channel.organization = sqlc.arg(organization) AND execution.state IN ('running', 'parked')
     ) AS open;

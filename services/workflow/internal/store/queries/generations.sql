@@ -55,7 +55,7 @@ SELECT count(*) FROM old;
 -- Stores up to which event executions have consumed all events of a key: up to the first one that they have not consumed, or else the
 -- last one. Events are numbered in the order of their commits, so no later event has a lower number. Every key belongs to a wait that was
 -- open, so all events have keys of its shape.
-INSERT INTO had (execution, key, event)
+INSERT INTO consumed (execution, key, event)
 SELECT u.execution, u.key, coalesce((
     SELECT k.event - 1 FROM event_key k
     WHERE k.key = ANY (ARRAY[u.key]) AND k.event > greatest(x.start_event, coalesce(h.event, 0))
@@ -67,5 +67,5 @@ SELECT u.execution, u.key, coalesce((
 ), 0)
 FROM (SELECT DISTINCT unnest(sqlc.arg(executions)::bigint[]) AS execution, unnest(sqlc.arg(keys)::bytea[]) AS key) AS u
 JOIN execution x ON x.id = ANY (ARRAY[u.execution])
-LEFT JOIN LATERAL (SELECT c.event FROM had c WHERE c.execution = u.execution AND c.key = u.key) AS h ON true
-ON CONFLICT (execution, key) DO UPDATE SET event = greatest(had.event, excluded.event);
+LEFT JOIN LATERAL (SELECT c.event FROM consumed c WHERE c.execution = u.execution AND c.key = u.key) AS h ON true
+ON CONFLICT (execution, key) DO UPDATE SET event = greatest(consumed.event, excluded.event);

@@ -33,7 +33,7 @@ FROM setting_change WHERE organization = $1 ORDER BY changed_at DESC, id DESC LI
 -- How many runs of each organization have not ended: everything that a run waits for has a timer, and what does not wait is runnable.
 SELECT e.organization, count(*) AS runs
 FROM (SELECT t.execution FROM timer t UNION SELECT r.execution FROM runnable r) AS open
-JOIN execution e ON e.id = ANY (ARRAY[open.execution]) AND e.state < 2
+JOIN execution e ON e.id = ANY (ARRAY[open.execution]) AND e.state IN ('running', 'parked')
 GROUP BY e.organization;
 
 -- name: StorageOf :one
@@ -72,7 +72,7 @@ WITH gone AS (
     RETURNING id, organization, workflow
 ), entries AS (DELETE FROM entry USING gone WHERE entry.execution = ANY (ARRAY[gone.id])
 ), generations AS (DELETE FROM generation USING gone WHERE generation.execution = ANY (ARRAY[gone.id])
-), consumed AS (DELETE FROM had c USING gone WHERE c.execution = ANY (ARRAY[gone.id])
+), marks AS (DELETE FROM consumed c USING gone WHERE c.execution = ANY (ARRAY[gone.id])
 ), spents AS (DELETE FROM spent USING gone WHERE spent.execution = ANY (ARRAY[gone.id])
 ), retries AS (DELETE FROM retry USING gone WHERE retry.execution = ANY (ARRAY[gone.id])
 ), traces AS (DELETE FROM trace USING gone WHERE trace.execution = ANY (ARRAY[gone.id])

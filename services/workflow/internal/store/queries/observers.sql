@@ -10,13 +10,13 @@ WHERE o.agent <> excluded.agent OR o.spec::text <> excluded.spec::text;
 SELECT organization, key, version, spec FROM observer WHERE agent = $1 ORDER BY organization, key;
 
 -- name: FindObserver :one
-SELECT spec, agent, version, said, said_at FROM observer WHERE organization = $1 AND key = $2;
+SELECT spec, agent, version, report, reported_at FROM observer WHERE organization = $1 AND key = $2;
 
 -- name: SaveReport :many
 -- Returns no row if another process has stored a report, or the observer was registered anew, since it was read.
-UPDATE observer SET said = sqlc.arg(report), said_at = sqlc.arg(at)
+UPDATE observer SET report = sqlc.arg(report), reported_at = sqlc.arg(at)
 WHERE organization = sqlc.arg(organization) AND key = sqlc.arg(key) AND version = sqlc.arg(version)
-  AND said_at IS NOT DISTINCT FROM sqlc.narg(before)
+  AND reported_at IS NOT DISTINCT FROM sqlc.narg(before)
 RETURNING version;
 
 -- name: SaveBeat :exec
@@ -25,7 +25,7 @@ ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, reachable = excluded.
 
 -- name: ObserversOfAgents :many
 -- The observers of agents themselves, with the agent's newest heartbeat.
-SELECT o.organization, o.key, o.agent, o.spec, o.version, o.created_at, o.said, o.said_at, agent.seen_at, agent.reachable, agent.message
+SELECT o.organization, o.key, o.agent, o.spec, o.version, o.created_at, o.report, o.reported_at, agent.seen_at, agent.reachable, agent.message
 FROM observer o LEFT JOIN agent ON agent.id = o.agent
 WHERE o.key LIKE 'agent/%'
 ORDER BY o.organization, o.key;

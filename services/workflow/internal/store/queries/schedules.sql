@@ -136,7 +136,7 @@ DELETE FROM schedule_fire d
 USING (SELECT unnest(sqlc.arg(organizations)::bigint[]) AS organization, unnest(sqlc.arg(schedules)::bigint[]) AS schedule) AS u
 WHERE d.organization = u.organization AND d.schedule = u.schedule AND d.state NOT IN ('waiting', 'starting')
   AND d.due < (SELECT l.due FROM schedule_fire l WHERE l.organization = u.organization AND l.schedule = u.schedule ORDER BY l.due DESC OFFSET sqlc.arg(kept) LIMIT 1)
-  AND (d.state <> 'started' OR NOT EXISTS (SELECT FROM execution e WHERE e.organization = d.organization AND e.workflow = d.workflow AND e.state < 2));
+  AND (d.state <> 'started' OR NOT EXISTS (SELECT FROM execution e WHERE e.organization = d.organization AND e.workflow = d.workflow AND e.state IN ('running', 'parked')));
 
 -- name: NextAttention :one
 SELECT coalesce((SELECT s.attend_at FROM schedule s WHERE s.attend_at IS NOT NULL ORDER BY s.attend_at LIMIT 1), 'epoch')::timestamptz AS at;

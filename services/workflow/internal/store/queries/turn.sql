@@ -11,7 +11,7 @@ RETURNING epoch, EXISTS (
 -- owns are set back to the first suspicious count. The caller's own name has a new epoch by now.
 UPDATE execution SET crashes = sqlc.arg(suspicious)::int, owner = NULL, owner_epoch = NULL
 FROM runnable
-WHERE execution.id = ANY (ARRAY[runnable.execution]) AND execution.state = 0 AND execution.crashes >= sqlc.arg(suspicious)::int
+WHERE execution.id = ANY (ARRAY[runnable.execution]) AND execution.state = 'running' AND execution.crashes >= sqlc.arg(suspicious)::int
   AND (execution.owner IS NULL OR execution.owner || '/' || execution.owner_epoch <> ALL (
       ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > sqlc.arg(now)::timestamptz)
   ))
@@ -36,7 +36,7 @@ SELECT
     EXISTS (
         SELECT FROM runnable r
         JOIN execution e ON e.id = ANY (ARRAY[r.execution])
-        WHERE e.state = 0
+        WHERE e.state = 'running'
           AND (e.owner IS NULL OR e.owner = sqlc.arg(instance)::text OR e.owner || '/' || e.owner_epoch <> ALL (
               ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > sqlc.arg(now)::timestamptz)
           ))
@@ -69,7 +69,7 @@ WITH RECURSIVE tenants AS (
         SELECT e.id
         FROM runnable r
         JOIN execution e ON e.id = ANY (ARRAY[r.execution])
-        WHERE r.organization = tenants.organization AND e.state = 0
+        WHERE r.organization = tenants.organization AND e.state = 'running'
           AND (e.owner IS NULL OR e.owner = sqlc.arg(instance)::text OR e.owner || '/' || e.owner_epoch <> ALL (
               ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > sqlc.arg(now))
           ))
@@ -88,7 +88,7 @@ WHERE id = ANY (ARRAY(
     SELECT e.id
     FROM orphans
     JOIN execution e ON e.id = ANY (ARRAY[orphans.id])
-    WHERE e.state = 0
+    WHERE e.state = 'running'
       AND (e.owner IS NULL OR e.owner = sqlc.arg(instance)::text OR e.owner || '/' || e.owner_epoch <> ALL (
           ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > sqlc.arg(now))
       ))
@@ -109,7 +109,7 @@ UPDATE execution SET crashes = 0 WHERE id = $1 AND owner = $2 AND owner_epoch = 
 -- Releases all executions that a process owns.
 UPDATE execution SET owner = NULL, owner_epoch = NULL
 FROM runnable
-WHERE execution.id = ANY (ARRAY[runnable.execution]) AND execution.state = 0 AND execution.owner = $1 AND execution.owner_epoch = $2;
+WHERE execution.id = ANY (ARRAY[runnable.execution]) AND execution.state = 'running' AND execution.owner = $1 AND execution.owner_epoch = $2;
 
 -- name: LoadMany :many
 SELECT id, ref, attempt, organization, workflow, state, program, modules, inputs, secrets,

@@ -4,7 +4,7 @@
 INSERT INTO watch (id, execution, agent, spec, created_at)
 SELECT sqlc.arg(id)::text, execution.id, sqlc.arg(agent)::bigint, sqlc.arg(spec)::json, sqlc.arg(created_at)::timestamptz
 FROM execution
-WHERE execution.ref = split_part(sqlc.arg(ref)::text, '~', 1) AND execution.state < 2
+WHERE execution.ref = split_part(sqlc.arg(ref)::text, '~', 1) AND execution.state IN ('running', 'parked')
 ON CONFLICT (id) DO NOTHING;
 
 -- name: CloseWatch :one
@@ -16,15 +16,15 @@ RETURNING watch.agent;
 -- name: DropEndedWatches :exec
 -- Keeps the watches of a run that has failed, because it may be retried; until then they are not wanted.
 DELETE FROM watch USING execution
-WHERE watch.agent = $1 AND execution.id = watch.execution AND execution.state >= 2 AND execution.state <> 3;
+WHERE watch.agent = $1 AND execution.id = watch.execution AND execution.state NOT IN ('running', 'parked') AND execution.state <> 'failed';
 
 -- name: WantedWatches :many
 SELECT watch.id, watch.spec
 FROM watch JOIN execution ON execution.id = watch.execution
-WHERE watch.agent = $1 AND execution.state < 2
+WHERE watch.agent = $1 AND execution.state IN ('running', 'parked')
 ORDER BY watch.id;
 
 -- name: FindWatch :one
 SELECT watch.agent, watch.spec, execution.organization
 FROM watch JOIN execution ON execution.id = watch.execution
-WHERE watch.id = $1 AND execution.state < 2;
+WHERE watch.id = $1 AND execution.state IN ('running', 'parked');

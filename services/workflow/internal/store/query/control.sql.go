@@ -113,7 +113,7 @@ SELECT count(*) FROM (
         WHERE e.organization = $1 AND e.id < $2 AND e.id >= $3
         ORDER BY e.id DESC LIMIT $4
     ) AS execution
-    WHERE (cardinality($5::smallint[]) = 0 OR state = ANY ($5::smallint[]))
+    WHERE (cardinality($5::text[]) = 0 OR state = ANY ($5::text[]))
       AND ($6::bytea IS NULL OR program = $6)
       AND ($7::timestamptz IS NULL OR created_at >= $7)
       AND ($8::timestamptz IS NULL OR created_at < $8)
@@ -136,7 +136,7 @@ type CountExecutionsParams struct {
 	Before       int64
 	Least        int64
 	Budget       int32
-	States       []int16
+	States       []string
 	Program      []byte
 	StartedFrom  *time.Time
 	StartedTo    *time.Time
@@ -178,7 +178,7 @@ SELECT count(*) FROM (
     SELECT FROM execution
     WHERE execution.organization = $1 AND id < $2 AND id >= $3
       AND labels <> '{}' AND labels <> 'null' AND labels @> $4::jsonb
-      AND (cardinality($5::smallint[]) = 0 OR state = ANY ($5::smallint[]))
+      AND (cardinality($5::text[]) = 0 OR state = ANY ($5::text[]))
       AND ($6::bytea IS NULL OR program = $6)
       AND ($7::timestamptz IS NULL OR created_at >= $7)
       AND ($8::timestamptz IS NULL OR created_at < $8)
@@ -201,7 +201,7 @@ type CountLabelledParams struct {
 	Before       int64
 	Least        int64
 	Labels       json.RawMessage
-	States       []int16
+	States       []string
 	Program      []byte
 	StartedFrom  *time.Time
 	StartedTo    *time.Time
@@ -244,7 +244,7 @@ SELECT count(*) FROM (
         WHERE e.organization = $1 AND e.id < $2 AND e.id >= $3 AND e.troubled
         ORDER BY e.id DESC LIMIT $4
     ) AS execution
-    WHERE state = ANY ($5::smallint[])
+    WHERE state = ANY ($5::text[])
       AND ($6::bytea IS NULL OR program = $6)
       AND ($7::timestamptz IS NULL OR created_at >= $7)
       AND ($8::timestamptz IS NULL OR created_at < $8)
@@ -267,7 +267,7 @@ type CountTroubledParams struct {
 	Before       int64
 	Least        int64
 	Budget       int32
-	States       []int16
+	States       []string
 	Program      []byte
 	StartedFrom  *time.Time
 	StartedTo    *time.Time
@@ -336,7 +336,7 @@ WHERE execution.id = $5
 `
 
 type EndExecutionParams struct {
-	State   int16
+	State   string
 	Error   string
 	EndedAt time.Time
 	LastSeq int64
@@ -489,7 +489,7 @@ FROM (
     ORDER BY e.id DESC LIMIT $4
 ) AS execution
 LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
-WHERE (cardinality($5::smallint[]) = 0 OR state = ANY ($5::smallint[]))
+WHERE (cardinality($5::text[]) = 0 OR state = ANY ($5::text[]))
   AND ($6::bytea IS NULL OR program = $6)
   AND ($7::timestamptz IS NULL OR created_at >= $7)
   AND ($8::timestamptz IS NULL OR created_at < $8)
@@ -512,7 +512,7 @@ type ListExecutionsParams struct {
 	Before       int64
 	Least        int64
 	Budget       int32
-	States       []int16
+	States       []string
 	Program      []byte
 	StartedFrom  *time.Time
 	StartedTo    *time.Time
@@ -530,7 +530,7 @@ type ListExecutionsRow struct {
 	Ref          string
 	Organization int64
 	Workflow     string
-	State        int16
+	State        string
 	Error        string
 	Program      []byte
 	Labels       json.RawMessage
@@ -605,7 +605,7 @@ FROM execution
 LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
 WHERE execution.organization = $1 AND id < $2 AND id >= $3
   AND labels <> '{}' AND labels <> 'null' AND labels @> $4::jsonb
-  AND (cardinality($5::smallint[]) = 0 OR state = ANY ($5::smallint[]))
+  AND (cardinality($5::text[]) = 0 OR state = ANY ($5::text[]))
   AND ($6::bytea IS NULL OR program = $6)
   AND ($7::timestamptz IS NULL OR created_at >= $7)
   AND ($8::timestamptz IS NULL OR created_at < $8)
@@ -628,7 +628,7 @@ type ListLabelledParams struct {
 	Before       int64
 	Least        int64
 	Labels       json.RawMessage
-	States       []int16
+	States       []string
 	Program      []byte
 	StartedFrom  *time.Time
 	StartedTo    *time.Time
@@ -646,7 +646,7 @@ type ListLabelledRow struct {
 	Ref          string
 	Organization int64
 	Workflow     string
-	State        int16
+	State        string
 	Error        string
 	Program      []byte
 	Labels       json.RawMessage
@@ -723,7 +723,7 @@ FROM (
     ORDER BY e.id DESC LIMIT $4
 ) AS execution
 LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
-WHERE state = ANY ($5::smallint[])
+WHERE state = ANY ($5::text[])
   AND ($6::bytea IS NULL OR program = $6)
   AND ($7::timestamptz IS NULL OR created_at >= $7)
   AND ($8::timestamptz IS NULL OR created_at < $8)
@@ -746,7 +746,7 @@ type ListTroubledParams struct {
 	Before       int64
 	Least        int64
 	Budget       int32
-	States       []int16
+	States       []string
 	Program      []byte
 	StartedFrom  *time.Time
 	StartedTo    *time.Time
@@ -764,7 +764,7 @@ type ListTroubledRow struct {
 	Ref          string
 	Organization int64
 	Workflow     string
-	State        int16
+	State        string
 	Error        string
 	Program      []byte
 	Labels       json.RawMessage
@@ -961,7 +961,7 @@ FROM execution WHERE id = ANY ($1::bigint[])
 
 type ProgressesRow struct {
 	ID      int64
-	State   int16
+	State   string
 	Turn    int64
 	LastSeq int64
 }
@@ -1087,7 +1087,7 @@ WITH runs AS (
     INSERT INTO runnable (execution, organization) SELECT e.id, e.organization FROM execution e WHERE e.id = $2 ON CONFLICT DO NOTHING
 )
 UPDATE execution SET
-    state = 0, error = '', ended_at = NULL, last_seq = $1::bigint - 1,
+    state = 'running', error = '', ended_at = NULL, last_seq = $1::bigint - 1,
     turn = turn + 1, wakes = wakes + 1, attempt = attempt + 1, crashes = 0, owner = NULL, owner_epoch = NULL
 WHERE execution.id = $2
 `
@@ -1228,7 +1228,7 @@ SELECT turn, wakes, state, program FROM execution WHERE id = $1
 type StandingOfRow struct {
 	Turn    int64
 	Wakes   int64
-	State   int16
+	State   string
 	Program []byte
 }
 

@@ -60,7 +60,7 @@ SELECT
     ), '')::text AS answer,
     EXISTS (
         SELECT 1 FROM channel JOIN execution ON execution.id = channel.execution
-        WHERE channel.token = $4 AND channel.organization = $1 AND execution.state < 2
+        WHERE channel.token = $4 AND channel.organization = $1 AND execution.state IN ('running', 'parked')
     ) AS open
 `
 
@@ -184,7 +184,7 @@ func (q *Queries) HasEvent(ctx context.Context, arg HasEventParams) (bool, error
 const openInbox = `-- name: OpenInbox :one
 WITH live AS (
     SELECT execution.id, execution.organization FROM execution
-    WHERE execution.ref = $1 AND execution.organization = $2 AND execution.state < 2
+    WHERE execution.ref = $1 AND execution.organization = $2 AND execution.state IN ('running', 'parked')
 ), opened AS (
     INSERT INTO channel (token, execution, organization) SELECT $3::text, live.id, live.organization FROM live
     ON CONFLICT DO NOTHING

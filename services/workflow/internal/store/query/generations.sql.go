@@ -152,7 +152,7 @@ func (q *Queries) HeldBack(ctx context.Context, arg HeldBackParams) (HeldBackRow
 }
 
 const noteConsumed = `-- name: NoteConsumed :exec
-INSERT INTO had (execution, key, event)
+INSERT INTO consumed (execution, key, event)
 SELECT u.execution, u.key, coalesce((
     SELECT k.event - 1 FROM event_key k
     WHERE k.key = ANY (ARRAY[u.key]) AND k.event > greatest(x.start_event, coalesce(h.event, 0))
@@ -164,8 +164,8 @@ SELECT u.execution, u.key, coalesce((
 ), 0)
 FROM (SELECT DISTINCT unnest($1::bigint[]) AS execution, unnest($2::bytea[]) AS key) AS u
 JOIN execution x ON x.id = ANY (ARRAY[u.execution])
-LEFT JOIN LATERAL (SELECT c.event FROM had c WHERE c.execution = u.execution AND c.key = u.key) AS h ON true
-ON CONFLICT (execution, key) DO UPDATE SET event = greatest(had.event, excluded.event)
+LEFT JOIN LATERAL (SELECT c.event FROM consumed c WHERE c.execution = u.execution AND c.key = u.key) AS h ON true
+ON CONFLICT (execution, key) DO UPDATE SET event = greatest(consumed.event, excluded.event)
 `
 
 type NoteConsumedParams struct {

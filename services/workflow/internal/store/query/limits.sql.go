@@ -34,7 +34,7 @@ WITH gone AS (
     RETURNING id, organization, workflow
 ), entries AS (DELETE FROM entry USING gone WHERE entry.execution = ANY (ARRAY[gone.id])
 ), generations AS (DELETE FROM generation USING gone WHERE generation.execution = ANY (ARRAY[gone.id])
-), consumed AS (DELETE FROM had c USING gone WHERE c.execution = ANY (ARRAY[gone.id])
+), marks AS (DELETE FROM consumed c USING gone WHERE c.execution = ANY (ARRAY[gone.id])
 ), spents AS (DELETE FROM spent USING gone WHERE spent.execution = ANY (ARRAY[gone.id])
 ), retries AS (DELETE FROM retry USING gone WHERE retry.execution = ANY (ARRAY[gone.id])
 ), traces AS (DELETE FROM trace USING gone WHERE trace.execution = ANY (ARRAY[gone.id])
@@ -147,7 +147,7 @@ func (q *Queries) OldRuns(ctx context.Context, arg OldRunsParams) ([]OldRunsRow,
 const openRuns = `-- name: OpenRuns :many
 SELECT e.organization, count(*) AS runs
 FROM (SELECT t.execution FROM timer t UNION SELECT r.execution FROM runnable r) AS open
-JOIN execution e ON e.id = ANY (ARRAY[open.execution]) AND e.state < 2
+JOIN execution e ON e.id = ANY (ARRAY[open.execution]) AND e.state IN ('running', 'parked')
 GROUP BY e.organization
 `
 

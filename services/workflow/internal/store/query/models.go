@@ -169,7 +169,7 @@ type Execution struct {
 	Ref          string
 	Organization int64
 	Workflow     string
-	State        int16
+	State        string
 	Error        string
 	Program      []byte
 	Modules      []byte

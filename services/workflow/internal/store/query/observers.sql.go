@@ -11,7 +11,7 @@ import (
 )
 
 const findObserver = `-- name: FindObserver :one
-SELECT spec, agent, version, said, said_at FROM observer WHERE organization = $1 AND key = $2
+SELECT spec, agent, version, report, reported_at FROM observer WHERE organization = $1 AND key = $2
 `
 
 type FindObserverParams struct {
@@ -77,7 +77,7 @@ func (q *Queries) ObserversOf(ctx context.Context, agent int64) ([]ObserversOfRo
 }
 
 const observersOfAgents = `-- name: ObserversOfAgents :many
-SELECT o.organization, o.key, o.agent, o.spec, o.version, o.created_at, o.said, o.said_at, agent.seen_at, agent.reachable, agent.message
+SELECT o.organization, o.key, o.agent, o.spec, o.version, o.created_at, o.report, o.reported_at, agent.seen_at, agent.reachable, agent.message
 FROM observer o LEFT JOIN agent ON agent.id = o.agent
 WHERE o.key LIKE 'agent/%'
 ORDER BY o.organization, o.key
@@ -184,9 +184,9 @@ func (q *Queries) SaveObserver(ctx context.Context, arg SaveObserverParams) (int
 }
 
 const saveReport = `-- name: SaveReport :many
-UPDATE observer SET said = $1, said_at = $2
+UPDATE observer SET report = $1, reported_at = $2
 WHERE organization = $3 AND key = $4 AND version = $5
-  AND said_at IS NOT DISTINCT FROM $6
+  AND reported_at IS NOT DISTINCT FROM $6
 RETURNING version
 `
 

@@ -247,7 +247,7 @@ type FiresRow struct {
 	Count    int64
 	Detail   string
 	Workflow string
-	Run      *int16
+	Run      *string
 	RunError *string
 	EndedAt  *time.Time
 }
@@ -289,7 +289,7 @@ DELETE FROM schedule_fire d
 USING (SELECT unnest($1::bigint[]) AS organization, unnest($2::bigint[]) AS schedule) AS u
 WHERE d.organization = u.organization AND d.schedule = u.schedule AND d.state NOT IN ('waiting', 'starting')
   AND d.due < (SELECT l.due FROM schedule_fire l WHERE l.organization = u.organization AND l.schedule = u.schedule ORDER BY l.due DESC OFFSET $3 LIMIT 1)
-  AND (d.state <> 'started' OR NOT EXISTS (SELECT FROM execution e WHERE e.organization = d.organization AND e.workflow = d.workflow AND e.state < 2))
+  AND (d.state <> 'started' OR NOT EXISTS (SELECT FROM execution e WHERE e.organization = d.organization AND e.workflow = d.workflow AND e.state IN ('running', 'parked')))
 `
 
 type ForgetFiresParams struct {
@@ -547,7 +547,7 @@ type OpenFiresRow struct {
 	Count    int64
 	Detail   string
 	Workflow string
-	Run      *int16
+	Run      *string
 }
 
 // The open due times of schedules, with their runs. With the policy allow, runs that were started do not matter.

@@ -31,7 +31,7 @@ type FindExecutionRow struct {
 	Ref          string
 	Organization int64
 	Workflow     string
-	State        int16
+	State        string
 	Error        string
 	Program      []byte
 	Labels       json.RawMessage

@@ -65,7 +65,7 @@ WITH RECURSIVE tenants AS (
         SELECT e.id
         FROM runnable r
         JOIN execution e ON e.id = ANY (ARRAY[r.execution])
-        WHERE r.organization = tenants.organization AND e.state = 0
+        WHERE r.organization = tenants.organization AND e.state = 'running'
           AND (e.owner IS NULL OR e.owner = $1::text OR e.owner || '/' || e.owner_epoch <> ALL (
               ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > $3)
           ))
@@ -84,7 +84,7 @@ WHERE id = ANY (ARRAY(
     SELECT e.id
     FROM orphans
     JOIN execution e ON e.id = ANY (ARRAY[orphans.id])
-    WHERE e.state = 0
+    WHERE e.state = 'running'
       AND (e.owner IS NULL OR e.owner = $1::text OR e.owner || '/' || e.owner_epoch <> ALL (
           ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > $3)
       ))
@@ -168,7 +168,7 @@ SELECT
     EXISTS (
         SELECT FROM runnable r
         JOIN execution e ON e.id = ANY (ARRAY[r.execution])
-        WHERE e.state = 0
+        WHERE e.state = 'running'
           AND (e.owner IS NULL OR e.owner = $1::text OR e.owner || '/' || e.owner_epoch <> ALL (
               ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > $3::timestamptz)
           ))
@@ -272,7 +272,7 @@ func (q *Queries) ExecutionID(ctx context.Context, arg ExecutionIDParams) ([]int
 const exonerate = `-- name: Exonerate :exec
 UPDATE execution SET crashes = $1::int, owner = NULL, owner_epoch = NULL
 FROM runnable
-WHERE execution.id = ANY (ARRAY[runnable.execution]) AND execution.state = 0 AND execution.crashes >= $1::int
+WHERE execution.id = ANY (ARRAY[runnable.execution]) AND execution.state = 'running' AND execution.crashes >= $1::int
   AND (execution.owner IS NULL OR execution.owner || '/' || execution.owner_epoch <> ALL (
       ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > $2::timestamptz)
   ))
@@ -384,7 +384,7 @@ type LoadManyRow struct {
 	Attempt      int32
 	Organization int64
 	Workflow     string
-	State        int16
+	State        string
 	Program      []byte
 	Modules      []byte
 	Inputs       []byte
@@ -490,7 +490,7 @@ type LockWorkflowRow struct {
 	ID      int64
 	Ref     string
 	Attempt int32
-	State   int16
+	State   string
 }
 
 func (q *Queries) LockWorkflow(ctx context.Context, arg LockWorkflowParams) (LockWorkflowRow, error) {
@@ -508,7 +508,7 @@ func (q *Queries) LockWorkflow(ctx context.Context, arg LockWorkflowParams) (Loc
 const release = `-- name: Release :exec
 UPDATE execution SET owner = NULL, owner_epoch = NULL
 FROM runnable
-WHERE execution.id = ANY (ARRAY[runnable.execution]) AND execution.state = 0 AND execution.owner = $1 AND execution.owner_epoch = $2
+WHERE execution.id = ANY (ARRAY[runnable.execution]) AND execution.state = 'running' AND execution.owner = $1 AND execution.owner_epoch = $2
 `
 
 type ReleaseParams struct {
@@ -553,7 +553,7 @@ type StandingsParams struct {
 type StandingsRow struct {
 	Execution  int64
 	Wakes      int64
-	State      int16
+	State      string
 	Branch     int32
 	Op         int32
 	Kind       int16

@@ -31,7 +31,7 @@ func (q *Queries) CloseWatch(ctx context.Context, arg CloseWatchParams) (int64, 
 
 const dropEndedWatches = `-- name: DropEndedWatches :exec
 DELETE FROM watch USING execution
-WHERE watch.agent = $1 AND execution.id = watch.execution AND execution.state >= 2 AND execution.state <> 3
+WHERE watch.agent = $1 AND execution.id = watch.execution AND execution.state NOT IN ('running', 'parked') AND execution.state <> 'failed'
 `
 
 // Keeps the watches of a run that has failed, because it may be retried; until then they are not wanted.
@@ -43,7 +43,7 @@ func (q *Queries) DropEndedWatches(ctx context.Context, agent int64) error {
 const findWatch = `-- name: FindWatch :one
 SELECT watch.agent, watch.spec, execution.organization
 FROM watch JOIN execution ON execution.id = watch.execution
-WHERE watch.id = $1 AND execution.state < 2
+WHERE watch.id = $1 AND execution.state IN ('running', 'parked')
 `
 
 type FindWatchRow struct {
@@ -63,7 +63,7 @@ const openWatch = `-- name: OpenWatch :execrows
 INSERT INTO watch (id, execution, agent, spec, created_at)
 SELECT $1::text, execution.id, $2::bigint, $3::json, $4::timestamptz
 FROM execution
-WHERE execution.ref = split_part($5::text, '~', 1) AND execution.state < 2
+WHERE execution.ref = split_part($5::text, '~', 1) AND execution.state IN ('running', 'parked')
 ON CONFLICT (id) DO NOTHING
 `
 
@@ -94,7 +94,7 @@ func (q *Queries) OpenWatch(ctx context.Context, arg OpenWatchParams) (int64, er
 const wantedWatches = `-- name: WantedWatches :many
 SELECT watch.id, watch.spec
 FROM watch JOIN execution ON execution.id = watch.execution
-WHERE watch.agent = $1 AND execution.state < 2
+WHERE watch.agent = $1 AND execution.state IN ('running', 'parked')
 ORDER BY watch.id
 `
 

@@ -279,13 +279,13 @@ func (s *Store) Fires(ctx context.Context, organization, of int64, limit int) ([
 	return fires, nil
 }
 
-func fire(due time.Time, state string, backfill bool, overlap string, count int64, detail, workflow string, run *int16) schedule.Fire {
+func fire(due time.Time, state string, backfill bool, overlap string, count int64, detail, workflow string, run *string) schedule.Fire {
 	f := schedule.Fire{
 		Due: due, State: schedule.State(state), Backfill: backfill, Overlap: schedule.Overlap(overlap), Count: count, Detail: detail,
 		Workflow: workflow,
 	}
 	if run != nil {
-		f.Exists, f.Run = true, execution.State(*run)
+		f.Exists, f.Run = true, execution.Named(*run)
 	}
 	return f
 }

@@ -419,10 +419,10 @@ func (t Transition) SubjectID() string {
 }
 
 // FromState is null for the creation.
-func (t Transition) FromState() *string { return orNull(t.FromName()) }
+func (t Transition) FromState() *string { return orNull(string(t.From)) }
 
 // ToState is the state after the transition.
-func (t Transition) ToState() string { return t.ToName() }
+func (t Transition) ToState() string { return string(t.To) }
 
 // Event is the verb.
 func (t Transition) Event() string { return string(t.Verb) }

@@ -25,7 +25,7 @@ func WrapReconciliation(r core.Reconciliation) Reconciliation { return Reconcili
 func WrapContact(c core.Contact) Contact { return Contact{c} }
 
 // MarshalHealth writes a health.
-func MarshalHealth(h core.Health) graphql.Marshaler { return word(h.String()) }
+func MarshalHealth(h core.Health) graphql.Marshaler { return word(string(h)) }
 
 // UnmarshalHealth reads a health.
 func UnmarshalHealth(v any) (core.Health, error) {

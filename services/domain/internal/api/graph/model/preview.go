@@ -26,7 +26,7 @@ func (p RolloutPreview) GlobalID() string { return id.Format(KindRolloutPreview,
 func (RolloutPreview) IsNode() {}
 
 // MarshalPreviewState writes a state.
-func MarshalPreviewState(s core.PreviewState) graphql.Marshaler { return word(s.String()) }
+func MarshalPreviewState(s core.PreviewState) graphql.Marshaler { return word(string(s)) }
 
 // UnmarshalPreviewState reads a state.
 func UnmarshalPreviewState(v any) (core.PreviewState, error) {

@@ -105,7 +105,7 @@ func UnmarshalReadiness(v any) (core.Readiness, error) {
 }
 
 // MarshalRolloutState writes a state.
-func MarshalRolloutState(s core.RolloutState) graphql.Marshaler { return word(s.String()) }
+func MarshalRolloutState(s core.RolloutState) graphql.Marshaler { return word(string(s)) }
 
 // UnmarshalRolloutState reads a state.
 func UnmarshalRolloutState(v any) (core.RolloutState, error) {
@@ -152,7 +152,7 @@ func UnmarshalSkipCause(v any) (core.SkipCause, error) {
 }
 
 // MarshalDeploymentState writes a state.
-func MarshalDeploymentState(s core.DeploymentState) graphql.Marshaler { return word(s.String()) }
+func MarshalDeploymentState(s core.DeploymentState) graphql.Marshaler { return word(string(s)) }
 
 // UnmarshalDeploymentState reads a state.
 func UnmarshalDeploymentState(v any) (core.DeploymentState, error) {
