@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +34,7 @@ func structure(def Definition) []fault.Field {
 	found = append(found, oneKind(def.Checks, def.Checks, "/checks")...)
 	found = append(found, misplaced(def.Checks, "/checks")...)
 	found = append(found, calendars(def.Checks, "/checks")...)
+	found = append(found, def.CommitMatcher.wrong()...)
 	for i, s := range def.Steps {
 		at := schema.Pointer("steps", strconv.Itoa(i))
 		switch s.Type {
@@ -73,6 +75,20 @@ func structure(def Definition) []fault.Field {
 	}
 	if len(environments) == 0 {
 		found = append(found, fault.Field{Name: "/steps", Problem: "found no deploy step; expected at least one"})
+	}
+	return found
+}
+
+// wrong finds expressions that cannot be read.
+func (m CommitMatcher) wrong() []fault.Field {
+	var found []fault.Field
+	for _, one := range []struct{ name, expression string }{{"pipeline", m.Pipeline}, {"quickSync", m.QuickSync}} {
+		if _, err := regexp.Compile(one.expression); err != nil {
+			found = append(found, fault.Field{
+				Name:    "/commitMatcher/" + one.name,
+				Problem: fmt.Sprintf("found %q; expected a regular expression (RE2): %s", one.expression, err),
+			})
+		}
 	}
 	return found
 }

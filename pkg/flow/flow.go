@@ -43,8 +43,17 @@ type Definition struct {
 	// Deadline is how long a rollout may take, and RollbackDeadline a rollback; without it that is Deadline, too (D59).
 	Deadline         *Deadline `json:"deadline,omitempty"`
 	RollbackDeadline *Deadline `json:"rollback_deadline,omitempty"`
+	// CommitMatcher and AlwaysUsePipeline say which rollouts stop at the weights (D59).
+	CommitMatcher     CommitMatcher `json:"commitMatcher,omitzero"`
+	AlwaysUsePipeline bool          `json:"alwaysUsePipeline,omitempty"`
 	// Steps are carried out in order.
 	Steps []Step `json:"steps"`
+}
+
+// A CommitMatcher has regular expressions about the messages of commits; an empty one matches none.
+type CommitMatcher struct {
+	Pipeline  string `json:"pipeline,omitempty"`
+	QuickSync string `json:"quickSync,omitempty"`
 }
 
 // Checks are conditions whose status people and systems report (D48).

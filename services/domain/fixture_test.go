@@ -437,13 +437,16 @@ func (s *shop) deployments(e core.RolloutEnvironment) []core.Deployment {
 	return found[e.ID]
 }
 
-// story is the journal as "subject verb from→to", oldest first.
+// story is the journal as "subject verb from→to", oldest first, without the plan, which follows every creation (plan_test.go).
 func (s *shop) story(r core.Rollout) []string {
 	s.t.Helper()
 	j, err := s.view.Journal(s.t.Context(), org, r.ID, core.Page{First: 500})
 	s.ok(err)
 	var lines []string
 	for _, row := range j.Nodes {
+		if row.Verb == core.VerbPlan {
+			continue
+		}
 		lines = append(lines, fmt.Sprintf("%s %s %s→%s", row.Subject.Kind, row.Verb, row.From, row.To))
 	}
 	return lines

@@ -246,7 +246,7 @@ func TestTheJournalOfADeploymentHasItsGates(t *testing.T) {
 	}
 	j, err := s.view.Journal(t.Context(), org, r.ID, core.Page{First: 500})
 	s.ok(err)
-	if gate := j.Nodes[10].GateID; gate != "staging/25" {
+	if gate := j.Nodes[11].GateID; gate != "staging/25" {
 		t.Errorf("gate: got %q, want staging/25", gate)
 	}
 	s.verifyJournal(r)

@@ -146,7 +146,8 @@ type room struct {
 func rooms() map[string][]room {
 	return map[string][]room{
 		"domain": {
-			{nouns, nil},
+			{"planner", nil},
+			{nouns, []string{"planner"}},
 			{"access", []string{nouns}},
 			{"intake", []string{nouns}},
 			{"freeze", []string{nouns}},
@@ -155,7 +156,7 @@ func rooms() map[string][]room {
 			{"credential", []string{nouns}},
 			{"setup", []string{nouns, "access"}},
 			{"policy", []string{nouns, "access", "setup"}},
-			{"rollout", []string{nouns, "access", "setup", "policy"}},
+			{"rollout", []string{"planner", nouns, "access", "setup", "policy"}},
 			{"trigger", []string{nouns, "rollout"}},
 			{"handoff", []string{nouns, "rollout"}},
 			{"notify", []string{nouns, "handoff"}},

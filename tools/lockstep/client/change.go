@@ -98,22 +98,35 @@ func (c *Client) UpdateEnvironment(ctx context.Context, in EnvironmentChange) (E
 // createdFields are those of a rollout that was just created.
 const createdFields = rolloutFields + ` versionSet { id name warnings }`
 
-// CreateRollout starts to promote a version set, to the environments only, or to the whole pipeline without any. The error is a QueuedError
-// if the application's policy has queued it.
-func (c *Client) CreateRollout(ctx context.Context, versionSet, reason string, again bool, only ...string) (Rollout, error) {
-	input := map[string]any{"versionSetId": versionSet, "reason": reason}
-	if again {
+// NewRollout says how to promote a version set; the zero value of all but VersionSet is the default.
+type NewRollout struct {
+	VersionSet, Reason string
+	// Again deploys it also where it is live everywhere.
+	Again bool
+	// Only are the environments that it goes to; none for the whole pipeline.
+	Only []string
+	// Strategy is AUTO, QUICK or PIPELINE; empty for AUTO.
+	Strategy string
+}
+
+// CreateRollout starts to promote a version set. The error is a QueuedError if the application's policy has queued it.
+func (c *Client) CreateRollout(ctx context.Context, n NewRollout) (Rollout, error) {
+	input := map[string]any{"versionSetId": n.VersionSet, "reason": n.Reason}
+	if n.Again {
 		input["again"] = true
 	}
-	if len(only) > 0 {
-		input["environments"] = only
+	if len(n.Only) > 0 {
+		input["environments"] = n.Only
+	}
+	if n.Strategy != "" {
+		input["strategy"] = n.Strategy
 	}
 	one, err := change[*Rollout](ctx, c, "createRollout", "CreateRolloutInput", "rollout", createdFields, input)
 	if err != nil {
 		return Rollout{}, err
 	}
 	if one == nil {
-		return Rollout{}, QueuedError{versionSet}
+		return Rollout{}, QueuedError{n.VersionSet}
 	}
 	return *one, nil
 }

@@ -102,7 +102,7 @@ func TestErrorsKeepTheirClass(t *testing.T) {
 func TestMutationsNameTheFieldAtFault(t *testing.T) {
 	t.Parallel()
 	c, asked := serve(t, http.StatusOK, `{"data":{"createRollout":{"rollout":null,"errors":[{"field":["input","versionSetId"],"message":"found a rollout in progress","code":"CONFLICT"}]}}}`)
-	_, err := c.CreateRollout(t.Context(), "version_set_1", "why", false)
+	_, err := c.CreateRollout(t.Context(), client.NewRollout{VersionSet: "version_set_1", Reason: "why"})
 	if !fault.Is(err, fault.Conflict) || err.Error() != "input.versionSetId: found a rollout in progress" {
 		t.Errorf("got %v (%v)", err, fault.ClassOf(err))
 	}

@@ -176,6 +176,9 @@ type Rollout struct {
 	CreatedAt        time.Time  `json:"createdAt,omitzero"`
 	StartedAt        *time.Time `json:"startedAt,omitempty"`
 	FinishedAt       *time.Time `json:"finishedAt,omitempty"`
+	// Strategy is QUICK or PIPELINE, and StrategyReason why; both are empty for a rollout of a release that did not plan.
+	Strategy       string `json:"strategy,omitempty"`
+	StrategyReason string `json:"strategyReason,omitempty"`
 	// WaitingOn lists everything that it waits for, in the order of promotion.
 	WaitingOn []Wait `json:"waitingOn,omitempty"`
 	// RollbackOf is the rollout that it rolls back, and RolledBackBy the newest one that rolls it back.

@@ -132,11 +132,11 @@ func (w *world) secondRollout(ctx context.Context, t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := w.API.CreateRollout(ctx, set.ID, "first", false)
+	first, err := w.API.CreateRollout(ctx, client.NewRollout{VersionSet: set.ID, Reason: "first"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = w.API.CreateRollout(ctx, set.ID, "second", true)
+	_, err = w.API.CreateRollout(ctx, client.NewRollout{VersionSet: set.ID, Reason: "second", Again: true})
 	if class := fault.ClassOf(err); (class != fault.Refused && class != fault.Conflict) || !strings.Contains(err.Error(), first.ID) {
 		t.Errorf("got %v (%v), want Refused or Conflict that names %s", err, class, first.ID)
 	}

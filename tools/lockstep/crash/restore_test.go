@@ -135,7 +135,7 @@ func account(ctx context.Context, t *testing.T) string {
 // park starts a rollout and has it stand paused at its first gate.
 func (w *world) park(ctx context.Context, t *testing.T, set client.VersionSet) client.Rollout {
 	t.Helper()
-	created, err := w.API.CreateRollout(ctx, set.ID, t.Name(), true)
+	created, err := w.API.CreateRollout(ctx, client.NewRollout{VersionSet: set.ID, Reason: t.Name(), Again: true})
 	if err != nil {
 		t.Fatal(err)
 	}

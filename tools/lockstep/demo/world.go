@@ -150,9 +150,9 @@ func (w *World) Roll(ctx context.Context, set, reason string) (client.Rollout, e
 	var r client.Rollout
 	unsure := false
 	err := w.insist(ctx, "a rollout to be created", func() (err error) {
-		r, err = w.API.CreateRollout(ctx, set, reason, false)
+		r, err = w.API.CreateRollout(ctx, client.NewRollout{VersionSet: set, Reason: reason})
 		if err != nil && strings.Contains(err.Error(), "live already") { // a server of the release before does not ask
-			r, err = w.API.CreateRollout(ctx, set, reason, true)
+			r, err = w.API.CreateRollout(ctx, client.NewRollout{VersionSet: set, Reason: reason, Again: true})
 		}
 		if !unsure || !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.Refused) {
 			unsure = unsure || fault.Is(err, fault.Unavailable)

@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/flow"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/planner"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
@@ -24,6 +25,8 @@ func (Flows) Read(definition json.RawMessage) (core.Flow, error) {
 		return core.Flow{}, err
 	}
 	f := understand(def)
+	f.Rules = planner.Rules{Pipeline: def.CommitMatcher.Pipeline, Quick: def.CommitMatcher.QuickSync, Always: def.AlwaysUsePipeline}
+	f.Unweighted = unweighted
 	f.Keep = func(kept []bool) (json.RawMessage, error) { return keep(definition, def, kept) }
 	f.Check = func(known core.KnownToFlow) error { return check(def, known) }
 	return f, nil
@@ -148,35 +151,58 @@ func approval(a *flow.Approval) *core.Approval {
 // keep is core.Flow.Keep. The steps stay as their author wrote them; an approval without a name gets that of its gate, which would
 // otherwise go by another number.
 func keep(definition json.RawMessage, def flow.Definition, kept []bool) (json.RawMessage, error) {
+	return rewrite(definition, func(steps []step) ([]step, error) {
+		left := []step{}
+		for i, s := range steps {
+			if !kept[i] {
+				continue
+			}
+			if def.Steps[i].Type == flow.Approve {
+				name, err := json.Marshal(flow.StepGateID(i, def.Steps[i]))
+				if err != nil {
+					return nil, fmt.Errorf("name step %d of pipeline: %w", i, err)
+				}
+				s["name"] = name
+			}
+			left = append(left, s)
+		}
+		return left, nil
+	})
+}
+
+// unweighted is core.Flow.Unweighted.
+func unweighted(definition json.RawMessage) (json.RawMessage, error) {
+	return rewrite(definition, func(steps []step) ([]step, error) {
+		for _, s := range steps {
+			delete(s, "gates")
+		}
+		return steps, nil
+	})
+}
+
+// step is a step of a pipeline as its author wrote it.
+type step = map[string]json.RawMessage
+
+// rewrite replaces the steps of a definition.
+func rewrite(definition json.RawMessage, change func([]step) ([]step, error)) (json.RawMessage, error) {
 	var whole map[string]json.RawMessage
 	if err := json.Unmarshal(definition, &whole); err != nil {
 		return nil, fmt.Errorf("read pipeline: %w", err)
 	}
-	var steps []map[string]json.RawMessage
+	var steps []step
 	if err := json.Unmarshal(whole["steps"], &steps); err != nil {
 		return nil, fmt.Errorf("read steps of pipeline: %w", err)
 	}
-	left := []map[string]json.RawMessage{}
-	for i, s := range steps {
-		if !kept[i] {
-			continue
-		}
-		if def.Steps[i].Type == flow.Approve {
-			name, err := json.Marshal(flow.StepGateID(i, def.Steps[i]))
-			if err != nil {
-				return nil, fmt.Errorf("name step %d of pipeline: %w", i, err)
-			}
-			s["name"] = name
-		}
-		left = append(left, s)
+	left, err := change(steps)
+	if err != nil {
+		return nil, err
 	}
-	var err error
 	if whole["steps"], err = json.Marshal(left); err != nil {
 		return nil, fmt.Errorf("write steps of pipeline: %w", err)
 	}
-	narrowed, err := json.Marshal(whole)
+	rewritten, err := json.Marshal(whole)
 	if err != nil {
 		return nil, fmt.Errorf("write pipeline: %w", err)
 	}
-	return narrowed, nil
+	return rewritten, nil
 }

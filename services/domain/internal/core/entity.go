@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/provenance"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/planner"
 )
 
 // A rollback goes only where it changes something, and only where it was asked to go. The environments of the pipeline that it leaves out
@@ -111,6 +112,8 @@ type Version struct {
 	Digest           string
 	// Reference is how the artifact is fetched: image@digest.
 	Reference string
+	// CommitMessage is the beginning of the message of a commit; empty for an image, and where it is not known.
+	CommitMessage string
 	// PublishedAt is when it was published first, as far as is known; CreatedAt is only when it was heard of.
 	PublishedAt time.Time
 	CreatedAt   time.Time
@@ -243,6 +246,8 @@ type Rollout struct {
 	State       RolloutState
 	// RollbackOf is the rollout that it takes back; 0 for none.
 	RollbackOf int64
+	// Plan is whether it stops at weights, and why; zero for rollouts of earlier releases.
+	Plan planner.Decision
 	// Passages is that nothing of it advances beyond a passage that was not granted (D46); false for rollouts of earlier releases.
 	Passages bool
 	// IsRollback, AwaitingApproval, PauseRequested, Aborted, Glass and RolledBackBy are derived (R18, R38); only reads fill them in.

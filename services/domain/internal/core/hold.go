@@ -120,7 +120,7 @@ func (h *Hold) Read(r Transition) {
 		h.Answers[r.GateID] = &Answers{}
 	case VerbApprove, VerbExpire:
 		h.answered(r)
-	case VerbCreate, VerbStart, VerbStartJob, VerbEndJob, VerbReject, VerbComplete, VerbDegrade, VerbFail, VerbCancel,
+	case VerbCreate, VerbPlan, VerbStart, VerbStartJob, VerbEndJob, VerbReject, VerbComplete, VerbDegrade, VerbFail, VerbCancel,
 		VerbSkip, VerbStopRollback:
 	}
 }

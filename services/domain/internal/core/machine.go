@@ -74,7 +74,7 @@ func Legal(row Transition) bool {
 	requests := []Verb{
 		VerbRequestApproval, VerbApprove, VerbReject, VerbExpire, VerbReachGate, VerbPassGate, VerbRequestPassage, VerbAbort, VerbRetry,
 		VerbPause, VerbResume,
-		VerbSkip, VerbBreakGlass, VerbStopRollback, VerbStopPassage, VerbBypassFreeze, VerbStartJob, VerbEndJob,
+		VerbPlan, VerbSkip, VerbBreakGlass, VerbStopRollback, VerbStopPassage, VerbBypassFreeze, VerbStartJob, VerbEndJob,
 	}
 	if row.From == row.To {
 		return slices.Contains(requests, row.Verb)

@@ -93,6 +93,8 @@ const (
 	SkipsPromoteFull WeightSkip = "promote_full"
 	// SkipsNoGates is that the driver does not stop at weights.
 	SkipsNoGates WeightSkip = "no_gates"
+	// SkipsQuickSync is that the rollout is a quick sync.
+	SkipsQuickSync WeightSkip = "quick_sync"
 	// SkipsProgram is that the driver's program requested the passage with the weights that it will skip.
 	SkipsProgram WeightSkip = "program"
 )
@@ -106,6 +108,8 @@ func (s WeightSkip) words() string {
 		return "these versions are live there already"
 	case SkipsPromoteFull:
 		return "the rollback policy promotes in full"
+	case SkipsQuickSync:
+		return "the rollout is a quick sync"
 	case SkipsNoGates:
 		return "the driver does not stop at weights"
 	default:

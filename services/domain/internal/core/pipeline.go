@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/planner"
 )
 
 // KnownToFlow is what a flow definition is checked against.
@@ -34,6 +35,10 @@ type Flow struct {
 	Steps []FlowStep
 	// Deadline is that of a whole rollout, and Rollback that of a rollback; nil for none.
 	Deadline, RollbackDeadline *DeadlineRule
+	// Rules decide which rollouts stop at the weights.
+	Rules planner.Rules
+	// Unweighted is a definition without its weights, as the programs of a quick sync see it.
+	Unweighted func(definition json.RawMessage) (json.RawMessage, error)
 	// Keep is the definition with some of its steps only, true for those that stay. The gates that are left keep their identifiers.
 	Keep func(kept []bool) (json.RawMessage, error)
 }

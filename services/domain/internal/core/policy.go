@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/policy"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/planner"
 )
 
 // RollbackPolicy is what an application does by itself about a rollout that failed, or whose services degrade (E74).
@@ -68,6 +69,8 @@ type QueuedRollout struct {
 	// TriggerID is the trigger that asked for it, and Cause what made it; zero values for none.
 	TriggerID int64
 	Cause     string
+	// Strategy is what the requester has chosen.
+	Strategy planner.Choice
 	// MadeRolloutID or Outcome is what came of it.
 	MadeRolloutID int64
 	Outcome       string

@@ -71,7 +71,9 @@ type Verb string
 
 // The verbs. Those about approval record requests and leave the state as it is (D17, R41).
 const (
-	VerbCreate          Verb = "create"
+	VerbCreate Verb = "create"
+	// VerbPlan is whether the rollout stops at weights, and why.
+	VerbPlan            Verb = "plan"
 	VerbStart           Verb = "start"
 	VerbPause           Verb = "pause"
 	VerbResume          Verb = "resume"

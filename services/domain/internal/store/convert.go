@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/planner"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
@@ -22,7 +23,7 @@ func artifactSource(r query.ArtifactSource) core.ArtifactSource {
 func version(r query.Version) core.Version {
 	return core.Version{
 		ID: r.ID, ArtifactSourceID: r.ArtifactSourceID, Name: r.Name, Digest: r.Digest, Reference: r.Reference,
-		PublishedAt: r.PublishedAt, CreatedAt: r.CreatedAt,
+		PublishedAt: r.PublishedAt, CreatedAt: r.CreatedAt, CommitMessage: r.CommitMessage,
 	}
 }
 
@@ -63,7 +64,7 @@ func toRollout(r query.Rollout) core.Rollout {
 	return core.Rollout{
 		ID: r.ID, ApplicationID: r.ApplicationID, VersionSetID: r.VersionSetID, FlowDefinitionID: r.FlowDefinitionID,
 		WorkflowRef: orZero(r.WorkflowRef), State: core.RolloutState(r.State), RollbackOf: orZero(r.RollbackOf),
-		Passages:  r.Passages,
+		Passages: r.Passages, Plan: planner.Decision{Strategy: planner.Strategy(r.Strategy), Why: r.StrategyReason},
 		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 	}
 }

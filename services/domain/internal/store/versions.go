@@ -58,6 +58,7 @@ func (t *tx) AddVersions(ctx context.Context, all []core.Version) error {
 		p.ArtifactSources, p.Names, p.Digests = append(p.ArtifactSources, v.ArtifactSourceID), append(p.Names, v.Name),
 			append(p.Digests, v.Digest)
 		p.Refs, p.Published = append(p.Refs, v.Reference), append(p.Published, v.PublishedAt)
+		p.CommitMessages = append(p.CommitMessages, v.CommitMessage)
 		places[key{v.ArtifactSourceID, v.Digest}] = i
 	}
 	if err := t.q.RecordPublications(ctx); err != nil {

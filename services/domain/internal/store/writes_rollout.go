@@ -27,7 +27,7 @@ func (t *tx) AddRollout(ctx context.Context, r core.Rollout) (core.Rollout, erro
 	}
 	row, err := t.q.InsertRollout(ctx, query.InsertRolloutParams{
 		OrganizationID: t.organization, ApplicationID: r.ApplicationID, VersionSetID: r.VersionSetID, FlowDefinitionID: r.FlowDefinitionID,
-		RollbackOf:  orNull(r.RollbackOf),
+		RollbackOf: orNull(r.RollbackOf), Strategy: string(r.Plan.Strategy), StrategyReason: r.Plan.Why,
 		Traceparent: orNull(telemetry.RecordedTrace(telemetry.LinkSpan(ctx, trace, "rollout created"))),
 	})
 	return toRollout(row), pg.Classify(err, "add rollout of application %d", r.ApplicationID)

@@ -32,6 +32,8 @@ type Notification struct {
 	Image, Digest, Tag, PublishedAt string
 	// Repository is the address of a Git repository with new commits. Forges set it, and no other field, to report a push.
 	Repository string `json:",omitempty"`
+	// Message is the beginning of the message of a commit; only a poll knows it, so it is not read from requests.
+	Message string `json:"-"`
 	// Place is the host, or host and path, that Image is relative to, for senders that report the two separately. If empty, it is part of
 	// Image. It may begin with http:// or https://, as the registry was named.
 	Place string
@@ -94,6 +96,8 @@ type Artifact struct {
 	Correlation, TraceParent string
 	// Image, Digest, Tag and PublishedAt are what was published.
 	Image, Digest, Tag, PublishedAt string
+	// Message is that of the notification.
+	Message string
 	// Seen is whether the registry has the digest.
 	Seen Seen
 	// Deleted means that it is no longer there, since PublishedAt; one of Digest and Tag may be empty.
@@ -134,6 +138,7 @@ func Check(n Notification) (Artifact, []fault.Field) {
 		ID: Identify(n.Source, n.ID), Cause: n.ID,
 		Organization: n.Organization, Correlation: n.Correlation, TraceParent: trace,
 		Image: n.Image, Digest: n.Digest, Tag: n.Tag, PublishedAt: n.PublishedAt, Line: n.Line, Deleted: n.Deleted,
+		Message: n.Message,
 	}, nil
 }
 

@@ -35,7 +35,7 @@ func (c Encoder) Encode(a core.Artifact) (event.Sealed, error) {
 		}
 		return e, nil
 	}
-	data := event.ArtifactPublished{Image: a.Image, Digest: a.Digest, Tag: a.Tag, PublishedAt: a.PublishedAt}
+	data := event.ArtifactPublished{Image: a.Image, Digest: a.Digest, Tag: a.Tag, PublishedAt: a.PublishedAt, CommitMessage: a.Message}
 	if a.Seen != core.SeenUnknown {
 		data.DigestSeen = new(a.Seen == core.SeenYes)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
 	"github.com/lockstep-cd/lockstep/pkg/source"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
 // depth is how many commits are fetched to find the previously seen one.
@@ -24,9 +26,8 @@ type change struct{ from, to string }
 // files. known is false if the older commit is not among the last commits of the newer one, because the branch was rewritten or has many
 // new commits, or if there are too many files to compare. Without filters every commit of others counts.
 func (c change) matters(
-	ctx context.Context, share *gitfetch.Share, session transport.UploadPackSession, refs *packp.AdvRefs, s *source.Repository,
+	ctx context.Context, objects *gitfetch.Store, session transport.UploadPackSession, refs *packp.AdvRefs, s *source.Repository,
 ) (matters, known bool, err error) {
-	objects := gitfetch.NewStore(share)
 	// Servers that cannot omit files send them, too.
 	want := gitfetch.Want{Objects: []plumbing.Hash{plumbing.NewHash(c.to)}, Depth: depth, TreesAlone: true}
 	if err := objects.Fetch(ctx, session, refs, want); err != nil {
@@ -75,4 +76,39 @@ func (c change) others(objects *gitfetch.Store, filtered bool, wanted func(path 
 		at = before
 	}
 	return false, true, nil
+}
+
+// maxMessage is how many bytes of a message are kept.
+const maxMessage = 4096
+
+// message returns the beginning of the message of a commit, which is fetched alone if it is not there yet. Where it cannot be read it is
+// empty: a commit is an artifact also without it.
+func message(
+	ctx context.Context, objects *gitfetch.Store, session transport.UploadPackSession, refs *packp.AdvRefs, found core.Notification,
+) (string, error) {
+	id := plumbing.NewHash(found.Digest)
+	if !objects.Has(id) {
+		want := id
+		if found.Tag != "" { // servers send what refs name: an annotated tag, and its commit with it
+			want = refs.References[string(plumbing.NewTagReferenceName(found.Tag))]
+		}
+		err := objects.Fetch(ctx, session, refs, gitfetch.Want{Objects: []plumbing.Hash{want}, Depth: 1, TreesAlone: true})
+		if err != nil {
+			return "", ctx.Err()
+		}
+	}
+	commit, err := object.GetCommit(objects, id)
+	if err != nil {
+		return "", ctx.Err()
+	}
+	return beginning(commit.Message), nil
+}
+
+// beginning is as much of a text as is kept, without what cannot be stored.
+func beginning(text string) string {
+	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "\uFFFD")
+	if len(text) <= maxMessage {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxMessage], "")
 }

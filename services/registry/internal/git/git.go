@@ -1,8 +1,8 @@
 // Package git polls repositories over Git's smart HTTP protocol for sources of kind git@1: which commit a branch or the newest tag
 // points to, and whether the changes up to it match the source's path filters.
 //
-// It does not clone: for a branch that has changed it fetches commits and trees without blobs, otherwise only refs, within the memory
-// budget that all fetches of the process share (package gitfetch). Commits that Lockstep made itself, which have its trailers, are no
+// It does not clone: for a branch that has changed it fetches commits and trees without blobs, and for the first commit or a new tag that
+// one commit, whose message the artifact has; otherwise only refs, within the memory budget that all fetches of the process share (package gitfetch). Commits that Lockstep made itself, which have its trailers, are no
 // artifacts. It writes to no repository.
 package git
 
@@ -103,12 +103,17 @@ func (r *Repositories) look(
 	if found == nil {
 		return core.Finding{Memory: s.Memory}, nil
 	}
-	counts := true
+	counts, objects := true, gitfetch.NewStore(share)
 	if whole {
-		counts, err = r.counts(ctx, share, repository, session, refs, noted, found.Digest)
+		counts, err = r.counts(ctx, objects, repository, session, refs, noted, found.Digest)
 	}
 	if err != nil {
 		return core.Finding{}, err
+	}
+	if whole && counts && noted.Reported != found.Digest {
+		if found.Message, err = message(ctx, objects, session, refs, *found); err != nil {
+			return core.Finding{}, fmt.Errorf("read the message of %s: %w", found.Digest, err)
+		}
 	}
 	noted.Commit = found.Digest
 	if counts {
@@ -126,7 +131,7 @@ func (r *Repositories) look(
 // counts reports whether the branch's commit is an artifact of the source: the first one seen is, and any later one if others than Lockstep
 // have changed files that the filters want since the previous poll, or if the changes are unknown. Tags always count.
 func (r *Repositories) counts(
-	ctx context.Context, share *gitfetch.Share, s *source.Repository, session transport.UploadPackSession, refs *packp.AdvRefs,
+	ctx context.Context, objects *gitfetch.Store, s *source.Repository, session transport.UploadPackSession, refs *packp.AdvRefs,
 	noted note, commit string,
 ) (bool, error) {
 	switch {
@@ -135,7 +140,7 @@ func (r *Repositories) counts(
 	case noted.Commit == commit:
 		return noted.Reported == commit, nil
 	}
-	matters, known, err := change{from: noted.Commit, to: commit}.matters(ctx, share, session, refs, s)
+	matters, known, err := change{from: noted.Commit, to: commit}.matters(ctx, objects, session, refs, s)
 	if err != nil {
 		return false, classify(err, s.URL)
 	}

@@ -138,8 +138,49 @@ func TestABranchIsFollowed(t *testing.T) {
 	if got := f.look(t, &s); got != last {
 		t.Errorf("found %q, want %s", got, last)
 	}
-	if n := f.packs.Load(); n != 1 {
-		t.Errorf("%d packs were fetched; want one, when the branch had changed", n)
+	if n := f.packs.Load(); n != 2 {
+		t.Errorf("%d packs were fetched; want one for the first commit, and one when the branch had changed", n)
+	}
+}
+
+// R4-15: an artifact has the message of its commit, which may decide how a rollout goes: of a branch and of a tag, also of an annotated one.
+func TestAnArtifactHasTheMessageOfItsCommit(t *testing.T) {
+	t.Parallel()
+	for _, filtering := range []bool{true, false} {
+		f := setup(t, filtering)
+		say := func(text string, tag ...string) {
+			t.Helper()
+			f.commit(t, "a")
+			f.amend(t, text)
+			f.git(t, f.work, append([]string{"tag"}, tag...)...)
+			f.git(t, f.work, "push", "--quiet", "--tags")
+		}
+		look := func(s *core.Source) string {
+			t.Helper()
+			finding, err := f.repositories.Find(t.Context(), *s)
+			if err != nil || finding.Found == nil {
+				t.Fatalf("found %+v, %v", finding, err)
+			}
+			s.Memory = finding.Memory
+			return finding.Found.Message
+		}
+		branch, tags := f.source(`"branch":"main"`), f.source(`"follow":"tags"`)
+		say("fix: one\n\nwith a body", "v1.0.0")
+		for _, s := range []*core.Source{&branch, &tags} {
+			if got := look(s); got != "fix: one\n\nwith a body\n" {
+				t.Errorf("the first commit: found %q", got)
+			}
+		}
+		say("feat: two", "-a", "-m", "annotated", "v1.1.0")
+		for _, s := range []*core.Source{&branch, &tags} {
+			if got := look(s); got != "feat: two\n" {
+				t.Errorf("the next commit: found %q", got)
+			}
+		}
+		say(strings.Repeat("ü", 4000), "v1.2.0")
+		if got := look(&tags); got != strings.Repeat("ü", 2048) {
+			t.Errorf("a long message: found %d bytes", len(got))
+		}
 	}
 }
 

@@ -89,34 +89,38 @@ func (c commands) rolloutWhy() *cobra.Command {
 				}
 				if len(one.WaitingOn) == 0 {
 					command.Row(w, one.ID+" waits for nothing: it is "+journal.Human(one.Status))
-					deadlineTable(w, one)
-					return
+				} else {
+					waitTable(w, one.WaitingOn)
 				}
-				waitTable(w, one.WaitingOn)
 				deadlineTable(w, one)
+				strategyLine(w, one)
 			})
 		})
 }
 
 func (c commands) rolloutCreate() *cobra.Command {
-	var application, reason string
-	var watch, again bool
-	var only []string
+	var application, strategy string
+	var n client.NewRollout
+	var watch bool
 	var most watchFlags
 	cmd := c.Asking("create [VERSION-SET]", "Start a rollout of a version set; an earlier set is a rollback",
 		"  lockstep rollout create versionset_3 --reason 'ticket 81' --watch\n  lockstep rollout create --application shop    # its newest set\n"+
 			"  lockstep rollout create --application shop --only staging\n"+
+			"  lockstep rollout create --application shop --strategy quick --reason 'incident 99'\n"+
 			"  lockstep rollout create --application shop --watch --until approval --timeout 10m\n"+
 			"  ROLLOUT=$(lockstep rollout create --application shop -o name)", command.Between(0, 1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			if err := most.check(cmd, watch); err != nil {
 				return err
 			}
-			set, err := chooseVersionSet(cmd, api, application, args)
-			if err != nil {
+			var err error
+			if n.Strategy, err = strategyNamed(strategy); err != nil {
 				return err
 			}
-			one, err := api.CreateRollout(cmd.Context(), set, reason, again, only...)
+			if n.VersionSet, err = chooseVersionSet(cmd, api, application, args); err != nil {
+				return err
+			}
+			one, err := api.CreateRollout(cmd.Context(), n)
 			if err != nil {
 				return err
 			}
@@ -127,12 +131,26 @@ func (c commands) rolloutCreate() *cobra.Command {
 			return c.Print(one, func(w io.Writer) { rolloutTable(w, []client.Rollout{one}) })
 		})
 	cmd.Flags().StringVar(&application, "application", "", "promote the newest version set of the application with this `name`")
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
+	cmd.Flags().StringVar(&n.Reason, "reason", "", "why, for the journal")
 	cmd.Flags().BoolVar(&watch, "watch", false, "follow the rollout")
 	most.add(cmd, "with --watch,")
-	cmd.Flags().BoolVar(&again, "again", false, "deploy it again even if it is live in every environment")
-	cmd.Flags().StringSliceVar(&only, "only", nil, "go only to this `environment`; repeatable, or separated by commas. None can be left out before it")
+	cmd.Flags().BoolVar(&n.Again, "again", false, "deploy it again even if it is live in every environment")
+	cmd.Flags().StringVar(&strategy, "strategy", "auto",
+		"`auto`, quick (stop at no weight; what the weights require is required before), or pipeline (stop at every weight)")
+	cmd.Flags().StringSliceVar(&n.Only, "only", nil, "go only to this `environment`; repeatable, or separated by commas. None can be left out before it")
 	return cmd
+}
+
+// strategyNamed is the strategy that a flag names; empty for auto.
+func strategyNamed(name string) (string, error) {
+	switch name {
+	case "auto":
+		return "", nil
+	case "quick", "pipeline":
+		return strings.ToUpper(name), nil
+	default:
+		return "", fault.New(fault.Invalid, "--strategy: found %q; expected auto, quick or pipeline", name)
+	}
 }
 
 func chooseVersionSet(cmd *cobra.Command, api *client.Client, application string, args []string) (string, error) {

@@ -167,6 +167,26 @@ func rolloutDetail(w io.Writer, r client.Rollout) {
 	waitTable(w, r.WaitingOn)
 }
 
+// strategyOf says how a rollout goes and why; empty if it was not planned.
+func strategyOf(r client.Rollout) string {
+	switch r.Strategy {
+	case "":
+		return ""
+	case "QUICK":
+		return "quick sync: " + r.StrategyReason
+	default:
+		return journal.Human(r.Strategy) + ": " + r.StrategyReason
+	}
+}
+
+// strategyLine is strategyOf below a table.
+func strategyLine(w io.Writer, r client.Rollout) {
+	if line := strategyOf(r); line != "" {
+		fmt.Fprintln(w)
+		fmt.Fprintln(w, line)
+	}
+}
+
 // deadlineTable prints the deadlines that can still pass, and those that have; nothing for a rollout without any.
 func deadlineTable(w io.Writer, r client.Rollout) {
 	if len(r.Deadlines) == 0 {
@@ -238,6 +258,9 @@ func rolloutMarks(w io.Writer, r client.Rollout) {
 			by = g.Principal.Name
 		}
 		lines = append(lines, fmt.Sprintf("BREAK-GLASS by %s at %s: %s", by, command.Moment(g.At), g.Reason))
+	}
+	if line := strategyOf(r); line != "" {
+		lines = append(lines, line)
 	}
 	if r.RollbackOf != nil {
 		lines = append(lines, "rolls back "+r.RollbackOf.ID)

@@ -120,7 +120,7 @@ func (m mutation) CreateRollout(ctx context.Context, in model.CreateRolloutInput
 	}
 	if err == nil {
 		made, err = m.domain.Rollouts.CreateRollout(ctx, l.actor,
-			rollout.NewRollout{VersionSetID: n, Reason: orEmpty(in.Reason), Again: in.Again != nil && *in.Again, Scope: part})
+			rollout.NewRollout{VersionSetID: n, Reason: orEmpty(in.Reason), Again: in.Again != nil && *in.Again, Scope: part, Strategy: in.Strategy.Chosen()})
 		err = inField(err, "/versionSetId")
 	}
 	if made.Queued != nil {

@@ -17,6 +17,8 @@ import (
 // Artifact is what a registry says has been published.
 type Artifact struct {
 	Image, Digest, Tag string
+	// CommitMessage is the beginning of the message of a commit, as far as it is known.
+	CommitMessage string
 	// PublishedAt decides between publications of equal rank, whatever order events come in. The clock of the publisher is
 	// not ours: an instant in the future counts as now.
 	PublishedAt time.Time

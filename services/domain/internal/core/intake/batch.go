@@ -163,7 +163,7 @@ func (k *batch) nameVersion(source int64, art Artifact) error {
 	k.digests[digest], k.names[onSource{source, names[i]}] = 0, true
 	k.versions = append(k.versions, core.Version{
 		ArtifactSourceID: source, Name: names[i], Digest: art.Digest, PublishedAt: art.PublishedAt,
-		Reference: imageOf(art.Image) + "@" + art.Digest,
+		Reference: imageOf(art.Image) + "@" + art.Digest, CommitMessage: art.CommitMessage,
 	})
 	return nil
 }

@@ -81,7 +81,7 @@ func (u *UseCases) beginAgain(ctx context.Context, t *tree, reason string) (core
 	if forward := t.rollout.RollbackOf == 0; !forward || !scope.all() {
 		back = &rollbackOf{of: t.rollout.RollbackOf, scope: scope, forward: forward, again: true}
 	}
-	p, err := u.planRollout(ctx, t.tx, t.cause.Organization, t.rollout.VersionSetID, back)
+	p, err := u.planRollout(ctx, t.tx, t.cause.Organization, t.rollout.VersionSetID, back, wish{repeats: t.rollout})
 	if err != nil {
 		return core.Rollout{}, err
 	}

@@ -120,7 +120,7 @@ func (u *UseCases) rollBack(ctx context.Context, t *tree, due *core.AutomaticRol
 	target, err := t.earlier(ctx, 0, Scope{})
 	var p plan
 	if err == nil {
-		p, err = u.planRollout(ctx, t.tx, organization, target.ID, &rollbackOf{of: t.rollout.ID})
+		p, err = u.planRollout(ctx, t.tx, organization, target.ID, &rollbackOf{of: t.rollout.ID}, wish{})
 	}
 	if err == nil {
 		err = u.refuses(ctx, t.tx, t.cause, p)

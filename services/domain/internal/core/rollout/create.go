@@ -8,6 +8,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/planner"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
@@ -17,6 +18,9 @@ func (u *UseCases) CreateRollout(ctx context.Context, a core.Actor, n NewRollout
 	if err := core.CheckReason(n.Reason); err != nil {
 		return Promotion{}, err
 	}
+	if err := planner.CheckChoice(n.Strategy); err != nil {
+		return Promotion{}, err
+	}
 	var made Promotion
 	err := core.Within(ctx, u.store, a, core.ActionCreateRollout, func(ctx context.Context, tx Tx) error {
 		c := cause{Actor: a, at: u.clock.Now()}
@@ -24,7 +28,7 @@ func (u *UseCases) CreateRollout(ctx context.Context, a core.Actor, n NewRollout
 		if made.Queued, err = u.makeRoom(ctx, tx, c, n); err != nil || made.Queued != nil {
 			return err
 		}
-		p, err := u.planRollout(ctx, tx, a.Organization, n.VersionSetID, n.part())
+		p, err := u.planRollout(ctx, tx, a.Organization, n.VersionSetID, n.part(), wish{strategy: n.Strategy})
 		if err != nil {
 			return err
 		}
@@ -74,7 +78,9 @@ func (p plan) driverRefs() []string {
 
 // createPlanned writes the rollout, everything under it, their first journal rows, and the hand-over.
 func (u *UseCases) createPlanned(ctx context.Context, tx Tx, c cause, p plan, reason string) (core.Rollout, error) {
-	n := core.Rollout{ApplicationID: p.application.ID, VersionSetID: p.versionSet.ID, FlowDefinitionID: p.definition.ID}
+	n := core.Rollout{
+		ApplicationID: p.application.ID, VersionSetID: p.versionSet.ID, FlowDefinitionID: p.definition.ID, Plan: p.decision,
+	}
 	if p.back != nil {
 		n.RollbackOf = p.back.of
 	}
@@ -89,6 +95,9 @@ func (u *UseCases) createPlanned(ctx context.Context, tx Tx, c cause, p plan, re
 	if err := t.created(ctx, core.Subject{Kind: core.SubjectRollout, ID: r.ID}, reason); err != nil {
 		return r, err
 	}
+	if err := t.request(ctx, core.VerbPlan, "", p.decision.Strategy.Words()+": "+p.decision.Why); err != nil {
+		return r, err
+	}
 	if err := p.recordSkips(ctx, t); err != nil {
 		return r, err
 	}
@@ -97,7 +106,7 @@ func (u *UseCases) createPlanned(ctx context.Context, tx Tx, c cause, p plan, re
 	in := deployInput{
 		Rollout: rolloutInput{
 			ID: r.ID, OrganizationID: c.Organization, Application: setup.Named{ID: p.application.ID, Name: p.application.Name},
-			Passages: r.Passages, Retry: p.retry, OnFailure: p.onFailure, PromoteFull: p.inFull,
+			Passages: r.Passages, Retry: p.retry, OnFailure: p.onFailure, PromoteFull: p.inFull, Strategy: p.decision.Strategy,
 		},
 		VersionSet: versionSetInput{p.versionSet.ID, p.versionSet.Name, p.versionsOf(0)},
 		Pipeline:   p.program,
@@ -147,7 +156,7 @@ func (u *UseCases) createPlanned(ctx context.Context, tx Tx, c cause, p plan, re
 }
 
 func (u *UseCases) createStop(ctx context.Context, t *tree, p plan, s stop, position int) (rolloutEnvironmentInput, error) {
-	in := s.input(position)
+	in := p.input(s, position)
 	e, err := t.tx.AddRolloutEnvironment(ctx, core.RolloutEnvironment{
 		RolloutID: t.rollout.ID, EnvironmentID: s.environment.ID, Position: position, DriverBindingID: s.environment.Binding.ID,
 		DriverDigest: s.driver.Digest, PreviousVersionSetID: p.live[s.environment.ID],
@@ -177,11 +186,15 @@ func (u *UseCases) createStop(ctx context.Context, t *tree, p plan, s stop, posi
 }
 
 // input is a program's input about a stop, without its deployments.
-func (s stop) input(position int) rolloutEnvironmentInput {
+func (p plan) input(s stop, position int) rolloutEnvironmentInput {
 	asked, _ := s.entry()
 	in := rolloutEnvironmentInput{
 		EnvironmentInput: setup.DescribeEnvironment(s.environment), Position: position, Approval: asked, Gates: s.step.Gates,
 		ApplicationEnvironment: applicationEnvironmentInput{s.application.ID, s.step.Config, s.application.Discovered},
+	}
+	if p.decision.Strategy == planner.Quick {
+		// A program cannot stop at what it does not know. It may have to wait for the approvals at the entrance all the same.
+		in.Gates, in.SkippedGates = nil, in.Gates
 	}
 	// Always a list: a program of a driver that iterates over it without asking must not end on a null.
 	if in.Gates == nil {
@@ -201,6 +214,8 @@ type NewRollout struct {
 	Again bool
 	// Scope is where it goes; the zero value is the whole pipeline.
 	Scope Scope
+	// Strategy is whether it is to stop at weights.
+	Strategy planner.Choice
 }
 
 // part makes the plan one of a part of the pipeline; nil for all of it.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/planner"
 )
 
 // entry is the approval before a stop.
@@ -93,6 +94,8 @@ func (p plan) skipsWeights(s stop) core.WeightSkip {
 		return core.SkipsFirstDeploy
 	case p.same[live]:
 		return core.SkipsUnchanged
+	case p.decision.Strategy == planner.Quick:
+		return core.SkipsQuickSync
 	}
 	return ""
 }

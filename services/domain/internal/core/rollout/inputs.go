@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/planner"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
@@ -29,6 +30,9 @@ type rolloutInput struct {
 	Retry bool `json:"retry,omitempty"`
 	// PromoteFull is that no gate by weight holds it up (D14).
 	PromoteFull bool `json:"promote_full,omitempty"`
+	// Strategy is quick for a rollout that stops at no weight: then its environments and its pipeline have none (D59). Rollouts of earlier
+	// releases have no such member.
+	Strategy planner.Strategy `json:"strategy,omitempty"`
 	// Requester is who requested it, as policies about calls of Functions name principals.
 	Requester *policy.Principal `json:"requester,omitempty"`
 	// CallPolicies are the versions of the policy sets about calls that are in force: the engine decides by these or later ones.
@@ -42,8 +46,10 @@ type rolloutEnvironmentInput struct {
 	Position               int                         `json:"position"`
 	ApplicationEnvironment applicationEnvironmentInput `json:"application_environment"`
 	Gates                  []core.FlowGate             `json:"gates"`
-	Approval               *core.Approval              `json:"approval"`
-	Deployments            []deploymentInput           `json:"deployments"`
+	// SkippedGates are those that a quick sync skips: their approvals are needed at the entrance.
+	SkippedGates []core.FlowGate   `json:"skipped_gates,omitempty"`
+	Approval     *core.Approval    `json:"approval"`
+	Deployments  []deploymentInput `json:"deployments"`
 }
 
 type applicationEnvironmentInput struct {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/planner"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
@@ -38,6 +39,13 @@ type plan struct {
 	// onFailure and inFull are the application's policies; inFull holds for a rollback to what was live before.
 	onFailure core.FailurePolicy
 	inFull    bool
+	// decision is whether the rollout stops at weights, and why.
+	decision planner.Decision
+	// rules and unweighted are those of the pipeline.
+	rules      planner.Rules
+	unweighted func(json.RawMessage) (json.RawMessage, error)
+	// fresh are the versions that are new in one of the environments at least.
+	fresh []int64
 	// wholeDeadline is that of a rollout, and rollbackDeadline that of a rollback; nil for none.
 	wholeDeadline, rollbackDeadline *core.DeadlineRule
 	// retry is that the rollout is made to bring another one to its end, and back that it is a rollback; nil for none.
@@ -60,9 +68,18 @@ type stop struct {
 	checks core.CheckSet
 }
 
+// wish is what is wanted of a rollout, beside where it goes; the zero value is what a rollback by a policy wants.
+type wish struct {
+	strategy planner.Choice
+	// triggered is that a trigger begins it.
+	triggered bool
+	// repeats is the rollout that is begun again.
+	repeats core.Rollout
+}
+
 // planRollout looks everything up, under the lock of the application, and refuses what must not start.
-func (u *UseCases) planRollout(ctx context.Context, tx Tx, organization, versionSet int64, back *rollbackOf) (plan, error) {
-	p, err := u.planAny(ctx, tx, organization, versionSet, back)
+func (u *UseCases) planRollout(ctx context.Context, tx Tx, organization, versionSet int64, back *rollbackOf, w wish) (plan, error) {
+	p, err := u.planAny(ctx, tx, organization, versionSet, back, w)
 	if err != nil {
 		return p, err
 	}
@@ -77,7 +94,7 @@ func (u *UseCases) planRollout(ctx context.Context, tx Tx, organization, version
 }
 
 // planAny is planRollout whether or not another rollout is under way.
-func (u *UseCases) planAny(ctx context.Context, tx Tx, organization, versionSet int64, back *rollbackOf) (plan, error) {
+func (u *UseCases) planAny(ctx context.Context, tx Tx, organization, versionSet int64, back *rollbackOf, w wish) (plan, error) {
 	p := plan{drivers: u.drivers.Now(), flows: u.flows, back: back}
 	sets, err := tx.VersionSetsByID(ctx, organization, []int64{versionSet})
 	if err != nil {
@@ -127,10 +144,35 @@ func (u *UseCases) planAny(ctx context.Context, tx Tx, organization, versionSet 
 	if err := p.readSame(ctx, tx, organization); err != nil {
 		return p, err
 	}
-	return p, p.readRan(ctx, tx)
+	if err := p.readRan(ctx, tx); err != nil {
+		return p, err
+	}
+	return p, p.decide(w)
 }
 
-// readSame finds out which live version sets consist of the same versions.
+// decide finds out whether the rollout stops at weights (D59). The program of one that does not sees none.
+func (p *plan) decide(w wish) error {
+	f := planner.Facts{
+		Application: p.application.Name, Repeats: w.repeats.ID, As: w.repeats.Plan.Strategy, Choice: w.strategy, PromoteFull: p.inFull,
+		Weights: slices.ContainsFunc(p.stops, func(s stop) bool { return len(s.step.Gates) > 0 }), Command: !w.triggered,
+		Rules: p.rules, Deployed: len(p.live) > 0,
+	}
+	for _, id := range p.fresh {
+		if v := p.versions[id]; !v.IsImage() {
+			f.Commits = append(f.Commits, planner.Commit{SHA: v.Digest, Message: v.CommitMessage})
+		}
+	}
+	var err error
+	if p.decision, err = planner.Decide(f); err != nil || p.decision.Strategy != planner.Quick {
+		return err
+	}
+	if p.program, err = p.unweighted(p.program); err != nil {
+		return fmt.Errorf("leave the weights out of flow definition %d: %w", p.definition.ID, err)
+	}
+	return nil
+}
+
+// readSame finds out which live version sets consist of the same versions, and which versions are new somewhere.
 func (p *plan) readSame(ctx context.Context, tx Tx, organization int64) error {
 	sets := slices.Collect(maps.Values(p.live))
 	entries, err := tx.EntriesByVersionSet(ctx, organization, core.Distinct(sets))
@@ -138,6 +180,14 @@ func (p *plan) readSame(ctx context.Context, tx Tx, organization int64) error {
 	mine := versionIDs(p.entries)
 	for set, of := range entries {
 		p.same[set] = slices.Equal(mine, versionIDs(of))
+	}
+	for _, version := range mine {
+		lives := func(s stop) bool {
+			return slices.ContainsFunc(entries[p.live[s.environment.ID]], func(e core.VersionSetEntry) bool { return e.VersionID == version })
+		}
+		if slices.ContainsFunc(p.stops, func(s stop) bool { return !lives(s) }) {
+			p.fresh = append(p.fresh, version)
+		}
 	}
 	return err
 }
@@ -225,6 +275,7 @@ func (u *UseCases) planStops(ctx context.Context, tx Tx, organization int64, p *
 		)
 	}
 	p.approvals, p.wholeDeadline, p.rollbackDeadline = flow.Approvals, flow.Deadline, flow.RollbackDeadline
+	p.rules, p.unweighted = flow.Rules, flow.Unweighted
 	skipped, err := p.skips(flow, environments)
 	if err != nil {
 		return err

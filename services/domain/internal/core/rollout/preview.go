@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/planner"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
@@ -25,6 +26,8 @@ type NewPreview struct {
 	VersionSetID int64
 	// Rollback is that the rollout would be a rollback, which an application may have pass its gates at once (D14).
 	Rollback bool
+	// Strategy is whether the rollout is to stop at weights.
+	Strategy planner.Choice
 }
 
 type previewInput struct {
@@ -43,6 +46,7 @@ type previewedRolloutInput struct {
 	Application    setup.Named               `json:"application"`
 	Environments   []rolloutEnvironmentInput `json:"environments"`
 	PromoteFull    bool                      `json:"promote_full,omitempty"`
+	Strategy       planner.Strategy          `json:"strategy,omitempty"`
 }
 
 // PreviewRollout asks what a rollout of a version set would change. It is refused where the rollout would be, but for another
@@ -54,7 +58,7 @@ func (u *UseCases) PreviewRollout(ctx context.Context, a core.Actor, n NewPrevie
 		if n.Rollback {
 			back = &rollbackOf{}
 		}
-		p, err := u.planAny(ctx, tx, a.Organization, n.VersionSetID, back)
+		p, err := u.planAny(ctx, tx, a.Organization, n.VersionSetID, back, wish{strategy: n.Strategy})
 		if err != nil {
 			return err
 		}
@@ -103,11 +107,12 @@ func (p plan) previewInput(organization, preview int64) previewInput {
 		Preview: numbered{preview},
 		Rollout: previewedRolloutInput{
 			OrganizationID: organization, Application: setup.Named{ID: p.application.ID, Name: p.application.Name}, PromoteFull: p.inFull,
+			Strategy: p.decision.Strategy,
 		},
 		VersionSet: versionSetInput{p.versionSet.ID, p.versionSet.Name, p.versionsOf(0)},
 	}
 	for i, s := range p.stops {
-		e := s.input(i + 1)
+		e := p.input(s, i+1)
 		for _, svc := range p.services {
 			if versions := p.versionsOf(svc.ID); len(versions) > 0 {
 				e.Deployments = append(e.Deployments, deploymentInput{svc.ID, setup.Named{ID: svc.ID, Name: svc.Name}, versions})

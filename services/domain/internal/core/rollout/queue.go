@@ -59,6 +59,7 @@ func (u *UseCases) makeRoom(ctx context.Context, tx Tx, c cause, n NewRollout) (
 		}
 		q := core.QueuedRollout{
 			ApplicationID: set.ApplicationID, VersionSetID: set.ID, Requester: c.Principal(), Reason: n.Reason, RequestedAt: c.at,
+			Strategy: n.Strategy,
 		}
 		return &q, tx.QueueRollout(ctx, q)
 	case core.NewerSupersedes:
@@ -104,7 +105,10 @@ func (u *UseCases) BeginQueued(ctx context.Context) (core.QueuedRollout, bool, e
 			if q, ok, err = tx.FreeQueuedRollout(ctx); err != nil || !ok {
 				return err
 			}
-			p, err := u.planRollout(ctx, tx, organization, q.VersionSetID, NewRollout{Scope: Scope{Only: q.Environments}}.part())
+			p, err := u.planRollout(
+				ctx, tx, organization, q.VersionSetID, NewRollout{Scope: Scope{Only: q.Environments}}.part(),
+				wish{strategy: q.Strategy, triggered: q.TriggerID != 0},
+			)
 			if err == nil && q.Requester.Type.Automatic() {
 				err = p.refuseHeld(ctx, tx, organization)
 			}
@@ -210,7 +214,7 @@ func (u *UseCases) Begin(ctx context.Context, tx Tx, organization int64, n Autom
 	part, err := u.automaticPart(ctx, tx, organization, n)
 	var p plan
 	if err == nil {
-		p, err = u.planAny(ctx, tx, organization, n.VersionSetID, part)
+		p, err = u.planAny(ctx, tx, organization, n.VersionSetID, part, wish{triggered: true})
 	}
 	live := err == nil && len(n.Repair) == 0 && p.liveEverywhere()
 	if err == nil {

@@ -81,7 +81,7 @@ func (u *UseCases) rollBackTree(ctx context.Context, t *tree, n Rollback) (made 
 			return made, err
 		}
 	}
-	p, err := u.planRollout(ctx, tx, a.Organization, target.ID, back)
+	p, err := u.planRollout(ctx, tx, a.Organization, target.ID, back, wish{})
 	if err != nil {
 		return made, err
 	}

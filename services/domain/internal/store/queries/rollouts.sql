@@ -1,6 +1,6 @@
 -- name: InsertRollout :one
-INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, traceparent, rollback_of, passages)
-VALUES (@organization_id, @application_id, @version_set_id, @flow_definition_id, @traceparent, @rollback_of, true) RETURNING *;
+INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, traceparent, rollback_of, passages, strategy, strategy_reason)
+VALUES (@organization_id, @application_id, @version_set_id, @flow_definition_id, @traceparent, @rollback_of, true, @strategy, @strategy_reason) RETURNING *;
 
 -- name: InsertRolloutSkip :exec
 INSERT INTO cd_rollout_skips (organization_id, rollout_id, environment_id, cause) VALUES (@organization_id, @rollout_id, @environment_id, @cause);

@@ -22,8 +22,8 @@ CROSS JOIN LATERAL (SELECT v.id, v.artifact_source_id, v.name, v.digest FROM cd_
 -- name: InsertVersions :many
 -- In the order of the lists, which is that of the identifiers. The signatures and attestations of images are looked up at once.
 WITH made AS (
-    INSERT INTO cd_versions (organization_id, artifact_source_id, name, digest, reference, published_at)
-    SELECT @organization_id, unnest(@artifact_sources::bigint[]), unnest(@names::text[]), unnest(@digests::text[]), unnest(@refs::text[]), unnest(@published::timestamptz[])
+    INSERT INTO cd_versions (organization_id, artifact_source_id, name, digest, reference, published_at, commit_message)
+    SELECT @organization_id, unnest(@artifact_sources::bigint[]), unnest(@names::text[]), unnest(@digests::text[]), unnest(@refs::text[]), unnest(@published::timestamptz[]), unnest(@commit_messages::text[])
     RETURNING organization_id, id, artifact_source_id, digest, reference
 ), due AS (
     INSERT INTO cd_version_lookups (organization_id, version_id, due_at) SELECT organization_id, id, now() FROM made WHERE reference NOT LIKE 'git:%'

@@ -11,6 +11,21 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
+// The log of access until 0051; cd_changes has these rows, and all later ones.
+type AccessChange struct {
+	ID             int64
+	OrganizationID int64
+	PrincipalType  string
+	PrincipalID    int64
+	Action         string
+	SubjectKind    string
+	SubjectNumber  int64
+	SubjectName    string
+	Detail         string
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
 type AccessToken struct {
 	ID             int64
 	OrganizationID int64
@@ -25,14 +40,14 @@ type AccessToken struct {
 	ExpiresAt  time.Time
 	RevokedAt  *time.Time
 	LastUsedAt *time.Time
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
 	// Made by a sign-in (at an identity provider, or with the bootstrap token): it cannot be shown, and ends with the session that began with it.
 	SignIn bool
 	// The identity provider's name of its own session (claim sid), by which it may end this one.
 	ProviderSession *string
 	// The keys of checks that it may report; empty for all. A browser session has those of its token.
 	CheckKeys []string
-	CreatedAt time.Time
-	UpdatedAt time.Time
 }
 
 // Relays beside clusters; id is what configurations of environments and subjects of the bus name. Never deleted, and never good again once revoked.
@@ -65,10 +80,10 @@ type Application struct {
 	OrganizationID int64
 	Name           string
 	Description    string
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
 	// Since when nothing is rolled out any more, and no version is taken; null while it lives.
 	ArchivedAt *time.Time
-	CreatedAt  time.Time
-	UpdatedAt  time.Time
 }
 
 type ApplicationEnvironment struct {
@@ -78,17 +93,17 @@ type ApplicationEnvironment struct {
 	EnvironmentID   int64
 	Readiness       string
 	ReadinessReason string
-	// What the driver found and wants back at every deploy; opaque.
+	// What the driver found and wants back at every deploy; opaque (R1).
 	Discovered json.RawMessage
 	// How many setups have been submitted; part of their workflow ids.
 	SetupAttempt int32
 	// A setup is to be submitted as soon as the environment is ready.
 	SetupWanted bool
 	WorkflowRef *string
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
 	// The latest pipeline goes there. One that an earlier pipeline went to keeps its row, for the history.
-	Current   bool
-	CreatedAt time.Time
-	UpdatedAt time.Time
+	Current bool
 }
 
 // The name of each application in lower case from each of its letters to its end: shop, hop, op, p.
@@ -109,17 +124,17 @@ type ApplicationPolicy struct {
 	RollbackOnFailed     bool
 	RollbackOnDegraded   bool
 	DegradedAfterSeconds int32
-	// A way back is promoted at once, without the gates by weight.
+	CreatedAt            time.Time
+	UpdatedAt            time.Time
+	// A way back is promoted at once, without the gates by weight (D14).
 	RollbackInFull bool
-	// What happens to the deployments under way: left as they are, aborted, or rolled back at once.
+	// What happens to the deployments under way: left as they are (E67), aborted, or rolled back at once.
 	OnFailure string
 	// What becomes of a newer version set while a rollout is active.
-	OnNewer   string
-	CreatedAt time.Time
-	UpdatedAt time.Time
+	OnNewer string
 }
 
-// Who has archived and restored what, and when; append-only.
+// Who has archived and restored what, and when; append-only (R39).
 type Archiving struct {
 	ID             int64
 	OrganizationID int64
@@ -154,8 +169,9 @@ type AutomaticRollback struct {
 	RolloutID      int64
 	Cause          string
 	// NULL while nothing is degraded: the clock stands, and starts anew with the next degradation.
-	DueAt         *time.Time
-	State         string
+	DueAt *time.Time
+	// 0 pending 1 done 2 dropped (outcome says why)
+	State         int16
 	Outcome       string
 	MadeRolloutID *int64
 	CreatedAt     time.Time
@@ -239,15 +255,15 @@ type CdEnvironmentProtection struct {
 	EnvironmentID  int64
 	// Workflows that belong to no rollout may change the environment.
 	DirectChanges bool
-	// A change of the environment's controls takes a second person.
-	ChangeControl bool
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
+	// A change of the environment's controls takes a second person.
+	ChangeControl bool
 }
 
 // While one is in force, nothing of the organization is deleted for its age. One row for each organization that ever had one.
 type CdLegalHold struct {
-	ID             *int64
+	ID             int64
 	OrganizationID int64
 	InForce        bool
 	Reason         string
@@ -271,7 +287,7 @@ type CdRequest struct {
 
 // How long an organization keeps settled rows of a kind; a few rows for each organization.
 type CdRetentionRule struct {
-	ID             *int64
+	ID             int64
 	OrganizationID int64
 	Kind           string
 	// 0 for as long as the organization exists.
@@ -342,21 +358,21 @@ type Cell struct {
 	EnvironmentID  int64
 	// The stop of the newest rollout that goes there, and latest_state its state.
 	LatestRolloutEnvironmentID *int64
-	LatestState                *string
+	LatestState                *int16
 	// The stop of the newest rollout that completed there; NULL before the first.
 	LiveRolloutEnvironmentID *int64
 	LiveVersionSetID         *int64
 	LiveSince                *time.Time
+	CreatedAt                time.Time
+	UpdatedAt                time.Time
 	// The name of the application, for the order of the matrix.
 	ApplicationName string
 	// The application lives, and its latest pipeline goes there.
 	Shown bool
-	// The worst health of the application's services there, from healthy over unknown and progressing to degraded; empty before any was seen.
-	Worst string
-	// latest_state, and empty before the first rollout, so that an index finds that too.
-	Standing  string
-	CreatedAt time.Time
-	UpdatedAt time.Time
+	// The worst health of the application's services there: -1 never seen, 0 healthy, 1 unknown, 2 progressing, 3 degraded.
+	Worst int16
+	// latest_state, and -1 before the first rollout, so that an index finds that too.
+	Standing int16
 }
 
 // A chain is begun by one rollout of one trigger, at most once. Rows are kept.
@@ -401,7 +417,7 @@ type ChainNode struct {
 	UpdatedAt time.Time
 }
 
-// The journal of changes to controls; append-only. Secrets are in none of its columns.
+// The journal of changes to controls; append-only (R39, D50). Secrets are in none of its columns.
 type Change struct {
 	ID             int64
 	OrganizationID int64
@@ -420,7 +436,7 @@ type Change struct {
 	EnvironmentID *int64
 	Reason        string
 	Detail        string
-	// What the control was; NULL for one that is new.
+	// What the control was; NULL for one that is new, and for rows from before this journal.
 	Before json.RawMessage
 	// What the control is from then on; NULL for one that was taken away.
 	After json.RawMessage
@@ -462,12 +478,12 @@ type CheckStatus struct {
 	PrincipalType  string
 	PrincipalID    int64
 	PrincipalName  string
-	// When the reporter found it out.
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+	// When the reporter found it out; of rows from before this column, when the column was added.
 	ObservedAt time.Time
 	// The program of the check cannot decide and asks a person. A status of a person after it decides.
-	Asks      bool
-	CreatedAt time.Time
-	UpdatedAt time.Time
+	Asks bool
 }
 
 // Whether anybody can be reached who acts in the environment, and since when.
@@ -518,28 +534,29 @@ type Deployment struct {
 	OrganizationID       int64
 	RolloutEnvironmentID int64
 	ServiceID            int64
-	State                string
-	StartedAt            *time.Time
-	FinishedAt           *time.Time
-	CreatedAt            time.Time
-	UpdatedAt            time.Time
+	// 0 pending 1 deploying 2 healthy 3 degraded 4 failed 5 cancelled
+	State      int16
+	StartedAt  *time.Time
+	FinishedAt *time.Time
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
 }
 
 type DeploymentTransition struct {
 	ID             int64
 	OrganizationID int64
 	DeploymentID   int64
-	FromState      *string
-	ToState        string
+	FromState      *int16
+	ToState        int16
 	Event          string
 	PrincipalType  string
 	PrincipalID    *int64
 	Reason         *string
 	TriggeredBy    *string
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
 	// The gate that was come to or gone past: <environment>/<weight>.
-	GateID    *string
-	CreatedAt time.Time
-	UpdatedAt time.Time
+	GateID *string
 }
 
 // The layers of OCI artifacts with drivers, checked when they were pulled.
@@ -556,7 +573,7 @@ type DriverArtifact struct {
 type DriverArtifactName struct {
 	Reference string
 	Digest    string
-	// When a replica last asked the registry and got this artifact, by this database's clock.
+	// When a replica last asked the registry and was told this artifact, by this database's clock.
 	AskedAt   time.Time
 	CreatedAt time.Time
 }
@@ -574,7 +591,7 @@ type DriverBinding struct {
 	UpdatedAt    time.Time
 }
 
-// The bytes of every bundle that a rollout or a hand-over uses, so that a past run is reproducible to the byte.
+// The bytes of every bundle that a rollout or a hand-over uses, so that a past run is reproducible to the byte (D7).
 type DriverBundle struct {
 	ID             int64
 	OrganizationID int64
@@ -591,17 +608,17 @@ type Environment struct {
 	Name           string
 	Description    string
 	Tier           string
-	// Whether it may be deployed to.
+	// Whether it may be deployed to (E59, D15).
 	Readiness       string
 	ReadinessReason string
 	// How many onboardings have been submitted; part of their workflow ids.
 	OnboardingAttempt int32
-	// The handle of the latest onboarding; opaque.
+	// The handle of the latest onboarding (E20); opaque.
 	WorkflowRef *string
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
 	// Since when nothing is rolled out there any more; null while it lives. What runs there is left alone.
 	ArchivedAt *time.Time
-	CreatedAt  time.Time
-	UpdatedAt  time.Time
 }
 
 // Which agents the configuration of an environment names: those of its own organization, or none.
@@ -660,7 +677,7 @@ type FlowDefinition struct {
 	OrganizationID int64
 	ApplicationID  int64
 	Version        int32
-	// The pipeline as it was written, to the byte; the same shape for every driver.
+	// The pipeline as it was written, to the byte; the same shape for every driver (R34).
 	Definition string
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
@@ -749,18 +766,19 @@ type Handoff struct {
 	DriverDigest   *string
 	Inputs         json.RawMessage
 	Reason         string
-	State          string
-	Attempts       int32
+	// 0 pending 1 done 2 failed 3 withdrawn (the start of something cancelled before it was handed over)
+	State    int16
+	Attempts int32
 	// When it is to be tried, or, after a claim, tried again should the claimer be gone.
 	DueAt time.Time
 	// What the last attempt met; for operators.
 	Error       string
-	Traceparent *string
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
+	Traceparent *string
 }
 
-// Each block covers the rows of all four journals between two positions, and the block before; append-only.
+// Each block covers the rows of all four journals between two positions, and the block before; append-only (D50).
 type JournalBlock struct {
 	ID             int64
 	OrganizationID int64
@@ -803,11 +821,11 @@ type Member struct {
 	Kind           string
 	Role           string
 	RemovedAt      *time.Time
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
 	Issuer         *string
 	// The identifier that the issuer gives out once; names and addresses there may change hands. NULL for who signs in by tokens alone.
-	Subject   *string
-	CreatedAt time.Time
-	UpdatedAt time.Time
+	Subject *string
 }
 
 // The set of the newest version of every source of an application. Without a row it is the last one made.
@@ -1075,20 +1093,20 @@ type Publication struct {
 	PublishedAt time.Time
 	// When the event of that publication was made: the order of publications of the same instant.
 	AnnouncedAt time.Time
-	// The order of arrival, for publications of the same instant that were announced at the same instant.
+	// The order of arrival, for publications of the same instant that were told at the same instant.
 	Arrival int64
 	// Whether the source, as it is configured now, takes the tag.
 	Taken bool
 	// Whether the digest of the version was seen at its registry, the same in all rows of a version; NULL where that was never said.
 	DigestSeen *bool
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
 	// The last instant at which the version was known to be at the registry under the tag, where that is later than published_at.
 	AliveAt *time.Time
 	// When the registry last deleted the tag; NULL: never.
 	TagDeletedAt *time.Time
 	// When the registry last deleted the image, and every tag with it; NULL: never.
 	ImageDeletedAt *time.Time
-	CreatedAt      time.Time
-	UpdatedAt      time.Time
 }
 
 type QueuedRollout struct {
@@ -1100,17 +1118,20 @@ type QueuedRollout struct {
 	PrincipalID    *int64
 	Reason         string
 	RequestedAt    time.Time
-	State          string
-	Outcome        string
-	MadeRolloutID  *int64
+	// 0 waiting 1 begun 2 dropped (outcome says why)
+	State         int16
+	Outcome       string
+	MadeRolloutID *int64
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
 	// Where it goes, by name; empty for the whole pipeline.
 	Environments []string
 	// The trigger that asked for it; null for none.
 	TriggerID *int64
 	// What made the trigger ask for it; empty without one.
-	Cause     string
-	CreatedAt time.Time
-	UpdatedAt time.Time
+	Cause string
+	// What the requester has chosen; empty for auto.
+	Strategy string
 }
 
 type Reconciliation struct {
@@ -1120,7 +1141,7 @@ type Reconciliation struct {
 	// What is in force, by the reconciler's own word; empty when it does not say.
 	Revision         string
 	ExpectedRevision string
-	// Whether the reconciler moves by itself, which nobody here has asked for.
+	// Whether the reconciler moves by itself, which nobody here has told it to (E58).
 	Automatic bool
 	// What differs from what was deployed, in words; empty for nothing. since is how long that has been so.
 	Drift      string
@@ -1136,20 +1157,25 @@ type Rollout struct {
 	ApplicationID    int64
 	VersionSetID     int64
 	FlowDefinitionID int64
-	// The handle of the workflow that drives it; opaque; null until it has been handed over.
+	// The handle of the workflow that drives it (D8); opaque; null until it has been handed over.
 	WorkflowRef *string
-	State       string
+	// 0 pending 1 in_progress 2 paused 3 completed 4 failed 5 cancelled
+	State       int16
 	StartedAt   *time.Time
 	FinishedAt  *time.Time
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
 	Traceparent *string
-	// Its journal has a request for an approval, answered or not.
+	// Its journal has a request for an approval, answered or not. Only kept for those that were under way when this was made, and newer ones.
 	Asked bool
-	// The rollout that it takes back; null for one that takes none back.
+	// The rollout that it takes back; null for one that takes none back, and for those that people began before there was this column.
 	RollbackOf *int64
 	// Nothing of it advances beyond a passage that was not granted. False for rollouts that were created by releases whose programs requested approvals themselves.
-	Passages  bool
-	CreatedAt time.Time
-	UpdatedAt time.Time
+	Passages bool
+	// quick: it stops at no weight, and what these require is required at the entrance of their environment. Empty for rollouts of releases that did not plan.
+	Strategy string
+	// Why, in one sentence.
+	StrategyReason string
 }
 
 // The checks of a rollout in each of its environments, as they were pinned. Rows end with the rollout.
@@ -1163,6 +1189,8 @@ type RolloutCheck struct {
 	Key             string
 	Kind            string
 	DurationSeconds int32
+	CreatedAt       time.Time
+	UpdatedAt       time.Time
 	// When a schedule is open: allow and exclude, each with cron, duration, time_zone and description; and time_zone. Null for other kinds.
 	Windows json.RawMessage
 	// Whether the environment requires it; otherwise the pipeline does.
@@ -1171,8 +1199,6 @@ type RolloutCheck struct {
 	Config json.RawMessage
 	// The bundle of the kind, as it was when the rollout was created; null for the kinds that the service evaluates itself.
 	KindDigest *string
-	CreatedAt  time.Time
-	UpdatedAt  time.Time
 }
 
 // Events come in any order: a rollout whose end was heard of before everything under it waits here for the rest, for a while.
@@ -1224,19 +1250,19 @@ type RolloutEnvironment struct {
 	EnvironmentID   int64
 	Position        int32
 	DriverBindingID int64
-	// The bundle that this rollout runs here, to the byte.
+	// The bundle that this rollout runs here, to the byte (D7).
 	DriverDigest string
-	// The set of the last rollout that completed here: what is replaced. NULL while none has.
+	// The set of the last rollout that completed here: what is replaced. NULL while none has (R15).
 	PreviousVersionSetID *int64
-	State                string
+	State                int16
 	StartedAt            *time.Time
 	FinishedAt           *time.Time
+	CreatedAt            time.Time
+	UpdatedAt            time.Time
 	// The weights at which the pipeline stops here, rising: [{"weight": percent, "soak_seconds": seconds}].
 	Weights []core.Weight
 	// Why the rollout will not stop at them; their conditions then apply at the entrance. Empty if it will.
 	SkipsWeights string
-	CreatedAt    time.Time
-	UpdatedAt    time.Time
 }
 
 // Beside the two journals of the design: a rollout environment has a state, so it has a journal.
@@ -1244,8 +1270,8 @@ type RolloutEnvironmentTransition struct {
 	ID                   int64
 	OrganizationID       int64
 	RolloutEnvironmentID int64
-	FromState            *string
-	ToState              string
+	FromState            *int16
+	ToState              int16
 	Event                string
 	PrincipalType        string
 	PrincipalID          *int64
@@ -1267,6 +1293,8 @@ type RolloutGate struct {
 	// 0: the question stands until the rollout ends.
 	ExpiresAfterSeconds int32
 	OnExpiry            string
+	CreatedAt           time.Time
+	UpdatedAt           time.Time
 	// What the people who decide are shown.
 	Reason string
 	// A program requested it; neither the pipeline nor an environment did.
@@ -1274,9 +1302,7 @@ type RolloutGate struct {
 	// The environment that comes after a step between environments; null for every other gate, and for a step after the last environment.
 	BeforeEnvironmentID *int64
 	// All that has to be met where that is several requirements, as a list of {group, quorum}; without a group it counts people. approver_group is (several) then, a group that nobody is in; rows of an earlier release have the first requirement there and in quorum. Null for one requirement.
-	Also      json.RawMessage
-	CreatedAt time.Time
-	UpdatedAt time.Time
+	Also json.RawMessage
 }
 
 // What a rollout of a version set would have changed, had it been begun when this was asked. Nothing is decided by it.
@@ -1285,12 +1311,13 @@ type RolloutPreview struct {
 	OrganizationID int64
 	ApplicationID  int64
 	VersionSetID   int64
-	State          string
-	Reason         string
-	Environments   []core.PreviewedEnvironment
-	WorkflowRef    *string
-	CreatedAt      time.Time
-	UpdatedAt      time.Time
+	// 0 pending 1 made 2 failed (reason says why)
+	State        int16
+	Reason       string
+	Environments []core.PreviewedEnvironment
+	WorkflowRef  *string
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
 }
 
 // Environments of its pipeline that a rollback does not go to: it has no rollout environment there.
@@ -1309,21 +1336,21 @@ type RolloutTransition struct {
 	ID             int64
 	OrganizationID int64
 	RolloutID      int64
-	FromState      *string
-	ToState        string
+	FromState      *int16
+	ToState        int16
 	Event          string
-	// The gate that is asked about, or answered; several may be open at once.
+	// The gate that is asked about, or answered (D24); several may be open at once.
 	GateID        *string
 	PrincipalType string
 	PrincipalID   *int64
 	Reason        *string
 	TriggeredBy   *string
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
 	// What satisfied each condition of a granted passage, which weights the program of a requested one will skip, what stops one, which freezes are bypassed, which groups an approval counts for, or which passage a breach went around.
 	Conditions json.RawMessage
 	// The rollout failed because it advanced beyond a passage that was not granted.
-	Breach    bool
-	CreatedAt time.Time
-	UpdatedAt time.Time
+	Breach bool
 }
 
 type Service struct {
@@ -1341,16 +1368,17 @@ type ServiceEnvironmentHealth struct {
 	OrganizationID int64
 	ServiceID      int64
 	EnvironmentID  int64
-	Health         string
-	ObservedAt     time.Time
-	Reason         string
-	// The first observation in a row with this health: what the clock of a policy counts from.
-	Since     time.Time
-	CreatedAt time.Time
-	UpdatedAt time.Time
+	// 0 unknown 1 healthy 2 progressing 3 degraded
+	Health     int16
+	ObservedAt time.Time
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+	Reason     string
+	// The first observation in a row with this health: what the clock of a policy counts from (D13).
+	Since time.Time
 }
 
-// What exactly was deployed. Never a secret.
+// What exactly was deployed (E46, D15). Never a secret.
 type Snapshot struct {
 	ID             int64
 	OrganizationID int64
@@ -1358,10 +1386,10 @@ type Snapshot struct {
 	CommitSha      string
 	ManifestDigest string
 	Parameters     json.RawMessage
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
 	// What the commit changed for this deployment, file by file; empty too for drivers that do not tell.
-	Changes   []core.FileChange
-	CreatedAt time.Time
-	UpdatedAt time.Time
+	Changes []core.FileChange
 }
 
 // What begins rollouts of an application. Rows are kept: signals and queued rollouts refer to them; removed_at ends one.
@@ -1418,6 +1446,8 @@ type Version struct {
 	PublishedAt time.Time
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
+	// The beginning of the message of a commit; empty for an image, and where it is not known.
+	CommitMessage string
 }
 
 type VersionSet struct {
@@ -1425,13 +1455,13 @@ type VersionSet struct {
 	OrganizationID int64
 	ApplicationID  int64
 	Name           string
-	// SHA-256 over the sorted (source, version) pairs: identical sets are one set.
+	// SHA-256 over the sorted (source, version) pairs: identical sets are one set (R9).
 	EntriesDigest string
 	// How many entries the set was made with; an entry added later is refused at commit.
 	EntriesCount int32
-	Traceparent  *string
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
+	Traceparent  *string
 }
 
 type VersionSetEntry struct {

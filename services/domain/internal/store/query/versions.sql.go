@@ -265,8 +265,8 @@ func (q *Queries) InsertVersionSets(ctx context.Context, arg InsertVersionSetsPa
 
 const insertVersions = `-- name: InsertVersions :many
 WITH made AS (
-    INSERT INTO cd_versions (organization_id, artifact_source_id, name, digest, reference, published_at)
-    SELECT $1, unnest($2::bigint[]), unnest($3::text[]), unnest($4::text[]), unnest($5::text[]), unnest($6::timestamptz[])
+    INSERT INTO cd_versions (organization_id, artifact_source_id, name, digest, reference, published_at, commit_message)
+    SELECT $1, unnest($2::bigint[]), unnest($3::text[]), unnest($4::text[]), unnest($5::text[]), unnest($6::timestamptz[]), unnest($7::text[])
     RETURNING organization_id, id, artifact_source_id, digest, reference
 ), due AS (
     INSERT INTO cd_version_lookups (organization_id, version_id, due_at) SELECT organization_id, id, now() FROM made WHERE reference NOT LIKE 'git:%'
@@ -281,6 +281,7 @@ type InsertVersionsParams struct {
 	Digests         []string
 	Refs            []string
 	Published       []time.Time
+	CommitMessages  []string
 }
 
 type InsertVersionsRow struct {
@@ -298,6 +299,7 @@ func (q *Queries) InsertVersions(ctx context.Context, arg InsertVersionsParams) 
 		arg.Digests,
 		arg.Refs,
 		arg.Published,
+		arg.CommitMessages,
 	)
 	if err != nil {
 		return nil, err
@@ -934,7 +936,7 @@ func (q *Queries) VersionSetsTaken(ctx context.Context, applications []int64, di
 }
 
 const versionsByDeployment = `-- name: VersionsByDeployment :many
-SELECT d.id AS deployment_id, v.id, v.organization_id, v.artifact_source_id, v.name, v.digest, v.reference, v.published_at, v.created_at, v.updated_at
+SELECT d.id AS deployment_id, v.id, v.organization_id, v.artifact_source_id, v.name, v.digest, v.reference, v.published_at, v.created_at, v.updated_at, v.commit_message
 FROM cd_deployments d
 JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id = d.rollout_environment_id
 JOIN cd_rollouts r ON r.organization_id = e.organization_id AND r.id = e.rollout_id
@@ -969,6 +971,7 @@ func (q *Queries) VersionsByDeployment(ctx context.Context, organizationID int64
 			&i.Version.PublishedAt,
 			&i.Version.CreatedAt,
 			&i.Version.UpdatedAt,
+			&i.Version.CommitMessage,
 		); err != nil {
 			return nil, err
 		}
@@ -981,7 +984,7 @@ func (q *Queries) VersionsByDeployment(ctx context.Context, organizationID int64
 }
 
 const versionsByID = `-- name: VersionsByID :many
-SELECT id, organization_id, artifact_source_id, name, digest, reference, published_at, created_at, updated_at FROM cd_versions WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, artifact_source_id, name, digest, reference, published_at, created_at, updated_at, commit_message FROM cd_versions WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) VersionsByID(ctx context.Context, organizationID int64, ids []int64) ([]Version, error) {
@@ -1003,6 +1006,7 @@ func (q *Queries) VersionsByID(ctx context.Context, organizationID int64, ids []
 			&i.PublishedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.CommitMessage,
 		); err != nil {
 			return nil, err
 		}
@@ -1015,7 +1019,7 @@ func (q *Queries) VersionsByID(ctx context.Context, organizationID int64, ids []
 }
 
 const versionsBySource = `-- name: VersionsBySource :many
-SELECT id, organization_id, artifact_source_id, name, digest, reference, published_at, created_at, updated_at FROM cd_versions v
+SELECT id, organization_id, artifact_source_id, name, digest, reference, published_at, created_at, updated_at, commit_message FROM cd_versions v
 WHERE v.organization_id = $1 AND v.id = ANY(ARRAY(
   SELECT page.id FROM unnest($2::bigint[]) AS parent(id)
   CROSS JOIN LATERAL (SELECT n.id FROM cd_versions n
@@ -1060,6 +1064,7 @@ func (q *Queries) VersionsBySource(ctx context.Context, arg VersionsBySourcePara
 			&i.PublishedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.CommitMessage,
 		); err != nil {
 			return nil, err
 		}

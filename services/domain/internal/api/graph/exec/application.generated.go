@@ -1294,6 +1294,29 @@ func (ec *executionContext) fieldContext_QueuedRollout_requestedAt(_ context.Con
 	return graphql.NewScalarFieldContext("QueuedRollout", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _QueuedRollout_strategy(ctx context.Context, field graphql.CollectedField, obj *model.QueuedRollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_QueuedRollout_strategy(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Strategy(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.StrategyChoice) graphql.Marshaler {
+			return ec.marshalNStrategyChoice2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐStrategyChoice(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_QueuedRollout_strategy(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("QueuedRollout", field, true, false, errors.New("field of type StrategyChoice does not have child fields"))
+}
+
 func (ec *executionContext) _QueuedRollout_principalType(ctx context.Context, field graphql.CollectedField, obj *model.QueuedRollout) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -3098,6 +3121,11 @@ func (ec *executionContext) _QueuedRollout(ctx context.Context, sel ast.Selectio
 			}
 		case "requestedAt":
 			out.Values[i] = ec._QueuedRollout_requestedAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "strategy":
+			out.Values[i] = ec._QueuedRollout_strategy(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}

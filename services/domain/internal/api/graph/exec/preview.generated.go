@@ -360,8 +360,11 @@ func (ec *executionContext) unmarshalInputPreviewRolloutInput(ctx context.Contex
 	if _, present := asMap["rollback"]; !present {
 		asMap["rollback"] = false
 	}
+	if _, present := asMap["strategy"]; !present {
+		asMap["strategy"] = "AUTO"
+	}
 
-	fieldsInOrder := [...]string{"versionSetId", "rollback"}
+	fieldsInOrder := [...]string{"versionSetId", "rollback", "strategy"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -382,6 +385,13 @@ func (ec *executionContext) unmarshalInputPreviewRolloutInput(ctx context.Contex
 				return it, err
 			}
 			it.Rollback = data
+		case "strategy":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("strategy"))
+			data, err := ec.unmarshalOStrategyChoice2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐStrategyChoice(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Strategy = data
 		}
 	}
 	return it, nil

@@ -1084,6 +1084,52 @@ func (ec *executionContext) fieldContext_Rollout_status(_ context.Context, field
 	return graphql.NewScalarFieldContext("Rollout", field, true, false, errors.New("field of type RolloutStatus does not have child fields"))
 }
 
+func (ec *executionContext) _Rollout_strategy(ctx context.Context, field graphql.CollectedField, obj *model.Rollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Rollout_strategy(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Strategy(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.RolloutStrategy) graphql.Marshaler {
+			return ec.marshalORolloutStrategy2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutStrategy(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Rollout_strategy(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Rollout", field, true, false, errors.New("field of type RolloutStrategy does not have child fields"))
+}
+
+func (ec *executionContext) _Rollout_strategyReason(ctx context.Context, field graphql.CollectedField, obj *model.Rollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Rollout_strategyReason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.StrategyReason(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Rollout_strategyReason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Rollout", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _Rollout_workflowRef(ctx context.Context, field graphql.CollectedField, obj *model.Rollout) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -2714,8 +2760,11 @@ func (ec *executionContext) unmarshalInputCreateRolloutInput(ctx context.Context
 	if _, present := asMap["again"]; !present {
 		asMap["again"] = false
 	}
+	if _, present := asMap["strategy"]; !present {
+		asMap["strategy"] = "AUTO"
+	}
 
-	fieldsInOrder := [...]string{"versionSetId", "reason", "again", "environments"}
+	fieldsInOrder := [...]string{"versionSetId", "reason", "again", "environments", "strategy"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -2750,6 +2799,13 @@ func (ec *executionContext) unmarshalInputCreateRolloutInput(ctx context.Context
 				return it, err
 			}
 			it.Environments = data
+		case "strategy":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("strategy"))
+			data, err := ec.unmarshalOStrategyChoice2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐStrategyChoice(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Strategy = data
 		}
 	}
 	return it, nil
@@ -3669,6 +3725,16 @@ func (ec *executionContext) _Rollout(ctx context.Context, sel ast.SelectionSet, 
 		case "status":
 			out.Values[i] = ec._Rollout_status(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "strategy":
+			out.Values[i] = ec._Rollout_strategy(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "strategyReason":
+			out.Values[i] = ec._Rollout_strategyReason(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "workflowRef":
@@ -5213,6 +5279,16 @@ func (ec *executionContext) marshalNStopAutomaticRollbackPayload2githubᚗcomᚋ
 	return ec._StopAutomaticRollbackPayload(ctx, sel, &v)
 }
 
+func (ec *executionContext) unmarshalNStrategyChoice2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐStrategyChoice(ctx context.Context, v any) (model.StrategyChoice, error) {
+	var res model.StrategyChoice
+	err := res.UnmarshalGQL(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNStrategyChoice2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐStrategyChoice(ctx context.Context, sel ast.SelectionSet, v model.StrategyChoice) graphql.Marshaler {
+	return v
+}
+
 func (ec *executionContext) marshalOAutomaticRollback2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAutomaticRollback(ctx context.Context, sel ast.SelectionSet, v *model.AutomaticRollback) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
@@ -5327,6 +5403,38 @@ func (ec *executionContext) marshalORolloutState2ᚖgithubᚗcomᚋlockstepᚑcd
 	_ = ctx
 	res := model.MarshalRolloutState(*v)
 	return res
+}
+
+func (ec *executionContext) unmarshalORolloutStrategy2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutStrategy(ctx context.Context, v any) (*model.RolloutStrategy, error) {
+	if v == nil {
+		return nil, nil
+	}
+	var res = new(model.RolloutStrategy)
+	err := res.UnmarshalGQL(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalORolloutStrategy2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutStrategy(ctx context.Context, sel ast.SelectionSet, v *model.RolloutStrategy) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return v
+}
+
+func (ec *executionContext) unmarshalOStrategyChoice2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐStrategyChoice(ctx context.Context, v any) (*model.StrategyChoice, error) {
+	if v == nil {
+		return nil, nil
+	}
+	var res = new(model.StrategyChoice)
+	err := res.UnmarshalGQL(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOStrategyChoice2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐStrategyChoice(ctx context.Context, sel ast.SelectionSet, v *model.StrategyChoice) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return v
 }
 
 // endregion ***************************** type.gotpl *****************************

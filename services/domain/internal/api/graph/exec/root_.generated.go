@@ -1403,6 +1403,7 @@ type ComplexityRoot struct {
 		PrincipalType func(childComplexity int) int
 		Reason        func(childComplexity int) int
 		RequestedAt   func(childComplexity int) int
+		Strategy      func(childComplexity int) int
 		VersionSet    func(childComplexity int) int
 	}
 
@@ -1541,6 +1542,8 @@ type ComplexityRoot struct {
 		StartedAt           func(childComplexity int) int
 		State               func(childComplexity int) int
 		Status              func(childComplexity int) int
+		Strategy            func(childComplexity int) int
+		StrategyReason      func(childComplexity int) int
 		VersionSet          func(childComplexity int) int
 		ViewerCan           func(childComplexity int) int
 		WaitingOn           func(childComplexity int) int
@@ -8077,6 +8080,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.QueuedRollout.RequestedAt(childComplexity), true
+	case "QueuedRollout.strategy":
+		if e.ComplexityRoot.QueuedRollout.Strategy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.QueuedRollout.Strategy(childComplexity), true
 	case "QueuedRollout.versionSet":
 		if e.ComplexityRoot.QueuedRollout.VersionSet == nil {
 			break
@@ -8553,6 +8562,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Rollout.Status(childComplexity), true
+	case "Rollout.strategy":
+		if e.ComplexityRoot.Rollout.Strategy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rollout.Strategy(childComplexity), true
+	case "Rollout.strategyReason":
+		if e.ComplexityRoot.Rollout.StrategyReason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rollout.StrategyReason(childComplexity), true
 	case "Rollout.versionSet":
 		if e.ComplexityRoot.Rollout.VersionSet == nil {
 			break
@@ -11189,6 +11210,8 @@ type QueuedRollout {
   reason: String!
   "When it was requested."
   requestedAt: Time!
+  "Whether it was requested to stop at weights."
+  strategy: StrategyChoice!
   "user, agent, policy, schedule or system."
   principalType: String!
   "The number of the member; null for others."
@@ -13219,6 +13242,8 @@ enum WeightSkipCause {
   PROMOTE_FULL
   "The driver does not stop at weights."
   NO_GATES
+  "The rollout is a quick sync."
+  QUICK_SYNC
   "The driver skips it this time."
   PROGRAM
 }
@@ -14326,6 +14351,8 @@ input PreviewRolloutInput {
   versionSetId: ID!
   "Whether the rollout would be a rollback, which may skip weight gates if the application's policy says so."
   rollback: Boolean = false
+  "Whether the rollout would stop at weights."
+  strategy: StrategyChoice = AUTO
 }
 
 "Result of previewRollout."
@@ -14824,6 +14851,10 @@ type Rollout implements Node {
   state: RolloutState!
   "The state for people: as state, but for a rollout that has been aborted, whose state is PAUSED or, until it has been taken back, IN_PROGRESS."
   status: RolloutStatus!
+  "Whether it stops at weights; null for rollouts of releases that did not plan."
+  strategy: RolloutStrategy
+  "Why it has that strategy, in one sentence; null if it has none."
+  strategyReason: String
   "The handle of the workflow that runs it; null until the engine has accepted it."
   workflowRef: String
   "Derived: the version set was live in the first environment before."
@@ -14857,6 +14888,24 @@ type Rollout implements Node {
   environments: [RolloutEnvironment!]!
   "The record of who did what and why, for the rollout and its deployments, oldest first. Without first or last a page has 200 rows."
   journal(first: Int, after: String, last: Int, before: String, orderBy: CreationOrder = CREATED): JournalConnection!
+}
+
+"Whether a rollout stops at the weights of its pipeline."
+enum RolloutStrategy {
+  "It deploys at once. What the skipped weights require is required before it enters their environment."
+  QUICK
+  "It stops at every weight."
+  PIPELINE
+}
+
+"What is chosen of a rollout's strategy."
+enum StrategyChoice {
+  "The planner decides, by the pipeline and by what is deployed."
+  AUTO
+  "A quick sync."
+  QUICK
+  "The pipeline. Refused if it has no weights where the rollout goes."
+  PIPELINE
 }
 
 "A page of rollouts."
@@ -14906,6 +14955,8 @@ input CreateRolloutInput {
   again: Boolean = false
   "The environments of the pipeline to go to, by name or identifier; all by default. None can be left out before one that is included."
   environments: [String!]
+  "Whether the rollout stops at weights."
+  strategy: StrategyChoice = AUTO
 }
 
 "Result of createRollout."
@@ -18279,6 +18330,8 @@ func (ec *executionContext) childFields_QueuedRollout(ctx context.Context, field
 		return ec.fieldContext_QueuedRollout_reason(ctx, field)
 	case "requestedAt":
 		return ec.fieldContext_QueuedRollout_requestedAt(ctx, field)
+	case "strategy":
+		return ec.fieldContext_QueuedRollout_strategy(ctx, field)
 	case "principalType":
 		return ec.fieldContext_QueuedRollout_principalType(ctx, field)
 	case "principalId":
@@ -18521,6 +18574,10 @@ func (ec *executionContext) childFields_Rollout(ctx context.Context, field graph
 		return ec.fieldContext_Rollout_state(ctx, field)
 	case "status":
 		return ec.fieldContext_Rollout_status(ctx, field)
+	case "strategy":
+		return ec.fieldContext_Rollout_strategy(ctx, field)
+	case "strategyReason":
+		return ec.fieldContext_Rollout_strategyReason(ctx, field)
 	case "workflowRef":
 		return ec.fieldContext_Rollout_workflowRef(ctx, field)
 	case "isRollback":

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/evidence"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/planner"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
@@ -412,6 +414,31 @@ func (o DriverOrigin) Drivers() []string { return append([]string{}, o.DriverOri
 
 // WorkflowRef is null until the rollout has been handed over.
 func (r Rollout) WorkflowRef() *string { return orNull(r.Rollout.WorkflowRef) }
+
+// Strategy is null for rollouts of releases that did not plan.
+func (r Rollout) Strategy() *RolloutStrategy {
+	if r.Plan.Strategy == "" {
+		return nil
+	}
+	s := RolloutStrategy(strings.ToUpper(string(r.Plan.Strategy)))
+	return &s
+}
+
+// StrategyReason is null with it.
+func (r Rollout) StrategyReason() *string { return orNull(r.Plan.Why) }
+
+// Strategy is what was chosen.
+func (q QueuedRollout) Strategy() StrategyChoice {
+	return StrategyChoice(strings.ToUpper(string(cmp.Or(q.QueuedRollout.Strategy, planner.Auto))))
+}
+
+// Chosen is the domain's name of a choice; nil is auto.
+func (c *StrategyChoice) Chosen() planner.Choice {
+	if c == nil {
+		return planner.Auto
+	}
+	return planner.Choice(strings.ToLower(string(*c)))
+}
 
 // SubjectID is the identifier of what changed.
 func (t Transition) SubjectID() string {

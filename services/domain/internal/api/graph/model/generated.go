@@ -350,6 +350,8 @@ type CreateRolloutInput struct {
 	Again *bool `json:"again,omitempty"`
 	// The environments of the pipeline to go to, by name or identifier; all by default. None can be left out before one that is included.
 	Environments []string `json:"environments,omitempty"`
+	// Whether the rollout stops at weights.
+	Strategy *StrategyChoice `json:"strategy,omitempty"`
 }
 
 // Result of createRollout.
@@ -742,6 +744,8 @@ type PreviewRolloutInput struct {
 	VersionSetID string `json:"versionSetId"`
 	// Whether the rollout would be a rollback, which may skip weight gates if the application's policy says so.
 	Rollback *bool `json:"rollback,omitempty"`
+	// Whether the rollout would stop at weights.
+	Strategy *StrategyChoice `json:"strategy,omitempty"`
 }
 
 // Result of previewRollout.
@@ -2093,6 +2097,125 @@ func (e RolloutDeadlineState) MarshalJSON() ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
+// Whether a rollout stops at the weights of its pipeline.
+type RolloutStrategy string
+
+const (
+	// It deploys at once. What the skipped weights require is required before it enters their environment.
+	RolloutStrategyQuick RolloutStrategy = "QUICK"
+	// It stops at every weight.
+	RolloutStrategyPipeline RolloutStrategy = "PIPELINE"
+)
+
+var AllRolloutStrategy = []RolloutStrategy{
+	RolloutStrategyQuick,
+	RolloutStrategyPipeline,
+}
+
+func (e RolloutStrategy) IsValid() bool {
+	switch e {
+	case RolloutStrategyQuick, RolloutStrategyPipeline:
+		return true
+	}
+	return false
+}
+
+func (e RolloutStrategy) String() string {
+	return string(e)
+}
+
+func (e *RolloutStrategy) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = RolloutStrategy(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid RolloutStrategy", str)
+	}
+	return nil
+}
+
+func (e RolloutStrategy) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *RolloutStrategy) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e RolloutStrategy) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
+}
+
+// What is chosen of a rollout's strategy.
+type StrategyChoice string
+
+const (
+	// The planner decides, by the pipeline and by what is deployed.
+	StrategyChoiceAuto StrategyChoice = "AUTO"
+	// A quick sync.
+	StrategyChoiceQuick StrategyChoice = "QUICK"
+	// The pipeline. Refused if it has no weights where the rollout goes.
+	StrategyChoicePipeline StrategyChoice = "PIPELINE"
+)
+
+var AllStrategyChoice = []StrategyChoice{
+	StrategyChoiceAuto,
+	StrategyChoiceQuick,
+	StrategyChoicePipeline,
+}
+
+func (e StrategyChoice) IsValid() bool {
+	switch e {
+	case StrategyChoiceAuto, StrategyChoiceQuick, StrategyChoicePipeline:
+		return true
+	}
+	return false
+}
+
+func (e StrategyChoice) String() string {
+	return string(e)
+}
+
+func (e *StrategyChoice) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = StrategyChoice(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid StrategyChoice", str)
+	}
+	return nil
+}
+
+func (e StrategyChoice) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *StrategyChoice) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e StrategyChoice) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
+}
+
 // Why a rollout does not stop at a weight.
 type WeightSkipCause string
 
@@ -2105,6 +2228,8 @@ const (
 	WeightSkipCausePromoteFull WeightSkipCause = "PROMOTE_FULL"
 	// The driver does not stop at weights.
 	WeightSkipCauseNoGates WeightSkipCause = "NO_GATES"
+	// The rollout is a quick sync.
+	WeightSkipCauseQuickSync WeightSkipCause = "QUICK_SYNC"
 	// The driver skips it this time.
 	WeightSkipCauseProgram WeightSkipCause = "PROGRAM"
 )
@@ -2114,12 +2239,13 @@ var AllWeightSkipCause = []WeightSkipCause{
 	WeightSkipCauseUnchanged,
 	WeightSkipCausePromoteFull,
 	WeightSkipCauseNoGates,
+	WeightSkipCauseQuickSync,
 	WeightSkipCauseProgram,
 }
 
 func (e WeightSkipCause) IsValid() bool {
 	switch e {
-	case WeightSkipCauseFirstDeploy, WeightSkipCauseUnchanged, WeightSkipCausePromoteFull, WeightSkipCauseNoGates, WeightSkipCauseProgram:
+	case WeightSkipCauseFirstDeploy, WeightSkipCauseUnchanged, WeightSkipCausePromoteFull, WeightSkipCauseNoGates, WeightSkipCauseQuickSync, WeightSkipCauseProgram:
 		return true
 	}
 	return false

@@ -117,6 +117,7 @@ export interface CreateRolloutInput {
   reason?: string | null
   again?: boolean | null
   environments?: Array<string> | null
+  strategy?: StrategyChoice | null
 }
 
 export interface CreateServiceInput {
@@ -233,6 +234,7 @@ export type PolicyVerdict = 'ALLOW' | 'NEEDS_APPROVAL' | 'DENY'
 export interface PreviewRolloutInput {
   versionSetId: string
   rollback?: boolean | null
+  strategy?: StrategyChoice | null
 }
 
 export type PreviewState = 'PENDING' | 'MADE' | 'FAILED'
@@ -389,6 +391,8 @@ export type RolloutState = 'PENDING' | 'IN_PROGRESS' | 'PAUSED' | 'COMPLETED' | 
 
 export type RolloutStatus = 'PENDING' | 'IN_PROGRESS' | 'PAUSED' | 'ABORTING' | 'ABORTED' | 'COMPLETED' | 'FAILED' | 'CANCELLED'
 
+export type RolloutStrategy = 'QUICK' | 'PIPELINE'
+
 export interface RotateAgentInput {
   agentId: string
   overlapSeconds?: number | null
@@ -475,6 +479,8 @@ export interface StopAutomaticRollbackInput {
   reason?: string | null
 }
 
+export type StrategyChoice = 'AUTO' | 'QUICK' | 'PIPELINE'
+
 export interface TestNotificationRouteInput {
   name: string
 }
@@ -508,7 +514,7 @@ export type WaitKind = 'HAND_OVER' | 'APPROVAL' | 'PAUSE' | 'SOAK' | 'HEALTH' | 
 
 export type WaitStatus = 'PENDING' | 'FAILED' | 'STOPPED' | 'UNSATISFIABLE'
 
-export type WeightSkipCause = 'FIRST_DEPLOY' | 'UNCHANGED' | 'PROMOTE_FULL' | 'NO_GATES' | 'PROGRAM'
+export type WeightSkipCause = 'FIRST_DEPLOY' | 'UNCHANGED' | 'PROMOTE_FULL' | 'NO_GATES' | 'QUICK_SYNC' | 'PROGRAM'
 
 export interface WorkflowFilter {
   startedAfter?: string | null
@@ -3114,6 +3120,8 @@ export interface RolloutPageData {
     state: RolloutState
     status: RolloutStatus
     isRollback: boolean
+    strategy: RolloutStrategy | null
+    strategyReason: string | null
     rollbackOf: {
       id: string
       versionSet: {
@@ -3423,7 +3431,7 @@ export interface RolloutPageVariables {
   id: string
   after?: string | null
 }
-export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state status isRollback rollbackOf { id versionSet { id name } } rolledBackBy { id status versionSet { id name } } automaticRollback { state cause dueAt why outcome rollout { id } } breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name tier } cause } deadlines { kind environment { id name } seconds action countsWaiting state startedAt dueAt remainingSeconds } pauseRequested workflowRef createdAt startedAt finishedAt application { id name rollbackPolicy { degradedAfterSeconds } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind status subject detail resolver neededPermission approvers { id name } link since until gateId environment { id name } service { id name } } checks { environment { id name } target key kind own phase asks detail link since next reports { reporter phase description link reportedAt } } callRequests { id state function policy reason group quorum expiresAt answers { approves author reason } viewerCan { ...AbilityFields } } viewerCan { ...AbilityFields } environments { id position state status startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state status startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } link { name namespace url status } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt breach conditions { kind subject status environment { name } by { principalType principalId principal { name } groups } soakSeconds cause until } }' }
+export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state status isRollback strategy strategyReason rollbackOf { id versionSet { id name } } rolledBackBy { id status versionSet { id name } } automaticRollback { state cause dueAt why outcome rollout { id } } breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name tier } cause } deadlines { kind environment { id name } seconds action countsWaiting state startedAt dueAt remainingSeconds } pauseRequested workflowRef createdAt startedAt finishedAt application { id name rollbackPolicy { degradedAfterSeconds } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind status subject detail resolver neededPermission approvers { id name } link since until gateId environment { id name } service { id name } } checks { environment { id name } target key kind own phase asks detail link since next reports { reporter phase description link reportedAt } } callRequests { id state function policy reason group quorum expiresAt answers { approves author reason } viewerCan { ...AbilityFields } } viewerCan { ...AbilityFields } environments { id position state status startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state status startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } link { name namespace url status } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt breach conditions { kind subject status environment { name } by { principalType principalId principal { name } groups } soakSeconds cause until } }' }
 
 export interface AskPreviewData {
   previewRollout: {

@@ -38,6 +38,7 @@ const causes: Record<NonNullable<Condition['cause']>, string> = {
   UNCHANGED: 'these versions are live there already',
   PROMOTE_FULL: 'the rollback policy promotes in full',
   NO_GATES: 'the driver does not stop at weights',
+  QUICK_SYNC: 'the rollout is a quick sync',
   PROGRAM: 'the driver skips them this time',
 }
 

@@ -93,6 +93,7 @@ function Shown({ live }: { live: LiveRollout }) {
               </>
             )}{' '}
             · pipeline v{rollout.flowDefinition.version}
+            {rollout.strategy && <> · {rollout.strategy === 'QUICK' ? 'quick sync' : 'stops at weights'}</>}
           </span>
         </p>
       }
@@ -103,6 +104,14 @@ function Shown({ live }: { live: LiveRollout }) {
           {rollout.breakGlass && <GlassBanner glass={rollout.breakGlass} />}
           <Automatic rollout={rollout} what={what} />
           <Why live={live} what={what} />
+          {rollout.strategyReason && (
+            <section className="card" aria-labelledby="strategy">
+              <h2 id="strategy">{rollout.strategy === 'QUICK' ? 'Quick sync' : 'Pipeline'}</h2>
+              <p dir="auto">
+                {rollout.strategy === 'QUICK' ? 'It stops at no weight; what these require is required before it enters their environment.' : 'It stops at every weight.'} Why: {rollout.strategyReason}.
+              </p>
+            </section>
+          )}
           <ol className="course" aria-label="The course of this rollout">
             {course(rollout, journal).map((part) =>
               part.kind === 'lane' ? (

@@ -24,6 +24,7 @@ const verbs: Record<string, string> = {
   expire: 'expired',
   abort: 'aborted',
   retry: 'retried',
+  plan: 'planned',
   skip: 'skipped an environment',
   break_glass: 'approvals overridden by break-glass',
   stop_rollback: 'automatic rollback stopped',

@@ -2,7 +2,7 @@
 // they are. It takes a moment, and holds nobody up: one may begin without having waited for it.
 import { useEffect, useState } from 'react'
 import { accepted, ApiError, ask, Refused } from '../api/client'
-import { AskPreview, Preview } from '../api/generated'
+import { AskPreview, Preview, type StrategyChoice } from '../api/generated'
 import { useAsk } from '../api/hooks'
 import { Diffs } from './diff'
 import { sentence } from './form'
@@ -12,14 +12,14 @@ import { Icon } from './icon'
 const settled = 400
 
 /** Only: the environments that a rollback goes to; null for a rollout, which goes to all. */
-export function WouldCommit({ setId, only }: { setId: string; only: string[] | null }) {
+export function WouldCommit({ setId, strategy, only }: { setId: string; strategy: StrategyChoice; only: string[] | null }) {
   const rollback = only !== null
   const [asked, setAsked] = useState<{ id: string } | { problem: string } | null>(null)
   useEffect(() => {
     let gone = false
     setAsked(null)
     const timer = setTimeout(() => {
-      void request(setId, rollback).then((answer) => {
+      void request(setId, strategy, rollback).then((answer) => {
         if (!gone) setAsked(answer)
       })
     }, settled)
@@ -27,7 +27,7 @@ export function WouldCommit({ setId, only }: { setId: string; only: string[] | n
       gone = true
       clearTimeout(timer)
     }
-  }, [setId, rollback])
+  }, [setId, strategy, rollback])
   return (
     <section className="effect" aria-labelledby="would-commit" aria-busy={!asked}>
       <h3 id="would-commit">What it commits</h3>
@@ -36,9 +36,9 @@ export function WouldCommit({ setId, only }: { setId: string; only: string[] | n
   )
 }
 
-async function request(versionSetId: string, rollback: boolean): Promise<{ id: string } | { problem: string }> {
+async function request(versionSetId: string, strategy: StrategyChoice, rollback: boolean): Promise<{ id: string } | { problem: string }> {
   try {
-    const { preview } = accepted((await ask(AskPreview, { input: { versionSetId, rollback } })).previewRollout)
+    const { preview } = accepted((await ask(AskPreview, { input: { versionSetId, strategy, rollback } })).previewRollout)
     return preview ?? { problem: 'there is no answer' }
   } catch (e) {
     if (e instanceof ApiError || e instanceof Refused) return { problem: e.message }

@@ -3,7 +3,7 @@
 import { useId, useState } from 'react'
 import { useNavigate } from 'react-router'
 import { accepted, ask } from '../api/client'
-import { CreateRollout, OneSet, RollbackRollout, Sets, Viewer, type SetFields, type SetsData } from '../api/generated'
+import { CreateRollout, OneSet, RollbackRollout, Sets, Viewer, type SetFields, type SetsData, type StrategyChoice } from '../api/generated'
 import { useAsk, useChange } from '../api/hooks'
 import { ability } from '../logic/ability'
 import { earlier, targets, type Target } from '../logic/scope'
@@ -45,6 +45,7 @@ export function Promote({ application, setId, rollBackFrom, onClose }: PromotePr
   const query = useAsk(Sets, { application, first: 30 })
   const [wanted, setChosen] = useState(setId ?? '')
   const [reason, setReason] = useState('')
+  const [strategy, setStrategy] = useState<StrategyChoice>('AUTO')
   const navigate = useNavigate()
   const id = useId()
   const app = query.data?.application
@@ -70,7 +71,7 @@ export function Promote({ application, setId, rollBackFrom, onClose }: PromotePr
       // What is left out is named, and not what is left: the server knows better than this page what would change.
       const exclude = places.filter((p) => !p.unchanged && leftOut.has(p.name)).map((p) => p.name)
       if (rollBackFrom) return { rollout: accepted((await ask(RollbackRollout, { input: { rolloutId: rollBackFrom.id, versionSetId, reason, exclude, breakGlass: glass } })).rollbackRollout).rollout, queued: null }
-      return accepted((await ask(CreateRollout, { input: { versionSetId, reason } })).createRollout)
+      return accepted((await ask(CreateRollout, { input: { versionSetId, reason, strategy } })).createRollout)
     },
     (payload) => {
       announce(payload.queued ? `${set?.name ?? 'It'} starts when the active rollout has ended.` : `Rollout of ${set?.name ?? 'the version set'} started.`)
@@ -109,9 +110,18 @@ export function Promote({ application, setId, rollBackFrom, onClose }: PromotePr
               ))}
             </select>
           </Field>
+          {set && !rollBackFrom && (
+            <Field id={`${id}-strategy`} label="Weights">
+              <select id={`${id}-strategy`} aria-describedby={`${id}-strategy-notes`} value={strategy} onChange={(e) => setStrategy(e.target.value as StrategyChoice)}>
+                <option value="AUTO">As planned: by the pipeline and what is deployed</option>
+                <option value="PIPELINE">Stop at every weight</option>
+                <option value="QUICK">Quick sync: stop at none, and require what they require before</option>
+              </select>
+            </Field>
+          )}
           {set && rollBackFrom && <Places places={places} set={set.name} leftOut={leftOut} onChange={setLeftOut} nowhere={nowhere} />}
           {set && <Effect app={app} set={set} only={rollBackFrom ? going.map((p) => p.name) : null} />}
-          {set && !blocked && <WouldCommit setId={set.id} only={rollBackFrom ? going.map((p) => p.name) : null} />}
+          {set && !blocked && <WouldCommit setId={set.id} strategy={rollBackFrom ? 'AUTO' : strategy} only={rollBackFrom ? going.map((p) => p.name) : null} />}
           {mayBreak && set && (
             <>
               <Field id={`${id}-glass`} label="Break glass: override the approvals of this rollback" inline>
