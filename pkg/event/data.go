@@ -26,8 +26,8 @@ type ArtifactPublished struct {
 	// absent if it has no access or is an older release. An event with false may be followed by one with true for the same image, tag and
 	// digest, never the other way round.
 	DigestSeen *bool `json:"digest_seen,omitempty"`
-	// CommitMessage is the beginning of the message of a commit, if the registry service has read it. Only what the registry service says
-	// counts.
+	// CommitMessage is the beginning of the message of a commit, if the registry service has read it from the repository itself: never what
+	// a sender says.
 	CommitMessage string `json:"commit_message,omitempty" jsonschema:"maxLength=4096"`
 }
 

@@ -185,11 +185,11 @@ func TestAQuickSyncKeepsEveryCondition(t *testing.T) {
 	s.verifyJournal(r)
 }
 
-// said is a commit with a message, as somebody reports it.
-func (w winter) said(n int, source, message string) core.VersionSet {
+// said is a commit with a message, as the registry service reports it.
+func (w winter) said(n int, message string) core.VersionSet {
 	w.t.Helper()
 	at := time.Unix(1_700_000_000+int64(n), 0)
-	changed, err := event.New(event.Header{ID: fmt.Sprintf("%s/said/%d", w.t.Name(), n), Source: source, Time: at, Organization: org}, event.ArtifactPublished{
+	changed, err := event.New(event.Header{ID: fmt.Sprintf("%s/said/%d", w.t.Name(), n), Source: event.SourceRegistry, Time: at, Organization: org}, event.ArtifactPublished{
 		Image: "git:git.test/shop/config#main", Digest: shaOf(n), PublishedAt: at.UTC().Format(time.RFC3339), CommitMessage: message,
 	})
 	w.ok(err)
@@ -197,39 +197,37 @@ func (w winter) said(n int, source, message string) core.VersionSet {
 	return w.sets()[0]
 }
 
-// R4-15 [C], R4-16 [C], R4-22: messages of commits decide about what triggers begin, and about nothing else; and only messages that the
-// registry service has read.
+// R4-15 [C], R4-16 [C], R4-22: messages of commits decide about what triggers begin, and about nothing else.
 func TestTheMessageOfACommitDecides(t *testing.T) {
 	t.Parallel()
 	w := clocked(t)
 	w.withManifests()
-	w.said(901, event.SourceRegistry, "feat: all")
+	w.said(901, "feat: all")
 	w.weighted(`"commitMatcher":{"quickSync":"^(docs|fix)","pipeline":"(?i)risky"},"alwaysUsePipeline":true,`)
 	begun := w.rollout(w.sets()[0])
 	w.plans(begun, planner.Pipeline, "the pipeline has alwaysUsePipeline")
 	w.succeed(begun)
 	w.trigger(core.TriggerGit, `{}`)
 	for i, c := range []struct {
-		source, message string
-		want            planner.Strategy
-		why             string
+		message string
+		want    planner.Strategy
+		why     string
 	}{
-		{event.SourceRegistry, "docs: typo\n\nlong", planner.Quick, "the message of commit 000000000000 (docs: typo) matches commitMatcher.quickSync"},
-		{event.SourceRegistry, "fix: very RISKY", planner.Pipeline, "the message of commit 000000000000 (fix: very RISKY) matches commitMatcher.pipeline"},
-		{"/ci", "docs: I say so", planner.Pipeline, "the pipeline has alwaysUsePipeline"},
-		{event.SourceRegistry, "", planner.Pipeline, "the pipeline has alwaysUsePipeline"},
+		{"docs: typo\n\nlong", planner.Quick, "the message of commit 000000000000 (docs: typo) matches commitMatcher.quickSync"},
+		{"fix: very RISKY", planner.Pipeline, "the message of commit 000000000000 (fix: very RISKY) matches commitMatcher.pipeline"},
+		{"", planner.Pipeline, "the pipeline has alwaysUsePipeline"},
 	} {
-		w.said(910+i, c.source, c.message)
+		w.said(910+i, c.message)
 		w.want(len(w.decide()), 1)
 		w.plans(w.active(), c.want, c.why)
 		w.succeed(w.active())
 	}
 	// Somebody asks: the message does not count. And what is queued by a trigger is planned as what it begins.
-	w.said(920, event.SourceRegistry, "docs: more")
+	w.said(920, "docs: more")
 	w.decide()
 	busy := w.active()
 	w.plans(busy, planner.Quick, "the message of commit 000000000000 (docs: more) matches commitMatcher.quickSync")
-	set := w.said(921, event.SourceRegistry, "docs: queued")
+	set := w.said(921, "docs: queued")
 	w.decide()
 	w.succeed(busy)
 	_, worked, err := w.rollouts.BeginQueued(t.Context())
@@ -309,18 +307,31 @@ func TestAPlanSurvivesAKillAtEachStatement(t *testing.T) {
 	w.plans(w.active(), planner.Quick, "the requester chose a quick sync")
 }
 
+// unplanned has the service write as a release that did not plan, until the returned function is called.
+func (f *fixture) unplanned() (end func()) {
+	f.t.Helper()
+	_, err := f.pool.Exec(f.t.Context(), `
+		CREATE FUNCTION unplanned() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.strategy := ''; NEW.strategy_reason := ''; RETURN NEW; END $$;
+		CREATE TRIGGER unplanned BEFORE INSERT ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION unplanned();
+		CREATE FUNCTION unplanned_row() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+		CREATE TRIGGER a_unplanned BEFORE INSERT ON cd_rollout_transitions FOR EACH ROW WHEN (NEW.event = 'plan') EXECUTE FUNCTION unplanned_row()`)
+	f.ok(err)
+	return func() {
+		f.t.Helper()
+		_, err := f.pool.Exec(f.t.Context(), `DROP FUNCTION unplanned() CASCADE; DROP FUNCTION unplanned_row() CASCADE`)
+		f.ok(err)
+	}
+}
+
 // A rollout of a release that did not plan has no strategy, is as whole as before, and is planned when it is repeated.
 func TestARolloutOfAReleaseThatDidNotPlan(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.weighted("")
-	_, err := s.pool.Exec(t.Context(), `
-		CREATE FUNCTION unplanned() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.strategy := ''; NEW.strategy_reason := ''; RETURN NEW; END $$;
-		CREATE TRIGGER unplanned BEFORE INSERT ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION unplanned()`)
-	s.ok(err)
+	end := s.unplanned()
 	r := s.rollout(s.set)
-	_, err = s.pool.Exec(t.Context(), `DROP TRIGGER unplanned ON cd_rollouts`)
-	s.ok(err)
+	end()
+	s.want(s.planned(r), "")
 	s.want(s.reload(r).Plan, planner.Decision{})
 	s.verifyJournal(r)
 	s.report(event.RolloutFailed{RolloutID: r.ID, Reason: "x"})

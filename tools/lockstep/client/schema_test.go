@@ -79,7 +79,10 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.SetSourceConfig(ctx, "artifactsource_1", nil); return err },
 		func() error { _, err := c.LookAtSource(ctx, "artifactsource_1"); return err },
 		func() error { _, err := c.TrySource(ctx, "git@1", nil); return err },
-		func() error { _, err := c.CreateRollout(ctx, client.NewRollout{VersionSet: "versionset_1", Strategy: "QUICK"}); return err },
+		func() error {
+			_, err := c.CreateRollout(ctx, client.NewRollout{VersionSet: "versionset_1", Strategy: "QUICK"})
+			return err
+		},
 		func() error { _, err := c.ApproveGate(ctx, "rollout_1", "release", ""); return err },
 		func() error { _, err := c.RejectGate(ctx, "rollout_1", "release", ""); return err },
 		func() error { _, err := c.CancelRollout(ctx, "rollout_1", ""); return err },

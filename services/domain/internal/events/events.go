@@ -139,12 +139,8 @@ func publication(e event.Event) (intake.Publication, error) {
 	if data.DigestSeen != nil && *data.DigestSeen && e.Time().After(alive) {
 		alive = e.Time()
 	}
-	message := ""
-	if e.Source() == event.SourceRegistry { // it may decide how a rollout goes, and a caller may say anything
-		message = data.CommitMessage
-	}
 	return intake.Publication{In: in, Artifact: intake.Artifact{
-		CommitMessage: message, Image: data.Image, Digest: data.Digest, Tag: data.Tag, PublishedAt: published, AnnouncedAt: e.Time(),
+		CommitMessage: data.CommitMessage, Image: data.Image, Digest: data.Digest, Tag: data.Tag, PublishedAt: published, AnnouncedAt: e.Time(),
 		DigestSeen: data.DigestSeen, AliveAt: alive,
 	}}, nil
 }

@@ -116,6 +116,7 @@ func TestTheDatabaseRefuses(t *testing.T) {
 	const (
 		transition    = `INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, gate_id, principal_type) VALUES `
 		entry         = `INSERT INTO cd_version_set_entries (organization_id, version_set_id, version_id, artifact_source_id, service_id) VALUES `
+		planned       = `INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, strategy, strategy_reason) VALUES (1, 1, 1, 1, `
 		rolloutOf     = `INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, state, finished_at) VALUES `
 		triggerOf     = `INSERT INTO cd_triggers (organization_id, application_id, config, enabled, principal_type, principal_id, principal_name, changed_at, name, kind) VALUES (1, 1, '{}', true, 'user', 1, 'a', now(), `
 		freezeOf      = `INSERT INTO cd_freezes (organization_id, environment_ids, application_ids, rollbacks, starts_at, principal_type, principal_id, principal_name, tiers, reason, ends_at, bounded_from) VALUES (1, '{}', '{}', false, now(), 'user', 1, 'a', `
@@ -291,6 +292,13 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a rollout by another application's pipeline", rolloutOf + `(1, 2, 2, 1, 'pending', NULL)`, "cd_rollouts_flow_definition"},
 		{"an unknown state", `UPDATE cd_rollouts SET state = 'lost', finished_at = now()`, "cd_rollouts_state_is_known"},
 		{"an end without its time", `UPDATE cd_rollouts SET state = 'completed'`, "cd_rollouts_finished_when_ended"},
+		{"an unknown strategy", planned + `'slow', 'x')`, "cd_rollouts_strategy_is_known"},
+		{"a strategy without a reason", planned + `'quick', '')`, "cd_rollouts_strategy_has_a_reason"},
+		{"a strategy that changes", `UPDATE cd_rollouts SET strategy = 'quick', strategy_reason = 'x'`, "cd_rollouts_pins_are_immutable"},
+		{"an unknown choice", `INSERT INTO cd_queued_rollouts (organization_id, application_id, version_set_id, principal_type, reason, requested_at, strategy)
+			VALUES (1, 1, 1, 'user', '', now(), 'slow')`, "cd_queued_rollouts_strategy_is_known"},
+		{"a message without an end", `INSERT INTO cd_versions (organization_id, artifact_source_id, name, digest, reference, published_at, commit_message)
+			VALUES (1, 1, '1.2', 'sha256:c', 'r', now(), repeat('x', 4097))`, "cd_versions_commit_message_is_bounded"},
 		{"a target that changes", `UPDATE cd_rollouts SET version_set_id = 2`, "cd_rollouts_pins_are_immutable"},
 		{"a rollout that goes", `DELETE FROM cd_rollouts`, "cd_rollouts_are_kept"},
 		{"a failed rollout that continues", `UPDATE cd_rollouts SET state = 'failed', finished_at = now(); UPDATE cd_rollouts SET state = 'in_progress', finished_at = NULL`, "cd_rollouts_ended_is_final"},

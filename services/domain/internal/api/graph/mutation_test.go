@@ -104,13 +104,14 @@ func TestARolloutFromNothing(t *testing.T) {
 	}}}), previewed.RolloutPreview); diff != "" {
 		t.Errorf("preview (-want +got):\n%s", diff)
 	}
-	want(f.change(ours, "createRollout", "rollout", "id state awaitingApproval journal { nodes { event reason } }",
+	want(f.change(ours, "createRollout", "rollout", "id state strategy strategyReason awaitingApproval journal { nodes { event reason } }",
 		map[string]any{"versionSetId": "versionset_1", "reason": "first"}),
 		map[string]any{"id": "rollout_1", "state": "PENDING", "awaitingApproval": false, "journal": map[string]any{"nodes": []any{
 			map[string]any{"event": "create", "reason": "first"},
+			map[string]any{"event": "plan", "reason": "quick sync: the pipeline has no weights where the rollout goes"},
 			map[string]any{"event": "create", "reason": nil},
 			map[string]any{"event": "create", "reason": nil},
-		}}})
+		}}, "strategy": "QUICK", "strategyReason": "the pipeline has no weights where the rollout goes"})
 	f.apply(ours, rollout.ApprovalRequested{RolloutID: 1, GateID: "staging", Reason: "who says so?"})
 	want(f.change(ours, "approveGate", "rollout", "id state awaitingApproval",
 		map[string]any{"rolloutId": "rollout_1", "gateId": "staging", "reason": "fine"}),
@@ -138,7 +139,8 @@ func TestARolloutFromNothing(t *testing.T) {
 		})
 	want(f.change(ours, "cancelRollout", "rollout", "id state", map[string]any{"rolloutId": "rollout_1", "reason": "enough"}),
 		map[string]any{"id": "rollout_1", "state": "CANCELLED"})
-	want(f.change(ours, "createRollout", "rollout", "id", map[string]any{"versionSetId": "versionset_1"}), map[string]any{"id": "rollout_2"})
+	want(f.change(ours, "createRollout", "rollout", "id strategyReason", map[string]any{"versionSetId": "versionset_1", "strategy": "QUICK"}),
+		map[string]any{"id": "rollout_2", "strategyReason": "the requester chose a quick sync"})
 	f.apply(ours, rollout.ApprovalRequested{RolloutID: 2, GateID: "staging"})
 	want(f.change(ours, "rejectGate", "rollout", "id state", map[string]any{"rolloutId": "rollout_2", "gateId": "staging", "reason": "no"}),
 		map[string]any{"id": "rollout_2", "state": "CANCELLED"})
@@ -229,6 +231,11 @@ func TestUserErrors(t *testing.T) {
 			map[string]any{"versionSetId": "versionset_99"},
 			"NOT_FOUND",
 			"versionSetId", "does not exist",
+		},
+		{
+			"a pipeline without weights", "createRollout", "rollout", // R4-18
+			map[string]any{"versionSetId": "versionset_1", "strategy": "PIPELINE"},
+			"INVALID", "strategy", "has no weights where the rollout goes; expected auto or quick",
 		},
 		{"second rollout", "createRollout", "rollout", map[string]any{"versionSetId": "versionset_1"}, "REFUSED", "", "rollout_2 is in progress"},
 		{"unknown gate", "approveGate", "rollout", gate("rollout_2", "nothing"), "REFUSED", "", `"nothing"`},

@@ -193,14 +193,26 @@ func (p plan) input(s stop, position int) rolloutEnvironmentInput {
 		ApplicationEnvironment: applicationEnvironmentInput{s.application.ID, s.step.Config, s.application.Discovered},
 	}
 	if p.decision.Strategy == planner.Quick {
-		// A program cannot stop at what it does not know. It may have to wait for the approvals at the entrance all the same.
-		in.Gates, in.SkippedGates = nil, in.Gates
+		in.Gates, in.SkippedGates = p.passedGates(s), in.Gates
 	}
 	// Always a list: a program of a driver that iterates over it without asking must not end on a null.
 	if in.Gates == nil {
 		in.Gates = []core.FlowGate{}
 	}
 	return in
+}
+
+// passedGates are the gates of a stop that the program of a quick sync sees: none, for it cannot stop at what it does not know. Where
+// nothing can be stopped anyway, as at the first deployment, its manifests get the weights, and there is nothing to wait for.
+func (p plan) passedGates(s stop) []core.FlowGate {
+	if p.skipsWeights(s) == core.SkipsQuickSync {
+		return nil
+	}
+	gates := make([]core.FlowGate, len(s.step.Gates))
+	for i, g := range s.step.Gates {
+		gates[i].Weight = g.Weight
+	}
+	return gates
 }
 
 func rolloutWorkflow(rollout int64) string { return id.RolloutRun(rollout) }

@@ -30,8 +30,8 @@ type rolloutInput struct {
 	Retry bool `json:"retry,omitempty"`
 	// PromoteFull is that no gate by weight holds it up (D14).
 	PromoteFull bool `json:"promote_full,omitempty"`
-	// Strategy is quick for a rollout that stops at no weight: then its environments and its pipeline have none (D59). Rollouts of earlier
-	// releases have no such member.
+	// Strategy is quick for a rollout that stops at no weight: then its pipeline has none, and the gates of its environments are none, or
+	// have nothing to wait for (D59). Rollouts of earlier releases have no such member.
 	Strategy planner.Strategy `json:"strategy,omitempty"`
 	// Requester is who requested it, as policies about calls of Functions name principals.
 	Requester *policy.Principal `json:"requester,omitempty"`

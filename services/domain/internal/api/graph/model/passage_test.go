@@ -27,7 +27,7 @@ func TestEveryConditionOfAPassageIsInTheSchema(t *testing.T) {
 		t.Errorf("found the statuses %v; expected each of %v", statuses, model.AllPassageConditionStatus)
 	}
 	for _, cause := range []core.WeightSkip{
-		core.SkipsFirstDeploy, core.SkipsUnchanged, core.SkipsPromoteFull, core.SkipsNoGates, core.SkipsProgram,
+		core.SkipsFirstDeploy, core.SkipsUnchanged, core.SkipsPromoteFull, core.SkipsNoGates, core.SkipsProgram, core.SkipsQuickSync,
 	} {
 		row := core.Transition{Conditions: []core.Condition{{Kind: core.ConditionSkippedWeight, Cause: cause}}}
 		if found := (model.Transition{Transition: row}).Conditions()[0].Cause(); found == nil || !found.IsValid() {
