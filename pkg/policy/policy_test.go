@@ -113,6 +113,23 @@ permit (principal, action == Action::"environment.enter", resource == Environmen
 	expect(t, present.Decide(r).With(pinned.Decide(r)), policy.Allow, "")
 }
 
+// D59: policies may keep quick syncs from places, or from beginning; rollouts that were not planned are none.
+func TestPoliciesMayForbidQuickSyncs(t *testing.T) {
+	t.Parallel()
+	s := one(t, base+`@id("stop") forbid (principal, action in [Action::"rollout.create", Action::"environment.enter"], resource)
+when { context has strategy && context.strategy == "quick" };`)
+	for _, r := range []policy.Request{entering("production", "production"), {
+		Action: policy.CreateRollout, Application: "shop", Principal: entering("production", "production").Principal, At: time.Unix(1, 0),
+	}} {
+		for strategy, want := range map[string]policy.Verdict{"quick": policy.Deny, "pipeline": policy.Allow, "": policy.Allow} {
+			r.Strategy = strategy
+			if d := s.Decide(r); d.Verdict != want {
+				t.Errorf("%s, %q: found %s (%s); expected %s", r.Action, strategy, d.Verdict, d.Sentence(), want)
+			}
+		}
+	}
+}
+
 // D51: Cedar skips a policy that cannot be evaluated, so that a broken forbid would fail open. Here it denies, and is named.
 func TestAPolicyThatCannotBeEvaluatedDenies(t *testing.T) {
 	t.Parallel()

@@ -74,6 +74,8 @@ type Request struct {
 	Rollback     bool          `json:"rollback,omitempty"`
 	Automatic    bool          `json:"automatic,omitempty"`
 	VersionSet   VersionSet    `json:"version_set"`
+	// Strategy is quick or pipeline; empty for rollouts that were not planned.
+	Strategy string `json:"strategy,omitempty"`
 	// Facts is what is known of where the images come from.
 	Facts     provenance.Facts `json:"facts,omitzero"`
 	Completed []Environment    `json:"completed,omitempty"`
@@ -119,6 +121,9 @@ func (r Request) world() (*world, error) {
 			"repositories": texts(r.VersionSet.Repositories), "minutesOld": types.Long(r.VersionSet.MinutesOld),
 		}),
 		"facts": facts(r.Facts, r.At),
+	}
+	if r.Strategy != "" {
+		w.context["strategy"] = types.String(r.Strategy)
 	}
 	switch r.Action {
 	case CreateRollout, Rollback:

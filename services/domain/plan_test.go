@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/planner"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
@@ -183,6 +184,27 @@ func TestAQuickSyncKeepsEveryCondition(t *testing.T) {
 	s.succeed(r)
 	s.want(s.reload(r).State, core.RolloutCompleted)
 	s.verifyJournal(r)
+}
+
+// D51: a policy decides about a quick sync before it begins, and where it would enter.
+func TestAPolicyForbidsQuickSyncs(t *testing.T) {
+	t.Parallel()
+	w := frozen(t)
+	w.weighted(`"alwaysUsePipeline":true,`)
+	create := func(choice planner.Choice) error {
+		_, err := w.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: w.set.ID, Strategy: choice})
+		return err
+	}
+	w.put(policy.NewPolicySet{Text: allowed + `@id("stop") @message("weights are stopped at") forbid (principal, action == Action::"rollout.create", resource)
+		when { context has strategy && context.strategy == "quick" };`})
+	w.refused(create(planner.ChooseQuick), "weights are stopped at")
+	w.put(policy.NewPolicySet{Text: allowed + `@id("stop") @message("not here") forbid (principal, action == Action::"environment.enter", resource)
+		when { resource.tier == "production" && context has strategy && context.strategy == "quick" };`})
+	w.ok(create(planner.ChooseQuick))
+	r := w.active()
+	w.pass(r, "staging", "production")
+	w.want(len(w.passed(r)), 1)
+	w.want(strings.Contains(strings.Join(w.waits(r, "policy"), "\n"), "not here"), true)
 }
 
 // said is a commit with a message, as the registry service reports it.
