@@ -207,11 +207,11 @@ func TestAPolicyForbidsQuickSyncs(t *testing.T) {
 	w.want(strings.Contains(strings.Join(w.waits(r, "policy"), "\n"), "not here"), true)
 }
 
-// said is a commit with a message, as the registry service reports it.
-func (w winter) said(n int, message string) core.VersionSet {
+// described is a commit with a message, as the registry service reports it.
+func (w winter) described(n int, message string) core.VersionSet {
 	w.t.Helper()
 	at := time.Unix(1_700_000_000+int64(n), 0)
-	changed, err := event.New(event.Header{ID: fmt.Sprintf("%s/said/%d", w.t.Name(), n), Source: event.SourceRegistry, Time: at, Organization: org}, event.ArtifactPublished{
+	changed, err := event.New(event.Header{ID: fmt.Sprintf("%s/described/%d", w.t.Name(), n), Source: event.SourceRegistry, Time: at, Organization: org}, event.ArtifactPublished{
 		Image: "git:git.test/shop/config#main", Digest: shaOf(n), PublishedAt: at.UTC().Format(time.RFC3339), CommitMessage: message,
 	})
 	w.ok(err)
@@ -224,7 +224,7 @@ func TestTheMessageOfACommitDecides(t *testing.T) {
 	t.Parallel()
 	w := clocked(t)
 	w.withManifests()
-	w.said(901, "feat: all")
+	w.described(901, "feat: all")
 	w.weighted(`"commitMatcher":{"quickSync":"^(docs|fix)","pipeline":"(?i)risky"},"alwaysUsePipeline":true,`)
 	begun := w.rollout(w.sets()[0])
 	w.plans(begun, planner.Pipeline, "the pipeline has alwaysUsePipeline")
@@ -239,17 +239,17 @@ func TestTheMessageOfACommitDecides(t *testing.T) {
 		{"fix: very RISKY", planner.Pipeline, "the message of commit 000000000000 (fix: very RISKY) matches commitMatcher.pipeline"},
 		{"", planner.Pipeline, "the pipeline has alwaysUsePipeline"},
 	} {
-		w.said(910+i, c.message)
+		w.described(910+i, c.message)
 		w.want(len(w.decide()), 1)
 		w.plans(w.active(), c.want, c.why)
 		w.succeed(w.active())
 	}
-	// Somebody asks: the message does not count. And what is queued by a trigger is planned as what it begins.
-	w.said(920, "docs: more")
+	// A member asks: the message does not count. And what is queued by a trigger is planned as what it begins.
+	w.described(920, "docs: more")
 	w.decide()
 	busy := w.active()
 	w.plans(busy, planner.Quick, "the message of commit 000000000000 (docs: more) matches commitMatcher.quickSync")
-	set := w.said(921, "docs: queued")
+	set := w.described(921, "docs: queued")
 	w.decide()
 	w.succeed(busy)
 	_, worked, err := w.rollouts.BeginQueued(t.Context())

@@ -148,7 +148,7 @@ func TestAnArtifactHasTheMessageOfItsCommit(t *testing.T) {
 	t.Parallel()
 	for _, filtering := range []bool{true, false} {
 		f := setup(t, filtering)
-		say := func(text string, tag ...string) {
+		commit := func(text string, tag ...string) {
 			t.Helper()
 			f.commit(t, "a")
 			f.amend(t, text)
@@ -165,19 +165,19 @@ func TestAnArtifactHasTheMessageOfItsCommit(t *testing.T) {
 			return finding.Found.Message
 		}
 		branch, tags := f.source(`"branch":"main"`), f.source(`"follow":"tags"`)
-		say("fix: one\n\nwith a body", "v1.0.0")
+		commit("fix: one\n\nwith a body", "v1.0.0")
 		for _, s := range []*core.Source{&branch, &tags} {
 			if got := look(s); got != "fix: one\n\nwith a body\n" {
 				t.Errorf("the first commit: found %q", got)
 			}
 		}
-		say("feat: two", "-a", "-m", "annotated", "v1.1.0")
+		commit("feat: two", "-a", "-m", "annotated", "v1.1.0")
 		for _, s := range []*core.Source{&branch, &tags} {
 			if got := look(s); got != "feat: two\n" {
 				t.Errorf("the next commit: found %q", got)
 			}
 		}
-		say(strings.Repeat("ü", 4000), "v1.2.0")
+		commit(strings.Repeat("ü", 4000), "v1.2.0")
 		if got := look(&tags); got != strings.Repeat("ü", 2048) {
 			t.Errorf("a long message: found %d bytes", len(got))
 		}

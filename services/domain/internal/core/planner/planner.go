@@ -36,7 +36,7 @@ func (s Strategy) Words() string {
 	}
 }
 
-// Choice is what somebody has chosen; empty is Auto.
+// Choice is what the requester has chosen; empty is Auto.
 type Choice string
 
 // The choices.
@@ -113,7 +113,7 @@ type Decision struct {
 // edge is one way out of the flowchart.
 type edge struct {
 	name string
-	// leaves is the decision, if the facts take this way; false if they go on to the next edge.
+	// leaves is the decision, if the facts take this way; false if the next edge is tried.
 	leaves func(Facts) (Decision, bool)
 }
 

@@ -57,10 +57,10 @@ func TestEachEdge(t *testing.T) {
 		"a repetition of a pipeline that has lost its weights": {
 			func(f *planner.Facts) { f.Repeats, f.As, f.Weights = 12, planner.Pipeline, false }, planner.Quick, "has no weights",
 		},
-		"[A] somebody chose a quick sync": {
+		"[A] the requester chose a quick sync": {
 			both(func(f *planner.Facts) { f.Choice = planner.ChooseQuick }, message("feat: x"), always), planner.Quick, "the requester chose a quick sync",
 		},
-		"[A] somebody chose the pipeline": {
+		"[A] the requester chose the pipeline": {
 			both(func(f *planner.Facts) { f.Choice, f.PromoteFull = planner.ChoosePipeline, true }, message("fix: x"), first, quickFound), planner.Pipeline,
 			"the requester chose the pipeline",
 		},
