@@ -139,6 +139,11 @@ func TestARolloutFromNothing(t *testing.T) {
 		})
 	want(f.change(ours, "cancelRollout", "rollout", "id state", map[string]any{"rolloutId": "rollout_1", "reason": "enough"}),
 		map[string]any{"id": "rollout_1", "state": "CANCELLED"})
+	refused := f.change(ours, "createRollout", "rollout", "id", map[string]any{"versionSetId": "versionset_1", "strategy": "PIPELINE"}) // R4-18
+	if e := refused.Errors; len(e) != 1 || e[0].Code != "INVALID" || strings.Join(e[0].Field, "/") != "strategy" ||
+		!strings.Contains(e[0].Message, "has no weights where the rollout goes; expected auto or quick") {
+		t.Errorf("a pipeline without weights: %+v", refused)
+	}
 	want(f.change(ours, "createRollout", "rollout", "id strategyReason", map[string]any{"versionSetId": "versionset_1", "strategy": "QUICK"}),
 		map[string]any{"id": "rollout_2", "strategyReason": "the requester chose a quick sync"})
 	f.apply(ours, rollout.ApprovalRequested{RolloutID: 2, GateID: "staging"})
@@ -231,11 +236,6 @@ func TestUserErrors(t *testing.T) {
 			map[string]any{"versionSetId": "versionset_99"},
 			"NOT_FOUND",
 			"versionSetId", "does not exist",
-		},
-		{
-			"a pipeline without weights", "createRollout", "rollout", // R4-18
-			map[string]any{"versionSetId": "versionset_1", "strategy": "PIPELINE"},
-			"INVALID", "strategy", "has no weights where the rollout goes; expected auto or quick",
 		},
 		{"second rollout", "createRollout", "rollout", map[string]any{"versionSetId": "versionset_1"}, "REFUSED", "", "rollout_2 is in progress"},
 		{"unknown gate", "approveGate", "rollout", gate("rollout_2", "nothing"), "REFUSED", "", `"nothing"`},

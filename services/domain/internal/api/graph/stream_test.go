@@ -178,8 +178,8 @@ func TestAStreamShowsOneOrganizationAndWantsPermission(t *testing.T) {
 	a := f.application(theirs, "theirs", "api")
 	f.pipeline(theirs, a, f.environment(theirs, "qa", core.TierQA))
 	f.rollout(theirs, a)
-	if words, _ := other.words(3); !slices.Equal(words, []string{"create", "create", "create"}) {
-		t.Errorf("the other organization saw %q, want its own three", words)
+	if words, _ := other.words(4); !slices.Equal(words, []string{"create", "plan", "create", "create"}) {
+		t.Errorf("the other organization saw %q, want its own four", words)
 	}
 	broken := f.follow(ours, "not-a-cursor!", "")
 	if e := broken.next(); !strings.Contains(e.data, `"INVALID"`) {
