@@ -119,8 +119,9 @@ func (m mutation) CreateRollout(ctx context.Context, in model.CreateRolloutInput
 		part, err = scope(ctx, m.domain.View, in.Environments, nil)
 	}
 	if err == nil {
-		made, err = m.domain.Rollouts.CreateRollout(ctx, l.actor,
-			rollout.NewRollout{VersionSetID: n, Reason: orEmpty(in.Reason), Again: in.Again != nil && *in.Again, Scope: part, Strategy: in.Strategy.Chosen()})
+		made, err = m.domain.Rollouts.CreateRollout(ctx, l.actor, rollout.NewRollout{
+			VersionSetID: n, Reason: orEmpty(in.Reason), Again: in.Again != nil && *in.Again, Scope: part, Strategy: in.Strategy.Chosen(),
+		})
 		err = inField(err, "/versionSetId")
 	}
 	if made.Queued != nil {
