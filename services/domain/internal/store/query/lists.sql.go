@@ -70,7 +70,7 @@ const countRollouts = `-- name: CountRollouts :one
 SELECT count(*) FROM cd_rollouts r
 WHERE r.organization_id = $1
   AND ($2::bigint = 0 OR r.application_id = $2)
-  AND (cardinality($3::smallint[]) = 0 OR r.state = ANY($3::smallint[]))
+  AND (cardinality($3::text[]) = 0 OR r.state = ANY($3::text[]))
   AND ($4::bigint = 0 OR EXISTS (SELECT FROM cd_rollout_environments e
       WHERE e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = $4))
 `
@@ -78,7 +78,7 @@ WHERE r.organization_id = $1
 type CountRolloutsParams struct {
 	OrganizationID int64
 	ApplicationID  int64
-	States         []int16
+	States         []string
 	EnvironmentID  int64
 }
 
@@ -135,8 +135,8 @@ type JournalBetweenRow struct {
 	Kind          string
 	SubjectID     int64
 	RolloutID     int64
-	FromState     *int16
-	ToState       int16
+	FromState     *string
+	ToState       string
 	Event         string
 	GateID        *string
 	PrincipalType string
@@ -216,8 +216,8 @@ func (q *Queries) JournalHorizon(ctx context.Context, organizationID int64) (Jou
 }
 
 const listActiveRollouts = `-- name: ListActiveRollouts :many
-SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.created_at, r.updated_at, r.traceparent, r.asked, r.rollback_of, r.passages, r.strategy, r.strategy_reason FROM cd_rollouts r
-WHERE r.organization_id = $1 AND r.id > $2 AND r.id < $3 AND r.state IN (0, 1, 2) AND r.state = ANY($4::smallint[])
+SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.traceparent, r.asked, r.rollback_of, r.passages, r.created_at, r.updated_at, r.strategy, r.strategy_reason FROM cd_rollouts r
+WHERE r.organization_id = $1 AND r.id > $2 AND r.id < $3 AND r.state IN ('pending', 'in_progress', 'paused') AND r.state = ANY($4::text[])
   AND ($5::bigint = 0 OR r.application_id = $5)
   AND ($6::bigint = 0 OR EXISTS (SELECT FROM cd_rollout_environments e
       WHERE e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = $6))
@@ -229,7 +229,7 @@ type ListActiveRolloutsParams struct {
 	OrganizationID int64
 	Above          int64
 	Below          int64
-	States         []int16
+	States         []string
 	ApplicationID  int64
 	EnvironmentID  int64
 	Falling        bool
@@ -266,12 +266,12 @@ func (q *Queries) ListActiveRollouts(ctx context.Context, arg ListActiveRollouts
 			&i.State,
 			&i.StartedAt,
 			&i.FinishedAt,
-			&i.CreatedAt,
-			&i.UpdatedAt,
 			&i.Traceparent,
 			&i.Asked,
 			&i.RollbackOf,
 			&i.Passages,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 			&i.Strategy,
 			&i.StrategyReason,
 		); err != nil {
@@ -287,7 +287,7 @@ func (q *Queries) ListActiveRollouts(ctx context.Context, arg ListActiveRollouts
 
 const listApplications = `-- name: ListApplications :many
 
-SELECT a.id, a.organization_id, a.name, a.description, a.created_at, a.updated_at, a.archived_at FROM cd_applications a
+SELECT a.id, a.organization_id, a.name, a.description, a.archived_at, a.created_at, a.updated_at FROM cd_applications a
 WHERE a.organization_id = $1 AND a.id > $2 AND a.id < $3
   AND a.name > $4 AND ($5::text = '' OR a.name < $5::text)
   AND (NOT $6::boolean OR a.id = ANY($7::bigint[]))
@@ -344,9 +344,9 @@ func (q *Queries) ListApplications(ctx context.Context, arg ListApplicationsPara
 			&i.OrganizationID,
 			&i.Name,
 			&i.Description,
+			&i.ArchivedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
-			&i.ArchivedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -359,7 +359,7 @@ func (q *Queries) ListApplications(ctx context.Context, arg ListApplicationsPara
 }
 
 const listEnvironments = `-- name: ListEnvironments :many
-SELECT id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, created_at, updated_at, archived_at FROM cd_environments
+SELECT id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, archived_at, created_at, updated_at FROM cd_environments
 WHERE organization_id = $1 AND id > $2 AND id < $3
   AND name > $4 AND ($5::text = '' OR name < $5::text)
   AND ($6::text = '' OR position(lower($6::text) in lower(name)) > 0) AND archived_at IS NULL
@@ -415,9 +415,9 @@ func (q *Queries) ListEnvironments(ctx context.Context, arg ListEnvironmentsPara
 			&i.ReadinessReason,
 			&i.OnboardingAttempt,
 			&i.WorkflowRef,
+			&i.ArchivedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
-			&i.ArchivedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -430,10 +430,10 @@ func (q *Queries) ListEnvironments(ctx context.Context, arg ListEnvironmentsPara
 }
 
 const listRollouts = `-- name: ListRollouts :many
-SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.created_at, r.updated_at, r.traceparent, r.asked, r.rollback_of, r.passages, r.strategy, r.strategy_reason FROM cd_rollouts r
+SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.traceparent, r.asked, r.rollback_of, r.passages, r.created_at, r.updated_at, r.strategy, r.strategy_reason FROM cd_rollouts r
 WHERE r.organization_id = $1 AND r.id > $2 AND r.id < $3
   AND ($4::bigint = 0 OR r.application_id = $4)
-  AND (cardinality($5::smallint[]) = 0 OR r.state = ANY($5::smallint[]))
+  AND (cardinality($5::text[]) = 0 OR r.state = ANY($5::text[]))
   AND ($6::bigint = 0 OR EXISTS (SELECT FROM cd_rollout_environments e
       WHERE e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = $6))
 ORDER BY CASE WHEN NOT $7::boolean THEN r.id END, CASE WHEN $7::boolean THEN r.id END DESC
@@ -445,7 +445,7 @@ type ListRolloutsParams struct {
 	Above          int64
 	Below          int64
 	ApplicationID  int64
-	States         []int16
+	States         []string
 	EnvironmentID  int64
 	Falling        bool
 	AtMost         int32
@@ -479,12 +479,12 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 			&i.State,
 			&i.StartedAt,
 			&i.FinishedAt,
-			&i.CreatedAt,
-			&i.UpdatedAt,
 			&i.Traceparent,
 			&i.Asked,
 			&i.RollbackOf,
 			&i.Passages,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 			&i.Strategy,
 			&i.StrategyReason,
 		); err != nil {
@@ -499,12 +499,12 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 }
 
 const listRolloutsByFinish = `-- name: ListRolloutsByFinish :many
-SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.created_at, r.updated_at, r.traceparent, r.asked, r.rollback_of, r.passages, r.strategy, r.strategy_reason FROM cd_rollouts r
+SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.traceparent, r.asked, r.rollback_of, r.passages, r.created_at, r.updated_at, r.strategy, r.strategy_reason FROM cd_rollouts r
 WHERE r.organization_id = $1
   AND (COALESCE(r.finished_at, '9999-12-31 00:00:00+00'::timestamptz), r.id) > ($2::timestamptz, $3::bigint)
   AND (COALESCE(r.finished_at, '9999-12-31 00:00:00+00'::timestamptz), r.id) < ($4::timestamptz, $5::bigint)
   AND ($6::bigint = 0 OR r.application_id = $6)
-  AND (cardinality($7::smallint[]) = 0 OR r.state = ANY($7::smallint[]))
+  AND (cardinality($7::text[]) = 0 OR r.state = ANY($7::text[]))
   AND ($8::bigint = 0 OR EXISTS (SELECT FROM cd_rollout_environments e
       WHERE e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = $8))
 ORDER BY CASE WHEN NOT $9::boolean THEN COALESCE(r.finished_at, '9999-12-31 00:00:00+00'::timestamptz) END,
@@ -520,7 +520,7 @@ type ListRolloutsByFinishParams struct {
 	BelowAt        time.Time
 	Below          int64
 	ApplicationID  int64
-	States         []int16
+	States         []string
 	EnvironmentID  int64
 	Falling        bool
 	AtMost         int32
@@ -557,12 +557,12 @@ func (q *Queries) ListRolloutsByFinish(ctx context.Context, arg ListRolloutsByFi
 			&i.State,
 			&i.StartedAt,
 			&i.FinishedAt,
-			&i.CreatedAt,
-			&i.UpdatedAt,
 			&i.Traceparent,
 			&i.Asked,
 			&i.RollbackOf,
 			&i.Passages,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 			&i.Strategy,
 			&i.StrategyReason,
 		); err != nil {
@@ -578,7 +578,7 @@ func (q *Queries) ListRolloutsByFinish(ctx context.Context, arg ListRolloutsByFi
 
 const rolloutsAsking = `-- name: RolloutsAsking :many
 SELECT r.id FROM cd_rollouts r
-WHERE r.organization_id = $1 AND r.asked AND r.state IN (0, 1, 2) AND r.id > $2 AND r.id < $3
+WHERE r.organization_id = $1 AND r.asked AND r.state IN ('pending', 'in_progress', 'paused') AND r.id > $2 AND r.id < $3
 ORDER BY CASE WHEN NOT $4::boolean THEN r.id END, CASE WHEN $4::boolean THEN r.id END DESC
 LIMIT $5
 `

@@ -11,21 +11,6 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// The log of access until 0051; cd_changes has these rows, and all later ones.
-type AccessChange struct {
-	ID             int64
-	OrganizationID int64
-	PrincipalType  string
-	PrincipalID    int64
-	Action         string
-	SubjectKind    string
-	SubjectNumber  int64
-	SubjectName    string
-	Detail         string
-	CreatedAt      time.Time
-	UpdatedAt      time.Time
-}
-
 type AccessToken struct {
 	ID             int64
 	OrganizationID int64
@@ -40,14 +25,14 @@ type AccessToken struct {
 	ExpiresAt  time.Time
 	RevokedAt  *time.Time
 	LastUsedAt *time.Time
-	CreatedAt  time.Time
-	UpdatedAt  time.Time
 	// Made by a sign-in (at an identity provider, or with the bootstrap token): it cannot be shown, and ends with the session that began with it.
 	SignIn bool
 	// The identity provider's name of its own session (claim sid), by which it may end this one.
 	ProviderSession *string
 	// The keys of checks that it may report; empty for all. A browser session has those of its token.
 	CheckKeys []string
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }
 
 // Relays beside clusters; id is what configurations of environments and subjects of the bus name. Never deleted, and never good again once revoked.
@@ -80,10 +65,10 @@ type Application struct {
 	OrganizationID int64
 	Name           string
 	Description    string
-	CreatedAt      time.Time
-	UpdatedAt      time.Time
 	// Since when nothing is rolled out any more, and no version is taken; null while it lives.
 	ArchivedAt *time.Time
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
 }
 
 type ApplicationEnvironment struct {
@@ -93,17 +78,17 @@ type ApplicationEnvironment struct {
 	EnvironmentID   int64
 	Readiness       string
 	ReadinessReason string
-	// What the driver found and wants back at every deploy; opaque (R1).
+	// What the driver found and wants back at every deploy; opaque.
 	Discovered json.RawMessage
 	// How many setups have been submitted; part of their workflow ids.
 	SetupAttempt int32
 	// A setup is to be submitted as soon as the environment is ready.
 	SetupWanted bool
 	WorkflowRef *string
-	CreatedAt   time.Time
-	UpdatedAt   time.Time
 	// The latest pipeline goes there. One that an earlier pipeline went to keeps its row, for the history.
-	Current bool
+	Current   bool
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }
 
 // The name of each application in lower case from each of its letters to its end: shop, hop, op, p.
@@ -124,17 +109,17 @@ type ApplicationPolicy struct {
 	RollbackOnFailed     bool
 	RollbackOnDegraded   bool
 	DegradedAfterSeconds int32
-	CreatedAt            time.Time
-	UpdatedAt            time.Time
-	// A way back is promoted at once, without the gates by weight (D14).
+	// A way back is promoted at once, without the gates by weight.
 	RollbackInFull bool
-	// What happens to the deployments under way: left as they are (E67), aborted, or rolled back at once.
+	// What happens to the deployments under way: left as they are, aborted, or rolled back at once.
 	OnFailure string
 	// What becomes of a newer version set while a rollout is active.
-	OnNewer string
+	OnNewer   string
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }
 
-// Who has archived and restored what, and when; append-only (R39).
+// Who has archived and restored what, and when; append-only.
 type Archiving struct {
 	ID             int64
 	OrganizationID int64
@@ -169,9 +154,8 @@ type AutomaticRollback struct {
 	RolloutID      int64
 	Cause          string
 	// NULL while nothing is degraded: the clock stands, and starts anew with the next degradation.
-	DueAt *time.Time
-	// 0 pending 1 done 2 dropped (outcome says why)
-	State         int16
+	DueAt         *time.Time
+	State         string
 	Outcome       string
 	MadeRolloutID *int64
 	CreatedAt     time.Time
@@ -255,15 +239,15 @@ type CdEnvironmentProtection struct {
 	EnvironmentID  int64
 	// Workflows that belong to no rollout may change the environment.
 	DirectChanges bool
-	CreatedAt     time.Time
-	UpdatedAt     time.Time
 	// A change of the environment's controls takes a second person.
 	ChangeControl bool
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
 }
 
 // While one is in force, nothing of the organization is deleted for its age. One row for each organization that ever had one.
 type CdLegalHold struct {
-	ID             int64
+	ID             *int64
 	OrganizationID int64
 	InForce        bool
 	Reason         string
@@ -287,7 +271,7 @@ type CdRequest struct {
 
 // How long an organization keeps settled rows of a kind; a few rows for each organization.
 type CdRetentionRule struct {
-	ID             int64
+	ID             *int64
 	OrganizationID int64
 	Kind           string
 	// 0 for as long as the organization exists.
@@ -358,21 +342,21 @@ type Cell struct {
 	EnvironmentID  int64
 	// The stop of the newest rollout that goes there, and latest_state its state.
 	LatestRolloutEnvironmentID *int64
-	LatestState                *int16
+	LatestState                *string
 	// The stop of the newest rollout that completed there; NULL before the first.
 	LiveRolloutEnvironmentID *int64
 	LiveVersionSetID         *int64
 	LiveSince                *time.Time
-	CreatedAt                time.Time
-	UpdatedAt                time.Time
 	// The name of the application, for the order of the matrix.
 	ApplicationName string
 	// The application lives, and its latest pipeline goes there.
 	Shown bool
-	// The worst health of the application's services there: -1 never seen, 0 healthy, 1 unknown, 2 progressing, 3 degraded.
-	Worst int16
-	// latest_state, and -1 before the first rollout, so that an index finds that too.
-	Standing int16
+	// The worst health of the application's services there, from healthy over unknown and progressing to degraded; empty before any was seen.
+	Worst string
+	// latest_state, and empty before the first rollout, so that an index finds that too.
+	Standing  string
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }
 
 // A chain is begun by one rollout of one trigger, at most once. Rows are kept.
@@ -417,7 +401,7 @@ type ChainNode struct {
 	UpdatedAt time.Time
 }
 
-// The journal of changes to controls; append-only (R39, D50). Secrets are in none of its columns.
+// The journal of changes to controls; append-only. Secrets are in none of its columns.
 type Change struct {
 	ID             int64
 	OrganizationID int64
@@ -436,7 +420,7 @@ type Change struct {
 	EnvironmentID *int64
 	Reason        string
 	Detail        string
-	// What the control was; NULL for one that is new, and for rows from before this journal.
+	// What the control was; NULL for one that is new.
 	Before json.RawMessage
 	// What the control is from then on; NULL for one that was taken away.
 	After json.RawMessage
@@ -478,12 +462,12 @@ type CheckStatus struct {
 	PrincipalType  string
 	PrincipalID    int64
 	PrincipalName  string
-	CreatedAt      time.Time
-	UpdatedAt      time.Time
-	// When the reporter found it out; of rows from before this column, when the column was added.
+	// When the reporter found it out.
 	ObservedAt time.Time
 	// The program of the check cannot decide and asks a person. A status of a person after it decides.
-	Asks bool
+	Asks      bool
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }
 
 // Whether anybody can be reached who acts in the environment, and since when.
@@ -534,29 +518,28 @@ type Deployment struct {
 	OrganizationID       int64
 	RolloutEnvironmentID int64
 	ServiceID            int64
-	// 0 pending 1 deploying 2 healthy 3 degraded 4 failed 5 cancelled
-	State      int16
-	StartedAt  *time.Time
-	FinishedAt *time.Time
-	CreatedAt  time.Time
-	UpdatedAt  time.Time
+	State                string
+	StartedAt            *time.Time
+	FinishedAt           *time.Time
+	CreatedAt            time.Time
+	UpdatedAt            time.Time
 }
 
 type DeploymentTransition struct {
 	ID             int64
 	OrganizationID int64
 	DeploymentID   int64
-	FromState      *int16
-	ToState        int16
+	FromState      *string
+	ToState        string
 	Event          string
 	PrincipalType  string
 	PrincipalID    *int64
 	Reason         *string
 	TriggeredBy    *string
-	CreatedAt      time.Time
-	UpdatedAt      time.Time
 	// The gate that was come to or gone past: <environment>/<weight>.
-	GateID *string
+	GateID    *string
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }
 
 // The layers of OCI artifacts with drivers, checked when they were pulled.
@@ -573,7 +556,7 @@ type DriverArtifact struct {
 type DriverArtifactName struct {
 	Reference string
 	Digest    string
-	// When a replica last asked the registry and was told this artifact, by this database's clock.
+	// When a replica last asked the registry and got this artifact, by this database's clock.
 	AskedAt   time.Time
 	CreatedAt time.Time
 }
@@ -591,7 +574,7 @@ type DriverBinding struct {
 	UpdatedAt    time.Time
 }
 
-// The bytes of every bundle that a rollout or a hand-over uses, so that a past run is reproducible to the byte (D7).
+// The bytes of every bundle that a rollout or a hand-over uses, so that a past run is reproducible to the byte.
 type DriverBundle struct {
 	ID             int64
 	OrganizationID int64
@@ -608,17 +591,17 @@ type Environment struct {
 	Name           string
 	Description    string
 	Tier           string
-	// Whether it may be deployed to (E59, D15).
+	// Whether it may be deployed to.
 	Readiness       string
 	ReadinessReason string
 	// How many onboardings have been submitted; part of their workflow ids.
 	OnboardingAttempt int32
-	// The handle of the latest onboarding (E20); opaque.
+	// The handle of the latest onboarding; opaque.
 	WorkflowRef *string
-	CreatedAt   time.Time
-	UpdatedAt   time.Time
 	// Since when nothing is rolled out there any more; null while it lives. What runs there is left alone.
 	ArchivedAt *time.Time
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
 }
 
 // Which agents the configuration of an environment names: those of its own organization, or none.
@@ -677,7 +660,7 @@ type FlowDefinition struct {
 	OrganizationID int64
 	ApplicationID  int64
 	Version        int32
-	// The pipeline as it was written, to the byte; the same shape for every driver (R34).
+	// The pipeline as it was written, to the byte; the same shape for every driver.
 	Definition string
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
@@ -766,19 +749,18 @@ type Handoff struct {
 	DriverDigest   *string
 	Inputs         json.RawMessage
 	Reason         string
-	// 0 pending 1 done 2 failed 3 withdrawn (the start of something cancelled before it was handed over)
-	State    int16
-	Attempts int32
+	State          string
+	Attempts       int32
 	// When it is to be tried, or, after a claim, tried again should the claimer be gone.
 	DueAt time.Time
 	// What the last attempt met; for operators.
 	Error       string
+	Traceparent *string
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
-	Traceparent *string
 }
 
-// Each block covers the rows of all four journals between two positions, and the block before; append-only (D50).
+// Each block covers the rows of all four journals between two positions, and the block before; append-only.
 type JournalBlock struct {
 	ID             int64
 	OrganizationID int64
@@ -821,11 +803,11 @@ type Member struct {
 	Kind           string
 	Role           string
 	RemovedAt      *time.Time
-	CreatedAt      time.Time
-	UpdatedAt      time.Time
 	Issuer         *string
 	// The identifier that the issuer gives out once; names and addresses there may change hands. NULL for who signs in by tokens alone.
-	Subject *string
+	Subject   *string
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }
 
 // The set of the newest version of every source of an application. Without a row it is the last one made.
@@ -1093,20 +1075,20 @@ type Publication struct {
 	PublishedAt time.Time
 	// When the event of that publication was made: the order of publications of the same instant.
 	AnnouncedAt time.Time
-	// The order of arrival, for publications of the same instant that were told at the same instant.
+	// The order of arrival, for publications of the same instant that were announced at the same instant.
 	Arrival int64
 	// Whether the source, as it is configured now, takes the tag.
 	Taken bool
 	// Whether the digest of the version was seen at its registry, the same in all rows of a version; NULL where that was never said.
 	DigestSeen *bool
-	CreatedAt  time.Time
-	UpdatedAt  time.Time
 	// The last instant at which the version was known to be at the registry under the tag, where that is later than published_at.
 	AliveAt *time.Time
 	// When the registry last deleted the tag; NULL: never.
 	TagDeletedAt *time.Time
 	// When the registry last deleted the image, and every tag with it; NULL: never.
 	ImageDeletedAt *time.Time
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
 }
 
 type QueuedRollout struct {
@@ -1118,18 +1100,17 @@ type QueuedRollout struct {
 	PrincipalID    *int64
 	Reason         string
 	RequestedAt    time.Time
-	// 0 waiting 1 begun 2 dropped (outcome says why)
-	State         int16
-	Outcome       string
-	MadeRolloutID *int64
-	CreatedAt     time.Time
-	UpdatedAt     time.Time
+	State          string
+	Outcome        string
+	MadeRolloutID  *int64
 	// Where it goes, by name; empty for the whole pipeline.
 	Environments []string
 	// The trigger that asked for it; null for none.
 	TriggerID *int64
 	// What made the trigger ask for it; empty without one.
-	Cause string
+	Cause     string
+	CreatedAt time.Time
+	UpdatedAt time.Time
 	// What the requester has chosen; empty for auto.
 	Strategy string
 }
@@ -1141,7 +1122,7 @@ type Reconciliation struct {
 	// What is in force, by the reconciler's own word; empty when it does not say.
 	Revision         string
 	ExpectedRevision string
-	// Whether the reconciler moves by itself, which nobody here has told it to (E58).
+	// Whether the reconciler moves by itself, which nobody here has asked for.
 	Automatic bool
 	// What differs from what was deployed, in words; empty for nothing. since is how long that has been so.
 	Drift      string
@@ -1157,21 +1138,20 @@ type Rollout struct {
 	ApplicationID    int64
 	VersionSetID     int64
 	FlowDefinitionID int64
-	// The handle of the workflow that drives it (D8); opaque; null until it has been handed over.
+	// The handle of the workflow that drives it; opaque; null until it has been handed over.
 	WorkflowRef *string
-	// 0 pending 1 in_progress 2 paused 3 completed 4 failed 5 cancelled
-	State       int16
+	State       string
 	StartedAt   *time.Time
 	FinishedAt  *time.Time
-	CreatedAt   time.Time
-	UpdatedAt   time.Time
 	Traceparent *string
-	// Its journal has a request for an approval, answered or not. Only kept for those that were under way when this was made, and newer ones.
+	// Its journal has a request for an approval, answered or not.
 	Asked bool
-	// The rollout that it takes back; null for one that takes none back, and for those that people began before there was this column.
+	// The rollout that it takes back; null for one that takes none back.
 	RollbackOf *int64
 	// Nothing of it advances beyond a passage that was not granted. False for rollouts that were created by releases whose programs requested approvals themselves.
-	Passages bool
+	Passages  bool
+	CreatedAt time.Time
+	UpdatedAt time.Time
 	// quick: it stops at no weight, and what these require is required at the entrance of their environment. Empty for rollouts of releases that did not plan.
 	Strategy string
 	// Why, in one sentence.
@@ -1189,8 +1169,6 @@ type RolloutCheck struct {
 	Key             string
 	Kind            string
 	DurationSeconds int32
-	CreatedAt       time.Time
-	UpdatedAt       time.Time
 	// When a schedule is open: allow and exclude, each with cron, duration, time_zone and description; and time_zone. Null for other kinds.
 	Windows json.RawMessage
 	// Whether the environment requires it; otherwise the pipeline does.
@@ -1199,6 +1177,8 @@ type RolloutCheck struct {
 	Config json.RawMessage
 	// The bundle of the kind, as it was when the rollout was created; null for the kinds that the service evaluates itself.
 	KindDigest *string
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
 }
 
 // Events come in any order: a rollout whose end was heard of before everything under it waits here for the rest, for a while.
@@ -1250,19 +1230,19 @@ type RolloutEnvironment struct {
 	EnvironmentID   int64
 	Position        int32
 	DriverBindingID int64
-	// The bundle that this rollout runs here, to the byte (D7).
+	// The bundle that this rollout runs here, to the byte.
 	DriverDigest string
-	// The set of the last rollout that completed here: what is replaced. NULL while none has (R15).
+	// The set of the last rollout that completed here: what is replaced. NULL while none has.
 	PreviousVersionSetID *int64
-	State                int16
+	State                string
 	StartedAt            *time.Time
 	FinishedAt           *time.Time
-	CreatedAt            time.Time
-	UpdatedAt            time.Time
 	// The weights at which the pipeline stops here, rising: [{"weight": percent, "soak_seconds": seconds}].
 	Weights []core.Weight
 	// Why the rollout will not stop at them; their conditions then apply at the entrance. Empty if it will.
 	SkipsWeights string
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
 }
 
 // Beside the two journals of the design: a rollout environment has a state, so it has a journal.
@@ -1270,8 +1250,8 @@ type RolloutEnvironmentTransition struct {
 	ID                   int64
 	OrganizationID       int64
 	RolloutEnvironmentID int64
-	FromState            *int16
-	ToState              int16
+	FromState            *string
+	ToState              string
 	Event                string
 	PrincipalType        string
 	PrincipalID          *int64
@@ -1293,8 +1273,6 @@ type RolloutGate struct {
 	// 0: the question stands until the rollout ends.
 	ExpiresAfterSeconds int32
 	OnExpiry            string
-	CreatedAt           time.Time
-	UpdatedAt           time.Time
 	// What the people who decide are shown.
 	Reason string
 	// A program requested it; neither the pipeline nor an environment did.
@@ -1302,7 +1280,9 @@ type RolloutGate struct {
 	// The environment that comes after a step between environments; null for every other gate, and for a step after the last environment.
 	BeforeEnvironmentID *int64
 	// All that has to be met where that is several requirements, as a list of {group, quorum}; without a group it counts people. approver_group is (several) then, a group that nobody is in; rows of an earlier release have the first requirement there and in quorum. Null for one requirement.
-	Also json.RawMessage
+	Also      json.RawMessage
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }
 
 // What a rollout of a version set would have changed, had it been begun when this was asked. Nothing is decided by it.
@@ -1311,13 +1291,12 @@ type RolloutPreview struct {
 	OrganizationID int64
 	ApplicationID  int64
 	VersionSetID   int64
-	// 0 pending 1 made 2 failed (reason says why)
-	State        int16
-	Reason       string
-	Environments []core.PreviewedEnvironment
-	WorkflowRef  *string
-	CreatedAt    time.Time
-	UpdatedAt    time.Time
+	State          string
+	Reason         string
+	Environments   []core.PreviewedEnvironment
+	WorkflowRef    *string
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
 }
 
 // Environments of its pipeline that a rollback does not go to: it has no rollout environment there.
@@ -1336,21 +1315,21 @@ type RolloutTransition struct {
 	ID             int64
 	OrganizationID int64
 	RolloutID      int64
-	FromState      *int16
-	ToState        int16
+	FromState      *string
+	ToState        string
 	Event          string
-	// The gate that is asked about, or answered (D24); several may be open at once.
+	// The gate that is asked about, or answered; several may be open at once.
 	GateID        *string
 	PrincipalType string
 	PrincipalID   *int64
 	Reason        *string
 	TriggeredBy   *string
-	CreatedAt     time.Time
-	UpdatedAt     time.Time
 	// What satisfied each condition of a granted passage, which weights the program of a requested one will skip, what stops one, which freezes are bypassed, which groups an approval counts for, or which passage a breach went around.
 	Conditions json.RawMessage
 	// The rollout failed because it advanced beyond a passage that was not granted.
-	Breach bool
+	Breach    bool
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }
 
 type Service struct {
@@ -1368,17 +1347,16 @@ type ServiceEnvironmentHealth struct {
 	OrganizationID int64
 	ServiceID      int64
 	EnvironmentID  int64
-	// 0 unknown 1 healthy 2 progressing 3 degraded
-	Health     int16
-	ObservedAt time.Time
-	CreatedAt  time.Time
-	UpdatedAt  time.Time
-	Reason     string
-	// The first observation in a row with this health: what the clock of a policy counts from (D13).
-	Since time.Time
+	Health         string
+	ObservedAt     time.Time
+	Reason         string
+	// The first observation in a row with this health: what the clock of a policy counts from.
+	Since     time.Time
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }
 
-// What exactly was deployed (E46, D15). Never a secret.
+// What exactly was deployed. Never a secret.
 type Snapshot struct {
 	ID             int64
 	OrganizationID int64
@@ -1386,10 +1364,10 @@ type Snapshot struct {
 	CommitSha      string
 	ManifestDigest string
 	Parameters     json.RawMessage
-	CreatedAt      time.Time
-	UpdatedAt      time.Time
 	// What the commit changed for this deployment, file by file; empty too for drivers that do not tell.
-	Changes []core.FileChange
+	Changes   []core.FileChange
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }
 
 // What begins rollouts of an application. Rows are kept: signals and queued rollouts refer to them; removed_at ends one.
@@ -1455,13 +1433,13 @@ type VersionSet struct {
 	OrganizationID int64
 	ApplicationID  int64
 	Name           string
-	// SHA-256 over the sorted (source, version) pairs: identical sets are one set (R9).
+	// SHA-256 over the sorted (source, version) pairs: identical sets are one set.
 	EntriesDigest string
 	// How many entries the set was made with; an entry added later is refused at commit.
 	EntriesCount int32
+	Traceparent  *string
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
-	Traceparent  *string
 }
 
 type VersionSetEntry struct {

@@ -12,7 +12,7 @@ import (
 
 const automaticRollbacks = `-- name: AutomaticRollbacks :many
 SELECT id, organization_id, rollout_id, cause, due_at, state, outcome, made_rollout_id, created_at, updated_at FROM cd_automatic_rollbacks
-WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[]) AND (state <> 0 OR due_at IS NOT NULL)
+WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[]) AND (state <> 'pending' OR due_at IS NOT NULL)
 `
 
 // What policies want, or wanted, of rollouts. A clock that stands is left out: nothing is degraded.
@@ -69,7 +69,7 @@ func (q *Queries) DueClosing(ctx context.Context, organizationID int64, at time.
 const dueRollback = `-- name: DueRollback :one
 SELECT b.id, b.rollout_id, b.cause FROM cd_automatic_rollbacks b
 JOIN cd_rollouts r ON r.organization_id = b.organization_id AND r.id = b.rollout_id
-WHERE b.organization_id = $1 AND b.state = 0 AND b.due_at <= $2::timestamptz
+WHERE b.organization_id = $1 AND b.state = 'pending' AND b.due_at <= $2::timestamptz
 ORDER BY b.due_at, b.id LIMIT 1 FOR NO KEY UPDATE OF b, r SKIP LOCKED
 `
 
@@ -89,9 +89,9 @@ func (q *Queries) DueRollback(ctx context.Context, organizationID int64, at time
 }
 
 const freeQueuedRollout = `-- name: FreeQueuedRollout :one
-SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, created_at, updated_at, environments, trigger_id, cause, strategy FROM cd_queued_rollouts q
-WHERE q.organization_id = $1 AND q.state = 0
-  AND NOT EXISTS (SELECT FROM cd_rollouts r WHERE r.organization_id = $1 AND r.application_id = q.application_id AND r.state IN (0, 1, 2))
+SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, environments, trigger_id, cause, created_at, updated_at, strategy FROM cd_queued_rollouts q
+WHERE q.organization_id = $1 AND q.state = 'pending'
+  AND NOT EXISTS (SELECT FROM cd_rollouts r WHERE r.organization_id = $1 AND r.application_id = q.application_id AND r.state IN ('pending', 'in_progress', 'paused'))
 ORDER BY q.requested_at, q.id LIMIT 1 FOR UPDATE SKIP LOCKED
 `
 
@@ -110,11 +110,11 @@ func (q *Queries) FreeQueuedRollout(ctx context.Context, organizationID int64) (
 		&i.State,
 		&i.Outcome,
 		&i.MadeRolloutID,
-		&i.CreatedAt,
-		&i.UpdatedAt,
 		&i.Environments,
 		&i.TriggerID,
 		&i.Cause,
+		&i.CreatedAt,
+		&i.UpdatedAt,
 		&i.Strategy,
 	)
 	return i, err
@@ -218,7 +218,7 @@ func (q *Queries) OrganizationsWithFreeQueue(ctx context.Context) ([]int64, erro
 }
 
 const queuedRollouts = `-- name: QueuedRollouts :many
-SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, created_at, updated_at, environments, trigger_id, cause, strategy FROM cd_queued_rollouts WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND state = 0
+SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, environments, trigger_id, cause, created_at, updated_at, strategy FROM cd_queued_rollouts WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND state = 'pending'
 `
 
 func (q *Queries) QueuedRollouts(ctx context.Context, organizationID int64, ids []int64) ([]QueuedRollout, error) {
@@ -242,11 +242,11 @@ func (q *Queries) QueuedRollouts(ctx context.Context, organizationID int64, ids 
 			&i.State,
 			&i.Outcome,
 			&i.MadeRolloutID,
-			&i.CreatedAt,
-			&i.UpdatedAt,
 			&i.Environments,
 			&i.TriggerID,
 			&i.Cause,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 			&i.Strategy,
 		); err != nil {
 			return nil, err
@@ -260,7 +260,7 @@ func (q *Queries) QueuedRollouts(ctx context.Context, organizationID int64, ids 
 }
 
 const rollbackPolicies = `-- name: RollbackPolicies :many
-SELECT id, organization_id, application_id, rollback_on_failed, rollback_on_degraded, degraded_after_seconds, created_at, updated_at, rollback_in_full, on_failure, on_newer FROM cd_application_policies WHERE organization_id = $1 AND application_id = ANY($2::bigint[])
+SELECT id, organization_id, application_id, rollback_on_failed, rollback_on_degraded, degraded_after_seconds, rollback_in_full, on_failure, on_newer, created_at, updated_at FROM cd_application_policies WHERE organization_id = $1 AND application_id = ANY($2::bigint[])
 `
 
 func (q *Queries) RollbackPolicies(ctx context.Context, organizationID int64, ids []int64) ([]ApplicationPolicy, error) {
@@ -279,11 +279,11 @@ func (q *Queries) RollbackPolicies(ctx context.Context, organizationID int64, id
 			&i.RollbackOnFailed,
 			&i.RollbackOnDegraded,
 			&i.DegradedAfterSeconds,
-			&i.CreatedAt,
-			&i.UpdatedAt,
 			&i.RollbackInFull,
 			&i.OnFailure,
 			&i.OnNewer,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -298,7 +298,7 @@ func (q *Queries) RollbackPolicies(ctx context.Context, organizationID int64, id
 const saveQueuedRollout = `-- name: SaveQueuedRollout :exec
 INSERT INTO cd_queued_rollouts (organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, environments, trigger_id, cause, strategy)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-ON CONFLICT (organization_id, application_id) WHERE state = 0 DO UPDATE
+ON CONFLICT (organization_id, application_id) WHERE state = 'pending' DO UPDATE
 SET version_set_id = excluded.version_set_id, principal_type = excluded.principal_type, principal_id = excluded.principal_id,
     reason = excluded.reason, requested_at = excluded.requested_at, environments = excluded.environments, trigger_id = excluded.trigger_id,
     cause = excluded.cause, strategy = excluded.strategy
@@ -393,7 +393,7 @@ INSERT INTO cd_automatic_rollbacks AS b (organization_id, rollout_id, cause, due
 SELECT $1::bigint, $2::bigint, $3::text, $4::timestamptz
 WHERE NOT EXISTS (SELECT FROM cd_automatic_rollbacks m WHERE m.organization_id = $1 AND m.made_rollout_id = $2)
 ON CONFLICT (organization_id, rollout_id) DO UPDATE SET cause = excluded.cause, due_at = excluded.due_at
-WHERE b.state = 0 AND b.cause = 'degraded' AND (b.cause, b.due_at) IS DISTINCT FROM (excluded.cause, excluded.due_at)
+WHERE b.state = 'pending' AND b.cause = 'degraded' AND (b.cause, b.due_at) IS DISTINCT FROM (excluded.cause, excluded.due_at)
 `
 
 type ScheduleRollbackParams struct {
@@ -425,8 +425,8 @@ func (q *Queries) SettleClosing(ctx context.Context, organizationID int64, rollo
 }
 
 const settleQueuedRollout = `-- name: SettleQueuedRollout :exec
-UPDATE cd_queued_rollouts SET state = CASE WHEN $1::text = '' THEN 1 ELSE 2 END, outcome = $1, made_rollout_id = $2
-WHERE organization_id = $3 AND id = $4 AND state = 0
+UPDATE cd_queued_rollouts SET state = CASE WHEN $1::text = '' THEN 'started' ELSE 'dropped' END, outcome = $1, made_rollout_id = $2
+WHERE organization_id = $3 AND id = $4 AND state = 'pending'
 `
 
 type SettleQueuedRolloutParams struct {
@@ -447,8 +447,8 @@ func (q *Queries) SettleQueuedRollout(ctx context.Context, arg SettleQueuedRollo
 }
 
 const settleRollback = `-- name: SettleRollback :exec
-UPDATE cd_automatic_rollbacks SET state = CASE WHEN $1::text = '' THEN 1 ELSE 2 END, outcome = $1, made_rollout_id = $2
-WHERE organization_id = $3 AND id = $4 AND state = 0
+UPDATE cd_automatic_rollbacks SET state = CASE WHEN $1::text = '' THEN 'started' ELSE 'dropped' END, outcome = $1, made_rollout_id = $2
+WHERE organization_id = $3 AND id = $4 AND state = 'pending'
 `
 
 type SettleRollbackParams struct {
@@ -470,7 +470,7 @@ func (q *Queries) SettleRollback(ctx context.Context, arg SettleRollbackParams) 
 
 const stopRollbackClock = `-- name: StopRollbackClock :exec
 UPDATE cd_automatic_rollbacks SET due_at = NULL
-WHERE organization_id = $1 AND rollout_id = $2 AND state = 0 AND cause = 'degraded' AND due_at IS NOT NULL
+WHERE organization_id = $1 AND rollout_id = $2 AND state = 'pending' AND cause = 'degraded' AND due_at IS NOT NULL
 `
 
 func (q *Queries) StopRollbackClock(ctx context.Context, organizationID int64, rolloutID int64) error {

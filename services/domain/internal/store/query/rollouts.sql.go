@@ -14,7 +14,7 @@ import (
 )
 
 const activeRollouts = `-- name: ActiveRollouts :many
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked, rollback_of, passages, strategy, strategy_reason FROM cd_rollouts WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND state IN (0, 1, 2)
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, traceparent, asked, rollback_of, passages, created_at, updated_at, strategy, strategy_reason FROM cd_rollouts WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND state IN ('pending', 'in_progress', 'paused')
 `
 
 func (q *Queries) ActiveRollouts(ctx context.Context, organizationID int64, ids []int64) ([]Rollout, error) {
@@ -36,12 +36,12 @@ func (q *Queries) ActiveRollouts(ctx context.Context, organizationID int64, ids 
 			&i.State,
 			&i.StartedAt,
 			&i.FinishedAt,
-			&i.CreatedAt,
-			&i.UpdatedAt,
 			&i.Traceparent,
 			&i.Asked,
 			&i.RollbackOf,
 			&i.Passages,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 			&i.Strategy,
 			&i.StrategyReason,
 		); err != nil {
@@ -59,14 +59,14 @@ const activeRolloutsByEnvironment = `-- name: ActiveRolloutsByEnvironment :many
 SELECT DISTINCT ON (e.environment_id) e.environment_id, r.id, r.state
 FROM cd_rollouts r
 JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id
-WHERE r.organization_id = $1 AND r.state IN (0, 1, 2) AND e.environment_id = ANY($2::bigint[])
+WHERE r.organization_id = $1 AND r.state IN ('pending', 'in_progress', 'paused') AND e.environment_id = ANY($2::bigint[])
 ORDER BY e.environment_id, r.id DESC
 `
 
 type ActiveRolloutsByEnvironmentRow struct {
 	EnvironmentID int64
 	ID            int64
-	State         int16
+	State         string
 }
 
 // The newest rollout of each environment that goes there and is not over.
@@ -225,7 +225,7 @@ func (q *Queries) DeploymentsByRolloutEnvironment(ctx context.Context, organizat
 }
 
 const environmentsByRollout = `-- name: EnvironmentsByRollout :many
-SELECT n.id, n.organization_id, n.name, n.description, n.tier, n.readiness, n.readiness_reason, n.onboarding_attempt, n.workflow_ref, n.created_at, n.updated_at, n.archived_at FROM cd_environments n
+SELECT n.id, n.organization_id, n.name, n.description, n.tier, n.readiness, n.readiness_reason, n.onboarding_attempt, n.workflow_ref, n.archived_at, n.created_at, n.updated_at FROM cd_environments n
 WHERE n.organization_id = $1 AND n.id IN (
     SELECT e.environment_id FROM cd_rollout_environments e WHERE e.organization_id = $1 AND e.rollout_id = ANY($2::bigint[])
 )
@@ -250,9 +250,9 @@ func (q *Queries) EnvironmentsByRollout(ctx context.Context, organizationID int6
 			&i.ReadinessReason,
 			&i.OnboardingAttempt,
 			&i.WorkflowRef,
+			&i.ArchivedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
-			&i.ArchivedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -267,7 +267,7 @@ func (q *Queries) EnvironmentsByRollout(ctx context.Context, organizationID int6
 const environmentsThatRan = `-- name: EnvironmentsThatRan :many
 SELECT DISTINCT e.environment_id
 FROM cd_rollouts r
-JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.state = 3
+JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.state = 'completed'
 WHERE r.organization_id = $1 AND r.version_set_id = $2
 `
 
@@ -316,7 +316,7 @@ func (q *Queries) InsertDeployment(ctx context.Context, organizationID int64, ro
 
 const insertRollout = `-- name: InsertRollout :one
 INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, traceparent, rollback_of, passages, strategy, strategy_reason)
-VALUES ($1, $2, $3, $4, $5, $6, true, $7, $8) RETURNING id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked, rollback_of, passages, strategy, strategy_reason
+VALUES ($1, $2, $3, $4, $5, $6, true, $7, $8) RETURNING id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, traceparent, asked, rollback_of, passages, created_at, updated_at, strategy, strategy_reason
 `
 
 type InsertRolloutParams struct {
@@ -352,12 +352,12 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (R
 		&i.State,
 		&i.StartedAt,
 		&i.FinishedAt,
-		&i.CreatedAt,
-		&i.UpdatedAt,
 		&i.Traceparent,
 		&i.Asked,
 		&i.RollbackOf,
 		&i.Passages,
+		&i.CreatedAt,
+		&i.UpdatedAt,
 		&i.Strategy,
 		&i.StrategyReason,
 	)
@@ -366,7 +366,7 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (R
 
 const insertRolloutEnvironment = `-- name: InsertRolloutEnvironment :one
 INSERT INTO cd_rollout_environments (organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id, weights, skips_weights)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING id, organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id, state, started_at, finished_at, created_at, updated_at, weights, skips_weights
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING id, organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id, state, started_at, finished_at, weights, skips_weights, created_at, updated_at
 `
 
 type InsertRolloutEnvironmentParams struct {
@@ -406,10 +406,10 @@ func (q *Queries) InsertRolloutEnvironment(ctx context.Context, arg InsertRollou
 		&i.State,
 		&i.StartedAt,
 		&i.FinishedAt,
-		&i.CreatedAt,
-		&i.UpdatedAt,
 		&i.Weights,
 		&i.SkipsWeights,
+		&i.CreatedAt,
+		&i.UpdatedAt,
 	)
 	return i, err
 }
@@ -505,7 +505,7 @@ const liveVersionSets = `-- name: LiveVersionSets :many
 SELECT DISTINCT ON (e.environment_id) e.environment_id, r.version_set_id
 FROM cd_rollout_environments e
 JOIN cd_rollouts r ON r.organization_id = e.organization_id AND r.id = e.rollout_id
-WHERE e.organization_id = $1 AND r.application_id = $2 AND e.state = 3
+WHERE e.organization_id = $1 AND r.application_id = $2 AND e.state = 'completed'
 ORDER BY e.environment_id, e.rollout_id DESC
 `
 
@@ -535,7 +535,7 @@ func (q *Queries) LiveVersionSets(ctx context.Context, organizationID int64, app
 }
 
 const lockRollout = `-- name: LockRollout :one
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked, rollback_of, passages, strategy, strategy_reason FROM cd_rollouts WHERE organization_id = $1 AND id = $2 FOR NO KEY UPDATE
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, traceparent, asked, rollback_of, passages, created_at, updated_at, strategy, strategy_reason FROM cd_rollouts WHERE organization_id = $1 AND id = $2 FOR NO KEY UPDATE
 `
 
 func (q *Queries) LockRollout(ctx context.Context, organizationID int64, iD int64) (Rollout, error) {
@@ -551,12 +551,12 @@ func (q *Queries) LockRollout(ctx context.Context, organizationID int64, iD int6
 		&i.State,
 		&i.StartedAt,
 		&i.FinishedAt,
-		&i.CreatedAt,
-		&i.UpdatedAt,
 		&i.Traceparent,
 		&i.Asked,
 		&i.RollbackOf,
 		&i.Passages,
+		&i.CreatedAt,
+		&i.UpdatedAt,
 		&i.Strategy,
 		&i.StrategyReason,
 	)
@@ -564,7 +564,7 @@ func (q *Queries) LockRollout(ctx context.Context, organizationID int64, iD int6
 }
 
 const lockRollouts = `-- name: LockRollouts :many
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked, rollback_of, passages, strategy, strategy_reason FROM cd_rollouts WHERE organization_id = $1 AND id = ANY($2::bigint[]) ORDER BY id FOR NO KEY UPDATE
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, traceparent, asked, rollback_of, passages, created_at, updated_at, strategy, strategy_reason FROM cd_rollouts WHERE organization_id = $1 AND id = ANY($2::bigint[]) ORDER BY id FOR NO KEY UPDATE
 `
 
 // In the order of their numbers, so that two who lock some of the same do not wait for each other.
@@ -587,12 +587,12 @@ func (q *Queries) LockRollouts(ctx context.Context, organizationID int64, ids []
 			&i.State,
 			&i.StartedAt,
 			&i.FinishedAt,
-			&i.CreatedAt,
-			&i.UpdatedAt,
 			&i.Traceparent,
 			&i.Asked,
 			&i.RollbackOf,
 			&i.Passages,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 			&i.Strategy,
 			&i.StrategyReason,
 		); err != nil {
@@ -608,12 +608,12 @@ func (q *Queries) LockRollouts(ctx context.Context, organizationID int64, ids []
 
 const marks = `-- name: Marks :many
 SELECT r.id,
-       (r.state IN (0, 1) AND COALESCE((
+       (r.state IN ('pending', 'in_progress') AND COALESCE((
            SELECT p.event = 'pause' AND p.from_state = p.to_state FROM cd_rollout_transitions p
            WHERE p.organization_id = r.organization_id AND p.rollout_id = r.id AND p.event IN ('pause', 'resume') ORDER BY p.id DESC LIMIT 1), false))::boolean AS pausing,
        COALESCE((SELECT b.id FROM cd_rollouts b
            WHERE b.organization_id = r.organization_id AND b.rollback_of = r.id ORDER BY b.id DESC LIMIT 1), 0)::bigint AS rolled_back_by,
-       (r.state IN (0, 1, 2) AND COALESCE((
+       (r.state IN ('pending', 'in_progress', 'paused') AND COALESCE((
            SELECT a.event = 'abort' FROM cd_rollout_transitions a
            WHERE a.organization_id = r.organization_id AND a.rollout_id = r.id AND a.event IN ('abort', 'retry') ORDER BY a.id DESC LIMIT 1), false))::boolean AS aborted,
        COALESCE(g.principal_id, 0)::bigint AS breaker_id, COALESCE(g.reason, '')::text AS breaker_reason, COALESCE(g.created_at, 'epoch')::timestamptz AS broken_at
@@ -675,7 +675,7 @@ FROM cd_rollouts r
 JOIN cd_rollout_environments f ON f.organization_id = r.organization_id AND f.rollout_id = r.id AND f.position = 1
 CROSS JOIN LATERAL (
     SELECT b.id FROM cd_rollouts b
-    JOIN cd_rollout_environments live ON live.organization_id = b.organization_id AND live.rollout_id = b.id AND live.environment_id = f.environment_id AND live.state = 3
+    JOIN cd_rollout_environments live ON live.organization_id = b.organization_id AND live.rollout_id = b.id AND live.environment_id = f.environment_id AND live.state = 'completed'
     WHERE b.organization_id = r.organization_id AND b.version_set_id = r.version_set_id AND b.id < r.id
     ORDER BY b.id LIMIT 1
 ) before
@@ -712,7 +712,7 @@ func (q *Queries) Rollbacks(ctx context.Context, organizationID int64, ids []int
 }
 
 const rolloutEnvironmentsByID = `-- name: RolloutEnvironmentsByID :many
-SELECT id, organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id, state, started_at, finished_at, created_at, updated_at, weights, skips_weights FROM cd_rollout_environments WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id, state, started_at, finished_at, weights, skips_weights, created_at, updated_at FROM cd_rollout_environments WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) RolloutEnvironmentsByID(ctx context.Context, organizationID int64, ids []int64) ([]RolloutEnvironment, error) {
@@ -736,10 +736,10 @@ func (q *Queries) RolloutEnvironmentsByID(ctx context.Context, organizationID in
 			&i.State,
 			&i.StartedAt,
 			&i.FinishedAt,
-			&i.CreatedAt,
-			&i.UpdatedAt,
 			&i.Weights,
 			&i.SkipsWeights,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -752,7 +752,7 @@ func (q *Queries) RolloutEnvironmentsByID(ctx context.Context, organizationID in
 }
 
 const rolloutEnvironmentsByRollout = `-- name: RolloutEnvironmentsByRollout :many
-SELECT id, organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id, state, started_at, finished_at, created_at, updated_at, weights, skips_weights FROM cd_rollout_environments WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[]) ORDER BY rollout_id, position
+SELECT id, organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id, state, started_at, finished_at, weights, skips_weights, created_at, updated_at FROM cd_rollout_environments WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[]) ORDER BY rollout_id, position
 `
 
 func (q *Queries) RolloutEnvironmentsByRollout(ctx context.Context, organizationID int64, ids []int64) ([]RolloutEnvironment, error) {
@@ -776,10 +776,10 @@ func (q *Queries) RolloutEnvironmentsByRollout(ctx context.Context, organization
 			&i.State,
 			&i.StartedAt,
 			&i.FinishedAt,
-			&i.CreatedAt,
-			&i.UpdatedAt,
 			&i.Weights,
 			&i.SkipsWeights,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -837,7 +837,7 @@ func (q *Queries) RolloutSkips(ctx context.Context, organizationID int64, ids []
 }
 
 const rolloutsByApplication = `-- name: RolloutsByApplication :many
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked, rollback_of, passages, strategy, strategy_reason FROM cd_rollouts v
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, traceparent, asked, rollback_of, passages, created_at, updated_at, strategy, strategy_reason FROM cd_rollouts v
 WHERE v.organization_id = $1 AND v.id = ANY(ARRAY(
   SELECT page.id FROM unnest($2::bigint[]) AS parent(id)
   CROSS JOIN LATERAL (SELECT n.id FROM cd_rollouts n
@@ -882,12 +882,12 @@ func (q *Queries) RolloutsByApplication(ctx context.Context, arg RolloutsByAppli
 			&i.State,
 			&i.StartedAt,
 			&i.FinishedAt,
-			&i.CreatedAt,
-			&i.UpdatedAt,
 			&i.Traceparent,
 			&i.Asked,
 			&i.RollbackOf,
 			&i.Passages,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 			&i.Strategy,
 			&i.StrategyReason,
 		); err != nil {
@@ -902,7 +902,7 @@ func (q *Queries) RolloutsByApplication(ctx context.Context, arg RolloutsByAppli
 }
 
 const rolloutsByID = `-- name: RolloutsByID :many
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, created_at, updated_at, traceparent, asked, rollback_of, passages, strategy, strategy_reason FROM cd_rollouts WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, traceparent, asked, rollback_of, passages, created_at, updated_at, strategy, strategy_reason FROM cd_rollouts WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) RolloutsByID(ctx context.Context, organizationID int64, ids []int64) ([]Rollout, error) {
@@ -924,12 +924,12 @@ func (q *Queries) RolloutsByID(ctx context.Context, organizationID int64, ids []
 			&i.State,
 			&i.StartedAt,
 			&i.FinishedAt,
-			&i.CreatedAt,
-			&i.UpdatedAt,
 			&i.Traceparent,
 			&i.Asked,
 			&i.RollbackOf,
 			&i.Passages,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 			&i.Strategy,
 			&i.StrategyReason,
 		); err != nil {
@@ -976,17 +976,17 @@ func (q *Queries) RolloutsOfDeployments(ctx context.Context, organizationID int6
 
 const setDeploymentState = `-- name: SetDeploymentState :execrows
 UPDATE cd_deployments SET state = $1,
-    started_at = CASE WHEN $1::smallint = 1 THEN COALESCE(started_at, $2::timestamptz) ELSE started_at END,
-    finished_at = CASE WHEN $1::smallint >= 2 THEN $2::timestamptz ELSE finished_at END
+    started_at = CASE WHEN $1::text = 'deploying' THEN COALESCE(started_at, $2::timestamptz) ELSE started_at END,
+    finished_at = CASE WHEN $1::text NOT IN ('pending', 'deploying') THEN $2::timestamptz ELSE finished_at END
 WHERE organization_id = $3 AND id = $4 AND state = $5
 `
 
 type SetDeploymentStateParams struct {
-	ToState        int16
+	ToState        string
 	At             time.Time
 	OrganizationID int64
 	ID             int64
-	FromState      int16
+	FromState      string
 }
 
 func (q *Queries) SetDeploymentState(ctx context.Context, arg SetDeploymentStateParams) (int64, error) {
@@ -1005,17 +1005,17 @@ func (q *Queries) SetDeploymentState(ctx context.Context, arg SetDeploymentState
 
 const setRolloutEnvironmentState = `-- name: SetRolloutEnvironmentState :execrows
 UPDATE cd_rollout_environments SET state = $1,
-    started_at = CASE WHEN $1::smallint = 1 THEN COALESCE(started_at, $2::timestamptz) ELSE started_at END,
-    finished_at = CASE WHEN $1::smallint >= 3 THEN $2::timestamptz ELSE finished_at END
+    started_at = CASE WHEN $1::text = 'in_progress' THEN COALESCE(started_at, $2::timestamptz) ELSE started_at END,
+    finished_at = CASE WHEN $1::text IN ('completed', 'failed', 'cancelled') THEN $2::timestamptz ELSE finished_at END
 WHERE organization_id = $3 AND id = $4 AND state = $5
 `
 
 type SetRolloutEnvironmentStateParams struct {
-	ToState        int16
+	ToState        string
 	At             time.Time
 	OrganizationID int64
 	ID             int64
-	FromState      int16
+	FromState      string
 }
 
 func (q *Queries) SetRolloutEnvironmentState(ctx context.Context, arg SetRolloutEnvironmentStateParams) (int64, error) {
@@ -1034,17 +1034,17 @@ func (q *Queries) SetRolloutEnvironmentState(ctx context.Context, arg SetRollout
 
 const setRolloutState = `-- name: SetRolloutState :execrows
 UPDATE cd_rollouts SET state = $1,
-    started_at = CASE WHEN $1::smallint = 1 THEN COALESCE(started_at, $2::timestamptz) ELSE started_at END,
-    finished_at = CASE WHEN $1::smallint >= 3 THEN $2::timestamptz ELSE finished_at END
+    started_at = CASE WHEN $1::text = 'in_progress' THEN COALESCE(started_at, $2::timestamptz) ELSE started_at END,
+    finished_at = CASE WHEN $1::text IN ('completed', 'failed', 'cancelled') THEN $2::timestamptz ELSE finished_at END
 WHERE organization_id = $3 AND id = $4 AND state = $5
 `
 
 type SetRolloutStateParams struct {
-	ToState        int16
+	ToState        string
 	At             time.Time
 	OrganizationID int64
 	ID             int64
-	FromState      int16
+	FromState      string
 }
 
 func (q *Queries) SetRolloutState(ctx context.Context, arg SetRolloutStateParams) (int64, error) {
@@ -1071,7 +1071,7 @@ func (q *Queries) SetRolloutWorkflowRef(ctx context.Context, workflowRef *string
 }
 
 const snapshotsByDeployment = `-- name: SnapshotsByDeployment :many
-SELECT s.id, s.organization_id, s.deployment_id, s.commit_sha, s.manifest_digest, s.parameters, s.created_at, s.updated_at, s.changes, e.driver_digest
+SELECT s.id, s.organization_id, s.deployment_id, s.commit_sha, s.manifest_digest, s.parameters, s.changes, s.created_at, s.updated_at, e.driver_digest
 FROM cd_deployment_snapshots s
 JOIN cd_deployments d ON d.organization_id = s.organization_id AND d.id = s.deployment_id
 JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id = d.rollout_environment_id
@@ -1100,9 +1100,9 @@ func (q *Queries) SnapshotsByDeployment(ctx context.Context, organizationID int6
 			&i.Snapshot.CommitSha,
 			&i.Snapshot.ManifestDigest,
 			&i.Snapshot.Parameters,
+			&i.Snapshot.Changes,
 			&i.Snapshot.CreatedAt,
 			&i.Snapshot.UpdatedAt,
-			&i.Snapshot.Changes,
 			&i.DriverDigest,
 		); err != nil {
 			return nil, err
@@ -1120,13 +1120,13 @@ SELECT DISTINCT e.environment_id
 FROM cd_rollouts r
 JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id
 JOIN cd_environments n ON n.organization_id = e.organization_id AND n.id = e.environment_id
-WHERE r.organization_id = $1 AND r.application_id = $2 AND e.state <> 3
+WHERE r.organization_id = $1 AND r.application_id = $2 AND e.state <> 'completed'
   AND e.rollout_id > COALESCE((
       SELECT max(c.rollout_id) FROM cd_rollout_environments c
       JOIN cd_rollouts o ON o.organization_id = c.organization_id AND o.id = c.rollout_id
-      WHERE c.organization_id = $1 AND c.environment_id = e.environment_id AND o.application_id = $2 AND c.state = 3), 0)
+      WHERE c.organization_id = $1 AND c.environment_id = e.environment_id AND o.application_id = $2 AND c.state = 'completed'), 0)
   AND (EXISTS (SELECT FROM cd_deployments d
-               WHERE d.organization_id = e.organization_id AND d.rollout_environment_id = e.id AND (d.started_at IS NOT NULL OR d.state BETWEEN 1 AND 4))
+               WHERE d.organization_id = e.organization_id AND d.rollout_environment_id = e.id AND (d.started_at IS NOT NULL OR d.state NOT IN ('pending', 'cancelled')))
     OR EXISTS (SELECT FROM cd_rollout_transitions t
                WHERE t.organization_id = r.organization_id AND t.rollout_id = r.id AND t.event = 'pass_gate' AND t.gate_id = n.name))
 `
