@@ -37,6 +37,22 @@ func Notification(run string) (message int64, n int) {
 	return message, n
 }
 
+// ForgeStatusRun returns the id of a run, from 1, that publishes a status of a commit.
+func ForgeStatusRun(status int64, run int) string { return forgeStatus(status) + strconv.Itoa(run) }
+
+func forgeStatus(status int64) string {
+	return "forge-status-" + strconv.FormatInt(status, 10) + "-"
+}
+
+// ForgeStatus returns the numbers of the status that a run publishes and of the run; 0 for any other run.
+func ForgeStatus(run string) (status int64, n int) {
+	status = numbered(run, "forge-status-", "-")
+	if n = attempt(run, forgeStatus(status)); n == 0 {
+		return 0, 0
+	}
+	return status, n
+}
+
 // OnboardingRun returns the id of the run of an attempt, from 1, to onboard an environment.
 func OnboardingRun(environment int64, attempt int) string {
 	return onboarding(environment) + strconv.Itoa(attempt)
@@ -75,7 +91,7 @@ func attempt(run, prefix string) int {
 }
 
 var reservedRun = regexp.MustCompile(
-	`^(rollout-[0-9]+|preview-[0-9]+|check-[0-9]+|notification-[0-9]+-[0-9]+|` +
+	`^(rollout-[0-9]+|preview-[0-9]+|check-[0-9]+|notification-[0-9]+-[0-9]+|forge-status-[0-9]+-[0-9]+|` +
 		`environment-[0-9]+-onboarding-[0-9]+|application-environment-[0-9]+-setup-[0-9]+)$`,
 )
 

@@ -12,7 +12,7 @@ func TestRunsOfTheDomainServiceAreReserved(t *testing.T) {
 	for run, want := range map[string]bool{
 		id.RolloutRun(78): true, id.PreviewRun(5): true, id.OnboardingRun(3, 2): true, id.SetupRun(5, 1): true, "rollout-078": true,
 		"rollout-": false, id.NotificationRun(4, 2): true, "notification-4": false, "rollout-7a": false, "my-rollout-7": false, "rollout-7/x": false, "environment-3-onboarding": false,
-		"nightly": false, "": false,
+		"nightly": false, "": false, id.ForgeStatusRun(4, 2): true, "forge-status-4": false,
 	} {
 		if got := id.ReservedRun(run); got != want {
 			t.Errorf("%q: found %t, expected %t", run, got, want)

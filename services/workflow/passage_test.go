@@ -85,6 +85,11 @@ func (f *fakes) ReadStatus(context.Context, int64, string, string) ([]activity.C
 	return nil, nil
 }
 
+func (f *fakes) SetStatus(context.Context, activity.StatusRequest) (activity.StatusReport, error) {
+	f.note("git.set_status")
+	return activity.StatusReport{}, nil
+}
+
 // outside are servers.
 type outside struct{ *fakes }
 
@@ -236,7 +241,8 @@ func TestAHostileProgramChangesNothing(t *testing.T) {
 	var calls []map[string]any
 	for _, name := range registry.Names() {
 		f, _ := registry.Lookup(name)
-		if !f.Effect().Mutates() || f.Effect() == activity.Proposes { // a proposal needs no passage: TestProposals of the guard
+		// A proposal and a status need no passage: TestProposals and TestPublications of the guard.
+		if !f.Effect().Mutates() || f.Effect() == activity.Proposes || f.Effect() == activity.Publishes {
 			continue
 		}
 		with := args[name]

@@ -263,7 +263,7 @@ func effect(e activity.Effect) autoflowv1.FunctionEffect {
 		return autoflowv1.FunctionEffect_FUNCTION_EFFECT_CHANGES
 	case activity.TakesBack:
 		return autoflowv1.FunctionEffect_FUNCTION_EFFECT_TAKES_BACK
-	case activity.Proposes: // of no worker's Function
+	case activity.Proposes, activity.Publishes: // of no worker's Function
 	case activity.Unstated:
 	}
 	return autoflowv1.FunctionEffect_FUNCTION_EFFECT_UNSPECIFIED

@@ -24,6 +24,8 @@ type forge struct {
 	merged   activity.MergeRequest
 	proposal activity.Proposal
 	statuses []activity.CommitStatus
+	set      activity.StatusRequest
+	report   activity.StatusReport
 }
 
 func (f *forge) ReadFile(_ context.Context, _ int64, _, ref, _ string) ([]byte, string, error) {
@@ -57,6 +59,11 @@ func (f *forge) Withdraw(_ context.Context, _ int64, _, branch string, number in
 	return activity.Proposal{Number: number, Branch: branch}, f.err
 }
 
+func (f *forge) SetStatus(_ context.Context, r activity.StatusRequest) (activity.StatusReport, error) {
+	f.set = r
+	return f.report, f.err
+}
+
 func (f *forge) ReadStatus(context.Context, int64, string, string) ([]activity.CommitStatus, error) {
 	return f.statuses, f.err
 }
@@ -87,7 +94,7 @@ func TestAllAreRegistered(t *testing.T) {
 	want := []string{
 		"argo.abort", "argo.analyze", "argo.check", "argo.end_analysis", "argo.promote", "argo.retry", "argo.sync", "argo.terminate",
 		"checkpoint", "expression.evaluate", "git.commit", "git.merge", "git.propose", "git.read_commit", "git.read_file", "git.read_proposal",
-		"git.read_status", "git.withdraw", "http.request", "job.logs", "job.run", "job.stop", "k8s.apply",
+		"git.read_status", "git.set_status", "git.withdraw", "http.request", "job.logs", "job.run", "job.stop", "k8s.apply",
 		"k8s.delete", "k8s.get", "k8s.health", "k8s.list",
 		"k8s.logs", "k8s.patch", "mail.send", "manifest.diff", "manifest.pin", "manifest.pin_kustomization", "manifest.pin_values", "template.render",
 		"workflow.logs", "workflow.stop", "workflow.submit", "workflow.terminate",
@@ -338,6 +345,7 @@ func TestEveryFunctionStatesWhatItChanges(t *testing.T) {
 		"git.merge":      "changes: a.yaml on branch main of https://git.example.com/shop",
 		"git.propose":    "proposes: . on branch lockstep/proposals/ of https://git.example.com/shop",
 		"git.withdraw":   "proposes: . on branch lockstep/proposals/ of https://git.example.com/shop",
+		"git.set_status": "publishes: . on branch  of https://git.example.com/shop",
 		"http.request":   "changes: deploy.example.com/shop",
 		"mail.send":      "changes: mail.example.com:587/",
 

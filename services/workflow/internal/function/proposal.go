@@ -7,9 +7,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
@@ -166,6 +168,67 @@ func readStatus(forge activity.Forge) *Function {
 			return statusAnswer(all, call.Args), nil
 		},
 	}
+}
+
+// setStatus is git.set_status.
+func setStatus(forge activity.Forge) *Function {
+	return &Function{
+		spec: Spec{
+			Name: "git.set_status", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true,
+			Effect: activity.Publishes, Touches: touchesRepository,
+			Doc: "Reports a status of a commit to its forge. Answers `{result, why, wait, quota}`: `result` is `set`, `unchanged` if the forge has the status\n" +
+				"already, or `limited` if it accepts no more requests for now, with the reason in `why`, and for how many seconds in `wait`, 0 if it does not\n" +
+				"say. `quota` is `{limit, remaining, resets_at}` where the forge says how many requests it still accepts, and null elsewhere.\n\n" +
+				"The repository needs a credential with a `forge`.",
+			Arguments: []Field{
+				{Name: "repo_url", Doc: "The repository's URL, `https://…`.", Type: Text, Required: true},
+				{Name: "commit", Doc: "The commit.", Type: Text, Required: true},
+				{Name: "name", Doc: "The name of the status. The latest of a name counts.", Type: Text, Required: true},
+				{
+					Name: "state", Doc: "The state.", Type: Text, Required: true,
+					OneOf: []string{activity.StatusPending, activity.StatusSuccess, activity.StatusFailure},
+				},
+				{Name: "description", Doc: "What it says, of which forges get 140 characters.", Type: Text, Empty: true},
+				{Name: "url", Doc: "Where there is more about it.", Type: Text, Empty: true},
+				gitCredentialField(),
+			},
+		},
+		do: func(ctx context.Context, call activity.Call) (any, error) {
+			r, err := forge.SetStatus(withLogin(ctx, call), activity.StatusRequest{
+				Organization: call.Organization, RepoURL: text(call.Args, "repo_url"), Commit: text(call.Args, "commit"),
+				Status: activity.CommitStatus{
+					Name: text(call.Args, "name"), State: text(call.Args, "state"), URL: text(call.Args, "url"), Description: text(call.Args, "description"),
+				},
+			})
+			if err != nil {
+				return nil, err
+			}
+			return setAnswer(r), nil
+		},
+	}
+}
+
+// setAnswer is the answer of git.set_status.
+func setAnswer(r activity.StatusReport) any {
+	answer := map[string]any{"result": "set", "why": r.Limited, "wait": int64(math.Ceil(r.Wait.Seconds())), "quota": nil}
+	switch {
+	case r.Limited != "":
+		answer["result"] = "limited"
+	case r.Unchanged:
+		answer["result"] = "unchanged"
+	}
+	if q := r.Quota; q != nil {
+		answer["quota"] = map[string]any{"limit": q.Limit, "remaining": q.Remaining, "resets_at": q.ResetsAt.Format(time.RFC3339)}
+	}
+	return answer
+}
+
+// touchesRepository is the repository of a call.
+func touchesRepository(args map[string]any) []activity.Place {
+	if text(args, "repo_url") == "" {
+		return nil
+	}
+	return []activity.Place{{Repository: text(args, "repo_url"), Path: "."}}
 }
 
 // statusAnswer is the answer of git.read_status.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -94,5 +95,40 @@ func TestStatusesAreSummedUp(t *testing.T) {
 		if err != nil || value.(m)["state"] != tt.want {
 			t.Errorf("%s: %v, %v, want %s", name, value, err, tt.want)
 		}
+	}
+}
+
+// R3-09: what became of a status, and how many requests the forge still accepts.
+func TestAStatusIsReported(t *testing.T) {
+	t.Parallel()
+	args := m{"repo_url": "https://git/x", "commit": "c", "name": "lockstep/staging/e2e", "state": "success", "description": "", "url": ""}
+	quota := &activity.Quota{Limit: 60, Remaining: 7, ResetsAt: time.Unix(1_800_000_000, 0).UTC()}
+	ofQuota := map[string]any{"limit": int64(60), "remaining": int64(7), "resets_at": "2027-01-15T08:00:00Z"}
+	for name, tt := range map[string]struct {
+		report activity.StatusReport
+		want   map[string]any
+	}{
+		"set":       {activity.StatusReport{Quota: quota}, map[string]any{"result": "set", "why": "", "wait": int64(0), "quota": any(ofQuota)}},
+		"unchanged": {activity.StatusReport{Unchanged: true}, map[string]any{"result": "unchanged", "why": "", "wait": int64(0), "quota": nil}},
+		"limited": {
+			activity.StatusReport{Limited: "busy", Wait: 1500 * time.Millisecond, Quota: quota},
+			map[string]any{"result": "limited", "why": "busy", "wait": int64(2), "quota": any(ofQuota)},
+		},
+	} {
+		f := &forge{report: tt.report}
+		got, err := named(t, f, "git.set_status").Call(t.Context(), activity.Call{Organization: 1, Args: args})
+		if diff := cmp.Diff(any(tt.want), got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+		want := activity.StatusRequest{
+			Organization: 1, RepoURL: "https://git/x", Commit: "c", Status: activity.CommitStatus{Name: "lockstep/staging/e2e", State: "success"},
+		}
+		if diff := cmp.Diff(want, f.set); diff != "" {
+			t.Errorf("%s: (-want +got):\n%s", name, diff)
+		}
+	}
+	args["state"] = "green"
+	if err := named(t, &forge{}, "git.set_status").Check(args); err == nil || !strings.Contains(err.Error(), "expected one of pending, success, failure") {
+		t.Errorf("found %v; want the state refused", err)
 	}
 }

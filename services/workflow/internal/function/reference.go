@@ -33,6 +33,8 @@ func (s Spec) Passage() string {
 		return "It only takes back what a rollout has begun: it needs the passage of the environment that it changes, and is executed after an abort, too."
 	case activity.Proposes:
 		return "It changes only the branch of a proposal, so it needs no passage. It is refused once the rollout has ended, and where an environment is deployed from such a branch."
+	case activity.Publishes:
+		return "It publishes what the domain service has recorded. Only the runs that the domain service starts for that call it; any other run is refused."
 	case activity.Reads, activity.Unstated:
 	}
 	return "It changes nothing outside of the workflow service, so it needs no passage."

@@ -130,19 +130,29 @@ func (g gitea) merge(ctx context.Context, m merging) error {
 	}, nil)
 }
 
-func (g gitea) statuses(ctx context.Context, commit string) ([]activity.CommitStatus, error) {
-	var combined struct {
-		Statuses []struct {
-			Context, Status string
-			URL             string `json:"target_url"`
+func (g gitea) statuses(ctx context.Context, commit string) (all []activity.CommitStatus, err error) {
+	err = g.pages(50, func(page int) (int, error) {
+		var combined struct {
+			Statuses []struct {
+				Context, Status, Description string
+				URL                          string `json:"target_url"`
+			}
 		}
-	}
-	if err := g.ask(ctx, http.MethodGet, "/commits/"+commit+"/status?limit=50", nil, &combined); err != nil {
-		return nil, err
-	}
-	var all []activity.CommitStatus
-	for _, s := range combined.Statuses {
-		all = append(all, activity.CommitStatus{Name: s.Context, State: statusOf(s.Status), URL: s.URL})
-	}
-	return all, nil
+		err := g.ask(ctx, http.MethodGet, fmt.Sprintf("/commits/%s/status?limit=50&page=%d", commit, page), nil, &combined)
+		for _, s := range combined.Statuses {
+			all = append(all, activity.CommitStatus{Name: s.Context, State: statusOf(s.Status), URL: s.URL, Description: s.Description})
+		}
+		return len(combined.Statuses), err
+	})
+	return all, err
 }
+
+func (g gitea) commitStatuses(ctx context.Context, commit string) ([]activity.CommitStatus, error) {
+	return g.statuses(ctx, commit)
+}
+
+func (g gitea) setStatus(ctx context.Context, commit string, s activity.CommitStatus) error {
+	return g.ask(ctx, http.MethodPost, "/statuses/"+commit, statusDocument("context", s.State, s), nil)
+}
+
+func (gitea) has(known, wanted activity.CommitStatus) bool { return same(known, wanted) }

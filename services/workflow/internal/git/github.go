@@ -205,36 +205,60 @@ func (g gitHub) merge(ctx context.Context, m merging) error {
 
 // statuses are commit statuses, and the check runs of GitHub Apps and Actions.
 func (g gitHub) statuses(ctx context.Context, commit string) ([]activity.CommitStatus, error) {
-	var combined struct {
-		Statuses []struct {
-			Context, State string
-			URL            string `json:"target_url"`
-		}
-	}
-	if err := g.ask(ctx, http.MethodGet, "/commits/"+commit+"/status?per_page=100", nil, &combined); err != nil {
+	all, err := g.commitStatuses(ctx, commit)
+	if err != nil {
 		return nil, err
 	}
-	var runs struct {
-		Runs []struct {
-			Name, Status, Conclusion string
-			URL                      string `json:"html_url"`
-		} `json:"check_runs"`
-	}
-	if err := g.ask(ctx, http.MethodGet, "/commits/"+commit+"/check-runs?per_page=100", nil, &runs); err != nil {
-		return nil, err
-	}
-	var all []activity.CommitStatus
-	for _, s := range combined.Statuses {
-		all = append(all, activity.CommitStatus{Name: s.Context, State: statusOf(s.State), URL: s.URL})
-	}
-	for _, r := range runs.Runs {
-		state := activity.StatusPending
-		if r.Status == "completed" {
-			state = statusOf(r.Conclusion)
+	err = g.pages(100, func(page int) (int, error) {
+		var runs struct {
+			Runs []struct {
+				Name, Status, Conclusion string
+				URL                      string `json:"html_url"`
+			} `json:"check_runs"`
 		}
-		all = append(all, activity.CommitStatus{Name: r.Name, State: state, URL: r.URL})
+		err := g.ask(ctx, http.MethodGet, fmt.Sprintf("/commits/%s/check-runs?per_page=100&page=%d", commit, page), nil, &runs)
+		for _, r := range runs.Runs {
+			state := activity.StatusPending
+			if r.Status == "completed" {
+				state = statusOf(r.Conclusion)
+			}
+			all = append(all, activity.CommitStatus{Name: r.Name, State: state, URL: r.URL})
+		}
+		return len(runs.Runs), err
+	})
+	return all, err
+}
+
+func (g gitHub) commitStatuses(ctx context.Context, commit string) (all []activity.CommitStatus, err error) {
+	err = g.pages(100, func(page int) (int, error) {
+		var combined struct {
+			Statuses []struct {
+				Context, State, Description string
+				URL                         string `json:"target_url"`
+			}
+		}
+		err := g.ask(ctx, http.MethodGet, fmt.Sprintf("/commits/%s/status?per_page=100&page=%d", commit, page), nil, &combined)
+		for _, s := range combined.Statuses {
+			all = append(all, activity.CommitStatus{Name: s.Context, State: statusOf(s.State), URL: s.URL, Description: s.Description})
+		}
+		return len(combined.Statuses), err
+	})
+	return all, err
+}
+
+func (g gitHub) setStatus(ctx context.Context, commit string, s activity.CommitStatus) error {
+	return g.ask(ctx, http.MethodPost, "/statuses/"+commit, statusDocument("context", s.State, s), nil)
+}
+
+func (gitHub) has(known, wanted activity.CommitStatus) bool { return same(known, wanted) }
+
+// statusDocument is a status as forges are given it.
+func statusDocument(name, state string, s activity.CommitStatus) map[string]string {
+	d := map[string]string{"state": state, name: s.Name, "description": s.Description}
+	if s.URL != "" {
+		d["target_url"] = s.URL
 	}
-	return all, nil
+	return d
 }
 
 // statusOf is a forge's state of a status. What is not known has failed: it must not let anything pass.

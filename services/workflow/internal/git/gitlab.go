@@ -181,22 +181,39 @@ func (g gitLab) merge(ctx context.Context, m merging) error {
 	return g.ask(ctx, http.MethodPut, fmt.Sprintf("/merge_requests/%d/merge", m.number), in, nil)
 }
 
-func (g gitLab) statuses(ctx context.Context, commit string) ([]activity.CommitStatus, error) {
-	var found []struct {
-		Name, Status string
-		URL          string `json:"target_url"`
-		AllowFailure bool   `json:"allow_failure"`
-	}
-	if err := g.ask(ctx, http.MethodGet, "/repository/commits/"+commit+"/statuses?per_page=100", nil, &found); err != nil {
-		return nil, err
-	}
-	var all []activity.CommitStatus
-	for _, s := range found {
-		state := statusOf(s.Status)
-		if state == activity.StatusFailure && s.AllowFailure {
-			state = activity.StatusSuccess
+func (g gitLab) statuses(ctx context.Context, commit string) (all []activity.CommitStatus, err error) {
+	err = g.pages(100, func(page int) (int, error) {
+		var found []struct {
+			Name, Status, Description string
+			URL                       string `json:"target_url"`
+			AllowFailure              bool   `json:"allow_failure"`
 		}
-		all = append(all, activity.CommitStatus{Name: s.Name, State: state, URL: s.URL})
+		err := g.ask(ctx, http.MethodGet, fmt.Sprintf("/repository/commits/%s/statuses?per_page=100&page=%d", commit, page), nil, &found)
+		for _, s := range found {
+			state := statusOf(s.Status)
+			if state == activity.StatusFailure && s.AllowFailure {
+				state = activity.StatusSuccess
+			}
+			all = append(all, activity.CommitStatus{Name: s.Name, State: state, URL: s.URL, Description: s.Description})
+		}
+		return len(found), err
+	})
+	return all, err
+}
+
+func (g gitLab) commitStatuses(ctx context.Context, commit string) ([]activity.CommitStatus, error) {
+	return g.statuses(ctx, commit)
+}
+
+func (g gitLab) setStatus(ctx context.Context, commit string, s activity.CommitStatus) error {
+	state := s.State
+	if state == activity.StatusFailure {
+		state = "failed"
 	}
-	return all, nil
+	return g.ask(ctx, http.MethodPost, "/statuses/"+commit, statusDocument("name", state, s), nil)
+}
+
+// has takes a status that is pending for the same, whatever it says: GitLab refuses to change one that does not change its state.
+func (gitLab) has(known, wanted activity.CommitStatus) bool {
+	return same(known, wanted) || known.State == activity.StatusPending && wanted.State == activity.StatusPending
 }

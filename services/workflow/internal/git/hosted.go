@@ -32,6 +32,7 @@ type api interface {
 	// add adds one commit to a branch whose head is base, never by force. It is Refused as well if another commit was faster.
 	add(ctx context.Context, a addition) (string, error)
 	proposer
+	reporter
 }
 
 // logged is a commit in a history.
@@ -82,7 +83,8 @@ func Forges() []string { return []string{Plain, GitLab, GitHub, Gitea} }
 // hosted is a repository behind the interface of its forge.
 type hosted struct {
 	api
-	url string
+	url  string
+	seen *allowance
 }
 
 // hosted is the repository behind its forge's own interface; nil for those that plain Git is configured for, or nothing.
@@ -108,7 +110,7 @@ func (f *Forge) hosted(ctx context.Context, organization int64, repoURL string) 
 		return nil, invalid("repo_url", "found the path %q, expected the project's name and not its number", u.Path)
 	}
 	base := u.Scheme + "://" + u.Host
-	r := rest{client: f.rest, forge: c.Forge, url: repoURL, project: project}
+	r := rest{client: f.rest, forge: c.Forge, url: repoURL, project: project, now: f.clock.Now, seen: &allowance{}}
 	defer func() {
 		// Its interface is elsewhere than the repository, and redirects within it, as for a project that was renamed. A credential of an
 		// organization goes to the one project only.
@@ -121,16 +123,16 @@ func (f *Forge) hosted(ctx context.Context, organization int64, repoURL string) 
 	switch c.Forge {
 	case GitLab:
 		r.base, r.authorization = base+"/api/v4/projects/"+url.PathEscape(project), "Bearer "+auth.Password
-		return &hosted{gitLab{r}, repoURL}, nil
+		return &hosted{gitLab{r}, repoURL, r.seen}, nil
 	case GitHub:
 		if base += "/api/v3"; strings.EqualFold(u.Host, "github.com") {
 			base = "https://api.github.com"
 		}
 		r.base, r.authorization = base+"/repos/"+escape(project), "Bearer "+auth.Password
-		return &hosted{gitHub{r}, repoURL}, nil
+		return &hosted{gitHub{r}, repoURL, r.seen}, nil
 	default:
 		r.base, r.authorization = base+"/api/v1/repos/"+escape(project), "token "+auth.Password
-		return &hosted{gitea{r}, repoURL}, nil
+		return &hosted{gitea{r}, repoURL, r.seen}, nil
 	}
 }
 

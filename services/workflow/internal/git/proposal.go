@@ -37,8 +37,6 @@ type proposer interface {
 	close(ctx context.Context, number int64) error
 	// merge merges one whose head is the given commit. It is Refused if the forge does not let it happen, now or ever.
 	merge(ctx context.Context, m merging) error
-	// statuses are what others have reported about a commit.
-	statuses(ctx context.Context, commit string) ([]activity.CommitStatus, error)
 }
 
 // merging is how a proposal is merged.
@@ -416,17 +414,4 @@ func (f *Forge) Withdraw(ctx context.Context, organization int64, repoURL, branc
 		return h.close(ctx, number)
 	})
 	return p, err
-}
-
-// ReadStatus implements activity.Forge.
-func (f *Forge) ReadStatus(ctx context.Context, organization int64, repoURL, commit string) (all []activity.CommitStatus, err error) {
-	if !commitID.MatchString(commit) {
-		return nil, invalid("commit", "found %q, expected the id of a commit", commit)
-	}
-	err = f.propose(ctx, organization, repoURL, func(ctx context.Context, h *hosted) (err error) {
-		all, err = h.statuses(ctx, commit)
-		return err
-	})
-	slices.SortStableFunc(all, func(a, b activity.CommitStatus) int { return strings.Compare(a.Name, b.Name) })
-	return all, err
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
@@ -21,6 +22,9 @@ type rest struct {
 	project string
 	// base is the address of the project in the interface, and authorization what we show it.
 	base, authorization string
+	// now is the time, and seen what the last answer says about the requests that are still accepted.
+	now  func() time.Time
+	seen *allowance
 }
 
 // ask sends a request below the project's address, and reads the answer into out. in and out may be nil.
@@ -55,6 +59,7 @@ func (r rest) ask(ctx context.Context, method, path string, in, out any) error {
 		return silent(r.url, err)
 	}
 	defer answer.Body.Close()
+	r.look(answer)
 	raw, err := io.ReadAll(answer.Body)
 	if err != nil {
 		return fault.Because(err, fault.Unavailable, "reading from %s was interrupted", r.url)
@@ -79,7 +84,9 @@ func (r rest) classify(answer *http.Response, body []byte) error {
 	switch {
 	case status == http.StatusUnauthorized:
 		return fault.New(fault.Unauthenticated, "%s does not accept the configured credentials", r.url)
-	case status == http.StatusTooManyRequests, status >= http.StatusInternalServerError, status == http.StatusForbidden && limited:
+	case status == http.StatusTooManyRequests, status == http.StatusForbidden && limited, status == http.StatusServiceUnavailable && limited:
+		return fault.Because(&limitError{r.pause(answer)}, fault.Unavailable, "%s answers with status %d", r.url, status)
+	case status >= http.StatusInternalServerError:
 		return fault.New(fault.Unavailable, "%s answers with status %d", r.url, status)
 	case status == http.StatusForbidden:
 		return fault.New(fault.Denied, "the configured credentials may not use %s: %s", r.url, messageOf(body))

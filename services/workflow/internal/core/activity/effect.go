@@ -22,6 +22,8 @@ const (
 	// Proposes is for Functions that change nothing but the branch of a proposal, which no environment is deployed from, so they need no
 	// passage. They implement Toucher.
 	Proposes
+	// Publishes is for Functions that publish what the domain service has recorded. Only its own runs call them. They implement Toucher.
+	Publishes
 )
 
 // String is the effect as the reference has it.
@@ -35,6 +37,8 @@ func (e Effect) String() string {
 		return "takes back"
 	case Proposes:
 		return "proposes"
+	case Publishes:
+		return "publishes"
 	case Unstated:
 	}
 	return "unstated"

@@ -26,10 +26,11 @@ func TestAFunctionStatesItsEffectAndItsPlaces(t *testing.T) {
 	}{
 		{plain{Reads}, ""},
 		{plain{}, "found effect 0"},
-		{plain{Proposes + 1}, "found effect 5"},
+		{plain{Publishes + 1}, "found effect 6"},
 		{plain{Changes}, "does not state what"},
 		{plain{TakesBack}, "does not state what"},
 		{plain{Proposes}, "does not state what"},
+		{plain{Publishes}, "does not state what"},
 		{placed{plain{Changes}}, ""},
 		{placed{plain{TakesBack}}, ""},
 		{placed{plain{Proposes}}, ""},

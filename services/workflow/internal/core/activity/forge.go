@@ -29,6 +29,8 @@ type Forge interface {
 	Withdraw(ctx context.Context, organization int64, repoURL, branch string, number int64) (Proposal, error)
 	// ReadStatus returns what others have reported about a commit, by name.
 	ReadStatus(ctx context.Context, organization int64, repoURL, commit string) ([]CommitStatus, error)
+	// SetStatus reports a status of a commit, unless the forge has it already. A forge that accepts no more requests for now is no error.
+	SetStatus(ctx context.Context, s StatusRequest) (StatusReport, error)
 }
 
 // CommitInfo is what a commit says of itself. Names, addresses and times are what its author claims.
@@ -144,6 +146,32 @@ type CommitStatus struct {
 	Name string
 	// State is StatusPending, StatusSuccess or StatusFailure.
 	State, URL string
+	// Description is empty for what has none, such as a check run.
+	Description string
+}
+
+// StatusRequest is a status of a commit that is to be reported to its forge.
+type StatusRequest struct {
+	Organization    int64
+	RepoURL, Commit string
+	Status          CommitStatus
+}
+
+// StatusReport is what became of a status.
+type StatusReport struct {
+	// Unchanged is that the forge had it already.
+	Unchanged bool
+	// Limited is why the forge accepts no more requests for now; empty if it has the status. Wait is how long, if it says so.
+	Limited string
+	Wait    time.Duration
+	// Quota is how many requests the forge still accepts, if it says so; nil if not.
+	Quota *Quota
+}
+
+// Quota is how many requests a forge accepts from a credential until ResetsAt.
+type Quota struct {
+	Limit, Remaining int64
+	ResetsAt         time.Time
 }
 
 // The states that are reported about commits.

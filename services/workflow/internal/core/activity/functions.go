@@ -41,8 +41,8 @@ func NewFunctions(functions ...Function) (*Functions, error) {
 		if _, taken := r.byName[f.Name()]; taken || f.Name() == "" || f.Name() == EmitFunction {
 			return nil, fmt.Errorf("register function %q: the name is taken or empty", f.Name())
 		}
-		if f.Effect() < Reads || f.Effect() > Proposes {
-			return nil, fmt.Errorf("register function %q: found effect %d, expected reads, changes, takes back or proposes", f.Name(), f.Effect())
+		if f.Effect() < Reads || f.Effect() > Publishes {
+			return nil, fmt.Errorf("register function %q: found effect %d, expected reads, changes, takes back, proposes or publishes", f.Name(), f.Effect())
 		}
 		if _, states := f.(Toucher); f.Effect().Mutates() && !states {
 			return nil, fmt.Errorf("register function %q: it %s something, and does not state what (Toucher)", f.Name(), f.Effect())

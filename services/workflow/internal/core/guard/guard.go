@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
@@ -88,6 +89,9 @@ type admitted struct {
 
 // check decides about a call that changes something.
 func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Call) (admitted, error) {
+	if f != nil && activity.EffectOf(f, call.Args) == activity.Publishes {
+		return admitted{}, g.checkPublication(ctx, call)
+	}
 	run, err := g.store.Guarded(ctx, call.Organization, call.Workflow)
 	if err != nil {
 		return admitted{}, fmt.Errorf("read the passages of %q: %w", call.Workflow, err)
@@ -176,6 +180,15 @@ func (g *Guard) checkProposal(
 		}
 	}
 	return nil
+}
+
+// checkPublication decides about a call that publishes a status of a commit. A forge may require it for a merge, so it has to be what the
+// domain service has recorded: only its own run may publish it, whose id nobody else may start, and no child of that run.
+func (g *Guard) checkPublication(ctx context.Context, call activity.Call) error {
+	if status, _ := id.ForgeStatus(call.Workflow); status != 0 {
+		return nil
+	}
+	return g.refuse(ctx, call, "only the domain service publishes statuses of commits, and only what it has recorded")
 }
 
 // endsOwn reports whether a call only ends what the run itself has started: what a rollout leaves behind in a cluster has to be stopped

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
@@ -546,6 +547,35 @@ func TestProposals(t *testing.T) {
 		})
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+	}
+}
+
+// R3-09: a status can be what a forge requires for a merge, so only the domain service's own runs publish one: no rollout, no other run,
+// and no child of such a run, whatever passages there are.
+func TestPublications(t *testing.T) {
+	t.Parallel()
+	functions, err := activity.NewFunctions(act{"publish", activity.Publishes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	child, err := id.ChildRun(id.ForgeStatusRun(4, 1), "key", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for workflow, want := range map[string]bool{
+		id.ForgeStatusRun(4, 1): true, "rollout-1": false, "nightly": false, "forge-status-4": false, "forge-status-04-1": false,
+		"x-forge-status-4-1": false, child: false, id.NotificationRun(4, 1): false,
+	} {
+		for _, exempt := range []bool{false, true} {
+			k := everywhere()
+			k.run.Exempt = exempt
+			g := New(k, functions, slog.New(slog.DiscardHandler))
+			f, _ := functions.Lookup("publish")
+			err := g.Check(t.Context(), f, activity.Call{Organization: 1, Workflow: workflow, Function: "publish", Args: map[string]any{}})
+			if (err == nil) != want || err != nil && !strings.Contains(err.Error(), "only the domain service publishes") {
+				t.Errorf("%s: found %v; want allowed %t", workflow, err, want)
+			}
 		}
 	}
 }
