@@ -49,17 +49,44 @@ func ParsePrefix(raw string) (*url.URL, error) {
 	return ParseURL(raw, "https", "http", SchemeMail, SchemeMailTLS)
 }
 
-// Covers reports whether a URL is below one of some prefixes. Scheme, host and port have to be the same, and the path to continue at a
-// slash.
+// Covers reports whether a URL is below one of some prefixes. Scheme, host and port have to be the same, and the path has to begin with the
+// parts of the prefix, as they are separated before anything is decoded. A path that servers could read in several ways is below none.
 func Covers(prefixes []string, u *url.URL) bool {
-	return slices.ContainsFunc(prefixes, func(prefix string) bool {
+	path, plain := parts(u)
+	return plain && slices.ContainsFunc(prefixes, func(prefix string) bool {
 		p, err := ParsePrefix(prefix)
 		if err != nil || p.Scheme != u.Scheme || !strings.EqualFold(p.Hostname(), u.Hostname()) || Port(p) != Port(u) {
 			return false
 		}
-		rest, under := strings.CutPrefix(u.Path, strings.TrimSuffix(p.Path, "/"))
-		return under && (rest == "" || rest[0] == '/')
+		beginning, plain := parts(p)
+		return plain && len(beginning) <= len(path) && slices.Equal(beginning, path[:len(beginning)])
 	})
+}
+
+// parts are what slashes separate in a path, each decoded once, without an empty one at the end. It reports false for a path that a server
+// which decodes twice, or takes a backslash for a slash, would read differently, or that has a part which leads elsewhere.
+func parts(u *url.URL) (all []string, plain bool) {
+	all = strings.Split(strings.TrimPrefix(strings.TrimSuffix(u.EscapedPath(), "/"), "/"), "/")
+	for i, escaped := range all {
+		part, err := url.PathUnescape(escaped)
+		if err != nil || strings.Contains(part, `\`) {
+			return nil, false
+		}
+		lower := strings.ToLower(part)
+		if slices.ContainsFunc([]string{"%2e", "%2f", "%5c", "%25"}, func(twice string) bool { return strings.Contains(lower, twice) }) {
+			return nil, false
+		}
+		for inside := range strings.SplitSeq(part, "/") {
+			if name, _, _ := strings.Cut(inside, ";"); name == "." || name == ".." {
+				return nil, false
+			}
+		}
+		all[i] = part
+	}
+	if len(all) == 1 && all[0] == "" {
+		return nil, true
+	}
+	return all, true
 }
 
 // Port is the port of a URL, that of its scheme if it names none.

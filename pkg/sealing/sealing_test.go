@@ -61,6 +61,12 @@ func TestPlacesAreCompared(t *testing.T) {
 		"https://api.example.com/teammate": false, "https://api.example.com/": false, "http://api.example.com/team": false,
 		"https://api.example.com.evil.test/team": false, "https://api.example.com:8443/team": false, "smtps://mail.example.com:465/": true,
 		"smtp://mail.example.com/": false,
+		// What a server may take for a slash, a dot or a percent sign, once or twice.
+		"https://api.example.com/team%2Fother": false, "https://api.example.com/team/a%2Fb": true, "https://api.example.com/te%61m/x": true,
+		"https://api.example.com/team/%252e%252e/other": false, "https://api.example.com/team/%252E%252E%252Fother": false,
+		"https://api.example.com/team/..%2f..%2fother": false, "https://api.example.com/team/%2e%2e/other": false,
+		"https://api.example.com/team/%5cother": false, "https://api.example.com/team/%255cother": false, "https://api.example.com/team/%2525": false,
+		"https://api.example.com/team/a;b/..;x/c": false, "https://api.example.com//team": false, "https://api.example.com/team/100%25": true,
 	} {
 		u, err := url.Parse(text)
 		if err != nil {

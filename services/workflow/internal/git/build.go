@@ -104,6 +104,15 @@ func hashAt(t *object.Tree, path string) plumbing.Hash {
 	return entry.Hash
 }
 
+// modeAt is the mode of the file at a path; filemode.Empty for none.
+func modeAt(t *object.Tree, path string) filemode.FileMode {
+	entry, err := t.FindEntry(path)
+	if err != nil {
+		return filemode.Empty
+	}
+	return entry.Mode
+}
+
 // build makes the commit in memory, on top of head.
 func (r *repository) build(head *object.Commit, c activity.CommitRequest, by author, now time.Time) (built, error) {
 	b := &builder{repository: r}

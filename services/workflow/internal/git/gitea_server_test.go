@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -98,14 +99,15 @@ func startGitea(t *testing.T) *realGitea {
 		if err != nil {
 			t.Fatalf("gitea %v: %v\n%s", args, err, out)
 		}
-		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-		return lines[len(lines)-1]
+		return string(out)
 	}
 	do("migrate")
 	for name, token := range map[string]*string{"ann": &g.ann, "bot": &g.bot} {
 		do("admin", "user", "create", "--username", name, "--password", "Password-12345", "--email", name+"@example.com",
 			"--must-change-password=false", fmt.Sprintf("--admin=%t", name == "ann"))
-		*token = do("admin", "user", "generate-access-token", "--username", name, "--token-name", "test", "--scopes", "all", "--raw")
+		// What Gitea logs may stand before and after it.
+		*token = regexp.MustCompile(`(?m)^[0-9a-f]{40}$`).FindString(
+			do("admin", "user", "generate-access-token", "--username", name, "--token-name", "test", "--scopes", "all", "--raw"))
 	}
 	web := command("web")
 	web.Stderr = os.Stderr
@@ -326,5 +328,60 @@ func TestProposalsOnGitea(t *testing.T) {
 	}
 	if g.content("a") != "4\n" {
 		t.Errorf("main has %q", g.content("a"))
+	}
+}
+
+// R3-09, on a real forge: statuses are set once and read back, beyond a page, and a protection of the branch that requires them is kept to.
+func TestStatusesOnGitea(t *testing.T) {
+	t.Parallel()
+	g := startGitea(t)
+	g.hers("a", "1\n")
+	g.ask("PATCH", "/repos/ann/deploy/branch_protections/main", map[string]any{
+		"enable_status_check": true, "status_check_contexts": []string{"lockstep/*"},
+	})
+	p := g.proposal("staging", "a", "2\n")
+	made := g.propose(p)
+	set := func(state, description string, unchanged bool) {
+		t.Helper()
+		got, err := g.forge.SetStatus(t.Context(), activity.StatusRequest{
+			Organization: 1, RepoURL: g.url(), Commit: made.Head, Status: activity.CommitStatus{
+				Name: "lockstep/production/e2e", State: state, URL: "https://cd.example.com/rollouts/rollout_7", Description: description,
+			},
+		})
+		if err != nil || got.Unchanged != unchanged || got.Limited != "" {
+			t.Fatalf("%s: %+v, %v", state, got, err)
+		}
+	}
+	refused := func(what string) {
+		t.Helper()
+		if _, err := g.merge(p, made, activity.MergeCommit); !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "status checks") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	refused("without a status")
+	set(activity.StatusPending, "waits", false)
+	set(activity.StatusPending, "waits", true)
+	refused("pending")
+	set(activity.StatusFailure, "failure by ci-1", false)
+	refused("failed")
+	set(activity.StatusSuccess, strings.Repeat("é", 200), false)
+	set(activity.StatusSuccess, strings.Repeat("é", 200), true)
+	for i := range 60 {
+		g.ask("POST", "/repos/ann/deploy/statuses/"+made.Head, map[string]string{"state": "success", "context": fmt.Sprintf("ci/%d", i)})
+	}
+	all, err := g.forge.ReadStatus(t.Context(), 1, g.url(), made.Head)
+	if err != nil || len(all) != 61 || all[60].Name != "lockstep/production/e2e" || all[60].State != activity.StatusSuccess ||
+		all[60].URL != "https://cd.example.com/rollouts/rollout_7" {
+		t.Errorf("found %d statuses, %v; want 61 with ours", len(all), err)
+	}
+	set(activity.StatusSuccess, strings.Repeat("é", 200), true)
+	if merged, err := g.merge(p, made, activity.MergeCommit); err != nil || merged.State != activity.ProposalMerged || g.content("a") != "2\n" {
+		t.Errorf("%+v, %v: %q", merged, err, g.content("a"))
+	}
+	_, err = g.forge.SetStatus(t.Context(), activity.StatusRequest{
+		Organization: 1, RepoURL: g.url(), Commit: strings.Repeat("a", 40), Status: activity.CommitStatus{Name: "lockstep/a", State: activity.StatusSuccess},
+	})
+	if !fault.Is(err, fault.NotFound) {
+		t.Errorf("a commit that is not there: %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/utils/merkletrie"
 
@@ -170,7 +171,7 @@ func (f *Forge) pushProposalOnce(ctx context.Context, share *gitfetch.Share, p a
 		if err != nil {
 			return "", false, err
 		}
-		if !slices.Contains(strings.Split(old.Message, "\n"), trailerProposal+": "+p.ID) {
+		if !f.made(old, p.ID) {
 			return "", false, fault.New(fault.Conflict, "the last commit of branch %q of %s, %s, is not that of the proposal %s: the branch was changed by others",
 				p.Branch, c.RepoURL, old.Hash, p.ID)
 		}
@@ -182,6 +183,12 @@ func (f *Forge) pushProposalOnce(ctx context.Context, share *gitfetch.Share, p a
 		return "", false, err
 	}
 	return made.commit.String(), true, nil
+}
+
+// made reports whether a commit is one that was made here for a proposal. The trailer alone shows nothing: others may copy it.
+func (f *Forge) made(c *object.Commit, id string) bool {
+	ours := func(s object.Signature) bool { return s.Name == f.author.name && s.Email == f.author.email }
+	return ours(c.Author) && ours(c.Committer) && slices.Contains(strings.Split(c.Message, "\n"), trailerProposal+": "+id)
 }
 
 func withProposal(trailers map[string]string, p activity.ProposalRequest) map[string]string {
@@ -239,6 +246,13 @@ func (r *repository) sameEdit(base, edit *object.Commit, c activity.CommitReques
 	for _, path := range slices.Sorted(maps.Keys(c.Files)) {
 		if hashAt(after, path).String() != blobID(c.Files[path]) {
 			return fault.New(fault.Refused, "%s has another %s than the call", edit.Hash, path)
+		}
+		mode := filemode.Regular
+		if modeAt(before, path) == filemode.Executable {
+			mode = filemode.Executable
+		}
+		if is := modeAt(after, path); is != mode {
+			return fault.New(fault.Refused, "%s gives %s the mode %s, expected %s", edit.Hash, path, is, mode)
 		}
 		if hashAt(before, path) != hashAt(now, path) {
 			return fault.New(fault.Conflict, "%s has changed on branch %q of %s since %s; propose the change again", path, c.Branch, r.url, parent.Hash)
@@ -347,6 +361,10 @@ func (f *Forge) mayMerge(ctx context.Context, share *gitfetch.Share, m activity.
 	}
 	if m.Method == activity.MergeFastForward && base.Hash == edit.Hash {
 		return nil // by an earlier attempt, whose answer was lost
+	}
+	if id := strings.TrimPrefix(m.Branch, activity.ProposalPrefix); !f.made(edit, id) {
+		return fault.New(fault.Refused, "%s was made by %s <%s>, expected the commit of the proposal %s; propose the change again", edit.Hash,
+			edit.Committer.Name, edit.Committer.Email, id)
 	}
 	if err := r.sameEdit(base, edit, m.Commit); err != nil {
 		return err

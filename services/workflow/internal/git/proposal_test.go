@@ -25,6 +25,7 @@ func TestProposals(t *testing.T) {
 			"by hand":          mergedByHand,
 			"closed":           closedByHand,
 			"tampered with":    tamperedWith,
+			"copied trailers":  copiedTrailers,
 			"protected":        fastForwards,
 			"moves in between": movesInBetween,
 			"withdraws":        withdraws,
@@ -277,6 +278,48 @@ func tamperedWith(t *testing.T, s *server) {
 	}
 	if s.rev(t, "main") != base {
 		t.Error("main has moved")
+	}
+}
+
+// copiedTrailers: whoever may push can copy the message of our commit. It is ours only if we have made it, with the modes that files had.
+func copiedTrailers(t *testing.T, s *server) {
+	t.Helper()
+	base := s.add(t, "main", map[string]string{"a": "old\n", "100755 b": "old\n"})
+	p := s.proposal(map[string]string{"a": "new\n", "b": "new\n"})
+	made := s.propose(t, p)
+	message := s.git(t, s.dir, "log", "-1", "--format=%B", made.Head)
+	commit := func(name, tree string) string {
+		t.Helper()
+		sha := strings.TrimSpace(s.gitIn(t, s.dir, message, "-c", "user.name="+name, "-c", "user.email=lockstep@example.com", "commit-tree", tree, "-p", base, "-F", "-"))
+		s.git(t, s.dir, "update-ref", "refs/heads/"+proposed, sha)
+		return sha
+	}
+	merge := func(head string) error {
+		of := made
+		of.Head = head
+		_, err := s.merge(t, p, of, activity.MergeCommit)
+		return err
+	}
+	same := s.rev(t, made.Head+"^{tree}")
+	if err := merge(commit("Eve", same)); !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "was made by Eve") {
+		t.Errorf("of another: %v", err)
+	}
+	if _, err := s.forge.Propose(t.Context(), p); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "the branch was changed by others") {
+		t.Errorf("of another, proposed again: %v", err)
+	}
+	entries := s.git(t, s.dir, "ls-tree", made.Head)
+	for name, tree := range map[string]string{
+		"made executable":      strings.Replace(entries, "100644", "100755", 1),
+		"not executable":       strings.Replace(entries, "100755", "100644", 1),
+		"made a symbolic link": strings.Replace(entries, "100644", "120000", 1),
+	} {
+		if err := merge(commit("Lockstep", strings.TrimSpace(s.gitIn(t, s.dir, tree, "mktree")))); !fault.Is(err, fault.Refused) ||
+			!strings.Contains(err.Error(), "the mode") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if again := s.propose(t, p); s.rev(t, again.Head+"^{tree}") != same {
+		t.Error("the modes were not put right")
 	}
 }
 
