@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
@@ -161,5 +162,66 @@ func TestWhoMakesCredentials(t *testing.T) {
 	}
 	if n, err := without.Reseal(t.Context()); n != 0 || err != nil {
 		t.Errorf("without a keyset: %d, %v", n, err)
+	}
+}
+
+// D56: one credential that fails keeps no other from being announced, also behind it; and of those that have changed of late only they are
+// announced again. The errors name what failed.
+func TestOneCredentialKeepsNoOtherFromBeingAnnounced(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t)
+	for _, name := range []string{"first", "second", "third"} {
+		k.create(user(), name, "x")
+	}
+	count := func(name string) int {
+		_, n := k.announced(org, name)
+		return n
+	}
+	before := []int{count("first"), count("third")}
+	_, err := k.pool.Exec(t.Context(), `CREATE FUNCTION no_second() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$`)
+	k.ok(err)
+	_, err = k.pool.Exec(t.Context(), `CREATE TRIGGER no_second BEFORE INSERT ON outbox FOR EACH ROW WHEN (NEW::text LIKE '%second%') EXECUTE FUNCTION no_second()`)
+	k.ok(err)
+	if err := k.credentials.Announce(t.Context()); err == nil || !strings.Contains(err.Error(), "credential 2 of organization 1") ||
+		strings.Contains(err.Error(), "credential 1 ") {
+		t.Errorf("found %v; want that the second one failed", err)
+	}
+	want := func(first, third int) {
+		t.Helper()
+		if got := []int{count("first"), count("third")}; got[0] != before[0]+first || got[1] != before[1]+third {
+			t.Errorf("found %v announcements after %v; want %d and %d more", got, before, first, third)
+		}
+	}
+	want(1, 1)
+	_, err = k.pool.Exec(t.Context(), `UPDATE cd_credentials SET changed_at = now() - interval '2 hours' WHERE name <> 'third'`)
+	k.ok(err)
+	k.ok(k.credentials.AnnounceChanged(t.Context(), clock.System().Now().Add(-time.Hour)))
+	want(1, 2)
+}
+
+// D56: for half an hour after its start, the service announces all credentials every five minutes, then those that have changed; all of them
+// every six hours, and often again after a failure.
+func TestWhenCredentialsAreAnnounced(t *testing.T) {
+	t.Parallel()
+	var a announcements
+	at := time.Unix(1_800_000_000, 0)
+	all, changed := 0, 0
+	for second := 0; second < 12*3600; second += 30 {
+		every, since := a.due(at.Add(time.Duration(second) * time.Second))
+		if every {
+			all++
+		} else if !since.IsZero() {
+			changed++
+		}
+		if second == 30*60 && (all != 7 || changed != 0) {
+			t.Errorf("after half an hour: %d and %d; want 7 and 0", all, changed)
+		}
+	}
+	if all != 8 || changed < 130 || changed > 140 {
+		t.Errorf("in twelve hours: %d times all and %d times what has changed; want 8 and about 137", all, changed)
+	}
+	a.again()
+	if every, _ := a.due(at.Add(12*time.Hour + 5*time.Minute)); !every {
+		t.Error("after a failure: found that not all are announced; want them")
 	}
 }

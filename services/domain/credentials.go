@@ -16,18 +16,52 @@ import (
 const (
 	resealInterval   = 30 * time.Second
 	announceInterval = 6 * time.Hour
+	// changedInterval is how often those are announced again that have changed within recently: replicas of the workflow service that do not
+	// know what was announced to them may have taken it, for as long as an upgrade lasts. All are announced that often, too, for that long
+	// after this service has begun to announce.
+	changedInterval = 5 * time.Minute
+	recently        = 30 * time.Minute
 )
+
+// announcements decides what is announced when.
+type announcements struct{ began, all, changed time.Time }
+
+// due reports whether all are announced now, or those that have changed since a time.
+func (a *announcements) due(now time.Time) (all bool, changed time.Time) {
+	if a.began.IsZero() {
+		a.began = now
+	}
+	every := announceInterval
+	if now.Sub(a.began) <= recently {
+		every = changedInterval
+	}
+	switch {
+	case now.Sub(a.all) >= every:
+		a.all, a.changed = now, now
+		return true, time.Time{}
+	case now.Sub(a.changed) >= changedInterval:
+		a.changed = now
+		return false, now.Add(-recently)
+	}
+	return false, time.Time{}
+}
+
+// again has all announced often for a while, as in the beginning: some of them failed. What always fails costs no more than that.
+func (a *announcements) again() { a.began = a.changed }
 
 // keepCredentials announces credentials and seals them anew, at once and from time to time, until ctx ends.
 func (s *service) keepCredentials(ctx context.Context) error {
-	var announced time.Time
+	var when announcements
 	for ctx.Err() == nil {
-		if now := clock.System().Now(); now.Sub(announced) >= announceInterval {
-			if err := s.credentials.Announce(ctx); err == nil {
-				announced = now
-			} else if ctx.Err() == nil {
-				s.log.WarnContext(ctx, "announcing credentials failed; will retry", telemetry.KeyError, err)
-			}
+		var err error
+		if all, changed := when.due(clock.System().Now()); all {
+			err = s.credentials.Announce(ctx)
+		} else if !changed.IsZero() {
+			err = s.credentials.AnnounceChanged(ctx, changed)
+		}
+		if err != nil && ctx.Err() == nil {
+			when.again()
+			s.log.WarnContext(ctx, "announcing credentials failed; will retry", telemetry.KeyError, err)
 		}
 		resealed, err := s.credentials.Reseal(ctx)
 		if resealed > 0 {

@@ -33,6 +33,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/control"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/credential"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/evidence"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
@@ -136,6 +137,7 @@ func Run(ctx context.Context, c Config) error {
 		{Name: "policies", Run: s.attend},
 		{Name: "triggers", Run: s.decideAll},
 		{Name: "notifications", Run: s.notifyAll},
+		{Name: "forges", Run: s.publishAll},
 		run.Loop("provenance", s.lookUpVersions),
 		{Name: "authority", Run: func(ctx context.Context, ready func()) error { return s.admit(ctx, c, ready) }},
 		run.Loop("agents", func(ctx context.Context) error { return s.declareAgents(ctx, autoflow.New(engine)) }),
@@ -172,7 +174,7 @@ func Run(ctx context.Context, c Config) error {
 			breakGlass: s.store.BrokenGlass, breaches: s.store.Breaches, bypasses: s.store.FreezeBypasses,
 			journal:  s.store.JournalHealth,
 			delivery: delivery, streams: s.streams, decisions: s.triggers.Decisions,
-			notifications: s.notify.Counts, credentials: s.credentials.Expiring,
+			notifications: s.notify.Counts, forges: s.forges.Counts, credentials: s.credentials.Expiring,
 		}.collectors()...)))
 		if len(c.DeliveryMetrics.Environments) > 0 {
 			parts = append(parts, run.Loop("delivery metrics",
@@ -293,7 +295,9 @@ type service struct {
 	reconcile *reconcile.UseCases
 	triggers  *trigger.UseCases
 	// notify sends notifications.
-	notify      *notify.UseCases
+	notify *notify.UseCases
+	// forges publishes statuses of commits.
+	forges      *forge.UseCases
 	credentials *credential.UseCases
 	retention   *retention.UseCases
 	// drivers are the domain's, which follow their registries.
@@ -306,6 +310,8 @@ type service struct {
 	decide chan struct{}
 	// notifiers holds one wake-up for those who send notifications.
 	notifiers chan struct{}
+	// publishers holds one wake-up for those who publish statuses of commits.
+	publishers chan struct{}
 	// barred holds one word that a key of an agent may have ended, undeclared one that the engine may not know of an agent.
 	barred, undeclared chan struct{}
 }
@@ -332,7 +338,7 @@ func assemble(
 ) (*service, error) {
 	s := &service{
 		log: log, pool: pool, due: make(chan struct{}, 1), chore: make(chan struct{}, 1), barred: make(chan struct{}, 1),
-		undeclared: make(chan struct{}, 1), decide: make(chan struct{}, 1), notifiers: make(chan struct{}, 1),
+		undeclared: make(chan struct{}, 1), decide: make(chan struct{}, 1), notifiers: make(chan struct{}, 1), publishers: make(chan struct{}, 1),
 	}
 	s.inbox = outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: conn, Clock: clock.System(), Log: log, Name: name})
 	s.sender = outbox.NewSender(outbox.SenderDeps{
@@ -414,6 +420,9 @@ func assemble(
 	})
 	s.retention = retention.New(s.store.ForRetention(), now)
 	s.view = view.New(view.Deps{Reads: s.store, Drivers: s.drivers, Flows: flows, Clock: now})
+	s.forges = forge.New(forge.Deps{
+		Store: s.store.ForForge(), Engine: workflows, Checks: s.view, Clock: now, URL: c.PublicURL, Wake: s.wakePublishers,
+	})
 	return s, nil
 }
 
@@ -423,6 +432,15 @@ func (s *service) wake() {
 	s.sender.Wake()
 	s.wakeOne()
 	s.wakeNotifiers()
+	s.wakePublishers()
+}
+
+// wakePublishers says that there may be a status to publish.
+func (s *service) wakePublishers() {
+	select {
+	case s.publishers <- struct{}{}:
+	default: // one is waiting already
+	}
 }
 
 // wakeNotifiers says that there may be something to notify of.

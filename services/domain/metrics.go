@@ -29,14 +29,16 @@ type exposition struct {
 	decisions func() map[string]int64
 	// notifications are what became of them, by what.
 	notifications func() map[string]int64
-	credentials   func(ctx context.Context) (expiring, expired int64, err error)
+	// forges are what became of statuses of commits, by what.
+	forges      func() map[string]int64
+	credentials func(ctx context.Context) (expiring, expired int64, err error)
 }
 
 // collectors are everything that /metrics exposes beside telemetry.Metrics.
 func (e exposition) collectors() []prometheus.Collector {
 	return append(bus.Metrics(e.conn), pg.Metrics(e.pool), outbox.Metrics(e.pool),
 		telemetry.BreakGlass(e.breakGlass), telemetry.Breaches(e.breaches), telemetry.FreezeBypasses(e.bypasses),
-		journalMetrics{e.journal}, store.Metrics(e.pool), triggerMetrics{e.decisions}, notificationMetrics{e.notifications},
+		journalMetrics{e.journal}, store.Metrics(e.pool), triggerMetrics{e.decisions}, notificationMetrics{e.notifications}, forgeMetrics{e.forges},
 		credentialMetrics{e.credentials},
 		e.delivery, e.streams)
 }
@@ -53,7 +55,7 @@ func Metrics() []prometheus.Collector {
 		store.Metrics(nil), telemetry.BreakGlass(nil), telemetry.Breaches(nil), telemetry.FreezeBypasses(nil),
 		journalMetrics{},
 		triggerMetrics{},
-		notificationMetrics{},
+		notificationMetrics{}, forgeMetrics{},
 		credentialMetrics{},
 		transport.NewStreams(1),
 	}
@@ -93,4 +95,22 @@ func (m notificationMetrics) Collect(ch chan<- prometheus.Metric) {
 func notificationCounts() *prometheus.Desc {
 	return prometheus.NewDesc("lockstep_notifications_total", "What became of notifications in this process, by outcome: routed, and of messages sent, retried, "+
 		"failed (dead letters), postponed for the rate of their channel, or digested.", []string{"outcome"}, nil)
+}
+
+// forgeMetrics exports what became of statuses of commits in this process.
+type forgeMetrics struct{ read func() map[string]int64 }
+
+// Describe implements prometheus.Collector.
+func (forgeMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- forgeCounts() }
+
+// Collect implements prometheus.Collector.
+func (m forgeMetrics) Collect(ch chan<- prometheus.Metric) {
+	for outcome, n := range m.read() {
+		ch <- prometheus.MustNewConstMetric(forgeCounts(), prometheus.CounterValue, float64(n), outcome)
+	}
+}
+
+func forgeCounts() *prometheus.Desc {
+	return prometheus.NewDesc("lockstep_forge_statuses_total", "What became of attempts to publish statuses of commits in this process, by outcome: sent, retried "+
+		"or failed after a refusal, limited because the forge accepts no more requests for now, or away because it does not answer.", []string{"outcome"}, nil)
 }

@@ -48,7 +48,7 @@ func (s *service) handler(c Config) (http.Handler, error) {
 		GraphQL: graph.NewHandler(graph.Deps{
 			Domain: graph.Domain{
 				Access: s.access, Setup: s.setup, Rollouts: s.rollouts, Freezes: s.freezes, Policies: s.policies,
-				Checks: s.checks, Triggers: s.triggers, Notify: s.notify, Workflows: s.handoffs, View: s.view,
+				Checks: s.checks, Triggers: s.triggers, Notify: s.notify, Forges: s.forges, Workflows: s.handoffs, View: s.view,
 				Credentials: s.credentials,
 				Evidence:    s.evidence, Control: s.control, Reconcile: s.reconcile, Retention: s.retention, Origins: s.origins,
 			},
@@ -243,6 +243,47 @@ func (s *service) notifyOne(ctx context.Context) bool {
 		level, attrs = fault.Describe(fault.ClassOf(err)).Level, append(attrs, slog.Any(telemetry.KeyError, err))
 	}
 	s.log.LogAttrs(ctx, level, "notification", attrs...)
+	return err == nil
+}
+
+// publisherCount is how many make and begin to send statuses of commits at once. Neither waits for a forge.
+const publisherCount = 2
+
+// publishAll publishes statuses of commits as long as something is due, and looks again each chorePoll or when it is woken: one statement for
+// all organizations.
+func (s *service) publishAll(ctx context.Context, ready func()) error {
+	ready()
+	var wg sync.WaitGroup
+	for range publisherCount {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if s.publishOne(ctx) {
+					s.wakePublishers()
+				} else {
+					s.pauseUntil(ctx, chorePoll, s.publishers)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return nil
+}
+
+// publishOne does the next thing, writes the one line about it, and reports whether to continue at once.
+func (s *service) publishOne(ctx context.Context) bool {
+	w, worked, err := s.forges.WorkDue(ctx)
+	if ctx.Err() != nil || !worked && err == nil {
+		return false
+	}
+	attrs := []slog.Attr{
+		slog.Int64(telemetry.KeyOrganization, w.Organization), slog.String("did", w.What), slog.Int64("application", w.Application),
+		slog.Int64("version_set", w.VersionSet), slog.Int64("status", w.Status), slog.String("state", string(w.State)), slog.String("reason", w.Error),
+	}
+	level := slog.LevelInfo
+	if err != nil {
+		level, attrs = fault.Describe(fault.ClassOf(err)).Level, append(attrs, slog.Any(telemetry.KeyError, err))
+	}
+	s.log.LogAttrs(ctx, level, "status of a commit", attrs...)
 	return err == nil
 }
 

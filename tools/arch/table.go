@@ -160,6 +160,7 @@ func rooms() map[string][]room {
 			{"trigger", []string{nouns, "rollout"}},
 			{"handoff", []string{nouns, "rollout"}},
 			{"notify", []string{nouns, "handoff"}},
+			{"forge", []string{nouns, "handoff"}},
 			{"view", []string{nouns, "access", "setup"}},
 			{"control", []string{nouns, "access", "freeze", "setup", "policy"}},
 			{"evidence", []string{nouns, "rollout"}},

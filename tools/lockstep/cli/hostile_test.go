@@ -64,6 +64,7 @@ func askedOfTheHostile() []string {
 		"trigger disable a HOSTILE", "trigger remove a b", "trigger release a b", "event send HOSTILE --source b",
 		"notify channel list", "notify channel add a", "notify channel remove a", "notify channel kinds", "notify route list",
 		"notify route add a --channel b", "notify route remove a", "notify test a", "notify list", "notify retry 7",
+		"forge publish HOSTILE --environment HOSTILE", "forge list", "forge statuses --state failed", "forge hosts", "forge retry 7",
 		"chain list a", "chain show a", "chain cancel a",
 		"credential list", "credential show HOSTILE", "credential create a --url https://x.example --reference env:X", "credential rotate a --reference env:X", "credential revoke a",
 		"version provenance HOSTILE", "version provenance HOSTILE --look-up", "where component HOSTILE@1", "where digest HOSTILE",

@@ -47,6 +47,8 @@ func Outputs() map[string]any {
 		"notify route list": []client.NotificationRoute{}, "notify route add": client.NotificationRoute{},
 		"notify route remove": client.NotificationRoute{}, "notify test": client.NotificationRoute{},
 		"notify list": []client.NotificationMessage{}, "notify retry": client.NotificationMessage{},
+		"forge publish": client.ForgeMirror{}, "forge list": []client.ForgeMirror{}, "forge statuses": []client.ForgeStatus{},
+		"forge hosts": []client.ForgeHost{}, "forge retry": client.Retried{},
 		"chain list": []client.Chain{}, "chain show": client.Chain{}, "chain cancel": client.Chain{},
 		"environment approval": client.EnvironmentApproval{}, "environment checks": client.Environment{}, "environment direct-changes": client.Environment{},
 		"policy list": []client.PolicySet{}, "policy show": client.PolicySet{}, "policy history": []client.PolicySet{}, "policy put": client.PolicySet{},

@@ -180,6 +180,11 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.RemoveNotificationRoute(ctx, "a", ""); return err },
 		func() error { _, err := c.TestNotificationRoute(ctx, "a"); return err },
 		func() error { _, err := c.RetryNotification(ctx, 1); return err },
+		func() error { _, err := c.ForgeMirrors(ctx); return err },
+		func() error { _, err := c.ForgeStatuses(ctx, "FAILED", "c", 5); return err },
+		func() error { _, err := c.ForgeHosts(ctx); return err },
+		func() error { _, err := c.PutForgeMirror(ctx, client.ForgeMirror{Application: "shop"}, ""); return err },
+		func() error { _, err := c.RetryForgeStatuses(ctx, 1, ""); return err },
 		func() error { _, err := c.Credentials(ctx); return err },
 		func() error {
 			at := time.Unix(4_000_000_000, 0)

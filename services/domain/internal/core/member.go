@@ -79,6 +79,8 @@ const (
 	ChangedCommit AccessKind = "commit"
 	// ChangedNotifications are channels, routes and messages of notifications; it has a name, which begins with what it is, and no number.
 	ChangedNotifications AccessKind = "notifications"
+	// ChangedForgeMirror is whether and how the checks of an application are published; or a status, which has a name and no number.
+	ChangedForgeMirror AccessKind = "forgemirror"
 )
 
 // AccessSubject is whose access, or which token's, changed. The name is what it was called then.

@@ -179,6 +179,8 @@ const (
 	ActionRemoveNotifyRoute       Action = "removeNotificationRoute"
 	ActionTestNotifyRoute         Action = "testNotificationRoute"
 	ActionRetryNotification       Action = "retryNotification"
+	ActionPutForgeMirror          Action = "putForgeMirror"
+	ActionRetryForgeStatus        Action = "retryForgeStatuses"
 	ActionCancelChain             Action = "cancelChain"
 	ActionCreateCredential        Action = "createCredential"
 	ActionRotateCredential        Action = "rotateCredential" //nolint:gosec // a name
@@ -241,7 +243,7 @@ func permissionFor(action Action) (Permission, bool) {
 	case ActionCreateArtifactSource, ActionSetArtifactSourceConfig, ActionTryArtifactSource, ActionRetryWorkflow, ActionCancelWorkflow:
 		return MayConfigure, true
 	case ActionPauseSchedule, ActionResumeSchedule, ActionTriggerSchedule, ActionPutNotifyChannel, ActionRemoveNotifyChannel,
-		ActionPutNotifyRoute, ActionRemoveNotifyRoute, ActionTestNotifyRoute, ActionRetryNotification,
+		ActionPutNotifyRoute, ActionRemoveNotifyRoute, ActionTestNotifyRoute, ActionRetryNotification, ActionPutForgeMirror, ActionRetryForgeStatus,
 		ActionCreateCredential, ActionRotateCredential, ActionRevokeCredential:
 		return MayConfigure, true
 	case ActionArchiveApplication, ActionArchiveEnvironment, ActionRestoreApplication, ActionRestoreEnvironment, ActionCreateApplication,

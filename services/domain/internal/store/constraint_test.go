@@ -80,6 +80,12 @@ INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at) VALUES
 INSERT INTO cd_credentials (organization_id, name, kind, url_prefixes, username, header, forge, version, reference, sealed, key_id, principal_type, principal_id, principal_name, changed_at)
     VALUES (1, 'api', 'http', '{https://x.example/}', '', '', '', 1, '', 'x', 7, 'user', 1, 'ann', now());
 INSERT INTO cd_notification_messages (organization_id, channel_id, key, severity, notification_ids, due_at) VALUES (1, 1, 'notification:1', 1, '{1}', now());
+INSERT INTO cd_forge_mirrors (organization_id, application_id, environment_ids, credential, enabled, principal_type, principal_id, principal_name, changed_at)
+    VALUES (1, 1, '{}', '', true, 'user', 1, 'ann', now());
+INSERT INTO cd_forge_marks (organization_id, application_id, version_set_id, due_at) VALUES (1, 1, 1, now());
+INSERT INTO cd_forge_statuses (organization_id, repository, host, commit_sha, name, parts, credential, due_at)
+    VALUES (1, 'https://git.example/shop', 'git.example', repeat('a', 40), 'lockstep/staging/e2e', '{}', '', now());
+INSERT INTO cd_forge_hosts (organization_id, host) VALUES (1, 'git.example');
 INSERT INTO cd_chains (organization_id, trigger_id, application_id, rollout_id, blocks, began_at) VALUES (1, 1, 1, 1, 2, now());
 INSERT INTO cd_chain_nodes (organization_id, chain_id, block, application_id, trigger_id, state) VALUES (1, 1, 1, 1, 1, 'waiting');
 INSERT INTO cd_rollout_deadlines (organization_id, rollout_id, kind, seconds, action, counts_waiting, started_at, due_at) VALUES (1, 1, 'rollout', 60, 'fail', false, now(), now());
@@ -203,6 +209,12 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a second message of a key in a channel (D62)", `INSERT INTO cd_notification_messages (organization_id, channel_id, key, severity, notification_ids, due_at) VALUES (1, 1, 'notification:1', 1, '{1}', now())`, "cd_notification_messages_one_of_a_key"},
 		{"a dead letter without a reason", `UPDATE cd_notification_messages SET state = 'failed'`, "cd_notification_messages_failed_says_why"},
 		{"a message that nothing sends", `UPDATE cd_notification_messages SET state = 'sending'`, "cd_notification_messages_sending_has_inputs"},
+		{"a second status of a name (R3-09)", `INSERT INTO cd_forge_statuses (organization_id, repository, host, commit_sha, name, parts, credential, due_at) VALUES (1, 'https://git.example/shop', 'git.example', repeat('a', 40), 'lockstep/staging/e2e', '{}', '', now())`, "cd_forge_statuses_one_of_a_name"},
+		{"a status of another name than ours (R3-09)", `UPDATE cd_forge_statuses SET name = 'ci/build'`, "cd_forge_statuses_name_is_ours"},
+		{"a status of what is no commit", `UPDATE cd_forge_statuses SET commit_sha = 'main'`, "cd_forge_statuses_commit_is_one"},
+		{"a status that was given up without a reason", `UPDATE cd_forge_statuses SET state = 'failed'`, "cd_forge_statuses_failed_says_why"},
+		{"a status that nothing sends", `UPDATE cd_forge_statuses SET state = 'sending'`, "cd_forge_statuses_sending_has_inputs"},
+		{"a second mirror of an application", `INSERT INTO cd_forge_mirrors (organization_id, application_id, environment_ids, credential, enabled, principal_type, principal_id, principal_name, changed_at) VALUES (1, 1, '{}', '', true, 'user', 1, 'ann', now())`, "cd_forge_mirrors_pkey"},
 		{"a second trigger of a name", triggerOf + `'sets', 'drift')`, "cd_triggers_name_is_unique"},
 		{"a second manual trigger", triggerOf + `'by-mail', 'manual')`, "cd_triggers_one_is_manual"},
 		{"a trigger of a kind that does not exist", triggerOf + `'pull', 'pull')`, "cd_triggers_kind_is_known"},

@@ -8,6 +8,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/control"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/credential"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/forge"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/notify"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/trigger"
@@ -19,6 +20,9 @@ type triggerReads = trigger.Reads
 // notifyReads has a name of its own, too.
 type notifyReads = notify.Reads
 
+// forgeReads has a name of its own, too.
+type forgeReads = forge.Reads
+
 // credentialReads has a name of its own, too.
 type credentialReads = credential.Reads
 
@@ -27,6 +31,7 @@ type reader struct {
 	control.Reads
 	triggerReads
 	notifyReads
+	forgeReads
 	credentialReads
 	run func(ctx context.Context, organization int64, fn func(*query.Queries) error) error
 }
@@ -35,7 +40,7 @@ type reader struct {
 func reading(run func(ctx context.Context, organization int64, fn func(*query.Queries) error) error) reader {
 	return reader{
 		Reads: control.Reads{Run: run}, triggerReads: triggerReads{Run: run}, notifyReads: notifyReads{Run: run},
-		credentialReads: credentialReads{Run: run}, run: run,
+		credentialReads: credentialReads{Run: run}, forgeReads: forgeReads{Run: run}, run: run,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/check"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/control"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/credential"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
@@ -102,6 +103,11 @@ func (s *Store) ForNotify() notify.Store {
 	return room[notify.Tx]{s, func(t *tx) notify.Tx { return t }}
 }
 
+// ForForge is the store as package forge sees it.
+func (s *Store) ForForge() forge.Store {
+	return room[forge.Tx]{s, func(t *tx) forge.Tx { return t }}
+}
+
 // ForHandoff is the store as package handoff sees it.
 func (s *Store) ForHandoff() handoff.Store {
 	return room[handoff.Tx]{s, func(t *tx) handoff.Tx { return t }}
@@ -119,6 +125,14 @@ func (s *Store) CredentialsAfter(ctx context.Context, behind int64, most int) ([
 			return credential.Place{ID: r.ID, Organization: r.OrganizationID}
 		}),
 		pg.Classify(err, "read credentials behind %d", behind)
+}
+
+// CredentialsChanged implements credential.Store.
+func (s *Store) CredentialsChanged(ctx context.Context, since time.Time, behind int64, most int) ([]credential.Place, error) {
+	rows, err := query.New(s.deps.Pool).CredentialsChanged(ctx, since, behind, int32(most))
+	return convertAll(rows, func(r query.CredentialsChangedRow) credential.Place {
+		return credential.Place{ID: r.ID, Organization: r.OrganizationID}
+	}), pg.Classify(err, "read credentials that have changed")
 }
 
 // CredentialsOfOtherKeys implements credential.Store.

@@ -23,6 +23,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/control"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/credential"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/forge"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/notify"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/trigger"
@@ -103,8 +104,8 @@ func (s *Store) inside(ctx context.Context, t pgx.Tx, organization int64, fn fun
 	inside := &tx{
 		reader: within(q, organization), Writes: control.Writes{Q: q, Entered: organization},
 		triggerWrites: triggerWrites{Q: q, Entered: organization}, notifyWrites: notifyWrites{Q: q, Entered: organization},
-		credentialWrites: credentialWrites{Q: q, Entered: organization},
-		pgx:              t, line: line, q: q, organization: organization, traces: map[int64]string{}, deps: s.deps,
+		credentialWrites: credentialWrites{Q: q, Entered: organization}, forgeWrites: forgeWrites{Q: q, Entered: organization},
+		pgx: t, line: line, q: q, organization: organization, traces: map[int64]string{}, deps: s.deps,
 	}
 	if err := fn(ctx, inside); err != nil {
 		return err
@@ -184,6 +185,15 @@ func (s *Store) OrganizationsWithDueNotifications(ctx context.Context, at time.T
 	return ids, pg.Classify(err, "find organizations with due notifications")
 }
 
+// OrganizationsWithDueForge implements forge.Store.
+func (s *Store) OrganizationsWithDueForge(ctx context.Context, at time.Time) ([]int64, error) {
+	ids, err := query.New(s.deps.Pool).OrganizationsWithDueForge(ctx, at)
+	return ids, pg.Classify(err, "find organizations with due statuses of commits")
+}
+
+// forgeWrites has a name of its own, as triggerWrites has.
+type forgeWrites = forge.Writes
+
 // notifyWrites has a name of its own, as triggerWrites has.
 type notifyWrites = notify.Writes
 
@@ -199,6 +209,7 @@ type tx struct {
 	control.Writes
 	triggerWrites
 	notifyWrites
+	forgeWrites
 	credentialWrites
 	pgx  pgx.Tx
 	line *pipeline

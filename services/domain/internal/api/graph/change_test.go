@@ -94,6 +94,8 @@ func (f *fixture) controls() {
 	notifies("retryNotification", "message", "number", map[string]any{"number": 1})
 	notifies("removeNotificationRoute", "route", "name", map[string]any{"name": "all", "reason": "noise"})
 	notifies("removeNotificationChannel", "channel", "name", map[string]any{"name": "hook"})
+	notifies("putForgeMirror", "mirror", "application", map[string]any{"application": "idle", "credential": "git", "reason": "statuses"})
+	notifies("retryForgeStatuses", "retried", "count", map[string]any{"reason": "the token was replaced"})
 	notifies("createCredential", "credential", "name", map[string]any{
 		"name": "api", "kind": "HTTP", "urlPrefixes": []string{"https://api.example.com/"}, "value": "hunter2",
 	})

@@ -34,6 +34,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/control"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/credential"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/evidence"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
@@ -71,6 +72,7 @@ type fixture struct {
 	checks   *check.UseCases
 	triggers *trigger.UseCases
 	notify   *notify.UseCases
+	forges   *forge.UseCases
 	// credentials are sealed with a keyset of the test.
 	credentials *credential.UseCases
 	view        *view.UseCases
@@ -130,7 +132,7 @@ func (*counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)
 func (f *fixture) domain() graph.Domain {
 	return graph.Domain{
 		Access: f.access, Setup: f.setup, Rollouts: f.rollouts, Freezes: f.freezes, Policies: f.policies, Checks: f.checks,
-		Triggers: f.triggers, Notify: f.notify, Credentials: f.credentials,
+		Triggers: f.triggers, Notify: f.notify, Forges: f.forges, Credentials: f.credentials,
 		Origins:   f.origins,
 		Workflows: f.handoffs, View: f.view, Evidence: f.evidence, Control: f.control,
 		Retention: retention.New(f.store.ForRetention(), clock.System()),
@@ -202,6 +204,7 @@ func newFixture(t *testing.T) *fixture {
 	f.view = view.New(view.Deps{Reads: s, Drivers: drivers, Flows: bundle.Flows{}, Clock: now})
 	f.checks = check.New(s.ForCheck(), bundle.Flows{}, now, func() {})
 	f.notify = notify.New(notify.Deps{Store: s.ForNotify(), Clock: now})
+	f.forges = forge.New(forge.Deps{Store: s.ForForge(), Checks: f.view, Clock: now})
 	f.credentials = credential.New(credential.Deps{
 		Store: s.ForCredential(), Sealer: keysetOf(t), Clock: now, Settings: sealing.Settings{
 			References: []sealing.Allowance{{Prefix: "env:SHOP_", Organizations: []int64{ours}}},

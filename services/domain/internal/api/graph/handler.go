@@ -47,6 +47,7 @@ type Domain struct {
 	Checks      Checks
 	Triggers    Triggers
 	Notify      Notify
+	Forges      Forges
 	Credentials Credentials
 	Workflows   Workflows
 	View        View

@@ -232,7 +232,7 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 		// probed above or below, one's own, and nobody's
 		"node": {}, "viewer": {}, "validateDriverConfig": {}, "drivers": {}, "driverOrigins": {}, "artifactSourceKinds": {},
 		"artifactSenders": {}, "journalCursor": {}, "journalCheck": {}, "journalChain": {}, "recordDifferences": {}, "retention": {}, "validateFlowDefinition": {}, "checksSchema": {}, "checkKinds": {}, "checkPolicies": {}, "policyVocabulary": {}, "triggerKinds": {}, "notificationKinds": {},
-		"notificationChannels": {""}, "notificationRoutes": {""}, "notificationMessages": {""}, "credentials": {""},
+		"notificationChannels": {""}, "notificationRoutes": {""}, "notificationMessages": {""}, "credentials": {""}, "forgeMirrors": {""}, "forgeStatuses": {""}, "forgeHosts": {""},
 		"application": {`(name: "shop")`}, "workflow": {`(workflowId: "rollout-2")`}, "environment": {`(name: "staging")`},
 		"workflowSchedule": {`(name: "nightly")`},
 		"workflowCount":    {"", `(subject: "rollout_2")`, `(filter: {idContains: "rollout"})`},
@@ -274,7 +274,11 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 				selection = "workflowId"
 			case "WorkflowSchedule", "NotificationChannel", "NotificationRoute", "Credential":
 				selection = "name"
-			case "NotificationMessage":
+			case "ForgeMirror":
+				selection = "application"
+			case "ForgeHost":
+				selection = "host"
+			case "NotificationMessage", "ForgeStatus":
 				selection = "number"
 			case "WorkflowCount":
 				selection = "count"

@@ -262,15 +262,32 @@ func (u *UseCases) Reseal(ctx context.Context) (resealed int, err error) {
 	return len(done), errors.Join(append(slices.Collect(maps.Values(unopened)), err)...)
 }
 
-// each does something with credentials of all organizations, in a transaction each, under its lock.
+// AnnounceChanged publishes those credentials again that have changed since a time: a workflow service of an earlier release may have taken
+// the first announcement, as while it is upgraded.
+func (u *UseCases) AnnounceChanged(ctx context.Context, since time.Time) error {
+	changed := func(ctx context.Context, behind int64, most int) ([]Place, error) {
+		return u.store.CredentialsChanged(ctx, since, behind, most)
+	}
+	return u.each(ctx, changed, func(ctx context.Context, tx Tx, c Credential) error {
+		return tx.AnnounceCredential(ctx, c, u.clock.Now())
+	})
+}
+
+// mostErrors is how many failures are in an error at most; the others are counted.
+const mostErrors = 20
+
+// each does something with credentials of all organizations, in a transaction each, under its lock. One that fails keeps it from no other;
+// the error has them all.
 func (u *UseCases) each(
 	ctx context.Context, after func(ctx context.Context, behind int64, most int) ([]Place, error),
 	do func(ctx context.Context, tx Tx, c Credential) error,
 ) error {
+	var failed []error
+	more := 0
 	for behind := int64(0); ; {
 		page, err := after(ctx, behind, atOnce)
 		if err != nil {
-			return err
+			return errors.Join(append(failed, err)...)
 		}
 		for _, p := range page {
 			behind = p.ID
@@ -281,12 +298,22 @@ func (u *UseCases) each(
 				}
 				return do(ctx, tx, c)
 			})
-			if err != nil {
-				return fmt.Errorf("credential %d of organization %d: %w", p.ID, p.Organization, err)
+			switch {
+			case err == nil:
+			case ctx.Err() != nil:
+				return errors.Join(append(failed, err)...)
+			case len(failed) >= mostErrors:
+				more++
+			default:
+				failed = append(failed, fmt.Errorf("credential %d of organization %d: %w", p.ID, p.Organization, err))
 			}
 		}
-		if len(page) < atOnce {
-			return nil
+		if len(page) == atOnce {
+			continue
 		}
+		if more > 0 {
+			failed = append(failed, fmt.Errorf("and %d more", more))
+		}
+		return errors.Join(failed...)
 	}
 }

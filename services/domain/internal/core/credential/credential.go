@@ -77,6 +77,8 @@ type Store interface {
 	CredentialsAfter(ctx context.Context, behind int64, most int) ([]Place, error)
 	// CredentialsOfOtherKeys are those with values that are sealed with another key, behind a number, in order.
 	CredentialsOfOtherKeys(ctx context.Context, key uint32, behind int64, most int) ([]Place, error)
+	// CredentialsChanged are those that have changed since a time, behind a number, in order.
+	CredentialsChanged(ctx context.Context, since time.Time, behind int64, most int) ([]Place, error)
 	// CredentialsExpiring counts the values that end within a time, and those that have ended, of all organizations.
 	CredentialsExpiring(ctx context.Context, within time.Duration) (expiring, expired int64, err error)
 }

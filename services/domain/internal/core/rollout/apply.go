@@ -314,6 +314,9 @@ func (u *UseCases) workflowEnded(ctx context.Context, tx Tx, c cause, workflowID
 	if message, run := id.Notification(workflowID); message != 0 {
 		return tx.HurryNotification(ctx, message, run, c.at)
 	}
+	if status, run := id.ForgeStatus(workflowID); status != 0 {
+		return tx.HurryForgeStatus(ctx, status, run, c.at)
+	}
 	if completed {
 		verb, reason = core.VerbFail, "the workflow ended without saying how it went"
 	}

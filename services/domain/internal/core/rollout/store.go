@@ -64,6 +64,8 @@ type TriggerTx interface {
 	SignalDrift(ctx context.Context, applicationEnvironment int64, at time.Time) error
 	// HurryNotification has the message looked at now that a run sends which has ended; a no-op for any other run.
 	HurryNotification(ctx context.Context, message int64, run int, at time.Time) error
+	// HurryForgeStatus has the status looked at now that a run publishes which has ended; a no-op for any other run.
+	HurryForgeStatus(ctx context.Context, status int64, run int, at time.Time) error
 	// SignalChains does so for those with blocks of the application of a rollout that has reached an environment or, with 0, has completed.
 	SignalChains(ctx context.Context, rollout, environment int64, at time.Time) error
 	// NudgeChainsOfRollout has the chains that began a rollout decided about now.

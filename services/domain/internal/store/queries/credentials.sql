@@ -30,6 +30,11 @@ UPDATE cd_credentials SET sealed = @sealed, key_id = @key_id WHERE organization_
 -- Across organizations, on purpose: there is one worker for all.
 SELECT f.id::bigint AS id, f.organization_id::bigint AS organization_id FROM cd_credentials_after(@behind::bigint, @most::integer) AS f;
 
+-- name: CredentialsChanged :many
+-- Across organizations, on purpose: there is one worker for all.
+SELECT f.id::bigint AS id, f.organization_id::bigint AS organization_id
+FROM cd_credentials_changed(@since::timestamptz, @behind::bigint, @most::integer) AS f;
+
 -- name: CredentialsOfOtherKeys :many
 -- Across organizations, on purpose: there is one worker for all.
 SELECT f.id::bigint AS id, f.organization_id::bigint AS organization_id

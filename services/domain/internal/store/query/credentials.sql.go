@@ -85,6 +85,37 @@ func (q *Queries) CredentialsAfter(ctx context.Context, behind int64, most int32
 	return items, nil
 }
 
+const credentialsChanged = `-- name: CredentialsChanged :many
+SELECT f.id::bigint AS id, f.organization_id::bigint AS organization_id
+FROM cd_credentials_changed($1::timestamptz, $2::bigint, $3::integer) AS f
+`
+
+type CredentialsChangedRow struct {
+	ID             int64
+	OrganizationID int64
+}
+
+// Across organizations, on purpose: there is one worker for all.
+func (q *Queries) CredentialsChanged(ctx context.Context, since time.Time, behind int64, most int32) ([]CredentialsChangedRow, error) {
+	rows, err := q.db.Query(ctx, credentialsChanged, since, behind, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CredentialsChangedRow
+	for rows.Next() {
+		var i CredentialsChangedRow
+		if err := rows.Scan(&i.ID, &i.OrganizationID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const credentialsExpiring = `-- name: CredentialsExpiring :one
 SELECT expiring::bigint AS expiring, expired::bigint AS expired FROM cd_credentials_expiring(make_interval(secs => $1::bigint))
 `

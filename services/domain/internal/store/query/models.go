@@ -666,6 +666,88 @@ type FlowDefinition struct {
 	UpdatedAt  time.Time
 }
 
+// Servers that statuses are sent to, as far as an organization knows them. Rows are kept: there are few.
+type ForgeHost struct {
+	OrganizationID int64
+	ID             *int64
+	Host           string
+	// Nothing is begun there before: the server does not answer, accepts no more requests, or has had enough of them.
+	PausedUntil time.Time
+	// Why the last attempt failed because of the server; empty if it did not.
+	Problem string
+	// How many attempts in succession failed because of the server.
+	Failures int32
+	// When the present minute began, in which window_count statuses were begun.
+	WindowAt    time.Time
+	WindowCount int32
+	// How many requests it accepts, and with the next two columns how many still and until when; null where it does not say.
+	QuotaLimit     *int64
+	QuotaRemaining *int64
+	QuotaResetsAt  *time.Time
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
+// Version sets whose statuses may have changed, of applications that are published. Each cause adds a row, so that none waits for another one or for what looks at them; rows are deleted when that was done.
+type ForgeMark struct {
+	OrganizationID int64
+	ID             int64
+	ApplicationID  int64
+	VersionSetID   int64
+	DueAt          time.Time
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
+// Applications whose checks are published as statuses of commits; none is without a row. Rows end with the application.
+type ForgeMirror struct {
+	OrganizationID int64
+	ID             *int64
+	ApplicationID  int64
+	// The environments whose checks are published; empty for all.
+	EnvironmentIds []int64
+	// The name of a credential; empty for the one with the longest matching URL.
+	Credential    string
+	Enabled       bool
+	PrincipalType string
+	PrincipalID   int64
+	PrincipalName string
+	ChangedAt     time.Time
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
+}
+
+// Statuses of commits at forges, one of each name: a copy of what checks have come to, which no decision depends on. Rows end 30 days after their last change.
+type ForgeStatus struct {
+	OrganizationID int64
+	ID             int64
+	Repository     string
+	Host           string
+	CommitSha      string
+	Name           string
+	// What each application says, by its number: set, phase, description and link. The worst of them is published.
+	Parts      json.RawMessage
+	Credential string
+	// Counts what it was to say; sent_revision is what the forge has.
+	Revision     int32
+	SentRevision int32
+	State        string
+	// When it is sent, or looked at again while a run sends it.
+	DueAt    time.Time
+	Attempts int32
+	// Counts the runs that were begun for it, and names the present one together with its id.
+	Run int32
+	// Whether the engine has the present run.
+	Started bool
+	// Of the present run: begun again, it is begun with the same.
+	Inputs        json.RawMessage
+	BegunRevision int32
+	Error         string
+	SentAt        *time.Time
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
+}
+
 // Passages within the scope wait while one is in force: from starts_at until ends_at, or until it was ended. An empty list of the scope limits nothing. Rows are kept: they are few, and journals refer to them.
 type Freeze struct {
 	OrganizationID int64

@@ -13,6 +13,7 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 	gqlparser "github.com/vektah/gqlparser/v2"
@@ -707,6 +708,45 @@ type ComplexityRoot struct {
 		Version    func(childComplexity int) int
 	}
 
+	ForgeHost struct {
+		Host           func(childComplexity int) int
+		PausedUntil    func(childComplexity int) int
+		Problem        func(childComplexity int) int
+		QuotaLimit     func(childComplexity int) int
+		QuotaRemaining func(childComplexity int) int
+		QuotaResetsAt  func(childComplexity int) int
+		Waiting        func(childComplexity int) int
+	}
+
+	ForgeMirror struct {
+		Application  func(childComplexity int) int
+		Author       func(childComplexity int) int
+		ChangedAt    func(childComplexity int) int
+		Credential   func(childComplexity int) int
+		Enabled      func(childComplexity int) int
+		Environments func(childComplexity int) int
+	}
+
+	ForgeMirrorPayload struct {
+		Errors func(childComplexity int) int
+		Mirror func(childComplexity int) int
+	}
+
+	ForgeStatus struct {
+		Attempts    func(childComplexity int) int
+		Commit      func(childComplexity int) int
+		Description func(childComplexity int) int
+		DueAt       func(childComplexity int) int
+		Error       func(childComplexity int) int
+		Link        func(childComplexity int) int
+		Name        func(childComplexity int) int
+		Number      func(childComplexity int) int
+		Phase       func(childComplexity int) int
+		Repository  func(childComplexity int) int
+		SentAt      func(childComplexity int) int
+		State       func(childComplexity int) int
+	}
+
 	Freeze struct {
 		Applications    func(childComplexity int) int
 		AuthorName      func(childComplexity int) int
@@ -988,6 +1028,7 @@ type ComplexityRoot struct {
 		PauseWorkflowSchedule            func(childComplexity int, input model.ChangeWorkflowScheduleInput) int
 		PinEnvironment                   func(childComplexity int, input model.PinEnvironmentInput) int
 		PreviewRollout                   func(childComplexity int, input model.PreviewRolloutInput) int
+		PutForgeMirror                   func(childComplexity int, input model.PutForgeMirrorInput) int
 		PutNotificationChannel           func(childComplexity int, input model.PutNotificationChannelInput) int
 		PutNotificationRoute             func(childComplexity int, input model.PutNotificationRouteInput) int
 		PutPolicySet                     func(childComplexity int, input model.PutPolicySetInput) int
@@ -1009,6 +1050,7 @@ type ComplexityRoot struct {
 		ResumeWorkflowSchedule           func(childComplexity int, input model.ChangeWorkflowScheduleInput) int
 		RetryApplicationEnvironmentSetup func(childComplexity int, input model.RetryApplicationEnvironmentSetupInput) int
 		RetryEnvironmentOnboarding       func(childComplexity int, input model.RetryEnvironmentOnboardingInput) int
+		RetryForgeStatuses               func(childComplexity int, input model.RetryForgeStatusesInput) int
 		RetryNotification                func(childComplexity int, input model.RetryNotificationInput) int
 		RetryRollout                     func(childComplexity int, input model.RetryRolloutInput) int
 		RetryWorkflow                    func(childComplexity int, input model.RetryWorkflowInput) int
@@ -1358,6 +1400,9 @@ type ComplexityRoot struct {
 		Drivers                func(childComplexity int) int
 		Environment            func(childComplexity int, name string) int
 		Environments           func(childComplexity int, first *int, after *string, last *int, before *string, name *string, tiers []core.Tier, readiness []core.Readiness, orderBy *core.Order) int
+		ForgeHosts             func(childComplexity int) int
+		ForgeMirrors           func(childComplexity int) int
+		ForgeStatuses          func(childComplexity int, state *forge.State, commit *string, before *int, first int) int
 		Freezes                func(childComplexity int, first *int, after *string, last *int, before *string, includeOver *bool, orderBy *core.Order) int
 		GatesForMe             func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		Groups                 func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
@@ -1485,6 +1530,10 @@ type ComplexityRoot struct {
 		Kind     func(childComplexity int) int
 	}
 
+	RetriedForgeStatuses struct {
+		Count func(childComplexity int) int
+	}
+
 	RetryApplicationEnvironmentSetupPayload struct {
 		ApplicationEnvironment func(childComplexity int) int
 		Errors                 func(childComplexity int) int
@@ -1493,6 +1542,11 @@ type ComplexityRoot struct {
 	RetryEnvironmentOnboardingPayload struct {
 		Environment func(childComplexity int) int
 		Errors      func(childComplexity int) int
+	}
+
+	RetryForgeStatusesPayload struct {
+		Errors  func(childComplexity int) int
+		Retried func(childComplexity int) int
 	}
 
 	RetryRolloutPayload struct {
@@ -4500,6 +4554,172 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.FlowDefinition.Version(childComplexity), true
 
+	case "ForgeHost.host":
+		if e.ComplexityRoot.ForgeHost.Host == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeHost.Host(childComplexity), true
+	case "ForgeHost.pausedUntil":
+		if e.ComplexityRoot.ForgeHost.PausedUntil == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeHost.PausedUntil(childComplexity), true
+	case "ForgeHost.problem":
+		if e.ComplexityRoot.ForgeHost.Problem == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeHost.Problem(childComplexity), true
+	case "ForgeHost.quotaLimit":
+		if e.ComplexityRoot.ForgeHost.QuotaLimit == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeHost.QuotaLimit(childComplexity), true
+	case "ForgeHost.quotaRemaining":
+		if e.ComplexityRoot.ForgeHost.QuotaRemaining == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeHost.QuotaRemaining(childComplexity), true
+	case "ForgeHost.quotaResetsAt":
+		if e.ComplexityRoot.ForgeHost.QuotaResetsAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeHost.QuotaResetsAt(childComplexity), true
+	case "ForgeHost.waiting":
+		if e.ComplexityRoot.ForgeHost.Waiting == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeHost.Waiting(childComplexity), true
+
+	case "ForgeMirror.application":
+		if e.ComplexityRoot.ForgeMirror.Application == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeMirror.Application(childComplexity), true
+	case "ForgeMirror.author":
+		if e.ComplexityRoot.ForgeMirror.Author == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeMirror.Author(childComplexity), true
+	case "ForgeMirror.changedAt":
+		if e.ComplexityRoot.ForgeMirror.ChangedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeMirror.ChangedAt(childComplexity), true
+	case "ForgeMirror.credential":
+		if e.ComplexityRoot.ForgeMirror.Credential == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeMirror.Credential(childComplexity), true
+	case "ForgeMirror.enabled":
+		if e.ComplexityRoot.ForgeMirror.Enabled == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeMirror.Enabled(childComplexity), true
+	case "ForgeMirror.environments":
+		if e.ComplexityRoot.ForgeMirror.Environments == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeMirror.Environments(childComplexity), true
+
+	case "ForgeMirrorPayload.errors":
+		if e.ComplexityRoot.ForgeMirrorPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeMirrorPayload.Errors(childComplexity), true
+	case "ForgeMirrorPayload.mirror":
+		if e.ComplexityRoot.ForgeMirrorPayload.Mirror == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeMirrorPayload.Mirror(childComplexity), true
+
+	case "ForgeStatus.attempts":
+		if e.ComplexityRoot.ForgeStatus.Attempts == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeStatus.Attempts(childComplexity), true
+	case "ForgeStatus.commit":
+		if e.ComplexityRoot.ForgeStatus.Commit == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeStatus.Commit(childComplexity), true
+	case "ForgeStatus.description":
+		if e.ComplexityRoot.ForgeStatus.Description == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeStatus.Description(childComplexity), true
+	case "ForgeStatus.dueAt":
+		if e.ComplexityRoot.ForgeStatus.DueAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeStatus.DueAt(childComplexity), true
+	case "ForgeStatus.error":
+		if e.ComplexityRoot.ForgeStatus.Error == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeStatus.Error(childComplexity), true
+	case "ForgeStatus.link":
+		if e.ComplexityRoot.ForgeStatus.Link == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeStatus.Link(childComplexity), true
+	case "ForgeStatus.name":
+		if e.ComplexityRoot.ForgeStatus.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeStatus.Name(childComplexity), true
+	case "ForgeStatus.number":
+		if e.ComplexityRoot.ForgeStatus.Number == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeStatus.Number(childComplexity), true
+	case "ForgeStatus.phase":
+		if e.ComplexityRoot.ForgeStatus.Phase == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeStatus.Phase(childComplexity), true
+	case "ForgeStatus.repository":
+		if e.ComplexityRoot.ForgeStatus.Repository == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeStatus.Repository(childComplexity), true
+	case "ForgeStatus.sentAt":
+		if e.ComplexityRoot.ForgeStatus.SentAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeStatus.SentAt(childComplexity), true
+	case "ForgeStatus.state":
+		if e.ComplexityRoot.ForgeStatus.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeStatus.State(childComplexity), true
+
 	case "Freeze.applications":
 		if e.ComplexityRoot.Freeze.Applications == nil {
 			break
@@ -5772,6 +5992,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.PreviewRollout(childComplexity, args["input"].(model.PreviewRolloutInput)), true
+	case "Mutation.putForgeMirror":
+		if e.ComplexityRoot.Mutation.PutForgeMirror == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_putForgeMirror_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.PutForgeMirror(childComplexity, args["input"].(model.PutForgeMirrorInput)), true
 	case "Mutation.putNotificationChannel":
 		if e.ComplexityRoot.Mutation.PutNotificationChannel == nil {
 			break
@@ -6003,6 +6234,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RetryEnvironmentOnboarding(childComplexity, args["input"].(model.RetryEnvironmentOnboardingInput)), true
+	case "Mutation.retryForgeStatuses":
+		if e.ComplexityRoot.Mutation.RetryForgeStatuses == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_retryForgeStatuses_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RetryForgeStatuses(childComplexity, args["input"].(model.RetryForgeStatusesInput)), true
 	case "Mutation.retryNotification":
 		if e.ComplexityRoot.Mutation.RetryNotification == nil {
 			break
@@ -7681,6 +7923,29 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Environments(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["name"].(*string), args["tiers"].([]core.Tier), args["readiness"].([]core.Readiness), args["orderBy"].(*core.Order)), true
+	case "Query.forgeHosts":
+		if e.ComplexityRoot.Query.ForgeHosts == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.ForgeHosts(childComplexity), true
+	case "Query.forgeMirrors":
+		if e.ComplexityRoot.Query.ForgeMirrors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.ForgeMirrors(childComplexity), true
+	case "Query.forgeStatuses":
+		if e.ComplexityRoot.Query.ForgeStatuses == nil {
+			break
+		}
+
+		args, err := ec.field_Query_forgeStatuses_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.ForgeStatuses(childComplexity, args["state"].(*forge.State), args["commit"].(*string), args["before"].(*int), args["first"].(int)), true
 	case "Query.freezes":
 		if e.ComplexityRoot.Query.Freezes == nil {
 			break
@@ -8323,6 +8588,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.RetentionRule.Kind(childComplexity), true
 
+	case "RetriedForgeStatuses.count":
+		if e.ComplexityRoot.RetriedForgeStatuses.Count == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RetriedForgeStatuses.Count(childComplexity), true
+
 	case "RetryApplicationEnvironmentSetupPayload.applicationEnvironment":
 		if e.ComplexityRoot.RetryApplicationEnvironmentSetupPayload.ApplicationEnvironment == nil {
 			break
@@ -8348,6 +8620,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RetryEnvironmentOnboardingPayload.Errors(childComplexity), true
+
+	case "RetryForgeStatusesPayload.errors":
+		if e.ComplexityRoot.RetryForgeStatusesPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RetryForgeStatusesPayload.Errors(childComplexity), true
+	case "RetryForgeStatusesPayload.retried":
+		if e.ComplexityRoot.RetryForgeStatusesPayload.Retried == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RetryForgeStatusesPayload.Retried(childComplexity), true
 
 	case "RetryRolloutPayload.errors":
 		if e.ComplexityRoot.RetryRolloutPayload.Errors == nil {
@@ -10724,6 +11009,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputPauseRolloutInput,
 		ec.unmarshalInputPinEnvironmentInput,
 		ec.unmarshalInputPreviewRolloutInput,
+		ec.unmarshalInputPutForgeMirrorInput,
 		ec.unmarshalInputPutNotificationChannelInput,
 		ec.unmarshalInputPutNotificationRouteInput,
 		ec.unmarshalInputPutPolicySetInput,
@@ -10743,6 +11029,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputResumeRolloutInput,
 		ec.unmarshalInputRetryApplicationEnvironmentSetupInput,
 		ec.unmarshalInputRetryEnvironmentOnboardingInput,
+		ec.unmarshalInputRetryForgeStatusesInput,
 		ec.unmarshalInputRetryNotificationInput,
 		ec.unmarshalInputRetryRolloutInput,
 		ec.unmarshalInputRetryWorkflowInput,
@@ -12648,6 +12935,145 @@ input SetDirectChangesInput {
 "Result of setDirectChanges."
 type SetDirectChangesPayload {
   environment: Environment
+  errors: [UserError!]!
+}
+`, BuiltIn: false},
+	{Name: "../schema/forge.graphqls", Input: `# Statuses of commits: which applications have their checks published at the forges of their repositories, and what became of each status.
+
+extend type Query {
+  "The applications whose checks are published, by application; also those where it was switched off."
+  forgeMirrors: [ForgeMirror!]!
+  "Statuses of commits with what became of them, the newest first. They are kept for 30 days after their last change."
+  forgeStatuses(
+    state: ForgeStatusState
+    "The full ID of a commit."
+    commit: String
+    "The number of the status after which the list continues."
+    before: Int
+    "At most 100."
+    first: Int! = 50
+  ): [ForgeStatus!]!
+  "The servers that statuses are sent to, by name."
+  forgeHosts: [ForgeHost!]!
+}
+
+extend type Mutation {
+  "Has the checks of an application published as statuses of commits, changes how, or ends it."
+  putForgeMirror(input: PutForgeMirrorInput!): ForgeMirrorPayload!
+  "Sends statuses again that were given up."
+  retryForgeStatuses(input: RetryForgeStatusesInput!): RetryForgeStatusesPayload!
+}
+
+"That the checks of an application are published as statuses of the commits that its versions come from."
+type ForgeMirror {
+  "The name of the application."
+  application: String!
+  "The names of the environments whose checks are published; empty for all."
+  environments: [String!]!
+  "The name of the credential that statuses are sent with; empty for the one with the longest matching URL."
+  credential: String!
+  "Whether it is switched on."
+  enabled: Boolean!
+  "What the member was called who saved it last."
+  author: String!
+  "When it was saved last."
+  changedAt: Time!
+}
+
+"A status of a commit at its forge. The forge may have an older one, and nothing is decided by it."
+type ForgeStatus {
+  "Identifies it within the organization."
+  number: Int!
+  "The URL of the repository."
+  repository: String!
+  "The full ID of the commit."
+  commit: String!
+  "Its name at the forge, such as lockstep/production/e2e."
+  name: String!
+  "What it says, or is to say."
+  phase: CheckPhase!
+  "What it says for people, or is to say."
+  description: String!
+  "Where it links to; empty for nowhere."
+  link: String!
+  state: ForgeStatusState!
+  "Why the last attempt failed; empty if it did not."
+  error: String!
+  "How many attempts were refused since it was sent last."
+  attempts: Int!
+  "When it is tried next, if its server accepts statuses then; null if it is not to be sent."
+  dueAt: Time
+  "When it was sent last; null for never."
+  sentAt: Time
+}
+
+"What became of a status of a commit."
+enum ForgeStatusState {
+  "It is to be sent."
+  PENDING
+  "A run sends it."
+  SENDING
+  "The forge has it."
+  SENT
+  "It was given up. It can be sent again."
+  FAILED
+}
+
+"A server that statuses of commits are sent to."
+type ForgeHost {
+  "Its name, with the port where it has one."
+  host: String!
+  "How many statuses wait for it or are being sent."
+  waiting: Int!
+  "Before when no status is sent there; null if it accepts them."
+  pausedUntil: Time
+  "Why the last attempt failed because of the server; empty if it did not."
+  problem: String!
+  "How many requests it accepts from the credential; null where it does not say."
+  quotaLimit: Int
+  "How many of them are left, as of the last answer; null where it does not say."
+  quotaRemaining: Int
+  "When the count begins again; null where it does not say."
+  quotaResetsAt: Time
+}
+
+"Input of putForgeMirror."
+input PutForgeMirrorInput {
+  "The name of the application."
+  application: String!
+  "The names of the environments whose checks are published; empty for all."
+  environments: [String!]! = []
+  "The name of the credential that statuses are sent with; empty for the one with the longest matching URL."
+  credential: String! = ""
+  "Whether it is switched on."
+  enabled: Boolean! = true
+  "Why; kept in the journal."
+  reason: String = ""
+}
+
+"Input of retryForgeStatuses."
+input RetryForgeStatusesInput {
+  "The number of a status; null for all that were given up."
+  number: Int
+  "Why; kept in the journal."
+  reason: String = ""
+}
+
+"Result of putForgeMirror."
+type ForgeMirrorPayload {
+  mirror: ForgeMirror
+  errors: [UserError!]!
+}
+
+"Statuses that are sent again."
+type RetriedForgeStatuses {
+  "How many they are."
+  count: Int!
+}
+
+"Result of retryForgeStatuses."
+type RetryForgeStatusesPayload {
+  retried: RetriedForgeStatuses
   errors: [UserError!]!
 }
 `, BuiltIn: false},
@@ -17244,6 +17670,84 @@ func (ec *executionContext) childFields_FlowDefinition(ctx context.Context, fiel
 	return nil, fmt.Errorf("no field named %q was found under type FlowDefinition", field.Name)
 }
 
+func (ec *executionContext) childFields_ForgeHost(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "host":
+		return ec.fieldContext_ForgeHost_host(ctx, field)
+	case "waiting":
+		return ec.fieldContext_ForgeHost_waiting(ctx, field)
+	case "pausedUntil":
+		return ec.fieldContext_ForgeHost_pausedUntil(ctx, field)
+	case "problem":
+		return ec.fieldContext_ForgeHost_problem(ctx, field)
+	case "quotaLimit":
+		return ec.fieldContext_ForgeHost_quotaLimit(ctx, field)
+	case "quotaRemaining":
+		return ec.fieldContext_ForgeHost_quotaRemaining(ctx, field)
+	case "quotaResetsAt":
+		return ec.fieldContext_ForgeHost_quotaResetsAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ForgeHost", field.Name)
+}
+
+func (ec *executionContext) childFields_ForgeMirror(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "application":
+		return ec.fieldContext_ForgeMirror_application(ctx, field)
+	case "environments":
+		return ec.fieldContext_ForgeMirror_environments(ctx, field)
+	case "credential":
+		return ec.fieldContext_ForgeMirror_credential(ctx, field)
+	case "enabled":
+		return ec.fieldContext_ForgeMirror_enabled(ctx, field)
+	case "author":
+		return ec.fieldContext_ForgeMirror_author(ctx, field)
+	case "changedAt":
+		return ec.fieldContext_ForgeMirror_changedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ForgeMirror", field.Name)
+}
+
+func (ec *executionContext) childFields_ForgeMirrorPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "mirror":
+		return ec.fieldContext_ForgeMirrorPayload_mirror(ctx, field)
+	case "errors":
+		return ec.fieldContext_ForgeMirrorPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ForgeMirrorPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_ForgeStatus(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "number":
+		return ec.fieldContext_ForgeStatus_number(ctx, field)
+	case "repository":
+		return ec.fieldContext_ForgeStatus_repository(ctx, field)
+	case "commit":
+		return ec.fieldContext_ForgeStatus_commit(ctx, field)
+	case "name":
+		return ec.fieldContext_ForgeStatus_name(ctx, field)
+	case "phase":
+		return ec.fieldContext_ForgeStatus_phase(ctx, field)
+	case "description":
+		return ec.fieldContext_ForgeStatus_description(ctx, field)
+	case "link":
+		return ec.fieldContext_ForgeStatus_link(ctx, field)
+	case "state":
+		return ec.fieldContext_ForgeStatus_state(ctx, field)
+	case "error":
+		return ec.fieldContext_ForgeStatus_error(ctx, field)
+	case "attempts":
+		return ec.fieldContext_ForgeStatus_attempts(ctx, field)
+	case "dueAt":
+		return ec.fieldContext_ForgeStatus_dueAt(ctx, field)
+	case "sentAt":
+		return ec.fieldContext_ForgeStatus_sentAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ForgeStatus", field.Name)
+}
+
 func (ec *executionContext) childFields_Freeze(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -18496,6 +19000,14 @@ func (ec *executionContext) childFields_RetentionRule(ctx context.Context, field
 	return nil, fmt.Errorf("no field named %q was found under type RetentionRule", field.Name)
 }
 
+func (ec *executionContext) childFields_RetriedForgeStatuses(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "count":
+		return ec.fieldContext_RetriedForgeStatuses_count(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RetriedForgeStatuses", field.Name)
+}
+
 func (ec *executionContext) childFields_RetryApplicationEnvironmentSetupPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "applicationEnvironment":
@@ -18514,6 +19026,16 @@ func (ec *executionContext) childFields_RetryEnvironmentOnboardingPayload(ctx co
 		return ec.fieldContext_RetryEnvironmentOnboardingPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RetryEnvironmentOnboardingPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_RetryForgeStatusesPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "retried":
+		return ec.fieldContext_RetryForgeStatusesPayload_retried(ctx, field)
+	case "errors":
+		return ec.fieldContext_RetryForgeStatusesPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RetryForgeStatusesPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_RetryRolloutPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

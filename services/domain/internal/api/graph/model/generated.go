@@ -501,6 +501,12 @@ type ExtendFreezePayload struct {
 	Errors []UserError `json:"errors"`
 }
 
+// Result of putForgeMirror.
+type ForgeMirrorPayload struct {
+	Mirror *ForgeMirror `json:"mirror,omitempty"`
+	Errors []UserError  `json:"errors"`
+}
+
 // Result of grantPermissions and revokeGrant.
 type GrantPayload struct {
 	Grant *Grant `json:"grant,omitempty"`
@@ -786,6 +792,20 @@ type ProvenanceSource struct {
 	Revision *string `json:"revision,omitempty"`
 }
 
+// Input of putForgeMirror.
+type PutForgeMirrorInput struct {
+	// The name of the application.
+	Application string `json:"application"`
+	// The names of the environments whose checks are published; empty for all.
+	Environments []string `json:"environments"`
+	// The name of the credential that statuses are sent with; empty for the one with the longest matching URL.
+	Credential string `json:"credential"`
+	// Whether it is switched on.
+	Enabled bool `json:"enabled"`
+	// Why; kept in the journal.
+	Reason *string `json:"reason,omitempty"`
+}
+
 // Input of putNotificationChannel.
 type PutNotificationChannelInput struct {
 	// 1 to 63 lower-case letters, digits and hyphens; a channel of that name is changed.
@@ -1040,6 +1060,12 @@ type RetentionPayload struct {
 	Errors    []UserError `json:"errors"`
 }
 
+// Statuses that are sent again.
+type RetriedForgeStatuses struct {
+	// How many they are.
+	Count int `json:"count"`
+}
+
 // Input of retryApplicationEnvironmentSetup.
 type RetryApplicationEnvironmentSetupInput struct {
 	// The application environment.
@@ -1062,6 +1088,20 @@ type RetryEnvironmentOnboardingInput struct {
 type RetryEnvironmentOnboardingPayload struct {
 	Environment *Environment `json:"environment,omitempty"`
 	Errors      []UserError  `json:"errors"`
+}
+
+// Input of retryForgeStatuses.
+type RetryForgeStatusesInput struct {
+	// The number of a status; null for all that were given up.
+	Number *int `json:"number,omitempty"`
+	// Why; kept in the journal.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of retryForgeStatuses.
+type RetryForgeStatusesPayload struct {
+	Retried *RetriedForgeStatuses `json:"retried,omitempty"`
+	Errors  []UserError           `json:"errors"`
 }
 
 // Input of retryNotification.

@@ -1,0 +1,490 @@
+package domain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
+)
+
+// smithy is an engine with forges behind it: what runs have published there, in their order.
+type smithy struct {
+	mu      sync.Mutex
+	started map[string]json.RawMessage
+	order   []string
+	// written are the statuses as the forges have them: name, state and description.
+	written []string
+	// away is what the next starts answer; answer what a run reports, nil for that the forge has the status. Without an outcome it runs still.
+	away   error
+	answer func(inputs string) map[string]any
+}
+
+var _ forge.Engine = (*smithy)(nil)
+
+func (s *smithy) Start(_ context.Context, w handoff.Workflow) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.away != nil {
+		return "", s.away
+	}
+	if known, again := s.started[w.ID]; again && string(known) != string(w.Inputs) {
+		return "", fault.New(fault.Conflict, "%s was started with other inputs", w.ID)
+	} else if again {
+		return "run-of-" + w.ID, nil
+	}
+	s.started[w.ID], s.order = w.Inputs, append(s.order, w.ID)
+	if s.answer == nil || s.answer(string(w.Inputs))["outcome"] == "sent" {
+		var in struct{ Status map[string]string }
+		if err := json.Unmarshal(w.Inputs, &in); err != nil {
+			return "", err
+		}
+		s.written = append(s.written, fmt.Sprintf("%s %s: %s", in.Status["name"], in.Status["state"], in.Status["description"]))
+	}
+	return "run-of-" + w.ID, nil
+}
+
+func (s *smithy) WorkflowByID(_ context.Context, _ int64, id string) (handoff.WorkflowRun, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	inputs, known := s.started[id]
+	if !known {
+		return handoff.WorkflowRun{}, fault.New(fault.NotFound, "no run %s", id)
+	}
+	answer := map[string]any{"outcome": "sent"}
+	if s.answer != nil {
+		answer = s.answer(string(inputs))
+	}
+	run := handoff.WorkflowRun{ID: id, State: handoff.WorkflowCompleted, CreatedAt: time.Unix(1_800_000_000, 0)}
+	if answer["outcome"] == nil {
+		run.State = handoff.WorkflowRunning
+	}
+	for key, value := range answer {
+		text, _ := json.Marshal(value)
+		run.Status = append(run.Status, handoff.WorkflowPair{Key: key, Value: string(text)})
+	}
+	return run, nil
+}
+
+// names are the names of what the forges have, in the order in which it was published, since the last call.
+func (s *smithy) since() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.written
+	s.written = nil
+	return all
+}
+
+// published is a shop whose environments have a check, and whose manifests' commits have statuses.
+type published struct {
+	checked
+	at  *smithy
+	set core.VersionSet
+}
+
+func publishing(t *testing.T, extra string) published {
+	t.Helper()
+	p := published{checked: promoter(t, extra), at: &smithy{started: map[string]json.RawMessage{}}}
+	p.forges = forge.New(forge.Deps{
+		Store: p.store.ForForge(), Engine: p.at, Checks: p.view, Clock: p.now, URL: "https://cd.example.com/",
+	})
+	p.withManifests()
+	p.set = p.commit(901)
+	return p
+}
+
+func (p published) mirror(enabled bool, environments ...string) {
+	p.t.Helper()
+	_, err := p.forges.PutMirror(p.t.Context(), user(), forge.NewMirror{
+		Application: p.application.Name, Environments: environments, Enabled: enabled, Reason: "statuses",
+	})
+	p.ok(err)
+}
+
+// work does what is due until nothing is, and has every run that was begun looked at.
+func (p published) work() (did []string) {
+	p.t.Helper()
+	for range 2000 {
+		w, worked, err := p.forges.WorkDue(p.t.Context())
+		if err != nil && !fault.Is(err, fault.Unavailable) {
+			p.ok(err)
+		}
+		if !worked {
+			return did
+		}
+		did = append(did, w.What)
+		if w.What == "send" && w.State == forge.Sending {
+			for _, s := range p.statuses("") { // the event that its run has ended
+				if s.ID == w.Status && s.Started {
+					run := id.ForgeStatusRun(s.ID, s.Run)
+					p.deliver(p.emit(event.WorkflowCompleted{WorkflowID: run}, run))
+				}
+			}
+		}
+	}
+	p.t.Fatal("statuses do not come to an end")
+	return nil
+}
+
+func (p published) statuses(state forge.State) []forge.Status {
+	p.t.Helper()
+	all, err := p.forges.Statuses(p.t.Context(), org, forge.Filter{State: state, Most: forge.MaxStatuses})
+	p.ok(err)
+	return all
+}
+
+func (p published) host(name string) forge.Host {
+	p.t.Helper()
+	all, err := p.forges.Hosts(p.t.Context(), org)
+	p.ok(err)
+	for _, h := range all {
+		if h.Host == name {
+			return h
+		}
+	}
+	p.t.Fatalf("found %+v; want %s", all, name)
+	return forge.Host{}
+}
+
+// row stores a status as if a check had come to it.
+func (p published) row(host, name string) {
+	p.t.Helper()
+	_, err := p.pool.Exec(p.t.Context(), `INSERT INTO cd_forge_statuses (organization_id, repository, host, commit_sha, name, parts, credential, due_at)
+		VALUES ($1, 'https://' || $2 || '/shop', $2, $3, 'lockstep/dev/' || $4, jsonb_build_object($5::text,
+			'{"set": 1, "application": "shop", "phase": "success", "description": "", "link": ""}'::jsonb), '', $6)`,
+		org, host, shaOf(7), name, fmt.Sprint(p.application.ID), p.now.Now())
+	p.ok(err)
+}
+
+// R3-09, D48, D64: nothing is published, and nothing stored for it, unless an application switches it on. Then checks are published as they
+// change, with the environment and a link, and what was deployed where; each once.
+func TestChecksArePublishedAsStatusesOfCommits(t *testing.T) {
+	t.Parallel()
+	p := publishing(t, "")
+	p.reports(1, "dev", p.set, "healthy", core.CheckPending)
+	p.want(p.work(), []string(nil))
+	p.want(p.countOf(`SELECT count(*) FROM cd_forge_marks`), 0)
+	p.mirror(true)
+	p.want(p.work(), []string(nil)) // nothing of it is live or rolled out
+	p.reports(1, "dev", p.set, "healthy", core.CheckFailure)
+	p.work()
+	p.want(p.at.since(), []string{"lockstep/dev/healthy failure: failure by ci-1"})
+	r := p.rollout(p.set)
+	p.work()
+	p.at.since()
+	p.report(event.RolloutStarted{RolloutID: r.ID}, event.RolloutPassageRequested{RolloutID: r.ID, GateID: "dev"})
+	p.complete(r, "dev")
+	p.reports(1, "dev", p.set, "healthy", core.CheckSuccess)
+	p.work()
+	got := p.at.since()
+	slices.Sort(got)
+	p.want(got, []string{
+		"lockstep/dev success: in dev since 2027-01-15 08:00 UTC (" + p.set.Name + ")", "lockstep/dev/healthy success: success by ci-1",
+	})
+	for _, s := range p.statuses(forge.Sent) {
+		p.want([]string{s.Repository, s.Commit, s.Host}, []string{"https://git.test/shop/config.git", shaOf(901), "git.test"})
+		p.want(s.Says().Link, fmt.Sprintf("https://cd.example.com/rollouts/rollout_%d", r.ID))
+	}
+	p.reports(1, "dev", p.set, "healthy", core.CheckSuccess) // what repeats a status is none
+	p.work()
+	p.want(p.at.since(), []string(nil))
+	p.want(p.countOf(`SELECT count(*) FROM cd_changes WHERE action = 'putForgeMirror' AND before IS NULL AND reason = 'statuses'`), 1)
+	p.verifyJournal(r)
+}
+
+// R3-06: reporters that contradict each other are published as a failure. An environment that is not named is not published, and a status
+// about an older version set of the same commit changes nothing.
+func TestWhatIsPublished(t *testing.T) {
+	t.Parallel()
+	p := publishing(t, "")
+	p.mirror(true, "test")
+	p.reports(1, "dev", p.set, "healthy", core.CheckSuccess)
+	p.reports(1, "test", p.set, "healthy", core.CheckSuccess)
+	p.work()
+	p.want(p.at.since(), []string{"lockstep/test/healthy success: success by ci-1"})
+	newer := p.release(77) // an image; the commit is the same
+	p.reports(1, "test", newer, "healthy", core.CheckPending)
+	p.reports(2, "test", newer, "healthy", core.CheckSuccess)
+	p.work()
+	p.want(p.at.since(), []string{"lockstep/test/healthy failure: the reporters contradict each other: pending by ci-1, success by ci-2"})
+	p.reports(3, "test", p.set, "healthy", core.CheckFailure)
+	p.work()
+	p.want(p.at.since(), []string(nil))
+}
+
+// R3-09: only the newest phase of a status is sent, also of one that is being sent.
+func TestIntermediatePhasesAreNotSent(t *testing.T) {
+	t.Parallel()
+	p := publishing(t, "")
+	p.mirror(true)
+	for _, phase := range []core.CheckPhase{core.CheckPending, core.CheckFailure, core.CheckSuccess} {
+		p.reports(1, "dev", p.set, "healthy", phase)
+	}
+	p.work()
+	p.want(p.at.since(), []string{"lockstep/dev/healthy success: success by ci-1"})
+	p.at.answer = func(string) map[string]any { return map[string]any{} }
+	p.reports(1, "dev", p.set, "healthy", core.CheckFailure)
+	p.work()
+	p.want(p.statuses("")[0].State, forge.Sending)
+	for _, phase := range []core.CheckPhase{core.CheckPending, core.CheckFailure, core.CheckPending} {
+		p.reports(1, "dev", p.set, "healthy", phase)
+		p.now.Advance(2 * time.Hour) // however long the run takes, no other one overtakes it
+		p.work()
+	}
+	p.want(len(p.at.order), 2)
+	p.at.answer = nil
+	p.now.Advance(time.Minute)
+	p.work()
+	p.want(p.at.since(), []string{"lockstep/dev/healthy pending: pending by ci-1"})
+	p.want(len(p.at.order), 3)
+}
+
+// R3-09: a forge that is away is asked by one status at a time, with growing pauses, and loses nothing; another forge and the rollout do not
+// notice.
+func TestAForgeThatIsAway(t *testing.T) {
+	t.Parallel()
+	p := publishing(t, "")
+	p.mirror(true)
+	away := true
+	p.at.answer = func(inputs string) map[string]any {
+		if away && strings.Contains(inputs, "broken.test") {
+			return map[string]any{"outcome": "away", "why": "unreachable: no answer"}
+		}
+		return map[string]any{"outcome": "sent"}
+	}
+	for i := range 30 {
+		p.row("broken.test", fmt.Sprint(i))
+	}
+	p.row("fine.test", "a")
+	p.work()
+	p.want(len(p.statuses(forge.Sent)), 1)
+	before := len(p.at.order)
+	if before > 12 {
+		t.Errorf("found %d runs; want at most those that are sent together", before)
+	}
+	h := p.host("broken.test")
+	p.want([]any{h.Problem, h.Waiting, h.PausedUntil.After(p.now.Now())}, []any{"unreachable: no answer", 30, true})
+	for range 36 { // for six hours
+		p.now.Advance(10*time.Minute + time.Second)
+		p.work()
+	}
+	if n := len(p.at.order) - before; n > 40 {
+		t.Errorf("found %d runs within six hours; want about one in ten minutes", n)
+	}
+	p.want(len(p.statuses(forge.Failed)), 0)
+	r := p.rollout(p.set)
+	p.report(event.RolloutStarted{RolloutID: r.ID}, event.RolloutPassageRequested{RolloutID: r.ID, GateID: "dev"})
+	p.complete(r, "dev")
+	away = false
+	p.now.Advance(10*time.Minute + time.Second)
+	p.work()
+	p.now.Advance(10 * time.Second)
+	p.work()
+	p.want(p.host("broken.test").Waiting, 0)
+}
+
+// R3-09: what a forge says about its limits is kept to: Retry-After, and the requests that are left, of which a tenth is for rollouts.
+func TestAForgeThatLimits(t *testing.T) {
+	t.Parallel()
+	p := publishing(t, "")
+	p.mirror(true)
+	resets := p.now.Now().Add(30 * time.Minute)
+	answer := map[string]any{"outcome": "limited", "why": "status 429", "wait": 600}
+	p.at.answer = func(string) map[string]any { return answer }
+	p.row("git.test", "a")
+	p.work()
+	p.now.Advance(9 * time.Minute)
+	p.want(p.work(), []string(nil))
+	answer = map[string]any{"outcome": "sent", "quota": map[string]any{"limit": 100, "remaining": 9, "resets_at": resets.UTC().Format(time.RFC3339)}}
+	p.now.Advance(time.Minute)
+	p.work()
+	h := p.host("git.test")
+	p.want([]any{h.Quota.Limit, h.Quota.Remaining, h.PausedUntil.Equal(resets), h.Problem}, []any{int64(100), int64(9), true, ""})
+	p.row("git.test", "b")
+	p.work()
+	p.want(p.statuses("")[0].State, forge.Pending)
+	p.now.Advance(20 * time.Minute)
+	p.work()
+	p.want(p.statuses("")[0].State, forge.Sent)
+	p.want(p.forges.Counts()["limited"], int64(1))
+}
+
+// R3-09: no forge is flooded: 60 statuses a minute.
+func TestAForgeIsNotFlooded(t *testing.T) {
+	t.Parallel()
+	p := publishing(t, "")
+	p.mirror(true)
+	for i := range 70 {
+		p.row("git.test", fmt.Sprint(i))
+	}
+	p.work()
+	p.want(len(p.at.order), 60)
+	p.now.Advance(time.Minute)
+	p.work()
+	p.want(len(p.at.order), 70)
+}
+
+// R3-09: what a forge refuses is tried again with growing pauses, then given up and shown, and can be sent again.
+func TestARefusedStatusIsShown(t *testing.T) {
+	t.Parallel()
+	p := publishing(t, "")
+	p.mirror(true)
+	p.at.answer = func(string) map[string]any { return map[string]any{"outcome": "refused", "why": "unauthorized: no"} }
+	p.row("git.test", "a")
+	p.work()
+	p.want([]any{p.statuses("")[0].State, p.statuses("")[0].Error}, []any{forge.Pending, "unauthorized: no"})
+	for range 20 {
+		p.now.Advance(10 * time.Minute)
+		p.work()
+	}
+	s := p.statuses(forge.Failed)
+	p.want(len(s), 1)
+	p.want([]any{s[0].Attempts, s[0].Error, len(p.at.order)}, []any{10, "unauthorized: no; it was tried 10 times", 10})
+	p.at.answer = nil
+	_, err := p.forges.Retry(t.Context(), user(), s[0].ID+1, "")
+	p.refused(err, "only what has failed can be sent again")
+	n, err := p.forges.Retry(t.Context(), user(), 0, "new token")
+	p.ok(err)
+	p.want(n, 1)
+	p.work()
+	p.want(p.statuses("")[0].State, forge.Sent)
+	p.want(p.countOf(`SELECT count(*) FROM cd_changes WHERE action = 'retryForgeStatuses' AND reason = 'new token'`), 1)
+}
+
+// What was switched off publishes nothing more, and what it had to say is published once it is switched on again. Of several applications
+// with the same commit the worst is published, of those that are switched on.
+func TestSwitchingOff(t *testing.T) {
+	t.Parallel()
+	p := publishing(t, "")
+	p.mirror(true)
+	p.reports(1, "dev", p.set, "healthy", core.CheckSuccess)
+	_, _, err := p.forges.WorkDue(t.Context()) // the mark
+	p.ok(err)
+	p.mirror(false)
+	p.work()
+	p.want(p.at.since(), []string(nil))
+	p.want(p.statuses("")[0].Error, "publishing was switched off")
+	p.mirror(true)
+	p.reports(1, "dev", p.set, "healthy", core.CheckPending)
+	p.reports(1, "dev", p.set, "healthy", core.CheckSuccess)
+	p.work()
+	p.want(p.at.since(), []string{"lockstep/dev/healthy success: success by ci-1"})
+	parts := []forge.Part{{Application: "shop", Phase: core.CheckSuccess, Description: "fine"}, {Application: "web", Phase: core.CheckFailure, Description: "red"}}
+	p.want(forge.Worst(parts), forge.Part{Application: "web", Phase: core.CheckFailure, Description: "shop: success, web: failure"})
+	p.want(forge.Worst(parts[:1]).Description, "fine")
+}
+
+// What is wrong is refused with where it is, and only those may change it who may configure the application everywhere.
+func TestMirrorsAreChecked(t *testing.T) {
+	t.Parallel()
+	p := publishing(t, "")
+	for want, n := range map[string]forge.NewMirror{
+		"does not exist": {Application: "nothing"},
+		`/environments/0: found "moon", which does not exist; expected the name of an environment`: {Application: "shop", Environments: []string{"moon"}},
+		`/credential: found "a b"; expected the name of a credential`:                              {Application: "shop", Credential: "a b"},
+		"/environments: found 101; expected at most 100":                                           {Application: "shop", Environments: make([]string, 101)},
+		"/reason: found 1001 bytes":                                                                {Application: "shop", Reason: strings.Repeat("a", 1001)},
+	} {
+		n.Application = strings.Replace(n.Application, "shop", p.application.Name, 1)
+		if _, err := p.forges.PutMirror(t.Context(), user(), n); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("found %v; want %q", err, want)
+		}
+	}
+	reader := core.Actor{Organization: org, Type: core.PrincipalUser, ID: 9, Name: "eve", Permissions: core.PermissionsOf(core.MayRead, core.MayReport)}
+	if _, err := p.forges.PutMirror(t.Context(), reader, forge.NewMirror{Application: p.application.Name}); !fault.Is(err, fault.Denied) {
+		t.Errorf("found %v; want it denied", err)
+	}
+	if _, err := p.forges.Retry(t.Context(), reader, 0, ""); !fault.Is(err, fault.Denied) {
+		t.Errorf("found %v; want it denied", err)
+	}
+	other := user()
+	other.Organization = 2
+	if _, err := p.forges.PutMirror(t.Context(), other, forge.NewMirror{Application: p.application.Name}); !fault.Is(err, fault.NotFound) {
+		t.Errorf("found %v; want that another organization does not find it", err)
+	}
+	p.want(p.countOf(`SELECT count(*) FROM cd_forge_mirrors`), 0)
+}
+
+// Nobody but the engine says what became of a status. A forged end of its run is refused, or has the engine asked.
+func TestAForgedEndOfAPublicationChangesNothing(t *testing.T) {
+	t.Parallel()
+	p := publishing(t, "")
+	p.mirror(true)
+	p.at.answer = func(string) map[string]any { return map[string]any{} }
+	p.row("git.test", "a")
+	p.work()
+	s := p.statuses("")[0]
+	run := id.ForgeStatusRun(s.ID, s.Run)
+	errs := p.on.Domain(t.Context(), []bus.Delivery{{Event: p.emit(event.WorkflowCompleted{WorkflowID: run}, "nightly"), Attempt: 1}})
+	if !slices.ContainsFunc(errs, func(err error) bool { return fault.Is(err, fault.Invalid) }) {
+		t.Errorf("found %v; want that the event is refused", errs)
+	}
+	p.deliver(p.emit(event.WorkflowCompleted{WorkflowID: run}, run))
+	p.work()
+	p.want(p.statuses("")[0].State, forge.Sending)
+}
+
+// R3-09: a process that is killed at any statement, and an engine that is away, lose nothing and publish nothing twice.
+func TestPublishingSurvivesAKillAtEachStatement(t *testing.T) {
+	t.Parallel()
+	p := publishing(t, "")
+	p.mirror(true)
+	died := &crash{}
+	config := pgtest.As(t, p.db, role).Config()
+	config.ConnConfig.Tracer = died
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	p.ok(err)
+	t.Cleanup(pool.Close)
+	drivers, err := givenDrivers(t.Context(), Config{DriverDir: filepath.Join("testdata", "drivers")}, slog.New(slog.DiscardHandler))
+	p.ok(err)
+	mortal, err := assemble(pool, noBus{}, drivers, nil, p.now, Config{}, slog.New(slog.DiscardHandler))
+	p.ok(err)
+	mortal.forges = forge.New(forge.Deps{Store: mortal.store.ForForge(), Engine: p.at, Checks: mortal.view, Clock: p.now})
+	crashes := 0
+	for _, phase := range []core.CheckPhase{core.CheckPending, core.CheckFailure, core.CheckSuccess} {
+		p.reports(1, "dev", p.set, "healthy", phase)
+		p.at.away = fault.New(fault.Unavailable, "no engine")
+		for n := int64(2); n < 3000; n++ {
+			died.left.Store(n % 60)
+			_, worked, err := mortal.forges.WorkDue(t.Context())
+			through := died.left.Load() > 1
+			died.left.Store(0)
+			if err != nil && !errors.Is(err, p.at.away) {
+				crashes++
+			}
+			if n == 100 {
+				p.at.away = nil
+			}
+			if err == nil && through && !worked && len(p.statuses(forge.Sent)) == 1 && len(p.statuses(forge.Pending)) == 0 {
+				break
+			}
+			if !worked {
+				p.now.Advance(time.Minute)
+			}
+		}
+	}
+	if crashes < 20 {
+		t.Errorf("found %d crashes; want more", crashes)
+	}
+	p.want(p.at.since(), []string{
+		"lockstep/dev/healthy pending: pending by ci-1", "lockstep/dev/healthy failure: failure by ci-1", "lockstep/dev/healthy success: success by ci-1",
+	})
+	p.want(p.countOf(`SELECT count(*) FROM cd_forge_marks`), 0)
+}

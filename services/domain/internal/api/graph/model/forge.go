@@ -1,0 +1,82 @@
+package model
+
+import (
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
+)
+
+// ForgeMirror is the domain's.
+type ForgeMirror struct {
+	Application  string
+	Environments []string
+	Credential   string
+	Enabled      bool
+	Author       string
+	ChangedAt    time.Time
+}
+
+// WrapForgeMirror makes one of the domain's.
+func WrapForgeMirror(m forge.Named) ForgeMirror {
+	return ForgeMirror{
+		Application: m.Application, Environments: m.Environments, Credential: m.Credential, Enabled: m.Enabled, Author: m.Author.Name,
+		ChangedAt: m.ChangedAt,
+	}
+}
+
+// ForgeStatus is the domain's.
+type ForgeStatus struct {
+	Number                   int64
+	Repository, Commit, Name string
+	Phase                    core.CheckPhase
+	Description, Link        string
+	State                    forge.State
+	Error                    string
+	Attempts                 int
+	DueAt, SentAt            *time.Time
+}
+
+// WrapForgeStatus makes one of the domain's.
+func WrapForgeStatus(s forge.Status) ForgeStatus {
+	p := s.Says()
+	made := ForgeStatus{
+		Number: s.ID, Repository: s.Repository, Commit: s.Commit, Name: s.Name, Phase: p.Phase, Description: p.Description, Link: p.Link,
+		State: s.State, Error: s.Error, Attempts: s.Attempts, SentAt: s.SentAt,
+	}
+	if s.State == forge.Pending || s.State == forge.Sending {
+		made.DueAt = &s.DueAt
+	}
+	return made
+}
+
+// ForgeHost is the domain's.
+type ForgeHost struct {
+	Host                       string
+	Waiting                    int
+	PausedUntil                *time.Time
+	Problem                    string
+	QuotaLimit, QuotaRemaining *int
+	QuotaResetsAt              *time.Time
+}
+
+// WrapForgeHost makes one of the domain's, as of a time.
+func WrapForgeHost(h forge.Host, now time.Time) ForgeHost {
+	made := ForgeHost{Host: h.Host, Waiting: h.Waiting, Problem: h.Problem}
+	if h.PausedUntil.After(now) {
+		made.PausedUntil = &h.PausedUntil
+	}
+	if q := h.Quota; q != nil {
+		limit, remaining := int(q.Limit), int(q.Remaining)
+		made.QuotaLimit, made.QuotaRemaining, made.QuotaResetsAt = &limit, &remaining, &q.ResetsAt
+	}
+	return made
+}
+
+// MarshalForgeStatusState writes a state.
+func MarshalForgeStatusState(s forge.State) graphql.Marshaler { return word(string(s)) }
+
+// UnmarshalForgeStatusState reads a state.
+func UnmarshalForgeStatusState(v any) (forge.State, error) { return enum(v, forge.States()...) }

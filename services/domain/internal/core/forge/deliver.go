@@ -1,0 +1,335 @@
+package forge
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
+)
+
+// program publishes one status.
+//
+//go:embed set.star
+var program []byte
+
+const (
+	// window is the time within which at most rate statuses are begun at a server, and together is how many are being sent there at most.
+	window   = time.Minute
+	rate     = 60
+	together = 10
+	// call bounds one call of the engine, and lease is how long a worker may be silent before another one repeats the call.
+	call  = 10 * time.Second
+	lease = 30 * time.Second
+	// firstGlance is how soon a run is looked at that was just begun, and glance how soon later on, if nothing was heard of its end.
+	firstGlance = 5 * time.Second
+	glance      = time.Minute
+	// maxAttempts is how many runs are refused before a status is given up. What the server cannot answer now is no refusal.
+	maxAttempts = 10
+	// firstPause doubles with each attempt and ends at maxPause.
+	firstPause = 10 * time.Second
+	maxPause   = 10 * time.Minute
+	// longestWait bounds for how long a server may ask to wait.
+	longestWait = time.Hour
+)
+
+// sendNext begins to send the next status of an organization, or looks at what is being sent. What calls the engine is outside of any
+// transaction: a crash before the answer has the call repeated, with the same id and inputs.
+func (u *UseCases) sendNext(ctx context.Context, organization int64) (Worked, bool, error) {
+	var s Status
+	w := Worked{Organization: organization, What: "send"}
+	found, calls := false, false
+	err := u.store.In(ctx, organization, func(ctx context.Context, tx Tx) (err error) {
+		now := u.clock.Now()
+		if s, found, err = tx.DueForgeStatus(ctx, now, together); err != nil || !found {
+			return err
+		}
+		w.Status = s.ID
+		if calls = s.State == Sending; calls {
+			s.DueAt = now.Add(lease)
+			return tx.SaveForgeStatus(ctx, s)
+		}
+		s, calls, err = u.begin(ctx, tx, organization, s, now)
+		return err
+	})
+	if err != nil || !found {
+		return w, false, err
+	}
+	w.State = s.State
+	if !calls {
+		w.What, w.Error = "put off", s.Error
+		return w, true, nil
+	}
+	if s.Started {
+		w.What = "look"
+		s, err = u.look(ctx, organization, s)
+	} else {
+		s, err = u.start(ctx, organization, s)
+	}
+	w.State, w.Error = s.State, s.Error
+	return w, true, err
+}
+
+// begin has a status sent, unless its server has enough to do, or nobody wants it published any more.
+func (u *UseCases) begin(ctx context.Context, tx Tx, organization int64, s Status, now time.Time) (Status, bool, error) {
+	mirrors, err := tx.ForgeMirrors(ctx, organization)
+	if err != nil {
+		return s, false, err
+	}
+	parts := wanted(s.Parts, mirrors)
+	if len(parts) == 0 {
+		s.State, s.Error = Failed, "publishing was switched off"
+		u.counts.failed.Add(1)
+		return s, false, tx.SaveForgeStatus(ctx, s)
+	}
+	h, err := tx.LockForgeHost(ctx, s.Host)
+	if err != nil {
+		return s, false, err
+	}
+	sending, err := tx.ForgeStatusesSending(ctx, s.Host)
+	if err != nil {
+		return s, false, err
+	}
+	if end := h.WindowAt.Add(window); !now.Before(end) || h.WindowAt.After(now) {
+		h.WindowAt, h.WindowCount = now, 0
+	}
+	most := rate
+	if h.Failures > 0 { // one at a time finds out whether it answers again
+		most = h.WindowCount + 1
+	}
+	switch {
+	case h.PausedUntil.After(now), sending >= together, h.Failures > 0 && sending > 0: // by another worker, just now
+		return s, false, nil
+	case h.WindowCount >= most:
+		h.PausedUntil = h.WindowAt.Add(window)
+		return s, false, tx.SaveForgeHost(ctx, h)
+	}
+	h.WindowCount++
+	if err := tx.SaveForgeHost(ctx, h); err != nil {
+		return s, false, err
+	}
+	if s.Inputs, err = inputs(s, parts); err != nil {
+		return s, false, err
+	}
+	s.State, s.Run, s.Started, s.DueAt, s.BegunRevision = Sending, s.Run+1, false, now.Add(lease), s.Revision
+	if err := tx.SaveForgeStatus(ctx, s); err != nil {
+		return s, false, err
+	}
+	s, err = tx.LockForgeStatus(ctx, s.ID) // with the inputs as they are read again if the run is begun a second time
+	return s, err == nil, err
+}
+
+// wanted are the parts of the applications that are published, in their order.
+func wanted(parts map[int64]Part, mirrors []Mirror) (all []Part) {
+	for _, application := range slices.Sorted(maps.Keys(parts)) {
+		if slices.ContainsFunc(mirrors, func(m Mirror) bool { return m.ApplicationID == application && m.Enabled }) {
+			all = append(all, parts[application])
+		}
+	}
+	return all
+}
+
+// Worst is what is published of what applications say of one name: the worst phase, and if they are several what each says.
+func Worst(parts []Part) Part {
+	worst := parts[0]
+	var lines []string
+	for _, p := range parts {
+		if rank(p.Phase) > rank(worst.Phase) {
+			worst = p
+		}
+	}
+	if len(parts) == 1 {
+		return worst
+	}
+	for _, p := range parts {
+		lines = append(lines, fmt.Sprintf("%s: %s", p.Application, p.Phase))
+	}
+	worst.Description = strings.Join(lines, ", ")
+	return worst
+}
+
+// inputs are those of the program that publishes a status.
+func inputs(s Status, parts []Part) (json.RawMessage, error) {
+	p := Worst(parts)
+	arguments := map[string]any{
+		"repo_url": s.Repository, "commit": s.Commit, "name": s.Name, "state": p.Phase, "description": p.Description, "url": p.Link,
+	}
+	if s.Credential != "" {
+		arguments["credential"] = s.Credential
+	}
+	made, err := json.Marshal(map[string]any{"status": arguments})
+	if err != nil {
+		return nil, fmt.Errorf("write the inputs of status %d: %w", s.ID, err)
+	}
+	return made, nil
+}
+
+// start has the engine run what publishes a status.
+func (u *UseCases) start(ctx context.Context, organization int64, s Status) (Status, error) {
+	called, cancel := context.WithTimeout(ctx, call)
+	defer cancel()
+	_, err := u.engine.Start(called, handoff.Workflow{
+		Organization: organization, ID: id.ForgeStatusRun(s.ID, s.Run), Program: handoff.Program{Source: program}, Inputs: s.Inputs,
+		Labels: map[string]string{"subject": fmt.Sprintf("forge_status_%d", s.ID), "program": "forge"},
+	})
+	return u.settle(ctx, organization, s, func(s *Status, _ *Host, now time.Time) {
+		switch {
+		case err == nil:
+			s.Started, s.DueAt = true, now.Add(firstGlance)
+		case handoff.RefusedPermanently(err):
+			u.again(s, now, "the engine refused to send it: "+fault.Public(err))
+		default: // it is tried again for as long as the engine is away, with the same run
+			s.DueAt, s.Error = now.Add(lease), "the engine cannot be reached: "+fault.Public(err)
+		}
+	}, err)
+}
+
+// look looks at the run that publishes a status, and takes from it what came of it. Only the engine is believed: events say when to look.
+// A run that has not ended is waited for, however long it takes: another one could be overtaken by it.
+func (u *UseCases) look(ctx context.Context, organization int64, s Status) (Status, error) {
+	called, cancel := context.WithTimeout(ctx, call)
+	defer cancel()
+	run, err := u.engine.WorkflowByID(called, organization, id.ForgeStatusRun(s.ID, s.Run))
+	gone := missing(err)
+	if gone {
+		err = nil
+	}
+	return u.settle(ctx, organization, s, func(s *Status, h *Host, now time.Time) {
+		switch {
+		case err != nil:
+			s.DueAt = now.Add(lease)
+		case gone:
+			u.again(s, now, "its run is not known to the engine any more")
+		case run.State == handoff.WorkflowRunning || run.State == handoff.WorkflowParked:
+			s.DueAt = now.Add(glance)
+			if run.State == handoff.WorkflowParked {
+				s.Error = cut(core.Because("its run is parked", run.Error), maxError)
+			}
+		case run.State == handoff.WorkflowCompleted:
+			u.ended(s, h, now, read(run.Status))
+		default:
+			u.again(s, now, core.Because("its run is "+string(run.State), run.Error))
+		}
+	}, err)
+}
+
+// settle changes a status and what is known of its server, unless another worker has done so since.
+func (u *UseCases) settle(
+	ctx context.Context, organization int64, s Status, do func(s *Status, h *Host, now time.Time), called error,
+) (Status, error) {
+	err := u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+		now, err := tx.LockForgeStatus(ctx, s.ID)
+		if err != nil || now.State != Sending || now.Run != s.Run || now.Started != s.Started {
+			return err
+		}
+		h, err := tx.LockForgeHost(ctx, s.Host)
+		if err != nil {
+			return err
+		}
+		do(&now, &h, u.clock.Now())
+		s = now
+		if err := tx.SaveForgeHost(ctx, h); err != nil {
+			return err
+		}
+		return tx.SaveForgeStatus(ctx, s)
+	})
+	if err != nil {
+		return s, fmt.Errorf("settle status %d: %w", s.ID, err)
+	}
+	return s, called
+}
+
+// outcome is what the program of a status reports.
+type outcome struct {
+	outcome, why string
+	wait         time.Duration
+	quota        *Quota
+}
+
+// ended is a run that reports what came of the status.
+func (u *UseCases) ended(s *Status, h *Host, now time.Time, o outcome) {
+	if o.quota != nil {
+		h.Quota = o.quota
+	}
+	switch o.outcome {
+	case "sent":
+		s.State, s.SentRevision, s.Attempts, s.Error, s.SentAt = Sent, s.BegunRevision, 0, "", &now
+		h.Failures, h.Problem = 0, ""
+		if q := h.Quota; q != nil && q.Remaining*10 < q.Limit && q.ResetsAt.After(now) { // the rest is for what rollouts need
+			h.PausedUntil = earlier(q.ResetsAt, now.Add(longestWait))
+		}
+		u.counts.sent.Add(1)
+		if s.Revision > s.SentRevision { // something has happened since
+			s.State, s.DueAt = Pending, now
+		}
+	case "limited":
+		u.counts.limited.Add(1)
+		u.busy(s, h, now, cmp.Or(o.why, "it accepts no more requests for now"), o.wait)
+	case "away":
+		u.counts.away.Add(1)
+		u.busy(s, h, now, cmp.Or(o.why, "it does not answer"), 0)
+	default:
+		h.Failures, h.Problem = 0, ""
+		u.again(s, now, cmp.Or(o.why, "its run ended without saying what came of it"))
+	}
+}
+
+// busy is a server that cannot take statuses now: all that is for it waits, with growing pauses, and none of it is given up.
+func (u *UseCases) busy(s *Status, h *Host, now time.Time, why string, wait time.Duration) {
+	h.Failures++
+	pause := min(maxPause, firstPause<<min(h.Failures-1, 10))
+	h.PausedUntil, h.Problem = now.Add(max(pause, min(wait, longestWait))), cut(why, maxError)
+	s.State, s.Error, s.DueAt = Pending, cut(why, maxError), now
+}
+
+// again has a status sent again after a pause, or gives it up.
+func (u *UseCases) again(s *Status, now time.Time, why string) {
+	s.Attempts++
+	if s.Attempts >= maxAttempts {
+		s.State, s.Error = Failed, cut(fmt.Sprintf("%s; it was tried %d times", why, s.Attempts), maxError)
+		u.counts.failed.Add(1)
+		return
+	}
+	s.State, s.Error, s.DueAt = Pending, cut(why, maxError), now.Add(min(maxPause, firstPause<<min(s.Attempts-1, 10)))
+	u.counts.retried.Add(1)
+}
+
+const maxError = 1000
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// read reads what a program reports. What cannot be read is as if it had not been said.
+func read(pairs []handoff.WorkflowPair) (o outcome) {
+	for _, p := range pairs {
+		switch p.Key {
+		case "outcome":
+			_ = json.Unmarshal([]byte(p.Value), &o.outcome)
+		case "why":
+			_ = json.Unmarshal([]byte(p.Value), &o.why)
+		case "wait":
+			var seconds int64
+			_ = json.Unmarshal([]byte(p.Value), &seconds)
+			o.wait = time.Duration(max(0, min(seconds, 24*3600))) * time.Second
+		case "quota":
+			var q *Quota
+			if json.Unmarshal([]byte(p.Value), &q) == nil && q != nil && q.Limit >= 0 && q.Remaining >= 0 {
+				o.quota = q
+			}
+		}
+	}
+	return o
+}

@@ -1,0 +1,274 @@
+// Package forge holds the use cases of publishing what checks have come to as statuses of commits, at the forges of the repositories that
+// versions come from (R3-09, D48, D64).
+//
+// It is a copy: nothing is decided by it, and nothing waits for it. What may have changed leaves a mark, in the transaction that changes it.
+// A mark is turned into statuses, of which only the newest of each name is kept, and each is published by a run of the engine, at least once
+// and one run at a time.
+package forge
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
+)
+
+// Mirror says that the checks of an application are published.
+type Mirror struct {
+	ApplicationID int64
+	// EnvironmentIDs are those whose checks are published; none for all.
+	EnvironmentIDs []int64
+	// Credential is the name of one; empty for the one with the longest matching URL.
+	Credential string
+	Enabled    bool
+	// Author is who saved it last, at ChangedAt.
+	Author    core.Author
+	ChangedAt time.Time
+}
+
+// State is what became of a status.
+type State string
+
+// The states.
+const (
+	// Pending is to be sent, Sending is sent by a run, Sent is what the forge has, Failed was given up.
+	Pending State = "pending"
+	Sending State = "sending"
+	Sent    State = "sent"
+	Failed  State = "failed"
+)
+
+// States are all states.
+func States() []State { return []State{Pending, Sending, Sent, Failed} }
+
+// Status is a status of a commit at a forge.
+type Status struct {
+	ID int64
+	// Repository is the URL, Host its server.
+	Repository, Host, Commit string
+	// Name is what forges call its context: lockstep/<environment>/<key>, or lockstep/<environment> for what was deployed there.
+	Name string
+	// Parts are what each application says, by its number.
+	Parts      map[int64]Part
+	Credential string
+	// Revision counts what it was to say, SentRevision is what the forge has, and BegunRevision what the present run sends.
+	Revision, SentRevision, BegunRevision int
+	State                                 State
+	// DueAt is when it is sent, or looked at again while a run sends it.
+	DueAt    time.Time
+	Attempts int
+	// Run counts the runs that were begun for it; Started is whether the engine has the present one, and Inputs are what it is begun with.
+	Run     int
+	Started bool
+	Inputs  json.RawMessage
+	// Error is why the last attempt failed; empty if it did not.
+	Error     string
+	SentAt    *time.Time
+	CreatedAt time.Time
+}
+
+// Says is what it says, or is to say.
+func (s Status) Says() Part {
+	parts := make([]Part, 0, len(s.Parts))
+	for _, application := range slices.Sorted(maps.Keys(s.Parts)) {
+		parts = append(parts, s.Parts[application])
+	}
+	if len(parts) == 0 {
+		return Part{Phase: core.CheckPending}
+	}
+	return Worst(parts)
+}
+
+// Part is what an application says of a name. The JSON is stored.
+type Part struct {
+	// Set is the version set that it is about: what is about an older one changes nothing.
+	Set         int64           `json:"set"`
+	Application string          `json:"application"`
+	Phase       core.CheckPhase `json:"phase"`
+	Description string          `json:"description"`
+	Link        string          `json:"link"`
+}
+
+// Host is a server that statuses are sent to.
+type Host struct {
+	Host string
+	// PausedUntil is before when nothing is begun there, Problem why the last attempt failed because of the server, and Failures how many did
+	// in succession.
+	PausedUntil time.Time
+	Problem     string
+	Failures    int
+	// WindowAt is when the present minute began, in which WindowCount statuses were begun.
+	WindowAt    time.Time
+	WindowCount int
+	// Quota is how many requests it still accepts; nil where it does not say.
+	Quota *Quota
+	// Waiting is how many statuses wait for it or are being sent.
+	Waiting int
+}
+
+// Quota is how many requests a server accepts until ResetsAt.
+type Quota struct {
+	Limit     int64     `json:"limit"`
+	Remaining int64     `json:"remaining"`
+	ResetsAt  time.Time `json:"resets_at"`
+}
+
+// Store keeps what this package needs. Its errors have the classes of pkg/fault.
+type Store interface {
+	core.Transactions[Tx]
+	Reads
+	// OrganizationsWithDueForge returns those with something to look at or to send.
+	OrganizationsWithDueForge(ctx context.Context, at time.Time) ([]int64, error)
+}
+
+// Reads is what the API and the use cases read.
+type Reads interface {
+	// ForgeMirrors are all of the organization, also those that are switched off.
+	ForgeMirrors(ctx context.Context, organization int64) ([]Mirror, error)
+	// ForgeStatuses are the newest first.
+	ForgeStatuses(ctx context.Context, organization int64, f Filter) ([]Status, error)
+	ForgeHosts(ctx context.Context, organization int64) ([]Host, error)
+}
+
+// Filter narrows a list of statuses; its zero value does not.
+type Filter struct {
+	State  State
+	Commit string
+	// Before is the status that the list continues after; 0 for the newest. Most is how many are returned.
+	Before int64
+	Most   int
+}
+
+// Mark says that the statuses of a version set may have changed. IDs are all marks that say so now.
+type Mark struct {
+	Application, VersionSet int64
+	IDs                     []int64
+}
+
+// Live is what is live in an environment.
+type Live struct {
+	VersionSet int64
+	Name       string
+	Since      *time.Time
+}
+
+// SetVersion is a version of a set, with the configuration of the source that it came from.
+type SetVersion struct {
+	core.Version
+	Config json.RawMessage
+}
+
+// Tx is what a use case may do in its transaction.
+type Tx interface {
+	core.ChangeTx
+	core.TargetReads
+	Reads
+	ApplicationByName(ctx context.Context, organization int64, name string) (core.Application, error)
+	ApplicationsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Application, error)
+	EnvironmentByName(ctx context.Context, organization int64, name string) (core.Environment, error)
+	VersionSetsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.VersionSet, error)
+	RolloutsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Rollout, error)
+	RolloutEnvironmentsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.RolloutEnvironment, error)
+	CheckReports(ctx context.Context, organization int64, sets []int64) (map[int64][]core.CheckReport, error)
+	Origins(ctx context.Context, organization int64, versions []int64) (map[int64]core.Origin, error)
+	LockApplication(ctx context.Context, id int64) (core.Application, error)
+
+	SaveForgeMirror(ctx context.Context, m Mirror) error
+	// MarkForgeLive marks what is live of an application, and what its latest rollouts are about.
+	MarkForgeLive(ctx context.Context, application int64) error
+	// DueForgeMark returns the version set whose mark has been due longest, with all of its marks; false for none.
+	DueForgeMark(ctx context.Context, at time.Time) (Mark, bool, error)
+	// TakeForgeMarks keeps others from writing statuses of the version set until the transaction ends, and deletes the marks. It reports false
+	// if one of them is gone or there are more by now: then what was read may be old, and the transaction has to be rolled back.
+	TakeForgeMarks(ctx context.Context, m Mark) (bool, error)
+	AddForgeMark(ctx context.Context, application, set int64, due time.Time) error
+	PutOffForgeMarks(ctx context.Context, m Mark, until time.Time) error
+	// LatestRolloutOfSet is the number of the latest rollout of a version set; 0 for none.
+	LatestRolloutOfSet(ctx context.Context, application, set int64) (int64, error)
+	// ForgeLive is what is live of an application, by environment.
+	ForgeLive(ctx context.Context, application int64) (map[int64]Live, error)
+	VersionsOfSet(ctx context.Context, set int64) ([]SetVersion, error)
+	// MergeForgeStatus stores what an application says of a name, unless that is known.
+	MergeForgeStatus(ctx context.Context, s Status, application int64, p Part) error
+
+	// DueForgeStatus locks one that is to be sent or looked at, skipping those that others have locked; false for none. None is sent to a server
+	// that is paused, or to which that many are being sent: one, while it does not answer.
+	DueForgeStatus(ctx context.Context, at time.Time, together int) (Status, bool, error)
+	LockForgeStatus(ctx context.Context, id int64) (Status, error)
+	SaveForgeStatus(ctx context.Context, s Status) error
+	// ForgeStatusesSending is how many are being sent to a server.
+	ForgeStatusesSending(ctx context.Context, host string) (int, error)
+	// RetryForgeStatuses has those sent again that were given up: one, or all for 0.
+	RetryForgeStatuses(ctx context.Context, id int64, at time.Time) ([]Status, error)
+	// ForgetForgeStatuses deletes what is older, up to a limit.
+	ForgetForgeStatuses(ctx context.Context, before time.Time, most int) error
+	// LockForgeHost locks a server, known or not.
+	LockForgeHost(ctx context.Context, host string) (Host, error)
+	SaveForgeHost(ctx context.Context, h Host) error
+}
+
+// Engine runs what publishes statuses.
+type Engine interface {
+	// Start submits a run; the same again answers the same.
+	Start(ctx context.Context, w handoff.Workflow) (ref string, err error)
+	// WorkflowByID is a run with its state and what its program reports.
+	WorkflowByID(ctx context.Context, organization int64, id string) (handoff.WorkflowRun, error)
+}
+
+// Checks evaluates the checks of rollouts.
+type Checks interface {
+	// RolloutChecks are all checks of rollouts with what they have come to; no key for a rollout without checks.
+	RolloutChecks(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.CheckState, error)
+}
+
+// Deps is what UseCases needs.
+type Deps struct {
+	Store  Store
+	Engine Engine
+	Checks Checks
+	Clock  clock.Clock
+	// URL is the address of the console, which statuses link to; empty for no links.
+	URL string
+	// Wake is called when something is to be done; it may be nil.
+	Wake func()
+}
+
+// UseCases publishes statuses. It is safe for concurrent use.
+//
+// Errors have the classes of pkg/fault: Invalid with the fields at fault, NotFound, Refused, Denied.
+type UseCases struct {
+	store  Store
+	engine Engine
+	checks Checks
+	clock  clock.Clock
+	url    string
+	wake   func()
+	// served is the organization whose turn was last.
+	served atomic.Int64
+	counts counts
+}
+
+// New makes the use cases over their dependencies.
+func New(d Deps) *UseCases {
+	if d.Wake == nil {
+		d.Wake = func() {}
+	}
+	return &UseCases{store: d.Store, engine: d.Engine, checks: d.Checks, clock: d.Clock, url: d.URL, wake: d.Wake}
+}
+
+// counts counts what this process has done, for the metrics.
+type counts struct{ sent, retried, failed, limited, away atomic.Int64 }
+
+// Counts returns what became of attempts in this process, by outcome.
+func (u *UseCases) Counts() map[string]int64 {
+	return map[string]int64{
+		"sent": u.counts.sent.Load(), "retried": u.counts.retried.Load(), "failed": u.counts.failed.Load(),
+		"limited": u.counts.limited.Load(), "away": u.counts.away.Load(),
+	}
+}

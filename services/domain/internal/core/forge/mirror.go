@@ -1,0 +1,195 @@
+package forge
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// maxEnvironments is how many environments a mirror names at most.
+const maxEnvironments = 100
+
+// credentialForm is what credentials are called.
+var credentialForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+
+func invalid(field, format string, args ...any) error {
+	return fault.InvalidFields(fault.Field{Name: field, Problem: fmt.Sprintf(format, args...)})
+}
+
+// NewMirror is a mirror to save.
+type NewMirror struct {
+	// Application and Environments are names; no environments for all.
+	Application  string
+	Environments []string
+	Credential   string
+	Enabled      bool
+	Reason       string
+}
+
+// Named is a mirror with the names of what it is about.
+type Named struct {
+	Mirror
+	Application  string
+	Environments []string
+}
+
+// PutMirror switches publishing on or off for an application, or changes it. What is live, and what its latest rollouts are about, is
+// published at once; statuses that the forges have stay there.
+func (u *UseCases) PutMirror(ctx context.Context, a core.Actor, n NewMirror) (Named, error) {
+	var saved Named
+	if err := core.CheckReason(n.Reason); err != nil {
+		return saved, err
+	}
+	if n.Credential != "" && !credentialForm.MatchString(n.Credential) {
+		return saved, invalid("/credential", "found %.100q; expected the name of a credential", n.Credential)
+	}
+	if len(n.Environments) > maxEnvironments {
+		return saved, invalid("/environments", "found %d; expected at most %d", len(n.Environments), maxEnvironments)
+	}
+	err := core.Within(ctx, u.store, a, core.ActionPutForgeMirror, func(ctx context.Context, tx Tx) error {
+		application, err := tx.ApplicationByName(ctx, a.Organization, n.Application)
+		if err != nil {
+			return err
+		}
+		targets, err := core.ApplicationTargets(ctx, tx, a.Organization, application.ID)
+		if err != nil {
+			return err
+		}
+		if err := a.MayIn(core.ActionPutForgeMirror, targets...); err != nil {
+			return err
+		}
+		if application, err = tx.LockApplication(ctx, application.ID); err != nil {
+			return err
+		}
+		saved = Named{Application: application.Name, Environments: []string{}, Mirror: Mirror{
+			ApplicationID: application.ID, EnvironmentIDs: []int64{}, Credential: n.Credential, Enabled: n.Enabled, Author: core.AuthorOf(a), ChangedAt: u.clock.Now(),
+		}}
+		for i, name := range n.Environments {
+			e, err := tx.EnvironmentByName(ctx, a.Organization, name)
+			if fault.Is(err, fault.NotFound) {
+				return invalid(fmt.Sprintf("/environments/%d", i), "found %.100q, which does not exist; expected the name of an environment", name)
+			}
+			if err != nil {
+				return err
+			}
+			if !slices.Contains(saved.EnvironmentIDs, e.ID) {
+				saved.EnvironmentIDs, saved.Environments = append(saved.EnvironmentIDs, e.ID), append(saved.Environments, e.Name)
+			}
+		}
+		before, err := u.before(ctx, tx, a.Organization, application)
+		if err != nil {
+			return err
+		}
+		if err := tx.SaveForgeMirror(ctx, saved.Mirror); err != nil {
+			return err
+		}
+		if err := tx.MarkForgeLive(ctx, application.ID); err != nil {
+			return err
+		}
+		return core.Record(ctx, tx, a, core.Change{
+			Action: core.ActionPutForgeMirror, Subject: core.AccessSubject{Kind: core.ChangedForgeMirror, ID: application.ID, Name: application.Name},
+			Reason: n.Reason, Detail: "publishing of " + application.Name,
+		}, before, saved.state())
+	})
+	u.wake()
+	return saved, err
+}
+
+// before is the mirror of an application as the journal has it; nil for none.
+func (u *UseCases) before(ctx context.Context, tx Tx, organization int64, application core.Application) (any, error) {
+	all, err := tx.ForgeMirrors(ctx, organization)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range all {
+		if m.ApplicationID == application.ID {
+			environments, err := tx.EnvironmentsByID(ctx, organization, m.EnvironmentIDs)
+			return named(m, application.Name, environments).state(), err
+		}
+	}
+	return nil, nil //nolint:nilnil // nothing is what the journal has of what did not exist
+}
+
+func (n Named) state() map[string]any {
+	return map[string]any{"environments": n.Environments, "credential": n.Credential, "enabled": n.Enabled}
+}
+
+func named(m Mirror, application string, environments map[int64]core.Environment) Named {
+	n := Named{Mirror: m, Application: application, Environments: []string{}}
+	for _, id := range m.EnvironmentIDs {
+		n.Environments = append(n.Environments, environments[id].Name)
+	}
+	return n
+}
+
+// Mirrors are all of the organization, by application.
+func (u *UseCases) Mirrors(ctx context.Context, organization int64) (all []Named, err error) {
+	err = u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+		all = []Named{}
+		mirrors, err := tx.ForgeMirrors(ctx, organization)
+		if err != nil {
+			return err
+		}
+		var applications, environments []int64
+		for _, m := range mirrors {
+			applications, environments = append(applications, m.ApplicationID), append(environments, m.EnvironmentIDs...)
+		}
+		names, err := tx.ApplicationsByID(ctx, organization, applications)
+		if err != nil {
+			return err
+		}
+		of, err := tx.EnvironmentsByID(ctx, organization, core.Distinct(environments))
+		for _, m := range mirrors {
+			all = append(all, named(m, names[m.ApplicationID].Name, of))
+		}
+		return err
+	})
+	return all, err
+}
+
+// MaxStatuses is how many statuses a list has at most.
+const MaxStatuses = 100
+
+// Statuses are those of an organization, the newest first.
+func (u *UseCases) Statuses(ctx context.Context, organization int64, f Filter) ([]Status, error) {
+	if f.Most < 1 || f.Most > MaxStatuses {
+		return nil, invalid("/first", "found %d; expected 1 to %d", f.Most, MaxStatuses)
+	}
+	return u.store.ForgeStatuses(ctx, organization, f)
+}
+
+// Hosts are the servers that statuses of an organization are sent to.
+func (u *UseCases) Hosts(ctx context.Context, organization int64) ([]Host, error) {
+	return u.store.ForgeHosts(ctx, organization)
+}
+
+// Retry has statuses sent again that were given up: one, or all for 0. It returns how many.
+func (u *UseCases) Retry(ctx context.Context, a core.Actor, status int64, reason string) (int, error) {
+	count := 0
+	if err := core.CheckReason(reason); err != nil {
+		return 0, err
+	}
+	err := core.By(ctx, u.store, a, core.ActionRetryForgeStatus, func(ctx context.Context, tx Tx) error {
+		all, err := tx.RetryForgeStatuses(ctx, status, u.clock.Now())
+		if err != nil {
+			return err
+		}
+		if count = len(all); count == 0 && status != 0 {
+			return fault.New(fault.Refused, "status %d does not exist, or has not failed; only what has failed can be sent again", status)
+		}
+		name := "all"
+		if status != 0 {
+			name = fmt.Sprint(status)
+		}
+		return core.Record(ctx, tx, a, core.Change{
+			Action: core.ActionRetryForgeStatus, Subject: core.AccessSubject{Kind: core.ChangedForgeMirror, Name: "status/" + name}, Reason: reason,
+			Detail: fmt.Sprintf("%d statuses that had failed", count),
+		}, nil, map[string]any{"statuses": count})
+	})
+	u.wake()
+	return count, err
+}

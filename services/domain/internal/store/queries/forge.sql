@@ -1,0 +1,128 @@
+-- name: OrganizationsWithDueForge :many
+-- Across organizations, on purpose: the workers are for all.
+SELECT organization_id::bigint FROM cd_organizations_with_due_forge(@at) AS organization_id;
+
+-- name: ForgeMirrors :many
+SELECT * FROM cd_forge_mirrors WHERE organization_id = @organization_id ORDER BY application_id;
+
+-- name: SaveForgeMirror :exec
+INSERT INTO cd_forge_mirrors (organization_id, application_id, environment_ids, credential, enabled, principal_type, principal_id, principal_name, changed_at)
+VALUES (@organization_id, @application_id, @environment_ids, @credential, @enabled, @principal_type, @principal_id, @principal_name, @changed_at)
+ON CONFLICT (organization_id, application_id) DO UPDATE SET environment_ids = EXCLUDED.environment_ids, credential = EXCLUDED.credential,
+    enabled = EXCLUDED.enabled, principal_type = EXCLUDED.principal_type, principal_id = EXCLUDED.principal_id,
+    principal_name = EXCLUDED.principal_name, changed_at = EXCLUDED.changed_at;
+
+-- name: MarkForgeLive :exec
+-- Has the statuses of what is live of an application looked at, and of the rollouts that are the latest in its environments.
+SELECT cd_mark_forge_subject(s.organization_id, s.application_id, s.version_set_id) FROM (
+    SELECT c.organization_id, c.application_id, c.live_version_set_id AS version_set_id FROM cd_cells c
+    WHERE c.organization_id = @organization_id AND c.application_id = @application_id AND c.live_version_set_id IS NOT NULL
+    UNION
+    SELECT c.organization_id, c.application_id, r.version_set_id FROM cd_cells c
+    JOIN cd_rollout_environments e ON e.organization_id = c.organization_id AND e.id = c.latest_rollout_environment_id
+    JOIN cd_rollouts r ON r.organization_id = e.organization_id AND r.id = e.rollout_id
+    WHERE c.organization_id = @organization_id AND c.application_id = @application_id
+) s;
+
+-- name: DueForgeMark :one
+-- The one that has been due longest.
+SELECT * FROM cd_forge_marks WHERE organization_id = @organization_id AND due_at <= @at ORDER BY due_at, id LIMIT 1;
+
+-- name: ForgeMarksOf :many
+SELECT id FROM cd_forge_marks WHERE organization_id = @organization_id AND application_id = @application_id AND version_set_id = @version_set_id ORDER BY id;
+
+-- name: LockForgeSubject :exec
+-- Until the transaction ends: one worker writes the statuses of a version set at a time.
+SELECT pg_advisory_xact_lock(hashtextextended(concat_ws('/', 'lockstep/forge', current_schema(), @organization_id::bigint, @application_id::bigint, @version_set_id::bigint), 0));
+
+-- name: ForgetForgeMarks :one
+SELECT cd_forget_forge_marks(@done::bigint[])::bigint;
+
+-- name: InsertForgeMark :exec
+INSERT INTO cd_forge_marks (organization_id, application_id, version_set_id, due_at) VALUES (@organization_id, @application_id, @version_set_id, @due_at);
+
+-- name: PutOffForgeMarks :exec
+UPDATE cd_forge_marks SET due_at = GREATEST(due_at, @until::timestamptz) WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
+
+-- name: LatestRolloutOfSet :one
+-- The latest rollout of a version set; 0 for none.
+SELECT COALESCE(max(id), 0)::bigint FROM cd_rollouts WHERE organization_id = @organization_id AND application_id = @application_id AND version_set_id = @version_set_id;
+
+-- name: ForgeLive :many
+-- What is live of an application, by environment, with its name.
+SELECT c.environment_id, c.live_version_set_id::bigint AS version_set_id, s.name, c.live_since FROM cd_cells c
+JOIN cd_version_sets s ON s.organization_id = c.organization_id AND s.id = c.live_version_set_id
+WHERE c.organization_id = @organization_id AND c.application_id = @application_id;
+
+-- name: VersionsOfSet :many
+-- The versions of a set, with the sources that they came from.
+SELECT v.id, v.digest, v.reference, a.source_config FROM cd_version_set_entries e
+JOIN cd_versions v ON v.organization_id = e.organization_id AND v.id = e.version_id
+JOIN cd_artifact_sources a ON a.organization_id = v.organization_id AND a.id = v.artifact_source_id
+WHERE e.organization_id = @organization_id AND e.version_set_id = @version_set_id ORDER BY v.id;
+
+-- name: MergeForgeStatus :exec
+-- Adds what an application says of a name, unless that is known already, or is about an older version set than what is known. One that a run
+-- sends now is sent again afterwards; one that waits after a failed attempt continues to wait. One that failed without an attempt was not
+-- published because publishing was off.
+INSERT INTO cd_forge_statuses AS s (organization_id, repository, host, commit_sha, name, parts, credential, due_at)
+VALUES (@organization_id, @repository, @host, @commit_sha, @name, jsonb_build_object(@application::text, @part::jsonb), @credential, @due_at)
+ON CONFLICT (organization_id, repository, commit_sha, name) DO UPDATE SET
+    parts = s.parts || EXCLUDED.parts, credential = EXCLUDED.credential, revision = s.revision + 1,
+    due_at = CASE WHEN s.state = 'sending' OR s.state = 'pending' THEN s.due_at ELSE EXCLUDED.due_at END,
+    attempts = CASE WHEN s.state IN ('pending', 'sending') THEN s.attempts ELSE 0 END,
+    state = CASE WHEN s.state = 'sending' THEN s.state ELSE 'pending' END
+WHERE (s.parts -> @application::text IS DISTINCT FROM @part::jsonb OR s.credential <> EXCLUDED.credential OR s.state = 'failed' AND s.attempts = 0)
+  AND COALESCE((s.parts -> @application::text ->> 'set')::bigint, 0) <= (@part::jsonb ->> 'set')::bigint;
+
+-- name: DueForgeStatus :one
+-- The one that has been due longest and may be begun now, or whose run is to be looked at; those that others have locked are skipped.
+SELECT * FROM cd_forge_statuses s WHERE s.organization_id = @organization_id AND s.state IN ('pending', 'sending') AND s.due_at <= @at
+  AND (s.state = 'sending' OR s.host <> ALL (ARRAY(
+      SELECT h.host FROM cd_forge_hosts h WHERE h.organization_id = @organization_id AND (h.paused_until > @at OR (
+          SELECT count(*) FROM cd_forge_statuses x WHERE x.organization_id = h.organization_id AND x.host = h.host AND x.state = 'sending'
+      ) >= CASE WHEN h.failures > 0 THEN 1 ELSE @together::bigint END))))
+ORDER BY s.due_at, s.id LIMIT 1 FOR UPDATE SKIP LOCKED;
+
+-- name: LockForgeStatus :one
+SELECT * FROM cd_forge_statuses WHERE organization_id = @organization_id AND id = @id FOR UPDATE;
+
+-- name: SaveForgeStatus :exec
+UPDATE cd_forge_statuses SET state = @state, due_at = @due_at, attempts = @attempts, run = @run, started = @started, inputs = sqlc.narg(inputs)::jsonb,
+    begun_revision = @begun_revision, sent_revision = @sent_revision, error = @error, sent_at = @sent_at
+WHERE organization_id = @organization_id AND id = @id;
+
+-- name: HurryForgeStatus :exec
+-- The run that sends a status has ended: it is looked at now.
+UPDATE cd_forge_statuses SET due_at = LEAST(due_at, @at) WHERE organization_id = @organization_id AND id = @id AND run = @run AND state = 'sending' AND started;
+
+-- name: ForgeStatusesSending :one
+SELECT count(*) FROM cd_forge_statuses WHERE organization_id = @organization_id AND host = @host AND state = 'sending';
+
+-- name: ForgeStatuses :many
+SELECT * FROM cd_forge_statuses
+WHERE organization_id = @organization_id AND (@state::text = '' OR state = @state) AND (@commit_sha::text = '' OR commit_sha = @commit_sha)
+  AND (@before::bigint = 0 OR id < @before)
+ORDER BY id DESC LIMIT @most;
+
+-- name: RetryForgeStatuses :many
+-- Has those sent again that were given up.
+UPDATE cd_forge_statuses SET state = 'pending', attempts = 0, due_at = @due_at
+WHERE organization_id = @organization_id AND state = 'failed' AND (@id::bigint = 0 OR id = @id) RETURNING *;
+
+-- name: ForgetForgeStatuses :one
+SELECT cd_forget_forge_statuses(@before::timestamptz, @most::integer)::bigint;
+
+-- name: LockForgeHost :one
+-- Made if it is not known yet.
+INSERT INTO cd_forge_hosts (organization_id, host) VALUES (@organization_id, @host)
+ON CONFLICT (organization_id, host) DO UPDATE SET host = EXCLUDED.host RETURNING *;
+
+-- name: SaveForgeHost :exec
+UPDATE cd_forge_hosts SET paused_until = @paused_until, problem = @problem, failures = @failures, window_at = @window_at, window_count = @window_count,
+    quota_limit = @quota_limit, quota_remaining = @quota_remaining, quota_resets_at = @quota_resets_at
+WHERE organization_id = @organization_id AND host = @host;
+
+-- name: ForgeHosts :many
+SELECT h.*, (SELECT count(*) FROM cd_forge_statuses s WHERE s.organization_id = h.organization_id AND s.host = h.host AND s.state IN ('pending', 'sending'))::bigint AS waiting
+FROM cd_forge_hosts h WHERE h.organization_id = @organization_id ORDER BY h.host LIMIT 100;

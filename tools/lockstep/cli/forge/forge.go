@@ -1,0 +1,151 @@
+// Package forge has the commands about statuses of commits: which applications have their checks published, and what became of it.
+package forge
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/command"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/journal"
+)
+
+// Commands are the commands of this package.
+func Commands(c *command.Command) []*cobra.Command {
+	own := commands{c}
+	return []*cobra.Command{
+		command.Noun("forge", "", "Statuses of commits: publish checks at GitHub, GitLab, Gitea and Forgejo, and see what became of it",
+			own.publish(), own.list(), own.statuses(), own.hosts(), own.retry()),
+	}
+}
+
+// commands are the constructors of commands, by what they share.
+type commands struct{ *command.Command }
+
+func mirrorTable(w io.Writer, all []client.ForgeMirror) {
+	command.Row(w, "APPLICATION", "STATE", "ENVIRONMENTS", "CREDENTIAL")
+	for _, m := range all {
+		state, environments, credential := "on", strings.Join(m.Environments, ", "), m.Credential
+		if !m.Enabled {
+			state = "off"
+		}
+		if environments == "" {
+			environments = "all"
+		}
+		if credential == "" {
+			credential = "by URL"
+		}
+		command.Row(w, m.Application, state, environments, credential)
+	}
+}
+
+func (c commands) publish() *cobra.Command {
+	var environments []string
+	var credential, reason string
+	var off bool
+	cmd := c.Asking("publish APPLICATION", "Publish the checks of an application as statuses of its commits, or end that",
+		"  lockstep forge publish shop\n  lockstep forge publish shop --environment production --credential github\n  lockstep forge publish shop --off",
+		command.Exactly(1), func(cmd *cobra.Command, api *client.Client, args []string) error {
+			one, err := api.PutForgeMirror(cmd.Context(), client.ForgeMirror{
+				Application: args[0], Environments: environments, Credential: credential, Enabled: !off,
+			}, reason)
+			if err != nil {
+				return err
+			}
+			return c.Print(one, func(w io.Writer) { mirrorTable(w, []client.ForgeMirror{one}) })
+		})
+	cmd.Flags().StringArrayVar(&environments, "environment", nil, "only the checks of the environment of that `name`; repeatable")
+	cmd.Flags().StringVar(&credential, "credential", "", "the `name` of the credential; by default the one with the longest matching URL")
+	cmd.Flags().BoolVar(&off, "off", false, "publish nothing more")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
+	return cmd
+}
+
+func (c commands) list() *cobra.Command {
+	return c.Asking("list", "List the applications whose checks are published", "  lockstep forge list", command.Exactly(0),
+		func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			all, err := api.ForgeMirrors(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return c.Print(all, func(w io.Writer) { mirrorTable(w, all) })
+		})
+}
+
+func (c commands) statuses() *cobra.Command {
+	var state, commit string
+	var first int
+	cmd := c.Asking("statuses", "List statuses of commits with what became of them, the newest first",
+		"  lockstep forge statuses --state failed", command.Exactly(0), func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			all, err := api.ForgeStatuses(cmd.Context(), strings.ToUpper(state), commit, first)
+			if err != nil {
+				return err
+			}
+			return c.Print(all, func(w io.Writer) {
+				command.Row(w, "ID", "COMMIT", "NAME", "PHASE", "STATE", "SENT", "WHY NOT")
+				for _, s := range all {
+					sent := ""
+					if s.SentAt != nil {
+						sent = command.Moment(*s.SentAt)
+					}
+					command.Row(w, command.Number(s.Number), s.Commit[:min(12, len(s.Commit))], s.Name, journal.Human(s.Phase), journal.Human(s.State), sent, s.Error)
+				}
+			})
+		})
+	cmd.Flags().StringVar(&state, "state", "", "only those in a `state`: pending, sending, sent or failed")
+	cmd.Flags().StringVar(&commit, "commit", "", "only those of the commit with that full `id`")
+	cmd.Flags().IntVar(&first, "first", 50, "how many at most, up to 100")
+	return cmd
+}
+
+func (c commands) hosts() *cobra.Command {
+	return c.Asking("hosts", "List the servers that statuses are sent to, with the requests that they still accept", "  lockstep forge hosts",
+		command.Exactly(0), func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			all, err := api.ForgeHosts(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return c.Print(all, func(w io.Writer) {
+				command.Row(w, "HOST", "WAITING", "PAUSED UNTIL", "QUOTA LEFT", "PROBLEM")
+				for _, h := range all {
+					paused, quota := "", ""
+					if h.PausedUntil != nil {
+						paused = command.Moment(*h.PausedUntil)
+					}
+					if h.QuotaRemaining != nil && h.QuotaLimit != nil {
+						quota = fmt.Sprintf("%d of %d", *h.QuotaRemaining, *h.QuotaLimit)
+					}
+					command.Row(w, h.Host, command.Number(h.Waiting), paused, quota, h.Problem)
+				}
+			})
+		})
+}
+
+func (c commands) retry() *cobra.Command {
+	var reason string
+	cmd := c.Asking("retry [ID]", "Send statuses again that were given up: one, or all", "  lockstep forge retry\n  lockstep forge retry 7",
+		command.Between(0, 1), func(cmd *cobra.Command, api *client.Client, args []string) error {
+			number := 0
+			if len(args) > 0 {
+				var err error
+				if number, err = strconv.Atoi(args[0]); err != nil || number < 1 {
+					return fault.New(fault.Invalid, "found %.100q; expected the ID of a status, such as 7", args[0])
+				}
+			}
+			retried, err := api.RetryForgeStatuses(cmd.Context(), number, reason)
+			if err != nil {
+				return err
+			}
+			return c.Print(retried, func(w io.Writer) {
+				command.Row(w, "SENT AGAIN")
+				command.Row(w, command.Number(retried.Count))
+			})
+		})
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
+	return cmd
+}

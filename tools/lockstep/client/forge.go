@@ -1,0 +1,113 @@
+package client
+
+import (
+	"context"
+	"time"
+)
+
+// ForgeMirror says that the checks of an application are published as statuses of commits.
+type ForgeMirror struct {
+	Application string `json:"application"`
+	// Environments are those whose checks are published; none for all.
+	Environments []string `json:"environments"`
+	// Credential is empty for the one with the longest matching URL.
+	Credential string `json:"credential"`
+	Enabled    bool   `json:"enabled"`
+	// Author and ChangedAt are who saved it last, and when.
+	Author    string    `json:"author,omitempty"`
+	ChangedAt time.Time `json:"changedAt"`
+}
+
+// ForgeStatus is a status of a commit at its forge.
+type ForgeStatus struct {
+	// Number identifies it within the organization.
+	Number     int    `json:"number"`
+	Repository string `json:"repository"`
+	Commit     string `json:"commit"`
+	Name       string `json:"name"`
+	// Phase is PENDING, SUCCESS or FAILURE.
+	Phase       string `json:"phase"`
+	Description string `json:"description"`
+	Link        string `json:"link"`
+	// State is PENDING, SENDING, SENT or FAILED.
+	State string `json:"state"`
+	// Error is why the last attempt failed, Attempts how many were refused since it was sent last.
+	Error    string `json:"error"`
+	Attempts int    `json:"attempts"`
+	// DueAt is when it is tried next, SentAt when it was sent last.
+	DueAt  *time.Time `json:"dueAt,omitempty"`
+	SentAt *time.Time `json:"sentAt,omitempty"`
+}
+
+// ForgeHost is a server that statuses of commits are sent to.
+type ForgeHost struct {
+	Host string `json:"host"`
+	// Waiting is how many statuses wait for it or are being sent.
+	Waiting int `json:"waiting"`
+	// PausedUntil is before when no status is sent there, Problem why the last attempt failed because of the server.
+	PausedUntil *time.Time `json:"pausedUntil,omitempty"`
+	Problem     string     `json:"problem"`
+	// QuotaLimit, QuotaRemaining and QuotaResetsAt are how many requests it accepts; nil where it does not say.
+	QuotaLimit     *int       `json:"quotaLimit,omitempty"`
+	QuotaRemaining *int       `json:"quotaRemaining,omitempty"`
+	QuotaResetsAt  *time.Time `json:"quotaResetsAt,omitempty"`
+}
+
+const (
+	forgeMirrorFields = `application environments credential enabled author changedAt`
+	forgeStatusFields = `number repository commit name phase description link state error attempts dueAt sentAt`
+	forgeHostFields   = `host waiting pausedUntil problem quotaLimit quotaRemaining quotaResetsAt`
+)
+
+// ForgeMirrors reads which applications are published.
+func (c *Client) ForgeMirrors(ctx context.Context) ([]ForgeMirror, error) {
+	var data struct{ ForgeMirrors []ForgeMirror }
+	err := c.do(ctx, `{ forgeMirrors { `+forgeMirrorFields+` } }`, nil, &data)
+	return data.ForgeMirrors, err
+}
+
+// ForgeStatuses reads statuses of commits, the newest first. State and commit are empty for all.
+func (c *Client) ForgeStatuses(ctx context.Context, state, commit string, first int) ([]ForgeStatus, error) {
+	var data struct{ ForgeStatuses []ForgeStatus }
+	variables := map[string]any{"first": first}
+	if state != "" {
+		variables["state"] = state
+	}
+	if commit != "" {
+		variables["commit"] = commit
+	}
+	err := c.do(ctx, `query($state: ForgeStatusState, $commit: String, $first: Int!) {
+		forgeStatuses(state: $state, commit: $commit, first: $first) { `+forgeStatusFields+` } }`, variables, &data)
+	return data.ForgeStatuses, err
+}
+
+// ForgeHosts reads the servers that statuses are sent to.
+func (c *Client) ForgeHosts(ctx context.Context) ([]ForgeHost, error) {
+	var data struct{ ForgeHosts []ForgeHost }
+	err := c.do(ctx, `{ forgeHosts { `+forgeHostFields+` } }`, nil, &data)
+	return data.ForgeHosts, err
+}
+
+// PutForgeMirror has the checks of an application published, changes how, or ends it.
+func (c *Client) PutForgeMirror(ctx context.Context, m ForgeMirror, reason string) (ForgeMirror, error) {
+	if m.Environments == nil {
+		m.Environments = []string{}
+	}
+	return change[ForgeMirror](ctx, c, "putForgeMirror", "PutForgeMirrorInput", "mirror", forgeMirrorFields, map[string]any{
+		"application": m.Application, "environments": m.Environments, "credential": m.Credential, "enabled": m.Enabled, "reason": reason,
+	})
+}
+
+// Retried is how many statuses are sent again.
+type Retried struct {
+	Count int `json:"count"`
+}
+
+// RetryForgeStatuses sends statuses again that were given up: one, or all for 0.
+func (c *Client) RetryForgeStatuses(ctx context.Context, number int, reason string) (Retried, error) {
+	input := map[string]any{"reason": reason}
+	if number != 0 {
+		input["number"] = number
+	}
+	return change[Retried](ctx, c, "retryForgeStatuses", "RetryForgeStatusesInput", "retried", "count", input)
+}
