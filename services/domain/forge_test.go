@@ -200,7 +200,7 @@ func TestChecksArePublishedAsStatusesOfCommits(t *testing.T) {
 	})
 	for _, s := range p.statuses(forge.Sent) {
 		p.want([]string{s.Repository, s.Commit, s.Host}, []string{"https://git.test/shop/config.git", shaOf(901), "git.test"})
-		p.want(s.Says().Link, fmt.Sprintf("https://cd.example.com/rollouts/rollout_%d", r.ID))
+		p.want(s.Summary().Link, fmt.Sprintf("https://cd.example.com/rollouts/rollout_%d", r.ID))
 	}
 	p.reports(1, "dev", p.set, "healthy", core.CheckSuccess) // what repeats a status is none
 	p.work()
@@ -312,7 +312,7 @@ func TestAForgeThatLimits(t *testing.T) {
 	p.work()
 	p.now.Advance(9 * time.Minute)
 	p.want(p.work(), []string(nil))
-	answer = map[string]any{"outcome": "sent", "quota": map[string]any{"limit": 100, "remaining": 9, "resets_at": resets.UTC().Format(time.RFC3339)}}
+	answer = map[string]any{"outcome": "sent", "limit": 100, "remaining": 9, "resets_at": resets.UTC().Format(time.RFC3339)}
 	p.now.Advance(time.Minute)
 	p.work()
 	h := p.host("git.test")

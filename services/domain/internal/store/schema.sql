@@ -683,6 +683,7 @@ CREATE INDEX cd_check_statuses_by_subject ON cd_check_statuses USING btree (orga
 CREATE TRIGGER cd_check_statuses_are_append_only BEFORE UPDATE ON cd_check_statuses FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_check_statuses_are_kept BEFORE TRUNCATE ON cd_check_statuses FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_check_statuses_end BEFORE DELETE ON cd_check_statuses FOR EACH ROW EXECUTE FUNCTION cd_refuse_last_statuses();
+CREATE TRIGGER cd_check_statuses_mark_forge AFTER INSERT ON cd_check_statuses FOR EACH ROW EXECUTE FUNCTION cd_mark_forge_report();
 COMMENT ON TABLE cd_check_statuses IS
     'What was reported about checks; a row is never changed. The latest for each key, subject and reporter counts; a row that repeats that is not added. A status of another version set than the one in question decides nothing. Rows end when their reporter has reported 20 later ones about the same key and subject; what satisfied a passage is in the journal of its rollout.';
 COMMENT ON COLUMN cd_check_statuses.asks IS
@@ -727,6 +728,7 @@ CASE
 END),
     CONSTRAINT cd_credentials_version_counts CHECK ((version >= 1))
 );
+CREATE INDEX cd_credentials_by_change ON cd_credentials USING btree (changed_at);
 CREATE INDEX cd_credentials_by_expiry ON cd_credentials USING btree (expires_at) WHERE ((revoked_at IS NULL) AND (expires_at IS NOT NULL));
 CREATE INDEX cd_credentials_by_id ON cd_credentials USING btree (id);
 CREATE INDEX cd_credentials_by_key ON cd_credentials USING btree (key_id, id) WHERE (key_id <> 0);
@@ -1057,6 +1059,138 @@ COMMENT ON COLUMN cd_environments.readiness IS
     'Whether it may be deployed to (E59, D15).';
 COMMENT ON COLUMN cd_environments.workflow_ref IS
     'The handle of the latest onboarding (E20); opaque.';
+
+CREATE TABLE cd_forge_hosts (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    host text NOT NULL,
+    paused_until timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
+    problem text NOT NULL DEFAULT ''::text,
+    failures integer NOT NULL DEFAULT 0,
+    window_at timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
+    window_count integer NOT NULL DEFAULT 0,
+    quota_limit bigint,
+    quota_remaining bigint,
+    quota_resets_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_forge_hosts_pkey PRIMARY KEY (organization_id, host),
+    CONSTRAINT cd_forge_hosts_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_forge_hosts_host_is_bounded CHECK (((octet_length(host) >= 1) AND (octet_length(host) <= 300))),
+    CONSTRAINT cd_forge_hosts_problem_is_bounded CHECK ((octet_length(problem) <= 4000))
+);
+CREATE TRIGGER cd_forge_hosts_touch BEFORE UPDATE ON cd_forge_hosts FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_forge_hosts IS
+    'Servers that statuses are sent to, as far as an organization knows them. Rows are kept: there are few.';
+COMMENT ON COLUMN cd_forge_hosts.failures IS
+    'How many attempts in succession failed because of the server.';
+COMMENT ON COLUMN cd_forge_hosts.paused_until IS
+    'Nothing is begun there before: the server does not answer, accepts no more requests, or has had enough of them.';
+COMMENT ON COLUMN cd_forge_hosts.problem IS
+    'Why the last attempt failed because of the server; empty if it did not.';
+COMMENT ON COLUMN cd_forge_hosts.quota_limit IS
+    'How many requests it accepts, and with the next two columns how many still and until when; null where it does not say.';
+COMMENT ON COLUMN cd_forge_hosts.window_at IS
+    'When the present minute began, in which window_count statuses were begun.';
+
+CREATE TABLE cd_forge_marks (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    application_id bigint NOT NULL,
+    version_set_id bigint NOT NULL,
+    due_at timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_forge_marks_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_forge_marks_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id)
+);
+CREATE INDEX cd_forge_marks_by_subject ON cd_forge_marks USING btree (organization_id, application_id, version_set_id);
+CREATE INDEX cd_forge_marks_due ON cd_forge_marks USING btree (organization_id, due_at, id);
+CREATE TRIGGER cd_forge_marks_touch BEFORE UPDATE ON cd_forge_marks FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_forge_marks IS
+    'Version sets whose statuses may have changed, of applications that are published. Each cause adds a row, so that none waits for another one or for what looks at them; rows are deleted when that was done.';
+
+CREATE TABLE cd_forge_mirrors (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    application_id bigint NOT NULL,
+    environment_ids bigint[] NOT NULL,
+    credential text NOT NULL,
+    enabled boolean NOT NULL,
+    principal_type text NOT NULL,
+    principal_id bigint NOT NULL,
+    principal_name text NOT NULL,
+    changed_at timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_forge_mirrors_pkey PRIMARY KEY (organization_id, application_id),
+    CONSTRAINT cd_forge_mirrors_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
+    CONSTRAINT cd_forge_mirrors_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_forge_mirrors_credential_is_bounded CHECK ((octet_length(credential) <= 63)),
+    CONSTRAINT cd_forge_mirrors_is_bounded CHECK ((cardinality(environment_ids) <= 100)),
+    CONSTRAINT cd_forge_mirrors_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text])))
+);
+CREATE TRIGGER cd_forge_mirrors_touch BEFORE UPDATE ON cd_forge_mirrors FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_forge_mirrors IS
+    'Applications whose checks are published as statuses of commits; none is without a row. Rows end with the application.';
+COMMENT ON COLUMN cd_forge_mirrors.credential IS
+    'The name of a credential; empty for the one with the longest matching URL.';
+COMMENT ON COLUMN cd_forge_mirrors.environment_ids IS
+    'The environments whose checks are published; empty for all.';
+
+CREATE TABLE cd_forge_statuses (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    repository text NOT NULL,
+    host text NOT NULL,
+    commit_sha text NOT NULL,
+    name text NOT NULL,
+    parts jsonb NOT NULL,
+    credential text NOT NULL,
+    revision integer NOT NULL DEFAULT 1,
+    sent_revision integer NOT NULL DEFAULT 0,
+    state text NOT NULL DEFAULT 'pending'::text,
+    due_at timestamp with time zone NOT NULL,
+    attempts integer NOT NULL DEFAULT 0,
+    run integer NOT NULL DEFAULT 0,
+    started boolean NOT NULL DEFAULT false,
+    inputs jsonb,
+    begun_revision integer NOT NULL DEFAULT 0,
+    error text NOT NULL DEFAULT ''::text,
+    sent_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_forge_statuses_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_forge_statuses_one_of_a_name UNIQUE (organization_id, repository, commit_sha, name),
+    CONSTRAINT cd_forge_statuses_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_forge_statuses_commit_is_one CHECK ((commit_sha ~ '^[0-9a-f]{40}([0-9a-f]{24})?$'::text)),
+    CONSTRAINT cd_forge_statuses_error_is_bounded CHECK ((octet_length(error) <= 4000)),
+    CONSTRAINT cd_forge_statuses_failed_says_why CHECK (((state <> 'failed'::text) OR (error <> ''::text))),
+    CONSTRAINT cd_forge_statuses_host_is_bounded CHECK (((octet_length(host) >= 1) AND (octet_length(host) <= 300))),
+    CONSTRAINT cd_forge_statuses_name_is_ours CHECK (((name ~~ 'lockstep/%'::text) AND (octet_length(name) <= 255))),
+    CONSTRAINT cd_forge_statuses_parts_is_an_object CHECK ((jsonb_typeof(parts) = 'object'::text)),
+    CONSTRAINT cd_forge_statuses_repository_is_bounded CHECK (((octet_length(repository) >= 1) AND (octet_length(repository) <= 1000))),
+    CONSTRAINT cd_forge_statuses_sending_has_inputs CHECK (((state <> 'sending'::text) OR ((inputs IS NOT NULL) AND (run > 0)))),
+    CONSTRAINT cd_forge_statuses_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'sending'::text, 'sent'::text, 'failed'::text])))
+);
+CREATE INDEX cd_forge_statuses_due ON cd_forge_statuses USING btree (organization_id, due_at, id) WHERE (state = ANY (ARRAY['pending'::text, 'sending'::text]));
+CREATE INDEX cd_forge_statuses_of_state ON cd_forge_statuses USING btree (organization_id, state, id);
+CREATE INDEX cd_forge_statuses_sending ON cd_forge_statuses USING btree (organization_id, host) WHERE (state = 'sending'::text);
+CREATE TRIGGER cd_forge_statuses_touch BEFORE UPDATE ON cd_forge_statuses FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_forge_statuses IS
+    'Statuses of commits at forges, one of each name: a copy of what checks have come to, which no decision depends on. Rows end 30 days after their last change.';
+COMMENT ON COLUMN cd_forge_statuses.due_at IS
+    'When it is sent, or looked at again while a run sends it.';
+COMMENT ON COLUMN cd_forge_statuses.inputs IS
+    'Of the present run: begun again, it is begun with the same.';
+COMMENT ON COLUMN cd_forge_statuses.parts IS
+    'What each application says, by its number: set, phase, description and link. The worst of them is published.';
+COMMENT ON COLUMN cd_forge_statuses.revision IS
+    'Counts what it was to say; sent_revision is what the forge has.';
+COMMENT ON COLUMN cd_forge_statuses.run IS
+    'Counts the runs that were begun for it, and names the present one together with its id.';
+COMMENT ON COLUMN cd_forge_statuses.started IS
+    'Whether the engine has the present run.';
 
 CREATE TABLE cd_freezes (
     organization_id bigint NOT NULL,
@@ -1542,6 +1676,7 @@ CREATE TABLE cd_passage_reviews (
     CONSTRAINT cd_passage_reviews_once UNIQUE (organization_id, rollout_id, due_at)
 );
 CREATE INDEX cd_passage_reviews_due ON cd_passage_reviews USING btree (due_at, organization_id, id);
+CREATE TRIGGER cd_passage_reviews_mark_forge AFTER INSERT ON cd_passage_reviews FOR EACH ROW EXECUTE FUNCTION cd_mark_forge_rollout();
 COMMENT ON TABLE cd_passage_reviews IS
     'Rollouts whose requested passages are evaluated again at a time. A row is deleted when that was done. No foreign key: adding a row must not wait for the rollout''s lock.';
 
@@ -1887,6 +2022,7 @@ CREATE TABLE cd_rollout_checks (
 );
 CREATE TRIGGER cd_rollout_checks_are_immutable BEFORE DELETE OR UPDATE ON cd_rollout_checks FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollout_checks_are_kept BEFORE TRUNCATE ON cd_rollout_checks FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
+CREATE TRIGGER cd_rollout_checks_mark_forge AFTER INSERT ON cd_rollout_checks FOR EACH ROW EXECUTE FUNCTION cd_mark_forge_rollout();
 COMMENT ON TABLE cd_rollout_checks IS
     'The checks of a rollout in each of its environments, as they were pinned. Rows end with the rollout.';
 COMMENT ON COLUMN cd_rollout_checks.config IS
@@ -2043,6 +2179,7 @@ CREATE INDEX cd_rollout_environments_by_environment ON cd_rollout_environments U
 CREATE TRIGGER cd_rollout_environments_are_kept BEFORE DELETE ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollout_environments_ended_is_final BEFORE UPDATE ON cd_rollout_environments FOR EACH ROW WHEN (((old.state >= 3) AND (new.state <> old.state))) EXECUTE FUNCTION cd_refuse_change_of_ended();
 CREATE TRIGGER cd_rollout_environments_keep_cell AFTER INSERT OR UPDATE OF state ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_keep_cell();
+CREATE TRIGGER cd_rollout_environments_mark_forge AFTER INSERT OR UPDATE OF state ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_mark_forge_rollout();
 CREATE TRIGGER cd_rollout_environments_pins_are_immutable BEFORE UPDATE ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'rollout_id', 'environment_id', 'position', 'driver_binding_id', 'driver_digest', 'previous_version_set_id', 'weights', 'skips_weights', 'created_at');
 CREATE TRIGGER cd_rollout_environments_touch BEFORE UPDATE ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON COLUMN cd_rollout_environments.driver_digest IS
@@ -2760,6 +2897,20 @@ END $function$;
 COMMENT ON FUNCTION cd_credentials_after IS
     'There is one worker for all organizations.';
 
+CREATE OR REPLACE FUNCTION cd_credentials_changed(since timestamp with time zone, behind bigint, most integer)
+ RETURNS TABLE(id bigint, organization_id bigint)
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    PERFORM set_config('lockstep.across', 'on', true);
+    RETURN QUERY SELECT c.id, c.organization_id FROM cd_credentials c WHERE c.changed_at >= since AND c.id > behind ORDER BY c.id LIMIT most;
+    PERFORM set_config('lockstep.across', '', true);
+END $function$;
+COMMENT ON FUNCTION cd_credentials_changed IS
+    'There is one worker for all organizations.';
+
 CREATE OR REPLACE FUNCTION cd_credentials_expiring(soon interval, OUT expiring bigint, OUT expired bigint)
  RETURNS record
  LANGUAGE plpgsql
@@ -2861,6 +3012,36 @@ AS $function$
 $function$;
 COMMENT ON FUNCTION cd_forget_components IS
     'Components are an index of the latest report, which is the record.';
+
+CREATE OR REPLACE FUNCTION cd_forget_forge_marks(done bigint[])
+ RETURNS bigint
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+    WITH gone AS (DELETE FROM cd_forge_marks WHERE organization_id = NULLIF(current_setting('lockstep.organization', true), '')::bigint AND id = ANY(done) RETURNING 1) SELECT count(*) FROM gone
+$function$;
+COMMENT ON FUNCTION cd_forget_forge_marks IS
+    'A mark is done with once what it is about was looked at.';
+
+CREATE OR REPLACE FUNCTION cd_forget_forge_statuses(before timestamp with time zone, most integer)
+ RETURNS bigint
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+    WITH own AS (
+        SELECT NULLIF(current_setting('lockstep.organization', true), '')::bigint AS id
+    ), settled AS (
+        SELECT s.organization_id, s.id FROM cd_forge_statuses s JOIN own ON own.id = s.organization_id
+        WHERE s.state IN ('sent', 'failed') AND s.updated_at < before ORDER BY s.id LIMIT most
+    ), gone AS (
+        DELETE FROM cd_forge_statuses s USING settled WHERE s.organization_id = settled.organization_id AND s.id = settled.id RETURNING 1
+    )
+    SELECT count(*) FROM gone
+$function$;
+COMMENT ON FUNCTION cd_forget_forge_statuses IS
+    'Published statuses are no record: the checks are.';
 
 CREATE OR REPLACE FUNCTION cd_forget_notifications(before timestamp with time zone, most integer)
  RETURNS bigint
@@ -3087,6 +3268,36 @@ BEGIN
     PERFORM set_config('lockstep.across', '', true);
 END $function$;
 
+CREATE OR REPLACE FUNCTION cd_mark_forge_report()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    PERFORM cd_mark_forge_subject(NEW.organization_id, NEW.application_id, NEW.version_set_id);
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION cd_mark_forge_rollout()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    PERFORM cd_mark_forge_subject(r.organization_id, r.application_id, r.version_set_id)
+        FROM cd_rollouts r WHERE r.organization_id = NEW.organization_id AND r.id = NEW.rollout_id;
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION cd_mark_forge_subject(of_organization bigint, of_application bigint, of_set bigint)
+ RETURNS void
+ LANGUAGE sql
+AS $function$
+    INSERT INTO cd_forge_marks (organization_id, application_id, version_set_id, due_at)
+    SELECT of_organization, of_application, of_set, 'epoch'
+    WHERE EXISTS (SELECT FROM cd_forge_mirrors m WHERE m.organization_id = of_organization AND m.application_id = of_application AND m.enabled)
+$function$;
+COMMENT ON FUNCTION cd_mark_forge_subject IS
+    'Has the statuses of a version set looked at, if the application is published.';
+
 CREATE OR REPLACE FUNCTION cd_organizations_of_identity(of_issuer text, of_subject text)
  RETURNS TABLE(id bigint, name text, created_at timestamp with time zone)
  LANGUAGE plpgsql
@@ -3129,6 +3340,37 @@ BEGIN
 END $function$;
 COMMENT ON FUNCTION cd_organizations_with_due_deadlines IS
     'There is one worker for all organizations.';
+
+CREATE OR REPLACE FUNCTION cd_organizations_with_due_forge(until timestamp with time zone)
+ RETURNS SETOF bigint
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    PERFORM set_config('lockstep.across', 'on', true);
+    -- From organization to organization along the indexes: what it costs is how many organizations have something open, not how much.
+    RETURN QUERY WITH RECURSIVE marked AS (
+        (SELECT k.organization_id FROM cd_forge_marks k ORDER BY k.organization_id LIMIT 1)
+        UNION ALL
+        SELECT (SELECT k.organization_id FROM cd_forge_marks k WHERE k.organization_id > m.organization_id ORDER BY k.organization_id LIMIT 1)
+        FROM marked m WHERE m.organization_id IS NOT NULL
+    ), unsent AS (
+        (SELECT s.organization_id FROM cd_forge_statuses s WHERE s.state IN ('pending', 'sending') ORDER BY s.organization_id LIMIT 1)
+        UNION ALL
+        SELECT (SELECT s.organization_id FROM cd_forge_statuses s WHERE s.state IN ('pending', 'sending') AND s.organization_id > u.organization_id
+            ORDER BY s.organization_id LIMIT 1)
+        FROM unsent u WHERE u.organization_id IS NOT NULL
+    )
+    SELECT m.organization_id FROM marked m WHERE EXISTS (
+        SELECT FROM cd_forge_marks k WHERE k.organization_id = m.organization_id AND k.due_at <= until)
+    UNION
+    SELECT u.organization_id FROM unsent u WHERE EXISTS (
+        SELECT FROM cd_forge_statuses s WHERE s.organization_id = u.organization_id AND s.state IN ('pending', 'sending') AND s.due_at <= until);
+    PERFORM set_config('lockstep.across', '', true);
+END $function$;
+COMMENT ON FUNCTION cd_organizations_with_due_forge IS
+    'The workers are for all organizations.';
 
 CREATE OR REPLACE FUNCTION cd_organizations_with_due_gates(at timestamp with time zone)
  RETURNS SETOF bigint

@@ -281,7 +281,7 @@ func tamperedWith(t *testing.T, s *server) {
 	}
 }
 
-// copiedTrailers: whoever may push can copy the message of our commit. It is ours only if we have made it, with the modes that files had.
+// copiedTrailers: everybody who may push can copy the message of our commit. It is ours only if we have made it, with the modes that files had.
 func copiedTrailers(t *testing.T, s *server) {
 	t.Helper()
 	base := s.add(t, "main", map[string]string{"a": "old\n", "100755 b": "old\n"})

@@ -312,8 +312,9 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// read reads what a program reports. What cannot be read is as if it had not been said.
+// read reads what a program reports. What cannot be read is ignored.
 func read(pairs []handoff.WorkflowPair) (o outcome) {
+	q := Quota{Limit: -1, Remaining: -1}
 	for _, p := range pairs {
 		switch p.Key {
 		case "outcome":
@@ -324,12 +325,16 @@ func read(pairs []handoff.WorkflowPair) (o outcome) {
 			var seconds int64
 			_ = json.Unmarshal([]byte(p.Value), &seconds)
 			o.wait = time.Duration(max(0, min(seconds, 24*3600))) * time.Second
-		case "quota":
-			var q *Quota
-			if json.Unmarshal([]byte(p.Value), &q) == nil && q != nil && q.Limit >= 0 && q.Remaining >= 0 {
-				o.quota = q
-			}
+		case "limit":
+			_ = json.Unmarshal([]byte(p.Value), &q.Limit)
+		case "remaining":
+			_ = json.Unmarshal([]byte(p.Value), &q.Remaining)
+		case "resets_at":
+			_ = json.Unmarshal([]byte(p.Value), &q.ResetsAt)
 		}
+	}
+	if q.Limit >= 0 && q.Remaining >= 0 && !q.ResetsAt.IsZero() {
+		o.quota = &q
 	}
 	return o
 }

@@ -73,8 +73,8 @@ type Status struct {
 	CreatedAt time.Time
 }
 
-// Says is what it says, or is to say.
-func (s Status) Says() Part {
+// Summary is what it states, or is to state.
+func (s Status) Summary() Part {
 	parts := make([]Part, 0, len(s.Parts))
 	for _, application := range slices.Sorted(maps.Keys(s.Parts)) {
 		parts = append(parts, s.Parts[application])

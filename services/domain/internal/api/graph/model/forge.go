@@ -41,7 +41,7 @@ type ForgeStatus struct {
 
 // WrapForgeStatus makes one of the domain's.
 func WrapForgeStatus(s forge.Status) ForgeStatus {
-	p := s.Says()
+	p := s.Summary()
 	made := ForgeStatus{
 		Number: s.ID, Repository: s.Repository, Commit: s.Commit, Name: s.Name, Phase: p.Phase, Description: p.Description, Link: p.Link,
 		State: s.State, Error: s.Error, Attempts: s.Attempts, SentAt: s.SentAt,
