@@ -67,6 +67,25 @@ func (t Terms) Bytes() []byte {
 	return encoded
 }
 
+// Use is what a text is sealed for that is not the value of a credential: it opens for no other.
+type Use string
+
+// The uses.
+const (
+	// UseLink is a link in a message, which opens a question.
+	UseLink Use = "link"
+	// UseChatAccount is a link that a chat account is linked to a member with.
+	UseChatAccount Use = "chat-account"
+)
+
+// Bytes are the use in a form that is equal to no other use and to no terms.
+func (u Use) Bytes() []byte {
+	encoded, _ := json.Marshal(struct { // of a text, so it cannot fail
+		Use string `json:"use"`
+	}{"lockstep/" + string(u) + "/1"})
+	return encoded
+}
+
 var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$`)
 
 // Check finds what is wrong with terms, as fields of a request.

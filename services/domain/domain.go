@@ -392,15 +392,16 @@ func assemble(
 	s.triggers = trigger.New(trigger.Deps{
 		Store: s.store.ForTrigger(), Rollouts: s.rollouts, Ranges: bundle.Ranges{}, Clock: now, Wake: s.wakeTriggers, Began: s.wake,
 	})
-	s.notify = notify.New(notify.Deps{
-		Store: s.store.ForNotify(), Engine: workflows, Clock: now, URL: c.PublicURL, Wake: s.wakeNotifiers,
-	})
 	secrets, err := secret.New(c.Vault, now, log)
 	if err != nil {
 		return nil, fmt.Errorf("vault: %w", err)
 	}
+	sealer := keyset.New(secrets, c.Credentials.KeysetRef)
 	s.credentials = credential.New(credential.Deps{
-		Store: s.store.ForCredential(), Sealer: keyset.New(secrets, c.Credentials.KeysetRef), Settings: c.Credentials, Clock: now,
+		Store: s.store.ForCredential(), Sealer: sealer, Settings: c.Credentials, Clock: now,
+	})
+	s.notify = notify.New(notify.Deps{
+		Store: s.store.ForNotify(), Engine: workflows, Clock: now, URL: c.PublicURL, Sealer: sealer, Wake: s.wakeNotifiers,
 	})
 	s.freezes = freeze.New(s.store.ForFreeze(), now, s.wakeChores)
 	s.checks = check.New(s.store.ForCheck(), flows, now, s.wakeChores)

@@ -83,11 +83,21 @@ func parse(text string) (*keyset.Handle, error) {
 
 // Seal seals a value with the primary key, for some terms. It also returns the number of the key.
 func (k *Keyset) Seal(ctx context.Context, value string, terms sealing.Terms) (sealed []byte, key uint32, err error) {
+	return k.seal(ctx, value, terms.Bytes())
+}
+
+// SealFor seals a text for a use. It opens for that use only, and never as the value of a credential.
+func (k *Keyset) SealFor(ctx context.Context, use sealing.Use, text string) ([]byte, error) {
+	sealed, _, err := k.seal(ctx, text, use.Bytes())
+	return sealed, err
+}
+
+func (k *Keyset) seal(ctx context.Context, value string, bound []byte) (sealed []byte, key uint32, err error) {
 	all, err := k.read(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
-	sealed, err = all.aead.Encrypt([]byte(value), terms.Bytes())
+	sealed, err = all.aead.Encrypt([]byte(value), bound)
 	if err != nil {
 		return nil, 0, fault.Because(err, fault.Internal, "seal a value")
 	}
@@ -97,6 +107,15 @@ func (k *Keyset) Seal(ctx context.Context, value string, terms sealing.Terms) (s
 // Open opens a value. The error is Unavailable for a key that the keyset does not have, or not yet, and Unauthenticated for what was sealed
 // for other terms, or was changed.
 func (k *Keyset) Open(ctx context.Context, sealed []byte, terms sealing.Terms) (string, error) {
+	return k.open(ctx, sealed, terms.Bytes(), "the value does not open: it was sealed for another credential, or was changed")
+}
+
+// OpenFor opens a text that was sealed for a use. The errors are those of Open.
+func (k *Keyset) OpenFor(ctx context.Context, use sealing.Use, sealed []byte) (string, error) {
+	return k.open(ctx, sealed, use.Bytes(), "the text does not open: it was sealed for another use, or was changed")
+}
+
+func (k *Keyset) open(ctx context.Context, sealed, bound []byte, unopened string) (string, error) {
 	all, err := k.read(ctx)
 	if err != nil {
 		return "", err
@@ -107,9 +126,9 @@ func (k *Keyset) Open(ctx context.Context, sealed []byte, terms sealing.Terms) (
 				"services the same keyset (credentials.keyset_ref)", id,
 		)
 	}
-	value, err := all.aead.Decrypt(sealed, terms.Bytes())
+	value, err := all.aead.Decrypt(sealed, bound)
 	if err != nil {
-		return "", fault.New(fault.Unauthenticated, "the value does not open: it was sealed for another credential, or was changed")
+		return "", fault.New(fault.Unauthenticated, "%s", unopened)
 	}
 	return string(value), nil
 }

@@ -86,6 +86,25 @@ func TestAValueOpensWithItsTermsOnly(t *testing.T) {
 	}
 }
 
+// D63: what was sealed for one use opens for no other, and not as the value of a credential.
+func TestATextOpensForItsUseOnly(t *testing.T) {
+	t.Parallel()
+	k, _ := stored(t, must(t)(keyset.Create()))
+	sealed, err := k.SealFor(t.Context(), sealing.UseLink, "rollout 7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := k.OpenFor(t.Context(), sealing.UseLink, sealed); err != nil || text != "rollout 7" {
+		t.Errorf("opened: %q, %v", text, err)
+	}
+	if text, err := k.OpenFor(t.Context(), sealing.UseChatAccount, sealed); !fault.Is(err, fault.Unauthenticated) || text != "" {
+		t.Errorf("for another use: %q, %v; expected it not to open", text, err)
+	}
+	if text, err := k.Open(t.Context(), sealed, terms()); !fault.Is(err, fault.Unauthenticated) || text != "" {
+		t.Errorf("as a credential: %q, %v; expected it not to open", text, err)
+	}
+}
+
 func TestAKeysetIsRotatedWithoutAGap(t *testing.T) {
 	t.Parallel()
 	first := must(t)(keyset.Create())

@@ -50,6 +50,18 @@ type NotificationMessage struct {
 	DueAt     *time.Time `json:"dueAt,omitempty"`
 	SentAt    *time.Time `json:"sentAt,omitempty"`
 	CreatedAt time.Time  `json:"createdAt"`
+	// Openings are its links that were opened.
+	Openings []NotificationOpening `json:"openings"`
+}
+
+// NotificationOpening is that a member has opened the link of a message.
+type NotificationOpening struct {
+	Member string `json:"member"`
+	// Gate is what the link opened; empty for a call.
+	Gate     string    `json:"gate"`
+	OpenedAt time.Time `json:"openedAt"`
+	// AnsweredAt is when the member answered the question afterwards.
+	AnsweredAt *time.Time `json:"answeredAt,omitempty"`
 }
 
 // NotificationKind describes a kind of channel.
@@ -65,7 +77,8 @@ type NotificationKind struct {
 const (
 	notificationChannelFields = `name kind config rate enabled author changedAt`
 	notificationRouteFields   = `name channel config enabled author changedAt`
-	notificationMessageFields = `number channel route rollout { id } title severity state error attempts dueAt sentAt createdAt`
+	notificationMessageFields = `number channel route rollout { id } title severity state error attempts dueAt sentAt createdAt
+		openings { member gate openedAt answeredAt }`
 )
 
 // NotificationKinds reads the kinds of channels.

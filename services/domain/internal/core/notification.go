@@ -67,6 +67,7 @@ type NotificationMoment string
 // The moments.
 const (
 	MomentApprovalNeeded   NotificationMoment = "approval_needed"
+	MomentCallRequested    NotificationMoment = "call_requested"
 	MomentRolloutBegan     NotificationMoment = "rollout_began"
 	MomentRolloutStopped   NotificationMoment = "rollout_stopped"
 	MomentRolloutFailed    NotificationMoment = "rollout_failed"
@@ -80,7 +81,7 @@ const (
 	MomentAgentOffline     NotificationMoment = "agent_offline"
 	MomentDrift            NotificationMoment = "drift"
 	MomentTriggerDeclined  NotificationMoment = "trigger_declined"
-	// MomentProceeded only updates the message of a rollout: an approval was given, or the rollout resumed. No route chooses it.
+	// MomentProceeded only updates the message of a rollout or of a call: an answer was given, or the rollout resumed. No route chooses it.
 	MomentProceeded NotificationMoment = "rollout_proceeded"
 	// MomentTest is what a test of a route sends. No route chooses it.
 	MomentTest NotificationMoment = "test"
@@ -89,7 +90,7 @@ const (
 // AllNotificationMoments lists those that a route may choose.
 func AllNotificationMoments() []NotificationMoment {
 	return []NotificationMoment{
-		MomentApprovalNeeded, MomentRolloutBegan, MomentRolloutStopped, MomentRolloutFailed, MomentRollbackBegan, MomentRolledBack,
+		MomentApprovalNeeded, MomentCallRequested, MomentRolloutBegan, MomentRolloutStopped, MomentRolloutFailed, MomentRollbackBegan, MomentRolledBack,
 		MomentRolloutCompleted, MomentCheckFailed, MomentBreach, MomentFreezeBegan, MomentFreezeEnded, MomentAgentOffline, MomentDrift,
 		MomentTriggerDeclined,
 	}
@@ -122,7 +123,7 @@ func (s NotificationSeverity) String() string {
 // Severity is how much the moment matters.
 func (m NotificationMoment) Severity() NotificationSeverity {
 	switch m {
-	case MomentApprovalNeeded, MomentRolloutFailed, MomentRollbackBegan, MomentCheckFailed, MomentBreach, MomentAgentOffline:
+	case MomentApprovalNeeded, MomentCallRequested, MomentRolloutFailed, MomentRollbackBegan, MomentCheckFailed, MomentBreach, MomentAgentOffline:
 		return SeverityHigh
 	case MomentRolloutBegan, MomentRolloutCompleted, MomentTriggerDeclined, MomentProceeded:
 		return SeverityLow
@@ -143,7 +144,7 @@ type Notification struct {
 	At, DueAt time.Time
 	// ApplicationID, EnvironmentID and RolloutID are what it is about; 0 for none.
 	ApplicationID, EnvironmentID, RolloutID int64
-	// SubjectID is the freeze or the trigger that it is about, Subject the gate, the key of the check or the name of the trigger.
+	// SubjectID is the freeze, the trigger or the call request that it is about, Subject the gate, the key of the check or the name of the trigger.
 	SubjectID int64
 	Subject   string
 	// By is who caused it.
@@ -251,4 +252,28 @@ type NotificationMessage struct {
 	Error     string
 	SentAt    *time.Time
 	CreatedAt time.Time
+}
+
+// Question is what a message asks people for (D63): an approval of a gate, or of a call of a Function.
+type Question struct {
+	// RolloutID is the rollout that it is about; 0 for a call of a run that belongs to none.
+	RolloutID int64 `json:"rollout,omitempty"`
+	// GateID is the gate; empty for a call.
+	GateID string `json:"gate,omitempty"`
+	// RequestID is the row of the journal that requests the approval of a gate, or the call request. A gate that asks again has another one.
+	RequestID int64 `json:"request"`
+}
+
+// NotificationOpening is that a member has opened the link of a message.
+type NotificationOpening struct {
+	MessageID int64
+	// Run is the run of the message that sent the link.
+	Run int
+	Question
+	MemberID int64
+	// Member is what the member was called then.
+	Member   string
+	OpenedAt time.Time
+	// AnsweredAt is when the member answered the question afterwards; nil if they did not.
+	AnsweredAt *time.Time
 }

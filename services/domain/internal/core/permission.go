@@ -181,6 +181,9 @@ const (
 	ActionRetryNotification       Action = "retryNotification"
 	ActionPutForgeMirror          Action = "putForgeMirror"
 	ActionRetryForgeStatus        Action = "retryForgeStatuses"
+	ActionOpenLink                Action = "openNotificationLink"
+	ActionLinkChatAccount         Action = "linkChatAccount"
+	ActionUnlinkChatAccount       Action = "unlinkChatAccount"
 	ActionCancelChain             Action = "cancelChain"
 	ActionCreateCredential        Action = "createCredential"
 	ActionRotateCredential        Action = "rotateCredential" //nolint:gosec // a name
@@ -257,7 +260,7 @@ func permissionFor(action Action) (Permission, bool) {
 		ActionAccessChanges, ActionRegisterAgent, ActionRotateAgent, ActionRevokeAgent, ActionRevokeAgentKey,
 		ActionOrganizations, ActionCreateOrganization, ActionRenameOrganization, ActionSetDirectChanges:
 		return MayAdminister, true
-	case ActionCreateToken, ActionRevokeToken, ActionWithdrawChange:
+	case ActionCreateToken, ActionRevokeToken, ActionWithdrawChange, ActionOpenLink, ActionLinkChatAccount, ActionUnlinkChatAccount:
 		return MayRead, true // one's own; those of others take the permission to administer
 	default:
 		return 0, false
@@ -281,6 +284,7 @@ func (a Actor) May(action Action) error {
 	}
 	forPeople := []Action{
 		ActionBreakGlass, ActionBypassFreeze, ActionConfirmChange, ActionForceChange, ActionReleasePromotionHold, ActionDecideCheck,
+		ActionOpenLink, ActionLinkChatAccount,
 	}
 	if slices.Contains(forPeople, action) && a.Type != PrincipalUser {
 		return fault.New(fault.Denied, "%s is for people; %s is none (%s)", action, a.DisplayName(), a.Type)

@@ -86,6 +86,9 @@ INSERT INTO cd_forge_marks (organization_id, application_id, version_set_id, due
 INSERT INTO cd_forge_statuses (organization_id, repository, host, commit_sha, name, parts, credential, due_at)
     VALUES (1, 'https://git.example/shop', 'git.example', repeat('a', 40), 'lockstep/staging/e2e', '{}', '', now());
 INSERT INTO cd_forge_hosts (organization_id, host) VALUES (1, 'git.example');
+INSERT INTO cd_members (organization_id, name, kind, role) VALUES (1, 'opener', 'user', 'viewer');
+INSERT INTO cd_notification_links (organization_id, message_id, run, request_id, gate_id, member_id, member_name, opened_at)
+    SELECT 1, 1, 1, 1, '', id, name, now() FROM cd_members WHERE name = 'opener';
 INSERT INTO cd_chains (organization_id, trigger_id, application_id, rollout_id, blocks, began_at) VALUES (1, 1, 1, 1, 2, now());
 INSERT INTO cd_chain_nodes (organization_id, chain_id, block, application_id, trigger_id, state) VALUES (1, 1, 1, 1, 1, 'waiting');
 INSERT INTO cd_rollout_deadlines (organization_id, rollout_id, kind, seconds, action, counts_waiting, started_at, due_at) VALUES (1, 1, 'rollout', 60, 'fail', false, now(), now());
@@ -207,6 +210,9 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a credential of a kind that does not exist", `UPDATE cd_credentials SET kind = 'fax'`, "cd_credentials_kind_is_known"},
 		{"a moment that is known already (D62)", `INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at) VALUES (1, 'test', 'test:1', now(), now())`, "cd_notifications_once"},
 		{"a second message of a key in a channel (D62)", `INSERT INTO cd_notification_messages (organization_id, channel_id, key, severity, notification_ids, due_at) VALUES (1, 1, 'notification:1', 1, '{1}', now())`, "cd_notification_messages_one_of_a_key"},
+		{"a link that is opened again (D63)", `INSERT INTO cd_notification_links (organization_id, message_id, run, request_id, gate_id, member_id, member_name, opened_at) SELECT 1, 1, 1, 1, '', id, 'a', now() FROM cd_members WHERE name = 'opener'`, "cd_notification_links_once"},
+		{"a link to a gate of nothing (D63)", `UPDATE cd_notification_links SET gate_id = 'production'`, "cd_notification_links_is_about_a_question"},
+		{"a link of no run (D63)", `UPDATE cd_notification_links SET run = 0`, "cd_notification_links_run_is_given"},
 		{"a dead letter without a reason", `UPDATE cd_notification_messages SET state = 'failed'`, "cd_notification_messages_failed_says_why"},
 		{"a message that nothing sends", `UPDATE cd_notification_messages SET state = 'sending'`, "cd_notification_messages_sending_has_inputs"},
 		{"a second status of a name (R3-09)", `INSERT INTO cd_forge_statuses (organization_id, repository, host, commit_sha, name, parts, credential, due_at) VALUES (1, 'https://git.example/shop', 'git.example', repeat('a', 40), 'lockstep/staging/e2e', '{}', '', now())`, "cd_forge_statuses_one_of_a_name"},

@@ -1515,6 +1515,42 @@ COMMENT ON COLUMN cd_notification_channels.window_at IS
 COMMENT ON COLUMN cd_notification_channels.window_count IS
     'How many messages were begun in it.';
 
+CREATE TABLE cd_notification_links (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    message_id bigint NOT NULL,
+    run integer NOT NULL,
+    request_id bigint NOT NULL,
+    rollout_id bigint,
+    gate_id text NOT NULL,
+    member_id bigint NOT NULL,
+    member_name text NOT NULL,
+    opened_at timestamp with time zone NOT NULL,
+    answered_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_notification_links_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_notification_links_once UNIQUE (organization_id, message_id, run),
+    CONSTRAINT cd_notification_links_member FOREIGN KEY (organization_id, member_id) REFERENCES cd_members(organization_id, id),
+    CONSTRAINT cd_notification_links_message FOREIGN KEY (organization_id, message_id) REFERENCES cd_notification_messages(organization_id, id) ON DELETE CASCADE,
+    CONSTRAINT cd_notification_links_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_notification_links_rollout FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
+    CONSTRAINT cd_notification_links_is_about_a_question CHECK (((gate_id = ''::text) OR (rollout_id IS NOT NULL))),
+    CONSTRAINT cd_notification_links_run_is_given CHECK ((run > 0))
+);
+CREATE INDEX cd_notification_links_unanswered ON cd_notification_links USING btree (organization_id, request_id, member_id) WHERE (answered_at IS NULL);
+CREATE TRIGGER cd_notification_links_touch BEFORE UPDATE ON cd_notification_links FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_notification_links IS
+    'Links that were opened: who opened which, and when they answered. Rows end with their messages.';
+COMMENT ON COLUMN cd_notification_links.answered_at IS
+    'When the member answered the question afterwards; null if they did not.';
+COMMENT ON COLUMN cd_notification_links.gate_id IS
+    'The gate of the rollout; empty for a call.';
+COMMENT ON COLUMN cd_notification_links.request_id IS
+    'What was asked: the row of the journal that requests an approval, or the call request.';
+COMMENT ON COLUMN cd_notification_links.run IS
+    'The run that sent the link: each sends one of its own.';
+
 CREATE TABLE cd_notification_messages (
     organization_id bigint NOT NULL,
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,

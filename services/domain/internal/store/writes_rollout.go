@@ -152,6 +152,11 @@ func (t *tx) Record(ctx context.Context, r core.Transition) error {
 			return err
 		}
 	}
+	if r.Verb == core.VerbApprove || r.Verb == core.VerbReject {
+		if err := notify.AnsweredGate(ctx, query.New(later{t.line, whatever}), t.organization, r); err != nil {
+			return err
+		}
+	}
 	// The creation, whose row is made with the first state, and a request (D17): there is no state to change.
 	if r.From == "" || r.From == r.To {
 		return nil

@@ -61,13 +61,17 @@ func routeTable(w io.Writer, all []client.NotificationRoute) {
 }
 
 func messageTable(w io.Writer, all []client.NotificationMessage) {
-	command.Row(w, "ID", "CHANNEL", "STATE", "SEVERITY", "SENT", "TITLE", "WHY NOT")
+	command.Row(w, "ID", "CHANNEL", "STATE", "SEVERITY", "SENT", "OPENED BY", "TITLE", "WHY NOT")
 	for _, m := range all {
-		sent := ""
+		sent, opened := "", make([]string, len(m.Openings))
+		for i, o := range m.Openings {
+			opened[i] = o.Member
+		}
 		if m.SentAt != nil {
 			sent = command.Moment(*m.SentAt)
 		}
-		command.Row(w, command.Number(m.Number), m.Channel, journal.Human(m.State), journal.Human(m.Severity), sent, m.Title, m.Error)
+		command.Row(w, command.Number(m.Number), m.Channel, journal.Human(m.State), journal.Human(m.Severity), sent,
+			strings.Join(opened, ", "), m.Title, m.Error)
 	}
 }
 

@@ -27,6 +27,7 @@ func recordedElsewhere() map[string]string {
 		"reportCheck":          "the statuses of checks, which are append-only",
 		"decideCheck":          "TestAPersonDecidesWhatACheckCannot, as a program has to ask first",
 		"answerCall":           "TestPeopleAnswerCalls, as the engine has to ask first",
+		"openNotificationLink": "the links of messages that were opened; it decides nothing",
 		"sendEvent":            "the decisions of the triggers that it matches",
 		"confirmChange":        twoPeople, "rejectChange": twoPeople, "withdrawChange": twoPeople, "forceChange": twoPeople,
 	}

@@ -75,6 +75,7 @@ type loaders struct {
 	outlookOf               *loader[int64, core.RollbackOutlook]
 	skipsOf                 *loader[int64, []core.SkippedEnvironment]
 	deadlinesOf             *loader[int64, []view.Deadline]
+	openingsOf              *loader[int64, []core.NotificationOpening]
 	members                 *loader[int64, core.Member]
 	cells                   *loader[int64, core.Cell]
 	cellsOf                 *loader[int64, []core.Cell]
@@ -183,6 +184,7 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		outlookOf:               plain(b, r.View.RollbackOutlooks),
 		skipsOf:                 plain(b, r.View.SkipsByRollout),
 		deadlinesOf:             plain(b, r.View.RolloutDeadlines),
+		openingsOf:              plain(b, r.Notify.Openings),
 		members:                 plain(b, r.View.MembersByID),
 		cells:                   plain(b, r.View.CellsByID),
 		cellsOf:                 plain(b, r.View.CellsByApplication),

@@ -21,6 +21,8 @@ type Notify interface {
 	Channels(ctx context.Context, organization int64) ([]core.NotificationChannel, error)
 	Routes(ctx context.Context, organization int64) ([]core.NotificationRoute, error)
 	Messages(ctx context.Context, organization int64, f notify.Filter) ([]core.NotificationMessage, error)
+	Openings(ctx context.Context, organization int64, messages []int64) (map[int64][]core.NotificationOpening, error)
+	OpenLink(ctx context.Context, a core.Actor, token string) (notify.OpenedLink, error)
 }
 
 var _ Notify = (*notify.UseCases)(nil)
@@ -131,6 +133,36 @@ type notificationMessage struct{}
 // Rollout is the one that it is about.
 func (notificationMessage) Rollout(ctx context.Context, m *model.NotificationMessage) (*model.Rollout, error) {
 	return optional(ctx, loadersOf(ctx).rollouts, m.RolloutID, model.WrapRollout)
+}
+
+// Openings are the links of it that were opened.
+func (notificationMessage) Openings(ctx context.Context, m *model.NotificationMessage) ([]model.NotificationOpening, error) {
+	return list(ctx, loadersOf(ctx).openingsOf, m.ID, model.WrapNotificationOpening)
+}
+
+// notificationLink resolves the fields of NotificationLink that are loaded.
+type notificationLink struct{}
+
+// Rollout is the one that its question is about.
+func (notificationLink) Rollout(ctx context.Context, l *model.NotificationLink) (*model.Rollout, error) {
+	return optional(ctx, loadersOf(ctx).rollouts, l.RolloutID, model.WrapRollout)
+}
+
+// CallRequest is the call that its question is about.
+func (notificationLink) CallRequest(ctx context.Context, l *model.NotificationLink) (*model.CallRequest, error) {
+	if l.Gate != "" {
+		return nil, nil
+	}
+	return optional(ctx, loadersOf(ctx).callRequests, l.RequestID, model.WrapCallRequest)
+}
+
+// OpenNotificationLink opens the question that a message links to.
+func (m mutation) OpenNotificationLink(
+	ctx context.Context, in model.OpenNotificationLinkInput,
+) (p model.NotificationLinkPayload, err error) {
+	opened, err := m.domain.Notify.OpenLink(ctx, loadersOf(ctx).actor, in.Token)
+	p.Link, p.Errors, err = changed(opened, err, model.WrapNotificationLink)
+	return p, err
 }
 
 // PutNotificationChannel saves a channel.

@@ -163,6 +163,9 @@ func (r resolvers) CallRequest() exec.CallRequestResolver { return callRequest{r
 // NotificationMessage resolves its fields.
 func (resolvers) NotificationMessage() exec.NotificationMessageResolver { return notificationMessage{} }
 
+// NotificationLink resolves its fields.
+func (resolvers) NotificationLink() exec.NotificationLinkResolver { return notificationLink{} }
+
 // Trigger resolves its fields.
 func (resolvers) Trigger() exec.TriggerResolver { return triggerResolver{} }
 

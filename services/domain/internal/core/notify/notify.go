@@ -36,6 +36,8 @@ type Reads interface {
 	NotificationRoutes(ctx context.Context, organization int64) ([]core.NotificationRoute, error)
 	// NotificationMessages are the newest first.
 	NotificationMessages(ctx context.Context, organization int64, f Filter) ([]core.NotificationMessage, error)
+	// NotificationOpenings are the links of messages that were opened, oldest first.
+	NotificationOpenings(ctx context.Context, organization int64, messages []int64) (map[int64][]core.NotificationOpening, error)
 }
 
 // Filter narrows a list of messages; its zero value does not.
@@ -91,6 +93,10 @@ type Tx interface {
 	NotifiedRollout(ctx context.Context, id int64) (Rollout, error)
 	NotifiedGate(ctx context.Context, rollout int64, gate string) (Gate, error)
 	NotifiedFreeze(ctx context.Context, id int64) (Freeze, error)
+	OpenGates(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Gate, error)
+	CallRequestsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.CallRequest, error)
+	// OpenNotificationLink keeps who opened a link. It reports false, with who did so before, for one that was opened.
+	OpenNotificationLink(ctx context.Context, o core.NotificationOpening) (opening core.NotificationOpening, first bool, err error)
 }
 
 // Rollout is what messages say of a rollout.
@@ -150,6 +156,7 @@ type UseCases struct {
 	engine Engine
 	clock  clock.Clock
 	url    string
+	sealer Sealer
 	wake   func()
 	// served is the organization whose turn was last.
 	served atomic.Int64
@@ -163,6 +170,8 @@ type Deps struct {
 	Clock  clock.Clock
 	// URL is the address of the console, which messages link to; empty for no links.
 	URL string
+	// Sealer signs links; nil for links that are not signed.
+	Sealer Sealer
 	// Wake is called when something is to be sent; it may be nil.
 	Wake func()
 }
@@ -172,7 +181,7 @@ func New(d Deps) *UseCases {
 	if d.Wake == nil {
 		d.Wake = func() {}
 	}
-	return &UseCases{store: d.Store, engine: d.Engine, clock: d.Clock, url: d.URL, wake: d.Wake}
+	return &UseCases{store: d.Store, engine: d.Engine, clock: d.Clock, url: d.URL, sealer: d.Sealer, wake: d.Wake}
 }
 
 // Channels are those of an organization, by name.
@@ -194,6 +203,11 @@ func (u *UseCases) Messages(ctx context.Context, organization int64, f Filter) (
 		return nil, invalid("/first", "found %d; expected 1 to %d", f.Most, MaxMessages)
 	}
 	return u.store.NotificationMessages(ctx, organization, f)
+}
+
+// Openings are the links of messages that were opened.
+func (u *UseCases) Openings(ctx context.Context, organization int64, messages []int64) (map[int64][]core.NotificationOpening, error) {
+	return u.store.NotificationOpenings(ctx, organization, messages)
 }
 
 // The most channels and routes that an organization may have.

@@ -35,6 +35,8 @@ type content struct {
 	// moments are what the message is about, for channels that read data.
 	moments []core.Notification
 	rollout Rollout
+	// open are the questions that it asks, oldest first.
+	open []openQuestion
 	// id is the same for all that updates one message.
 	id string
 }
@@ -75,9 +77,18 @@ func (u *UseCases) render(
 	if err != nil {
 		return nil, "", err
 	}
-	made, err := u.compose(ctx, tx, m, all)
+	made, err := u.compose(ctx, tx, organization, m, all)
 	if err != nil {
 		return nil, "", err
+	}
+	if !strings.HasPrefix(m.Key, "digest:") {
+		open, err := questions(ctx, tx, organization, all, u.clock.Now())
+		if err != nil {
+			return nil, "", err
+		}
+		if made.open = open; len(open) > 0 {
+			made.link = cmp.Or(u.signedLink(ctx, organization, m, open[len(open)-1]), made.link)
+		}
 	}
 	made.id = fmt.Sprintf("lockstep-%d-%d-%s", organization, c.ID, strings.ReplaceAll(m.Key, ":", "-"))
 	inputs, err := json.Marshal(requestFor(c.Kind, config, organization, m, made))
@@ -88,7 +99,9 @@ func (u *UseCases) render(
 }
 
 // compose says what happened.
-func (u *UseCases) compose(ctx context.Context, tx Tx, m core.NotificationMessage, all []core.Notification) (content, error) {
+func (u *UseCases) compose(
+	ctx context.Context, tx Tx, organization int64, m core.NotificationMessage, all []core.Notification,
+) (content, error) {
 	c := content{severity: m.Severity, moments: all}
 	c.link = u.url
 	digest := strings.HasPrefix(m.Key, "digest:")
@@ -105,7 +118,7 @@ func (u *UseCases) compose(ctx context.Context, tx Tx, m core.NotificationMessag
 	}
 	listed := all[max(0, len(all)-shown):]
 	for _, n := range listed {
-		lines, err := sentences(ctx, tx, n, rollouts[n.RolloutID])
+		lines, err := sentences(ctx, tx, organization, n, rollouts[n.RolloutID])
 		if err != nil {
 			return c, err
 		}
@@ -136,8 +149,11 @@ func (u *UseCases) compose(ctx context.Context, tx Tx, m core.NotificationMessag
 			c.link = fmt.Sprintf("%s/rollouts/rollout_%d", strings.TrimSuffix(u.url, "/"), c.rollout.ID)
 		}
 	case len(all) > 0:
-		c.title = headline(all[0])
-		c.over = all[0].Moment == core.MomentFreezeEnded
+		c.title = headline(all[len(all)-1]) // only a call has several
+		c.over = all[0].Moment == core.MomentFreezeEnded || all[len(all)-1].Moment == core.MomentProceeded
+		if ofCall(all[0]) && u.url != "" {
+			c.link = strings.TrimSuffix(u.url, "/") + "/waiting"
+		}
 	default: // they were deleted
 		c.title = cmp.Or(m.Title, "Lockstep: a notification from more than 30 days ago")
 	}
@@ -156,7 +172,7 @@ func (r Rollout) title(last core.Notification) (title string, over bool) {
 	}
 	if !r.State.Terminal() {
 		switch last.Moment { //nolint:exhaustive // the state shows the others
-		case core.MomentApprovalNeeded:
+		case core.MomentApprovalNeeded, core.MomentCallRequested:
 			what = "approval needed"
 		case core.MomentCheckFailed:
 			what = "a check failed"
@@ -216,6 +232,10 @@ func headline(n core.Notification) string {
 		return fmt.Sprintf("%s: check %s failed in %s", n.Application, n.Subject, n.Environment)
 	case core.MomentTriggerDeclined:
 		return fmt.Sprintf("%s: trigger %s did not begin a rollout", n.Application, n.Subject)
+	case core.MomentCallRequested:
+		return fmt.Sprintf("Call of %s: approval needed", n.Subject)
+	case core.MomentProceeded:
+		return fmt.Sprintf("Call callrequest_%d: answered", n.SubjectID)
 	case core.MomentTest:
 		return "Test of route " + n.Subject
 	default:
@@ -224,7 +244,7 @@ func headline(n core.Notification) string {
 }
 
 // sentences say what happened: the first what, the others what is needed to decide.
-func sentences(ctx context.Context, tx Tx, n core.Notification, r Rollout) ([]string, error) {
+func sentences(ctx context.Context, tx Tx, organization int64, n core.Notification, r Rollout) ([]string, error) {
 	because := func(what string) []string { return []string{core.Because(what, n.Reason)} }
 	kind := "rollout"
 	if r.RollbackOf != 0 {
@@ -243,8 +263,10 @@ func sentences(ctx context.Context, tx Tx, n core.Notification, r Rollout) ([]st
 		return because("it advanced beyond a passage that was not granted"), nil
 	case core.MomentRolledBack, core.MomentRolloutCompleted:
 		return because("the " + kind + " completed"), nil
+	case core.MomentCallRequested:
+		return callLines(ctx, tx, organization, n)
 	case core.MomentProceeded:
-		return because(n.PrincipalName + " answered, and it proceeds"), nil
+		return because(n.PrincipalName + " " + proceeded(n)), nil
 	case core.MomentCheckFailed:
 		return because(fmt.Sprintf("check %s failed in %s", n.Subject, n.Environment)), nil
 	case core.MomentFreezeBegan, core.MomentFreezeEnded:
@@ -299,6 +321,49 @@ func approval(ctx context.Context, tx Tx, n core.Notification, r Rollout) ([]str
 		until = "It expires at " + g.ExpiresAt.UTC().Format("2006-01-02 15:04 MST")
 	}
 	return []string{core.Because(what+", "+who, cmp.Or(g.Reason, n.Reason)), "It brings " + r.changes(), until}, nil
+}
+
+// callLines say which call waits for people, and until when.
+func callLines(ctx context.Context, tx Tx, organization int64, n core.Notification) ([]string, error) {
+	all, err := tx.CallRequestsByID(ctx, organization, []int64{n.SubjectID})
+	if err != nil {
+		return nil, err
+	}
+	c := all[n.SubjectID]
+	what := fmt.Sprintf("a call of %s by %s needs an approval", n.Subject, cmp.Or(c.WorkflowID, "a run"))
+	if c.Group != "" {
+		what += ", to be given by " + c.Group
+	}
+	if c.Quorum > 1 {
+		what += fmt.Sprintf(" (%d of them)", c.Quorum)
+	}
+	until := "It does not expire"
+	if c.ExpiresAt != nil {
+		until = "Without an answer it is refused at " + c.ExpiresAt.UTC().Format("2006-01-02 15:04 MST")
+	}
+	return []string{core.Because(what, n.Reason), until}, nil
+}
+
+// proceeded is what was done that has something proceed: the verb of the journal, which is in the cause of a rollout's moment.
+func proceeded(n core.Notification) string {
+	verb, what := n.Subject, "the call"
+	if n.SubjectID == 0 {
+		_, rest, _ := strings.Cut(strings.TrimPrefix(n.Cause, "rollout:"), ":")
+		verb, _, _ = strings.Cut(rest, ":")
+		what = n.Subject
+	}
+	switch core.Verb(verb) { //nolint:exhaustive // the others need no words of their own
+	case core.VerbApprove:
+		return "approved " + what
+	case core.VerbReject:
+		return "rejected " + what
+	case core.VerbResume:
+		return "resumed it"
+	case core.VerbRetry:
+		return "began it again"
+	default:
+		return "answered, and it proceeds"
+	}
 }
 
 // stamp is an instant for data.

@@ -138,7 +138,7 @@ func (u *UseCases) route(ctx context.Context, tx Tx, organization int64, n core.
 		}
 		if !sends {
 			// What it does not want to hear of first, it wants to see in the message that it has.
-			if n.RolloutID == 0 || !updates(c) {
+			if !follows(n) || !updates(c) {
 				continue
 			}
 			m = core.NotificationMessage{ChannelID: c.ID, RolloutID: n.RolloutID, Key: key(n), DueAt: now}
@@ -238,11 +238,23 @@ func (f Freeze) happened(n core.Notification) bool {
 
 // key is that of the message that a moment belongs to.
 func key(n core.Notification) string {
-	if n.RolloutID != 0 {
+	switch {
+	case n.RolloutID != 0:
 		return fmt.Sprintf("rollout:%d", n.RolloutID)
+	case ofCall(n):
+		return fmt.Sprintf("call:%d", n.SubjectID)
+	default:
+		return fmt.Sprintf("notification:%d", n.ID)
 	}
-	return fmt.Sprintf("notification:%d", n.ID)
 }
+
+// ofCall is whether a moment is about a call request.
+func ofCall(n core.Notification) bool {
+	return n.Moment == core.MomentCallRequested || n.Moment == core.MomentProceeded && n.SubjectID != 0
+}
+
+// follows is whether a moment may be about something that a message is about already.
+func follows(n core.Notification) bool { return n.RolloutID != 0 || ofCall(n) }
 
 // Defaults are the moments that a channel of a kind without routes is sent.
 func Defaults(kind core.NotificationKind) []core.NotificationMoment {
@@ -338,12 +350,15 @@ func texts(all []string) []any {
 }
 
 // counts counts what this process has done, for the metrics.
-type counts struct{ routed, sent, again, failed, postponed, digested atomic.Int64 }
+type counts struct {
+	routed, sent, again, failed, postponed, digested, opened, unsigned atomic.Int64
+}
 
 // Counts returns the number of things that this process has done, by what.
 func (u *UseCases) Counts() map[string]int64 {
 	return map[string]int64{
 		"routed": u.counts.routed.Load(), "sent": u.counts.sent.Load(), "retried": u.counts.again.Load(), "failed": u.counts.failed.Load(),
-		"postponed": u.counts.postponed.Load(), "digested": u.counts.digested.Load(),
+		"postponed": u.counts.postponed.Load(), "digested": u.counts.digested.Load(), "opened": u.counts.opened.Load(),
+		"unsigned": u.counts.unsigned.Load(),
 	}
 }

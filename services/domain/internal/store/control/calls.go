@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/notify"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
@@ -120,7 +121,12 @@ func (w Writes) AddCallRequest(ctx context.Context, r core.CallRequest) (first b
 		State: string(r.State), Policy: r.Policy, Reason: r.Reason, ApproverGroup: r.Group, Quorum: int32(r.Quorum), RequesterMay: r.RequesterMay,
 		ExpiresAt: r.ExpiresAt, Decision: decision, Request: request, CreatedAt: r.CreatedAt,
 	})
-	return len(ids) > 0, pg.Classify(err, "add the decision %q about a call", r.CallID)
+	if err != nil || len(ids) == 0 || r.State != core.CallPending {
+		return len(ids) > 0, pg.Classify(err, "add the decision %q about a call", r.CallID)
+	}
+	return true, notify.AddOfCall(ctx, w.Q, w.Entered, core.Notification{
+		Moment: core.MomentCallRequested, Cause: fmt.Sprintf("call:%d", ids[0]), At: r.CreatedAt, SubjectID: ids[0], Subject: r.Function, Reason: r.Reason,
+	})
 }
 
 // encodedCall is what was decided and asked as it is stored. What is too large is left out.
@@ -183,5 +189,21 @@ func (w Writes) AddCallAnswer(ctx context.Context, request int64, a core.CallAns
 		OrganizationID: w.Entered, CallRequestID: request, Approves: a.Approves, Reason: a.Reason, PrincipalType: string(a.Author.Type),
 		PrincipalID: a.Author.ID, PrincipalName: a.Author.Name, CreatedAt: a.At,
 	})
-	return pg.Classify(err, "add an answer to call request %d", request)
+	if err != nil {
+		return pg.Classify(err, "add an answer to call request %d", request)
+	}
+	if err := notify.AnsweredCall(ctx, w.Q, w.Entered, request, a); err != nil {
+		return err
+	}
+	return notify.AddOfCall(ctx, w.Q, w.Entered, core.Notification{
+		Moment: core.MomentProceeded, Cause: fmt.Sprintf("call:%d:%s:%d", request, answered(a), a.Author.ID), At: a.At, SubjectID: request,
+		Subject: answered(a), By: a.Author.Principal, Reason: a.Reason,
+	})
+}
+
+func answered(a core.CallAnswer) string {
+	if a.Approves {
+		return string(core.VerbApprove)
+	}
+	return string(core.VerbReject)
 }

@@ -197,3 +197,34 @@ SELECT cd_forget_notifications(@before::timestamptz, @most::integer)::bigint;
 -- name: PutOffNotification :exec
 -- One that cannot be routed now must not keep the others from being routed.
 UPDATE cd_notifications SET due_at = @until WHERE organization_id = @organization_id AND id = @id AND routed_at IS NULL;
+
+-- name: InsertNotificationLink :many
+-- Nothing for a link that was opened before.
+INSERT INTO cd_notification_links (organization_id, message_id, run, request_id, rollout_id, gate_id, member_id, member_name, opened_at)
+VALUES (@organization_id, @message_id, @run, @request_id, sqlc.narg(rollout_id), @gate_id, @member_id, @member_name, @opened_at)
+ON CONFLICT (organization_id, message_id, run) DO NOTHING RETURNING id;
+
+-- name: NotificationLink :one
+SELECT * FROM cd_notification_links WHERE organization_id = @organization_id AND message_id = @message_id AND run = @run;
+
+-- name: NotificationLinks :many
+SELECT * FROM cd_notification_links WHERE organization_id = @organization_id AND message_id = ANY(@messages::bigint[]) ORDER BY id;
+
+-- name: AnswerNotificationLinks :exec
+-- A member has answered a gate: the links to it that they had opened led to the answer.
+UPDATE cd_notification_links l SET answered_at = @at
+WHERE l.organization_id = @organization_id AND l.member_id = @member_id AND l.answered_at IS NULL AND l.rollout_id = @rollout_id AND l.gate_id = @gate_id;
+
+-- name: AnswerNotificationLinksOfCall :exec
+-- A member has answered a call request.
+UPDATE cd_notification_links l SET answered_at = @at
+WHERE l.organization_id = @organization_id AND l.member_id = @member_id AND l.answered_at IS NULL AND l.request_id = @request_id AND l.gate_id = '';
+
+-- name: InsertCallNotification :exec
+-- A call request that waits for people, or an answer to it.
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, rollout_id, subject_id, subject, principal_type, principal_id, reason)
+SELECT c.organization_id, @moment, @cause, @at::timestamptz, @at::timestamptz, r.application_id, c.rollout_id, c.id, @subject::text, @principal_type::text, @principal_id::bigint, @reason::text
+FROM cd_call_requests c LEFT JOIN cd_rollouts r ON r.organization_id = c.organization_id AND r.id = c.rollout_id
+WHERE c.organization_id = @organization_id AND c.id = @id
+  AND EXISTS (SELECT FROM cd_notification_channels n WHERE n.organization_id = @organization_id AND n.enabled AND n.removed_at IS NULL)
+ON CONFLICT (organization_id, cause) DO NOTHING;

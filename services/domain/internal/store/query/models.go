@@ -952,6 +952,27 @@ type NotificationChannel struct {
 	UpdatedAt     time.Time
 }
 
+// Links that were opened: who opened which, and when they answered. Rows end with their messages.
+type NotificationLink struct {
+	OrganizationID int64
+	ID             int64
+	MessageID      int64
+	// The run that sent the link: each sends one of its own.
+	Run int32
+	// What was asked: the row of the journal that requests an approval, or the call request.
+	RequestID int64
+	RolloutID *int64
+	// The gate of the rollout; empty for a call.
+	GateID     string
+	MemberID   int64
+	MemberName string
+	OpenedAt   time.Time
+	// When the member answered the question afterwards; null if they did not.
+	AnsweredAt *time.Time
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+}
+
 // Messages in channels: one of each key, such as a rollout, which is updated. Rows end 30 days after their last change.
 type NotificationMessage struct {
 	OrganizationID int64

@@ -11,6 +11,54 @@ import (
 	"time"
 )
 
+const answerNotificationLinks = `-- name: AnswerNotificationLinks :exec
+UPDATE cd_notification_links l SET answered_at = $1
+WHERE l.organization_id = $2 AND l.member_id = $3 AND l.answered_at IS NULL AND l.rollout_id = $4 AND l.gate_id = $5
+`
+
+type AnswerNotificationLinksParams struct {
+	At             *time.Time
+	OrganizationID int64
+	MemberID       int64
+	RolloutID      *int64
+	GateID         string
+}
+
+// A member has answered a gate: the links to it that they had opened led to the answer.
+func (q *Queries) AnswerNotificationLinks(ctx context.Context, arg AnswerNotificationLinksParams) error {
+	_, err := q.db.Exec(ctx, answerNotificationLinks,
+		arg.At,
+		arg.OrganizationID,
+		arg.MemberID,
+		arg.RolloutID,
+		arg.GateID,
+	)
+	return err
+}
+
+const answerNotificationLinksOfCall = `-- name: AnswerNotificationLinksOfCall :exec
+UPDATE cd_notification_links l SET answered_at = $1
+WHERE l.organization_id = $2 AND l.member_id = $3 AND l.answered_at IS NULL AND l.request_id = $4 AND l.gate_id = ''
+`
+
+type AnswerNotificationLinksOfCallParams struct {
+	At             *time.Time
+	OrganizationID int64
+	MemberID       int64
+	RequestID      int64
+}
+
+// A member has answered a call request.
+func (q *Queries) AnswerNotificationLinksOfCall(ctx context.Context, arg AnswerNotificationLinksOfCallParams) error {
+	_, err := q.db.Exec(ctx, answerNotificationLinksOfCall,
+		arg.At,
+		arg.OrganizationID,
+		arg.MemberID,
+		arg.RequestID,
+	)
+	return err
+}
+
 const attachNotification = `-- name: AttachNotification :exec
 INSERT INTO cd_notification_messages AS m (organization_id, channel_id, route_id, rollout_id, key, severity, notification_ids, due_at)
 VALUES ($1, $2, $3, $4, $5, $6, ARRAY[$7::bigint], $8)
@@ -171,6 +219,43 @@ func (q *Queries) HurryMessage(ctx context.Context, arg HurryMessageParams) erro
 		arg.OrganizationID,
 		arg.ID,
 		arg.Run,
+	)
+	return err
+}
+
+const insertCallNotification = `-- name: InsertCallNotification :exec
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, rollout_id, subject_id, subject, principal_type, principal_id, reason)
+SELECT c.organization_id, $1, $2, $3::timestamptz, $3::timestamptz, r.application_id, c.rollout_id, c.id, $4::text, $5::text, $6::bigint, $7::text
+FROM cd_call_requests c LEFT JOIN cd_rollouts r ON r.organization_id = c.organization_id AND r.id = c.rollout_id
+WHERE c.organization_id = $8 AND c.id = $9
+  AND EXISTS (SELECT FROM cd_notification_channels n WHERE n.organization_id = $8 AND n.enabled AND n.removed_at IS NULL)
+ON CONFLICT (organization_id, cause) DO NOTHING
+`
+
+type InsertCallNotificationParams struct {
+	Moment         string
+	Cause          string
+	At             time.Time
+	Subject        string
+	PrincipalType  string
+	PrincipalID    int64
+	Reason         string
+	OrganizationID int64
+	ID             int64
+}
+
+// A call request that waits for people, or an answer to it.
+func (q *Queries) InsertCallNotification(ctx context.Context, arg InsertCallNotificationParams) error {
+	_, err := q.db.Exec(ctx, insertCallNotification,
+		arg.Moment,
+		arg.Cause,
+		arg.At,
+		arg.Subject,
+		arg.PrincipalType,
+		arg.PrincipalID,
+		arg.Reason,
+		arg.OrganizationID,
+		arg.ID,
 	)
 	return err
 }
@@ -395,6 +480,55 @@ func (q *Queries) InsertNotificationChannel(ctx context.Context, arg InsertNotif
 	return i, err
 }
 
+const insertNotificationLink = `-- name: InsertNotificationLink :many
+INSERT INTO cd_notification_links (organization_id, message_id, run, request_id, rollout_id, gate_id, member_id, member_name, opened_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+ON CONFLICT (organization_id, message_id, run) DO NOTHING RETURNING id
+`
+
+type InsertNotificationLinkParams struct {
+	OrganizationID int64
+	MessageID      int64
+	Run            int32
+	RequestID      int64
+	RolloutID      *int64
+	GateID         string
+	MemberID       int64
+	MemberName     string
+	OpenedAt       time.Time
+}
+
+// Nothing for a link that was opened before.
+func (q *Queries) InsertNotificationLink(ctx context.Context, arg InsertNotificationLinkParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, insertNotificationLink,
+		arg.OrganizationID,
+		arg.MessageID,
+		arg.Run,
+		arg.RequestID,
+		arg.RolloutID,
+		arg.GateID,
+		arg.MemberID,
+		arg.MemberName,
+		arg.OpenedAt,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const insertNotificationRoute = `-- name: InsertNotificationRoute :one
 INSERT INTO cd_notification_routes (organization_id, channel_id, name, config, enabled, principal_type, principal_id, principal_name, changed_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
@@ -578,6 +712,69 @@ func (q *Queries) NotificationChannels(ctx context.Context, organizationID int64
 			&i.PrincipalName,
 			&i.ChangedAt,
 			&i.RemovedAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const notificationLink = `-- name: NotificationLink :one
+SELECT organization_id, id, message_id, run, request_id, rollout_id, gate_id, member_id, member_name, opened_at, answered_at, created_at, updated_at FROM cd_notification_links WHERE organization_id = $1 AND message_id = $2 AND run = $3
+`
+
+func (q *Queries) NotificationLink(ctx context.Context, organizationID int64, messageID int64, run int32) (NotificationLink, error) {
+	row := q.db.QueryRow(ctx, notificationLink, organizationID, messageID, run)
+	var i NotificationLink
+	err := row.Scan(
+		&i.OrganizationID,
+		&i.ID,
+		&i.MessageID,
+		&i.Run,
+		&i.RequestID,
+		&i.RolloutID,
+		&i.GateID,
+		&i.MemberID,
+		&i.MemberName,
+		&i.OpenedAt,
+		&i.AnsweredAt,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
+const notificationLinks = `-- name: NotificationLinks :many
+SELECT organization_id, id, message_id, run, request_id, rollout_id, gate_id, member_id, member_name, opened_at, answered_at, created_at, updated_at FROM cd_notification_links WHERE organization_id = $1 AND message_id = ANY($2::bigint[]) ORDER BY id
+`
+
+func (q *Queries) NotificationLinks(ctx context.Context, organizationID int64, messages []int64) ([]NotificationLink, error) {
+	rows, err := q.db.Query(ctx, notificationLinks, organizationID, messages)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NotificationLink
+	for rows.Next() {
+		var i NotificationLink
+		if err := rows.Scan(
+			&i.OrganizationID,
+			&i.ID,
+			&i.MessageID,
+			&i.Run,
+			&i.RequestID,
+			&i.RolloutID,
+			&i.GateID,
+			&i.MemberID,
+			&i.MemberName,
+			&i.OpenedAt,
+			&i.AnsweredAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
 		); err != nil {

@@ -82,6 +82,7 @@ type MutationResolver interface {
 	RemoveNotificationRoute(ctx context.Context, input model.RemoveNotificationRouteInput) (model.NotificationRoutePayload, error)
 	TestNotificationRoute(ctx context.Context, input model.TestNotificationRouteInput) (model.NotificationRoutePayload, error)
 	RetryNotification(ctx context.Context, input model.RetryNotificationInput) (model.NotificationMessagePayload, error)
+	OpenNotificationLink(ctx context.Context, input model.OpenNotificationLinkInput) (model.NotificationLinkPayload, error)
 	CreateOrganization(ctx context.Context, input model.CreateOrganizationInput) (model.CreateOrganizationPayload, error)
 	RenameOrganization(ctx context.Context, input model.RenameOrganizationInput) (model.OrganizationPayload, error)
 	CreateFlowDefinition(ctx context.Context, input model.CreateFlowDefinitionInput) (model.CreateFlowDefinitionPayload, error)
@@ -599,6 +600,20 @@ func (ec *executionContext) field_Mutation_lookUpProvenance_args(ctx context.Con
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (model.LookUpProvenanceInput, error) {
 			return ec.unmarshalNLookUpProvenanceInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐLookUpProvenanceInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_openNotificationLink_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.OpenNotificationLinkInput, error) {
+			return ec.unmarshalNOpenNotificationLinkInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐOpenNotificationLinkInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -5391,6 +5406,50 @@ func (ec *executionContext) fieldContext_Mutation_retryNotification(ctx context.
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_retryNotification_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_openNotificationLink(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_openNotificationLink(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().OpenNotificationLink(ctx, fc.Args["input"].(model.OpenNotificationLinkInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.NotificationLinkPayload) graphql.Marshaler {
+			return ec.marshalNNotificationLinkPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐNotificationLinkPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_openNotificationLink(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_NotificationLinkPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_openNotificationLink_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -10209,6 +10268,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "retryNotification":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_retryNotification(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "openNotificationLink":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_openNotificationLink(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++

@@ -57,6 +57,7 @@ type ResolverRoot interface {
 	Member() MemberResolver
 	MemberPayload() MemberPayloadResolver
 	Mutation() MutationResolver
+	NotificationLink() NotificationLinkResolver
 	NotificationMessage() NotificationMessageResolver
 	PassageCondition() PassageConditionResolver
 	PassageConditionBy() PassageConditionByResolver
@@ -1024,6 +1025,7 @@ type ComplexityRoot struct {
 		LiftVeto                         func(childComplexity int, input model.LiftVetoInput) int
 		LookAtArtifactSource             func(childComplexity int, input model.LookAtArtifactSourceInput) int
 		LookUpProvenance                 func(childComplexity int, input model.LookUpProvenanceInput) int
+		OpenNotificationLink             func(childComplexity int, input model.OpenNotificationLinkInput) int
 		PauseRollout                     func(childComplexity int, input model.PauseRolloutInput) int
 		PauseWorkflowSchedule            func(childComplexity int, input model.ChangeWorkflowScheduleInput) int
 		PinEnvironment                   func(childComplexity int, input model.PinEnvironmentInput) int
@@ -1107,6 +1109,21 @@ type ComplexityRoot struct {
 		Schema      func(childComplexity int) int
 	}
 
+	NotificationLink struct {
+		CallRequest func(childComplexity int) int
+		Gate        func(childComplexity int) int
+		Message     func(childComplexity int) int
+		OpenedAt    func(childComplexity int) int
+		OpenedBy    func(childComplexity int) int
+		Rollout     func(childComplexity int) int
+		State       func(childComplexity int) int
+	}
+
+	NotificationLinkPayload struct {
+		Errors func(childComplexity int) int
+		Link   func(childComplexity int) int
+	}
+
 	NotificationMessage struct {
 		Attempts  func(childComplexity int) int
 		Channel   func(childComplexity int) int
@@ -1114,6 +1131,7 @@ type ComplexityRoot struct {
 		DueAt     func(childComplexity int) int
 		Error     func(childComplexity int) int
 		Number    func(childComplexity int) int
+		Openings  func(childComplexity int) int
 		Rollout   func(childComplexity int) int
 		Route     func(childComplexity int) int
 		SentAt    func(childComplexity int) int
@@ -1125,6 +1143,13 @@ type ComplexityRoot struct {
 	NotificationMessagePayload struct {
 		Errors  func(childComplexity int) int
 		Message func(childComplexity int) int
+	}
+
+	NotificationOpening struct {
+		AnsweredAt func(childComplexity int) int
+		Gate       func(childComplexity int) int
+		Member     func(childComplexity int) int
+		OpenedAt   func(childComplexity int) int
 	}
 
 	NotificationRoute struct {
@@ -5948,6 +5973,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.LookUpProvenance(childComplexity, args["input"].(model.LookUpProvenanceInput)), true
+	case "Mutation.openNotificationLink":
+		if e.ComplexityRoot.Mutation.OpenNotificationLink == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_openNotificationLink_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.OpenNotificationLink(childComplexity, args["input"].(model.OpenNotificationLinkInput)), true
 	case "Mutation.pauseRollout":
 		if e.ComplexityRoot.Mutation.PauseRollout == nil {
 			break
@@ -6679,6 +6715,62 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.NotificationKindDescription.Schema(childComplexity), true
 
+	case "NotificationLink.callRequest":
+		if e.ComplexityRoot.NotificationLink.CallRequest == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationLink.CallRequest(childComplexity), true
+	case "NotificationLink.gate":
+		if e.ComplexityRoot.NotificationLink.Gate == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationLink.Gate(childComplexity), true
+	case "NotificationLink.message":
+		if e.ComplexityRoot.NotificationLink.Message == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationLink.Message(childComplexity), true
+	case "NotificationLink.openedAt":
+		if e.ComplexityRoot.NotificationLink.OpenedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationLink.OpenedAt(childComplexity), true
+	case "NotificationLink.openedBy":
+		if e.ComplexityRoot.NotificationLink.OpenedBy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationLink.OpenedBy(childComplexity), true
+	case "NotificationLink.rollout":
+		if e.ComplexityRoot.NotificationLink.Rollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationLink.Rollout(childComplexity), true
+	case "NotificationLink.state":
+		if e.ComplexityRoot.NotificationLink.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationLink.State(childComplexity), true
+
+	case "NotificationLinkPayload.errors":
+		if e.ComplexityRoot.NotificationLinkPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationLinkPayload.Errors(childComplexity), true
+	case "NotificationLinkPayload.link":
+		if e.ComplexityRoot.NotificationLinkPayload.Link == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationLinkPayload.Link(childComplexity), true
+
 	case "NotificationMessage.attempts":
 		if e.ComplexityRoot.NotificationMessage.Attempts == nil {
 			break
@@ -6715,6 +6807,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.NotificationMessage.Number(childComplexity), true
+	case "NotificationMessage.openings":
+		if e.ComplexityRoot.NotificationMessage.Openings == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationMessage.Openings(childComplexity), true
 	case "NotificationMessage.rollout":
 		if e.ComplexityRoot.NotificationMessage.Rollout == nil {
 			break
@@ -6764,6 +6862,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.NotificationMessagePayload.Message(childComplexity), true
+
+	case "NotificationOpening.answeredAt":
+		if e.ComplexityRoot.NotificationOpening.AnsweredAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationOpening.AnsweredAt(childComplexity), true
+	case "NotificationOpening.gate":
+		if e.ComplexityRoot.NotificationOpening.Gate == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationOpening.Gate(childComplexity), true
+	case "NotificationOpening.member":
+		if e.ComplexityRoot.NotificationOpening.Member == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationOpening.Member(childComplexity), true
+	case "NotificationOpening.openedAt":
+		if e.ComplexityRoot.NotificationOpening.OpenedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationOpening.OpenedAt(childComplexity), true
 
 	case "NotificationRoute.author":
 		if e.ComplexityRoot.NotificationRoute.Author == nil {
@@ -11006,6 +11129,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputLookUpProvenanceInput,
 		ec.unmarshalInputMatrixFilter,
 		ec.unmarshalInputNewArtifactSourceInput,
+		ec.unmarshalInputOpenNotificationLinkInput,
 		ec.unmarshalInputPauseRolloutInput,
 		ec.unmarshalInputPinEnvironmentInput,
 		ec.unmarshalInputPreviewRolloutInput,
@@ -14106,6 +14230,8 @@ extend type Mutation {
   testNotificationRoute(input: TestNotificationRouteInput!): NotificationRoutePayload!
   "Sends a dead letter again."
   retryNotification(input: RetryNotificationInput!): NotificationMessagePayload!
+  "Opens the question that a message links to. It decides nothing, and gives no right; a link works once."
+  openNotificationLink(input: OpenNotificationLinkInput!): NotificationLinkPayload!
 }
 
 "A kind of channel."
@@ -14133,6 +14259,8 @@ type NotificationKindDescription {
 "What is worth a notification."
 enum NotificationMoment {
   APPROVAL_NEEDED
+  "A call of a Function waits for people."
+  CALL_REQUESTED
   ROLLOUT_BEGAN
   ROLLOUT_STOPPED
   ROLLOUT_FAILED
@@ -14206,6 +14334,8 @@ type NotificationMessage {
   "When it was sent last; null for never."
   sentAt: Time
   createdAt: Time!
+  "The links of the message that were opened, oldest first."
+  openings: [NotificationOpening!]!
 }
 
 "How much a message matters."
@@ -14303,6 +14433,58 @@ type NotificationRoutePayload {
 "Result of retryNotification."
 type NotificationMessagePayload {
   message: NotificationMessage
+  errors: [UserError!]!
+}
+
+"Who opened the link of a message, and from there answered."
+type NotificationOpening {
+  "What the member was called then."
+  member: String!
+  "The gate that the link opened; empty for a call."
+  gate: String!
+  openedAt: Time!
+  "When the member answered the question afterwards; null if they did not."
+  answeredAt: Time
+}
+
+"What became of the link of a message."
+enum NotificationLinkState {
+  "It was opened now."
+  OPENED
+  "It was opened before: it works once. The question may be open still."
+  USED
+  "Its question is not open any more."
+  ANSWERED
+  "It is too old. The question may be open still."
+  EXPIRED
+}
+
+"The question that the link of a message opens."
+type NotificationLink {
+  state: NotificationLinkState!
+  "The rollout that the question is about; null for a call of a run that belongs to none."
+  rollout: Rollout
+  "The gate; empty for a call."
+  gate: String!
+  "The call; null for a gate."
+  callRequest: CallRequest
+  "The number of the message."
+  message: Int!
+  "What the member was called who has opened it; empty if nobody has."
+  openedBy: String!
+  "When it was opened; null if it was not."
+  openedAt: Time
+}
+
+"Input of openNotificationLink."
+input OpenNotificationLinkInput {
+  "What follows # in the link."
+  token: String!
+}
+
+"Result of openNotificationLink."
+type NotificationLinkPayload {
+  link: NotificationLink
   errors: [UserError!]!
 }
 `, BuiltIn: false},
@@ -18284,6 +18466,36 @@ func (ec *executionContext) childFields_NotificationKindDescription(ctx context.
 	return nil, fmt.Errorf("no field named %q was found under type NotificationKindDescription", field.Name)
 }
 
+func (ec *executionContext) childFields_NotificationLink(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "state":
+		return ec.fieldContext_NotificationLink_state(ctx, field)
+	case "rollout":
+		return ec.fieldContext_NotificationLink_rollout(ctx, field)
+	case "gate":
+		return ec.fieldContext_NotificationLink_gate(ctx, field)
+	case "callRequest":
+		return ec.fieldContext_NotificationLink_callRequest(ctx, field)
+	case "message":
+		return ec.fieldContext_NotificationLink_message(ctx, field)
+	case "openedBy":
+		return ec.fieldContext_NotificationLink_openedBy(ctx, field)
+	case "openedAt":
+		return ec.fieldContext_NotificationLink_openedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type NotificationLink", field.Name)
+}
+
+func (ec *executionContext) childFields_NotificationLinkPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "link":
+		return ec.fieldContext_NotificationLinkPayload_link(ctx, field)
+	case "errors":
+		return ec.fieldContext_NotificationLinkPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type NotificationLinkPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_NotificationMessage(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "number":
@@ -18310,6 +18522,8 @@ func (ec *executionContext) childFields_NotificationMessage(ctx context.Context,
 		return ec.fieldContext_NotificationMessage_sentAt(ctx, field)
 	case "createdAt":
 		return ec.fieldContext_NotificationMessage_createdAt(ctx, field)
+	case "openings":
+		return ec.fieldContext_NotificationMessage_openings(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type NotificationMessage", field.Name)
 }
@@ -18322,6 +18536,20 @@ func (ec *executionContext) childFields_NotificationMessagePayload(ctx context.C
 		return ec.fieldContext_NotificationMessagePayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type NotificationMessagePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_NotificationOpening(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "member":
+		return ec.fieldContext_NotificationOpening_member(ctx, field)
+	case "gate":
+		return ec.fieldContext_NotificationOpening_gate(ctx, field)
+	case "openedAt":
+		return ec.fieldContext_NotificationOpening_openedAt(ctx, field)
+	case "answeredAt":
+		return ec.fieldContext_NotificationOpening_answeredAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type NotificationOpening", field.Name)
 }
 
 func (ec *executionContext) childFields_NotificationRoute(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -633,6 +633,12 @@ type NotificationKindDescription struct {
 	Defaults []core.NotificationMoment `json:"defaults"`
 }
 
+// Result of openNotificationLink.
+type NotificationLinkPayload struct {
+	Link   *NotificationLink `json:"link,omitempty"`
+	Errors []UserError       `json:"errors"`
+}
+
 // Result of retryNotification.
 type NotificationMessagePayload struct {
 	Message *NotificationMessage `json:"message,omitempty"`
@@ -644,6 +650,12 @@ type NotificationRoutePayload struct {
 	// The route; after a removal as it was.
 	Route  *NotificationRoute `json:"route,omitempty"`
 	Errors []UserError        `json:"errors"`
+}
+
+// Input of openNotificationLink.
+type OpenNotificationLinkInput struct {
+	// What follows # in the link.
+	Token string `json:"token"`
 }
 
 // Result of renameOrganization.

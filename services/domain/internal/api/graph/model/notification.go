@@ -7,6 +7,7 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/notify"
 )
 
 // NotificationChannel is the domain's.
@@ -51,6 +52,48 @@ func (m NotificationMessage) DueAt() *time.Time {
 		return nil
 	}
 	return &m.NotificationMessage.DueAt
+}
+
+// NotificationOpening is the domain's.
+type NotificationOpening struct {
+	Member, Gate string
+	OpenedAt     time.Time
+	AnsweredAt   *time.Time
+}
+
+// WrapNotificationOpening makes one of the domain's.
+func WrapNotificationOpening(o core.NotificationOpening) NotificationOpening {
+	return NotificationOpening{Member: o.Member, Gate: o.GateID, OpenedAt: o.OpenedAt, AnsweredAt: o.AnsweredAt}
+}
+
+// NotificationLink is the question that a link opens.
+type NotificationLink struct {
+	State                notify.LinkState
+	RolloutID, RequestID int64
+	Gate                 string
+	Message              int
+	OpenedBy             string
+	OpenedAt             *time.Time
+}
+
+// WrapNotificationLink makes one of the domain's.
+func WrapNotificationLink(l notify.OpenedLink) NotificationLink {
+	o := l.Opening
+	made := NotificationLink{
+		State: l.State, RolloutID: o.RolloutID, RequestID: o.RequestID, Gate: o.GateID, Message: int(o.MessageID), OpenedBy: o.Member,
+	}
+	if o.MemberID != 0 {
+		made.OpenedAt = &o.OpenedAt
+	}
+	return made
+}
+
+// MarshalNotificationLinkState writes a state.
+func MarshalNotificationLinkState(s notify.LinkState) graphql.Marshaler { return word(string(s)) }
+
+// UnmarshalNotificationLinkState reads a state.
+func UnmarshalNotificationLinkState(v any) (notify.LinkState, error) {
+	return enum(v, notify.AllLinkStates()...)
 }
 
 // MarshalNotificationKind writes a kind.

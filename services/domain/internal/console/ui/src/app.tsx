@@ -32,6 +32,7 @@ const Workflows = lazy(() => import('./pages/workflows'))
 const WorkflowDetail = lazy(() => import('./pages/workflow'))
 const Schedules = lazy(() => import('./pages/schedules'))
 const ScheduleDetail = lazy(() => import('./pages/schedule'))
+const Answer = lazy(() => import('./pages/answer'))
 const Notifications = lazy(() => import('./pages/notifications'))
 const Policies = lazy(() => import('./pages/policies'))
 const PolicyPage = lazy(() => import('./pages/policy'))
@@ -163,6 +164,7 @@ function Frame({ viewer, cursor, onLeave }: { viewer: ViewerData['viewer']; curs
               <Route path="/workflows/:id" element={<WorkflowDetail />} />
               <Route path="/schedules" element={<Schedules />} />
               <Route path="/schedules/:name" element={<ScheduleDetail />} />
+              <Route path="/answer" element={<Answer />} />
               <Route path="/notifications" element={<Notifications />} />
               <Route path="/policies" element={<Policies />} />
               <Route path="/new-policy-set" element={<PolicyPage />} />

@@ -205,11 +205,17 @@ export type NewerPolicy = 'REFUSE' | 'QUEUE' | 'SUPERSEDE'
 
 export type NotificationKind = 'SLACK' | 'TEAMS' | 'MATTERMOST' | 'DISCORD' | 'EMAIL' | 'PAGERDUTY' | 'WEBHOOK'
 
-export type NotificationMoment = 'APPROVAL_NEEDED' | 'ROLLOUT_BEGAN' | 'ROLLOUT_STOPPED' | 'ROLLOUT_FAILED' | 'ROLLBACK_BEGAN' | 'ROLLED_BACK' | 'ROLLOUT_COMPLETED' | 'CHECK_FAILED' | 'BREACH' | 'FREEZE_BEGAN' | 'FREEZE_ENDED' | 'AGENT_OFFLINE' | 'DRIFT' | 'TRIGGER_DECLINED'
+export type NotificationLinkState = 'OPENED' | 'USED' | 'ANSWERED' | 'EXPIRED'
+
+export type NotificationMoment = 'APPROVAL_NEEDED' | 'CALL_REQUESTED' | 'ROLLOUT_BEGAN' | 'ROLLOUT_STOPPED' | 'ROLLOUT_FAILED' | 'ROLLBACK_BEGAN' | 'ROLLED_BACK' | 'ROLLOUT_COMPLETED' | 'CHECK_FAILED' | 'BREACH' | 'FREEZE_BEGAN' | 'FREEZE_ENDED' | 'AGENT_OFFLINE' | 'DRIFT' | 'TRIGGER_DECLINED'
 
 export type NotificationSeverity = 'LOW' | 'NORMAL' | 'HIGH'
 
 export type NotificationState = 'PENDING' | 'SENDING' | 'SENT' | 'FAILED' | 'DIGESTED'
+
+export interface OpenNotificationLinkInput {
+  token: string
+}
 
 export type PassageConditionKind = 'APPROVAL' | 'SKIPPED_WEIGHT' | 'NOTHING_ASKED' | 'FREEZE' | 'VETO' | 'PIN' | 'CHECK' | 'PASSAGE' | 'POLICY'
 
@@ -704,6 +710,11 @@ export interface NotificationMessageFields {
   dueAt: string | null
   sentAt: string | null
   createdAt: string
+  openings: Array<{
+    member: string
+    openedAt: string
+    answeredAt: string | null
+  }>
 }
 
 export interface PolicySetFields {
@@ -2548,12 +2559,17 @@ export interface NotificationsData {
     dueAt: string | null
     sentAt: string | null
     createdAt: string
+    openings: Array<{
+      member: string
+      openedAt: string
+      answeredAt: string | null
+    }>
   }>
 }
 export interface NotificationsVariables {
   state?: NotificationState | null
 }
-export const Notifications: Operation<NotificationsData, NotificationsVariables> = { name: 'Notifications', text: 'query Notifications($state: NotificationState) { notificationChannels { ...NotificationChannelFields } notificationRoutes { ...NotificationRouteFields } notificationMessages(state: $state, first: 50) { ...NotificationMessageFields } } fragment NotificationChannelFields on NotificationChannel { name kind config rate enabled author changedAt } fragment NotificationRouteFields on NotificationRoute { name channel config enabled author changedAt } fragment NotificationMessageFields on NotificationMessage { number channel route rollout { id } title severity state error attempts dueAt sentAt createdAt }' }
+export const Notifications: Operation<NotificationsData, NotificationsVariables> = { name: 'Notifications', text: 'query Notifications($state: NotificationState) { notificationChannels { ...NotificationChannelFields } notificationRoutes { ...NotificationRouteFields } notificationMessages(state: $state, first: 50) { ...NotificationMessageFields } } fragment NotificationChannelFields on NotificationChannel { name kind config rate enabled author changedAt } fragment NotificationRouteFields on NotificationRoute { name channel config enabled author changedAt } fragment NotificationMessageFields on NotificationMessage { number channel route rollout { id } title severity state error attempts dueAt sentAt createdAt openings { member openedAt answeredAt } }' }
 
 export interface NotificationKindsData {
   notificationKinds: Array<{
@@ -2661,6 +2677,32 @@ export interface TestNotificationRouteVariables {
   input: TestNotificationRouteInput
 }
 export const TestNotificationRoute: Operation<TestNotificationRouteData, TestNotificationRouteVariables> = { name: 'TestNotificationRoute', text: 'mutation TestNotificationRoute($input: TestNotificationRouteInput!) { testNotificationRoute(input: $input) { route { name } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface OpenNotificationLinkData {
+  openNotificationLink: {
+    link: {
+      state: NotificationLinkState
+      rollout: {
+        id: string
+      } | null
+      gate: string
+      callRequest: {
+        id: string
+      } | null
+      openedBy: string
+      openedAt: string | null
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface OpenNotificationLinkVariables {
+  input: OpenNotificationLinkInput
+}
+export const OpenNotificationLink: Operation<OpenNotificationLinkData, OpenNotificationLinkVariables> = { name: 'OpenNotificationLink', text: 'mutation OpenNotificationLink($input: OpenNotificationLinkInput!) { openNotificationLink(input: $input) { link { state rollout { id } gate callRequest { id } openedBy openedAt } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
 
 export interface RetryNotificationData {
   retryNotification: {
@@ -3529,12 +3571,32 @@ export interface InboxData {
       endCursor: string | null
     }
   }
+  callRequests: Array<{
+    id: string
+    state: CallRequestState
+    function: string
+    policy: string
+    reason: string
+    group: string | null
+    quorum: number
+    expiresAt: string | null
+    answers: Array<{
+      approves: boolean
+      author: string
+      reason: string
+    }>
+    viewerCan: Array<{
+      action: string
+      allowed: boolean
+      reason: string | null
+    }>
+  }>
 }
 export interface InboxVariables {
   first: number
   after?: string | null
 }
-export const Inbox: Operation<InboxData, InboxVariables> = { name: 'Inbox', text: 'query Inbox($first: Int!, $after: String) { gatesForMe(first: $first, after: $after) { nodes { ...GateFields rollout { id state status isRollback createdAt application { id name } versionSet { id name } environments { id state environment { id name tier } } } } pageInfo { hasNextPage endCursor } } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason }' }
+export const Inbox: Operation<InboxData, InboxVariables> = { name: 'Inbox', text: 'query Inbox($first: Int!, $after: String) { gatesForMe(first: $first, after: $after) { nodes { ...GateFields rollout { id state status isRollback createdAt application { id name } versionSet { id name } environments { id state environment { id name tier } } } } pageInfo { hasNextPage endCursor } } callRequests { id state function policy reason group quorum expiresAt answers { approves author reason } viewerCan { ...AbilityFields } } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason }' }
 
 export interface MoreJournalData {
   rollout: {

@@ -293,7 +293,7 @@ function Routes({ all, channels, changed }: { all: Route[]; channels: Channel[];
 }
 
 const moments = [
-  'approval_needed', 'rollout_began', 'rollout_stopped', 'rollout_failed', 'rollback_began', 'rolled_back', 'rollout_completed', 'check_failed', 'breach', 'freeze_began',
+  'approval_needed', 'call_requested', 'rollout_began', 'rollout_stopped', 'rollout_failed', 'rollback_began', 'rolled_back', 'rollout_completed', 'check_failed', 'breach', 'freeze_began',
   'freeze_ended', 'agent_offline', 'drift', 'trigger_declined',
 ]
 
@@ -427,6 +427,12 @@ function Messages({ all, state, setState, changed }: MessagesProps) {
                 <tr key={m.number}>
                   <th scope="row" className="wrap">
                     {m.rollout ? <Link to={`/rollouts/${m.rollout.id}`}>{m.title || m.rollout.id}</Link> : m.title || `Message ${m.number}`}
+                    {m.openings.map((o) => (
+                      <p className="faint" key={o.openedAt + o.member}>
+                        Link opened by <bdi>{o.member}</bdi> <Ago at={o.openedAt} />
+                        {o.answeredAt && ', and answered'}
+                      </p>
+                    ))}
                   </th>
                   <td>
                     {m.channel || <span className="faint">removed</span>} {m.route && <span className="faint">{m.route}</span>}

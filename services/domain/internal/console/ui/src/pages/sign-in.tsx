@@ -27,7 +27,7 @@ export function SignIn({ note = '', done }: { note?: string; done: () => void })
   const outcome = address.get('sign-in')
   address.delete('sign-in')
   const rest = address.toString()
-  const here = `${window.location.pathname}${rest ? `?${rest}` : ''}`
+  const here = `${window.location.pathname}${rest ? `?${rest}` : ''}${window.location.hash}`
   const others = options.data ?? []
   // One that gives no access any more is not asked for again.
   const organization = outcome === 'no-access' ? '' : rememberedOrganization()

@@ -2,6 +2,7 @@
 import { Link, useSearchParams } from 'react-router'
 import { Inbox } from '../api/generated'
 import { always, useAsk } from '../api/hooks'
+import { Calls } from '../parts/calls'
 import { GateButtons, GateRule } from '../parts/decide'
 import { sentence } from '../parts/form'
 import { Empty, More, Page, Waiting } from '../parts/page'
@@ -22,9 +23,10 @@ export function WaitingForMe() {
     )
   }
   const open = query.data.gatesForMe.nodes
+  const calls = query.data.callRequests
   return (
     <Page title="Waiting for me" lead={<p>Gates of all applications that you may answer. The oldest rollouts first.</p>}>
-      {open.length === 0 ? (
+      {open.length === 0 && calls.length === 0 ? (
         <Empty icon="inbox" title="Nothing waits for you">
           <p>New gates that you may answer appear here automatically.</p>
           <p>
@@ -70,6 +72,7 @@ export function WaitingForMe() {
         </ul>
       )}
       <More info={query.data.gatesForMe.pageInfo} after={after} />
+      <Calls calls={calls} />
     </Page>
   )
 }
