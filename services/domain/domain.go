@@ -29,6 +29,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/autoflow"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/chat"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/check"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/control"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/credential"
@@ -174,7 +175,7 @@ func Run(ctx context.Context, c Config) error {
 			breakGlass: s.store.BrokenGlass, breaches: s.store.Breaches, bypasses: s.store.FreezeBypasses,
 			journal:  s.store.JournalHealth,
 			delivery: delivery, streams: s.streams, decisions: s.triggers.Decisions,
-			notifications: s.notify.Counts, forges: s.forges.Counts, credentials: s.credentials.Expiring,
+			notifications: s.notify.Counts, forges: s.forges.Counts, presses: s.chats.Counts, credentials: s.credentials.Expiring,
 		}.collectors()...)))
 		if len(c.DeliveryMetrics.Environments) > 0 {
 			parts = append(parts, run.Loop("delivery metrics",
@@ -299,7 +300,9 @@ type service struct {
 	// forges publishes statuses of commits.
 	forges      *forge.UseCases
 	credentials *credential.UseCases
-	retention   *retention.UseCases
+	// chats takes answers from chats.
+	chats     *chat.UseCases
+	retention *retention.UseCases
 	// drivers are the domain's, which follow their registries.
 	drivers *bundle.Drivers
 	// streams counts the open subscriptions of the API; nil before its handler is made.
@@ -398,11 +401,15 @@ func assemble(
 	}
 	sealer := keyset.New(secrets, c.Credentials.KeysetRef)
 	s.credentials = credential.New(credential.Deps{
-		Store: s.store.ForCredential(), Sealer: sealer, Settings: c.Credentials, Clock: now,
+		Store: s.store.ForCredential(), Sealer: sealer, References: secrets, Settings: c.Credentials, Clock: now,
 	})
 	s.notify = notify.New(notify.Deps{
-		Store: s.store.ForNotify(), Engine: workflows, Clock: now, URL: c.PublicURL, Sealer: sealer, Wake: s.wakeNotifiers,
+		Store: s.store.ForNotify(), Engine: workflows, Clock: now, URL: c.PublicURL, Sealer: sealer,
+		Secrets: s.credentials, Wake: s.wakeNotifiers,
 	})
+	if s.chats, err = s.chatAnswers(c, sealer, now); err != nil {
+		return nil, err
+	}
 	s.freezes = freeze.New(s.store.ForFreeze(), now, s.wakeChores)
 	s.checks = check.New(s.store.ForCheck(), flows, now, s.wakeChores)
 	s.handoffs = handoff.New(handoff.Deps{

@@ -31,6 +31,8 @@ type exposition struct {
 	notifications func() map[string]int64
 	// forges are what became of statuses of commits, by what.
 	forges      func() map[string]int64
+	// presses are those of buttons in chats, by what became of them.
+	presses     func() map[string]int64
 	credentials func(ctx context.Context) (expiring, expired int64, err error)
 }
 
@@ -39,6 +41,7 @@ func (e exposition) collectors() []prometheus.Collector {
 	return append(bus.Metrics(e.conn), pg.Metrics(e.pool), outbox.Metrics(e.pool),
 		telemetry.BreakGlass(e.breakGlass), telemetry.Breaches(e.breaches), telemetry.FreezeBypasses(e.bypasses),
 		journalMetrics{e.journal}, store.Metrics(e.pool), triggerMetrics{e.decisions}, notificationMetrics{e.notifications}, forgeMetrics{e.forges},
+		pressMetrics{e.presses},
 		credentialMetrics{e.credentials},
 		e.delivery, e.streams)
 }
@@ -55,7 +58,7 @@ func Metrics() []prometheus.Collector {
 		store.Metrics(nil), telemetry.BreakGlass(nil), telemetry.Breaches(nil), telemetry.FreezeBypasses(nil),
 		journalMetrics{},
 		triggerMetrics{},
-		notificationMetrics{}, forgeMetrics{},
+		notificationMetrics{}, forgeMetrics{}, pressMetrics{},
 		credentialMetrics{},
 		transport.NewStreams(1),
 	}
@@ -114,4 +117,22 @@ func (m forgeMetrics) Collect(ch chan<- prometheus.Metric) {
 func forgeCounts() *prometheus.Desc {
 	return prometheus.NewDesc("lockstep_forge_statuses_total", "What became of attempts to publish statuses of commits in this process, by outcome: sent, retried "+
 		"or failed after a refusal, limited because the forge accepts no more requests for now, or away because it does not answer.", []string{"outcome"}, nil)
+}
+
+// pressMetrics exports what became of presses of buttons in chats.
+type pressMetrics struct{ read func() map[string]int64 }
+
+// Describe implements prometheus.Collector.
+func (pressMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- pressCounts() }
+
+// Collect implements prometheus.Collector.
+func (m pressMetrics) Collect(ch chan<- prometheus.Metric) {
+	for outcome, n := range m.read() {
+		ch <- prometheus.MustNewConstMetric(pressCounts(), prometheus.CounterValue, float64(n), outcome)
+	}
+}
+
+func pressCounts() *prometheus.Desc {
+	return prometheus.NewDesc("lockstep_chat_presses_total", "Presses of buttons in chats that this process has received, by outcome: answered, refused, "+
+		"unlinked (the chat account is no member's), repeated, unproved (no chat server has proved it).", []string{"outcome"}, nil)
 }

@@ -46,6 +46,7 @@ func Outputs() map[string]any {
 		"notify channel remove": client.NotificationChannel{}, "notify channel kinds": []client.NotificationKind{},
 		"notify route list": []client.NotificationRoute{}, "notify route add": client.NotificationRoute{},
 		"notify route remove": client.NotificationRoute{}, "notify test": client.NotificationRoute{},
+		"notify account list": []client.ChatAccount{}, "notify account remove": client.ChatAccount{},
 		"notify list": []client.NotificationMessage{}, "notify retry": client.NotificationMessage{},
 		"forge publish": client.ForgeMirror{}, "forge list": []client.ForgeMirror{}, "forge statuses": []client.ForgeStatus{},
 		"forge hosts": []client.ForgeHost{}, "forge retry": client.Retried{},

@@ -74,7 +74,22 @@ type NotificationKind struct {
 	Defaults []string `json:"defaults"`
 }
 
+// ChatAccount is a chat account that a member has linked.
+type ChatAccount struct {
+	// Number identifies it within the organization.
+	Number int `json:"number"`
+	// Kind is SLACK or MATTERMOST.
+	Kind string `json:"kind"`
+	// Workspace is the team in Slack, the URL of the server of Mattermost.
+	Workspace string     `json:"workspace"`
+	User      string     `json:"user"`
+	Name      string     `json:"name"`
+	Member    string     `json:"member"`
+	LinkedAt  *time.Time `json:"linkedAt,omitempty"`
+}
+
 const (
+	chatAccountFields         = `number kind workspace user name member linkedAt`
 	notificationChannelFields = `name kind config rate enabled author changedAt`
 	notificationRouteFields   = `name channel config enabled author changedAt`
 	notificationMessageFields = `number channel route rollout { id } title severity state error attempts dueAt sentAt createdAt
@@ -154,4 +169,17 @@ func (c *Client) TestNotificationRoute(ctx context.Context, name string) (Notifi
 func (c *Client) RetryNotification(ctx context.Context, number int) (NotificationMessage, error) {
 	return change[NotificationMessage](ctx, c, "retryNotification", "RetryNotificationInput", "message", notificationMessageFields,
 		map[string]any{"number": number})
+}
+
+// ChatAccounts reads the chat accounts that members have linked.
+func (c *Client) ChatAccounts(ctx context.Context) ([]ChatAccount, error) {
+	var data struct{ ChatAccounts []ChatAccount }
+	err := c.do(ctx, `{ chatAccounts { `+chatAccountFields+` } }`, nil, &data)
+	return data.ChatAccounts, err
+}
+
+// UnlinkChatAccount ends that a chat account is a member's, and answers it as it was.
+func (c *Client) UnlinkChatAccount(ctx context.Context, number int, reason string) (ChatAccount, error) {
+	return change[ChatAccount](ctx, c, "unlinkChatAccount", "UnlinkChatAccountInput", "account", chatAccountFields,
+		map[string]any{"number": number, "reason": reason})
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"log/slog"
 	"net/http"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
@@ -30,11 +31,14 @@ type Deps struct {
 	Clock       clock.Clock
 	// Guard slows down those whose credentials prove nothing; nil lets them try as often as they like.
 	Guard *throttle.Guard
+	// Chats takes what chat servers send to paths below ChatPath.
+	Chats Chats
+	Log   *slog.Logger
 	// SignOn is nil where tokens are the only way in.
 	SignOn *SignOn
 }
 
-// NewHandler is the HTTP surface: /graphql, ExportPath, ChecksPath, EvaluateCheckPath, /session where a browser signs in and out (below
+// NewHandler is the HTTP surface: /graphql, ExportPath, ChecksPath, EvaluateCheckPath, ChatPath, /session where a browser signs in and out (below
 // it, by an identity provider), /docs with the documentation, and the console everywhere else.
 func NewHandler(d Deps) http.Handler {
 	keys := newKeyring(d.Tokens, d.Access, d.Clock, d.Guard)
@@ -43,6 +47,9 @@ func NewHandler(d Deps) http.Handler {
 	mux.Handle(ExportPath, keys.authenticate(exportHandler(d.Export)))
 	mux.Handle(ChecksPath, keys.authenticate(checksHandler(d.Checks)))
 	mux.Handle(EvaluateCheckPath, keys.authenticate(evaluateHandler(d.Evaluations)))
+	if d.Chats != nil {
+		mux.HandleFunc("POST "+ChatPath+"{organization}/{channel}", keys.pressed(chatHandler{d.Chats, d.Log}))
+	}
 	mux.HandleFunc("POST /session", keys.signIn)
 	mux.HandleFunc("DELETE /session", keys.signOut)
 	mux.HandleFunc("GET /session", d.SignOn.options)

@@ -27,6 +27,20 @@ func AllNotificationKinds() []NotificationKind {
 	}
 }
 
+// Title is what people call the kind.
+func (k NotificationKind) Title() string {
+	switch k {
+	case NotifySlack:
+		return "Slack"
+	case NotifyMattermost:
+		return "Mattermost"
+	case NotifyTeams, NotifyDiscord, NotifyEmail, NotifyPagerDuty, NotifyWebhook:
+		return string(k)
+	default:
+		return string(k)
+	}
+}
+
 // NotificationChannel is where an organization sends notifications to.
 type NotificationChannel struct {
 	ID int64

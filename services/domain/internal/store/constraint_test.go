@@ -89,6 +89,11 @@ INSERT INTO cd_forge_hosts (organization_id, host) VALUES (1, 'git.example');
 INSERT INTO cd_members (organization_id, name, kind, role) VALUES (1, 'opener', 'user', 'viewer');
 INSERT INTO cd_notification_links (organization_id, message_id, run, request_id, gate_id, member_id, member_name, opened_at)
     SELECT 1, 1, 1, 1, '', id, name, now() FROM cd_members WHERE name = 'opener';
+INSERT INTO cd_members (organization_id, name, kind, role) VALUES (1, 'other', 'user', 'viewer');
+INSERT INTO cd_chat_accounts (organization_id, kind, workspace, chat_user, chat_name, member_id, key_digest, linked_at)
+    SELECT 1, 'slack', 'T1', 'U1', 'ann', id, sha256('1'), now() FROM cd_members WHERE name = 'opener';
+INSERT INTO cd_chat_requests (organization_id, channel_id, digest, workspace, chat_user, chat_name, key_digest, received_at)
+    VALUES (1, 1, sha256('1'), 'T1', 'U1', 'ann', sha256('1'), now());
 INSERT INTO cd_chains (organization_id, trigger_id, application_id, rollout_id, blocks, began_at) VALUES (1, 1, 1, 1, 2, now());
 INSERT INTO cd_chain_nodes (organization_id, chain_id, block, application_id, trigger_id, state) VALUES (1, 1, 1, 1, 1, 'waiting');
 INSERT INTO cd_rollout_deadlines (organization_id, rollout_id, kind, seconds, action, counts_waiting, started_at, due_at) VALUES (1, 1, 'rollout', 60, 'fail', false, now(), now());
@@ -213,6 +218,12 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a link that is opened again (D63)", `INSERT INTO cd_notification_links (organization_id, message_id, run, request_id, gate_id, member_id, member_name, opened_at) SELECT 1, 1, 1, 1, '', id, 'a', now() FROM cd_members WHERE name = 'opener'`, "cd_notification_links_once"},
 		{"a link to a gate of nothing (D63)", `UPDATE cd_notification_links SET gate_id = 'production'`, "cd_notification_links_is_about_a_question"},
 		{"a link of no run (D63)", `UPDATE cd_notification_links SET run = 0`, "cd_notification_links_run_is_given"},
+		{"a chat account of two members (D63)", `INSERT INTO cd_chat_accounts (organization_id, kind, workspace, chat_user, chat_name, member_id, key_digest, linked_at) SELECT 1, 'slack', 'T1', 'U1', 'a', id, sha256('1'), now() FROM cd_members WHERE name = 'other'`, "cd_chat_accounts_user_is_one_members"},
+		{"two chat accounts of a member (D63)", `INSERT INTO cd_chat_accounts (organization_id, kind, workspace, chat_user, chat_name, member_id, key_digest, linked_at) SELECT 1, 'slack', 'T1', 'U2', 'a', id, sha256('1'), now() FROM cd_members WHERE name = 'opener'`, "cd_chat_accounts_member_has_one"},
+		{"an account of a chat that does not answer (D63)", `UPDATE cd_chat_accounts SET kind = 'teams'`, "cd_chat_accounts_kind_is_known"},
+		{"an account without the secret that proved it (D63)", `UPDATE cd_chat_accounts SET key_digest = ''`, "cd_chat_accounts_key_is_a_digest"},
+		{"a press that is received again (D63)", `INSERT INTO cd_chat_requests (organization_id, channel_id, digest, workspace, chat_user, chat_name, key_digest, received_at) VALUES (1, 1, sha256('1'), 'T1', 'U1', 'a', sha256('1'), now())`, "cd_chat_requests_once"},
+		{"a press of no user (D63)", `UPDATE cd_chat_requests SET chat_user = ''`, "cd_chat_requests_user_is_bounded"},
 		{"a dead letter without a reason", `UPDATE cd_notification_messages SET state = 'failed'`, "cd_notification_messages_failed_says_why"},
 		{"a message that nothing sends", `UPDATE cd_notification_messages SET state = 'sending'`, "cd_notification_messages_sending_has_inputs"},
 		{"a second status of a name (R3-09)", `INSERT INTO cd_forge_statuses (organization_id, repository, host, commit_sha, name, parts, credential, due_at) VALUES (1, 'https://git.example/shop', 'git.example', repeat('a', 40), 'lockstep/staging/e2e', '{}', '', now())`, "cd_forge_statuses_one_of_a_name"},

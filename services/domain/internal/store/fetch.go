@@ -6,6 +6,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/chat"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/control"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/credential"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/forge"
@@ -26,6 +27,9 @@ type forgeReads = forge.Reads
 // credentialReads has a name of its own, too.
 type credentialReads = credential.Reads
 
+// chatReads has a name of its own, too.
+type chatReads = chat.Reads
+
 // reader is view.Reads. How a read runs differs: a store makes a transaction of its own, a use case has one.
 type reader struct {
 	control.Reads
@@ -33,6 +37,7 @@ type reader struct {
 	notifyReads
 	forgeReads
 	credentialReads
+	chatReads
 	run func(ctx context.Context, organization int64, fn func(*query.Queries) error) error
 }
 
@@ -40,7 +45,7 @@ type reader struct {
 func reading(run func(ctx context.Context, organization int64, fn func(*query.Queries) error) error) reader {
 	return reader{
 		Reads: control.Reads{Run: run}, triggerReads: triggerReads{Run: run}, notifyReads: notifyReads{Run: run},
-		credentialReads: credentialReads{Run: run}, forgeReads: forgeReads{Run: run}, run: run,
+		credentialReads: credentialReads{Run: run}, forgeReads: forgeReads{Run: run}, chatReads: chatReads{Run: run}, run: run,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/chat"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/check"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/control"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/credential"
@@ -107,6 +108,9 @@ func (s *Store) ForNotify() notify.Store {
 func (s *Store) ForForge() forge.Store {
 	return room[forge.Tx]{s, func(t *tx) forge.Tx { return t }}
 }
+
+// ForChat is the store as package chat sees it.
+func (s *Store) ForChat() chat.Store { return room[chat.Tx]{s, func(t *tx) chat.Tx { return t }} }
 
 // ForHandoff is the store as package handoff sees it.
 func (s *Store) ForHandoff() handoff.Store {

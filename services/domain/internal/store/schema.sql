@@ -623,6 +623,74 @@ COMMENT ON COLUMN cd_changes.subject_number IS
 COMMENT ON COLUMN cd_changes.trace_id IS
     'The trace of the request; empty where it was not traced.';
 
+CREATE TABLE cd_chat_accounts (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    kind text NOT NULL,
+    workspace text NOT NULL,
+    chat_user text NOT NULL,
+    chat_name text NOT NULL,
+    member_id bigint NOT NULL,
+    key_digest bytea NOT NULL,
+    linked_at timestamp with time zone NOT NULL,
+    removed_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_chat_accounts_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_chat_accounts_member FOREIGN KEY (organization_id, member_id) REFERENCES cd_members(organization_id, id),
+    CONSTRAINT cd_chat_accounts_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_chat_accounts_key_is_a_digest CHECK ((octet_length(key_digest) = 32)),
+    CONSTRAINT cd_chat_accounts_kind_is_known CHECK ((kind = ANY (ARRAY['slack'::text, 'mattermost'::text]))),
+    CONSTRAINT cd_chat_accounts_name_is_bounded CHECK ((octet_length(chat_name) <= 255)),
+    CONSTRAINT cd_chat_accounts_user_is_bounded CHECK (((octet_length(chat_user) >= 1) AND (octet_length(chat_user) <= 255))),
+    CONSTRAINT cd_chat_accounts_workspace_is_bounded CHECK (((octet_length(workspace) >= 1) AND (octet_length(workspace) <= 1000)))
+);
+CREATE UNIQUE INDEX cd_chat_accounts_member_has_one ON cd_chat_accounts USING btree (organization_id, kind, workspace, member_id) WHERE (removed_at IS NULL);
+CREATE UNIQUE INDEX cd_chat_accounts_user_is_one_members ON cd_chat_accounts USING btree (organization_id, kind, workspace, chat_user) WHERE (removed_at IS NULL);
+CREATE TRIGGER cd_chat_accounts_touch BEFORE UPDATE ON cd_chat_accounts FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_chat_accounts IS
+    'Which member a user of a chat is: the one who has signed in and linked the account. Rows are kept; removed_at ends one.';
+COMMENT ON COLUMN cd_chat_accounts.key_digest IS
+    'A digest of the secret with which the chat proved the user when the account was linked: with another secret, it has to be linked again.';
+COMMENT ON COLUMN cd_chat_accounts.workspace IS
+    'The team in Slack, the URL of the server of Mattermost: users have their numbers there.';
+
+CREATE TABLE cd_chat_requests (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    channel_id bigint NOT NULL,
+    digest bytea NOT NULL,
+    workspace text NOT NULL,
+    chat_user text NOT NULL,
+    chat_name text NOT NULL,
+    key_digest bytea NOT NULL,
+    received_at timestamp with time zone NOT NULL,
+    outcome text NOT NULL DEFAULT ''::text,
+    linked_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_chat_requests_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_chat_requests_once UNIQUE (organization_id, channel_id, digest),
+    CONSTRAINT cd_chat_requests_channel FOREIGN KEY (organization_id, channel_id) REFERENCES cd_notification_channels(organization_id, id),
+    CONSTRAINT cd_chat_requests_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_chat_requests_digest_is_one CHECK ((octet_length(digest) = 32)),
+    CONSTRAINT cd_chat_requests_key_is_a_digest CHECK ((octet_length(key_digest) = 32)),
+    CONSTRAINT cd_chat_requests_name_is_bounded CHECK ((octet_length(chat_name) <= 255)),
+    CONSTRAINT cd_chat_requests_outcome_is_known CHECK ((outcome = ANY (ARRAY[''::text, 'answered'::text, 'refused'::text, 'unlinked'::text]))),
+    CONSTRAINT cd_chat_requests_user_is_bounded CHECK (((octet_length(chat_user) >= 1) AND (octet_length(chat_user) <= 255))),
+    CONSTRAINT cd_chat_requests_workspace_is_bounded CHECK (((octet_length(workspace) >= 1) AND (octet_length(workspace) <= 1000)))
+);
+CREATE INDEX cd_chat_requests_by_time ON cd_chat_requests USING btree (organization_id, received_at);
+CREATE TRIGGER cd_chat_requests_touch BEFORE UPDATE ON cd_chat_requests FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_chat_requests IS
+    'Presses of buttons that chat servers have sent, each once, so that a repeated one is no second answer. Rows end after 30 days.';
+COMMENT ON COLUMN cd_chat_requests.digest IS
+    'Identifies the press: of its signature, or of what the server calls it.';
+COMMENT ON COLUMN cd_chat_requests.linked_at IS
+    'When the account was linked with the link that answered the press; null if it was not. Such a link works once.';
+COMMENT ON COLUMN cd_chat_requests.outcome IS
+    'What became of it; empty while that is open, as after a crash: a repeated one is taken again then.';
+
 CREATE TABLE cd_check_runs (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     organization_id bigint NOT NULL,
@@ -3037,6 +3105,25 @@ AS $function$
 $function$;
 COMMENT ON FUNCTION cd_forget_artifact_deletions IS
     'The marks on publications stay; these rows are for what arrives late.';
+
+CREATE OR REPLACE FUNCTION cd_forget_chat_requests(before timestamp with time zone, most integer)
+ RETURNS bigint
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+    WITH own AS (
+        SELECT NULLIF(current_setting('lockstep.organization', true), '')::bigint AS id
+    ), old AS (
+        SELECT r.organization_id, r.id FROM cd_chat_requests r JOIN own ON own.id = r.organization_id
+        WHERE r.received_at < before ORDER BY r.received_at LIMIT most
+    ), gone AS (
+        DELETE FROM cd_chat_requests r USING old WHERE r.organization_id = old.organization_id AND r.id = old.id RETURNING 1
+    )
+    SELECT count(*) FROM gone
+$function$;
+COMMENT ON FUNCTION cd_forget_chat_requests IS
+    'Presses are no record: the journals have what they answered.';
 
 CREATE OR REPLACE FUNCTION cd_forget_components(of_version bigint)
  RETURNS bigint

@@ -21,6 +21,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/chat"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/control"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/credential"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/forge"
@@ -105,6 +106,7 @@ func (s *Store) inside(ctx context.Context, t pgx.Tx, organization int64, fn fun
 		reader: within(q, organization), Writes: control.Writes{Q: q, Entered: organization},
 		triggerWrites: triggerWrites{Q: q, Entered: organization}, notifyWrites: notifyWrites{Q: q, Entered: organization},
 		credentialWrites: credentialWrites{Q: q, Entered: organization}, forgeWrites: forgeWrites{Q: q, Entered: organization},
+		chatWrites: chatWrites{Q: q, Entered: organization},
 		pgx: t, line: line, q: q, organization: organization, traces: map[int64]string{}, deps: s.deps,
 	}
 	if err := fn(ctx, inside); err != nil {
@@ -200,6 +202,9 @@ type notifyWrites = notify.Writes
 // credentialWrites has a name of its own, as triggerWrites has.
 type credentialWrites = credential.Writes
 
+// chatWrites has a name of its own, too.
+type chatWrites = chat.Writes
+
 // triggerWrites has a name of its own, since an embedded field is called like its type.
 type triggerWrites = trigger.Writes
 
@@ -211,6 +216,7 @@ type tx struct {
 	notifyWrites
 	forgeWrites
 	credentialWrites
+	chatWrites
 	pgx  pgx.Tx
 	line *pipeline
 	q    *query.Queries

@@ -70,7 +70,8 @@ func httpRequest(web activity.Web) *Function {
 					"credential has to be bound to it. Either this or `credential`."),
 				{
 					Name: "json_credentials", Doc: "Names of credentials whose secrets are members of the body, by the names of the members: for servers that expect a secret there. " +
-						"The body has to be an object in `json`, without these members. Not with `url_credential`.", Type: Texts,
+						"A name that begins with / is a JSON Pointer to a member of an object inside. The body has to be an object in `json`, without these members. " +
+						"Not with `url_credential`.", Type: Texts,
 				},
 				{
 					Name: "sign", Doc: "Names of credentials whose secrets sign the request as [Standard Webhooks](https://www.standardwebhooks.com) does, with a signature " +

@@ -7,12 +7,14 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
@@ -63,8 +65,10 @@ func (c credentials) secretMembers(ctx context.Context, r activity.WebRequest, t
 	if len(r.JSONCredentials) == 0 {
 		return r.Body, nil
 	}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(r.Body, &members); err != nil || members == nil {
+	var members map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(r.Body))
+	decoder.UseNumber() // numbers stay as they are written
+	if err := decoder.Decode(&members); err != nil || members == nil {
 		return nil, fault.InvalidFields(fault.Field{Name: "json", Problem: "found no object, to which json_credentials adds members"})
 	}
 	for _, member := range slices.Sorted(maps.Keys(r.JSONCredentials)) {
@@ -73,15 +77,18 @@ func (c credentials) secretMembers(ctx context.Context, r activity.WebRequest, t
 		if err != nil {
 			return nil, err
 		}
-		if _, taken := members[member]; taken {
+		within, name, found := place(members, member)
+		if !found {
+			return nil, fault.InvalidFields(fault.Field{Name: "json", Problem: fmt.Sprintf("found no object where json_credentials adds %.200q", member)})
+		}
+		if _, taken := within[name]; taken {
 			return nil, fault.InvalidFields(fault.Field{Name: "json." + member, Problem: "found, although json_credentials adds it"})
 		}
-		encoded, err := json.Marshal(strings.TrimSpace(value))
-		if err != nil {
+		if !utf8.ValidString(value) {
 			return nil, fault.New(fault.Unauthenticated, "the credential %q is no text", r.Credential)
 		}
 		activity.Conceal(ctx, strings.TrimSpace(value))
-		members[member] = encoded
+		within[name] = strings.TrimSpace(value)
 	}
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
@@ -90,6 +97,36 @@ func (c credentials) secretMembers(ctx context.Context, r activity.WebRequest, t
 		return nil, fault.InvalidFields(fault.Field{Name: "json", Problem: "found what cannot be encoded"})
 	}
 	return bytes.TrimSpace(body.Bytes()), nil
+}
+
+// place is the object of a body that a member is added to, and its name there. A text that begins with / is a JSON Pointer (RFC 6901); any
+// other is a member of the body itself.
+func place(body map[string]any, member string) (within map[string]any, name string, found bool) {
+	pointer, is := strings.CutPrefix(member, "/")
+	if !is {
+		return body, member, true
+	}
+	parts := strings.Split(pointer, "/")
+	for i, part := range parts {
+		parts[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
+	}
+	var at any = body
+	for _, part := range parts[:len(parts)-1] {
+		switch inside := at.(type) {
+		case map[string]any:
+			at = inside[part]
+		case []any:
+			i, err := strconv.Atoi(part)
+			if err != nil || i < 0 || i >= len(inside) || strconv.Itoa(i) != part {
+				return nil, "", false
+			}
+			at = inside[i]
+		default:
+			return nil, "", false
+		}
+	}
+	within, found = at.(map[string]any)
+	return within, parts[len(parts)-1], found
 }
 
 // signatures are the headers that sign a request: one signature for each secret, so that a receiver may know either while one is replaced.

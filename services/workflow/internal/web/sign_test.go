@@ -168,8 +168,19 @@ func TestASecretIsAMemberOfTheBody(t *testing.T) {
 	if one := <-got; string(one.body) != `{"a":"<ü>","routing_key":"R0UT1NG"}` {
 		t.Errorf("found %s", one.body)
 	}
+	inside := r
+	inside.Body = []byte(`{"n":12345678901234567890,"list":[{"a/b":{}},7]}`)
+	inside.JSONCredentials = map[string]string{"/list/0/a~1b/token": "key"}
+	if _, err := c.Send(t.Context(), inside); err != nil {
+		t.Fatal(err)
+	}
+	if one := <-got; string(one.body) != `{"list":[{"a/b":{"token":"R0UT1NG"}},7],"n":12345678901234567890}` {
+		t.Errorf("found %s", one.body)
+	}
 	for name, change := range map[string]func(*activity.WebRequest){
-		"another place":        func(r *activity.WebRequest) { r.URL = url + "/elsewhere" },
+		"no list at a pointer":   func(r *activity.WebRequest) { r.JSONCredentials = map[string]string{"/list/0/x": "key"} },
+		"no object at a pointer": func(r *activity.WebRequest) { r.JSONCredentials = map[string]string{"/a/x": "key"} },
+		"another place":          func(r *activity.WebRequest) { r.URL = url + "/elsewhere" },
 		"another credential":   func(r *activity.WebRequest) { r.JSONCredentials = map[string]string{"routing_key": "other"} },
 		"a body without one":   func(r *activity.WebRequest) { r.Body = []byte(`[1]`) },
 		"a member that exists": func(r *activity.WebRequest) { r.Body = []byte(`{"routing_key":"x"}`) },

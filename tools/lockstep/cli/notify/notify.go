@@ -21,6 +21,7 @@ func Commands(c *command.Command) []*cobra.Command {
 		command.Noun("notify", "", "Notifications: where they are sent to, what is sent, and what became of it",
 			under("channel", "Where notifications are sent to", own.channels(), own.addChannel(), own.removeChannel(), own.kinds()),
 			under("route", "What channels are sent, and how", own.routes(), own.addRoute(), own.removeRoute()),
+			under("account", "Chat accounts, whose users answer by the buttons of messages", own.accounts(), own.removeAccount()),
 			own.test(), own.list(), own.retry()),
 	}
 }
@@ -242,4 +243,44 @@ func (c commands) retry() *cobra.Command {
 			}
 			return c.Print(one, func(w io.Writer) { messageTable(w, []client.NotificationMessage{one}) })
 		})
+}
+
+func accountTable(w io.Writer, all []client.ChatAccount) {
+	command.Row(w, "ID", "KIND", "WORKSPACE", "USER", "NAME", "MEMBER", "LINKED")
+	for _, a := range all {
+		linked := ""
+		if a.LinkedAt != nil {
+			linked = command.Moment(*a.LinkedAt)
+		}
+		command.Row(w, command.Number(a.Number), journal.Human(a.Kind), a.Workspace, a.User, a.Name, a.Member, linked)
+	}
+}
+
+func (c commands) accounts() *cobra.Command {
+	return c.Asking("list", "List the chat accounts that members have linked: your own, and all of them if you administer", "  lockstep notify account list",
+		command.Exactly(0), func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			all, err := api.ChatAccounts(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return c.Print(all, func(w io.Writer) { accountTable(w, all) })
+		})
+}
+
+func (c commands) removeAccount() *cobra.Command {
+	var reason string
+	cmd := c.Asking("remove ID", "Unlink a chat account: its user answers nothing until it is linked again", "  lockstep notify account remove 3 --reason 'lost phone'",
+		command.Exactly(1), func(cmd *cobra.Command, api *client.Client, args []string) error {
+			number, err := strconv.Atoi(args[0])
+			if err != nil || number < 1 {
+				return fault.New(fault.Invalid, "found %.100q; expected the ID of a chat account, such as 3", args[0])
+			}
+			one, err := api.UnlinkChatAccount(cmd.Context(), number, reason)
+			if err != nil {
+				return err
+			}
+			return c.Print(one, func(w io.Writer) { accountTable(w, []client.ChatAccount{one}) })
+		})
+	reasoned(cmd, &reason)
+	return cmd
 }

@@ -3,6 +3,7 @@ package graph_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -25,11 +26,13 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
+	"github.com/lockstep-cd/lockstep/pkg/sealing/keyset"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/chat"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/check"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/control"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/credential"
@@ -73,6 +76,8 @@ type fixture struct {
 	triggers *trigger.UseCases
 	notify   *notify.UseCases
 	forges   *forge.UseCases
+	chats    *chat.UseCases
+	sealer   *keyset.Keyset
 	// credentials are sealed with a keyset of the test.
 	credentials *credential.UseCases
 	view        *view.UseCases
@@ -132,7 +137,7 @@ func (*counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)
 func (f *fixture) domain() graph.Domain {
 	return graph.Domain{
 		Access: f.access, Setup: f.setup, Rollouts: f.rollouts, Freezes: f.freezes, Policies: f.policies, Checks: f.checks,
-		Triggers: f.triggers, Notify: f.notify, Forges: f.forges, Credentials: f.credentials,
+		Triggers: f.triggers, Notify: f.notify, Forges: f.forges, Chats: f.chats, Credentials: f.credentials,
 		Origins:   f.origins,
 		Workflows: f.handoffs, View: f.view, Evidence: f.evidence, Control: f.control,
 		Retention: retention.New(f.store.ForRetention(), clock.System()),
@@ -203,12 +208,16 @@ func newFixture(t *testing.T) *fixture {
 	f.origins = origin.New(s.ForOrigin(), reports{}, now, func() {})
 	f.view = view.New(view.Deps{Reads: s, Drivers: drivers, Flows: bundle.Flows{}, Clock: now})
 	f.checks = check.New(s.ForCheck(), bundle.Flows{}, now, func() {})
+	f.sealer = keysetOf(t)
 	f.notify = notify.New(notify.Deps{Store: s.ForNotify(), Clock: now})
 	f.forges = forge.New(forge.Deps{Store: s.ForForge(), Checks: f.view, Clock: now})
 	f.credentials = credential.New(credential.Deps{
-		Store: s.ForCredential(), Sealer: keysetOf(t), Clock: now, Settings: sealing.Settings{
+		Store: s.ForCredential(), Sealer: f.sealer, Clock: now, Settings: sealing.Settings{
 			References: []sealing.Allowance{{Prefix: "env:SHOP_", Organizations: []int64{ours}}},
 		},
+	})
+	f.chats = chat.New(chat.Deps{
+		Store: s.ForChat(), Rollouts: f.rollouts, Calls: f.policies, Secrets: f.credentials, Sealer: f.sealer, Clock: now, URL: "https://cd.example.com",
 	})
 	f.triggers = trigger.New(trigger.Deps{Store: s.ForTrigger(), Rollouts: f.rollouts, Ranges: bundle.Ranges{}, Clock: now})
 	f.freezes = freeze.New(s.ForFreeze(), now, func() {})
@@ -450,4 +459,30 @@ func (f *fixture) runFor(ch rollout.Change) string {
 func (f *fixture) inbound(organization int64, eventType string) core.Inbound {
 	f.events++
 	return core.Inbound{Organization: organization, ID: fmt.Sprintf("event-%d", f.events), Type: eventType, Envelope: event.Event{}}
+}
+
+// pressed is a link for linking a chat account: of a user who has pressed a button.
+func (f *fixture) pressed() string {
+	f.t.Helper()
+	_, err := f.owner.Exec(f.t.Context(), `
+		INSERT INTO cd_members (organization_id, id, name, kind, role) OVERRIDING SYSTEM VALUE VALUES ($1, 7, 'seven', 'user', 'owner') ON CONFLICT DO NOTHING`, ours)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var press int64
+	err = f.owner.QueryRow(f.t.Context(), `
+		WITH c AS (
+			INSERT INTO cd_notification_channels (organization_id, name, kind, config, rate, enabled, principal_type, principal_id, principal_name, changed_at)
+			VALUES ($1, 'chat', 'slack', '{}', 20, false, 'user', 7, 'seven', now()) RETURNING organization_id, id
+		) INSERT INTO cd_chat_requests (organization_id, channel_id, digest, workspace, chat_user, chat_name, key_digest, received_at)
+		SELECT organization_id, id, sha256('1'), 'T1', 'U1', 'bob', sha256('2'), now() FROM c RETURNING id`, ours).Scan(&press)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	sealed, err := f.sealer.SealFor(f.t.Context(), sealing.UseChatAccount,
+		fmt.Sprintf(`{"organization":%d,"press":%d,"expires":%d}`, ours, press, time.Now().Add(time.Minute).Unix()))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return base64.RawURLEncoding.EncodeToString(sealed)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/chat"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/notify"
 )
@@ -256,6 +257,26 @@ func (q query) ForgeMirrors(ctx context.Context) ([]model.ForgeMirror, error) {
 	return all, err
 }
 
+// Chats is what the API needs of package chat.
+type Chats interface {
+	Accounts(ctx context.Context, a core.Actor) ([]chat.Account, error)
+	Candidate(ctx context.Context, a core.Actor, token string) (chat.Account, error)
+	Link(ctx context.Context, a core.Actor, token string) (chat.Account, error)
+	Unlink(ctx context.Context, a core.Actor, id int64, reason string) (chat.Account, error)
+}
+
+var _ Chats = (*chat.UseCases)(nil)
+
+// ChatAccounts are those that the viewer may see.
+func (q query) ChatAccounts(ctx context.Context) ([]model.ChatAccount, error) {
+	accounts, err := q.domain.Chats.Accounts(ctx, loadersOf(ctx).actor)
+	all := []model.ChatAccount{}
+	for _, a := range accounts {
+		all = append(all, model.WrapChatAccount(a))
+	}
+	return all, err
+}
+
 // ForgeStatuses are those of the organization, the newest first.
 func (q query) ForgeStatuses(ctx context.Context, state *forge.State, commit *string, before *int, first int) ([]model.ForgeStatus, error) {
 	f := forge.Filter{Most: first, Commit: orEmpty(commit)}
@@ -302,5 +323,29 @@ func (m mutation) RetryForgeStatuses(ctx context.Context, in model.RetryForgeSta
 	}
 	count, err := m.domain.Forges.Retry(ctx, loadersOf(ctx).actor, number, orEmpty(in.Reason))
 	p.Retried, p.Errors, err = changed(count, err, func(n int) model.RetriedForgeStatuses { return model.RetriedForgeStatuses{Count: n} })
+	return p, err
+}
+
+// ChatAccountOfLink is the account that a link is about.
+func (q query) ChatAccountOfLink(ctx context.Context, token string) (*model.ChatAccount, error) {
+	found, err := q.domain.Chats.Candidate(ctx, loadersOf(ctx).actor, token)
+	if err != nil {
+		return nil, err
+	}
+	m := model.WrapChatAccount(found)
+	return &m, nil
+}
+
+// LinkChatAccount makes an account the viewer's.
+func (m mutation) LinkChatAccount(ctx context.Context, in model.LinkChatAccountInput) (p model.ChatAccountPayload, err error) {
+	linked, err := m.domain.Chats.Link(ctx, loadersOf(ctx).actor, in.Token)
+	p.Account, p.Errors, err = changed(linked, err, model.WrapChatAccount)
+	return p, err
+}
+
+// UnlinkChatAccount ends that an account is a member's.
+func (m mutation) UnlinkChatAccount(ctx context.Context, in model.UnlinkChatAccountInput) (p model.ChatAccountPayload, err error) {
+	ended, err := m.domain.Chats.Unlink(ctx, loadersOf(ctx).actor, int64(in.Number), orEmpty(in.Reason))
+	p.Account, p.Errors, err = changed(ended, err, model.WrapChatAccount)
 	return p, err
 }

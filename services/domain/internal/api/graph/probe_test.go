@@ -233,6 +233,7 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 		"node": {}, "viewer": {}, "validateDriverConfig": {}, "drivers": {}, "driverOrigins": {}, "artifactSourceKinds": {},
 		"artifactSenders": {}, "journalCursor": {}, "journalCheck": {}, "journalChain": {}, "recordDifferences": {}, "retention": {}, "validateFlowDefinition": {}, "checksSchema": {}, "checkKinds": {}, "checkPolicies": {}, "policyVocabulary": {}, "triggerKinds": {}, "notificationKinds": {},
 		"notificationChannels": {""}, "notificationRoutes": {""}, "notificationMessages": {""}, "credentials": {""}, "forgeMirrors": {""}, "forgeStatuses": {""}, "forgeHosts": {""},
+		"chatAccounts": {""}, "chatAccountOfLink": {`(token: "` + f.pressed() + `")`},
 		"application": {`(name: "shop")`}, "workflow": {`(workflowId: "rollout-2")`}, "environment": {`(name: "staging")`},
 		"workflowSchedule": {`(name: "nightly")`},
 		"workflowCount":    {"", `(subject: "rollout_2")`, `(filter: {idContains: "rollout"})`},
@@ -278,7 +279,7 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 				selection = "application"
 			case "ForgeHost":
 				selection = "host"
-			case "NotificationMessage", "ForgeStatus":
+			case "NotificationMessage", "ForgeStatus", "ChatAccount":
 				selection = "number"
 			case "WorkflowCount":
 				selection = "count"

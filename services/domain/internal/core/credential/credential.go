@@ -2,14 +2,18 @@
 // name only.
 //
 // It decides who may make them, what they are bound to and which references an organization may use; a value is sealed before it is stored,
-// and never shown again. It opens values only to seal them with another key. What a value is used for is the workflow service's.
+// and never shown again. It opens values only to seal them with another key, and to check what chat servers prove with one. Everything else
+// that a value is used for is the workflow service's.
 package credential
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
@@ -120,22 +124,56 @@ type Sealer interface {
 type Deps struct {
 	Store  Store
 	Sealer Sealer
+	// References reads the values that are references; nil if there are none.
+	References References
 	// Settings say which references organizations may use.
 	Settings sealing.Settings
 	Clock    clock.Clock
+}
+
+// References reads secrets by reference.
+type References interface {
+	Read(ctx context.Context, ref string) (string, error)
 }
 
 // UseCases makes, rotates and revokes credentials. It is safe for concurrent use.
 type UseCases struct {
 	store    Store
 	sealer   Sealer
+	refs     References
 	settings sealing.Settings
 	clock    clock.Clock
 }
 
 // New makes the use cases over their dependencies.
 func New(d Deps) *UseCases {
-	return &UseCases{store: d.Store, sealer: d.Sealer, settings: d.Settings, clock: d.Clock}
+	return &UseCases{store: d.Store, sealer: d.Sealer, refs: d.References, settings: d.Settings, clock: d.Clock}
+}
+
+// Secret is the value of a credential of the kind http, for the service to check what others prove with it. It is never shown. The error is
+// NotFound or Refused for one that cannot be used, and Unavailable.
+func (u *UseCases) Secret(ctx context.Context, organization int64, name string) (string, error) {
+	all, err := u.store.Credentials(ctx, organization)
+	if err != nil {
+		return "", err
+	}
+	at := slices.IndexFunc(all, func(c Credential) bool { return c.Name == name && c.RevokedAt == nil && c.Kind == sealing.HTTP })
+	if at < 0 {
+		return "", fault.New(fault.NotFound, "the organization has no credential %.100q of the kind http; only its own can be used here", name)
+	}
+	c := all[at]
+	switch {
+	case c.Sealed != nil:
+		value, err := u.sealer.Open(ctx, c.Sealed, c.Terms)
+		return strings.TrimSpace(value), err
+	case u.refs == nil || !u.settings.Allows(organization, c.Reference):
+		return "", fault.New(fault.Refused, "the reference of credential %q is not allowed for the organization any more", name)
+	}
+	value, err := u.refs.Read(ctx, c.Reference)
+	if err != nil { // its text names the reference, which is the operator's
+		return "", fault.Because(err, fault.Unavailable, "the secret that credential %q refers to cannot be read now", name)
+	}
+	return strings.TrimSpace(value), nil
 }
 
 // Credentials are all of the organization, by name, without their values.

@@ -44,6 +44,8 @@ type channelConfig struct {
 	To   []string `json:"to,omitempty"`
 	// Sign are the names of credentials that sign requests of a webhook.
 	Sign []string `json:"sign,omitempty"`
+	// Answers is the name of the organization's credential that the chat server proves presses of buttons with; empty for no buttons.
+	Answers string `json:"answers,omitempty"`
 }
 
 // KindDescription is a kind of channel, as forms need it.
@@ -65,7 +67,8 @@ func Kinds() []KindDescription {
 			schemaOf([]string{"account"}, property("url", text(maxURL, "The beginning of the webhook's URL, https://hooks.slack.com/services/ by default; "+
 				"for a bot, of the API, https://slack.com/api/ by default.")),
 				account("The name of the credential: the URL of the webhook, or the token of the bot."),
-				property("target", text(maxText, "The ID of the channel that a bot posts to, such as C0123456789."))),
+				property("target", text(maxText, "The ID of the channel that a bot posts to, such as C0123456789.")),
+				property("answers", text(255, "The name of the organization's credential that is the signing secret of the Slack app: messages get buttons that answer."))),
 		},
 		{
 			core.NotifyTeams, "Adaptive Cards in Microsoft Teams, by the URL of a workflow that posts to a channel. Each change is another card.",
@@ -76,7 +79,8 @@ func Kinds() []KindDescription {
 			core.NotifyMattermost, "Messages in Mattermost. With a target, a bot posts and updates them; otherwise an incoming webhook receives each change.",
 			schemaOf([]string{"url", "account"}, property("url", text(maxURL, "The beginning of the webhook's URL; for a bot, the address of the server.")),
 				account("The name of the credential: the URL of the webhook, or the token of the bot."),
-				property("target", text(maxText, "The ID of the channel that a bot posts to."))),
+				property("target", text(maxText, "The ID of the channel that a bot posts to.")),
+				property("answers", text(255, "The name of the organization's credential, bound to the server, that proves presses: messages get buttons that answer."))),
 		},
 		{
 			core.NotifyDiscord, "Messages in Discord. With a target, a bot posts and updates them; otherwise a webhook receives each change.",
@@ -233,6 +237,9 @@ func readChannel(kind core.NotificationKind, raw json.RawMessage) (c channelConf
 	}
 	if c.Target != "" && !targetForm.MatchString(c.Target) {
 		found.add("/config/target", "found %.100q; expected the ID of a channel: letters, digits, - and _", c.Target)
+	}
+	if c.Answers != "" && !accountForm.MatchString(c.Answers) || strings.Contains(c.Answers, "://") {
+		found.add("/config/answers", "found what is no name of a credential; expected the name under which the organization has it, never the secret itself")
 	}
 	checkAddresses(&found, c)
 	if len(c.Sign) > 4 {

@@ -157,7 +157,9 @@ type UseCases struct {
 	clock  clock.Clock
 	url    string
 	sealer Sealer
-	wake   func()
+	// secrets reads what chat servers prove presses with.
+	secrets Secrets
+	wake    func()
 	// served is the organization whose turn was last.
 	served atomic.Int64
 	counts counts
@@ -172,6 +174,8 @@ type Deps struct {
 	URL string
 	// Sealer signs links; nil for links that are not signed.
 	Sealer Sealer
+	// Secrets reads the secrets of channels that take answers; nil for none.
+	Secrets Secrets
 	// Wake is called when something is to be sent; it may be nil.
 	Wake func()
 }
@@ -181,7 +185,7 @@ func New(d Deps) *UseCases {
 	if d.Wake == nil {
 		d.Wake = func() {}
 	}
-	return &UseCases{store: d.Store, engine: d.Engine, clock: d.Clock, url: d.URL, sealer: d.Sealer, wake: d.Wake}
+	return &UseCases{store: d.Store, engine: d.Engine, clock: d.Clock, url: d.URL, sealer: d.Sealer, secrets: d.Secrets, wake: d.Wake}
 }
 
 // Channels are those of an organization, by name.
@@ -256,6 +260,12 @@ func (u *UseCases) PutChannel(ctx context.Context, a core.Actor, n NewChannel) (
 	}
 	c, err := readChannel(n.Kind, n.Config)
 	if err != nil {
+		return saved, err
+	}
+	if err := a.May(core.ActionPutNotifyChannel); err != nil { // before a credential is looked at
+		return saved, err
+	}
+	if err := u.checkAnswers(ctx, a.Organization, c); err != nil {
 		return saved, err
 	}
 	if n.Rate < 1 || n.Rate > MaxRate {

@@ -35,8 +35,9 @@ type content struct {
 	// moments are what the message is about, for channels that read data.
 	moments []core.Notification
 	rollout Rollout
-	// open are the questions that it asks, oldest first.
-	open []openQuestion
+	// open are the questions that it asks, oldest first, and callback is where a chat sends answers to.
+	open     []openQuestion
+	callback string
 	// id is the same for all that updates one message.
 	id string
 }
@@ -88,6 +89,7 @@ func (u *UseCases) render(
 		}
 		if made.open = open; len(open) > 0 {
 			made.link = cmp.Or(u.signedLink(ctx, organization, m, open[len(open)-1]), made.link)
+			made.callback = fmt.Sprintf("%s%sorganization_%d/%s", strings.TrimSuffix(u.url, "/"), CallbackPath, organization, c.Name)
 		}
 	}
 	made.id = fmt.Sprintf("lockstep-%d-%d-%s", organization, c.ID, strings.ReplaceAll(m.Key, ":", "-"))

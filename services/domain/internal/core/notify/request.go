@@ -116,6 +116,9 @@ func slack(c channelConfig, m core.NotificationMessage, what content) inputs {
 			"type": "mrkdwn", "text": cut(strings.Join(lines, "\n"), 2900), "verbatim": true,
 		}})
 	}
+	if c.Answers != "" {
+		blocks = append(blocks, what.slackButtons(m.ID)...)
+	}
 	if what.link != "" {
 		blocks = append(blocks, object{"type": "context", "elements": values{object{
 			"type": "mrkdwn", "text": fmt.Sprintf("<%s|Open in Lockstep>", slackText(what.link)), "verbatim": true,
@@ -205,11 +208,24 @@ func mattermost(c channelConfig, m core.NotificationMessage, what content) input
 		return secretURL(c, object{"text": "", "attachments": attachments})
 	}
 	body := object{"channel_id": c.Target, "message": "", "props": object{"attachments": attachments}}
-	if m.Ref == "" {
-		return withToken(c, "POST", "api/v4/posts", body, answer{Ref: "id"})
+	var secrets []string
+	if c.Answers != "" && len(what.open) > 0 {
+		attachment["actions"], secrets = what.mattermostButtons(m.ID)
 	}
-	delete(body, "channel_id")
-	return withToken(c, "PUT", "api/v4/posts/"+url.PathEscape(m.Ref)+"/patch", body, answer{})
+	method, path, accepted := "POST", "api/v4/posts", answer{Ref: "id"}
+	if m.Ref != "" {
+		delete(body, "channel_id")
+		method, path, accepted = "PUT", "api/v4/posts/"+url.PathEscape(m.Ref)+"/patch", answer{}
+	}
+	sent := withToken(c, method, path, body, accepted)
+	if len(secrets) > 0 { // they are added when it is sent: no history of a run has them
+		added := object{}
+		for _, place := range secrets {
+			added[place] = c.Answers
+		}
+		sent.Request["json_credentials"] = added
+	}
+	return sent
 }
 
 // discord is a message with one embed. It mentions nobody, whatever a text says.

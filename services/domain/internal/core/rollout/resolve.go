@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -29,6 +30,9 @@ func (u *UseCases) resolve(ctx context.Context, a core.Actor, r Resolution, appr
 		gate, err := s.OpenGate(a, r.GateID, approved)
 		if err != nil {
 			return err
+		}
+		if r.RequestID != 0 && gate.RequestID != r.RequestID {
+			return fault.New(fault.Refused, "gate %q of rollout_%d has asked again since; look at what it asks now", r.GateID, r.RolloutID)
 		}
 		row, agreed := t.requestRow(verb, r.GateID, r.Reason), gate.Approval(a, t.cause.at)
 		if approved {
@@ -201,5 +205,7 @@ type Resolution struct {
 	RolloutID int64
 	// GateID names which gate: several may be open at once (D24).
 	GateID string
-	Reason string
+	// RequestID is the row of the journal that asked; 0 for whatever is asked now. A gate that asks again has another one.
+	RequestID int64
+	Reason    string
 }

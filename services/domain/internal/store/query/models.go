@@ -430,6 +430,44 @@ type Change struct {
 	UpdatedAt time.Time
 }
 
+// Which member a user of a chat is: the one who has signed in and linked the account. Rows are kept; removed_at ends one.
+type ChatAccount struct {
+	OrganizationID int64
+	ID             int64
+	Kind           string
+	// The team in Slack, the URL of the server of Mattermost: users have their numbers there.
+	Workspace string
+	ChatUser  string
+	ChatName  string
+	MemberID  int64
+	// A digest of the secret with which the chat proved the user when the account was linked: with another secret, it has to be linked again.
+	KeyDigest []byte
+	LinkedAt  time.Time
+	RemovedAt *time.Time
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// Presses of buttons that chat servers have sent, each once, so that a repeated one is no second answer. Rows end after 30 days.
+type ChatRequest struct {
+	OrganizationID int64
+	ID             int64
+	ChannelID      int64
+	// Identifies the press: of its signature, or of what the server calls it.
+	Digest     []byte
+	Workspace  string
+	ChatUser   string
+	ChatName   string
+	KeyDigest  []byte
+	ReceivedAt time.Time
+	// What became of it; empty while that is open, as after a crash: a repeated one is taken again then.
+	Outcome string
+	// When the account was linked with the link that answered the press; null if it was not. Such a link works once.
+	LinkedAt  *time.Time
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
 // Runs of the programs of checks. What a run has reported is among the statuses, under its number; only what the latest run of a check reports counts for its rollout. Rows end with the rollout.
 type CheckRun struct {
 	ID             int64

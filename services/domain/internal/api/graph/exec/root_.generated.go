@@ -436,6 +436,21 @@ type ComplexityRoot struct {
 		StateNow    func(childComplexity int) int
 	}
 
+	ChatAccount struct {
+		Kind      func(childComplexity int) int
+		LinkedAt  func(childComplexity int) int
+		Member    func(childComplexity int) int
+		Name      func(childComplexity int) int
+		Number    func(childComplexity int) int
+		User      func(childComplexity int) int
+		Workspace func(childComplexity int) int
+	}
+
+	ChatAccountPayload struct {
+		Account func(childComplexity int) int
+		Errors  func(childComplexity int) int
+	}
+
 	CheckReport struct {
 		Application  func(childComplexity int) int
 		CreatedAt    func(childComplexity int) int
@@ -1023,6 +1038,7 @@ type ComplexityRoot struct {
 		ForceChange                      func(childComplexity int, input model.DecideChangeInput) int
 		GrantPermissions                 func(childComplexity int, input model.GrantPermissionsInput) int
 		LiftVeto                         func(childComplexity int, input model.LiftVetoInput) int
+		LinkChatAccount                  func(childComplexity int, input model.LinkChatAccountInput) int
 		LookAtArtifactSource             func(childComplexity int, input model.LookAtArtifactSourceInput) int
 		LookUpProvenance                 func(childComplexity int, input model.LookUpProvenanceInput) int
 		OpenNotificationLink             func(childComplexity int, input model.OpenNotificationLinkInput) int
@@ -1081,6 +1097,7 @@ type ComplexityRoot struct {
 		TestNotificationRoute            func(childComplexity int, input model.TestNotificationRouteInput) int
 		TriggerWorkflowSchedule          func(childComplexity int, input model.ChangeWorkflowScheduleInput) int
 		TryArtifactSource                func(childComplexity int, input model.TryArtifactSourceInput) int
+		UnlinkChatAccount                func(childComplexity int, input model.UnlinkChatAccountInput) int
 		UnpinEnvironment                 func(childComplexity int, input model.UnpinEnvironmentInput) int
 		UpdateEnvironment                func(childComplexity int, input model.UpdateEnvironmentInput) int
 		VetoVersion                      func(childComplexity int, input model.VetoVersionInput) int
@@ -1415,6 +1432,8 @@ type ComplexityRoot struct {
 		Audit                  func(childComplexity int, filter *model.AuditFilter, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		CallRequest            func(childComplexity int, id string) int
 		CallRequests           func(childComplexity int, pending *bool) int
+		ChatAccountOfLink      func(childComplexity int, token string) int
+		ChatAccounts           func(childComplexity int) int
 		CheckKinds             func(childComplexity int) int
 		CheckPolicies          func(childComplexity int, text string) int
 		ChecksSchema           func(childComplexity int) int
@@ -3535,6 +3554,62 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ChainNode.StateNow(childComplexity), true
+
+	case "ChatAccount.kind":
+		if e.ComplexityRoot.ChatAccount.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ChatAccount.Kind(childComplexity), true
+	case "ChatAccount.linkedAt":
+		if e.ComplexityRoot.ChatAccount.LinkedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ChatAccount.LinkedAt(childComplexity), true
+	case "ChatAccount.member":
+		if e.ComplexityRoot.ChatAccount.Member == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ChatAccount.Member(childComplexity), true
+	case "ChatAccount.name":
+		if e.ComplexityRoot.ChatAccount.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ChatAccount.Name(childComplexity), true
+	case "ChatAccount.number":
+		if e.ComplexityRoot.ChatAccount.Number == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ChatAccount.Number(childComplexity), true
+	case "ChatAccount.user":
+		if e.ComplexityRoot.ChatAccount.User == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ChatAccount.User(childComplexity), true
+	case "ChatAccount.workspace":
+		if e.ComplexityRoot.ChatAccount.Workspace == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ChatAccount.Workspace(childComplexity), true
+
+	case "ChatAccountPayload.account":
+		if e.ComplexityRoot.ChatAccountPayload.Account == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ChatAccountPayload.Account(childComplexity), true
+	case "ChatAccountPayload.errors":
+		if e.ComplexityRoot.ChatAccountPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ChatAccountPayload.Errors(childComplexity), true
 
 	case "CheckReport.application":
 		if e.ComplexityRoot.CheckReport.Application == nil {
@@ -5951,6 +6026,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.LiftVeto(childComplexity, args["input"].(model.LiftVetoInput)), true
+	case "Mutation.linkChatAccount":
+		if e.ComplexityRoot.Mutation.LinkChatAccount == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_linkChatAccount_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.LinkChatAccount(childComplexity, args["input"].(model.LinkChatAccountInput)), true
 	case "Mutation.lookAtArtifactSource":
 		if e.ComplexityRoot.Mutation.LookAtArtifactSource == nil {
 			break
@@ -6589,6 +6675,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.TryArtifactSource(childComplexity, args["input"].(model.TryArtifactSourceInput)), true
+	case "Mutation.unlinkChatAccount":
+		if e.ComplexityRoot.Mutation.UnlinkChatAccount == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_unlinkChatAccount_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.UnlinkChatAccount(childComplexity, args["input"].(model.UnlinkChatAccountInput)), true
 	case "Mutation.unpinEnvironment":
 		if e.ComplexityRoot.Mutation.UnpinEnvironment == nil {
 			break
@@ -7961,6 +8058,23 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.CallRequests(childComplexity, args["pending"].(*bool)), true
+	case "Query.chatAccountOfLink":
+		if e.ComplexityRoot.Query.ChatAccountOfLink == nil {
+			break
+		}
+
+		args, err := ec.field_Query_chatAccountOfLink_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.ChatAccountOfLink(childComplexity, args["token"].(string)), true
+	case "Query.chatAccounts":
+		if e.ComplexityRoot.Query.ChatAccounts == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.ChatAccounts(childComplexity), true
 	case "Query.checkKinds":
 		if e.ComplexityRoot.Query.CheckKinds == nil {
 			break
@@ -11125,6 +11239,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputExtendFreezeInput,
 		ec.unmarshalInputGrantPermissionsInput,
 		ec.unmarshalInputLiftVetoInput,
+		ec.unmarshalInputLinkChatAccountInput,
 		ec.unmarshalInputLookAtArtifactSourceInput,
 		ec.unmarshalInputLookUpProvenanceInput,
 		ec.unmarshalInputMatrixFilter,
@@ -11182,6 +11297,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputStopAutomaticRollbackInput,
 		ec.unmarshalInputTestNotificationRouteInput,
 		ec.unmarshalInputTryArtifactSourceInput,
+		ec.unmarshalInputUnlinkChatAccountInput,
 		ec.unmarshalInputUnpinEnvironmentInput,
 		ec.unmarshalInputUpdateEnvironmentInput,
 		ec.unmarshalInputVetoVersionInput,
@@ -11998,6 +12114,64 @@ input CancelChainInput {
 "Result of cancelChain."
 type CancelChainPayload {
   chain: Chain
+  errors: [UserError!]!
+}
+`, BuiltIn: false},
+	{Name: "../schema/chat.graphqls", Input: `# Chat accounts: which member a user of a chat is, who answers there by the buttons of messages.
+
+extend type Query {
+  "The chat accounts that members have linked: one's own, and all of them for those who administer."
+  chatAccounts: [ChatAccount!]!
+  "The chat account that a link from a chat is about, for its user to look at before it is linked."
+  chatAccountOfLink(
+    "What follows # in the link."
+    token: String!
+  ): ChatAccount
+}
+
+extend type Mutation {
+  "Makes a chat account the viewer's: what its user answers in the chat is the viewer's answer from then on. A link works once."
+  linkChatAccount(input: LinkChatAccountInput!): ChatAccountPayload!
+  "Ends that a chat account is a member's: one's own, and any for those who administer."
+  unlinkChatAccount(input: UnlinkChatAccountInput!): ChatAccountPayload!
+}
+
+"A chat account of a member."
+type ChatAccount {
+  "Identifies it within the organization; 0 for one that is not linked."
+  number: Int!
+  "SLACK or MATTERMOST."
+  kind: NotificationKind!
+  "The team in Slack, the URL of the server of Mattermost."
+  workspace: String!
+  "How the chat identifies the user."
+  user: String!
+  "What the chat called the user."
+  name: String!
+  "What the member is called; the viewer, for one that is not linked."
+  member: String!
+  "When it was linked; null for one that is not."
+  linkedAt: Time
+}
+
+"Input of linkChatAccount."
+input LinkChatAccountInput {
+  "What follows # in the link."
+  token: String!
+}
+
+"Input of unlinkChatAccount."
+input UnlinkChatAccountInput {
+  "The number of the account."
+  number: Int!
+  "Why; kept in the journal."
+  reason: String = ""
+}
+
+"Result of linkChatAccount and unlinkChatAccount."
+type ChatAccountPayload {
+  "The account; after it was unlinked as it was."
+  account: ChatAccount
   errors: [UserError!]!
 }
 `, BuiltIn: false},
@@ -17304,6 +17478,36 @@ func (ec *executionContext) childFields_ChainNode(ctx context.Context, field gra
 		return ec.fieldContext_ChainNode_chains(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ChainNode", field.Name)
+}
+
+func (ec *executionContext) childFields_ChatAccount(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "number":
+		return ec.fieldContext_ChatAccount_number(ctx, field)
+	case "kind":
+		return ec.fieldContext_ChatAccount_kind(ctx, field)
+	case "workspace":
+		return ec.fieldContext_ChatAccount_workspace(ctx, field)
+	case "user":
+		return ec.fieldContext_ChatAccount_user(ctx, field)
+	case "name":
+		return ec.fieldContext_ChatAccount_name(ctx, field)
+	case "member":
+		return ec.fieldContext_ChatAccount_member(ctx, field)
+	case "linkedAt":
+		return ec.fieldContext_ChatAccount_linkedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ChatAccount", field.Name)
+}
+
+func (ec *executionContext) childFields_ChatAccountPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "account":
+		return ec.fieldContext_ChatAccountPayload_account(ctx, field)
+	case "errors":
+		return ec.fieldContext_ChatAccountPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ChatAccountPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_CheckReport(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

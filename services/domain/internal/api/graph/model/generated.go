@@ -190,6 +190,13 @@ type ChangeWorkflowScheduleInput struct {
 	Reason *string `json:"reason,omitempty"`
 }
 
+// Result of linkChatAccount and unlinkChatAccount.
+type ChatAccountPayload struct {
+	// The account; after it was unlinked as it was.
+	Account *ChatAccount `json:"account,omitempty"`
+	Errors  []UserError  `json:"errors"`
+}
+
 // A part of an image, by its SBOM.
 type Component struct {
 	Name string `json:"name"`
@@ -553,6 +560,12 @@ type LiftVetoInput struct {
 type LiftVetoPayload struct {
 	Veto   *Veto       `json:"veto,omitempty"`
 	Errors []UserError `json:"errors"`
+}
+
+// Input of linkChatAccount.
+type LinkChatAccountInput struct {
+	// What follows # in the link.
+	Token string `json:"token"`
 }
 
 // Input of lookAtArtifactSource.
@@ -1481,6 +1494,14 @@ type TryArtifactSourcePayload struct {
 	// Why the poll failed; empty if it succeeded.
 	Problem string      `json:"problem"`
 	Errors  []UserError `json:"errors"`
+}
+
+// Input of unlinkChatAccount.
+type UnlinkChatAccountInput struct {
+	// The number of the account.
+	Number int `json:"number"`
+	// Why; kept in the journal.
+	Reason *string `json:"reason,omitempty"`
 }
 
 // Input of unpinEnvironment.

@@ -33,6 +33,7 @@ const WorkflowDetail = lazy(() => import('./pages/workflow'))
 const Schedules = lazy(() => import('./pages/schedules'))
 const ScheduleDetail = lazy(() => import('./pages/schedule'))
 const Answer = lazy(() => import('./pages/answer'))
+const ChatAccount = lazy(() => import('./pages/chat-account'))
 const Notifications = lazy(() => import('./pages/notifications'))
 const Policies = lazy(() => import('./pages/policies'))
 const PolicyPage = lazy(() => import('./pages/policy'))
@@ -165,6 +166,7 @@ function Frame({ viewer, cursor, onLeave }: { viewer: ViewerData['viewer']; curs
               <Route path="/schedules" element={<Schedules />} />
               <Route path="/schedules/:name" element={<ScheduleDetail />} />
               <Route path="/answer" element={<Answer />} />
+              <Route path="/chat-account" element={<ChatAccount />} />
               <Route path="/notifications" element={<Notifications />} />
               <Route path="/policies" element={<Policies />} />
               <Route path="/new-policy-set" element={<PolicyPage />} />

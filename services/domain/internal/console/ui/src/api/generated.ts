@@ -181,6 +181,10 @@ export interface GrantPermissionsInput {
 
 export type Health = 'UNKNOWN' | 'HEALTHY' | 'PROGRESSING' | 'DEGRADED'
 
+export interface LinkChatAccountInput {
+  token: string
+}
+
 export interface LookAtArtifactSourceInput {
   artifactSourceId: string
 }
@@ -500,6 +504,11 @@ export type TriggerOutcome = 'PENDING' | 'WAITING' | 'BEGAN' | 'QUEUED' | 'DECLI
 export interface TryArtifactSourceInput {
   sourceRef: string
   sourceConfig: unknown
+}
+
+export interface UnlinkChatAccountInput {
+  number: number
+  reason?: string | null
 }
 
 export interface UnpinEnvironmentInput {
@@ -2565,11 +2574,20 @@ export interface NotificationsData {
       answeredAt: string | null
     }>
   }>
+  chatAccounts: Array<{
+    number: number
+    kind: NotificationKind
+    workspace: string
+    user: string
+    name: string
+    member: string
+    linkedAt: string | null
+  }>
 }
 export interface NotificationsVariables {
   state?: NotificationState | null
 }
-export const Notifications: Operation<NotificationsData, NotificationsVariables> = { name: 'Notifications', text: 'query Notifications($state: NotificationState) { notificationChannels { ...NotificationChannelFields } notificationRoutes { ...NotificationRouteFields } notificationMessages(state: $state, first: 50) { ...NotificationMessageFields } } fragment NotificationChannelFields on NotificationChannel { name kind config rate enabled author changedAt } fragment NotificationRouteFields on NotificationRoute { name channel config enabled author changedAt } fragment NotificationMessageFields on NotificationMessage { number channel route rollout { id } title severity state error attempts dueAt sentAt createdAt openings { member openedAt answeredAt } }' }
+export const Notifications: Operation<NotificationsData, NotificationsVariables> = { name: 'Notifications', text: 'query Notifications($state: NotificationState) { notificationChannels { ...NotificationChannelFields } notificationRoutes { ...NotificationRouteFields } notificationMessages(state: $state, first: 50) { ...NotificationMessageFields } chatAccounts { number kind workspace user name member linkedAt } } fragment NotificationChannelFields on NotificationChannel { name kind config rate enabled author changedAt } fragment NotificationRouteFields on NotificationRoute { name channel config enabled author changedAt } fragment NotificationMessageFields on NotificationMessage { number channel route rollout { id } title severity state error attempts dueAt sentAt createdAt openings { member openedAt answeredAt } }' }
 
 export interface NotificationKindsData {
   notificationKinds: Array<{
@@ -2703,6 +2721,53 @@ export interface OpenNotificationLinkVariables {
   input: OpenNotificationLinkInput
 }
 export const OpenNotificationLink: Operation<OpenNotificationLinkData, OpenNotificationLinkVariables> = { name: 'OpenNotificationLink', text: 'mutation OpenNotificationLink($input: OpenNotificationLinkInput!) { openNotificationLink(input: $input) { link { state rollout { id } gate callRequest { id } openedBy openedAt } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface ChatAccountOfLinkData {
+  chatAccountOfLink: {
+    kind: NotificationKind
+    workspace: string
+    user: string
+    name: string
+  } | null
+}
+export interface ChatAccountOfLinkVariables {
+  token: string
+}
+export const ChatAccountOfLink: Operation<ChatAccountOfLinkData, ChatAccountOfLinkVariables> = { name: 'ChatAccountOfLink', text: 'query ChatAccountOfLink($token: String!) { chatAccountOfLink(token: $token) { kind workspace user name } }' }
+
+export interface LinkChatAccountData {
+  linkChatAccount: {
+    account: {
+      number: number
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface LinkChatAccountVariables {
+  input: LinkChatAccountInput
+}
+export const LinkChatAccount: Operation<LinkChatAccountData, LinkChatAccountVariables> = { name: 'LinkChatAccount', text: 'mutation LinkChatAccount($input: LinkChatAccountInput!) { linkChatAccount(input: $input) { account { number } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface UnlinkChatAccountData {
+  unlinkChatAccount: {
+    account: {
+      number: number
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface UnlinkChatAccountVariables {
+  input: UnlinkChatAccountInput
+}
+export const UnlinkChatAccount: Operation<UnlinkChatAccountData, UnlinkChatAccountVariables> = { name: 'UnlinkChatAccount', text: 'mutation UnlinkChatAccount($input: UnlinkChatAccountInput!) { unlinkChatAccount(input: $input) { account { number } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
 
 export interface RetryNotificationData {
   retryNotification: {

@@ -4,7 +4,7 @@ import { Link } from 'react-router'
 import { accepted, ask } from '../api/client'
 import {
   NotificationKinds, Notifications as Operation, PutNotificationChannel, PutNotificationRoute, RemoveNotificationChannel, RemoveNotificationRoute, RetryNotification,
-  TestNotificationRoute, type NotificationKind, type NotificationKindsData, type NotificationsData, type NotificationState,
+  TestNotificationRoute, UnlinkChatAccount, type NotificationKind, type NotificationKindsData, type NotificationsData, type NotificationState,
 } from '../api/generated'
 import { useAsk, useChange } from '../api/hooks'
 import { SchemaForm } from '../form/SchemaForm'
@@ -20,6 +20,7 @@ import { Ago } from '../parts/time'
 type Channel = NotificationsData['notificationChannels'][number]
 type Route = NotificationsData['notificationRoutes'][number]
 type Message = NotificationsData['notificationMessages'][number]
+type Account = NotificationsData['chatAccounts'][number]
 
 const states: Record<NotificationState, { tone: 'good' | 'wait' | 'bad' | 'quiet'; icon: string; word: string }> = {
   PENDING: { tone: 'wait', icon: 'pending', word: 'To be sent' },
@@ -42,6 +43,7 @@ export default function Notifications() {
         <div className="stack">
           <Channels all={data.notificationChannels} changed={changed} />
           <Routes all={data.notificationRoutes} channels={data.notificationChannels} changed={changed} />
+          <Accounts all={data.chatAccounts} changed={changed} />
           <Messages all={data.notificationMessages} state={state} setState={setState} changed={changed} />
         </div>
       )}
@@ -374,6 +376,64 @@ function RouteForm({ route, channels, changed, onClose }: { route: Route | null;
       </label>
       <FormError error={save.error} shown={(path) => ['name', 'config', 'channel'].includes(path[0] ?? '')} />
     </Dialog>
+  )
+}
+
+/** One's own, and all for those who administer. They are linked from the chat. */
+function Accounts({ all, changed }: { all: Account[]; changed: () => Promise<unknown> }) {
+  const [removing, setRemoving] = useState<Account | null>(null)
+  if (all.length === 0) return null
+  return (
+    <section className="card" aria-labelledby="accounts">
+      <h2 id="accounts">Chat accounts</h2>
+      <div className="scroll" tabIndex={0} role="region" aria-label="Chat accounts">
+        <table className="list">
+          <thead>
+            <tr>
+              <th scope="col">Account</th>
+              <th scope="col">Workspace</th>
+              <th scope="col">Answers as</th>
+              <th scope="col">Linked</th>
+              <th scope="col">Actions</th>
+            </tr>
+          </thead>
+          <tbody>
+            {all.map((a) => (
+              <tr key={a.number}>
+                <th scope="row">
+                  <bdi>{a.name}</bdi> <span className="faint">{a.kind.toLowerCase()}</span>
+                </th>
+                <td className="wrap">{a.workspace}</td>
+                <td>
+                  <bdi>{a.member}</bdi>
+                </td>
+                <td>{a.linkedAt && <Ago at={a.linkedAt} />}</td>
+                <td className="buttons">
+                  <button type="button" aria-label={`Unlink ${a.name}`} onClick={() => setRemoving(a)}>
+                    Unlink
+                  </button>
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {removing && (
+        <Confirm
+          title={`Unlink ${removing.name}`}
+          submit="Unlink"
+          reasoned
+          done={`${removing.name} was unlinked.`}
+          onClose={() => setRemoving(null)}
+          send={async (reason) => {
+            accepted((await ask(UnlinkChatAccount, { input: { number: removing.number, reason } })).unlinkChatAccount)
+            await changed()
+          }}
+        >
+          <p>Its user answers nothing in the chat until the account is linked again.</p>
+        </Confirm>
+      )}
+    </section>
   )
 }
 

@@ -1,0 +1,271 @@
+package chat
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/notify"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
+)
+
+const (
+	// AccountPath is the page of the console that links an account.
+	AccountPath = "/chat-account"
+	// linkLife is how long a link for linking an account is good.
+	linkLife = 10 * time.Minute
+	// kept is how long presses are kept: longer than the messages that they are of can be answered.
+	kept = 30 * 24 * time.Hour
+	// forgottenAtOnce limits how many old rows are deleted with each press.
+	forgottenAtOnce = 20
+	// replyTime bounds how long a chat server waits for its answer because of the reply to a user.
+	replyTime = 2 * time.Second
+)
+
+// counts counts what this process has done, for the metrics.
+type counts struct{ answered, refused, unlinked, repeated, unproved atomic.Int64 }
+
+// Counts returns the number of presses that this process has received, by what became of them.
+func (u *UseCases) Counts() map[string]int64 {
+	return map[string]int64{
+		"answered": u.counts.answered.Load(), "refused": u.counts.refused.Load(), "unlinked": u.counts.unlinked.Load(),
+		"repeated": u.counts.repeated.Load(), "unproved": u.counts.unproved.Load(),
+	}
+}
+
+// Taken is what became of a request of a chat server.
+type Taken struct {
+	Organization int64
+	Channel      string
+	Kind         core.NotificationKind
+	// Member is who has answered; 0 for nobody.
+	Member int64
+	// Outcome is answered, refused, unlinked, repeated or ignored.
+	Outcome string
+	// Text is for the one who pressed; empty for nothing.
+	Text string
+}
+
+// Take takes a request of a chat server: an answer, once, or a link for those whose account is not linked. It is Unauthenticated for what
+// no chat server has proved.
+func (u *UseCases) Take(ctx context.Context, r Request) (Taken, error) {
+	taken := Taken{Organization: r.Organization, Channel: r.Channel, Outcome: "ignored"}
+	p, a, ours, err := u.read(ctx, r)
+	if taken.Kind = p.Kind; err != nil || !ours {
+		if fault.Is(err, fault.Unauthenticated) {
+			u.counts.unproved.Add(1)
+		}
+		return taken, err
+	}
+	var who core.Actor
+	var q asked
+	err = u.Store.In(ctx, r.Organization, func(ctx context.Context, tx Tx) error {
+		who, taken.Outcome, taken.Text = core.Actor{}, "", ""
+		var settled bool
+		if p.ID, settled, err = tx.AddPress(ctx, p); err != nil {
+			return err
+		}
+		if settled {
+			taken.Outcome = "repeated"
+			return nil
+		}
+		if err := tx.ForgetPresses(ctx, u.Clock.Now().Add(-kept), forgottenAtOnce); err != nil {
+			return err
+		}
+		if q, err = u.question(ctx, tx, r.Organization, p, a); err != nil {
+			return err
+		}
+		who, taken.Text, err = u.member(ctx, tx, r.Organization, p)
+		return err
+	})
+	if err != nil {
+		return taken, fmt.Errorf("take a press in channel %s: %w", r.Channel, err)
+	}
+	switch {
+	case taken.Outcome == "repeated":
+		u.counts.repeated.Add(1)
+		return taken, nil
+	case q.closed != "":
+		taken.Outcome, taken.Text = "refused", q.closed
+	case who.ID == 0:
+		taken.Outcome = "unlinked"
+	default:
+		taken.Member = who.ID
+		if taken.Outcome, taken.Text, err = u.answer(ctx, who, p, q); err != nil {
+			return taken, err
+		}
+	}
+	// A crash before this has a repeated press taken again: the rules of the question let nobody answer it twice.
+	err = u.Store.In(ctx, r.Organization, func(ctx context.Context, tx Tx) error { return tx.SettlePress(ctx, p.ID, taken.Outcome) })
+	if err != nil {
+		return taken, fmt.Errorf("settle a press in channel %s: %w", r.Channel, err)
+	}
+	u.count(taken.Outcome)
+	if p.reply != "" && taken.Text != "" {
+		ctx, cancel := context.WithTimeout(ctx, replyTime)
+		defer cancel()
+		u.Reply(ctx, p.reply, taken.Text)
+	}
+	return taken, nil
+}
+
+func (u *UseCases) count(outcome string) {
+	switch outcome {
+	case "answered":
+		u.counts.answered.Add(1)
+	case "unlinked":
+		u.counts.unlinked.Add(1)
+	default:
+		u.counts.refused.Add(1)
+	}
+}
+
+// asked is what a button answers; closed says why it cannot be answered.
+type asked struct {
+	core.Question
+	// channel is that of the message.
+	channel, what, closed string
+}
+
+// question finds what a button is about: only what the message of this channel asked, as it asked it, can be answered with it.
+func (u *UseCases) question(ctx context.Context, tx Tx, organization int64, p Press, a notify.Answers) (q asked, err error) {
+	m, err := tx.LockMessage(ctx, p.message)
+	if fault.Is(err, fault.NotFound) {
+		return asked{closed: "This message is not known any more. The question may be open still: look at Waiting for me in Lockstep."}, nil
+	}
+	if err != nil {
+		return q, err
+	}
+	// An app has one address for all of its channels here: they share the secret that proves what comes.
+	channels, err := tx.NotificationChannels(ctx, organization)
+	if err != nil {
+		return q, err
+	}
+	i := slices.IndexFunc(channels, func(c core.NotificationChannel) bool { return c.ID == m.ChannelID && c.Kind == p.Kind })
+	of := notify.Answers{}
+	if i >= 0 {
+		of, _ = notify.AnswersOf(channels[i])
+		q.channel = channels[i].Name
+	}
+	if i < 0 || of.Credential != a.Credential || of.URL != a.URL || of.Target != p.place || m.Ref != "" && m.Ref != p.post {
+		return asked{closed: "This button is not of this message of Lockstep."}, nil
+	}
+	over := asked{closed: "This question is not open any more: it was answered, or has ended."}
+	if p.call {
+		calls, err := tx.CallRequestsByID(ctx, organization, []int64{p.request})
+		c, known := calls[p.request]
+		if err != nil || !known || c.StateAt(u.Clock.Now()) != core.CallPending || c.RolloutID != m.RolloutID {
+			return over, err
+		}
+		q.Question, q.what = core.Question{RolloutID: c.RolloutID, RequestID: c.ID}, "the call of "+c.Function
+		return q, nil
+	}
+	gates, err := tx.OpenGates(ctx, organization, []int64{m.RolloutID})
+	for _, g := range gates[m.RolloutID] {
+		if g.RequestID == p.request {
+			q.Question, q.what = core.Question{RolloutID: m.RolloutID, GateID: g.GateID, RequestID: g.RequestID}, g.GateID
+			return q, err
+		}
+	}
+	return over, err
+}
+
+// member is the member who has linked the account of a press, with the rights of this moment; the zero value, with a text for the user,
+// for nobody.
+func (u *UseCases) member(ctx context.Context, tx Tx, organization int64, p Press) (core.Actor, string, error) {
+	found, err := tx.ChatAccountsOf(ctx, p.Kind, p.Workspace, p.User, 0)
+	if err != nil {
+		return core.Actor{}, "", err
+	}
+	why := "Your chat account is not linked to a member of Lockstep."
+	if len(found) > 0 {
+		members, err := tx.MembersByID(ctx, organization, []int64{found[0].MemberID})
+		if err != nil {
+			return core.Actor{}, "", err
+		}
+		m, known := members[found[0].MemberID]
+		switch {
+		case !known || m.RemovedAt != nil:
+			why = "The member whose chat account this was has left Lockstep."
+		case !bytes.Equal(found[0].KeyDigest, p.KeyDigest):
+			why = "The secret of this channel was replaced since you linked your chat account, so it has to be linked again."
+		case m.Kind != core.PrincipalUser:
+			return core.Actor{}, "Machines do not answer in chats.", nil
+		default:
+			a, err := actor(ctx, tx, organization, m)
+			return a, "", err
+		}
+	}
+	link, err := u.accountLink(ctx, organization, p)
+	return core.Actor{}, why + " " + link, err
+}
+
+// actor is a member with the rights of this moment. What takes more than an answer is not for chats.
+func actor(ctx context.Context, tx Tx, organization int64, m core.Member) (core.Actor, error) {
+	groups, err := tx.GroupsByMember(ctx, organization, []int64{m.ID})
+	if err != nil {
+		return core.Actor{}, err
+	}
+	grants, err := tx.GrantsByMember(ctx, organization, []int64{m.ID})
+	return core.ActorOf(organization, m, grants[m.ID], groups[m.ID]).LimitedTo(core.PermissionsOf(core.MayRead, core.MayApprove)), err
+}
+
+// answer answers a question by the rules of the console. The error is that it could not be answered now; what is not allowed is a text.
+func (u *UseCases) answer(ctx context.Context, a core.Actor, p Press, q asked) (outcome, text string, err error) {
+	decision := map[bool]string{true: "approved", false: "rejected"}[p.approve]
+	resolution := rollout.Resolution{RolloutID: q.RolloutID, GateID: q.GateID, RequestID: q.RequestID}
+	resolution.Reason = fmt.Sprintf("%s in %s (channel %s) as %s", decision, p.Kind.Title(), q.channel, p.Name)
+	switch {
+	case p.call:
+		_, err = u.Calls.AnswerCall(ctx, a, q.RequestID, p.approve, resolution.Reason)
+	case p.approve:
+		_, err = u.Rollouts.ApproveGate(ctx, a, resolution)
+	default:
+		_, err = u.Rollouts.RejectGate(ctx, a, resolution)
+	}
+	switch {
+	case err == nil:
+		return "answered", fmt.Sprintf("You %s %s, as %s.", decision, q.what, a.DisplayName()), nil
+	case fault.Is(err, fault.Refused), fault.Is(err, fault.Denied), fault.Is(err, fault.Invalid), fault.Is(err, fault.NotFound):
+		return "refused", "Nothing was decided: " + fault.Public(err) + ".", nil
+	default:
+		return "failed", "", fmt.Errorf("answer in a chat: %w", err)
+	}
+}
+
+// account is what a link for linking an account carries.
+type account struct {
+	Organization int64 `json:"organization"`
+	Press        int64 `json:"press"`
+	// Expires is in seconds since 1970.
+	Expires int64 `json:"expires"`
+}
+
+// accountLink is a sentence with the link that links the account of a press.
+func (u *UseCases) accountLink(ctx context.Context, organization int64, p Press) (string, error) {
+	text, err := json.Marshal(account{organization, p.ID, u.Clock.Now().Add(linkLife).Unix()})
+	if err != nil {
+		return "", fmt.Errorf("write a link: %w", err)
+	}
+	sealed, err := u.Sealer.SealFor(ctx, sealing.UseChatAccount, string(text))
+	if fault.Is(err, fault.Refused) || fault.Is(err, fault.Unavailable) {
+		return "Linking is not possible now; answer in Lockstep.", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("Link it within 10 minutes by signing in, and press again: %s%s#%s. The link is for you alone.",
+		strings.TrimSuffix(u.URL, "/"), AccountPath, base64.RawURLEncoding.EncodeToString(sealed)), nil
+}
+
+// ByAnswer is whether the chat shows its user the text that it gets as an answer; to others it is sent.
+func (t Taken) ByAnswer() bool { return t.Kind == core.NotifyMattermost }

@@ -1,0 +1,148 @@
+// Package chat holds the use cases of answers from chats (D63): the buttons of messages in Slack and Mattermost, and whose chat account is
+// which member's.
+//
+// A press is believed if the chat server proves it with the secret of the channel. It is an answer of the member who has linked that chat
+// account by signing in, by the same rules and with the same rights as in the console at that moment: this package decides nothing about a
+// question. It sends no messages: what became of an answer is shown in the message, which package notify updates.
+package chat
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
+)
+
+// Account is a chat account that a member has linked.
+type Account struct {
+	ID   int64
+	Kind core.NotificationKind
+	// Workspace is where User is a name of the chat's: the team in Slack, the URL of the server of Mattermost.
+	Workspace, User string
+	// Name is what the chat called the user when the account was linked.
+	Name     string
+	MemberID int64
+	// Member is what the member is called.
+	Member string
+	// KeyDigest identifies the secret that proved the user when the account was linked.
+	KeyDigest []byte
+	LinkedAt  time.Time
+}
+
+// Press is a button that a user pressed, as the chat server has proved it.
+type Press struct {
+	ID, ChannelID int64
+	// Kind and Channel are those of the channel, Channel its name.
+	Kind    core.NotificationKind
+	Channel string
+	// Digest identifies it: a repeated one has the same.
+	Digest                []byte
+	Workspace, User, Name string
+	KeyDigest             []byte
+	ReceivedAt            time.Time
+	// LinkedAt is when an account was linked by it; nil for never.
+	LinkedAt *time.Time
+
+	// message, request and call are what the button is about: the message, and the row of the journal or the call request that asks.
+	message, request int64
+	call, approve    bool
+	// post and place are where it was pressed: how the chat calls the message and its channel.
+	post, place string
+	// reply is where Slack takes a reply that only the user sees.
+	reply string
+}
+
+// Store keeps what this package needs. Its errors have the classes of pkg/fault.
+type Store interface {
+	core.Transactions[Tx]
+	// ChatAccounts are those of an organization, in the order in which they were linked.
+	ChatAccounts(ctx context.Context, organization int64) ([]Account, error)
+	NotificationChannels(ctx context.Context, organization int64) ([]core.NotificationChannel, error)
+}
+
+// Tx is what a use case may do in its transaction.
+type Tx interface {
+	core.ChangeTx
+	NotificationChannels(ctx context.Context, organization int64) ([]core.NotificationChannel, error)
+	LockMessage(ctx context.Context, id int64) (core.NotificationMessage, error)
+	OpenGates(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Gate, error)
+	CallRequestsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.CallRequest, error)
+	MembersByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Member, error)
+	GroupsByMember(ctx context.Context, organization int64, members []int64) (map[int64][]core.Group, error)
+	GrantsByMember(ctx context.Context, organization int64, members []int64) (map[int64][]core.Grant, error)
+
+	// AddPress keeps a press. Settled is that it was received before, and something became of it.
+	AddPress(ctx context.Context, p Press) (id int64, settled bool, err error)
+	// SettlePress keeps what became of it.
+	SettlePress(ctx context.Context, id int64, outcome string) error
+	// LockPress is one that was kept; NotFound for none.
+	LockPress(ctx context.Context, id int64) (Press, error)
+	// PressLinked keeps that an account was linked by it.
+	PressLinked(ctx context.Context, id int64, at time.Time) error
+	// ForgetPresses deletes what is older, up to a limit.
+	ForgetPresses(ctx context.Context, before time.Time, most int) error
+
+	// LockChatAccounts keeps others from linking accounts of the organization until the transaction ends.
+	LockChatAccounts(ctx context.Context) error
+	ChatAccounts(ctx context.Context, organization int64) ([]Account, error)
+	// ChatAccountsOf are the account of a user of a workspace, and the one that a member has there.
+	ChatAccountsOf(ctx context.Context, kind core.NotificationKind, workspace, user string, member int64) ([]Account, error)
+	AddChatAccount(ctx context.Context, a Account) (Account, error)
+	RemoveChatAccount(ctx context.Context, id int64, at time.Time) error
+}
+
+// Rollouts answers gates.
+type Rollouts interface {
+	ApproveGate(ctx context.Context, a core.Actor, r rollout.Resolution) (core.Rollout, error)
+	RejectGate(ctx context.Context, a core.Actor, r rollout.Resolution) (core.Rollout, error)
+}
+
+// Calls answers calls of Functions that wait for people.
+type Calls interface {
+	AnswerCall(ctx context.Context, a core.Actor, request int64, approve bool, reason string) (core.CallRequest, error)
+}
+
+// Secrets reads the values of credentials of organizations. Its errors are NotFound or Refused for one that cannot be used, and
+// Unavailable.
+type Secrets interface {
+	Secret(ctx context.Context, organization int64, name string) (string, error)
+}
+
+// Sealer seals links that accounts are linked with.
+type Sealer interface {
+	SealFor(ctx context.Context, use sealing.Use, text string) ([]byte, error)
+	OpenFor(ctx context.Context, use sealing.Use, sealed []byte) (string, error)
+}
+
+// Deps is what UseCases needs.
+type Deps struct {
+	Store    Store
+	Rollouts Rollouts
+	Calls    Calls
+	Secrets  Secrets
+	Sealer   Sealer
+	Clock    clock.Clock
+	// URL is the address of the console.
+	URL string
+	// Reply has Slack show a text to the one who pressed a button, at an address that Slack has given for it. A failure is nobody's to see.
+	Reply func(ctx context.Context, url, text string)
+}
+
+// UseCases takes answers from chats, and links accounts. It is safe for concurrent use.
+//
+// Errors have the classes of pkg/fault: Unauthenticated for what no chat server has proved, Invalid, NotFound, Refused, Denied.
+type UseCases struct {
+	Deps
+	counts counts
+}
+
+// New makes the use cases over their dependencies.
+func New(d Deps) *UseCases {
+	if d.Reply == nil {
+		d.Reply = func(context.Context, string, string) {}
+	}
+	return &UseCases{Deps: d}
+}
