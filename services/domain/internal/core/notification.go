@@ -95,6 +95,10 @@ const (
 	MomentAgentOffline     NotificationMoment = "agent_offline"
 	MomentDrift            NotificationMoment = "drift"
 	MomentTriggerDeclined  NotificationMoment = "trigger_declined"
+	// MomentApprovalUnanswered and MomentCallUnanswered are that nobody has answered for so long that another channel is sent the question. No
+	// route chooses them.
+	MomentApprovalUnanswered NotificationMoment = "approval_unanswered"
+	MomentCallUnanswered     NotificationMoment = "call_unanswered"
 	// MomentProceeded only updates the message of a rollout or of a call: an answer was given, or the rollout resumed. No route chooses it.
 	MomentProceeded NotificationMoment = "rollout_proceeded"
 	// MomentTest is what a test of a route sends. No route chooses it.
@@ -137,6 +141,8 @@ func (s NotificationSeverity) String() string {
 // Severity is how much the moment matters.
 func (m NotificationMoment) Severity() NotificationSeverity {
 	switch m {
+	case MomentApprovalUnanswered, MomentCallUnanswered:
+		return SeverityHigh
 	case MomentApprovalNeeded, MomentCallRequested, MomentRolloutFailed, MomentRollbackBegan, MomentCheckFailed, MomentBreach, MomentAgentOffline:
 		return SeverityHigh
 	case MomentRolloutBegan, MomentRolloutCompleted, MomentTriggerDeclined, MomentProceeded:

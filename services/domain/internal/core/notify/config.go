@@ -325,6 +325,8 @@ type RouteConfig struct {
 	DigestMinutes int `json:"digest_minutes,omitempty"`
 	// Quiet are hours in which only what is of high severity is sent; the rest waits for their end.
 	Quiet *Quiet `json:"quiet,omitempty"`
+	// Escalate are the channels that a question is sent to that nobody answers, in their order.
+	Escalate []Escalation `json:"escalate,omitempty"`
 }
 
 // Quiet are quiet hours of every day.
@@ -341,7 +343,7 @@ func expressionNames() []string {
 
 // readRoute reads and checks the configuration of a route.
 func readRoute(raw json.RawMessage) (c RouteConfig, err error) {
-	known := []string{"applications", "digest_minutes", "environments", "events", "expression", "quiet", "severities", "tiers"}
+	known := []string{"applications", "digest_minutes", "environments", "escalate", "events", "expression", "quiet", "severities", "tiers"}
 	if err := decode(raw, &c, known, "/config"); err != nil {
 		return c, err
 	}
@@ -350,6 +352,7 @@ func readRoute(raw json.RawMessage) (c RouteConfig, err error) {
 	if c.DigestMinutes < 0 || c.DigestMinutes > maxDigest {
 		found.add("/config/digest_minutes", "found %d; expected 0 to %d minutes", c.DigestMinutes, maxDigest)
 	}
+	c.checkEscalations(&found)
 	if q := c.Quiet; q != nil {
 		for field, at := range map[string]string{"from": q.From, "to": q.To} {
 			if _, err := clockTime(at); err != nil {

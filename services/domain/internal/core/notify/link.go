@@ -191,9 +191,9 @@ func questions(ctx context.Context, tx Tx, organization int64, all []core.Notifi
 	var rollouts, requests []int64
 	for _, n := range all {
 		switch n.Moment { //nolint:exhaustive // the others ask nothing
-		case core.MomentApprovalNeeded:
+		case core.MomentApprovalNeeded, core.MomentApprovalUnanswered:
 			rollouts = append(rollouts, n.RolloutID)
-		case core.MomentCallRequested:
+		case core.MomentCallRequested, core.MomentCallUnanswered:
 			requests = append(requests, n.SubjectID)
 		}
 	}
@@ -205,7 +205,7 @@ func questions(ctx context.Context, tx Tx, organization int64, all []core.Notifi
 		}
 		for _, n := range all {
 			for _, g := range gates[n.RolloutID] {
-				if n.Moment == core.MomentApprovalNeeded && g.GateID == n.Subject {
+				if (n.Moment == core.MomentApprovalNeeded || n.Moment == core.MomentApprovalUnanswered) && g.GateID == n.Subject {
 					open = append(open, openQuestion{core.Question{RolloutID: n.RolloutID, GateID: g.GateID, RequestID: g.RequestID}, g.GateID, g.ExpiresAt()})
 				}
 			}
@@ -218,7 +218,7 @@ func questions(ctx context.Context, tx Tx, organization int64, all []core.Notifi
 		}
 		for _, n := range all {
 			c, known := calls[n.SubjectID]
-			if known && n.Moment == core.MomentCallRequested && c.StateAt(now) == core.CallPending {
+			if known && (n.Moment == core.MomentCallRequested || n.Moment == core.MomentCallUnanswered) && c.StateAt(now) == core.CallPending {
 				open = append(open, openQuestion{core.Question{RolloutID: c.RolloutID, RequestID: c.ID}, c.Function, c.ExpiresAt})
 			}
 		}

@@ -64,6 +64,8 @@ type Tx interface {
 	DueNotification(ctx context.Context, at time.Time) (core.Notification, bool, error)
 	// NotificationRouted stores the moment that it turned out to be, and that it was routed.
 	NotificationRouted(ctx context.Context, n core.Notification, at time.Time) error
+	// AddNotification stores a moment that is routed when it is due; one whose cause is known is left alone.
+	AddNotification(ctx context.Context, n core.Notification) error
 	// PutOffNotification has one routed later.
 	PutOffNotification(ctx context.Context, id int64, until time.Time) error
 	// AddRoutedNotification adds one that is not routed.
@@ -334,6 +336,9 @@ func (u *UseCases) RemoveChannel(ctx context.Context, a core.Actor, name, reason
 		}
 		for _, r := range routes {
 			if r.ChannelID != all[i].ID {
+				if escalatesTo(r, name) {
+					return fault.New(fault.Refused, "route %q escalates to channel %q; change the route first", r.Name, name)
+				}
 				continue
 			}
 			if err := u.removeRoute(ctx, tx, a, r, all, "its channel was removed"); err != nil {
@@ -385,6 +390,9 @@ func (u *UseCases) PutRoute(ctx context.Context, a core.Actor, n NewRoute) (core
 		at := slices.IndexFunc(channels, func(c core.NotificationChannel) bool { return c.Name == n.Channel })
 		if at < 0 {
 			return invalid("/channel", "found %.100q, which does not exist; expected the name of a channel", n.Channel)
+		}
+		if err := c.checkEscalationChannels(n.Channel, channels); err != nil {
+			return err
 		}
 		all, err := tx.NotificationRoutes(ctx, a.Organization)
 		if err != nil {

@@ -174,7 +174,7 @@ func (r Rollout) title(last core.Notification) (title string, over bool) {
 	}
 	if !r.State.Terminal() {
 		switch last.Moment { //nolint:exhaustive // the state shows the others
-		case core.MomentApprovalNeeded, core.MomentCallRequested:
+		case core.MomentApprovalNeeded, core.MomentCallRequested, core.MomentApprovalUnanswered, core.MomentCallUnanswered:
 			what = "approval needed"
 		case core.MomentCheckFailed:
 			what = "a check failed"
@@ -234,7 +234,7 @@ func headline(n core.Notification) string {
 		return fmt.Sprintf("%s: check %s failed in %s", n.Application, n.Subject, n.Environment)
 	case core.MomentTriggerDeclined:
 		return fmt.Sprintf("%s: trigger %s did not begin a rollout", n.Application, n.Subject)
-	case core.MomentCallRequested:
+	case core.MomentCallRequested, core.MomentCallUnanswered:
 		return fmt.Sprintf("Call of %s: approval needed", n.Subject)
 	case core.MomentProceeded:
 		return fmt.Sprintf("Call callrequest_%d: answered", n.SubjectID)
@@ -253,8 +253,9 @@ func sentences(ctx context.Context, tx Tx, organization int64, n core.Notificati
 		kind = fmt.Sprintf("rollback of rollout_%d", r.RollbackOf)
 	}
 	switch n.Moment {
-	case core.MomentApprovalNeeded:
-		return approval(ctx, tx, n, r)
+	case core.MomentApprovalNeeded, core.MomentApprovalUnanswered:
+		lines, err := approval(ctx, tx, n, r)
+		return unanswered(n, lines), err
 	case core.MomentRolloutBegan, core.MomentRollbackBegan:
 		return []string{core.Because(fmt.Sprintf("%s began the %s", n.PrincipalName, kind), n.Reason), "It brings " + r.changes()}, nil
 	case core.MomentRolloutStopped:
@@ -265,8 +266,9 @@ func sentences(ctx context.Context, tx Tx, organization int64, n core.Notificati
 		return because("it advanced beyond a passage that was not granted"), nil
 	case core.MomentRolledBack, core.MomentRolloutCompleted:
 		return because("the " + kind + " completed"), nil
-	case core.MomentCallRequested:
-		return callLines(ctx, tx, organization, n)
+	case core.MomentCallRequested, core.MomentCallUnanswered:
+		lines, err := callLines(ctx, tx, organization, n)
+		return unanswered(n, lines), err
 	case core.MomentProceeded:
 		return because(n.PrincipalName + " " + proceeded(n)), nil
 	case core.MomentCheckFailed:
@@ -323,6 +325,14 @@ func approval(ctx context.Context, tx Tx, n core.Notification, r Rollout) ([]str
 		until = "It expires at " + g.ExpiresAt.UTC().Format("2006-01-02 15:04 MST")
 	}
 	return []string{core.Because(what+", "+who, cmp.Or(g.Reason, n.Reason)), "It brings " + r.changes(), until}, nil
+}
+
+// unanswered are the lines of a question, which begin with that nobody has answered it if that is why it is sent.
+func unanswered(n core.Notification, lines []string) []string {
+	if (n.Moment == core.MomentApprovalUnanswered || n.Moment == core.MomentCallUnanswered) && len(lines) > 0 {
+		lines[0] = "nobody has answered: " + lines[0]
+	}
+	return lines
 }
 
 // callLines say which call waits for people, and until when.

@@ -128,6 +128,14 @@ func (u *UseCases) route(ctx context.Context, tx Tx, organization int64, n core.
 	if err != nil {
 		return n, err
 	}
+	if n.Moment == core.MomentApprovalUnanswered || n.Moment == core.MomentCallUnanswered {
+		m, sends, err := escalated(ctx, tx, organization, n, routes, channels, now)
+		if err != nil || !sends {
+			return n, err
+		}
+		u.counts.escalated.Add(1)
+		return n, tx.AttachNotification(ctx, m, n)
+	}
 	for _, c := range channels {
 		if !c.Enabled {
 			continue
@@ -152,6 +160,11 @@ func (u *UseCases) route(ctx context.Context, tx Tx, organization int64, n core.
 		m.Severity = n.Moment.Severity()
 		if err := tx.AttachNotification(ctx, m, n); err != nil {
 			return n, err
+		}
+		if r := slices.IndexFunc(routes, func(r core.NotificationRoute) bool { return r.ID == m.RouteID }); r >= 0 {
+			if err := escalate(ctx, tx, organization, n, routes[r], now); err != nil {
+				return n, err
+			}
 		}
 	}
 	return n, nil
@@ -190,7 +203,7 @@ func look(ctx context.Context, tx Tx, n core.Notification) (f facts, void bool, 
 		f.notification.Moment = n.Moment.OfRollback()
 	}
 	gate := int64(0)
-	if n.Moment == core.MomentApprovalNeeded {
+	if n.Moment == core.MomentApprovalNeeded || n.Moment == core.MomentApprovalUnanswered {
 		g, err := tx.NotifiedGate(ctx, n.RolloutID, n.Subject)
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return f, false, err
@@ -250,7 +263,7 @@ func key(n core.Notification) string {
 
 // ofCall is whether a moment is about a call request.
 func ofCall(n core.Notification) bool {
-	return n.Moment == core.MomentCallRequested || n.Moment == core.MomentProceeded && n.SubjectID != 0
+	return n.Moment == core.MomentCallRequested || n.Moment == core.MomentCallUnanswered || n.Moment == core.MomentProceeded && n.SubjectID != 0
 }
 
 // follows is whether a moment may be about something that a message is about already.
@@ -351,7 +364,7 @@ func texts(all []string) []any {
 
 // counts counts what this process has done, for the metrics.
 type counts struct {
-	routed, sent, again, failed, postponed, digested, opened, unsigned atomic.Int64
+	routed, sent, again, failed, postponed, digested, opened, unsigned, escalated atomic.Int64
 }
 
 // Counts returns the number of things that this process has done, by what.
@@ -359,6 +372,6 @@ func (u *UseCases) Counts() map[string]int64 {
 	return map[string]int64{
 		"routed": u.counts.routed.Load(), "sent": u.counts.sent.Load(), "retried": u.counts.again.Load(), "failed": u.counts.failed.Load(),
 		"postponed": u.counts.postponed.Load(), "digested": u.counts.digested.Load(), "opened": u.counts.opened.Load(),
-		"unsigned": u.counts.unsigned.Load(),
+		"unsigned": u.counts.unsigned.Load(), "escalated": u.counts.escalated.Load(),
 	}
 }

@@ -49,6 +49,11 @@ func (w Writes) NotificationRouted(ctx context.Context, n core.Notification, at 
 	return pg.Classify(err, "keep that notification %d was routed", n.ID)
 }
 
+// AddNotification implements notify.Tx.
+func (w Writes) AddNotification(ctx context.Context, n core.Notification) error {
+	return Add(ctx, w.Q, w.Entered, n)
+}
+
 // PutOffNotification implements notify.Tx.
 func (w Writes) PutOffNotification(ctx context.Context, id int64, until time.Time) error {
 	return pg.Classify(w.Q.PutOffNotification(ctx, until, w.Entered, id), "put off notification %d", id)

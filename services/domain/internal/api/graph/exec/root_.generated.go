@@ -14554,7 +14554,7 @@ input PutNotificationRouteInput {
   name: String!
   "The name of the channel."
   channel: String!
-  "An object with any of events, applications, environments, tiers, severities, expression, digest_minutes and quiet; null for everything, at once."
+  "An object with any of events, applications, environments, tiers, severities, expression, digest_minutes, quiet and escalate; null for everything, at once."
   config: JSON
   "Whether it is switched on."
   enabled: Boolean! = true

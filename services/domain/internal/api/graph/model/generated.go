@@ -852,7 +852,7 @@ type PutNotificationRouteInput struct {
 	Name string `json:"name"`
 	// The name of the channel.
 	Channel string `json:"channel"`
-	// An object with any of events, applications, environments, tiers, severities, expression, digest_minutes and quiet; null for everything, at once.
+	// An object with any of events, applications, environments, tiers, severities, expression, digest_minutes, quiet and escalate; null for everything, at once.
 	Config json.RawMessage `json:"config,omitempty"`
 	// Whether it is switched on.
 	Enabled bool `json:"enabled"`

@@ -313,6 +313,21 @@ const routeSchema = {
     severities: choice('Severities', 'Only what matters so much.', ['low', 'normal', 'high']),
     expression: { type: 'string', title: 'Expression', maxLength: 4096, description: 'A condition in CEL over event, application, environments, tiers, severity, rollout, subject, reason and principal.' },
     digest_minutes: { type: 'integer', title: 'Digest every so many minutes', minimum: 0, maximum: 1440, description: '0 sends at once.' },
+    escalate: {
+      type: 'array',
+      title: 'Escalation',
+      description: 'Channels that a question is sent to if nobody answers it.',
+      maxItems: 5,
+      items: {
+        type: 'object',
+        additionalProperties: false,
+        required: ['after_minutes', 'channel'],
+        properties: {
+          after_minutes: { type: 'integer', title: 'After minutes', minimum: 1, maximum: 10080, description: 'Counted from the question.' },
+          channel: { type: 'string', title: 'Channel', minLength: 1, maxLength: 63, description: 'The name of another channel.' },
+        },
+      },
+    },
     quiet: {
       type: 'object',
       title: 'Quiet hours',
