@@ -77,8 +77,8 @@ func (p postal) open(a core.Actor, token string) notify.OpenedLink {
 	return opened
 }
 
-// D63: the link of a message opens its question once, for the member who signs in first, and decides nothing; the answer of that member is known
-// to have come from the message. A second opening says so, and takes nothing away.
+// D63: the link of a message opens its question once, for the member who signs in first, and decides nothing; the answer of that member is
+// known to have come from the message. A second opening says so, and takes nothing away.
 func TestALinkOpensItsQuestionOnce(t *testing.T) {
 	t.Parallel()
 	p, r := linking(t)

@@ -40,9 +40,8 @@ type exposition struct {
 func (e exposition) collectors() []prometheus.Collector {
 	return append(bus.Metrics(e.conn), pg.Metrics(e.pool), outbox.Metrics(e.pool),
 		telemetry.BreakGlass(e.breakGlass), telemetry.Breaches(e.breaches), telemetry.FreezeBypasses(e.bypasses),
-		journalMetrics{e.journal}, store.Metrics(e.pool), triggerMetrics{e.decisions}, notificationMetrics{e.notifications}, forgeMetrics{e.forges},
-		pressMetrics{e.presses},
-		credentialMetrics{e.credentials},
+		journalMetrics{e.journal}, store.Metrics(e.pool), triggerMetrics{e.decisions}, notificationMetrics{e.notifications},
+		forgeMetrics{e.forges}, pressMetrics{e.presses}, credentialMetrics{e.credentials},
 		e.delivery, e.streams)
 }
 

@@ -95,8 +95,8 @@ const (
 	MomentAgentOffline     NotificationMoment = "agent_offline"
 	MomentDrift            NotificationMoment = "drift"
 	MomentTriggerDeclined  NotificationMoment = "trigger_declined"
-	// MomentApprovalUnanswered and MomentCallUnanswered are that nobody has answered for so long that another channel is sent the question. No
-	// route chooses them.
+	// MomentApprovalUnanswered and MomentCallUnanswered are that nobody has answered for so long that another channel is sent the question.
+	// No route chooses them.
 	MomentApprovalUnanswered NotificationMoment = "approval_unanswered"
 	MomentCallUnanswered     NotificationMoment = "call_unanswered"
 	// MomentProceeded only updates the message of a rollout or of a call: an answer was given, or the rollout resumed. No route chooses it.
@@ -108,8 +108,8 @@ const (
 // AllNotificationMoments lists those that a route may choose.
 func AllNotificationMoments() []NotificationMoment {
 	return []NotificationMoment{
-		MomentApprovalNeeded, MomentCallRequested, MomentRolloutBegan, MomentRolloutStopped, MomentRolloutFailed, MomentRollbackBegan, MomentRolledBack,
-		MomentRolloutCompleted, MomentCheckFailed, MomentBreach, MomentFreezeBegan, MomentFreezeEnded, MomentAgentOffline, MomentDrift,
+		MomentApprovalNeeded, MomentCallRequested, MomentRolloutBegan, MomentRolloutStopped, MomentRolloutFailed, MomentRollbackBegan,
+		MomentRolledBack, MomentRolloutCompleted, MomentCheckFailed, MomentBreach, MomentFreezeBegan, MomentFreezeEnded, MomentAgentOffline, MomentDrift,
 		MomentTriggerDeclined,
 	}
 }
@@ -143,7 +143,8 @@ func (m NotificationMoment) Severity() NotificationSeverity {
 	switch m {
 	case MomentApprovalUnanswered, MomentCallUnanswered:
 		return SeverityHigh
-	case MomentApprovalNeeded, MomentCallRequested, MomentRolloutFailed, MomentRollbackBegan, MomentCheckFailed, MomentBreach, MomentAgentOffline:
+	case MomentApprovalNeeded, MomentCallRequested, MomentRolloutFailed, MomentRollbackBegan, MomentCheckFailed, MomentBreach,
+		MomentAgentOffline:
 		return SeverityHigh
 	case MomentRolloutBegan, MomentRolloutCompleted, MomentTriggerDeclined, MomentProceeded:
 		return SeverityLow
@@ -164,7 +165,8 @@ type Notification struct {
 	At, DueAt time.Time
 	// ApplicationID, EnvironmentID and RolloutID are what it is about; 0 for none.
 	ApplicationID, EnvironmentID, RolloutID int64
-	// SubjectID is the freeze, the trigger or the call request that it is about, Subject the gate, the key of the check or the name of the trigger.
+	// SubjectID is the freeze, the trigger or the call request that it is about, or of an escalation the question; Subject the gate, the key
+	// of the check or the name of the trigger.
 	SubjectID int64
 	Subject   string
 	// By is who caused it.

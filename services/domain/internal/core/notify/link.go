@@ -206,7 +206,8 @@ func questions(ctx context.Context, tx Tx, organization int64, all []core.Notifi
 		for _, n := range all {
 			for _, g := range gates[n.RolloutID] {
 				if (n.Moment == core.MomentApprovalNeeded || n.Moment == core.MomentApprovalUnanswered) && g.GateID == n.Subject {
-					open = append(open, openQuestion{core.Question{RolloutID: n.RolloutID, GateID: g.GateID, RequestID: g.RequestID}, g.GateID, g.ExpiresAt()})
+					q := core.Question{RolloutID: n.RolloutID, GateID: g.GateID, RequestID: g.RequestID}
+					open = append(open, openQuestion{q, g.GateID, g.ExpiresAt()})
 				}
 			}
 		}

@@ -364,7 +364,7 @@ func proceeded(n core.Notification) string {
 		verb, _, _ = strings.Cut(rest, ":")
 		what = n.Subject
 	}
-	switch core.Verb(verb) { //nolint:exhaustive // the others need no words of their own
+	switch core.Verb(verb) {
 	case core.VerbApprove:
 		return "approved " + what
 	case core.VerbReject:

@@ -263,7 +263,8 @@ func key(n core.Notification) string {
 
 // ofCall is whether a moment is about a call request.
 func ofCall(n core.Notification) bool {
-	return n.Moment == core.MomentCallRequested || n.Moment == core.MomentCallUnanswered || n.Moment == core.MomentProceeded && n.SubjectID != 0
+	return n.Moment == core.MomentCallRequested || n.Moment == core.MomentCallUnanswered ||
+		n.Moment == core.MomentProceeded && n.SubjectID != 0
 }
 
 // follows is whether a moment may be about something that a message is about already.

@@ -94,7 +94,9 @@ func (w Writes) LockChatAccounts(ctx context.Context) error {
 }
 
 // ChatAccountsOf implements chat.Tx.
-func (w Writes) ChatAccountsOf(ctx context.Context, kind core.NotificationKind, workspace, user string, member int64) ([]chat.Account, error) {
+func (w Writes) ChatAccountsOf(
+	ctx context.Context, kind core.NotificationKind, workspace, user string, member int64,
+) ([]chat.Account, error) {
 	rows, err := w.Q.ChatAccountsOfUser(ctx, query.ChatAccountsOfUserParams{
 		OrganizationID: w.Entered, Kind: string(kind), Workspace: workspace, ChatUser: user, MemberID: member,
 	})

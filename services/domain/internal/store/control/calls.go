@@ -125,7 +125,8 @@ func (w Writes) AddCallRequest(ctx context.Context, r core.CallRequest) (first b
 		return len(ids) > 0, pg.Classify(err, "add the decision %q about a call", r.CallID)
 	}
 	return true, notify.AddOfCall(ctx, w.Q, w.Entered, core.Notification{
-		Moment: core.MomentCallRequested, Cause: fmt.Sprintf("call:%d", ids[0]), At: r.CreatedAt, SubjectID: ids[0], Subject: r.Function, Reason: r.Reason,
+		Moment: core.MomentCallRequested, Cause: fmt.Sprintf("call:%d", ids[0]), At: r.CreatedAt, SubjectID: ids[0], Subject: r.Function,
+		Reason: r.Reason,
 	})
 }
 

@@ -43,13 +43,16 @@ func AddOfCall(ctx context.Context, q *query.Queries, organization int64, n core
 
 func opening(r query.NotificationLink) core.NotificationOpening {
 	return core.NotificationOpening{
-		MessageID: r.MessageID, Run: int(r.Run), Question: core.Question{RolloutID: orZero(r.RolloutID), GateID: r.GateID, RequestID: r.RequestID},
+		MessageID: r.MessageID, Run: int(r.Run),
+		Question: core.Question{RolloutID: orZero(r.RolloutID), GateID: r.GateID, RequestID: r.RequestID},
 		MemberID: r.MemberID, Member: r.MemberName, OpenedAt: r.OpenedAt, AnsweredAt: r.AnsweredAt,
 	}
 }
 
 // NotificationOpenings implements notify.Reads.
-func (r Reads) NotificationOpenings(ctx context.Context, organization int64, messages []int64) (map[int64][]core.NotificationOpening, error) {
+func (r Reads) NotificationOpenings(
+	ctx context.Context, organization int64, messages []int64,
+) (map[int64][]core.NotificationOpening, error) {
 	all := map[int64][]core.NotificationOpening{}
 	err := r.Run(ctx, organization, func(q *query.Queries) error {
 		clear(all) // the transaction may run again
@@ -65,8 +68,8 @@ func (r Reads) NotificationOpenings(ctx context.Context, organization int64, mes
 // OpenNotificationLink implements notify.Tx.
 func (w Writes) OpenNotificationLink(ctx context.Context, o core.NotificationOpening) (core.NotificationOpening, bool, error) {
 	ids, err := w.Q.InsertNotificationLink(ctx, query.InsertNotificationLinkParams{
-		OrganizationID: w.Entered, MessageID: o.MessageID, Run: int32(o.Run), RequestID: o.Question.RequestID, RolloutID: orNull(o.Question.RolloutID),
-		GateID: o.Question.GateID, MemberID: o.MemberID, MemberName: o.Member, OpenedAt: o.OpenedAt,
+		OrganizationID: w.Entered, MessageID: o.MessageID, Run: int32(o.Run), RequestID: o.RequestID, RolloutID: orNull(o.RolloutID),
+		GateID: o.GateID, MemberID: o.MemberID, MemberName: o.Member, OpenedAt: o.OpenedAt,
 	})
 	if err != nil || len(ids) > 0 {
 		return o, len(ids) > 0, pg.Classify(err, "keep that a link of message %d was opened", o.MessageID)
