@@ -109,8 +109,8 @@ const (
 func AllNotificationMoments() []NotificationMoment {
 	return []NotificationMoment{
 		MomentApprovalNeeded, MomentCallRequested, MomentRolloutBegan, MomentRolloutStopped, MomentRolloutFailed, MomentRollbackBegan,
-		MomentRolledBack, MomentRolloutCompleted, MomentCheckFailed, MomentBreach, MomentFreezeBegan, MomentFreezeEnded, MomentAgentOffline, MomentDrift,
-		MomentTriggerDeclined,
+		MomentRolledBack, MomentRolloutCompleted, MomentCheckFailed, MomentBreach, MomentFreezeBegan, MomentFreezeEnded,
+		MomentAgentOffline, MomentDrift, MomentTriggerDeclined,
 	}
 }
 
