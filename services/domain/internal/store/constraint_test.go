@@ -319,7 +319,7 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a second, paused one", rolloutOf + `(1, 1, 1, 1, 'paused', NULL)`, "cd_rollouts_one_active_per_application"},
 		{"a rollout of another application's set", rolloutOf + `(1, 1, 2, 1, 'completed', now())`, "cd_rollouts_version_set"},
 		{"a rollout by another application's pipeline", rolloutOf + `(1, 2, 2, 1, 'pending', NULL)`, "cd_rollouts_flow_definition"},
-		{"an unknown state", `UPDATE cd_rollouts SET state = 'lost', finished_at = now()`, "cd_rollouts_state_is_known"},
+		{"an unknown state", `UPDATE cd_rollouts SET state = 'lost'`, "cd_rollouts_state_is_known"},
 		{"an end without its time", `UPDATE cd_rollouts SET state = 'completed'`, "cd_rollouts_finished_when_ended"},
 		{"an unknown strategy", planned + `'slow', 'x')`, "cd_rollouts_strategy_is_known"},
 		{"a strategy without a reason", planned + `'quick', '')`, "cd_rollouts_strategy_has_a_reason"},
@@ -398,12 +398,12 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		},
 		{
 			"a rollback that is done and made nothing",
-			`INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at, state) VALUES (1, 1, 'failed', now(), 1)`,
-			"cd_automatic_rollbacks_done_has_made",
+			`INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at, state) VALUES (1, 1, 'failed', now(), 'started')`,
+			"cd_automatic_rollbacks_started_has_made",
 		},
 		{
 			"a rollback that is dropped without a word",
-			`INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at, state) VALUES (1, 1, 'failed', now(), 2)`,
+			`INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at, state) VALUES (1, 1, 'failed', now(), 'dropped')`,
 			"cd_automatic_rollbacks_dropped_says_why",
 		},
 		{"two deadlines of a rollout", `INSERT INTO cd_rollout_deadlines (organization_id, rollout_id, kind, seconds, action, counts_waiting) VALUES (1, 1, 'rollout', 60, 'fail', false)`, "cd_rollout_deadlines_once"},
@@ -413,7 +413,7 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a deadline of another organization's rollout", `INSERT INTO cd_rollout_deadlines (organization_id, rollout_id, kind, seconds, action, counts_waiting) VALUES (2, 1, 'abort', 60, 'fail', false)`, "cd_rollout_deadlines_rollout"},
 		{"two automatic rollbacks of a rollout", `INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at) VALUES (1, 1, 'failed', now()), (1, 1, 'degraded', now())`, "cd_automatic_rollbacks_once_per_rollout"},
 		{"a failure that is never due", `INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at) VALUES (1, 1, 'failed', NULL)`, "cd_automatic_rollbacks_only_a_clock_stands"},
-		{"a clock that stands and is settled", `INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at, state, outcome) VALUES (1, 1, 'degraded', NULL, 2, 'x')`, "cd_automatic_rollbacks_only_a_clock_stands"},
+		{"a clock that stands and is settled", `INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at, state, outcome) VALUES (1, 1, 'degraded', NULL, 'dropped', 'x')`, "cd_automatic_rollbacks_only_a_clock_stands"},
 		{
 			"another organization's rollout's rollback",
 			`INSERT INTO cd_automatic_rollbacks (organization_id, rollout_id, cause, due_at) VALUES (2, 1, 'failed', now())`,
