@@ -39,7 +39,7 @@ func (s State) String() string {
 	return "of an unknown state"
 }
 
-// Named is the state of a name. A name that is none is a state without a name: the database has no others.
+// Named is the state of a name. For an unknown name, which the tables do not accept, it is a state that has no name.
 func Named(name string) State {
 	all := names()
 	return State(slices.Index(all[:], name))
