@@ -26,10 +26,10 @@ func (s *shop) repeated(r core.Rollout, n int) {
 		`CREATE TEMPORARY TABLE made ON COMMIT DROP AS SELECT nextval(pg_get_serial_sequence('cd_rollouts', 'id')) AS id, n FROM generate_series(1, $1::int) n`,
 		`INSERT INTO cd_rollouts (id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, asked, state, started_at, finished_at, created_at)
 			OVERRIDING SYSTEM VALUE SELECT m.id, organization_id, application_id, version_set_id, flow_definition_id, 'again-' || m.id, false,
-			CASE WHEN n % 10 = 0 THEN 4 ELSE 3 END, started_at, finished_at - interval '1 second' * n, created_at FROM cd_rollouts, made m WHERE cd_rollouts.id = $1`,
+			CASE WHEN n % 10 = 0 THEN 'failed' ELSE 'completed' END, started_at, finished_at - interval '1 second' * n, created_at FROM cd_rollouts, made m WHERE cd_rollouts.id = $1`,
 		`INSERT INTO cd_rollout_environments (organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, state, started_at, finished_at, created_at)
 			SELECT organization_id, m.id, environment_id, position, driver_binding_id, driver_digest,
-			CASE WHEN n % 10 = 0 THEN 4 ELSE 3 END, started_at - interval '1 second' * n, finished_at - interval '1 second' * n, created_at
+			CASE WHEN n % 10 = 0 THEN 'failed' ELSE 'completed' END, started_at - interval '1 second' * n, finished_at - interval '1 second' * n, created_at
 			FROM cd_rollout_environments, made m WHERE rollout_id = $1`,
 	} {
 		args := []any{r.ID}

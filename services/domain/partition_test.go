@@ -23,6 +23,7 @@ func TestJournalsAndDeploymentsCanBePartitionedLater(t *testing.T) {
 
 	statements := []string{ // whatever refers to a table that moves is let go, and tied again below
 		`ALTER TABLE cd_deployment_snapshots DROP CONSTRAINT cd_deployment_snapshots_deployment`,
+		`ALTER TABLE cd_deployment_links DROP CONSTRAINT cd_deployment_links_deployment`,
 		`ALTER TABLE cd_deployment_transitions DROP CONSTRAINT cd_deployment_transitions_subject`,
 		`ALTER TABLE cd_deployments ALTER id DROP IDENTITY`,
 	}
@@ -30,7 +31,6 @@ func TestJournalsAndDeploymentsCanBePartitionedLater(t *testing.T) {
 		statements = append(statements,
 			fmt.Sprintf(`ALTER TABLE %[1]s RENAME TO %[1]s_first`, table),
 			fmt.Sprintf(`CREATE TABLE %[1]s (LIKE %[1]s_first INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING COMMENTS) PARTITION BY LIST (organization_id)`, table),
-			fmt.Sprintf(`ALTER TABLE %[1]s_first DROP CONSTRAINT %[1]s_pkey`, table),
 			fmt.Sprintf(`ALTER TABLE %[1]s ADD PRIMARY KEY (organization_id, id)`, table),
 			fmt.Sprintf(`ALTER TABLE %[1]s ATTACH PARTITION %[1]s_first DEFAULT`, table),
 			fmt.Sprintf(`CREATE TABLE %[1]s_third PARTITION OF %[1]s FOR VALUES IN (3)`, table),
@@ -39,6 +39,7 @@ func TestJournalsAndDeploymentsCanBePartitionedLater(t *testing.T) {
 	statements = append(statements,
 		`ALTER TABLE cd_deployments ALTER id ADD GENERATED ALWAYS AS IDENTITY (START WITH 1000)`,
 		`ALTER TABLE cd_deployment_snapshots ADD CONSTRAINT cd_deployment_snapshots_deployment FOREIGN KEY (organization_id, deployment_id) REFERENCES cd_deployments (organization_id, id)`,
+		`ALTER TABLE cd_deployment_links ADD CONSTRAINT cd_deployment_links_deployment FOREIGN KEY (organization_id, deployment_id) REFERENCES cd_deployments (organization_id, id)`,
 		`ALTER TABLE cd_deployment_transitions ADD CONSTRAINT cd_deployment_transitions_subject FOREIGN KEY (organization_id, deployment_id) REFERENCES cd_deployments (organization_id, id)`,
 	)
 	for _, sql := range statements {

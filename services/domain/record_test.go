@@ -120,10 +120,10 @@ func TestTheJournalCheckFindsCellsThatTriggersShouldHaveKept(t *testing.T) { // 
 		s.ok(err)
 	}
 	for _, c := range []struct{ damage, mend, where, subject, kept, rebuilt string }{
-		{`worst = 0`, `worst = 3`, shopInStaging, "rolloutenvironment_", ", healthy", ", degraded"},
+		{`worst = 'healthy'`, `worst = 'degraded'`, shopInStaging, "rolloutenvironment_", ", healthy", ", degraded"},
 		{`shown = false`, `shown = true`, shopInStaging, "rolloutenvironment_", ", not shown", ", shown"},
 		{`application_name = 'pohs'`, `application_name = 'shop'`, shopInStaging, "rolloutenvironment_", `"pohs"`, `"shop"`},
-		{`worst = 3`, `worst = -1`, idleAnywhere, "application_", ", degraded", ", no health seen"},
+		{`worst = 'degraded'`, `worst = ''`, idleAnywhere, "application_", ", degraded", ", no health seen"},
 		{`shown = false`, `shown = true`, idleAnywhere, "application_", ", not shown", ", shown"},
 	} {
 		set(c.damage + c.where)

@@ -328,7 +328,7 @@ func TestNoProgramCanWriteThatTheGlassIsBroken(t *testing.T) {
 	r := s.rollout(s.set)
 	for _, by := range []string{"'system', NULL, 'x'", "'agent', 7, 'x'", "'user', NULL, 'x'", "'policy', 1, 'x'", "'user', 1, ''"} {
 		_, err := s.pool.Exec(t.Context(), fmt.Sprintf(`INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, principal_type, principal_id, reason)
-			VALUES (1, %d, 0, 0, 'break_glass', %s)`, r.ID, by))
+			VALUES (1, %d, 'pending', 'pending', 'break_glass', %s)`, r.ID, by))
 		if err == nil || !strings.Contains(err.Error(), "cd_rollout_transitions_person_breaks_the_glass") {
 			t.Errorf("%s: %v", by, err)
 		}

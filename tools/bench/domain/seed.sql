@@ -50,29 +50,29 @@ SELECT r, 1 + r % current_setting('bench.applications')::int AS a, r > current_s
        now() - interval '1 minute' * (current_setting('bench.rollouts')::int - r) AS at
 FROM generate_series(1, current_setting('bench.rollouts')::int) r;
 INSERT INTO cd_rollouts (id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, asked, state, started_at, finished_at, created_at)
-OVERRIDING SYSTEM VALUE SELECT r, 1, a, 2 * (a - 1) + 1 + r % 2, a, 'rollout-' || r, asking, CASE WHEN active THEN 1 WHEN r % 20 = 0 THEN 4 ELSE 3 END, at, CASE WHEN NOT active THEN at END, at FROM made;
+OVERRIDING SYSTEM VALUE SELECT r, 1, a, 2 * (a - 1) + 1 + r % 2, a, 'rollout-' || r, asking, CASE WHEN active THEN 'in_progress' WHEN r % 20 = 0 THEN 'failed' ELSE 'completed' END, at, CASE WHEN NOT active THEN at END, at FROM made;
 INSERT INTO cd_rollout_environments (id, organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, state, started_at, finished_at, created_at)
 OVERRIDING SYSTEM VALUE SELECT 2 * (r - 1) + k, 1, r, 1 + (a + k - 1) % current_setting('bench.environments')::int, k,
        1 + (a + k - 1) % current_setting('bench.environments')::int, 'sha256:driver',
-       CASE WHEN active THEN CASE k WHEN 1 THEN 1 ELSE 0 END WHEN r % 20 = 0 THEN 4 ELSE 3 END, CASE WHEN NOT active OR k = 1 THEN at END, CASE WHEN NOT active THEN at END, at
+       CASE WHEN active THEN CASE k WHEN 1 THEN 'in_progress' ELSE 'pending' END WHEN r % 20 = 0 THEN 'failed' ELSE 'completed' END, CASE WHEN NOT active OR k = 1 THEN at END, CASE WHEN NOT active THEN at END, at
 FROM made, generate_series(1, 2) k;
 INSERT INTO cd_deployments (id, organization_id, rollout_environment_id, service_id, state, started_at, finished_at, created_at)
 OVERRIDING SYSTEM VALUE SELECT 4 * (r - 1) + 2 * (k - 1) + s, 1, 2 * (r - 1) + k, 2 * (a - 1) + s,
-       CASE WHEN active THEN CASE k WHEN 1 THEN 1 ELSE 0 END WHEN r % 20 = 0 THEN 4 ELSE 2 END, CASE WHEN NOT active OR k = 1 THEN at END, CASE WHEN NOT active THEN at END, at
+       CASE WHEN active THEN CASE k WHEN 1 THEN 'deploying' ELSE 'pending' END WHEN r % 20 = 0 THEN 'failed' ELSE 'healthy' END, CASE WHEN NOT active OR k = 1 THEN at END, CASE WHEN NOT active THEN at END, at
 FROM made, generate_series(1, 2) k, generate_series(1, 2) s;
 
 -- Every service was seen in the first three of its environments; one in a hundred is degraded.
 INSERT INTO cd_service_environment_healths (organization_id, service_id, environment_id, health, reason, since, observed_at)
-SELECT 1, 2 * (a - 1) + s, 1 + (a + k) % current_setting('bench.environments')::int, CASE WHEN (a + s) % 100 = 0 THEN 3 ELSE 1 END, '', now(), now()
+SELECT 1, 2 * (a - 1) + s, 1 + (a + k) % current_setting('bench.environments')::int, CASE WHEN (a + s) % 100 = 0 THEN 'degraded' ELSE 'healthy' END, '', now(), now()
 FROM generate_series(1, current_setting('bench.applications')::int) a, generate_series(0, 2) k, generate_series(1, 2) s;
 
 -- What triggers keep otherwise: where each application stands in each environment, and the ends of names.
 INSERT INTO cd_cells (organization_id, application_id, environment_id, application_name, shown, worst, latest_rollout_environment_id, latest_state, live_rollout_environment_id, live_version_set_id, live_since)
-SELECT 1, p.application_id, p.environment_id, a.name, true, COALESCE(h.worst, -1), e.id, e.state, l.id, l.version_set_id, l.finished_at
+SELECT 1, p.application_id, p.environment_id, a.name, true, COALESCE(h.worst, ''), e.id, e.state, l.id, l.version_set_id, l.finished_at
 FROM cd_application_environments p
 JOIN cd_applications a ON a.id = p.application_id
 LEFT JOIN (
-    SELECT s.application_id, w.environment_id, max(CASE w.health WHEN 3 THEN 3 WHEN 2 THEN 2 WHEN 0 THEN 1 ELSE 0 END) AS worst
+    SELECT s.application_id, w.environment_id, CASE WHEN bool_or(w.health = 'degraded') THEN 'degraded' ELSE 'healthy' END AS worst
     FROM cd_service_environment_healths w JOIN cd_services s ON s.id = w.service_id GROUP BY s.application_id, w.environment_id
 ) h ON h.application_id = p.application_id AND h.environment_id = p.environment_id
 LEFT JOIN (
@@ -81,28 +81,29 @@ LEFT JOIN (
 ) e ON e.application_id = p.application_id AND e.environment_id = p.environment_id
 LEFT JOIN (
     SELECT DISTINCT ON (r.application_id, n.environment_id) r.application_id, n.environment_id, n.id, r.version_set_id, n.finished_at
-    FROM cd_rollout_environments n JOIN cd_rollouts r ON r.id = n.rollout_id WHERE n.state = 3 ORDER BY r.application_id, n.environment_id, n.id DESC
+    FROM cd_rollout_environments n JOIN cd_rollouts r ON r.id = n.rollout_id WHERE n.state = 'completed' ORDER BY r.application_id, n.environment_id, n.id DESC
 ) l ON l.application_id = p.application_id AND l.environment_id = p.environment_id;
 INSERT INTO cd_application_name_ends (organization_id, application_id, name_end)
 SELECT 1, id, substr(name, n) FROM cd_applications, generate_series(1, length(name)) n;
 
 -- The journal, 22 rows for each rollout in the order in which they would have been written.
 INSERT INTO cd_rollout_transitions (id, organization_id, rollout_id, from_state, to_state, event, gate_id, principal_type, principal_id, reason, created_at)
-SELECT 22 * (r - 1) + n, 1, r, f, CASE WHEN n = 22 AND r % 20 = 0 THEN 4 ELSE t END,
+SELECT 22 * (r - 1) + n, 1, r, f, CASE WHEN n = 22 AND r % 20 = 0 THEN 'failed' ELSE t END,
        CASE WHEN n = 3 AND asking THEN 'request_approval' WHEN n = 22 AND r % 20 = 0 THEN 'fail' ELSE event END, CASE WHEN n = 3 THEN 'environment/25' END, who, CASE WHEN who = 'user' THEN 1 END, 'because', at
-FROM made, (VALUES (1, NULL, 0, 'create', 'user'), (2, 0, 1, 'start', 'system'), (3, 1, 1, 'reach_gate', 'system'), (22, 1, 3, 'complete', 'system')) AS row (n, f, t, event, who)
+FROM made, (VALUES (1, NULL, 'pending', 'create', 'user'), (2, 'pending', 'in_progress', 'start', 'system'), (3, 'in_progress', 'in_progress', 'reach_gate', 'system'),
+    (22, 'in_progress', 'completed', 'complete', 'system')) AS row (n, f, t, event, who)
 WHERE n < 22 OR NOT active
 ORDER BY 1;
 INSERT INTO cd_rollout_environment_transitions (id, organization_id, rollout_environment_id, from_state, to_state, event, principal_type, triggered_by, created_at)
-SELECT 22 * (r - 1) + 3 + 3 * (k - 1) + n, 1, 2 * (r - 1) + k, f, CASE WHEN n = 3 AND r % 20 = 0 THEN 4 ELSE t END,
+SELECT 22 * (r - 1) + 3 + 3 * (k - 1) + n, 1, 2 * (r - 1) + k, f, CASE WHEN n = 3 AND r % 20 = 0 THEN 'failed' ELSE t END,
        CASE WHEN n = 3 AND r % 20 = 0 THEN 'fail' ELSE event END, 'system', 'com.gitlab.cd.example ' || r, at
-FROM made, generate_series(1, 2) k, (VALUES (1, NULL, 0, 'create'), (2, 0, 1, 'start'), (3, 1, 3, 'complete')) AS row (n, f, t, event)
+FROM made, generate_series(1, 2) k, (VALUES (1, NULL, 'pending', 'create'), (2, 'pending', 'in_progress', 'start'), (3, 'in_progress', 'completed', 'complete')) AS row (n, f, t, event)
 WHERE NOT active OR n = 1 OR n = 2 AND k = 1
 ORDER BY 1;
 INSERT INTO cd_deployment_transitions (id, organization_id, deployment_id, from_state, to_state, event, principal_type, triggered_by, created_at)
-SELECT 22 * (r - 1) + 9 + 6 * (k - 1) + 3 * (s - 1) + n, 1, 4 * (r - 1) + 2 * (k - 1) + s, f, CASE WHEN n = 3 AND r % 20 = 0 THEN 4 ELSE t END,
+SELECT 22 * (r - 1) + 9 + 6 * (k - 1) + 3 * (s - 1) + n, 1, 4 * (r - 1) + 2 * (k - 1) + s, f, CASE WHEN n = 3 AND r % 20 = 0 THEN 'failed' ELSE t END,
        CASE WHEN n = 3 AND r % 20 = 0 THEN 'fail' ELSE event END, 'system', 'com.gitlab.cd.example ' || r, at
-FROM made, generate_series(1, 2) k, generate_series(1, 2) s, (VALUES (1, NULL, 0, 'create'), (2, 0, 1, 'start'), (3, 1, 2, 'complete')) AS row (n, f, t, event)
+FROM made, generate_series(1, 2) k, generate_series(1, 2) s, (VALUES (1, NULL, 'pending', 'create'), (2, 'pending', 'deploying', 'start'), (3, 'deploying', 'healthy', 'complete')) AS row (n, f, t, event)
 WHERE NOT active OR n = 1 OR n = 2 AND k = 1
 ORDER BY 1;
 SELECT setval('cd_journal_positions', 22 * current_setting('bench.rollouts')::bigint + 1);

@@ -34,7 +34,7 @@ func (r *run) start(ctx context.Context, want Rollout) error {
 	}
 	var err error
 	r.version = want.Version
-	r.started, err = r.world.API.CreateRollout(ctx, set.ID, "end-to-end test", true)
+	r.started, err = r.world.API.CreateRollout(ctx, client.NewRollout{VersionSet: set.ID, Reason: "end-to-end test", Again: true})
 	return err
 }
 

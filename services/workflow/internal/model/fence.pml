@@ -147,16 +147,16 @@ next:
              * @calls internal/store Store.gather: lockTurns
              * @calls internal/store Store.write: endTurns appendEntries
              * @calls internal/store endTurns: HoldTurns EndTurns
-             * @sql internal/store LockTurns: WHERE execution.turn = u.turn AND execution.state = 0 AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
-             * @sql internal/store HoldTurns: WHERE execution.turn = u.turn AND execution.state = 0 AND execution.owner = u.owner AND execution.owner_epoch = u.epoch FOR NO KEY UPDATE
+             * @sql internal/store LockTurns: WHERE execution.turn = u.turn AND execution.state = 'running' AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
+             * @sql internal/store HoldTurns: WHERE execution.turn = u.turn AND execution.state = 'running' AND execution.owner = u.owner AND execution.owner_epoch = u.epoch FOR NO KEY UPDATE
              * @sql internal/store HoldTurns: refuse('LS001'
-             * @sql internal/store EndTurns: execution.turn = u.turn AND execution.state = 0 AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
+             * @sql internal/store EndTurns: execution.turn = u.turn AND execution.state = 'running' AND execution.owner = u.owner AND execution.owner_epoch = u.epoch
              * @sql internal/store EndTurns: refuse('LS001'
              */
             atomic {
                 row == 0 -> row = p + 1;
                 /* @go internal/store fenced
-                 * @text internal/store/migrations/0001_executions.sql PRIMARY KEY (execution, seq)
+                 * @text internal/store/migrations/1002_executions.sql PRIMARY KEY (execution, seq)
                  */
                 if :: turnFits && ownerFits && keyFits -> ready = true :: else -> goto lost fi
             };

@@ -135,7 +135,7 @@ inline open(gate)
 /* What follows every change of what a passage depends on. The rollout's row is locked: it is one step.
  * @calls domain/internal/core/rollout UseCases.decide: Terminal passages openMissing stand decideOne
  * @calls domain/internal/core/rollout UseCases.decideOne: complete judgeAll stops stop pass
- * @calls domain/internal/core/rollout lockTree: LockRollout readTrees
+ * @calls domain/internal/core/rollout lockTree: LockRollout readUnder
  */
 inline decide()
 {

@@ -54,7 +54,7 @@ inline reply(c, with)
 }
 
 /* COMMIT of a transaction that has inserted the execution for a caller.
- * @text internal/store/migrations/0001_executions.sql CONSTRAINT execution_once UNIQUE (organization, workflow)
+ * @text internal/store/migrations/1002_executions.sql CONSTRAINT execution_once UNIQUE (organization, workflow)
  * @sql internal/store CreateExecutions: INSERT INTO runnable
  * @sql internal/store BeginExecutions: INSERT INTO runnable
  */

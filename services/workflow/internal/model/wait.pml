@@ -102,7 +102,7 @@ inline earliest(into, mine, keyed, taken)
 /* The writing part of Satisfy. A parked run continues.
  * @sql internal/store Satisfy: INSERT INTO delivery
  * @sql internal/store Satisfy: wakes = execution.wakes + 1
- * @sql internal/store Satisfy: e.state IN (0, 1)
+ * @sql internal/store Satisfy: e.state IN ('running', 'parked')
  * @sql internal/store Satisfy: INSERT INTO runnable
  */
 inline handOver(toA, toB)
@@ -162,7 +162,7 @@ transaction:
             atomic {
                 /* @sql pkg/outbox Claim: ON CONFLICT ON CONSTRAINT inbox_event_once
                  * @calls internal/store Store.saveEvents: dropStored SaveEvents
-                 * @text internal/store/migrations/0002_events.sql CONSTRAINT event_once UNIQUE
+                 * @text internal/store/migrations/1003_events.sql CONSTRAINT event_once UNIQUE
                  * @sql internal/store SaveEvents: refuse('LS001'
                  */
 #ifndef NO_DEDUPLICATION
@@ -270,7 +270,7 @@ inline register()
  * @sql internal/store AppendMany: INSERT INTO entry
  * @sql internal/store OpenWaits: INSERT INTO wait
  * @sql internal/store CloseMany: DELETE FROM delivery
- * @sql internal/store EndTurns: CASE WHEN u.next = 1 AND execution.wakes <> u.wakes THEN 0 ELSE u.next END
+ * @sql internal/store EndTurns: CASE WHEN u.next = 'parked' AND execution.wakes <> u.wakes THEN 'running' ELSE u.next END
  */
 inline commitTurn()
 {
@@ -381,7 +381,7 @@ again:
 
 /* The time limit of A passes, at any moment or never.
  * @calls internal/store Store.FireTimers: DueExecutions wakeMany FireTimers wake
- * @sql internal/store WakeMany: state = 0
+ * @sql internal/store WakeMany: state = 'running'
  */
 proctype timers()
 {
