@@ -195,7 +195,8 @@ func TestAButtonAnswers(t *testing.T) {
 	c.want(c.chats.Counts()["answered"], int64(1))
 }
 
-// D63: the rules are those of the console: the group, different people, not the requester, and the rights that the member has at that moment.
+// D63: the rules are those of the console: the group, different people, not the requester, and the rights that the member has at that
+// moment.
 func TestAButtonFollowsTheRulesOfTheConsole(t *testing.T) {
 	t.Parallel()
 	c := chats(t, core.NotifySlack, slackBot, `"group":"release","quorum":2,"requester_may_approve":false`)
@@ -418,7 +419,8 @@ func TestAPersonWhoLeftAnswersNothing(t *testing.T) {
 	c.want(len(c.gates(c.rollout)), 1)
 }
 
-// D63: links for linking work once, for ten minutes, in their organization; an account is one member's, and a member has one in a workspace.
+// D63: links for linking work once, for ten minutes, in their organization; an account is one member's, and a member has one in a
+// workspace.
 func TestLinkingWithstandsAttacks(t *testing.T) {
 	t.Parallel()
 	c := chats(t, core.NotifySlack, slackBot, `"group":"release"`)
@@ -563,7 +565,8 @@ func TestTheAddressOfAChannel(t *testing.T) {
 	t.Parallel()
 	c := chats(t, core.NotifySlack, slackBot, `"group":"release"`)
 	handler := api.NewHandler(api.Deps{
-		GraphQL: http.NotFoundHandler(), Console: http.NotFoundHandler(), Access: c.access, Clock: c.now, Chats: c.chats, Log: slog.New(slog.DiscardHandler),
+		GraphQL: http.NotFoundHandler(), Console: http.NotFoundHandler(), Access: c.access, Clock: c.now, Chats: c.chats,
+		Log: slog.New(slog.DiscardHandler),
 	})
 	send := func(path string, r chat.Request) (int, string) {
 		t.Helper()

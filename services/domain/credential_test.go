@@ -199,8 +199,8 @@ func TestOneCredentialKeepsNoOtherFromBeingAnnounced(t *testing.T) {
 	want(1, 2)
 }
 
-// D56: for half an hour after its start, the service announces all credentials every five minutes, then those that have changed; all of them
-// every six hours, and often again after a failure.
+// D56: for half an hour after its start, the service announces all credentials every five minutes, then those that have changed; all of
+// them every six hours, and often again after a failure.
 func TestWhenCredentialsAreAnnounced(t *testing.T) {
 	t.Parallel()
 	var a announcements

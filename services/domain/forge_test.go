@@ -256,8 +256,8 @@ func TestIntermediatePhasesAreNotSent(t *testing.T) {
 	p.want(len(p.at.order), 3)
 }
 
-// R3-09: a forge that is away is asked by one status at a time, with growing pauses, and loses nothing; another forge and the rollout do not
-// notice.
+// R3-09: a forge that is away is asked by one status at a time, with growing pauses, and loses nothing; another forge and the rollout do
+// not notice.
 func TestAForgeThatIsAway(t *testing.T) {
 	t.Parallel()
 	p := publishing(t, "")

@@ -30,7 +30,7 @@ type exposition struct {
 	// notifications are what became of them, by what.
 	notifications func() map[string]int64
 	// forges are what became of statuses of commits, by what.
-	forges      func() map[string]int64
+	forges func() map[string]int64
 	// presses are those of buttons in chats, by what became of them.
 	presses     func() map[string]int64
 	credentials func(ctx context.Context) (expiring, expired int64, err error)
@@ -57,7 +57,9 @@ func Metrics() []prometheus.Collector {
 		store.Metrics(nil), telemetry.BreakGlass(nil), telemetry.Breaches(nil), telemetry.FreezeBypasses(nil),
 		journalMetrics{},
 		triggerMetrics{},
-		notificationMetrics{}, forgeMetrics{}, pressMetrics{},
+		notificationMetrics{},
+		forgeMetrics{},
+		pressMetrics{},
 		credentialMetrics{},
 		transport.NewStreams(1),
 	}

@@ -50,7 +50,7 @@ func (s *service) handler(c Config) (http.Handler, error) {
 				Access: s.access, Setup: s.setup, Rollouts: s.rollouts, Freezes: s.freezes, Policies: s.policies,
 				Checks: s.checks, Triggers: s.triggers, Notify: s.notify, Forges: s.forges, Workflows: s.handoffs, View: s.view,
 				Credentials: s.credentials, Chats: s.chats,
-				Evidence:    s.evidence, Control: s.control, Reconcile: s.reconcile, Retention: s.retention, Origins: s.origins,
+				Evidence: s.evidence, Control: s.control, Reconcile: s.reconcile, Retention: s.retention, Origins: s.origins,
 			},
 			Clock: clock.System(), Log: s.log, Streams: s.streams,
 		}),
@@ -160,7 +160,7 @@ func (s *service) attend(ctx context.Context, ready func()) error {
 			again = again || err == nil
 		}
 		if !again {
-			s.pauseUntil(ctx, chorePoll, s.chore)
+			s.pauseUntil(ctx, s.chore)
 		}
 	}
 	return nil
@@ -177,7 +177,7 @@ func (s *service) decideAll(ctx context.Context, ready func()) error {
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				if !s.decideOne(ctx) {
-					s.pauseUntil(ctx, chorePoll, s.decide)
+					s.pauseUntil(ctx, s.decide)
 				}
 			}
 		})
@@ -219,7 +219,7 @@ func (s *service) notifyAll(ctx context.Context, ready func()) error {
 				if s.notifyOne(ctx) {
 					s.wakeNotifiers()
 				} else {
-					s.pauseUntil(ctx, chorePoll, s.notifiers)
+					s.pauseUntil(ctx, s.notifiers)
 				}
 			}
 		})
@@ -250,8 +250,8 @@ func (s *service) notifyOne(ctx context.Context) bool {
 // publisherCount is how many make and begin to send statuses of commits at once. Neither waits for a forge.
 const publisherCount = 2
 
-// publishAll publishes statuses of commits as long as something is due, and looks again each chorePoll or when it is woken: one statement for
-// all organizations.
+// publishAll publishes statuses of commits as long as something is due, and looks again each chorePoll or when it is woken: one statement
+// for all organizations.
 func (s *service) publishAll(ctx context.Context, ready func()) error {
 	ready()
 	var wg sync.WaitGroup
@@ -261,7 +261,7 @@ func (s *service) publishAll(ctx context.Context, ready func()) error {
 				if s.publishOne(ctx) {
 					s.wakePublishers()
 				} else {
-					s.pauseUntil(ctx, chorePoll, s.publishers)
+					s.pauseUntil(ctx, s.publishers)
 				}
 			}
 		})
@@ -375,9 +375,9 @@ func (s *service) deleteSettled(ctx context.Context) error {
 // retentionInterval is how often settled rows are deleted.
 const retentionInterval = time.Hour
 
-// pauseUntil is pause that a wake-up ends.
-func (s *service) pauseUntil(ctx context.Context, d time.Duration, wake <-chan struct{}) {
-	timer := clock.System().NewTimer(d)
+// pauseUntil is a pause of chorePoll that a wake-up ends.
+func (s *service) pauseUntil(ctx context.Context, wake <-chan struct{}) {
+	timer := clock.System().NewTimer(chorePoll)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

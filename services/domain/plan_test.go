@@ -45,7 +45,8 @@ func (s *shop) plans(r core.Rollout, want planner.Strategy, why string) {
 	s.want(s.planned(r), want.Words()+": "+why)
 }
 
-// weighted makes the shop's pipeline one with a weight of staging and one of production that needs an approval; more is what comes before its steps.
+// weighted makes the shop's pipeline one with a weight of staging and one of production that needs an approval; more is what comes before
+// its steps.
 func (s *shop) weighted(more string) {
 	s.t.Helper()
 	_, err := s.setup.CreateFlowDefinition(s.t.Context(), user(), setup.NewFlowDefinition{
@@ -137,8 +138,8 @@ func TestAStrategyThatCannotBe(t *testing.T) {
 	s.plans(r, planner.Quick, "the pipeline has no weights where the rollout goes")
 }
 
-// D59: a quick sync stops at no weight, whatever its program does: it sees none. What the weights require is required before it enters their
-// environment, and a program that asks for the passage of a weight all the same is answered at once.
+// D59: a quick sync stops at no weight, whatever its program does: it sees none. What the weights require is required before it enters
+// their environment, and a program that asks for the passage of a weight all the same is answered at once.
 func TestAQuickSyncKeepsEveryCondition(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
@@ -146,7 +147,10 @@ func TestAQuickSyncKeepsEveryCondition(t *testing.T) {
 	first := s.rollout(s.set)
 	s.pass(first, "staging", "production")
 	s.succeed(first)
-	made, err := s.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: s.release(2).ID, Strategy: planner.ChooseQuick})
+	made, err := s.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{
+		VersionSetID: s.release(2).ID,
+		Strategy:     planner.ChooseQuick,
+	})
 	s.ok(err)
 	r := *made.Rollout
 	s.handOver()
@@ -274,7 +278,10 @@ func TestAChosenStrategyIsQueued(t *testing.T) {
 	})
 	s.ok(err)
 	busy := s.rollout(s.release(2))
-	made, err := s.rollouts.CreateRollout(t.Context(), person(5), rollout.NewRollout{VersionSetID: s.release(3).ID, Strategy: planner.ChooseQuick})
+	made, err := s.rollouts.CreateRollout(t.Context(), person(5), rollout.NewRollout{
+		VersionSetID: s.release(3).ID,
+		Strategy:     planner.ChooseQuick,
+	})
 	s.ok(err)
 	if made.Queued == nil || made.Queued.Strategy != planner.ChooseQuick {
 		t.Fatalf("found %+v", made)
@@ -333,10 +340,12 @@ func TestAPlanSurvivesAKillAtEachStatement(t *testing.T) {
 func (f *fixture) unplanned() (end func()) {
 	f.t.Helper()
 	_, err := f.pool.Exec(f.t.Context(), `
-		CREATE FUNCTION unplanned() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.strategy := ''; NEW.strategy_reason := ''; RETURN NEW; END $$;
+		CREATE FUNCTION unplanned() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.strategy := ''; NEW.strategy_reason := ''; RETURN NEW; END
+			$$;
 		CREATE TRIGGER unplanned BEFORE INSERT ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION unplanned();
 		CREATE FUNCTION unplanned_row() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
-		CREATE TRIGGER a_unplanned BEFORE INSERT ON cd_rollout_transitions FOR EACH ROW WHEN (NEW.event = 'plan') EXECUTE FUNCTION unplanned_row()`)
+		CREATE TRIGGER a_unplanned BEFORE INSERT ON cd_rollout_transitions FOR EACH ROW WHEN (NEW.event = 'plan') EXECUTE FUNCTION
+			unplanned_row()`)
 	f.ok(err)
 	return func() {
 		f.t.Helper()

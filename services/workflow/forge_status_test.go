@@ -15,8 +15,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow"
 )
 
-// The program with which the domain service publishes a status of a commit reports what came of it, whatever the forge answers, and sends it
-// once (R3-09). No other run publishes one: a forge may require it for a merge.
+// The program with which the domain service publishes a status of a commit reports what came of it, whatever the forge answers, and sends
+// it once (R3-09). No other run publishes one: a forge may require it for a merge.
 func TestTheProgramOfStatusesReportsTheOutcome(t *testing.T) {
 	t.Parallel()
 	program, err := os.ReadFile(filepath.Join("..", "domain", "internal", "core", "forge", "set.star"))

@@ -71,7 +71,8 @@ FROM workflow.execution WHERE workflow LIKE 'running-%' AND state IN ('running',
 	ended := now().Sub(began)
 	var wrong int
 	if err := w.db.QueryRow(ctx, `SELECT count(*) FROM workflow.execution x WHERE x.workflow ~ '^(running|waiting)-'
-AND (x.last_seq <> (SELECT count(*) FROM workflow.entry e WHERE e.execution = x.id) OR x.state <> 'completed' OR (x.workflow LIKE 'running-%'
+AND (x.last_seq <> (SELECT count(*) FROM workflow.entry e WHERE e.execution = x.id) OR x.state <> 'completed' OR (x.workflow LIKE
+    'running-%'
 AND x.last_seq <> $1))`, killEntries).Scan(&wrong); err != nil {
 		return err
 	}

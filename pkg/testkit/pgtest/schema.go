@@ -159,8 +159,8 @@ func texts(ctx context.Context, conn *pgxpool.Conn, query string, args ...any) (
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// LeavesOldTables checks that migrations stop with an error that says so where a table is that a build from before the baseline has made, and
-// leave it as it is.
+// LeavesOldTables checks that migrations stop with an error that says so where a table is that a build from before the baseline has made,
+// and leave it as it is.
 func LeavesOldTables(tb testing.TB, table string, m Migration) {
 	tb.Helper()
 	pool, c := New(tb)

@@ -109,7 +109,8 @@ func root(c *command.Command) *cobra.Command {
 		&cobra.Group{ID: "local", Title: "On this machine:"},
 	)
 	for _, commands := range [][]*cobra.Command{
-		application.Commands(c), source.Commands(c), driver.Commands(c), rollout.Commands(c), trigger.Commands(c), notify.Commands(c), forge.Commands(c),
+		application.Commands(c), source.Commands(c), driver.Commands(c), rollout.Commands(c), trigger.Commands(c), notify.Commands(c),
+		forge.Commands(c),
 		credential.Commands(c),
 		freeze.Commands(c), provenance.Commands(c), policy.Commands(c), workflow.Commands(c),
 		journal.Commands(c), access.Commands(c), local.Commands(c),

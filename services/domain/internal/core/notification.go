@@ -216,7 +216,8 @@ func NotificationOf(r Transition) (Notification, bool) {
 		}
 	case VerbApprove, VerbReject, VerbExpire, VerbResume, VerbRetry, VerbBreakGlass, VerbBypassFreeze:
 		n.Moment = MomentProceeded
-	case VerbPlan, VerbStart, VerbDegrade, VerbReachGate, VerbPassGate, VerbSkip, VerbStopRollback, VerbRequestPassage, VerbStartJob, VerbEndJob:
+	case VerbPlan, VerbStart, VerbDegrade, VerbReachGate, VerbPassGate, VerbSkip, VerbStopRollback, VerbRequestPassage, VerbStartJob,
+		VerbEndJob:
 		return Notification{}, false
 	default:
 		return Notification{}, false

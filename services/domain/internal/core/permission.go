@@ -246,7 +246,8 @@ func permissionFor(action Action) (Permission, bool) {
 	case ActionCreateArtifactSource, ActionSetArtifactSourceConfig, ActionTryArtifactSource, ActionRetryWorkflow, ActionCancelWorkflow:
 		return MayConfigure, true
 	case ActionPauseSchedule, ActionResumeSchedule, ActionTriggerSchedule, ActionPutNotifyChannel, ActionRemoveNotifyChannel,
-		ActionPutNotifyRoute, ActionRemoveNotifyRoute, ActionTestNotifyRoute, ActionRetryNotification, ActionPutForgeMirror, ActionRetryForgeStatus,
+		ActionPutNotifyRoute, ActionRemoveNotifyRoute, ActionTestNotifyRoute, ActionRetryNotification, ActionPutForgeMirror,
+		ActionRetryForgeStatus,
 		ActionCreateCredential, ActionRotateCredential, ActionRevokeCredential:
 		return MayConfigure, true
 	case ActionArchiveApplication, ActionArchiveEnvironment, ActionRestoreApplication, ActionRestoreEnvironment, ActionCreateApplication,

@@ -99,7 +99,8 @@ func deploymentLink(r query.LinksByDeploymentRow) core.DeploymentLink {
 
 func transition(r query.JournalsByRolloutRow) core.Transition {
 	return core.Transition{
-		ID: r.ID, Subject: core.Subject{Kind: core.SubjectKind(r.Kind), ID: r.SubjectID}, From: core.State(orZero(r.FromState)), To: core.State(r.ToState),
+		ID: r.ID, Subject: core.Subject{Kind: core.SubjectKind(r.Kind), ID: r.SubjectID}, From: core.State(orZero(r.FromState)),
+		To:     core.State(r.ToState),
 		Verb:   core.Verb(r.Event),
 		GateID: orZero(r.GateID), PrincipalType: core.PrincipalType(r.PrincipalType), PrincipalID: orZero(r.PrincipalID),
 		Reason: orZero(r.Reason), TriggeredBy: orZero(r.TriggeredBy), Conditions: conditions(r.Conditions), Breach: r.Breach,
@@ -118,7 +119,8 @@ func conditions(stored json.RawMessage) []core.Condition {
 
 func gateWord(r query.GateWordsRow) core.Transition {
 	return core.Transition{
-		ID: r.ID, Subject: core.Subject{Kind: core.SubjectRollout, ID: r.RolloutID}, From: core.State(orZero(r.FromState)), To: core.State(r.ToState), Verb: core.Verb(r.Event),
+		ID: r.ID, Subject: core.Subject{Kind: core.SubjectRollout, ID: r.RolloutID}, From: core.State(orZero(r.FromState)),
+		To: core.State(r.ToState), Verb: core.Verb(r.Event),
 		GateID: orZero(r.GateID), PrincipalType: core.PrincipalType(r.PrincipalType), PrincipalID: orZero(r.PrincipalID),
 		Reason: orZero(r.Reason), CreatedAt: r.CreatedAt,
 		Conditions: conditions(r.Conditions),

@@ -92,7 +92,8 @@ func (r reader) JournalBetween(ctx context.Context, organization int64, of core.
 		})
 		all = convertAll(rows, func(row query.JournalBetweenRow) core.JournalEntry {
 			return core.JournalEntry{RolloutID: row.RolloutID, Transition: core.Transition{
-				ID: row.ID, Subject: core.Subject{Kind: core.SubjectKind(row.Kind), ID: row.SubjectID}, From: core.State(orZero(row.FromState)), To: core.State(row.ToState),
+				ID: row.ID, Subject: core.Subject{Kind: core.SubjectKind(row.Kind), ID: row.SubjectID}, From: core.State(orZero(row.FromState)),
+				To:     core.State(row.ToState),
 				Verb:   core.Verb(row.Event),
 				GateID: orZero(row.GateID), PrincipalType: core.PrincipalType(row.PrincipalType), PrincipalID: orZero(row.PrincipalID),
 				Reason: orZero(row.Reason), TriggeredBy: orZero(row.TriggeredBy), Conditions: conditions(row.Conditions), Breach: row.Breach,

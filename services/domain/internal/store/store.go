@@ -107,7 +107,7 @@ func (s *Store) inside(ctx context.Context, t pgx.Tx, organization int64, fn fun
 		triggerWrites: triggerWrites{Q: q, Entered: organization}, notifyWrites: notifyWrites{Q: q, Entered: organization},
 		credentialWrites: credentialWrites{Q: q, Entered: organization}, forgeWrites: forgeWrites{Q: q, Entered: organization},
 		chatWrites: chatWrites{Q: q, Entered: organization},
-		pgx: t, line: line, q: q, organization: organization, traces: map[int64]string{}, deps: s.deps,
+		pgx:        t, line: line, q: q, organization: organization, traces: map[int64]string{}, deps: s.deps,
 	}
 	if err := fn(ctx, inside); err != nil {
 		return err

@@ -187,18 +187,21 @@ func (t *tx) insertTransition(ctx context.Context, q *query.Queries, r core.Tran
 	switch r.Subject.Kind {
 	case core.SubjectRollout:
 		return q.InsertRolloutTransition(ctx, query.InsertRolloutTransitionParams{
-			OrganizationID: t.organization, RolloutID: r.Subject.ID, FromState: orNull(string(r.From)), ToState: string(r.To), Event: verb, GateID: orNull(r.GateID),
+			OrganizationID: t.organization, RolloutID: r.Subject.ID, FromState: orNull(string(r.From)), ToState: string(r.To), Event: verb,
+			GateID:        orNull(r.GateID),
 			PrincipalType: by, PrincipalID: principal, Reason: reason, TriggeredBy: triggeredBy, Conditions: conditions, Breach: r.Breach,
 			CreatedAt: r.CreatedAt,
 		})
 	case core.SubjectRolloutEnvironment:
 		return q.InsertRolloutEnvironmentTransition(ctx, query.InsertRolloutEnvironmentTransitionParams{
-			OrganizationID: t.organization, RolloutEnvironmentID: r.Subject.ID, FromState: orNull(string(r.From)), ToState: string(r.To), Event: verb,
+			OrganizationID: t.organization, RolloutEnvironmentID: r.Subject.ID, FromState: orNull(string(r.From)), ToState: string(r.To),
+			Event:         verb,
 			PrincipalType: by, PrincipalID: principal, Reason: reason, TriggeredBy: triggeredBy, CreatedAt: r.CreatedAt,
 		})
 	case core.SubjectDeployment:
 		return q.InsertDeploymentTransition(ctx, query.InsertDeploymentTransitionParams{
-			OrganizationID: t.organization, DeploymentID: r.Subject.ID, FromState: orNull(string(r.From)), ToState: string(r.To), Event: verb, GateID: orNull(r.GateID),
+			OrganizationID: t.organization, DeploymentID: r.Subject.ID, FromState: orNull(string(r.From)), ToState: string(r.To), Event: verb,
+			GateID:        orNull(r.GateID),
 			PrincipalType: by, PrincipalID: principal, Reason: reason, TriggeredBy: triggeredBy, CreatedAt: r.CreatedAt,
 		})
 	default:

@@ -94,14 +94,22 @@ func message(
 		}
 		err := objects.Fetch(ctx, session, refs, gitfetch.Want{Objects: []plumbing.Hash{want}, Depth: 1, TreesAlone: true})
 		if err != nil {
-			return "", ctx.Err()
+			return "", stopped(ctx)
 		}
 	}
 	commit, err := object.GetCommit(objects, id)
 	if err != nil {
-		return "", ctx.Err()
+		return "", stopped(ctx)
 	}
 	return beginning(commit.Message), nil
+}
+
+// stopped is the error of a poll that has been stopped. Nothing else keeps an artifact from being reported without its message.
+func stopped(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("read the message of a commit: %w", err)
+	}
+	return nil
 }
 
 // beginning is as much of a text as is kept, without what cannot be stored.

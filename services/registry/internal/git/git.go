@@ -2,8 +2,8 @@
 // points to, and whether the changes up to it match the source's path filters.
 //
 // It does not clone: for a branch that has changed it fetches commits and trees without blobs, and for the first commit or a new tag that
-// one commit, whose message the artifact has; otherwise only refs, within the memory budget that all fetches of the process share (package gitfetch). Commits that Lockstep made itself, which have its trailers, are no
-// artifacts. It writes to no repository.
+// one commit, whose message the artifact has; otherwise only refs, within the memory budget that all fetches of the process share (package
+// gitfetch). Commits that Lockstep made itself, which have its trailers, are no artifacts. It writes to no repository.
 package git
 
 import (

@@ -143,7 +143,8 @@ func TestABranchIsFollowed(t *testing.T) {
 	}
 }
 
-// R4-15: an artifact has the message of its commit, which may decide how a rollout goes: of a branch and of a tag, also of an annotated one.
+// R4-15: an artifact has the message of its commit, which may decide how a rollout goes: of a branch and of a tag, also of an annotated
+// one.
 func TestAnArtifactHasTheMessageOfItsCommit(t *testing.T) {
 	t.Parallel()
 	for _, filtering := range []bool{true, false} {

@@ -35,7 +35,8 @@ func parseURL(field, raw string, prefix bool) (*url.URL, error) {
 	case strings.ContainsFunc(u.Host, func(r rune) bool { return r <= ' ' || r > '~' }):
 		// The client would translate it into the name of a server that nobody has compared it with (D46).
 		return nil, invalid(field, "found a host name that is not ASCII, expected it as DNS has it, such as xn--…")
-	case strings.ContainsFunc(u.Path, func(r rune) bool { return r == '%' || r == '\\' }), strings.Contains(strings.ToLower(u.EscapedPath()), "%2f"):
+	case strings.ContainsFunc(u.Path, func(r rune) bool { return r == '%' || r == '\\' }), strings.Contains(strings.ToLower(u.EscapedPath()),
+		"%2f"):
 		// Servers differ in how they read it, so that it could be another repository than the one whose credential is chosen.
 		return nil, invalid(field, "found %% or \\ or an escaped slash in the path, expected a path without them")
 	case u.Host == "" || u.RawQuery != "" || u.Fragment != "":

@@ -375,7 +375,8 @@ func TestStatusesOnGitea(t *testing.T) {
 		t.Errorf("found %d statuses, %v; want 61 with ours", len(all), err)
 	}
 	set(activity.StatusSuccess, strings.Repeat("é", 200), true)
-	if merged, err := g.merge(p, made, activity.MergeCommit); err != nil || merged.State != activity.ProposalMerged || g.content("a") != "2\n" {
+	if merged, err := g.merge(p, made, activity.MergeCommit); err != nil || merged.State != activity.ProposalMerged ||
+		g.content("a") != "2\n" {
 		t.Errorf("%+v, %v: %q", merged, err, g.content("a"))
 	}
 	_, err = g.forge.SetStatus(t.Context(), activity.StatusRequest{

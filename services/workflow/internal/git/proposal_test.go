@@ -281,7 +281,8 @@ func tamperedWith(t *testing.T, s *server) {
 	}
 }
 
-// copiedTrailers: everybody who may push can copy the message of our commit. It is ours only if we have made it, with the modes that files had.
+// copiedTrailers: everybody who may push can copy the message of our commit. It is ours only if we have made it, with the modes that files
+// had.
 func copiedTrailers(t *testing.T, s *server) {
 	t.Helper()
 	base := s.add(t, "main", map[string]string{"a": "old\n", "100755 b": "old\n"})
@@ -304,7 +305,8 @@ func copiedTrailers(t *testing.T, s *server) {
 	if err := merge(commit("Eve", same)); !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "was made by Eve") {
 		t.Errorf("of another: %v", err)
 	}
-	if _, err := s.forge.Propose(t.Context(), p); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "the branch was changed by others") {
+	if _, err := s.forge.Propose(t.Context(), p); !fault.Is(err, fault.Conflict) ||
+		!strings.Contains(err.Error(), "the branch was changed by others") {
 		t.Errorf("of another, proposed again: %v", err)
 	}
 	entries := s.git(t, s.dir, "ls-tree", made.Head)

@@ -33,8 +33,8 @@ const (
 	maxText = 140
 )
 
-// pages reads a list page by page. read reads one page and returns how many entries it has. A list that is longer than the bound is refused:
-// an entry that was left out could be one that has failed.
+// pages reads a list page by page. read reads one page and returns how many entries it has. A list that is longer than the bound is
+// refused: an entry that was left out could be one that has failed.
 func (r rest) pages(size int, read func(page int) (entries int, err error)) error {
 	for page := 1; page <= maxPages; page++ {
 		entries, err := read(page)

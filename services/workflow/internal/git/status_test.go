@@ -17,8 +17,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
-// statusForge is what forges do with statuses, as they document it: they keep each one that they are given, list the latest of each name page
-// by page, and limit requests.
+// statusForge is what forges do with statuses, as they document it: they keep each one that they are given, list the latest of each name
+// page by page, and limit requests.
 type statusForge struct {
 	kind string
 	mu   sync.Mutex

@@ -19,7 +19,8 @@ func fleet(b *testStore, organization int64, n int) (begin time.Time) {
 	b.startRun(organization) // whose program they have
 	if _, err := b.Pool.Exec(b.t.Context(), `INSERT INTO execution (ref, organization, workflow, state, program, modules, inputs, secrets, labels,
     start_event, created_at, ended_at)
-SELECT 'ref-' || $1::bigint || '-' || i, $1, CASE WHEN i % 2 = 0 THEN 'a' ELSE 'b' END || '-' || i, CASE WHEN i % 3 = 0 THEN 'failed' ELSE 'parked' END,
+SELECT 'ref-' || $1::bigint || '-' || i, $1, CASE WHEN i % 2 = 0 THEN 'a' ELSE 'b' END || '-' || i, CASE WHEN i % 3 = 0 THEN 'failed' ELSE
+    'parked' END,
     (SELECT program FROM execution LIMIT 1), '{}', '{}', '{}', CASE WHEN i % 5 = 0 THEN '{"team": "shop"}'::jsonb ELSE '{}' END, 0,
     $2::timestamptz + i * interval '1 minute',
     CASE WHEN i % 3 = 0 THEN $2::timestamptz + i * interval '1 minute' + interval '30 seconds' END

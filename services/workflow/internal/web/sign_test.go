@@ -181,9 +181,9 @@ func TestASecretIsAMemberOfTheBody(t *testing.T) {
 		"no list at a pointer":   func(r *activity.WebRequest) { r.JSONCredentials = map[string]string{"/list/0/x": "key"} },
 		"no object at a pointer": func(r *activity.WebRequest) { r.JSONCredentials = map[string]string{"/a/x": "key"} },
 		"another place":          func(r *activity.WebRequest) { r.URL = url + "/elsewhere" },
-		"another credential":   func(r *activity.WebRequest) { r.JSONCredentials = map[string]string{"routing_key": "other"} },
-		"a body without one":   func(r *activity.WebRequest) { r.Body = []byte(`[1]`) },
-		"a member that exists": func(r *activity.WebRequest) { r.Body = []byte(`{"routing_key":"x"}`) },
+		"another credential":     func(r *activity.WebRequest) { r.JSONCredentials = map[string]string{"routing_key": "other"} },
+		"a body without one":     func(r *activity.WebRequest) { r.Body = []byte(`[1]`) },
+		"a member that exists":   func(r *activity.WebRequest) { r.Body = []byte(`{"routing_key":"x"}`) },
 	} {
 		wrong := r
 		change(&wrong)

@@ -93,7 +93,8 @@ func (c commands) statuses() *cobra.Command {
 					if s.SentAt != nil {
 						sent = command.Moment(*s.SentAt)
 					}
-					command.Row(w, command.Number(s.Number), s.Commit[:min(12, len(s.Commit))], s.Name, journal.Human(s.Phase), journal.Human(s.State), sent, s.Error)
+					command.Row(w, command.Number(s.Number), s.Commit[:min(12, len(s.Commit))], s.Name, journal.Human(s.Phase), journal.Human(s.State),
+						sent, s.Error)
 				}
 			})
 		})

@@ -217,7 +217,8 @@ func newFixture(t *testing.T) *fixture {
 		},
 	})
 	f.chats = chat.New(chat.Deps{
-		Store: s.ForChat(), Rollouts: f.rollouts, Calls: f.policies, Secrets: f.credentials, Sealer: f.sealer, Clock: now, URL: "https://cd.example.com",
+		Store: s.ForChat(), Rollouts: f.rollouts, Calls: f.policies, Secrets: f.credentials, Sealer: f.sealer, Clock: now,
+		URL: "https://cd.example.com",
 	})
 	f.triggers = trigger.New(trigger.Deps{Store: s.ForTrigger(), Rollouts: f.rollouts, Ranges: bundle.Ranges{}, Clock: now})
 	f.freezes = freeze.New(s.ForFreeze(), now, func() {})
@@ -465,14 +466,16 @@ func (f *fixture) inbound(organization int64, eventType string) core.Inbound {
 func (f *fixture) pressed() string {
 	f.t.Helper()
 	_, err := f.owner.Exec(f.t.Context(), `
-		INSERT INTO cd_members (organization_id, id, name, kind, role) OVERRIDING SYSTEM VALUE VALUES ($1, 7, 'seven', 'user', 'owner') ON CONFLICT DO NOTHING`, ours)
+		INSERT INTO cd_members (organization_id, id, name, kind, role) OVERRIDING SYSTEM VALUE VALUES ($1, 7, 'seven', 'user', 'owner') ON
+			CONFLICT DO NOTHING`, ours)
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	var press int64
 	err = f.owner.QueryRow(f.t.Context(), `
 		WITH c AS (
-			INSERT INTO cd_notification_channels (organization_id, name, kind, config, rate, enabled, principal_type, principal_id, principal_name, changed_at)
+			INSERT INTO cd_notification_channels (organization_id, name, kind, config, rate, enabled, principal_type, principal_id, principal_name,
+				changed_at)
 			VALUES ($1, 'chat', 'slack', '{}', 20, false, 'user', 7, 'seven', now()) RETURNING organization_id, id
 		) INSERT INTO cd_chat_requests (organization_id, channel_id, digest, workspace, chat_user, chat_name, key_digest, received_at)
 		SELECT organization_id, id, sha256('1'), 'T1', 'U1', 'bob', sha256('2'), now() FROM c RETURNING id`, ours).Scan(&press)

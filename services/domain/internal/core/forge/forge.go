@@ -1,9 +1,9 @@
 // Package forge holds the use cases of publishing what checks have come to as statuses of commits, at the forges of the repositories that
 // versions come from (R3-09, D48, D64).
 //
-// It is a copy: nothing is decided by it, and nothing waits for it. What may have changed leaves a mark, in the transaction that changes it.
-// A mark is turned into statuses, of which only the newest of each name is kept, and each is published by a run of the engine, at least once
-// and one run at a time.
+// It is a copy: nothing is decided by it, and nothing waits for it. What may have changed leaves a mark, in the transaction that changes
+// it. A mark is turned into statuses, of which only the newest of each name is kept, and each is published by a run of the engine, at least
+// once and one run at a time.
 package forge
 
 import (
@@ -197,8 +197,8 @@ type Tx interface {
 	// MergeForgeStatus stores what an application says of a name, unless that is known.
 	MergeForgeStatus(ctx context.Context, s Status, application int64, p Part) error
 
-	// DueForgeStatus locks one that is to be sent or looked at, skipping those that others have locked; false for none. None is sent to a server
-	// that is paused, or to which that many are being sent: one, while it does not answer.
+	// DueForgeStatus locks one that is to be sent or looked at, skipping those that others have locked; false for none. None is sent to a
+	// server that is paused, or to which that many are being sent: one, while it does not answer.
 	DueForgeStatus(ctx context.Context, at time.Time, together int) (Status, bool, error)
 	LockForgeStatus(ctx context.Context, id int64) (Status, error)
 	SaveForgeStatus(ctx context.Context, s Status) error

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -66,7 +67,8 @@ func (u *UseCases) PutMirror(ctx context.Context, a core.Actor, n NewMirror) (Na
 			return err
 		}
 		saved = Named{Application: application.Name, Environments: []string{}, Mirror: Mirror{
-			ApplicationID: application.ID, EnvironmentIDs: []int64{}, Credential: n.Credential, Enabled: n.Enabled, Author: core.AuthorOf(a), ChangedAt: u.clock.Now(),
+			ApplicationID: application.ID, EnvironmentIDs: []int64{}, Credential: n.Credential, Enabled: n.Enabled, Author: core.AuthorOf(a),
+			ChangedAt: u.clock.Now(),
 		}}
 		for i, name := range n.Environments {
 			e, err := tx.EnvironmentByName(ctx, a.Organization, name)
@@ -91,7 +93,10 @@ func (u *UseCases) PutMirror(ctx context.Context, a core.Actor, n NewMirror) (Na
 			return err
 		}
 		return core.Record(ctx, tx, a, core.Change{
-			Action: core.ActionPutForgeMirror, Subject: core.AccessSubject{Kind: core.ChangedForgeMirror, ID: application.ID, Name: application.Name},
+			Action: core.ActionPutForgeMirror, Subject: core.AccessSubject{
+				Kind: core.ChangedForgeMirror, ID: application.ID,
+				Name: application.Name,
+			},
 			Reason: n.Reason, Detail: "publishing of " + application.Name,
 		}, before, saved.state())
 	})
@@ -183,7 +188,7 @@ func (u *UseCases) Retry(ctx context.Context, a core.Actor, status int64, reason
 		}
 		name := "all"
 		if status != 0 {
-			name = fmt.Sprint(status)
+			name = strconv.FormatInt(status, 10)
 		}
 		return core.Record(ctx, tx, a, core.Change{
 			Action: core.ActionRetryForgeStatus, Subject: core.AccessSubject{Kind: core.ChangedForgeMirror, Name: "status/" + name}, Reason: reason,

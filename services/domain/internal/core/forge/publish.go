@@ -41,8 +41,8 @@ type Worked struct {
 	Error                           string
 }
 
-// WorkDue does the next thing that is due: it makes statuses of what may have changed, or sends a status or looks at one that is being sent.
-// It reports false if nothing is due. Organizations take turns.
+// WorkDue does the next thing that is due: it makes statuses of what may have changed, or sends a status or looks at one that is being
+// sent. It reports false if nothing is due. Organizations take turns.
 func (u *UseCases) WorkDue(ctx context.Context) (Worked, bool, error) {
 	organizations, err := u.store.OrganizationsWithDueForge(ctx, u.clock.Now())
 	if err != nil {

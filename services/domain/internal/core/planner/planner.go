@@ -1,5 +1,5 @@
-// Package planner decides how a rollout goes through its environments: by a quick sync, which deploys everything at once, or by the pipeline,
-// which stops at its weights (D59, D31). It is one table, read from the top, and every decision has a sentence.
+// Package planner decides how a rollout goes through its environments: by a quick sync, which deploys everything at once, or by the
+// pipeline, which stops at its weights (D59, D31). It is one table, read from the top, and every decision has a sentence.
 //
 // It decides nothing else: what a quick sync needs before it may enter an environment is up to the passages (D46), and it reads nothing but
 // the facts that it is given.

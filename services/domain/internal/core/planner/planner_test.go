@@ -61,7 +61,8 @@ func TestEachEdge(t *testing.T) {
 			both(func(f *planner.Facts) { f.Choice = planner.ChooseQuick }, message("feat: x"), always), planner.Quick, "the requester chose a quick sync",
 		},
 		"[A] the requester chose the pipeline": {
-			both(func(f *planner.Facts) { f.Choice, f.PromoteFull = planner.ChoosePipeline, true }, message("fix: x"), first, quickFound), planner.Pipeline,
+			both(func(f *planner.Facts) { f.Choice, f.PromoteFull = planner.ChoosePipeline, true }, message("fix: x"), first, quickFound),
+			planner.Pipeline,
 			"the requester chose the pipeline",
 		},
 		"[B] no pipeline": {

@@ -94,7 +94,9 @@ func (u under) give(t *tree) {
 }
 
 // readUnder reads what is under rollouts, after other reads of the same round trip.
-func readUnder(ctx context.Context, tx Tx, organization int64, rollouts []int64, before ...func(context.Context) error) (u under, err error) {
+func readUnder(
+	ctx context.Context, tx Tx, organization int64, rollouts []int64, before ...func(context.Context) error,
+) (u under, err error) {
 	err = tx.Together(ctx, append(before, func(ctx context.Context) (err error) {
 		u.environments, err = tx.RolloutEnvironmentsByRollout(ctx, organization, rollouts)
 		return err

@@ -33,9 +33,12 @@ func mirror(r query.ForgeMirror) forge.Mirror {
 
 func status(r query.ForgeStatus) (forge.Status, error) {
 	s := forge.Status{
-		ID: r.ID, Repository: r.Repository, Host: r.Host, Commit: r.CommitSha, Name: r.Name, Parts: map[int64]forge.Part{}, Credential: r.Credential,
-		Revision: int(r.Revision), SentRevision: int(r.SentRevision), BegunRevision: int(r.BegunRevision), State: forge.State(r.State), DueAt: r.DueAt,
-		Attempts: int(r.Attempts), Run: int(r.Run), Started: r.Started, Inputs: r.Inputs, Error: r.Error, SentAt: r.SentAt, CreatedAt: r.CreatedAt,
+		ID: r.ID, Repository: r.Repository, Host: r.Host, Commit: r.CommitSha, Name: r.Name, Parts: map[int64]forge.Part{},
+		Credential: r.Credential,
+		Revision:   int(r.Revision), SentRevision: int(r.SentRevision), BegunRevision: int(r.BegunRevision), State: forge.State(r.State),
+		DueAt:    r.DueAt,
+		Attempts: int(r.Attempts), Run: int(r.Run), Started: r.Started, Inputs: r.Inputs, Error: r.Error, SentAt: r.SentAt,
+		CreatedAt: r.CreatedAt,
 	}
 	if err := json.Unmarshal(r.Parts, &s.Parts); err != nil {
 		return s, fmt.Errorf("read the parts of status %d: %w", r.ID, err)
@@ -163,7 +166,10 @@ func (w Writes) TakeForgeMarks(ctx context.Context, m forge.Mark) (bool, error) 
 
 // AddForgeMark implements forge.Tx.
 func (w Writes) AddForgeMark(ctx context.Context, application, set int64, due time.Time) error {
-	err := w.Q.InsertForgeMark(ctx, query.InsertForgeMarkParams{OrganizationID: w.Entered, ApplicationID: application, VersionSetID: set, DueAt: due})
+	err := w.Q.InsertForgeMark(ctx, query.InsertForgeMarkParams{
+		OrganizationID: w.Entered, ApplicationID: application, VersionSetID: set,
+		DueAt: due,
+	})
 	return pg.Classify(err, "mark version set %d", set)
 }
 
@@ -239,8 +245,9 @@ func (w Writes) LockForgeStatus(ctx context.Context, id int64) (forge.Status, er
 // SaveForgeStatus implements forge.Tx.
 func (w Writes) SaveForgeStatus(ctx context.Context, s forge.Status) error {
 	err := w.Q.SaveForgeStatus(ctx, query.SaveForgeStatusParams{
-		OrganizationID: w.Entered, ID: s.ID, State: string(s.State), DueAt: s.DueAt, Attempts: int32(s.Attempts), Run: int32(s.Run), Started: s.Started,
-		Inputs: s.Inputs, BegunRevision: int32(s.BegunRevision), SentRevision: int32(s.SentRevision), Error: s.Error, SentAt: s.SentAt,
+		OrganizationID: w.Entered, ID: s.ID, State: string(s.State), DueAt: s.DueAt, Attempts: int32(s.Attempts), Run: int32(s.Run),
+		Started: s.Started,
+		Inputs:  s.Inputs, BegunRevision: int32(s.BegunRevision), SentRevision: int32(s.SentRevision), Error: s.Error, SentAt: s.SentAt,
 	})
 	return pg.Classify(err, "save status %d", s.ID)
 }
@@ -270,15 +277,17 @@ func (w Writes) ForgetForgeStatuses(ctx context.Context, before time.Time, most 
 func (w Writes) LockForgeHost(ctx context.Context, host string) (forge.Host, error) {
 	r, err := w.Q.LockForgeHost(ctx, w.Entered, host)
 	return forge.Host{
-		Host: r.Host, PausedUntil: r.PausedUntil, Problem: r.Problem, Failures: int(r.Failures), WindowAt: r.WindowAt, WindowCount: int(r.WindowCount),
-		Quota: quota(r.QuotaLimit, r.QuotaRemaining, r.QuotaResetsAt),
+		Host: r.Host, PausedUntil: r.PausedUntil, Problem: r.Problem, Failures: int(r.Failures), WindowAt: r.WindowAt,
+		WindowCount: int(r.WindowCount),
+		Quota:       quota(r.QuotaLimit, r.QuotaRemaining, r.QuotaResetsAt),
 	}, pg.Classify(err, "lock server %s", host)
 }
 
 // SaveForgeHost implements forge.Tx.
 func (w Writes) SaveForgeHost(ctx context.Context, h forge.Host) error {
 	p := query.SaveForgeHostParams{
-		OrganizationID: w.Entered, Host: h.Host, PausedUntil: h.PausedUntil, Problem: h.Problem, Failures: int32(h.Failures), WindowAt: h.WindowAt,
+		OrganizationID: w.Entered, Host: h.Host, PausedUntil: h.PausedUntil, Problem: h.Problem, Failures: int32(h.Failures),
+		WindowAt:    h.WindowAt,
 		WindowCount: int32(h.WindowCount),
 	}
 	if q := h.Quota; q != nil {
