@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,14 +79,29 @@ func structure(def Definition) []fault.Field {
 	return found
 }
 
-// wrong finds expressions that cannot be read.
+// maxPattern is how large a compiled expression may be, in instructions: what a match costs grows with it.
+const maxPattern = 2000
+
+// wrong finds expressions that cannot be read, and those that cost too much.
 func (m CommitMatcher) wrong() []fault.Field {
 	var found []fault.Field
 	for _, one := range []struct{ name, expression string }{{"pipeline", m.Pipeline}, {"quickSync", m.QuickSync}} {
-		if _, err := regexp.Compile(one.expression); err != nil {
+		parsed, err := syntax.Parse(one.expression, syntax.Perl)
+		var program *syntax.Prog
+		if err == nil {
+			program, err = syntax.Compile(parsed.Simplify())
+		}
+		switch {
+		case err != nil:
 			found = append(found, fault.Field{
 				Name:    "/commitMatcher/" + one.name,
 				Problem: fmt.Sprintf("found %q; expected a regular expression (RE2): %s", one.expression, err),
+			})
+		case len(program.Inst) > maxPattern:
+			found = append(found, fault.Field{
+				Name: "/commitMatcher/" + one.name,
+				Problem: fmt.Sprintf("found %.100q, which takes %d steps; expected a regular expression of at most %d: shorten its repetitions",
+					one.expression, len(program.Inst), maxPattern),
 			})
 		}
 	}

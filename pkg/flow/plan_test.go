@@ -16,12 +16,13 @@ func TestWhatDecidesAboutTheStrategy(t *testing.T) { // R4-15, R4-16
 		t.Errorf("found %+v, %v", def, err)
 	}
 	for wrong, at := range map[string]string{
-		`"commitMatcher":{},`:                    "/commitMatcher",
-		`"commitMatcher":{"quick":"x"},`:         "/commitMatcher",
-		`"commitMatcher":{"quickSync":""},`:      "/commitMatcher/quickSync",
-		`"commitMatcher":{"quickSync":"(a"},`:    "/commitMatcher/quickSync",
-		`"commitMatcher":{"pipeline":"a(?=b)"},`: "/commitMatcher/pipeline",
-		`"alwaysUsePipeline":"yes",`:             "/alwaysUsePipeline",
+		`"commitMatcher":{},`:                                                           "/commitMatcher",
+		`"commitMatcher":{"quick":"x"},`:                                                "/commitMatcher",
+		`"commitMatcher":{"quickSync":""},`:                                             "/commitMatcher/quickSync",
+		`"commitMatcher":{"quickSync":"(a"},`:                                           "/commitMatcher/quickSync",
+		`"commitMatcher":{"pipeline":"a(?=b)"},`:                                        "/commitMatcher/pipeline",
+		`"commitMatcher":{"pipeline":"(?:` + strings.Repeat("a?", 240) + `){1000}b$"},`: "/commitMatcher/pipeline", // seconds for one message
+		`"alwaysUsePipeline":"yes",`:                                                    "/alwaysUsePipeline",
 	} {
 		_, err := flow.Parse([]byte(`{` + wrong + steps))
 		fields := fault.FieldsOf(err)

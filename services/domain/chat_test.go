@@ -410,6 +410,11 @@ func TestAPersonWhoLeftAnswersNothing(t *testing.T) {
 	if _, err := c.chats.Link(t.Context(), machine, c.tokenIn(gone.Text)); !fault.Is(err, fault.Denied) {
 		t.Errorf("a machine links an account: %v", err)
 	}
+	limited := person(8)
+	limited.Permissions = core.PermissionsOf(core.MayRead)
+	if _, err := c.chats.Link(t.Context(), limited, c.tokenIn(gone.Text)); !fault.Is(err, fault.Denied) {
+		t.Errorf("a token that may only read becomes an account that approves: %v", err)
+	}
 	linked, err := c.chats.Link(t.Context(), person(8), c.tokenIn(gone.Text)) // the account of one who left may become another's
 	c.ok(err)
 	c.want(linked.MemberID, int64(8))

@@ -232,7 +232,7 @@ func permissionFor(action Action) (Permission, bool) {
 		ActionAbortRollout, ActionRetryRollout, ActionStopRollback, ActionLookAtArtifactSource, ActionSendEvent, ActionReleasePromotionHold,
 		ActionLookUpProvenance, ActionCancelChain:
 		return MayDeploy, true
-	case ActionApproveGate, ActionRejectGate, ActionDecideCheck, ActionAnswerCall:
+	case ActionApproveGate, ActionRejectGate, ActionDecideCheck, ActionAnswerCall, ActionLinkChatAccount:
 		return MayApprove, true
 	case ActionBreakGlass, ActionForceChange:
 		return MayBreakGlass, true
@@ -261,7 +261,7 @@ func permissionFor(action Action) (Permission, bool) {
 		ActionAccessChanges, ActionRegisterAgent, ActionRotateAgent, ActionRevokeAgent, ActionRevokeAgentKey,
 		ActionOrganizations, ActionCreateOrganization, ActionRenameOrganization, ActionSetDirectChanges:
 		return MayAdminister, true
-	case ActionCreateToken, ActionRevokeToken, ActionWithdrawChange, ActionOpenLink, ActionLinkChatAccount, ActionUnlinkChatAccount:
+	case ActionCreateToken, ActionRevokeToken, ActionWithdrawChange, ActionOpenLink, ActionUnlinkChatAccount:
 		return MayRead, true // one's own; those of others take the permission to administer
 	default:
 		return 0, false

@@ -178,7 +178,7 @@ CREATE TABLE cd_application_name_ends (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     organization_id bigint NOT NULL,
     application_id bigint NOT NULL,
-    name_end text NOT NULL,
+    name_end text COLLATE "C" NOT NULL,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     CONSTRAINT cd_application_name_ends_pkey PRIMARY KEY (organization_id, id),
@@ -1929,7 +1929,7 @@ CREATE TABLE cd_publications (
     artifact_source_id bigint NOT NULL,
     version_id bigint NOT NULL,
     tag text NOT NULL DEFAULT ''::text,
-    rank text,
+    rank text COLLATE "C",
     published_at timestamp with time zone NOT NULL,
     announced_at timestamp with time zone NOT NULL,
     arrival bigint NOT NULL DEFAULT nextval('cd_publications_arrivals'::regclass),
@@ -2240,7 +2240,7 @@ CREATE INDEX cd_rollout_environments_by_environment ON cd_rollout_environments U
 CREATE TRIGGER cd_rollout_environments_are_kept BEFORE DELETE ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollout_environments_ended_is_final BEFORE UPDATE ON cd_rollout_environments FOR EACH ROW WHEN (((old.state = ANY (ARRAY['completed'::text, 'failed'::text, 'cancelled'::text])) AND (new.state <> old.state))) EXECUTE FUNCTION cd_refuse_change_of_ended();
 CREATE TRIGGER cd_rollout_environments_keep_cell AFTER INSERT OR UPDATE OF state ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_keep_cell();
-CREATE TRIGGER cd_rollout_environments_mark_forge AFTER INSERT OR UPDATE OF state ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_mark_forge_rollout();
+CREATE TRIGGER cd_rollout_environments_mark_forge AFTER INSERT OR UPDATE OF state ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_mark_forge_stop();
 CREATE TRIGGER cd_rollout_environments_pins_are_immutable BEFORE UPDATE ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'rollout_id', 'environment_id', 'position', 'driver_binding_id', 'driver_digest', 'previous_version_set_id', 'weights', 'skips_weights', 'created_at');
 CREATE TRIGGER cd_rollout_environments_touch BEFORE UPDATE ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON COLUMN cd_rollout_environments.driver_digest IS
@@ -3091,7 +3091,7 @@ AS $function$
         SELECT NULLIF(current_setting('lockstep.organization', true), '')::bigint AS id
     ), settled AS (
         SELECT s.organization_id, s.id FROM cd_forge_statuses s JOIN own ON own.id = s.organization_id
-        WHERE s.state IN ('sent', 'failed') AND s.updated_at < before ORDER BY s.id LIMIT most
+        WHERE s.state IN ('sent', 'failed') AND s.updated_at < before ORDER BY s.updated_at LIMIT most
     ), gone AS (
         DELETE FROM cd_forge_statuses s USING settled WHERE s.organization_id = settled.organization_id AND s.id = settled.id RETURNING 1
     )
@@ -3343,6 +3343,19 @@ BEGIN
         FROM cd_rollouts r WHERE r.organization_id = NEW.organization_id AND r.id = NEW.rollout_id;
     RETURN NULL;
 END $function$;
+
+CREATE OR REPLACE FUNCTION cd_mark_forge_stop()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    PERFORM cd_mark_forge_subject(r.organization_id, r.application_id, s.id)
+        FROM cd_rollouts r, unnest(ARRAY[r.version_set_id, CASE WHEN NEW.state = 'completed' THEN NEW.previous_version_set_id END]) AS s (id)
+        WHERE r.organization_id = NEW.organization_id AND r.id = NEW.rollout_id AND s.id IS NOT NULL;
+    RETURN NULL;
+END $function$;
+COMMENT ON FUNCTION cd_mark_forge_stop IS
+    'What a rollout has replaced says so, once: when it has.';
 
 CREATE OR REPLACE FUNCTION cd_mark_forge_subject(of_organization bigint, of_application bigint, of_set bigint)
  RETURNS void

@@ -2,6 +2,7 @@ package store
 
 import (
 	"flag"
+	"regexp"
 	"testing"
 
 	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
@@ -19,4 +20,13 @@ func TestSchemaFile(t *testing.T) {
 func TestTablesFromBeforeTheBaselineAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	pgtest.LeavesOldTables(t, "execution", pgtest.Migration{Name: "workflow", FS: Migrations()})
+}
+
+// TestEveryInstallationHasANumber: the tables are made with it.
+func TestEveryInstallationHasANumber(t *testing.T) {
+	t.Parallel()
+	number, err := newTestStore(t).Installation(t.Context())
+	if err != nil || !regexp.MustCompile(`^[0-9a-f]{16}$`).MatchString(number) {
+		t.Errorf("the installation is %q, %v", number, err)
+	}
 }

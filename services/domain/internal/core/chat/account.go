@@ -29,7 +29,7 @@ func mayHandle(a core.Actor, one Account) bool {
 // Candidate is the chat account that a link is about, for its user to look at before it is linked.
 func (u *UseCases) Candidate(ctx context.Context, a core.Actor, token string) (Account, error) {
 	var found Account
-	if err := a.May(core.ActionLinkChatAccount); err != nil {
+	if err := a.MaySomewhere(core.ActionLinkChatAccount); err != nil {
 		return found, err
 	}
 	l, err := u.readToken(ctx, a, token)
@@ -44,10 +44,11 @@ func (u *UseCases) Candidate(ctx context.Context, a core.Actor, token string) (A
 	return found, err
 }
 
-// Link makes a chat account the one of the member who has signed in: what its user answers is the member's answer from now on.
+// Link makes a chat account the one of the member who has signed in: what its user answers is the member's answer from now on. So it takes
+// the permission to approve: a token without it does not become one that has it.
 func (u *UseCases) Link(ctx context.Context, a core.Actor, token string) (Account, error) {
 	var linked Account
-	if err := a.May(core.ActionLinkChatAccount); err != nil {
+	if err := a.MaySomewhere(core.ActionLinkChatAccount); err != nil {
 		return linked, err
 	}
 	l, err := u.readToken(ctx, a, token)

@@ -153,11 +153,6 @@ func (u *UseCases) make(ctx context.Context, organization int64, m Mark) error {
 				return err
 			}
 		}
-		for _, set := range s.replaced() {
-			if err := tx.AddForgeMark(ctx, m.Application, set, now); err != nil {
-				return err
-			}
-		}
 		return tx.ForgetForgeStatuses(ctx, now.Add(-kept), forgottenAtOnce)
 	})
 }
@@ -346,18 +341,6 @@ func (s subject) next() (due *time.Time) {
 	return due
 }
 
-// replaced are the version sets that were live before this one, where this one is live now: their statuses say so.
-func (s subject) replaced() (sets []int64) {
-	for _, e := range s.stops {
-		live := s.live[e.EnvironmentID].VersionSet == s.mark.VersionSet
-		if live && e.State == core.RolloutCompleted && e.PreviousVersionSetID != 0 && e.PreviousVersionSetID != s.mark.VersionSet &&
-			s.published(e.EnvironmentID) && !slices.Contains(sets, e.PreviousVersionSetID) {
-			sets = append(sets, e.PreviousVersionSetID)
-		}
-	}
-	return sets
-}
-
 // rank orders phases: the worst is published.
 func rank(p core.CheckPhase) int {
 	return slices.Index([]core.CheckPhase{core.CheckSuccess, core.CheckPending, core.CheckFailure}, p)
@@ -393,14 +376,15 @@ func commitsOf(versions []SetVersion, origins map[int64]core.Origin) []commit {
 		u, err := url.Parse(repository)
 		sha = strings.ToLower(sha)
 		if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
-			len(repository) > 1000 || !commitForm.MatchString(sha) || strings.Trim(u.Path, "/") == "" {
+			len(repository) > 1000 || len(u.Host) > 300 || !commitForm.MatchString(sha) || strings.Trim(u.Path, "/") == "" {
 			return
 		}
 		host := strings.ToLower(u.Host)
-		key := strings.ToLower(host+strings.TrimSuffix(strings.TrimRight(u.Path, "/"), ".git")) + " " + sha
+		place := &url.URL{Scheme: u.Scheme, Host: host, Path: strings.TrimSuffix(strings.TrimRight(u.Path, "/"), ".git")}
+		key := strings.ToLower(host+place.Path) + " " + sha
 		if !known[key] && len(all) < maxCommits {
 			known[key] = true
-			all = append(all, commit{repository: repository, host: host, sha: sha})
+			all = append(all, commit{repository: place.String(), host: host, sha: sha})
 		}
 	}
 	for _, v := range versions {

@@ -8,6 +8,7 @@ package planner
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -96,8 +97,9 @@ type Facts struct {
 	// Command is that a person or a machine has asked for the rollout, or that it is a rollback: messages of commits do not count (R4-22).
 	Command bool
 	Rules   Rules
-	// Commits are the new commits among its versions.
+	// Commits are the new commits among its versions. Silent is that other versions are new as well, which have no message.
 	Commits []Commit
+	Silent  bool
 	// Deployed is that a version set of the application has been deployed successfully.
 	Deployed bool
 	// Finding is nil if the platform says nothing.
@@ -162,8 +164,9 @@ func table() []edge {
 			return Decision{Pipeline, why}, matches
 		}},
 		{"commit matches quick", func(f Facts) (Decision, bool) {
+			// What says nothing, and what says something else, may need what a quick sync leaves out.
 			why, matches := f.matches("quickSync", f.Rules.Quick)
-			return Decision{Quick, why}, matches
+			return Decision{Quick, why}, matches && !f.Silent && f.allMatch(f.Rules.Quick)
 		}},
 		{"always", func(f Facts) (Decision, bool) {
 			return Decision{Pipeline, "the pipeline has alwaysUsePipeline"}, f.Rules.Always
@@ -203,6 +206,12 @@ func (f Facts) matches(name, expression string) (string, bool) {
 		return fmt.Sprintf("the message of commit %.*s (%s) matches commitMatcher.%s", shownSHA, c.SHA, cut(subject, shownSubject), name), true
 	}
 	return "", false
+}
+
+// allMatch is whether an expression fits the messages of all new commits.
+func (f Facts) allMatch(expression string) bool {
+	pattern, err := regexp.Compile(expression)
+	return err == nil && !slices.ContainsFunc(f.Commits, func(c Commit) bool { return c.Message == "" || !pattern.MatchString(c.Message) })
 }
 
 // cut shortens a text to a number of characters.

@@ -37,6 +37,7 @@ func TestEachEdge(t *testing.T) {
 		f.Finding = &planner.Finding{Strategy: planner.Quick, Summary: "only replicas differ: to scale"}
 	}
 	first := func(f *planner.Facts) { f.Deployed = false }
+	alone := func(f *planner.Facts) { f.Commits = nil }
 	always := func(f *planner.Facts) { f.Rules.Always = true }
 	for name, c := range map[string]struct {
 		change func(*planner.Facts)
@@ -76,7 +77,13 @@ func TestEachEdge(t *testing.T) {
 			"the message of commit feedc0de (Feat: x) matches commitMatcher.pipeline",
 		},
 		"[C] a commit matches quickSync": {
-			both(message("fix: y"), always), planner.Quick, "the message of commit feedc0de (fix: y) matches commitMatcher.quickSync",
+			both(alone, message("fix: y"), always), planner.Quick, "the message of commit feedc0de (fix: y) matches commitMatcher.quickSync",
+		},
+		"[C] a commit matches quickSync, and another one nothing": {
+			both(message("fix: y")), planner.Pipeline, "nothing says that its weights may be skipped",
+		},
+		"[C] a commit matches quickSync, beside a new image": {
+			both(alone, message("fix: y"), func(f *planner.Facts) { f.Silent = true }), planner.Pipeline, "nothing says that its weights may be skipped",
 		},
 		"[C] messages do not count for a command": {
 			both(message("fix: y"), func(f *planner.Facts) { f.Command = true }), planner.Pipeline, "nothing says that its weights may be skipped",

@@ -408,7 +408,7 @@ func (t *tree) grant(ctx context.Context, gate string, conditions []core.Conditi
 	if err != nil {
 		return fmt.Errorf("find out what gate %s opens: %w", gate, err)
 	}
-	opens.PinnedWeights = slices.DeleteFunc(opens.PinnedWeights, func(weight int) bool {
+	opens.PinnedWeights = slices.DeleteFunc(slices.Clone(opens.PinnedWeights), func(weight int) bool {
 		return slices.ContainsFunc(conditions, func(c core.Condition) bool {
 			return c.Kind == core.ConditionSkippedWeight && c.GateID == weightGate(gate, weight)
 		})

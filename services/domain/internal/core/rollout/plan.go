@@ -157,10 +157,16 @@ func (p *plan) decide(w wish) error {
 		Weights: slices.ContainsFunc(p.stops, func(s stop) bool { return len(s.step.Gates) > 0 }), Command: !w.triggered,
 		Rules: p.rules, Deployed: len(p.live) > 0,
 	}
+	if w.repeats.FlowDefinitionID != p.definition.ID {
+		f.Repeats = 0 // the pipeline has changed, and with it what a quick sync would leave out
+	}
 	for _, id := range p.fresh {
-		if v := p.versions[id]; !v.IsImage() {
-			f.Commits = append(f.Commits, planner.Commit{SHA: v.Digest, Message: v.CommitMessage})
+		v := p.versions[id]
+		if v.IsImage() {
+			f.Silent = true
+			continue
 		}
+		f.Commits = append(f.Commits, planner.Commit{SHA: v.Digest, Message: v.CommitMessage})
 	}
 	var err error
 	if p.decision, err = planner.Decide(f); err != nil || p.decision.Strategy != planner.Quick {

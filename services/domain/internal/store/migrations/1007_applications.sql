@@ -32,7 +32,7 @@ CREATE TABLE cd_application_name_ends (
     id              bigint GENERATED ALWAYS AS IDENTITY,
     organization_id bigint NOT NULL CONSTRAINT cd_application_name_ends_organization REFERENCES cd_organizations (id),
     application_id  bigint NOT NULL,
-    name_end        text NOT NULL,
+    name_end        text COLLATE "C" NOT NULL,
     created_at      timestamptz NOT NULL DEFAULT now(),
     updated_at      timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (organization_id, id),

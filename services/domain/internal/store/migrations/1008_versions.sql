@@ -20,7 +20,7 @@ CREATE TABLE cd_publications (
     artifact_source_id bigint NOT NULL,
     version_id         bigint NOT NULL,
     tag                text NOT NULL DEFAULT '',
-    rank               text,
+    rank               text COLLATE "C",
     published_at       timestamptz NOT NULL,
     announced_at       timestamptz NOT NULL,
     arrival            bigint NOT NULL DEFAULT nextval('cd_publications_arrivals'),

@@ -130,8 +130,19 @@ END $$;
 CREATE TRIGGER cd_check_statuses_mark_forge AFTER INSERT ON cd_check_statuses FOR EACH ROW EXECUTE FUNCTION cd_mark_forge_report();
 CREATE TRIGGER cd_passage_reviews_mark_forge AFTER INSERT ON cd_passage_reviews FOR EACH ROW EXECUTE FUNCTION cd_mark_forge_rollout();
 CREATE TRIGGER cd_rollout_checks_mark_forge AFTER INSERT ON cd_rollout_checks FOR EACH ROW EXECUTE FUNCTION cd_mark_forge_rollout();
+
+-- +goose StatementBegin
+CREATE FUNCTION cd_mark_forge_stop() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM cd_mark_forge_subject(r.organization_id, r.application_id, s.id)
+        FROM cd_rollouts r, unnest(ARRAY[r.version_set_id, CASE WHEN NEW.state = 'completed' THEN NEW.previous_version_set_id END]) AS s (id)
+        WHERE r.organization_id = NEW.organization_id AND r.id = NEW.rollout_id AND s.id IS NOT NULL;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION cd_mark_forge_stop IS 'What a rollout has replaced says so, once: when it has.';
 CREATE TRIGGER cd_rollout_environments_mark_forge AFTER INSERT OR UPDATE OF state ON cd_rollout_environments
-    FOR EACH ROW EXECUTE FUNCTION cd_mark_forge_rollout();
+    FOR EACH ROW EXECUTE FUNCTION cd_mark_forge_stop();
 
 -- +goose StatementBegin
 CREATE FUNCTION cd_organizations_with_due_forge(until timestamptz) RETURNS SETOF bigint
@@ -167,7 +178,7 @@ CREATE FUNCTION cd_forget_forge_statuses(before timestamptz, most integer) RETUR
         SELECT NULLIF(current_setting('lockstep.organization', true), '')::bigint AS id
     ), settled AS (
         SELECT s.organization_id, s.id FROM cd_forge_statuses s JOIN own ON own.id = s.organization_id
-        WHERE s.state IN ('sent', 'failed') AND s.updated_at < before ORDER BY s.id LIMIT most
+        WHERE s.state IN ('sent', 'failed') AND s.updated_at < before ORDER BY s.updated_at LIMIT most
     ), gone AS (
         DELETE FROM cd_forge_statuses s USING settled WHERE s.organization_id = settled.organization_id AND s.id = settled.id RETURNING 1
     )
@@ -191,6 +202,7 @@ DROP TRIGGER cd_check_statuses_mark_forge ON cd_check_statuses;
 DROP FUNCTION cd_forget_forge_marks(bigint[]);
 DROP FUNCTION cd_forget_forge_statuses(timestamptz, integer);
 DROP FUNCTION cd_organizations_with_due_forge(timestamptz);
+DROP FUNCTION cd_mark_forge_stop();
 DROP FUNCTION cd_mark_forge_rollout();
 DROP FUNCTION cd_mark_forge_report();
 DROP FUNCTION cd_mark_forge_subject(bigint, bigint, bigint);

@@ -22,6 +22,7 @@ CREATE TABLE installation (
     one boolean DEFAULT true PRIMARY KEY CHECK (one),
     id  text NOT NULL CHECK (id ~ '^[0-9a-f]{16}$')
 );
+INSERT INTO installation (id) VALUES (left(replace(gen_random_uuid()::text, '-', ''), 16));
 
 -- +goose StatementBegin
 -- Ends the transaction with an error of the given code. A commit that expects what it nearly always finds sends all of its statements in one

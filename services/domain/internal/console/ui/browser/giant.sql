@@ -33,25 +33,27 @@ OVERRIDING SYSTEM VALUE SELECT a, 1, a, 1, json_build_object('steps', (
     FROM generate_series(1, environments) e))::text FROM giant;
 
 INSERT INTO cd_rollouts (id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at)
-OVERRIDING SYSTEM VALUE SELECT a, 1, a, a, a, 'rollout-' || a, 1, now() FROM giant;
+OVERRIDING SYSTEM VALUE SELECT a, 1, a, a, a, 'rollout-' || a, 'in_progress', now() FROM giant;
 INSERT INTO cd_rollout_environments (id, organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, state, started_at, finished_at)
-OVERRIDING SYSTEM VALUE SELECT 100 * a + e, 1, a, 900000 + e, e, 10 * (900000 + e) + 3, 'sha256:driver', CASE e WHEN 1 THEN 3 WHEN 2 THEN 1 ELSE 0 END,
+OVERRIDING SYSTEM VALUE SELECT 100 * a + e, 1, a, 900000 + e, e, 10 * (900000 + e) + 3, 'sha256:driver', CASE e WHEN 1 THEN 'completed' WHEN 2 THEN 'in_progress' ELSE 'pending' END,
        CASE WHEN e < 3 THEN now() - interval '10 minutes' END, CASE WHEN e = 1 THEN now() END FROM giant, generate_series(1, environments) e;
 INSERT INTO cd_deployments (id, organization_id, rollout_environment_id, service_id, state, started_at, finished_at)
-OVERRIDING SYSTEM VALUE SELECT e * 1000000000::bigint + s.id, 1, 100 * a + e, s.id, CASE e WHEN 1 THEN 2 WHEN 2 THEN 1 ELSE 0 END,
+OVERRIDING SYSTEM VALUE SELECT e * 1000000000::bigint + s.id, 1, 100 * a + e, s.id, CASE e WHEN 1 THEN 'healthy' WHEN 2 THEN 'deploying' ELSE 'pending' END,
        CASE WHEN e < 3 THEN now() - interval '10 minutes' END, CASE WHEN e = 1 THEN now() END FROM giant JOIN serving s USING (a), generate_series(1, environments) e;
 INSERT INTO cd_cells (organization_id, application_id, environment_id, application_name, shown, latest_rollout_environment_id, latest_state, live_rollout_environment_id, live_version_set_id, live_since)
-SELECT 1, a, 900000 + e, name, true, 100 * a + e, CASE e WHEN 1 THEN 3 WHEN 2 THEN 1 ELSE 0 END, CASE WHEN e = 1 THEN 100 * a + e END, CASE WHEN e = 1 THEN a END, CASE WHEN e = 1 THEN now() END
+SELECT 1, a, 900000 + e, name, true, 100 * a + e, CASE e WHEN 1 THEN 'completed' WHEN 2 THEN 'in_progress' ELSE 'pending' END, CASE WHEN e = 1 THEN 100 * a + e END, CASE WHEN e = 1 THEN a END, CASE WHEN e = 1 THEN now() END
 FROM giant, generate_series(1, environments) e;
 
 INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, principal_type, principal_id, reason)
-SELECT 1, a, NULL, 0, 'create', 'user', 1, 'הגרסה החדשה של התשלומים' FROM giant;
-INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, principal_type) SELECT 1, a, 0, 1, 'start', 'system' FROM giant;
+SELECT 1, a, NULL, 'pending', 'create', 'user', 1, 'הגרסה החדשה של התשלומים' FROM giant;
+INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, principal_type) SELECT 1, a, 'pending', 'in_progress', 'start', 'system' FROM giant;
 -- The first environment is done; in the second, the first half of the services waits at 10 %.
 INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, gate_id, principal_type)
 SELECT 1, e * 1000000000::bigint + s.id, f, t, event, CASE WHEN event LIKE '%\_gate' THEN (SELECT name FROM cd_environments WHERE id = 900000 + e) || '/' || weight END, 'system'
 FROM serving s, generate_series(1, 2) e,
-     (VALUES (1, NULL, 0, 'create', 0), (2, 0, 1, 'start', 0), (3, 1, 1, 'reach_gate', 10), (4, 1, 1, 'pass_gate', 10), (5, 1, 1, 'reach_gate', 25), (6, 1, 1, 'pass_gate', 25), (7, 1, 2, 'complete', 0)) AS row (n, f, t, event, weight)
+     (VALUES (1, NULL, 'pending', 'create', 0), (2, 'pending', 'deploying', 'start', 0), (3, 'deploying', 'deploying', 'reach_gate', 10),
+         (4, 'deploying', 'deploying', 'pass_gate', 10), (5, 'deploying', 'deploying', 'reach_gate', 25), (6, 'deploying', 'deploying', 'pass_gate', 25),
+         (7, 'deploying', 'healthy', 'complete', 0)) AS row (n, f, t, event, weight)
 WHERE e = 1 OR n < 3 OR n = 3 AND s.id % 1000 <= 100
 ORDER BY e, n, s.id;
 SET session_replication_role = origin;
