@@ -383,6 +383,7 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		},
 		{"a start that starts nothing", transition + `(1, 1, 'in_progress', 'in_progress', 'start', NULL, 'system')`, "cd_rollout_transitions_request_changes_nothing"},
 		{"a pause of what is over", transition + `(1, 1, 'failed', 'failed', 'pause', NULL, 'user')`, "cd_rollout_transitions_terminal_asks_nothing"},
+		{"a state that no rollout has", transition + `(1, 1, 'late', 'late', 'reach_gate', 'g', 'system')`, "cd_rollout_transitions_state_is_known"},
 		{"a leap of a deployment", `INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, principal_type) VALUES (1, 1, 'pending', 'healthy', 'complete', 'system')`, "cd_deployment_transitions_path_is_legal"},
 		{"a gate that nobody names", `INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, principal_type) VALUES (1, 1, 'deploying', 'deploying', 'reach_gate', 'system')`, "cd_deployment_transitions_gate_is_named"},
 		{"a gate passed before the start", `INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, gate_id, principal_type) VALUES (1, 1, 'pending', 'pending', 'pass_gate', 'staging/25', 'system')`, "cd_deployment_transitions_path_is_legal"},

@@ -865,6 +865,7 @@ CASE
     ELSE ((((((((from_state = 'pending'::text) AND (to_state = 'deploying'::text)) OR ((from_state = 'pending'::text) AND (to_state = 'failed'::text))) OR ((from_state = 'pending'::text) AND (to_state = 'cancelled'::text))) OR ((from_state = 'deploying'::text) AND (to_state = 'healthy'::text))) OR ((from_state = 'deploying'::text) AND (to_state = 'degraded'::text))) OR ((from_state = 'deploying'::text) AND (to_state = 'failed'::text))) OR ((from_state = 'deploying'::text) AND (to_state = 'cancelled'::text)))
 END),
     CONSTRAINT cd_deployment_transitions_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
+    CONSTRAINT cd_deployment_transitions_state_is_known CHECK ((to_state = ANY (ARRAY['pending'::text, 'deploying'::text, 'healthy'::text, 'degraded'::text, 'failed'::text, 'cancelled'::text]))),
     CONSTRAINT cd_deployment_transitions_verb_is_known CHECK ((event = ANY (ARRAY['create'::text, 'start'::text, 'reach_gate'::text, 'pass_gate'::text, 'complete'::text, 'degrade'::text, 'fail'::text, 'cancel'::text])))
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.02, autovacuum_analyze_scale_factor=0.02);
 CREATE INDEX cd_deployment_transitions_by_subject ON cd_deployment_transitions USING btree (organization_id, deployment_id, id);
@@ -2198,6 +2199,7 @@ CASE
     ELSE (((((((((((from_state = 'pending'::text) AND (to_state = 'in_progress'::text)) OR ((from_state = 'pending'::text) AND (to_state = 'failed'::text))) OR ((from_state = 'pending'::text) AND (to_state = 'cancelled'::text))) OR ((from_state = 'in_progress'::text) AND (to_state = 'paused'::text))) OR ((from_state = 'in_progress'::text) AND (to_state = 'completed'::text))) OR ((from_state = 'in_progress'::text) AND (to_state = 'failed'::text))) OR ((from_state = 'in_progress'::text) AND (to_state = 'cancelled'::text))) OR ((from_state = 'paused'::text) AND (to_state = 'in_progress'::text))) OR ((from_state = 'paused'::text) AND (to_state = 'failed'::text))) OR ((from_state = 'paused'::text) AND (to_state = 'cancelled'::text)))
 END),
     CONSTRAINT cd_rollout_environment_transitions_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
+    CONSTRAINT cd_rollout_environment_transitions_state_is_known CHECK ((to_state = ANY (ARRAY['pending'::text, 'in_progress'::text, 'paused'::text, 'completed'::text, 'failed'::text, 'cancelled'::text]))),
     CONSTRAINT cd_rollout_environment_transitions_verb_is_known CHECK ((event = ANY (ARRAY['create'::text, 'start'::text, 'pause'::text, 'resume'::text, 'complete'::text, 'fail'::text, 'cancel'::text])))
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.02, autovacuum_analyze_scale_factor=0.02);
 CREATE INDEX cd_rollout_environment_transitions_by_subject ON cd_rollout_environment_transitions USING btree (organization_id, rollout_environment_id, id);
@@ -2417,6 +2419,7 @@ CASE
     WHEN (event = ANY (ARRAY['pause'::text, 'resume'::text])) THEN true
     ELSE ((from_state IS NULL) OR (from_state <> to_state))
 END),
+    CONSTRAINT cd_rollout_transitions_state_is_known CHECK ((to_state = ANY (ARRAY['pending'::text, 'in_progress'::text, 'paused'::text, 'completed'::text, 'failed'::text, 'cancelled'::text]))),
     CONSTRAINT cd_rollout_transitions_terminal_asks_nothing CHECK (((from_state IS NULL) OR (from_state <> ALL (ARRAY['completed'::text, 'failed'::text, 'cancelled'::text])) OR (event = ANY (ARRAY['reach_gate'::text, 'stop_rollback'::text])))),
     CONSTRAINT cd_rollout_transitions_verb_is_known CHECK ((event = ANY (ARRAY['create'::text, 'plan'::text, 'start'::text, 'pause'::text, 'resume'::text, 'request_approval'::text, 'approve'::text, 'reject'::text, 'expire'::text, 'reach_gate'::text, 'request_passage'::text, 'pass_gate'::text, 'complete'::text, 'fail'::text, 'cancel'::text, 'abort'::text, 'retry'::text, 'skip'::text, 'break_glass'::text, 'stop_rollback'::text, 'stop_passage'::text, 'bypass_freeze'::text, 'start_job'::text, 'end_job'::text])))
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.02, autovacuum_analyze_scale_factor=0.02);

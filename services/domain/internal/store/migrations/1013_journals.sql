@@ -58,6 +58,7 @@ CREATE TABLE cd_rollout_transitions (
     CONSTRAINT cd_rollout_transitions_gate_is_named
         CHECK (event = 'break_glass' OR (event IN ('request_approval', 'approve', 'reject', 'expire', 'reach_gate', 'request_passage',
         'pass_gate', 'stop_passage', 'start_job', 'end_job')) = (gate_id IS NOT NULL)),
+    CONSTRAINT cd_rollout_transitions_state_is_known CHECK (to_state IN ('pending', 'in_progress', 'paused', 'completed', 'failed', 'cancelled')),
     CONSTRAINT cd_rollout_transitions_path_is_legal CHECK (CASE
         WHEN from_state IS NULL THEN to_state = 'pending'
         ELSE from_state = to_state OR (from_state, to_state) IN (
@@ -126,6 +127,7 @@ CREATE TABLE cd_rollout_environment_transitions (
     CONSTRAINT cd_rollout_environment_transitions_subject FOREIGN KEY (organization_id, rollout_environment_id)
         REFERENCES cd_rollout_environments (organization_id, id),
     CONSTRAINT cd_rollout_environment_transitions_creation_is_first CHECK ((event = 'create') = (from_state IS NULL)),
+    CONSTRAINT cd_rollout_environment_transitions_state_is_known CHECK (to_state IN ('pending', 'in_progress', 'paused', 'completed', 'failed', 'cancelled')),
     CONSTRAINT cd_rollout_environment_transitions_path_is_legal CHECK (CASE
         WHEN from_state IS NULL THEN to_state = 'pending'
         ELSE (from_state, to_state) IN (
@@ -165,6 +167,7 @@ CREATE TABLE cd_deployment_transitions (
         REFERENCES cd_deployments (organization_id, id),
     CONSTRAINT cd_deployment_transitions_creation_is_first CHECK ((event = 'create') = (from_state IS NULL)),
     CONSTRAINT cd_deployment_transitions_gate_is_named CHECK ((event IN ('reach_gate', 'pass_gate')) = (gate_id IS NOT NULL)),
+    CONSTRAINT cd_deployment_transitions_state_is_known CHECK (to_state IN ('pending', 'deploying', 'healthy', 'degraded', 'failed', 'cancelled')),
     CONSTRAINT cd_deployment_transitions_path_is_legal CHECK (CASE
         WHEN from_state IS NULL THEN to_state = 'pending'
         WHEN event IN ('reach_gate', 'pass_gate') THEN from_state <> 'pending' AND to_state = from_state

@@ -66,10 +66,10 @@ test('an event about one application draws its row again, and no other', async (
       }
     }).observe(document.querySelector('.matrix tbody'), { childList: true, subtree: true, characterData: true, attributes: true })
   })
-  await place.psql('-c', `UPDATE cd_service_environment_healths SET health = 3 WHERE organization_id = 1 AND service_id = ${2 * id};
+  await place.psql('-c', `UPDATE cd_service_environment_healths SET health = 'degraded' WHERE organization_id = 1 AND service_id = ${2 * id};
     SET session_replication_role = replica;
     INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, gate_id, principal_type)
-    SELECT 1, min(id), 1, 1, 'reach_gate', 'environment/25', 'system' FROM cd_rollouts WHERE organization_id = 1 AND application_id = ${id}`)
+    SELECT 1, min(id), 'in_progress', 'in_progress', 'reach_gate', 'environment/25', 'system' FROM cd_rollouts WHERE organization_id = 1 AND application_id = ${id}`)
   await page.locator('.matrix tbody tr:nth-child(10)').getByText('Degraded').first().waitFor()
   await drawn(page, place.stack)
   assert.deepEqual(await page.evaluate(() => [...globalThis.touched]), [name])
@@ -131,7 +131,7 @@ test('of 200 services those are drawn that a person asks for; a refresh asks for
   assert.ok(whole > 5, `found ${whole} pages of the journal`)
   asked.length = 0
   await place.psql('-c', `SET session_replication_role = replica; INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, principal_type, principal_id, reason)
-    VALUES (1, 900001, 1, 1, 'pause', 'user', 1, 'רגע אחד')`)
+    VALUES (1, 900001, 'in_progress', 'in_progress', 'pause', 'user', 1, 'רגע אחד')`)
   await journal.getByText('רגע אחד').waitFor()
   const { after } = asked[0].variables
   assert.ok(after, 'the journal was asked for from its beginning')

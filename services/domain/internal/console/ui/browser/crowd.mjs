@@ -106,12 +106,12 @@ BEGIN
     a := 2 + i % ${limits.rows - 1};
     PERFORM set_config('session_replication_role', 'replica', true); -- the row is news to the page, and moves nothing
     INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, gate_id, principal_type)
-    SELECT 1, min(d.id), 1, 1, 'reach_gate', 'environment/25', 'system' FROM cd_rollouts r
+    SELECT 1, min(d.id), 'deploying', 'deploying', 'reach_gate', 'environment/25', 'system' FROM cd_rollouts r
     JOIN cd_rollout_environments e ON e.organization_id = 1 AND e.rollout_id = r.id
     JOIN cd_deployments d ON d.organization_id = 1 AND d.rollout_environment_id = e.id
     WHERE r.organization_id = 1 AND r.application_id = a;
     PERFORM set_config('session_replication_role', 'origin', true); -- the cells follow
-    UPDATE cd_service_environment_healths SET health = 1 + (health + i) % 3, since = now(), observed_at = now() WHERE organization_id = 1 AND service_id = 2 * a - 1;
+    UPDATE cd_service_environment_healths SET health = CASE health WHEN 'healthy' THEN 'progressing' WHEN 'progressing' THEN 'degraded' ELSE 'healthy' END, since = now(), observed_at = now() WHERE organization_id = 1 AND service_id = 2 * a - 1;
     COMMIT;
     PERFORM pg_sleep(GREATEST(0, extract(epoch FROM begun + i * interval '1 second' / ${each} - clock_timestamp())));
   END LOOP;
