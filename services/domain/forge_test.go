@@ -199,7 +199,7 @@ func TestChecksArePublishedAsStatusesOfCommits(t *testing.T) {
 		"lockstep/dev success: in dev since 2027-01-15 08:00 UTC (" + p.set.Name + ")", "lockstep/dev/healthy success: success by ci-1",
 	})
 	for _, s := range p.statuses(forge.Sent) {
-		p.want([]string{s.Repository, s.Commit, s.Host}, []string{"https://git.test/shop/config.git", shaOf(901), "git.test"})
+		p.want([]string{s.Repository, s.Commit, s.Host}, []string{"https://git.test/shop/config", shaOf(901), "git.test"})
 		p.want(s.Summary().Link, fmt.Sprintf("https://cd.example.com/rollouts/rollout_%d", r.ID))
 	}
 	p.reports(1, "dev", p.set, "healthy", core.CheckSuccess) // what repeats a status is none
