@@ -169,7 +169,8 @@ func (w *world) copyParked(ctx context.Context, from, to int) error {
 	for _, sql := range []string{
 		`INSERT INTO workflow.execution (ref, organization, workflow, state, program, modules, inputs, secrets, labels, start_event, created_at)
 SELECT 'ff98c0de-' || lpad(to_hex(n / 4096), 4, '0') || '-7' || lpad(to_hex(n % 4096), 3, '0')
-|| substr(gen_random_uuid()::text, 19), organization, 'copy-' || n, 'parked', program, modules, inputs, secrets, labels, start_event, created_at
+|| substr(gen_random_uuid()::text, 19), organization, 'copy-' || n, 'parked', program, modules, inputs, secrets, labels,
+    start_event, created_at
 FROM workflow.execution, generate_series($1::int, $2::int - 1) n WHERE workflow = 'template'`,
 		`INSERT INTO workflow.timer (execution, branch, op, due)
 SELECT id, 0, 0, now() + interval '20 days' FROM workflow.execution WHERE workflow LIKE 'copy-%' AND substr(workflow, 6)::int BETWEEN $1

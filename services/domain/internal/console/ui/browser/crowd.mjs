@@ -111,7 +111,7 @@ BEGIN
     JOIN cd_deployments d ON d.organization_id = 1 AND d.rollout_environment_id = e.id
     WHERE r.organization_id = 1 AND r.application_id = a;
     PERFORM set_config('session_replication_role', 'origin', true); -- the cells follow
-    UPDATE cd_service_environment_healths SET health = CASE health WHEN 'healthy' THEN 'progressing' WHEN 'progressing' THEN 'degraded' ELSE 'healthy' END, since = now(), observed_at = now() WHERE organization_id = 1 AND service_id = 2 * a - 1;
+    UPDATE cd_service_environment_healths SET health = (ARRAY['healthy', 'progressing', 'degraded'])[1 + (array_position(ARRAY['healthy', 'progressing', 'degraded'], health) + i) % 3], since = now(), observed_at = now() WHERE organization_id = 1 AND service_id = 2 * a - 1;
     COMMIT;
     PERFORM pg_sleep(GREATEST(0, extract(epoch FROM begun + i * interval '1 second' / ${each} - clock_timestamp())));
   END LOOP;
