@@ -15,14 +15,15 @@ func TestWhatDecidesAboutTheStrategy(t *testing.T) { // R4-15, R4-16
 	if err != nil || def.CommitMatcher != (flow.CommitMatcher{QuickSync: "^(docs|fix)", Pipeline: "(?i)risky"}) || !def.AlwaysUsePipeline {
 		t.Errorf("found %+v, %v", def, err)
 	}
+	costly := `"commitMatcher":{"pipeline":"(?:` + strings.Repeat("a?", 240) + `){1000}b$"},` // seconds for one message
 	for wrong, at := range map[string]string{
-		`"commitMatcher":{},`:                                                           "/commitMatcher",
-		`"commitMatcher":{"quick":"x"},`:                                                "/commitMatcher",
-		`"commitMatcher":{"quickSync":""},`:                                             "/commitMatcher/quickSync",
-		`"commitMatcher":{"quickSync":"(a"},`:                                           "/commitMatcher/quickSync",
-		`"commitMatcher":{"pipeline":"a(?=b)"},`:                                        "/commitMatcher/pipeline",
-		`"commitMatcher":{"pipeline":"(?:` + strings.Repeat("a?", 240) + `){1000}b$"},`: "/commitMatcher/pipeline", // seconds for one message
-		`"alwaysUsePipeline":"yes",`:                                                    "/alwaysUsePipeline",
+		`"commitMatcher":{},`:                    "/commitMatcher",
+		`"commitMatcher":{"quick":"x"},`:         "/commitMatcher",
+		`"commitMatcher":{"quickSync":""},`:      "/commitMatcher/quickSync",
+		`"commitMatcher":{"quickSync":"(a"},`:    "/commitMatcher/quickSync",
+		`"commitMatcher":{"pipeline":"a(?=b)"},`: "/commitMatcher/pipeline",
+		costly:                                   "/commitMatcher/pipeline",
+		`"alwaysUsePipeline":"yes",`:             "/alwaysUsePipeline",
 	} {
 		_, err := flow.Parse([]byte(`{` + wrong + steps))
 		fields := fault.FieldsOf(err)
