@@ -46,13 +46,15 @@ func routes() map[string]route {
 		domain + `ExportPath`:        {"domain", []string{"/journal/export", "/journal/export?since=2026-01-01T00:00:00Z"}, nil},
 		domain + `ChecksPath`:        {"domain", []string{"/v1/checks"}, nil},
 		domain + `EvaluateCheckPath`: {"domain", []string{"/v1/checks/evaluate"}, nil},
-		// A chat proves its presses by its secret, and where there is none the answer is that no channel takes any.
-		domain + `"POST " + ChatPath + "{organization}/{channel}"`: {"domain", []string{"/chat/organization_1/guessed", "/chat/organization_9/guessed"}, nil},
-		domain + `"POST /session"`:                                 session,
-		domain + `"DELETE /session"`:                               session,
-		domain + `"GET /session"`:                                  session,
-		domain + `"GET " + signOnPath`:                             {"domain", []string{"/session/oidc"}, look},
-		domain + `"GET " + callbackPath`:                           {"domain", []string{"/session/oidc/callback", "/session/oidc/callback?code=x&state=y"}, look},
+		// A chat proves its presses by its secret: whoever has none gets nothing. What is no press is a page of the console.
+		domain + `"POST " + ChatPath + "{organization}/{channel}"`: {
+			"domain", []string{"/chat/organization_1/guessed", "/chat/organization_9/guessed"}, look,
+		},
+		domain + `"POST /session"`:       session,
+		domain + `"DELETE /session"`:     session,
+		domain + `"GET /session"`:        session,
+		domain + `"GET " + signOnPath`:   {"domain", []string{"/session/oidc"}, look},
+		domain + `"GET " + callbackPath`: {"domain", []string{"/session/oidc/callback", "/session/oidc/callback?code=x&state=y"}, look},
 		// An identity provider shows no credential: its token is signed, and without one the answer is that it is invalid.
 		domain + `"POST " + logoutPath`: {"domain", []string{"/session/oidc/logout"}, append(look, http.MethodPost)},
 		domain + `"GET " + DocsPath`:    {"domain", []string{"/docs", "/docs/", "/docs/site.js", "/docs/none.html"}, look},
