@@ -1208,8 +1208,10 @@ CREATE TABLE cd_forge_statuses (
     CONSTRAINT cd_forge_statuses_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'sending'::text, 'sent'::text, 'failed'::text])))
 );
 CREATE INDEX cd_forge_statuses_due ON cd_forge_statuses USING btree (organization_id, due_at, id) WHERE (state = ANY (ARRAY['pending'::text, 'sending'::text]));
+CREATE INDEX cd_forge_statuses_of_commit ON cd_forge_statuses USING btree (organization_id, commit_sha, id);
 CREATE INDEX cd_forge_statuses_of_state ON cd_forge_statuses USING btree (organization_id, state, id);
 CREATE INDEX cd_forge_statuses_sending ON cd_forge_statuses USING btree (organization_id, host) WHERE (state = 'sending'::text);
+CREATE INDEX cd_forge_statuses_settled ON cd_forge_statuses USING btree (organization_id, updated_at) WHERE (state = ANY (ARRAY['sent'::text, 'failed'::text]));
 CREATE TRIGGER cd_forge_statuses_touch BEFORE UPDATE ON cd_forge_statuses FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_forge_statuses IS
     'Statuses of commits at forges, one of each name: a copy of what checks have come to, which no decision depends on. Rows end 30 days after their last change.';
@@ -1335,7 +1337,7 @@ CREATE INDEX cd_group_members_of_member ON cd_group_members USING btree (organiz
 CREATE UNIQUE INDEX cd_group_members_once ON cd_group_members USING btree (organization_id, group_id, member_id) WHERE (removed_at IS NULL);
 CREATE TRIGGER cd_group_members_touch BEFORE UPDATE ON cd_group_members FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_group_members IS
-    'A row for each time that somebody belonged; removed_at ends it.';
+    'A row for each membership; removed_at ends it.';
 
 CREATE TABLE cd_groups (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1568,6 +1570,7 @@ CREATE TABLE cd_notification_links (
     CONSTRAINT cd_notification_links_is_about_a_question CHECK (((gate_id = ''::text) OR (rollout_id IS NOT NULL))),
     CONSTRAINT cd_notification_links_run_is_given CHECK ((run > 0))
 );
+CREATE INDEX cd_notification_links_of_gate ON cd_notification_links USING btree (organization_id, rollout_id, gate_id, member_id) WHERE (answered_at IS NULL);
 CREATE INDEX cd_notification_links_unanswered ON cd_notification_links USING btree (organization_id, request_id, member_id) WHERE (answered_at IS NULL);
 CREATE TRIGGER cd_notification_links_touch BEFORE UPDATE ON cd_notification_links FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_notification_links IS
@@ -2878,7 +2881,7 @@ BEGIN
     PERFORM set_config('lockstep.across', '', true);
 END $function$;
 COMMENT ON FUNCTION cd_all_organizations IS
-    'For whoever operates the installation: what there is, and nothing of what is in it.';
+    'For the operators of the installation: which organizations exist, and nothing that belongs to them.';
 
 CREATE OR REPLACE FUNCTION cd_breaches()
  RETURNS bigint
@@ -2908,7 +2911,7 @@ BEGIN
     PERFORM set_config('lockstep.across', '', true);
 END $function$;
 COMMENT ON FUNCTION cd_broken_glass IS
-    'For the metrics of the whole installation: how often somebody has broken the glass, and when last.';
+    'For the metrics of the whole installation: how often break-glass was used, and when last.';
 
 CREATE OR REPLACE FUNCTION cd_count_organizations()
  RETURNS bigint
@@ -3235,7 +3238,7 @@ BEGIN
     PERFORM set_config('lockstep.across', '', true);
 END $function$;
 COMMENT ON FUNCTION cd_journal_health IS
-    'For whoever operates the installation: in how many organizations the chain is broken, and nothing of what is in it.';
+    'For the operators of the installation: in how many organizations the chain is broken, and nothing that belongs to them.';
 
 CREATE OR REPLACE FUNCTION cd_keep_asked()
  RETURNS trigger
@@ -3746,7 +3749,7 @@ BEGIN
         USING ERRCODE = 'integrity_constraint_violation', TABLE = TG_TABLE_NAME, COLUMN = 'state', CONSTRAINT = TG_NAME;
 END $function$;
 COMMENT ON FUNCTION cd_refuse_change_of_ended IS
-    'Terminal states absorb; whoever forgets gets an error.';
+    'A state that is an end never changes: an update that would change it fails.';
 
 CREATE OR REPLACE FUNCTION cd_refuse_changed_pins()
  RETURNS trigger

@@ -62,7 +62,8 @@ func (u *UseCases) sender(ctx context.Context, r Request) (core.NotificationChan
 	}
 	value, err := u.Secrets.Secret(ctx, r.Organization, a.Credential)
 	if fault.Is(err, fault.Unavailable) || fault.Is(err, fault.Internal) {
-		return channels[i], a, "", err
+		// No caller has proved anything yet: the answer names no credential.
+		return channels[i], a, "", fault.Because(err, fault.Unavailable, "the secret of the channel cannot be read now; try again")
 	}
 	if err != nil || value == "" {
 		return channels[i], a, "", unproved()

@@ -102,8 +102,8 @@ func escalationCause(route int64, step int, notification int64) string {
 	return fmt.Sprintf("escalation:%d:%d:%d", route, step, notification)
 }
 
-// escalated is the message of an escalation that is due: to the channel that the route names now. It reports false when there is nothing to
-// send: the question is answered, or the route or the channel is gone.
+// escalated is the message of an escalation that is due, to the channel that the route names at that time. It reports false if none is to
+// be sent: the question is answered, or the route or the channel no longer exists.
 func escalated(
 	ctx context.Context, tx Tx, organization int64, n core.Notification, routes []core.NotificationRoute, channels []core.NotificationChannel,
 	now time.Time,

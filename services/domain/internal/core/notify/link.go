@@ -71,7 +71,7 @@ type OpenedLink struct {
 	Opening core.NotificationOpening
 }
 
-// signedLink is the link to a question; empty if there is nothing to sign it with now.
+// signedLink is the link to a question; empty without a keyset, or while the keyset cannot be read.
 func (u *UseCases) signedLink(ctx context.Context, organization int64, m core.NotificationMessage, q openQuestion) string {
 	if u.url == "" || u.sealer == nil || !u.sealer.Configured() {
 		return ""

@@ -202,8 +202,8 @@ func (p plan) input(s stop, position int) rolloutEnvironmentInput {
 	return in
 }
 
-// passedGates are the gates of a stop that the program of a quick sync sees: none, for it cannot stop at what it does not know. Where
-// nothing can be stopped anyway, as at the first deployment, its manifests get the weights, and there is nothing to wait for.
+// passedGates are the gates of a stop that the program of a quick sync sees: none, so that it cannot stop at any. Where the rollout would
+// not stop for another reason, as at the first deployment, its manifests get the weights, without soak times or approvals.
 func (p plan) passedGates(s stop) []core.FlowGate {
 	if p.skipsWeights(s) == core.SkipsQuickSync {
 		return nil

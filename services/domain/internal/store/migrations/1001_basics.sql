@@ -51,7 +51,7 @@ BEGIN
         USING ERRCODE = 'integrity_constraint_violation', TABLE = TG_TABLE_NAME, COLUMN = 'state', CONSTRAINT = TG_NAME;
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION cd_refuse_change_of_ended IS 'Terminal states absorb; whoever forgets gets an error.';
+COMMENT ON FUNCTION cd_refuse_change_of_ended IS 'A state that is an end never changes: an update that would change it fails.';
 
 -- +goose StatementBegin
 CREATE FUNCTION cd_refuse_unknown_controls() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$

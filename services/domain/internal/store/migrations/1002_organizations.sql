@@ -46,7 +46,7 @@ BEGIN
     PERFORM set_config('lockstep.across', '', true);
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION cd_all_organizations IS 'For whoever operates the installation: what there is, and nothing of what is in it.';
+COMMENT ON FUNCTION cd_all_organizations IS 'For the operators of the installation: which organizations exist, and nothing that belongs to them.';
 
 -- +goose StatementBegin
 CREATE FUNCTION cd_count_organizations() RETURNS bigint LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$

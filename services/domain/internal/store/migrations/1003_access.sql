@@ -51,7 +51,7 @@ CREATE TABLE cd_group_members (
     CONSTRAINT cd_group_members_group FOREIGN KEY (organization_id, group_id) REFERENCES cd_groups (organization_id, id),
     CONSTRAINT cd_group_members_member FOREIGN KEY (organization_id, member_id) REFERENCES cd_members (organization_id, id)
 );
-COMMENT ON TABLE cd_group_members IS 'A row for each time that somebody belonged; removed_at ends it.';
+COMMENT ON TABLE cd_group_members IS 'A row for each membership; removed_at ends it.';
 CREATE INDEX cd_group_members_of_member ON cd_group_members (organization_id, member_id) WHERE removed_at IS NULL;
 CREATE UNIQUE INDEX cd_group_members_once ON cd_group_members (organization_id, group_id, member_id) WHERE removed_at IS NULL;
 CREATE TRIGGER cd_group_members_touch BEFORE UPDATE ON cd_group_members FOR EACH ROW EXECUTE FUNCTION cd_touch();

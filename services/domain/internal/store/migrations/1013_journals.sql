@@ -242,7 +242,7 @@ BEGIN
     PERFORM set_config('lockstep.across', '', true);
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION cd_journal_health IS 'For whoever operates the installation: in how many organizations the chain is broken, and nothing of what is in it.';
+COMMENT ON FUNCTION cd_journal_health IS 'For the operators of the installation: in how many organizations the chain is broken, and nothing that belongs to them.';
 
 -- +goose StatementBegin
 CREATE FUNCTION cd_breaches() RETURNS bigint LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
@@ -265,7 +265,7 @@ BEGIN
     PERFORM set_config('lockstep.across', '', true);
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION cd_broken_glass IS 'For the metrics of the whole installation: how often somebody has broken the glass, and when last.';
+COMMENT ON FUNCTION cd_broken_glass IS 'For the metrics of the whole installation: how often break-glass was used, and when last.';
 
 -- +goose StatementBegin
 CREATE FUNCTION cd_freeze_bypasses() RETURNS bigint LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$

@@ -22,6 +22,7 @@ CREATE TABLE cd_notification_links (
     CONSTRAINT cd_notification_links_rollout FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts (organization_id, id),
     CONSTRAINT cd_notification_links_member FOREIGN KEY (organization_id, member_id) REFERENCES cd_members (organization_id, id)
 );
+CREATE INDEX cd_notification_links_of_gate ON cd_notification_links (organization_id, rollout_id, gate_id, member_id) WHERE answered_at IS NULL;
 CREATE INDEX cd_notification_links_unanswered ON cd_notification_links (organization_id, request_id, member_id) WHERE answered_at IS NULL;
 COMMENT ON TABLE cd_notification_links IS 'Links that were opened: who opened which, and when they answered. Rows end with their messages.';
 COMMENT ON COLUMN cd_notification_links.run IS 'The run that sent the link: each sends one of its own.';

@@ -67,6 +67,8 @@ CREATE TABLE cd_forge_statuses (
 );
 CREATE INDEX cd_forge_statuses_due ON cd_forge_statuses (organization_id, due_at, id) WHERE state IN ('pending', 'sending');
 CREATE INDEX cd_forge_statuses_sending ON cd_forge_statuses (organization_id, host) WHERE state = 'sending';
+CREATE INDEX cd_forge_statuses_settled ON cd_forge_statuses (organization_id, updated_at) WHERE state IN ('sent', 'failed');
+CREATE INDEX cd_forge_statuses_of_commit ON cd_forge_statuses (organization_id, commit_sha, id);
 CREATE INDEX cd_forge_statuses_of_state ON cd_forge_statuses (organization_id, state, id);
 COMMENT ON TABLE cd_forge_statuses IS 'Statuses of commits at forges, one of each name: a copy of what checks have come to, which no decision depends on. Rows end 30 days after their last change.';
 COMMENT ON COLUMN cd_forge_statuses.parts IS 'What each application says, by its number: set, phase, description and link. The worst of them is published.';

@@ -847,7 +847,7 @@ type Group struct {
 	UpdatedAt      time.Time
 }
 
-// A row for each time that somebody belonged; removed_at ends it.
+// A row for each membership; removed_at ends it.
 type GroupMember struct {
 	ID             int64
 	OrganizationID int64

@@ -1,7 +1,7 @@
 -- Artifact sources, and when they are looked at.
 
 -- +goose Up
--- The artifact sources that the domain has, so that looking at them goes on while the domain is away.
+-- The artifact sources of the domain service, so that they are polled also while that service is unreachable.
 CREATE TABLE source (
     -- These two are the domain's.
     id               bigint      PRIMARY KEY,
@@ -15,9 +15,9 @@ CREATE TABLE source (
     interval_seconds integer     NOT NULL CHECK (interval_seconds >= 0),
     -- The pull that had it last: what a whole pull does not have is gone.
     pulled_at        timestamptz NOT NULL,
-    -- When it is looked at next, or when who looks now has to have answered; null: when somebody asks.
+    -- When it is polled next, or until when the present poll has to end; null: only on request.
     next_at          timestamptz,
-    -- How often somebody said that there is something new: a look that began before does not put it off.
+    -- Counts the notifications of something new: a poll that began before one does not postpone the next.
     nudges           integer     NOT NULL DEFAULT 0,
     looked_at        timestamptz,
     -- What the last look noted for the next.
