@@ -185,7 +185,7 @@ func TestChecksArePublishedAsStatusesOfCommits(t *testing.T) {
 	p.want(p.work(), []string(nil)) // nothing of it is live or rolled out
 	p.reports(1, "dev", p.set, "healthy", core.CheckFailure)
 	p.work()
-	p.want(p.at.since(), []string{"lockstep/dev/healthy failure: failure by ci-1"})
+	p.want(p.at.since(), []string{"lockstep/shop/dev/healthy failure: failure by ci-1"})
 	r := p.rollout(p.set)
 	p.work()
 	p.at.since()
@@ -196,7 +196,7 @@ func TestChecksArePublishedAsStatusesOfCommits(t *testing.T) {
 	got := p.at.since()
 	slices.Sort(got)
 	p.want(got, []string{
-		"lockstep/dev success: in dev since 2027-01-15 08:00 UTC (" + p.set.Name + ")", "lockstep/dev/healthy success: success by ci-1",
+		"lockstep/shop/dev success: in dev since 2027-01-15 08:00 UTC (" + p.set.Name + ")", "lockstep/shop/dev/healthy success: success by ci-1",
 	})
 	for _, s := range p.statuses(forge.Sent) {
 		p.want([]string{s.Repository, s.Commit, s.Host}, []string{"https://git.test/shop/config", shaOf(901), "git.test"})
@@ -218,12 +218,12 @@ func TestWhatIsPublished(t *testing.T) {
 	p.reports(1, "dev", p.set, "healthy", core.CheckSuccess)
 	p.reports(1, "test", p.set, "healthy", core.CheckSuccess)
 	p.work()
-	p.want(p.at.since(), []string{"lockstep/test/healthy success: success by ci-1"})
+	p.want(p.at.since(), []string{"lockstep/shop/test/healthy success: success by ci-1"})
 	newer := p.release(77) // an image; the commit is the same
 	p.reports(1, "test", newer, "healthy", core.CheckPending)
 	p.reports(2, "test", newer, "healthy", core.CheckSuccess)
 	p.work()
-	p.want(p.at.since(), []string{"lockstep/test/healthy failure: the reporters contradict each other: pending by ci-1, success by ci-2"})
+	p.want(p.at.since(), []string{"lockstep/shop/test/healthy failure: the reporters contradict each other: pending by ci-1, success by ci-2"})
 	p.reports(3, "test", p.set, "healthy", core.CheckFailure)
 	p.work()
 	p.want(p.at.since(), []string(nil))
@@ -238,7 +238,7 @@ func TestIntermediatePhasesAreNotSent(t *testing.T) {
 		p.reports(1, "dev", p.set, "healthy", phase)
 	}
 	p.work()
-	p.want(p.at.since(), []string{"lockstep/dev/healthy success: success by ci-1"})
+	p.want(p.at.since(), []string{"lockstep/shop/dev/healthy success: success by ci-1"})
 	p.at.answer = func(string) map[string]any { return map[string]any{} }
 	p.reports(1, "dev", p.set, "healthy", core.CheckFailure)
 	p.work()
@@ -252,7 +252,7 @@ func TestIntermediatePhasesAreNotSent(t *testing.T) {
 	p.at.answer = nil
 	p.now.Advance(time.Minute)
 	p.work()
-	p.want(p.at.since(), []string{"lockstep/dev/healthy pending: pending by ci-1"})
+	p.want(p.at.since(), []string{"lockstep/shop/dev/healthy pending: pending by ci-1"})
 	p.want(len(p.at.order), 3)
 }
 
@@ -385,7 +385,7 @@ func TestSwitchingOff(t *testing.T) {
 	p.reports(1, "dev", p.set, "healthy", core.CheckPending)
 	p.reports(1, "dev", p.set, "healthy", core.CheckSuccess)
 	p.work()
-	p.want(p.at.since(), []string{"lockstep/dev/healthy success: success by ci-1"})
+	p.want(p.at.since(), []string{"lockstep/shop/dev/healthy success: success by ci-1"})
 	parts := []forge.Part{{Application: "shop", Phase: core.CheckSuccess, Description: "fine"}, {Application: "web", Phase: core.CheckFailure, Description: "red"}}
 	p.want(forge.Worst(parts), forge.Part{Application: "web", Phase: core.CheckFailure, Description: "shop: success, web: failure"})
 	p.want(forge.Worst(parts[:1]).Description, "fine")
@@ -484,7 +484,7 @@ func TestPublishingSurvivesAKillAtEachStatement(t *testing.T) {
 		t.Errorf("found %d crashes; want more", crashes)
 	}
 	p.want(p.at.since(), []string{
-		"lockstep/dev/healthy pending: pending by ci-1", "lockstep/dev/healthy failure: failure by ci-1", "lockstep/dev/healthy success: success by ci-1",
+		"lockstep/shop/dev/healthy pending: pending by ci-1", "lockstep/shop/dev/healthy failure: failure by ci-1", "lockstep/shop/dev/healthy success: success by ci-1",
 	})
 	p.want(p.countOf(`SELECT count(*) FROM cd_forge_marks`), 0)
 }

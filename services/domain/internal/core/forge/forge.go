@@ -52,7 +52,7 @@ type Status struct {
 	ID int64
 	// Repository is the URL, Host its server.
 	Repository, Host, Commit string
-	// Name is what forges call its context: lockstep/<environment>/<key>, or lockstep/<environment> for what was deployed there.
+	// Name is what forges call its context: lockstep/<application>/<environment>/<key>, or without a key for what was deployed there.
 	Name string
 	// Parts are what each application says, by its number.
 	Parts      map[int64]Part

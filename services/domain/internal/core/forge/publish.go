@@ -26,7 +26,7 @@ const (
 	putOff = time.Minute
 	// maxCommits is how many commits of a version set have statuses: those of its first versions.
 	maxCommits = 100
-	// prefix is what the names of all statuses begin with. No inbound status of such a name counts for a check.
+	// prefix is what the names of all statuses begin with.
 	prefix = "lockstep/"
 )
 
@@ -291,7 +291,8 @@ func (u *UseCases) statements(s subject) []statement {
 		if !s.published(environment) {
 			return
 		}
-		st := statement{name: prefix + s.names[environment].Name, part: Part{
+		// With the application: who may configure one names any repository in its sources, and must not speak for others there.
+		st := statement{name: prefix + s.application.Name + "/" + s.names[environment].Name, part: Part{
 			Set: s.mark.VersionSet, Application: s.application.Name, Phase: phase, Description: cut(description, maxDescription), Link: link,
 		}}
 		if key != "" {

@@ -13286,7 +13286,7 @@ type ForgeStatus {
   repository: String!
   "The full ID of the commit."
   commit: String!
-  "Its name at the forge, such as lockstep/production/e2e."
+  "Its name at the forge, such as lockstep/shop/production/e2e."
   name: String!
   "What it says, or is to say."
   phase: CheckPhase!
