@@ -14616,6 +14616,7 @@ type NotificationOpening {
   member: String!
   "The gate that the link opened; empty for a call."
   gate: String!
+  "When the member opened the link."
   openedAt: Time!
   "When the member answered the question afterwards; null if they did not."
   answeredAt: Time
