@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
@@ -21,6 +22,8 @@ import (
 type pipeline struct {
 	tx   pgx.Tx
 	kept pgx.Batch
+	// gathered are rows of the deployments' journal that are not kept back yet: they become one statement, as a batch of events has hundreds.
+	gathered *query.InsertDeploymentTransitionsParams
 	// answers are those of the queries that were asked together, while they are read.
 	answers *answers
 }
@@ -29,12 +32,42 @@ var _ query.DBTX = (*pipeline)(nil)
 
 // flush sends what is kept back.
 func (p *pipeline) flush(ctx context.Context) error {
+	p.keepGathered(ctx)
 	if p.kept.Len() == 0 {
 		return nil
 	}
 	kept := p.kept
 	p.kept = pgx.Batch{}
 	return pg.Classify(p.tx.SendBatch(ctx, &kept).Close(), "write what was kept back")
+}
+
+// gather adds a row to the journal of a deployment.
+func (p *pipeline) gather(organization int64, r core.Transition) error {
+	if p.answers != nil {
+		return errTogether
+	}
+	if p.gathered == nil {
+		p.gathered = &query.InsertDeploymentTransitionsParams{OrganizationID: organization}
+	}
+	g := p.gathered
+	g.DeploymentIds = append(g.DeploymentIds, r.Subject.ID)
+	g.FromStates, g.ToStates = append(g.FromStates, string(r.From)), append(g.ToStates, string(r.To))
+	g.Events, g.GateIds = append(g.Events, string(r.Verb)), append(g.GateIds, r.GateID)
+	g.PrincipalTypes, g.PrincipalIds = append(g.PrincipalTypes, string(r.PrincipalType)), append(g.PrincipalIds, r.PrincipalID)
+	g.Reasons, g.TriggeredBy = append(g.Reasons, r.Reason), append(g.TriggeredBy, r.TriggeredBy)
+	g.CreatedAt = append(g.CreatedAt, r.CreatedAt)
+	return nil
+}
+
+// keepGathered keeps the gathered rows back, before a row that the journals show behind them.
+func (p *pipeline) keepGathered(ctx context.Context) {
+	if p.gathered == nil {
+		return
+	}
+	rows := *p.gathered
+	p.gathered = nil
+	// It only fails while reads are asked together, when nothing is gathered.
+	_ = query.New(later{p, whatever}).InsertDeploymentTransitions(ctx, rows)
 }
 
 // Exec implements query.DBTX.
@@ -75,7 +108,7 @@ func (p *pipeline) ask(ctx context.Context, sql string, args []any) (pgx.Rows, e
 	if rows := p.answers.take(sql, args); rows != nil {
 		return rows, nil
 	}
-	if p.kept.Len() == 0 {
+	if p.kept.Len() == 0 && p.gathered == nil {
 		return nil, nil //nolint:nilnil // see above
 	}
 	alone := answers{conn: p.tx.Conn()}
@@ -177,6 +210,7 @@ func (a *answers) take(sql string, args []any) pgx.Rows {
 // class already.
 func (a *answers) ask(ctx context.Context, p *pipeline) error {
 	var refused error
+	p.keepGathered(ctx)
 	for _, q := range a.asked {
 		p.kept.Queue(q.sql, q.args...).Query(func(rows pgx.Rows) error {
 			if refused = rows.Err(); refused != nil { // then it has no descriptions either

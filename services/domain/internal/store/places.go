@@ -71,22 +71,28 @@ func (r reader) DirectChanges(ctx context.Context, organization int64, environme
 }
 
 // AnnouncePlaces implements setup.PlacesTx.
-func (t *tx) AnnouncePlaces(ctx context.Context, at time.Time, territory core.Territory) error {
+func (t *tx) AnnouncePlaces(ctx context.Context, at time.Time, all ...core.Territory) error {
+	if len(all) == 0 {
+		return nil
+	}
 	sequence, err := t.q.PlacesSequence(ctx)
 	if err != nil {
-		return pg.Classify(err, "number the places of environment %d", territory.EnvironmentID)
+		return pg.Classify(err, "number the places of environment %d", all[0].EnvironmentID)
 	}
-	e, err := event.Make(event.Header{
-		ID: id.New(at), Source: Source, Organization: t.organization,
-		Correlation: "environment-" + strconv.FormatInt(territory.EnvironmentID, 10), Time: at,
-	}, event.EnvironmentPlacesChanged{
-		EnvironmentID: territory.EnvironmentID, Name: territory.Name, ApplicationID: territory.ApplicationID, Sequence: sequence,
-		Protected: territory.Protected, Archived: territory.Archived, Places: eventPlaces(territory.Places),
-	})
-	if err != nil {
-		return fmt.Errorf("make the event of the places of environment %d: %w", territory.EnvironmentID, err)
+	events := make([]event.Sealed, len(all))
+	for i, territory := range all {
+		events[i], err = event.Make(event.Header{
+			ID: id.New(at), Source: Source, Organization: t.organization,
+			Correlation: "environment-" + strconv.FormatInt(territory.EnvironmentID, 10), Time: at,
+		}, event.EnvironmentPlacesChanged{
+			EnvironmentID: territory.EnvironmentID, Name: territory.Name, ApplicationID: territory.ApplicationID, Sequence: sequence,
+			Protected: territory.Protected, Archived: territory.Archived, Places: eventPlaces(territory.Places),
+		})
+		if err != nil {
+			return fmt.Errorf("make the event of the places of environment %d: %w", territory.EnvironmentID, err)
+		}
 	}
-	return t.deps.Publish(ctx, outgoing{t.pgx, t.line}, e)
+	return t.deps.Publish(ctx, outgoing{t.pgx, t.line}, events...)
 }
 
 // eventPlaces are places as events have them.

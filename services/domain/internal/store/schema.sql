@@ -894,7 +894,7 @@ CREATE TABLE cd_deployments (
 );
 CREATE TRIGGER cd_deployments_are_kept BEFORE DELETE ON cd_deployments FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_deployments_ended_is_final BEFORE UPDATE ON cd_deployments FOR EACH ROW WHEN (((old.state = ANY (ARRAY['healthy'::text, 'degraded'::text, 'failed'::text, 'cancelled'::text])) AND (new.state <> old.state))) EXECUTE FUNCTION cd_refuse_change_of_ended();
-CREATE TRIGGER cd_deployments_pins_are_immutable BEFORE UPDATE ON cd_deployments FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'rollout_environment_id', 'service_id', 'created_at');
+CREATE TRIGGER cd_deployments_pins_are_immutable BEFORE UPDATE ON cd_deployments FOR EACH ROW WHEN ((((((old.id IS DISTINCT FROM new.id) OR (old.organization_id IS DISTINCT FROM new.organization_id)) OR (old.rollout_environment_id IS DISTINCT FROM new.rollout_environment_id)) OR (old.service_id IS DISTINCT FROM new.service_id)) OR (old.created_at IS DISTINCT FROM new.created_at))) EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'rollout_environment_id', 'service_id', 'created_at');
 CREATE TRIGGER cd_deployments_touch BEFORE UPDATE ON cd_deployments FOR EACH ROW EXECUTE FUNCTION cd_touch();
 
 CREATE TABLE cd_driver_bundles (
@@ -2246,7 +2246,7 @@ CREATE TRIGGER cd_rollout_environments_are_kept BEFORE DELETE ON cd_rollout_envi
 CREATE TRIGGER cd_rollout_environments_ended_is_final BEFORE UPDATE ON cd_rollout_environments FOR EACH ROW WHEN (((old.state = ANY (ARRAY['completed'::text, 'failed'::text, 'cancelled'::text])) AND (new.state <> old.state))) EXECUTE FUNCTION cd_refuse_change_of_ended();
 CREATE TRIGGER cd_rollout_environments_keep_cell AFTER INSERT OR UPDATE OF state ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_keep_cell();
 CREATE TRIGGER cd_rollout_environments_mark_forge AFTER INSERT OR UPDATE OF state ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_mark_forge_stop();
-CREATE TRIGGER cd_rollout_environments_pins_are_immutable BEFORE UPDATE ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'rollout_id', 'environment_id', 'position', 'driver_binding_id', 'driver_digest', 'previous_version_set_id', 'weights', 'skips_weights', 'created_at');
+CREATE TRIGGER cd_rollout_environments_pins_are_immutable BEFORE UPDATE ON cd_rollout_environments FOR EACH ROW WHEN ((((((((((((old.id IS DISTINCT FROM new.id) OR (old.organization_id IS DISTINCT FROM new.organization_id)) OR (old.rollout_id IS DISTINCT FROM new.rollout_id)) OR (old.environment_id IS DISTINCT FROM new.environment_id)) OR (old."position" IS DISTINCT FROM new."position")) OR (old.driver_binding_id IS DISTINCT FROM new.driver_binding_id)) OR (old.driver_digest IS DISTINCT FROM new.driver_digest)) OR (old.previous_version_set_id IS DISTINCT FROM new.previous_version_set_id)) OR (old.weights IS DISTINCT FROM new.weights)) OR (old.skips_weights IS DISTINCT FROM new.skips_weights)) OR (old.created_at IS DISTINCT FROM new.created_at))) EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'rollout_id', 'environment_id', 'position', 'driver_binding_id', 'driver_digest', 'previous_version_set_id', 'weights', 'skips_weights', 'created_at');
 CREATE TRIGGER cd_rollout_environments_touch BEFORE UPDATE ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON COLUMN cd_rollout_environments.driver_digest IS
     'The bundle that this rollout runs here, to the byte.';
@@ -3355,9 +3355,11 @@ CREATE OR REPLACE FUNCTION cd_mark_forge_stop()
  LANGUAGE plpgsql
 AS $function$
 BEGIN
-    PERFORM cd_mark_forge_subject(r.organization_id, r.application_id, s.id)
-        FROM cd_rollouts r, unnest(ARRAY[r.version_set_id, CASE WHEN NEW.state = 'completed' THEN NEW.previous_version_set_id END]) AS s (id)
-        WHERE r.organization_id = NEW.organization_id AND r.id = NEW.rollout_id AND s.id IS NOT NULL;
+    IF EXISTS (SELECT FROM cd_forge_mirrors m WHERE m.organization_id = NEW.organization_id AND m.enabled) THEN
+        PERFORM cd_mark_forge_subject(r.organization_id, r.application_id, s.id)
+            FROM cd_rollouts r, unnest(ARRAY[r.version_set_id, CASE WHEN NEW.state = 'completed' THEN NEW.previous_version_set_id END]) AS s (id)
+            WHERE r.organization_id = NEW.organization_id AND r.id = NEW.rollout_id AND s.id IS NOT NULL;
+    END IF;
     RETURN NULL;
 END $function$;
 COMMENT ON FUNCTION cd_mark_forge_stop IS
@@ -3756,10 +3758,12 @@ CREATE OR REPLACE FUNCTION cd_refuse_changed_pins()
  LANGUAGE plpgsql
 AS $function$
 DECLARE
+    before jsonb := to_jsonb(OLD);
+    after  jsonb := to_jsonb(NEW);
     pinned text;
 BEGIN
     FOREACH pinned IN ARRAY TG_ARGV LOOP
-        IF to_jsonb(OLD) -> pinned IS DISTINCT FROM to_jsonb(NEW) -> pinned THEN
+        IF before -> pinned IS DISTINCT FROM after -> pinned THEN
             RAISE EXCEPTION '%.% is pinned: it never changes', TG_TABLE_NAME, pinned
                 USING ERRCODE = 'integrity_constraint_violation', TABLE = TG_TABLE_NAME, COLUMN = pinned, CONSTRAINT = TG_NAME;
         END IF;

@@ -68,6 +68,14 @@ func (t *tx) LockApplicationEnvironment(ctx context.Context, id int64) (core.App
 	return applicationEnvironment(row), missing(err, "application environment", id)
 }
 
+// LockApplicationEnvironments implements setup.ReadinessTx.
+func (t *tx) LockApplicationEnvironments(
+	ctx context.Context, environment int64, applications []int64,
+) ([]core.ApplicationEnvironment, error) {
+	rows, err := t.q.LockApplicationEnvironments(ctx, t.organization, environment, applications)
+	return convertAll(rows, applicationEnvironment), pg.Classify(err, "lock applications in environment %d", environment)
+}
+
 // AwaitingSetup implements setup.ReadinessTx.
 func (t *tx) AwaitingSetup(ctx context.Context, environment int64) ([]core.ApplicationEnvironment, error) {
 	rows, err := t.q.AwaitingSetup(ctx, t.organization, environment)

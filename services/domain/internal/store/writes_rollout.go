@@ -184,6 +184,9 @@ func (t *tx) insertTransition(ctx context.Context, q *query.Queries, r core.Tran
 			return fmt.Errorf("write conditions of %s: %w", r.GateID, err)
 		}
 	}
+	if r.Subject.Kind != core.SubjectDeployment {
+		t.line.keepGathered(ctx)
+	}
 	switch r.Subject.Kind {
 	case core.SubjectRollout:
 		return q.InsertRolloutTransition(ctx, query.InsertRolloutTransitionParams{
@@ -199,11 +202,7 @@ func (t *tx) insertTransition(ctx context.Context, q *query.Queries, r core.Tran
 			PrincipalType: by, PrincipalID: principal, Reason: reason, TriggeredBy: triggeredBy, CreatedAt: r.CreatedAt,
 		})
 	case core.SubjectDeployment:
-		return q.InsertDeploymentTransition(ctx, query.InsertDeploymentTransitionParams{
-			OrganizationID: t.organization, DeploymentID: r.Subject.ID, FromState: orNull(string(r.From)), ToState: string(r.To), Event: verb,
-			GateID:        orNull(r.GateID),
-			PrincipalType: by, PrincipalID: principal, Reason: reason, TriggeredBy: triggeredBy, CreatedAt: r.CreatedAt,
-		})
+		return t.line.gather(t.organization, r)
 	default:
 		return fault.New(fault.Internal, "no journal for %q", r.Subject.Kind)
 	}

@@ -456,20 +456,11 @@ func (u *UseCases) latestConfig(
 	if err != nil {
 		return nil, false, err
 	}
-	def, ok := latest[application]
+	definition, ok := latest[application]
 	if !ok {
 		return nil, false, nil
 	}
-	flow, err := u.flows.Read(def.Definition)
-	if err != nil {
-		return nil, false, fmt.Errorf("read flow definition %d: %w", def.ID, err)
-	}
-	for _, step := range flow.Deploys {
-		if step.Environment == environment {
-			return step.Config, true, nil
-		}
-	}
-	return nil, false, nil
+	return u.configIn(definition, environment)
 }
 
 // setUp submits the next setup of an application in an environment; until it has ended nothing is deployed (E59).

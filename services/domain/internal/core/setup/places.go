@@ -25,9 +25,9 @@ type PlacesTx interface {
 	EnvironmentChecks(ctx context.Context, organization int64, environments []int64) (map[int64]json.RawMessage, error)
 	// DirectChanges are the environments that accept changes that belong to no rollout.
 	DirectChanges(ctx context.Context, organization int64, environments []int64) (map[int64]bool, error)
-	// AnnouncePlaces publishes what belongs to an environment, or to an application in it, with the commit. Of two announcements the one
-	// that was made later counts, so the caller holds the lock of what it announces.
-	AnnouncePlaces(ctx context.Context, at time.Time, t core.Territory) error
+	// AnnouncePlaces publishes what belongs to environments, or to applications in them, with the commit. Of two announcements the one
+	// that was made later counts, so the caller holds the locks of what it announces.
+	AnnouncePlaces(ctx context.Context, at time.Time, all ...core.Territory) error
 }
 
 // PinnedPlaces are what the passage of an environment opens for a rollout. The driver's manifest declares it; without a declaration it is
@@ -97,15 +97,25 @@ func (u *UseCases) announceEnvironment(ctx context.Context, tx PlacesTx, organiz
 func (u *UseCases) announceApplication(
 	ctx context.Context, tx PlacesTx, e core.BoundEnvironment, application int64, config, discovered json.RawMessage,
 ) error {
-	t := core.Territory{EnvironmentID: e.ID, Name: e.Name, ApplicationID: application}
-	if config != nil {
-		places, _, err := u.drivers.Now().Places(e.Binding.DriverRef, e.Binding.DriverConfig, config, discovered)
-		if err != nil && !fault.Is(err, fault.NotFound) {
-			return fmt.Errorf("places of application %d in environment %d: %w", application, e.ID, err)
-		}
-		t.Places = places
+	t, err := u.territory(e, application, config, discovered)
+	if err != nil {
+		return err
 	}
 	return tx.AnnouncePlaces(ctx, u.clock.Now(), t)
+}
+
+// territory is what belongs to an application in an environment; nothing without a config.
+func (u *UseCases) territory(e core.BoundEnvironment, application int64, config, discovered json.RawMessage) (core.Territory, error) {
+	t := core.Territory{EnvironmentID: e.ID, Name: e.Name, ApplicationID: application}
+	if config == nil {
+		return t, nil
+	}
+	places, _, err := u.drivers.Now().Places(e.Binding.DriverRef, e.Binding.DriverConfig, config, discovered)
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return t, fmt.Errorf("places of application %d in environment %d: %w", application, e.ID, err)
+	}
+	t.Places = places
+	return t, nil
 }
 
 // boundEnvironment reads an environment with its binding, without a lock.
@@ -297,7 +307,7 @@ func (u *UseCases) AnnouncePlaces(ctx context.Context) error {
 	}
 }
 
-// announceAgain announces an environment, and then its applications, each in a transaction of its own under the locks that order it with
+// announceAgain announces an environment, and then its applications, page by page, each in a transaction under the locks that order it with
 // changes.
 func (u *UseCases) announceAgain(ctx context.Context, placed PlacedEnvironment) error {
 	var archived bool
@@ -314,34 +324,55 @@ func (u *UseCases) announceAgain(ctx context.Context, placed PlacedEnvironment) 
 	}
 	for after := int64(0); ; {
 		page, err := u.store.PipelinesTo(ctx, placed.OrganizationID, placed.ID, after, pipelinesAtOnce)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		applications := make([]int64, len(page))
+		for i, definition := range page {
+			applications[i] = definition.ApplicationID
+		}
+		after = applications[len(applications)-1]
+		err = u.store.In(ctx, placed.OrganizationID, func(ctx context.Context, tx Tx) error {
+			return u.announceSetups(ctx, tx, placed, applications)
+		})
+		if err != nil || len(page) < pipelinesAtOnce {
+			return err
+		}
+	}
+}
+
+// announceSetups announces what belongs to several applications in an environment. Their pipelines are read once they are locked.
+func (u *UseCases) announceSetups(ctx context.Context, tx Tx, placed PlacedEnvironment, applications []int64) error {
+	locked, err := tx.LockApplicationEnvironments(ctx, placed.ID, applications)
+	if err != nil {
+		return err
+	}
+	e, err := boundEnvironment(ctx, tx, placed.OrganizationID, placed.ID)
+	if err != nil {
+		return err
+	}
+	latest, err := tx.LatestFlowDefinitions(ctx, placed.OrganizationID, applications)
+	if err != nil {
+		return err
+	}
+	var all []core.Territory
+	for _, ae := range locked {
+		definition, has := latest[ae.ApplicationID]
+		if !has {
+			continue
+		}
+		config, goes, err := u.configIn(definition, e.Name)
 		if err != nil {
 			return err
 		}
-		for _, definition := range page {
-			after = definition.ApplicationID
-			err := u.store.In(ctx, placed.OrganizationID, func(ctx context.Context, tx Tx) error {
-				known, err := tx.ApplicationEnvironmentsByApplication(ctx, placed.OrganizationID, []int64{definition.ApplicationID})
-				if err != nil {
-					return err
-				}
-				for _, ae := range known[definition.ApplicationID] {
-					if ae.EnvironmentID != placed.ID {
-						continue
-					}
-					locked, err := tx.LockApplicationEnvironment(ctx, ae.ID)
-					if err != nil {
-						return err
-					}
-					return u.announceSetup(ctx, tx, placed.OrganizationID, locked)
-				}
-				return nil
-			})
-			if err != nil {
-				return err
-			}
+		if !goes {
+			continue
 		}
-		if len(page) < pipelinesAtOnce {
-			return nil
+		t, err := u.territory(e, ae.ApplicationID, config, ae.Discovered)
+		if err != nil {
+			return err
 		}
+		all = append(all, t)
 	}
+	return tx.AnnouncePlaces(ctx, u.clock.Now(), all...)
 }

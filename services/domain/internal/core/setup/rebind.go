@@ -127,7 +127,7 @@ func (u *UseCases) rebind(ctx context.Context, tx Tx, a core.Actor, e, next core
 		return made, err
 	}
 	return made, u.eachPipelineTo(ctx, tx, a.Organization, e.ID, func(definition core.FlowDefinition) error {
-		config, err := u.configIn(definition, e.Name)
+		config, _, err := u.configIn(definition, e.Name)
 		if err != nil || config == nil {
 			return err
 		}
@@ -178,18 +178,18 @@ func (u *UseCases) eachPipelineTo(
 	}
 }
 
-// configIn is what a pipeline says about an environment; nil for nothing.
-func (u *UseCases) configIn(definition core.FlowDefinition, environment string) (json.RawMessage, error) {
+// configIn is what a pipeline says about an environment; false when it does not go there.
+func (u *UseCases) configIn(definition core.FlowDefinition, environment string) (json.RawMessage, bool, error) {
 	flow, err := u.flows.Read(definition.Definition)
 	if err != nil {
-		return nil, fmt.Errorf("read flow definition %d: %w", definition.ID, err)
+		return nil, false, fmt.Errorf("read flow definition %d: %w", definition.ID, err)
 	}
 	for _, step := range flow.Deploys {
 		if step.Environment == environment {
-			return step.Config, nil
+			return step.Config, true, nil
 		}
 	}
-	return nil, nil
+	return nil, false, nil
 }
 
 // misfit is why a pipeline's configuration cannot be used with the driver binding of its environment; "" if it can. It was valid when the

@@ -26,6 +26,11 @@ RETURNING *;
 -- name: LockApplicationEnvironment :one
 SELECT * FROM cd_application_environments WHERE organization_id = @organization_id AND id = @id FOR NO KEY UPDATE;
 
+-- name: LockApplicationEnvironments :many
+SELECT * FROM cd_application_environments
+WHERE organization_id = @organization_id AND environment_id = @environment_id AND application_id = ANY(@applications::bigint[])
+ORDER BY id FOR NO KEY UPDATE;
+
 -- name: AwaitingSetup :many
 SELECT * FROM cd_application_environments WHERE organization_id = @organization_id AND environment_id = @environment_id AND setup_wanted
 ORDER BY id FOR NO KEY UPDATE;

@@ -6,9 +6,17 @@ VALUES (@organization_id, @rollout_id, @from_state, @to_state, @event, @gate_id,
 INSERT INTO cd_rollout_environment_transitions (organization_id, rollout_environment_id, from_state, to_state, event, principal_type, principal_id, reason, triggered_by, created_at)
 VALUES (@organization_id, @rollout_environment_id, @from_state, @to_state, @event, @principal_type, @principal_id, @reason, @triggered_by, @created_at);
 
--- name: InsertDeploymentTransition :exec
+-- name: InsertDeploymentTransitions :exec
+-- In the order of the arrays; an empty text and 0 are null.
 INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, gate_id, principal_type, principal_id, reason, triggered_by, created_at)
-VALUES (@organization_id, @deployment_id, @from_state, @to_state, @event, @gate_id, @principal_type, @principal_id, @reason, @triggered_by, @created_at);
+SELECT @organization_id::bigint, r.deployment_id, NULLIF(r.from_state, ''), r.to_state, r.event, NULLIF(r.gate_id, ''), r.principal_type,
+    NULLIF(r.principal_id, 0), NULLIF(r.reason, ''), NULLIF(r.triggered_by, ''), r.created_at
+FROM (
+    SELECT unnest(@deployment_ids::bigint[]) AS deployment_id, unnest(@from_states::text[]) AS from_state, unnest(@to_states::text[]) AS to_state,
+        unnest(@events::text[]) AS event, unnest(@gate_ids::text[]) AS gate_id, unnest(@principal_types::text[]) AS principal_type,
+        unnest(@principal_ids::bigint[]) AS principal_id, unnest(@reasons::text[]) AS reason, unnest(@triggered_by::text[]) AS triggered_by,
+        unnest(@created_at::timestamptz[]) AS created_at
+) AS r;
 
 -- name: GateWords :many
 -- What the rollouts' own journals say of gates, holds and broken glass.

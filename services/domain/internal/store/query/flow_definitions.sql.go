@@ -258,6 +258,46 @@ func (q *Queries) LockApplicationEnvironment(ctx context.Context, organizationID
 	return i, err
 }
 
+const lockApplicationEnvironments = `-- name: LockApplicationEnvironments :many
+SELECT id, organization_id, application_id, environment_id, readiness, readiness_reason, discovered, setup_attempt, setup_wanted, workflow_ref, current, created_at, updated_at FROM cd_application_environments
+WHERE organization_id = $1 AND environment_id = $2 AND application_id = ANY($3::bigint[])
+ORDER BY id FOR NO KEY UPDATE
+`
+
+func (q *Queries) LockApplicationEnvironments(ctx context.Context, organizationID int64, environmentID int64, applications []int64) ([]ApplicationEnvironment, error) {
+	rows, err := q.db.Query(ctx, lockApplicationEnvironments, organizationID, environmentID, applications)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ApplicationEnvironment
+	for rows.Next() {
+		var i ApplicationEnvironment
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.ApplicationID,
+			&i.EnvironmentID,
+			&i.Readiness,
+			&i.ReadinessReason,
+			&i.Discovered,
+			&i.SetupAttempt,
+			&i.SetupWanted,
+			&i.WorkflowRef,
+			&i.Current,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const pipelinesTo = `-- name: PipelinesTo :many
 SELECT DISTINCT ON (f.application_id) f.id, f.organization_id, f.application_id, f.version, f.definition, f.created_at, f.updated_at FROM cd_application_flow_definitions f
 JOIN cd_application_environments e ON e.organization_id = $1 AND e.application_id = f.application_id AND e.environment_id = $2 AND e.current

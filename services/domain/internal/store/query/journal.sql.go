@@ -139,36 +139,44 @@ func (q *Queries) GatesByDeployment(ctx context.Context, organizationID int64, i
 	return items, nil
 }
 
-const insertDeploymentTransition = `-- name: InsertDeploymentTransition :exec
+const insertDeploymentTransitions = `-- name: InsertDeploymentTransitions :exec
 INSERT INTO cd_deployment_transitions (organization_id, deployment_id, from_state, to_state, event, gate_id, principal_type, principal_id, reason, triggered_by, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+SELECT $1::bigint, r.deployment_id, NULLIF(r.from_state, ''), r.to_state, r.event, NULLIF(r.gate_id, ''), r.principal_type,
+    NULLIF(r.principal_id, 0), NULLIF(r.reason, ''), NULLIF(r.triggered_by, ''), r.created_at
+FROM (
+    SELECT unnest($2::bigint[]) AS deployment_id, unnest($3::text[]) AS from_state, unnest($4::text[]) AS to_state,
+        unnest($5::text[]) AS event, unnest($6::text[]) AS gate_id, unnest($7::text[]) AS principal_type,
+        unnest($8::bigint[]) AS principal_id, unnest($9::text[]) AS reason, unnest($10::text[]) AS triggered_by,
+        unnest($11::timestamptz[]) AS created_at
+) AS r
 `
 
-type InsertDeploymentTransitionParams struct {
+type InsertDeploymentTransitionsParams struct {
 	OrganizationID int64
-	DeploymentID   int64
-	FromState      *string
-	ToState        string
-	Event          string
-	GateID         *string
-	PrincipalType  string
-	PrincipalID    *int64
-	Reason         *string
-	TriggeredBy    *string
-	CreatedAt      time.Time
+	DeploymentIds  []int64
+	FromStates     []string
+	ToStates       []string
+	Events         []string
+	GateIds        []string
+	PrincipalTypes []string
+	PrincipalIds   []int64
+	Reasons        []string
+	TriggeredBy    []string
+	CreatedAt      []time.Time
 }
 
-func (q *Queries) InsertDeploymentTransition(ctx context.Context, arg InsertDeploymentTransitionParams) error {
-	_, err := q.db.Exec(ctx, insertDeploymentTransition,
+// In the order of the arrays; an empty text and 0 are null.
+func (q *Queries) InsertDeploymentTransitions(ctx context.Context, arg InsertDeploymentTransitionsParams) error {
+	_, err := q.db.Exec(ctx, insertDeploymentTransitions,
 		arg.OrganizationID,
-		arg.DeploymentID,
-		arg.FromState,
-		arg.ToState,
-		arg.Event,
-		arg.GateID,
-		arg.PrincipalType,
-		arg.PrincipalID,
-		arg.Reason,
+		arg.DeploymentIds,
+		arg.FromStates,
+		arg.ToStates,
+		arg.Events,
+		arg.GateIds,
+		arg.PrincipalTypes,
+		arg.PrincipalIds,
+		arg.Reasons,
 		arg.TriggeredBy,
 		arg.CreatedAt,
 	)
