@@ -68,11 +68,11 @@ func (t *tx) LockApplicationEnvironment(ctx context.Context, id int64) (core.App
 	return applicationEnvironment(row), missing(err, "application environment", id)
 }
 
-// LockApplicationEnvironments implements setup.ReadinessTx.
-func (t *tx) LockApplicationEnvironments(
-	ctx context.Context, environment int64, applications []int64,
-) ([]core.ApplicationEnvironment, error) {
-	rows, err := t.q.LockApplicationEnvironments(ctx, t.organization, environment, applications)
+// LockApplicationsIn implements setup.ReadinessTx.
+func (t *tx) LockApplicationsIn(ctx context.Context, environment, after int64, most int) ([]core.ApplicationEnvironment, error) {
+	rows, err := t.q.LockApplicationsIn(ctx, query.LockApplicationsInParams{
+		OrganizationID: t.organization, EnvironmentID: environment, After: after, Most: int32(most),
+	})
 	return convertAll(rows, applicationEnvironment), pg.Classify(err, "lock applications in environment %d", environment)
 }
 

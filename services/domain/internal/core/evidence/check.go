@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
@@ -169,7 +170,7 @@ func (u *UseCases) checkOrganization(ctx context.Context, from Check) (Check, er
 		if !stretch.More || from.Problem != "" {
 			break
 		}
-		if err := u.rest(ctx, began); err != nil {
+		if err := clock.Rest(ctx, u.clock, began); err != nil {
 			return from, err
 		}
 	}
@@ -203,7 +204,7 @@ func (u *UseCases) checkStates(ctx context.Context, organization int64) (string,
 		if p.After = page.Next; p.After == "" {
 			break
 		}
-		if err := u.rest(ctx, began); err != nil {
+		if err := clock.Rest(ctx, u.clock, began); err != nil {
 			return "", err
 		}
 	}

@@ -20,12 +20,6 @@ const (
 	blockRows = 1000
 	// sealedAtOnce is how many blocks of an organization are sealed before it is the next one's turn.
 	sealedAtOnce = 20
-	// rests is how many times as long as a piece of work took the schedule rests behind it. A backlog, as after an upgrade or for the daily
-	// check, so takes a tenth of one processor, however long it is, and those who write the journals do not notice it. A block takes tens of
-	// milliseconds, so thousands of rows are sealed each second all the same. Where the machine is overloaded and a block takes longer, the
-	// longest rest keeps sealing as fast as rows can be written there.
-	rests       = 9
-	longestRest = time.Second
 )
 
 // Store keeps what this package needs. Its errors have the classes of pkg/fault.
@@ -108,11 +102,6 @@ func (u *UseCases) settled(ctx context.Context, organization int64) (int64, bool
 	return before.Position, known && seen.Oldest >= before.Next, nil
 }
 
-// rest lets others have the processor and the database after a piece of work that began at an instant. It answers the error of ctx.
-func (u *UseCases) rest(ctx context.Context, began time.Time) error {
-	return clock.Sleep(ctx, u.clock, min(rests*u.clock.Now().Sub(began), longestRest))
-}
-
 // Seal seals what has settled of an organization's journals and is not sealed yet, up to some blocks: how many rows that were, and whether
 // there are more. It rests behind each full block. Rows that another process seals at the same moment are a Conflict, and nothing is lost.
 func (u *UseCases) Seal(ctx context.Context, organization int64) (sealed int, more bool, err error) {
@@ -152,7 +141,7 @@ func (u *UseCases) Seal(ctx context.Context, organization int64) (sealed int, mo
 		if len(rows) < blockRows {
 			continue
 		}
-		if err := u.rest(ctx, began); err != nil {
+		if err := clock.Rest(ctx, u.clock, began); err != nil {
 			return sealed, false, err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
@@ -322,34 +323,37 @@ func (u *UseCases) announceAgain(ctx context.Context, placed PlacedEnvironment) 
 	if err != nil || archived {
 		return err
 	}
-	for after := int64(0); ; {
-		page, err := u.store.PipelinesTo(ctx, placed.OrganizationID, placed.ID, after, pipelinesAtOnce)
-		if err != nil || len(page) == 0 {
+	for after, more := int64(0), true; more; {
+		began := u.clock.Now()
+		var locked []core.ApplicationEnvironment
+		err := u.store.In(ctx, placed.OrganizationID, func(ctx context.Context, tx Tx) (err error) {
+			if locked, err = tx.LockApplicationsIn(ctx, placed.ID, after, pipelinesAtOnce); err != nil || len(locked) == 0 {
+				return err
+			}
+			return u.announceSetups(ctx, tx, placed, locked)
+		})
+		if err != nil {
 			return err
 		}
-		applications := make([]int64, len(page))
-		for i, definition := range page {
-			applications[i] = definition.ApplicationID
+		if more = len(locked) == pipelinesAtOnce; more {
+			after = locked[len(locked)-1].ApplicationID
 		}
-		after = applications[len(applications)-1]
-		err = u.store.In(ctx, placed.OrganizationID, func(ctx context.Context, tx Tx) error {
-			return u.announceSetups(ctx, tx, placed, applications)
-		})
-		if err != nil || len(page) < pipelinesAtOnce {
+		if err := clock.Rest(ctx, u.clock, began); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
-// announceSetups announces what belongs to several applications in an environment. Their pipelines are read once they are locked.
-func (u *UseCases) announceSetups(ctx context.Context, tx Tx, placed PlacedEnvironment, applications []int64) error {
-	locked, err := tx.LockApplicationEnvironments(ctx, placed.ID, applications)
-	if err != nil {
-		return err
-	}
+// announceSetups announces what belongs to several applications in an environment, which are locked: pipelines change under these locks.
+func (u *UseCases) announceSetups(ctx context.Context, tx Tx, placed PlacedEnvironment, locked []core.ApplicationEnvironment) error {
 	e, err := boundEnvironment(ctx, tx, placed.OrganizationID, placed.ID)
 	if err != nil {
 		return err
+	}
+	applications := make([]int64, len(locked))
+	for i, ae := range locked {
+		applications[i] = ae.ApplicationID
 	}
 	latest, err := tx.LatestFlowDefinitions(ctx, placed.OrganizationID, applications)
 	if err != nil {

@@ -26,10 +26,11 @@ RETURNING *;
 -- name: LockApplicationEnvironment :one
 SELECT * FROM cd_application_environments WHERE organization_id = @organization_id AND id = @id FOR NO KEY UPDATE;
 
--- name: LockApplicationEnvironments :many
-SELECT * FROM cd_application_environments
-WHERE organization_id = @organization_id AND environment_id = @environment_id AND application_id = ANY(@applications::bigint[])
-ORDER BY id FOR NO KEY UPDATE;
+-- name: LockApplicationsIn :many
+SELECT e.* FROM cd_application_environments e
+JOIN cd_applications a ON a.organization_id = e.organization_id AND a.id = e.application_id AND a.archived_at IS NULL
+WHERE e.organization_id = @organization_id AND e.environment_id = @environment_id AND e.current AND e.application_id > @after::bigint
+ORDER BY e.application_id LIMIT @most::integer FOR NO KEY UPDATE OF e;
 
 -- name: AwaitingSetup :many
 SELECT * FROM cd_application_environments WHERE organization_id = @organization_id AND environment_id = @environment_id AND setup_wanted

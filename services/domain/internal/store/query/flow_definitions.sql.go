@@ -258,14 +258,27 @@ func (q *Queries) LockApplicationEnvironment(ctx context.Context, organizationID
 	return i, err
 }
 
-const lockApplicationEnvironments = `-- name: LockApplicationEnvironments :many
-SELECT id, organization_id, application_id, environment_id, readiness, readiness_reason, discovered, setup_attempt, setup_wanted, workflow_ref, current, created_at, updated_at FROM cd_application_environments
-WHERE organization_id = $1 AND environment_id = $2 AND application_id = ANY($3::bigint[])
-ORDER BY id FOR NO KEY UPDATE
+const lockApplicationsIn = `-- name: LockApplicationsIn :many
+SELECT e.id, e.organization_id, e.application_id, e.environment_id, e.readiness, e.readiness_reason, e.discovered, e.setup_attempt, e.setup_wanted, e.workflow_ref, e.current, e.created_at, e.updated_at FROM cd_application_environments e
+JOIN cd_applications a ON a.organization_id = e.organization_id AND a.id = e.application_id AND a.archived_at IS NULL
+WHERE e.organization_id = $1 AND e.environment_id = $2 AND e.current AND e.application_id > $3::bigint
+ORDER BY e.application_id LIMIT $4::integer FOR NO KEY UPDATE OF e
 `
 
-func (q *Queries) LockApplicationEnvironments(ctx context.Context, organizationID int64, environmentID int64, applications []int64) ([]ApplicationEnvironment, error) {
-	rows, err := q.db.Query(ctx, lockApplicationEnvironments, organizationID, environmentID, applications)
+type LockApplicationsInParams struct {
+	OrganizationID int64
+	EnvironmentID  int64
+	After          int64
+	Most           int32
+}
+
+func (q *Queries) LockApplicationsIn(ctx context.Context, arg LockApplicationsInParams) ([]ApplicationEnvironment, error) {
+	rows, err := q.db.Query(ctx, lockApplicationsIn,
+		arg.OrganizationID,
+		arg.EnvironmentID,
+		arg.After,
+		arg.Most,
+	)
 	if err != nil {
 		return nil, err
 	}
