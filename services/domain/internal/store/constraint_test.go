@@ -2,10 +2,8 @@ package store_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
@@ -494,48 +492,4 @@ func TestEveryTableHasAnOwnerAndTimes(t *testing.T) {
 	if err != nil || len(absent) > 0 {
 		t.Errorf("columns that are absent or nullable: %q, %v", absent, err)
 	}
-}
-
-func TestMigrationsGoDownAndUpAgain(t *testing.T) {
-	t.Parallel()
-	pool, c := pgtest.New(t, migration())
-	before := catalogue(t, pool)
-	if len(before) < 20 {
-		t.Fatalf("catalogue has %d lines", len(before))
-	}
-	if err := pg.Rollback(t.Context(), c, "domain", store.Migrations(), 0); err != nil {
-		t.Fatal(err)
-	}
-	if left := catalogue(t, pool); len(left) > 0 {
-		t.Errorf("left after all the way down: %q", left)
-	}
-	if err := pg.Migrate(t.Context(), c, "domain", store.Migrations()); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(before, catalogue(t, pool)); diff != "" {
-		t.Errorf("catalogue (-before +after):\n%s", diff)
-	}
-}
-
-// catalogue is every column, constraint, index, trigger and function of ours.
-func catalogue(t *testing.T, pool *pgxpool.Pool) []string {
-	t.Helper()
-	rows, err := pool.Query(t.Context(), `
-		SELECT format('column %s.%s %s %s', c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull)
-		FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
-		WHERE c.relnamespace = current_schema()::regnamespace AND c.relname LIKE 'cd\_%' AND a.attnum > 0
-		UNION ALL SELECT format('constraint %s %s', conname, pg_get_constraintdef(oid)) FROM pg_constraint
-		WHERE connamespace = current_schema()::regnamespace AND conname LIKE 'cd\_%'
-		UNION ALL SELECT format('trigger %s', tgname) FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid
-		WHERE c.relnamespace = current_schema()::regnamespace AND NOT tgisinternal
-		UNION ALL SELECT format('function %s', proname) FROM pg_proc WHERE pronamespace = current_schema()::regnamespace
-		ORDER BY 1`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		t.Fatal(err)
-	}
-	return lines
 }

@@ -15,6 +15,11 @@ func TestSchemaFile(t *testing.T) {
 	pgtest.GoldenSchema(t, "schema.sql", *update, pgtest.Migration{Name: HookMigrationName, FS: HookMigrations()})
 }
 
+func TestMigrationsGoDownAndUpAgain(t *testing.T) {
+	t.Parallel()
+	pgtest.DownAndUp(t, pgtest.Migration{Name: HookMigrationName, FS: HookMigrations()})
+}
+
 // TestTablesFromBeforeTheBaselineAreLeftAlone: those of builds before version 0.1.0 cannot be upgraded.
 func TestTablesFromBeforeTheBaselineAreLeftAlone(t *testing.T) {
 	t.Parallel()
