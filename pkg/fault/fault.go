@@ -2,7 +2,11 @@
 // GraphQL, HTTP, event consumers and logs.
 //
 // An error is given a class only if a caller acts on it; every other error is Internal, and its text never leaves the
-// process. Across a process boundary the class, message and fields are kept, and the chain of wrapped causes is lost.
+// process.
+//
+// Across a process boundary the class, the message with all that was wrapped around it, and the fields are kept. Lost are the causes below
+// the class, so errors.Is finds none of them on the other side; whatever was no fault, which arrives as "internal error"; and the difference
+// between Terminal and Internal over gRPC, which has one code for both.
 package fault
 
 import (

@@ -87,7 +87,7 @@ type node struct {
 	Enum       []any           `json:"enum"`
 }
 
-// changes are those that break somebody at a place of a schema and below it.
+// changes are those that are breaking at a place of a schema and below it.
 func changes(at string, was, is node) []string {
 	var found []string
 	if fmt.Sprint(was.Type) != fmt.Sprint(is.Type) {

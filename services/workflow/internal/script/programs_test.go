@@ -36,6 +36,24 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
+// TestTheCourseNamesEachProgram: testdata/README.md leads through all of them.
+func TestTheCourseNamesEachProgram(t *testing.T) {
+	t.Parallel()
+	course, err := os.ReadFile("testdata/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("testdata/*.star")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if name := filepath.Base(file); !strings.Contains(string(course), "("+name+")") {
+			t.Errorf("testdata/README.md does not name %s", name)
+		}
+	}
+}
+
 func testCase(t *testing.T, source string) {
 	t.Helper()
 	history, failure := execute(t, source, nil)

@@ -7,7 +7,7 @@ import (
 // cache keeps parked executions whose programs still stand in memory, the ones used last, within a number of bytes.
 type cache struct {
 	limit, bytes int64
-	// order has *driver in it, the latest first.
+	// order has *run in it, the latest first.
 	order *list.List
 	byID  map[int64]*list.Element
 }
@@ -17,9 +17,9 @@ func newCache(limit int64) cache {
 }
 
 // put adds one and answers those that have to go for it, perhaps itself.
-func (c *cache) put(d *run) (evicted []*run) {
-	c.byID[d.loaded.ID] = c.order.PushFront(d)
-	c.bytes += d.size()
+func (c *cache) put(r *run) (evicted []*run) {
+	c.byID[r.loaded.ID] = c.order.PushFront(r)
+	c.bytes += r.size()
 	for c.bytes > c.limit {
 		oldest, _ := c.order.Back().Value.(*run)
 		evicted = append(evicted, c.take(oldest.loaded.ID))
@@ -32,23 +32,23 @@ func (c *cache) take(execution int64) *run {
 	if !known {
 		return nil
 	}
-	d, _ := c.order.Remove(at).(*run)
+	r, _ := c.order.Remove(at).(*run)
 	delete(c.byID, execution)
-	c.bytes -= d.size()
-	return d
+	c.bytes -= r.size()
+	return r
 }
 
 func (c *cache) clear() (all []*run) {
 	for c.order.Len() > 0 {
-		d, _ := c.order.Back().Value.(*run)
-		all = append(all, c.take(d.loaded.ID))
+		r, _ := c.order.Back().Value.(*run)
+		all = append(all, c.take(r.loaded.ID))
 	}
 	return all
 }
 
 // closeAll frees what the programs of executions hold. It is done without the lock of places: a program unwinds.
-func closeAll(drivers []*run) {
-	for _, d := range drivers {
-		d.machine.Close()
+func closeAll(runs []*run) {
+	for _, r := range runs {
+		r.machine.Close()
 	}
 }

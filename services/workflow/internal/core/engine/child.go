@@ -45,26 +45,26 @@ func startsChildren(p program.Program) bool {
 }
 
 // takeChild puts a child that the machine has recorded into the turn.
-func (d *run) takeChild(entry history.Entry) {
+func (r *run) takeChild(entry history.Entry) {
 	var child history.Child
 	if err := json.Unmarshal(entry.Value, &child); err != nil {
-		d.broken = fmt.Errorf("the child of %s: %w", entry.Op, err)
+		r.broken = fmt.Errorf("the child of %s: %w", entry.Op, err)
 		return
 	}
-	d.family = d.family || !child.Detached
-	source := program.Program{Source: []byte(child.Program), Modules: d.source.Modules}
-	if module, is := d.source.Modules[child.Module]; is {
+	r.family = r.family || !child.Detached
+	source := program.Program{Source: []byte(child.Program), Modules: r.source.Modules}
+	if module, is := r.source.Modules[child.Module]; is {
 		source.Source = module
 	} else if child.Module != "" {
-		source.Source = d.source.Source
+		source.Source = r.source.Source
 	}
-	d.starts = append(d.starts, ChildStart{
+	r.starts = append(r.starts, ChildStart{
 		NewExecution: NewExecution{
 			Start: execution.Start{
-				Organization: d.loaded.Organization, Workflow: child.Workflow, Program: source, Inputs: child.Inputs, Secrets: d.loaded.Secrets,
-				Labels: map[string]string{history.LabelParent: parentLabel(d.loaded.Workflow)}, Trace: d.loaded.Trace,
+				Organization: r.loaded.Organization, Workflow: child.Workflow, Program: source, Inputs: child.Inputs, Secrets: r.loaded.Secrets,
+				Labels: map[string]string{history.LabelParent: parentLabel(r.loaded.Workflow)}, Trace: r.loaded.Trace,
 			},
-			Ref: d.engine.newRef(), Digest: program.Digest(source.Source), At: entry.At,
+			Ref: r.engine.newRef(), Digest: program.Digest(source.Source), At: entry.At,
 		},
 		Detached: child.Detached,
 	})
@@ -86,8 +86,8 @@ func isParent(continuation json.RawMessage) bool {
 }
 
 // ended completes a wait for the end of a child that has ended; nil if it has not.
-func (d *run) ended(ctx context.Context, op history.Op) (*history.Completion, error) {
-	value, err := d.engine.Store.EndOf(ctx, d.loaded.Organization, op.EndOf)
+func (r *run) ended(ctx context.Context, op history.Op) (*history.Completion, error) {
+	value, err := r.engine.Store.EndOf(ctx, r.loaded.Organization, op.EndOf)
 	if err != nil || value == nil {
 		return nil, err
 	}

@@ -35,16 +35,16 @@
 //
 // # The loop
 //
-// A driver (the type run, in run.go) takes an execution from turn to turn. Engine.drive makes one, or takes a parked one from the cache.
+// A run (the type, in run.go) takes an execution from turn to turn. Engine.drive makes one, or takes a parked one from the cache.
 //
 //	claimLoop, Engine.Begin, Engine.Wake
 //	         │ scheduler.add: a place, or a queue for one
 //	         ▼
 //	    Engine.drive
 //	         │
-//	         ├─ load     Engine.newDriver   the program, its history and what is open, from the store
+//	         ├─ load     Engine.loadRun     the program, its history and what is open, from the store
 //	         ├─ replay   run.replay         the program runs up to the end of its history
-//	         │           (a parked driver has both in memory, and only looks what has arrived: run.begin, run.look)
+//	         │           (a parked run has both in memory, and only looks what has arrived: run.begin, run.look)
 //	         ▼
 //	 ┌─▶ apply    run.apply    completes operations with what has arrived; the program runs on until every branch blocks
 //	 │       │
@@ -52,9 +52,9 @@
 //	 │       │                 opened and closed operations are one transaction (Store.Commit). Then, and only then, the Functions of this
 //	 │       │                 process are started (run.start)
 //	 │       ├── ended ────────────────▶ run.end        the last entry and the event about the end are in the same transaction
-//	 │       ├── a generation ended ───▶ run.next       Engine.drive continues with the driver of the following generation
-//	 │       ├── parked ───────────────▶ scheduler.park the driver stays in the cache as long as there is room
-//	 │       ├── fenced ───────────────▶ the driver is dropped: another owner has the execution
+//	 │       ├── a generation ended ───▶ run.next       Engine.drive continues with the run of the following generation
+//	 │       ├── parked ───────────────▶ scheduler.park the run stays in the cache as long as there is room
+//	 │       ├── fenced ───────────────▶ the run is dropped: another owner has the execution
 //	 │       ▼ running
 //	 └── await    run.await    until a Function answers, a wake-up, or Settings.Poll
 //

@@ -147,8 +147,8 @@ func (e *Engine) Run(ctx context.Context, ready func()) error {
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	var loops, drivers sync.WaitGroup
-	e.places.open(e.lease, func(j job, woken wake.Signal) { drivers.Go(func() { e.driveOne(ctx, j, woken) }) })
+	var loops, runs sync.WaitGroup
+	e.places.open(e.lease, func(j job, woken wake.Signal) { runs.Go(func() { e.driveOne(ctx, j, woken) }) })
 	loops.Go(func() { stop(e.lookoutLoop(ctx)) })
 	loops.Go(func() { e.claimLoop(ctx) })
 	loops.Go(func() { e.timerLoop(ctx) })
@@ -156,11 +156,11 @@ func (e *Engine) Run(ctx context.Context, ready func()) error {
 	loops.Go(func() { e.orphanLoop(ctx) })
 	ready()
 	<-ctx.Done()
-	// In this order: no driver starts once the places are shut, and drivers start Functions. A group must not grow from
+	// In this order: no run starts once the places are shut, and runs start Functions. A group must not grow from
 	// zero while it is waited for.
 	e.places.shut()
 	loops.Wait()
-	drivers.Wait()
+	runs.Wait()
 	e.active.Wait()
 	if errors.Is(context.Cause(ctx), ErrFenced) {
 		return context.Cause(ctx)
@@ -215,7 +215,7 @@ func (e *Engine) driveOne(ctx context.Context, j job, woken wake.Signal) {
 	}
 	if parked {
 		e.count(j.id, false)
-		return // its place is free already, and perhaps another driver of it at work
+		return // its place is free already, and perhaps another run of it at work
 	}
 	if err == nil && rests != nil {
 		e.rest(ctx, j.id, rests.Organization, rests.HeldUntil)

@@ -16,42 +16,42 @@ import (
 // start carries out an in-process Function, unless that is under way. The turn that asked for it is durable. It has
 // to be: before its commit another owner may replay to other arguments, and the world would then see one activity id
 // with two meanings (E24).
-func (d *run) start(ctx context.Context, op history.Op) {
-	if _, underWay := d.running[op.Ref]; underWay {
+func (r *run) start(ctx context.Context, op history.Op) {
+	if _, underWay := r.running[op.Ref]; underWay {
 		return
 	}
-	if f, known := d.engine.Functions.Lookup(op.Name); known && activity.IsPure(f) && op.Kind == history.KindRun {
+	if f, known := r.engine.Functions.Lookup(op.Name); known && activity.IsPure(f) && op.Kind == history.KindRun {
 		// It answers at once: to have it do so elsewhere takes longer than the answer.
-		if c, finished := d.engine.attempt(ctx, op, d.call(op)); finished {
-			d.answered = append(d.answered, c)
+		if c, finished := r.engine.attempt(ctx, op, r.call(op)); finished {
+			r.answered = append(r.answered, c)
 		}
 		return
 	}
-	if d.running == nil {
-		d.running, d.results = map[history.OpRef]context.CancelFunc{}, make(chan history.Completion)
+	if r.running == nil {
+		r.running, r.results = map[history.OpRef]context.CancelFunc{}, make(chan history.Completion)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	d.running[op.Ref] = cancel
-	call := d.call(op)
-	d.engine.active.Go(func() {
-		c, finished := d.engine.carryOut(ctx, op, call)
+	r.running[op.Ref] = cancel
+	call := r.call(op)
+	r.engine.active.Go(func() {
+		c, finished := r.engine.carryOut(ctx, op, call)
 		if !finished {
 			return // given up from outside: another turn, perhaps of another process, does it again
 		}
-		// A driver that has left its execution takes no results. Its ctx has ended then, so this goroutine ends too and
+		// A run that has left its execution takes no results. Its ctx has ended then, so this goroutine ends too and
 		// the engine's stop does not hang.
 		select {
-		case d.results <- c:
+		case r.results <- c:
 		case <-ctx.Done():
 		}
 	})
 }
 
 // call is the use of a Function that an operation asks for.
-func (d *run) call(op history.Op) activity.Call {
+func (r *run) call(op history.Op) activity.Call {
 	return activity.Call{
-		ID: op.Activity(d.loaded.Ref), Organization: d.loaded.Organization, Workflow: d.loaded.Workflow, Function: op.Name,
-		Secrets: d.loaded.Secrets, Trace: d.loaded.Trace, Deadline: d.open[op.Ref].deadline,
+		ID: op.Activity(r.loaded.Ref), Organization: r.loaded.Organization, Workflow: r.loaded.Workflow, Function: op.Name,
+		Secrets: r.loaded.Secrets, Trace: r.loaded.Trace, Deadline: r.open[op.Ref].deadline,
 	}
 }
 
@@ -164,8 +164,8 @@ func (e *Engine) call(
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Deadline.Sub(e.Clock.Now()), context.DeadlineExceeded)
 	defer cancel()
 	defer func() {
-		if r := recover(); r != nil {
-			e.Log.ErrorContext(ctx, "function panicked", "function", c.Function, "workflow", c.Workflow, "panic", secrets.Redact(fmt.Sprint(r)),
+		if thrown := recover(); thrown != nil {
+			e.Log.ErrorContext(ctx, "function panicked", "function", c.Function, "workflow", c.Workflow, "panic", secrets.Redact(fmt.Sprint(thrown)),
 				"stack", secrets.Redact(string(debug.Stack())))
 			err = &history.FunctionError{Code: history.CodeInternal, Message: "the function panicked; the service's log says where"}
 		}

@@ -11,21 +11,21 @@ import (
 )
 
 // continuation is the entry that ends the generation, if the turn has it.
-func (d *run) continuation() (history.Entry, bool) {
-	if len(d.entries) == 0 || d.entries[len(d.entries)-1].Kind != history.KindContinue {
+func (r *run) continuation() (history.Entry, bool) {
+	if len(r.entries) == 0 || r.entries[len(r.entries)-1].Kind != history.KindContinue {
 		return history.Entry{}, false
 	}
-	return d.entries[len(d.entries)-1], true
+	return r.entries[len(r.entries)-1], true
 }
 
-// endGeneration commits the last turn of a generation. The driver is finished then; next makes that of the following generation.
-func (d *run) endGeneration(ctx context.Context, last history.Entry) (execution.State, error) {
-	c := Commit{Next: execution.Running, Continue: last.Value, HeldUntil: d.engine.heldUntil(d.loaded.Before, d.engine.Clock.Now())}
-	for _, name := range slices.Sorted(maps.Keys(d.consumed)) {
-		c.Consumed = append(c.Consumed, d.consumed[name])
+// endGeneration commits the last turn of a generation. The run is finished then; next makes that of the following generation.
+func (r *run) endGeneration(ctx context.Context, last history.Entry) (execution.State, error) {
+	c := Commit{Next: execution.Running, Continue: last.Value, HeldUntil: r.engine.heldUntil(r.loaded.Before, r.engine.Clock.Now())}
+	for _, name := range slices.Sorted(maps.Keys(r.consumed)) {
+		c.Consumed = append(c.Consumed, r.consumed[name])
 	}
-	state, err := d.store(ctx, c)
-	d.over = err == nil
+	state, err := r.store(ctx, c)
+	r.over = err == nil
 	return state, err
 }
 
@@ -35,26 +35,26 @@ const consumedMost = 64
 // note remembers that an operation has consumed an event. Otherwise a run that waits for the same kind of event again and again would
 // have its store scan all consumed ones to find the next. What a replay consumes, or exceeds the bound, is not noted: that costs time
 // only.
-func (d *run) note(op history.Op) {
-	if d.consumed == nil {
-		d.consumed = map[string]history.Want{}
+func (r *run) note(op history.Op) {
+	if r.consumed == nil {
+		r.consumed = map[string]history.Want{}
 	}
 	for _, want := range op.Wants() {
-		if len(d.consumed) < consumedMost {
-			d.consumed[want.Type+" "+want.Filter.String()] = want
+		if len(r.consumed) < consumedMost {
+			r.consumed[want.Type+" "+want.Filter.String()] = want
 		}
 	}
 }
 
-// next is the driver of the generation that follows. It begins with what is stored, as after a crash at the border.
-func (d *run) next(ctx context.Context) (*run, error) {
-	d.machine.Close()
-	d.machine = nil
-	following, err := d.engine.newDriver(ctx, job{id: d.loaded.ID})
+// next is the run of the generation that follows. It begins with what is stored, as after a crash at the border.
+func (r *run) next(ctx context.Context) (*run, error) {
+	r.machine.Close()
+	r.machine = nil
+	following, err := r.engine.loadRun(ctx, job{id: r.loaded.ID})
 	if err != nil {
 		return nil, err
 	}
-	following.woken = d.woken
+	following.woken = r.woken
 	return following, nil
 }
 
@@ -68,19 +68,19 @@ const (
 )
 
 // measure looks how long the history of the generation is. The error is for the program's author: it is too long.
-func (d *run) measure(ctx context.Context) error {
-	length, most := int(d.seq-d.loaded.Base), d.engine.Settings.History
-	if d.machine.Ending() {
+func (r *run) measure(ctx context.Context) error {
+	length, most := int(r.seq-r.loaded.Base), r.engine.Settings.History
+	if r.machine.Ending() {
 		most += most/endingShare + endingLeast // what was deferred is to be called also when the history is full
 	}
 	if length > most {
 		return fmt.Errorf("the history has grown past %d entries; call continue_with before the limit", most)
 	}
-	if !d.warned && float64(length) > warnAt*float64(most) {
-		d.warned = true
-		d.engine.longHistories.Add(1)
-		d.engine.Log.WarnContext(ctx, "history is long: the run fails at the limit, unless its program calls continue_with before",
-			"workflow", d.loaded.Workflow, "organization", d.loaded.Organization, "generation", d.loaded.Generation, "entries",
+	if !r.warned && float64(length) > warnAt*float64(most) {
+		r.warned = true
+		r.engine.longHistories.Add(1)
+		r.engine.Log.WarnContext(ctx, "history is long: the run fails at the limit, unless its program calls continue_with before",
+			"workflow", r.loaded.Workflow, "organization", r.loaded.Organization, "generation", r.loaded.Generation, "entries",
 			length, "limit", most)
 	}
 	return nil

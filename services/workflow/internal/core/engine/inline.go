@@ -32,21 +32,21 @@ func (e *Engine) Ahead(ctx context.Context, n NewExecution, l Loaded) (c Created
 	if !e.openings.well(l.Execution.Program) || !e.near(l.Program) {
 		return Created{}, false, nil
 	}
-	d := e.freshDriver(l)
+	r := e.newRun(l)
 	began := e.Clock.Now()
 	handedOver := false
 	defer func() {
 		// What panics here does so again when the execution is stored, and ends it then (drive).
-		if r := recover(); r != nil {
-			e.Log.ErrorContext(ctx, "turn panicked before its start was stored", "workflow", l.Workflow, "panic", r, "stack", string(debug.Stack()))
+		if thrown := recover(); thrown != nil {
+			e.Log.ErrorContext(ctx, "turn panicked before its start was stored", "workflow", l.Workflow, "panic", thrown, "stack", string(debug.Stack()))
 			c, done, err = Created{}, false, nil
 		}
-		if d.machine != nil && !handedOver {
-			d.machine.Close()
+		if r.machine != nil && !handedOver {
+			r.machine.Close()
 		}
 	}()
-	first, ran := d.first(ctx)
-	if d.machine != nil { // else its inputs or modules are refused, which says nothing of the program
+	first, ran := r.first(ctx)
+	if r.machine != nil { // else its inputs or modules are refused, which says nothing of the program
 		e.openings.learn(l.Execution.Program, ran && e.Clock.Now().Sub(began) <= aheadMost)
 	}
 	if !ran {
@@ -61,16 +61,16 @@ func (e *Engine) Ahead(ctx context.Context, n NewExecution, l Loaded) (c Created
 	if !begun {
 		return Created{}, false, nil
 	}
-	d.loaded.ID, d.ahead = id, true
-	e.endings.begin(d.loaded.Execution)
-	d.committed(first, Committed{Turn: 1, State: first.Next})
+	r.loaded.ID, r.ahead = id, true
+	e.endings.begin(r.loaded.Execution)
+	r.committed(first, Committed{Turn: 1, State: first.Next})
 	if first.Next.Ended() {
 		e.places.release(l.Organization)
 	} else {
-		handedOver = e.places.begin(d.loaded, d)
+		handedOver = e.places.begin(r.loaded, r)
 	}
 	if !handedOver {
-		e.endings.leave(d.loaded.Execution)
+		e.endings.leave(r.loaded.Execution)
 	}
 	return Created{ID: id, Ref: n.Ref, Created: true}, true, nil
 }
@@ -83,58 +83,58 @@ func (e *Engine) near(p program.Program) bool {
 
 // first runs the first turn of a run that is not stored, up to its end or to the first Function that is not pure. ran is false where
 // it leads to something else: the turn is worth nothing then.
-func (d *run) first(ctx context.Context) (c Commit, ran bool) {
+func (r *run) first(ctx context.Context) (c Commit, ran bool) {
 	var err error
-	source, inputs := d.loaded.Program, d.loaded.Inputs
-	if d.machine, err = d.openProgram(); err != nil {
+	source, inputs := r.loaded.Program, r.loaded.Inputs
+	if r.machine, err = r.openProgram(); err != nil {
 		return Commit{}, false
 	}
-	_ = d.machine.Replay(nil) // a failure of the program is for Outcome, and nothing else can differ from no history
-	d.keepSource()
-	d.loaded.Program, d.loaded.Inputs = program.Program{}, nil
-	todo, err := d.survey(ctx)
+	_ = r.machine.Replay(nil) // a failure of the program is for Outcome, and nothing else can differ from no history
+	r.keepSource()
+	r.loaded.Program, r.loaded.Inputs = program.Program{}, nil
+	todo, err := r.survey(ctx)
 	if err != nil {
 		return Commit{}, false
 	}
-	if len(todo.opened) == 0 && !todo.more && d.answerPure(ctx, todo.inProcess) {
-		if todo, err = d.survey(ctx); err != nil {
+	if len(todo.opened) == 0 && !todo.more && r.answerPure(ctx, todo.inProcess) {
+		if todo, err = r.survey(ctx); err != nil {
 			return Commit{}, false
 		}
 	}
-	d.take()
-	ended, failure := d.outcome()
-	if _, more := d.continuation(); more || len(todo.opened) > 0 || d.measure(ctx) != nil {
+	r.take()
+	ended, failure := r.outcome()
+	if _, more := r.continuation(); more || len(todo.opened) > 0 || r.measure(ctx) != nil {
 		return Commit{}, false
 	}
 	// What fails may do so because its start is to be refused, which only Check says.
-	if failure != nil && program.ScriptsFor(d.engine.Scripts, d.loaded.Organization).Check(source, inputs) != nil {
+	if failure != nil && program.ScriptsFor(r.engine.Scripts, r.loaded.Organization).Check(source, inputs) != nil {
 		return Commit{}, false
 	}
 	if ended {
 		if _, interrupted := failure.(*program.Interrupted); interrupted { //nolint:errorlint // it is not wrapped
 			return Commit{}, false
 		}
-		if c, err = d.ending(ctx, failure); err != nil {
+		if c, err = r.ending(ctx, failure); err != nil {
 			return Commit{}, false
 		}
 	}
-	c = d.whole(c)
+	c = r.whole(c)
 	return c, c.beginsWell()
 }
 
 // answerPure calls the Functions that a program begins with, if all of them are pure, and reports whether it did.
-func (d *run) answerPure(ctx context.Context, ops []history.Op) bool {
+func (r *run) answerPure(ctx context.Context, ops []history.Op) bool {
 	for _, op := range ops {
-		if f, known := d.engine.Functions.Lookup(op.Name); !known || !activity.IsPure(f) || op.Kind != history.KindRun {
+		if f, known := r.engine.Functions.Lookup(op.Name); !known || !activity.IsPure(f) || op.Kind != history.KindRun {
 			return false
 		}
 	}
 	for _, op := range ops {
-		answered, finished := d.engine.attempt(ctx, op, d.call(op))
+		answered, finished := r.engine.attempt(ctx, op, r.call(op))
 		if !finished {
 			return false
 		}
-		d.complete(answered)
+		r.complete(answered)
 	}
 	return len(ops) > 0
 }

@@ -27,7 +27,7 @@ type CallPolicies interface {
 	// Find is what policies may ask of a run.
 	Find(ctx context.Context, organization int64, workflow string) (callpolicy.Run, error)
 	// Decide decides by the latest policies. Given are the approvals that the call has. An error says that nothing could be found out now.
-	Decide(ctx context.Context, r callpolicy.Run, function string, args json.RawMessage, given []string) (policy.Decision, policy.Call, error)
+	Decide(ctx context.Context, about callpolicy.Run, function string, args json.RawMessage, given []string) (policy.Decision, policy.Call, error)
 }
 
 const (
@@ -46,39 +46,39 @@ type hold struct {
 }
 
 // needing notes what is known of a run whose calls are decided, as far as its inputs say so.
-func (d *run) needing() {
-	if r, needs := callpolicy.Needing(d.loaded.Organization, d.loaded.Workflow, d.loaded.Inputs); needs {
-		d.about = &r
+func (r *run) needing() {
+	if about, needs := callpolicy.Needing(r.loaded.Organization, r.loaded.Workflow, r.loaded.Inputs); needs {
+		r.about = &about
 	}
 }
 
 // decisions takes what the history says of calls that are not answered yet.
-func (d *run) decisions() {
-	for _, e := range d.loaded.History {
+func (r *run) decisions() {
+	for _, e := range r.loaded.History {
 		made, is := e.Decision()
-		if !is || made.Activity != history.ActivityID(d.loaded.Ref, e.Op) {
+		if !is || made.Activity != history.ActivityID(r.loaded.Ref, e.Op) {
 			continue
 		}
-		known, open := d.open[e.Op]
+		known, open := r.open[e.Op]
 		switch {
 		case made.State == history.CallPermitted:
 			if known.hold = nil; open {
-				d.open[e.Op] = known
+				r.open[e.Op] = known
 			}
-			d.permit(e.Op, made.Given)
+			r.permit(e.Op, made.Given)
 		case made.State == history.CallPending && open:
 			known.hold = &hold{CallDecision: made}
-			d.open[e.Op] = known
+			r.open[e.Op] = known
 		}
 	}
 }
 
 // permit notes that a call was permitted after an approval.
-func (d *run) permit(op history.OpRef, given []string) {
-	if d.permitted == nil {
-		d.permitted = map[history.OpRef][]string{}
+func (r *run) permit(op history.OpRef, given []string) {
+	if r.permitted == nil {
+		r.permitted = map[history.OpRef][]string{}
 	}
-	d.permitted[op] = given
+	r.permitted[op] = given
 }
 
 // permission is what policies say of an operation that is about to be opened, or is held.
@@ -91,40 +91,40 @@ type permission struct {
 }
 
 // decide has policies decide about an operation, unless they have. An error is about what could not be found out now.
-func (d *run) decide(ctx context.Context, op history.Op) (p permission, err error) {
-	known, seen := d.open[op.Ref]
-	if d.engine.Policies == nil || op.Kind != history.KindRun && op.Kind != history.KindPoll || seen && known.hold == nil {
+func (r *run) decide(ctx context.Context, op history.Op) (p permission, err error) {
+	known, seen := r.open[op.Ref]
+	if r.engine.Policies == nil || op.Kind != history.KindRun && op.Kind != history.KindPoll || seen && known.hold == nil {
 		return permission{}, nil
 	}
 	if known.hold == nil {
-		if _, is := d.permitted[op.Ref]; is {
+		if _, is := r.permitted[op.Ref]; is {
 			return permission{}, nil
 		}
-		if d.about == nil && !d.engine.Policies.Concerned(d.loaded.Organization) {
+		if r.about == nil && !r.engine.Policies.Concerned(r.loaded.Organization) {
 			return permission{}, nil
 		}
-		return d.ask(ctx, op, history.CallDecision{}, nil)
+		return r.ask(ctx, op, history.CallDecision{}, nil)
 	}
 	h := known.hold
 	switch {
 	case h.expired:
 		until := h.ExpiresAt.UTC().Format(time.RFC3339)
-		return d.refuse(op, h, history.CallExpired, fmt.Sprintf("%s: nobody approved it until %s", h.Reason, until))
+		return r.refuse(op, h, history.CallExpired, fmt.Sprintf("%s: nobody approved it until %s", h.Reason, until))
 	case h.answer == nil:
-		return permission{held: true, opening: d.holding(op, known)}, nil
+		return permission{held: true, opening: r.holding(op, known)}, nil
 	case !h.answer.Approved:
 		why := h.Reason + ": refused"
 		if h.answer.Reason != "" {
 			why += ": " + h.answer.Reason
 		}
-		return d.refuse(op, h, history.CallRefused, why)
+		return r.refuse(op, h, history.CallRefused, why)
 	default:
-		return d.ask(ctx, op, h.CallDecision, append(h.Given[:len(h.Given):len(h.Given)], h.Approval))
+		return r.ask(ctx, op, h.CallDecision, append(h.Given[:len(h.Given):len(h.Given)], h.Approval))
 	}
 }
 
 // holding opens a held call, unless the store knows it.
-func (d *run) holding(op history.Op, known openOp) *Opening {
+func (r *run) holding(op history.Op, known openOp) *Opening {
 	if known.stored {
 		return nil
 	}
@@ -133,20 +133,20 @@ func (d *run) holding(op history.Op, known openOp) *Opening {
 }
 
 // ask asks the policies about a call with the approvals that it has.
-func (d *run) ask(ctx context.Context, op history.Op, before history.CallDecision, given []string) (p permission, err error) {
-	if d.about == nil {
-		r, err := d.engine.Policies.Find(ctx, d.loaded.Organization, d.loaded.Workflow)
+func (r *run) ask(ctx context.Context, op history.Op, before history.CallDecision, given []string) (p permission, err error) {
+	if r.about == nil {
+		about, err := r.engine.Policies.Find(ctx, r.loaded.Organization, r.loaded.Workflow)
 		if err != nil {
 			return permission{}, err
 		}
-		d.about = &r
+		r.about = &about
 	}
-	decision, call, err := d.engine.Policies.Decide(ctx, *d.about, op.Name, op.Args, given)
+	decision, call, err := r.engine.Policies.Decide(ctx, *r.about, op.Name, op.Args, given)
 	if err != nil {
 		return permission{}, fmt.Errorf("decide about a call of %s: %w", op.Name, err)
 	}
 	made := history.CallDecision{
-		Activity: history.ActivityID(d.loaded.Ref, op.Ref), Asked: before.Asked + 1, Digest: decision.Digest, Given: given,
+		Activity: history.ActivityID(r.loaded.Ref, op.Ref), Asked: before.Asked + 1, Digest: decision.Digest, Given: given,
 		Reason: history.Storable(decision.Sentence()),
 	}
 	made.Request = fmt.Sprintf("%s!%d", made.Activity, made.Asked)
@@ -163,29 +163,29 @@ func (d *run) ask(ctx context.Context, op history.Op, before history.CallDecisio
 		}
 		made.Request, made.Asked, made.State = before.Request, before.Asked, history.CallPermitted
 		report.CallDecision = made
-		d.release(op.Ref)
-		d.permit(op.Ref, given)
-		return permission{}, d.record(op, report)
+		r.release(op.Ref)
+		r.permit(op.Ref, given)
+		return permission{}, r.record(op, report)
 	case policy.NeedsApproval:
 		if deciding.Requires == nil { // pkg/policy answers one
 			return permission{}, fmt.Errorf("decide about a call of %s: found no approval that %s requires", op.Name, deciding.Name())
 		}
-		now := d.engine.Clock.Now()
+		now := r.engine.Clock.Now()
 		made.State, made.Approval, made.ExpiresAt = history.CallPending, deciding.Approval(), now.Add(heldMost)
 		if seconds := deciding.Requires.ExpiresSeconds; seconds > 0 {
 			made.ExpiresAt = now.Add(time.Duration(seconds) * time.Second)
 		}
 		report.CallDecision, report.requires = made, deciding.Requires
-		d.release(op.Ref)
+		r.release(op.Ref)
 		known := openOp{since: now, deadline: made.ExpiresAt, hold: &hold{CallDecision: made}}
-		d.open[op.Ref] = known
-		return permission{held: true, opening: d.holding(op, known)}, d.record(op, report)
+		r.open[op.Ref] = known
+		return permission{held: true, opening: r.holding(op, known)}, r.record(op, report)
 	default:
 		if made.State = history.CallDenied; before.Request != "" {
 			made.Request, made.Asked = before.Request, before.Asked
 		}
 		report.CallDecision = made
-		if err := d.record(op, report); err != nil {
+		if err := r.record(op, report); err != nil {
 			return permission{}, err
 		}
 		return permission{refusal: &history.FunctionError{Code: history.CodeForbidden, Message: op.Name + ": " + made.Reason}}, nil
@@ -193,19 +193,19 @@ func (d *run) ask(ctx context.Context, op history.Op, before history.CallDecisio
 }
 
 // refuse ends a held call for what people have decided, or have not.
-func (d *run) refuse(op history.Op, h *hold, state, why string) (permission, error) {
+func (r *run) refuse(op history.Op, h *hold, state, why string) (permission, error) {
 	made := h.CallDecision
 	made.State, made.Reason = state, history.Storable(why)
 	refusal := &history.FunctionError{Code: history.CodeForbidden, Message: op.Name + ": " + made.Reason}
-	return permission{refusal: refusal}, d.record(op, callReport{CallDecision: made, Function: op.Name})
+	return permission{refusal: refusal}, r.record(op, callReport{CallDecision: made, Function: op.Name})
 }
 
 // release has the next commit close a held call.
-func (d *run) release(ref history.OpRef) {
-	if d.open[ref].stored {
-		d.closed = append(d.closed, ref)
+func (r *run) release(ref history.OpRef) {
+	if r.open[ref].stored {
+		r.closed = append(r.closed, ref)
 	}
-	delete(d.open, ref)
+	delete(r.open, ref)
 }
 
 // callReport is a decision as the domain service hears of it.
@@ -218,57 +218,57 @@ type callReport struct {
 }
 
 // record puts a decision into the history, and reports it.
-func (d *run) record(op history.Op, r callReport) error {
-	encoded, err := json.Marshal(r.CallDecision)
+func (r *run) record(op history.Op, report callReport) error {
+	encoded, err := json.Marshal(report.CallDecision)
 	if err != nil {
 		return fmt.Errorf("encode a decision about a call of %s: %w", op.Name, err)
 	}
-	d.seq++
-	d.entries = append(d.entries, history.Entry{
-		Seq: d.seq, Op: op.Ref, Kind: history.KindDecision, Name: op.Name, Value: encoded, At: d.engine.Clock.Now(),
+	r.seq++
+	r.entries = append(r.entries, history.Entry{
+		Seq: r.seq, Op: op.Ref, Kind: history.KindDecision, Name: op.Name, Value: encoded, At: r.engine.Clock.Now(),
 	})
-	d.weight += int64(len(encoded))
-	if r.State == history.CallDenied {
-		if d.denials++; d.denials > reportedDenials {
+	r.weight += int64(len(encoded))
+	if report.State == history.CallDenied {
+		if r.denials++; r.denials > reportedDenials {
 			return nil
 		}
 	}
-	data, err := r.event(d.loaded.Workflow)
+	data, err := report.event(r.loaded.Workflow)
 	if err != nil {
 		return err
 	}
-	d.emits = append(d.emits, d.emit(history.Emit{ID: r.Request + "/" + r.State, Type: history.TypeCallDecided, Data: data}))
+	r.emits = append(r.emits, r.emit(history.Emit{ID: report.Request + "/" + report.State, Type: history.TypeCallDecided, Data: data}))
 	return nil
 }
 
 // event is the data of the event about a decision.
-func (r callReport) event(workflow string) (json.RawMessage, error) {
-	fields := map[string]any{"workflow_id": workflow, "call_id": r.Request, "function": r.Function, "state": r.State}
-	if r.Policy != "" {
-		fields["policy"] = r.Policy
+func (report callReport) event(workflow string) (json.RawMessage, error) {
+	fields := map[string]any{"workflow_id": workflow, "call_id": report.Request, "function": report.Function, "state": report.State}
+	if report.Policy != "" {
+		fields["policy"] = report.Policy
 	}
-	if r.Reason != "" {
-		fields["reason"] = history.Truncate(r.Reason, history.MaxError)
+	if report.Reason != "" {
+		fields["reason"] = history.Truncate(report.Reason, history.MaxError)
 	}
-	if r.requires != nil {
-		fields["quorum"], fields["requester_may"] = r.requires.Quorum, r.requires.RequesterMay
-		if r.requires.Group != "" {
-			fields["group"] = r.requires.Group
+	if report.requires != nil {
+		fields["quorum"], fields["requester_may"] = report.requires.Quorum, report.requires.RequesterMay
+		if report.requires.Group != "" {
+			fields["group"] = report.requires.Group
 		}
-		fields["expires_at"] = r.ExpiresAt.UTC().Format(time.RFC3339Nano)
+		fields["expires_at"] = report.ExpiresAt.UTC().Format(time.RFC3339Nano)
 	}
-	if r.decision.Verdict != "" {
-		fields["decision"], fields["request"] = r.decision, r.call.Shown()
+	if report.decision.Verdict != "" {
+		fields["decision"], fields["request"] = report.decision, report.call.Shown()
 	}
 	encoded, err := json.Marshal(fields)
 	if err != nil {
-		return nil, fmt.Errorf("encode a decision about a call of %s: %w", r.Function, err)
+		return nil, fmt.Errorf("encode a decision about a call of %s: %w", report.Function, err)
 	}
 	return encoded, nil
 }
 
 // held takes what has arrived for a held call; the next survey decides.
-func (d *run) held(a Arrival, known openOp) {
+func (r *run) held(a Arrival, known openOp) {
 	if known.hold.answer != nil || known.hold.expired {
 		return
 	}

@@ -34,29 +34,29 @@ type Polling struct {
 }
 
 // reopen has the next commit replace what the store holds about a blocked operation.
-func (d *run) reopen(ref history.OpRef, known openOp, due time.Time) {
-	if cancel, ok := d.running[ref]; ok {
+func (r *run) reopen(ref history.OpRef, known openOp, due time.Time) {
+	if cancel, ok := r.running[ref]; ok {
 		cancel()
-		delete(d.running, ref)
+		delete(r.running, ref)
 	}
 	if known.stored {
-		d.closed = append(d.closed, ref)
+		r.closed = append(r.closed, ref)
 	}
-	known.stored, known.since, known.deadline = false, d.engine.Clock.Now(), due
-	d.open[ref] = known
+	known.stored, known.since, known.deadline = false, r.engine.Clock.Now(), due
+	r.open[ref] = known
 }
 
 // round begins the next round of a poll.
-func (d *run) round(op history.Op, known openOp) {
+func (r *run) round(op history.Op, known openOp) {
 	p := *known.poll
 	p.Calling = true
 	known.poll = &p
-	d.reopen(op.Ref, known, d.roundUntil(p))
+	r.reopen(op.Ref, known, r.roundUntil(p))
 }
 
 // roundUntil bounds a round: a call that is lost must not take the whole time of a poll.
-func (d *run) roundUntil(p Polling) time.Time {
-	until := d.engine.Clock.Now().Add(d.engine.Settings.CallTimeout)
+func (r *run) roundUntil(p Polling) time.Time {
+	until := r.engine.Clock.Now().Add(r.engine.Settings.CallTimeout)
 	if p.Deadline.Before(until) {
 		return p.Deadline
 	}
@@ -65,7 +65,7 @@ func (d *run) roundUntil(p Polling) time.Time {
 
 // observe takes the answer of a round. The program looks at a value and ends the poll if it likes it. An error ends it
 // too, except one that may pass: the cluster was away, or the answer did not come.
-func (d *run) observe(op history.Op, known openOp, c history.Completion) {
+func (r *run) observe(op history.Op, known openOp, c history.Completion) {
 	if c.Round != known.poll.Round || !known.poll.Calling {
 		return // of a round that was given up
 	}
@@ -73,38 +73,38 @@ func (d *run) observe(op history.Op, known openOp, c history.Completion) {
 	if c.Error != nil && (c.Error.Retryable || c.Error.Code == history.CodeTimeout) && !op.NoRetry {
 		p.Error = c.Error
 	} else {
-		d.machine.Complete(c)
-		if again, pending := d.pending(op.Ref); !pending || again.Kind != history.KindPoll {
-			d.forget(op.Ref)
+		r.machine.Complete(c)
+		if again, pending := r.pending(op.Ref); !pending || again.Kind != history.KindPoll {
+			r.forget(op.Ref)
 			return
 		}
 		p.Value, p.Error = c.Value, nil
 	}
 	p.Round, p.Calling = p.Round+1, false
 	known.poll = &p
-	due := d.engine.Clock.Now().Add(op.Interval)
+	due := r.engine.Clock.Now().Add(op.Interval)
 	if p.Deadline.Before(due) {
 		due = p.Deadline
 	}
-	d.reopen(op.Ref, known, due)
+	r.reopen(op.Ref, known, due)
 }
 
 // pollTime is what the end of a round's or a pause's time means. That the timer has fired says that the time is over, and not this
 // process's clock: it may be behind that of the process which fired it, and a fired timer does not fire again.
-func (d *run) pollTime(op history.Op, known openOp) {
+func (r *run) pollTime(op history.Op, known openOp) {
 	p := known.poll
 	switch {
 	case !known.stored:
 		// The timer of the phase before: an answer that came with it has ended that. The store knows nothing of this one yet.
-	case !known.deadline.Before(p.Deadline), !d.engine.Clock.Now().Before(p.Deadline):
-		d.finish(history.Completion{Op: op.Ref, Value: p.Value, Error: p.expired(op, d.limit(op))})
+	case !known.deadline.Before(p.Deadline), !r.engine.Clock.Now().Before(p.Deadline):
+		r.finish(history.Completion{Op: op.Ref, Value: p.Value, Error: p.expired(op, r.limit(op))})
 	case p.Calling:
-		d.observe(op, known, history.Completion{
+		r.observe(op, known, history.Completion{
 			Op: op.Ref, Round: p.Round,
 			Error: &history.FunctionError{Code: history.CodeTimeout, Message: op.Name + " was not answered in time"},
 		})
 	default:
-		d.round(op, known)
+		r.round(op, known)
 	}
 }
 

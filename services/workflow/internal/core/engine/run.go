@@ -75,147 +75,147 @@ type openOp struct {
 	hold *hold
 }
 
-// drive continues an execution until it parks, ends, is taken away or ctx ends. parked says that the driver is in the
+// drive continues an execution until it parks, ends, is taken away or ctx ends. parked says that the run is in the
 // cache now, or gone because there was no room, and has given up its place; rests that its generation is held back, and until when.
 func (e *Engine) drive(ctx context.Context, j job, woken wake.Signal) (parked bool, rests *Loaded, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	d := e.places.unpark(j)
+	r := e.places.unpark(j)
 	switch {
-	case j.driver != nil:
-		d = j.driver
-	case d != nil:
-		d.wakeup = j.wakeup
+	case j.run != nil:
+		r = j.run
+	case r != nil:
+		r.wakeup = j.wakeup
 	default:
-		if d, err = e.newDriver(ctx, j); err != nil {
+		if r, err = e.loadRun(ctx, j); err != nil {
 			return false, nil, err
 		}
 	}
-	d.woken = woken
+	r.woken = woken
 	defer func() {
 		// A panic would come again at every claim, so it ends the run. This is deferred after stop and so runs before it:
 		// fail needs a ctx that has not ended.
-		if r := recover(); r != nil {
-			e.Log.ErrorContext(ctx, "turn panicked", "execution", j.id, "panic", r, "stack", string(debug.Stack()))
-			err = d.fail(ctx, fmt.Errorf("internal error: %v", r))
+		if thrown := recover(); thrown != nil {
+			e.Log.ErrorContext(ctx, "turn panicked", "execution", j.id, "panic", thrown, "stack", string(debug.Stack()))
+			err = r.fail(ctx, fmt.Errorf("internal error: %v", thrown))
 		}
-		if !parked && d.machine != nil {
-			d.machine.Close()
+		if !parked && r.machine != nil {
+			r.machine.Close()
 		}
 	}()
 	for {
-		if d.machine == nil && d.loaded.HeldUntil.After(e.Clock.Now()) {
-			return false, &d.loaded, nil
+		if r.machine == nil && r.loaded.HeldUntil.After(e.Clock.Now()) {
+			return false, &r.loaded, nil
 		}
-		state, err := d.run(ctx)
-		if err == nil && d.over {
-			following, err := d.next(ctx)
+		state, err := r.run(ctx)
+		if err == nil && r.over {
+			following, err := r.next(ctx)
 			if err != nil {
 				return false, nil, err
 			}
-			d = following
+			r = following
 			continue
 		}
 		if err != nil || state != execution.Parked {
 			return false, nil, err
 		}
-		if e.places.park(d, woken) {
+		if e.places.park(r, woken) {
 			return true, nil, nil
 		}
 	}
 }
 
-// freshDriver is a driver that has done nothing yet.
-func (e *Engine) freshDriver(l Loaded) *run {
-	d := &run{engine: e, loaded: l, open: map[history.OpRef]openOp{}}
-	d.needing()
-	return d
+// newRun is a run that has done nothing in this process yet.
+func (e *Engine) newRun(l Loaded) *run {
+	r := &run{engine: e, loaded: l, open: map[history.OpRef]openOp{}}
+	r.needing()
+	return r
 }
 
-// newDriver makes a driver of what the job has, or else of what is stored.
-func (e *Engine) newDriver(ctx context.Context, j job) (*run, error) {
+// loadRun makes one of what the job has, or else of what is stored.
+func (e *Engine) loadRun(ctx context.Context, j job) (*run, error) {
 	if j.started != nil {
-		return e.freshDriver(*j.started), nil
+		return e.newRun(*j.started), nil
 	}
-	d := e.freshDriver(Loaded{})
+	r := e.newRun(Loaded{})
 	loaded, err := e.Store.Load(ctx, j.id)
 	if err != nil {
 		return nil, err
 	}
-	d.loaded, d.seq, d.touched = loaded, loaded.Base+int64(len(loaded.History)), true
-	d.needing()
+	r.loaded, r.seq, r.touched = loaded, loaded.Base+int64(len(loaded.History)), true
+	r.needing()
 	for _, o := range loaded.Open {
-		d.open[o.Op] = openOp{deadline: o.Deadline, since: e.Clock.Now(), stored: true}
+		r.open[o.Op] = openOp{deadline: o.Deadline, since: e.Clock.Now(), stored: true}
 	}
 	for _, p := range loaded.Polls {
-		known := d.open[p.Op]
+		known := r.open[p.Op]
 		known.poll = &p
-		d.open[p.Op] = known
+		r.open[p.Op] = known
 	}
-	d.decisions()
-	return d, nil
+	r.decisions()
+	return r, nil
 }
 
-// run repeats the turn, up to the end of the generation: apply what arrived, commit, wait. A driver that is new begins with the replay of
+// run repeats the turn, up to the end of the generation: apply what arrived, commit, wait. A run that is new begins with the replay of
 // the history, also of an empty one, which starts the program; one that was parked only looks, unless the wake-up carried what has arrived.
-func (d *run) run(ctx context.Context) (execution.State, error) {
-	arrived, state, err := d.begin(ctx)
+func (r *run) run(ctx context.Context) (execution.State, error) {
+	arrived, state, err := r.begin(ctx)
 	if err != nil || state != execution.Running {
 		return state, err
 	}
 	for {
-		d.apply(arrived)
-		state, err := d.commit(ctx)
+		r.apply(arrived)
+		state, err := r.commit(ctx)
 		if fault.Is(err, fault.Invalid) {
-			return execution.Failed, d.drop(ctx, err)
+			return execution.Failed, r.drop(ctx, err)
 		}
-		if err != nil || state != execution.Running || d.over {
+		if err != nil || state != execution.Running || r.over {
 			return state, err
 		}
-		if arrived, err = d.await(ctx); err != nil {
+		if arrived, err = r.await(ctx); err != nil {
 			return execution.Running, err
 		}
 	}
 }
 
-// begin brings a driver up to date with its execution, and returns what has arrived. With any state but Running there is nothing to
+// begin brings a run up to date with its execution, and returns what has arrived. With any state but Running there is nothing to
 // continue.
-func (d *run) begin(ctx context.Context) (arrived []Arrival, state execution.State, err error) {
+func (r *run) begin(ctx context.Context) (arrived []Arrival, state execution.State, err error) {
 	switch {
-	case d.machine == nil:
-		if failed, err := d.replay(ctx); failed || err != nil {
+	case r.machine == nil:
+		if failed, err := r.replay(ctx); failed || err != nil {
 			return nil, execution.Failed, err
 		}
-		arrived, d.loaded.Arrived = d.loaded.Arrived, nil
+		arrived, r.loaded.Arrived = r.loaded.Arrived, nil
 		return arrived, execution.Running, nil
-	case d.ahead:
-		d.ahead = false
+	case r.ahead:
+		r.ahead = false
 		return nil, execution.Running, nil
 	}
-	if arrival, all := d.fromWakeup(); all {
+	if arrival, all := r.fromWakeup(); all {
 		return []Arrival{arrival}, execution.Running, nil
 	}
-	standing, arrived, err := d.look(ctx)
+	standing, arrived, err := r.look(ctx)
 	return arrived, standing, err
 }
 
 // openProgram makes the machine of a run.
-func (d *run) openProgram() (program.Machine, error) {
-	e := d.engine
-	return e.Scripts.Open(d.loaded.Program, d.loaded.Inputs, program.Environment{
-		Ref:          d.loaded.Ref,
-		Workflow:     d.loaded.Workflow,
-		Organization: d.loaded.Organization,
-		Continuation: d.loaded.Continuation,
-		Begun:        len(d.loaded.Open) > 0,
+func (r *run) openProgram() (program.Machine, error) {
+	e := r.engine
+	return e.Scripts.Open(r.loaded.Program, r.loaded.Inputs, program.Environment{
+		Ref:          r.loaded.Ref,
+		Workflow:     r.loaded.Workflow,
+		Organization: r.loaded.Organization,
+		Continuation: r.loaded.Continuation,
+		Begun:        len(r.loaded.Open) > 0,
 		Now:          e.Clock.Now,
 		UUID:         e.newRef,
 		Random:       e.Random,
 		Token:        history.NewToken,
 		Emit: func(id, eventType string, data json.RawMessage) *history.FunctionError {
-			refusal := e.CheckEmit(d.emit(history.Emit{ID: id, Type: eventType, Data: data}))
+			refusal := e.CheckEmit(r.emit(history.Emit{ID: id, Type: eventType, Data: data}))
 			if refusal != nil && refusal.Code == history.CodeUnreachable {
-				d.unchecked = &program.Interrupted{Reason: refusal.Message}
+				r.unchecked = &program.Interrupted{Reason: refusal.Message}
 			}
 			return refusal
 		},
@@ -223,36 +223,36 @@ func (d *run) openProgram() (program.Machine, error) {
 }
 
 // replay brings the program to where the history ends. failed says that the run has been ended, because it cannot.
-func (d *run) replay(ctx context.Context) (failed bool, err error) {
-	machine, err := d.openProgram()
+func (r *run) replay(ctx context.Context) (failed bool, err error) {
+	machine, err := r.openProgram()
 	if _, interrupted := errors.AsType[*program.Interrupted](err); interrupted {
 		return false, err
 	}
 	if err != nil {
-		return true, d.fail(ctx, err)
+		return true, r.fail(ctx, err)
 	}
-	d.machine = machine
-	if err := machine.Replay(d.loaded.History); err != nil {
+	r.machine = machine
+	if err := machine.Replay(r.loaded.History); err != nil {
 		// A failure of the program is for Outcome: the first commit ends the run with the entries that led to it.
 		if _, isMismatch := errors.AsType[*program.Mismatch](err); isMismatch {
-			return true, d.fail(ctx, err)
+			return true, r.fail(ctx, err)
 		}
 	}
-	for _, entry := range d.loaded.History {
-		d.weight += int64(len(entry.Value))
-		d.family = d.family || entry.Kind == history.KindStart // also where all of them are detached, which changes nothing
+	for _, entry := range r.loaded.History {
+		r.weight += int64(len(entry.Value))
+		r.family = r.family || entry.Kind == history.KindStart // also where all of them are detached, which changes nothing
 	}
-	d.keepSource()
+	r.keepSource()
 	// The machine has them, in its own form.
-	d.loaded.History, d.loaded.Program, d.loaded.Inputs, d.loaded.Continuation = nil, program.Program{}, nil, nil
+	r.loaded.History, r.loaded.Program, r.loaded.Inputs, r.loaded.Continuation = nil, program.Program{}, nil, nil
 	return false, nil
 }
 
 // keepSource keeps what children are started with, where there may be some.
-func (d *run) keepSource() {
-	d.family = d.family || isParent(d.loaded.Continuation)
-	if startsChildren(d.loaded.Program) {
-		d.source = d.loaded.Program
+func (r *run) keepSource() {
+	r.family = r.family || isParent(r.loaded.Continuation)
+	if startsChildren(r.loaded.Program) {
+		r.source = r.loaded.Program
 	}
 }
 
@@ -266,12 +266,12 @@ const (
 )
 
 // size is a guess at the memory that a parked run takes.
-func (d *run) size() int64 {
-	return runSize + branchSize*int64(len(d.open)) + valueGrowth*d.weight + entrySize*(d.seq-d.loaded.Base)
+func (r *run) size() int64 {
+	return runSize + branchSize*int64(len(r.open)) + valueGrowth*r.weight + entrySize*(r.seq-r.loaded.Base)
 }
 
-func (d *run) pending(ref history.OpRef) (history.Op, bool) {
-	for _, op := range d.machine.Pending() {
+func (r *run) pending(ref history.OpRef) (history.Op, bool) {
+	for _, op := range r.machine.Pending() {
 		if op.Ref == ref {
 			return op, true
 		}
@@ -281,69 +281,69 @@ func (d *run) pending(ref history.OpRef) (history.Op, bool) {
 
 // apply completes operations with what has arrived. Of several arrivals for one operation the first in the store's
 // order wins, which puts events and answers before timers.
-func (d *run) apply(arrived []Arrival) {
+func (r *run) apply(arrived []Arrival) {
 	for _, a := range arrived {
 		if a.Op == history.Cancellation {
-			d.cancelled(a)
+			r.cancelled(a)
 			continue
 		}
-		op, pending := d.pending(a.Op)
+		op, pending := r.pending(a.Op)
 		// An earlier arrival has completed the operation: a wait may time out after its event has arrived.
 		if !pending {
 			continue
 		}
-		if known := d.open[a.Op]; known.hold != nil {
-			d.held(a, known)
+		if known := r.open[a.Op]; known.hold != nil {
+			r.held(a, known)
 			continue
 		}
 		c := history.Completion{Op: a.Op, Value: a.Value, Error: a.Error, Event: a.Event}
-		if known := d.open[a.Op]; known.poll != nil {
+		if known := r.open[a.Op]; known.poll != nil {
 			// The store drops the answers of earlier rounds: they are to calls that are closed.
 			if c.Round = known.poll.Round; a.Kind == TimerArrived {
-				d.pollTime(op, known)
+				r.pollTime(op, known)
 			} else {
-				d.observe(op, known, c)
+				r.observe(op, known, c)
 			}
 			continue
 		}
 		if a.Kind == TimerArrived {
-			c = expired(op, d.limit(op))
+			c = expired(op, r.limit(op))
 		}
 		if c.Event > 0 {
-			d.note(op)
+			r.note(op)
 		}
-		d.complete(c)
+		r.complete(c)
 	}
 }
 
 // complete hands the result of a Function to the program, or to the poll that asked for it.
-func (d *run) complete(c history.Completion) {
-	if known := d.open[c.Op]; known.poll != nil && c.Round > 0 {
-		if op, pending := d.pending(c.Op); pending {
-			d.observe(op, known, c)
+func (r *run) complete(c history.Completion) {
+	if known := r.open[c.Op]; known.poll != nil && c.Round > 0 {
+		if op, pending := r.pending(c.Op); pending {
+			r.observe(op, known, c)
 		}
 		return
 	}
-	d.finish(c)
+	r.finish(c)
 }
 
 // finish hands a completion to the program, which runs on until it blocks.
-func (d *run) finish(c history.Completion) {
-	if d.machine.Complete(c) {
-		d.forget(c.Op)
+func (r *run) finish(c history.Completion) {
+	if r.machine.Complete(c) {
+		r.forget(c.Op)
 	}
 }
 
 // forget drops what is known of an operation that is over. A Function that is still under way, because its timer
 // was faster, is cancelled.
-func (d *run) forget(ref history.OpRef) {
-	if d.open[ref].stored {
-		d.closed = append(d.closed, ref)
+func (r *run) forget(ref history.OpRef) {
+	if r.open[ref].stored {
+		r.closed = append(r.closed, ref)
 	}
-	delete(d.open, ref)
-	if cancel, ok := d.running[ref]; ok {
+	delete(r.open, ref)
+	if cancel, ok := r.running[ref]; ok {
 		cancel()
-		delete(d.running, ref)
+		delete(r.running, ref)
 	}
 }
 
@@ -370,29 +370,29 @@ func expired(op history.Op, limit time.Duration) history.Completion {
 
 // commit ends the turn: everything it did becomes durable together, and only then do Functions start. It answers
 // Running when there is something to wait for in this process.
-func (d *run) commit(ctx context.Context) (execution.State, error) {
+func (r *run) commit(ctx context.Context) (execution.State, error) {
 	// survey comes first: it may complete operations, and their entries belong to this turn.
-	todo, err := d.survey(ctx)
+	todo, err := r.survey(ctx)
 	if err != nil {
 		return execution.Running, err
 	}
-	d.take()
-	ended, failure := d.outcome()
+	r.take()
+	ended, failure := r.outcome()
 	if _, interrupted := errors.AsType[*program.Interrupted](failure); interrupted {
 		return execution.Running, failure
 	}
-	if last, more := d.continuation(); ended && more && failure == nil {
-		return d.endGeneration(ctx, last)
+	if last, more := r.continuation(); ended && more && failure == nil {
+		return r.endGeneration(ctx, last)
 	}
 	if ended {
-		return d.end(ctx, failure)
+		return r.end(ctx, failure)
 	}
 	// The turn is kept with the failure as its last entry, so the history shows what filled it.
-	if err := d.measure(ctx); err != nil {
-		if d.machine.Stop(program.Stopped{Reason: err.Error()}) {
-			return d.commit(ctx) // what it has deferred is called
+	if err := r.measure(ctx); err != nil {
+		if r.machine.Stop(program.Stopped{Reason: err.Error()}) {
+			return r.commit(ctx) // what it has deferred is called
 		}
-		return execution.Failed, d.fail(ctx, err)
+		return execution.Failed, r.fail(ctx, err)
 	}
 	// A result of an in-process Function comes through a channel, so an execution that has some stays in memory.
 	state := execution.Parked
@@ -401,170 +401,170 @@ func (d *run) commit(ctx context.Context) (execution.State, error) {
 	}
 	// A turn that has reached a Function and recorded nothing new need not be stored: everything that the Function's arguments depend
 	// on is durable.
-	if state == execution.Parked || len(d.entries)+len(d.closed)+len(todo.opened) > 0 {
+	if state == execution.Parked || len(r.entries)+len(r.closed)+len(todo.opened) > 0 {
 		var err error
-		if state, err = d.store(ctx, Commit{Open: todo.opened, Next: state}); err != nil {
+		if state, err = r.store(ctx, Commit{Open: todo.opened, Next: state}); err != nil {
 			return state, err
 		}
-		d.stored(todo.opened)
+		r.stored(todo.opened)
 	}
 	for _, op := range todo.inProcess {
-		d.start(ctx, op)
+		r.start(ctx, op)
 	}
 	return state, nil
 }
 
 // outcome is that of the machine. If the turn is repeated, what the program came to does not count.
-func (d *run) outcome() (ended bool, failure error) {
-	if d.unchecked != nil {
-		return true, d.unchecked
+func (r *run) outcome() (ended bool, failure error) {
+	if r.unchecked != nil {
+		return true, r.unchecked
 	}
-	return d.machine.Outcome()
+	return r.machine.Outcome()
 }
 
 // stored notes that the store has opened operations.
-func (d *run) stored(opened []Opening) {
+func (r *run) stored(opened []Opening) {
 	if len(opened) == 0 {
 		return
 	}
-	d.touched = true
+	r.touched = true
 	first := opened[0].Due
 	for _, o := range opened {
-		known := d.open[o.Op.Ref]
+		known := r.open[o.Op.Ref]
 		known.deadline, known.stored = o.Due, true
-		d.open[o.Op.Ref] = known
+		r.open[o.Op.Ref] = known
 		if o.Due.Before(first) {
 			first = o.Due
 		}
 		switch o.Location {
 		case activity.Cluster:
-			d.engine.calls.Raise()
+			r.engine.calls.Raise()
 		case activity.Worker:
-			if d.engine.Offered != nil {
-				d.engine.Offered(d.loaded.Organization, o.Op.Name)
+			if r.engine.Offered != nil {
+				r.engine.Offered(r.loaded.Organization, o.Op.Name)
 			}
 		case activity.InProcess, activity.Held:
 		}
 	}
 	// Once for all of them: the timer loop is awake after the first call, so a second one would have it look twice.
-	d.engine.timers.Due(first)
+	r.engine.timers.Due(first)
 }
 
 // take moves what the machine recorded into the turn.
-func (d *run) take() {
-	entries, emits := d.machine.Take()
-	now := d.engine.Clock.Now()
+func (r *run) take() {
+	entries, emits := r.machine.Take()
+	now := r.engine.Clock.Now()
 	for _, entry := range entries {
-		d.seq++
-		entry.Seq, entry.At = d.seq, now
-		d.entries = append(d.entries, entry)
-		d.weight += int64(len(entry.Value))
+		r.seq++
+		entry.Seq, entry.At = r.seq, now
+		r.entries = append(r.entries, entry)
+		r.weight += int64(len(entry.Value))
 		if entry.Kind == history.KindStart {
-			d.takeChild(entry)
+			r.takeChild(entry)
 		}
 		// A channel is closed with the run, and a run with deferred calls may have been sent a cancellation.
-		d.touched = d.touched || entry.Kind == history.KindChannel || entry.Kind == history.KindDefer
+		r.touched = r.touched || entry.Kind == history.KindChannel || entry.Kind == history.KindDefer
 	}
 	for _, emit := range emits {
-		d.emits = append(d.emits, d.emit(emit))
+		r.emits = append(r.emits, r.emit(emit))
 	}
 }
 
 // store writes the turn and starts an empty one. After an error the turn in memory is useless: the execution is given up, and replayed
 // from what is stored.
-func (d *run) store(ctx context.Context, c Commit) (execution.State, error) {
-	c = d.whole(c)
+func (r *run) store(ctx context.Context, c Commit) (execution.State, error) {
+	c = r.whole(c)
 	if c.Turn == 0 {
-		d.engine.openings.learn(d.loaded.Execution.Program, c.beginsWell())
+		r.engine.openings.learn(r.loaded.Execution.Program, c.beginsWell())
 	}
 	if len(c.Starts) > 0 {
-		if d.broken != nil {
-			return c.Next, d.broken
+		if r.broken != nil {
+			return c.Next, r.broken
 		}
-		if err := d.engine.allow(ctx, d.loaded.Organization, len(c.Starts)); err != nil {
+		if err := r.engine.allow(ctx, r.loaded.Organization, len(c.Starts)); err != nil {
 			return c.Next, err
 		}
 	}
-	done, err := d.engine.Store.Commit(ctx, c)
+	done, err := r.engine.Store.Commit(ctx, c)
 	if err != nil {
 		return c.Next, err
 	}
 	if c.Family && done.State.Ended() {
-		d.engine.orphans.Raise()
+		r.engine.orphans.Raise()
 	}
-	d.committed(c, done)
+	r.committed(c, done)
 	return done.State, nil
 }
 
 // whole is the turn with everything that happened in it.
-func (d *run) whole(c Commit) Commit {
-	c.Lease, c.Execution = d.engine.lease, d.loaded.Execution
-	c.Turn, c.Wakes = d.loaded.Turn, d.loaded.Wakes
-	c.Entries, c.Emits, c.Closed = d.entries, d.emits, d.closed
-	c.Starts, c.Family = d.starts, d.family
-	c.LastSeq, c.At, c.Bare = d.seq, d.engine.Clock.Now(), !d.touched
+func (r *run) whole(c Commit) Commit {
+	c.Lease, c.Execution = r.engine.lease, r.loaded.Execution
+	c.Turn, c.Wakes = r.loaded.Turn, r.loaded.Wakes
+	c.Entries, c.Emits, c.Closed = r.entries, r.emits, r.closed
+	c.Starts, c.Family = r.starts, r.family
+	c.LastSeq, c.At, c.Bare = r.seq, r.engine.Clock.Now(), !r.touched
 	return c
 }
 
 // committed begins an empty turn after one was stored, and notifies callers that wait for the end of the run.
-func (d *run) committed(c Commit, done Committed) {
-	d.loaded.Turn = done.Turn
+func (r *run) committed(c Commit, done Committed) {
+	r.loaded.Turn = done.Turn
 	for _, e := range c.Emits {
 		if e.Answers != "" {
-			d.engine.answers.notify(callName{e.Organization, e.Answers, e.ID})
+			r.engine.answers.notify(callName{e.Organization, e.Answers, e.ID})
 		}
 	}
-	d.entries, d.emits, d.closed, d.starts = nil, nil, nil, nil
+	r.entries, r.emits, r.closed, r.starts = nil, nil, nil, nil
 	if done.State.Ended() {
-		e := d.loaded.Execution
+		e := r.loaded.Execution
 		e.State, e.Error, e.Stack, e.LastSeq, e.EndedAt, e.UpdatedAt = done.State, c.Error, c.Stack, c.LastSeq, c.At, c.At
-		d.engine.endings.notify(e)
+		r.engine.endings.notify(e)
 	}
 }
 
 // await returns what has arrived, after a result of this process, a wake-up, or a while.
-func (d *run) await(ctx context.Context) ([]Arrival, error) {
+func (r *run) await(ctx context.Context) ([]Arrival, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if len(d.answered) > 0 {
-		answered := d.answered
-		d.answered = nil
+	if len(r.answered) > 0 {
+		answered := r.answered
+		r.answered = nil
 		for _, c := range answered {
-			d.complete(c)
+			r.complete(c)
 		}
-		d.moreResults()
+		r.moreResults()
 		return nil, nil
 	}
 	// If no Function runs, the turn was cut short, or an arrival kept it from parking: look at once.
-	if len(d.running) > 0 {
+	if len(r.running) > 0 {
 		// Results that are available go first: the order is not left to chance, so that a simulated schedule can be repeated.
-		if d.moreResults() {
+		if r.moreResults() {
 			return nil, nil
 		}
-		t := d.engine.Clock.NewTimer(d.patience())
+		t := r.engine.Clock.NewTimer(r.patience())
 		defer t.Stop()
 		select {
-		case c := <-d.results:
-			d.complete(c)
-			d.moreResults()
+		case c := <-r.results:
+			r.complete(c)
+			r.moreResults()
 			return nil, nil // whatever else has arrived raises woken
-		case <-d.woken:
+		case <-r.woken:
 		case <-t.C():
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
-	_, arrived, err := d.look(ctx)
+	_, arrived, err := r.look(ctx)
 	return arrived, err
 }
 
 // moreResults takes the results that have arrived meanwhile, so that they share the commit, and reports whether there were some.
-func (d *run) moreResults() (some bool) {
-	for len(d.running) > 0 {
+func (r *run) moreResults() (some bool) {
+	for len(r.running) > 0 {
 		select {
-		case c := <-d.results:
-			d.complete(c)
+		case c := <-r.results:
+			r.complete(c)
 			some = true
 		default:
 			return some
@@ -576,21 +576,21 @@ func (d *run) moreResults() (some bool) {
 // fromWakeup takes the arrival that the wake-up carries. all says that nothing else has arrived since the run parked: the counter of
 // arrivals is then one higher than at that time. A look at the moment of its commit would have read the same, so the fence and the
 // counter of the next commit notice whatever has happened after it, as they do after a look.
-func (d *run) fromWakeup() (arrival Arrival, all bool) {
-	c := d.wakeup
-	d.wakeup = nil
-	if c == nil || c.Wakes != d.loaded.Wakes+1 {
+func (r *run) fromWakeup() (arrival Arrival, all bool) {
+	c := r.wakeup
+	r.wakeup = nil
+	if c == nil || c.Wakes != r.loaded.Wakes+1 {
 		return Arrival{}, false
 	}
-	d.touched, d.loaded.Wakes = true, c.Wakes
+	r.touched, r.loaded.Wakes = true, c.Wakes
 	return c.Arrival, true
 }
 
 // look reads what has arrived for the execution. If its state is Parked there is none: the wake-up was late.
-func (d *run) look(ctx context.Context) (execution.State, []Arrival, error) {
-	d.touched = true
+func (r *run) look(ctx context.Context) (execution.State, []Arrival, error) {
+	r.touched = true
 	// The counter is read before the arrivals. What arrives later makes it differ, so the next commit does not park.
-	standing, arrived, err := d.engine.Store.Arrivals(ctx, d.loaded.ID)
-	d.loaded.Wakes = standing.Wakes
+	standing, arrived, err := r.engine.Store.Arrivals(ctx, r.loaded.ID)
+	r.loaded.Wakes = standing.Wakes
 	return standing.State, arrived, err
 }

@@ -31,8 +31,8 @@ type job struct {
 	// organization is whose it is.
 	organization int64
 	started      *Loaded
-	// run has run the first turn of started already; nil: it has to be run.
-	driver *run
+	// run has had the first turn of started already; nil if that is still to come.
+	run *run
 	// wakeup is why it was woken.
 	wakeup *Wakeup
 }
@@ -46,7 +46,7 @@ type scheduler struct {
 	// limit is how many may be driven at a time, and how many may queue.
 	limit int
 	lease Lease
-	// drive starts a driver; nil before open and after shut.
+	// drive starts a run; nil before open and after shut.
 	drive func(job, wake.Signal)
 	// live are those that are driven, with the signal that wakes them; queued those that wait for a place: in started those that this
 	// process has stored, in woken those that it owns for another reason. The two take turns, so that new
@@ -79,13 +79,13 @@ func (p *scheduler) open(l Lease, drive func(job, wake.Signal)) {
 	p.lease, p.drive = l, drive
 }
 
-// shut lets no driver start any more, and gives up what is parked.
+// shut lets no run start any more, and gives up what is parked.
 func (p *scheduler) shut() {
 	p.mu.Lock()
 	parked := p.parked.clear()
 	for j, more := p.started.Pop(); more; j, more = p.started.Pop() {
-		if j.driver != nil {
-			parked = append(parked, j.driver)
+		if j.run != nil {
+			parked = append(parked, j.run)
 		}
 	}
 	p.drive, p.woken = nil, fair.Queue[job]{}
@@ -136,7 +136,7 @@ func (p *scheduler) begin(l Loaded, prepared *run) bool {
 	if p.drive == nil || p.live[l.ID] != nil || p.queued[l.ID] {
 		return false
 	}
-	p.add(job{id: l.ID, organization: l.Organization, started: &l, driver: prepared})
+	p.add(job{id: l.ID, organization: l.Organization, started: &l, run: prepared})
 	return true
 }
 
@@ -202,18 +202,18 @@ func (p *scheduler) callWhenFree(fn func()) {
 	p.whenFree = fn
 }
 
-// park moves an execution from its driver into the cache. false: it was woken meanwhile, and its driver has to look.
-func (p *scheduler) park(d *run, woken wake.Signal) bool {
+// park moves a run into the cache. false: it was woken meanwhile, and has to look.
+func (p *scheduler) park(r *run, woken wake.Signal) bool {
 	p.mu.Lock()
 	if woken.Taken() {
 		p.mu.Unlock()
 		return false
 	}
-	evicted := []*run{d}
+	evicted := []*run{r}
 	if p.drive != nil { // else the process ends, and nobody would take it out again
-		evicted = p.parked.put(d)
+		evicted = p.parked.put(r)
 	}
-	p.free(d.loaded.ID)
+	p.free(r.loaded.ID)
 	p.mu.Unlock()
 	closeAll(evicted)
 	return true
@@ -222,23 +222,23 @@ func (p *scheduler) park(d *run, woken wake.Signal) bool {
 // unpark takes an execution out of the cache, if the cached one is at the turn that is stored.
 func (p *scheduler) unpark(j job) *run {
 	p.mu.Lock()
-	d := p.parked.take(j.id)
+	r := p.parked.take(j.id)
 	p.mu.Unlock()
-	if d != nil && (j.started != nil || d.loaded.Turn != j.turn) {
-		d.machine.Close() // another process has advanced it: what is cached is out of date
+	if r != nil && (j.started != nil || r.loaded.Turn != j.turn) {
+		r.machine.Close() // another process has advanced it: what is cached is out of date
 		return nil
 	}
-	return d
+	return r
 }
 
-// leave ends a driver's part, where it does not park.
+// leave ends a run's part, where it does not park.
 func (p *scheduler) leave(execution int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.free(execution)
 }
 
-// free gives a driver's place to the next.
+// free gives a run's place to the next.
 func (p *scheduler) free(execution int64) {
 	delete(p.live, execution)
 	if len(p.queued) > 0 && len(p.live) < p.limit {

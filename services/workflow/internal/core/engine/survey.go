@@ -28,14 +28,14 @@ const maxRefusals = 100
 // to further ones.
 //
 // An error is about what could not be found out now; the turn is worth nothing then.
-func (d *run) survey(ctx context.Context) (work, error) {
+func (r *run) survey(ctx context.Context) (work, error) {
 	for range maxRefusals {
-		d.withdraw()
-		w, refused, err := d.sort(ctx)
+		r.withdraw()
+		w, refused, err := r.sort(ctx)
 		if refused == nil || err != nil {
 			return w, err
 		}
-		d.complete(*refused)
+		r.complete(*refused)
 	}
 	return work{more: true}, nil
 }
@@ -55,14 +55,14 @@ func (o openOp) intended() time.Time {
 
 // sort goes through the blocked operations up to the first that is refused. To complete that one lets its branch run
 // on, and what was pending before is out of date.
-func (d *run) sort(ctx context.Context) (w work, refused *history.Completion, err error) {
-	now := d.engine.Clock.Now()
-	for _, op := range d.machine.Pending() {
-		known, seen := d.open[op.Ref]
+func (r *run) sort(ctx context.Context) (w work, refused *history.Completion, err error) {
+	now := r.engine.Clock.Now()
+	for _, op := range r.machine.Pending() {
+		known, seen := r.open[op.Ref]
 		if seen && known.stored && op.Kind != history.KindRun && op.Kind != history.KindPoll {
 			continue // it keeps the deadline that it was given first
 		}
-		allowed, err := d.decide(ctx, op)
+		allowed, err := r.decide(ctx, op)
 		if err != nil {
 			return work{}, nil, err
 		}
@@ -75,14 +75,14 @@ func (d *run) sort(ctx context.Context) (w work, refused *history.Completion, er
 		if allowed.held {
 			continue
 		}
-		known, seen = d.open[op.Ref]
+		known, seen = r.open[op.Ref]
 		if op.EndOf != "" && !seen {
-			ended, err := d.ended(ctx, op)
+			ended, err := r.ended(ctx, op)
 			if err != nil || ended != nil {
 				return work{}, ended, err
 			}
 		}
-		o, refusal, err := d.opening(ctx, op, seen)
+		o, refusal, err := r.opening(ctx, op, seen)
 		if err != nil {
 			return work{}, nil, err
 		}
@@ -95,10 +95,10 @@ func (d *run) sort(ctx context.Context) (w work, refused *history.Completion, er
 			known = openOp{deadline: o.Due, since: now}
 			if op.Kind == history.KindPoll {
 				known.poll = &Polling{Op: op.Ref, Function: op.Name, Round: 1, Calling: true, Deadline: o.Due}
-				known.deadline = d.roundUntil(*known.poll)
+				known.deadline = r.roundUntil(*known.poll)
 				o.Due = known.deadline
 			}
-			d.open[op.Ref] = known
+			r.open[op.Ref] = known
 		}
 		if known.poll != nil {
 			o.Poll, op.Round = known.poll, known.poll.Round
@@ -118,17 +118,17 @@ func (d *run) sort(ctx context.Context) (w work, refused *history.Completion, er
 
 // opening is how the store keeps an operation. A run that was opened before has its agent already: it is not asked again
 // whose that is, and a call that is under way is not taken back.
-func (d *run) opening(ctx context.Context, op history.Op, opened bool) (Opening, *history.FunctionError, error) {
-	o := Opening{Op: op, Due: d.engine.Clock.Now().Add(d.limit(op))}
+func (r *run) opening(ctx context.Context, op history.Op, opened bool) (Opening, *history.FunctionError, error) {
+	o := Opening{Op: op, Due: r.engine.Clock.Now().Add(r.limit(op))}
 	if op.Kind != history.KindRun && op.Kind != history.KindPoll {
 		return o, nil, nil
 	}
-	f, ok, err := d.engine.Functions.Of(ctx, d.loaded.Organization, op.Name)
+	f, ok, err := r.engine.Functions.Of(ctx, r.loaded.Organization, op.Name)
 	if err != nil {
 		return o, nil, fmt.Errorf("function %s: %w", op.Name, err)
 	}
 	if !ok {
-		return o, d.engine.Functions.Unknown(op.Name), nil
+		return o, r.engine.Functions.Unknown(op.Name), nil
 	}
 	if op.Timeout == history.NoTime && !opened {
 		return o, &history.FunctionError{Code: history.CodeTimeout, Message: op.Name + " was not asked: it was to answer within no time"}, nil
@@ -156,7 +156,7 @@ func (d *run) opening(ctx context.Context, op history.Op, opened bool) (Opening,
 	if o.Agent = agent; opened && op.Kind == history.KindRun {
 		return o, nil, nil
 	}
-	problem, err := d.engine.Agents.Problem(ctx, d.loaded.Organization, agent)
+	problem, err := r.engine.Agents.Problem(ctx, r.loaded.Organization, agent)
 	if err != nil {
 		return o, nil, fmt.Errorf("agent %d: %w", agent, err)
 	}
@@ -180,13 +180,13 @@ func checkArguments(f activity.Function, data json.RawMessage) error {
 }
 
 // limit is how long an operation may take. 0 is a length for a sleep, and "not given" for everything else (D12).
-func (d *run) limit(op history.Op) time.Duration {
+func (r *run) limit(op history.Op) time.Duration {
 	switch {
 	case op.Timeout > 0 || op.Kind == history.KindSleep:
 		return op.Timeout
 	case op.Kind == history.KindWait || op.Kind == history.KindReceive || op.Kind == history.KindPoll:
-		return d.engine.Settings.WaitTimeout
+		return r.engine.Settings.WaitTimeout
 	default:
-		return d.engine.Settings.CallTimeout
+		return r.engine.Settings.CallTimeout
 	}
 }

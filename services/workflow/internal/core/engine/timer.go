@@ -49,10 +49,10 @@ func (e *Engine) forgetLoop(ctx context.Context) {
 
 // patience is how long to wait for the Functions under way before the next look at the store, or before calls that are not stored yet
 // have to be.
-func (d *run) patience() time.Duration {
-	patience, now := d.engine.Settings.Poll, d.engine.Clock.Now()
-	for ref := range d.running {
-		if known := d.open[ref]; !known.stored {
+func (r *run) patience() time.Duration {
+	patience, now := r.engine.Settings.Poll, r.engine.Clock.Now()
+	for ref := range r.running {
+		if known := r.open[ref]; !known.stored {
 			patience = min(patience, known.intended().Sub(now))
 		}
 	}

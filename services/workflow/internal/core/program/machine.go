@@ -38,7 +38,9 @@ type Environment struct {
 	Emit func(id, eventType string, data json.RawMessage) *history.FunctionError
 }
 
-// A Machine is one program being run. It is not safe for concurrent use, and it holds goroutines until Close.
+// A Machine is one program being run. It holds goroutines until Close. None of its methods may be called while another one is running, not
+// even Stop or Close: what a program computes between two waits is bounded by the limit of its steps, so each method returns by itself.
+// Several machines may be used at the same time, each by one goroutine.
 //
 // Its order of events is a pure function of program, inputs and history: only one branch runs at a time, branches run in
 // the order in which they became able to, and nothing but a Completion makes a blocked branch able to run.
