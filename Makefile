@@ -322,11 +322,11 @@ clients: $(CLIENT)/node_modules/.package-lock.json ## Generate the gRPC clients 
 	@LOCKSTEP_CLIENTS=1 go test -timeout 10m $(TEST_FLAGS) -run 'TestTheClientsInTheExamples|TestTheWorkerInPython' ./services/workflow
 
 .PHONY: check
-check: ## What to run before every commit: format, lint, import rules, tests of what has changed and of what imports it, the generated clients (about 3 minutes once built)
+check: ## What to run before every commit: format, lint, import rules, tests of what has changed and of what imports it but the longest, the generated clients (about 3 minutes once built)
 	@$(MAKE) format-check
 	@$(MAKE) arch
 	@$(MAKE) lint
-	@packages=$$(tools/changed.sh); if [ -n "$$packages" ]; then go test -timeout 10m $(TEST_FLAGS) $$packages; else echo "nothing has changed"; fi
+	@packages=$$(tools/changed.sh); if [ -n "$$packages" ]; then go test -short -parallel 6 -timeout 10m $(TEST_FLAGS) $$packages; else echo "nothing has changed"; fi
 	@if command -v npm >/dev/null; then $(MAKE) clients; else echo "npm: found none; the generated clients are not tried" >&2; fi
 
 .PHONY: ci

@@ -9,6 +9,7 @@ import (
 // D50, issue 16: who did what, where and when is found by an index, in any combination of the conditions: each is asked of an organization
 // and of one that is three times as large, and visits about as many rows in both.
 func TestAnAuditCostsWhatItShows(t *testing.T) {
+	long(t)
 	t.Parallel()
 	const (
 		times        = 3

@@ -174,6 +174,7 @@ func TestAChainRunsToItsEndOnce(t *testing.T) {
 
 // D58: a process that is killed at any statement while a chain runs loses nothing and begins nothing twice.
 func TestAChainSurvivesAKillAtEachStatement(t *testing.T) {
+	long(t)
 	t.Parallel()
 	shop := clocked(t)
 	blog, docs := shop.another("blog", 501), shop.another("docs", 502)

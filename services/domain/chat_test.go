@@ -278,6 +278,7 @@ func TestAPressIsTakenOnce(t *testing.T) {
 
 // D63: a process that is killed at any statement while it takes a press loses nothing: the same press, sent again, is one answer.
 func TestAPressSurvivesAKillAtEachStatement(t *testing.T) {
+	long(t)
 	t.Parallel()
 	c := chats(t, core.NotifySlack, slackBot, `"group":"release","quorum":2`)
 	c.link("U7", person(7))

@@ -137,6 +137,7 @@ func TestADeletedArtifactIsMarkedOnItsVersion(t *testing.T) {
 // TestDeletionsDoNotDependOnTheOrderOfArrival: any publications and deletions, in any order, in batches of any size, lead to the same
 // marks.
 func TestDeletionsDoNotDependOnTheOrderOfArrival(t *testing.T) {
+	long(t)
 	t.Parallel()
 	f := newFixture(t)
 	n := 0

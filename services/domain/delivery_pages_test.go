@@ -50,6 +50,7 @@ func (s *shop) repeated(r core.Rollout, n int) {
 // TestABusyApplicationTakesNobodysMetricsAway has an application with more rollouts than are read at once, which counts in full; then one
 // with more than a question may be about, which is left out of what is shown, and the others are not.
 func TestABusyApplicationTakesNobodysMetricsAway(t *testing.T) {
+	long(t)
 	t.Parallel()
 	s := newShop(t)
 	r := s.rollout(s.set)

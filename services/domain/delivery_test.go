@@ -331,6 +331,7 @@ func TestAnAttemptThatFailedIsNotPeoplesTime(t *testing.T) {
 
 // TestDeliveryMetricsCostWhatTheWindowHolds asks for an hour of an application with a history, and with one three times as long.
 func TestDeliveryMetricsCostWhatTheWindowHolds(t *testing.T) {
+	long(t)
 	t.Parallel()
 	sizes := func(n int) map[string]int {
 		return map[string]int{"applications": 5, "environments": 10, "rollouts": 2500 * n, "active": 5, "asking": 0}

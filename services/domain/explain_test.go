@@ -226,6 +226,7 @@ func sum(cost map[string]float64) (all float64) {
 // rows the statements visit: what a page costs does not grow with the rows outside of it. The pages are the console's own, with
 // every filter that it offers, and a few that only the API has.
 func TestAPageCostsWhatIsOnIt(t *testing.T) {
+	long(t)
 	t.Parallel()
 	const (
 		times = 3

@@ -33,6 +33,14 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store"
 )
 
+// long is for tests that take longer than most others together; `make check` leaves them out.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes long: make test runs it")
+	}
+}
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, bustest.Leftovers()...) }
 
 const (

@@ -443,6 +443,7 @@ func TestAForgedEndOfAPublicationChangesNothing(t *testing.T) {
 
 // R3-09: a process that is killed at any statement, and an engine that is away, lose nothing and publish nothing twice.
 func TestPublishingSurvivesAKillAtEachStatement(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := publishing(t, "")
 	p.mirror(true)

@@ -207,6 +207,7 @@ func rounds(t *testing.T) func(n int) bool {
 // D46: whatever people and a program do, in whatever order events come and however often, and wherever the process dies: a passage is
 // opened when the reference says so, once, with a row that names what satisfied each condition. LOCKSTEP_PASSAGES_SEED repeats a run.
 func TestPassagesKeepToTheReference(t *testing.T) {
+	long(t)
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("LOCKSTEP_PASSAGES_SEED"); text != "" {

@@ -299,6 +299,7 @@ func TestAChosenStrategyIsQueued(t *testing.T) {
 
 // D59: a process that is killed at any statement leaves a rollout with its plan, or none.
 func TestAPlanSurvivesAKillAtEachStatement(t *testing.T) {
+	long(t)
 	t.Parallel()
 	w := clocked(t)
 	w.weighted("")

@@ -172,6 +172,7 @@ func kinds(all []reconcile.Difference) (found []string) {
 // D66: the database is restored to before a rollout was let into its first environment, while its run has come to its end, and to before
 // another one was made. The first ends as it did; the second, which is not in the record, is cancelled; its commit is kept in the journal.
 func TestARestoredRecordFollowsTheRunsThatAreAhead(t *testing.T) {
+	long(t)
 	t.Parallel()
 	s := guarded(t)
 	k := &remembers{shop: s, runs: map[string]handoff.WorkflowRun{}, granted: map[string][]rollout.GrantedPassage{}}

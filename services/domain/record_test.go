@@ -306,6 +306,7 @@ func (s *shop) script(r core.Rollout, healthy bool) []event.Data {
 // TestWhateverPeopleAndWorkflowsDoTheJournalIsTheTruth drives a rollout with random verbs and random words of its workflow,
 // some of them twice, and rebuilds every state, and the cells of the matrix, after each run (R42).
 func TestWhateverPeopleAndWorkflowsDoTheJournalIsTheTruth(t *testing.T) {
+	long(t)
 	t.Parallel()
 	s := newShop(t)
 	sets := []core.VersionSet{s.set, s.release(2)}
