@@ -31,6 +31,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/flow"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/guard"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/limit"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/reconcile"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/schedule"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/worker"
@@ -131,18 +132,14 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	watchers := control.NewSubscriptions(executions, wall, log)
 	runner = engine.New(engine.Deps{
 		Store: watchers.Store(executions), Scripts: scripts, Functions: registry, Agents: owners, Guard: guardian, Policies: policies,
-		CheckEmit: events.CheckEmitOf(ctx, types),
-		Offered:   workers.Offered, Observe: observe(wall), Clock: wall, Log: log,
+		CheckEmit: events.CheckEmitOf(ctx, types), Offered: workers.Offered, Observe: observe(wall), Clock: wall, Log: log,
 		Flows: func() { flows.Wake() }, Settings: settings(c),
 	})
 	service := control.NewService(executions, scripts, wall, runner)
 	service.Admit = limiter.Start
 	flows = flow.NewFlows(flow.Deps{Store: executions, Scripts: scripts, Start: service.StartOfFlow, Clock: wall, Log: log})
 	measured := newScheduleMetrics()
-	schedules := schedule.New(schedule.Deps{
-		Store: schedulestore.New(pool), Scripts: scripts, Start: service.StartOfFlow, Cancel: service.Cancel, Clock: wall, Log: log,
-		Counted: measured.counted, Late: func(late time.Duration) { measured.late.Observe(late.Seconds()) },
-	})
+	schedules := schedule.New(scheduleDeps(pool, scripts, service, measured, wall, log))
 	operator := control.NewOperator(service, executions, watchers)
 	kept := archiveMetrics()
 	keeping, shelf, err := keep(c, operator, limitstore.New(pool), kept, wall, log)
@@ -165,9 +162,6 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		Log: log, Woken: runner.Calls(), Guard: guardian, Answerer: service,
 	}
 	agents := events.Agents{Store: executions, Clock: wall, Log: log}
-	cluster := events.Cluster{Answerer: service, Health: events.NewHealth(), Watches: watches, Agents: agents, Observed: executions, Log: log}
-	domain := events.Domain{Receiver: executions, Policies: executions, Inbox: inbox, Log: log}
-
 	topology := topology{bus: conn, configured: c.Agents, agents: owners}
 	parts := []run.Part{
 		run.Loop("topology", topology.Run),
@@ -188,12 +182,24 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		run.Loop("retention", keeping.Run),
 		grpc,
 	}
-	parts = append(parts, consumers(conn, cluster, domain)...)
+	parts = append(parts, consumers(conn, events.Cluster{
+		Answerer: service, Health: events.NewHealth(), Watches: watches, Agents: agents, Observed: executions, Log: log,
+	}, events.Domain{Receiver: executions, Policies: executions, Inbox: inbox, Log: log})...)
 	parts = append(parts, health(c, log, topology.Ready, exposition{
 		budget: budget, conn: func() *bus.Conn { return conn }, pool: pool, clock: wall, engine: runner, guard: guardian, policies: policies,
 		workers: workers, limits: limiter, schedules: measured, archive: kept, scripts: isolation{scripts},
 	})...)
 	return run.Parts(ctx, log, stopWithin, parts...)
+}
+
+// scheduleDeps is what schedules start runs with.
+func scheduleDeps(
+	pool *pgxpool.Pool, scripts program.Scripts, service *control.Service, m *scheduleMetrics, wall clock.Clock, log *slog.Logger,
+) schedule.Deps {
+	return schedule.Deps{
+		Store: schedulestore.New(pool), Scripts: scripts, Start: service.StartOfFlow, Cancel: service.Cancel, Clock: wall, Log: log,
+		Counted: m.counted, Late: func(late time.Duration) { m.late.Observe(late.Seconds()) },
+	}
 }
 
 // Migrate brings the tables up to date and returns: the subcommand migrate. Run does the same at its start, so it is
