@@ -2,6 +2,8 @@ package outbox
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 
 	"github.com/jackc/pgx/v5"
 
@@ -29,6 +31,20 @@ func Restored(ctx context.Context, c pg.Config) error {
 		}
 		return begin(ctx, query.New(tx))
 	}), "begin a new sequence of the outbox of schema %s", c.Schema)
+}
+
+// AfterRestore is what a service does once its database was restored to an earlier time, before the service runs on it: pg.Restored, then
+// Restored.
+func AfterRestore(ctx context.Context, c pg.Config, log *slog.Logger) error {
+	sequences, err := pg.Restored(ctx, c)
+	if err != nil {
+		return err
+	}
+	if err := Restored(ctx, c); err != nil {
+		return fmt.Errorf("outbox: %w", err)
+	}
+	log.InfoContext(ctx, "sequences were raised past the numbers given after the restored time", "sequences", sequences, "gap", int64(pg.RestoredGap))
+	return nil
 }
 
 // begin begins a new sequence, under the lock of the cursor.

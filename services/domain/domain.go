@@ -8,6 +8,7 @@ package domain
 import (
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -201,15 +202,19 @@ func (s *service) bootstrap(ctx context.Context, c Config) error {
 	return nil
 }
 
+// Program is the service's program. Its subcommands: migrate, which updates the tables; restored, which leaves a gap in all numbers after a
+// restore; and pgbouncer, which writes the entry of a pooler's configuration to out.
+func Program(out io.Writer) config.Program[Config] {
+	return config.Program[Config]{Service: name, Run: Run, Subcommands: map[string]func(context.Context, Config) error{
+		"migrate": Migrate, "restored": Restored,
+		"pgbouncer": func(_ context.Context, c Config) error { return database(c.withDefaults(), nil).WritePoolerEntry(out) },
+	}}
+}
+
 // Migrate brings the tables up to date and returns: the subcommand migrate. Run does the same at its start, so it is
 // only needed where the service's own account may not change tables.
 func Migrate(ctx context.Context, c Config) error {
 	return migrate(ctx, c.withDefaults(), telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name))
-}
-
-// PgBouncer prints the service's entry of the configuration of a pooler in front of its database: the subcommand pgbouncer.
-func PgBouncer(_ context.Context, c Config) error {
-	return database(c.withDefaults(), nil).WritePoolerEntry(os.Stdout)
 }
 
 // Restored leaves a gap in all numbers that the service gives, and returns: the subcommand restored, for a database that was restored to an
@@ -219,15 +224,7 @@ func Restored(ctx context.Context, c Config) error {
 	log := telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name)
 	owner := database(c, log)
 	owner.URL, owner.DirectURL = c.OwnerDatabaseURL, ""
-	sequences, err := pg.Restored(ctx, owner)
-	if err != nil {
-		return err
-	}
-	if err := outbox.Restored(ctx, owner); err != nil {
-		return fmt.Errorf("outbox: %w", err)
-	}
-	log.InfoContext(ctx, "numbers that were given after the restored time are left out", "sequences", sequences, "gap", int64(pg.RestoredGap))
-	return nil
+	return outbox.AfterRestore(ctx, owner, log)
 }
 
 // Tables are the sets of migrations of the service's schema, by the names that their versions are kept under.

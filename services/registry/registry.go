@@ -98,29 +98,14 @@ func Run(ctx context.Context, c Config) error {
 	return run.Parts(ctx, log, stopWithin, parts...)
 }
 
-// Command returns what the arguments of the service's program request: to run it, or one of the subcommands migrate, which updates the
-// tables, restored, which leaves a gap in all numbers after a restore, pgbouncer, which writes the entry of a pooler's configuration to
-// out, and hooks, which writes the paths of the hooks there. The other arguments are those of pkg/config.
-func Command(args []string, out io.Writer) (rest []string, do func(context.Context, Config) error) {
-	if len(args) > 0 {
-		switch args[0] {
-		case "migrate":
-			return args[1:], Migrate
-		case "restored":
-			return args[1:], Restored
-		case "pgbouncer":
-			return args[1:], func(_ context.Context, c Config) error { return PgBouncer(out, c) }
-		case "hooks":
-			return args[1:], func(ctx context.Context, c Config) error { return ListHooks(ctx, out, c) }
-		}
-	}
-	return args, Run
-}
-
-// PgBouncer writes the service's entry of the configuration of a pooler in front of its database: the subcommand pgbouncer.
-func PgBouncer(out io.Writer, c Config) error {
-	c = config.WithDefaults(c)
-	return database(c, nil).WritePoolerEntry(out)
+// Program is the service's program. Its subcommands: migrate, which updates the tables; restored, which leaves a gap in all numbers after a
+// restore; pgbouncer, which writes the entry of a pooler's configuration to out; and hooks, which writes the paths of the hooks there.
+func Program(out io.Writer) config.Program[Config] {
+	return config.Program[Config]{Service: name, Run: Run, Subcommands: map[string]func(context.Context, Config) error{
+		"migrate": Migrate, "restored": Restored,
+		"pgbouncer": func(_ context.Context, c Config) error { return database(config.WithDefaults(c), nil).WritePoolerEntry(out) },
+		"hooks":     func(ctx context.Context, c Config) error { return ListHooks(ctx, out, c) },
+	}}
 }
 
 // Migrate updates the tables and returns: the subcommand migrate. Run does the same at its start, so it is only needed if the service's own
@@ -134,15 +119,7 @@ func Migrate(ctx context.Context, c Config) error {
 func Restored(ctx context.Context, c Config) error {
 	c = config.WithDefaults(c)
 	log := telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name)
-	sequences, err := pg.Restored(ctx, database(c, log))
-	if err != nil {
-		return err
-	}
-	if err := outbox.Restored(ctx, database(c, log)); err != nil {
-		return fmt.Errorf("outbox: %w", err)
-	}
-	log.InfoContext(ctx, "numbers that were given after the restored time are left out", "sequences", sequences, "gap", int64(pg.RestoredGap))
-	return nil
+	return outbox.AfterRestore(ctx, database(c, log), log)
 }
 
 // Tables returns the sets of migrations of the service's schema, by the names that their versions are stored under.

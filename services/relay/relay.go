@@ -31,6 +31,9 @@ const stopWithin = 10 * time.Second
 // only the last status matters.
 const watchInterval = 250 * time.Millisecond
 
+// Program is the service's program. It has no subcommands that need its configuration.
+func Program() config.Program[Config] { return config.Program[Config]{Service: name, Run: Run} }
+
 // Run serves the agent until ctx ends.
 func Run(ctx context.Context, c Config) error {
 	c = c.withDefaults()

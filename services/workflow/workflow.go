@@ -7,6 +7,7 @@ package workflow
 import (
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -202,6 +203,20 @@ func scheduleDeps(
 	}
 }
 
+// Program is the service's program. Its subcommands: migrate, which updates the tables; restored, which leaves a gap in all numbers after a
+// restore; and pgbouncer, which writes the entry of a pooler's configuration to out. SandboxCommand is none of them: it takes no
+// configuration.
+func Program(out io.Writer) config.Program[Config] {
+	return config.Program[Config]{Service: name, Run: Run, Subcommands: map[string]func(context.Context, Config) error{
+		"migrate": Migrate, "restored": Restored,
+		"pgbouncer": func(_ context.Context, c Config) error {
+			connection := database(c.withDefaults(), nil)
+			connection.Settings = store.Settings()
+			return connection.WritePoolerEntry(out)
+		},
+	}}
+}
+
 // Migrate brings the tables up to date and returns: the subcommand migrate. Run does the same at its start, so it is
 // only needed where the service's own account may not change tables.
 func Migrate(ctx context.Context, c Config) error {
@@ -209,27 +224,12 @@ func Migrate(ctx context.Context, c Config) error {
 	return migrate(ctx, c, telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name))
 }
 
-// PgBouncer prints the service's entry of the configuration of a pooler in front of its database: the subcommand pgbouncer.
-func PgBouncer(_ context.Context, c Config) error {
-	connection := database(config.WithDefaults(c), nil)
-	connection.Settings = store.Settings()
-	return connection.WritePoolerEntry(os.Stdout)
-}
-
 // Restored leaves a gap in all numbers that the service gives, and returns: the subcommand restored, for a database that was restored to an
 // earlier time, before the service runs on it.
 func Restored(ctx context.Context, c Config) error {
 	c = c.withDefaults()
 	log := telemetry.Logger(os.Stderr, c.LogLevel).With(telemetry.KeyService, name)
-	sequences, err := pg.Restored(ctx, database(c, log))
-	if err != nil {
-		return err
-	}
-	if err := outbox.Restored(ctx, database(c, log)); err != nil {
-		return fmt.Errorf("outbox: %w", err)
-	}
-	log.InfoContext(ctx, "numbers that were given after the restored time are left out", "sequences", sequences, "gap", int64(pg.RestoredGap))
-	return nil
+	return outbox.AfterRestore(ctx, database(c, log), log)
 }
 
 // Tables are the sets of migrations of the service's schema, by the names that their versions are kept under.

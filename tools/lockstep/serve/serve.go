@@ -40,8 +40,7 @@ func Run(ctx context.Context, part string, args []string) error {
 	case "simcluster":
 		return load(ctx, part, args, runCluster)
 	case "registry":
-		rest, do := registry.Command(args, os.Stdout)
-		return load(ctx, part, rest, do)
+		return registry.Program(os.Stdout).Start(ctx, args)
 	case "domain":
 		return load(ctx, part, args, domain.Run)
 	case "workflow":

@@ -1,12 +1,12 @@
-// Command registry runs the registry service, brings its tables up to date with the subcommand migrate, or lists the
-// paths of its hooks with the subcommand hooks.
+// Command registry runs the registry service. With the subcommand migrate it brings the tables up to date, with restored it leaves a gap in
+// the numbers that it gives, after a restore, with pgbouncer it prints its entry of a pooler's configuration, and with hooks the paths of its
+// hooks.
 package main
 
 import (
 	"context"
 	"os"
 
-	"github.com/lockstep-cd/lockstep/pkg/config"
 	"github.com/lockstep-cd/lockstep/pkg/run"
 	"github.com/lockstep-cd/lockstep/services/registry"
 )
@@ -16,10 +16,5 @@ func main() {
 }
 
 func start(ctx context.Context) error {
-	args, do := registry.Command(os.Args[1:], os.Stdout)
-	c, err := config.Load[registry.Config]("registry", args)
-	if err != nil {
-		return err
-	}
-	return do(ctx, c)
+	return registry.Program(os.Stdout).Start(ctx, os.Args[1:])
 }

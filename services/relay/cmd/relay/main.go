@@ -5,7 +5,6 @@ import (
 	"context"
 	"os"
 
-	"github.com/lockstep-cd/lockstep/pkg/config"
 	"github.com/lockstep-cd/lockstep/pkg/run"
 	"github.com/lockstep-cd/lockstep/services/relay"
 )
@@ -19,9 +18,5 @@ func start(ctx context.Context) error {
 	if len(args) > 0 && args[0] == "migrate" {
 		return nil // the relay has no database, but every service accepts the subcommand
 	}
-	c, err := config.Load[relay.Config]("relay", args)
-	if err != nil {
-		return err
-	}
-	return relay.Run(ctx, c)
+	return relay.Program().Start(ctx, args)
 }
