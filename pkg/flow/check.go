@@ -35,6 +35,9 @@ func structure(def Definition) []fault.Field {
 	found = append(found, misplaced(def.Checks, "/checks")...)
 	found = append(found, calendars(def.Checks, "/checks")...)
 	found = append(found, def.CommitMatcher.wrong()...)
+	if _, err := def.ReadInputs(); err != nil {
+		found = append(found, fault.FieldsOf(err)...)
+	}
 	for i, s := range def.Steps {
 		at := schema.Pointer("steps", strconv.Itoa(i))
 		switch s.Type {
