@@ -76,6 +76,8 @@ type Request struct {
 	VersionSet   VersionSet    `json:"version_set"`
 	// Strategy is quick or pipeline; empty for rollouts that were not planned.
 	Strategy string `json:"strategy,omitempty"`
+	// Inputs are what the rollout was given when it was created, an object of JSON; empty for none.
+	Inputs json.RawMessage `json:"inputs,omitempty"`
 	// Facts is what is known of where the images come from.
 	Facts     provenance.Facts `json:"facts,omitzero"`
 	Completed []Environment    `json:"completed,omitempty"`
@@ -122,6 +124,15 @@ func (r Request) world() (*world, error) {
 		}),
 		"facts": facts(r.Facts, r.At),
 	}
+	// Every input is short enough for arguments to leave none out (pkg/flow).
+	inputs, err := argumentsOf(r.Inputs)
+	if err != nil {
+		return nil, fmt.Errorf("inputs: %w", err)
+	}
+	if len(inputs.omitted) > 0 {
+		return nil, fmt.Errorf("found inputs that are longer than policies compare: %v", inputs.omitted)
+	}
+	w.context["inputs"] = texts(inputs.all)
 	if r.Strategy != "" {
 		w.context["strategy"] = types.String(r.Strategy)
 	}

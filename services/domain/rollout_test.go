@@ -207,8 +207,8 @@ func TestRollingBackIsARolloutOfAnEarlierSet(t *testing.T) {
 	s.report(event.RolloutFailed{RolloutID: bad.ID, Reason: "staging: api is degraded"})
 	back := s.rollout(s.set)
 	s.succeed(back)
-	for r, want := range map[core.Rollout]bool{first: false, bad: false, back: true} {
-		if got := s.reload(r).IsRollback; got != want {
+	for _, r := range []core.Rollout{first, bad, back} {
+		if got, want := s.reload(r).IsRollback, r.ID == back.ID; got != want {
 			t.Errorf("rollout %d is a rollback: %v, want %v", r.ID, got, want)
 		}
 	}

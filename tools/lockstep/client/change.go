@@ -107,6 +107,8 @@ type NewRollout struct {
 	Only []string
 	// Strategy is AUTO, QUICK or PIPELINE; empty for AUTO.
 	Strategy string
+	// Inputs are those that the pipeline declares, an object; empty for none.
+	Inputs json.RawMessage
 }
 
 // CreateRollout starts to promote a version set. The error is a QueuedError if the application's policy has queued it.
@@ -120,6 +122,9 @@ func (c *Client) CreateRollout(ctx context.Context, n NewRollout) (Rollout, erro
 	}
 	if n.Strategy != "" {
 		input["strategy"] = n.Strategy
+	}
+	if len(n.Inputs) > 0 {
+		input["inputs"] = n.Inputs
 	}
 	one, err := change[*Rollout](ctx, c, "createRollout", "CreateRolloutInput", "rollout", createdFields, input)
 	if err != nil {

@@ -179,6 +179,8 @@ type Rollout struct {
 	// Strategy is QUICK or PIPELINE, and StrategyReason why; both are empty for a rollout of a release that did not plan.
 	Strategy       string `json:"strategy,omitempty"`
 	StrategyReason string `json:"strategyReason,omitempty"`
+	// Inputs are what it was given when it was created.
+	Inputs json.RawMessage `json:"inputs,omitempty"`
 	// WaitingOn lists everything that it waits for, in the order of promotion.
 	WaitingOn []Wait `json:"waitingOn,omitempty"`
 	// RollbackOf is the rollout that it rolls back, and RolledBackBy the newest one that rolls it back.

@@ -26,6 +26,11 @@ func (Flows) Read(definition json.RawMessage) (core.Flow, error) {
 	}
 	f := understand(def)
 	f.Rules = planner.Rules{Pipeline: def.CommitMatcher.Pipeline, Quick: def.CommitMatcher.QuickSync, Always: def.AlwaysUsePipeline}
+	inputs, err := def.ReadInputs()
+	if err != nil {
+		return core.Flow{}, fmt.Errorf("read the inputs of a pipeline: %w", err)
+	}
+	f.Inputs, f.KeepInputs = inputs.Resolve, inputs.Keep
 	f.Unweighted = unweighted
 	f.Keep = func(kept []bool) (json.RawMessage, error) { return keep(definition, def, kept) }
 	f.Check = func(known core.KnownToFlow) error { return check(def, known) }

@@ -248,6 +248,8 @@ type Rollout struct {
 	RollbackOf int64
 	// Plan is whether it stops at weights, and why; zero for rollouts of earlier releases.
 	Plan planner.Decision
+	// Inputs are what it was given when it was made, an object of JSON.
+	Inputs json.RawMessage
 	// Passages is that nothing of it advances beyond a passage that was not granted (D46); false for rollouts of earlier releases.
 	Passages bool
 	// IsRollback, AwaitingApproval, PauseRequested, Aborted, Glass and RolledBackBy are derived (R18, R38); only reads fill them in.

@@ -37,6 +37,9 @@ type Flow struct {
 	Deadline, RollbackDeadline *DeadlineRule
 	// Rules decide which rollouts stop at the weights.
 	Rules planner.Rules
+	// Inputs returns the inputs of a new rollout: the given ones with defaults. The error is Invalid, its fields JSON pointers that begin
+	// with /inputs. KeepInputs returns those of one that goes back, which are as they were recorded.
+	Inputs, KeepInputs func(json.RawMessage) (json.RawMessage, error)
 	// Unweighted is a definition without its weights, as the programs of a quick sync see it.
 	Unweighted func(definition json.RawMessage) (json.RawMessage, error)
 	// Keep is the definition with some of its steps only, true for those that stay. The gates that are left keep their identifiers.

@@ -71,6 +71,8 @@ type QueuedRollout struct {
 	Cause     string
 	// Strategy is what the requester has chosen.
 	Strategy planner.Choice
+	// Inputs are what the requester has given, an object of JSON.
+	Inputs json.RawMessage
 	// MadeRolloutID or Outcome is what came of it.
 	MadeRolloutID int64
 	Outcome       string

@@ -64,7 +64,7 @@ func toRollout(r query.Rollout) core.Rollout {
 	return core.Rollout{
 		ID: r.ID, ApplicationID: r.ApplicationID, VersionSetID: r.VersionSetID, FlowDefinitionID: r.FlowDefinitionID,
 		WorkflowRef: orZero(r.WorkflowRef), State: core.RolloutState(r.State), RollbackOf: orZero(r.RollbackOf),
-		Passages: r.Passages, Plan: planner.Decision{Strategy: planner.Strategy(r.Strategy), Why: r.StrategyReason},
+		Passages: r.Passages, Plan: planner.Decision{Strategy: planner.Strategy(r.Strategy), Why: r.StrategyReason}, Inputs: r.Inputs,
 		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 	}
 }

@@ -41,7 +41,7 @@ func queuedRollout(row query.QueuedRollout) core.QueuedRollout {
 	return core.QueuedRollout{
 		ID: row.ID, ApplicationID: row.ApplicationID, VersionSetID: row.VersionSetID, Reason: row.Reason, RequestedAt: row.RequestedAt,
 		Requester:    core.Principal{Type: core.PrincipalType(row.PrincipalType), ID: orZero(row.PrincipalID)},
-		Environments: row.Environments, TriggerID: orZero(row.TriggerID), Cause: row.Cause, Strategy: planner.Choice(row.Strategy),
+		Environments: row.Environments, TriggerID: orZero(row.TriggerID), Cause: row.Cause, Strategy: planner.Choice(row.Strategy), Inputs: row.Inputs,
 	}
 }
 
@@ -54,7 +54,7 @@ func (t *tx) QueueRollout(ctx context.Context, q core.QueuedRollout) error {
 		OrganizationID: t.organization, ApplicationID: q.ApplicationID, VersionSetID: q.VersionSetID,
 		PrincipalType: string(q.Requester.Type), PrincipalID: orNull(q.Requester.ID), Reason: q.Reason, RequestedAt: q.RequestedAt,
 		Environments: append([]string{}, q.Environments...), TriggerID: orNull(q.TriggerID), Cause: q.Cause,
-		Strategy: string(q.Strategy),
+		Strategy: string(q.Strategy), Inputs: orObject(q.Inputs),
 	})
 	return pg.Classify(err, "queue a rollout of application %d", q.ApplicationID)
 }

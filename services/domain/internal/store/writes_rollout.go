@@ -27,10 +27,27 @@ func (t *tx) AddRollout(ctx context.Context, r core.Rollout) (core.Rollout, erro
 	}
 	row, err := t.q.InsertRollout(ctx, query.InsertRolloutParams{
 		OrganizationID: t.organization, ApplicationID: r.ApplicationID, VersionSetID: r.VersionSetID, FlowDefinitionID: r.FlowDefinitionID,
-		RollbackOf: orNull(r.RollbackOf), Strategy: string(r.Plan.Strategy), StrategyReason: r.Plan.Why,
+		RollbackOf: orNull(r.RollbackOf), Strategy: string(r.Plan.Strategy), StrategyReason: r.Plan.Why, Inputs: orObject(r.Inputs),
 		Traceparent: orNull(telemetry.RecordedTrace(telemetry.LinkSpan(ctx, trace, "rollout created"))),
 	})
 	return toRollout(row), pg.Classify(err, "add rollout of application %d", r.ApplicationID)
+}
+
+// orObject is an object of JSON; an empty one for none.
+func orObject(encoded json.RawMessage) json.RawMessage {
+	if len(encoded) == 0 {
+		return json.RawMessage(`{}`)
+	}
+	return encoded
+}
+
+// RecordedInputs implements rollout.Tx.
+func (t *tx) RecordedInputs(ctx context.Context, versionSet int64) (json.RawMessage, error) {
+	inputs, err := t.q.RecordedInputs(ctx, t.organization, versionSet)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return inputs, pg.Classify(err, "read the inputs of version set %d", versionSet)
 }
 
 // AddRolloutEnvironment implements rollout.Tx.

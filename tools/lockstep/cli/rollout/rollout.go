@@ -103,10 +103,12 @@ func (c commands) rolloutCreate() *cobra.Command {
 	var n client.NewRollout
 	var watch bool
 	var most watchFlags
+	var inputs command.InputFlags
 	cmd := c.Asking("create [VERSION-SET]", "Start a rollout of a version set; an earlier set is a rollback",
 		"  lockstep rollout create versionset_3 --reason 'ticket 81' --watch\n  lockstep rollout create --application shop    # its newest set\n"+
 			"  lockstep rollout create --application shop --only staging\n"+
 			"  lockstep rollout create --application shop --strategy quick --reason 'incident 99'\n"+
+			"  lockstep rollout create --application backfill --input region=eu --input dry_run=false\n"+
 			"  lockstep rollout create --application shop --watch --until approval --timeout 10m\n"+
 			"  ROLLOUT=$(lockstep rollout create --application shop -o name)", command.Between(0, 1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
@@ -115,6 +117,9 @@ func (c commands) rolloutCreate() *cobra.Command {
 			}
 			var err error
 			if n.Strategy, err = strategyNamed(strategy); err != nil {
+				return err
+			}
+			if n.Inputs, err = inputs.JSON(cmd.InOrStdin()); err != nil {
 				return err
 			}
 			if n.VersionSet, err = chooseVersionSet(cmd, api, application, args); err != nil {
@@ -137,6 +142,7 @@ func (c commands) rolloutCreate() *cobra.Command {
 	cmd.Flags().BoolVar(&n.Again, "again", false, "deploy it again even if it is live in every environment")
 	cmd.Flags().StringVar(&strategy, "strategy", "auto",
 		"`auto`, quick (stop at no weight; what the weights require is required before), or pipeline (stop at every weight)")
+	inputs.Add(cmd)
 	cmd.Flags().StringSliceVar(&n.Only, "only", nil, "go only to this `environment`; repeatable, or separated by commas. None can be left out before it")
 	return cmd
 }

@@ -185,6 +185,10 @@ func strategyLine(w io.Writer, r client.Rollout) {
 		fmt.Fprintln(w)
 		fmt.Fprintln(w, line)
 	}
+	if len(r.Inputs) > 0 && string(r.Inputs) != "{}" {
+		fmt.Fprintln(w)
+		command.Row(w, "inputs: "+string(r.Inputs))
+	}
 }
 
 // deadlineTable prints the deadlines that can still pass, and those that have; nothing for a rollout without any.

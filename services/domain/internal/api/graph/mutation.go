@@ -121,6 +121,7 @@ func (m mutation) CreateRollout(ctx context.Context, in model.CreateRolloutInput
 	if err == nil {
 		made, err = m.domain.Rollouts.CreateRollout(ctx, l.actor, rollout.NewRollout{
 			VersionSetID: n, Reason: orEmpty(in.Reason), Again: in.Again != nil && *in.Again, Scope: part, Strategy: in.Strategy.Chosen(),
+			Inputs: in.Inputs,
 		})
 		err = inField(err, "/versionSetId")
 	}

@@ -191,7 +191,9 @@ func (m mutation) PreviewRollout(ctx context.Context, in model.PreviewRolloutInp
 	var made core.Preview
 	if err == nil {
 		made, err = m.domain.Rollouts.PreviewRollout(ctx, l.actor,
-			rollout.NewPreview{VersionSetID: n, Rollback: in.Rollback != nil && *in.Rollback, Strategy: in.Strategy.Chosen()})
+			rollout.NewPreview{
+				VersionSetID: n, Rollback: in.Rollback != nil && *in.Rollback, Strategy: in.Strategy.Chosen(), Inputs: in.Inputs,
+			})
 		err = inField(err, "/versionSetId")
 	}
 	p.Preview, p.Errors, err = outcome(ctx, l.previews, made.ID, model.WrapPreview, err)

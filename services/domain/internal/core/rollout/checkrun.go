@@ -39,7 +39,9 @@ type subjectInput struct {
 	// Environments are those of the rollout, in the order of promotion.
 	Environments []environmentSeen `json:"environments"`
 	Rollout      numbered          `json:"rollout"`
-	VersionSet   versionSetInput   `json:"version_set"`
+	// Inputs are what the rollout was given when it was made.
+	Inputs     json.RawMessage `json:"inputs"`
+	VersionSet versionSetInput `json:"version_set"`
 	// Commits are those that have brought the version set to the environment; none before anything was committed.
 	Commits []string `json:"commits"`
 	// Repositories are those that the rollout may commit to for the environment, as it has pinned them.
@@ -129,7 +131,9 @@ func (p passages) openCheckRun(ctx context.Context, c core.PinnedCheck, number i
 // subjectOf is what a check is about.
 func (p passages) subjectOf(ctx context.Context, c core.PinnedCheck) (subjectInput, error) {
 	organization := p.cause.Organization
-	in := subjectInput{Rollout: numbered{p.rollout.ID}, Commits: []string{}, Repositories: []string{}, Sources: []sourceInput{}}
+	in := subjectInput{
+		Rollout: numbered{p.rollout.ID}, Inputs: p.rollout.Inputs, Commits: []string{}, Repositories: []string{}, Sources: []sourceInput{},
+	}
 	applications, err := p.tx.ApplicationsByID(ctx, organization, []int64{p.rollout.ApplicationID})
 	if err != nil {
 		return in, err

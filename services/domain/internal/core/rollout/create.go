@@ -28,14 +28,14 @@ func (u *UseCases) CreateRollout(ctx context.Context, a core.Actor, n NewRollout
 		if made.Queued, err = u.makeRoom(ctx, tx, c, n); err != nil || made.Queued != nil {
 			return err
 		}
-		p, err := u.planRollout(ctx, tx, a.Organization, n.VersionSetID, n.part(), wish{strategy: n.Strategy})
+		p, err := u.planRollout(ctx, tx, a.Organization, n.VersionSetID, n.part(), wish{strategy: n.Strategy, inputs: n.Inputs})
 		if err != nil {
 			return err
 		}
 		if err := a.MayIn(core.ActionCreateRollout, p.targets()...); err != nil {
 			return err
 		}
-		if !n.Again && p.liveEverywhere() {
+		if !n.Again && len(n.Inputs) == 0 && p.liveEverywhere() {
 			return fault.New(
 				fault.Refused, "%s is live already in every environment of %q; ask for it again to deploy it once more", p.versionSet.Name,
 				p.application.Name,
@@ -79,7 +79,7 @@ func (p plan) driverRefs() []string {
 // createPlanned writes the rollout, everything under it, their first journal rows, and the hand-over.
 func (u *UseCases) createPlanned(ctx context.Context, tx Tx, c cause, p plan, reason string) (core.Rollout, error) {
 	n := core.Rollout{
-		ApplicationID: p.application.ID, VersionSetID: p.versionSet.ID, FlowDefinitionID: p.definition.ID, Plan: p.decision,
+		ApplicationID: p.application.ID, VersionSetID: p.versionSet.ID, FlowDefinitionID: p.definition.ID, Plan: p.decision, Inputs: p.inputs,
 	}
 	if p.back != nil {
 		n.RollbackOf = p.back.of
@@ -95,7 +95,7 @@ func (u *UseCases) createPlanned(ctx context.Context, tx Tx, c cause, p plan, re
 	if err := t.created(ctx, core.Subject{Kind: core.SubjectRollout, ID: r.ID}, reason); err != nil {
 		return r, err
 	}
-	if err := t.request(ctx, core.VerbPlan, "", p.decision.Strategy.Words()+": "+p.decision.Why); err != nil {
+	if err := t.request(ctx, core.VerbPlan, "", p.decision.Strategy.Words()+": "+p.decision.Why+p.inputWords()); err != nil {
 		return r, err
 	}
 	if err := p.recordSkips(ctx, t); err != nil {
@@ -106,7 +106,7 @@ func (u *UseCases) createPlanned(ctx context.Context, tx Tx, c cause, p plan, re
 	in := deployInput{
 		Rollout: rolloutInput{
 			ID: r.ID, OrganizationID: c.Organization, Application: setup.Named{ID: p.application.ID, Name: p.application.Name},
-			Passages: r.Passages, Retry: p.retry, OnFailure: p.onFailure, PromoteFull: p.inFull, Strategy: p.decision.Strategy,
+			Passages: r.Passages, Retry: p.retry, OnFailure: p.onFailure, PromoteFull: p.inFull, Strategy: p.decision.Strategy, Inputs: p.inputs,
 		},
 		VersionSet: versionSetInput{p.versionSet.ID, p.versionSet.Name, p.versionsOf(0)},
 		Pipeline:   p.program,
@@ -228,6 +228,8 @@ type NewRollout struct {
 	Scope Scope
 	// Strategy is whether it is to stop at weights.
 	Strategy planner.Choice
+	// Inputs are those that the pipeline declares, an object of JSON; empty for none.
+	Inputs json.RawMessage
 }
 
 // part makes the plan one of a part of the pipeline; nil for all of it.

@@ -33,6 +33,8 @@ type rolloutInput struct {
 	// Strategy is quick for a rollout that stops at no weight: then its pipeline has none, and the gates of its environments are none, or
 	// have nothing to wait for (D59). Rollouts of earlier releases have no such member.
 	Strategy planner.Strategy `json:"strategy,omitempty"`
+	// Inputs are what the rollout was given when it was made (R4-09). Rollouts of earlier releases have no such member.
+	Inputs json.RawMessage `json:"inputs,omitempty"`
 	// Requester is who requested it, as policies about calls of Functions name principals.
 	Requester *policy.Principal `json:"requester,omitempty"`
 	// CallPolicies are the versions of the policy sets about calls that are in force: the engine decides by these or later ones.

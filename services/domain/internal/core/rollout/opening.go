@@ -280,7 +280,7 @@ func (u *UseCases) judge(ctx context.Context, p passages, gate string) (*judged,
 
 // passageRequest is the request of a passage as policies evaluate it.
 func (u *UseCases) passageRequest(ctx context.Context, p passages, gate string, point core.PassagePoint) (policy.Request, error) {
-	r := policy.Request{Action: policy.PassGate, Gate: gate, At: p.cause.at, Strategy: string(p.rollout.Plan.Strategy)}
+	r := policy.Request{Action: policy.PassGate, Gate: gate, At: p.cause.at, Strategy: string(p.rollout.Plan.Strategy), Inputs: p.rollout.Inputs}
 	requester, err := p.tx.PolicyRequester(ctx, p.rollout.ID)
 	if err != nil {
 		return r, err
@@ -533,6 +533,7 @@ func (u *UseCases) judgePlan(
 ) (policy.Decision, policy.Request, error) {
 	r := policy.Request{
 		Action: policy.CreateRollout, Automatic: c.Type.Automatic(), At: c.at, Strategy: string(p.decision.Strategy),
+		Inputs: p.inputs,
 	}
 	if p.back != nil && !p.back.forward { // a rollout to a part of the pipeline is no rollback
 		r.Action = policy.Rollback

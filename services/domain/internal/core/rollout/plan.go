@@ -44,6 +44,9 @@ type plan struct {
 	// rules and unweighted are those of the pipeline.
 	rules      planner.Rules
 	unweighted func(json.RawMessage) (json.RawMessage, error)
+	// inputs are those of the rollout, and flow is the pipeline as it was read.
+	inputs json.RawMessage
+	flow   core.Flow
 	// fresh are the versions that are new in one of the environments at least.
 	fresh []int64
 	// wholeDeadline is that of a rollout, and rollbackDeadline that of a rollback; nil for none.
@@ -75,6 +78,8 @@ type wish struct {
 	triggered bool
 	// repeats is the rollout that is begun again.
 	repeats core.Rollout
+	// inputs are the given ones.
+	inputs json.RawMessage
 }
 
 // planRollout looks everything up, under the lock of the application, and refuses what must not start.
@@ -145,6 +150,9 @@ func (u *UseCases) planAny(ctx context.Context, tx Tx, organization, versionSet 
 		return p, err
 	}
 	if err := p.readRan(ctx, tx); err != nil {
+		return p, err
+	}
+	if err := p.giveInputs(ctx, tx, w); err != nil {
 		return p, err
 	}
 	return p, p.decide(w)
@@ -281,7 +289,7 @@ func (u *UseCases) planStops(ctx context.Context, tx Tx, organization int64, p *
 		)
 	}
 	p.approvals, p.wholeDeadline, p.rollbackDeadline = flow.Approvals, flow.Deadline, flow.RollbackDeadline
-	p.rules, p.unweighted = flow.Rules, flow.Unweighted
+	p.rules, p.unweighted, p.flow = flow.Rules, flow.Unweighted, flow
 	skipped, err := p.skips(flow, environments)
 	if err != nil {
 		return err

@@ -28,6 +28,8 @@ type NewPreview struct {
 	Rollback bool
 	// Strategy is whether the rollout is to stop at weights.
 	Strategy planner.Choice
+	// Inputs are those that the pipeline declares, an object of JSON; empty for none.
+	Inputs json.RawMessage
 }
 
 type previewInput struct {
@@ -47,6 +49,7 @@ type previewedRolloutInput struct {
 	Environments   []rolloutEnvironmentInput `json:"environments"`
 	PromoteFull    bool                      `json:"promote_full,omitempty"`
 	Strategy       planner.Strategy          `json:"strategy,omitempty"`
+	Inputs         json.RawMessage           `json:"inputs,omitempty"`
 }
 
 // PreviewRollout asks what a rollout of a version set would change. It is refused where the rollout would be, but for another
@@ -58,7 +61,7 @@ func (u *UseCases) PreviewRollout(ctx context.Context, a core.Actor, n NewPrevie
 		if n.Rollback {
 			back = &rollbackOf{}
 		}
-		p, err := u.planAny(ctx, tx, a.Organization, n.VersionSetID, back, wish{strategy: n.Strategy})
+		p, err := u.planAny(ctx, tx, a.Organization, n.VersionSetID, back, wish{strategy: n.Strategy, inputs: n.Inputs})
 		if err != nil {
 			return err
 		}
@@ -107,7 +110,7 @@ func (p plan) previewInput(organization, preview int64) previewInput {
 		Preview: numbered{preview},
 		Rollout: previewedRolloutInput{
 			OrganizationID: organization, Application: setup.Named{ID: p.application.ID, Name: p.application.Name}, PromoteFull: p.inFull,
-			Strategy: p.decision.Strategy,
+			Strategy: p.decision.Strategy, Inputs: p.inputs,
 		},
 		VersionSet: versionSetInput{p.versionSet.ID, p.versionSet.Name, p.versionsOf(0)},
 	}

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -59,7 +60,10 @@ func (u *UseCases) makeRoom(ctx context.Context, tx Tx, c cause, n NewRollout) (
 		}
 		q := core.QueuedRollout{
 			ApplicationID: set.ApplicationID, VersionSetID: set.ID, Requester: c.Principal(), Reason: n.Reason, RequestedAt: c.at,
-			Strategy: n.Strategy,
+			Strategy: n.Strategy, Inputs: n.Inputs,
+		}
+		if err := u.CheckInputs(ctx, tx, c.Organization, set.ApplicationID, n.Inputs); err != nil {
+			return nil, err
 		}
 		return &q, tx.QueueRollout(ctx, q)
 	case core.NewerSupersedes:
@@ -107,7 +111,7 @@ func (u *UseCases) BeginQueued(ctx context.Context) (core.QueuedRollout, bool, e
 			}
 			p, err := u.planRollout(
 				ctx, tx, organization, q.VersionSetID, NewRollout{Scope: Scope{Only: q.Environments}}.part(),
-				wish{strategy: q.Strategy, triggered: q.TriggerID != 0},
+				wish{strategy: q.Strategy, triggered: q.TriggerID != 0, inputs: q.Inputs},
 			)
 			if err == nil && q.Requester.Type.Automatic() {
 				err = p.refuseHeld(ctx, tx, organization)
@@ -190,6 +194,8 @@ type Automatic struct {
 	Type core.PrincipalType
 	// Cause is what made the trigger want it, as the journal has it, and Reason the reason of the rollout.
 	Cause, Reason string
+	// Inputs are those that the trigger gives, an object of JSON; empty for none.
+	Inputs json.RawMessage
 }
 
 // Begun is what came of an automatic rollout: one of its fields is set.
@@ -214,7 +220,7 @@ func (u *UseCases) Begin(ctx context.Context, tx Tx, organization int64, n Autom
 	part, err := u.automaticPart(ctx, tx, organization, n)
 	var p plan
 	if err == nil {
-		p, err = u.planAny(ctx, tx, organization, n.VersionSetID, part, wish{triggered: true})
+		p, err = u.planAny(ctx, tx, organization, n.VersionSetID, part, wish{triggered: true, inputs: n.Inputs})
 	}
 	live := err == nil && len(n.Repair) == 0 && p.liveEverywhere()
 	if err == nil {
@@ -363,7 +369,7 @@ func (u *UseCases) enqueue(ctx context.Context, tx Tx, c cause, n Automatic, p p
 	}
 	q := core.QueuedRollout{
 		ApplicationID: p.application.ID, VersionSetID: p.versionSet.ID, Requester: c.Principal(), Reason: n.Reason, RequestedAt: c.at,
-		Environments: only, TriggerID: n.TriggerID, Cause: n.Cause,
+		Environments: only, TriggerID: n.TriggerID, Cause: n.Cause, Inputs: n.Inputs,
 	}
 	return Begun{Queued: &q}, tx.QueueRollout(ctx, q)
 }

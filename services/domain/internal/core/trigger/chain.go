@@ -386,7 +386,7 @@ func (d *decision) followIn(ctx context.Context, c core.Chain) (core.TriggerSign
 		return d.waits(d.now.Add(again), "%s is in the queue of the application already", d.set.Name), nil
 	}
 	d.in = c
-	return d.begin(ctx, rollout.Automatic{Until: d.config.Until})
+	return d.begin(ctx, rollout.Automatic{Until: d.config.Until, Inputs: d.config.Inputs})
 }
 
 // endChains ends the chains of signals that are declined, because their trigger was switched off or removed.

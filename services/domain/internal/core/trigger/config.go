@@ -27,12 +27,13 @@ type Kind struct {
 
 // Kinds are all kinds, in the order in which they are shown.
 func Kinds() []Kind {
+	inputs := property("inputs", `"type":"object","maxProperties":50,"description":"The inputs of its rollouts, as the pipeline declares them."`)
 	until := property("until", `"type":"string","maxLength":63,"description":"The last environment that rollouts go to; without it, the whole pipeline."`)
 	return []Kind{
 		{
 			Kind:        core.TriggerVersion,
 			Description: "A rollout begins when the application has a new version set.",
-			Schema: object("", until,
+			Schema: object("", until, inputs,
 				property("quiet_seconds", `"type":"integer","minimum":0,"maximum":3600,"default":120,`+
 					`"description":"How long no other version set may arrive before it begins."`),
 				property("at_most_seconds", `"type":"integer","minimum":0,"maximum":86400,"default":900,`+
@@ -46,7 +47,7 @@ func Kinds() []Kind {
 			Kind: core.TriggerGit,
 			Description: "A rollout begins when a source of kind git has a new commit, of the files that it is about. Commits that Lockstep made itself " +
 				"begin none.",
-			Schema: object("", until,
+			Schema: object("", until, inputs,
 				property("quiet_seconds", `"type":"integer","minimum":0,"maximum":3600,"default":0,`+
 					`"description":"How long no other version set may arrive before it begins."`),
 				property("at_most_seconds", `"type":"integer","minimum":0,"maximum":86400,"default":900,`+
@@ -72,7 +73,7 @@ func Kinds() []Kind {
 		{
 			Kind:        core.TriggerSchedule,
 			Description: "A rollout of the newest version set begins at times.",
-			Schema: object(`"cron"`, until,
+			Schema: object(`"cron"`, until, inputs,
 				property("cron", `"type":"string","minLength":1,"maxLength":256,`+
 					`"description":"Minute, hour, day of the month, month and day of the week, such as 0 6 * * 1-5; or @hourly, @daily, @weekly."`),
 				property("time_zone", `"type":"string","maxLength":100,"default":"UTC","description":"Where the times are, such as Europe/Berlin."`),
@@ -81,7 +82,7 @@ func Kinds() []Kind {
 		{
 			Kind:        core.TriggerEvent,
 			Description: "A rollout of the newest version set begins when an event arrives, such as from a build.",
-			Schema: object(`"types"`, until,
+			Schema: object(`"types"`, until, inputs,
 				property("types", patterns("The types of the events; * stands for any text.")),
 				property("sources", patterns("Only events of these sources; without it, of all.")),
 				property("data", `"type":"object","maxProperties":20,"additionalProperties":{"type":"string","maxLength":256},`+
@@ -92,7 +93,7 @@ func Kinds() []Kind {
 			Kind: core.TriggerChain,
 			Description: "Rollouts of other applications follow those of this one, block after block, or rollouts of this one follow theirs. " +
 				"An application takes part in a chain only if it follows the one that the chain begins with.",
-			Schema: object("",
+			Schema: object("", inputs,
 				property("blocks", fmt.Sprintf(`"type":"array","minItems":1,"maxItems":%d,`+
 					`"description":"The applications whose rollouts follow those of this one. Each block begins when all of the one before are complete.",`+
 					`"items":%s`, maxBlocks, object("", property("applications", patterns("Their names; * stands for any text.")))),
@@ -147,6 +148,7 @@ type config struct {
 	Environment   string            `json:"environment,omitempty"`
 	Follows       []string          `json:"follows,omitempty"`
 	Repositories  []string          `json:"repositories,omitempty"`
+	Inputs        json.RawMessage   `json:"inputs,omitempty"`
 }
 
 // block selects applications of a chain.
@@ -288,6 +290,9 @@ func (c config) check(kind core.TriggerKind, ranges Ranges) (found []fault.Field
 	}
 	if kind == core.TriggerChain {
 		found = append(found, c.checkChain()...)
+	}
+	if len(c.Inputs) > 0 && c.Inputs[0] != '{' {
+		wrong("inputs", "found %.40q; expected an object of inputs by name", string(c.Inputs))
 	}
 	if c.Versions != "" {
 		if err := ranges.Check(c.Versions); err != nil || len(c.Versions) > maxPattern {

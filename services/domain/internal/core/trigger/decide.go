@@ -206,7 +206,7 @@ func (d *decision) take(ctx context.Context) (core.TriggerSignal, error) {
 			return d.declines("%s", refused), err
 		}
 	}
-	return d.begin(ctx, rollout.Automatic{Until: d.config.Until})
+	return d.begin(ctx, rollout.Automatic{Until: d.config.Until, Inputs: d.config.Inputs})
 }
 
 // ofSets is whether the trigger decides about new version sets.

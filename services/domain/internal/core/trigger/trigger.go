@@ -82,6 +82,7 @@ type Tx interface {
 // Rollouts begins rollouts.
 type Rollouts interface {
 	Begin(ctx context.Context, tx rollout.Tx, organization int64, n rollout.Automatic) (rollout.Begun, error)
+	CheckInputs(ctx context.Context, tx rollout.Tx, organization, application int64, inputs json.RawMessage) error
 	CancelWith(ctx context.Context, tx rollout.Tx, a core.Actor, rollout int64, reason string) error
 }
 
@@ -195,6 +196,9 @@ func (u *UseCases) PutTrigger(ctx context.Context, a core.Actor, n NewTrigger) (
 		if err := u.checkChain(ctx, tx, a.Organization, application, saved, c); err != nil {
 			return err
 		}
+		if err := u.checkInputs(ctx, tx, a.Organization, saved, c); err != nil {
+			return err
+		}
 		if err := u.schedule(ctx, tx, saved, c, saved.ChangedAt); err != nil {
 			return err
 		}
@@ -202,6 +206,23 @@ func (u *UseCases) PutTrigger(ctx context.Context, a core.Actor, n NewTrigger) (
 	})
 	u.wake()
 	return saved, err
+}
+
+// checkInputs checks the inputs that a trigger gives against the pipeline. A pipeline that is saved later may refuse them: then the trigger
+// declines, and says so.
+func (u *UseCases) checkInputs(ctx context.Context, tx Tx, organization int64, saved core.Trigger, c config) error {
+	if len(c.Inputs) == 0 {
+		return nil
+	}
+	err := u.rollouts.CheckInputs(ctx, tx, organization, saved.ApplicationID, c.Inputs)
+	if !fault.Is(err, fault.Invalid) {
+		return err
+	}
+	fields := slices.Clone(fault.FieldsOf(err))
+	for i := range fields {
+		fields[i].Name = "/config" + fields[i].Name
+	}
+	return fault.InvalidFields(fields...)
 }
 
 // add saves a trigger of an application, and returns its previous version; nil for a new one.

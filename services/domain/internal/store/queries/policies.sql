@@ -65,12 +65,12 @@ SELECT organization_id::bigint FROM cd_organizations_with_due_closings(@at) AS o
 
 -- name: SaveQueuedRollout :exec
 -- The latest one asked for waits; the one before it does not any more.
-INSERT INTO cd_queued_rollouts (organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, environments, trigger_id, cause, strategy)
-VALUES (@organization_id, @application_id, @version_set_id, @principal_type, @principal_id, @reason, @requested_at, @environments, @trigger_id, @cause, @strategy)
+INSERT INTO cd_queued_rollouts (organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, environments, trigger_id, cause, strategy, inputs)
+VALUES (@organization_id, @application_id, @version_set_id, @principal_type, @principal_id, @reason, @requested_at, @environments, @trigger_id, @cause, @strategy, @inputs)
 ON CONFLICT (organization_id, application_id) WHERE state = 'pending' DO UPDATE
 SET version_set_id = excluded.version_set_id, principal_type = excluded.principal_type, principal_id = excluded.principal_id,
     reason = excluded.reason, requested_at = excluded.requested_at, environments = excluded.environments, trigger_id = excluded.trigger_id,
-    cause = excluded.cause, strategy = excluded.strategy;
+    cause = excluded.cause, strategy = excluded.strategy, inputs = excluded.inputs;
 
 -- name: QueuedRollouts :many
 SELECT * FROM cd_queued_rollouts WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) AND state = 'pending';

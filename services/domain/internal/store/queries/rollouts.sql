@@ -1,6 +1,6 @@
 -- name: InsertRollout :one
-INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, traceparent, rollback_of, passages, strategy, strategy_reason)
-VALUES (@organization_id, @application_id, @version_set_id, @flow_definition_id, @traceparent, @rollback_of, true, @strategy, @strategy_reason) RETURNING *;
+INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, traceparent, rollback_of, passages, strategy, strategy_reason, inputs)
+VALUES (@organization_id, @application_id, @version_set_id, @flow_definition_id, @traceparent, @rollback_of, true, @strategy, @strategy_reason, @inputs) RETURNING *;
 
 -- name: InsertRolloutSkip :exec
 INSERT INTO cd_rollout_skips (organization_id, rollout_id, environment_id, cause) VALUES (@organization_id, @rollout_id, @environment_id, @cause);
@@ -60,6 +60,14 @@ WHERE r.organization_id = @organization_id AND r.application_id = @application_i
                WHERE d.organization_id = e.organization_id AND d.rollout_environment_id = e.id AND (d.started_at IS NOT NULL OR d.state NOT IN ('pending', 'cancelled')))
     OR EXISTS (SELECT FROM cd_rollout_transitions t
                WHERE t.organization_id = r.organization_id AND t.rollout_id = r.id AND t.event = 'pass_gate' AND t.gate_id = n.name));
+
+-- name: RecordedInputs :one
+-- Those of the last rollout that has brought a version set to an environment; where none has, those of its last one.
+SELECT r.inputs FROM cd_rollouts r
+WHERE r.organization_id = @organization_id AND r.version_set_id = @version_set_id
+ORDER BY EXISTS (SELECT FROM cd_rollout_environments e
+    WHERE e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.state = 'completed') DESC, r.id DESC
+LIMIT 1;
 
 -- name: EnvironmentsThatRan :many
 -- Where a version set has been completed, whatever came later.

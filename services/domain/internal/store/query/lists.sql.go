@@ -216,7 +216,7 @@ func (q *Queries) JournalHorizon(ctx context.Context, organizationID int64) (Jou
 }
 
 const listActiveRollouts = `-- name: ListActiveRollouts :many
-SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.traceparent, r.asked, r.rollback_of, r.passages, r.created_at, r.updated_at, r.strategy, r.strategy_reason FROM cd_rollouts r
+SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.traceparent, r.asked, r.rollback_of, r.passages, r.created_at, r.updated_at, r.strategy, r.strategy_reason, r.inputs FROM cd_rollouts r
 WHERE r.organization_id = $1 AND r.id > $2 AND r.id < $3 AND r.state IN ('pending', 'in_progress', 'paused') AND r.state = ANY($4::text[])
   AND ($5::bigint = 0 OR r.application_id = $5)
   AND ($6::bigint = 0 OR EXISTS (SELECT FROM cd_rollout_environments e
@@ -274,6 +274,7 @@ func (q *Queries) ListActiveRollouts(ctx context.Context, arg ListActiveRollouts
 			&i.UpdatedAt,
 			&i.Strategy,
 			&i.StrategyReason,
+			&i.Inputs,
 		); err != nil {
 			return nil, err
 		}
@@ -430,7 +431,7 @@ func (q *Queries) ListEnvironments(ctx context.Context, arg ListEnvironmentsPara
 }
 
 const listRollouts = `-- name: ListRollouts :many
-SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.traceparent, r.asked, r.rollback_of, r.passages, r.created_at, r.updated_at, r.strategy, r.strategy_reason FROM cd_rollouts r
+SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.traceparent, r.asked, r.rollback_of, r.passages, r.created_at, r.updated_at, r.strategy, r.strategy_reason, r.inputs FROM cd_rollouts r
 WHERE r.organization_id = $1 AND r.id > $2 AND r.id < $3
   AND ($4::bigint = 0 OR r.application_id = $4)
   AND (cardinality($5::text[]) = 0 OR r.state = ANY($5::text[]))
@@ -487,6 +488,7 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 			&i.UpdatedAt,
 			&i.Strategy,
 			&i.StrategyReason,
+			&i.Inputs,
 		); err != nil {
 			return nil, err
 		}
@@ -499,7 +501,7 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 }
 
 const listRolloutsByFinish = `-- name: ListRolloutsByFinish :many
-SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.traceparent, r.asked, r.rollback_of, r.passages, r.created_at, r.updated_at, r.strategy, r.strategy_reason FROM cd_rollouts r
+SELECT r.id, r.organization_id, r.application_id, r.version_set_id, r.flow_definition_id, r.workflow_ref, r.state, r.started_at, r.finished_at, r.traceparent, r.asked, r.rollback_of, r.passages, r.created_at, r.updated_at, r.strategy, r.strategy_reason, r.inputs FROM cd_rollouts r
 WHERE r.organization_id = $1
   AND (COALESCE(r.finished_at, '9999-12-31 00:00:00+00'::timestamptz), r.id) > ($2::timestamptz, $3::bigint)
   AND (COALESCE(r.finished_at, '9999-12-31 00:00:00+00'::timestamptz), r.id) < ($4::timestamptz, $5::bigint)
@@ -565,6 +567,7 @@ func (q *Queries) ListRolloutsByFinish(ctx context.Context, arg ListRolloutsByFi
 			&i.UpdatedAt,
 			&i.Strategy,
 			&i.StrategyReason,
+			&i.Inputs,
 		); err != nil {
 			return nil, err
 		}

@@ -1254,6 +1254,8 @@ type QueuedRollout struct {
 	UpdatedAt time.Time
 	// What the requester has chosen; empty for auto.
 	Strategy string
+	// What the requester has given; defaults are added when it begins.
+	Inputs json.RawMessage
 }
 
 type Reconciliation struct {
@@ -1297,6 +1299,8 @@ type Rollout struct {
 	Strategy string
 	// Why, in one sentence.
 	StrategyReason string
+	// What it was given when it was made, with defaults; an empty object for a pipeline that declares no inputs.
+	Inputs json.RawMessage
 }
 
 // The checks of a rollout in each of its environments, as they were pinned. Rows end with the rollout.

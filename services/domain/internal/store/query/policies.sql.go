@@ -7,6 +7,7 @@ package query
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
 
@@ -89,7 +90,7 @@ func (q *Queries) DueRollback(ctx context.Context, organizationID int64, at time
 }
 
 const freeQueuedRollout = `-- name: FreeQueuedRollout :one
-SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, environments, trigger_id, cause, created_at, updated_at, strategy FROM cd_queued_rollouts q
+SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, environments, trigger_id, cause, created_at, updated_at, strategy, inputs FROM cd_queued_rollouts q
 WHERE q.organization_id = $1 AND q.state = 'pending'
   AND NOT EXISTS (SELECT FROM cd_rollouts r WHERE r.organization_id = $1 AND r.application_id = q.application_id AND r.state IN ('pending', 'in_progress', 'paused'))
 ORDER BY q.requested_at, q.id LIMIT 1 FOR UPDATE SKIP LOCKED
@@ -116,6 +117,7 @@ func (q *Queries) FreeQueuedRollout(ctx context.Context, organizationID int64) (
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.Strategy,
+		&i.Inputs,
 	)
 	return i, err
 }
@@ -218,7 +220,7 @@ func (q *Queries) OrganizationsWithFreeQueue(ctx context.Context) ([]int64, erro
 }
 
 const queuedRollouts = `-- name: QueuedRollouts :many
-SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, environments, trigger_id, cause, created_at, updated_at, strategy FROM cd_queued_rollouts WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND state = 'pending'
+SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, environments, trigger_id, cause, created_at, updated_at, strategy, inputs FROM cd_queued_rollouts WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND state = 'pending'
 `
 
 func (q *Queries) QueuedRollouts(ctx context.Context, organizationID int64, ids []int64) ([]QueuedRollout, error) {
@@ -248,6 +250,7 @@ func (q *Queries) QueuedRollouts(ctx context.Context, organizationID int64, ids 
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.Strategy,
+			&i.Inputs,
 		); err != nil {
 			return nil, err
 		}
@@ -296,12 +299,12 @@ func (q *Queries) RollbackPolicies(ctx context.Context, organizationID int64, id
 }
 
 const saveQueuedRollout = `-- name: SaveQueuedRollout :exec
-INSERT INTO cd_queued_rollouts (organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, environments, trigger_id, cause, strategy)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+INSERT INTO cd_queued_rollouts (organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, environments, trigger_id, cause, strategy, inputs)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 ON CONFLICT (organization_id, application_id) WHERE state = 'pending' DO UPDATE
 SET version_set_id = excluded.version_set_id, principal_type = excluded.principal_type, principal_id = excluded.principal_id,
     reason = excluded.reason, requested_at = excluded.requested_at, environments = excluded.environments, trigger_id = excluded.trigger_id,
-    cause = excluded.cause, strategy = excluded.strategy
+    cause = excluded.cause, strategy = excluded.strategy, inputs = excluded.inputs
 `
 
 type SaveQueuedRolloutParams struct {
@@ -316,6 +319,7 @@ type SaveQueuedRolloutParams struct {
 	TriggerID      *int64
 	Cause          string
 	Strategy       string
+	Inputs         json.RawMessage
 }
 
 // The latest one asked for waits; the one before it does not any more.
@@ -332,6 +336,7 @@ func (q *Queries) SaveQueuedRollout(ctx context.Context, arg SaveQueuedRolloutPa
 		arg.TriggerID,
 		arg.Cause,
 		arg.Strategy,
+		arg.Inputs,
 	)
 	return err
 }

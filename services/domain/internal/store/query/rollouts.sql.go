@@ -14,7 +14,7 @@ import (
 )
 
 const activeRollouts = `-- name: ActiveRollouts :many
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, traceparent, asked, rollback_of, passages, created_at, updated_at, strategy, strategy_reason FROM cd_rollouts WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND state IN ('pending', 'in_progress', 'paused')
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, traceparent, asked, rollback_of, passages, created_at, updated_at, strategy, strategy_reason, inputs FROM cd_rollouts WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND state IN ('pending', 'in_progress', 'paused')
 `
 
 func (q *Queries) ActiveRollouts(ctx context.Context, organizationID int64, ids []int64) ([]Rollout, error) {
@@ -44,6 +44,7 @@ func (q *Queries) ActiveRollouts(ctx context.Context, organizationID int64, ids 
 			&i.UpdatedAt,
 			&i.Strategy,
 			&i.StrategyReason,
+			&i.Inputs,
 		); err != nil {
 			return nil, err
 		}
@@ -315,8 +316,8 @@ func (q *Queries) InsertDeployment(ctx context.Context, organizationID int64, ro
 }
 
 const insertRollout = `-- name: InsertRollout :one
-INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, traceparent, rollback_of, passages, strategy, strategy_reason)
-VALUES ($1, $2, $3, $4, $5, $6, true, $7, $8) RETURNING id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, traceparent, asked, rollback_of, passages, created_at, updated_at, strategy, strategy_reason
+INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, traceparent, rollback_of, passages, strategy, strategy_reason, inputs)
+VALUES ($1, $2, $3, $4, $5, $6, true, $7, $8, $9) RETURNING id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, traceparent, asked, rollback_of, passages, created_at, updated_at, strategy, strategy_reason, inputs
 `
 
 type InsertRolloutParams struct {
@@ -328,6 +329,7 @@ type InsertRolloutParams struct {
 	RollbackOf       *int64
 	Strategy         string
 	StrategyReason   string
+	Inputs           json.RawMessage
 }
 
 func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (Rollout, error) {
@@ -340,6 +342,7 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (R
 		arg.RollbackOf,
 		arg.Strategy,
 		arg.StrategyReason,
+		arg.Inputs,
 	)
 	var i Rollout
 	err := row.Scan(
@@ -360,6 +363,7 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (R
 		&i.UpdatedAt,
 		&i.Strategy,
 		&i.StrategyReason,
+		&i.Inputs,
 	)
 	return i, err
 }
@@ -535,7 +539,7 @@ func (q *Queries) LiveVersionSets(ctx context.Context, organizationID int64, app
 }
 
 const lockRollout = `-- name: LockRollout :one
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, traceparent, asked, rollback_of, passages, created_at, updated_at, strategy, strategy_reason FROM cd_rollouts WHERE organization_id = $1 AND id = $2 FOR NO KEY UPDATE
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, traceparent, asked, rollback_of, passages, created_at, updated_at, strategy, strategy_reason, inputs FROM cd_rollouts WHERE organization_id = $1 AND id = $2 FOR NO KEY UPDATE
 `
 
 func (q *Queries) LockRollout(ctx context.Context, organizationID int64, iD int64) (Rollout, error) {
@@ -559,12 +563,13 @@ func (q *Queries) LockRollout(ctx context.Context, organizationID int64, iD int6
 		&i.UpdatedAt,
 		&i.Strategy,
 		&i.StrategyReason,
+		&i.Inputs,
 	)
 	return i, err
 }
 
 const lockRollouts = `-- name: LockRollouts :many
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, traceparent, asked, rollback_of, passages, created_at, updated_at, strategy, strategy_reason FROM cd_rollouts WHERE organization_id = $1 AND id = ANY($2::bigint[]) ORDER BY id FOR NO KEY UPDATE
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, traceparent, asked, rollback_of, passages, created_at, updated_at, strategy, strategy_reason, inputs FROM cd_rollouts WHERE organization_id = $1 AND id = ANY($2::bigint[]) ORDER BY id FOR NO KEY UPDATE
 `
 
 // In the order of their numbers, so that two who lock some of the same do not wait for each other.
@@ -595,6 +600,7 @@ func (q *Queries) LockRollouts(ctx context.Context, organizationID int64, ids []
 			&i.UpdatedAt,
 			&i.Strategy,
 			&i.StrategyReason,
+			&i.Inputs,
 		); err != nil {
 			return nil, err
 		}
@@ -665,6 +671,22 @@ func (q *Queries) Marks(ctx context.Context, organizationID int64, ids []int64) 
 		return nil, err
 	}
 	return items, nil
+}
+
+const recordedInputs = `-- name: RecordedInputs :one
+SELECT r.inputs FROM cd_rollouts r
+WHERE r.organization_id = $1 AND r.version_set_id = $2
+ORDER BY EXISTS (SELECT FROM cd_rollout_environments e
+    WHERE e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.state = 'completed') DESC, r.id DESC
+LIMIT 1
+`
+
+// Those of the last rollout that has brought a version set to an environment; where none has, those of its last one.
+func (q *Queries) RecordedInputs(ctx context.Context, organizationID int64, versionSetID int64) (json.RawMessage, error) {
+	row := q.db.QueryRow(ctx, recordedInputs, organizationID, versionSetID)
+	var inputs json.RawMessage
+	err := row.Scan(&inputs)
+	return inputs, err
 }
 
 const rollbacks = `-- name: Rollbacks :many
@@ -837,7 +859,7 @@ func (q *Queries) RolloutSkips(ctx context.Context, organizationID int64, ids []
 }
 
 const rolloutsByApplication = `-- name: RolloutsByApplication :many
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, traceparent, asked, rollback_of, passages, created_at, updated_at, strategy, strategy_reason FROM cd_rollouts v
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, traceparent, asked, rollback_of, passages, created_at, updated_at, strategy, strategy_reason, inputs FROM cd_rollouts v
 WHERE v.organization_id = $1 AND v.id = ANY(ARRAY(
   SELECT page.id FROM unnest($2::bigint[]) AS parent(id)
   CROSS JOIN LATERAL (SELECT n.id FROM cd_rollouts n
@@ -890,6 +912,7 @@ func (q *Queries) RolloutsByApplication(ctx context.Context, arg RolloutsByAppli
 			&i.UpdatedAt,
 			&i.Strategy,
 			&i.StrategyReason,
+			&i.Inputs,
 		); err != nil {
 			return nil, err
 		}
@@ -902,7 +925,7 @@ func (q *Queries) RolloutsByApplication(ctx context.Context, arg RolloutsByAppli
 }
 
 const rolloutsByID = `-- name: RolloutsByID :many
-SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, traceparent, asked, rollback_of, passages, created_at, updated_at, strategy, strategy_reason FROM cd_rollouts WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, application_id, version_set_id, flow_definition_id, workflow_ref, state, started_at, finished_at, traceparent, asked, rollback_of, passages, created_at, updated_at, strategy, strategy_reason, inputs FROM cd_rollouts WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) RolloutsByID(ctx context.Context, organizationID int64, ids []int64) ([]Rollout, error) {
@@ -932,6 +955,7 @@ func (q *Queries) RolloutsByID(ctx context.Context, organizationID int64, ids []
 			&i.UpdatedAt,
 			&i.Strategy,
 			&i.StrategyReason,
+			&i.Inputs,
 		); err != nil {
 			return nil, err
 		}

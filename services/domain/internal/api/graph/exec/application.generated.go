@@ -4,6 +4,7 @@ package exec
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"strconv"
@@ -1315,6 +1316,29 @@ func (ec *executionContext) _QueuedRollout_strategy(ctx context.Context, field g
 }
 func (ec *executionContext) fieldContext_QueuedRollout_strategy(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("QueuedRollout", field, true, false, errors.New("field of type StrategyChoice does not have child fields"))
+}
+
+func (ec *executionContext) _QueuedRollout_inputs(ctx context.Context, field graphql.CollectedField, obj *model.QueuedRollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_QueuedRollout_inputs(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Inputs(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v json.RawMessage) graphql.Marshaler {
+			return ec.marshalNJSON2encodingᚋjsonᚐRawMessage(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_QueuedRollout_inputs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("QueuedRollout", field, true, false, errors.New("field of type JSON does not have child fields"))
 }
 
 func (ec *executionContext) _QueuedRollout_principalType(ctx context.Context, field graphql.CollectedField, obj *model.QueuedRollout) (ret graphql.Marshaler) {
@@ -3126,6 +3150,11 @@ func (ec *executionContext) _QueuedRollout(ctx context.Context, sel ast.Selectio
 			}
 		case "strategy":
 			out.Values[i] = ec._QueuedRollout_strategy(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "inputs":
+			out.Values[i] = ec._QueuedRollout_inputs(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}

@@ -364,7 +364,7 @@ func (ec *executionContext) unmarshalInputPreviewRolloutInput(ctx context.Contex
 		asMap["strategy"] = "AUTO"
 	}
 
-	fieldsInOrder := [...]string{"versionSetId", "rollback", "strategy"}
+	fieldsInOrder := [...]string{"versionSetId", "rollback", "strategy", "inputs"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -392,6 +392,13 @@ func (ec *executionContext) unmarshalInputPreviewRolloutInput(ctx context.Contex
 				return it, err
 			}
 			it.Strategy = data
+		case "inputs":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("inputs"))
+			data, err := ec.unmarshalOJSON2encodingᚋjsonᚐRawMessage(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Inputs = data
 		}
 	}
 	return it, nil

@@ -4,6 +4,7 @@ package exec
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"strconv"
@@ -1128,6 +1129,29 @@ func (ec *executionContext) _Rollout_strategyReason(ctx context.Context, field g
 }
 func (ec *executionContext) fieldContext_Rollout_strategyReason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Rollout", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Rollout_inputs(ctx context.Context, field graphql.CollectedField, obj *model.Rollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Rollout_inputs(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Inputs(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v json.RawMessage) graphql.Marshaler {
+			return ec.marshalNJSON2encodingᚋjsonᚐRawMessage(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Rollout_inputs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Rollout", field, true, false, errors.New("field of type JSON does not have child fields"))
 }
 
 func (ec *executionContext) _Rollout_workflowRef(ctx context.Context, field graphql.CollectedField, obj *model.Rollout) (ret graphql.Marshaler) {
@@ -2764,7 +2788,7 @@ func (ec *executionContext) unmarshalInputCreateRolloutInput(ctx context.Context
 		asMap["strategy"] = "AUTO"
 	}
 
-	fieldsInOrder := [...]string{"versionSetId", "reason", "again", "environments", "strategy"}
+	fieldsInOrder := [...]string{"versionSetId", "reason", "again", "environments", "strategy", "inputs"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -2806,6 +2830,13 @@ func (ec *executionContext) unmarshalInputCreateRolloutInput(ctx context.Context
 				return it, err
 			}
 			it.Strategy = data
+		case "inputs":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("inputs"))
+			data, err := ec.unmarshalOJSON2encodingᚋjsonᚐRawMessage(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Inputs = data
 		}
 	}
 	return it, nil
@@ -3735,6 +3766,11 @@ func (ec *executionContext) _Rollout(ctx context.Context, sel ast.SelectionSet, 
 		case "strategyReason":
 			out.Values[i] = ec._Rollout_strategyReason(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "inputs":
+			out.Values[i] = ec._Rollout_inputs(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "workflowRef":

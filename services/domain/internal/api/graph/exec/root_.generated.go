@@ -1488,6 +1488,7 @@ type ComplexityRoot struct {
 	}
 
 	QueuedRollout struct {
+		Inputs        func(childComplexity int) int
 		PrincipalID   func(childComplexity int) int
 		PrincipalType func(childComplexity int) int
 		Reason        func(childComplexity int) int
@@ -1629,6 +1630,7 @@ type ComplexityRoot struct {
 		FinishedAt          func(childComplexity int) int
 		FlowDefinition      func(childComplexity int) int
 		GlobalID            func(childComplexity int) int
+		Inputs              func(childComplexity int) int
 		IsRollback          func(childComplexity int) int
 		Journal             func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		OpenGates           func(childComplexity int) int
@@ -8558,6 +8560,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Query.Workflows(childComplexity, args["first"].(*int), args["after"].(*string), args["states"].([]handoff.WorkflowState), args["program"].(*string), args["subject"].(*string), args["filter"].(*handoff.WorkflowConditions)), true
 
+	case "QueuedRollout.inputs":
+		if e.ComplexityRoot.QueuedRollout.Inputs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.QueuedRollout.Inputs(childComplexity), true
 	case "QueuedRollout.principalId":
 		if e.ComplexityRoot.QueuedRollout.PrincipalID == nil {
 			break
@@ -9013,6 +9021,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Rollout.GlobalID(childComplexity), true
+	case "Rollout.inputs":
+		if e.ComplexityRoot.Rollout.Inputs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rollout.Inputs(childComplexity), true
 	case "Rollout.isRollback":
 		if e.ComplexityRoot.Rollout.IsRollback == nil {
 			break
@@ -11739,6 +11753,8 @@ type QueuedRollout {
   requestedAt: Time!
   "Whether it was requested to stop at weights."
   strategy: StrategyChoice!
+  "What the requester has given for the inputs of the pipeline, as an object by name."
+  inputs: JSON!
   "user, agent, policy, schedule or system."
   principalType: String!
   "The number of the member; null for others."
@@ -15136,6 +15152,8 @@ input PreviewRolloutInput {
   rollback: Boolean = false
   "Whether the rollout would stop at weights."
   strategy: StrategyChoice = AUTO
+  "The inputs that the pipeline declares, as an object by name. Those with a default may be left out."
+  inputs: JSON
 }
 
 "Result of previewRollout."
@@ -15638,6 +15656,8 @@ type Rollout implements Node {
   strategy: RolloutStrategy
   "Why it has that strategy, in one sentence; null if it has none."
   strategyReason: String
+  "What it was given when it was created, as an object by name, with the defaults of its pipeline. A retry keeps them, and a rollback has those of what it returns to."
+  inputs: JSON!
   "The handle of the workflow that runs it; null until the engine has accepted it."
   workflowRef: String
   "Derived: the version set was live in the first environment before."
@@ -15740,6 +15760,8 @@ input CreateRolloutInput {
   environments: [String!]
   "Whether the rollout stops at weights."
   strategy: StrategyChoice = AUTO
+  "The inputs that the pipeline declares, as an object by name. Those with a default may be left out."
+  inputs: JSON
 }
 
 "Result of createRollout."
@@ -19269,6 +19291,8 @@ func (ec *executionContext) childFields_QueuedRollout(ctx context.Context, field
 		return ec.fieldContext_QueuedRollout_requestedAt(ctx, field)
 	case "strategy":
 		return ec.fieldContext_QueuedRollout_strategy(ctx, field)
+	case "inputs":
+		return ec.fieldContext_QueuedRollout_inputs(ctx, field)
 	case "principalType":
 		return ec.fieldContext_QueuedRollout_principalType(ctx, field)
 	case "principalId":
@@ -19533,6 +19557,8 @@ func (ec *executionContext) childFields_Rollout(ctx context.Context, field graph
 		return ec.fieldContext_Rollout_strategy(ctx, field)
 	case "strategyReason":
 		return ec.fieldContext_Rollout_strategyReason(ctx, field)
+	case "inputs":
+		return ec.fieldContext_Rollout_inputs(ctx, field)
 	case "workflowRef":
 		return ec.fieldContext_Rollout_workflowRef(ctx, field)
 	case "isRollback":

@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"encoding/json"
 	"strconv"
 	"strings"
 	"time"
@@ -426,6 +427,19 @@ func (r Rollout) Strategy() *RolloutStrategy {
 
 // StrategyReason is null with it.
 func (r Rollout) StrategyReason() *string { return orNull(r.Plan.Why) }
+
+// Inputs are an empty object for none.
+func (r Rollout) Inputs() json.RawMessage { return orObject(r.Rollout.Inputs) }
+
+// Inputs are an empty object for none.
+func (q QueuedRollout) Inputs() json.RawMessage { return orObject(q.QueuedRollout.Inputs) }
+
+func orObject(encoded json.RawMessage) json.RawMessage {
+	if len(encoded) == 0 {
+		return json.RawMessage(`{}`)
+	}
+	return encoded
+}
 
 // Strategy is what was chosen.
 func (q QueuedRollout) Strategy() StrategyChoice {

@@ -359,6 +359,8 @@ type CreateRolloutInput struct {
 	Environments []string `json:"environments,omitempty"`
 	// Whether the rollout stops at weights.
 	Strategy *StrategyChoice `json:"strategy,omitempty"`
+	// The inputs that the pipeline declares, as an object by name. Those with a default may be left out.
+	Inputs json.RawMessage `json:"inputs,omitempty"`
 }
 
 // Result of createRollout.
@@ -777,6 +779,8 @@ type PreviewRolloutInput struct {
 	Rollback *bool `json:"rollback,omitempty"`
 	// Whether the rollout would stop at weights.
 	Strategy *StrategyChoice `json:"strategy,omitempty"`
+	// The inputs that the pipeline declares, as an object by name. Those with a default may be left out.
+	Inputs json.RawMessage `json:"inputs,omitempty"`
 }
 
 // Result of previewRollout.
