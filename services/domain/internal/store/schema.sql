@@ -1994,12 +1994,14 @@ CREATE TABLE cd_queued_rollouts (
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     strategy text NOT NULL DEFAULT ''::text,
+    inputs jsonb NOT NULL DEFAULT '{}'::jsonb,
     CONSTRAINT cd_queued_rollouts_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_queued_rollouts_made_rollout FOREIGN KEY (organization_id, made_rollout_id) REFERENCES cd_rollouts(organization_id, id),
     CONSTRAINT cd_queued_rollouts_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_queued_rollouts_trigger FOREIGN KEY (organization_id, trigger_id) REFERENCES cd_triggers(organization_id, id),
     CONSTRAINT cd_queued_rollouts_version_set FOREIGN KEY (organization_id, application_id, version_set_id) REFERENCES cd_version_sets(organization_id, application_id, id),
     CONSTRAINT cd_queued_rollouts_dropped_says_why CHECK (((state = 'dropped'::text) = (outcome <> ''::text))),
+    CONSTRAINT cd_queued_rollouts_inputs_are_an_object CHECK (((jsonb_typeof(inputs) = 'object'::text) AND (octet_length((inputs)::text) <= 65536))),
     CONSTRAINT cd_queued_rollouts_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
     CONSTRAINT cd_queued_rollouts_started_has_made CHECK (((state = 'started'::text) = (made_rollout_id IS NOT NULL))),
     CONSTRAINT cd_queued_rollouts_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'started'::text, 'dropped'::text]))),
@@ -2012,6 +2014,8 @@ COMMENT ON COLUMN cd_queued_rollouts.cause IS
     'What made the trigger ask for it; empty without one.';
 COMMENT ON COLUMN cd_queued_rollouts.environments IS
     'Where it goes, by name; empty for the whole pipeline.';
+COMMENT ON COLUMN cd_queued_rollouts.inputs IS
+    'What the requester has given; defaults are added when it begins.';
 COMMENT ON COLUMN cd_queued_rollouts.strategy IS
     'What the requester has chosen; empty for auto.';
 COMMENT ON COLUMN cd_queued_rollouts.trigger_id IS
@@ -2465,6 +2469,7 @@ CREATE TABLE cd_rollouts (
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     strategy text NOT NULL DEFAULT ''::text,
     strategy_reason text NOT NULL DEFAULT ''::text,
+    inputs jsonb NOT NULL DEFAULT '{}'::jsonb,
     CONSTRAINT cd_rollouts_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_rollouts_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
     CONSTRAINT cd_rollouts_flow_definition FOREIGN KEY (organization_id, application_id, flow_definition_id) REFERENCES cd_application_flow_definitions(organization_id, application_id, id),
@@ -2472,6 +2477,7 @@ CREATE TABLE cd_rollouts (
     CONSTRAINT cd_rollouts_rollback_of FOREIGN KEY (organization_id, rollback_of) REFERENCES cd_rollouts(organization_id, id),
     CONSTRAINT cd_rollouts_version_set FOREIGN KEY (organization_id, application_id, version_set_id) REFERENCES cd_version_sets(organization_id, application_id, id),
     CONSTRAINT cd_rollouts_finished_when_ended CHECK (((state = ANY (ARRAY['completed'::text, 'failed'::text, 'cancelled'::text])) = (finished_at IS NOT NULL))),
+    CONSTRAINT cd_rollouts_inputs_are_an_object CHECK (((jsonb_typeof(inputs) = 'object'::text) AND (octet_length((inputs)::text) <= 65536))),
     CONSTRAINT cd_rollouts_rolls_back_an_earlier_one CHECK ((rollback_of < id)),
     CONSTRAINT cd_rollouts_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'in_progress'::text, 'paused'::text, 'completed'::text, 'failed'::text, 'cancelled'::text]))),
     CONSTRAINT cd_rollouts_strategy_has_a_reason CHECK (((strategy = ''::text) = (strategy_reason = ''::text))),
@@ -2489,10 +2495,12 @@ CREATE UNIQUE INDEX cd_rollouts_one_active_per_application ON cd_rollouts USING 
 CREATE TRIGGER cd_rollouts_are_kept BEFORE DELETE ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollouts_controls_are_known BEFORE INSERT ON cd_rollouts FOR EACH ROW WHEN (((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 1)) EXECUTE FUNCTION cd_refuse_unknown_controls();
 CREATE TRIGGER cd_rollouts_ended_is_final BEFORE UPDATE ON cd_rollouts FOR EACH ROW WHEN (((old.state = ANY (ARRAY['completed'::text, 'failed'::text, 'cancelled'::text])) AND (new.state <> old.state))) EXECUTE FUNCTION cd_refuse_change_of_ended();
-CREATE TRIGGER cd_rollouts_pins_are_immutable BEFORE UPDATE ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'application_id', 'version_set_id', 'flow_definition_id', 'rollback_of', 'passages', 'strategy', 'strategy_reason', 'created_at');
+CREATE TRIGGER cd_rollouts_pins_are_immutable BEFORE UPDATE ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'application_id', 'version_set_id', 'flow_definition_id', 'rollback_of', 'passages', 'strategy', 'strategy_reason', 'inputs', 'created_at');
 CREATE TRIGGER cd_rollouts_touch BEFORE UPDATE ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON COLUMN cd_rollouts.asked IS
     'Its journal has a request for an approval, answered or not.';
+COMMENT ON COLUMN cd_rollouts.inputs IS
+    'What it was given when it was made, with defaults; an empty object for a pipeline that declares no inputs.';
 COMMENT ON COLUMN cd_rollouts.passages IS
     'Nothing of it advances beyond a passage that was not granted. False for rollouts that were created by releases whose programs requested approvals themselves.';
 COMMENT ON COLUMN cd_rollouts.rollback_of IS
