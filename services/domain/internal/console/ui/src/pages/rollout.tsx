@@ -6,6 +6,7 @@ import { OneSet, StopAutomaticRollback, type RolloutPageData, type WaitKind } fr
 import { useAsk, useRollout, type LiveRollout } from '../api/hooks'
 import { ability } from '../logic/ability'
 import { course } from '../logic/gates'
+import { givenInputs } from '../logic/inputs'
 import { breach } from '../logic/passages'
 import { conditions, isOver, names } from '../logic/waiting'
 import { ActButton } from '../parts/act'
@@ -110,6 +111,19 @@ function Shown({ live }: { live: LiveRollout }) {
               <p dir="auto">
                 {rollout.strategy === 'QUICK' ? 'It stops at no weight; what these require is required before it enters their environment.' : 'It stops at every weight.'} Why: {rollout.strategyReason}.
               </p>
+            </section>
+          )}
+          {givenInputs(rollout.inputs).length > 0 && (
+            <section className="card" aria-labelledby="inputs">
+              <h2 id="inputs">Inputs</h2>
+              <dl className="config">
+                {givenInputs(rollout.inputs).map(([name, value]) => (
+                  <div key={name}>
+                    <dt className="mono">{name}</dt>
+                    <dd dir="auto">{value}</dd>
+                  </div>
+                ))}
+              </dl>
             </section>
           )}
           <ol className="course" aria-label="The course of this rollout">

@@ -4,6 +4,7 @@ import { useEffect, useState } from 'react'
 import { accepted, ApiError, ask, Refused } from '../api/client'
 import { AskPreview, Preview, type StrategyChoice } from '../api/generated'
 import { useAsk } from '../api/hooks'
+import type { Json } from '../form/schema'
 import { Diffs } from './diff'
 import { sentence } from './form'
 import { Icon } from './icon'
@@ -12,14 +13,15 @@ import { Icon } from './icon'
 const settled = 400
 
 /** Only: the environments that a rollback goes to; null for a rollout, which goes to all. */
-export function WouldCommit({ setId, strategy, only }: { setId: string; strategy: StrategyChoice; only: string[] | null }) {
+export function WouldCommit({ setId, strategy, inputs, only }: { setId: string; strategy: StrategyChoice; inputs: Json | null; only: string[] | null }) {
+  const given = inputs ? JSON.stringify(inputs) : ''
   const rollback = only !== null
   const [asked, setAsked] = useState<{ id: string } | { problem: string } | null>(null)
   useEffect(() => {
     let gone = false
     setAsked(null)
     const timer = setTimeout(() => {
-      void request(setId, strategy, rollback).then((answer) => {
+      void request(setId, strategy, rollback, given).then((answer) => {
         if (!gone) setAsked(answer)
       })
     }, settled)
@@ -27,7 +29,7 @@ export function WouldCommit({ setId, strategy, only }: { setId: string; strategy
       gone = true
       clearTimeout(timer)
     }
-  }, [setId, strategy, rollback])
+  }, [setId, strategy, rollback, given])
   return (
     <section className="effect" aria-labelledby="would-commit" aria-busy={!asked}>
       <h3 id="would-commit">What it commits</h3>
@@ -36,9 +38,9 @@ export function WouldCommit({ setId, strategy, only }: { setId: string; strategy
   )
 }
 
-async function request(versionSetId: string, strategy: StrategyChoice, rollback: boolean): Promise<{ id: string } | { problem: string }> {
+async function request(versionSetId: string, strategy: StrategyChoice, rollback: boolean, given: string): Promise<{ id: string } | { problem: string }> {
   try {
-    const { preview } = accepted((await ask(AskPreview, { input: { versionSetId, strategy, rollback } })).previewRollout)
+    const { preview } = accepted((await ask(AskPreview, { input: { versionSetId, strategy, rollback, ...(given ? { inputs: JSON.parse(given) as Json } : {}) } })).previewRollout)
     return preview ?? { problem: 'there is no answer' }
   } catch (e) {
     if (e instanceof ApiError || e instanceof Refused) return { problem: e.message }

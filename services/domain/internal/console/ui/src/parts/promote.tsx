@@ -11,9 +11,12 @@ import { isOver } from '../logic/waiting'
 import { announce } from './announce'
 import { Changes } from './changes'
 import { Dialog } from './dialog'
-import { Field, FormError, sentence } from './form'
+import { Field, findingsUnder, FormError, sentence } from './form'
 import { GlassMeans } from './glass'
 import { Icon } from './icon'
+import { inputsSchema } from '../logic/inputs'
+import { SchemaForm } from '../form/SchemaForm'
+import { prune, validate, withDefaults, type Json } from '../form/schema'
 import { Loading } from './page'
 import { WouldCommit } from './preview'
 import { Reason } from './reason'
@@ -46,6 +49,8 @@ export function Promote({ application, setId, rollBackFrom, onClose }: PromotePr
   const [wanted, setChosen] = useState(setId ?? '')
   const [reason, setReason] = useState('')
   const [strategy, setStrategy] = useState<StrategyChoice>('AUTO')
+  const [given, setGiven] = useState<Json>({})
+  const [tried, setTried] = useState(false)
   const navigate = useNavigate()
   const id = useId()
   const app = query.data?.application
@@ -65,13 +70,17 @@ export function Promote({ application, setId, rollBackFrom, onClose }: PromotePr
   const places = app && set && rollBackFrom ? targets(app, set.id) : []
   const going = places.filter((p) => !p.unchanged && !leftOut.has(p.name))
   const nowhere = places.length > 0 && going.length === 0
+  // A rollback has the inputs of what it goes back to.
+  const schema = rollBackFrom ? null : inputsSchema(app?.flowDefinition?.definition)
+  const inputs = schema ? (prune(schema, schema, withDefaults(schema, schema, given)) as Json) : null
+  const wrong = schema ? validate(schema, schema, inputs) : []
   const change = useChange(
     async () => {
       const versionSetId = set?.id ?? chosen
       // What is left out is named, and not what is left: the server knows better than this page what would change.
       const exclude = places.filter((p) => !p.unchanged && leftOut.has(p.name)).map((p) => p.name)
       if (rollBackFrom) return { rollout: accepted((await ask(RollbackRollout, { input: { rolloutId: rollBackFrom.id, versionSetId, reason, exclude, breakGlass: glass } })).rollbackRollout).rollout, queued: null }
-      return accepted((await ask(CreateRollout, { input: { versionSetId, reason, strategy } })).createRollout)
+      return accepted((await ask(CreateRollout, { input: { versionSetId, reason, strategy, ...(inputs ? { inputs } : {}) } })).createRollout)
     },
     (payload) => {
       announce(payload.queued ? `${set?.name ?? 'It'} starts when the active rollout has ended.` : `Rollout of ${set?.name ?? 'the version set'} started.`)
@@ -83,7 +92,10 @@ export function Promote({ application, setId, rollBackFrom, onClose }: PromotePr
   const note = app && !rollBackFrom && !blocked ? meanwhile(app) : null
   const verb = rollBackFrom ? 'Roll back' : 'Roll out'
   return (
-    <Dialog title={`${verb} ${application}`} submit={glass ? 'Break glass and roll back' : verb} tone={glass ? 'danger' : 'primary'} busy={change.isPending} disabled={!app || blocked !== null || !set || nowhere || (glass && reason.trim() === '')} onSubmit={() => change.mutate(undefined)} onClose={onClose} wide>
+    <Dialog title={`${verb} ${application}`} submit={glass ? 'Break glass and roll back' : verb} tone={glass ? 'danger' : 'primary'} busy={change.isPending} disabled={!app || blocked !== null || !set || nowhere || (glass && reason.trim() === '')} onSubmit={() => {
+        setTried(true)
+        if (wrong.length === 0) change.mutate(undefined)
+      }} onClose={onClose} wide>
       {!app ? (
         <Loading what="version sets" />
       ) : (
@@ -119,9 +131,15 @@ export function Promote({ application, setId, rollBackFrom, onClose }: PromotePr
               </select>
             </Field>
           )}
+          {set && schema && (
+            <fieldset className="group">
+              <legend>Inputs</legend>
+              <SchemaForm context={{ root: schema, driver: 'inputs', findings: [...(tried ? wrong : []), ...findingsUnder(change.error, 'inputs')], agents: [] }} value={inputs} onChange={setGiven} />
+            </fieldset>
+          )}
           {set && rollBackFrom && <Places places={places} set={set.name} leftOut={leftOut} onChange={setLeftOut} nowhere={nowhere} />}
           {set && <Effect app={app} set={set} only={rollBackFrom ? going.map((p) => p.name) : null} />}
-          {set && !blocked && <WouldCommit setId={set.id} strategy={rollBackFrom ? 'AUTO' : strategy} only={rollBackFrom ? going.map((p) => p.name) : null} />}
+          {set && !blocked && wrong.length === 0 && <WouldCommit inputs={inputs} setId={set.id} strategy={rollBackFrom ? 'AUTO' : strategy} only={rollBackFrom ? going.map((p) => p.name) : null} />}
           {mayBreak && set && (
             <>
               <Field id={`${id}-glass`} label="Break glass: override the approvals of this rollback" inline>
@@ -133,7 +151,7 @@ export function Promote({ application, setId, rollBackFrom, onClose }: PromotePr
           <Reason value={reason} onChange={setReason} required={glass} />
         </>
       )}
-      <FormError error={change.error} shown={() => false} />
+      <FormError error={change.error} shown={(path) => schema !== null && path[0] === 'inputs' && path.length > 1} />
     </Dialog>
   )
 }
