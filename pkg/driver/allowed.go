@@ -56,6 +56,28 @@ func (b *Bundle) CheckAllowed(environment, config json.RawMessage) error {
 	return nil
 }
 
+// CheckNamespace checks the namespace of a job of a runbook, which has no config, against what the environment's config allows for the
+// namespace that an application's config names: the one that the manifest declares as a place. The error is Invalid.
+func (b *Bundle) CheckNamespace(environment json.RawMessage, namespace string) error {
+	for _, place := range b.manifest.Places {
+		name, ofConfig := strings.CutPrefix(place.Namespace, "/config/")
+		if !ofConfig || strings.Contains(name, "/") || place.Name != "" {
+			continue
+		}
+		config, err := json.Marshal(map[string]string{name: namespace})
+		if err != nil {
+			return fmt.Errorf("write the namespace %q: %w", namespace, err)
+		}
+		found := slices.DeleteFunc(slices.Clone(fault.FieldsOf(b.CheckAllowed(environment, config))), func(f fault.Field) bool {
+			return f.Name != schema.Pointer(name)
+		})
+		if len(found) > 0 {
+			return fault.New(fault.Invalid, "%s", found[0].Problem)
+		}
+	}
+	return nil
+}
+
 // patternsOf returns the patterns of a list in an environment's config.
 func patternsOf(v any) []string {
 	items, _ := v.([]any)

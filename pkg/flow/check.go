@@ -31,6 +31,7 @@ func structure(def Definition) []fault.Field {
 		gates[id] = at
 	}
 	jobs := jobNames{}
+	runbook := runbookOf(def)
 	found = append(found, oneKind(def.Checks, def.Checks, "/checks")...)
 	found = append(found, misplaced(def.Checks, "/checks")...)
 	found = append(found, calendars(def.Checks, "/checks")...)
@@ -65,8 +66,15 @@ func structure(def Definition) []fault.Field {
 			found = append(found, jobs.add(s.Environment, s, at)...)
 		case Approve:
 			claim(StepGateID(i, s), at+"/name")
+			if runbook != nil {
+				runbook.asked = at
+			}
 		case RunJob:
 			found = append(found, jobs.add(s.Environment, s, at)...)
+			if runbook != nil {
+				found = append(found, runbook.add(s, at)...)
+				continue
+			}
 			if _, deployed := environments[s.Environment]; !deployed {
 				found = append(found, fault.Field{
 					Name:    at + "/environment",
@@ -76,8 +84,8 @@ func structure(def Definition) []fault.Field {
 		case Pause, Analysis:
 		}
 	}
-	if len(environments) == 0 {
-		found = append(found, fault.Field{Name: "/steps", Problem: "found no deploy step; expected at least one"})
+	if len(environments) == 0 && runbook == nil {
+		found = append(found, fault.Field{Name: "/steps", Problem: "found no deploy step; expected at least one, or a job: a pipeline of jobs is a runbook"})
 	}
 	return found
 }
@@ -179,7 +187,7 @@ func rising(gates []Gate, at string) []fault.Field {
 func reserved(def Definition) []fault.Field {
 	places, asked := map[string]string{}, map[string]bool{}
 	for i, s := range def.Steps {
-		if s.Type != Deploy {
+		if !def.enters(s) {
 			continue
 		}
 		id := EnvironmentGateID(s.Environment)
@@ -249,7 +257,7 @@ func Check(def Definition, known Known) error {
 			})
 			continue
 		}
-		if s.Type != Deploy {
+		if !def.enters(s) {
 			continue
 		}
 		if !slices.Contains(known.Environments, s.Environment) {
@@ -259,7 +267,7 @@ func Check(def Definition, known Known) error {
 			})
 			continue
 		}
-		if known.ValidateConfig == nil {
+		if known.ValidateConfig == nil || s.Type != Deploy {
 			continue
 		}
 		fields, err := config(known.ValidateConfig(s.Environment, s.Config), at+"/config")
@@ -504,7 +512,7 @@ func opens(def Definition) []fault.Field {
 			return slices.ContainsFunc(s.Checks.Proposed, func(o Condition) bool { return o.Key == key })
 		}
 		for _, c := range Merge(def.Checks.Proposed, s.Checks.Proposed) {
-			if s.Type != Deploy || c.Schedule == nil || !own(c.Key) && seen[c.Key] {
+			if !def.enters(s) || c.Schedule == nil || !own(c.Key) && seen[c.Key] {
 				continue
 			}
 			if !own(c.Key) {

@@ -95,7 +95,7 @@ func TestBadDefinitionsAreRefused(t *testing.T) {
 			"environment twice", steps(staging + "," + staging),
 			`/steps/1/environment: found "staging", which /steps/0 deploys to already; expected each environment once`,
 		},
-		{"nothing deployed", steps(`{"type":"pause","duration":1}`), `/steps: found no deploy step; expected at least one`},
+		{"nothing deployed", steps(`{"type":"pause","duration":1}`), `/steps: found no deploy step; expected at least one, or a job: a pipeline of jobs is a runbook`},
 		{"negative pause", steps(staging + `,{"type":"pause","duration":-1}`), `/steps/1/duration: found -1; expected at least 0`},
 		{
 			"control characters in a name", steps(`{"type":"approval","name":"a\u0000b"}`),

@@ -154,6 +154,15 @@ func (d *set) CheckAllowed(ref string, environment, config json.RawMessage) erro
 	return b.CheckAllowed(environment, config)
 }
 
+// CheckNamespace implements setup.DriverSet.
+func (d *set) CheckNamespace(ref string, environment json.RawMessage, namespace string) error {
+	b, err := d.find(ref)
+	if err != nil {
+		return err
+	}
+	return b.CheckNamespace(environment, namespace)
+}
+
 // agentPicker is the widget of a field that names an agent.
 const agentPicker = "agent_picker"
 

@@ -81,11 +81,12 @@ func check(def flow.Definition, known core.KnownToFlow) error {
 
 // understand keeps what the domain has to know of a pipeline; the deploy program walks the definition itself.
 func understand(def flow.Definition) core.Flow {
-	f := core.Flow{Deadline: deadline(def.Deadline), RollbackDeadline: deadline(def.RollbackDeadline)}
+	f := core.Flow{Runbook: def.Runbook(), Deadline: deadline(def.Deadline), RollbackDeadline: deadline(def.RollbackDeadline)}
 	asking := 0 // how many approval steps come before the next environment
 	for i, s := range def.Steps {
 		one := core.FlowStep{Asks: s.Type == flow.Approve}
-		if s.Type == flow.Deploy {
+		enters := s.Type == flow.Deploy || s.Type == flow.RunJob && f.Runbook
+		if enters {
 			one.Environment = s.Environment
 		}
 		f.Steps = append(f.Steps, one)
@@ -96,13 +97,20 @@ func understand(def flow.Definition) core.Flow {
 			asking++
 		}
 		// Pauses and analyses between the stops pin nothing, so the domain need not know of them.
-		if s.Type != flow.Deploy {
+		if !enters {
+			continue
+		}
+		if last := len(f.Deploys) - 1; f.Runbook && last >= 0 && f.Deploys[last].Environment == s.Environment {
+			f.Deploys[last].Namespaces = append(f.Deploys[last].Namespaces, s.Job.Namespace)
 			continue
 		}
 		for ; asking > 0; asking-- {
 			f.Approvals[len(f.Approvals)-asking].Before = s.Environment
 		}
 		step := core.DeployStep{At: fmt.Sprintf("/steps/%d", i), Environment: s.Environment, Approval: approval(s.Approval), Config: s.Config}
+		if f.Runbook {
+			step.Config, step.Namespaces = json.RawMessage(`{}`), []string{s.Job.Namespace}
+		}
 		step.Deadline = deadline(s.Deadline)
 		step.CheckSet = core.CheckSet{
 			Active: checks(def.Checks.Active, s.Checks.Active), Proposed: checks(def.Checks.Proposed, s.Checks.Proposed),

@@ -37,6 +37,8 @@ type Flow struct {
 	Deadline, RollbackDeadline *DeadlineRule
 	// Rules decide which rollouts stop at the weights.
 	Rules planner.Rules
+	// Runbook is that it deploys nothing: its jobs enter their environments themselves.
+	Runbook bool
 	// Inputs returns the inputs of a new rollout: the given ones with defaults. The error is Invalid, its fields JSON pointers that begin
 	// with /inputs. KeepInputs returns those of one that goes back, which are as they were recorded.
 	Inputs, KeepInputs func(json.RawMessage) (json.RawMessage, error)
@@ -59,7 +61,12 @@ type DeployStep struct {
 	Deadline *DeadlineRule
 	// Config is the driver's; opaque.
 	Config json.RawMessage
+	// Namespaces are those of the jobs of a runbook in the environment, in which the step only runs jobs; nil for a step that deploys.
+	Namespaces []string
 }
+
+// RunsJobs is that the step deploys nothing.
+func (s DeployStep) RunsJobs() bool { return len(s.Namespaces) > 0 }
 
 // FlowGate is a weight at which every service stops. It is part of the inputs of the deploy program.
 type FlowGate struct {
@@ -92,7 +99,7 @@ type ApprovalStep struct {
 
 // FlowStep is one step of a pipeline, as far as it matters where it stands.
 type FlowStep struct {
-	// Environment is that of a deploy step; empty for any other.
+	// Environment is that of a deploy step, and of a job of a runbook; empty for any other.
 	Environment string
 	// Asks is that people have to agree.
 	Asks bool

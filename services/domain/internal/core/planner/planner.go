@@ -92,6 +92,8 @@ type Facts struct {
 	Choice Choice
 	// Weights is that the pipeline has weights in the environments that the rollout goes to: there is a pipeline to go by.
 	Weights bool
+	// Runbook is that the pipeline deploys nothing.
+	Runbook bool
 	// PromoteFull is that a rollback policy passes all weights at once.
 	PromoteFull bool
 	// Command is that a person or a machine has asked for the rollout, or that it is a rollback: messages of commits do not count (R4-22).
@@ -152,6 +154,9 @@ func table() []edge {
 		}},
 		{"pipeline chosen", func(f Facts) (Decision, bool) {
 			return Decision{Pipeline, "the requester chose the pipeline"}, f.Choice == ChoosePipeline
+		}},
+		{"runbook", func(f Facts) (Decision, bool) {
+			return Decision{Quick, "the pipeline is a runbook, which deploys nothing"}, f.Runbook
 		}},
 		{"no pipeline", func(f Facts) (Decision, bool) {
 			return Decision{Quick, "the pipeline has no weights where the rollout goes"}, !f.Weights

@@ -44,6 +44,9 @@ func TestEachEdge(t *testing.T) {
 		want   planner.Strategy
 		why    string
 	}{
+		"a runbook": {
+			both(func(f *planner.Facts) { f.Runbook, f.Weights = true, false }, always), planner.Quick, "the pipeline is a runbook, which deploys nothing",
+		},
 		"a repetition of a quick sync": {
 			both(func(f *planner.Facts) { f.Repeats, f.As, f.Choice = 12, planner.Quick, planner.ChoosePipeline }, always), planner.Quick,
 			"rollout_12, which it repeats, had the strategy quick sync",

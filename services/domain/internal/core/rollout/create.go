@@ -35,7 +35,7 @@ func (u *UseCases) CreateRollout(ctx context.Context, a core.Actor, n NewRollout
 		if err := a.MayIn(core.ActionCreateRollout, p.targets()...); err != nil {
 			return err
 		}
-		if !n.Again && len(n.Inputs) == 0 && p.liveEverywhere() {
+		if !n.Again && len(n.Inputs) == 0 && !p.flow.Runbook && p.liveEverywhere() {
 			return fault.New(
 				fault.Refused, "%s is live already in every environment of %q; ask for it again to deploy it once more", p.versionSet.Name,
 				p.application.Name,
@@ -173,6 +173,10 @@ func (u *UseCases) createStop(ctx context.Context, t *tree, p plan, s stop, posi
 		if len(versions) == 0 {
 			continue // a service that came after the set was made
 		}
+		if s.step.RunsJobs() { // its jobs may run the versions, and nothing is deployed
+			in.Services = append(in.Services, servedInput{setup.Named{ID: svc.ID, Name: svc.Name}, versions})
+			continue
+		}
 		dep, err := t.tx.AddDeployment(ctx, core.Deployment{RolloutEnvironmentID: e.ID, ServiceID: svc.ID})
 		if err != nil {
 			return in, err
@@ -194,6 +198,9 @@ func (p plan) input(s stop, position int) rolloutEnvironmentInput {
 	}
 	if p.decision.Strategy == planner.Quick {
 		in.Gates, in.SkippedGates = p.passedGates(s), in.Gates
+	}
+	if in.RunsJobs = s.step.RunsJobs(); in.RunsJobs {
+		in.Deployments = []deploymentInput{}
 	}
 	// Always a list: a program of a driver that iterates over it without asking must not end on a null.
 	if in.Gates == nil {

@@ -52,6 +52,15 @@ type rolloutEnvironmentInput struct {
 	SkippedGates []core.FlowGate   `json:"skipped_gates,omitempty"`
 	Approval     *core.Approval    `json:"approval"`
 	Deployments  []deploymentInput `json:"deployments"`
+	// RunsJobs is that nothing is deployed: the jobs of a runbook run in the environment, with the versions of Services.
+	RunsJobs bool          `json:"runs_jobs,omitempty"`
+	Services []servedInput `json:"services,omitempty"`
+}
+
+// servedInput are the versions of a service that jobs of a runbook may run.
+type servedInput struct {
+	Service  setup.Named    `json:"service"`
+	Versions []versionInput `json:"versions"`
 }
 
 type applicationEnvironmentInput struct {

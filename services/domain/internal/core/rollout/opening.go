@@ -52,7 +52,7 @@ func (t *tree) opening(ctx context.Context, gate string) (Opening, error) {
 
 // pinPlaces keeps what the passage of a stop will open, and at which weights the rollout stops there.
 func (p plan) pinPlaces(ctx context.Context, tx Tx, rollout int64, s stop) error {
-	places, err := setup.PinnedPlaces(p.drivers, s.environment, s.step.Config, s.application.Discovered)
+	places, err := setup.StepPlaces(p.drivers, s.environment, s.step, s.application.Discovered)
 	if err != nil {
 		return err
 	}

@@ -163,7 +163,7 @@ func (p *plan) decide(w wish) error {
 	f := planner.Facts{
 		Application: p.application.Name, Repeats: w.repeats.ID, As: w.repeats.Plan.Strategy, Choice: w.strategy, PromoteFull: p.inFull,
 		Weights: slices.ContainsFunc(p.stops, func(s stop) bool { return len(s.step.Gates) > 0 }), Command: !w.triggered,
-		Rules: p.rules, Deployed: len(p.live) > 0,
+		Rules: p.rules, Deployed: len(p.live) > 0, Runbook: p.flow.Runbook,
 	}
 	if w.repeats.FlowDefinitionID != p.definition.ID {
 		f.Repeats = 0 // the pipeline has changed, and with it what a quick sync would leave out
@@ -290,6 +290,9 @@ func (u *UseCases) planStops(ctx context.Context, tx Tx, organization int64, p *
 	}
 	p.approvals, p.wholeDeadline, p.rollbackDeadline = flow.Approvals, flow.Deadline, flow.RollbackDeadline
 	p.rules, p.unweighted, p.flow = flow.Rules, flow.Unweighted, flow
+	if flow.Runbook && p.back != nil && !p.back.forward {
+		return fault.New(fault.Refused, "the pipeline of %q is a runbook: it deploys nothing, so there is nothing to roll back", p.application.Name)
+	}
 	skipped, err := p.skips(flow, environments)
 	if err != nil {
 		return err

@@ -222,7 +222,7 @@ func (u *UseCases) Begin(ctx context.Context, tx Tx, organization int64, n Autom
 	if err == nil {
 		p, err = u.planAny(ctx, tx, organization, n.VersionSetID, part, wish{triggered: true, inputs: n.Inputs})
 	}
-	live := err == nil && len(n.Repair) == 0 && p.liveEverywhere()
+	live := err == nil && len(n.Repair) == 0 && !p.flow.Runbook && p.liveEverywhere()
 	if err == nil {
 		err = p.refuseAutomatic(ctx, tx, organization, n)
 	}
@@ -316,7 +316,7 @@ func (u *UseCases) automaticPart(ctx context.Context, tx Tx, organization int64,
 // refuseAutomatic is why a trigger begins nothing: it is live already, it would go back, or something was rolled back there.
 func (p *plan) refuseAutomatic(ctx context.Context, tx Tx, organization int64, n Automatic) error {
 	if len(n.Repair) == 0 {
-		if p.liveEverywhere() {
+		if !p.flow.Runbook && p.liveEverywhere() {
 			return fault.New(fault.Refused, "%s is live already wherever the trigger goes", p.versionSet.Name)
 		}
 		for _, s := range p.stops {

@@ -162,7 +162,7 @@ func (t *tree) within(ctx context.Context, scope Scope) ([]core.RolloutEnvironme
 // rollback.
 func (p *plan) hold(ctx context.Context, tx Tx, c cause, r core.Rollout, s stop) error {
 	rollsBack := p.back != nil && !p.back.forward
-	if !rollsBack && p.live[s.environment.ID] <= p.versionSet.ID {
+	if s.step.RunsJobs() || !rollsBack && p.live[s.environment.ID] <= p.versionSet.ID {
 		return nil
 	}
 	return tx.AddPromotionHold(ctx, core.PromotionHold{

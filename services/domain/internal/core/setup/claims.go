@@ -146,11 +146,11 @@ func (u *UseCases) foundOfOthers(
 	if err != nil {
 		return "", err
 	}
-	config, goes, err := u.latestConfig(ctx, tx, organization, ae.ApplicationID, e.Name)
-	if err != nil || !goes {
+	step, goes, err := u.latestStep(ctx, tx, organization, ae.ApplicationID, e.Name)
+	if err != nil || !goes || step.RunsJobs() {
 		return "", err
 	}
-	found, err := u.foundPlaces(e, config, discovered)
+	found, err := u.foundPlaces(e, step.Config, discovered)
 	if err != nil || len(found) == 0 {
 		return "", err
 	}
@@ -262,7 +262,7 @@ func (u *UseCases) placesIn(
 		if !exists {
 			continue
 		}
-		places, err := PinnedPlaces(u.drivers.Now(), e, step.Config, discovered[e.ID])
+		places, err := StepPlaces(u.drivers.Now(), e, step, discovered[e.ID])
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return nil, fmt.Errorf("places of application %d in environment %d: %w", application, e.ID, err)
 		}

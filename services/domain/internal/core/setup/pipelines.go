@@ -87,7 +87,7 @@ func (u *UseCases) CreateFlowDefinition(ctx context.Context, a core.Actor, n New
 			if e.Readiness != core.ReadinessReady {
 				continue
 			}
-			if _, err := u.setUp(ctx, tx, a.Organization, app, e, ae, step.Config); err != nil {
+			if _, err := u.setUp(ctx, tx, a.Organization, app, e, ae, step); err != nil {
 				return err
 			}
 		}
@@ -327,7 +327,23 @@ func CheckFlow(
 		}
 		return drivers.CheckAllowed(binding.DriverRef, binding.DriverConfig, config)
 	}
-	return inDefinition(flow.Check(known))
+	if err := inDefinition(flow.Check(known)); err != nil {
+		return err
+	}
+	return checkJobPlaces(drivers, flow, environments)
+}
+
+// checkJobPlaces refuses a runbook where its jobs may not run, or cannot.
+func checkJobPlaces(drivers DriverSet, flow core.Flow, environments map[string]core.BoundEnvironment) error {
+	for _, step := range flow.Deploys {
+		if !step.RunsJobs() {
+			continue
+		}
+		if problem := noPlace(drivers, environments[step.Environment], step); problem != "" {
+			return fault.InvalidFields(fault.Field{Name: "/definition" + step.At + "/environment", Problem: problem})
+		}
+	}
+	return nil
 }
 
 // boundDriver is the driver of an environment of a pipeline.
@@ -424,7 +440,7 @@ func (u *UseCases) RetrySetup(ctx context.Context, a core.Actor, applicationEnvi
 		if ae, err = tx.LockApplicationEnvironment(ctx, ae.ID); err != nil {
 			return err
 		}
-		config, ok, err := u.latestConfig(ctx, tx, a.Organization, app.ID, e.Name)
+		step, ok, err := u.latestStep(ctx, tx, a.Organization, app.ID, e.Name)
 		if err != nil {
 			return err
 		}
@@ -432,7 +448,7 @@ func (u *UseCases) RetrySetup(ctx context.Context, a core.Actor, applicationEnvi
 			return fault.New(fault.Refused, "the pipeline of %q does not deploy to %q", app.Name, e.Name)
 		}
 		before := setupState(ae)
-		if made, err = u.setUp(ctx, tx, a.Organization, app, e, ae, config); err != nil {
+		if made, err = u.setUp(ctx, tx, a.Organization, app, e, ae, step); err != nil {
 			return err
 		}
 		return core.Record(ctx, tx, a, core.Change{
@@ -448,31 +464,39 @@ func setupState(ae core.ApplicationEnvironment) map[string]any {
 	return map[string]any{"readiness": ae.Readiness, "reason": ae.ReadinessReason, "attempt": ae.SetupAttempt}
 }
 
-// latestConfig is what the latest pipeline of an application says about an environment; false when it does not go there.
-func (u *UseCases) latestConfig(
+// latestStep is what the latest pipeline of an application says about an environment; false when it does not go there.
+func (u *UseCases) latestStep(
 	ctx context.Context, tx ReadinessTx, organization, application int64, environment string,
-) (json.RawMessage, bool, error) {
+) (core.DeployStep, bool, error) {
 	latest, err := tx.LatestFlowDefinitions(ctx, organization, []int64{application})
 	if err != nil {
-		return nil, false, err
+		return core.DeployStep{}, false, err
 	}
 	definition, ok := latest[application]
 	if !ok {
-		return nil, false, nil
+		return core.DeployStep{}, false, nil
 	}
-	return u.configIn(definition, environment)
+	step, err := u.stepIn(definition, environment)
+	if err != nil || step == nil {
+		return core.DeployStep{}, false, err
+	}
+	return *step, true, nil
 }
 
-// setUp submits the next setup of an application in an environment; until it has ended nothing is deployed (E59).
+// setUp submits the next setup of an application in an environment; until it has ended nothing is deployed (E59). A runbook needs none.
 func (u *UseCases) setUp(
 	ctx context.Context, tx ReadinessTx, organization int64, app core.Application, e core.BoundEnvironment, ae core.ApplicationEnvironment,
-	config json.RawMessage,
+	step core.DeployStep,
 ) (core.ApplicationEnvironment, error) {
-	if problem := u.misfit(e, config); problem != "" {
+	if problem := u.misfit(e, step); problem != "" {
 		ae.SetupWanted, ae.Readiness, ae.ReadinessReason = false, core.ReadinessNot, problem
 		return ae, tx.SaveApplicationEnvironment(ctx, ae)
 	}
 	ae.SetupAttempt++
+	if step.RunsJobs() { // nothing is deployed there, so there is nothing to set up
+		ae.SetupWanted, ae.Readiness, ae.ReadinessReason, ae.Discovered = false, core.ReadinessReady, "", nil
+		return ae, tx.SaveApplicationEnvironment(ctx, ae)
+	}
 	ae.SetupWanted, ae.Readiness, ae.ReadinessReason = false, core.ReadinessPending, "being set up"
 	if err := tx.SaveApplicationEnvironment(ctx, ae); err != nil {
 		return ae, err
@@ -482,7 +506,7 @@ func (u *UseCases) setUp(
 		return ae, err
 	}
 	in := setupInput{Environment: DescribeEnvironment(e)}
-	in.ApplicationEnvironment.ID, in.ApplicationEnvironment.Config = ae.ID, config
+	in.ApplicationEnvironment.ID, in.ApplicationEnvironment.Config = ae.ID, step.Config
 	in.ApplicationEnvironment.Application = Named{app.ID, app.Name}
 	for _, s := range services[app.ID] {
 		in.ApplicationEnvironment.Services = append(in.ApplicationEnvironment.Services, Named{s.ID, s.Name})

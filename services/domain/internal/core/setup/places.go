@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
@@ -40,6 +41,27 @@ func PinnedPlaces(drivers DriverSet, e core.BoundEnvironment, config, discovered
 	}
 	whole, err := wholeAgents(drivers, e)
 	return append(whole, core.Place{Repository: core.AnyRepository}, core.Place{URL: core.AnyURL}), err
+}
+
+// StepPlaces are what the passage of an environment opens for a rollout by a step of its pipeline. A runbook changes nothing but the
+// namespaces of its jobs, in the clusters of the environment's agents.
+func StepPlaces(drivers DriverSet, e core.BoundEnvironment, step core.DeployStep, discovered json.RawMessage) ([]core.Place, error) {
+	if step.RunsJobs() {
+		return jobPlaces(drivers, e, step)
+	}
+	return PinnedPlaces(drivers, e, step.Config, discovered)
+}
+
+// jobPlaces are the places of the jobs of a runbook.
+func jobPlaces(drivers DriverSet, e core.BoundEnvironment, step core.DeployStep) ([]core.Place, error) {
+	whole, err := wholeAgents(drivers, e)
+	var places []core.Place
+	for _, cluster := range whole {
+		for _, namespace := range slices.Compact(slices.Sorted(slices.Values(step.Namespaces))) {
+			places = append(places, core.Place{AgentID: cluster.AgentID, Namespace: namespace})
+		}
+	}
+	return places, err
 }
 
 // wholeAgents are the clusters of an environment's agents.
@@ -94,29 +116,41 @@ func (u *UseCases) announceEnvironment(ctx context.Context, tx PlacesTx, organiz
 	return tx.AnnouncePlaces(ctx, u.clock.Now(), t)
 }
 
-// announceApplication announces what belongs to an application in an environment; nothing without a config.
+// announceApplication announces what belongs to an application in an environment; nothing without a step.
 func (u *UseCases) announceApplication(
-	ctx context.Context, tx PlacesTx, e core.BoundEnvironment, application int64, config, discovered json.RawMessage,
+	ctx context.Context, tx PlacesTx, e core.BoundEnvironment, application int64, step *core.DeployStep, discovered json.RawMessage,
 ) error {
-	t, err := u.territory(e, application, config, discovered)
+	t, err := u.territory(e, application, step, discovered)
 	if err != nil {
 		return err
 	}
 	return tx.AnnouncePlaces(ctx, u.clock.Now(), t)
 }
 
-// territory is what belongs to an application in an environment; nothing without a config.
-func (u *UseCases) territory(e core.BoundEnvironment, application int64, config, discovered json.RawMessage) (core.Territory, error) {
+// territory is what belongs to an application in an environment; nothing without a step.
+func (u *UseCases) territory(
+	e core.BoundEnvironment, application int64, step *core.DeployStep, discovered json.RawMessage,
+) (core.Territory, error) {
 	t := core.Territory{EnvironmentID: e.ID, Name: e.Name, ApplicationID: application}
-	if config == nil {
+	if step == nil {
 		return t, nil
 	}
-	places, _, err := u.drivers.Now().Places(e.Binding.DriverRef, e.Binding.DriverConfig, config, discovered)
+	places, err := u.ownPlaces(e, *step, discovered)
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return t, fmt.Errorf("places of application %d in environment %d: %w", application, e.ID, err)
 	}
 	t.Places = places
 	return t, nil
+}
+
+// ownPlaces are the places of an application in an environment, as far as the driver declares them.
+func (u *UseCases) ownPlaces(e core.BoundEnvironment, step core.DeployStep, discovered json.RawMessage) ([]core.Place, error) {
+	drivers := u.drivers.Now()
+	if step.RunsJobs() {
+		return jobPlaces(drivers, e, step)
+	}
+	places, _, err := drivers.Places(e.Binding.DriverRef, e.Binding.DriverConfig, step.Config, discovered)
+	return places, err
 }
 
 // boundEnvironment reads an environment with its binding, without a lock.
@@ -152,7 +186,7 @@ func (u *UseCases) announcePipeline(
 	}
 	for _, step := range flow.Deploys {
 		e := environments[step.Environment]
-		if err := u.announceApplication(ctx, tx, e, application, step.Config, discovered[e.ID]); err != nil {
+		if err := u.announceApplication(ctx, tx, e, application, &step, discovered[e.ID]); err != nil {
 			return err
 		}
 	}
@@ -189,11 +223,11 @@ func (u *UseCases) announceSetup(ctx context.Context, tx ReadinessTx, organizati
 	if err != nil {
 		return err
 	}
-	config, goes, err := u.latestConfig(ctx, tx, organization, ae.ApplicationID, e.Name)
+	step, goes, err := u.latestStep(ctx, tx, organization, ae.ApplicationID, e.Name)
 	if err != nil || !goes {
 		return err
 	}
-	return u.announceApplication(ctx, tx, e, ae.ApplicationID, config, ae.Discovered)
+	return u.announceApplication(ctx, tx, e, ae.ApplicationID, &step, ae.Discovered)
 }
 
 // SwitchInput is what SetDirectChanges and SetChangeControl are called with.
@@ -365,14 +399,14 @@ func (u *UseCases) announceSetups(ctx context.Context, tx Tx, placed PlacedEnvir
 		if !has {
 			continue
 		}
-		config, goes, err := u.configIn(definition, e.Name)
+		step, err := u.stepIn(definition, e.Name)
 		if err != nil {
 			return err
 		}
-		if !goes {
+		if step == nil {
 			continue
 		}
-		t, err := u.territory(e, ae.ApplicationID, config, ae.Discovered)
+		t, err := u.territory(e, ae.ApplicationID, step, ae.Discovered)
 		if err != nil {
 			return err
 		}

@@ -45,6 +45,8 @@ type DriverSet interface {
 	// CheckAllowed checks an application's configuration, which has passed its schema, against what that of the environment allows.
 	// The error is as theirs.
 	CheckAllowed(ref string, environment, config json.RawMessage) error
+	// CheckNamespace checks the namespace of a job of a runbook against what the environment's configuration allows. The error is Invalid.
+	CheckNamespace(ref string, environment json.RawMessage, namespace string) error
 	// Agents are where a configuration of an environment, which has passed the schema, names agents.
 	Agents(ref string, config json.RawMessage) ([]core.AgentReference, error)
 	// Places are what a rollout changes, as the driver's manifest declares it; declared is false where it does not. config and discovered

@@ -77,14 +77,14 @@ func (u *UseCases) environmentIs(
 		return err
 	}
 	for _, ae := range waiting {
-		config, ok, err := u.latestConfig(ctx, tx, organization, ae.ApplicationID, e.Name)
+		step, ok, err := u.latestStep(ctx, tx, organization, ae.ApplicationID, e.Name)
 		if err != nil {
 			return err
 		}
 		if !ok {
 			continue // a later pipeline does not go there any more
 		}
-		if _, err := u.setUp(ctx, tx, organization, applications[ae.ApplicationID], e, ae, config); err != nil {
+		if _, err := u.setUp(ctx, tx, organization, applications[ae.ApplicationID], e, ae, step); err != nil {
 			return err
 		}
 	}

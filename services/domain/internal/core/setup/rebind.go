@@ -127,11 +127,11 @@ func (u *UseCases) rebind(ctx context.Context, tx Tx, a core.Actor, e, next core
 		return made, err
 	}
 	return made, u.eachPipelineTo(ctx, tx, a.Organization, e.ID, func(definition core.FlowDefinition) error {
-		config, _, err := u.configIn(definition, e.Name)
-		if err != nil || config == nil {
+		step, err := u.stepIn(definition, e.Name)
+		if err != nil || step == nil {
 			return err
 		}
-		return u.announceApplication(ctx, tx, next, definition.ApplicationID, config, nil)
+		return u.announceApplication(ctx, tx, next, definition.ApplicationID, step, nil)
 	})
 }
 
@@ -178,24 +178,27 @@ func (u *UseCases) eachPipelineTo(
 	}
 }
 
-// configIn is what a pipeline says about an environment; false when it does not go there.
-func (u *UseCases) configIn(definition core.FlowDefinition, environment string) (json.RawMessage, bool, error) {
+// stepIn is what a pipeline says about an environment; nil for nothing.
+func (u *UseCases) stepIn(definition core.FlowDefinition, environment string) (*core.DeployStep, error) {
 	flow, err := u.flows.Read(definition.Definition)
 	if err != nil {
-		return nil, false, fmt.Errorf("read flow definition %d: %w", definition.ID, err)
+		return nil, fmt.Errorf("read flow definition %d: %w", definition.ID, err)
 	}
 	for _, step := range flow.Deploys {
 		if step.Environment == environment {
-			return step.Config, true, nil
+			return &step, nil
 		}
 	}
-	return nil, false, nil
+	return nil, nil
 }
 
 // misfit is why a pipeline's configuration cannot be used with the driver binding of its environment; "" if it can. It was valid when the
 // pipeline was saved, and the environment may have another binding since.
-func (u *UseCases) misfit(e core.BoundEnvironment, config json.RawMessage) string {
-	drivers := u.drivers.Now()
+func (u *UseCases) misfit(e core.BoundEnvironment, step core.DeployStep) string {
+	drivers, config := u.drivers.Now(), step.Config
+	if step.RunsJobs() {
+		return noPlace(drivers, e, step)
+	}
 	err := drivers.ValidateApplicationEnvironment(e.Binding.DriverRef, config)
 	if err == nil {
 		err = drivers.CheckAllowed(e.Binding.DriverRef, e.Binding.DriverConfig, config)
@@ -205,6 +208,23 @@ func (u *UseCases) misfit(e core.BoundEnvironment, config json.RawMessage) strin
 	}
 	return fmt.Sprintf("the pipeline does not fit driver binding %d of the environment (%s): %s; save a pipeline that does", e.Binding.Version,
 		e.Binding.DriverRef, fault.Public(err))
+}
+
+// noPlace is why the jobs of a runbook cannot run in an environment; "" if they can.
+func noPlace(drivers DriverSet, e core.BoundEnvironment, step core.DeployStep) string {
+	agents, err := drivers.Agents(e.Binding.DriverRef, e.Binding.DriverConfig)
+	if err != nil {
+		return "" // a driver that is not installed is reported where it is used
+	}
+	for _, namespace := range step.Namespaces {
+		if err := drivers.CheckNamespace(e.Binding.DriverRef, e.Binding.DriverConfig, namespace); err != nil {
+			return "namespace: " + fault.Public(err)
+		}
+	}
+	if len(agents) > 0 {
+		return ""
+	}
+	return fmt.Sprintf("found environment %q, which has no agent; expected one in whose cluster jobs can run", e.Name)
 }
 
 // boundState is what the journal of changes keeps of an environment and its driver binding.
