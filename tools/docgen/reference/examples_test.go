@@ -5,6 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/flow"
 )
 
 // TestExampleOfAPipeline: the pipeline in docs/examples can be set as it is; one with a mistake is refused.
@@ -25,5 +28,30 @@ func TestExampleOfAPipeline(t *testing.T) {
 		if err := checkPipeline(definition); (err == nil) != (name == "none") {
 			t.Errorf("%s: got %v", name, err)
 		}
+	}
+}
+
+// TestExampleOfARunbook: the runbook in docs/examples can be set as it is, and takes the inputs that its comment gives.
+func TestExampleOfARunbook(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "docs", "examples", "runbook.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	definition, err := asJSON(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	def, err := flow.Parse(definition)
+	if err != nil || !def.Runbook() {
+		t.Fatalf("found %v (%+v); expected a runbook", err, fault.FieldsOf(err))
+	}
+	inputs, err := def.ReadInputs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	given, err := inputs.Resolve([]byte(`{"workload":"api"}`))
+	if want := `{"drain_seconds":30,"workload":"api"}`; err != nil || string(given) != want {
+		t.Errorf("inputs: found %s (%v); expected %s", given, err, want)
 	}
 }

@@ -321,7 +321,7 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"an end without its time", `UPDATE cd_rollouts SET state = 'completed'`, "cd_rollouts_finished_when_ended"},
 		{"an unknown strategy", planned + `'slow', 'x')`, "cd_rollouts_strategy_is_known"},
 		{"a strategy without a reason", planned + `'quick', '')`, "cd_rollouts_strategy_has_a_reason"},
-		{"inputs that are no object", planned + `'quick', 'x'); UPDATE cd_rollouts SET inputs = '[]'`, "cd_rollouts_inputs_are_an_object"},
+		{"inputs that are no object", `INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, inputs) VALUES (1, 1, 1, 1, '[]')`, "cd_rollouts_inputs_are_an_object"},
 		{"inputs that change", `UPDATE cd_rollouts SET inputs = '{"a":1}'`, "cd_rollouts_pins_are_immutable"},
 		{"inputs in the queue that are no object", `INSERT INTO cd_queued_rollouts (organization_id, application_id, version_set_id, principal_type, reason, requested_at, inputs)
 			VALUES (1, 1, 1, 'user', '', now(), '[]')`, "cd_queued_rollouts_inputs_are_an_object"},
