@@ -36,6 +36,9 @@ type Inputs struct {
 
 type declaredInput struct {
 	Default json.RawMessage `json:"default"`
+	Items   *struct {
+		Type string `json:"type"`
+	} `json:"items"`
 }
 
 // ReadInputs reads the inputs that a definition declares. The error is Invalid, its fields JSON pointers into the definition. The schema of
@@ -63,6 +66,10 @@ func (d Definition) ReadInputs() (Inputs, error) {
 		if !inputName.MatchString(name) {
 			return Inputs{}, invalidInputs("/properties"+schema.Pointer(name), "found %q; expected lower-case letters, digits and underscores, beginning with "+
 				"a letter, at most 63", name)
+		}
+		if items := in.declared[name].Items; items != nil && items.Type == "array" {
+			return Inputs{}, invalidInputs("/properties/"+name+"/items/type", "found \"array\"; expected string, integer, number or boolean: a list has no "+
+				"lists")
 		}
 	}
 	for i, name := range form.Required {

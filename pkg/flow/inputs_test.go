@@ -27,13 +27,13 @@ func problems(err error) string {
 func TestDeclaredInputs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ inputs, at, problem string }{
-		"a type that is none":         {`{"properties":{"region":{"type":"object"}}}`, "/inputs/properties/region/type", `found "object"; expected one of`},
+		"an unknown type":             {`{"properties":{"region":{"type":"object"}}}`, "/inputs/properties/region/type", `found "object"; expected one of`},
 		"no type":                     {`{"properties":{"region":{}}}`, "/inputs/properties/region/type", "found nothing"},
 		"no inputs":                   {`{"properties":{}}`, "/inputs/properties", "minProperties"},
-		"a name that is none":         {`{"properties":{"Region":{"type":"string"}}}`, "/inputs/properties/Region", `found "Region"; expected lower-case`},
+		"a name that is malformed":    {`{"properties":{"Region":{"type":"string"}}}`, "/inputs/properties/Region", `found "Region"; expected lower-case`},
 		"a reference":                 {`{"properties":{"region":{"$ref":"https://example.com/region.json"}}}`, "/inputs/properties/region/$ref", "does not exist"},
 		"a combination":               {`{"properties":{"region":{"type":"string","allOf":[]}}}`, "/inputs/properties/region/allOf", "does not exist"},
-		"a pattern that is none":      {`{"properties":{"region":{"type":"string","pattern":"("}}}`, "/inputs/properties/region/pattern", `found "("`},
+		"a pattern that is malformed": {`{"properties":{"region":{"type":"string","pattern":"("}}}`, "/inputs/properties/region/pattern", `found "("`},
 		"a default that does not fit": {`{"properties":{"count":{"type":"integer","maximum":3,"default":4}}}`, "/inputs/properties/count/default", "expected at most 3"},
 		"a required one that is not":  {`{"properties":{"count":{"type":"integer"}},"required":["region"]}`, "/inputs/required/0", `found "region"; expected an input`},
 		"a list of lists": {`{"properties":{"hosts":{"type":"array","items":{"type":"array","items":{"type":"string"}}}}}`,
@@ -90,7 +90,7 @@ func TestResolvedInputs(t *testing.T) {
 		"an item":                        {given: `{"region":"eu","hosts":["A"]}`, at: "/inputs/hosts/0", problem: "expected text that matches"},
 		"no object":                      {given: `[]`, at: "/inputs", problem: "expected an object of inputs by name"},
 		"an exponent":                    {given: `{"region":"eu","count":1e2}`, at: "/inputs/count", problem: "without an exponent"},
-		"a character that is none":       {given: `{"region":"\u0000"}`, at: "/inputs/region", problem: "code 0"},
+		"a character that is malformed":  {given: `{"region":"\u0000"}`, at: "/inputs/region", problem: "code 0"},
 		"too long":                       {given: `{"region":"` + strings.Repeat("x", 3000) + `"}`, at: "/inputs/region", problem: "found 3000 bytes; expected at most 2048"},
 		"too large":                      {given: `{"region":"` + strings.Repeat("x", 9000) + `"}`, at: "/inputs", problem: "expected at most 8192"},
 	} {

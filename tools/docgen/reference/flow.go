@@ -39,7 +39,7 @@ func pipeline(root string) ([]*page, error) {
 	}
 	p.heading(2, "Example")
 	p.code("yaml", example)
-	s.sections = map[string]string{"gate": "gate", "approval": "approval", "step": "steps"}
+	s.sections = map[string]string{"gate": "gate", "approval": "approval", "step": "steps", "input": "input"}
 	p.heading(2, "Definition")
 	if err := s.write(p, s.root); err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func pipeline(root string) ([]*page, error) {
 			return nil, fmt.Errorf("step %s: %w", step.kind, err)
 		}
 	}
-	for _, name := range []string{"gate", "approval"} {
+	for _, name := range []string{"gate", "approval", "input"} {
 		p.heading(2, title(name))
 		definition := s.root.at("$defs").at(name)
 		p.paragraph(prose(sentence(definition.text("description"))))

@@ -22,15 +22,15 @@ func TestInputFlags(t *testing.T) {
 		args          []string
 		in, want, err string
 	}{
-		"none":                {},
-		"single ones":         {args: []string{"--input", "region=eu", "--input", "count=3", "--input", `release="3"`, "--input", "dry_run=false"}, want: `{"count":3,"dry_run":false,"region":"eu","release":"3"}`},
-		"an equals sign":      {args: []string{"--input", "query=a=b"}, want: `{"query":"a=b"}`},
-		"a file":              {args: []string{"--inputs", file, "--input", "region=us"}, want: `{"count":3,"hosts":["a","b"],"region":"us"}`},
-		"standard input":      {args: []string{"--inputs", "-"}, in: `{"region":"eu"}`, want: `{"region":"eu"}`},
-		"no value":            {args: []string{"--input", "region"}, err: `--input: found "region"; expected name=value`},
-		"twice":               {args: []string{"--input", "a=1", "--input", "a=2"}, err: `found "a=2"; expected name=value, each name once`},
-		"no object":           {args: []string{"--inputs", "-"}, in: "[1]", err: "not a YAML or JSON object"},
-		"a file that is none": {args: []string{"--inputs", file + "x"}, err: "no such file"},
+		"none":                       {},
+		"single ones":                {args: []string{"--input", "region=eu", "--input", "count=3", "--input", `release="3"`, "--input", "dry_run=false"}, want: `{"count":3,"dry_run":false,"region":"eu","release":"3"}`},
+		"an equals sign":             {args: []string{"--input", "query=a=b"}, want: `{"query":"a=b"}`},
+		"a file":                     {args: []string{"--inputs", file, "--input", "region=us"}, want: `{"count":3,"hosts":["a","b"],"region":"us"}`},
+		"standard input":             {args: []string{"--inputs", "-"}, in: `{"region":"eu"}`, want: `{"region":"eu"}`},
+		"no value":                   {args: []string{"--input", "region"}, err: `--input: found "region"; expected name=value`},
+		"twice":                      {args: []string{"--input", "a=1", "--input", "a=2"}, err: `found "a=2"; expected name=value, each name once`},
+		"no object":                  {args: []string{"--inputs", "-"}, in: "[1]", err: "not a YAML or JSON object"},
+		"a file that does not exist": {args: []string{"--inputs", file + "x"}, err: "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
