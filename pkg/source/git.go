@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -157,14 +158,20 @@ func (s *Repository) Filtered() bool { return len(s.paths)+len(s.ignore) > 0 }
 
 // Wants reports whether one of the changed files makes a commit count. Each file is judged on its own, so an ignored file never hides
 // another that counts (as PipeCD's triggers do).
-func (s *Repository) Wants(changed []string) bool {
-	for _, file := range changed {
-		if len(file) <= maxFile && (len(s.paths) == 0 || matches(s.paths, file)) && !matches(s.ignore, file) {
-			return true
-		}
-	}
-	return false
+func (s *Repository) Wants(changed []string) bool { return slices.ContainsFunc(changed, s.counts) }
+
+// Wanted returns those of the changed files that make a commit count.
+func (s *Repository) Wanted(changed []string) []string {
+	return slices.DeleteFunc(slices.Clone(changed), func(file string) bool { return !s.counts(file) })
 }
+
+// counts reports whether a changed file matters.
+func (s *Repository) counts(file string) bool {
+	return len(file) <= maxFile && (len(s.paths) == 0 || matches(s.paths, file)) && !matches(s.ignore, file)
+}
+
+// KeyPrefix is what the keys of all sources of a repository begin with, given its canonical name.
+func KeyPrefix(repository string) string { return gitScheme + repository + "#" }
 
 func matches(all []string, file string) bool {
 	for _, p := range all {

@@ -390,7 +390,7 @@ func assemble(
 		},
 	})
 	s.triggers = trigger.New(trigger.Deps{
-		Store: s.store.ForTrigger(), Rollouts: s.rollouts, Ranges: bundle.Ranges{}, Clock: now, Wake: s.wakeTriggers, Began: s.wake,
+		Store: s.store.ForTrigger(), Rollouts: s.rollouts, Ranges: bundle.Ranges{}, Sources: bundle.Repositories{}, Clock: now, Wake: s.wakeTriggers, Began: s.wake,
 	})
 	secrets, err := secret.New(c.Vault, now, log)
 	if err != nil {

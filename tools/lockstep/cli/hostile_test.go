@@ -54,6 +54,7 @@ func askedOfTheHostile() []string {
 		"environment restore a",
 		"environment approval a", "environment checks a", "environment direct-changes a --forbid", "environment change-control a --on",
 		"change list", "change show c", "change confirm c", "change reject c", "change withdraw c", "change force c --reason a", "environment retry a", "driver list", "driver show HOSTILE", "driver check HOSTILE",
+		"plan --repository git.example.com/a --path HOSTILE",
 		"rollout list", "rollout get rollout_1", "rollout why rollout_1", "rollout create --application a", "rollout approve rollout_1 HOSTILE",
 		"rollout reject rollout_1 HOSTILE",
 		"rollout pause r", "rollout resume r", "rollout abort r", "rollout retry r", "rollout cancel r", "rollout rollback r",

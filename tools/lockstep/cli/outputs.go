@@ -63,6 +63,7 @@ func Outputs() map[string]any {
 		"environment retry": client.Environment{},
 		"driver list":       client.DriverList{}, "driver show": client.Driver{}, "driver check": []driver.CheckedDriver{},
 		"driver push": []driver.CheckedDriver{}, "driver pull": []driver.CheckedDriver{},
+		"plan":         client.Plan{},
 		"rollout list": []client.Rollout{}, "rollout get": client.Rollout{}, "rollout create": client.Rollout{},
 		"rollout approve": client.Rollout{},
 		"rollout reject":  client.Rollout{}, "rollout pause": client.Rollout{}, "rollout resume": client.Rollout{},

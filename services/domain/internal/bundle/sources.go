@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/source"
@@ -43,6 +44,29 @@ func (Sources) Placement(ref string, config json.RawMessage, tag string) intake.
 		return intake.Placement{Taken: true}
 	}
 	return intake.Placement{Taken: s.Takes(tag), Rank: s.Rank(tag), Earliest: s.Earliest()}
+}
+
+// Repositories is trigger.Repositories over pkg/source.
+type Repositories struct{}
+
+// Name implements trigger.Repositories.
+func (Repositories) Name(repository string) string {
+	if !strings.Contains(repository, "://") {
+		repository = "https://" + repository
+	}
+	return source.RepositoryName(repository)
+}
+
+// KeyPrefix implements trigger.Repositories.
+func (Repositories) KeyPrefix(name string) string { return source.KeyPrefix(name) }
+
+// Wanted implements trigger.Repositories.
+func (Repositories) Wanted(ref string, config json.RawMessage, branch string, changed []string) []string {
+	s, found := source.Parse(ref, config)
+	if r, is := s.(*source.Repository); found == nil && is && r.Branch == branch {
+		return r.Wanted(changed)
+	}
+	return nil
 }
 
 // Ranges is trigger.Ranges over pkg/source.

@@ -295,6 +295,15 @@ func (r Rollout) StatusOf(d DeploymentState) RolloutStatus {
 	return RolloutStatus(d)
 }
 
+// ServiceSource is an artifact source with the application and the service that it belongs to.
+type ServiceSource struct {
+	ID, ApplicationID, ServiceID int64
+	// Service is the name of the service.
+	Service string
+	Ref     string
+	Config  json.RawMessage
+}
+
 // RolloutEnvironment is a version set landing in one environment within a rollout.
 type RolloutEnvironment struct {
 	ID            int64

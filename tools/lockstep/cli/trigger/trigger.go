@@ -26,6 +26,7 @@ func Commands(c *command.Command) []*cobra.Command {
 			own.list(), own.decisions(), own.kinds(), own.set(), own.turn(true), own.turn(false), own.remove(), own.release()),
 		command.Noun("chain", "ch", "Chains: rollouts of other applications that follow one, block after block", own.chains(), own.showChain(), own.cancelChain()),
 		command.Noun("event", "ev", "Events that are sent to triggers", own.send()),
+		own.plan(),
 	}
 }
 

@@ -22,6 +22,7 @@ type Triggers interface {
 	Chains
 	PutTrigger(ctx context.Context, a core.Actor, n trigger.NewTrigger) (core.Trigger, error)
 	RemoveTrigger(ctx context.Context, a core.Actor, application int64, name, reason string) (core.Trigger, error)
+	Foresee(ctx context.Context, a core.Actor, c trigger.Change) (all []trigger.Touched, more bool, err error)
 	SendEvent(ctx context.Context, a core.Actor, e trigger.Event) (int, error)
 	ReleasePromotionHold(ctx context.Context, a core.Actor, application, environment int64, reason string) (core.Application, error)
 	Triggers(ctx context.Context, organization int64, applications []int64) (map[int64][]core.Trigger, error)
@@ -30,6 +31,18 @@ type Triggers interface {
 }
 
 var _ Triggers = (*trigger.UseCases)(nil)
+
+// PlanPreview is what a change of a repository would roll out.
+func (q query) PlanPreview(ctx context.Context, in model.PlanPreviewInput) (model.PlanPreview, error) {
+	all, more, err := q.domain.Triggers.Foresee(ctx, loadersOf(ctx).actor, trigger.Change{
+		Repository: in.Repository, Branch: in.Branch, Paths: in.Paths, SHA: orEmpty(in.Sha), Message: orEmpty(in.Message),
+	})
+	p := model.PlanPreview{Applications: make([]model.PlannedApplication, len(all)), More: more}
+	for i, one := range all {
+		p.Applications[i] = model.WrapPlannedApplication(one)
+	}
+	return p, err
+}
 
 // TriggerKinds are all kinds.
 func (query) TriggerKinds(context.Context) ([]model.TriggerKindDescription, error) {

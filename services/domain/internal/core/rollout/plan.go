@@ -80,6 +80,9 @@ type wish struct {
 	repeats core.Rollout
 	// inputs are the given ones.
 	inputs json.RawMessage
+	// commit is a new version that does not exist yet, in place of those of some sources; nil for none.
+	commit   *planner.Commit
+	replaces map[int64]bool
 }
 
 // planRollout looks everything up, under the lock of the application, and refuses what must not start.
@@ -170,11 +173,17 @@ func (p *plan) decide(w wish) error {
 	}
 	for _, id := range p.fresh {
 		v := p.versions[id]
+		if w.replaces[v.ArtifactSourceID] {
+			continue
+		}
 		if v.IsImage() {
 			f.Silent = true
 			continue
 		}
 		f.Commits = append(f.Commits, planner.Commit{SHA: v.Digest, Message: v.CommitMessage})
+	}
+	if w.commit != nil {
+		f.Commits = append(f.Commits, *w.commit)
 	}
 	var err error
 	if p.decision, err = planner.Decide(f); err != nil || p.decision.Strategy != planner.Quick {

@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/id"
+	"github.com/lockstep-cd/lockstep/pkg/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/planner"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
@@ -159,3 +162,267 @@ func (m Previewed) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ cor
 }
 
 func previewWorkflow(preview int64) string { return id.PreviewRun(preview) }
+
+// Unreleased is a change of a repository that is no version yet, as far as a plan depends on it.
+type Unreleased struct {
+	// VersionSetID is the newest set of the application, and Sources are those whose version the change replaces.
+	VersionSetID int64
+	Sources      []int64
+	Commit       planner.Commit
+	// Triggered is that a trigger would begin the rollout, to Until at most and with Inputs.
+	Triggered bool
+	Until     string
+	Inputs    json.RawMessage
+}
+
+// Foreseen is what a rollout would be and would have to pass, as things are now.
+type Foreseen struct {
+	Plan planner.Decision
+	// Refused is why no rollout would begin; empty if one would.
+	Refused      string
+	Environments []ForeseenEnvironment
+}
+
+// ForeseenEnvironment is an environment that a rollout would enter.
+type ForeseenEnvironment struct {
+	Environment core.Environment
+	Needs       []Need
+}
+
+// NeedKind is what kind of condition a rollout would have to meet.
+type NeedKind string
+
+// The kinds.
+const (
+	NeedApproval NeedKind = "approval"
+	NeedCheck    NeedKind = "check"
+	NeedControl  NeedKind = "control"
+	NeedPolicy   NeedKind = "policy"
+)
+
+// Need is a condition that a rollout would have to meet before it enters an environment, or leaves a weight in it.
+type Need struct {
+	Kind NeedKind
+	// Subject is the gate of an approval, the key of a check or the control; empty for policies.
+	Subject string
+	// Detail says what it takes, in one sentence.
+	Detail string
+	// Requirements are those of an approval, and Approvers the first of the members who may give it, by name.
+	Requirements []core.Requirement
+	Approvers    []string
+}
+
+// shownApprovers is how many members a need names.
+const shownApprovers = 10
+
+// Foresee plans the rollout of a change that is no version yet, and writes nothing. An actor stands for who would request it.
+func (u *UseCases) Foresee(ctx context.Context, tx Tx, a core.Actor, n Unreleased) (Foreseen, error) {
+	c := cause{Actor: a, at: u.clock.Now()}
+	if n.Triggered {
+		c.Actor = core.Actor{Organization: a.Organization, Type: core.PrincipalPolicy}
+	}
+	w := wish{triggered: n.Triggered, inputs: n.Inputs, commit: &n.Commit, replaces: map[int64]bool{}}
+	for _, source := range n.Sources {
+		w.replaces[source] = true
+	}
+	tx = reading{tx, a.Organization}
+	part, err := u.automaticPart(ctx, tx, a.Organization, Automatic{VersionSetID: n.VersionSetID, Until: n.Until})
+	var p plan
+	if err == nil {
+		p, err = u.planAny(ctx, tx, a.Organization, n.VersionSetID, part, w)
+	}
+	if forPeople(err) {
+		return Foreseen{Refused: fault.Public(err)}, nil
+	}
+	if err != nil {
+		return Foreseen{}, err
+	}
+	f := Foreseen{Plan: p.decision}
+	if n.Triggered {
+		err = p.refuseHeld(ctx, tx, a.Organization)
+	}
+	if err == nil {
+		err = u.refuses(ctx, tx, c, p)
+	}
+	if forPeople(err) {
+		f.Refused, err = fault.Public(err), nil
+	}
+	if err != nil {
+		return f, err
+	}
+	f.Environments, err = u.needs(ctx, tx, c, p)
+	return f, err
+}
+
+// reading is a transaction in which a plan locks no application: nothing is decided by it.
+type reading struct {
+	Tx
+	organization int64
+}
+
+// LockApplication reads the application.
+func (r reading) LockApplication(ctx context.Context, id int64) (core.Application, error) {
+	found, err := r.ApplicationsByID(ctx, r.organization, []int64{id})
+	if err != nil {
+		return core.Application{}, err
+	}
+	a, exists := found[id]
+	if !exists {
+		return a, fault.New(fault.NotFound, "application %d does not exist", id)
+	}
+	return a, nil
+}
+
+// needs are the environments of a plan in order, each with what the rollout would have to meet there.
+func (u *UseCases) needs(ctx context.Context, tx Tx, c cause, p plan) ([]ForeseenEnvironment, error) {
+	concerning, err := tx.PoliciesConcerning(ctx, p.application.ID, 0)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]ForeseenEnvironment, len(p.stops))
+	for i, s := range p.stops {
+		e := ForeseenEnvironment{Environment: s.environment.Environment, Needs: append(p.approvalsAt(i), p.checksAt(i)...)}
+		controls, err := tx.Controls(ctx, p.versionSet.ID, []int64{s.environment.ID}, c.at)
+		if err != nil {
+			return nil, err
+		}
+		point := core.PassagePoint{
+			ApplicationID: p.application.ID, EnvironmentID: s.environment.ID, Tier: s.environment.Tier, Automatic: c.Type.Automatic(), Entrance: true,
+		}
+		controls.Vetoes = nil // they are about versions, and the change is none yet
+		for _, stop := range controls.Stopping(point, c.at) {
+			e.Needs = append(e.Needs, Need{Kind: NeedControl, Subject: stop.Subject(), Detail: stop.Sentence()})
+		}
+		more, err := u.policiesAt(ctx, tx, c, p, i, concerning)
+		if err != nil {
+			return nil, err
+		}
+		e.Needs = append(e.Needs, more...)
+		if err := nameApprovers(ctx, tx, c.Organization, e); err != nil {
+			return nil, err
+		}
+		all[i] = e
+	}
+	return all, nil
+}
+
+// approvalsAt are the approvals of a plan's stop: those of the steps before it, of its entrance and of its weights.
+func (p plan) approvalsAt(i int) []Need {
+	s, rules, where := p.stops[i], p.gateRules(), "before it enters "+p.stops[i].environment.Name
+	var all []Need
+	add := func(gate, where string) {
+		rule, asks := rules[gate]
+		if !asks {
+			return
+		}
+		all = append(all, Need{
+			Kind: NeedApproval, Subject: gate, Detail: core.Because("an approval "+where, rule.Reason), Requirements: rule.Requirements(),
+		})
+	}
+	for _, step := range p.approvals {
+		if step.Before == s.environment.Name || step.Before == "" && i == len(p.stops)-1 {
+			if step.Before == "" {
+				where = "after " + s.environment.Name
+			}
+			add(step.GateID, where)
+		}
+	}
+	add(s.environment.Name, "before it enters "+s.environment.Name)
+	for _, g := range s.step.Gates {
+		at := fmt.Sprintf("at %d %% in %s", g.Weight, s.environment.Name)
+		if p.decision.Strategy == planner.Quick {
+			at = fmt.Sprintf("of the weight %d %%, before it enters %s", g.Weight, s.environment.Name)
+		}
+		add(weightGate(s.environment.Name, g.Weight), at)
+	}
+	return all
+}
+
+// checksAt are the checks that guard the entrance of a plan's stop: those about what would enter, and those about what is in the stop before.
+func (p plan) checksAt(i int) []Need {
+	var all []Need
+	add := func(checks []core.Check, about string) {
+		for _, one := range checks {
+			kind := strings.TrimSuffix(string(one.Kind), "@1")
+			all = append(all, Need{Kind: NeedCheck, Subject: one.Key, Detail: fmt.Sprintf("a check of kind %s about what %s", kind, about)})
+		}
+	}
+	s := p.stops[i]
+	add(append(slices.Clone(s.step.Proposed), s.checks.Proposed...), "would enter "+s.environment.Name)
+	if i > 0 {
+		before := p.stops[i-1]
+		add(append(slices.Clone(before.step.Active), before.checks.Active...), "is in "+before.environment.Name)
+	}
+	return all
+}
+
+// policiesAt are what policies would deny or require at the entrance of a plan's stop now, once the stops before it are complete.
+func (u *UseCases) policiesAt(
+	ctx context.Context, tx Tx, c cause, p plan, i int, concerning []core.ConcerningPolicy,
+) ([]Need, error) {
+	if len(concerning) == 0 {
+		return nil, nil
+	}
+	named := func(s stop) policy.Environment {
+		return policy.Environment{Name: s.environment.Name, Tier: string(s.environment.Tier)}
+	}
+	at := named(p.stops[i])
+	r := policy.Request{
+		Action: policy.EnterEnvironment, Principal: principalOf(c.Actor), Automatic: c.Type.Automatic(), At: c.at, Gate: at.Name, Environment: &at,
+		Strategy: string(p.decision.Strategy), Inputs: p.inputs,
+	}
+	for _, s := range p.stops[:i] {
+		r.Completed = append(r.Completed, named(s))
+	}
+	if i > 0 {
+		r.Previous = &policy.Previous{Environment: named(p.stops[i-1])}
+	}
+	if err := describeSet(ctx, tx, c, p.application.ID, p.versionSet.ID, 1, &r); err != nil {
+		return nil, err
+	}
+	d := u.policies.Decide(concerning, p.stops[i].environment.ID, r)
+	switch d.Verdict {
+	case policy.Deny:
+		return []Need{{Kind: NeedPolicy, Detail: d.Sentence()}}, nil
+	case policy.NeedsApproval:
+		var all []Need
+		for _, ruling := range d.Deciding() {
+			all = append(all, Need{
+				Kind: NeedApproval, Subject: core.PolicyGate(at.Name, ruling.Name(), 0), Detail: ruling.Sentence(),
+				Requirements: ruleOf(ruling).Requirements(),
+			})
+		}
+		return all, nil
+	case policy.Allow:
+	}
+	return nil, nil
+}
+
+// nameApprovers adds to approvals who may give them.
+func nameApprovers(ctx context.Context, tx Tx, organization int64, e ForeseenEnvironment) error {
+	var groups []string
+	for _, n := range e.Needs {
+		for _, r := range n.Requirements {
+			groups = append(groups, r.Group)
+		}
+	}
+	if len(groups) == 0 {
+		return nil
+	}
+	approvers, err := access.ApproversOf(ctx, tx, organization, slices.Compact(slices.Sorted(slices.Values(groups))))
+	if err != nil {
+		return err
+	}
+	here := approvers.Of(e.Environment)
+	for i, n := range e.Needs {
+		for _, r := range n.Requirements {
+			for _, one := range here[r.Group] {
+				if !slices.Contains(e.Needs[i].Approvers, one.Name) && len(e.Needs[i].Approvers) < shownApprovers {
+					e.Needs[i].Approvers = append(e.Needs[i].Approvers, one.Name)
+				}
+			}
+		}
+		slices.Sort(e.Needs[i].Approvers)
+	}
+	return nil
+}

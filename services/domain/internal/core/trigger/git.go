@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lockstep-cd/lockstep/pkg/pattern"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -30,8 +29,7 @@ func (d *decision) commits(ctx context.Context) (string, error) {
 		}
 		repository, _, _ := strings.Cut(strings.TrimPrefix(v.Reference, "git:"), "#")
 		commit := fmt.Sprintf("commit %.12s of %s", v.Digest, repository)
-		fits := func(p string) bool { return pattern.Match(p, repository) }
-		if only := d.config.Repositories; len(only) > 0 && !slices.ContainsFunc(only, fits) {
+		if !d.config.reactsTo(repository) {
 			refused = commit + " is not one of the repositories of the trigger"
 			continue
 		}

@@ -50,6 +50,8 @@ type Tx interface {
 	TriggersOfKind(ctx context.Context, organization int64, kind core.TriggerKind) ([]core.Trigger, error)
 	// TriggerDecisions returns the latest decisions of triggers, the latest first.
 	TriggerDecisions(ctx context.Context, organization int64, triggers []int64) (map[int64][]core.TriggerSignal, error)
+	// SourcesOfRepository returns the sources whose key has a prefix, of applications that are not archived, by application: at most so many.
+	SourcesOfRepository(ctx context.Context, organization int64, prefix string, most int) ([]core.ServiceSource, error)
 	AddTrigger(ctx context.Context, t core.Trigger) (core.Trigger, error)
 	// SaveTrigger stores the configuration, whether it is on, the author and the removal.
 	SaveTrigger(ctx context.Context, t core.Trigger) error
@@ -83,7 +85,18 @@ type Tx interface {
 type Rollouts interface {
 	Begin(ctx context.Context, tx rollout.Tx, organization int64, n rollout.Automatic) (rollout.Begun, error)
 	CheckInputs(ctx context.Context, tx rollout.Tx, organization, application int64, inputs json.RawMessage) error
+	Foresee(ctx context.Context, tx rollout.Tx, a core.Actor, n rollout.Unreleased) (rollout.Foreseen, error)
 	CancelWith(ctx context.Context, tx rollout.Tx, a core.Actor, rollout int64, reason string) error
+}
+
+// Repositories understands sources of kind git.
+type Repositories interface {
+	// Name is the canonical name of a repository, given its URL or that name; empty for neither.
+	Name(repository string) string
+	// KeyPrefix is what the keys of all sources of a repository begin with, given its name.
+	KeyPrefix(name string) string
+	// Wanted returns the changed files that make a commit on a branch count for a source; nil for one that follows something else.
+	Wanted(ref string, config json.RawMessage, branch string, changed []string) []string
 }
 
 // UseCases saves triggers and decides their signals. It is safe for concurrent use.
@@ -93,6 +106,7 @@ type UseCases struct {
 	store    Store
 	rollouts Rollouts
 	ranges   Ranges
+	sources  Repositories
 	clock    clock.Clock
 	wake     func()
 	began    func()
@@ -106,6 +120,7 @@ type Deps struct {
 	Store    Store
 	Rollouts Rollouts
 	Ranges   Ranges
+	Sources  Repositories
 	Clock    clock.Clock
 	// Wake is called when a trigger has a new signal, and Began after a rollout was created; either may be nil.
 	Wake, Began func()
@@ -119,7 +134,7 @@ func New(d Deps) *UseCases {
 	if d.Began == nil {
 		d.Began = func() {}
 	}
-	return &UseCases{store: d.Store, rollouts: d.Rollouts, ranges: d.Ranges, clock: d.Clock, wake: d.Wake, began: d.Began}
+	return &UseCases{store: d.Store, rollouts: d.Rollouts, ranges: d.Ranges, sources: d.Sources, clock: d.Clock, wake: d.Wake, began: d.Began}
 }
 
 // Triggers are those of applications by name, with the manual one that each has.

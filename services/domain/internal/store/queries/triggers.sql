@@ -1,3 +1,12 @@
+-- name: SourcesOfRepository :many
+-- Keys are compared by bytes, so that an index finds the prefix: the end is the first key behind all that have it.
+SELECT a.id, s.application_id, a.service_id, s.name AS service, a.source_ref, a.source_config
+FROM cd_artifact_sources a
+JOIN cd_services s ON s.organization_id = @organization_id AND s.id = a.service_id
+JOIN cd_applications p ON p.organization_id = @organization_id AND p.id = s.application_id AND p.archived_at IS NULL
+WHERE a.organization_id = @organization_id AND a.match_key COLLATE "C" >= @prefix::text AND a.match_key COLLATE "C" < @behind::text
+ORDER BY p.name, a.id LIMIT @most::integer;
+
 -- name: InsertTrigger :one
 INSERT INTO cd_triggers (organization_id, application_id, name, kind, config, enabled, principal_type, principal_id, principal_name, changed_at)
 VALUES (@organization_id, @application_id, @name, @kind, @config, @enabled, @principal_type, @principal_id, @principal_name, @changed_at)

@@ -601,6 +601,64 @@ func (q *Queries) SignalDrift(ctx context.Context, at time.Time, organizationID 
 	return err
 }
 
+const sourcesOfRepository = `-- name: SourcesOfRepository :many
+SELECT a.id, s.application_id, a.service_id, s.name AS service, a.source_ref, a.source_config
+FROM cd_artifact_sources a
+JOIN cd_services s ON s.organization_id = $1 AND s.id = a.service_id
+JOIN cd_applications p ON p.organization_id = $1 AND p.id = s.application_id AND p.archived_at IS NULL
+WHERE a.organization_id = $1 AND a.match_key COLLATE "C" >= $2::text AND a.match_key COLLATE "C" < $3::text
+ORDER BY p.name, a.id LIMIT $4::integer
+`
+
+type SourcesOfRepositoryParams struct {
+	OrganizationID int64
+	Prefix         string
+	Behind         string
+	Most           int32
+}
+
+type SourcesOfRepositoryRow struct {
+	ID            int64
+	ApplicationID int64
+	ServiceID     int64
+	Service       string
+	SourceRef     string
+	SourceConfig  json.RawMessage
+}
+
+// Keys are compared by bytes, so that an index finds the prefix: the end is the first key behind all that have it.
+func (q *Queries) SourcesOfRepository(ctx context.Context, arg SourcesOfRepositoryParams) ([]SourcesOfRepositoryRow, error) {
+	rows, err := q.db.Query(ctx, sourcesOfRepository,
+		arg.OrganizationID,
+		arg.Prefix,
+		arg.Behind,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SourcesOfRepositoryRow
+	for rows.Next() {
+		var i SourcesOfRepositoryRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.ApplicationID,
+			&i.ServiceID,
+			&i.Service,
+			&i.SourceRef,
+			&i.SourceConfig,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const triggersByApplication = `-- name: TriggersByApplication :many
 SELECT organization_id, id, application_id, name, kind, config, enabled, principal_type, principal_id, principal_name, changed_at, removed_at, created_at, updated_at FROM cd_triggers WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND removed_at IS NULL
 ORDER BY application_id, name

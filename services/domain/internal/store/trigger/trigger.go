@@ -102,6 +102,21 @@ func (r Reads) TriggersOfKind(ctx context.Context, organization int64, kind core
 	}, trigger)
 }
 
+// SourcesOfRepository implements trigger.Tx.
+func (r Reads) SourcesOfRepository(ctx context.Context, organization int64, prefix string, most int) ([]core.ServiceSource, error) {
+	behind := []byte(prefix)
+	behind[len(behind)-1]++
+	return read(ctx, r, organization, "sources of a repository", func(q *query.Queries) ([]query.SourcesOfRepositoryRow, error) {
+		return q.SourcesOfRepository(ctx, query.SourcesOfRepositoryParams{
+			OrganizationID: organization, Prefix: prefix, Behind: string(behind), Most: int32(most),
+		})
+	}, func(row query.SourcesOfRepositoryRow) core.ServiceSource {
+		return core.ServiceSource{
+			ID: row.ID, ApplicationID: row.ApplicationID, ServiceID: row.ServiceID, Service: row.Service, Ref: row.SourceRef, Config: row.SourceConfig,
+		}
+	})
+}
+
 // decisionsShown is how many decisions of a trigger are read.
 const decisionsShown = 50
 

@@ -1242,6 +1242,41 @@ type ComplexityRoot struct {
 		Errors      func(childComplexity int) int
 	}
 
+	PlanNeed struct {
+		Approvers    func(childComplexity int) int
+		Detail       func(childComplexity int) int
+		Kind         func(childComplexity int) int
+		Requirements func(childComplexity int) int
+		Subject      func(childComplexity int) int
+	}
+
+	PlanPreview struct {
+		Applications func(childComplexity int) int
+		More         func(childComplexity int) int
+	}
+
+	PlanRequirement struct {
+		Group  func(childComplexity int) int
+		Quorum func(childComplexity int) int
+	}
+
+	PlannedApplication struct {
+		Application    func(childComplexity int) int
+		Begins         func(childComplexity int) int
+		Environments   func(childComplexity int) int
+		FileCount      func(childComplexity int) int
+		Files          func(childComplexity int) int
+		Refused        func(childComplexity int) int
+		Strategy       func(childComplexity int) int
+		StrategyReason func(childComplexity int) int
+		Trigger        func(childComplexity int) int
+	}
+
+	PlannedEnvironment struct {
+		Environment func(childComplexity int) int
+		Needs       func(childComplexity int) int
+	}
+
 	PolicyCheck struct {
 		Problems func(childComplexity int) int
 		Warnings func(childComplexity int) int
@@ -1462,6 +1497,7 @@ type ComplexityRoot struct {
 		NotificationMessages   func(childComplexity int, state *core.NotificationState, channel *string, before *int, first int) int
 		NotificationRoutes     func(childComplexity int) int
 		Organizations          func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
+		PlanPreview            func(childComplexity int, input model.PlanPreviewInput) int
 		PolicyDecision         func(childComplexity int, id string) int
 		PolicySetVersions      func(childComplexity int, name string) int
 		PolicySets             func(childComplexity int) int
@@ -7238,6 +7274,131 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.PinEnvironmentPayload.Errors(childComplexity), true
 
+	case "PlanNeed.approvers":
+		if e.ComplexityRoot.PlanNeed.Approvers == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlanNeed.Approvers(childComplexity), true
+	case "PlanNeed.detail":
+		if e.ComplexityRoot.PlanNeed.Detail == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlanNeed.Detail(childComplexity), true
+	case "PlanNeed.kind":
+		if e.ComplexityRoot.PlanNeed.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlanNeed.Kind(childComplexity), true
+	case "PlanNeed.requirements":
+		if e.ComplexityRoot.PlanNeed.Requirements == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlanNeed.Requirements(childComplexity), true
+	case "PlanNeed.subject":
+		if e.ComplexityRoot.PlanNeed.Subject == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlanNeed.Subject(childComplexity), true
+
+	case "PlanPreview.applications":
+		if e.ComplexityRoot.PlanPreview.Applications == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlanPreview.Applications(childComplexity), true
+	case "PlanPreview.more":
+		if e.ComplexityRoot.PlanPreview.More == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlanPreview.More(childComplexity), true
+
+	case "PlanRequirement.group":
+		if e.ComplexityRoot.PlanRequirement.Group == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlanRequirement.Group(childComplexity), true
+	case "PlanRequirement.quorum":
+		if e.ComplexityRoot.PlanRequirement.Quorum == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlanRequirement.Quorum(childComplexity), true
+
+	case "PlannedApplication.application":
+		if e.ComplexityRoot.PlannedApplication.Application == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlannedApplication.Application(childComplexity), true
+	case "PlannedApplication.begins":
+		if e.ComplexityRoot.PlannedApplication.Begins == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlannedApplication.Begins(childComplexity), true
+	case "PlannedApplication.environments":
+		if e.ComplexityRoot.PlannedApplication.Environments == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlannedApplication.Environments(childComplexity), true
+	case "PlannedApplication.fileCount":
+		if e.ComplexityRoot.PlannedApplication.FileCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlannedApplication.FileCount(childComplexity), true
+	case "PlannedApplication.files":
+		if e.ComplexityRoot.PlannedApplication.Files == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlannedApplication.Files(childComplexity), true
+	case "PlannedApplication.refused":
+		if e.ComplexityRoot.PlannedApplication.Refused == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlannedApplication.Refused(childComplexity), true
+	case "PlannedApplication.strategy":
+		if e.ComplexityRoot.PlannedApplication.Strategy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlannedApplication.Strategy(childComplexity), true
+	case "PlannedApplication.strategyReason":
+		if e.ComplexityRoot.PlannedApplication.StrategyReason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlannedApplication.StrategyReason(childComplexity), true
+	case "PlannedApplication.trigger":
+		if e.ComplexityRoot.PlannedApplication.Trigger == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlannedApplication.Trigger(childComplexity), true
+
+	case "PlannedEnvironment.environment":
+		if e.ComplexityRoot.PlannedEnvironment.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlannedEnvironment.Environment(childComplexity), true
+	case "PlannedEnvironment.needs":
+		if e.ComplexityRoot.PlannedEnvironment.Needs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlannedEnvironment.Needs(childComplexity), true
+
 	case "PolicyCheck.problems":
 		if e.ComplexityRoot.PolicyCheck.Problems == nil {
 			break
@@ -8331,6 +8492,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Organizations(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
+	case "Query.planPreview":
+		if e.ComplexityRoot.Query.PlanPreview == nil {
+			break
+		}
+
+		args, err := ec.field_Query_planPreview_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.PlanPreview(childComplexity, args["input"].(model.PlanPreviewInput)), true
 	case "Query.policyDecision":
 		if e.ComplexityRoot.Query.PolicyDecision == nil {
 			break
@@ -11261,6 +11433,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputOpenNotificationLinkInput,
 		ec.unmarshalInputPauseRolloutInput,
 		ec.unmarshalInputPinEnvironmentInput,
+		ec.unmarshalInputPlanPreviewInput,
 		ec.unmarshalInputPreviewRolloutInput,
 		ec.unmarshalInputPutForgeMirrorInput,
 		ec.unmarshalInputPutNotificationChannelInput,
@@ -14789,6 +14962,98 @@ type CreateFlowDefinitionPayload {
   "Approvals that cannot be given as things are now, of the pipeline: too few members are left who may give them. Empty on errors."
   unanswerable: [UnanswerableRule!]!
   errors: [UserError!]!
+}
+`, BuiltIn: false},
+	{Name: "../schema/plan.graphqls", Input: `# Plans of changes that are not on a branch yet, as in pull requests.
+
+extend type Query {
+  """
+  What a change of a repository would roll out if it were at the head of a branch: which applications it touches by their sources, what begins their
+  rollouts, by which strategy, and what they would have to pass as things are now. Nothing is written.
+  """
+  planPreview(input: PlanPreviewInput!): PlanPreview!
+}
+
+"Input of planPreview."
+input PlanPreviewInput {
+  "The repository: its URL, or its host and path such as git.example.com/shop/config."
+  repository: String!
+  "The branch that the change goes to."
+  branch: String!
+  "The files that it changes, from the top of the repository; at most 5,000."
+  paths: [String!]!
+  "The SHA of its last commit."
+  sha: String = ""
+  "The message of its last commit, about which pipelines may have rules; the first 4 KiB count."
+  message: String = ""
+}
+
+"What a change would roll out."
+type PlanPreview {
+  "The applications that it touches, by name; at most 50."
+  applications: [PlannedApplication!]!
+  "Whether it touches others."
+  more: Boolean!
+}
+
+"An application that a change touches."
+type PlannedApplication {
+  application: Application!
+  "The changed files that count for it, in order; at most 500."
+  files: [String!]!
+  "How many files count for it."
+  fileCount: Int!
+  "The trigger that would begin a rollout; null if none would."
+  trigger: Trigger
+  "What would begin a rollout, in one sentence."
+  begins: String!
+  "Whether the rollout would stop at weights; null if it cannot be planned."
+  strategy: RolloutStrategy
+  "Why, in one sentence; null if it cannot be planned."
+  strategyReason: String
+  "Why no rollout would begin as things are; null if one would."
+  refused: String
+  "Where the rollout would go, in the order of promotion; empty if none would begin."
+  environments: [PlannedEnvironment!]!
+}
+
+"An environment that a rollout would enter."
+type PlannedEnvironment {
+  environment: Environment!
+  "What the rollout would have to pass there."
+  needs: [PlanNeed!]!
+}
+
+"A condition that a rollout would have to meet."
+type PlanNeed {
+  kind: PlanNeedKind!
+  "The gate of an approval, the key of a check, or the control; null for policies."
+  subject: String
+  "What it takes, in one sentence."
+  detail: String!
+  "How many approvals of which groups it takes; empty for other kinds."
+  requirements: [PlanRequirement!]!
+  "The first of the members who may approve, by name; at most 10."
+  approvers: [String!]!
+}
+
+"A number of approvals."
+type PlanRequirement {
+  "The group whose members count; null for anybody who may approve."
+  group: String
+  quorum: Int!
+}
+
+"What kind of condition a rollout would have to meet."
+enum PlanNeedKind {
+  "People have to agree."
+  APPROVAL
+  "A check has to be green."
+  CHECK
+  "A freeze or a pin stops it now."
+  CONTROL
+  "Policies deny it now."
+  POLICY
 }
 `, BuiltIn: false},
 	{Name: "../schema/policy.graphqls", Input: `# Policies: what rollouts are allowed to do, written in Cedar.
@@ -18923,6 +19188,76 @@ func (ec *executionContext) childFields_PinEnvironmentPayload(ctx context.Contex
 		return ec.fieldContext_PinEnvironmentPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type PinEnvironmentPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_PlanNeed(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "kind":
+		return ec.fieldContext_PlanNeed_kind(ctx, field)
+	case "subject":
+		return ec.fieldContext_PlanNeed_subject(ctx, field)
+	case "detail":
+		return ec.fieldContext_PlanNeed_detail(ctx, field)
+	case "requirements":
+		return ec.fieldContext_PlanNeed_requirements(ctx, field)
+	case "approvers":
+		return ec.fieldContext_PlanNeed_approvers(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PlanNeed", field.Name)
+}
+
+func (ec *executionContext) childFields_PlanPreview(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "applications":
+		return ec.fieldContext_PlanPreview_applications(ctx, field)
+	case "more":
+		return ec.fieldContext_PlanPreview_more(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PlanPreview", field.Name)
+}
+
+func (ec *executionContext) childFields_PlanRequirement(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "group":
+		return ec.fieldContext_PlanRequirement_group(ctx, field)
+	case "quorum":
+		return ec.fieldContext_PlanRequirement_quorum(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PlanRequirement", field.Name)
+}
+
+func (ec *executionContext) childFields_PlannedApplication(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "application":
+		return ec.fieldContext_PlannedApplication_application(ctx, field)
+	case "files":
+		return ec.fieldContext_PlannedApplication_files(ctx, field)
+	case "fileCount":
+		return ec.fieldContext_PlannedApplication_fileCount(ctx, field)
+	case "trigger":
+		return ec.fieldContext_PlannedApplication_trigger(ctx, field)
+	case "begins":
+		return ec.fieldContext_PlannedApplication_begins(ctx, field)
+	case "strategy":
+		return ec.fieldContext_PlannedApplication_strategy(ctx, field)
+	case "strategyReason":
+		return ec.fieldContext_PlannedApplication_strategyReason(ctx, field)
+	case "refused":
+		return ec.fieldContext_PlannedApplication_refused(ctx, field)
+	case "environments":
+		return ec.fieldContext_PlannedApplication_environments(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PlannedApplication", field.Name)
+}
+
+func (ec *executionContext) childFields_PlannedEnvironment(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "environment":
+		return ec.fieldContext_PlannedEnvironment_environment(ctx, field)
+	case "needs":
+		return ec.fieldContext_PlannedEnvironment_needs(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PlannedEnvironment", field.Name)
 }
 
 func (ec *executionContext) childFields_PolicyCheck(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

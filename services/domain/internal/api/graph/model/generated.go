@@ -720,6 +720,27 @@ type PinEnvironmentPayload struct {
 	Errors      []UserError  `json:"errors"`
 }
 
+// Input of planPreview.
+type PlanPreviewInput struct {
+	// The repository: its URL, or its host and path such as git.example.com/shop/config.
+	Repository string `json:"repository"`
+	// The branch that the change goes to.
+	Branch string `json:"branch"`
+	// The files that it changes, from the top of the repository; at most 5,000.
+	Paths []string `json:"paths"`
+	// The SHA of its last commit.
+	Sha *string `json:"sha,omitempty"`
+	// The message of its last commit, about which pipelines may have rules; the first 4 KiB count.
+	Message *string `json:"message,omitempty"`
+}
+
+// A number of approvals.
+type PlanRequirement struct {
+	// The group whose members count; null for anybody who may approve.
+	Group  *string `json:"group,omitempty"`
+	Quorum int     `json:"quorum"`
+}
+
 // What is wrong with the text of a policy set.
 type PolicyCheck struct {
 	// They keep the text from being stored.
@@ -1907,6 +1928,70 @@ func (e *PassageConditionStatus) UnmarshalJSON(b []byte) error {
 }
 
 func (e PassageConditionStatus) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
+}
+
+// What kind of condition a rollout would have to meet.
+type PlanNeedKind string
+
+const (
+	// People have to agree.
+	PlanNeedKindApproval PlanNeedKind = "APPROVAL"
+	// A check has to be green.
+	PlanNeedKindCheck PlanNeedKind = "CHECK"
+	// A freeze or a pin stops it now.
+	PlanNeedKindControl PlanNeedKind = "CONTROL"
+	// Policies deny it now.
+	PlanNeedKindPolicy PlanNeedKind = "POLICY"
+)
+
+var AllPlanNeedKind = []PlanNeedKind{
+	PlanNeedKindApproval,
+	PlanNeedKindCheck,
+	PlanNeedKindControl,
+	PlanNeedKindPolicy,
+}
+
+func (e PlanNeedKind) IsValid() bool {
+	switch e {
+	case PlanNeedKindApproval, PlanNeedKindCheck, PlanNeedKindControl, PlanNeedKindPolicy:
+		return true
+	}
+	return false
+}
+
+func (e PlanNeedKind) String() string {
+	return string(e)
+}
+
+func (e *PlanNeedKind) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = PlanNeedKind(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid PlanNeedKind", str)
+	}
+	return nil
+}
+
+func (e PlanNeedKind) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *PlanNeedKind) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e PlanNeedKind) MarshalJSON() ([]byte, error) {
 	var buf bytes.Buffer
 	e.MarshalGQL(&buf)
 	return buf.Bytes(), nil

@@ -1,0 +1,213 @@
+package trigger
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pattern"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/planner"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
+)
+
+// A change of a repository that is no version yet, as in a pull request, is foreseen by the same rules by which its commits would be decided
+// about once they are at the head of the branch: which files count is up to the sources, what begins is up to the triggers, and how is up to
+// the planner (D60). Nothing is written.
+
+// The bounds of a change.
+const (
+	maxPaths      = 5000
+	maxPath       = 4096
+	maxMessage    = 4096
+	maxBranch     = 255
+	maxSources    = 5000
+	maxForeseen   = 50
+	foreseenFiles = 500
+)
+
+// Change is a change of a repository that is not on the branch yet.
+type Change struct {
+	// Repository is its URL, or its host and path; Branch is where the change would go to.
+	Repository, Branch string
+	// Paths are the files that it changes, from the top of the repository.
+	Paths []string
+	// SHA and Message are those of its last commit.
+	SHA, Message string
+}
+
+// Touched is an application that a change would touch.
+type Touched struct {
+	Application core.Application
+	// Files are those that count for it, in order: the first ones, of FileCount.
+	Files     []string
+	FileCount int
+	// Trigger is the trigger that would begin a rollout, nil for none, and Begins says so in one sentence.
+	Trigger *core.Trigger
+	Begins  string
+	rollout.Foreseen
+}
+
+func (c Change) check() error {
+	var found []fault.Field
+	wrong := func(field, format string, args ...any) {
+		found = append(found, fault.Field{Name: field, Problem: fmt.Sprintf(format, args...)})
+	}
+	if c.Branch == "" || len(c.Branch) > maxBranch {
+		wrong("/branch", "found %d bytes; expected the name of the branch that the change goes to, of at most %d", len(c.Branch), maxBranch)
+	}
+	if len(c.Paths) > maxPaths {
+		wrong("/paths", "found %d; expected at most %d changed files", len(c.Paths), maxPaths)
+	}
+	for i, p := range c.Paths[:min(len(c.Paths), maxPaths)] {
+		if p == "" || len(p) > maxPath {
+			wrong(fmt.Sprintf("/paths/%d", i), "found %d bytes; expected 1 to %d", len(p), maxPath)
+		}
+	}
+	if len(c.SHA) > 64 {
+		wrong("/sha", "found %d characters; expected at most 64", len(c.SHA))
+	}
+	if len(found) > 0 {
+		return fault.InvalidFields(found...)
+	}
+	return nil
+}
+
+// Foresee returns the applications that a change would touch, by name, each with what would begin and what it would have to pass; more is that
+// there are others. A message is cut as that of a version is.
+func (u *UseCases) Foresee(ctx context.Context, a core.Actor, c Change) (all []Touched, more bool, err error) {
+	if err := c.check(); err != nil {
+		return nil, false, err
+	}
+	name := u.sources.Name(c.Repository)
+	if name == "" {
+		return nil, false, invalid("/repository", "found %.200q; expected a URL such as https://git.example.com/shop/config.git, or git.example.com/shop/config",
+			c.Repository)
+	}
+	c.Message = c.Message[:min(len(c.Message), maxMessage)]
+	var sources []core.ServiceSource
+	err = u.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) (err error) {
+		sources, err = tx.SourcesOfRepository(ctx, a.Organization, u.sources.KeyPrefix(name), maxSources+1)
+		return err
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	more = len(sources) > maxSources
+	touching, applications := u.touching(c, sources)
+	if len(applications) > maxForeseen {
+		applications, more = applications[:maxForeseen], true
+	}
+	for _, id := range applications {
+		var one Touched
+		err := u.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) (err error) {
+			one, err = u.foresee(ctx, tx, a, c, name, touching[id])
+			return err
+		})
+		if err != nil {
+			return nil, false, err
+		}
+		all = append(all, one)
+	}
+	slices.SortFunc(all, func(a, b Touched) int { return strings.Compare(a.Application.Name, b.Application.Name) })
+	return all, more, nil
+}
+
+// touching returns the sources for which a file of a change counts, by application, and these applications in the order of the sources.
+func (u *UseCases) touching(c Change, sources []core.ServiceSource) (map[int64][]wanted, []int64) {
+	all, applications := map[int64][]wanted{}, []int64{}
+	for _, s := range sources {
+		files := u.sources.Wanted(s.Ref, s.Config, c.Branch, c.Paths)
+		if len(files) == 0 {
+			continue
+		}
+		if _, known := all[s.ApplicationID]; !known {
+			applications = append(applications, s.ApplicationID)
+		}
+		all[s.ApplicationID] = append(all[s.ApplicationID], wanted{s, files})
+	}
+	return all, applications
+}
+
+// wanted is a source with the files that count for it.
+type wanted struct {
+	core.ServiceSource
+	files []string
+}
+
+// foresee is Foresee for one application.
+func (u *UseCases) foresee(
+	ctx context.Context, tx Tx, a core.Actor, c Change, repository string, sources []wanted,
+) (one Touched, err error) {
+	id := sources[0].ApplicationID
+	found, err := tx.ApplicationsByID(ctx, a.Organization, []int64{id})
+	if err != nil {
+		return one, err
+	}
+	one.Application = found[id]
+	change := rollout.Unreleased{Commit: planner.Commit{SHA: c.SHA, Message: c.Message}}
+	var services []string
+	for _, s := range sources {
+		change.Sources, services = append(change.Sources, s.ID), append(services, s.Service)
+		one.Files = append(one.Files, s.files...)
+	}
+	slices.Sort(one.Files)
+	one.Files = slices.Compact(one.Files)
+	one.FileCount = len(one.Files)
+	one.Files = one.Files[:min(len(one.Files), foreseenFiles)]
+	saved, err := tx.Triggers(ctx, a.Organization, []int64{id})
+	if err != nil {
+		return one, err
+	}
+	one.Begins = fmt.Sprintf("no trigger begins a rollout once the change is at the head of %s; it waits for a request", c.Branch)
+	for _, t := range saved[id] {
+		own, reacts := u.reacts(t, repository, services)
+		if !reacts {
+			continue
+		}
+		change.Triggered, change.Until, change.Inputs = true, own.Until, own.Inputs
+		one.Trigger = &t
+		one.Begins = fmt.Sprintf("trigger %s (%s) begins a rollout once the change is at the head of %s", t.Name, t.Kind, c.Branch)
+		break
+	}
+	newest, err := tx.NewestVersionSets(ctx, a.Organization, []int64{id})
+	if err != nil {
+		return one, err
+	}
+	set, exists := newest[id]
+	if !exists {
+		one.Refused = "the application has no version set yet: there is one once each of its sources has a version"
+		return one, nil
+	}
+	change.VersionSetID = set.ID
+	one.Foreseen, err = u.rollouts.Foresee(ctx, tx, a, change)
+	return one, err
+}
+
+// reacts reports whether a trigger begins a rollout of a new commit, with its configuration. One that waits for a range of versions does not:
+// a commit of a branch is in none.
+func (u *UseCases) reacts(t core.Trigger, repository string, services []string) (config, bool) {
+	c, err := readConfig(t.Kind, t.Config, u.ranges)
+	if err != nil || !t.Enabled || t.Removed {
+		return c, false
+	}
+	switch t.Kind {
+	case core.TriggerGit:
+		return c, c.reactsTo(repository)
+	case core.TriggerVersion:
+		fits := func(service string) bool {
+			return slices.ContainsFunc(c.Services, func(p string) bool { return pattern.Match(p, service) })
+		}
+		return c, c.Versions == "" && (len(c.Services) == 0 || slices.ContainsFunc(services, fits))
+	case core.TriggerManual, core.TriggerDrift, core.TriggerSchedule, core.TriggerEvent, core.TriggerChain:
+	}
+	return c, false
+}
+
+// reactsTo reports whether commits of a repository begin rollouts.
+func (c config) reactsTo(repository string) bool {
+	fits := func(p string) bool { return pattern.Match(p, repository) }
+	return len(c.Repositories) == 0 || slices.ContainsFunc(c.Repositories, fits)
+}
