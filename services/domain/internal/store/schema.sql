@@ -312,6 +312,7 @@ CREATE TABLE cd_artifact_sources (
     CONSTRAINT cd_artifact_sources_ref_is_given CHECK ((source_ref <> ''::text))
 );
 CREATE INDEX cd_artifact_sources_by_match_key ON cd_artifact_sources USING btree (match_key, organization_id);
+CREATE INDEX cd_artifact_sources_of_repository ON cd_artifact_sources USING btree (organization_id, match_key COLLATE "C");
 CREATE TRIGGER cd_artifact_sources_touch BEFORE UPDATE ON cd_artifact_sources FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON COLUMN cd_artifact_sources.match_key IS
     'Derived from source_config by the kind of source: what a published artifact is looked up by.';

@@ -139,7 +139,7 @@ func (p *plan) giveInputs(ctx context.Context, tx Tx, w wish) (err error) {
 			}
 		}
 		p.inputs, err = p.flow.KeepInputs(recorded)
-	case w.commit != nil && !w.triggered: // whoever requests the rollout gives them
+	case w.commit != nil && !w.triggered: // its requester gives them
 	case w.repeats.ID != 0:
 		if p.inputs, err = p.flow.Inputs(w.repeats.Inputs); err != nil {
 			return fault.Because(err, fault.Refused, "the inputs of rollout_%d do not fit the pipeline, which has changed since: %s; create a rollout "+

@@ -168,7 +168,8 @@ type Unreleased struct {
 	// VersionSetID is the newest set of the application, and Sources are those whose version the change replaces.
 	VersionSetID int64
 	Sources      []int64
-	Commit       planner.Commit
+	// SHA and Message are those of its last commit.
+	SHA, Message string
 	// Triggered is that a trigger would begin the rollout, to Until at most and with Inputs.
 	Triggered bool
 	Until     string
@@ -221,7 +222,7 @@ func (u *UseCases) Foresee(ctx context.Context, tx Tx, a core.Actor, n Unrelease
 	if n.Triggered {
 		c.Actor = core.Actor{Organization: a.Organization, Type: core.PrincipalPolicy}
 	}
-	w := wish{triggered: n.Triggered, inputs: n.Inputs, commit: &n.Commit, replaces: map[int64]bool{}}
+	w := wish{triggered: n.Triggered, inputs: n.Inputs, commit: &planner.Commit{SHA: n.SHA, Message: n.Message}, replaces: map[int64]bool{}}
 	for _, source := range n.Sources {
 		w.replaces[source] = true
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pattern"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/core/planner"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
@@ -147,7 +146,7 @@ func (u *UseCases) foresee(
 		return one, err
 	}
 	one.Application = found[id]
-	change := rollout.Unreleased{Commit: planner.Commit{SHA: c.SHA, Message: c.Message}}
+	change := rollout.Unreleased{SHA: c.SHA, Message: c.Message}
 	var services []string
 	for _, s := range sources {
 		change.Sources, services = append(change.Sources, s.ID), append(services, s.Service)
