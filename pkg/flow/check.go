@@ -97,26 +97,29 @@ const maxPattern = 2000
 func (m CommitMatcher) wrong() []fault.Field {
 	var found []fault.Field
 	for _, one := range []struct{ name, expression string }{{"pipeline", m.Pipeline}, {"quickSync", m.QuickSync}} {
-		parsed, err := syntax.Parse(one.expression, syntax.Perl)
-		var program *syntax.Prog
-		if err == nil {
-			program, err = syntax.Compile(parsed.Simplify())
-		}
-		switch {
-		case err != nil:
-			found = append(found, fault.Field{
-				Name:    "/commitMatcher/" + one.name,
-				Problem: fmt.Sprintf("found %q; expected a regular expression (RE2): %s", one.expression, err),
-			})
-		case len(program.Inst) > maxPattern:
-			found = append(found, fault.Field{
-				Name: "/commitMatcher/" + one.name,
-				Problem: fmt.Sprintf("found %.100q, which takes %d steps; expected a regular expression of at most %d: shorten its repetitions",
-					one.expression, len(program.Inst), maxPattern),
-			})
+		if problem := patternProblem(one.expression); problem != "" {
+			found = append(found, fault.Field{Name: "/commitMatcher/" + one.name, Problem: problem})
 		}
 	}
 	return found
+}
+
+// patternProblem is what is wrong with a regular expression; "" for nothing.
+func patternProblem(expression string) string {
+	parsed, err := syntax.Parse(expression, syntax.Perl)
+	var program *syntax.Prog
+	if err == nil {
+		program, err = syntax.Compile(parsed.Simplify())
+	}
+	switch {
+	case err != nil:
+		return fmt.Sprintf("found %q; expected a regular expression (RE2): %s", expression, err)
+	case len(program.Inst) > maxPattern:
+		return fmt.Sprintf("found %.100q, which takes %d steps; expected a regular expression of at most %d: shorten its repetitions", expression,
+			len(program.Inst), maxPattern)
+	default:
+		return ""
+	}
 }
 
 // jobNames are the places of jobs, by environment and name.

@@ -36,8 +36,10 @@ type Inputs struct {
 
 type declaredInput struct {
 	Default json.RawMessage `json:"default"`
+	Pattern string          `json:"pattern"`
 	Items   *struct {
-		Type string `json:"type"`
+		Type    string `json:"type"`
+		Pattern string `json:"pattern"`
 	} `json:"items"`
 }
 
@@ -67,7 +69,13 @@ func (d Definition) ReadInputs() (Inputs, error) {
 			return Inputs{}, invalidInputs("/properties"+schema.Pointer(name), "found %q; expected lower-case letters, digits and underscores, beginning with "+
 				"a letter, at most 63", name)
 		}
-		if items := in.declared[name].Items; items != nil && items.Type == "array" {
+		items := in.declared[name].Items
+		for at, pattern := range map[string]string{"": in.declared[name].Pattern, "/items": itemPattern(in.declared[name])} {
+			if problem := patternProblem(pattern); problem != "" {
+				return Inputs{}, invalidInputs("/properties/"+name+at+"/pattern", "%s", problem)
+			}
+		}
+		if items != nil && items.Type == "array" {
 			return Inputs{}, invalidInputs("/properties/"+name+"/items/type", "found \"array\"; expected string, integer, number or boolean: a list has no "+
 				"lists")
 		}
@@ -78,6 +86,14 @@ func (d Definition) ReadInputs() (Inputs, error) {
 		}
 	}
 	return in, in.checkDefaults()
+}
+
+// itemPattern is the pattern of the items of a list; empty for none.
+func itemPattern(d declaredInput) string {
+	if d.Items == nil {
+		return ""
+	}
+	return d.Items.Pattern
 }
 
 // checkDefaults finds defaults that the inputs would refuse.
