@@ -166,10 +166,10 @@ func (p published) host(name string) forge.Host {
 // row stores a status as if a check had come to it.
 func (p published) row(host, name string) {
 	p.t.Helper()
-	_, err := p.pool.Exec(p.t.Context(), `INSERT INTO cd_forge_statuses (organization_id, repository, host, commit_sha, name, parts, credential, due_at)
-		VALUES ($1, 'https://' || $2 || '/shop', $2, $3, 'lockstep/dev/' || $4, jsonb_build_object($5::text,
-			'{"set": 1, "application": "shop", "phase": "success", "description": "", "link": ""}'::jsonb), '', $6)`,
-		org, host, shaOf(7), name, fmt.Sprint(p.application.ID), p.now.Now())
+	_, err := p.pool.Exec(p.t.Context(), `INSERT INTO cd_forge_statuses
+			(organization_id, repository, host, commit_sha, name, application_id, environment_id, version_set_id, phase, credential, due_at)
+		VALUES ($1, 'https://' || $2 || '/shop', $2, $3, 'lockstep/shop/dev/' || $4, $5, $6, 1, 'success', '', $7)`,
+		org, host, shaOf(7), name, p.application.ID, p.places["dev"].ID, p.now.Now())
 	p.ok(err)
 }
 
@@ -200,7 +200,7 @@ func TestChecksArePublishedAsStatusesOfCommits(t *testing.T) {
 	})
 	for _, s := range p.statuses(forge.Sent) {
 		p.want([]string{s.Repository, s.Commit, s.Host}, []string{"https://git.test/shop/config", shaOf(901), "git.test"})
-		p.want(s.Summary().Link, fmt.Sprintf("https://cd.example.com/rollouts/rollout_%d", r.ID))
+		p.want(s.Link, fmt.Sprintf("https://cd.example.com/rollouts/rollout_%d", r.ID))
 	}
 	p.reports(1, "dev", p.set, "healthy", core.CheckSuccess) // what repeats a status is none
 	p.work()
@@ -360,16 +360,16 @@ func TestARefusedStatusIsShown(t *testing.T) {
 	p.at.answer = nil
 	_, err := p.forges.Retry(t.Context(), user(), s[0].ID+1, "")
 	p.refused(err, "only what has failed can be sent again")
-	n, err := p.forges.Retry(t.Context(), user(), 0, "new token")
+	retried, err := p.forges.Retry(t.Context(), user(), 0, "new token")
 	p.ok(err)
-	p.want(n, 1)
+	p.want(retried, forge.Retried{Count: 1})
 	p.work()
 	p.want(p.statuses("")[0].State, forge.Sent)
 	p.want(p.countOf(`SELECT count(*) FROM cd_changes WHERE action = 'retryForgeStatuses' AND reason = 'new token'`), 1)
 }
 
-// What was switched off publishes nothing more, and what it had to say is published once it is switched on again. Of several applications
-// with the same commit the worst is published, of those that are switched on.
+// What was switched off publishes nothing more, and what it had to say is published once it is switched on again. The same holds for an
+// environment that is no longer named.
 func TestSwitchingOff(t *testing.T) {
 	t.Parallel()
 	p := publishing(t, "")
@@ -386,9 +386,117 @@ func TestSwitchingOff(t *testing.T) {
 	p.reports(1, "dev", p.set, "healthy", core.CheckSuccess)
 	p.work()
 	p.want(p.at.since(), []string{"lockstep/shop/dev/healthy success: success by ci-1"})
-	parts := []forge.Part{{Application: "shop", Phase: core.CheckSuccess, Description: "fine"}, {Application: "web", Phase: core.CheckFailure, Description: "red"}}
-	p.want(forge.Worst(parts), forge.Part{Application: "web", Phase: core.CheckFailure, Description: "shop: success, web: failure"})
-	p.want(forge.Worst(parts[:1]).Description, "fine")
+	p.reports(1, "dev", p.set, "healthy", core.CheckFailure)
+	_, _, err = p.forges.WorkDue(t.Context())
+	p.ok(err)
+	p.mirror(true, "test")
+	p.work()
+	p.want(p.at.since(), []string(nil))
+	p.want(p.statuses("")[0].Error, "publishing was switched off")
+}
+
+// R3-09: statuses about an environment that was archived are not sent any more, neither those that wait nor new ones.
+func TestArchivedEnvironmentsAreNotPublished(t *testing.T) {
+	t.Parallel()
+	p := publishing(t, "")
+	p.mirror(true)
+	p.reports(1, "dev", p.set, "healthy", core.CheckSuccess)
+	_, _, err := p.forges.WorkDue(t.Context()) // the mark
+	p.ok(err)
+	_, err = p.setup.ArchiveEnvironment(t.Context(), user(), p.places["dev"].ID, "moved")
+	p.ok(err)
+	p.work()
+	p.want([]any{p.statuses("")[0].State, p.statuses("")[0].Error}, []any{forge.Failed, "its environment was archived"})
+	p.mirror(true) // marks what is live
+	p.work()
+	p.want(p.at.since(), []string(nil))
+	_, err = p.setup.RestoreEnvironment(t.Context(), user(), p.places["dev"].ID, "back")
+	p.ok(err)
+	_, err = p.forges.Retry(t.Context(), user(), 0, "")
+	p.ok(err)
+	p.work()
+	p.want(p.at.since(), []string{"lockstep/shop/dev/healthy success: success by ci-1"})
+	_, err = p.setup.ArchiveApplication(t.Context(), user(), p.application.ID, "over")
+	p.ok(err)
+	p.row("git.test", "a")
+	p.work()
+	p.want(p.statuses("")[0].Error, "its application was archived")
+}
+
+// R3-09: a status that its server fails at for a day is given up and shown, and slows its neighbours down no longer. It can be sent again.
+func TestAStatusThatOnlyFailsIsGivenUp(t *testing.T) {
+	t.Parallel()
+	p := publishing(t, "")
+	p.mirror(true)
+	p.at.answer = func(inputs string) map[string]any {
+		if strings.Contains(inputs, "poison") {
+			return map[string]any{"outcome": "away", "why": "internal: status 500"}
+		}
+		return map[string]any{"outcome": "sent"}
+	}
+	p.row("git.test", "poison")
+	for i := range 150 { // for 25 hours, during which the server takes others
+		p.row("git.test", fmt.Sprint(i))
+		p.now.Advance(10*time.Minute + time.Second)
+		p.work()
+		if i == 140 {
+			p.want(len(p.statuses(forge.Failed)), 0)
+		}
+	}
+	failed := p.statuses(forge.Failed)
+	p.want(len(failed), 1)
+	p.want(failed[0].Error, "internal: status 500; it was tried for 24h0m0s")
+	p.now.Advance(10*time.Minute + time.Second)
+	p.work()
+	p.want(p.host("git.test").Waiting, 0)
+	p.at.answer = nil
+	_, err := p.forges.Retry(t.Context(), user(), failed[0].ID, "")
+	p.ok(err)
+	p.work()
+	p.want(len(p.statuses(forge.Failed)), 0)
+}
+
+// R3-09: sending again what was given up is bounded, and says that there is more.
+func TestSendingAgainIsBounded(t *testing.T) {
+	t.Parallel()
+	p := publishing(t, "")
+	_, err := p.pool.Exec(t.Context(), `INSERT INTO cd_forge_statuses
+			(organization_id, repository, host, commit_sha, name, application_id, environment_id, phase, credential, due_at, state, error, attempts)
+		SELECT $1, 'https://git.test/shop', 'git.test', $2, 'lockstep/shop/dev/' || n, $3, $4, 'success', '', $5, 'failed', 'no', 10
+		FROM generate_series(1, 501) n`, org, shaOf(7), p.application.ID, p.places["dev"].ID, p.now.Now())
+	p.ok(err)
+	for _, want := range []forge.Retried{{Count: 500, More: true}, {Count: 1}, {}} {
+		retried, err := p.forges.Retry(t.Context(), user(), 0, "")
+		p.ok(err)
+		p.want(retried, want)
+	}
+}
+
+// R3-27: when the window of a schedule closes, the forge has it, although nothing else happens.
+func TestAClosingWindowIsPublished(t *testing.T) {
+	t.Parallel()
+	p := publishing(t, "")
+	p.mirror(true)
+	begin := p.now.Now().UTC()
+	p.requires("test", fmt.Sprintf(`{"proposed":[{"key":"hours","kind":"schedule","schedule":{"allow":[{"cron":"%d %d * * *","duration":3600}]}}]}`,
+		begin.Minute(), begin.Hour()))
+	p.rollout(p.set)
+	p.work()
+	hours := func() (got []string) {
+		for _, one := range p.at.since() {
+			if strings.Contains(one, "hours") {
+				got = append(got, one)
+			}
+		}
+		return got
+	}
+	p.want(hours(), []string{"lockstep/shop/test/hours success: open (0 8 * * *) until " + begin.Add(time.Hour).Format(time.RFC3339)})
+	p.now.Advance(time.Hour - time.Second)
+	p.work()
+	p.want(hours(), []string(nil))
+	p.now.Advance(time.Second)
+	p.work()
+	p.want(hours(), []string{"lockstep/shop/test/hours pending: closed, opens at " + begin.Add(24*time.Hour).Format(time.RFC3339)})
 }
 
 // What is wrong is refused with where it is, and only those may change it who may configure the application everywhere.

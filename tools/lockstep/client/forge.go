@@ -101,13 +101,15 @@ func (c *Client) PutForgeMirror(ctx context.Context, m ForgeMirror, reason strin
 // Retried is how many statuses are sent again.
 type Retried struct {
 	Count int `json:"count"`
+	// More is that there are others that were given up.
+	More bool `json:"more"`
 }
 
-// RetryForgeStatuses sends statuses again that were given up: one, or all for 0.
+// RetryForgeStatuses sends statuses again that were given up: one, or the oldest for 0.
 func (c *Client) RetryForgeStatuses(ctx context.Context, number int, reason string) (Retried, error) {
 	input := map[string]any{"reason": reason}
 	if number != 0 {
 		input["number"] = number
 	}
-	return change[Retried](ctx, c, "retryForgeStatuses", "RetryForgeStatusesInput", "retried", "count", input)
+	return change[Retried](ctx, c, "retryForgeStatuses", "RetryForgeStatusesInput", "retried", "count more", input)
 }

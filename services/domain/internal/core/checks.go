@@ -308,7 +308,7 @@ func scheduled(pinned PinnedCheck, at time.Time) CheckState {
 	if open {
 		s.Phase, s.Detail = CheckSuccess, "open"+window
 		if end := calendar.Closes(at); !end.IsZero() {
-			s.Detail += " until " + end.UTC().Format(time.RFC3339)
+			s.Detail, s.Next = s.Detail+" until "+end.UTC().Format(time.RFC3339), &end
 		}
 		return s
 	}

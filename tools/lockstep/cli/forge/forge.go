@@ -129,7 +129,7 @@ func (c commands) hosts() *cobra.Command {
 
 func (c commands) retry() *cobra.Command {
 	var reason string
-	cmd := c.Asking("retry [ID]", "Send statuses again that were given up: one, or all", "  lockstep forge retry\n  lockstep forge retry 7",
+	cmd := c.Asking("retry [ID]", "Send statuses again that were given up: one, or the oldest 500", "  lockstep forge retry\n  lockstep forge retry 7",
 		command.Between(0, 1), func(cmd *cobra.Command, api *client.Client, args []string) error {
 			number := 0
 			if len(args) > 0 {
@@ -143,8 +143,12 @@ func (c commands) retry() *cobra.Command {
 				return err
 			}
 			return c.Print(retried, func(w io.Writer) {
-				command.Row(w, "SENT AGAIN")
-				command.Row(w, command.Number(retried.Count))
+				command.Row(w, "SENT AGAIN", "MORE")
+				more := "no"
+				if retried.More {
+					more = "yes"
+				}
+				command.Row(w, command.Number(retried.Count), more)
 			})
 		})
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")

@@ -242,7 +242,7 @@ type Forges interface {
 	Mirrors(ctx context.Context, organization int64) ([]forge.Named, error)
 	Statuses(ctx context.Context, organization int64, f forge.Filter) ([]forge.Status, error)
 	Hosts(ctx context.Context, organization int64) ([]forge.Host, error)
-	Retry(ctx context.Context, a core.Actor, status int64, reason string) (int, error)
+	Retry(ctx context.Context, a core.Actor, status int64, reason string) (forge.Retried, error)
 }
 
 var _ Forges = (*forge.UseCases)(nil)
@@ -321,8 +321,8 @@ func (m mutation) RetryForgeStatuses(ctx context.Context, in model.RetryForgeSta
 			number = -1 // there is none of that number, and it does not mean all
 		}
 	}
-	count, err := m.domain.Forges.Retry(ctx, loadersOf(ctx).actor, number, orEmpty(in.Reason))
-	p.Retried, p.Errors, err = changed(count, err, func(n int) model.RetriedForgeStatuses { return model.RetriedForgeStatuses{Count: n} })
+	retried, err := m.domain.Forges.Retry(ctx, loadersOf(ctx).actor, number, orEmpty(in.Reason))
+	p.Retried, p.Errors, err = changed(retried, err, func(r forge.Retried) model.RetriedForgeStatuses { return model.RetriedForgeStatuses(r) })
 	return p, err
 }
 

@@ -6,9 +6,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -38,6 +36,8 @@ const (
 	// firstPause doubles with each attempt and ends at maxPause.
 	firstPause = 10 * time.Second
 	maxPause   = 10 * time.Minute
+	// maxAway is after how long a status is given up whose server does not answer, or fails.
+	maxAway = 24 * time.Hour
 	// longestWait bounds for how long a server may ask to wait.
 	longestWait = time.Hour
 )
@@ -85,9 +85,12 @@ func (u *UseCases) begin(ctx context.Context, tx Tx, organization int64, s Statu
 	if err != nil {
 		return s, false, err
 	}
-	parts := wanted(s.Parts, mirrors)
-	if len(parts) == 0 {
-		s.State, s.Error = Failed, "publishing was switched off"
+	why, err := unwanted(ctx, tx, organization, s, mirrors)
+	if err != nil {
+		return s, false, err
+	}
+	if why != "" {
+		s.State, s.Error = Failed, why
 		u.counts.failed.Add(1)
 		return s, false, tx.SaveForgeStatus(ctx, s)
 	}
@@ -117,7 +120,7 @@ func (u *UseCases) begin(ctx context.Context, tx Tx, organization int64, s Statu
 	if err := tx.SaveForgeHost(ctx, h); err != nil {
 		return s, false, err
 	}
-	if s.Inputs, err = inputs(s, parts); err != nil {
+	if s.Inputs, err = inputs(s); err != nil {
 		return s, false, err
 	}
 	s.State, s.Run, s.Started, s.DueAt, s.BegunRevision = Sending, s.Run+1, false, now.Add(lease), s.Revision
@@ -128,40 +131,34 @@ func (u *UseCases) begin(ctx context.Context, tx Tx, organization int64, s Statu
 	return s, err == nil, err
 }
 
-// wanted are the parts of the applications that are published, in their order.
-func wanted(parts map[int64]Part, mirrors []Mirror) (all []Part) {
-	for _, application := range slices.Sorted(maps.Keys(parts)) {
-		if slices.ContainsFunc(mirrors, func(m Mirror) bool { return m.ApplicationID == application && m.Enabled }) {
-			all = append(all, parts[application])
-		}
+// unwanted is why a status is not published any more; empty if it is.
+func unwanted(ctx context.Context, tx Tx, organization int64, s Status, mirrors []Mirror) (string, error) {
+	environments, err := tx.EnvironmentsByID(ctx, organization, []int64{s.EnvironmentID})
+	if err != nil {
+		return "", err
 	}
-	return all
-}
-
-// Worst is what is published of what applications say of one name: the worst phase, and if they are several what each says.
-func Worst(parts []Part) Part {
-	worst := parts[0]
-	var lines []string
-	for _, p := range parts {
-		if rank(p.Phase) > rank(worst.Phase) {
-			worst = p
-		}
+	applications, err := tx.ApplicationsByID(ctx, organization, []int64{s.ApplicationID})
+	if err != nil {
+		return "", err
 	}
-	if len(parts) == 1 {
-		return worst
+	at := slices.IndexFunc(mirrors, func(m Mirror) bool { return m.ApplicationID == s.ApplicationID && m.Enabled })
+	e, exists := environments[s.EnvironmentID]
+	switch {
+	case at < 0 || !mirrors[at].covers(s.EnvironmentID):
+		return "publishing was switched off", nil
+	case !exists || e.ArchivedAt != nil:
+		return "its environment was archived", nil
+	case applications[s.ApplicationID].ArchivedAt != nil:
+		return "its application was archived", nil
+	default:
+		return "", nil
 	}
-	for _, p := range parts {
-		lines = append(lines, fmt.Sprintf("%s: %s", p.Application, p.Phase))
-	}
-	worst.Description = strings.Join(lines, ", ")
-	return worst
 }
 
 // inputs are those of the program that publishes a status.
-func inputs(s Status, parts []Part) (json.RawMessage, error) {
-	p := Worst(parts)
+func inputs(s Status) (json.RawMessage, error) {
 	arguments := map[string]any{
-		"repo_url": s.Repository, "commit": s.Commit, "name": s.Name, "state": p.Phase, "description": p.Description, "url": p.Link,
+		"repo_url": s.Repository, "commit": s.Commit, "name": s.Name, "state": s.Phase, "description": s.Description, "url": s.Link,
 	}
 	if s.Credential != "" {
 		arguments["credential"] = s.Credential
@@ -262,7 +259,7 @@ func (u *UseCases) ended(s *Status, h *Host, now time.Time, o outcome) {
 	}
 	switch o.outcome {
 	case "sent":
-		s.State, s.SentRevision, s.Attempts, s.Error, s.SentAt = Sent, s.BegunRevision, 0, "", &now
+		s.State, s.SentRevision, s.Attempts, s.Error, s.SentAt, s.AwaySince = Sent, s.BegunRevision, 0, "", &now, nil
 		h.Failures, h.Problem = 0, ""
 		if q := h.Quota; q != nil && q.Remaining*10 < q.Limit && q.ResetsAt.After(now) { // the rest is for what rollouts need
 			h.PausedUntil = earlier(q.ResetsAt, now.Add(longestWait))
@@ -277,13 +274,28 @@ func (u *UseCases) ended(s *Status, h *Host, now time.Time, o outcome) {
 	case "away":
 		u.counts.away.Add(1)
 		u.busy(s, h, now, cmp.Or(o.why, "it does not answer"), 0)
+		u.away(s, now)
 	default:
 		h.Failures, h.Problem = 0, ""
 		u.again(s, now, cmp.Or(o.why, "its run ended without saying what came of it"))
 	}
 }
 
-// busy is a server that cannot take statuses now: all that is for it waits, with growing pauses, and none of it is given up.
+// away gives a status up that its server has failed to answer for longest: it may be what the server fails at, and would slow down the
+// others for ever.
+func (u *UseCases) away(s *Status, now time.Time) {
+	if s.AwaySince == nil {
+		s.AwaySince = &now
+	}
+	if now.Sub(*s.AwaySince) < maxAway {
+		return
+	}
+	s.State, s.Attempts, s.AwaySince = Failed, max(1, s.Attempts), nil
+	s.Error = cut(fmt.Sprintf("%s; it was tried for %s", s.Error, maxAway), maxError)
+	u.counts.failed.Add(1)
+}
+
+// busy is a server that cannot take statuses now: all that is for it waits, with growing pauses.
 func (u *UseCases) busy(s *Status, h *Host, now time.Time, why string, wait time.Duration) {
 	h.Failures++
 	pause := min(maxPause, firstPause<<min(h.Failures-1, 10))

@@ -9,8 +9,6 @@ package forge
 import (
 	"context"
 	"encoding/json"
-	"maps"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -54,8 +52,9 @@ type Status struct {
 	Repository, Host, Commit string
 	// Name is what forges call its context: lockstep/<application>/<environment>/<key>, or without a key for what was deployed there.
 	Name string
-	// Parts are what each application says, by its number.
-	Parts      map[int64]Part
+	// ApplicationID is whose it is, EnvironmentID what it is about. The name has both.
+	ApplicationID, EnvironmentID int64
+	Part
 	Credential string
 	// Revision counts what it was to say, SentRevision is what the forge has, and BegunRevision what the present run sends.
 	Revision, SentRevision, BegunRevision int
@@ -67,32 +66,20 @@ type Status struct {
 	Run     int
 	Started bool
 	Inputs  json.RawMessage
+	// AwaySince is when its server first failed to answer since it was sent last; nil if it has not.
+	AwaySince *time.Time
 	// Error is why the last attempt failed; empty if it did not.
 	Error     string
 	SentAt    *time.Time
 	CreatedAt time.Time
 }
 
-// Summary is what it states, or is to state.
-func (s Status) Summary() Part {
-	parts := make([]Part, 0, len(s.Parts))
-	for _, application := range slices.Sorted(maps.Keys(s.Parts)) {
-		parts = append(parts, s.Parts[application])
-	}
-	if len(parts) == 0 {
-		return Part{Phase: core.CheckPending}
-	}
-	return Worst(parts)
-}
-
-// Part is what an application says of a name. The JSON is stored.
+// Part is what a status states, or is to state.
 type Part struct {
 	// Set is the version set that it is about: what is about an older one changes nothing.
-	Set         int64           `json:"set"`
-	Application string          `json:"application"`
-	Phase       core.CheckPhase `json:"phase"`
-	Description string          `json:"description"`
-	Link        string          `json:"link"`
+	Set               int64
+	Phase             core.CheckPhase
+	Description, Link string
 }
 
 // Host is a server that statuses are sent to.
@@ -194,8 +181,8 @@ type Tx interface {
 	// ForgeLive is what is live of an application, by environment.
 	ForgeLive(ctx context.Context, application int64) (map[int64]Live, error)
 	VersionsOfSet(ctx context.Context, set int64) ([]SetVersion, error)
-	// MergeForgeStatus stores what an application says of a name, unless that is known.
-	MergeForgeStatus(ctx context.Context, s Status, application int64, p Part) error
+	// MergeForgeStatus stores what is to be published under a name, unless that is known.
+	MergeForgeStatus(ctx context.Context, s Status) error
 
 	// DueForgeStatus locks one that is to be sent or looked at, skipping those that others have locked; false for none. None is sent to a
 	// server that is paused, or to which that many are being sent: one, while it does not answer.
@@ -204,8 +191,8 @@ type Tx interface {
 	SaveForgeStatus(ctx context.Context, s Status) error
 	// ForgeStatusesSending is how many are being sent to a server.
 	ForgeStatusesSending(ctx context.Context, host string) (int, error)
-	// RetryForgeStatuses has those sent again that were given up: one, or all for 0.
-	RetryForgeStatuses(ctx context.Context, id int64, at time.Time) ([]Status, error)
+	// RetryForgeStatuses has those sent again that were given up: one, or the oldest for 0, up to a limit.
+	RetryForgeStatuses(ctx context.Context, id int64, at time.Time, most int) (int, error)
 	// ForgetForgeStatuses deletes what is older, up to a limit.
 	ForgetForgeStatuses(ctx context.Context, before time.Time, most int) error
 	// LockForgeHost locks a server, known or not.

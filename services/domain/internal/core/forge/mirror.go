@@ -172,18 +172,31 @@ func (u *UseCases) Hosts(ctx context.Context, organization int64) ([]Host, error
 	return u.store.ForgeHosts(ctx, organization)
 }
 
-// Retry has statuses sent again that were given up: one, or all for 0. It returns how many.
-func (u *UseCases) Retry(ctx context.Context, a core.Actor, status int64, reason string) (int, error) {
-	count := 0
+// maxRetried is how many statuses are sent again at once.
+const maxRetried = 500
+
+// Retried is what is sent again: how many statuses, and whether there are more that were given up.
+type Retried struct {
+	Count int
+	More  bool
+}
+
+// Retry has statuses sent again that were given up: one, or the oldest for 0.
+func (u *UseCases) Retry(ctx context.Context, a core.Actor, status int64, reason string) (Retried, error) {
+	var retried Retried
 	if err := core.CheckReason(reason); err != nil {
-		return 0, err
+		return retried, err
 	}
 	err := core.By(ctx, u.store, a, core.ActionRetryForgeStatus, func(ctx context.Context, tx Tx) error {
-		all, err := tx.RetryForgeStatuses(ctx, status, u.clock.Now())
+		count, err := tx.RetryForgeStatuses(ctx, status, u.clock.Now(), maxRetried)
 		if err != nil {
 			return err
 		}
-		if count = len(all); count == 0 && status != 0 {
+		left, err := tx.ForgeStatuses(ctx, a.Organization, Filter{State: Failed, Most: 1})
+		if err != nil {
+			return err
+		}
+		if retried = (Retried{count, len(left) > 0 && status == 0}); count == 0 && status != 0 {
 			return fault.New(fault.Refused, "status %d does not exist, or has not failed; only what has failed can be sent again", status)
 		}
 		name := "all"
@@ -196,5 +209,5 @@ func (u *UseCases) Retry(ctx context.Context, a core.Actor, status int64, reason
 		}, nil, map[string]any{"statuses": count})
 	})
 	u.wake()
-	return count, err
+	return retried, err
 }

@@ -121,8 +121,9 @@ type commit struct{ repository, host, sha string }
 
 // statement is what is published of a subject under a name.
 type statement struct {
-	name string
-	part Part
+	name        string
+	environment int64
+	part        Part
 }
 
 // make turns a mark into statuses. What is read before the marks are taken is not older than the marks.
@@ -142,8 +143,10 @@ func (u *UseCases) make(ctx context.Context, organization int64, m Mark) error {
 		now := u.clock.Now()
 		for _, st := range u.statements(s) {
 			for _, c := range s.commits {
-				status := Status{Repository: c.repository, Host: c.host, Commit: c.sha, Name: st.name, Credential: s.mirror.Credential, DueAt: now}
-				if err := tx.MergeForgeStatus(ctx, status, m.Application, st.part); err != nil {
+				if err := tx.MergeForgeStatus(ctx, Status{
+					Repository: c.repository, Host: c.host, Commit: c.sha, Name: st.name, ApplicationID: m.Application,
+					EnvironmentID: st.environment, Part: st.part, Credential: s.mirror.Credential, DueAt: now,
+				}); err != nil {
 					return err
 				}
 			}
@@ -278,10 +281,15 @@ func (u *UseCases) unpinned(pinned []core.CheckState, reports []core.CheckReport
 	return c.All(places, u.clock.Now())
 }
 
+// covers reports whether a mirror is about an environment.
+func (m Mirror) covers(environment int64) bool {
+	return len(m.EnvironmentIDs) == 0 || slices.Contains(m.EnvironmentIDs, environment)
+}
+
 // published reports whether what concerns an environment is published.
 func (s subject) published(environment int64) bool {
-	only := s.mirror.EnvironmentIDs
-	return s.names[environment].Name != "" && (len(only) == 0 || slices.Contains(only, environment))
+	e := s.names[environment]
+	return e.Name != "" && e.ArchivedAt == nil && s.mirror.covers(environment)
 }
 
 // statements are what is published of a subject: of checks with the same key in an environment the worst.
@@ -292,8 +300,8 @@ func (u *UseCases) statements(s subject) []statement {
 			return
 		}
 		// With the application: who may configure one names any repository in its sources, and must not speak for others there.
-		st := statement{name: prefix + s.application.Name + "/" + s.names[environment].Name, part: Part{
-			Set: s.mark.VersionSet, Application: s.application.Name, Phase: phase, Description: cut(description, maxDescription), Link: link,
+		st := statement{name: prefix + s.application.Name + "/" + s.names[environment].Name, environment: environment, part: Part{
+			Set: s.mark.VersionSet, Phase: phase, Description: cut(description, maxDescription), Link: link,
 		}}
 		if key != "" {
 			st.name += "/" + key

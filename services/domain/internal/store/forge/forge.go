@@ -6,10 +6,7 @@ package forge
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -31,30 +28,17 @@ func mirror(r query.ForgeMirror) forge.Mirror {
 	}
 }
 
-func status(r query.ForgeStatus) (forge.Status, error) {
-	s := forge.Status{
-		ID: r.ID, Repository: r.Repository, Host: r.Host, Commit: r.CommitSha, Name: r.Name, Parts: map[int64]forge.Part{},
+func status(r query.ForgeStatus) forge.Status {
+	return forge.Status{
+		ID: r.ID, Repository: r.Repository, Host: r.Host, Commit: r.CommitSha, Name: r.Name,
+		ApplicationID: r.ApplicationID, EnvironmentID: r.EnvironmentID, AwaySince: r.AwaySince,
+		Part:       forge.Part{Set: r.VersionSetID, Phase: core.CheckPhase(r.Phase), Description: r.Description, Link: r.Link},
 		Credential: r.Credential,
 		Revision:   int(r.Revision), SentRevision: int(r.SentRevision), BegunRevision: int(r.BegunRevision), State: forge.State(r.State),
 		DueAt:    r.DueAt,
 		Attempts: int(r.Attempts), Run: int(r.Run), Started: r.Started, Inputs: r.Inputs, Error: r.Error, SentAt: r.SentAt,
 		CreatedAt: r.CreatedAt,
 	}
-	if err := json.Unmarshal(r.Parts, &s.Parts); err != nil {
-		return s, fmt.Errorf("read the parts of status %d: %w", r.ID, err)
-	}
-	return s, nil
-}
-
-func statuses(rows []query.ForgeStatus) ([]forge.Status, error) {
-	all := make([]forge.Status, len(rows))
-	for i, r := range rows {
-		var err error
-		if all[i], err = status(r); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
 }
 
 func quota(limit, remaining *int64, resets *time.Time) *forge.Quota {
@@ -90,11 +74,11 @@ func (r Reads) ForgeStatuses(ctx context.Context, organization int64, f forge.Fi
 		rows, err := q.ForgeStatuses(ctx, query.ForgeStatusesParams{
 			OrganizationID: organization, State: string(f.State), CommitSha: f.Commit, Before: f.Before, Most: int32(f.Most),
 		})
-		if err != nil {
-			return pg.Classify(err, "read statuses of commits")
+		all = make([]forge.Status, len(rows))
+		for i, row := range rows {
+			all[i] = status(row)
 		}
-		all, err = statuses(rows)
-		return err
+		return pg.Classify(err, "read statuses of commits")
 	})
 	return all, err
 }
@@ -205,14 +189,11 @@ func (w Writes) VersionsOfSet(ctx context.Context, set int64) ([]forge.SetVersio
 }
 
 // MergeForgeStatus implements forge.Tx.
-func (w Writes) MergeForgeStatus(ctx context.Context, s forge.Status, application int64, p forge.Part) error {
-	part, err := json.Marshal(p)
-	if err != nil {
-		return fmt.Errorf("write a status of %s: %w", s.Name, err)
-	}
-	err = w.Q.MergeForgeStatus(ctx, query.MergeForgeStatusParams{
+func (w Writes) MergeForgeStatus(ctx context.Context, s forge.Status) error {
+	err := w.Q.MergeForgeStatus(ctx, query.MergeForgeStatusParams{
 		OrganizationID: w.Entered, Repository: s.Repository, Host: s.Host, CommitSha: s.Commit, Name: s.Name,
-		Application: strconv.FormatInt(application, 10), Part: part, Credential: s.Credential, DueAt: s.DueAt,
+		ApplicationID: s.ApplicationID, EnvironmentID: s.EnvironmentID, VersionSetID: s.Set, Phase: string(s.Phase),
+		Description: s.Description, Link: s.Link, Credential: s.Credential, DueAt: s.DueAt,
 	})
 	return pg.Classify(err, "store status %s of %s", s.Name, s.Commit)
 }
@@ -226,8 +207,7 @@ func (w Writes) DueForgeStatus(ctx context.Context, at time.Time, together int) 
 	if err != nil {
 		return forge.Status{}, false, pg.Classify(err, "find a status that is due")
 	}
-	s, err := status(row)
-	return s, err == nil, err
+	return status(row), true, nil
 }
 
 // LockForgeStatus implements forge.Tx.
@@ -239,7 +219,7 @@ func (w Writes) LockForgeStatus(ctx context.Context, id int64) (forge.Status, er
 	if err != nil {
 		return forge.Status{}, pg.Classify(err, "read status %d", id)
 	}
-	return status(row)
+	return status(row), nil
 }
 
 // SaveForgeStatus implements forge.Tx.
@@ -248,6 +228,7 @@ func (w Writes) SaveForgeStatus(ctx context.Context, s forge.Status) error {
 		OrganizationID: w.Entered, ID: s.ID, State: string(s.State), DueAt: s.DueAt, Attempts: int32(s.Attempts), Run: int32(s.Run),
 		Started: s.Started,
 		Inputs:  s.Inputs, BegunRevision: int32(s.BegunRevision), SentRevision: int32(s.SentRevision), Error: s.Error, SentAt: s.SentAt,
+		AwaySince: s.AwaySince,
 	})
 	return pg.Classify(err, "save status %d", s.ID)
 }
@@ -259,12 +240,9 @@ func (w Writes) ForgeStatusesSending(ctx context.Context, host string) (int, err
 }
 
 // RetryForgeStatuses implements forge.Tx.
-func (w Writes) RetryForgeStatuses(ctx context.Context, id int64, at time.Time) ([]forge.Status, error) {
-	rows, err := w.Q.RetryForgeStatuses(ctx, at, w.Entered, id)
-	if err != nil {
-		return nil, pg.Classify(err, "send statuses again")
-	}
-	return statuses(rows)
+func (w Writes) RetryForgeStatuses(ctx context.Context, id int64, at time.Time, most int) (int, error) {
+	n, err := w.Q.RetryForgeStatuses(ctx, query.RetryForgeStatusesParams{OrganizationID: w.Entered, ID: id, Most: int32(most), DueAt: at})
+	return int(n), pg.Classify(err, "send statuses again")
 }
 
 // ForgetForgeStatuses implements forge.Tx.

@@ -62,18 +62,22 @@ JOIN cd_artifact_sources a ON a.organization_id = v.organization_id AND a.id = v
 WHERE e.organization_id = @organization_id AND e.version_set_id = @version_set_id ORDER BY v.id;
 
 -- name: MergeForgeStatus :exec
--- Adds what an application says of a name, unless that is known already, or is about an older version set than what is known. One that a run
+-- Stores what is to be published under a name, unless that is known already, or is about an older version set than what is known. One that a run
 -- sends now is sent again afterwards; one that waits after a failed attempt continues to wait. One that failed without an attempt was not
 -- published because publishing was off.
-INSERT INTO cd_forge_statuses AS s (organization_id, repository, host, commit_sha, name, parts, credential, due_at)
-VALUES (@organization_id, @repository, @host, @commit_sha, @name, jsonb_build_object(@application::text, @part::jsonb), @credential, @due_at)
+INSERT INTO cd_forge_statuses AS s (organization_id, repository, host, commit_sha, name, application_id, environment_id, version_set_id, phase, description, link,
+    credential, due_at)
+VALUES (@organization_id, @repository, @host, @commit_sha, @name, @application_id, @environment_id, @version_set_id, @phase, @description, @link, @credential, @due_at)
 ON CONFLICT (organization_id, repository, commit_sha, name) DO UPDATE SET
-    parts = s.parts || EXCLUDED.parts, credential = EXCLUDED.credential, revision = s.revision + 1,
+    application_id = EXCLUDED.application_id, environment_id = EXCLUDED.environment_id, version_set_id = EXCLUDED.version_set_id, phase = EXCLUDED.phase,
+    description = EXCLUDED.description, link = EXCLUDED.link, credential = EXCLUDED.credential, revision = s.revision + 1,
     due_at = CASE WHEN s.state = 'sending' OR s.state = 'pending' THEN s.due_at ELSE EXCLUDED.due_at END,
     attempts = CASE WHEN s.state IN ('pending', 'sending') THEN s.attempts ELSE 0 END,
     state = CASE WHEN s.state = 'sending' THEN s.state ELSE 'pending' END
-WHERE (s.parts -> @application::text IS DISTINCT FROM @part::jsonb OR s.credential <> EXCLUDED.credential OR s.state = 'failed' AND s.attempts = 0)
-  AND COALESCE((s.parts -> @application::text ->> 'set')::bigint, 0) <= (@part::jsonb ->> 'set')::bigint;
+WHERE ((s.application_id, s.environment_id, s.version_set_id, s.phase, s.description, s.link, s.credential) IS DISTINCT FROM
+    (EXCLUDED.application_id, EXCLUDED.environment_id, EXCLUDED.version_set_id, EXCLUDED.phase, EXCLUDED.description, EXCLUDED.link, EXCLUDED.credential)
+    OR s.state = 'failed' AND s.attempts = 0)
+  AND (s.version_set_id <= EXCLUDED.version_set_id OR s.application_id <> EXCLUDED.application_id);
 
 -- name: DueForgeStatus :one
 -- The one that has been due longest and may be begun now, or whose run is to be looked at; those that others have locked are skipped.
@@ -89,7 +93,7 @@ SELECT * FROM cd_forge_statuses WHERE organization_id = @organization_id AND id 
 
 -- name: SaveForgeStatus :exec
 UPDATE cd_forge_statuses SET state = @state, due_at = @due_at, attempts = @attempts, run = @run, started = @started, inputs = sqlc.narg(inputs)::jsonb,
-    begun_revision = @begun_revision, sent_revision = @sent_revision, error = @error, sent_at = @sent_at
+    begun_revision = @begun_revision, sent_revision = @sent_revision, error = @error, sent_at = @sent_at, away_since = @away_since
 WHERE organization_id = @organization_id AND id = @id;
 
 -- name: HurryForgeStatus :exec
@@ -105,10 +109,14 @@ WHERE organization_id = @organization_id AND (@state::text = '' OR state = @stat
   AND (@before::bigint = 0 OR id < @before)
 ORDER BY id DESC LIMIT @most;
 
--- name: RetryForgeStatuses :many
--- Has those sent again that were given up.
-UPDATE cd_forge_statuses SET state = 'pending', attempts = 0, due_at = @due_at
-WHERE organization_id = @organization_id AND state = 'failed' AND (@id::bigint = 0 OR id = @id) RETURNING *;
+-- name: RetryForgeStatuses :execrows
+-- Has those sent again that were given up, the oldest first.
+WITH chosen AS MATERIALIZED (
+    SELECT s.id FROM cd_forge_statuses s WHERE s.organization_id = @organization_id AND s.state = 'failed' AND (@id::bigint = 0 OR s.id = @id)
+    ORDER BY s.id LIMIT @most FOR UPDATE
+)
+UPDATE cd_forge_statuses f SET state = 'pending', attempts = 0, away_since = NULL, due_at = @due_at
+FROM chosen c WHERE f.organization_id = @organization_id AND f.id = c.id;
 
 -- name: ForgetForgeStatuses :one
 SELECT cd_forget_forge_statuses(@before::timestamptz, @most::integer)::bigint;

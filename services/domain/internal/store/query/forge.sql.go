@@ -32,7 +32,7 @@ func (q *Queries) DueForgeMark(ctx context.Context, organizationID int64, at tim
 }
 
 const dueForgeStatus = `-- name: DueForgeStatus :one
-SELECT organization_id, id, repository, host, commit_sha, name, parts, credential, revision, sent_revision, state, due_at, attempts, run, started, inputs, begun_revision, error, sent_at, created_at, updated_at FROM cd_forge_statuses s WHERE s.organization_id = $1 AND s.state IN ('pending', 'sending') AND s.due_at <= $2
+SELECT organization_id, id, repository, host, commit_sha, name, credential, revision, sent_revision, state, due_at, attempts, run, started, inputs, begun_revision, error, sent_at, created_at, updated_at, application_id, environment_id, version_set_id, phase, description, link, away_since FROM cd_forge_statuses s WHERE s.organization_id = $1 AND s.state IN ('pending', 'sending') AND s.due_at <= $2
   AND (s.state = 'sending' OR s.host <> ALL (ARRAY(
       SELECT h.host FROM cd_forge_hosts h WHERE h.organization_id = $1 AND (h.paused_until > $2 OR (
           SELECT count(*) FROM cd_forge_statuses x WHERE x.organization_id = h.organization_id AND x.host = h.host AND x.state = 'sending'
@@ -51,7 +51,6 @@ func (q *Queries) DueForgeStatus(ctx context.Context, organizationID int64, at t
 		&i.Host,
 		&i.CommitSha,
 		&i.Name,
-		&i.Parts,
 		&i.Credential,
 		&i.Revision,
 		&i.SentRevision,
@@ -66,6 +65,13 @@ func (q *Queries) DueForgeStatus(ctx context.Context, organizationID int64, at t
 		&i.SentAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.ApplicationID,
+		&i.EnvironmentID,
+		&i.VersionSetID,
+		&i.Phase,
+		&i.Description,
+		&i.Link,
+		&i.AwaySince,
 	)
 	return i, err
 }
@@ -228,7 +234,7 @@ func (q *Queries) ForgeMirrors(ctx context.Context, organizationID int64) ([]For
 }
 
 const forgeStatuses = `-- name: ForgeStatuses :many
-SELECT organization_id, id, repository, host, commit_sha, name, parts, credential, revision, sent_revision, state, due_at, attempts, run, started, inputs, begun_revision, error, sent_at, created_at, updated_at FROM cd_forge_statuses
+SELECT organization_id, id, repository, host, commit_sha, name, credential, revision, sent_revision, state, due_at, attempts, run, started, inputs, begun_revision, error, sent_at, created_at, updated_at, application_id, environment_id, version_set_id, phase, description, link, away_since FROM cd_forge_statuses
 WHERE organization_id = $1 AND ($2::text = '' OR state = $2) AND ($3::text = '' OR commit_sha = $3)
   AND ($4::bigint = 0 OR id < $4)
 ORDER BY id DESC LIMIT $5
@@ -264,7 +270,6 @@ func (q *Queries) ForgeStatuses(ctx context.Context, arg ForgeStatusesParams) ([
 			&i.Host,
 			&i.CommitSha,
 			&i.Name,
-			&i.Parts,
 			&i.Credential,
 			&i.Revision,
 			&i.SentRevision,
@@ -279,6 +284,13 @@ func (q *Queries) ForgeStatuses(ctx context.Context, arg ForgeStatusesParams) ([
 			&i.SentAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.ApplicationID,
+			&i.EnvironmentID,
+			&i.VersionSetID,
+			&i.Phase,
+			&i.Description,
+			&i.Link,
+			&i.AwaySince,
 		); err != nil {
 			return nil, err
 		}
@@ -406,7 +418,7 @@ func (q *Queries) LockForgeHost(ctx context.Context, organizationID int64, host 
 }
 
 const lockForgeStatus = `-- name: LockForgeStatus :one
-SELECT organization_id, id, repository, host, commit_sha, name, parts, credential, revision, sent_revision, state, due_at, attempts, run, started, inputs, begun_revision, error, sent_at, created_at, updated_at FROM cd_forge_statuses WHERE organization_id = $1 AND id = $2 FOR UPDATE
+SELECT organization_id, id, repository, host, commit_sha, name, credential, revision, sent_revision, state, due_at, attempts, run, started, inputs, begun_revision, error, sent_at, created_at, updated_at, application_id, environment_id, version_set_id, phase, description, link, away_since FROM cd_forge_statuses WHERE organization_id = $1 AND id = $2 FOR UPDATE
 `
 
 func (q *Queries) LockForgeStatus(ctx context.Context, organizationID int64, iD int64) (ForgeStatus, error) {
@@ -419,7 +431,6 @@ func (q *Queries) LockForgeStatus(ctx context.Context, organizationID int64, iD 
 		&i.Host,
 		&i.CommitSha,
 		&i.Name,
-		&i.Parts,
 		&i.Credential,
 		&i.Revision,
 		&i.SentRevision,
@@ -434,6 +445,13 @@ func (q *Queries) LockForgeStatus(ctx context.Context, organizationID int64, iD 
 		&i.SentAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.ApplicationID,
+		&i.EnvironmentID,
+		&i.VersionSetID,
+		&i.Phase,
+		&i.Description,
+		&i.Link,
+		&i.AwaySince,
 	)
 	return i, err
 }
@@ -467,15 +485,19 @@ func (q *Queries) MarkForgeLive(ctx context.Context, organizationID int64, appli
 }
 
 const mergeForgeStatus = `-- name: MergeForgeStatus :exec
-INSERT INTO cd_forge_statuses AS s (organization_id, repository, host, commit_sha, name, parts, credential, due_at)
-VALUES ($1, $2, $3, $4, $5, jsonb_build_object($6::text, $7::jsonb), $8, $9)
+INSERT INTO cd_forge_statuses AS s (organization_id, repository, host, commit_sha, name, application_id, environment_id, version_set_id, phase, description, link,
+    credential, due_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 ON CONFLICT (organization_id, repository, commit_sha, name) DO UPDATE SET
-    parts = s.parts || EXCLUDED.parts, credential = EXCLUDED.credential, revision = s.revision + 1,
+    application_id = EXCLUDED.application_id, environment_id = EXCLUDED.environment_id, version_set_id = EXCLUDED.version_set_id, phase = EXCLUDED.phase,
+    description = EXCLUDED.description, link = EXCLUDED.link, credential = EXCLUDED.credential, revision = s.revision + 1,
     due_at = CASE WHEN s.state = 'sending' OR s.state = 'pending' THEN s.due_at ELSE EXCLUDED.due_at END,
     attempts = CASE WHEN s.state IN ('pending', 'sending') THEN s.attempts ELSE 0 END,
     state = CASE WHEN s.state = 'sending' THEN s.state ELSE 'pending' END
-WHERE (s.parts -> $6::text IS DISTINCT FROM $7::jsonb OR s.credential <> EXCLUDED.credential OR s.state = 'failed' AND s.attempts = 0)
-  AND COALESCE((s.parts -> $6::text ->> 'set')::bigint, 0) <= ($7::jsonb ->> 'set')::bigint
+WHERE ((s.application_id, s.environment_id, s.version_set_id, s.phase, s.description, s.link, s.credential) IS DISTINCT FROM
+    (EXCLUDED.application_id, EXCLUDED.environment_id, EXCLUDED.version_set_id, EXCLUDED.phase, EXCLUDED.description, EXCLUDED.link, EXCLUDED.credential)
+    OR s.state = 'failed' AND s.attempts = 0)
+  AND (s.version_set_id <= EXCLUDED.version_set_id OR s.application_id <> EXCLUDED.application_id)
 `
 
 type MergeForgeStatusParams struct {
@@ -484,13 +506,17 @@ type MergeForgeStatusParams struct {
 	Host           string
 	CommitSha      string
 	Name           string
-	Application    string
-	Part           json.RawMessage
+	ApplicationID  int64
+	EnvironmentID  int64
+	VersionSetID   int64
+	Phase          string
+	Description    string
+	Link           string
 	Credential     string
 	DueAt          time.Time
 }
 
-// Adds what an application says of a name, unless that is known already, or is about an older version set than what is known. One that a run
+// Stores what is to be published under a name, unless that is known already, or is about an older version set than what is known. One that a run
 // sends now is sent again afterwards; one that waits after a failed attempt continues to wait. One that failed without an attempt was not
 // published because publishing was off.
 func (q *Queries) MergeForgeStatus(ctx context.Context, arg MergeForgeStatusParams) error {
@@ -500,8 +526,12 @@ func (q *Queries) MergeForgeStatus(ctx context.Context, arg MergeForgeStatusPara
 		arg.Host,
 		arg.CommitSha,
 		arg.Name,
-		arg.Application,
-		arg.Part,
+		arg.ApplicationID,
+		arg.EnvironmentID,
+		arg.VersionSetID,
+		arg.Phase,
+		arg.Description,
+		arg.Link,
 		arg.Credential,
 		arg.DueAt,
 	)
@@ -542,52 +572,34 @@ func (q *Queries) PutOffForgeMarks(ctx context.Context, until time.Time, organiz
 	return err
 }
 
-const retryForgeStatuses = `-- name: RetryForgeStatuses :many
-UPDATE cd_forge_statuses SET state = 'pending', attempts = 0, due_at = $1
-WHERE organization_id = $2 AND state = 'failed' AND ($3::bigint = 0 OR id = $3) RETURNING organization_id, id, repository, host, commit_sha, name, parts, credential, revision, sent_revision, state, due_at, attempts, run, started, inputs, begun_revision, error, sent_at, created_at, updated_at
+const retryForgeStatuses = `-- name: RetryForgeStatuses :execrows
+WITH chosen AS MATERIALIZED (
+    SELECT s.id FROM cd_forge_statuses s WHERE s.organization_id = $2 AND s.state = 'failed' AND ($3::bigint = 0 OR s.id = $3)
+    ORDER BY s.id LIMIT $4 FOR UPDATE
+)
+UPDATE cd_forge_statuses f SET state = 'pending', attempts = 0, away_since = NULL, due_at = $1
+FROM chosen c WHERE f.organization_id = $2 AND f.id = c.id
 `
 
-// Has those sent again that were given up.
-func (q *Queries) RetryForgeStatuses(ctx context.Context, dueAt time.Time, organizationID int64, iD int64) ([]ForgeStatus, error) {
-	rows, err := q.db.Query(ctx, retryForgeStatuses, dueAt, organizationID, iD)
+type RetryForgeStatusesParams struct {
+	DueAt          time.Time
+	OrganizationID int64
+	ID             int64
+	Most           int32
+}
+
+// Has those sent again that were given up, the oldest first.
+func (q *Queries) RetryForgeStatuses(ctx context.Context, arg RetryForgeStatusesParams) (int64, error) {
+	result, err := q.db.Exec(ctx, retryForgeStatuses,
+		arg.DueAt,
+		arg.OrganizationID,
+		arg.ID,
+		arg.Most,
+	)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	defer rows.Close()
-	var items []ForgeStatus
-	for rows.Next() {
-		var i ForgeStatus
-		if err := rows.Scan(
-			&i.OrganizationID,
-			&i.ID,
-			&i.Repository,
-			&i.Host,
-			&i.CommitSha,
-			&i.Name,
-			&i.Parts,
-			&i.Credential,
-			&i.Revision,
-			&i.SentRevision,
-			&i.State,
-			&i.DueAt,
-			&i.Attempts,
-			&i.Run,
-			&i.Started,
-			&i.Inputs,
-			&i.BegunRevision,
-			&i.Error,
-			&i.SentAt,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+	return result.RowsAffected(), nil
 }
 
 const saveForgeHost = `-- name: SaveForgeHost :exec
@@ -662,8 +674,8 @@ func (q *Queries) SaveForgeMirror(ctx context.Context, arg SaveForgeMirrorParams
 
 const saveForgeStatus = `-- name: SaveForgeStatus :exec
 UPDATE cd_forge_statuses SET state = $1, due_at = $2, attempts = $3, run = $4, started = $5, inputs = $6::jsonb,
-    begun_revision = $7, sent_revision = $8, error = $9, sent_at = $10
-WHERE organization_id = $11 AND id = $12
+    begun_revision = $7, sent_revision = $8, error = $9, sent_at = $10, away_since = $11
+WHERE organization_id = $12 AND id = $13
 `
 
 type SaveForgeStatusParams struct {
@@ -677,6 +689,7 @@ type SaveForgeStatusParams struct {
 	SentRevision   int32
 	Error          string
 	SentAt         *time.Time
+	AwaySince      *time.Time
 	OrganizationID int64
 	ID             int64
 }
@@ -693,6 +706,7 @@ func (q *Queries) SaveForgeStatus(ctx context.Context, arg SaveForgeStatusParams
 		arg.SentRevision,
 		arg.Error,
 		arg.SentAt,
+		arg.AwaySince,
 		arg.OrganizationID,
 		arg.ID,
 	)

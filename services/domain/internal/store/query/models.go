@@ -763,9 +763,7 @@ type ForgeStatus struct {
 	Host           string
 	CommitSha      string
 	Name           string
-	// What each application says, by its number: set, phase, description and link. The worst of them is published.
-	Parts      json.RawMessage
-	Credential string
+	Credential     string
 	// Counts what it was to say; sent_revision is what the forge has.
 	Revision     int32
 	SentRevision int32
@@ -784,6 +782,15 @@ type ForgeStatus struct {
 	SentAt        *time.Time
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
+	// Whose it is, and with environment_id and version_set_id what it is about; 0 if that is not known.
+	ApplicationID int64
+	EnvironmentID int64
+	VersionSetID  int64
+	Phase         string
+	Description   string
+	Link          string
+	// When its server first failed to answer since it was sent last; null if it has not.
+	AwaySince *time.Time
 }
 
 // Passages within the scope wait while one is in force: from starts_at until ends_at, or until it was ended. An empty list of the scope limits nothing. Rows are kept: they are few, and journals refer to them.

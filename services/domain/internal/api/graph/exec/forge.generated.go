@@ -689,6 +689,29 @@ func (ec *executionContext) fieldContext_RetriedForgeStatuses_count(_ context.Co
 	return graphql.NewScalarFieldContext("RetriedForgeStatuses", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _RetriedForgeStatuses_more(ctx context.Context, field graphql.CollectedField, obj *model.RetriedForgeStatuses) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RetriedForgeStatuses_more(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.More, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RetriedForgeStatuses_more(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RetriedForgeStatuses", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _RetryForgeStatusesPayload_retried(ctx context.Context, field graphql.CollectedField, obj *model.RetryForgeStatusesPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1158,6 +1181,11 @@ func (ec *executionContext) _RetriedForgeStatuses(ctx context.Context, sel ast.S
 			out.Values[i] = graphql.MarshalString("RetriedForgeStatuses")
 		case "count":
 			out.Values[i] = ec._RetriedForgeStatuses_count(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "more":
+			out.Values[i] = ec._RetriedForgeStatuses_more(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

@@ -1613,6 +1613,7 @@ type ComplexityRoot struct {
 
 	RetriedForgeStatuses struct {
 		Count func(childComplexity int) int
+		More  func(childComplexity int) int
 	}
 
 	RetryApplicationEnvironmentSetupPayload struct {
@@ -9011,6 +9012,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RetriedForgeStatuses.Count(childComplexity), true
+	case "RetriedForgeStatuses.more":
+		if e.ComplexityRoot.RetriedForgeStatuses.More == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RetriedForgeStatuses.More(childComplexity), true
 
 	case "RetryApplicationEnvironmentSetupPayload.applicationEnvironment":
 		if e.ComplexityRoot.RetryApplicationEnvironmentSetupPayload.ApplicationEnvironment == nil {
@@ -13540,7 +13547,7 @@ input PutForgeMirrorInput {
 
 "Input of retryForgeStatuses."
 input RetryForgeStatusesInput {
-  "The number of a status; null for all that were given up."
+  "The number of a status; null for those that were given up, the oldest 500."
   number: Int
   "Why; kept in the journal."
   reason: String = ""
@@ -13556,6 +13563,8 @@ type ForgeMirrorPayload {
 type RetriedForgeStatuses {
   "How many they are."
   count: Int!
+  "Whether there are more that were given up."
+  more: Boolean!
 }
 
 "Result of retryForgeStatuses."
@@ -19796,6 +19805,8 @@ func (ec *executionContext) childFields_RetriedForgeStatuses(ctx context.Context
 	switch field.Name {
 	case "count":
 		return ec.fieldContext_RetriedForgeStatuses_count(ctx, field)
+	case "more":
+		return ec.fieldContext_RetriedForgeStatuses_more(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RetriedForgeStatuses", field.Name)
 }

@@ -41,9 +41,8 @@ type ForgeStatus struct {
 
 // WrapForgeStatus makes one of the domain's.
 func WrapForgeStatus(s forge.Status) ForgeStatus {
-	p := s.Summary()
 	made := ForgeStatus{
-		Number: s.ID, Repository: s.Repository, Commit: s.Commit, Name: s.Name, Phase: p.Phase, Description: p.Description, Link: p.Link,
+		Number: s.ID, Repository: s.Repository, Commit: s.Commit, Name: s.Name, Phase: s.Phase, Description: s.Description, Link: s.Link,
 		State: s.State, Error: s.Error, Attempts: s.Attempts, SentAt: s.SentAt,
 	}
 	if s.State == forge.Pending || s.State == forge.Sending {

@@ -1114,6 +1114,8 @@ type RetentionPayload struct {
 type RetriedForgeStatuses struct {
 	// How many they are.
 	Count int `json:"count"`
+	// Whether there are more that were given up.
+	More bool `json:"more"`
 }
 
 // Input of retryApplicationEnvironmentSetup.
@@ -1142,7 +1144,7 @@ type RetryEnvironmentOnboardingPayload struct {
 
 // Input of retryForgeStatuses.
 type RetryForgeStatusesInput struct {
-	// The number of a status; null for all that were given up.
+	// The number of a status; null for those that were given up, the oldest 500.
 	Number *int `json:"number,omitempty"`
 	// Why; kept in the journal.
 	Reason *string `json:"reason,omitempty"`
