@@ -45,6 +45,29 @@ type ArtifactDeleted struct {
 	DeletedAt string `json:"deleted_at,omitempty" jsonschema:"format=date-time"`
 }
 
+// CommitStatusReported is com.gitlab.cd.commit_status.reported: a forge has a status of a commit. Of several of one context the one that was
+// observed last counts; of those at one instant that with the highest sequence.
+type CommitStatusReported struct {
+	// Hook is the key of the organization's hook that received it.
+	Hook string `json:"hook" jsonschema:"minLength=1,maxLength=64"`
+	// Repository is the address of the repository.
+	Repository string `json:"repository" jsonschema:"minLength=1,maxLength=1024"`
+	// Commit is the full ID of the commit.
+	Commit string `json:"commit" jsonschema:"pattern=^(?:[0-9a-f]{40}|[0-9a-f]{64})$"`
+	// Context is what the forge calls it: the context of a status, or the name of a check run or a job.
+	Context string `json:"context" jsonschema:"minLength=1,maxLength=255"`
+	// Phase is pending, success or failure.
+	Phase string `json:"phase" jsonschema:"enum=pending,enum=success,enum=failure"`
+	// Description is what it says for people.
+	Description string `json:"description,omitempty" jsonschema:"maxLength=1000"`
+	// Link is an http or https address.
+	Link string `json:"link,omitempty" jsonschema:"maxLength=2000"`
+	// ObservedAt is when the forge had it.
+	ObservedAt string `json:"observed_at" jsonschema:"format=date-time"`
+	// Sequence is the forge's number of it, which rises.
+	Sequence int64 `json:"sequence" jsonschema:"minimum=0"`
+}
+
 // FunctionCalled is com.gitlab.cd.function.called: a relay is to execute a Function.
 type FunctionCalled struct {
 	AgentID int64 `json:"agent_id" jsonschema:"minimum=1"`

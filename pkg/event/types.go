@@ -4,6 +4,7 @@ package event
 const (
 	TypeArtifactPublished                = "com.gitlab.cd.artifact.published"
 	TypeArtifactDeleted                  = "com.gitlab.cd.artifact.deleted"
+	TypeCommitStatusReported             = "com.gitlab.cd.commit_status.reported"
 	TypeFunctionCalled                   = "com.gitlab.cd.function.called"
 	TypeFunctionCompleted                = "com.gitlab.cd.function.completed"
 	TypeArgoRolloutStatusChanged         = "com.gitlab.cd.argo.rollout.status_changed"
@@ -60,6 +61,9 @@ func (ArtifactPublished) EventType() string { return TypeArtifactPublished }
 
 // EventType is com.gitlab.cd.artifact.deleted.
 func (ArtifactDeleted) EventType() string { return TypeArtifactDeleted }
+
+// EventType implements Data.
+func (CommitStatusReported) EventType() string { return TypeCommitStatusReported }
 
 // EventType is com.gitlab.cd.function.called.
 func (FunctionCalled) EventType() string { return TypeFunctionCalled }

@@ -46,6 +46,8 @@ type Config struct {
 	FailedAuthentication throttle.Config `koanf:"failed_authentication"`
 	// Hooks are the endpoints for senders that authenticate in their own way, such as a signature.
 	Hooks []HookConfig `koanf:"hooks"`
+	// ForgeHooks are the endpoints to which forges report statuses of commits. Organizations make them.
+	ForgeHooks ForgeHooksConfig `koanf:"forge_hooks"`
 	// Registries are the accounts for requests to registries (digests, tags) and, by host and path, to the Git repositories of sources.
 	Registries []AccountConfig `koanf:"registries"`
 	// Vault is the server that references vault:path#key in hooks and registries point to.
@@ -87,6 +89,7 @@ func (c Config) Validate() error {
 	problems = append(problems, c.FailedAuthentication.Check("failed_authentication")...)
 	problems = append(problems, c.tokenProblems()...)
 	problems = append(problems, c.hookProblems()...)
+	problems = append(problems, c.ForgeHooks.problems()...)
 	problems = append(problems, c.signerProblems()...)
 	problems = append(problems, c.NATS.Check()...)
 	problems = append(problems, c.Layout.Check()...)

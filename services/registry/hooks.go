@@ -87,7 +87,9 @@ func newHookSet(c Config, d hookDeps) (*hookSet, error) {
 	if err := s.reread(); err != nil {
 		return nil, err
 	}
-	return s, s.makeDecoy()
+	var err error
+	s.decoy, err = decoy()
+	return s, err
 }
 
 // hookDeps are the dependencies of hooks.
@@ -101,20 +103,19 @@ type hookDeps struct {
 	log        *slog.Logger
 }
 
-// makeDecoy creates the hook for all unknown paths. It checks a signature as a hook would, with a random key: if an unknown path were
+// decoy creates the hook for all unknown paths. It checks a signature as a hook would, with a random key: if an unknown path were
 // answered faster than a wrong signature, the time would reveal which paths exist. The outcome is ignored, so that not even the right key
 // is accepted.
-func (s *hookSet) makeDecoy() error {
+func decoy() (api.Hook, error) {
 	key := rand.Text()
 	check, err := formats()["github"].Proof(source.Terms{})
 	if err != nil {
-		return fmt.Errorf("make a decoy: %w", err)
+		return api.Hook{}, fmt.Errorf("make a decoy: %w", err)
 	}
-	s.decoy = api.Hook{Proven: func(ctx context.Context, header http.Header, body []byte, at time.Time) bool {
+	return api.Hook{Proven: func(ctx context.Context, header http.Header, body []byte, at time.Time) bool {
 		check(ctx, source.Delivery{Header: header, Body: body, At: at}, []string{key})
 		return false
-	}}
-	return nil
+	}}, nil
 }
 
 // reread reads every secret again and derives the paths. A hook with a secret that cannot be read keeps its previous ones. The caller holds
@@ -189,18 +190,23 @@ func (s *hookSet) Find(format, key string) api.Hook {
 	if h == nil {
 		return s.decoy
 	}
+	accept := func(ctx context.Context, delivery []core.Notification, left []core.Refusal) (core.Receipt, error) {
+		return s.hookIntake.Accept(ctx, core.Hook{
+			Name: h.config.Name, Host: h.config.Host, Verify: h.config.Verify, AllKinds: h.format.AllKinds, Redact: h.redact,
+			Scope: core.Scope{Organization: h.config.Organization, Repositories: h.config.Repositories},
+		}, delivery, left)
+	}
 	return api.Hook{
-		Name: h.config.Name, MediaTypes: h.format.MediaTypes, Parse: h.format.Parse, MaxBody: h.format.MaxBody,
+		Name: h.config.Name, MediaTypes: h.format.MediaTypes, MaxBody: h.format.MaxBody,
 		Proven: func(ctx context.Context, header http.Header, body []byte, at time.Time) bool {
 			return h.check(ctx, source.Delivery{Header: header, Body: body, At: at}, h.secrets)
 		},
 		Allow: func(at time.Time) bool { return h.limiter.AllowN(at, 1) },
-		Accept: func(ctx context.Context, delivery []core.Notification, left []core.Refusal) (core.Receipt, error) {
-			return s.hookIntake.Accept(ctx, core.Hook{
-				Name: h.config.Name, Host: h.config.Host, Verify: h.config.Verify, AllKinds: h.format.AllKinds, Redact: h.redact,
-				Scope: core.Scope{Organization: h.config.Organization, Repositories: h.config.Repositories},
-			}, delivery, left)
+		Take: func(ctx context.Context, header http.Header, mediaType string, body []byte) (core.Receipt, error) {
+			notifications, err := h.format.Parse(header, mediaType, body)
+			return accept(ctx, notifications, core.Unreadable(err))
 		},
+		Leave: func(ctx context.Context, left core.Refusal) (core.Receipt, error) { return accept(ctx, nil, []core.Refusal{left}) },
 	}
 }
 

@@ -86,10 +86,10 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 	}
 	registries := oci.New(oci.Deps{Transport: transport, Accounts: logins, Clock: clock.System()})
 	in := &intake{transport: transport, forges: forges, budget: budget}
-	encode := events.NewEncoder(clock.System()).Encode
+	encoder := events.NewEncoder(clock.System())
 	// The store wakes the resolver, which is created below because it needs the store. Nothing is stored before both exist.
 	kept := store.NewHooks(store.HooksDeps{
-		Pool: pool, Encode: encode, Now: clock.System().Now, Wake: wake,
+		Pool: pool, Encode: encoder.Encode, EncodeStatus: encoder.EncodeStatus, Now: clock.System().Now, Wake: wake,
 		WakeHint: func() { in.resolver.Wake() },
 	})
 	in.resolver = core.NewResolver(core.ResolverDeps{Queue: kept, Registries: registries, Clock: clock.System(), Log: log})
@@ -116,6 +116,13 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 		return nil, fmt.Errorf("hooks: %w", err)
 	}
 	in.sources.hooks = hooks
+	forgeHooks, err := newForgeHooks(c.ForgeHooks, forgeHookDeps{
+		secrets: secrets, intake: core.NewStatusIntake(kept, clock.System()), clock: clock.System(), log: log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("forge_hooks: %w", err)
+	}
+	in.sources.forgeHooks = forgeHooks
 	var trusted []api.Format
 	for _, f := range source.Formats() {
 		// Formats with a path are posted with a token of ours and believed; the others come through hooks only (D43).
@@ -130,7 +137,7 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 		return nil, fmt.Errorf("failed_authentication: %w", err)
 	}
 	in.handler = api.NewHandler(api.Deps{
-		Guard: slowing, Intake: take, Formats: trusted, Tokens: tokens, Hooks: hooks,
+		Guard: slowing, Intake: take, Formats: trusted, Tokens: tokens, Hooks: hooks, ForgeHooks: forgeHooks,
 		Clock: clock.System(), Log: log,
 	})
 	return in, nil

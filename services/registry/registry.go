@@ -44,7 +44,7 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer stopTracing()
-	if len(c.Tokens)+len(c.ScopedTokens)+len(c.Hooks) == 0 {
+	if len(c.Tokens)+len(c.ScopedTokens)+len(c.Hooks)+len(c.ForgeHooks.Secrets) == 0 {
 		log.WarnContext(ctx, "neither tokens nor hooks are configured: every delivery will be refused")
 	}
 	if err := migrate(ctx, c, log); err != nil {

@@ -39,9 +39,10 @@ type sourceSet struct {
 	log    *slog.Logger
 	config Config
 	pool   *pgxpool.Pool
-	// hooks and prover are set before the domain's first request.
-	hooks  *hookSet
-	prover *prove.Prover
+	// hooks, forgeHooks and prover are set before the domain's first request.
+	hooks      *hookSet
+	forgeHooks *forgeHooks
+	prover     *prove.Prover
 }
 
 // newSourceSet assembles the kinds of sources and their finders.

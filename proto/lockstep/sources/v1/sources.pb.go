@@ -207,7 +207,9 @@ type StatesRequest struct {
 	// ids are the sources, 1 to 1000 of them; with senders, none is enough.
 	Ids []int64 `protobuf:"varint,2,rep,packed,name=ids,proto3" json:"ids,omitempty"`
 	// senders also requests the hooks and tokens of the organization. An older registry service rejects a request without ids.
-	Senders       bool `protobuf:"varint,3,opt,name=senders,proto3" json:"senders,omitempty"`
+	Senders bool `protobuf:"varint,3,opt,name=senders,proto3" json:"senders,omitempty"`
+	// forge_hook also requests the path and the secret of a hook for statuses of commits. An older registry service rejects a request without ids.
+	ForgeHook     *ForgeHook `protobuf:"bytes,4,opt,name=forge_hook,json=forgeHook,proto3" json:"forge_hook,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -263,6 +265,86 @@ func (x *StatesRequest) GetSenders() bool {
 	return false
 }
 
+func (x *StatesRequest) GetForgeHook() *ForgeHook {
+	if x != nil {
+		return x.ForgeHook
+	}
+	return nil
+}
+
+// ForgeHook is a hook of an organization, to which a forge reports statuses of commits.
+type ForgeHook struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// key identifies it within the organization.
+	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// forge is its format: github, gitlab or gitea.
+	Forge string `protobuf:"bytes,2,opt,name=forge,proto3" json:"forge,omitempty"`
+	// path is where the forge sends statuses to, at the address of the registry service; empty in a request.
+	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	// secret is what the forge signs with, or sends along; empty in a request.
+	Secret        string `protobuf:"bytes,4,opt,name=secret,proto3" json:"secret,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForgeHook) Reset() {
+	*x = ForgeHook{}
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForgeHook) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForgeHook) ProtoMessage() {}
+
+func (x *ForgeHook) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForgeHook.ProtoReflect.Descriptor instead.
+func (*ForgeHook) Descriptor() ([]byte, []int) {
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ForgeHook) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *ForgeHook) GetForge() string {
+	if x != nil {
+		return x.Forge
+	}
+	return ""
+}
+
+func (x *ForgeHook) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ForgeHook) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
+}
+
 // StatesResponse has the states of those sources that the registry service knows, in no particular order.
 type StatesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -270,14 +352,16 @@ type StatesResponse struct {
 	States []*State `protobuf:"bytes,1,rep,name=states,proto3" json:"states,omitempty"`
 	// senders are the hooks and tokens that report for the organization, if they were requested: those that are configured for it alone and, if it is the only
 	// organization, those for all.
-	Senders       []*Sender `protobuf:"bytes,2,rep,name=senders,proto3" json:"senders,omitempty"`
+	Senders []*Sender `protobuf:"bytes,2,rep,name=senders,proto3" json:"senders,omitempty"`
+	// forge_hook is the hook that was requested.
+	ForgeHook     *ForgeHook `protobuf:"bytes,3,opt,name=forge_hook,json=forgeHook,proto3" json:"forge_hook,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatesResponse) Reset() {
 	*x = StatesResponse{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[4]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -289,7 +373,7 @@ func (x *StatesResponse) String() string {
 func (*StatesResponse) ProtoMessage() {}
 
 func (x *StatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[4]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -302,7 +386,7 @@ func (x *StatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatesResponse.ProtoReflect.Descriptor instead.
 func (*StatesResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{4}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *StatesResponse) GetStates() []*State {
@@ -315,6 +399,13 @@ func (x *StatesResponse) GetStates() []*State {
 func (x *StatesResponse) GetSenders() []*Sender {
 	if x != nil {
 		return x.Senders
+	}
+	return nil
+}
+
+func (x *StatesResponse) GetForgeHook() *ForgeHook {
+	if x != nil {
+		return x.ForgeHook
 	}
 	return nil
 }
@@ -344,7 +435,7 @@ type Sender struct {
 
 func (x *Sender) Reset() {
 	*x = Sender{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[5]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -356,7 +447,7 @@ func (x *Sender) String() string {
 func (*Sender) ProtoMessage() {}
 
 func (x *Sender) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[5]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -369,7 +460,7 @@ func (x *Sender) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sender.ProtoReflect.Descriptor instead.
 func (*Sender) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{5}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Sender) GetName() string {
@@ -447,7 +538,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[6]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -459,7 +550,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[6]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -472,7 +563,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{6}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Refused) GetWhat() string {
@@ -535,7 +626,7 @@ type State struct {
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[7]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -547,7 +638,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[7]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -560,7 +651,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{7}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *State) GetId() int64 {
@@ -634,7 +725,7 @@ type LookRequest struct {
 
 func (x *LookRequest) Reset() {
 	*x = LookRequest{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[8]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -646,7 +737,7 @@ func (x *LookRequest) String() string {
 func (*LookRequest) ProtoMessage() {}
 
 func (x *LookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[8]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -659,7 +750,7 @@ func (x *LookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookRequest.ProtoReflect.Descriptor instead.
 func (*LookRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{8}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LookRequest) GetOrganizationId() int64 {
@@ -696,7 +787,7 @@ type LookResponse struct {
 
 func (x *LookResponse) Reset() {
 	*x = LookResponse{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[9]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -708,7 +799,7 @@ func (x *LookResponse) String() string {
 func (*LookResponse) ProtoMessage() {}
 
 func (x *LookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[9]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -721,7 +812,7 @@ func (x *LookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookResponse.ProtoReflect.Descriptor instead.
 func (*LookResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{9}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LookResponse) GetProblem() string {
@@ -753,7 +844,7 @@ type ProveRequest struct {
 
 func (x *ProveRequest) Reset() {
 	*x = ProveRequest{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[10]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -765,7 +856,7 @@ func (x *ProveRequest) String() string {
 func (*ProveRequest) ProtoMessage() {}
 
 func (x *ProveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[10]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -778,7 +869,7 @@ func (x *ProveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProveRequest.ProtoReflect.Descriptor instead.
 func (*ProveRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{10}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ProveRequest) GetOrganizationId() int64 {
@@ -815,7 +906,7 @@ type ProveResponse struct {
 
 func (x *ProveResponse) Reset() {
 	*x = ProveResponse{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[11]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -827,7 +918,7 @@ func (x *ProveResponse) String() string {
 func (*ProveResponse) ProtoMessage() {}
 
 func (x *ProveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[11]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -840,7 +931,7 @@ func (x *ProveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProveResponse.ProtoReflect.Descriptor instead.
 func (*ProveResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{11}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ProveResponse) GetOff() bool {
@@ -872,14 +963,23 @@ const file_lockstep_sources_v1_sources_proto_rawDesc = "" +
 	"\x0forganization_id\x18\x02 \x01(\x03R\x0eorganizationId\x12\x1d\n" +
 	"\n" +
 	"source_ref\x18\x03 \x01(\tR\tsourceRef\x12#\n" +
-	"\rsource_config\x18\x04 \x01(\tR\fsourceConfig\"d\n" +
+	"\rsource_config\x18\x04 \x01(\tR\fsourceConfig\"\xa3\x01\n" +
 	"\rStatesRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\x03R\x03ids\x12\x18\n" +
-	"\asenders\x18\x03 \x01(\bR\asenders\"{\n" +
+	"\asenders\x18\x03 \x01(\bR\asenders\x12=\n" +
+	"\n" +
+	"forge_hook\x18\x04 \x01(\v2\x1e.lockstep.sources.v1.ForgeHookR\tforgeHook\"_\n" +
+	"\tForgeHook\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05forge\x18\x02 \x01(\tR\x05forge\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\x12\x16\n" +
+	"\x06secret\x18\x04 \x01(\tR\x06secret\"\xba\x01\n" +
 	"\x0eStatesResponse\x122\n" +
 	"\x06states\x18\x01 \x03(\v2\x1a.lockstep.sources.v1.StateR\x06states\x125\n" +
-	"\asenders\x18\x02 \x03(\v2\x1b.lockstep.sources.v1.SenderR\asenders\"\xd2\x02\n" +
+	"\asenders\x18\x02 \x03(\v2\x1b.lockstep.sources.v1.SenderR\asenders\x12=\n" +
+	"\n" +
+	"forge_hook\x18\x03 \x01(\v2\x1e.lockstep.sources.v1.ForgeHookR\tforgeHook\"\xd2\x02\n" +
 	"\x06Sender\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06format\x18\x02 \x01(\tR\x06format\x12\"\n" +
@@ -934,40 +1034,43 @@ func file_lockstep_sources_v1_sources_proto_rawDescGZIP() []byte {
 	return file_lockstep_sources_v1_sources_proto_rawDescData
 }
 
-var file_lockstep_sources_v1_sources_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_lockstep_sources_v1_sources_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_lockstep_sources_v1_sources_proto_goTypes = []any{
 	(*PullRequest)(nil),           // 0: lockstep.sources.v1.PullRequest
 	(*PullResponse)(nil),          // 1: lockstep.sources.v1.PullResponse
 	(*Source)(nil),                // 2: lockstep.sources.v1.Source
 	(*StatesRequest)(nil),         // 3: lockstep.sources.v1.StatesRequest
-	(*StatesResponse)(nil),        // 4: lockstep.sources.v1.StatesResponse
-	(*Sender)(nil),                // 5: lockstep.sources.v1.Sender
-	(*Refused)(nil),               // 6: lockstep.sources.v1.Refused
-	(*State)(nil),                 // 7: lockstep.sources.v1.State
-	(*LookRequest)(nil),           // 8: lockstep.sources.v1.LookRequest
-	(*LookResponse)(nil),          // 9: lockstep.sources.v1.LookResponse
-	(*ProveRequest)(nil),          // 10: lockstep.sources.v1.ProveRequest
-	(*ProveResponse)(nil),         // 11: lockstep.sources.v1.ProveResponse
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	(*ForgeHook)(nil),             // 4: lockstep.sources.v1.ForgeHook
+	(*StatesResponse)(nil),        // 5: lockstep.sources.v1.StatesResponse
+	(*Sender)(nil),                // 6: lockstep.sources.v1.Sender
+	(*Refused)(nil),               // 7: lockstep.sources.v1.Refused
+	(*State)(nil),                 // 8: lockstep.sources.v1.State
+	(*LookRequest)(nil),           // 9: lockstep.sources.v1.LookRequest
+	(*LookResponse)(nil),          // 10: lockstep.sources.v1.LookResponse
+	(*ProveRequest)(nil),          // 11: lockstep.sources.v1.ProveRequest
+	(*ProveResponse)(nil),         // 12: lockstep.sources.v1.ProveResponse
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
 }
 var file_lockstep_sources_v1_sources_proto_depIdxs = []int32{
 	2,  // 0: lockstep.sources.v1.PullResponse.sources:type_name -> lockstep.sources.v1.Source
-	7,  // 1: lockstep.sources.v1.StatesResponse.states:type_name -> lockstep.sources.v1.State
-	5,  // 2: lockstep.sources.v1.StatesResponse.senders:type_name -> lockstep.sources.v1.Sender
-	12, // 3: lockstep.sources.v1.Sender.expires_at:type_name -> google.protobuf.Timestamp
-	12, // 4: lockstep.sources.v1.Sender.last_published_at:type_name -> google.protobuf.Timestamp
-	6,  // 5: lockstep.sources.v1.Sender.refused:type_name -> lockstep.sources.v1.Refused
-	12, // 6: lockstep.sources.v1.Refused.first_at:type_name -> google.protobuf.Timestamp
-	12, // 7: lockstep.sources.v1.Refused.last_at:type_name -> google.protobuf.Timestamp
-	12, // 8: lockstep.sources.v1.State.looked_at:type_name -> google.protobuf.Timestamp
-	12, // 9: lockstep.sources.v1.State.next_at:type_name -> google.protobuf.Timestamp
-	12, // 10: lockstep.sources.v1.State.last_artifact_at:type_name -> google.protobuf.Timestamp
-	2,  // 11: lockstep.sources.v1.LookRequest.source:type_name -> lockstep.sources.v1.Source
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	4,  // 1: lockstep.sources.v1.StatesRequest.forge_hook:type_name -> lockstep.sources.v1.ForgeHook
+	8,  // 2: lockstep.sources.v1.StatesResponse.states:type_name -> lockstep.sources.v1.State
+	6,  // 3: lockstep.sources.v1.StatesResponse.senders:type_name -> lockstep.sources.v1.Sender
+	4,  // 4: lockstep.sources.v1.StatesResponse.forge_hook:type_name -> lockstep.sources.v1.ForgeHook
+	13, // 5: lockstep.sources.v1.Sender.expires_at:type_name -> google.protobuf.Timestamp
+	13, // 6: lockstep.sources.v1.Sender.last_published_at:type_name -> google.protobuf.Timestamp
+	7,  // 7: lockstep.sources.v1.Sender.refused:type_name -> lockstep.sources.v1.Refused
+	13, // 8: lockstep.sources.v1.Refused.first_at:type_name -> google.protobuf.Timestamp
+	13, // 9: lockstep.sources.v1.Refused.last_at:type_name -> google.protobuf.Timestamp
+	13, // 10: lockstep.sources.v1.State.looked_at:type_name -> google.protobuf.Timestamp
+	13, // 11: lockstep.sources.v1.State.next_at:type_name -> google.protobuf.Timestamp
+	13, // 12: lockstep.sources.v1.State.last_artifact_at:type_name -> google.protobuf.Timestamp
+	2,  // 13: lockstep.sources.v1.LookRequest.source:type_name -> lockstep.sources.v1.Source
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_lockstep_sources_v1_sources_proto_init() }
@@ -981,7 +1084,7 @@ func file_lockstep_sources_v1_sources_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lockstep_sources_v1_sources_proto_rawDesc), len(file_lockstep_sources_v1_sources_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

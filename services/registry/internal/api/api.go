@@ -68,7 +68,9 @@ type Deps struct {
 	Tokens Tokens
 	// Hooks are the endpoints of senders without such a token; nil for none.
 	Hooks Hooks
-	Clock clock.Clock
+	// ForgeHooks are the endpoints for statuses of commits; nil for none.
+	ForgeHooks Finder
+	Clock      clock.Clock
 	// Guard slows down senders with invalid credentials; nil means no limit.
 	Guard *throttle.Guard
 	Log   *slog.Logger
@@ -93,7 +95,10 @@ func NewHandler(d Deps) http.Handler {
 	if d.Hooks != nil {
 		mux.Handle("GET "+StatusPath, status(d.Hooks))
 		outer.Handle(StatusPath, authenticated(d, mux)) // otherwise the mux would redirect it to the path below
-		outer.Handle(HookPath, newGate(d.Hooks, d.Clock, d.Guard))
+		outer.Handle(HookPath, newGate(HookPath, d.Hooks, d.Clock, d.Guard))
+	}
+	if d.ForgeHooks != nil {
+		outer.Handle(ForgeHookPath, newGate(ForgeHookPath, d.ForgeHooks, d.Clock, d.Guard))
 	}
 	return observed(d.Log, d.Clock, handshake(d.Formats, d.Clock, outer))
 }

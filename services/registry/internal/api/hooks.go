@@ -34,19 +34,27 @@ type Hook struct {
 	Proven func(ctx context.Context, header http.Header, body []byte, at time.Time) bool
 	// Allow takes one delivery from the hook's allowance, and reports whether there was one left.
 	Allow func(at time.Time) bool
-	// Parse parses one delivery. The error is Invalid and names the fields that cannot be parsed.
-	Parse func(header http.Header, mediaType string, body []byte) ([]core.Notification, error)
-	// Accept stores the notifications of a delivery, and records the parts that were left out.
-	Accept func(ctx context.Context, delivery []core.Notification, left []core.Refusal) (core.Receipt, error)
+	// Take parses one delivery and stores it, and records the parts that were left out.
+	Take func(ctx context.Context, header http.Header, mediaType string, body []byte) (core.Receipt, error)
+	// Leave records a delivery that cannot be read at all.
+	Leave func(ctx context.Context, left core.Refusal) (core.Receipt, error)
 	// MaxBody is the maximum size of a delivery in bytes; 0 means the constant MaxBody.
 	MaxBody int64
 }
 
-// Hooks are the configured endpoints.
-type Hooks interface {
+// ForgeHookPath is the prefix of the paths of the hooks for statuses of commits: /v1/forge/<format>/<key>.
+const ForgeHookPath = "/v1/forge/"
+
+// Finder finds endpoints.
+type Finder interface {
 	// Find returns the hook of a format with a key. If there is none it returns a decoy, which takes as long to check a proof and never
 	// accepts it.
 	Find(format, key string) Hook
+}
+
+// Hooks are the configured endpoints.
+type Hooks interface {
+	Finder
 	// Status returns the hooks and tokens that a token may see: those of its organization, or all for a token without one.
 	Status(ctx context.Context, t core.Token) (Statuses, error)
 }
@@ -114,16 +122,18 @@ const (
 
 // gate lets only those deliveries to hooks through that prove their sender.
 type gate struct {
-	hooks     Hooks
+	// prefix is that of the paths of the hooks.
+	prefix    string
+	hooks     Finder
 	clock     clock.Clock
 	strangers *rate.Limiter
 	guard     *throttle.Guard
 	large     chan struct{}
 }
 
-func newGate(h Hooks, c clock.Clock, guard *throttle.Guard) *gate {
+func newGate(prefix string, h Finder, c clock.Clock, guard *throttle.Guard) *gate {
 	return &gate{
-		guard: guard, hooks: h, clock: c, strangers: rate.NewLimiter(strangersPerSecond, strangersAtOnce),
+		prefix: prefix, guard: guard, hooks: h, clock: c, strangers: rate.NewLimiter(strangersPerSecond, strangersAtOnce),
 		large: make(chan struct{}, largeBodies),
 	}
 }
@@ -131,7 +141,7 @@ func newGate(h Hooks, c clock.Clock, guard *throttle.Guard) *gate {
 // ServeHTTP accepts one delivery. Until the sender has proved its identity, every response is the same for existing and missing hooks.
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	now := g.clock.Now()
-	format, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, HookPath), "/")
+	format, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, g.prefix), "/")
 	hook := g.hooks.Find(format, key)
 	body, err := read(w, r, most(hook.MaxBody), g.large)
 	if err != nil {
@@ -156,18 +166,17 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// configuration, and the same for all deliveries: it is answered with an error, which vendors show.
 	media, err := mediaType(r, hook.MediaTypes)
 	if err != nil {
-		if _, failed := hook.Accept(r.Context(), nil, []core.Refusal{header(err)}); failed != nil {
+		if _, failed := hook.Leave(r.Context(), header(err)); failed != nil {
 			err = failed
 		}
 		refuse(w, r, err)
 		return
 	}
-	notifications, err := hook.Parse(r.Header, media, body)
-	g.accept(w, r, hook, notifications, core.Unreadable(err))
+	receipt, err := hook.Take(r.Context(), r.Header, media, body)
+	answered(w, r, receipt, err)
 }
 
-func (g *gate) accept(w http.ResponseWriter, r *http.Request, hook Hook, notifications []core.Notification, left []core.Refusal) {
-	receipt, err := hook.Accept(r.Context(), notifications, left)
+func answered(w http.ResponseWriter, r *http.Request, receipt core.Receipt, err error) {
 	if err != nil {
 		refuse(w, r, err)
 		return
@@ -188,7 +197,8 @@ func (g *gate) unread(w http.ResponseWriter, r *http.Request, hook Hook, now tim
 		tooMany(w, r)
 		return
 	}
-	g.accept(w, r, hook, nil, []core.Refusal{header(err)})
+	receipt, err := hook.Leave(r.Context(), header(err))
+	answered(w, r, receipt, err)
 }
 
 // header returns the refusal for a problem outside of the body's content.

@@ -20,6 +20,18 @@ type Encoder struct{ clock clock.Clock }
 // NewEncoder returns an encoder that takes the time of events from a clock.
 func NewEncoder(c clock.Clock) Encoder { return Encoder{clock: c} }
 
+// EncodeStatus returns the event for a status of a commit. The error is Invalid.
+func (c Encoder) EncodeStatus(s core.CommitStatus) (event.Sealed, error) {
+	e, err := event.Make(event.Header{ID: s.ID, Source: Source, Organization: s.Organization, Time: c.clock.Now().UTC()}, event.CommitStatusReported{
+		Hook: s.Hook, Repository: s.Repository, Commit: s.Commit, Context: s.Context, Phase: s.Phase, Description: s.Description, Link: s.Link,
+		ObservedAt: s.ObservedAt, Sequence: s.Sequence,
+	})
+	if err != nil {
+		return event.Sealed{}, fmt.Errorf("encode a status of commit %s: %w", s.Commit, err)
+	}
+	return e, nil
+}
+
 // Encode returns the event for an artifact. The error is Invalid.
 func (c Encoder) Encode(a core.Artifact) (event.Sealed, error) {
 	// The event keeps the artifact's id, by which the outbox and the domain drop duplicates. Time is that of this event; the time of

@@ -71,6 +71,8 @@ type Answers interface {
 	Try(ctx context.Context, s core.Source) (artifact, problem string, err error)
 	// Senders returns the hooks and tokens that an organization may see.
 	Senders(ctx context.Context, organization int64) ([]*sourcesv1.Sender, error)
+	// ForgeHook returns the path and the secret of a hook of an organization for statuses of commits.
+	ForgeHook(ctx context.Context, organization int64, key, forge string) (path, secret string, err error)
 }
 
 // maxStates bounds the sources in one request.
@@ -88,7 +90,8 @@ func Serve(ctx context.Context, conn Answerer, a Answers) error {
 		if err := decode(raw, &request); err != nil {
 			return nil, err
 		}
-		if n := len(request.GetIds()); request.GetOrganizationId() <= 0 || n == 0 && !request.GetSenders() || n > maxStates {
+		empty := len(request.GetIds()) == 0 && !request.GetSenders() && request.GetForgeHook() == nil
+		if n := len(request.GetIds()); request.GetOrganizationId() <= 0 || empty || n > maxStates {
 			return nil, fault.New(fault.Invalid, "found organization %d and %d ids; expected one, and 1 to %d",
 				request.GetOrganizationId(), n, maxStates)
 		}
@@ -101,6 +104,13 @@ func Serve(ctx context.Context, conn Answerer, a Answers) error {
 			if answer.Senders, err = a.Senders(ctx, request.GetOrganizationId()); err != nil {
 				return nil, err
 			}
+		}
+		if h := request.GetForgeHook(); h != nil {
+			path, secret, err := a.ForgeHook(ctx, request.GetOrganizationId(), h.GetKey(), h.GetForge())
+			if err != nil {
+				return nil, err
+			}
+			answer.ForgeHook = &sourcesv1.ForgeHook{Key: h.GetKey(), Forge: h.GetForge(), Path: path, Secret: secret}
 		}
 		for _, s := range states {
 			answer.States = append(answer.States, &sourcesv1.State{

@@ -44,14 +44,16 @@ const HookMigrationName = "hooks"
 type Hooks struct {
 	pool     *pgxpool.Pool
 	encode   func(core.Artifact) (event.Sealed, error)
+	status   func(core.CommitStatus) (event.Sealed, error)
 	now      func() time.Time
 	wake     func()
 	wakeHint func()
 }
 
 var (
-	_ core.Hints     = (*Hooks)(nil)
-	_ core.HintQueue = (*Hooks)(nil)
+	_ core.Hints        = (*Hooks)(nil)
+	_ core.HintQueue    = (*Hooks)(nil)
+	_ core.StatusOutbox = (*Hooks)(nil)
 )
 
 // HooksDeps are the dependencies of Hooks.
@@ -59,14 +61,16 @@ type HooksDeps struct {
 	Pool *pgxpool.Pool
 	// Encode returns the event for an artifact.
 	Encode func(core.Artifact) (event.Sealed, error)
-	Now    func() time.Time
+	// EncodeStatus returns the event for a status of a commit.
+	EncodeStatus func(core.CommitStatus) (event.Sealed, error)
+	Now          func() time.Time
 	// Wake is called after events were committed, WakeHint after hints were.
 	Wake, WakeHint func()
 }
 
 // NewHooks returns a store of hooks.
 func NewHooks(d HooksDeps) *Hooks {
-	return &Hooks{pool: d.Pool, encode: d.Encode, now: d.Now, wake: d.Wake, wakeHint: d.WakeHint}
+	return &Hooks{pool: d.Pool, encode: d.Encode, status: d.EncodeStatus, now: d.Now, wake: d.Wake, wakeHint: d.WakeHint}
 }
 
 // Take stores a delivery in one transaction: after an error the sender repeats all of it. It sorts hints in place.
@@ -173,6 +177,40 @@ func (s *Hooks) publish(ctx context.Context, tx pgx.Tx, hook string, artifacts [
 	}
 	if err := outbox.Add(ctx, tx, events...); err != nil {
 		return fmt.Errorf("add %d events of hook %s: %w", len(events), hook, err)
+	}
+	return nil
+}
+
+// PutStatuses implements core.StatusOutbox. A status that has been recorded before is no event again.
+func (s *Hooks) PutStatuses(ctx context.Context, sender string, statuses []core.CommitStatus, refusals []core.Refusal) error {
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		p := query.RecordReportedParams{Hook: sender, ReportedAt: s.now()}
+		for _, one := range statuses {
+			p.Ids, p.Refs, p.Lines = append(p.Ids, one.ID), append(p.Refs, bounded(one.Commit+" "+one.Context)), append(p.Lines, "")
+		}
+		fresh, err := query.New(tx).RecordReported(ctx, p)
+		if err != nil {
+			return pg.Classify(err, "note %d statuses of %s", len(statuses), sender)
+		}
+		for _, one := range statuses {
+			if !slices.Contains(fresh, one.ID) {
+				continue
+			}
+			e, err := s.status(one)
+			if err != nil {
+				return err
+			}
+			if err := outbox.Add(ctx, tx, e); err != nil {
+				return fmt.Errorf("add a status of %s: %w", sender, err)
+			}
+		}
+		return s.refuse(ctx, tx, sender, refusals)
+	})
+	if err != nil {
+		return fmt.Errorf("put %d statuses and %d refusals: %w", len(statuses), len(refusals), err)
+	}
+	if len(statuses) > 0 {
+		s.wake()
 	}
 	return nil
 }
