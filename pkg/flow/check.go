@@ -347,7 +347,7 @@ func oneKind(all, own Checks, at string) []fault.Field {
 	}{{"active", all.Active, own.Active}, {"proposed", all.Proposed, own.Proposed}} {
 		for i, c := range target.own {
 			differs := func(o Condition) bool { return o.Key == c.Key && o.kind() != c.kind() }
-			otherwise := func(o Condition) bool { return o.Key == c.Key && c.Program() && !same(o.With, c.With) }
+			otherwise := func(o Condition) bool { return o.Key == c.Key && o.kind() == c.kind() && !same(o.With, c.With) }
 			if slices.ContainsFunc(target.all, otherwise) || slices.ContainsFunc(target.own, otherwise) {
 				found = append(found, fault.Field{
 					Name:    fmt.Sprintf("%s/%s/%d/with", at, target.name, i),

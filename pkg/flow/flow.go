@@ -76,7 +76,7 @@ type Condition struct {
 	Duration int `json:"duration,omitempty"`
 	// Schedule is when a schedule is open; nil for other kinds.
 	Schedule *cron.Schedule `json:"schedule,omitempty"`
-	// With is the configuration of a check of a check kind; nil for an empty one.
+	// With is the configuration of a check of a check kind, or of the status that a forge reports; nil for an empty one.
 	With json.RawMessage `json:"with,omitempty"`
 }
 
@@ -256,9 +256,12 @@ func ChecksSchema(kinds []Kind) (json.RawMessage, error) {
 	if err := json.Unmarshal(schemaText, &whole); err != nil {
 		return nil, fmt.Errorf("read the flow schema: %w", err)
 	}
-	for target, own := range map[string][]string{"active": {"status", "timer", "health"}, "proposed": {"status", "schedule"}} {
-		names := slices.Clone(own)
-		with := []any{object{"if": isOneOf(own), "then": object{"properties": object{"with": false}}}}
+	for target, own := range map[string][]string{"active": {"timer", "health"}, "proposed": {"schedule"}} {
+		names := append([]string{"status"}, own...)
+		with := []any{
+			object{"if": isOneOf(own), "then": object{"properties": object{"with": false}}},
+			object{"if": isOneOf([]string{"status"}), "then": object{"properties": object{"with": whole.Defs["status_config"]}}},
+		}
 		for _, k := range kinds {
 			if !slices.Contains(k.Targets, target) {
 				continue

@@ -191,7 +191,7 @@ func TestAChainSurvivesAKillAtEachStatement(t *testing.T) {
 	shop.ok(err)
 	mortal, err := assemble(pool, noBus{}, drivers, nil, shop.now, Config{}, slog.New(slog.DiscardHandler))
 	shop.ok(err)
-	on := events.New(mortal.intake, mortal.rollouts, mortal.inbox)
+	on := events.New(mortal.intake, mortal.rollouts, mortal.forges, mortal.inbox)
 	r := shop.rollout(shop.set)
 	// killed has the process die at each statement of a piece of work, one after the other, until the work gets through.
 	killed := func(do func(ctx context.Context) error) {

@@ -176,7 +176,7 @@ func Run(ctx context.Context, c Config) error {
 			breakGlass: s.store.BrokenGlass, breaches: s.store.Breaches, bypasses: s.store.FreezeBypasses,
 			journal:  s.store.JournalHealth,
 			delivery: delivery, streams: s.streams, decisions: s.triggers.Decisions,
-			notifications: s.notify.Counts, forges: s.forges.Counts, presses: s.chats.Counts, credentials: s.credentials.Expiring,
+			notifications: s.notify.Counts, forges: s.forges.Counts, reported: s.forges.Reported, presses: s.chats.Counts, credentials: s.credentials.Expiring,
 		}.collectors()...)))
 		if len(c.DeliveryMetrics.Environments) > 0 {
 			parts = append(parts, run.Loop("delivery metrics",
@@ -426,7 +426,8 @@ func assemble(
 	s.retention = retention.New(s.store.ForRetention(), now)
 	s.view = view.New(view.Deps{Reads: s.store, Drivers: s.drivers, Flows: flows, Clock: now})
 	s.forges = forge.New(forge.Deps{
-		Store: s.store.ForForge(), Engine: workflows, Checks: s.view, Clock: now, URL: c.PublicURL, Wake: s.wakePublishers,
+		Store: s.store.ForForge(), Engine: workflows, Checks: s.view, Secrets: events.NewRegistry(conn), Clock: now, URL: c.PublicURL,
+		Wake: s.wakePublishers, Review: s.wakeChores,
 	})
 	return s, nil
 }
@@ -479,7 +480,7 @@ func (s *service) listen(ctx context.Context, conn *bus.Conn, ready func()) erro
 	if err := conn.Apply(ctx, events.Topology()); err != nil {
 		return fmt.Errorf("make streams and consumers: %w", err)
 	}
-	h := events.New(s.intake, s.rollouts, s.inbox)
+	h := events.New(s.intake, s.rollouts, s.forges, s.inbox)
 	return run.Parts(ctx, s.log, stopWithin,
 		run.Loop("outbox", s.sender.Run),
 		run.Loop("inbox", s.inbox.Run),

@@ -31,6 +31,8 @@ type exposition struct {
 	notifications func() map[string]int64
 	// forges are what became of statuses of commits, by what.
 	forges func() map[string]int64
+	// reported are what became of statuses that forges report, by what.
+	reported func() map[string]int64
 	// presses are those of buttons in chats, by what became of them.
 	presses     func() map[string]int64
 	credentials func(ctx context.Context) (expiring, expired int64, err error)
@@ -41,7 +43,7 @@ func (e exposition) collectors() []prometheus.Collector {
 	return append(bus.Metrics(e.conn), pg.Metrics(e.pool), outbox.Metrics(e.pool),
 		telemetry.BreakGlass(e.breakGlass), telemetry.Breaches(e.breaches), telemetry.FreezeBypasses(e.bypasses),
 		journalMetrics{e.journal}, store.Metrics(e.pool), triggerMetrics{e.decisions}, notificationMetrics{e.notifications},
-		forgeMetrics{e.forges}, pressMetrics{e.presses}, credentialMetrics{e.credentials},
+		forgeMetrics{e.forges}, reportMetrics{e.reported}, pressMetrics{e.presses}, credentialMetrics{e.credentials},
 		e.delivery, e.streams)
 }
 
@@ -58,7 +60,7 @@ func Metrics() []prometheus.Collector {
 		journalMetrics{},
 		triggerMetrics{},
 		notificationMetrics{},
-		forgeMetrics{},
+		forgeMetrics{}, reportMetrics{},
 		pressMetrics{},
 		credentialMetrics{},
 		transport.NewStreams(1),
@@ -113,6 +115,24 @@ func (m forgeMetrics) Collect(ch chan<- prometheus.Metric) {
 	for outcome, n := range m.read() {
 		ch <- prometheus.MustNewConstMetric(forgeCounts(), prometheus.CounterValue, float64(n), outcome)
 	}
+}
+
+// reportMetrics exports what became of statuses that forges have reported to this process.
+type reportMetrics struct{ read func() map[string]int64 }
+
+// Describe implements prometheus.Collector.
+func (reportMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- reportCounts() }
+
+// Collect implements prometheus.Collector.
+func (m reportMetrics) Collect(ch chan<- prometheus.Metric) {
+	for outcome, n := range m.read() {
+		ch <- prometheus.MustNewConstMetric(reportCounts(), prometheus.CounterValue, float64(n), outcome)
+	}
+}
+
+func reportCounts() *prometheus.Desc {
+	return prometheus.NewDesc("lockstep_forge_reports_total", "What became of statuses of commits that forges have reported to this process, by outcome: taken, old "+
+		"because a later one is known, or ignored because no hook may report it.", []string{"outcome"}, nil)
 }
 
 func forgeCounts() *prometheus.Desc {

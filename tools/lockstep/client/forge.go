@@ -53,7 +53,31 @@ type ForgeHost struct {
 	QuotaResetsAt  *time.Time `json:"quotaResetsAt,omitempty"`
 }
 
+// ForgeHook is where a forge reports statuses of commits to.
+type ForgeHook struct {
+	// Number identifies it within the organization.
+	Number int `json:"number"`
+	// Forge is GITHUB, GITLAB or GITEA.
+	Forge string `json:"forge"`
+	// Repositories are patterns of those that it may report about, CheckKeys the checks that its reports count for; none for all.
+	Repositories []string `json:"repositories"`
+	CheckKeys    []string `json:"checkKeys"`
+	// Author is who made it, at CreatedAt; ReportedAt is when it last reported what was not known.
+	Author     string     `json:"author"`
+	CreatedAt  time.Time  `json:"createdAt"`
+	ReportedAt *time.Time `json:"reportedAt,omitempty"`
+}
+
+// MadeForgeHook is a hook with what the forge has to be given.
+type MadeForgeHook struct {
+	Hook ForgeHook `json:"hook"`
+	// Path is at the address of the registry service.
+	Path   string `json:"path"`
+	Secret string `json:"secret"`
+}
+
 const (
+	forgeHookFields   = `number forge repositories checkKeys author createdAt reportedAt`
 	forgeMirrorFields = `application environments credential enabled author changedAt`
 	forgeStatusFields = `number repository commit name phase description link state error attempts dueAt sentAt`
 	forgeHostFields   = `host waiting pausedUntil problem quotaLimit quotaRemaining quotaResetsAt`
@@ -96,6 +120,25 @@ func (c *Client) PutForgeMirror(ctx context.Context, m ForgeMirror, reason strin
 	return change[ForgeMirror](ctx, c, "putForgeMirror", "PutForgeMirrorInput", "mirror", forgeMirrorFields, map[string]any{
 		"application": m.Application, "environments": m.Environments, "credential": m.Credential, "enabled": m.Enabled, "reason": reason,
 	})
+}
+
+// ForgeHooks reads the hooks to which forges report statuses of commits.
+func (c *Client) ForgeHooks(ctx context.Context) ([]ForgeHook, error) {
+	var data struct{ ForgeHooks []ForgeHook }
+	err := c.do(ctx, `{ forgeHooks { `+forgeHookFields+` } }`, nil, &data)
+	return data.ForgeHooks, err
+}
+
+// AddForgeHook makes a hook of a forge: GITHUB, GITLAB or GITEA.
+func (c *Client) AddForgeHook(ctx context.Context, forge string, repositories, checkKeys []string, reason string) (MadeForgeHook, error) {
+	return change[MadeForgeHook](ctx, c, "addForgeHook", "AddForgeHookInput", "made", `hook { `+forgeHookFields+` } path secret`, map[string]any{
+		"forge": forge, "repositories": append([]string{}, repositories...), "checkKeys": append([]string{}, checkKeys...), "reason": reason,
+	})
+}
+
+// RemoveForgeHook removes a hook.
+func (c *Client) RemoveForgeHook(ctx context.Context, number int, reason string) (ForgeHook, error) {
+	return change[ForgeHook](ctx, c, "removeForgeHook", "RemoveForgeHookInput", "hook", forgeHookFields, map[string]any{"number": number, "reason": reason})
 }
 
 // Retried is how many statuses are sent again.

@@ -131,6 +131,9 @@ func checks(all, own []flow.Condition) []core.Check {
 		if c.Kind != "" {
 			one.Kind = core.CheckKind(c.Kind)
 		}
+		if one.Kind == core.CheckStatus {
+			one.Config = c.With
+		}
 		if c.Program() {
 			one.Kind, one.Config = core.CheckKind(driver.CheckRef(c.Kind)), c.With
 		}

@@ -84,6 +84,11 @@ func (r CheckRun) Reporter(kind CheckKind) Author {
 	return Author{Principal: Principal{Type: PrincipalSystem, ID: r.ID}, Name: string(kind)}
 }
 
+// ForgeReporter is who reports what follows from statuses that forges have of commits. No run has its number.
+func ForgeReporter() Author {
+	return Author{Principal: Principal{Type: PrincipalSystem}, Name: "forge"}
+}
+
 // CheckPhase is what a report says of a check.
 type CheckPhase string
 
@@ -105,7 +110,7 @@ type Check struct {
 	Duration time.Duration
 	// Schedule is when a schedule is open; nil for other kinds.
 	Schedule *cron.Schedule
-	// Config is the configuration of a check whose kind is a bundle; nil for an empty one.
+	// Config is the configuration of a check whose kind is a bundle, or of the status that a forge reports; nil for an empty one.
 	Config json.RawMessage
 }
 
@@ -350,7 +355,8 @@ func (c Checks) reported(pinned PinnedCheck) CheckState {
 	var votes []string
 	differ := false
 	for _, r := range c.Reports {
-		if r.EnvironmentID != pinned.EnvironmentID || r.Key != pinned.Key || r.Reporter.Type == PrincipalSystem {
+		program := r.Reporter.Type == PrincipalSystem && r.Reporter.Principal != ForgeReporter().Principal
+		if r.EnvironmentID != pinned.EnvironmentID || r.Key != pinned.Key || program {
 			continue // what the program of a check has reported is no status by a reporter
 		}
 		differ = differ || len(votes) > 0 && s.Phase != r.Phase

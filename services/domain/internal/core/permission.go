@@ -181,6 +181,8 @@ const (
 	ActionRetryNotification       Action = "retryNotification"
 	ActionPutForgeMirror          Action = "putForgeMirror"
 	ActionRetryForgeStatus        Action = "retryForgeStatuses"
+	ActionAddForgeHook            Action = "addForgeHook"
+	ActionRemoveForgeHook         Action = "removeForgeHook"
 	ActionOpenLink                Action = "openNotificationLink"
 	ActionLinkChatAccount         Action = "linkChatAccount"
 	ActionUnlinkChatAccount       Action = "unlinkChatAccount"
@@ -247,7 +249,7 @@ func permissionFor(action Action) (Permission, bool) {
 		return MayConfigure, true
 	case ActionPauseSchedule, ActionResumeSchedule, ActionTriggerSchedule, ActionPutNotifyChannel, ActionRemoveNotifyChannel,
 		ActionPutNotifyRoute, ActionRemoveNotifyRoute, ActionTestNotifyRoute, ActionRetryNotification, ActionPutForgeMirror,
-		ActionRetryForgeStatus,
+		ActionRetryForgeStatus, ActionAddForgeHook, ActionRemoveForgeHook,
 		ActionCreateCredential, ActionRotateCredential, ActionRevokeCredential:
 		return MayConfigure, true
 	case ActionArchiveApplication, ActionArchiveEnvironment, ActionRestoreApplication, ActionRestoreEnvironment, ActionCreateApplication,

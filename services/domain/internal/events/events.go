@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
@@ -28,9 +29,15 @@ type Rollouts interface {
 	ApplyAll(ctx context.Context, organization int64, all []rollout.Arrival) []error
 }
 
+// Forges records what forges report of commits.
+type Forges interface {
+	ReportStatuses(ctx context.Context, all []forge.Report) []error
+}
+
 var (
 	_ Intake   = (*intake.UseCases)(nil)
 	_ Rollouts = (*rollout.UseCases)(nil)
+	_ Forges   = (*forge.UseCases)(nil)
 )
 
 // Inbox knows what has come before an event, and records what can never be applied, so that nobody sends it for ever.
@@ -78,46 +85,71 @@ const maxDeliver = 8
 type Handlers struct {
 	intake   Intake
 	rollouts Rollouts
+	forges   Forges
 	inbox    Inbox
 }
 
 // New makes handlers that pass events on to use cases.
-func New(i Intake, r Rollouts, inbox Inbox) *Handlers {
-	return &Handlers{intake: i, rollouts: r, inbox: inbox}
+func New(i Intake, r Rollouts, f Forges, inbox Inbox) *Handlers {
+	return &Handlers{intake: i, rollouts: r, forges: f, inbox: inbox}
 }
 
 // Registry handles events of the registry path, together. An error decides what becomes of its event by its class: it is
 // tried again, or Rejected is called.
 func (h *Handlers) Registry(ctx context.Context, all []bus.Delivery) []error {
 	errs := make([]error, len(all))
-	// The order of the two does not matter.
-	for _, part := range []struct {
-		deletions bool
-		read      func(event.Event) (intake.Publication, error)
-		apply     func(ctx context.Context, all []intake.Publication) []error
-	}{{false, publication, h.intake.PublishArtifacts}, {true, deletion, h.intake.DeleteArtifacts}} {
-		var read []intake.Publication
-		var places []int
-		for i, d := range all {
-			if (d.Event.Type() == event.TypeArtifactDeleted) != part.deletions {
-				continue
-			}
-			p, err := part.read(d.Event)
-			if errs[i] = err; err == nil {
-				read, places = append(read, p), append(places, i)
-			}
-		}
-		if len(read) == 0 {
+	// The order of the three does not matter. What is of no known type is refused as a publication.
+	deleted := func(t string) bool { return t == event.TypeArtifactDeleted }
+	reported := func(t string) bool { return t == event.TypeCommitStatusReported }
+	published := func(t string) bool { return !deleted(t) && !reported(t) }
+	together(ctx, all, errs, published, publication, h.intake.PublishArtifacts)
+	together(ctx, all, errs, deleted, deletion, h.intake.DeleteArtifacts)
+	together(ctx, all, errs, reported, statusReport, h.forges.ReportStatuses)
+	return errs
+}
+
+// together reads the deliveries of some types and applies them together.
+func together[T any](
+	ctx context.Context, all []bus.Delivery, errs []error, of func(eventType string) bool, read func(event.Event) (T, error),
+	apply func(context.Context, []T) []error,
+) {
+	var some []T
+	var places []int
+	for i, d := range all {
+		if !of(d.Event.Type()) {
 			continue
 		}
-		tried := part.apply(ctx, read)
-		for n, i := range places {
-			if errs[i] = bus.ErrBehind; n < len(tried) {
-				errs[i] = tried[n]
-			}
+		one, err := read(d.Event)
+		if errs[i] = err; err == nil {
+			some, places = append(some, one), append(places, i)
 		}
 	}
-	return errs
+	if len(some) == 0 {
+		return
+	}
+	tried := apply(ctx, some)
+	for n, i := range places {
+		if errs[i] = bus.ErrBehind; n < len(tried) {
+			errs[i] = tried[n]
+		}
+	}
+}
+
+// statusReport reads a status of a commit.
+func statusReport(e event.Event) (forge.Report, error) {
+	data, err := event.Decode[event.CommitStatusReported](e)
+	if err != nil {
+		return forge.Report{}, err
+	}
+	in, err := inbound(e)
+	if err != nil {
+		return forge.Report{}, err
+	}
+	at, err := instantOf(e, "observed_at", data.ObservedAt)
+	return forge.Report{
+		In: in, Hook: data.Hook, Repository: data.Repository, Commit: data.Commit, Context: data.Context, Phase: core.CheckPhase(data.Phase),
+		Description: data.Description, Link: data.Link, ObservedAt: at, Sequence: data.Sequence,
+	}, err
 }
 
 // publication reads an event of the registry path.

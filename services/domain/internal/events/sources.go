@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/provenance"
 	sourcesv1 "github.com/lockstep-cd/lockstep/proto/lockstep/sources/v1"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/origin"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
@@ -79,6 +80,19 @@ func (r Registry) Senders(ctx context.Context, organization int64) ([]setup.Arti
 		}
 	}
 	return all, nil
+}
+
+var _ forge.Secrets = Registry{}
+
+// ForgeHook implements forge.Secrets.
+func (r Registry) ForgeHook(ctx context.Context, organization int64, key, of string) (path, secret string, err error) {
+	answer, err := ask(ctx, r.conn, stateWithin, bus.SourcesStates, &sourcesv1.StatesRequest{
+		OrganizationId: organization, ForgeHook: &sourcesv1.ForgeHook{Key: key, Forge: of},
+	}, &sourcesv1.StatesResponse{})
+	if fault.Is(err, fault.Invalid) {
+		return "", "", fault.New(fault.Unavailable, "the registry service is an older release, which has no hooks for statuses of commits; upgrade it")
+	}
+	return answer.GetForgeHook().GetPath(), answer.GetForgeHook().GetSecret(), err
 }
 
 // Look implements setup.SourceStatus.

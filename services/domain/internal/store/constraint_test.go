@@ -81,8 +81,13 @@ INSERT INTO cd_notification_messages (organization_id, channel_id, key, severity
 INSERT INTO cd_forge_mirrors (organization_id, application_id, environment_ids, credential, enabled, principal_type, principal_id, principal_name, changed_at)
     VALUES (1, 1, '{}', '', true, 'user', 1, 'ann', now());
 INSERT INTO cd_forge_marks (organization_id, application_id, version_set_id, due_at) VALUES (1, 1, 1, now());
-INSERT INTO cd_forge_statuses (organization_id, repository, host, commit_sha, name, parts, credential, due_at)
-    VALUES (1, 'https://git.example/shop', 'git.example', repeat('a', 40), 'lockstep/staging/e2e', '{}', '', now());
+INSERT INTO cd_forge_hooks (organization_id, key, forge, repositories, check_keys, principal_type, principal_id, principal_name)
+VALUES (1, '0123456789abcdef', 'github', '{github.com/shop/*}', '{}', 'user', 1, 'ann');
+INSERT INTO cd_forge_reports (organization_id, hook_id, repository, commit_sha, context, phase, description, link, observed_at, sequence)
+VALUES (1, 1, 'github.com/shop/api', repeat('a', 40), 'ci', 'success', '', '', now(), 1);
+INSERT INTO cd_forge_commits (organization_id, application_id, version_set_id, commit_sha) VALUES (1, 1, 1, repeat('a', 40));
+INSERT INTO cd_forge_statuses (organization_id, repository, host, commit_sha, name, credential, due_at)
+    VALUES (1, 'https://git.example/shop', 'git.example', repeat('a', 40), 'lockstep/staging/e2e', '', now());
 INSERT INTO cd_forge_hosts (organization_id, host) VALUES (1, 'git.example');
 INSERT INTO cd_members (organization_id, name, kind, role) VALUES (1, 'opener', 'user', 'viewer');
 INSERT INTO cd_notification_links (organization_id, message_id, run, request_id, gate_id, member_id, member_name, opened_at)
@@ -224,10 +229,17 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a press of no user (D63)", `UPDATE cd_chat_requests SET chat_user = ''`, "cd_chat_requests_user_is_bounded"},
 		{"a dead letter without a reason", `UPDATE cd_notification_messages SET state = 'failed'`, "cd_notification_messages_failed_says_why"},
 		{"a message that nothing sends", `UPDATE cd_notification_messages SET state = 'sending'`, "cd_notification_messages_sending_has_inputs"},
-		{"a second status of a name (R3-09)", `INSERT INTO cd_forge_statuses (organization_id, repository, host, commit_sha, name, parts, credential, due_at) VALUES (1, 'https://git.example/shop', 'git.example', repeat('a', 40), 'lockstep/staging/e2e', '{}', '', now())`, "cd_forge_statuses_one_of_a_name"},
+		{"a second status of a name (R3-09)", `INSERT INTO cd_forge_statuses (organization_id, repository, host, commit_sha, name, credential, due_at) VALUES (1, 'https://git.example/shop', 'git.example', repeat('a', 40), 'lockstep/staging/e2e', '', now())`, "cd_forge_statuses_one_of_a_name"},
 		{"a status of another name than ours (R3-09)", `UPDATE cd_forge_statuses SET name = 'ci/build'`, "cd_forge_statuses_name_is_ours"},
 		{"a status of what is no commit", `UPDATE cd_forge_statuses SET commit_sha = 'main'`, "cd_forge_statuses_commit_is_one"},
 		{"a status that was given up without a reason", `UPDATE cd_forge_statuses SET state = 'failed'`, "cd_forge_statuses_failed_says_why"},
+		{"a status without a phase that is known (R3-02)", `UPDATE cd_forge_statuses SET phase = 'fine'`, "cd_forge_statuses_phase_is_known"},
+		{"a second hook of a key (D48)", `INSERT INTO cd_forge_hooks (organization_id, key, forge, repositories, check_keys, principal_type, principal_id, principal_name) VALUES (1, '0123456789abcdef', 'gitea', '{a.test/b}', '{}', 'user', 1, 'ann')`, "cd_forge_hooks_one_of_a_key"},
+		{"a hook for no repository (D48)", `UPDATE cd_forge_hooks SET repositories = '{}'`, "cd_forge_hooks_repositories_are_bounded"},
+		{"a hook of a forge that is not known (D48)", `UPDATE cd_forge_hooks SET forge = 'svn'`, "cd_forge_hooks_forge_is_known"},
+		{"a second report of a context (D48)", `INSERT INTO cd_forge_reports (organization_id, hook_id, repository, commit_sha, context, phase, description, link, observed_at, sequence) VALUES (1, 1, 'github.com/shop/api', repeat('a', 40), 'ci', 'failure', '', '', now(), 2)`, "cd_forge_reports_one_of_a_context"},
+		{"a report of what Lockstep publishes (D48)", `UPDATE cd_forge_reports SET context = 'lockstep/shop/dev/ci'`, "cd_forge_reports_context_is_not_ours"},
+		{"a report about what is no commit (D48)", `UPDATE cd_forge_reports SET commit_sha = 'main'`, "cd_forge_reports_commit_is_one"},
 		{"a status that nothing sends", `UPDATE cd_forge_statuses SET state = 'sending'`, "cd_forge_statuses_sending_has_inputs"},
 		{"a second mirror of an application", `INSERT INTO cd_forge_mirrors (organization_id, application_id, environment_ids, credential, enabled, principal_type, principal_id, principal_name, changed_at) VALUES (1, 1, '{}', '', true, 'user', 1, 'ann', now())`, "cd_forge_mirrors_pkey"},
 		{"a second trigger of a name", triggerOf + `'sets', 'drift')`, "cd_triggers_name_is_unique"},

@@ -1095,6 +1095,59 @@ COMMENT ON COLUMN cd_environments.readiness IS
 COMMENT ON COLUMN cd_environments.workflow_ref IS
     'The handle of the latest onboarding; opaque.';
 
+CREATE TABLE cd_forge_commits (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    application_id bigint NOT NULL,
+    version_set_id bigint NOT NULL,
+    commit_sha text NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_forge_commits_pkey PRIMARY KEY (organization_id, version_set_id, commit_sha),
+    CONSTRAINT cd_forge_commits_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
+    CONSTRAINT cd_forge_commits_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_forge_commits_version_set FOREIGN KEY (organization_id, version_set_id) REFERENCES cd_version_sets(organization_id, id),
+    CONSTRAINT cd_forge_commits_commit_is_one CHECK ((commit_sha ~ '^[0-9a-f]{40}([0-9a-f]{24})?$'::text))
+);
+CREATE INDEX cd_forge_commits_by_commit ON cd_forge_commits USING btree (organization_id, commit_sha);
+CREATE TRIGGER cd_forge_commits_touch BEFORE UPDATE ON cd_forge_commits FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_forge_commits IS
+    'Which version sets that were rolled out come from a commit, in organizations with hooks: a report has their checks looked at. Rows end with the version set.';
+
+CREATE TABLE cd_forge_hooks (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    key text NOT NULL,
+    forge text NOT NULL,
+    repositories text[] NOT NULL,
+    check_keys text[] NOT NULL,
+    principal_type text NOT NULL,
+    principal_id bigint NOT NULL,
+    principal_name text NOT NULL,
+    removed_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_forge_hooks_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_forge_hooks_one_of_a_key UNIQUE (organization_id, key),
+    CONSTRAINT cd_forge_hooks_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_forge_hooks_check_keys_are_bounded CHECK ((cardinality(check_keys) <= 50)),
+    CONSTRAINT cd_forge_hooks_forge_is_known CHECK ((forge = ANY (ARRAY['github'::text, 'gitlab'::text, 'gitea'::text]))),
+    CONSTRAINT cd_forge_hooks_key_is_one CHECK ((key ~ '^[0-9a-f]{16,64}$'::text)),
+    CONSTRAINT cd_forge_hooks_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
+    CONSTRAINT cd_forge_hooks_repositories_are_bounded CHECK (((cardinality(repositories) >= 1) AND (cardinality(repositories) <= 20)))
+);
+CREATE TRIGGER cd_forge_hooks_touch BEFORE UPDATE ON cd_forge_hooks FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_forge_hooks IS
+    'Hooks to which forges report statuses of commits. Their secrets are not stored: the registry service derives them. Rows are kept, so that reports name their hook.';
+COMMENT ON COLUMN cd_forge_hooks.check_keys IS
+    'The checks that its reports count for; empty for all.';
+COMMENT ON COLUMN cd_forge_hooks.key IS
+    'Names it at the registry service.';
+COMMENT ON COLUMN cd_forge_hooks.removed_at IS
+    'Since when its reports count for nothing; null while they do.';
+COMMENT ON COLUMN cd_forge_hooks.repositories IS
+    'Patterns of the repositories that it may report about, as host/path.';
+
 CREATE TABLE cd_forge_hosts (
     organization_id bigint NOT NULL,
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1173,6 +1226,41 @@ COMMENT ON COLUMN cd_forge_mirrors.credential IS
 COMMENT ON COLUMN cd_forge_mirrors.environment_ids IS
     'The environments whose checks are published; empty for all.';
 
+CREATE TABLE cd_forge_reports (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    hook_id bigint NOT NULL,
+    repository text NOT NULL,
+    commit_sha text NOT NULL,
+    context text NOT NULL,
+    phase text NOT NULL,
+    description text NOT NULL,
+    link text NOT NULL,
+    observed_at timestamp with time zone NOT NULL,
+    sequence bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_forge_reports_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_forge_reports_one_of_a_context UNIQUE (organization_id, commit_sha, repository, context, hook_id),
+    CONSTRAINT cd_forge_reports_hook FOREIGN KEY (organization_id, hook_id) REFERENCES cd_forge_hooks(organization_id, id),
+    CONSTRAINT cd_forge_reports_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_forge_reports_commit_is_one CHECK ((commit_sha ~ '^[0-9a-f]{40}([0-9a-f]{24})?$'::text)),
+    CONSTRAINT cd_forge_reports_context_is_not_ours CHECK (((context !~~ 'lockstep/%'::text) AND ((octet_length(context) >= 1) AND (octet_length(context) <= 255)))),
+    CONSTRAINT cd_forge_reports_description_is_bounded CHECK ((length(description) <= 1000)),
+    CONSTRAINT cd_forge_reports_link_is_bounded CHECK ((length(link) <= 2000)),
+    CONSTRAINT cd_forge_reports_phase_is_known CHECK ((phase = ANY (ARRAY['pending'::text, 'success'::text, 'failure'::text]))),
+    CONSTRAINT cd_forge_reports_repository_is_bounded CHECK (((octet_length(repository) >= 1) AND (octet_length(repository) <= 1024)))
+);
+CREATE INDEX cd_forge_reports_by_hook ON cd_forge_reports USING btree (organization_id, hook_id, updated_at);
+CREATE INDEX cd_forge_reports_by_time ON cd_forge_reports USING btree (organization_id, updated_at);
+CREATE TRIGGER cd_forge_reports_touch BEFORE UPDATE ON cd_forge_reports FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_forge_reports IS
+    'The latest status of each context of a commit that a hook received. Rows end 90 days after their last change.';
+COMMENT ON COLUMN cd_forge_reports.observed_at IS
+    'When the forge had it, and with sequence, which the forge gives, which of two is later.';
+COMMENT ON COLUMN cd_forge_reports.repository IS
+    'Host and path, in lower case.';
+
 CREATE TABLE cd_forge_statuses (
     organization_id bigint NOT NULL,
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1180,7 +1268,6 @@ CREATE TABLE cd_forge_statuses (
     host text NOT NULL,
     commit_sha text NOT NULL,
     name text NOT NULL,
-    parts jsonb NOT NULL,
     credential text NOT NULL,
     revision integer NOT NULL DEFAULT 1,
     sent_revision integer NOT NULL DEFAULT 0,
@@ -1195,6 +1282,13 @@ CREATE TABLE cd_forge_statuses (
     sent_at timestamp with time zone,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    application_id bigint NOT NULL DEFAULT 0,
+    environment_id bigint NOT NULL DEFAULT 0,
+    version_set_id bigint NOT NULL DEFAULT 0,
+    phase text NOT NULL DEFAULT 'pending'::text,
+    description text NOT NULL DEFAULT ''::text,
+    link text NOT NULL DEFAULT ''::text,
+    away_since timestamp with time zone,
     CONSTRAINT cd_forge_statuses_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_forge_statuses_one_of_a_name UNIQUE (organization_id, repository, commit_sha, name),
     CONSTRAINT cd_forge_statuses_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
@@ -1203,7 +1297,7 @@ CREATE TABLE cd_forge_statuses (
     CONSTRAINT cd_forge_statuses_failed_says_why CHECK (((state <> 'failed'::text) OR (error <> ''::text))),
     CONSTRAINT cd_forge_statuses_host_is_bounded CHECK (((octet_length(host) >= 1) AND (octet_length(host) <= 300))),
     CONSTRAINT cd_forge_statuses_name_is_ours CHECK (((name ~~ 'lockstep/%'::text) AND (octet_length(name) <= 255))),
-    CONSTRAINT cd_forge_statuses_parts_is_an_object CHECK ((jsonb_typeof(parts) = 'object'::text)),
+    CONSTRAINT cd_forge_statuses_phase_is_known CHECK ((phase = ANY (ARRAY['pending'::text, 'success'::text, 'failure'::text]))),
     CONSTRAINT cd_forge_statuses_repository_is_bounded CHECK (((octet_length(repository) >= 1) AND (octet_length(repository) <= 1000))),
     CONSTRAINT cd_forge_statuses_sending_has_inputs CHECK (((state <> 'sending'::text) OR ((inputs IS NOT NULL) AND (run > 0)))),
     CONSTRAINT cd_forge_statuses_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'sending'::text, 'sent'::text, 'failed'::text])))
@@ -1216,12 +1310,14 @@ CREATE INDEX cd_forge_statuses_settled ON cd_forge_statuses USING btree (organiz
 CREATE TRIGGER cd_forge_statuses_touch BEFORE UPDATE ON cd_forge_statuses FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_forge_statuses IS
     'Statuses of commits at forges, one of each name: a copy of what checks have come to, which no decision depends on. Rows end 30 days after their last change.';
+COMMENT ON COLUMN cd_forge_statuses.application_id IS
+    'Whose it is, and with environment_id and version_set_id what it is about; 0 if that is not known.';
+COMMENT ON COLUMN cd_forge_statuses.away_since IS
+    'When its server first failed to answer since it was sent last; null if it has not.';
 COMMENT ON COLUMN cd_forge_statuses.due_at IS
     'When it is sent, or looked at again while a run sends it.';
 COMMENT ON COLUMN cd_forge_statuses.inputs IS
     'Of the present run: begun again, it is begun with the same.';
-COMMENT ON COLUMN cd_forge_statuses.parts IS
-    'What each application says, by its number: set, phase, description and link. The worst of them is published.';
 COMMENT ON COLUMN cd_forge_statuses.revision IS
     'Counts what it was to say; sent_revision is what the forge has.';
 COMMENT ON COLUMN cd_forge_statuses.run IS
@@ -3096,6 +3192,23 @@ $function$;
 COMMENT ON FUNCTION cd_forget_forge_marks IS
     'A mark is done with once what it is about was looked at.';
 
+CREATE OR REPLACE FUNCTION cd_forget_forge_reports(before timestamp with time zone, most integer)
+ RETURNS bigint
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+    WITH old AS (
+        SELECT r.organization_id, r.id FROM cd_forge_reports r
+        WHERE r.organization_id = NULLIF(current_setting('lockstep.organization', true), '')::bigint AND r.updated_at < before ORDER BY r.updated_at LIMIT most
+    ), gone AS (
+        DELETE FROM cd_forge_reports r USING old WHERE r.organization_id = old.organization_id AND r.id = old.id RETURNING 1
+    )
+    SELECT count(*) FROM gone
+$function$;
+COMMENT ON FUNCTION cd_forget_forge_reports IS
+    'What counted for a check is recorded as a status of the check.';
+
 CREATE OR REPLACE FUNCTION cd_forget_forge_statuses(before timestamp with time zone, most integer)
  RETURNS bigint
  LANGUAGE sql
@@ -3381,9 +3494,10 @@ AS $function$
     INSERT INTO cd_forge_marks (organization_id, application_id, version_set_id, due_at)
     SELECT of_organization, of_application, of_set, 'epoch'
     WHERE EXISTS (SELECT FROM cd_forge_mirrors m WHERE m.organization_id = of_organization AND m.application_id = of_application AND m.enabled)
+       OR EXISTS (SELECT FROM cd_forge_hooks h WHERE h.organization_id = of_organization AND h.removed_at IS NULL)
 $function$;
 COMMENT ON FUNCTION cd_mark_forge_subject IS
-    'Has the statuses of a version set looked at, if the application is published.';
+    'Has the statuses of a version set looked at, if the application is published or forges report to the organization.';
 
 CREATE OR REPLACE FUNCTION cd_organizations_of_identity(of_issuer text, of_subject text)
  RETURNS TABLE(id bigint, name text, created_at timestamp with time zone)

@@ -1,4 +1,5 @@
-// Package forge has the commands about statuses of commits: which applications have their checks published, and what became of it.
+// Package forge has the commands about statuses of commits: which applications have their checks published, what became of it, and where
+// forges report statuses to.
 package forge
 
 import (
@@ -19,8 +20,8 @@ import (
 func Commands(c *command.Command) []*cobra.Command {
 	own := commands{c}
 	return []*cobra.Command{
-		command.Noun("forge", "", "Statuses of commits: publish checks at GitHub, GitLab, Gitea and Forgejo, and see what became of it",
-			own.publish(), own.list(), own.statuses(), own.hosts(), own.retry()),
+		command.Noun("forge", "", "Statuses of commits: publish checks at GitHub, GitLab, Gitea and Forgejo, see what became of it, and count what they report",
+			own.publish(), own.list(), own.statuses(), own.hosts(), own.retry(), own.hook()),
 	}
 }
 

@@ -97,6 +97,8 @@ func (f *fixture) controls() {
 	notifies("removeNotificationChannel", "channel", "name", map[string]any{"name": "hook"})
 	notifies("putForgeMirror", "mirror", "application", map[string]any{"application": "idle", "credential": "git", "reason": "statuses"})
 	notifies("retryForgeStatuses", "retried", "count", map[string]any{"reason": "the token was replaced"})
+	notifies("addForgeHook", "made", "path", map[string]any{"forge": "GITHUB", "repositories": []string{"github.com/shop/*"}, "reason": "e2e"})
+	notifies("removeForgeHook", "hook", "number", map[string]any{"number": 1, "reason": "moved"})
 	notifies("linkChatAccount", "account", "user", map[string]any{"token": f.pressed()})
 	notifies("unlinkChatAccount", "account", "user", map[string]any{"number": 1, "reason": "moved"})
 	notifies("createCredential", "credential", "name", map[string]any{

@@ -148,6 +148,13 @@ func (f *fixture) domain() graph.Domain {
 	}
 }
 
+// derives gives hooks secrets, as the registry service does.
+type derives struct{}
+
+func (derives) ForgeHook(_ context.Context, organization int64, key, of string) (path, secret string, err error) {
+	return fmt.Sprintf("/v1/forge/%s/%d-%s", of, organization, key), "secret", nil
+}
+
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	owner, db := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()},
@@ -210,7 +217,7 @@ func newFixture(t *testing.T) *fixture {
 	f.checks = check.New(s.ForCheck(), bundle.Flows{}, now, func() {})
 	f.sealer = keysetOf(t)
 	f.notify = notify.New(notify.Deps{Store: s.ForNotify(), Clock: now})
-	f.forges = forge.New(forge.Deps{Store: s.ForForge(), Checks: f.view, Clock: now})
+	f.forges = forge.New(forge.Deps{Store: s.ForForge(), Checks: f.view, Secrets: derives{}, Clock: now})
 	f.credentials = credential.New(credential.Deps{
 		Store: s.ForCredential(), Sealer: f.sealer, Clock: now, Settings: sealing.Settings{
 			References: []sealing.Allowance{{Prefix: "env:SHOP_", Organizations: []int64{ours}}},

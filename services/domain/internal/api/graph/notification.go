@@ -243,6 +243,9 @@ type Forges interface {
 	Statuses(ctx context.Context, organization int64, f forge.Filter) ([]forge.Status, error)
 	Hosts(ctx context.Context, organization int64) ([]forge.Host, error)
 	Retry(ctx context.Context, a core.Actor, status int64, reason string) (forge.Retried, error)
+	Hooks(ctx context.Context, organization int64) ([]forge.Hook, error)
+	AddHook(ctx context.Context, a core.Actor, n forge.NewHook) (forge.MadeHook, error)
+	RemoveHook(ctx context.Context, a core.Actor, number int64, reason string) (forge.Hook, error)
 }
 
 var _ Forges = (*forge.UseCases)(nil)
@@ -323,6 +326,32 @@ func (m mutation) RetryForgeStatuses(ctx context.Context, in model.RetryForgeSta
 	}
 	retried, err := m.domain.Forges.Retry(ctx, loadersOf(ctx).actor, number, orEmpty(in.Reason))
 	p.Retried, p.Errors, err = changed(retried, err, func(r forge.Retried) model.RetriedForgeStatuses { return model.RetriedForgeStatuses(r) })
+	return p, err
+}
+
+// ForgeHooks are those of the organization.
+func (q query) ForgeHooks(ctx context.Context) ([]model.ForgeHook, error) {
+	hooks, err := q.domain.Forges.Hooks(ctx, loadersOf(ctx).actor.Organization)
+	all := []model.ForgeHook{}
+	for _, h := range hooks {
+		all = append(all, model.WrapForgeHook(h))
+	}
+	return all, err
+}
+
+// AddForgeHook makes a hook.
+func (m mutation) AddForgeHook(ctx context.Context, in model.AddForgeHookInput) (p model.AddForgeHookPayload, err error) {
+	made, err := m.domain.Forges.AddHook(ctx, loadersOf(ctx).actor, forge.NewHook{
+		Forge: in.Forge, Repositories: in.Repositories, CheckKeys: in.CheckKeys, Reason: orEmpty(in.Reason),
+	})
+	p.Made, p.Errors, err = changed(made, err, model.WrapMadeForgeHook)
+	return p, err
+}
+
+// RemoveForgeHook removes a hook.
+func (m mutation) RemoveForgeHook(ctx context.Context, in model.RemoveForgeHookInput) (p model.ForgeHookPayload, err error) {
+	removed, err := m.domain.Forges.RemoveHook(ctx, loadersOf(ctx).actor, int64(in.Number), orEmpty(in.Reason))
+	p.Hook, p.Errors, err = changed(removed, err, model.WrapForgeHook)
 	return p, err
 }
 

@@ -232,7 +232,7 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 		// probed above or below, one's own, and nobody's
 		"node": {}, "viewer": {}, "validateDriverConfig": {}, "drivers": {}, "driverOrigins": {}, "artifactSourceKinds": {},
 		"artifactSenders": {}, "journalCursor": {}, "journalCheck": {}, "journalChain": {}, "recordDifferences": {}, "retention": {}, "validateFlowDefinition": {}, "checksSchema": {}, "checkKinds": {}, "checkPolicies": {}, "policyVocabulary": {}, "triggerKinds": {}, "notificationKinds": {},
-		"notificationChannels": {""}, "notificationRoutes": {""}, "notificationMessages": {""}, "credentials": {""}, "forgeMirrors": {""}, "forgeStatuses": {""}, "forgeHosts": {""},
+		"notificationChannels": {""}, "notificationRoutes": {""}, "notificationMessages": {""}, "credentials": {""}, "forgeMirrors": {""}, "forgeStatuses": {""}, "forgeHosts": {""}, "forgeHooks": {""},
 		"chatAccounts": {""}, "chatAccountOfLink": {`(token: "` + f.pressed() + `")`},
 		"application": {`(name: "shop")`}, "workflow": {`(workflowId: "rollout-2")`}, "environment": {`(name: "staging")`},
 		"workflowSchedule": {`(name: "nightly")`},
@@ -279,7 +279,7 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 				selection = "application"
 			case "ForgeHost":
 				selection = "host"
-			case "NotificationMessage", "ForgeStatus", "ChatAccount":
+			case "NotificationMessage", "ForgeStatus", "ForgeHook", "ChatAccount":
 				selection = "number"
 			case "WorkflowCount":
 				selection = "count"

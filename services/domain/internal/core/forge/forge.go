@@ -1,9 +1,11 @@
-// Package forge holds the use cases of publishing what checks have come to as statuses of commits, at the forges of the repositories that
-// versions come from (R3-09, D48, D64).
+// Package forge holds the use cases of statuses of commits, at the forges of the repositories that versions come from (R3-09, D48, D64).
 //
-// It is a copy: nothing is decided by it, and nothing waits for it. What may have changed leaves a mark, in the transaction that changes
-// it. A mark is turned into statuses, of which only the newest of each name is kept, and each is published by a run of the engine, at least
-// once and one run at a time.
+// What checks have come to is published there. It is a copy: nothing is decided by it, and nothing waits for it. What may have changed leaves
+// a mark, in the transaction that changes it. A mark is turned into statuses, of which only the newest of each name is kept, and each is
+// published by a run of the engine, at least once and one run at a time.
+//
+// In the other direction, what forges report to the hooks of an organization is recorded by commit, also before a version comes from it, and
+// leaves marks as well: checks of kind status follow from it, as from the reports of any other reporter.
 package forge
 
 import (
@@ -121,6 +123,8 @@ type Reads interface {
 	// ForgeStatuses are the newest first.
 	ForgeStatuses(ctx context.Context, organization int64, f Filter) ([]Status, error)
 	ForgeHosts(ctx context.Context, organization int64) ([]Host, error)
+	// ForgeHooks are those that were not removed, the oldest first.
+	ForgeHooks(ctx context.Context, organization int64) ([]Hook, error)
 }
 
 // Filter narrows a list of statuses; its zero value does not.
@@ -198,6 +202,29 @@ type Tx interface {
 	// LockForgeHost locks a server, known or not.
 	LockForgeHost(ctx context.Context, host string) (Host, error)
 	SaveForgeHost(ctx context.Context, h Host) error
+
+	AddForgeHook(ctx context.Context, h Hook) (Hook, error)
+	RemoveForgeHook(ctx context.Context, id int64, at time.Time) (Hook, error)
+	// ForgeHookByKey keeps it from being removed until the transaction ends.
+	ForgeHookByKey(ctx context.Context, key string) (Hook, error)
+	// LockForgeCommit keeps others from recording reports about a commit, or version sets that come from it, until the transaction ends.
+	LockForgeCommit(ctx context.Context, sha string) error
+	// SaveForgeReport records a report; false if a later one, or the same, is known.
+	SaveForgeReport(ctx context.Context, r Received) (bool, error)
+	// ForgeReports are those about commits of hooks that were not removed, the latest last.
+	ForgeReports(ctx context.Context, commits []string) ([]Received, error)
+	SaveForgeCommit(ctx context.Context, application, set int64, sha string) error
+	// MarkForgeCommit marks the version sets that come from a commit, and MarkForgeRollouts those that are being rolled out.
+	MarkForgeCommit(ctx context.Context, sha string) error
+	MarkForgeRollouts(ctx context.Context) error
+	// ForgetForgeReports deletes what has not changed since, up to a limit.
+	ForgetForgeReports(ctx context.Context, before time.Time, most int) error
+	ChecksByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.PinnedCheck, error)
+	AddCheckReport(ctx context.Context, r core.CheckReport) (core.CheckReport, error)
+	// ScheduleReview has a rollout's passages evaluated at an instant. It is idempotent.
+	ScheduleReview(ctx context.Context, rollout int64, due time.Time) error
+	// ClaimAll is for the receipt that the sender of events waits for.
+	ClaimAll(ctx context.Context, all []core.Inbound) (firsts []bool, err error)
 }
 
 // Engine runs what publishes statuses.
@@ -219,23 +246,27 @@ type Deps struct {
 	Store  Store
 	Engine Engine
 	Checks Checks
-	Clock  clock.Clock
+	// Secrets gives hooks their secrets.
+	Secrets Secrets
+	Clock   clock.Clock
 	// URL is the address of the console, which statuses link to; empty for no links.
 	URL string
-	// Wake is called when something is to be done; it may be nil.
-	Wake func()
+	// Wake is called when something is to be done, and Review when passages are to be evaluated; they may be nil.
+	Wake, Review func()
 }
 
 // UseCases publishes statuses. It is safe for concurrent use.
 //
 // Errors have the classes of pkg/fault: Invalid with the fields at fault, NotFound, Refused, Denied.
 type UseCases struct {
-	store  Store
-	engine Engine
-	checks Checks
-	clock  clock.Clock
-	url    string
-	wake   func()
+	store   Store
+	engine  Engine
+	checks  Checks
+	secrets Secrets
+	clock   clock.Clock
+	url     string
+	wake    func()
+	review  func()
 	// served is the organization whose turn was last.
 	served atomic.Int64
 	counts counts
@@ -246,11 +277,24 @@ func New(d Deps) *UseCases {
 	if d.Wake == nil {
 		d.Wake = func() {}
 	}
-	return &UseCases{store: d.Store, engine: d.Engine, checks: d.Checks, clock: d.Clock, url: d.URL, wake: d.Wake}
+	if d.Review == nil {
+		d.Review = func() {}
+	}
+	return &UseCases{
+		store: d.Store, engine: d.Engine, checks: d.Checks, secrets: d.Secrets, clock: d.Clock, url: d.URL, wake: d.Wake, review: d.Review,
+	}
 }
 
 // counts counts what this process has done, for the metrics.
-type counts struct{ sent, retried, failed, limited, away atomic.Int64 }
+type counts struct {
+	sent, retried, failed, limited, away atomic.Int64
+	taken, old, ignored                  atomic.Int64
+}
+
+// Reported returns what became of statuses that forges have reported to this process, by outcome.
+func (u *UseCases) Reported() map[string]int64 {
+	return map[string]int64{"taken": u.counts.taken.Load(), "old": u.counts.old.Load(), "ignored": u.counts.ignored.Load()}
+}
 
 // Counts returns what became of attempts in this process, by outcome.
 func (u *UseCases) Counts() map[string]int64 {

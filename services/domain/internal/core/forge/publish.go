@@ -106,6 +106,7 @@ func (u *UseCases) workIn(ctx context.Context, organization int64) (Worked, bool
 type subject struct {
 	mark        Mark
 	mirror      Mirror
+	publishes   bool
 	application core.Application
 	set         core.VersionSet
 	rollout     core.Rollout
@@ -132,7 +133,8 @@ func (u *UseCases) make(ctx context.Context, organization int64, m Mark) error {
 	if err != nil {
 		return err
 	}
-	return u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+	counted := false
+	err = u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
 		fresh, err := tx.TakeForgeMarks(ctx, m)
 		if err != nil {
 			return err
@@ -141,6 +143,9 @@ func (u *UseCases) make(ctx context.Context, organization int64, m Mark) error {
 			return errOld
 		}
 		now := u.clock.Now()
+		if counted, err = u.count(ctx, tx, organization, s); err != nil {
+			return err
+		}
 		for _, st := range u.statements(s) {
 			for _, c := range s.commits {
 				if err := tx.MergeForgeStatus(ctx, Status{
@@ -158,9 +163,13 @@ func (u *UseCases) make(ctx context.Context, organization int64, m Mark) error {
 		}
 		return tx.ForgetForgeStatuses(ctx, now.Add(-kept), forgottenAtOnce)
 	})
+	if counted && err == nil {
+		u.review()
+	}
+	return err
 }
 
-// read reads what is known of the subject of a mark. It is empty if the application is not published.
+// read reads what is known of the subject of a mark; of what is only published nothing if the application is not.
 func (u *UseCases) read(ctx context.Context, organization int64, m Mark) (s subject, err error) {
 	var reports []core.CheckReport
 	err = u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
@@ -170,16 +179,15 @@ func (u *UseCases) read(ctx context.Context, organization int64, m Mark) (s subj
 			return err
 		}
 		at := slices.IndexFunc(mirrors, func(one Mirror) bool { return one.ApplicationID == m.Application })
-		if at < 0 || !mirrors[at].Enabled {
-			return nil
+		if s.publishes = at >= 0 && mirrors[at].Enabled; s.publishes {
+			s.mirror = mirrors[at]
 		}
-		s.mirror = mirrors[at]
-		if reports, err = s.readSet(ctx, tx, organization); err != nil {
+		if reports, err = s.readSet(ctx, tx, organization); err != nil || !s.publishes {
 			return err
 		}
 		return s.readPlaces(ctx, tx, organization, reports)
 	})
-	if err != nil || len(s.commits) == 0 {
+	if err != nil || len(s.commits) == 0 || !s.publishes {
 		return s, err
 	}
 	if s.rollout.ID != 0 {

@@ -134,3 +134,60 @@ WHERE organization_id = @organization_id AND host = @host;
 -- name: ForgeHosts :many
 SELECT h.*, (SELECT count(*) FROM cd_forge_statuses s WHERE s.organization_id = h.organization_id AND s.host = h.host AND s.state IN ('pending', 'sending'))::bigint AS waiting
 FROM cd_forge_hosts h WHERE h.organization_id = @organization_id ORDER BY h.host LIMIT 100;
+
+-- name: InsertForgeHook :one
+INSERT INTO cd_forge_hooks (organization_id, key, forge, repositories, check_keys, principal_type, principal_id, principal_name, created_at)
+VALUES (@organization_id, @key, @forge, @repositories, @check_keys, @principal_type, @principal_id, @principal_name, @created_at)
+RETURNING *;
+
+-- name: ForgeHooks :many
+-- With when each last received something that was not known; the epoch for never.
+SELECT sqlc.embed(h), COALESCE((SELECT max(r.updated_at) FROM cd_forge_reports r WHERE r.organization_id = h.organization_id AND r.hook_id = h.id), 'epoch')::timestamptz AS reported_at
+FROM cd_forge_hooks h WHERE h.organization_id = @organization_id AND h.removed_at IS NULL ORDER BY h.id;
+
+-- name: ForgeHookByKey :one
+-- Locked against removal, so that what it reports is recorded before or not at all.
+SELECT * FROM cd_forge_hooks WHERE organization_id = @organization_id AND key = @key AND removed_at IS NULL FOR SHARE;
+
+-- name: RemoveForgeHook :one
+UPDATE cd_forge_hooks SET removed_at = @removed_at WHERE organization_id = @organization_id AND id = @id AND removed_at IS NULL RETURNING *;
+
+-- name: LockForgeCommit :exec
+-- Until the transaction ends: what is reported about a commit, and which version sets come from it, are not recorded at the same time.
+SELECT pg_advisory_xact_lock(hashtextextended(concat_ws('/', 'lockstep/forge commit', current_schema(), @organization_id::bigint, @commit_sha::text), 0));
+
+-- name: SaveForgeReport :execrows
+-- Unless a later one is known. Of two at the same time with the same number, one that has ended is later, and a failure counts.
+INSERT INTO cd_forge_reports AS r (organization_id, hook_id, repository, commit_sha, context, phase, description, link, observed_at, sequence)
+VALUES (@organization_id, @hook_id, @repository, @commit_sha, @context, @phase, @description, @link, @observed_at, @sequence)
+ON CONFLICT (organization_id, commit_sha, repository, context, hook_id) DO UPDATE SET
+    phase = EXCLUDED.phase, description = EXCLUDED.description, link = EXCLUDED.link, observed_at = EXCLUDED.observed_at, sequence = EXCLUDED.sequence
+WHERE (r.observed_at, r.sequence, array_position(ARRAY['pending', 'success', 'failure'], r.phase))
+    < (EXCLUDED.observed_at, EXCLUDED.sequence, array_position(ARRAY['pending', 'success', 'failure'], EXCLUDED.phase));
+
+-- name: ForgeReports :many
+-- What hooks that there still are have received about commits.
+SELECT sqlc.embed(r), h.check_keys FROM cd_forge_reports r
+JOIN cd_forge_hooks h ON h.organization_id = r.organization_id AND h.id = r.hook_id
+WHERE r.organization_id = @organization_id AND r.commit_sha = ANY(@commits::text[]) AND h.removed_at IS NULL
+ORDER BY r.observed_at, r.sequence, array_position(ARRAY['pending', 'success', 'failure'], r.phase), r.id;
+
+-- name: SaveForgeCommit :exec
+INSERT INTO cd_forge_commits (organization_id, application_id, version_set_id, commit_sha)
+VALUES (@organization_id, @application_id, @version_set_id, @commit_sha)
+ON CONFLICT (organization_id, version_set_id, commit_sha) DO NOTHING;
+
+-- name: MarkForgeCommit :exec
+-- Has the checks of the version sets that come from a commit looked at.
+INSERT INTO cd_forge_marks (organization_id, application_id, version_set_id, due_at)
+SELECT c.organization_id, c.application_id, c.version_set_id, 'epoch' FROM cd_forge_commits c
+WHERE c.organization_id = @organization_id AND c.commit_sha = @commit_sha;
+
+-- name: MarkForgeRollouts :exec
+-- Has the checks of what is being rolled out looked at.
+INSERT INTO cd_forge_marks (organization_id, application_id, version_set_id, due_at)
+SELECT r.organization_id, r.application_id, r.version_set_id, 'epoch' FROM cd_rollouts r
+WHERE r.organization_id = @organization_id AND COALESCE(r.finished_at, '9999-12-31 00:00:00+00'::timestamptz) = '9999-12-31 00:00:00+00'::timestamptz;
+
+-- name: ForgetForgeReports :one
+SELECT cd_forget_forge_reports(@before::timestamptz, @most::integer)::bigint;

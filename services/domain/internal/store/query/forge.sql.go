@@ -76,6 +76,76 @@ func (q *Queries) DueForgeStatus(ctx context.Context, organizationID int64, at t
 	return i, err
 }
 
+const forgeHookByKey = `-- name: ForgeHookByKey :one
+SELECT organization_id, id, key, forge, repositories, check_keys, principal_type, principal_id, principal_name, removed_at, created_at, updated_at FROM cd_forge_hooks WHERE organization_id = $1 AND key = $2 AND removed_at IS NULL FOR SHARE
+`
+
+// Locked against removal, so that what it reports is recorded before or not at all.
+func (q *Queries) ForgeHookByKey(ctx context.Context, organizationID int64, key string) (ForgeHook, error) {
+	row := q.db.QueryRow(ctx, forgeHookByKey, organizationID, key)
+	var i ForgeHook
+	err := row.Scan(
+		&i.OrganizationID,
+		&i.ID,
+		&i.Key,
+		&i.Forge,
+		&i.Repositories,
+		&i.CheckKeys,
+		&i.PrincipalType,
+		&i.PrincipalID,
+		&i.PrincipalName,
+		&i.RemovedAt,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
+const forgeHooks = `-- name: ForgeHooks :many
+SELECT h.organization_id, h.id, h.key, h.forge, h.repositories, h.check_keys, h.principal_type, h.principal_id, h.principal_name, h.removed_at, h.created_at, h.updated_at, COALESCE((SELECT max(r.updated_at) FROM cd_forge_reports r WHERE r.organization_id = h.organization_id AND r.hook_id = h.id), 'epoch')::timestamptz AS reported_at
+FROM cd_forge_hooks h WHERE h.organization_id = $1 AND h.removed_at IS NULL ORDER BY h.id
+`
+
+type ForgeHooksRow struct {
+	ForgeHook  ForgeHook
+	ReportedAt time.Time
+}
+
+// With when each last received something that was not known; the epoch for never.
+func (q *Queries) ForgeHooks(ctx context.Context, organizationID int64) ([]ForgeHooksRow, error) {
+	rows, err := q.db.Query(ctx, forgeHooks, organizationID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ForgeHooksRow
+	for rows.Next() {
+		var i ForgeHooksRow
+		if err := rows.Scan(
+			&i.ForgeHook.OrganizationID,
+			&i.ForgeHook.ID,
+			&i.ForgeHook.Key,
+			&i.ForgeHook.Forge,
+			&i.ForgeHook.Repositories,
+			&i.ForgeHook.CheckKeys,
+			&i.ForgeHook.PrincipalType,
+			&i.ForgeHook.PrincipalID,
+			&i.ForgeHook.PrincipalName,
+			&i.ForgeHook.RemovedAt,
+			&i.ForgeHook.CreatedAt,
+			&i.ForgeHook.UpdatedAt,
+			&i.ReportedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const forgeHosts = `-- name: ForgeHosts :many
 SELECT h.organization_id, h.id, h.host, h.paused_until, h.problem, h.failures, h.window_at, h.window_count, h.quota_limit, h.quota_remaining, h.quota_resets_at, h.created_at, h.updated_at, (SELECT count(*) FROM cd_forge_statuses s WHERE s.organization_id = h.organization_id AND s.host = h.host AND s.state IN ('pending', 'sending'))::bigint AS waiting
 FROM cd_forge_hosts h WHERE h.organization_id = $1 ORDER BY h.host LIMIT 100
@@ -233,6 +303,54 @@ func (q *Queries) ForgeMirrors(ctx context.Context, organizationID int64) ([]For
 	return items, nil
 }
 
+const forgeReports = `-- name: ForgeReports :many
+SELECT r.organization_id, r.id, r.hook_id, r.repository, r.commit_sha, r.context, r.phase, r.description, r.link, r.observed_at, r.sequence, r.created_at, r.updated_at, h.check_keys FROM cd_forge_reports r
+JOIN cd_forge_hooks h ON h.organization_id = r.organization_id AND h.id = r.hook_id
+WHERE r.organization_id = $1 AND r.commit_sha = ANY($2::text[]) AND h.removed_at IS NULL
+ORDER BY r.observed_at, r.sequence, array_position(ARRAY['pending', 'success', 'failure'], r.phase), r.id
+`
+
+type ForgeReportsRow struct {
+	ForgeReport ForgeReport
+	CheckKeys   []string
+}
+
+// What hooks that there still are have received about commits.
+func (q *Queries) ForgeReports(ctx context.Context, organizationID int64, commits []string) ([]ForgeReportsRow, error) {
+	rows, err := q.db.Query(ctx, forgeReports, organizationID, commits)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ForgeReportsRow
+	for rows.Next() {
+		var i ForgeReportsRow
+		if err := rows.Scan(
+			&i.ForgeReport.OrganizationID,
+			&i.ForgeReport.ID,
+			&i.ForgeReport.HookID,
+			&i.ForgeReport.Repository,
+			&i.ForgeReport.CommitSha,
+			&i.ForgeReport.Context,
+			&i.ForgeReport.Phase,
+			&i.ForgeReport.Description,
+			&i.ForgeReport.Link,
+			&i.ForgeReport.ObservedAt,
+			&i.ForgeReport.Sequence,
+			&i.ForgeReport.CreatedAt,
+			&i.ForgeReport.UpdatedAt,
+			&i.CheckKeys,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const forgeStatuses = `-- name: ForgeStatuses :many
 SELECT organization_id, id, repository, host, commit_sha, name, credential, revision, sent_revision, state, due_at, attempts, run, started, inputs, begun_revision, error, sent_at, created_at, updated_at, application_id, environment_id, version_set_id, phase, description, link, away_since FROM cd_forge_statuses
 WHERE organization_id = $1 AND ($2::text = '' OR state = $2) AND ($3::text = '' OR commit_sha = $3)
@@ -324,6 +442,17 @@ func (q *Queries) ForgetForgeMarks(ctx context.Context, done []int64) (int64, er
 	return column_1, err
 }
 
+const forgetForgeReports = `-- name: ForgetForgeReports :one
+SELECT cd_forget_forge_reports($1::timestamptz, $2::integer)::bigint
+`
+
+func (q *Queries) ForgetForgeReports(ctx context.Context, before time.Time, most int32) (int64, error) {
+	row := q.db.QueryRow(ctx, forgetForgeReports, before, most)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const forgetForgeStatuses = `-- name: ForgetForgeStatuses :one
 SELECT cd_forget_forge_statuses($1::timestamptz, $2::integer)::bigint
 `
@@ -357,6 +486,54 @@ func (q *Queries) HurryForgeStatus(ctx context.Context, arg HurryForgeStatusPara
 	return err
 }
 
+const insertForgeHook = `-- name: InsertForgeHook :one
+INSERT INTO cd_forge_hooks (organization_id, key, forge, repositories, check_keys, principal_type, principal_id, principal_name, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+RETURNING organization_id, id, key, forge, repositories, check_keys, principal_type, principal_id, principal_name, removed_at, created_at, updated_at
+`
+
+type InsertForgeHookParams struct {
+	OrganizationID int64
+	Key            string
+	Forge          string
+	Repositories   []string
+	CheckKeys      []string
+	PrincipalType  string
+	PrincipalID    int64
+	PrincipalName  string
+	CreatedAt      time.Time
+}
+
+func (q *Queries) InsertForgeHook(ctx context.Context, arg InsertForgeHookParams) (ForgeHook, error) {
+	row := q.db.QueryRow(ctx, insertForgeHook,
+		arg.OrganizationID,
+		arg.Key,
+		arg.Forge,
+		arg.Repositories,
+		arg.CheckKeys,
+		arg.PrincipalType,
+		arg.PrincipalID,
+		arg.PrincipalName,
+		arg.CreatedAt,
+	)
+	var i ForgeHook
+	err := row.Scan(
+		&i.OrganizationID,
+		&i.ID,
+		&i.Key,
+		&i.Forge,
+		&i.Repositories,
+		&i.CheckKeys,
+		&i.PrincipalType,
+		&i.PrincipalID,
+		&i.PrincipalName,
+		&i.RemovedAt,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
 const insertForgeMark = `-- name: InsertForgeMark :exec
 INSERT INTO cd_forge_marks (organization_id, application_id, version_set_id, due_at) VALUES ($1, $2, $3, $4)
 `
@@ -388,6 +565,16 @@ func (q *Queries) LatestRolloutOfSet(ctx context.Context, organizationID int64, 
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const lockForgeCommit = `-- name: LockForgeCommit :exec
+SELECT pg_advisory_xact_lock(hashtextextended(concat_ws('/', 'lockstep/forge commit', current_schema(), $1::bigint, $2::text), 0))
+`
+
+// Until the transaction ends: what is reported about a commit, and which version sets come from it, are not recorded at the same time.
+func (q *Queries) LockForgeCommit(ctx context.Context, organizationID int64, commitSha string) error {
+	_, err := q.db.Exec(ctx, lockForgeCommit, organizationID, commitSha)
+	return err
 }
 
 const lockForgeHost = `-- name: LockForgeHost :one
@@ -466,6 +653,18 @@ func (q *Queries) LockForgeSubject(ctx context.Context, organizationID int64, ap
 	return err
 }
 
+const markForgeCommit = `-- name: MarkForgeCommit :exec
+INSERT INTO cd_forge_marks (organization_id, application_id, version_set_id, due_at)
+SELECT c.organization_id, c.application_id, c.version_set_id, 'epoch' FROM cd_forge_commits c
+WHERE c.organization_id = $1 AND c.commit_sha = $2
+`
+
+// Has the checks of the version sets that come from a commit looked at.
+func (q *Queries) MarkForgeCommit(ctx context.Context, organizationID int64, commitSha string) error {
+	_, err := q.db.Exec(ctx, markForgeCommit, organizationID, commitSha)
+	return err
+}
+
 const markForgeLive = `-- name: MarkForgeLive :exec
 SELECT cd_mark_forge_subject(s.organization_id, s.application_id, s.version_set_id) FROM (
     SELECT c.organization_id, c.application_id, c.live_version_set_id AS version_set_id FROM cd_cells c
@@ -481,6 +680,18 @@ SELECT cd_mark_forge_subject(s.organization_id, s.application_id, s.version_set_
 // Has the statuses of what is live of an application looked at, and of the rollouts that are the latest in its environments.
 func (q *Queries) MarkForgeLive(ctx context.Context, organizationID int64, applicationID int64) error {
 	_, err := q.db.Exec(ctx, markForgeLive, organizationID, applicationID)
+	return err
+}
+
+const markForgeRollouts = `-- name: MarkForgeRollouts :exec
+INSERT INTO cd_forge_marks (organization_id, application_id, version_set_id, due_at)
+SELECT r.organization_id, r.application_id, r.version_set_id, 'epoch' FROM cd_rollouts r
+WHERE r.organization_id = $1 AND COALESCE(r.finished_at, '9999-12-31 00:00:00+00'::timestamptz) = '9999-12-31 00:00:00+00'::timestamptz
+`
+
+// Has the checks of what is being rolled out looked at.
+func (q *Queries) MarkForgeRollouts(ctx context.Context, organizationID int64) error {
+	_, err := q.db.Exec(ctx, markForgeRollouts, organizationID)
 	return err
 }
 
@@ -572,6 +783,30 @@ func (q *Queries) PutOffForgeMarks(ctx context.Context, until time.Time, organiz
 	return err
 }
 
+const removeForgeHook = `-- name: RemoveForgeHook :one
+UPDATE cd_forge_hooks SET removed_at = $1 WHERE organization_id = $2 AND id = $3 AND removed_at IS NULL RETURNING organization_id, id, key, forge, repositories, check_keys, principal_type, principal_id, principal_name, removed_at, created_at, updated_at
+`
+
+func (q *Queries) RemoveForgeHook(ctx context.Context, removedAt *time.Time, organizationID int64, iD int64) (ForgeHook, error) {
+	row := q.db.QueryRow(ctx, removeForgeHook, removedAt, organizationID, iD)
+	var i ForgeHook
+	err := row.Scan(
+		&i.OrganizationID,
+		&i.ID,
+		&i.Key,
+		&i.Forge,
+		&i.Repositories,
+		&i.CheckKeys,
+		&i.PrincipalType,
+		&i.PrincipalID,
+		&i.PrincipalName,
+		&i.RemovedAt,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
 const retryForgeStatuses = `-- name: RetryForgeStatuses :execrows
 WITH chosen AS MATERIALIZED (
     SELECT s.id FROM cd_forge_statuses s WHERE s.organization_id = $2 AND s.state = 'failed' AND ($3::bigint = 0 OR s.id = $3)
@@ -600,6 +835,29 @@ func (q *Queries) RetryForgeStatuses(ctx context.Context, arg RetryForgeStatuses
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const saveForgeCommit = `-- name: SaveForgeCommit :exec
+INSERT INTO cd_forge_commits (organization_id, application_id, version_set_id, commit_sha)
+VALUES ($1, $2, $3, $4)
+ON CONFLICT (organization_id, version_set_id, commit_sha) DO NOTHING
+`
+
+type SaveForgeCommitParams struct {
+	OrganizationID int64
+	ApplicationID  int64
+	VersionSetID   int64
+	CommitSha      string
+}
+
+func (q *Queries) SaveForgeCommit(ctx context.Context, arg SaveForgeCommitParams) error {
+	_, err := q.db.Exec(ctx, saveForgeCommit,
+		arg.OrganizationID,
+		arg.ApplicationID,
+		arg.VersionSetID,
+		arg.CommitSha,
+	)
+	return err
 }
 
 const saveForgeHost = `-- name: SaveForgeHost :exec
@@ -670,6 +928,48 @@ func (q *Queries) SaveForgeMirror(ctx context.Context, arg SaveForgeMirrorParams
 		arg.ChangedAt,
 	)
 	return err
+}
+
+const saveForgeReport = `-- name: SaveForgeReport :execrows
+INSERT INTO cd_forge_reports AS r (organization_id, hook_id, repository, commit_sha, context, phase, description, link, observed_at, sequence)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+ON CONFLICT (organization_id, commit_sha, repository, context, hook_id) DO UPDATE SET
+    phase = EXCLUDED.phase, description = EXCLUDED.description, link = EXCLUDED.link, observed_at = EXCLUDED.observed_at, sequence = EXCLUDED.sequence
+WHERE (r.observed_at, r.sequence, array_position(ARRAY['pending', 'success', 'failure'], r.phase))
+    < (EXCLUDED.observed_at, EXCLUDED.sequence, array_position(ARRAY['pending', 'success', 'failure'], EXCLUDED.phase))
+`
+
+type SaveForgeReportParams struct {
+	OrganizationID int64
+	HookID         int64
+	Repository     string
+	CommitSha      string
+	Context        string
+	Phase          string
+	Description    string
+	Link           string
+	ObservedAt     time.Time
+	Sequence       int64
+}
+
+// Unless a later one is known. Of two at the same time with the same number, one that has ended is later, and a failure counts.
+func (q *Queries) SaveForgeReport(ctx context.Context, arg SaveForgeReportParams) (int64, error) {
+	result, err := q.db.Exec(ctx, saveForgeReport,
+		arg.OrganizationID,
+		arg.HookID,
+		arg.Repository,
+		arg.CommitSha,
+		arg.Context,
+		arg.Phase,
+		arg.Description,
+		arg.Link,
+		arg.ObservedAt,
+		arg.Sequence,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const saveForgeStatus = `-- name: SaveForgeStatus :exec

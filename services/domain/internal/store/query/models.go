@@ -704,6 +704,37 @@ type FlowDefinition struct {
 	UpdatedAt  time.Time
 }
 
+// Which version sets that were rolled out come from a commit, in organizations with hooks: a report has their checks looked at. Rows end with the version set.
+type ForgeCommit struct {
+	OrganizationID int64
+	ID             *int64
+	ApplicationID  int64
+	VersionSetID   int64
+	CommitSha      string
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
+// Hooks to which forges report statuses of commits. Their secrets are not stored: the registry service derives them. Rows are kept, so that reports name their hook.
+type ForgeHook struct {
+	OrganizationID int64
+	ID             int64
+	// Names it at the registry service.
+	Key   string
+	Forge string
+	// Patterns of the repositories that it may report about, as host/path.
+	Repositories []string
+	// The checks that its reports count for; empty for all.
+	CheckKeys     []string
+	PrincipalType string
+	PrincipalID   int64
+	PrincipalName string
+	// Since when its reports count for nothing; null while they do.
+	RemovedAt *time.Time
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
 // Servers that statuses are sent to, as far as an organization knows them. Rows are kept: there are few.
 type ForgeHost struct {
 	OrganizationID int64
@@ -753,6 +784,25 @@ type ForgeMirror struct {
 	ChangedAt     time.Time
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
+}
+
+// The latest status of each context of a commit that a hook received. Rows end 90 days after their last change.
+type ForgeReport struct {
+	OrganizationID int64
+	ID             int64
+	HookID         int64
+	// Host and path, in lower case.
+	Repository  string
+	CommitSha   string
+	Context     string
+	Phase       string
+	Description string
+	Link        string
+	// When the forge had it, and with sequence, which the forge gives, which of two is later.
+	ObservedAt time.Time
+	Sequence   int64
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
 }
 
 // Statuses of commits at forges, one of each name: a copy of what checks have come to, which no decision depends on. Rows end 30 days after their last change.

@@ -59,6 +59,8 @@ type MutationResolver interface {
 	SetDirectChanges(ctx context.Context, input model.SetDirectChangesInput) (model.SetDirectChangesPayload, error)
 	PutForgeMirror(ctx context.Context, input model.PutForgeMirrorInput) (model.ForgeMirrorPayload, error)
 	RetryForgeStatuses(ctx context.Context, input model.RetryForgeStatusesInput) (model.RetryForgeStatusesPayload, error)
+	AddForgeHook(ctx context.Context, input model.AddForgeHookInput) (model.AddForgeHookPayload, error)
+	RemoveForgeHook(ctx context.Context, input model.RemoveForgeHookInput) (model.ForgeHookPayload, error)
 	StartFreeze(ctx context.Context, input model.StartFreezeInput) (model.StartFreezePayload, error)
 	ExtendFreeze(ctx context.Context, input model.ExtendFreezeInput) (model.ExtendFreezePayload, error)
 	EndFreeze(ctx context.Context, input model.EndFreezeInput) (model.EndFreezePayload, error)
@@ -143,6 +145,7 @@ type QueryResolver interface {
 	ForgeMirrors(ctx context.Context) ([]model.ForgeMirror, error)
 	ForgeStatuses(ctx context.Context, state *forge.State, commit *string, before *int, first int) ([]model.ForgeStatus, error)
 	ForgeHosts(ctx context.Context) ([]model.ForgeHost, error)
+	ForgeHooks(ctx context.Context) ([]model.ForgeHook, error)
 	Freezes(ctx context.Context, first *int, after *string, last *int, before *string, includeOver *bool, orderBy *core.Order) (model.FreezeConnection, error)
 	GatesForMe(ctx context.Context, first *int, after *string, last *int, before *string, orderBy *core.Order) (model.GateConnection, error)
 	UnanswerableRules(ctx context.Context, applicationID *string, environmentID *string) ([]model.UnanswerableRule, error)
@@ -199,6 +202,20 @@ func (ec *executionContext) field_Mutation_abortRollout_args(ctx context.Context
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (model.AbortRolloutInput, error) {
 			return ec.unmarshalNAbortRolloutInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAbortRolloutInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_addForgeHook_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.AddForgeHookInput, error) {
+			return ec.unmarshalNAddForgeHookInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAddForgeHookInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -829,6 +846,20 @@ func (ec *executionContext) field_Mutation_releasePromotionHold_args(ctx context
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (model.ReleasePromotionHoldInput, error) {
 			return ec.unmarshalNReleasePromotionHoldInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐReleasePromotionHoldInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_removeForgeHook_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.RemoveForgeHookInput, error) {
+			return ec.unmarshalNRemoveForgeHookInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRemoveForgeHookInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -4461,6 +4492,94 @@ func (ec *executionContext) fieldContext_Mutation_retryForgeStatuses(ctx context
 	return fc, nil
 }
 
+func (ec *executionContext) _Mutation_addForgeHook(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_addForgeHook(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().AddForgeHook(ctx, fc.Args["input"].(model.AddForgeHookInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.AddForgeHookPayload) graphql.Marshaler {
+			return ec.marshalNAddForgeHookPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAddForgeHookPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_addForgeHook(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_AddForgeHookPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_addForgeHook_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_removeForgeHook(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_removeForgeHook(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().RemoveForgeHook(ctx, fc.Args["input"].(model.RemoveForgeHookInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.ForgeHookPayload) graphql.Marshaler {
+			return ec.marshalNForgeHookPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgeHookPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_removeForgeHook(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ForgeHookPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_removeForgeHook_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Mutation_startFreeze(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -8044,6 +8163,38 @@ func (ec *executionContext) fieldContext_Query_forgeHosts(_ context.Context, fie
 	return fc, nil
 }
 
+func (ec *executionContext) _Query_forgeHooks(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_forgeHooks(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Query().ForgeHooks(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.ForgeHook) graphql.Marshaler {
+			return ec.marshalNForgeHook2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgeHookᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_forgeHooks(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ForgeHook(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Query_freezes(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -10380,6 +10531,20 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "addForgeHook":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_addForgeHook(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "removeForgeHook":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_removeForgeHook(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "startFreeze":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_startFreeze(ctx, field)
@@ -11396,6 +11561,28 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 					}
 				}()
 				res = ec._Query_forgeHosts(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "forgeHooks":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_forgeHooks(ctx, field)
 				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}

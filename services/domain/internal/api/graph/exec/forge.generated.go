@@ -27,6 +27,295 @@ import (
 
 // region    **************************** field.gotpl *****************************
 
+func (ec *executionContext) _AddForgeHookPayload_made(ctx context.Context, field graphql.CollectedField, obj *model.AddForgeHookPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AddForgeHookPayload_made(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Made, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.MadeForgeHook) graphql.Marshaler {
+			return ec.marshalOMadeForgeHook2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMadeForgeHook(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_AddForgeHookPayload_made(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "AddForgeHookPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_MadeForgeHook(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _AddForgeHookPayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.AddForgeHookPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AddForgeHookPayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AddForgeHookPayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "AddForgeHookPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ForgeHook_number(ctx context.Context, field graphql.CollectedField, obj *model.ForgeHook) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgeHook_number(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Number, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt2int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgeHook_number(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgeHook", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _ForgeHook_forge(ctx context.Context, field graphql.CollectedField, obj *model.ForgeHook) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgeHook_forge(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Forge, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNForgeKind2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgeHook_forge(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgeHook", field, false, false, errors.New("field of type ForgeKind does not have child fields"))
+}
+
+func (ec *executionContext) _ForgeHook_repositories(ctx context.Context, field graphql.CollectedField, obj *model.ForgeHook) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgeHook_repositories(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Repositories, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgeHook_repositories(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgeHook", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ForgeHook_checkKeys(ctx context.Context, field graphql.CollectedField, obj *model.ForgeHook) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgeHook_checkKeys(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CheckKeys, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgeHook_checkKeys(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgeHook", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ForgeHook_author(ctx context.Context, field graphql.CollectedField, obj *model.ForgeHook) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgeHook_author(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Author, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgeHook_author(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgeHook", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ForgeHook_createdAt(ctx context.Context, field graphql.CollectedField, obj *model.ForgeHook) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgeHook_createdAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CreatedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgeHook_createdAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgeHook", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _ForgeHook_reportedAt(ctx context.Context, field graphql.CollectedField, obj *model.ForgeHook) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgeHook_reportedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ReportedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ForgeHook_reportedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgeHook", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _ForgeHookPayload_hook(ctx context.Context, field graphql.CollectedField, obj *model.ForgeHookPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgeHookPayload_hook(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Hook, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.ForgeHook) graphql.Marshaler {
+			return ec.marshalOForgeHook2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgeHook(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ForgeHookPayload_hook(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ForgeHookPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ForgeHook(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ForgeHookPayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.ForgeHookPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgeHookPayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgeHookPayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ForgeHookPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _ForgeHost_host(ctx context.Context, field graphql.CollectedField, obj *model.ForgeHost) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -666,6 +955,84 @@ func (ec *executionContext) fieldContext_ForgeStatus_sentAt(_ context.Context, f
 	return graphql.NewScalarFieldContext("ForgeStatus", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _MadeForgeHook_hook(ctx context.Context, field graphql.CollectedField, obj *model.MadeForgeHook) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MadeForgeHook_hook(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Hook, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.ForgeHook) graphql.Marshaler {
+			return ec.marshalNForgeHook2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgeHook(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_MadeForgeHook_hook(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MadeForgeHook",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ForgeHook(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _MadeForgeHook_path(ctx context.Context, field graphql.CollectedField, obj *model.MadeForgeHook) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MadeForgeHook_path(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Path, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_MadeForgeHook_path(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("MadeForgeHook", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _MadeForgeHook_secret(ctx context.Context, field graphql.CollectedField, obj *model.MadeForgeHook) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MadeForgeHook_secret(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Secret, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_MadeForgeHook_secret(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("MadeForgeHook", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _RetriedForgeStatuses_count(ctx context.Context, field graphql.CollectedField, obj *model.RetriedForgeStatuses) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -780,6 +1147,64 @@ func (ec *executionContext) fieldContext_RetryForgeStatusesPayload_errors(_ cont
 
 // region    **************************** input.gotpl *****************************
 
+func (ec *executionContext) unmarshalInputAddForgeHookInput(ctx context.Context, obj any) (model.AddForgeHookInput, error) {
+	var it model.AddForgeHookInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["checkKeys"]; !present {
+		asMap["checkKeys"] = []any{}
+	}
+	if _, present := asMap["reason"]; !present {
+		asMap["reason"] = ""
+	}
+
+	fieldsInOrder := [...]string{"forge", "repositories", "checkKeys", "reason"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "forge":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("forge"))
+			data, err := ec.unmarshalNForgeKind2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Forge = data
+		case "repositories":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("repositories"))
+			data, err := ec.unmarshalNString2ᚕstringᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Repositories = data
+		case "checkKeys":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("checkKeys"))
+			data, err := ec.unmarshalNString2ᚕstringᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.CheckKeys = data
+		case "reason":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Reason = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputPutForgeMirrorInput(ctx context.Context, obj any) (model.PutForgeMirrorInput, error) {
 	var it model.PutForgeMirrorInput
 	if obj == nil {
@@ -851,6 +1276,47 @@ func (ec *executionContext) unmarshalInputPutForgeMirrorInput(ctx context.Contex
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputRemoveForgeHookInput(ctx context.Context, obj any) (model.RemoveForgeHookInput, error) {
+	var it model.RemoveForgeHookInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["reason"]; !present {
+		asMap["reason"] = ""
+	}
+
+	fieldsInOrder := [...]string{"number", "reason"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "number":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("number"))
+			data, err := ec.unmarshalNInt2int(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Number = data
+		case "reason":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Reason = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputRetryForgeStatusesInput(ctx context.Context, obj any) (model.RetryForgeStatusesInput, error) {
 	var it model.RetryForgeStatusesInput
 	if obj == nil {
@@ -899,6 +1365,160 @@ func (ec *executionContext) unmarshalInputRetryForgeStatusesInput(ctx context.Co
 // endregion ************************** interface.gotpl ***************************
 
 // region    **************************** object.gotpl ****************************
+
+var addForgeHookPayloadImplementors = []string{"AddForgeHookPayload"}
+
+func (ec *executionContext) _AddForgeHookPayload(ctx context.Context, sel ast.SelectionSet, obj *model.AddForgeHookPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, addForgeHookPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("AddForgeHookPayload")
+		case "made":
+			out.Values[i] = ec._AddForgeHookPayload_made(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._AddForgeHookPayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var forgeHookImplementors = []string{"ForgeHook"}
+
+func (ec *executionContext) _ForgeHook(ctx context.Context, sel ast.SelectionSet, obj *model.ForgeHook) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, forgeHookImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ForgeHook")
+		case "number":
+			out.Values[i] = ec._ForgeHook_number(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "forge":
+			out.Values[i] = ec._ForgeHook_forge(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "repositories":
+			out.Values[i] = ec._ForgeHook_repositories(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "checkKeys":
+			out.Values[i] = ec._ForgeHook_checkKeys(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "author":
+			out.Values[i] = ec._ForgeHook_author(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "createdAt":
+			out.Values[i] = ec._ForgeHook_createdAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "reportedAt":
+			out.Values[i] = ec._ForgeHook_reportedAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var forgeHookPayloadImplementors = []string{"ForgeHookPayload"}
+
+func (ec *executionContext) _ForgeHookPayload(ctx context.Context, sel ast.SelectionSet, obj *model.ForgeHookPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, forgeHookPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ForgeHookPayload")
+		case "hook":
+			out.Values[i] = ec._ForgeHookPayload_hook(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._ForgeHookPayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
 
 var forgeHostImplementors = []string{"ForgeHost"}
 
@@ -1167,6 +1787,54 @@ func (ec *executionContext) _ForgeStatus(ctx context.Context, sel ast.SelectionS
 	return out
 }
 
+var madeForgeHookImplementors = []string{"MadeForgeHook"}
+
+func (ec *executionContext) _MadeForgeHook(ctx context.Context, sel ast.SelectionSet, obj *model.MadeForgeHook) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, madeForgeHookImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("MadeForgeHook")
+		case "hook":
+			out.Values[i] = ec._MadeForgeHook_hook(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "path":
+			out.Values[i] = ec._MadeForgeHook_path(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "secret":
+			out.Values[i] = ec._MadeForgeHook_secret(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var retriedForgeStatusesImplementors = []string{"RetriedForgeStatuses"}
 
 func (ec *executionContext) _RetriedForgeStatuses(ctx context.Context, sel ast.SelectionSet, obj *model.RetriedForgeStatuses) graphql.Marshaler {
@@ -1257,6 +1925,39 @@ func (ec *executionContext) _RetryForgeStatusesPayload(ctx context.Context, sel 
 
 // region    ***************************** type.gotpl *****************************
 
+func (ec *executionContext) unmarshalNAddForgeHookInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAddForgeHookInput(ctx context.Context, v any) (model.AddForgeHookInput, error) {
+	res, err := ec.unmarshalInputAddForgeHookInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNAddForgeHookPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAddForgeHookPayload(ctx context.Context, sel ast.SelectionSet, v model.AddForgeHookPayload) graphql.Marshaler {
+	return ec._AddForgeHookPayload(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNForgeHook2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgeHook(ctx context.Context, sel ast.SelectionSet, v model.ForgeHook) graphql.Marshaler {
+	return ec._ForgeHook(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNForgeHook2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgeHookᚄ(ctx context.Context, sel ast.SelectionSet, v []model.ForgeHook) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNForgeHook2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgeHook(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNForgeHookPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgeHookPayload(ctx context.Context, sel ast.SelectionSet, v model.ForgeHookPayload) graphql.Marshaler {
+	return ec._ForgeHookPayload(ctx, sel, &v)
+}
+
 func (ec *executionContext) marshalNForgeHost2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgeHost(ctx context.Context, sel ast.SelectionSet, v model.ForgeHost) graphql.Marshaler {
 	return ec._ForgeHost(ctx, sel, &v)
 }
@@ -1275,6 +1976,22 @@ func (ec *executionContext) marshalNForgeHost2ᚕgithubᚗcomᚋlockstepᚑcdᚋ
 	}
 
 	return ret
+}
+
+func (ec *executionContext) unmarshalNForgeKind2string(ctx context.Context, v any) (string, error) {
+	res, err := model.UnmarshalForgeKind(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNForgeKind2string(ctx context.Context, sel ast.SelectionSet, v string) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalForgeKind(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
 }
 
 func (ec *executionContext) marshalNForgeMirror2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgeMirror(ctx context.Context, sel ast.SelectionSet, v model.ForgeMirror) graphql.Marshaler {
@@ -1342,6 +2059,11 @@ func (ec *executionContext) unmarshalNPutForgeMirrorInput2githubᚗcomᚋlockste
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
+func (ec *executionContext) unmarshalNRemoveForgeHookInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRemoveForgeHookInput(ctx context.Context, v any) (model.RemoveForgeHookInput, error) {
+	res, err := ec.unmarshalInputRemoveForgeHookInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) unmarshalNRetryForgeStatusesInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRetryForgeStatusesInput(ctx context.Context, v any) (model.RetryForgeStatusesInput, error) {
 	res, err := ec.unmarshalInputRetryForgeStatusesInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -1349,6 +2071,13 @@ func (ec *executionContext) unmarshalNRetryForgeStatusesInput2githubᚗcomᚋloc
 
 func (ec *executionContext) marshalNRetryForgeStatusesPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRetryForgeStatusesPayload(ctx context.Context, sel ast.SelectionSet, v model.RetryForgeStatusesPayload) graphql.Marshaler {
 	return ec._RetryForgeStatusesPayload(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalOForgeHook2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgeHook(ctx context.Context, sel ast.SelectionSet, v *model.ForgeHook) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._ForgeHook(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalOForgeMirror2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgeMirror(ctx context.Context, sel ast.SelectionSet, v *model.ForgeMirror) graphql.Marshaler {
@@ -1374,6 +2103,13 @@ func (ec *executionContext) marshalOForgeStatusState2ᚖgithubᚗcomᚋlockstep�
 	_ = ctx
 	res := model.MarshalForgeStatusState(*v)
 	return res
+}
+
+func (ec *executionContext) marshalOMadeForgeHook2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMadeForgeHook(ctx context.Context, sel ast.SelectionSet, v *model.MadeForgeHook) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._MadeForgeHook(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalORetriedForgeStatuses2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRetriedForgeStatuses(ctx context.Context, sel ast.SelectionSet, v *model.RetriedForgeStatuses) graphql.Marshaler {

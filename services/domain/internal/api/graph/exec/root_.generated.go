@@ -142,6 +142,11 @@ type ComplexityRoot struct {
 		Scopes     func(childComplexity int) int
 	}
 
+	AddForgeHookPayload struct {
+		Errors func(childComplexity int) int
+		Made   func(childComplexity int) int
+	}
+
 	Agent struct {
 		Connected    func(childComplexity int) int
 		CreatedAt    func(childComplexity int) int
@@ -724,6 +729,21 @@ type ComplexityRoot struct {
 		Version    func(childComplexity int) int
 	}
 
+	ForgeHook struct {
+		Author       func(childComplexity int) int
+		CheckKeys    func(childComplexity int) int
+		CreatedAt    func(childComplexity int) int
+		Forge        func(childComplexity int) int
+		Number       func(childComplexity int) int
+		ReportedAt   func(childComplexity int) int
+		Repositories func(childComplexity int) int
+	}
+
+	ForgeHookPayload struct {
+		Errors func(childComplexity int) int
+		Hook   func(childComplexity int) int
+	}
+
 	ForgeHost struct {
 		Host           func(childComplexity int) int
 		PausedUntil    func(childComplexity int) int
@@ -961,6 +981,12 @@ type ComplexityRoot struct {
 		Version func(childComplexity int) int
 	}
 
+	MadeForgeHook struct {
+		Hook   func(childComplexity int) int
+		Path   func(childComplexity int) int
+		Secret func(childComplexity int) int
+	}
+
 	MatrixConnection struct {
 		Edges      func(childComplexity int) int
 		Nodes      func(childComplexity int) int
@@ -1011,6 +1037,7 @@ type ComplexityRoot struct {
 
 	Mutation struct {
 		AbortRollout                     func(childComplexity int, input model.AbortRolloutInput) int
+		AddForgeHook                     func(childComplexity int, input model.AddForgeHookInput) int
 		AnswerCall                       func(childComplexity int, input model.AnswerCallInput) int
 		ApproveGate                      func(childComplexity int, input model.ResolveGateInput) int
 		ArchiveApplication               func(childComplexity int, input model.ArchiveApplicationInput) int
@@ -1056,6 +1083,7 @@ type ComplexityRoot struct {
 		RejectChange                     func(childComplexity int, input model.DecideChangeInput) int
 		RejectGate                       func(childComplexity int, input model.ResolveGateInput) int
 		ReleasePromotionHold             func(childComplexity int, input model.ReleasePromotionHoldInput) int
+		RemoveForgeHook                  func(childComplexity int, input model.RemoveForgeHookInput) int
 		RemoveMember                     func(childComplexity int, input model.RemoveMemberInput) int
 		RemoveNotificationChannel        func(childComplexity int, input model.RemoveNotificationChannelInput) int
 		RemoveNotificationRoute          func(childComplexity int, input model.RemoveNotificationRouteInput) int
@@ -1479,6 +1507,7 @@ type ComplexityRoot struct {
 		Drivers                func(childComplexity int) int
 		Environment            func(childComplexity int, name string) int
 		Environments           func(childComplexity int, first *int, after *string, last *int, before *string, name *string, tiers []core.Tier, readiness []core.Readiness, orderBy *core.Order) int
+		ForgeHooks             func(childComplexity int) int
 		ForgeHosts             func(childComplexity int) int
 		ForgeMirrors           func(childComplexity int) int
 		ForgeStatuses          func(childComplexity int, state *forge.State, commit *string, before *int, first int) int
@@ -2392,6 +2421,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.AccessToken.Scopes(childComplexity), true
+
+	case "AddForgeHookPayload.errors":
+		if e.ComplexityRoot.AddForgeHookPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AddForgeHookPayload.Errors(childComplexity), true
+	case "AddForgeHookPayload.made":
+		if e.ComplexityRoot.AddForgeHookPayload.Made == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AddForgeHookPayload.Made(childComplexity), true
 
 	case "Agent.connected":
 		if e.ComplexityRoot.Agent.Connected == nil {
@@ -4693,6 +4735,62 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.FlowDefinition.Version(childComplexity), true
 
+	case "ForgeHook.author":
+		if e.ComplexityRoot.ForgeHook.Author == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeHook.Author(childComplexity), true
+	case "ForgeHook.checkKeys":
+		if e.ComplexityRoot.ForgeHook.CheckKeys == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeHook.CheckKeys(childComplexity), true
+	case "ForgeHook.createdAt":
+		if e.ComplexityRoot.ForgeHook.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeHook.CreatedAt(childComplexity), true
+	case "ForgeHook.forge":
+		if e.ComplexityRoot.ForgeHook.Forge == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeHook.Forge(childComplexity), true
+	case "ForgeHook.number":
+		if e.ComplexityRoot.ForgeHook.Number == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeHook.Number(childComplexity), true
+	case "ForgeHook.reportedAt":
+		if e.ComplexityRoot.ForgeHook.ReportedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeHook.ReportedAt(childComplexity), true
+	case "ForgeHook.repositories":
+		if e.ComplexityRoot.ForgeHook.Repositories == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeHook.Repositories(childComplexity), true
+
+	case "ForgeHookPayload.errors":
+		if e.ComplexityRoot.ForgeHookPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeHookPayload.Errors(childComplexity), true
+	case "ForgeHookPayload.hook":
+		if e.ComplexityRoot.ForgeHookPayload.Hook == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeHookPayload.Hook(childComplexity), true
+
 	case "ForgeHost.host":
 		if e.ComplexityRoot.ForgeHost.Host == nil {
 			break
@@ -5588,6 +5686,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.LookUpProvenancePayload.Version(childComplexity), true
 
+	case "MadeForgeHook.hook":
+		if e.ComplexityRoot.MadeForgeHook.Hook == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MadeForgeHook.Hook(childComplexity), true
+	case "MadeForgeHook.path":
+		if e.ComplexityRoot.MadeForgeHook.Path == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MadeForgeHook.Path(childComplexity), true
+	case "MadeForgeHook.secret":
+		if e.ComplexityRoot.MadeForgeHook.Secret == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MadeForgeHook.Secret(childComplexity), true
+
 	case "MatrixConnection.edges":
 		if e.ComplexityRoot.MatrixConnection.Edges == nil {
 			break
@@ -5768,6 +5885,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.AbortRollout(childComplexity, args["input"].(model.AbortRolloutInput)), true
+	case "Mutation.addForgeHook":
+		if e.ComplexityRoot.Mutation.AddForgeHook == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_addForgeHook_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.AddForgeHook(childComplexity, args["input"].(model.AddForgeHookInput)), true
 	case "Mutation.answerCall":
 		if e.ComplexityRoot.Mutation.AnswerCall == nil {
 			break
@@ -6263,6 +6391,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.ReleasePromotionHold(childComplexity, args["input"].(model.ReleasePromotionHoldInput)), true
+	case "Mutation.removeForgeHook":
+		if e.ComplexityRoot.Mutation.RemoveForgeHook == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_removeForgeHook_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RemoveForgeHook(childComplexity, args["input"].(model.RemoveForgeHookInput)), true
 	case "Mutation.removeMember":
 		if e.ComplexityRoot.Mutation.RemoveMember == nil {
 			break
@@ -8324,6 +8463,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Environments(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["name"].(*string), args["tiers"].([]core.Tier), args["readiness"].([]core.Readiness), args["orderBy"].(*core.Order)), true
+	case "Query.forgeHooks":
+		if e.ComplexityRoot.Query.ForgeHooks == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.ForgeHooks(childComplexity), true
 	case "Query.forgeHosts":
 		if e.ComplexityRoot.Query.ForgeHosts == nil {
 			break
@@ -11403,6 +11548,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	ec := newExecutionContext(opCtx, e, make(chan graphql.DeferredResult))
 	inputUnmarshalMap := graphql.BuildUnmarshalerMap(
 		ec.unmarshalInputAbortRolloutInput,
+		ec.unmarshalInputAddForgeHookInput,
 		ec.unmarshalInputAnswerCallInput,
 		ec.unmarshalInputArchiveApplicationInput,
 		ec.unmarshalInputArchiveEnvironmentInput,
@@ -11450,6 +11596,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputReconcileRecordInput,
 		ec.unmarshalInputRegisterAgentInput,
 		ec.unmarshalInputReleasePromotionHoldInput,
+		ec.unmarshalInputRemoveForgeHookInput,
 		ec.unmarshalInputRemoveMemberInput,
 		ec.unmarshalInputRemoveNotificationChannelInput,
 		ec.unmarshalInputRemoveNotificationRouteInput,
@@ -13432,7 +13579,8 @@ type SetDirectChangesPayload {
   errors: [UserError!]!
 }
 `, BuiltIn: false},
-	{Name: "../schema/forge.graphqls", Input: `# Statuses of commits: which applications have their checks published at the forges of their repositories, and what became of each status.
+	{Name: "../schema/forge.graphqls", Input: `# Statuses of commits: which applications have their checks published at the forges of their repositories, what became of each status, and
+# where forges report statuses to.
 
 extend type Query {
   "The applications whose checks are published, by application; also those where it was switched off."
@@ -13449,6 +13597,8 @@ extend type Query {
   ): [ForgeStatus!]!
   "The servers that statuses are sent to, by name."
   forgeHosts: [ForgeHost!]!
+  "The hooks to which forges report statuses of commits, the oldest first."
+  forgeHooks: [ForgeHook!]!
 }
 
 extend type Mutation {
@@ -13456,6 +13606,10 @@ extend type Mutation {
   putForgeMirror(input: PutForgeMirrorInput!): ForgeMirrorPayload!
   "Sends statuses again that were given up."
   retryForgeStatuses(input: RetryForgeStatusesInput!): RetryForgeStatusesPayload!
+  "Makes a hook to which a forge reports statuses of commits, which count for checks of kind status."
+  addForgeHook(input: AddForgeHookInput!): AddForgeHookPayload!
+  "Removes a hook. What it has reported counts no more for what is being rolled out."
+  removeForgeHook(input: RemoveForgeHookInput!): ForgeHookPayload!
 }
 
 "That the checks of an application are published as statuses of the commits that its versions come from."
@@ -13529,6 +13683,72 @@ type ForgeHost {
   quotaRemaining: Int
   "When the count begins again; null where it does not say."
   quotaResetsAt: Time
+}
+
+"Where a forge reports statuses of commits to."
+type ForgeHook {
+  "Identifies it within the organization."
+  number: Int!
+  forge: ForgeKind!
+  "Patterns of the repositories that it may report about, as host/path, in which * stands for any text."
+  repositories: [String!]!
+  "The keys of the checks that its reports count for; empty for all."
+  checkKeys: [String!]!
+  "What the member was called who made it."
+  author: String!
+  createdAt: Time!
+  "When it last reported what was not known; null for never."
+  reportedAt: Time
+}
+
+"A kind of forge."
+enum ForgeKind {
+  "Statuses and check runs of GitHub."
+  GITHUB
+  "Jobs of GitLab."
+  GITLAB
+  "Statuses of Gitea and Forgejo."
+  GITEA
+}
+
+"A hook with what the forge has to be given."
+type MadeForgeHook {
+  hook: ForgeHook!
+  "The path at the address of the registry service."
+  path: String!
+  "What the forge signs deliveries with, or sends along. It is shown only here."
+  secret: String!
+}
+
+"Input of addForgeHook."
+input AddForgeHookInput {
+  forge: ForgeKind!
+  "Patterns of the repositories that it may report about, such as github.com/shop/*; 1 to 20."
+  repositories: [String!]!
+  "The keys of the checks that its reports count for; empty for all."
+  checkKeys: [String!]! = []
+  "Why; kept in the journal."
+  reason: String = ""
+}
+
+"Input of removeForgeHook."
+input RemoveForgeHookInput {
+  "The number of the hook."
+  number: Int!
+  "Why; kept in the journal."
+  reason: String = ""
+}
+
+"Result of addForgeHook."
+type AddForgeHookPayload {
+  made: MadeForgeHook
+  errors: [UserError!]!
+}
+
+"Result of removeForgeHook."
+type ForgeHookPayload {
+  hook: ForgeHook
+  errors: [UserError!]!
 }
 
 "Input of putForgeMirror."
@@ -17189,6 +17409,16 @@ func (ec *executionContext) childFields_AccessToken(ctx context.Context, field g
 	return nil, fmt.Errorf("no field named %q was found under type AccessToken", field.Name)
 }
 
+func (ec *executionContext) childFields_AddForgeHookPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "made":
+		return ec.fieldContext_AddForgeHookPayload_made(ctx, field)
+	case "errors":
+		return ec.fieldContext_AddForgeHookPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AddForgeHookPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_Agent(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -18353,6 +18583,36 @@ func (ec *executionContext) childFields_FlowDefinition(ctx context.Context, fiel
 	return nil, fmt.Errorf("no field named %q was found under type FlowDefinition", field.Name)
 }
 
+func (ec *executionContext) childFields_ForgeHook(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "number":
+		return ec.fieldContext_ForgeHook_number(ctx, field)
+	case "forge":
+		return ec.fieldContext_ForgeHook_forge(ctx, field)
+	case "repositories":
+		return ec.fieldContext_ForgeHook_repositories(ctx, field)
+	case "checkKeys":
+		return ec.fieldContext_ForgeHook_checkKeys(ctx, field)
+	case "author":
+		return ec.fieldContext_ForgeHook_author(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_ForgeHook_createdAt(ctx, field)
+	case "reportedAt":
+		return ec.fieldContext_ForgeHook_reportedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ForgeHook", field.Name)
+}
+
+func (ec *executionContext) childFields_ForgeHookPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "hook":
+		return ec.fieldContext_ForgeHookPayload_hook(ctx, field)
+	case "errors":
+		return ec.fieldContext_ForgeHookPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ForgeHookPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_ForgeHost(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "host":
@@ -18825,6 +19085,18 @@ func (ec *executionContext) childFields_LookUpProvenancePayload(ctx context.Cont
 		return ec.fieldContext_LookUpProvenancePayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type LookUpProvenancePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_MadeForgeHook(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "hook":
+		return ec.fieldContext_MadeForgeHook_hook(ctx, field)
+	case "path":
+		return ec.fieldContext_MadeForgeHook_path(ctx, field)
+	case "secret":
+		return ec.fieldContext_MadeForgeHook_secret(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MadeForgeHook", field.Name)
 }
 
 func (ec *executionContext) childFields_MatrixConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

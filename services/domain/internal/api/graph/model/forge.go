@@ -74,6 +74,41 @@ func WrapForgeHost(h forge.Host, now time.Time) ForgeHost {
 	return made
 }
 
+// ForgeHook is the domain's.
+type ForgeHook struct {
+	Number                  int64
+	Forge                   string
+	Repositories, CheckKeys []string
+	Author                  string
+	CreatedAt               time.Time
+	ReportedAt              *time.Time
+}
+
+// WrapForgeHook makes one of the domain's.
+func WrapForgeHook(h forge.Hook) ForgeHook {
+	return ForgeHook{
+		Number: h.ID, Forge: h.Forge, Repositories: h.Repositories, CheckKeys: h.CheckKeys, Author: h.Author.Name, CreatedAt: h.CreatedAt,
+		ReportedAt: h.ReportedAt,
+	}
+}
+
+// MadeForgeHook is the domain's.
+type MadeForgeHook struct {
+	Hook         ForgeHook
+	Path, Secret string
+}
+
+// WrapMadeForgeHook makes one of the domain's.
+func WrapMadeForgeHook(m forge.MadeHook) MadeForgeHook {
+	return MadeForgeHook{Hook: WrapForgeHook(m.Hook), Path: m.Path, Secret: m.Secret}
+}
+
+// MarshalForgeKind writes a kind of forge.
+func MarshalForgeKind(s string) graphql.Marshaler { return word(s) }
+
+// UnmarshalForgeKind reads a kind of forge.
+func UnmarshalForgeKind(v any) (string, error) { return enum(v, forge.Forges()...) }
+
 // MarshalForgeStatusState writes a state.
 func MarshalForgeStatusState(s forge.State) graphql.Marshaler { return word(string(s)) }
 

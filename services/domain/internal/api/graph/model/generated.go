@@ -39,6 +39,23 @@ type AbortRolloutPayload struct {
 	Errors  []UserError `json:"errors"`
 }
 
+// Input of addForgeHook.
+type AddForgeHookInput struct {
+	Forge string `json:"forge"`
+	// Patterns of the repositories that it may report about, such as github.com/shop/*; 1 to 20.
+	Repositories []string `json:"repositories"`
+	// The keys of the checks that its reports count for; empty for all.
+	CheckKeys []string `json:"checkKeys"`
+	// Why; kept in the journal.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of addForgeHook.
+type AddForgeHookPayload struct {
+	Made   *MadeForgeHook `json:"made,omitempty"`
+	Errors []UserError    `json:"errors"`
+}
+
 // Result of registerAgent and rotateAgent.
 type AgentKeyPayload struct {
 	Agent *Agent `json:"agent,omitempty"`
@@ -510,6 +527,12 @@ type ExtendFreezePayload struct {
 	Errors []UserError `json:"errors"`
 }
 
+// Result of removeForgeHook.
+type ForgeHookPayload struct {
+	Hook   *ForgeHook  `json:"hook,omitempty"`
+	Errors []UserError `json:"errors"`
+}
+
 // Result of putForgeMirror.
 type ForgeMirrorPayload struct {
 	Mirror *ForgeMirror `json:"mirror,omitempty"`
@@ -972,6 +995,14 @@ type ReleasePromotionHoldInput struct {
 type ReleasePromotionHoldPayload struct {
 	Application *Application `json:"application,omitempty"`
 	Errors      []UserError  `json:"errors"`
+}
+
+// Input of removeForgeHook.
+type RemoveForgeHookInput struct {
+	// The number of the hook.
+	Number int `json:"number"`
+	// Why; kept in the journal.
+	Reason *string `json:"reason,omitempty"`
 }
 
 // Input of removeMember.

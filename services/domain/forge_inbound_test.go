@@ -1,0 +1,332 @@
+package domain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/events"
+)
+
+// derives gives hooks secrets, as the registry service does.
+type derives struct{ err error }
+
+func (d derives) ForgeHook(_ context.Context, organization int64, key, of string) (path, secret string, err error) {
+	return fmt.Sprintf("/v1/forge/%s/%d-%s", of, organization, key), "secret of " + key, d.err
+}
+
+// hooked is a shop to whose organization a forge reports.
+type hooked struct {
+	published
+	hook forge.MadeHook
+}
+
+func reported(t *testing.T, extra string) hooked {
+	t.Helper()
+	h := hooked{published: publishing(t, extra)}
+	h.forges = forge.New(forge.Deps{Store: h.store.ForForge(), Engine: h.at, Checks: h.view, Secrets: derives{}, Clock: h.now})
+	h.on = events.New(h.intake, h.rollouts, h.forges, h.inbox)
+	var err error
+	h.hook, err = h.forges.AddHook(t.Context(), user(), forge.NewHook{Forge: "gitea", Repositories: []string{"git.test/shop/*"}, Reason: "e2e"})
+	h.ok(err)
+	return h
+}
+
+// status is one of a commit, at a second.
+func (h hooked) status(commit int, name, phase string, second, sequence int64) event.CommitStatusReported {
+	return event.CommitStatusReported{
+		Hook: h.hook.Key, Repository: "https://git.test/Shop/config.git", Commit: shaOf(commit), Context: name, Phase: phase, Description: "112 tests",
+		Link: "https://ci.test/7", ObservedAt: time.Unix(1_700_000_000+second, 0).UTC().Format(time.RFC3339), Sequence: sequence,
+	}
+}
+
+func (h hooked) event(data event.CommitStatusReported) event.Event {
+	h.t.Helper()
+	h.mu.Lock()
+	h.count++
+	id := fmt.Sprintf("%s/status/%d", h.t.Name(), h.count)
+	h.mu.Unlock()
+	e, err := event.New(event.Header{ID: id, Source: event.SourceRegistry, Organization: org, Time: h.now.Now()}, data)
+	h.ok(err)
+	return e
+}
+
+// receives delivers statuses, has them counted, and evaluates passages.
+func (h hooked) receives(all ...event.CommitStatusReported) {
+	h.t.Helper()
+	for _, data := range all {
+		h.publish(h.event(data))
+	}
+	h.work()
+	h.review()
+}
+
+// e2e are the checks of that key with what they have come to.
+func (h hooked) e2e(r core.Rollout) (lines []string) {
+	h.t.Helper()
+	all, err := h.view.RolloutChecks(h.t.Context(), org, []int64{r.ID})
+	h.ok(err)
+	for _, s := range all[r.ID] {
+		if s.Key == "e2e" && s.EnvironmentID == h.places["dev"].ID {
+			lines = append(lines, fmt.Sprintf("%s: %s", s.Phase, s.Detail))
+		}
+	}
+	return lines
+}
+
+const e2e = `,{"key":"e2e","with":{"context":"ci/e2e"}}`
+
+// D48: a status that a forge reports counts for the checks that name its context, whether it comes before the version that is built from the
+// commit is rolled out, or after; it opens the passage, and the journal says who has reported it.
+func TestAStatusOfAForgeCountsForAStatusCheck(t *testing.T) {
+	t.Parallel()
+	h := reported(t, e2e)
+	h.receives(h.status(901, "ci/e2e", "success", 1, 1))
+	h.want(h.countOf(`SELECT count(*) FROM cd_check_statuses`), 0)
+	r := h.rollout(h.set)
+	h.want(h.e2e(r), []string{"pending: no report about this version set yet"})
+	h.work()
+	h.want(h.e2e(r), []string{"success: success by forge: ci/e2e of git.test/shop/config@000000000000: 112 tests"})
+	h.receives(h.status(901, "ci/e2e", "pending", 2, 2)) // it runs again
+	h.want(h.e2e(r), []string{"pending: pending by forge: ci/e2e of git.test/shop/config@000000000000: 112 tests"})
+	h.reports(1, "dev", h.set, "healthy", core.CheckSuccess)
+	h.enter(r, "dev", "test")
+	h.complete(r, "dev")
+	h.review()
+	h.want(h.granted(), []string{"dev"})
+	h.receives(h.status(901, "ci/e2e", "success", 3, 3))
+	h.want(h.granted(), []string{"dev", "test"})
+	h.want(h.countOf(`SELECT count(*) FROM cd_check_statuses WHERE principal_type = 'system' AND principal_id = 0 AND principal_name = 'forge' AND key = 'e2e'
+		AND environment_id = `+itoa(h.places["dev"].ID)), 3)
+	h.want(h.forges.Reported(), map[string]int64{"taken": 3, "old": 0, "ignored": 0})
+	h.verifyJournal(r)
+}
+
+// D48: the latest status by the time of the forge counts, in whatever order and however often they come. Of two within a second the one with
+// the higher number counts.
+func TestOlderStatusesOfAForgeOverwriteNothing(t *testing.T) {
+	t.Parallel()
+	all := []struct {
+		phase            string
+		second, sequence int64
+	}{{"pending", 1, 1}, {"failure", 2, 2}, {"pending", 3, 3}, {"success", 3, 4}}
+	h := reported(t, e2e)
+	r := h.rollout(h.set)
+	for _, order := range [][]int{{3, 2, 1, 0}, {0, 3, 1, 2}, {1, 1, 3, 0, 3}} {
+		_, err := h.pool.Exec(t.Context(), `DELETE FROM cd_forge_reports`)
+		h.ok(err)
+		for _, i := range order {
+			h.receives(h.status(901, "ci/e2e", all[i].phase, all[i].second, all[i].sequence))
+		}
+		h.want(h.e2e(r), []string{"success: success by forge: ci/e2e of git.test/shop/config@000000000000: 112 tests"})
+	}
+	failures := `SELECT count(*) FROM cd_check_statuses WHERE phase = 'failure' AND environment_id = ` + itoa(h.places["dev"].ID)
+	before := h.countOf(failures)
+	again := h.event(h.status(901, "ci/e2e", "failure", 9, 9))
+	h.publish(again, again)
+	h.work()
+	h.want(h.countOf(failures)-before, 1)
+	h.receives(h.status(901, "ci/e2e", "success", 9, 9)) // of one number at one time a failure counts
+	h.want(h.e2e(r)[0][:7], "failure")
+}
+
+// D48, R3-06: a status counts for nothing that is about an older commit, another repository, a context that nobody names, or is published by
+// Lockstep itself; that comes for a hook that there is not, or that may not report the repository or the check.
+func TestStatusesOfForgesThatCountForNothing(t *testing.T) {
+	t.Parallel()
+	h := reported(t, e2e)
+	old := h.set
+	h.receives(h.status(901, "ci/e2e", "success", 1, 1))
+	set := h.commit(902)
+	r := h.rollout(set)
+	for _, change := range []func(*event.CommitStatusReported){
+		func(s *event.CommitStatusReported) { s.Commit = shaOf(901) },
+		func(s *event.CommitStatusReported) { s.Repository = "https://git.test/shop/other" },
+		func(s *event.CommitStatusReported) { s.Repository = "https://git.test/others/config" },
+		func(s *event.CommitStatusReported) { s.Repository = "https://evil.test/shop/config" },
+		func(s *event.CommitStatusReported) { s.Repository = "https://git.test@evil.test/shop/config" },
+		func(s *event.CommitStatusReported) { s.Context = "e2e" },
+		func(s *event.CommitStatusReported) { s.Context = "lockstep/shop/dev/e2e" },
+		func(s *event.CommitStatusReported) { s.Hook = strings.Repeat("0", 32) },
+	} {
+		s := h.status(902, "ci/e2e", "success", 2, 2)
+		change(&s)
+		h.receives(s)
+	}
+	h.want(h.e2e(r), []string{"pending: no report about this version set yet"})
+	h.want(h.countOf(`SELECT count(*) FROM cd_forge_reports WHERE context LIKE 'lockstep/%'`), 0)
+	h.want(h.forges.Reported()["ignored"], int64(5))
+	_, err := h.rollouts.CancelRollout(t.Context(), user(), r.ID, "")
+	h.ok(err)
+	r = h.rollout(old)
+	h.work()
+	h.want(h.e2e(r)[0][:7], "success")
+	// What the hook has reported counts no more once it is removed: the check waits.
+	_, err = h.forges.RemoveHook(t.Context(), user(), h.hook.ID, "stolen")
+	h.ok(err)
+	h.work()
+	h.want(h.e2e(r), []string{"pending: pending by forge: no forge reports ci/e2e of git.test/shop/config@000000000000 any more"})
+	h.receives(h.status(901, "ci/e2e", "success", 5, 5))
+	h.want(h.e2e(r)[0][:7], "pending")
+	// A hook for other checks does not count for this one.
+	other, err := h.forges.AddHook(t.Context(), user(), forge.NewHook{Forge: "github", Repositories: []string{"git.test/*"}, CheckKeys: []string{"lint"}})
+	h.ok(err)
+	s := h.status(901, "ci/e2e", "success", 6, 6)
+	s.Hook = other.Key
+	h.receives(s)
+	h.want(h.e2e(r)[0][:7], "pending")
+	// Nor does one of another organization.
+	e, err := event.New(event.Header{ID: "foreign", Source: event.SourceRegistry, Organization: 2, Time: h.now.Now()}, s)
+	h.ok(err)
+	h.publish(e)
+	h.want(h.forges.Reported()["ignored"], int64(7))
+	e, err = event.New(event.Header{ID: "nobodys", Source: event.SourceRegistry, Time: h.now.Now()}, s)
+	h.ok(err)
+	if err := h.receive(e)[0]; !fault.Is(err, fault.Invalid) {
+		t.Errorf("found %v; want a status without an organization refused", err)
+	}
+	e, err = event.New(event.Header{ID: "forged", Source: event.SourceWorkflow, Organization: org, Time: h.now.Now()}, s)
+	h.ok(err)
+	if err := h.receive(e)[0]; !fault.Is(err, fault.Invalid) {
+		t.Errorf("found %v; want a status of another service refused", err)
+	}
+}
+
+// D48: hooks are made by those who may configure everything, each change is in the journal, and the secret is nowhere.
+func TestHooksAreChecked(t *testing.T) {
+	t.Parallel()
+	h := reported(t, "")
+	h.want([]any{h.hook.Path, h.hook.Secret}, []any{"/v1/forge/gitea/1-" + h.hook.Key, "secret of " + h.hook.Key})
+	for want, n := range map[string]forge.NewHook{
+		`/forge: found "svn"; expected one of github, gitlab, gitea`: {Forge: "svn", Repositories: []string{"a.test/b"}},
+		"/repositories: found 0; expected 1 to 20":                   {Forge: "github"},
+		`/repositories/0: found "*"; expected a host and a path`:     {Forge: "github", Repositories: []string{"*"}},
+		`/repositories/0: found "https://a.test/b"`:                  {Forge: "github", Repositories: []string{"https://a.test/b"}},
+		`/repositories/0: found "*.test/b"`:                          {Forge: "github", Repositories: []string{"*.test/b"}},
+		`/checkKeys/0: found "E2E"`:                                  {Forge: "github", Repositories: []string{"a.test/b"}, CheckKeys: []string{"E2E"}},
+		"/reason: found 1001 bytes":                                  {Forge: "github", Repositories: []string{"a.test/b"}, Reason: strings.Repeat("a", 1001)},
+	} {
+		if _, err := h.forges.AddHook(t.Context(), user(), n); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("found %v; want %q", err, want)
+		}
+	}
+	good := forge.NewHook{Forge: "github", Repositories: []string{"a.test/b"}}
+	reader := core.Actor{Organization: org, Type: core.PrincipalUser, ID: 9, Name: "eve", Permissions: core.PermissionsOf(core.MayRead, core.MayReport)}
+	if _, err := h.forges.AddHook(t.Context(), reader, good); !fault.Is(err, fault.Denied) {
+		t.Errorf("found %v; want it denied", err)
+	}
+	if _, err := h.forges.RemoveHook(t.Context(), reader, h.hook.ID, ""); !fault.Is(err, fault.Denied) {
+		t.Errorf("found %v; want it denied", err)
+	}
+	other := user()
+	other.Organization = 2
+	if _, err := h.forges.RemoveHook(t.Context(), other, h.hook.ID, ""); !fault.Is(err, fault.NotFound) {
+		t.Errorf("found %v; want that another organization does not find it", err)
+	}
+	away := forge.New(forge.Deps{Store: h.store.ForForge(), Secrets: derives{fault.New(fault.Unavailable, "no registry")}, Clock: h.now})
+	if _, err := away.AddHook(t.Context(), user(), good); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("found %v; want that no hook is made without a secret", err)
+	}
+	all, err := h.forges.Hooks(t.Context(), org)
+	h.ok(err)
+	h.want(len(all), 1)
+	h.want(h.countOf(`SELECT count(*) FROM cd_changes WHERE action = 'addForgeHook' AND before IS NULL AND reason = 'e2e' AND after::text NOT LIKE '%secret%'`), 1)
+	for range 49 {
+		_, err := h.forges.AddHook(t.Context(), user(), good)
+		h.ok(err)
+	}
+	_, err = h.forges.AddHook(t.Context(), user(), good)
+	h.refused(err, "expected at most 50")
+	_, err = h.forges.RemoveHook(t.Context(), user(), h.hook.ID, "")
+	h.ok(err)
+	_, err = h.forges.RemoveHook(t.Context(), user(), h.hook.ID, "")
+	h.want(fault.Is(err, fault.NotFound), true)
+	h.want(h.countOf(`SELECT count(*) FROM cd_changes WHERE action = 'removeForgeHook' AND after IS NULL`), 1)
+}
+
+// D48: the pipeline may say which status counts, and only for checks of kind status.
+func TestTheContextOfAStatusIsChecked(t *testing.T) {
+	t.Parallel()
+	c := promoter(t, "")
+	for checks, want := range map[string]string{
+		`{"active":[{"key":"a","with":{"context":"lockstep/shop/dev/a"}}]}`:                  "/checks/active/0/with/context",
+		`{"active":[{"key":"a","with":{"contxt":"x"}}]}`:                                     "/checks/active/0/with/contxt",
+		`{"proposed":[{"key":"a","with":{"repository":"https://github.com/shop/api"}}]}`:     "/checks/proposed/0/with/repository",
+		`{"active":[{"key":"a","kind":"timer","duration":60,"with":{"context":"x"}}]}`:       "/checks/active/0/with",
+		`{"active":[{"key":"a","with":{"context":"x"}},{"key":"a","with":{"context":"y"}}]}`: "/checks/active",
+	} {
+		if err := c.author(`{}`, checks); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: found %v; want %q", checks, err, want)
+		}
+	}
+	c.ok(c.author(`{}`, `{"active":[{"key":"a","with":{"context":"ci/e2e (push)","repository":"github.com/shop/api"}}],"proposed":[{"key":"b","with":{}}]}`))
+}
+
+// D48: a process that is killed at any statement loses no status and counts none twice.
+func TestReceivingStatusesSurvivesAKillAtEachStatement(t *testing.T) {
+	t.Parallel()
+	h := reported(t, e2e)
+	r := h.rollout(h.set)
+	h.work()
+	died := &crash{}
+	config := pgtest.As(t, h.db, role).Config()
+	config.ConnConfig.Tracer = died
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	h.ok(err)
+	t.Cleanup(pool.Close)
+	drivers, err := givenDrivers(t.Context(), Config{DriverDir: filepath.Join("testdata", "drivers")}, slog.New(slog.DiscardHandler))
+	h.ok(err)
+	mortal, err := assemble(pool, noBus{}, drivers, nil, h.now, Config{}, slog.New(slog.DiscardHandler))
+	h.ok(err)
+	crashes := 0
+	for second, phase := range []string{"pending", "failure", "success"} {
+		r := forge.Report{
+			In: core.Inbound{Organization: org, Envelope: h.event(h.status(901, "ci/e2e", phase, int64(second), int64(second)))}, Hook: h.hook.Key,
+			Repository: "https://git.test/shop/config", Commit: shaOf(901), Context: "ci/e2e", Phase: core.CheckPhase(phase), Description: "tests",
+			ObservedAt: time.Unix(1_700_000_000+int64(second), 0), Sequence: int64(second),
+		}
+		alive := false
+		for n := int64(2); !alive; n++ {
+			died.left.Store(n)
+			errs := mortal.forges.ReportStatuses(t.Context(), []forge.Report{r})
+			_, _, err := mortal.forges.WorkDue(t.Context())
+			alive = died.left.Load() > 1
+			died.left.Store(0)
+			if errors.Join(append(errs, err)...) != nil {
+				crashes++
+			}
+			if n > 200 {
+				t.Fatal("found no end")
+			}
+		}
+		h.work()
+	}
+	if crashes < 20 {
+		t.Errorf("found %d crashes; want more", crashes)
+	}
+	h.want(h.e2e(r), []string{"success: success by forge: ci/e2e of git.test/shop/config@000000000000: tests"})
+	var phases []string
+	rows, err := h.pool.Query(t.Context(), `SELECT phase FROM cd_check_statuses WHERE key = 'e2e' AND environment_id = $1 ORDER BY id`, h.places["dev"].ID)
+	h.ok(err)
+	defer rows.Close()
+	for rows.Next() {
+		var phase string
+		h.ok(rows.Scan(&phase))
+		phases = append(phases, phase)
+	}
+	h.want(phases, []string{"pending", "failure", "success"})
+	h.want(slices.Contains(phases, ""), false)
+}

@@ -1,0 +1,166 @@
+package forge
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// Forges are the kinds of servers that report statuses of commits.
+func Forges() []string { return []string{"github", "gitlab", "gitea"} }
+
+// Hook is where a forge reports statuses of commits to. Its secret is known to the registry service alone.
+type Hook struct {
+	ID int64
+	// Key names it at the registry service.
+	Key, Forge string
+	// Repositories are patterns of those that it may report about, as host/path. CheckKeys are the checks that its reports count for; none for all.
+	Repositories, CheckKeys []string
+	// Author is who made it, at CreatedAt.
+	Author    core.Author
+	CreatedAt time.Time
+	// ReportedAt is when something was last reported that was not known; nil for never.
+	ReportedAt *time.Time
+}
+
+// permits reports whether the reports of a hook count for a check.
+func permits(keys []string, key string) bool { return len(keys) == 0 || slices.Contains(keys, key) }
+
+// Secrets gives hooks their secrets.
+type Secrets interface {
+	// ForgeHook is the path at the registry service and the secret of a hook.
+	ForgeHook(ctx context.Context, organization int64, key, forge string) (path, secret string, err error)
+}
+
+// NewHook is a hook to add.
+type NewHook struct {
+	Forge                   string
+	Repositories, CheckKeys []string
+	Reason                  string
+}
+
+// MadeHook is a hook with what the forge has to be given. The secret is shown once.
+type MadeHook struct {
+	Hook
+	Path, Secret string
+}
+
+const (
+	maxHooks        = 50
+	maxRepositories = 20
+	maxCheckKeys    = 50
+)
+
+// repositoryForm is a pattern of repositories. The host has no *: a pattern must not match at another server.
+var repositoryForm = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?/[a-z0-9._~/*-]{1,500}$`)
+
+func (n NewHook) check() error {
+	if err := core.CheckReason(n.Reason); err != nil {
+		return err
+	}
+	if !slices.Contains(Forges(), n.Forge) {
+		return invalid("/forge", "found %.100q; expected one of %s", n.Forge, strings.Join(Forges(), ", "))
+	}
+	if len(n.Repositories) < 1 || len(n.Repositories) > maxRepositories {
+		return invalid("/repositories", "found %d; expected 1 to %d", len(n.Repositories), maxRepositories)
+	}
+	for i, pattern := range n.Repositories {
+		if !repositoryForm.MatchString(pattern) {
+			return invalid(fmt.Sprintf("/repositories/%d", i),
+				"found %.100q; expected a host and a path in lower case, in which * stands for any text, such as github.com/shop/*", pattern)
+		}
+	}
+	if len(n.CheckKeys) > maxCheckKeys {
+		return invalid("/checkKeys", "found %d; expected at most %d", len(n.CheckKeys), maxCheckKeys)
+	}
+	for i, key := range n.CheckKeys {
+		if !core.CheckKey.MatchString(key) {
+			return invalid(fmt.Sprintf("/checkKeys/%d", i), "found %.100q; expected 1 to 63 lower-case letters, digits and hyphens", key)
+		}
+	}
+	return nil
+}
+
+// AddHook makes a hook. What is being rolled out is looked at, so that reports find it.
+func (u *UseCases) AddHook(ctx context.Context, a core.Actor, n NewHook) (MadeHook, error) {
+	if err := a.May(core.ActionAddForgeHook); err != nil {
+		return MadeHook{}, err
+	}
+	if err := n.check(); err != nil {
+		return MadeHook{}, err
+	}
+	name := make([]byte, 16)
+	_, _ = rand.Read(name) // never fails
+	made := MadeHook{Hook: Hook{
+		Key: hex.EncodeToString(name), Forge: n.Forge, Repositories: append([]string{}, n.Repositories...), CheckKeys: append([]string{}, n.CheckKeys...),
+		Author: core.AuthorOf(a), CreatedAt: u.clock.Now(),
+	}}
+	// First, and outside of the transaction: without its secret a hook is good for nothing.
+	var err error
+	if made.Path, made.Secret, err = u.secrets.ForgeHook(ctx, a.Organization, made.Key, made.Forge); err != nil {
+		return MadeHook{}, err
+	}
+	err = core.By(ctx, u.store, a, core.ActionAddForgeHook, func(ctx context.Context, tx Tx) error {
+		all, err := tx.ForgeHooks(ctx, a.Organization)
+		if err != nil {
+			return err
+		}
+		if len(all) >= maxHooks {
+			return fault.New(fault.Refused, "found %d hooks; expected at most %d: remove one that is not needed", len(all), maxHooks)
+		}
+		if made.Hook, err = tx.AddForgeHook(ctx, made.Hook); err != nil {
+			return err
+		}
+		if err := tx.MarkForgeRollouts(ctx); err != nil {
+			return err
+		}
+		return core.Record(ctx, tx, a, core.Change{
+			Action: core.ActionAddForgeHook, Subject: hookSubject(made.ID), Reason: n.Reason, Detail: "statuses that " + n.Forge + " reports",
+		}, nil, made.state())
+	})
+	u.wake()
+	return made, err
+}
+
+// RemoveHook ends a hook: what it has reported counts no more for what is being rolled out.
+func (u *UseCases) RemoveHook(ctx context.Context, a core.Actor, number int64, reason string) (Hook, error) {
+	var removed Hook
+	if err := core.CheckReason(reason); err != nil {
+		return removed, err
+	}
+	err := core.By(ctx, u.store, a, core.ActionRemoveForgeHook, func(ctx context.Context, tx Tx) (err error) {
+		if removed, err = tx.RemoveForgeHook(ctx, number, u.clock.Now()); err != nil {
+			return err
+		}
+		if err := tx.MarkForgeRollouts(ctx); err != nil {
+			return err
+		}
+		return core.Record(ctx, tx, a, core.Change{
+			Action: core.ActionRemoveForgeHook, Subject: hookSubject(number), Reason: reason, Detail: "statuses that " + removed.Forge + " reports",
+		}, removed.state(), nil)
+	})
+	u.wake()
+	return removed, err
+}
+
+// Hooks are those of an organization.
+func (u *UseCases) Hooks(ctx context.Context, organization int64) ([]Hook, error) {
+	return u.store.ForgeHooks(ctx, organization)
+}
+
+func hookSubject(id int64) core.AccessSubject {
+	return core.AccessSubject{Kind: core.ChangedForgeMirror, Name: "hook/" + strconv.FormatInt(id, 10)}
+}
+
+func (h Hook) state() map[string]any {
+	return map[string]any{"forge": h.Forge, "repositories": h.Repositories, "checkKeys": h.CheckKeys}
+}
