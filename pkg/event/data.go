@@ -45,8 +45,8 @@ type ArtifactDeleted struct {
 	DeletedAt string `json:"deleted_at,omitempty" jsonschema:"format=date-time"`
 }
 
-// CommitStatusReported is com.gitlab.cd.commit_status.reported: a forge has a status of a commit. Of several of one context the one that was
-// observed last counts; of those at one instant that with the highest sequence.
+// CommitStatusReported is com.gitlab.cd.commit_status.reported: a forge has a status of a commit. Of several of one context the one that
+// was observed last counts; of those at one instant that with the highest sequence.
 type CommitStatusReported struct {
 	// Hook is the key of the organization's hook that received it.
 	Hook string `json:"hook" jsonschema:"minLength=1,maxLength=64"`

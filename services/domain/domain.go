@@ -176,7 +176,8 @@ func Run(ctx context.Context, c Config) error {
 			breakGlass: s.store.BrokenGlass, breaches: s.store.Breaches, bypasses: s.store.FreezeBypasses,
 			journal:  s.store.JournalHealth,
 			delivery: delivery, streams: s.streams, decisions: s.triggers.Decisions,
-			notifications: s.notify.Counts, forges: s.forges.Counts, reported: s.forges.Reported, presses: s.chats.Counts, credentials: s.credentials.Expiring,
+			notifications: s.notify.Counts, forges: s.forges.Counts, reported: s.forges.Reported,
+			presses: s.chats.Counts, credentials: s.credentials.Expiring,
 		}.collectors()...)))
 		if len(c.DeliveryMetrics.Environments) > 0 {
 			parts = append(parts, run.Loop("delivery metrics",

@@ -89,8 +89,8 @@ func (h hooked) e2e(r core.Rollout) (lines []string) {
 
 const e2e = `,{"key":"e2e","with":{"context":"ci/e2e"}}`
 
-// D48: a status that a forge reports counts for the checks that name its context, whether it comes before the version that is built from the
-// commit is rolled out, or after; it opens the passage, and the journal says who has reported it.
+// D48: a status that a forge reports counts for the checks that name its context, whether it comes before the version that is built from
+// the commit is rolled out, or after; it opens the passage, and the journal says who has reported it.
 func TestAStatusOfAForgeCountsForAStatusCheck(t *testing.T) {
 	t.Parallel()
 	h := reported(t, e2e)
@@ -115,8 +115,8 @@ func TestAStatusOfAForgeCountsForAStatusCheck(t *testing.T) {
 	h.verifyJournal(r)
 }
 
-// D48: the latest status by the time of the forge counts, in whatever order and however often they come. Of two within a second the one with
-// the higher number counts.
+// D48: the latest status by the time of the forge counts, in whatever order and however often they come. Of two within a second the one
+// with the higher number counts.
 func TestOlderStatusesOfAForgeOverwriteNothing(t *testing.T) {
 	t.Parallel()
 	all := []struct {
@@ -143,8 +143,8 @@ func TestOlderStatusesOfAForgeOverwriteNothing(t *testing.T) {
 	h.want(h.e2e(r)[0][:7], "failure")
 }
 
-// D48, R3-06: a status counts for nothing that is about an older commit, another repository, a context that nobody names, or is published by
-// Lockstep itself; that comes for a hook that there is not, or that may not report the repository or the check.
+// D48, R3-06: a status counts for nothing that is about an older commit, another repository, a context that nobody names, or is published
+// by Lockstep itself; that comes for a hook that there is not, or that may not report the repository or the check.
 func TestStatusesOfForgesThatCountForNothing(t *testing.T) {
 	t.Parallel()
 	h := reported(t, e2e)

@@ -51,8 +51,8 @@ func (c ForgeHooksConfig) problems() []fault.Field {
 	return problems
 }
 
-// forgeHooks are the endpoints of all organizations for statuses of commits. None is stored here: who can sign with the secret of a hook was
-// given it by the domain service, which knows the hooks that there are and decides what a report counts for.
+// forgeHooks are the endpoints of all organizations for statuses of commits. None is stored here: who can sign with the secret of a hook
+// was given it by the domain service, which knows the hooks that there are and decides what a report counts for.
 type forgeHooks struct {
 	config  ForgeHooksConfig
 	formats map[string]source.StatusFormat

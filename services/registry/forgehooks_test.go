@@ -47,8 +47,8 @@ func githubSigned(kind, secret string, body []byte) http.Header {
 	}
 }
 
-// D48: a forge reports a status to a hook of an organization. It is proved by the secret of this hook alone, each report is one event however
-// often it is delivered, and what Lockstep itself publishes is no report.
+// D48: a forge reports a status to a hook of an organization. It is proved by the secret of this hook alone, each report is one event
+// however often it is delivered, and what Lockstep itself publishes is no report.
 func TestForgesReportStatusesOfCommits(t *testing.T) {
 	t.Parallel()
 	s, pool, in := serveConfig(t, Config{ForgeHooks: ForgeHooksConfig{Secrets: []string{secretFile(t, hookSecret)}}})
@@ -122,11 +122,11 @@ func TestStatusesOfForgesAreChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for body, want := range map[string]string{
-		string(githubStatus("success", "", "2026-03-25T10:00:00Z", 1)):                                       "context: missing; expected 1 to 255 bytes",
-		string(githubStatus("success", strings.Repeat("x", 256), "2026-03-25T10:00:00Z", 1)):                 "expected 1 to 255 bytes without control characters",
-		string(githubStatus("fine", "ci", "2026-03-25T10:00:00Z", 1)):                                        "state: missing; expected a state that is known",
-		string(githubStatus("success", "ci", "2126-03-25T10:00:00Z", 1)):                                     "expected a time that is not in the future",
-		string(githubStatus("success", "ci", "yesterday", 1)):                                                "updated_at: missing; expected a time",
+		string(githubStatus("success", "", "2026-03-25T10:00:00Z", 1)):                                          "context: missing; expected 1 to 255 bytes",
+		string(githubStatus("success", strings.Repeat("x", 256), "2026-03-25T10:00:00Z", 1)):                    "expected 1 to 255 bytes without control characters",
+		string(githubStatus("fine", "ci", "2026-03-25T10:00:00Z", 1)):                                           "state: missing; expected a state that is known",
+		string(githubStatus("success", "ci", "2126-03-25T10:00:00Z", 1)):                                        "expected a time that is not in the future",
+		string(githubStatus("success", "ci", "yesterday", 1)):                                                   "updated_at: missing; expected a time",
 		strings.Replace(string(githubStatus("success", "ci", "2026-03-25T10:00:00Z", 1)), "https:", "file:", 2): "repository.clone_url: found",
 	} {
 		if _, text := deliver(t, s.URL+path, githubSigned("status", secret, []byte(body)), []byte(body)); !strings.Contains(text, want) {

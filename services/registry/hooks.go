@@ -206,7 +206,9 @@ func (s *hookSet) Find(format, key string) api.Hook {
 			notifications, err := h.format.Parse(header, mediaType, body)
 			return accept(ctx, notifications, core.Unreadable(err))
 		},
-		Leave: func(ctx context.Context, left core.Refusal) (core.Receipt, error) { return accept(ctx, nil, []core.Refusal{left}) },
+		Leave: func(ctx context.Context, left core.Refusal) (core.Receipt, error) {
+			return accept(ctx, nil, []core.Refusal{left})
+		},
 	}
 }
 

@@ -18,8 +18,9 @@ func table() map[string][]event.Emitter {
 	registry := []event.Emitter{event.EmitterRegistry, event.EmitterCaller}
 	return map[string][]event.Emitter{
 		// What was published is reported by anybody with a token, and emitted by the registry service.
-		event.TypeArtifactPublished: registry,
-		event.TypeArtifactDeleted:   registry,
+		event.TypeArtifactPublished:    registry,
+		event.TypeArtifactDeleted:      registry,
+		event.TypeCommitStatusReported: {event.EmitterRegistry},
 
 		event.TypeFunctionCalled:           engine,
 		event.TypeFunctionCompleted:        relay,

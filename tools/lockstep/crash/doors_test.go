@@ -68,6 +68,7 @@ func routes() map[string]route {
 		registry + `"GET " + StatusPath`: {"registry", []string{"/v1/hooks"}, nil},
 		registry + `StatusPath`:          {"registry", []string{"/v1/hooks"}, nil},
 		registry + `HookPath`:            {"registry", []string{"/v1/hooks/", "/v1/hooks/harbor/guessed"}, nil},
+		registry + `ForgeHookPath`:       {"registry", []string{"/v1/forge/", "/v1/forge/github/1-0123456789abcdef"}, nil},
 		health + `"GET /healthz"`:        {"health", []string{"/healthz", "/debug/pprof/", "/"}, look},
 		health + `"GET /readyz"`:         {"health", []string{"/readyz"}, look},
 		health + `"GET /version"`:        {"health", []string{"/version"}, look},

@@ -60,7 +60,9 @@ type StatusIntake struct {
 }
 
 // NewStatusIntake returns a StatusIntake that stores with an outbox.
-func NewStatusIntake(o StatusOutbox, c clock.Clock) *StatusIntake { return &StatusIntake{outbox: o, clock: c} }
+func NewStatusIntake(o StatusOutbox, c clock.Clock) *StatusIntake {
+	return &StatusIntake{outbox: o, clock: c}
+}
 
 // The bounds of a status. Longer texts are cut; what identifies it is refused.
 const (

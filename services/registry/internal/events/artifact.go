@@ -22,7 +22,8 @@ func NewEncoder(c clock.Clock) Encoder { return Encoder{clock: c} }
 
 // EncodeStatus returns the event for a status of a commit. The error is Invalid.
 func (c Encoder) EncodeStatus(s core.CommitStatus) (event.Sealed, error) {
-	e, err := event.Make(event.Header{ID: s.ID, Source: Source, Organization: s.Organization, Time: c.clock.Now().UTC()}, event.CommitStatusReported{
+	header := event.Header{ID: s.ID, Source: Source, Organization: s.Organization, Time: c.clock.Now().UTC()}
+	e, err := event.Make(header, event.CommitStatusReported{
 		Hook: s.Hook, Repository: s.Repository, Commit: s.Commit, Context: s.Context, Phase: s.Phase, Description: s.Description, Link: s.Link,
 		ObservedAt: s.ObservedAt, Sequence: s.Sequence,
 	})

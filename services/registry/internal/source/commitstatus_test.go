@@ -67,7 +67,7 @@ func TestStatusesOfForges(t *testing.T) {
 			"gitea", gitea("warning", `"2026-03-25T11:00:00Z"`), http.Header{"X-Gitea-Event": {"status"}},
 			"https://git.example.com/shop/api.git ci/e2e failure 2026-03-25T11:00:00Z 7 [tests]",
 		},
-		"push of Gitea": {"gitea", gitea("success", "null"), http.Header{"X-Gitea-Event": {"push"}}, ""},
+		"push of Gitea":  {"gitea", gitea("success", "null"), http.Header{"X-Gitea-Event": {"push"}}, ""},
 		"job that waits": {"gitlab", job("created", ""), nil, "https://gitlab.com/shop/api.git test pending 2026-03-25T10:00:00Z 1977 [the job is created]"},
 		"job that failed": {
 			"gitlab", job("failed", `"build_started_at":"2026-03-25 10:01:00 UTC","build_finished_at":"2026-03-25 10:02:00 UTC",`), nil,

@@ -1,11 +1,11 @@
 // Package forge holds the use cases of statuses of commits, at the forges of the repositories that versions come from (R3-09, D48, D64).
 //
-// What checks have come to is published there. It is a copy: nothing is decided by it, and nothing waits for it. What may have changed leaves
-// a mark, in the transaction that changes it. A mark is turned into statuses, of which only the newest of each name is kept, and each is
-// published by a run of the engine, at least once and one run at a time.
+// What checks have come to is published there. It is a copy: nothing is decided by it, and nothing waits for it. What may have changed
+// leaves a mark, in the transaction that changes it. A mark is turned into statuses, of which only the newest of each name is kept, and
+// each is published by a run of the engine, at least once and one run at a time.
 //
-// In the other direction, what forges report to the hooks of an organization is recorded by commit, also before a version comes from it, and
-// leaves marks as well: checks of kind status follow from it, as from the reports of any other reporter.
+// In the other direction, what forges report to the hooks of an organization is recorded by commit, also before a version comes from it,
+// and leaves marks as well: checks of kind status follow from it, as from the reports of any other reporter.
 package forge
 
 import (

@@ -23,7 +23,8 @@ type Hook struct {
 	ID int64
 	// Key names it at the registry service.
 	Key, Forge string
-	// Repositories are patterns of those that it may report about, as host/path. CheckKeys are the checks that its reports count for; none for all.
+	// Repositories are patterns of those that it may report about, as host/path. CheckKeys are the checks that its reports count for; none
+	// for all.
 	Repositories, CheckKeys []string
 	// Author is who made it, at CreatedAt.
 	Author    core.Author
@@ -101,8 +102,9 @@ func (u *UseCases) AddHook(ctx context.Context, a core.Actor, n NewHook) (MadeHo
 	name := make([]byte, 16)
 	_, _ = rand.Read(name) // never fails
 	made := MadeHook{Hook: Hook{
-		Key: hex.EncodeToString(name), Forge: n.Forge, Repositories: append([]string{}, n.Repositories...), CheckKeys: append([]string{}, n.CheckKeys...),
-		Author: core.AuthorOf(a), CreatedAt: u.clock.Now(),
+		Key: hex.EncodeToString(name), Forge: n.Forge, Repositories: append([]string{}, n.Repositories...),
+		CheckKeys: append([]string{}, n.CheckKeys...),
+		Author:    core.AuthorOf(a), CreatedAt: u.clock.Now(),
 	}}
 	// First, and outside of the transaction: without its secret a hook is good for nothing.
 	var err error

@@ -108,7 +108,7 @@ func (r Report) usable() bool {
 	return r.Repository != "" && commitForm.MatchString(r.Commit) && r.Context != "" && len(r.Context) <= 255 && !strings.HasPrefix(r.Context, prefix)
 }
 
-// repositoryName is the host and the path of a repository's address, in lower case; empty if it is none.
+// repositoryName is the host and the path of a repository's address, in lower case; empty if it is malformed.
 func repositoryName(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || len(address) > 1000 {
@@ -205,8 +205,8 @@ func (u *UseCases) count(ctx context.Context, tx Tx, organization int64, s subje
 	return added, nil
 }
 
-// needed are the checks of kind status, in their order, with the statuses that each needs: of every commit of the version set, or of those of
-// the repository that the check names.
+// needed are the checks of kind status, in their order, with the statuses that each needs: of every commit of the version set, or of
+// those of the repository that the check names.
 func needed(pinned []core.PinnedCheck, commits []commit) (places []place, needs map[place][]need) {
 	needs = map[place][]need{}
 	for _, c := range pinned {

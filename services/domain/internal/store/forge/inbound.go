@@ -87,8 +87,8 @@ func (w Writes) ForgeReports(ctx context.Context, commits []string) ([]forge.Rec
 	for i, row := range rows {
 		r := row.ForgeReport
 		all[i] = forge.Received{HookID: r.HookID, CheckKeys: row.CheckKeys, Report: forge.Report{
-			Repository: r.Repository, Commit: r.CommitSha, Context: r.Context, Phase: core.CheckPhase(r.Phase), Description: r.Description, Link: r.Link,
-			ObservedAt: r.ObservedAt, Sequence: r.Sequence,
+			Repository: r.Repository, Commit: r.CommitSha, Context: r.Context, Phase: core.CheckPhase(r.Phase), Description: r.Description,
+			Link: r.Link, ObservedAt: r.ObservedAt, Sequence: r.Sequence,
 		}}
 	}
 	return all, pg.Classify(err, "read reports about %d commits", len(commits))
