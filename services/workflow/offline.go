@@ -64,14 +64,25 @@ type TestCarrier = offline.Carrier
 // Test plays a case without crashes and then, with crashes, once for each seed, in this process. Functions that only compute are carried
 // out where the case has no answers for them.
 func Test(c TestCase, seeds []uint64) TestOutcome {
+	return offline.Test(computing(c), seeds, events.CheckEmit)
+}
+
+// computing is a case whose Functions that only compute are carried out.
+func computing(c TestCase) TestCase {
 	if c.Compute == nil {
 		c.Compute = map[string]offline.Carrier{}
 		for _, f := range function.Computing() {
 			c.Compute[f.Name()] = carrier(f)
 		}
 	}
-	return offline.Test(c, seeds, events.CheckEmit)
+	return c
 }
+
+// TestSimulation is what a program has computed and reported.
+type TestSimulation = offline.Simulation
+
+// Simulate plays a case once, in this process, and shows what it computes.
+func Simulate(c TestCase) (TestSimulation, error) { return offline.Simulate(computing(c), events.CheckEmit) }
 
 // carrier is a Function of this process as a test has it.
 func carrier(f activity.Function) offline.Carrier {

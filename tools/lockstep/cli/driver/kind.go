@@ -25,7 +25,7 @@ func Kinds(c *command.Command) []*cobra.Command {
 	push := own.driverPush()
 	push.Short = "Validate a check kind and publish its folder as an OCI artifact"
 	push.Example = "  lockstep check push ./ticket oci://registry.example.com/checks/ticket:1.0"
-	return []*cobra.Command{own.kindList(), own.kindNew(), own.kindTest(), push}
+	return []*cobra.Command{own.kindList(), own.kindNew(), own.kindTest(), own.kindSimulate(), push}
 }
 
 func (c commands) kindList() *cobra.Command {
