@@ -128,6 +128,13 @@ func TestTheProgramOfACheckDecides(t *testing.T) {
 	c.want(c.engine.cancels, []string{"check-1", "check-2"})
 	c.program(2, core.CheckFailure, "late") // the check is not required any more
 	c.want(c.countOf(`SELECT count(*) FROM cd_check_statuses`), 3)
+	// R3-47: what was recorded is counted, and nothing else.
+	counts := map[core.CheckPhase]uint64{}
+	for _, l := range c.rollouts.CheckLatencies() {
+		counts[l.Phase] += l.Count
+		c.want([]any{l.Kind, l.Within[86400]}, []any{core.CheckKind("gauge@1"), l.Count})
+	}
+	c.want(counts, map[core.CheckPhase]uint64{core.CheckSuccess: 2, core.CheckFailure: 1})
 }
 
 // D47, D48: only the run of the check reports about it, and what the run of another rollout of the same version set has found out decides

@@ -176,7 +176,7 @@ func Run(ctx context.Context, c Config) error {
 			breakGlass: s.store.BrokenGlass, breaches: s.store.Breaches, bypasses: s.store.FreezeBypasses,
 			journal:  s.store.JournalHealth,
 			delivery: delivery, streams: s.streams, decisions: s.triggers.Decisions,
-			notifications: s.notify.Counts, forges: s.forges.Counts, reported: s.forges.Reported,
+			notifications: s.notify.Counts, forges: s.forges.Counts, reported: s.forges.Reported, latencies: s.rollouts.CheckLatencies,
 			presses: s.chats.Counts, credentials: s.credentials.Expiring,
 		}.collectors()...)))
 		if len(c.DeliveryMetrics.Environments) > 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/transport"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store"
 )
 
@@ -33,6 +34,8 @@ type exposition struct {
 	forges func() map[string]int64
 	// reported are what became of statuses that forges report, by what.
 	reported func() map[string]int64
+	// latencies are the reports of programs of checks.
+	latencies func() []rollout.CheckLatency
 	// presses are those of buttons in chats, by what became of them.
 	presses     func() map[string]int64
 	credentials func(ctx context.Context) (expiring, expired int64, err error)
@@ -43,7 +46,7 @@ func (e exposition) collectors() []prometheus.Collector {
 	return append(bus.Metrics(e.conn), pg.Metrics(e.pool), outbox.Metrics(e.pool),
 		telemetry.BreakGlass(e.breakGlass), telemetry.Breaches(e.breaches), telemetry.FreezeBypasses(e.bypasses),
 		journalMetrics{e.journal}, store.Metrics(e.pool), triggerMetrics{e.decisions}, notificationMetrics{e.notifications},
-		forgeMetrics{e.forges}, reportMetrics{e.reported}, pressMetrics{e.presses}, credentialMetrics{e.credentials},
+		forgeMetrics{e.forges}, reportMetrics{e.reported}, latencyMetrics{e.latencies}, pressMetrics{e.presses}, credentialMetrics{e.credentials},
 		e.delivery, e.streams)
 }
 
@@ -60,7 +63,7 @@ func Metrics() []prometheus.Collector {
 		journalMetrics{},
 		triggerMetrics{},
 		notificationMetrics{},
-		forgeMetrics{}, reportMetrics{},
+		forgeMetrics{}, reportMetrics{}, latencyMetrics{},
 		pressMetrics{},
 		credentialMetrics{},
 		transport.NewStreams(1),
@@ -115,6 +118,24 @@ func (m forgeMetrics) Collect(ch chan<- prometheus.Metric) {
 	for outcome, n := range m.read() {
 		ch <- prometheus.MustNewConstMetric(forgeCounts(), prometheus.CounterValue, float64(n), outcome)
 	}
+}
+
+// latencyMetrics exports what the programs of checks have reported to this process, and how long after their runs began.
+type latencyMetrics struct{ read func() []rollout.CheckLatency }
+
+// Describe implements prometheus.Collector.
+func (latencyMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- checkLatency() }
+
+// Collect implements prometheus.Collector.
+func (m latencyMetrics) Collect(ch chan<- prometheus.Metric) {
+	for _, l := range m.read() {
+		ch <- prometheus.MustNewConstHistogram(checkLatency(), l.Count, l.Sum.Seconds(), l.Within, string(l.Kind), string(l.Phase))
+	}
+}
+
+func checkLatency() *prometheus.Desc {
+	return prometheus.NewDesc("lockstep_check_report_seconds", "How long after the run of a check's program began it has reported what is new, by kind and phase, "+
+		"as recorded by this process.", []string{"kind", "phase"}, nil)
 }
 
 // reportMetrics exports what became of statuses that forges have reported to this process.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v4"
@@ -20,7 +22,7 @@ type simulated struct {
 	// Config is the configuration of the check; Subject is what it is about, by default an application in two environments.
 	Config  any `json:"config" yaml:"config"`
 	Subject any `json:"subject" yaml:"subject"`
-	// Target is active or proposed, Environment the name of one of the subject.
+	// Target is proposed, the default where the kind has it, or active.
 	Target string `json:"target" yaml:"target"`
 	// Functions are what Functions answer, as in tables of cases: http.request, for instance.
 	Functions any `json:"functions" yaml:"functions"`
@@ -115,13 +117,19 @@ func simulation(kind *driver.Bundle, file string) (engine.TestCase, error) {
 	if err != nil {
 		return engine.TestCase{}, fault.New(fault.Invalid, "input: %w", err)
 	}
-	in := simulated{Target: kind.CheckTargets()[0]}
+	in := simulated{Target: "proposed"}
+	if targets := kind.CheckTargets(); !slices.Contains(targets, in.Target) {
+		in.Target = targets[0]
+	}
 	if err := yaml.Load(text, &in, yaml.WithKnownFields()); err != nil {
 		return engine.TestCase{}, fault.New(fault.Invalid, "input: %s: %w", file, err)
 	}
 	config, err := json.Marshal(in.Config)
 	if err != nil {
 		return engine.TestCase{}, fault.New(fault.Invalid, "input: config: %w", err)
+	}
+	if !slices.Contains(kind.CheckTargets(), in.Target) {
+		return engine.TestCase{}, fault.New(fault.Invalid, "input: target: found %q, expected %s", in.Target, strings.Join(kind.CheckTargets(), " or "))
 	}
 	if err := kind.ValidateCheck(config); err != nil {
 		return engine.TestCase{}, fmt.Errorf("config: %w", err)

@@ -74,11 +74,12 @@ func TestASimulationShowsEachExpression(t *testing.T) {
 func TestWhatCannotBeSimulatedIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, one := range []struct{ kind, input, want string }{
-		{"web-requests", approval, `kind: found "web-requests"; expected a built-in check kind`},
+		{"web-requests", approval, `kind: found "web-requests", expected a built-in check kind`},
 		{"web-request", strings.Replace(approval, "polling", "both", 1), "/mode/type"},
 		{"web-request", strings.Replace(approval, "Variables.good &&", "Variables.good &", 1), "/success/when/expression: line 1, column"},
 		{"web-request", approval + "function: {}\n", "function"},
 		{"web-request", "[", "input: "},
+		{"web-request", approval + "target: past\n", `target: found "past", expected`},
 		{"web-request", approval + "steps: [{advance: x}]\n", "steps"},
 	} {
 		if _, err := simulate(t, one.kind, one.input); err == nil || !strings.Contains(err.Error(), one.want) {

@@ -20,7 +20,9 @@ type Change interface {
 // Apply records what an event reports, once however often it arrives (D16). Repeated and terminal states absorb it. The error of an event
 // that can never be applied is Invalid, NotFound or Refused.
 func (u *UseCases) Apply(ctx context.Context, in core.Inbound, ch Change) error {
+	var reported []checkOutcome
 	err := u.store.In(ctx, in.Organization, func(ctx context.Context, tx Tx) error {
+		reported = nil // the transaction may run again
 		// The claim and what it leads to are one commit (D16): a crash before it leaves the event to come again, and one
 		// after it finds the event claimed.
 		first, err := tx.Claim(ctx, in)
@@ -28,11 +30,13 @@ func (u *UseCases) Apply(ctx context.Context, in core.Inbound, ch Change) error 
 			return err
 		}
 		c := u.causeOf(in)
+		c.reported = &reported
 		if err := mayReport(ctx, tx, c, in, ch); err != nil {
 			return err
 		}
 		return ch.apply(ctx, u, tx, c, in)
 	})
+	u.checks.count(err, reported)
 	// Also after an error: a commit whose answer was lost may have happened, and a needless wake-up costs one query.
 	u.wake()
 	return err

@@ -32,7 +32,9 @@ func (u *UseCases) ApplyAll(ctx context.Context, organization int64, all []Arriv
 }
 
 func (u *UseCases) applyTogether(ctx context.Context, organization int64, all []Arrival) error {
+	var reported []checkOutcome
 	err := u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+		reported = nil // the transaction may run again
 		events := make([]core.Inbound, len(all))
 		for i, a := range all {
 			events[i] = a.In
@@ -50,7 +52,7 @@ func (u *UseCases) applyTogether(ctx context.Context, organization int64, all []
 				continue
 			}
 			c := u.causeOf(a.In)
-			c.known = known
+			c.known, c.reported = known, &reported
 			if err := mayReport(ctx, tx, c, a.In, a.Change); err != nil {
 				return err
 			}
@@ -60,6 +62,7 @@ func (u *UseCases) applyTogether(ctx context.Context, organization int64, all []
 		}
 		return nil
 	})
+	u.checks.count(err, reported)
 	u.wake()
 	return err
 }

@@ -296,6 +296,9 @@ func (t *tree) recordCheck(ctx context.Context, run core.CheckRun, m CheckReport
 	if err != nil {
 		return err
 	}
+	if counted := t.cause.reported; counted != nil {
+		*counted = append(*counted, checkOutcome{c.Pinned[at].Kind, m.Phase, t.cause.at.Sub(run.CreatedAt)})
+	}
 	return t.tx.ScheduleReview(ctx, t.rollout.ID, t.cause.at)
 }
 

@@ -16,6 +16,8 @@ type cause struct {
 	at          time.Time
 	// known are the rollouts that the transaction holds already; nil where it began with none.
 	known *forest
+	// reported takes the reports of programs of checks that the transaction records; nil where nobody counts them.
+	reported *[]checkOutcome
 }
 
 // tree is a rollout with everything under it, locked. Its methods move states and write the journal; the fields always

@@ -7,8 +7,13 @@ package rollout
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
@@ -28,6 +33,7 @@ type UseCases struct {
 	bypassed  func(context.Context, Bypass)
 	stuck     func(context.Context, Stuck)
 	policies  *policy.Engine
+	checks    checkCounts
 }
 
 // Readiness records what workflows report about environments.
@@ -86,4 +92,69 @@ func New(d Deps) *UseCases {
 		store: d.Store, drivers: d.Drivers, flows: d.Flows, readiness: d.Readiness, clock: d.Clock, wake: d.Wake,
 		breached: d.Breached, bypassed: d.Bypassed, stuck: d.Stuck, policies: d.Policies,
 	}
+}
+
+// checkOutcome is what the program of a check has reported, and how long after its run began.
+type checkOutcome struct {
+	kind  core.CheckKind
+	phase core.CheckPhase
+	after time.Duration
+}
+
+// CheckLatency is how many reports of a phase the programs of a kind have made in this process, and how long after their runs began.
+type CheckLatency struct {
+	Kind  core.CheckKind
+	Phase core.CheckPhase
+	Count uint64
+	Sum   time.Duration
+	// Within counts those that came within so many seconds.
+	Within map[float64]uint64
+}
+
+// checkCounts are the reports of programs of checks, for the metrics.
+type checkCounts struct {
+	mu  sync.Mutex
+	all []CheckLatency
+}
+
+// within are the bounds of latencies, in seconds: up to a day, because checks wait for people and for tests.
+func within() []float64 { return []float64{1, 5, 30, 60, 300, 1800, 3600, 21600, 86400} }
+
+// count counts what a transaction has recorded, unless it has failed.
+func (c *checkCounts) count(failed error, all []checkOutcome) {
+	if failed != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range all {
+		c.add(o)
+	}
+}
+
+// add counts one; the caller holds mu.
+func (c *checkCounts) add(o checkOutcome) {
+	at := slices.IndexFunc(c.all, func(l CheckLatency) bool { return l.Kind == o.kind && l.Phase == o.phase })
+	if at < 0 {
+		at, c.all = len(c.all), append(c.all, CheckLatency{Kind: o.kind, Phase: o.phase, Within: map[float64]uint64{}})
+	}
+	c.all[at].Count, c.all[at].Sum = c.all[at].Count+1, c.all[at].Sum+o.after
+	for _, bound := range within() {
+		n := c.all[at].Within[bound]
+		if o.after.Seconds() <= bound {
+			n++
+		}
+		c.all[at].Within[bound] = n // every bound is exported
+	}
+}
+
+// CheckLatencies are the reports of programs of checks in this process.
+func (u *UseCases) CheckLatencies() []CheckLatency {
+	u.checks.mu.Lock()
+	defer u.checks.mu.Unlock()
+	all := slices.Clone(u.checks.all)
+	for i := range all {
+		all[i].Within = maps.Clone(all[i].Within)
+	}
+	return all
 }
