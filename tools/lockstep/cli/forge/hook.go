@@ -14,7 +14,10 @@ import (
 )
 
 func (c commands) hook() *cobra.Command {
-	return command.Noun("hook", "", "Hooks to which forges report statuses of commits, which count for checks", c.addHook(), c.listHooks(), c.removeHook())
+	cmd := command.Noun("hook", "hooks", "Hooks to which forges report statuses of commits, which count for checks",
+		c.addHook(), c.listHooks(), c.removeHook())
+	cmd.GroupID = "" // only the root has groups
+	return cmd
 }
 
 func hookTable(w io.Writer, all []client.ForgeHook) {
