@@ -82,7 +82,9 @@ func computing(c TestCase) TestCase {
 type TestSimulation = offline.Simulation
 
 // Simulate plays a case once, in this process, and shows what it computes.
-func Simulate(c TestCase) (TestSimulation, error) { return offline.Simulate(computing(c), events.CheckEmit) }
+func Simulate(c TestCase) (TestSimulation, error) {
+	return offline.Simulate(computing(c), events.CheckEmit)
+}
 
 // carrier is a Function of this process as a test has it.
 func carrier(f activity.Function) offline.Carrier {
