@@ -75,6 +75,38 @@ type NotificationRoute struct {
 	Removed   bool
 }
 
+// NotificationSubscription is what a member has sent to themselves (D62).
+type NotificationSubscription struct {
+	MemberID, ChannelID int64
+	// Name is unique among the member's.
+	Name string
+	// ApplicationID and EnvironmentID are what it is about; 0 for all. The lists are empty for all as well.
+	ApplicationID, EnvironmentID int64
+	Moments                      []NotificationMoment
+	Severities                   []NotificationSeverity
+	Tiers                        []Tier
+	Involvement                  Involvement
+	// Config is as the member saved it.
+	Config    json.RawMessage
+	Enabled   bool
+	ChangedAt time.Time
+}
+
+// Involvement is what a member has to do with a moment.
+type Involvement string
+
+// The involvements.
+const (
+	// InvolvedAnyhow is that it does not matter.
+	InvolvedAnyhow Involvement = ""
+	// InvolvedBegun is that the member has begun the rollout.
+	InvolvedBegun Involvement = "begun"
+	// InvolvedWaiting is that the member takes part in the rollout: has begun, approved, resumed or retried it.
+	InvolvedWaiting Involvement = "waiting"
+	// InvolvedMayApprove is that it is a question that the member may answer.
+	InvolvedMayApprove Involvement = "may_approve"
+)
+
 // NotificationMoment is something that is worth a notification.
 type NotificationMoment string
 
@@ -252,6 +284,8 @@ type NotificationMessage struct {
 	ID, ChannelID int64
 	// RouteID is 0 for what is sent by default, RolloutID for what is about none.
 	RouteID, RolloutID int64
+	// MemberID is the member whose own message it is; 0 for one to the channel itself.
+	MemberID int64
 	// Key is unique in the channel: what has the same key updates the message.
 	Key      string
 	Severity NotificationSeverity

@@ -179,6 +179,9 @@ const (
 	ActionRemoveNotifyRoute       Action = "removeNotificationRoute"
 	ActionTestNotifyRoute         Action = "testNotificationRoute"
 	ActionRetryNotification       Action = "retryNotification"
+	ActionPutMyNotification       Action = "putMyNotification"
+	ActionRemoveMyNotification    Action = "removeMyNotification"
+	ActionRetryMyNotification     Action = "retryMyNotification"
 	ActionPutForgeMirror          Action = "putForgeMirror"
 	ActionRetryForgeStatus        Action = "retryForgeStatuses"
 	ActionAddForgeHook            Action = "addForgeHook"
@@ -263,7 +266,8 @@ func permissionFor(action Action) (Permission, bool) {
 		ActionAccessChanges, ActionRegisterAgent, ActionRotateAgent, ActionRevokeAgent, ActionRevokeAgentKey,
 		ActionOrganizations, ActionCreateOrganization, ActionRenameOrganization, ActionSetDirectChanges:
 		return MayAdminister, true
-	case ActionCreateToken, ActionRevokeToken, ActionWithdrawChange, ActionOpenLink, ActionUnlinkChatAccount:
+	case ActionCreateToken, ActionRevokeToken, ActionWithdrawChange, ActionOpenLink, ActionUnlinkChatAccount, ActionPutMyNotification,
+		ActionRemoveMyNotification, ActionRetryMyNotification:
 		return MayRead, true // one's own; those of others take the permission to administer
 	default:
 		return 0, false
@@ -287,7 +291,7 @@ func (a Actor) May(action Action) error {
 	}
 	forPeople := []Action{
 		ActionBreakGlass, ActionBypassFreeze, ActionConfirmChange, ActionForceChange, ActionReleasePromotionHold, ActionDecideCheck,
-		ActionOpenLink, ActionLinkChatAccount,
+		ActionOpenLink, ActionLinkChatAccount, ActionPutMyNotification, ActionRemoveMyNotification, ActionRetryMyNotification,
 	}
 	if slices.Contains(forPeople, action) && a.Type != PrincipalUser {
 		return fault.New(fault.Denied, "%s is for people; %s is none (%s)", action, a.DisplayName(), a.Type)

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -54,6 +55,9 @@ const patience = 10 * time.Second
 
 // emailClaim is the claim that email_verified speaks of.
 const emailClaim = "email"
+
+// emailForm is the form of an address that mail is sent to.
+var emailForm = regexp.MustCompile(`^[^\s@<>,;:"()\[\]\\]{1,64}@[A-Za-z0-9.-]{1,190}$`)
 
 // Provider is the other end. It is safe for concurrent use.
 type Provider struct {
@@ -137,12 +141,16 @@ func (p *Provider) identity(t *gooidc.IDToken, claims map[string]any) (access.Id
 			"the identity provider's token has no claim %q; expected it to hold the person's name (oidc.name_claim)", p.config.NameClaim)
 	}
 	verified, _ := claims["email_verified"].(bool)
+	email, _ := claims[emailClaim].(string)
+	if !verified || !emailForm.MatchString(email) {
+		email = ""
+	}
 	session, _ := claims["sid"].(string)
 	return access.Identity{
 		Issuer: t.Issuer, Subject: t.Subject, Name: name,
 		// Other names are those that people choose for themselves, as far as this service can know.
-		NameIsVerified: p.config.NameClaim == emailClaim && verified,
-		Roles:          p.roles(claims), GroupsDecide: len(p.config.Roles) > 0, Session: session,
+		NameIsVerified: p.config.NameClaim == emailClaim && verified, Email: email,
+		Roles: p.roles(claims), GroupsDecide: len(p.config.Roles) > 0, Session: session,
 	}, nil
 }
 

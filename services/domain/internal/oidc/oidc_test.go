@@ -75,7 +75,13 @@ func TestIdentity(t *testing.T) {
 	known := oidctest.New(t)
 	p := newProvider(t, config(known))
 	who := func(roles map[int64]core.Role, name string, verified bool) access.Identity {
-		return access.Identity{Issuer: known.URL, Subject: "s1", Name: name, NameIsVerified: verified, Roles: roles, GroupsDecide: true}
+		email := ""
+		if verified {
+			email = name
+		}
+		return access.Identity{
+			Issuer: known.URL, Subject: "s1", Name: name, NameIsVerified: verified, Email: email, Roles: roles, GroupsDecide: true,
+		}
 	}
 	for _, c := range []struct {
 		name   string

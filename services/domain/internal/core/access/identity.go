@@ -19,6 +19,8 @@ type Identity struct {
 	// NameIsVerified is whether the provider vouches that the name is this person's. Only then a member who was added under
 	// that name beforehand is taken to be the same.
 	NameIsVerified bool
+	// Email is the address that the provider vouches for; empty for none.
+	Email string
 	// Roles are those that the person's groups give, by organization. Empty where no group gives one.
 	Roles map[int64]core.Role
 	// GroupsDecide is whether groups give roles at all. Where they do, a person in none of them has no access; where they
@@ -67,7 +69,7 @@ func (u *UseCases) StartIdentitySession(ctx context.Context, organization int64,
 	}
 	until, session = u.clock.Now().Add(u.identitySessionLife), newSecret()
 	err = u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
-		m, err := identified(ctx, tx, organization, id)
+		m, err := u.present(ctx, tx, organization, id)
 		if err != nil {
 			return err
 		}
@@ -81,9 +83,18 @@ func (u *UseCases) StartIdentitySession(ctx context.Context, organization int64,
 // join makes sure of a membership without a session.
 func (u *UseCases) join(ctx context.Context, organization int64, id Identity) error {
 	return u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
-		_, err := identified(ctx, tx, organization, id)
+		_, err := u.present(ctx, tx, organization, id)
 		return err
 	})
+}
+
+// present is the member of an identity, who is reached at the address of this sign-in from now on.
+func (u *UseCases) present(ctx context.Context, tx Tx, organization int64, id Identity) (core.Member, error) {
+	m, err := identified(ctx, tx, organization, id)
+	if err != nil {
+		return m, err
+	}
+	return m, tx.SetMemberAddress(ctx, m.ID, id.Email, u.clock.Now())
 }
 
 // homes are the organizations where an identity signs in without choosing, in order: those of its groups, or those where it is a member;
@@ -121,13 +132,16 @@ func (u *UseCases) homes(ctx context.Context, id Identity) ([]int64, error) {
 	return slices.Compact(all), nil
 }
 
-// leave ends the sessions of an identity wherever its groups no longer give a role.
+// leave ends the sessions of an identity wherever its groups no longer give a role, and has it receive nothing more there.
 func (u *UseCases) leave(ctx context.Context, id Identity) error {
 	if !id.GroupsDecide {
 		return nil
 	}
 	known, err := u.store.OrganizationsOfIdentity(ctx, id.Issuer, id.Subject)
 	for _, o := range known {
+		if id.Roles[o.ID] == "" && err == nil {
+			err = u.store.In(ctx, o.ID, func(ctx context.Context, tx Tx) error { return tx.ForgetMemberAddress(ctx, id.Issuer, id.Subject) })
+		}
 		if id.Roles[o.ID] == "" && err == nil {
 			err = u.endSignIns(ctx, o.ID, id.Issuer, id.Subject, "")
 		}

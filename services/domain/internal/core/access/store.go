@@ -80,6 +80,9 @@ type Tx interface {
 	SaveMember(ctx context.Context, m core.Member) error
 	// MemberByIdentity is whom an identity provider means, also one who was removed.
 	MemberByIdentity(ctx context.Context, issuer, subject string) (core.Member, error)
+	// SetMemberAddress keeps the address that a sign-in has brought; empty for none. ForgetMemberAddress forgets that of an identity.
+	SetMemberAddress(ctx context.Context, member int64, email string, at time.Time) error
+	ForgetMemberAddress(ctx context.Context, issuer, subject string) error
 	// SetMemberIdentity is for a member that has none yet; NotFound for any other.
 	SetMemberIdentity(ctx context.Context, id int64, issuer, subject string) error
 	AddGroup(ctx context.Context, g core.Group) (core.Group, error)

@@ -42,6 +42,10 @@ type channelConfig struct {
 	// From and To are addresses of e-mail.
 	From string   `json:"from,omitempty"`
 	To   []string `json:"to,omitempty"`
+	// Personal is that it reaches members, each at the member's own address, and is no place itself.
+	Personal bool `json:"personal,omitempty"`
+	// Workspace is the ID of the workspace of Slack in which chat accounts were linked that a personal channel writes to.
+	Workspace string `json:"workspace,omitempty"`
 	// Sign are the names of credentials that sign requests of a webhook.
 	Sign []string `json:"sign,omitempty"`
 	// Answers is the name of the organization's credential that the chat server proves presses of buttons with; empty for no buttons.
@@ -68,7 +72,9 @@ func Kinds() []KindDescription {
 				"for a bot, of the API, https://slack.com/api/ by default.")),
 				account("The name of the credential: the URL of the webhook, or the token of the bot."),
 				property("target", text(maxText, "The ID of the channel that a bot posts to, such as C0123456789.")),
-				property("answers", text(255, "The name of the organization's credential that is the signing secret of the Slack app: messages get buttons that answer."))),
+				property("answers", text(255, "The name of the organization's credential that is the signing secret of the Slack app: messages get buttons that answer.")),
+				property("personal", yes("Members may subscribe: the bot writes to each of them, who has linked an account of the workspace. Without target.")),
+				property("workspace", text(maxText, "The ID of the workspace, such as T0123456789; for a personal channel."))),
 		},
 		{
 			core.NotifyTeams, "Adaptive Cards in Microsoft Teams, by the URL of a workflow that posts to a channel. Each change is another card.",
@@ -91,9 +97,10 @@ func Kinds() []KindDescription {
 		},
 		{
 			core.NotifyEmail, "E-mail by SMTP. Each change of a rollout is a reply to its first message.",
-			schemaOf([]string{"url", "from", "to"}, property("url", text(maxURL, "The server: smtp://host:587, which has to offer STARTTLS, or smtps://host:465.")),
+			schemaOf([]string{"url", "from"}, property("url", text(maxURL, "The server: smtp://host:587, which has to offer STARTTLS, or smtps://host:465.")),
 				account("The name of the credential to sign in with."), property("from", text(maxText, "The address of the sender.")),
-				property("to", list("The addresses of the recipients."))),
+				property("to", list("The addresses of the recipients; none for a personal channel.")),
+				property("personal", yes("Members may subscribe: each is written to at the address that the identity provider has verified. Without to."))),
 		},
 		{
 			core.NotifyPagerDuty, "Alerts by the Events API v2 of PagerDuty, or of what is compatible with it. A rollout has one alert, which is resolved when it has " +
@@ -113,6 +120,10 @@ func property(name, rest string) string { return fmt.Sprintf(`%q:{%s}`, name, re
 
 func text(most int, description string) string {
 	return fmt.Sprintf(`"type":"string","minLength":1,"maxLength":%d,"description":%q`, most, description)
+}
+
+func yes(description string) string {
+	return fmt.Sprintf(`"type":"boolean","description":%q`, description)
 }
 
 func list(description string) string {
@@ -218,8 +229,9 @@ func readChannel(kind core.NotificationKind, raw json.RawMessage) (c channelConf
 	if err := decode(raw, &c, known, "/config"); err != nil {
 		return c, err
 	}
-	c.URL = cmp.Or(c.URL, defaultURL(kind, c.Target != ""))
+	c.URL = cmp.Or(c.URL, defaultURL(kind, c.Target != "" || c.Personal))
 	var found problems
+	c.checkPersonal(&found, kind)
 	given := map[string]bool{
 		"url": c.URL != "", "account": c.Account != "", "from": c.From != "", "to": len(c.To) > 0,
 	}
@@ -251,6 +263,20 @@ func readChannel(kind core.NotificationKind, raw json.RawMessage) (c channelConf
 		}
 	}
 	return c, found.err()
+}
+
+// checkPersonal finds a channel that is both a place and one that reaches members, or neither.
+func (c channelConfig) checkPersonal(found *problems, kind core.NotificationKind) {
+	switch {
+	case !c.Personal && kind == core.NotifyEmail && len(c.To) == 0:
+		found.add("/config/to", "found none; a channel of kind email needs it, or personal")
+	case !c.Personal && c.Workspace != "":
+		found.add("/config/workspace", "found without personal; only a channel that writes to members has a workspace")
+	case c.Personal && (c.Target != "" || len(c.To) > 0 || c.Answers != ""):
+		found.add("/config/personal", "found with target, to or answers; a personal channel writes to each member, and has none of them")
+	case c.Personal && kind == core.NotifySlack && !targetForm.MatchString(c.Workspace):
+		found.add("/config/workspace", "found %.100q; a personal channel needs the ID of its workspace, such as T0123456789", c.Workspace)
+	}
 }
 
 func checkAddresses(found *problems, c channelConfig) {
@@ -349,10 +375,16 @@ func readRoute(raw json.RawMessage) (c RouteConfig, err error) {
 	}
 	var found problems
 	c.checkMatch(&found)
+	c.checkEscalations(&found)
+	c.checkTimes(&found)
+	return c, found.err()
+}
+
+// checkTimes finds what is wrong with digests and quiet hours.
+func (c RouteConfig) checkTimes(found *problems) {
 	if c.DigestMinutes < 0 || c.DigestMinutes > maxDigest {
 		found.add("/config/digest_minutes", "found %d; expected 0 to %d minutes", c.DigestMinutes, maxDigest)
 	}
-	c.checkEscalations(&found)
 	if q := c.Quiet; q != nil {
 		for field, at := range map[string]string{"from": q.From, "to": q.To} {
 			if _, err := clockTime(at); err != nil {
@@ -366,7 +398,6 @@ func readRoute(raw json.RawMessage) (c RouteConfig, err error) {
 			found.add("/config/quiet/time_zone", "found %.100q; expected a time zone such as Europe/Berlin", q.TimeZone)
 		}
 	}
-	return c, found.err()
 }
 
 func (c RouteConfig) checkMatch(found *problems) {

@@ -113,26 +113,34 @@ func (u *UseCases) begin(
 		u.counts.failed.Add(1)
 		return m, false, tx.SaveMessage(ctx, m)
 	}
-	if end := c.WindowAt.Add(window); !now.Before(end) || c.WindowAt.After(now) {
-		c.WindowAt, c.WindowCount = now, 0
-	} else if c.WindowCount >= c.Rate {
+	to, err := addresseeOf(ctx, tx, organization, c, m, now)
+	if err != nil {
+		return m, false, err
+	}
+	if to.why != "" {
+		u.fail(&m, to.why)
+		return m, false, tx.SaveMessage(ctx, m)
+	}
+	if end := to.WindowAt.Add(window); !now.Before(end) || to.WindowAt.After(now) {
+		to.WindowAt, to.WindowCount = now, 0
+	} else if to.WindowCount >= c.Rate {
 		u.counts.postponed.Add(1)
 		m.DueAt = end
 		if err := tx.SaveMessage(ctx, m); err != nil {
 			return m, false, err
 		}
-		return m, false, tx.PutOffMessages(ctx, c.ID, now, end)
+		return m, false, tx.PutOffMessages(ctx, m, now, end)
 	}
-	c.WindowCount++
-	if c.WindowCount == c.Rate {
+	to.WindowCount++
+	if to.WindowCount == c.Rate {
 		if m, err = u.digest(ctx, tx, m, now); err != nil {
 			return m, false, err
 		}
 	}
-	if err := tx.CountNotificationMessage(ctx, c); err != nil {
+	if err := count(ctx, tx, c, m, to.Recipient); err != nil {
 		return m, false, err
 	}
-	if m.Inputs, m.Title, err = u.render(ctx, tx, organization, c, m); err != nil {
+	if m.Inputs, m.Title, err = u.render(ctx, tx, organization, c, m, to.to); err != nil {
 		return m, false, err
 	}
 	m.State, m.Run, m.Started, m.DueAt = core.MessageSending, m.Run+1, false, now.Add(lease)
@@ -144,6 +152,15 @@ func (u *UseCases) begin(
 	return m, err == nil, err
 }
 
+// count stores the window of who receives a message.
+func count(ctx context.Context, tx Tx, c core.NotificationChannel, m core.NotificationMessage, r Recipient) error {
+	if m.MemberID != 0 {
+		return tx.CountPersonalMessage(ctx, m.MemberID, r)
+	}
+	c.WindowAt, c.WindowCount = r.WindowAt, r.WindowCount
+	return tx.CountNotificationMessage(ctx, c)
+}
+
 func ended(c core.NotificationChannel) string {
 	if c.Removed {
 		return "removed"
@@ -153,11 +170,13 @@ func ended(c core.NotificationChannel) string {
 
 // digest takes up what else waits for a channel with the last message of its minute. A message that waits alone stays what it is.
 func (u *UseCases) digest(ctx context.Context, tx Tx, m core.NotificationMessage, now time.Time) (core.NotificationMessage, error) {
-	others, err := tx.WaitingMessages(ctx, m.ChannelID, m.ID, now, maxDigested)
+	others, err := tx.WaitingMessages(ctx, m, now, maxDigested)
 	if err != nil || len(others) == 0 {
 		return m, err
 	}
-	d := core.NotificationMessage{ChannelID: m.ChannelID, Key: fmt.Sprintf("digest:%d:%d", m.ID, m.Revision), DueAt: now}
+	d := core.NotificationMessage{
+		ChannelID: m.ChannelID, MemberID: m.MemberID, Key: fmt.Sprintf("digest:%d:%d", m.ID, m.Revision), DueAt: now,
+	}
 	for _, one := range append([]core.NotificationMessage{m}, others...) {
 		fresh := one.NotificationIDs[min(one.SentCount, len(one.NotificationIDs)):]
 		room := min(len(fresh), maxLines-len(d.NotificationIDs))

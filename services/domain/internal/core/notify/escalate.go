@@ -50,7 +50,10 @@ func (c RouteConfig) checkEscalations(found *problems) {
 func (c RouteConfig) checkEscalationChannels(own string, channels []core.NotificationChannel) error {
 	var found problems
 	for i, e := range c.Escalate {
-		exists := slices.ContainsFunc(channels, func(one core.NotificationChannel) bool { return one.Name == e.Channel })
+		exists := slices.ContainsFunc(channels, func(one core.NotificationChannel) bool {
+			_, personal := isPersonal(one)
+			return one.Name == e.Channel && !personal
+		})
 		if !exists || e.Channel == own {
 			found.add(fmt.Sprintf("/config/escalate/%d/channel", i), "found %.100q; expected the name of a channel beside the route's own", e.Channel)
 		}

@@ -25,6 +25,8 @@ import (
 type Store interface {
 	core.Transactions[Tx]
 	Reads
+	// NotificationRecipient is where a member can be reached; the zero value for one of whom nothing is known.
+	NotificationRecipient(ctx context.Context, organization, member int64) (Recipient, []ChatUser, error)
 	// OrganizationsWithDueNotifications returns those with something to route, to send or to look at.
 	OrganizationsWithDueNotifications(ctx context.Context, at time.Time) ([]int64, error)
 }
@@ -38,12 +40,16 @@ type Reads interface {
 	NotificationMessages(ctx context.Context, organization int64, f Filter) ([]core.NotificationMessage, error)
 	// NotificationOpenings are the links of messages that were opened, oldest first.
 	NotificationOpenings(ctx context.Context, organization int64, messages []int64) (map[int64][]core.NotificationOpening, error)
+	// NotificationSubscriptions are those of a member, by name.
+	NotificationSubscriptions(ctx context.Context, organization, member int64) ([]core.NotificationSubscription, error)
 }
 
 // Filter narrows a list of messages; its zero value does not.
 type Filter struct {
 	State     core.NotificationState
 	ChannelID int64
+	// MemberID is whose own messages they are; 0 for those to channels.
+	MemberID int64
 	// Before is the message that the list continues after; 0 for the newest. Most is how many are returned.
 	Before int64
 	Most   int
@@ -83,10 +89,10 @@ type Tx interface {
 	LockNotificationChannel(ctx context.Context, id int64) (core.NotificationChannel, error)
 	// CountNotificationMessage stores the window of a channel.
 	CountNotificationMessage(ctx context.Context, c core.NotificationChannel) error
-	// WaitingMessages locks what waits to be sent to a channel beside a message, up to a limit, without what others have locked.
-	WaitingMessages(ctx context.Context, channel, beside int64, at time.Time, most int) ([]core.NotificationMessage, error)
-	// PutOffMessages has what is due for a channel wait.
-	PutOffMessages(ctx context.Context, channel int64, at, until time.Time) error
+	// WaitingMessages locks what waits to be sent to where a message goes, beside it, up to a limit, without what others have locked.
+	WaitingMessages(ctx context.Context, m core.NotificationMessage, at time.Time, most int) ([]core.NotificationMessage, error)
+	// PutOffMessages has what is due where a message goes wait.
+	PutOffMessages(ctx context.Context, m core.NotificationMessage, at, until time.Time) error
 	AddDigest(ctx context.Context, m core.NotificationMessage) (core.NotificationMessage, error)
 
 	// NotificationsByID are with the names that they are rendered with, oldest first.
@@ -97,6 +103,24 @@ type Tx interface {
 	NotifiedFreeze(ctx context.Context, id int64) (Freeze, error)
 	OpenGates(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Gate, error)
 	CallRequestsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.CallRequest, error)
+
+	// LockNotificationRecipient is where a member can be reached, and keeps others from changing it; NotFound for one who has left.
+	LockNotificationRecipient(ctx context.Context, member int64) (Recipient, error)
+	ChatUsersOfMember(ctx context.Context, member int64) ([]ChatUser, error)
+	// CountPersonalMessage stores the window of a member.
+	CountPersonalMessage(ctx context.Context, member int64, r Recipient) error
+	SaveNotificationSubscription(ctx context.Context, s core.NotificationSubscription) (core.NotificationSubscription, error)
+	DeleteNotificationSubscription(ctx context.Context, member int64, name string) error
+	DeleteNotificationSubscriptionsOfChannel(ctx context.Context, channel int64) error
+	// NotificationSubscribers are everybody whose subscription matches, by member, channel and name of the subscription: one statement.
+	NotificationSubscribers(ctx context.Context, w Wanted) ([]Subscriber, error)
+	// AttachPersonalNotification is AttachNotification for the messages of many members: one statement.
+	AttachPersonalNotification(ctx context.Context, all []core.NotificationMessage, n core.Notification) error
+	ApplicationByName(ctx context.Context, organization int64, name string) (core.Application, error)
+	EnvironmentByName(ctx context.Context, organization int64, name string) (core.Environment, error)
+	GrantsByMember(ctx context.Context, organization int64, members []int64) (map[int64][]core.Grant, error)
+	GroupsByMember(ctx context.Context, organization int64, members []int64) (map[int64][]core.Group, error)
+	core.TargetReads
 	// OpenNotificationLink keeps who opened a link. It reports false, with who did so before, for one that was opened.
 	OpenNotificationLink(ctx context.Context, o core.NotificationOpening) (opening core.NotificationOpening, first bool, err error)
 }
@@ -345,6 +369,9 @@ func (u *UseCases) RemoveChannel(ctx context.Context, a core.Actor, name, reason
 				return err
 			}
 		}
+		if err := tx.DeleteNotificationSubscriptionsOfChannel(ctx, all[i].ID); err != nil {
+			return err
+		}
 		removed = all[i]
 		removed.Removed, removed.Enabled, removed.ChangedAt, removed.Author = true, false, u.clock.Now(), core.AuthorOf(a)
 		if err := tx.SaveNotificationChannel(ctx, removed); err != nil {
@@ -390,6 +417,9 @@ func (u *UseCases) PutRoute(ctx context.Context, a core.Actor, n NewRoute) (core
 		at := slices.IndexFunc(channels, func(c core.NotificationChannel) bool { return c.Name == n.Channel })
 		if at < 0 {
 			return invalid("/channel", "found %.100q, which does not exist; expected the name of a channel", n.Channel)
+		}
+		if _, personal := isPersonal(channels[at]); personal {
+			return invalid("/channel", "found %.100q, which only reaches members who have subscribed; expected another channel", n.Channel)
 		}
 		if err := c.checkEscalationChannels(n.Channel, channels); err != nil {
 			return err
@@ -510,13 +540,27 @@ func (u *UseCases) TestRoute(ctx context.Context, a core.Actor, name string) (co
 	return route, err
 }
 
-// Retry sends a dead letter again.
+// Retry sends a dead letter of a channel again.
 func (u *UseCases) Retry(ctx context.Context, a core.Actor, message int64) (core.NotificationMessage, error) {
+	return u.retry(ctx, a, core.ActionRetryNotification, message, 0)
+}
+
+// RetryMine sends a dead letter to a member again.
+func (u *UseCases) RetryMine(ctx context.Context, a core.Actor, message int64) (core.NotificationMessage, error) {
+	return u.retry(ctx, a, core.ActionRetryMyNotification, message, a.ID)
+}
+
+func (u *UseCases) retry(
+	ctx context.Context, a core.Actor, action core.Action, message, member int64,
+) (core.NotificationMessage, error) {
 	var m core.NotificationMessage
-	err := core.By(ctx, u.store, a, core.ActionRetryNotification, func(ctx context.Context, tx Tx) error {
+	err := core.By(ctx, u.store, a, action, func(ctx context.Context, tx Tx) error {
 		var err error
 		if m, err = tx.LockMessage(ctx, message); err != nil {
 			return err
+		}
+		if m.MemberID != member {
+			return fault.New(fault.NotFound, "message %d does not exist", message)
 		}
 		if m.State != core.MessageFailed {
 			return fault.New(fault.Refused, "notification_%d is %s; only what has failed can be sent again", m.ID, m.State)
@@ -526,7 +570,7 @@ func (u *UseCases) Retry(ctx context.Context, a core.Actor, message int64) (core
 		if err := tx.SaveMessage(ctx, m); err != nil {
 			return err
 		}
-		return core.Record(ctx, tx, a, change(core.ActionRetryNotification, "message", m.Key, ""), before, map[string]any{"state": m.State})
+		return core.Record(ctx, tx, a, change(action, "message", m.Key, ""), before, map[string]any{"state": m.State})
 	})
 	u.wake()
 	return m, err

@@ -62,9 +62,9 @@ func cut(text string, most int) string {
 // line is a text in one line.
 func line(text string) string { return cut(strings.Join(strings.Fields(text), " "), maxLine) }
 
-// render makes the inputs of the run that sends a message, and its title.
+// render makes the inputs of the run that sends a message, and its title. It goes to an address of a member, or where the channel is.
 func (u *UseCases) render(
-	ctx context.Context, tx Tx, organization int64, c core.NotificationChannel, m core.NotificationMessage,
+	ctx context.Context, tx Tx, organization int64, c core.NotificationChannel, m core.NotificationMessage, to string,
 ) (json.RawMessage, string, error) {
 	var config channelConfig
 	if err := json.Unmarshal(c.Config, &config); err != nil {
@@ -93,6 +93,7 @@ func (u *UseCases) render(
 		}
 	}
 	made.id = fmt.Sprintf("lockstep-%d-%d-%s", organization, c.ID, strings.ReplaceAll(m.Key, ":", "-"))
+	config, m = u.directed(c.Kind, config, m, &made, to)
 	inputs, err := json.Marshal(requestFor(c.Kind, config, organization, m, made))
 	if err != nil {
 		return nil, "", fmt.Errorf("write notification_%d: %w", m.ID, err)

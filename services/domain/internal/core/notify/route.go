@@ -72,14 +72,15 @@ func (u *UseCases) workIn(ctx context.Context, organization int64) (Worked, bool
 			return err
 		}
 		w.Notification = n.ID
-		if n, err = u.route(ctx, tx, organization, n, now); err != nil {
+		var made int
+		if n, made, err = u.route(ctx, tx, organization, n, now); err != nil {
 			return err
 		}
 		w.Moment = n.Moment
 		if err := tx.NotificationRouted(ctx, n, now); err != nil {
 			return err
 		}
-		return tx.ForgetNotifications(ctx, now.Add(-kept), forgottenAtOnce)
+		return tx.ForgetNotifications(ctx, now.Add(-kept), forgottenAtOnce+made)
 	})
 	if err != nil {
 		err = fmt.Errorf("route notification %d: %w", w.Notification, err)
@@ -111,38 +112,54 @@ type facts struct {
 	rollout      Rollout
 	environments []string
 	tiers        []string
+	// environmentIDs are those of environments.
+	environmentIDs []int64
 }
 
-// route makes messages of a moment, and returns it as what it turned out to be.
-func (u *UseCases) route(ctx context.Context, tx Tx, organization int64, n core.Notification, now time.Time) (core.Notification, error) {
+// route makes messages of a moment, and returns it as what it turned out to be, with how many messages it made for members.
+func (u *UseCases) route(
+	ctx context.Context, tx Tx, organization int64, n core.Notification, now time.Time,
+) (core.Notification, int, error) {
 	f, void, err := look(ctx, tx, n)
 	if err != nil || void {
-		return f.notification, err
+		return f.notification, 0, err
 	}
 	n = f.notification
 	channels, err := tx.NotificationChannels(ctx, organization)
 	if err != nil {
-		return n, err
+		return n, 0, err
 	}
+	made, err := u.personal(ctx, tx, organization, f, channels, now)
+	if err != nil {
+		return n, made, err
+	}
+	return n, made, u.toChannels(ctx, tx, organization, f, channels, now)
+}
+
+// toChannels makes the messages of a moment to channels.
+func (u *UseCases) toChannels(
+	ctx context.Context, tx Tx, organization int64, f facts, channels []core.NotificationChannel, now time.Time,
+) error {
+	n := f.notification
 	routes, err := tx.NotificationRoutes(ctx, organization)
 	if err != nil {
-		return n, err
+		return err
 	}
 	if n.Moment == core.MomentApprovalUnanswered || n.Moment == core.MomentCallUnanswered {
 		m, sends, err := escalated(ctx, tx, organization, n, routes, channels, now)
 		if err != nil || !sends {
-			return n, err
+			return err
 		}
 		u.counts.escalated.Add(1)
-		return n, tx.AttachNotification(ctx, m, n)
+		return tx.AttachNotification(ctx, m, n)
 	}
 	for _, c := range channels {
-		if !c.Enabled {
+		if _, personal := isPersonal(c); personal || !c.Enabled {
 			continue
 		}
 		m, sends, err := f.to(ctx, c, routes, now)
 		if err != nil {
-			return n, err
+			return err
 		}
 		if !sends {
 			// What it does not want to hear of first, it wants to see in the message that it has.
@@ -151,7 +168,7 @@ func (u *UseCases) route(ctx context.Context, tx Tx, organization int64, n core.
 			}
 			m = core.NotificationMessage{ChannelID: c.ID, RolloutID: n.RolloutID, Key: key(n), DueAt: now}
 			if sends, err = tx.NotificationMessageExists(ctx, c.ID, m.Key); err != nil {
-				return n, err
+				return err
 			}
 		}
 		if !sends {
@@ -159,15 +176,15 @@ func (u *UseCases) route(ctx context.Context, tx Tx, organization int64, n core.
 		}
 		m.Severity = n.Moment.Severity()
 		if err := tx.AttachNotification(ctx, m, n); err != nil {
-			return n, err
+			return err
 		}
 		if r := slices.IndexFunc(routes, func(r core.NotificationRoute) bool { return r.ID == m.RouteID }); r >= 0 {
 			if err := escalate(ctx, tx, organization, n, routes[r], now); err != nil {
-				return n, err
+				return err
 			}
 		}
 	}
-	return n, nil
+	return nil
 }
 
 // look loads what a moment is about; void is that it is to be dropped.
@@ -182,7 +199,7 @@ func look(ctx context.Context, tx Tx, n core.Notification) (f facts, void bool, 
 		f.notification = n
 	}
 	if n.Environment != "" {
-		f.environments, f.tiers = []string{n.Environment}, []string{string(n.Tier)}
+		f.environments, f.tiers, f.environmentIDs = []string{n.Environment}, []string{string(n.Tier)}, []int64{n.EnvironmentID}
 	}
 	switch n.Moment { //nolint:exhaustive // the others are what they are
 	case core.MomentFreezeBegan, core.MomentFreezeEnded:
@@ -214,6 +231,7 @@ func look(ctx context.Context, tx Tx, n core.Notification) (f facts, void bool, 
 		for _, e := range f.rollout.Environments {
 			if gate == 0 || gate == e.ID {
 				f.environments, f.tiers = append(f.environments, e.Name), append(f.tiers, string(e.Tier))
+				f.environmentIDs = append(f.environmentIDs, e.ID)
 			}
 		}
 	}
@@ -306,17 +324,27 @@ func (f facts) to(
 			continue
 		}
 		m.RouteID = r.ID
-		if config.DigestMinutes > 0 {
-			every := time.Duration(config.DigestMinutes) * time.Minute
-			m.DueAt = now.Truncate(every).Add(every)
-			m.Key, m.RolloutID = fmt.Sprintf("digest:%d:%d", r.ID, m.DueAt.Unix()), 0
-		}
-		if until := config.Quiet.until(m.DueAt); !until.IsZero() && n.Moment.Severity() < core.SeverityHigh {
-			m.DueAt = until
+		var digest time.Time
+		if m.DueAt, digest = config.due(n.Moment, now); !digest.IsZero() {
+			m.Key, m.RolloutID = fmt.Sprintf("digest:%d:%d", r.ID, digest.Unix()), 0
 		}
 		return m, true, nil
 	}
 	return m, own == 0 && slices.Contains(Defaults(c.Kind), n.Moment), nil
+}
+
+// due is when a moment is sent, and when the digest ends that it is a part of; the zero time for none.
+func (c RouteConfig) due(moment core.NotificationMoment, now time.Time) (at, digest time.Time) {
+	at = now
+	if c.DigestMinutes > 0 {
+		every := time.Duration(c.DigestMinutes) * time.Minute
+		digest = now.Truncate(every).Add(every)
+		at = digest
+	}
+	if until := c.Quiet.until(at); !until.IsZero() && moment.Severity() < core.SeverityHigh {
+		at = until
+	}
+	return at, digest
 }
 
 // match reports whether a route is for a moment. An expression that cannot be evaluated matches nothing.
@@ -365,7 +393,7 @@ func texts(all []string) []any {
 
 // counts counts what this process has done, for the metrics.
 type counts struct {
-	routed, sent, again, failed, postponed, digested, opened, unsigned, escalated atomic.Int64
+	routed, sent, again, failed, postponed, digested, opened, unsigned, escalated, personal atomic.Int64
 }
 
 // Counts returns the number of things that this process has done, by what.
@@ -373,6 +401,6 @@ func (u *UseCases) Counts() map[string]int64 {
 	return map[string]int64{
 		"routed": u.counts.routed.Load(), "sent": u.counts.sent.Load(), "retried": u.counts.again.Load(), "failed": u.counts.failed.Load(),
 		"postponed": u.counts.postponed.Load(), "digested": u.counts.digested.Load(), "opened": u.counts.opened.Load(),
-		"unsigned": u.counts.unsigned.Load(), "escalated": u.counts.escalated.Load(),
+		"unsigned": u.counts.unsigned.Load(), "escalated": u.counts.escalated.Load(), "personal": u.counts.personal.Load(),
 	}
 }

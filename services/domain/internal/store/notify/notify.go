@@ -39,7 +39,7 @@ func route(r query.NotificationRoute) core.NotificationRoute {
 
 func message(r query.NotificationMessage) core.NotificationMessage {
 	return core.NotificationMessage{
-		ID: r.ID, ChannelID: r.ChannelID, RouteID: orZero(r.RouteID), RolloutID: orZero(r.RolloutID), Key: r.Key,
+		ID: r.ID, ChannelID: r.ChannelID, RouteID: orZero(r.RouteID), RolloutID: orZero(r.RolloutID), MemberID: orZero(r.MemberID), Key: r.Key,
 		Severity: core.NotificationSeverity(r.Severity), NotificationIDs: r.NotificationIds, LeftOut: int(r.LeftOut), Revision: int(r.Revision),
 		SentRevision: int(r.SentRevision), SentCount: int(r.SentCount), BegunRevision: int(r.BegunRevision), BegunCount: int(r.BegunCount),
 		State: core.NotificationState(r.State), DueAt: r.DueAt, Attempts: int(r.Attempts), Run: int(r.Run), Started: r.Started, Inputs: r.Inputs,
@@ -108,7 +108,7 @@ func (r Reads) NotificationRoutes(ctx context.Context, organization int64) ([]co
 func (r Reads) NotificationMessages(ctx context.Context, organization int64, f notify.Filter) ([]core.NotificationMessage, error) {
 	return read(ctx, r, organization, "messages", func(q *query.Queries) ([]query.NotificationMessage, error) {
 		return q.NotificationMessages(ctx, query.NotificationMessagesParams{
-			OrganizationID: organization, State: string(f.State), ChannelID: f.ChannelID, Before: f.Before, Most: int32(f.Most),
+			OrganizationID: organization, MemberID: f.MemberID, State: string(f.State), ChannelID: f.ChannelID, Before: f.Before, Most: int32(f.Most),
 		})
 	}, message)
 }
@@ -167,6 +167,9 @@ func (w Writes) SaveNotificationRoute(ctx context.Context, r core.NotificationRo
 func (w Writes) DueMessage(ctx context.Context, at time.Time) (core.NotificationMessage, bool, error) {
 	row, err := w.Q.DueMessage(ctx, w.Entered, at)
 	if errors.Is(err, pgx.ErrNoRows) {
+		row, err = w.Q.DuePersonalMessage(ctx, w.Entered, at)
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
 		return core.NotificationMessage{}, false, nil
 	}
 	return message(row), err == nil, pg.Classify(err, "find a message that is due")
@@ -204,28 +207,32 @@ func (w Writes) CountNotificationMessage(ctx context.Context, c core.Notificatio
 }
 
 // WaitingMessages implements notify.Tx.
-func (w Writes) WaitingMessages(ctx context.Context, channel, beside int64, at time.Time, most int) ([]core.NotificationMessage, error) {
+func (w Writes) WaitingMessages(
+	ctx context.Context, m core.NotificationMessage, at time.Time, most int,
+) ([]core.NotificationMessage, error) {
 	rows, err := w.Q.WaitingMessages(ctx, query.WaitingMessagesParams{
-		OrganizationID: w.Entered, ChannelID: channel, Beside: beside, At: at, Most: int32(most),
+		OrganizationID: w.Entered, ChannelID: m.ChannelID, MemberID: m.MemberID, Beside: m.ID, At: at, Most: int32(most),
 	})
 	all := make([]core.NotificationMessage, len(rows))
 	for i, row := range rows {
 		all[i] = message(row)
 	}
-	return all, pg.Classify(err, "read what waits for channel %d", channel)
+	return all, pg.Classify(err, "read what waits for channel %d", m.ChannelID)
 }
 
 // PutOffMessages implements notify.Tx.
-func (w Writes) PutOffMessages(ctx context.Context, channel int64, at, until time.Time) error {
-	err := w.Q.PutOffMessages(ctx, query.PutOffMessagesParams{OrganizationID: w.Entered, ChannelID: channel, At: at, Until: until})
-	return pg.Classify(err, "put off messages of channel %d", channel)
+func (w Writes) PutOffMessages(ctx context.Context, m core.NotificationMessage, at, until time.Time) error {
+	err := w.Q.PutOffMessages(ctx, query.PutOffMessagesParams{
+		OrganizationID: w.Entered, ChannelID: m.ChannelID, MemberID: m.MemberID, At: at, Until: until,
+	})
+	return pg.Classify(err, "put off messages of channel %d", m.ChannelID)
 }
 
 // AddDigest implements notify.Tx.
 func (w Writes) AddDigest(ctx context.Context, m core.NotificationMessage) (core.NotificationMessage, error) {
 	row, err := w.Q.InsertDigest(ctx, query.InsertDigestParams{
-		OrganizationID: w.Entered, ChannelID: m.ChannelID, Key: m.Key, Severity: int16(m.Severity), NotificationIds: m.NotificationIDs,
-		LeftOut: int32(m.LeftOut), DueAt: m.DueAt,
+		OrganizationID: w.Entered, ChannelID: m.ChannelID, MemberID: orNull(m.MemberID), Key: m.Key, Severity: int16(m.Severity),
+		NotificationIds: m.NotificationIDs, LeftOut: int32(m.LeftOut), DueAt: m.DueAt,
 	})
 	return message(row), pg.Classify(err, "add a digest for channel %d", m.ChannelID)
 }

@@ -153,8 +153,13 @@ WHERE NOT (@notification_id::bigint = ANY(m.notification_ids));
 SELECT EXISTS (SELECT FROM cd_notification_messages WHERE organization_id = @organization_id AND channel_id = @channel_id AND key = @key);
 
 -- name: DueMessage :one
--- The one that has been due longest; those that others send are skipped.
-SELECT * FROM cd_notification_messages WHERE organization_id = @organization_id AND state IN ('pending', 'sending') AND due_at <= @at
+-- The one to a channel that has been due longest; those that others send are skipped.
+SELECT * FROM cd_notification_messages WHERE organization_id = @organization_id AND state IN ('pending', 'sending') AND member_id IS NULL AND due_at <= @at
+ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED;
+
+-- name: DuePersonalMessage :one
+-- The same of those to members: of one moment there may be very many, so they come after those to channels.
+SELECT * FROM cd_notification_messages WHERE organization_id = @organization_id AND state IN ('pending', 'sending') AND member_id IS NOT NULL AND due_at <= @at
 ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED;
 
 -- name: LockMessage :one
@@ -168,18 +173,19 @@ WHERE organization_id = @organization_id AND id = @id;
 
 -- name: WaitingMessages :many
 -- What waits to be sent to a channel, without what others look at just now.
-SELECT * FROM cd_notification_messages WHERE organization_id = @organization_id AND channel_id = @channel_id AND state = 'pending' AND due_at <= @at AND id <> @beside
+SELECT * FROM cd_notification_messages WHERE organization_id = @organization_id AND channel_id = @channel_id AND COALESCE(member_id, 0) = @member_id::bigint
+  AND state = 'pending' AND due_at <= @at AND id <> @beside
 ORDER BY due_at, id LIMIT @most FOR UPDATE SKIP LOCKED;
 
 -- name: PutOffMessages :exec
 -- Has what a channel is to receive wait for its next minute.
 UPDATE cd_notification_messages m SET due_at = @until WHERE m.organization_id = @organization_id AND m.id IN (
-    SELECT w.id FROM cd_notification_messages w WHERE w.organization_id = @organization_id AND w.channel_id = @channel_id AND w.state = 'pending' AND w.due_at <= @at
+    SELECT w.id FROM cd_notification_messages w WHERE w.organization_id = @organization_id AND w.channel_id = @channel_id AND COALESCE(w.member_id, 0) = @member_id::bigint AND w.state = 'pending' AND w.due_at <= @at
     FOR UPDATE SKIP LOCKED);
 
 -- name: InsertDigest :one
-INSERT INTO cd_notification_messages (organization_id, channel_id, key, severity, notification_ids, left_out, due_at)
-VALUES (@organization_id, @channel_id, @key, @severity, @notification_ids, @left_out, @due_at) RETURNING *;
+INSERT INTO cd_notification_messages (organization_id, channel_id, member_id, key, severity, notification_ids, left_out, due_at)
+VALUES (@organization_id, @channel_id, sqlc.narg(member_id), @key, @severity, @notification_ids, @left_out, @due_at) RETURNING *;
 
 -- name: HurryMessage :exec
 -- The run that sends a message has ended: it is looked at now.
@@ -187,7 +193,7 @@ UPDATE cd_notification_messages SET due_at = LEAST(due_at, @at) WHERE organizati
 
 -- name: NotificationMessages :many
 SELECT * FROM cd_notification_messages
-WHERE organization_id = @organization_id AND (@state::text = '' OR state = @state) AND (@channel_id::bigint = 0 OR channel_id = @channel_id)
+WHERE organization_id = @organization_id AND COALESCE(member_id, 0) = @member_id::bigint AND (@state::text = '' OR state = @state) AND (@channel_id::bigint = 0 OR channel_id = @channel_id)
   AND (@before::bigint = 0 OR id < @before)
 ORDER BY id DESC LIMIT @most;
 
@@ -228,3 +234,79 @@ FROM cd_call_requests c LEFT JOIN cd_rollouts r ON r.organization_id = c.organiz
 WHERE c.organization_id = @organization_id AND c.id = @id
   AND EXISTS (SELECT FROM cd_notification_channels n WHERE n.organization_id = @organization_id AND n.enabled AND n.removed_at IS NULL)
 ON CONFLICT (organization_id, cause) DO NOTHING;
+
+-- name: NotificationSubscribers :many
+-- Everybody whose subscription is for a moment. Who may answer its question is decided by the rules of approvals, for those that only want
+-- to hear of that. The first of a member's subscriptions that matches counts, by name.
+SELECT s.member_id, s.channel_id, s.involvement, s.config, m.name, m.kind, m.role FROM cd_notification_subscriptions s
+JOIN cd_members m ON m.organization_id = s.organization_id AND m.id = s.member_id AND m.removed_at IS NULL
+WHERE s.organization_id = @organization_id AND s.enabled AND s.channel_id = ANY(@channels::bigint[])
+  AND COALESCE(s.application_id, 0) = ANY(ARRAY[0, @application_id::bigint])
+  AND (s.environment_id IS NULL OR s.environment_id = ANY(@environments::bigint[]))
+  AND (s.moments = '{}' OR @moment::text = ANY(s.moments)) AND (s.severities = '{}' OR @severity::smallint = ANY(s.severities))
+  AND (s.tiers = '{}' OR s.tiers && @tiers::text[])
+  AND (s.involvement = '' OR s.involvement = 'may_approve' AND @asks::boolean
+    OR s.involvement = 'begun' AND s.member_id IN (SELECT t.principal_id FROM cd_rollout_transitions t WHERE t.organization_id = @organization_id
+      AND t.rollout_id = @rollout_id::bigint AND t.event = 'create' AND t.principal_type = 'user')
+    OR s.involvement = 'waiting' AND s.member_id IN (SELECT t.principal_id FROM cd_rollout_transitions t WHERE t.organization_id = @organization_id
+      AND t.rollout_id = @rollout_id::bigint AND t.event IN ('create', 'approve', 'resume', 'retry') AND t.principal_type = 'user'))
+ORDER BY s.member_id, s.channel_id, s.name;
+
+-- name: AttachPersonalNotification :execrows
+-- AttachNotification for the messages of many members at once.
+INSERT INTO cd_notification_messages AS m (organization_id, channel_id, member_id, rollout_id, key, severity, notification_ids, due_at)
+SELECT @organization_id::bigint, o.channel_id, o.member_id, NULLIF(o.rollout_id, 0), o.key, @severity::smallint, ARRAY[@notification_id::bigint], o.due_at
+FROM (SELECT unnest(@channels::bigint[]) AS channel_id, unnest(@members::bigint[]) AS member_id, unnest(@rollouts::bigint[]) AS rollout_id,
+    unnest(@keys::text[]) AS key, unnest(@dues::timestamptz[]) AS due_at) o
+ON CONFLICT (organization_id, channel_id, key) DO UPDATE SET
+    notification_ids = CASE WHEN cardinality(m.notification_ids) < 200 THEN m.notification_ids || @notification_id::bigint ELSE m.notification_ids END,
+    left_out = m.left_out + (cardinality(m.notification_ids) >= 200)::integer,
+    revision = m.revision + 1, severity = GREATEST(m.severity, EXCLUDED.severity),
+    due_at = CASE WHEN m.state = 'sending' OR m.state = 'pending' AND m.attempts > 0 THEN m.due_at WHEN m.state = 'pending' THEN LEAST(m.due_at, EXCLUDED.due_at) ELSE EXCLUDED.due_at END,
+    attempts = CASE WHEN m.state IN ('pending', 'sending') THEN m.attempts ELSE 0 END,
+    state = CASE WHEN m.state = 'sending' THEN m.state ELSE 'pending' END
+WHERE NOT (@notification_id::bigint = ANY(m.notification_ids));
+
+-- name: NotificationSubscriptions :many
+SELECT * FROM cd_notification_subscriptions WHERE organization_id = @organization_id AND member_id = @member_id ORDER BY name;
+
+-- name: LockNotificationRecipient :one
+-- One change of a member's subscriptions at a time, and one message to the member. It is there from now on; nothing for one who has left.
+INSERT INTO cd_notification_recipients AS r (organization_id, member_id)
+SELECT m.organization_id, m.id FROM cd_members m WHERE m.organization_id = @organization_id AND m.id = @member_id AND m.removed_at IS NULL
+ON CONFLICT (organization_id, member_id) DO UPDATE SET member_id = r.member_id RETURNING *;
+
+-- name: NotificationRecipients :many
+SELECT * FROM cd_notification_recipients WHERE organization_id = @organization_id AND member_id = @member_id;
+
+-- name: SaveNotificationSubscription :one
+INSERT INTO cd_notification_subscriptions AS s (organization_id, member_id, channel_id, name, application_id, environment_id, moments, severities, tiers, involvement,
+    config, enabled, changed_at)
+VALUES (@organization_id, @member_id, @channel_id, @name, sqlc.narg(application_id), sqlc.narg(environment_id), @moments, @severities, @tiers, @involvement,
+    @config, @enabled, @changed_at)
+ON CONFLICT (organization_id, member_id, name) DO UPDATE SET channel_id = EXCLUDED.channel_id, application_id = EXCLUDED.application_id,
+    environment_id = EXCLUDED.environment_id, moments = EXCLUDED.moments, severities = EXCLUDED.severities, tiers = EXCLUDED.tiers,
+    involvement = EXCLUDED.involvement, config = EXCLUDED.config, enabled = EXCLUDED.enabled, changed_at = EXCLUDED.changed_at
+RETURNING *;
+
+-- name: ForgetNotificationSubscriptions :one
+-- The one of a member and a name, and those to a channel; 0 for none.
+SELECT cd_forget_subscriptions(@member_id::bigint, @channel_id::bigint, @name::text)::bigint;
+
+-- name: CountPersonalMessage :exec
+UPDATE cd_notification_recipients SET window_at = @window_at, window_count = @window_count WHERE organization_id = @organization_id AND member_id = @member_id;
+
+-- name: ChatUsersOfMember :many
+SELECT kind, workspace, chat_user, chat_name FROM cd_chat_accounts WHERE organization_id = @organization_id AND member_id = @member_id AND removed_at IS NULL
+ORDER BY id;
+
+-- name: SetMemberAddress :exec
+-- The address that a sign-in has brought; without one, that there is none.
+INSERT INTO cd_notification_recipients AS r (organization_id, member_id, email, verified_at)
+VALUES (@organization_id, @member_id, @email, CASE WHEN @email::text = '' THEN NULL ELSE @at::timestamptz END)
+ON CONFLICT (organization_id, member_id) DO UPDATE SET email = EXCLUDED.email, verified_at = EXCLUDED.verified_at;
+
+-- name: ForgetMemberAddress :exec
+-- The identity has no access any more.
+UPDATE cd_notification_recipients r SET email = '', verified_at = NULL FROM cd_members m
+WHERE r.organization_id = @organization_id AND m.organization_id = r.organization_id AND m.id = r.member_id AND m.issuer = @issuer::text AND m.subject = @subject::text;

@@ -1104,6 +1104,24 @@ type NotificationMessage struct {
 	SentAt    *time.Time
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	// The member whose own it is; null for one to the channel itself.
+	MemberID *int64
+}
+
+// Where members receive what they have subscribed to. Rows end when their member is removed.
+type NotificationRecipient struct {
+	OrganizationID int64
+	ID             *int64
+	MemberID       int64
+	// The address that the identity provider has verified at the latest sign-in; empty for none.
+	Email string
+	// When that sign-in was.
+	VerifiedAt *time.Time
+	// When the present minute began, in which window_count messages to the member were begun.
+	WindowAt    time.Time
+	WindowCount int32
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
 }
 
 // What channels are sent, and how. A channel without routes is sent what is worth it by default. Rows are kept; removed_at ends one.
@@ -1122,6 +1140,29 @@ type NotificationRoute struct {
 	RemovedAt     *time.Time
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
+}
+
+// What members have sent to themselves. Rows end when they are removed, with their channel, or with their member.
+type NotificationSubscription struct {
+	OrganizationID int64
+	ID             int64
+	MemberID       int64
+	ChannelID      int64
+	Name           string
+	// Only what is about it; null for all. Likewise environment_id, and the lists where they are not empty.
+	ApplicationID *int64
+	EnvironmentID *int64
+	Moments       []string
+	Severities    []int16
+	Tiers         []string
+	// Only rollouts that the member has begun, or takes part in, or questions that the member may answer; empty for all.
+	Involvement string
+	// As the member has saved it, with digests and quiet hours; the other columns are read off it.
+	Config    json.RawMessage
+	Enabled   bool
+	ChangedAt time.Time
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }
 
 // The owner and shard key of every other table; id is its organization_id.

@@ -99,6 +99,87 @@ func (q *Queries) AttachNotification(ctx context.Context, arg AttachNotification
 	return err
 }
 
+const attachPersonalNotification = `-- name: AttachPersonalNotification :execrows
+INSERT INTO cd_notification_messages AS m (organization_id, channel_id, member_id, rollout_id, key, severity, notification_ids, due_at)
+SELECT $1::bigint, o.channel_id, o.member_id, NULLIF(o.rollout_id, 0), o.key, $2::smallint, ARRAY[$3::bigint], o.due_at
+FROM (SELECT unnest($4::bigint[]) AS channel_id, unnest($5::bigint[]) AS member_id, unnest($6::bigint[]) AS rollout_id,
+    unnest($7::text[]) AS key, unnest($8::timestamptz[]) AS due_at) o
+ON CONFLICT (organization_id, channel_id, key) DO UPDATE SET
+    notification_ids = CASE WHEN cardinality(m.notification_ids) < 200 THEN m.notification_ids || $3::bigint ELSE m.notification_ids END,
+    left_out = m.left_out + (cardinality(m.notification_ids) >= 200)::integer,
+    revision = m.revision + 1, severity = GREATEST(m.severity, EXCLUDED.severity),
+    due_at = CASE WHEN m.state = 'sending' OR m.state = 'pending' AND m.attempts > 0 THEN m.due_at WHEN m.state = 'pending' THEN LEAST(m.due_at, EXCLUDED.due_at) ELSE EXCLUDED.due_at END,
+    attempts = CASE WHEN m.state IN ('pending', 'sending') THEN m.attempts ELSE 0 END,
+    state = CASE WHEN m.state = 'sending' THEN m.state ELSE 'pending' END
+WHERE NOT ($3::bigint = ANY(m.notification_ids))
+`
+
+type AttachPersonalNotificationParams struct {
+	OrganizationID int64
+	Severity       int16
+	NotificationID int64
+	Channels       []int64
+	Members        []int64
+	Rollouts       []int64
+	Keys           []string
+	Dues           []time.Time
+}
+
+// AttachNotification for the messages of many members at once.
+func (q *Queries) AttachPersonalNotification(ctx context.Context, arg AttachPersonalNotificationParams) (int64, error) {
+	result, err := q.db.Exec(ctx, attachPersonalNotification,
+		arg.OrganizationID,
+		arg.Severity,
+		arg.NotificationID,
+		arg.Channels,
+		arg.Members,
+		arg.Rollouts,
+		arg.Keys,
+		arg.Dues,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const chatUsersOfMember = `-- name: ChatUsersOfMember :many
+SELECT kind, workspace, chat_user, chat_name FROM cd_chat_accounts WHERE organization_id = $1 AND member_id = $2 AND removed_at IS NULL
+ORDER BY id
+`
+
+type ChatUsersOfMemberRow struct {
+	Kind      string
+	Workspace string
+	ChatUser  string
+	ChatName  string
+}
+
+func (q *Queries) ChatUsersOfMember(ctx context.Context, organizationID int64, memberID int64) ([]ChatUsersOfMemberRow, error) {
+	rows, err := q.db.Query(ctx, chatUsersOfMember, organizationID, memberID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ChatUsersOfMemberRow
+	for rows.Next() {
+		var i ChatUsersOfMemberRow
+		if err := rows.Scan(
+			&i.Kind,
+			&i.Workspace,
+			&i.ChatUser,
+			&i.ChatName,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const countNotificationMessage = `-- name: CountNotificationMessage :exec
 UPDATE cd_notification_channels SET window_at = $1, window_count = $2 WHERE organization_id = $3 AND id = $4
 `
@@ -120,12 +201,33 @@ func (q *Queries) CountNotificationMessage(ctx context.Context, arg CountNotific
 	return err
 }
 
+const countPersonalMessage = `-- name: CountPersonalMessage :exec
+UPDATE cd_notification_recipients SET window_at = $1, window_count = $2 WHERE organization_id = $3 AND member_id = $4
+`
+
+type CountPersonalMessageParams struct {
+	WindowAt       time.Time
+	WindowCount    int32
+	OrganizationID int64
+	MemberID       int64
+}
+
+func (q *Queries) CountPersonalMessage(ctx context.Context, arg CountPersonalMessageParams) error {
+	_, err := q.db.Exec(ctx, countPersonalMessage,
+		arg.WindowAt,
+		arg.WindowCount,
+		arg.OrganizationID,
+		arg.MemberID,
+	)
+	return err
+}
+
 const dueMessage = `-- name: DueMessage :one
-SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at FROM cd_notification_messages WHERE organization_id = $1 AND state IN ('pending', 'sending') AND due_at <= $2
+SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id FROM cd_notification_messages WHERE organization_id = $1 AND state IN ('pending', 'sending') AND member_id IS NULL AND due_at <= $2
 ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED
 `
 
-// The one that has been due longest; those that others send are skipped.
+// The one to a channel that has been due longest; those that others send are skipped.
 func (q *Queries) DueMessage(ctx context.Context, organizationID int64, at time.Time) (NotificationMessage, error) {
 	row := q.db.QueryRow(ctx, dueMessage, organizationID, at)
 	var i NotificationMessage
@@ -156,6 +258,7 @@ func (q *Queries) DueMessage(ctx context.Context, organizationID int64, at time.
 		&i.SentAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.MemberID,
 	)
 	return i, err
 }
@@ -188,6 +291,70 @@ func (q *Queries) DueNotification(ctx context.Context, organizationID int64, at 
 		&i.UpdatedAt,
 	)
 	return i, err
+}
+
+const duePersonalMessage = `-- name: DuePersonalMessage :one
+SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id FROM cd_notification_messages WHERE organization_id = $1 AND state IN ('pending', 'sending') AND member_id IS NOT NULL AND due_at <= $2
+ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED
+`
+
+// The same of those to members: of one moment there may be very many, so they come after those to channels.
+func (q *Queries) DuePersonalMessage(ctx context.Context, organizationID int64, at time.Time) (NotificationMessage, error) {
+	row := q.db.QueryRow(ctx, duePersonalMessage, organizationID, at)
+	var i NotificationMessage
+	err := row.Scan(
+		&i.OrganizationID,
+		&i.ID,
+		&i.ChannelID,
+		&i.RouteID,
+		&i.RolloutID,
+		&i.Key,
+		&i.Severity,
+		&i.NotificationIds,
+		&i.LeftOut,
+		&i.Revision,
+		&i.SentRevision,
+		&i.SentCount,
+		&i.State,
+		&i.DueAt,
+		&i.Attempts,
+		&i.Run,
+		&i.Started,
+		&i.Inputs,
+		&i.BegunRevision,
+		&i.BegunCount,
+		&i.Ref,
+		&i.Title,
+		&i.Error,
+		&i.SentAt,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.MemberID,
+	)
+	return i, err
+}
+
+const forgetMemberAddress = `-- name: ForgetMemberAddress :exec
+UPDATE cd_notification_recipients r SET email = '', verified_at = NULL FROM cd_members m
+WHERE r.organization_id = $1 AND m.organization_id = r.organization_id AND m.id = r.member_id AND m.issuer = $2::text AND m.subject = $3::text
+`
+
+// The identity has no access any more.
+func (q *Queries) ForgetMemberAddress(ctx context.Context, organizationID int64, issuer string, subject string) error {
+	_, err := q.db.Exec(ctx, forgetMemberAddress, organizationID, issuer, subject)
+	return err
+}
+
+const forgetNotificationSubscriptions = `-- name: ForgetNotificationSubscriptions :one
+SELECT cd_forget_subscriptions($1::bigint, $2::bigint, $3::text)::bigint
+`
+
+// The one of a member and a name, and those to a channel; 0 for none.
+func (q *Queries) ForgetNotificationSubscriptions(ctx context.Context, memberID int64, channelID int64, name string) (int64, error) {
+	row := q.db.QueryRow(ctx, forgetNotificationSubscriptions, memberID, channelID, name)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const forgetNotifications = `-- name: ForgetNotifications :one
@@ -308,13 +475,14 @@ func (q *Queries) InsertDeclinedNotification(ctx context.Context, arg InsertDecl
 }
 
 const insertDigest = `-- name: InsertDigest :one
-INSERT INTO cd_notification_messages (organization_id, channel_id, key, severity, notification_ids, left_out, due_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at
+INSERT INTO cd_notification_messages (organization_id, channel_id, member_id, key, severity, notification_ids, left_out, due_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id
 `
 
 type InsertDigestParams struct {
 	OrganizationID  int64
 	ChannelID       int64
+	MemberID        *int64
 	Key             string
 	Severity        int16
 	NotificationIds []int64
@@ -326,6 +494,7 @@ func (q *Queries) InsertDigest(ctx context.Context, arg InsertDigestParams) (Not
 	row := q.db.QueryRow(ctx, insertDigest,
 		arg.OrganizationID,
 		arg.ChannelID,
+		arg.MemberID,
 		arg.Key,
 		arg.Severity,
 		arg.NotificationIds,
@@ -360,6 +529,7 @@ func (q *Queries) InsertDigest(ctx context.Context, arg InsertDigestParams) (Not
 		&i.SentAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.MemberID,
 	)
 	return i, err
 }
@@ -609,7 +779,7 @@ func (q *Queries) InsertRoutedNotification(ctx context.Context, arg InsertRouted
 }
 
 const lockMessage = `-- name: LockMessage :one
-SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at FROM cd_notification_messages WHERE organization_id = $1 AND id = $2 FOR UPDATE
+SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id FROM cd_notification_messages WHERE organization_id = $1 AND id = $2 FOR UPDATE
 `
 
 func (q *Queries) LockMessage(ctx context.Context, organizationID int64, iD int64) (NotificationMessage, error) {
@@ -642,6 +812,7 @@ func (q *Queries) LockMessage(ctx context.Context, organizationID int64, iD int6
 		&i.SentAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.MemberID,
 	)
 	return i, err
 }
@@ -682,6 +853,30 @@ SELECT pg_advisory_xact_lock(hashtextextended('notification channels', $1::bigin
 func (q *Queries) LockNotificationChannels(ctx context.Context, organizationID int64) error {
 	_, err := q.db.Exec(ctx, lockNotificationChannels, organizationID)
 	return err
+}
+
+const lockNotificationRecipient = `-- name: LockNotificationRecipient :one
+INSERT INTO cd_notification_recipients AS r (organization_id, member_id)
+SELECT m.organization_id, m.id FROM cd_members m WHERE m.organization_id = $1 AND m.id = $2 AND m.removed_at IS NULL
+ON CONFLICT (organization_id, member_id) DO UPDATE SET member_id = r.member_id RETURNING organization_id, id, member_id, email, verified_at, window_at, window_count, created_at, updated_at
+`
+
+// One change of a member's subscriptions at a time, and one message to the member. It is there from now on; nothing for one who has left.
+func (q *Queries) LockNotificationRecipient(ctx context.Context, organizationID int64, memberID int64) (NotificationRecipient, error) {
+	row := q.db.QueryRow(ctx, lockNotificationRecipient, organizationID, memberID)
+	var i NotificationRecipient
+	err := row.Scan(
+		&i.OrganizationID,
+		&i.ID,
+		&i.MemberID,
+		&i.Email,
+		&i.VerifiedAt,
+		&i.WindowAt,
+		&i.WindowCount,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
 }
 
 const notificationChannels = `-- name: NotificationChannels :many
@@ -800,14 +995,15 @@ func (q *Queries) NotificationMessageExists(ctx context.Context, organizationID 
 }
 
 const notificationMessages = `-- name: NotificationMessages :many
-SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at FROM cd_notification_messages
-WHERE organization_id = $1 AND ($2::text = '' OR state = $2) AND ($3::bigint = 0 OR channel_id = $3)
-  AND ($4::bigint = 0 OR id < $4)
-ORDER BY id DESC LIMIT $5
+SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id FROM cd_notification_messages
+WHERE organization_id = $1 AND COALESCE(member_id, 0) = $2::bigint AND ($3::text = '' OR state = $3) AND ($4::bigint = 0 OR channel_id = $4)
+  AND ($5::bigint = 0 OR id < $5)
+ORDER BY id DESC LIMIT $6
 `
 
 type NotificationMessagesParams struct {
 	OrganizationID int64
+	MemberID       int64
 	State          string
 	ChannelID      int64
 	Before         int64
@@ -817,6 +1013,7 @@ type NotificationMessagesParams struct {
 func (q *Queries) NotificationMessages(ctx context.Context, arg NotificationMessagesParams) ([]NotificationMessage, error) {
 	rows, err := q.db.Query(ctx, notificationMessages,
 		arg.OrganizationID,
+		arg.MemberID,
 		arg.State,
 		arg.ChannelID,
 		arg.Before,
@@ -856,6 +1053,41 @@ func (q *Queries) NotificationMessages(ctx context.Context, arg NotificationMess
 			&i.SentAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.MemberID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const notificationRecipients = `-- name: NotificationRecipients :many
+SELECT organization_id, id, member_id, email, verified_at, window_at, window_count, created_at, updated_at FROM cd_notification_recipients WHERE organization_id = $1 AND member_id = $2
+`
+
+func (q *Queries) NotificationRecipients(ctx context.Context, organizationID int64, memberID int64) ([]NotificationRecipient, error) {
+	rows, err := q.db.Query(ctx, notificationRecipients, organizationID, memberID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NotificationRecipient
+	for rows.Next() {
+		var i NotificationRecipient
+		if err := rows.Scan(
+			&i.OrganizationID,
+			&i.ID,
+			&i.MemberID,
+			&i.Email,
+			&i.VerifiedAt,
+			&i.WindowAt,
+			&i.WindowCount,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -892,6 +1124,125 @@ func (q *Queries) NotificationRoutes(ctx context.Context, organizationID int64) 
 			&i.PrincipalName,
 			&i.ChangedAt,
 			&i.RemovedAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const notificationSubscribers = `-- name: NotificationSubscribers :many
+SELECT s.member_id, s.channel_id, s.involvement, s.config, m.name, m.kind, m.role FROM cd_notification_subscriptions s
+JOIN cd_members m ON m.organization_id = s.organization_id AND m.id = s.member_id AND m.removed_at IS NULL
+WHERE s.organization_id = $1 AND s.enabled AND s.channel_id = ANY($2::bigint[])
+  AND COALESCE(s.application_id, 0) = ANY(ARRAY[0, $3::bigint])
+  AND (s.environment_id IS NULL OR s.environment_id = ANY($4::bigint[]))
+  AND (s.moments = '{}' OR $5::text = ANY(s.moments)) AND (s.severities = '{}' OR $6::smallint = ANY(s.severities))
+  AND (s.tiers = '{}' OR s.tiers && $7::text[])
+  AND (s.involvement = '' OR s.involvement = 'may_approve' AND $8::boolean
+    OR s.involvement = 'begun' AND s.member_id IN (SELECT t.principal_id FROM cd_rollout_transitions t WHERE t.organization_id = $1
+      AND t.rollout_id = $9::bigint AND t.event = 'create' AND t.principal_type = 'user')
+    OR s.involvement = 'waiting' AND s.member_id IN (SELECT t.principal_id FROM cd_rollout_transitions t WHERE t.organization_id = $1
+      AND t.rollout_id = $9::bigint AND t.event IN ('create', 'approve', 'resume', 'retry') AND t.principal_type = 'user'))
+ORDER BY s.member_id, s.channel_id, s.name
+`
+
+type NotificationSubscribersParams struct {
+	OrganizationID int64
+	Channels       []int64
+	ApplicationID  int64
+	Environments   []int64
+	Moment         string
+	Severity       int16
+	Tiers          []string
+	Asks           bool
+	RolloutID      int64
+}
+
+type NotificationSubscribersRow struct {
+	MemberID    int64
+	ChannelID   int64
+	Involvement string
+	Config      json.RawMessage
+	Name        string
+	Kind        string
+	Role        string
+}
+
+// Everybody whose subscription is for a moment. Who may answer its question is decided by the rules of approvals, for those that only want
+// to hear of that. The first of a member's subscriptions that matches counts, by name.
+func (q *Queries) NotificationSubscribers(ctx context.Context, arg NotificationSubscribersParams) ([]NotificationSubscribersRow, error) {
+	rows, err := q.db.Query(ctx, notificationSubscribers,
+		arg.OrganizationID,
+		arg.Channels,
+		arg.ApplicationID,
+		arg.Environments,
+		arg.Moment,
+		arg.Severity,
+		arg.Tiers,
+		arg.Asks,
+		arg.RolloutID,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NotificationSubscribersRow
+	for rows.Next() {
+		var i NotificationSubscribersRow
+		if err := rows.Scan(
+			&i.MemberID,
+			&i.ChannelID,
+			&i.Involvement,
+			&i.Config,
+			&i.Name,
+			&i.Kind,
+			&i.Role,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const notificationSubscriptions = `-- name: NotificationSubscriptions :many
+SELECT organization_id, id, member_id, channel_id, name, application_id, environment_id, moments, severities, tiers, involvement, config, enabled, changed_at, created_at, updated_at FROM cd_notification_subscriptions WHERE organization_id = $1 AND member_id = $2 ORDER BY name
+`
+
+func (q *Queries) NotificationSubscriptions(ctx context.Context, organizationID int64, memberID int64) ([]NotificationSubscription, error) {
+	rows, err := q.db.Query(ctx, notificationSubscriptions, organizationID, memberID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NotificationSubscription
+	for rows.Next() {
+		var i NotificationSubscription
+		if err := rows.Scan(
+			&i.OrganizationID,
+			&i.ID,
+			&i.MemberID,
+			&i.ChannelID,
+			&i.Name,
+			&i.ApplicationID,
+			&i.EnvironmentID,
+			&i.Moments,
+			&i.Severities,
+			&i.Tiers,
+			&i.Involvement,
+			&i.Config,
+			&i.Enabled,
+			&i.ChangedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
 		); err != nil {
@@ -1184,7 +1535,7 @@ func (q *Queries) OrganizationsWithDueNotifications(ctx context.Context, at time
 
 const putOffMessages = `-- name: PutOffMessages :exec
 UPDATE cd_notification_messages m SET due_at = $1 WHERE m.organization_id = $2 AND m.id IN (
-    SELECT w.id FROM cd_notification_messages w WHERE w.organization_id = $2 AND w.channel_id = $3 AND w.state = 'pending' AND w.due_at <= $4
+    SELECT w.id FROM cd_notification_messages w WHERE w.organization_id = $2 AND w.channel_id = $3 AND COALESCE(w.member_id, 0) = $4::bigint AND w.state = 'pending' AND w.due_at <= $5
     FOR UPDATE SKIP LOCKED)
 `
 
@@ -1192,6 +1543,7 @@ type PutOffMessagesParams struct {
 	Until          time.Time
 	OrganizationID int64
 	ChannelID      int64
+	MemberID       int64
 	At             time.Time
 }
 
@@ -1201,6 +1553,7 @@ func (q *Queries) PutOffMessages(ctx context.Context, arg PutOffMessagesParams) 
 		arg.Until,
 		arg.OrganizationID,
 		arg.ChannelID,
+		arg.MemberID,
 		arg.At,
 	)
 	return err
@@ -1355,14 +1708,105 @@ func (q *Queries) SaveNotificationRoute(ctx context.Context, arg SaveNotificatio
 	return err
 }
 
+const saveNotificationSubscription = `-- name: SaveNotificationSubscription :one
+INSERT INTO cd_notification_subscriptions AS s (organization_id, member_id, channel_id, name, application_id, environment_id, moments, severities, tiers, involvement,
+    config, enabled, changed_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
+    $11, $12, $13)
+ON CONFLICT (organization_id, member_id, name) DO UPDATE SET channel_id = EXCLUDED.channel_id, application_id = EXCLUDED.application_id,
+    environment_id = EXCLUDED.environment_id, moments = EXCLUDED.moments, severities = EXCLUDED.severities, tiers = EXCLUDED.tiers,
+    involvement = EXCLUDED.involvement, config = EXCLUDED.config, enabled = EXCLUDED.enabled, changed_at = EXCLUDED.changed_at
+RETURNING organization_id, id, member_id, channel_id, name, application_id, environment_id, moments, severities, tiers, involvement, config, enabled, changed_at, created_at, updated_at
+`
+
+type SaveNotificationSubscriptionParams struct {
+	OrganizationID int64
+	MemberID       int64
+	ChannelID      int64
+	Name           string
+	ApplicationID  *int64
+	EnvironmentID  *int64
+	Moments        []string
+	Severities     []int16
+	Tiers          []string
+	Involvement    string
+	Config         json.RawMessage
+	Enabled        bool
+	ChangedAt      time.Time
+}
+
+func (q *Queries) SaveNotificationSubscription(ctx context.Context, arg SaveNotificationSubscriptionParams) (NotificationSubscription, error) {
+	row := q.db.QueryRow(ctx, saveNotificationSubscription,
+		arg.OrganizationID,
+		arg.MemberID,
+		arg.ChannelID,
+		arg.Name,
+		arg.ApplicationID,
+		arg.EnvironmentID,
+		arg.Moments,
+		arg.Severities,
+		arg.Tiers,
+		arg.Involvement,
+		arg.Config,
+		arg.Enabled,
+		arg.ChangedAt,
+	)
+	var i NotificationSubscription
+	err := row.Scan(
+		&i.OrganizationID,
+		&i.ID,
+		&i.MemberID,
+		&i.ChannelID,
+		&i.Name,
+		&i.ApplicationID,
+		&i.EnvironmentID,
+		&i.Moments,
+		&i.Severities,
+		&i.Tiers,
+		&i.Involvement,
+		&i.Config,
+		&i.Enabled,
+		&i.ChangedAt,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
+const setMemberAddress = `-- name: SetMemberAddress :exec
+INSERT INTO cd_notification_recipients AS r (organization_id, member_id, email, verified_at)
+VALUES ($1, $2, $3, CASE WHEN $3::text = '' THEN NULL ELSE $4::timestamptz END)
+ON CONFLICT (organization_id, member_id) DO UPDATE SET email = EXCLUDED.email, verified_at = EXCLUDED.verified_at
+`
+
+type SetMemberAddressParams struct {
+	OrganizationID int64
+	MemberID       int64
+	Email          string
+	At             time.Time
+}
+
+// The address that a sign-in has brought; without one, that there is none.
+func (q *Queries) SetMemberAddress(ctx context.Context, arg SetMemberAddressParams) error {
+	_, err := q.db.Exec(ctx, setMemberAddress,
+		arg.OrganizationID,
+		arg.MemberID,
+		arg.Email,
+		arg.At,
+	)
+	return err
+}
+
 const waitingMessages = `-- name: WaitingMessages :many
-SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at FROM cd_notification_messages WHERE organization_id = $1 AND channel_id = $2 AND state = 'pending' AND due_at <= $3 AND id <> $4
-ORDER BY due_at, id LIMIT $5 FOR UPDATE SKIP LOCKED
+SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id FROM cd_notification_messages WHERE organization_id = $1 AND channel_id = $2 AND COALESCE(member_id, 0) = $3::bigint
+  AND state = 'pending' AND due_at <= $4 AND id <> $5
+ORDER BY due_at, id LIMIT $6 FOR UPDATE SKIP LOCKED
 `
 
 type WaitingMessagesParams struct {
 	OrganizationID int64
 	ChannelID      int64
+	MemberID       int64
 	At             time.Time
 	Beside         int64
 	Most           int32
@@ -1373,6 +1817,7 @@ func (q *Queries) WaitingMessages(ctx context.Context, arg WaitingMessagesParams
 	rows, err := q.db.Query(ctx, waitingMessages,
 		arg.OrganizationID,
 		arg.ChannelID,
+		arg.MemberID,
 		arg.At,
 		arg.Beside,
 		arg.Most,
@@ -1411,6 +1856,7 @@ func (q *Queries) WaitingMessages(ctx context.Context, arg WaitingMessagesParams
 			&i.SentAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.MemberID,
 		); err != nil {
 			return nil, err
 		}
