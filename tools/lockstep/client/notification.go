@@ -88,7 +88,27 @@ type ChatAccount struct {
 	LinkedAt  *time.Time `json:"linkedAt,omitempty"`
 }
 
+// MyNotificationChannel is a channel that the viewer may subscribe to.
+type MyNotificationChannel struct {
+	Name string `json:"name"`
+	// Kind is EMAIL or SLACK.
+	Kind string `json:"kind"`
+	// Reaches is where it reaches the viewer, and Problem why it does not; one of them is empty.
+	Reaches string `json:"reaches"`
+	Problem string `json:"problem"`
+}
+
+// MyNotification is what the viewer has sent to themselves.
+type MyNotification struct {
+	Name      string          `json:"name"`
+	Channel   string          `json:"channel"`
+	Config    json.RawMessage `json:"config"`
+	Enabled   bool            `json:"enabled"`
+	ChangedAt time.Time       `json:"changedAt"`
+}
+
 const (
+	myNotificationFields      = `name channel config enabled changedAt`
 	chatAccountFields         = `number kind workspace user name member linkedAt`
 	notificationChannelFields = `name kind config rate enabled author changedAt`
 	notificationRouteFields   = `name channel config enabled author changedAt`
@@ -168,6 +188,49 @@ func (c *Client) TestNotificationRoute(ctx context.Context, name string) (Notifi
 // RetryNotification sends a dead letter again.
 func (c *Client) RetryNotification(ctx context.Context, number int) (NotificationMessage, error) {
 	return change[NotificationMessage](ctx, c, "retryNotification", "RetryNotificationInput", "message", notificationMessageFields,
+		map[string]any{"number": number})
+}
+
+// MyNotificationChannels reads the channels that the viewer may subscribe to.
+func (c *Client) MyNotificationChannels(ctx context.Context) ([]MyNotificationChannel, error) {
+	var data struct{ MyNotificationChannels []MyNotificationChannel }
+	err := c.do(ctx, `{ myNotificationChannels { name kind reaches problem } }`, nil, &data)
+	return data.MyNotificationChannels, err
+}
+
+// MyNotifications reads the viewer's subscriptions, by name.
+func (c *Client) MyNotifications(ctx context.Context) ([]MyNotification, error) {
+	var data struct{ MyNotifications []MyNotification }
+	err := c.do(ctx, `{ myNotifications { `+myNotificationFields+` } }`, nil, &data)
+	return data.MyNotifications, err
+}
+
+// MyNotificationMessages reads messages to the viewer, the newest first.
+func (c *Client) MyNotificationMessages(ctx context.Context, first int) ([]NotificationMessage, error) {
+	var data struct{ MyNotificationMessages []NotificationMessage }
+	err := c.do(ctx, `query($first: Int!) { myNotificationMessages(first: $first) { `+notificationMessageFields+` } }`,
+		map[string]any{"first": first}, &data)
+	return data.MyNotificationMessages, err
+}
+
+// PutMyNotification saves a subscription of the viewer.
+func (c *Client) PutMyNotification(ctx context.Context, n MyNotification) (MyNotification, error) {
+	input := map[string]any{"name": n.Name, "channel": n.Channel, "enabled": n.Enabled}
+	if len(n.Config) > 0 {
+		input["config"] = n.Config
+	}
+	return change[MyNotification](ctx, c, "putMyNotification", "PutMyNotificationInput", "subscription", myNotificationFields, input)
+}
+
+// RemoveMyNotification removes a subscription of the viewer, and answers it as it was.
+func (c *Client) RemoveMyNotification(ctx context.Context, name string) (MyNotification, error) {
+	return change[MyNotification](ctx, c, "removeMyNotification", "RemoveMyNotificationInput", "subscription", myNotificationFields,
+		map[string]any{"name": name})
+}
+
+// RetryMyNotification sends a message to the viewer again that has failed.
+func (c *Client) RetryMyNotification(ctx context.Context, number int) (NotificationMessage, error) {
+	return change[NotificationMessage](ctx, c, "retryMyNotification", "RetryMyNotificationInput", "message", notificationMessageFields,
 		map[string]any{"number": number})
 }
 

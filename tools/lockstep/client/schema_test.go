@@ -180,6 +180,15 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.RemoveNotificationRoute(ctx, "a", ""); return err },
 		func() error { _, err := c.TestNotificationRoute(ctx, "a"); return err },
 		func() error { _, err := c.RetryNotification(ctx, 1); return err },
+		func() error { _, err := c.MyNotificationChannels(ctx); return err },
+		func() error { _, err := c.MyNotifications(ctx); return err },
+		func() error { _, err := c.MyNotificationMessages(ctx, 5); return err },
+		func() error {
+			_, err := c.PutMyNotification(ctx, client.MyNotification{Name: "a", Channel: "b", Config: []byte(`{}`)})
+			return err
+		},
+		func() error { _, err := c.RemoveMyNotification(ctx, "a"); return err },
+		func() error { _, err := c.RetryMyNotification(ctx, 1); return err },
 		func() error { _, err := c.ForgeMirrors(ctx); return err },
 		func() error { _, err := c.ForgeStatuses(ctx, "FAILED", "c", 5); return err },
 		func() error { _, err := c.ForgeHosts(ctx); return err },

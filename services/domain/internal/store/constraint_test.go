@@ -93,6 +93,9 @@ INSERT INTO cd_members (organization_id, name, kind, role) VALUES (1, 'opener', 
 INSERT INTO cd_notification_links (organization_id, message_id, run, request_id, gate_id, member_id, member_name, opened_at)
     SELECT 1, 1, 1, 1, '', id, name, now() FROM cd_members WHERE name = 'opener';
 INSERT INTO cd_members (organization_id, name, kind, role) VALUES (1, 'other', 'user', 'viewer');
+INSERT INTO cd_notification_recipients (organization_id, member_id) SELECT 1, id FROM cd_members WHERE name = 'opener';
+INSERT INTO cd_notification_subscriptions (organization_id, member_id, channel_id, name, moments, severities, tiers, involvement, config, enabled, changed_at)
+    SELECT 1, id, 1, 'mine', '{}', '{}', '{}', '', '{}', true, now() FROM cd_members WHERE name = 'opener';
 INSERT INTO cd_chat_accounts (organization_id, kind, workspace, chat_user, chat_name, member_id, key_digest, linked_at)
     SELECT 1, 'slack', 'T1', 'U1', 'ann', id, sha256('1'), now() FROM cd_members WHERE name = 'opener';
 INSERT INTO cd_chat_requests (organization_id, channel_id, digest, workspace, chat_user, chat_name, key_digest, received_at)
@@ -218,6 +221,10 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a credential of a kind that does not exist", `UPDATE cd_credentials SET kind = 'fax'`, "cd_credentials_kind_is_known"},
 		{"a moment that is known already (D62)", `INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at) VALUES (1, 'test', 'test:1', now(), now())`, "cd_notifications_once"},
 		{"a second message of a key in a channel (D62)", `INSERT INTO cd_notification_messages (organization_id, channel_id, key, severity, notification_ids, due_at) VALUES (1, 1, 'notification:1', 1, '{1}', now())`, "cd_notification_messages_one_of_a_key"},
+		{"a second subscription of a name (D62)", `INSERT INTO cd_notification_subscriptions (organization_id, member_id, channel_id, name, moments, severities, tiers, involvement, config, enabled, changed_at) SELECT 1, id, 1, 'mine', '{}', '{}', '{}', '', '{}', true, now() FROM cd_members WHERE name = 'opener'`, "cd_notification_subscriptions_name_is_unique"},
+		{"a subscription of nobody", `INSERT INTO cd_notification_subscriptions (organization_id, member_id, channel_id, name, moments, severities, tiers, involvement, config, enabled, changed_at) VALUES (1, 99, 1, 'mine', '{}', '{}', '{}', '', '{}', true, now())`, "cd_notification_subscriptions_recipient"},
+		{"a subscription of those who know somebody", `UPDATE cd_notification_subscriptions SET involvement = 'friend'`, "cd_notification_subscriptions_involvement_is_known"},
+		{"an address that nobody has verified (D62)", `UPDATE cd_notification_recipients SET email = 'a@example.com'`, "cd_notification_recipients_email_was_verified"},
 		{"a link that is opened again (D63)", `INSERT INTO cd_notification_links (organization_id, message_id, run, request_id, gate_id, member_id, member_name, opened_at) SELECT 1, 1, 1, 1, '', id, 'a', now() FROM cd_members WHERE name = 'opener'`, "cd_notification_links_once"},
 		{"a link to a gate of nothing (D63)", `UPDATE cd_notification_links SET gate_id = 'production'`, "cd_notification_links_is_about_a_question"},
 		{"a link of no run (D63)", `UPDATE cd_notification_links SET run = 0`, "cd_notification_links_run_is_given"},

@@ -1584,6 +1584,7 @@ CREATE INDEX cd_members_by_name ON cd_members USING btree (name) WHERE (removed_
 CREATE UNIQUE INDEX cd_members_identity_is_unique ON cd_members USING btree (organization_id, issuer, subject) WHERE (removed_at IS NULL);
 CREATE UNIQUE INDEX cd_members_name_is_unique ON cd_members USING btree (organization_id, name) WHERE (removed_at IS NULL);
 CREATE TRIGGER cd_members_are_kept BEFORE DELETE ON cd_members FOR EACH ROW EXECUTE FUNCTION cd_refuse();
+CREATE TRIGGER cd_members_forget_recipient AFTER UPDATE OF removed_at ON cd_members FOR EACH ROW WHEN (((new.removed_at IS NOT NULL) AND (old.removed_at IS NULL))) EXECUTE FUNCTION cd_forget_recipient();
 CREATE TRIGGER cd_members_touch BEFORE UPDATE ON cd_members FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_members IS
     'People and machines; id is the principal_id that journals name. Never deleted: journals speak of them.';
@@ -1708,9 +1709,11 @@ CREATE TABLE cd_notification_messages (
     sent_at timestamp with time zone,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    member_id bigint,
     CONSTRAINT cd_notification_messages_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_notification_messages_one_of_a_key UNIQUE (organization_id, channel_id, key),
     CONSTRAINT cd_notification_messages_channel FOREIGN KEY (organization_id, channel_id) REFERENCES cd_notification_channels(organization_id, id),
+    CONSTRAINT cd_notification_messages_member FOREIGN KEY (organization_id, member_id) REFERENCES cd_members(organization_id, id),
     CONSTRAINT cd_notification_messages_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_notification_messages_rollout FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
     CONSTRAINT cd_notification_messages_route FOREIGN KEY (organization_id, route_id) REFERENCES cd_notification_routes(organization_id, id),
@@ -1723,8 +1726,10 @@ CREATE TABLE cd_notification_messages (
     CONSTRAINT cd_notification_messages_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'sending'::text, 'sent'::text, 'failed'::text, 'digested'::text])))
 );
 CREATE INDEX cd_notification_messages_due ON cd_notification_messages USING btree (organization_id, due_at, id) WHERE (state = ANY (ARRAY['pending'::text, 'sending'::text]));
-CREATE INDEX cd_notification_messages_of_state ON cd_notification_messages USING btree (organization_id, state, id);
-CREATE INDEX cd_notification_messages_waiting ON cd_notification_messages USING btree (organization_id, channel_id, due_at, id) WHERE (state = 'pending'::text);
+CREATE INDEX cd_notification_messages_due_in_channels ON cd_notification_messages USING btree (organization_id, due_at, id) WHERE ((state = ANY (ARRAY['pending'::text, 'sending'::text])) AND (member_id IS NULL));
+CREATE INDEX cd_notification_messages_of_member ON cd_notification_messages USING btree (organization_id, COALESCE(member_id, (0)::bigint), id);
+CREATE INDEX cd_notification_messages_of_state ON cd_notification_messages USING btree (organization_id, COALESCE(member_id, (0)::bigint), state, id);
+CREATE INDEX cd_notification_messages_waiting ON cd_notification_messages USING btree (organization_id, channel_id, COALESCE(member_id, (0)::bigint), due_at, id) WHERE (state = 'pending'::text);
 CREATE TRIGGER cd_notification_messages_touch BEFORE UPDATE ON cd_notification_messages FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_notification_messages IS
     'Messages in channels: one of each key, such as a rollout, which is updated. Rows end 30 days after their last change.';
@@ -1732,6 +1737,8 @@ COMMENT ON COLUMN cd_notification_messages.due_at IS
     'When it is sent, or looked at again while a run sends it.';
 COMMENT ON COLUMN cd_notification_messages.inputs IS
     'Of the present run: begun again, it is begun with the same.';
+COMMENT ON COLUMN cd_notification_messages.member_id IS
+    'The member whose own it is; null for one to the channel itself.';
 COMMENT ON COLUMN cd_notification_messages.notification_ids IS
     'What it is about, oldest first; left_out counts those beyond the bound.';
 COMMENT ON COLUMN cd_notification_messages.ref IS
@@ -1744,6 +1751,32 @@ COMMENT ON COLUMN cd_notification_messages.sent_count IS
     'How many of notification_ids the channel has.';
 COMMENT ON COLUMN cd_notification_messages.started IS
     'Whether the engine has the present run.';
+
+CREATE TABLE cd_notification_recipients (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    member_id bigint NOT NULL,
+    email text NOT NULL DEFAULT ''::text,
+    verified_at timestamp with time zone,
+    window_at timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
+    window_count integer NOT NULL DEFAULT 0,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_notification_recipients_pkey PRIMARY KEY (organization_id, member_id),
+    CONSTRAINT cd_notification_recipients_member FOREIGN KEY (organization_id, member_id) REFERENCES cd_members(organization_id, id),
+    CONSTRAINT cd_notification_recipients_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_notification_recipients_email_is_bounded CHECK ((octet_length(email) <= 255)),
+    CONSTRAINT cd_notification_recipients_email_was_verified CHECK (((email = ''::text) = (verified_at IS NULL)))
+);
+CREATE TRIGGER cd_notification_recipients_touch BEFORE UPDATE ON cd_notification_recipients FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_notification_recipients IS
+    'Where members receive what they have subscribed to. Rows end when their member is removed.';
+COMMENT ON COLUMN cd_notification_recipients.email IS
+    'The address that the identity provider has verified at the latest sign-in; empty for none.';
+COMMENT ON COLUMN cd_notification_recipients.verified_at IS
+    'When that sign-in was.';
+COMMENT ON COLUMN cd_notification_recipients.window_at IS
+    'When the present minute began, in which window_count messages to the member were begun.';
 
 CREATE TABLE cd_notification_routes (
     organization_id bigint NOT NULL,
@@ -1773,6 +1806,47 @@ COMMENT ON TABLE cd_notification_routes IS
     'What channels are sent, and how. A channel without routes is sent what is worth it by default. Rows are kept; removed_at ends one.';
 COMMENT ON COLUMN cd_notification_routes.config IS
     'What it matches, digests and quiet hours; checked when it is saved.';
+
+CREATE TABLE cd_notification_subscriptions (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    member_id bigint NOT NULL,
+    channel_id bigint NOT NULL,
+    name text NOT NULL,
+    application_id bigint,
+    environment_id bigint,
+    moments text[] NOT NULL,
+    severities smallint[] NOT NULL,
+    tiers text[] NOT NULL,
+    involvement text NOT NULL,
+    config jsonb NOT NULL,
+    enabled boolean NOT NULL,
+    changed_at timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_notification_subscriptions_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_notification_subscriptions_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
+    CONSTRAINT cd_notification_subscriptions_channel FOREIGN KEY (organization_id, channel_id) REFERENCES cd_notification_channels(organization_id, id),
+    CONSTRAINT cd_notification_subscriptions_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments(organization_id, id),
+    CONSTRAINT cd_notification_subscriptions_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_notification_subscriptions_recipient FOREIGN KEY (organization_id, member_id) REFERENCES cd_notification_recipients(organization_id, member_id) ON DELETE CASCADE,
+    CONSTRAINT cd_notification_subscriptions_config_is_an_object CHECK ((jsonb_typeof(config) = 'object'::text)),
+    CONSTRAINT cd_notification_subscriptions_config_is_bounded CHECK ((length((config)::text) <= 4096)),
+    CONSTRAINT cd_notification_subscriptions_involvement_is_known CHECK ((involvement = ANY (ARRAY[''::text, 'begun'::text, 'waiting'::text, 'may_approve'::text]))),
+    CONSTRAINT cd_notification_subscriptions_name_is_plain CHECK ((name ~ '^[a-z0-9][a-z0-9-]{0,62}$'::text))
+);
+CREATE INDEX cd_notification_subscriptions_by_application ON cd_notification_subscriptions USING btree (organization_id, COALESCE(application_id, (0)::bigint)) WHERE enabled;
+CREATE UNIQUE INDEX cd_notification_subscriptions_name_is_unique ON cd_notification_subscriptions USING btree (organization_id, member_id, name);
+CREATE INDEX cd_notification_subscriptions_of_channel ON cd_notification_subscriptions USING btree (organization_id, channel_id);
+CREATE TRIGGER cd_notification_subscriptions_touch BEFORE UPDATE ON cd_notification_subscriptions FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_notification_subscriptions IS
+    'What members have sent to themselves. Rows end when they are removed, with their channel, or with their member.';
+COMMENT ON COLUMN cd_notification_subscriptions.application_id IS
+    'Only what is about it; null for all. Likewise environment_id, and the lists where they are not empty.';
+COMMENT ON COLUMN cd_notification_subscriptions.config IS
+    'As the member has saved it, with digests and quiet hours; the other columns are read off it.';
+COMMENT ON COLUMN cd_notification_subscriptions.involvement IS
+    'Only rollouts that the member has begun, or takes part in, or questions that the member may answer; empty for all.';
 
 CREATE TABLE cd_notifications (
     organization_id bigint NOT NULL,
@@ -3267,6 +3341,19 @@ $function$;
 COMMENT ON FUNCTION cd_forget_previews IS
     'Previews are no record: nothing is decided by them, and nothing refers to them.';
 
+CREATE OR REPLACE FUNCTION cd_forget_recipient()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    DELETE FROM cd_notification_recipients r WHERE r.organization_id = new.organization_id AND r.member_id = new.id;
+    RETURN NULL;
+END $function$;
+COMMENT ON FUNCTION cd_forget_recipient IS
+    'Who has left receives nothing more, whichever release removes the member.';
+
 CREATE OR REPLACE FUNCTION cd_forget_signals(before timestamp with time zone, most integer)
  RETURNS bigint
  LANGUAGE sql
@@ -3315,6 +3402,22 @@ AS $function$
 $function$;
 COMMENT ON FUNCTION cd_forget_stops IS
     'Stops are no record: the journal of the rollout has them.';
+
+CREATE OR REPLACE FUNCTION cd_forget_subscriptions(of_member bigint, of_channel bigint, of_name text)
+ RETURNS bigint
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+    WITH gone AS (
+        DELETE FROM cd_notification_subscriptions s
+        WHERE s.organization_id = NULLIF(current_setting('lockstep.organization', true), '')::bigint
+          AND (s.member_id = of_member AND s.name = of_name OR s.channel_id = of_channel) RETURNING 1
+    )
+    SELECT count(*) FROM gone
+$function$;
+COMMENT ON FUNCTION cd_forget_subscriptions IS
+    'The one of a member and a name, and those to a channel: the journal of changes has what they were.';
 
 CREATE OR REPLACE FUNCTION cd_freeze_bypasses()
  RETURNS bigint

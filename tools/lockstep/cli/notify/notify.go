@@ -21,6 +21,7 @@ func Commands(c *command.Command) []*cobra.Command {
 		command.Noun("notify", "", "Notifications: where they are sent to, what is sent, and what became of it",
 			under("channel", "Where notifications are sent to", own.channels(), own.addChannel(), own.removeChannel(), own.kinds()),
 			under("route", "What channels are sent, and how", own.routes(), own.addRoute(), own.removeRoute()),
+			under("me", "What you have sent to yourself", own.myChannels(), own.mine(), own.addMine(), own.removeMine(), own.myMessages(), own.retryMine()),
 			under("account", "Chat accounts, whose users answer by the buttons of messages", own.accounts(), own.removeAccount()),
 			own.test(), own.list(), own.retry()),
 	}
@@ -233,9 +234,9 @@ func (c commands) list() *cobra.Command {
 func (c commands) retry() *cobra.Command {
 	return c.Asking("retry ID", "Send a dead letter again", "  lockstep notify retry 7", command.Exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
-			number, err := strconv.Atoi(strings.TrimPrefix(args[0], "notification_"))
-			if err != nil || number < 1 {
-				return fault.New(fault.Invalid, "found %.100q; expected the ID of a message, such as 7", args[0])
+			number, err := messageNumber(args[0])
+			if err != nil {
+				return err
 			}
 			one, err := api.RetryNotification(cmd.Context(), number)
 			if err != nil {
@@ -243,6 +244,14 @@ func (c commands) retry() *cobra.Command {
 			}
 			return c.Print(one, func(w io.Writer) { messageTable(w, []client.NotificationMessage{one}) })
 		})
+}
+
+func messageNumber(text string) (int, error) {
+	number, err := strconv.Atoi(strings.TrimPrefix(text, "notification_"))
+	if err != nil || number < 1 {
+		return 0, fault.New(fault.Invalid, "found %.100q; expected the ID of a message, such as 7", text)
+	}
+	return number, nil
 }
 
 func accountTable(w io.Writer, all []client.ChatAccount) {

@@ -101,6 +101,16 @@ func (f *fixture) controls() {
 	notifies("removeForgeHook", "hook", "number", map[string]any{"number": 1, "reason": "moved"})
 	notifies("linkChatAccount", "account", "user", map[string]any{"token": f.pressed()})
 	notifies("unlinkChatAccount", "account", "user", map[string]any{"number": 1, "reason": "moved"})
+	notifies("putNotificationChannel", "channel", "name", map[string]any{
+		"name": "mail", "kind": "EMAIL", "config": map[string]any{"url": "smtps://mail.example.com", "from": "cd@example.com", "personal": true},
+	})
+	notifies("putMyNotification", "subscription", "name", map[string]any{"name": "mine", "channel": "mail"})
+	if _, err := f.owner.Exec(f.t.Context(), `UPDATE cd_notification_messages SET member_id = (SELECT member_id FROM cd_notification_subscriptions WHERE organization_id = $1),
+		state = 'failed', error = 'refused' WHERE id = 1`, ours); err != nil {
+		f.t.Fatal(err)
+	}
+	notifies("retryMyNotification", "message", "number", map[string]any{"number": 1})
+	notifies("removeMyNotification", "subscription", "name", map[string]any{"name": "mine"})
 	notifies("createCredential", "credential", "name", map[string]any{
 		"name": "api", "kind": "HTTP", "urlPrefixes": []string{"https://api.example.com/"}, "value": "hunter2",
 	})

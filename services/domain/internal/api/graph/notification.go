@@ -24,6 +24,12 @@ type Notify interface {
 	Messages(ctx context.Context, organization int64, f notify.Filter) ([]core.NotificationMessage, error)
 	Openings(ctx context.Context, organization int64, messages []int64) (map[int64][]core.NotificationOpening, error)
 	OpenLink(ctx context.Context, a core.Actor, token string) (notify.OpenedLink, error)
+	MyChannels(ctx context.Context, a core.Actor) ([]notify.MyChannel, error)
+	MySubscriptions(ctx context.Context, a core.Actor) ([]core.NotificationSubscription, error)
+	MyMessages(ctx context.Context, a core.Actor, most int) ([]core.NotificationMessage, error)
+	PutMine(ctx context.Context, a core.Actor, n notify.NewSubscription) (core.NotificationSubscription, error)
+	RemoveMine(ctx context.Context, a core.Actor, name string) (core.NotificationSubscription, error)
+	RetryMine(ctx context.Context, a core.Actor, message int64) (core.NotificationMessage, error)
 }
 
 var _ Notify = (*notify.UseCases)(nil)
@@ -128,6 +134,71 @@ func (n notificationNames) message(m core.NotificationMessage) model.Notificatio
 	return model.NotificationMessage{NotificationMessage: m, Channel: n.channels[m.ChannelID], Route: n.routes[m.RouteID]}
 }
 
+func (n notificationNames) subscription(s core.NotificationSubscription) model.MyNotification {
+	return model.MyNotification{
+		Name: s.Name, Channel: n.channels[s.ChannelID], Config: s.Config, Enabled: s.Enabled, ChangedAt: s.ChangedAt,
+	}
+}
+
+// MyNotificationChannels are those that the viewer may subscribe to.
+func (q query) MyNotificationChannels(ctx context.Context) ([]model.MyNotificationChannel, error) {
+	channels, err := q.domain.Notify.MyChannels(ctx, loadersOf(ctx).actor)
+	return wrapAll(channels, model.WrapMyNotificationChannel), err
+}
+
+// MyNotifications are the viewer's subscriptions.
+func (q query) MyNotifications(ctx context.Context) ([]model.MyNotification, error) {
+	names, err := namesOfNotifications(ctx, q.domain.Notify)
+	if err != nil {
+		return nil, err
+	}
+	all, err := q.domain.Notify.MySubscriptions(ctx, loadersOf(ctx).actor)
+	return wrapAll(all, names.subscription), err
+}
+
+// MyNotificationMessages are those to the viewer, the newest first.
+func (q query) MyNotificationMessages(ctx context.Context, first int) ([]model.NotificationMessage, error) {
+	names, err := namesOfNotifications(ctx, q.domain.Notify)
+	if err != nil {
+		return nil, err
+	}
+	all, err := q.domain.Notify.MyMessages(ctx, loadersOf(ctx).actor, first)
+	return wrapAll(all, names.message), err
+}
+
+// PutMyNotification saves a subscription of the viewer.
+func (m mutation) PutMyNotification(ctx context.Context, in model.PutMyNotificationInput) (model.MyNotificationPayload, error) {
+	n := notify.NewSubscription{Name: in.Name, Channel: in.Channel, Config: in.Config, Enabled: in.Enabled}
+	if string(n.Config) == "null" {
+		n.Config = nil
+	}
+	saved, err := m.domain.Notify.PutMine(ctx, loadersOf(ctx).actor, n)
+	return m.subscriptionPayload(ctx, saved, err)
+}
+
+// RemoveMyNotification removes one.
+func (m mutation) RemoveMyNotification(ctx context.Context, in model.RemoveMyNotificationInput) (model.MyNotificationPayload, error) {
+	removed, err := m.domain.Notify.RemoveMine(ctx, loadersOf(ctx).actor, in.Name)
+	return m.subscriptionPayload(ctx, removed, err)
+}
+
+func (m mutation) subscriptionPayload(
+	ctx context.Context, s core.NotificationSubscription, err error,
+) (p model.MyNotificationPayload, _ error) {
+	names := notificationNames{}
+	if err == nil {
+		names, err = namesOfNotifications(ctx, m.domain.Notify)
+	}
+	p.Subscription, p.Errors, err = changed(s, err, names.subscription)
+	return p, err
+}
+
+// RetryMyNotification sends a message to the viewer again.
+func (m mutation) RetryMyNotification(ctx context.Context, in model.RetryMyNotificationInput) (model.NotificationMessagePayload, error) {
+	message, err := m.domain.Notify.RetryMine(ctx, loadersOf(ctx).actor, int64(in.Number))
+	return m.messagePayload(ctx, message, err)
+}
+
 // notificationMessage resolves the fields of NotificationMessage that are loaded.
 type notificationMessage struct{}
 
@@ -226,8 +297,14 @@ func (m mutation) TestNotificationRoute(
 // RetryNotification sends a dead letter again.
 func (m mutation) RetryNotification(
 	ctx context.Context, in model.RetryNotificationInput,
-) (p model.NotificationMessagePayload, err error) {
+) (model.NotificationMessagePayload, error) {
 	message, err := m.domain.Notify.Retry(ctx, loadersOf(ctx).actor, int64(in.Number))
+	return m.messagePayload(ctx, message, err)
+}
+
+func (m mutation) messagePayload(
+	ctx context.Context, message core.NotificationMessage, err error,
+) (p model.NotificationMessagePayload, _ error) {
 	names := notificationNames{}
 	if err == nil {
 		names, err = namesOfNotifications(ctx, m.domain.Notify)

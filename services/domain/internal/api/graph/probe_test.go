@@ -234,6 +234,7 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 		"artifactSenders": {}, "journalCursor": {}, "journalCheck": {}, "journalChain": {}, "recordDifferences": {}, "retention": {}, "validateFlowDefinition": {}, "checksSchema": {}, "checkKinds": {}, "checkPolicies": {}, "policyVocabulary": {}, "triggerKinds": {}, "notificationKinds": {},
 		"notificationChannels": {""}, "notificationRoutes": {""}, "notificationMessages": {""}, "credentials": {""}, "forgeMirrors": {""}, "forgeStatuses": {""}, "forgeHosts": {""}, "forgeHooks": {""},
 		"chatAccounts": {""}, "chatAccountOfLink": {`(token: "` + f.pressed() + `")`},
+		"myNotificationChannels": {""}, "myNotifications": {""}, "myNotificationMessages": {""},
 		"application": {`(name: "shop")`}, "workflow": {`(workflowId: "rollout-2")`}, "environment": {`(name: "staging")`},
 		"workflowSchedule": {`(name: "nightly")`},
 		"workflowCount":    {"", `(subject: "rollout_2")`, `(filter: {idContains: "rollout"})`},
@@ -273,7 +274,7 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 			switch field.Type.Name() {
 			case "Workflow":
 				selection = "workflowId"
-			case "WorkflowSchedule", "NotificationChannel", "NotificationRoute", "Credential":
+			case "WorkflowSchedule", "NotificationChannel", "NotificationRoute", "Credential", "MyNotification", "MyNotificationChannel":
 				selection = "name"
 			case "ForgeMirror":
 				selection = "application"

@@ -1074,6 +1074,7 @@ type ComplexityRoot struct {
 		PinEnvironment                   func(childComplexity int, input model.PinEnvironmentInput) int
 		PreviewRollout                   func(childComplexity int, input model.PreviewRolloutInput) int
 		PutForgeMirror                   func(childComplexity int, input model.PutForgeMirrorInput) int
+		PutMyNotification                func(childComplexity int, input model.PutMyNotificationInput) int
 		PutNotificationChannel           func(childComplexity int, input model.PutNotificationChannelInput) int
 		PutNotificationRoute             func(childComplexity int, input model.PutNotificationRouteInput) int
 		PutPolicySet                     func(childComplexity int, input model.PutPolicySetInput) int
@@ -1085,6 +1086,7 @@ type ComplexityRoot struct {
 		ReleasePromotionHold             func(childComplexity int, input model.ReleasePromotionHoldInput) int
 		RemoveForgeHook                  func(childComplexity int, input model.RemoveForgeHookInput) int
 		RemoveMember                     func(childComplexity int, input model.RemoveMemberInput) int
+		RemoveMyNotification             func(childComplexity int, input model.RemoveMyNotificationInput) int
 		RemoveNotificationChannel        func(childComplexity int, input model.RemoveNotificationChannelInput) int
 		RemoveNotificationRoute          func(childComplexity int, input model.RemoveNotificationRouteInput) int
 		RemoveTrigger                    func(childComplexity int, input model.RemoveTriggerInput) int
@@ -1097,6 +1099,7 @@ type ComplexityRoot struct {
 		RetryApplicationEnvironmentSetup func(childComplexity int, input model.RetryApplicationEnvironmentSetupInput) int
 		RetryEnvironmentOnboarding       func(childComplexity int, input model.RetryEnvironmentOnboardingInput) int
 		RetryForgeStatuses               func(childComplexity int, input model.RetryForgeStatusesInput) int
+		RetryMyNotification              func(childComplexity int, input model.RetryMyNotificationInput) int
 		RetryNotification                func(childComplexity int, input model.RetryNotificationInput) int
 		RetryRollout                     func(childComplexity int, input model.RetryRolloutInput) int
 		RetryWorkflow                    func(childComplexity int, input model.RetryWorkflowInput) int
@@ -1130,6 +1133,26 @@ type ComplexityRoot struct {
 		UpdateEnvironment                func(childComplexity int, input model.UpdateEnvironmentInput) int
 		VetoVersion                      func(childComplexity int, input model.VetoVersionInput) int
 		WithdrawChange                   func(childComplexity int, input model.DecideChangeInput) int
+	}
+
+	MyNotification struct {
+		ChangedAt func(childComplexity int) int
+		Channel   func(childComplexity int) int
+		Config    func(childComplexity int) int
+		Enabled   func(childComplexity int) int
+		Name      func(childComplexity int) int
+	}
+
+	MyNotificationChannel struct {
+		Kind    func(childComplexity int) int
+		Name    func(childComplexity int) int
+		Problem func(childComplexity int) int
+		Reaches func(childComplexity int) int
+	}
+
+	MyNotificationPayload struct {
+		Errors       func(childComplexity int) int
+		Subscription func(childComplexity int) int
 	}
 
 	NotificationChannel struct {
@@ -1520,6 +1543,9 @@ type ComplexityRoot struct {
 		JournalCursor          func(childComplexity int) int
 		Matrix                 func(childComplexity int, first *int, after *string, last *int, before *string, filter *model.MatrixFilter, orderBy *core.Order) int
 		Members                func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
+		MyNotificationChannels func(childComplexity int) int
+		MyNotificationMessages func(childComplexity int, first int) int
+		MyNotifications        func(childComplexity int) int
 		Node                   func(childComplexity int, id string) int
 		NotificationChannels   func(childComplexity int) int
 		NotificationKinds      func(childComplexity int) int
@@ -6292,6 +6318,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.PutForgeMirror(childComplexity, args["input"].(model.PutForgeMirrorInput)), true
+	case "Mutation.putMyNotification":
+		if e.ComplexityRoot.Mutation.PutMyNotification == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_putMyNotification_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.PutMyNotification(childComplexity, args["input"].(model.PutMyNotificationInput)), true
 	case "Mutation.putNotificationChannel":
 		if e.ComplexityRoot.Mutation.PutNotificationChannel == nil {
 			break
@@ -6413,6 +6450,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RemoveMember(childComplexity, args["input"].(model.RemoveMemberInput)), true
+	case "Mutation.removeMyNotification":
+		if e.ComplexityRoot.Mutation.RemoveMyNotification == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_removeMyNotification_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RemoveMyNotification(childComplexity, args["input"].(model.RemoveMyNotificationInput)), true
 	case "Mutation.removeNotificationChannel":
 		if e.ComplexityRoot.Mutation.RemoveNotificationChannel == nil {
 			break
@@ -6545,6 +6593,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RetryForgeStatuses(childComplexity, args["input"].(model.RetryForgeStatusesInput)), true
+	case "Mutation.retryMyNotification":
+		if e.ComplexityRoot.Mutation.RetryMyNotification == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_retryMyNotification_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RetryMyNotification(childComplexity, args["input"].(model.RetryMyNotificationInput)), true
 	case "Mutation.retryNotification":
 		if e.ComplexityRoot.Mutation.RetryNotification == nil {
 			break
@@ -6908,6 +6967,75 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.WithdrawChange(childComplexity, args["input"].(model.DecideChangeInput)), true
+
+	case "MyNotification.changedAt":
+		if e.ComplexityRoot.MyNotification.ChangedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MyNotification.ChangedAt(childComplexity), true
+	case "MyNotification.channel":
+		if e.ComplexityRoot.MyNotification.Channel == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MyNotification.Channel(childComplexity), true
+	case "MyNotification.config":
+		if e.ComplexityRoot.MyNotification.Config == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MyNotification.Config(childComplexity), true
+	case "MyNotification.enabled":
+		if e.ComplexityRoot.MyNotification.Enabled == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MyNotification.Enabled(childComplexity), true
+	case "MyNotification.name":
+		if e.ComplexityRoot.MyNotification.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MyNotification.Name(childComplexity), true
+
+	case "MyNotificationChannel.kind":
+		if e.ComplexityRoot.MyNotificationChannel.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MyNotificationChannel.Kind(childComplexity), true
+	case "MyNotificationChannel.name":
+		if e.ComplexityRoot.MyNotificationChannel.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MyNotificationChannel.Name(childComplexity), true
+	case "MyNotificationChannel.problem":
+		if e.ComplexityRoot.MyNotificationChannel.Problem == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MyNotificationChannel.Problem(childComplexity), true
+	case "MyNotificationChannel.reaches":
+		if e.ComplexityRoot.MyNotificationChannel.Reaches == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MyNotificationChannel.Reaches(childComplexity), true
+
+	case "MyNotificationPayload.errors":
+		if e.ComplexityRoot.MyNotificationPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MyNotificationPayload.Errors(childComplexity), true
+	case "MyNotificationPayload.subscription":
+		if e.ComplexityRoot.MyNotificationPayload.Subscription == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MyNotificationPayload.Subscription(childComplexity), true
 
 	case "NotificationChannel.author":
 		if e.ComplexityRoot.NotificationChannel.Author == nil {
@@ -8587,6 +8715,29 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Members(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
+	case "Query.myNotificationChannels":
+		if e.ComplexityRoot.Query.MyNotificationChannels == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.MyNotificationChannels(childComplexity), true
+	case "Query.myNotificationMessages":
+		if e.ComplexityRoot.Query.MyNotificationMessages == nil {
+			break
+		}
+
+		args, err := ec.field_Query_myNotificationMessages_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.MyNotificationMessages(childComplexity, args["first"].(int)), true
+	case "Query.myNotifications":
+		if e.ComplexityRoot.Query.MyNotifications == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.MyNotifications(childComplexity), true
 	case "Query.node":
 		if e.ComplexityRoot.Query.Node == nil {
 			break
@@ -11589,6 +11740,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputPlanPreviewInput,
 		ec.unmarshalInputPreviewRolloutInput,
 		ec.unmarshalInputPutForgeMirrorInput,
+		ec.unmarshalInputPutMyNotificationInput,
 		ec.unmarshalInputPutNotificationChannelInput,
 		ec.unmarshalInputPutNotificationRouteInput,
 		ec.unmarshalInputPutPolicySetInput,
@@ -11598,6 +11750,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputReleasePromotionHoldInput,
 		ec.unmarshalInputRemoveForgeHookInput,
 		ec.unmarshalInputRemoveMemberInput,
+		ec.unmarshalInputRemoveMyNotificationInput,
 		ec.unmarshalInputRemoveNotificationChannelInput,
 		ec.unmarshalInputRemoveNotificationRouteInput,
 		ec.unmarshalInputRemoveTriggerInput,
@@ -11610,6 +11763,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRetryApplicationEnvironmentSetupInput,
 		ec.unmarshalInputRetryEnvironmentOnboardingInput,
 		ec.unmarshalInputRetryForgeStatusesInput,
+		ec.unmarshalInputRetryMyNotificationInput,
 		ec.unmarshalInputRetryNotificationInput,
 		ec.unmarshalInputRetryRolloutInput,
 		ec.unmarshalInputRetryWorkflowInput,
@@ -14807,6 +14961,15 @@ extend type Query {
     "At most 100."
     first: Int! = 50
   ): [NotificationMessage!]!
+  "The channels that the viewer may subscribe to for themselves, by name."
+  myNotificationChannels: [MyNotificationChannel!]!
+  "What the viewer has subscribed to, by name."
+  myNotifications: [MyNotification!]!
+  "The messages to the viewer, the newest first. They are kept for 30 days, and shown to nobody else."
+  myNotificationMessages(
+    "At most 100."
+    first: Int! = 50
+  ): [NotificationMessage!]!
 }
 
 extend type Mutation {
@@ -14822,6 +14985,12 @@ extend type Mutation {
   testNotificationRoute(input: TestNotificationRouteInput!): NotificationRoutePayload!
   "Sends a dead letter again."
   retryNotification(input: RetryNotificationInput!): NotificationMessagePayload!
+  "Saves a subscription of the viewer, or changes the one of that name."
+  putMyNotification(input: PutMyNotificationInput!): MyNotificationPayload!
+  "Removes a subscription of the viewer."
+  removeMyNotification(input: RemoveMyNotificationInput!): MyNotificationPayload!
+  "Sends a message to the viewer again that has failed."
+  retryMyNotification(input: RetryMyNotificationInput!): NotificationMessagePayload!
   "Opens the question that a message links to. It decides nothing, and gives no right; a link works once."
   openNotificationLink(input: OpenNotificationLinkInput!): NotificationLinkPayload!
 }
@@ -14903,6 +15072,30 @@ type NotificationRoute {
   changedAt: Time!
 }
 
+"A channel that members may subscribe to for themselves."
+type MyNotificationChannel {
+  name: String!
+  kind: NotificationKind!
+  "Where it reaches the viewer: an address that the identity provider has verified, or the name of a linked chat account; empty for nowhere."
+  reaches: String!
+  "Why it does not reach the viewer; empty if it does."
+  problem: String!
+}
+
+"What a member has sent to themselves."
+type MyNotification {
+  "Unique among the member's."
+  name: String!
+  "The name of the channel."
+  channel: String!
+  "What it matches, digests and quiet hours."
+  config: JSON!
+  "Whether it is switched on."
+  enabled: Boolean!
+  "When it was saved last."
+  changedAt: Time!
+}
+
 "A message in a channel. What happens to a rollout is one message, which is updated."
 type NotificationMessage {
   "Identifies it within the organization."
@@ -14980,6 +15173,37 @@ input PutNotificationRouteInput {
   reason: String = ""
 }
 
+"Input of putMyNotification."
+input PutMyNotificationInput {
+  "1 to 63 lower-case letters, digits and hyphens; a subscription of that name is changed."
+  name: String!
+  "The name of a channel that members may subscribe to."
+  channel: String!
+  "An object with any of events, application, environment, tiers, severities, only (begun, waiting or may_approve), digest_minutes and quiet; null for everything, at once."
+  config: JSON
+  "Whether it is switched on."
+  enabled: Boolean! = true
+}
+
+"Input of removeMyNotification."
+input RemoveMyNotificationInput {
+  "The subscription."
+  name: String!
+}
+
+"Input of retryMyNotification."
+input RetryMyNotificationInput {
+  "The number of the message."
+  number: Int!
+}
+
+"Result of putMyNotification and removeMyNotification."
+type MyNotificationPayload {
+  "The subscription; after a removal as it was."
+  subscription: MyNotification
+  errors: [UserError!]!
+}
+
 "Input of removeNotificationChannel."
 input RemoveNotificationChannelInput {
   "The channel."
@@ -15022,7 +15246,7 @@ type NotificationRoutePayload {
   errors: [UserError!]!
 }
 
-"Result of retryNotification."
+"Result of retryNotification and retryMyNotification."
 type NotificationMessagePayload {
   message: NotificationMessage
   errors: [UserError!]!
@@ -19193,6 +19417,46 @@ func (ec *executionContext) childFields_MemberPayload(ctx context.Context, field
 		return ec.fieldContext_MemberPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type MemberPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_MyNotification(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_MyNotification_name(ctx, field)
+	case "channel":
+		return ec.fieldContext_MyNotification_channel(ctx, field)
+	case "config":
+		return ec.fieldContext_MyNotification_config(ctx, field)
+	case "enabled":
+		return ec.fieldContext_MyNotification_enabled(ctx, field)
+	case "changedAt":
+		return ec.fieldContext_MyNotification_changedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MyNotification", field.Name)
+}
+
+func (ec *executionContext) childFields_MyNotificationChannel(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_MyNotificationChannel_name(ctx, field)
+	case "kind":
+		return ec.fieldContext_MyNotificationChannel_kind(ctx, field)
+	case "reaches":
+		return ec.fieldContext_MyNotificationChannel_reaches(ctx, field)
+	case "problem":
+		return ec.fieldContext_MyNotificationChannel_problem(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MyNotificationChannel", field.Name)
+}
+
+func (ec *executionContext) childFields_MyNotificationPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "subscription":
+		return ec.fieldContext_MyNotificationPayload_subscription(ctx, field)
+	case "errors":
+		return ec.fieldContext_MyNotificationPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MyNotificationPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_NotificationChannel(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

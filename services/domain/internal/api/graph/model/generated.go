@@ -645,6 +645,13 @@ type MemberPayload struct {
 	Errors       []UserError        `json:"errors"`
 }
 
+// Result of putMyNotification and removeMyNotification.
+type MyNotificationPayload struct {
+	// The subscription; after a removal as it was.
+	Subscription *MyNotification `json:"subscription,omitempty"`
+	Errors       []UserError     `json:"errors"`
+}
+
 // An artifact source of a new service.
 type NewArtifactSourceInput struct {
 	// oci-image@1
@@ -677,7 +684,7 @@ type NotificationLinkPayload struct {
 	Errors []UserError       `json:"errors"`
 }
 
-// Result of retryNotification.
+// Result of retryNotification and retryMyNotification.
 type NotificationMessagePayload struct {
 	Message *NotificationMessage `json:"message,omitempty"`
 	Errors  []UserError          `json:"errors"`
@@ -879,6 +886,18 @@ type PutForgeMirrorInput struct {
 	Reason *string `json:"reason,omitempty"`
 }
 
+// Input of putMyNotification.
+type PutMyNotificationInput struct {
+	// 1 to 63 lower-case letters, digits and hyphens; a subscription of that name is changed.
+	Name string `json:"name"`
+	// The name of a channel that members may subscribe to.
+	Channel string `json:"channel"`
+	// An object with any of events, application, environment, tiers, severities, only (begun, waiting or may_approve), digest_minutes and quiet; null for everything, at once.
+	Config json.RawMessage `json:"config,omitempty"`
+	// Whether it is switched on.
+	Enabled bool `json:"enabled"`
+}
+
 // Input of putNotificationChannel.
 type PutNotificationChannelInput struct {
 	// 1 to 63 lower-case letters, digits and hyphens; a channel of that name is changed.
@@ -1009,6 +1028,12 @@ type RemoveForgeHookInput struct {
 type RemoveMemberInput struct {
 	// The member.
 	MemberID string `json:"memberId"`
+}
+
+// Input of removeMyNotification.
+type RemoveMyNotificationInput struct {
+	// The subscription.
+	Name string `json:"name"`
 }
 
 // Input of removeNotificationChannel.
@@ -1185,6 +1210,12 @@ type RetryForgeStatusesInput struct {
 type RetryForgeStatusesPayload struct {
 	Retried *RetriedForgeStatuses `json:"retried,omitempty"`
 	Errors  []UserError           `json:"errors"`
+}
+
+// Input of retryMyNotification.
+type RetryMyNotificationInput struct {
+	// The number of the message.
+	Number int `json:"number"`
 }
 
 // Input of retryNotification.

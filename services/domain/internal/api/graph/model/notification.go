@@ -28,6 +28,26 @@ func WrapNotificationChannel(c core.NotificationChannel) NotificationChannel {
 	}
 }
 
+// MyNotificationChannel is the domain's.
+type MyNotificationChannel struct {
+	Name             string
+	Kind             core.NotificationKind
+	Reaches, Problem string
+}
+
+// WrapMyNotificationChannel makes one of the domain's.
+func WrapMyNotificationChannel(c notify.MyChannel) MyNotificationChannel {
+	return MyNotificationChannel{Name: c.Name, Kind: c.Kind, Reaches: c.Reaches, Problem: c.Problem}
+}
+
+// MyNotification is the domain's subscription, with the name of its channel.
+type MyNotification struct {
+	Name, Channel string
+	Config        json.RawMessage
+	Enabled       bool
+	ChangedAt     time.Time
+}
+
 // NotificationRoute is the domain's, with the name of its channel.
 type NotificationRoute struct {
 	Name, Channel string
