@@ -201,8 +201,8 @@ func TestQuestionsReachThoseWhoMayAnswerThem(t *testing.T) {
 	m.want(who, []string{"bob@example.com", "eve@example.com"})
 }
 
-// D62: those who take part in a rollout hear how it goes on.
-func TestWhoHasApprovedHearsHowItGoesOn(t *testing.T) {
+// D62: those who take part in a rollout hear how it continues.
+func TestWhoHasApprovedHearsHowItContinues(t *testing.T) {
 	t.Parallel()
 	m := subscribing(t)
 	m.group("release", 1)
@@ -484,11 +484,14 @@ func TestTenThousandSubscribersCostOneQuery(t *testing.T) {
 func (m mine) subscribers(from, to int) {
 	m.t.Helper()
 	_, err := m.pool.Exec(m.t.Context(), `WITH people AS (
-			INSERT INTO cd_members (organization_id, name, kind, role) SELECT 1, 'subscriber ' || n, 'user', 'viewer' FROM generate_series($1::integer, $2::integer) n RETURNING id
+			INSERT INTO cd_members (organization_id, name, kind, role)
+			SELECT 1, 'subscriber ' || n, 'user', 'viewer' FROM generate_series($1::integer, $2::integer) n RETURNING id
 		), reached AS (
-			INSERT INTO cd_notification_recipients (organization_id, member_id, email, verified_at) SELECT 1, id, 'm' || id || '@example.com', now() FROM people RETURNING member_id
+			INSERT INTO cd_notification_recipients (organization_id, member_id, email, verified_at)
+			SELECT 1, id, 'm' || id || '@example.com', now() FROM people RETURNING member_id
 		)
-		INSERT INTO cd_notification_subscriptions (organization_id, member_id, channel_id, name, moments, severities, tiers, involvement, config, enabled, changed_at)
+		INSERT INTO cd_notification_subscriptions (organization_id, member_id, channel_id, name, moments, severities, tiers, involvement, config,
+			enabled, changed_at)
 		SELECT 1, member_id, 1, 'all', '{}', '{}', '{}', '', '{}', true, now() FROM reached`, from, to)
 	m.ok(err)
 }

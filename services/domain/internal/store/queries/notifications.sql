@@ -271,7 +271,7 @@ WHERE NOT (@notification_id::bigint = ANY(m.notification_ids));
 SELECT * FROM cd_notification_subscriptions WHERE organization_id = @organization_id AND member_id = @member_id ORDER BY name;
 
 -- name: LockNotificationRecipient :one
--- One change of a member's subscriptions at a time, and one message to the member. It is there from now on; nothing for one who has left.
+-- One change of a member's subscriptions at a time, and one message to the member. It exists from now on; nothing for one who has left.
 INSERT INTO cd_notification_recipients AS r (organization_id, member_id)
 SELECT m.organization_id, m.id FROM cd_members m WHERE m.organization_id = @organization_id AND m.id = @member_id AND m.removed_at IS NULL
 ON CONFLICT (organization_id, member_id) DO UPDATE SET member_id = r.member_id RETURNING *;

@@ -861,7 +861,7 @@ SELECT m.organization_id, m.id FROM cd_members m WHERE m.organization_id = $1 AN
 ON CONFLICT (organization_id, member_id) DO UPDATE SET member_id = r.member_id RETURNING organization_id, id, member_id, email, verified_at, window_at, window_count, created_at, updated_at
 `
 
-// One change of a member's subscriptions at a time, and one message to the member. It is there from now on; nothing for one who has left.
+// One change of a member's subscriptions at a time, and one message to the member. It exists from now on; nothing for one who has left.
 func (q *Queries) LockNotificationRecipient(ctx context.Context, organizationID int64, memberID int64) (NotificationRecipient, error) {
 	row := q.db.QueryRow(ctx, lockNotificationRecipient, organizationID, memberID)
 	var i NotificationRecipient

@@ -34,6 +34,7 @@ const Schedules = lazy(() => import('./pages/schedules'))
 const ScheduleDetail = lazy(() => import('./pages/schedule'))
 const Answer = lazy(() => import('./pages/answer'))
 const ChatAccount = lazy(() => import('./pages/chat-account'))
+const MyNotifications = lazy(() => import('./pages/my-notifications'))
 const Notifications = lazy(() => import('./pages/notifications'))
 const Policies = lazy(() => import('./pages/policies'))
 const PolicyPage = lazy(() => import('./pages/policy'))
@@ -168,6 +169,7 @@ function Frame({ viewer, cursor, onLeave }: { viewer: ViewerData['viewer']; curs
               <Route path="/answer" element={<Answer />} />
               <Route path="/chat-account" element={<ChatAccount />} />
               <Route path="/notifications" element={<Notifications />} />
+              <Route path="/my-notifications" element={<MyNotifications />} />
               <Route path="/policies" element={<Policies />} />
               <Route path="/new-policy-set" element={<PolicyPage />} />
               <Route path="/policies/:name" element={<PolicyPage />} />
@@ -250,6 +252,9 @@ function Menu({ owner }: { owner: boolean }) {
       </NavLink>
       <NavLink to="/notifications">
         <Icon name="inbox" /> Notifications
+      </NavLink>
+      <NavLink to="/my-notifications">
+        <Icon name="inbox" /> My notifications
       </NavLink>
       <NavLink to="/policies">
         <Icon name="gate" /> Policies

@@ -253,6 +253,13 @@ export type PreviewState = 'PENDING' | 'MADE' | 'FAILED'
 
 export type ProposedChangeState = 'OPEN' | 'CONFIRMED' | 'FORCED' | 'REJECTED' | 'WITHDRAWN' | 'EXPIRED'
 
+export interface PutMyNotificationInput {
+  name: string
+  channel: string
+  config?: unknown | null
+  enabled?: boolean
+}
+
 export interface PutNotificationChannelInput {
   name: string
   kind: NotificationKind
@@ -305,6 +312,10 @@ export interface RemoveMemberInput {
   memberId: string
 }
 
+export interface RemoveMyNotificationInput {
+  name: string
+}
+
 export interface RemoveNotificationChannelInput {
   name: string
   reason?: string | null
@@ -348,6 +359,10 @@ export interface RetryApplicationEnvironmentSetupInput {
 
 export interface RetryEnvironmentOnboardingInput {
   environmentId: string
+}
+
+export interface RetryMyNotificationInput {
+  number: number
 }
 
 export interface RetryNotificationInput {
@@ -2925,6 +2940,87 @@ export interface PutPolicySetVariables {
   input: PutPolicySetInput
 }
 export const PutPolicySet: Operation<PutPolicySetData, PutPolicySetVariables> = { name: 'PutPolicySet', text: 'mutation PutPolicySet($input: PutPolicySetInput!) { putPolicySet(input: $input) { policySet { name version mode } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface MyNotificationsData {
+  myNotificationChannels: Array<{
+    name: string
+    kind: NotificationKind
+    reaches: string
+    problem: string
+  }>
+  myNotifications: Array<{
+    name: string
+    channel: string
+    config: unknown
+    enabled: boolean
+    changedAt: string
+  }>
+  myNotificationMessages: Array<{
+    number: number
+    channel: string
+    rollout: {
+      id: string
+    } | null
+    title: string
+    state: NotificationState
+    error: string
+    sentAt: string | null
+    createdAt: string
+  }>
+}
+export type MyNotificationsVariables = Record<string, never>
+export const MyNotifications: Operation<MyNotificationsData, MyNotificationsVariables> = { name: 'MyNotifications', text: 'query MyNotifications { myNotificationChannels { name kind reaches problem } myNotifications { name channel config enabled changedAt } myNotificationMessages(first: 50) { number channel rollout { id } title state error sentAt createdAt } }' }
+
+export interface PutMyNotificationData {
+  putMyNotification: {
+    subscription: {
+      name: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface PutMyNotificationVariables {
+  input: PutMyNotificationInput
+}
+export const PutMyNotification: Operation<PutMyNotificationData, PutMyNotificationVariables> = { name: 'PutMyNotification', text: 'mutation PutMyNotification($input: PutMyNotificationInput!) { putMyNotification(input: $input) { subscription { name } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface RemoveMyNotificationData {
+  removeMyNotification: {
+    subscription: {
+      name: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RemoveMyNotificationVariables {
+  input: RemoveMyNotificationInput
+}
+export const RemoveMyNotification: Operation<RemoveMyNotificationData, RemoveMyNotificationVariables> = { name: 'RemoveMyNotification', text: 'mutation RemoveMyNotification($input: RemoveMyNotificationInput!) { removeMyNotification(input: $input) { subscription { name } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface RetryMyNotificationData {
+  retryMyNotification: {
+    message: {
+      number: number
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RetryMyNotificationVariables {
+  input: RetryMyNotificationInput
+}
+export const RetryMyNotification: Operation<RetryMyNotificationData, RetryMyNotificationVariables> = { name: 'RetryMyNotification', text: 'mutation RetryMyNotification($input: RetryMyNotificationInput!) { retryMyNotification(input: $input) { message { number } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
 
 export interface ViewerData {
   viewer: {

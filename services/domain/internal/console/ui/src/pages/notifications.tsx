@@ -13,6 +13,7 @@ import { announce } from '../parts/announce'
 import { Confirm } from '../parts/confirm'
 import { Dialog } from '../parts/dialog'
 import { Field, findingsUnder, FormError } from '../parts/form'
+import { choice, moments, quiet, states, texts } from '../parts/notified'
 import { Empty, Page, Waiting } from '../parts/page'
 import { Chip } from '../parts/state'
 import { Ago } from '../parts/time'
@@ -21,14 +22,6 @@ type Channel = NotificationsData['notificationChannels'][number]
 type Route = NotificationsData['notificationRoutes'][number]
 type Message = NotificationsData['notificationMessages'][number]
 type Account = NotificationsData['chatAccounts'][number]
-
-const states: Record<NotificationState, { tone: 'good' | 'wait' | 'bad' | 'quiet'; icon: string; word: string }> = {
-  PENDING: { tone: 'wait', icon: 'pending', word: 'To be sent' },
-  SENDING: { tone: 'wait', icon: 'moving', word: 'Being sent' },
-  SENT: { tone: 'good', icon: 'completed', word: 'Sent' },
-  FAILED: { tone: 'bad', icon: 'failed', word: 'Failed' },
-  DIGESTED: { tone: 'quiet', icon: 'same', word: 'In a digest' },
-}
 
 export default function Notifications() {
   const [state, setState] = useState<NotificationState | ''>('')
@@ -294,14 +287,6 @@ function Routes({ all, channels, changed }: { all: Route[]; channels: Channel[];
   )
 }
 
-const moments = [
-  'approval_needed', 'call_requested', 'rollout_began', 'rollout_stopped', 'rollout_failed', 'rollback_began', 'rolled_back', 'rollout_completed', 'check_failed', 'breach', 'freeze_began',
-  'freeze_ended', 'agent_offline', 'drift', 'trigger_declined',
-]
-
-const texts = (title: string, description: string): Schema => ({ type: 'array', title, description, maxItems: 50, items: { type: 'string', minLength: 1, maxLength: 256 } }) as Schema
-const choice = (title: string, description: string, words: string[]): Schema => ({ type: 'array', title, description, items: { type: 'string', enum: words } }) as Schema
-
 const routeSchema = {
   type: 'object',
   additionalProperties: false,
@@ -328,18 +313,7 @@ const routeSchema = {
         },
       },
     },
-    quiet: {
-      type: 'object',
-      title: 'Quiet hours',
-      description: 'What is not of high severity waits for their end.',
-      additionalProperties: false,
-      required: ['from', 'to', 'time_zone'],
-      properties: {
-        from: { type: 'string', title: 'From', description: 'Such as 22:00.' },
-        to: { type: 'string', title: 'To', description: 'Such as 07:00.' },
-        time_zone: { type: 'string', title: 'Time zone', description: 'Such as Europe/Berlin.' },
-      },
-    },
+    quiet,
   },
 } as unknown as Schema
 
