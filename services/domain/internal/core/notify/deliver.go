@@ -113,7 +113,7 @@ func (u *UseCases) begin(
 		u.counts.failed.Add(1)
 		return m, false, tx.SaveMessage(ctx, m)
 	}
-	to, err := addresseeOf(ctx, tx, organization, c, m, now)
+	to, err := addresseeOf(ctx, tx, c, m, now)
 	if err != nil {
 		return m, false, err
 	}

@@ -418,9 +418,9 @@ type addressee struct {
 }
 
 // addresseeOf finds who receives a message at this moment: a member who has left, or whose address is not proved any more, receives none.
-func addresseeOf(ctx context.Context, tx Tx, organization int64, c core.NotificationChannel, m core.NotificationMessage, now time.Time) (
-	to addressee, err error,
-) {
+func addresseeOf(
+	ctx context.Context, tx Tx, c core.NotificationChannel, m core.NotificationMessage, now time.Time,
+) (to addressee, err error) {
 	if m.MemberID == 0 {
 		if _, personal := isPersonal(c); personal {
 			to.why = fmt.Sprintf("channel %s only reaches members now", c.Name)

@@ -108,7 +108,8 @@ func (r Reads) NotificationRoutes(ctx context.Context, organization int64) ([]co
 func (r Reads) NotificationMessages(ctx context.Context, organization int64, f notify.Filter) ([]core.NotificationMessage, error) {
 	return read(ctx, r, organization, "messages", func(q *query.Queries) ([]query.NotificationMessage, error) {
 		return q.NotificationMessages(ctx, query.NotificationMessagesParams{
-			OrganizationID: organization, MemberID: f.MemberID, State: string(f.State), ChannelID: f.ChannelID, Before: f.Before, Most: int32(f.Most),
+			OrganizationID: organization, MemberID: f.MemberID, State: string(f.State), ChannelID: f.ChannelID, Before: f.Before,
+			Most: int32(f.Most),
 		})
 	}, message)
 }

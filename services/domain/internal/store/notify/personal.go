@@ -21,11 +21,12 @@ func words[From, To any](all []From, convert func(From) To) []To {
 
 func subscription(r query.NotificationSubscription) core.NotificationSubscription {
 	return core.NotificationSubscription{
-		MemberID: r.MemberID, ChannelID: r.ChannelID, Name: r.Name, ApplicationID: orZero(r.ApplicationID), EnvironmentID: orZero(r.EnvironmentID),
-		Moments:     words(r.Moments, func(m string) core.NotificationMoment { return core.NotificationMoment(m) }),
-		Severities:  words(r.Severities, func(s int16) core.NotificationSeverity { return core.NotificationSeverity(s) }),
-		Tiers:       words(r.Tiers, func(t string) core.Tier { return core.Tier(t) }),
-		Involvement: core.Involvement(r.Involvement), Config: r.Config, Enabled: r.Enabled, ChangedAt: r.ChangedAt,
+		MemberID: r.MemberID, ChannelID: r.ChannelID, Name: r.Name, ApplicationID: orZero(r.ApplicationID),
+		EnvironmentID: orZero(r.EnvironmentID),
+		Moments:       words(r.Moments, func(m string) core.NotificationMoment { return core.NotificationMoment(m) }),
+		Severities:    words(r.Severities, func(s int16) core.NotificationSeverity { return core.NotificationSeverity(s) }),
+		Tiers:         words(r.Tiers, func(t string) core.Tier { return core.Tier(t) }),
+		Involvement:   core.Involvement(r.Involvement), Config: r.Config, Enabled: r.Enabled, ChangedAt: r.ChangedAt,
 	}
 }
 
