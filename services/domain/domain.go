@@ -35,6 +35,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/control"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/credential"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/evidence"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/feed"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
@@ -177,7 +178,7 @@ func Run(ctx context.Context, c Config) error {
 			journal:  s.store.JournalHealth,
 			delivery: delivery, streams: s.streams, decisions: s.triggers.Decisions,
 			notifications: s.notify.Counts, forges: s.forges.Counts, reported: s.forges.Reported, latencies: s.rollouts.CheckLatencies,
-			presses: s.chats.Counts, credentials: s.credentials.Expiring,
+			feeds: s.feeds.Counts, presses: s.chats.Counts, credentials: s.credentials.Expiring,
 		}.collectors()...)))
 		if len(c.DeliveryMetrics.Environments) > 0 {
 			parts = append(parts, run.Loop("delivery metrics",
@@ -295,6 +296,8 @@ type service struct {
 	triggers  *trigger.UseCases
 	// notify sends notifications.
 	notify *notify.UseCases
+	// feeds serves what is read without signing in.
+	feeds *feed.UseCases
 	// forges publishes statuses of commits.
 	forges      *forge.UseCases
 	credentials *credential.UseCases
@@ -426,6 +429,7 @@ func assemble(
 	})
 	s.retention = retention.New(s.store.ForRetention(), now)
 	s.view = view.New(view.Deps{Reads: s.store, Drivers: s.drivers, Flows: flows, Clock: now})
+	s.feeds = feed.New(s.store.ForFeed(), now, c.PublicURL)
 	s.forges = forge.New(forge.Deps{
 		Store: s.store.ForForge(), Engine: workflows, Checks: s.view, Secrets: events.NewRegistry(conn), Clock: now, URL: c.PublicURL,
 		Wake: s.wakePublishers, Review: s.wakeChores,

@@ -36,6 +36,8 @@ type exposition struct {
 	reported func() map[string]int64
 	// latencies are the reports of programs of checks.
 	latencies func() []rollout.CheckLatency
+	// feeds are requests for feeds and badges, by outcome.
+	feeds func() map[string]int64
 	// presses are those of buttons in chats, by what became of them.
 	presses     func() map[string]int64
 	credentials func(ctx context.Context) (expiring, expired int64, err error)
@@ -46,7 +48,8 @@ func (e exposition) collectors() []prometheus.Collector {
 	return append(bus.Metrics(e.conn), pg.Metrics(e.pool), outbox.Metrics(e.pool),
 		telemetry.BreakGlass(e.breakGlass), telemetry.Breaches(e.breaches), telemetry.FreezeBypasses(e.bypasses),
 		journalMetrics{e.journal}, store.Metrics(e.pool), triggerMetrics{e.decisions}, notificationMetrics{e.notifications},
-		forgeMetrics{e.forges}, reportMetrics{e.reported}, latencyMetrics{e.latencies}, pressMetrics{e.presses}, credentialMetrics{e.credentials},
+		forgeMetrics{e.forges}, reportMetrics{e.reported}, latencyMetrics{e.latencies}, feedMetrics{e.feeds}, pressMetrics{e.presses},
+		credentialMetrics{e.credentials},
 		e.delivery, e.streams)
 }
 
@@ -64,6 +67,7 @@ func Metrics() []prometheus.Collector {
 		triggerMetrics{},
 		notificationMetrics{},
 		forgeMetrics{}, reportMetrics{}, latencyMetrics{},
+		feedMetrics{},
 		pressMetrics{},
 		credentialMetrics{},
 		transport.NewStreams(1),
@@ -160,6 +164,25 @@ func reportCounts() *prometheus.Desc {
 func forgeCounts() *prometheus.Desc {
 	return prometheus.NewDesc("lockstep_forge_statuses_total", "What became of attempts to publish statuses of commits in this process, by outcome: sent, retried "+
 		"or failed after a refusal, limited because the forge accepts no more requests for now, or away because it does not answer.", []string{"outcome"}, nil)
+}
+
+// feedMetrics exports what became of requests for feeds and badges.
+type feedMetrics struct{ read func() map[string]int64 }
+
+// Describe implements prometheus.Collector.
+func (feedMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- feedCounts() }
+
+// Collect implements prometheus.Collector.
+func (m feedMetrics) Collect(ch chan<- prometheus.Metric) {
+	for outcome, n := range m.read() {
+		ch <- prometheus.MustNewConstMetric(feedCounts(), prometheus.CounterValue, float64(n), outcome)
+	}
+}
+
+func feedCounts() *prometheus.Desc {
+	return prometheus.NewDesc("lockstep_feed_requests_total", "Requests for feeds and badges in this process, by outcome: served, unknown because no feed or badge has "+
+		"this address, or limited because there were too many; unchanged counts those of the served whose reader had the document already.",
+		[]string{"outcome"}, nil)
 }
 
 // pressMetrics exports what became of presses of buttons in chats.

@@ -49,7 +49,7 @@ func (s *service) handler(c Config) (http.Handler, error) {
 			Domain: graph.Domain{
 				Access: s.access, Setup: s.setup, Rollouts: s.rollouts, Freezes: s.freezes, Policies: s.policies,
 				Checks: s.checks, Triggers: s.triggers, Notify: s.notify, Forges: s.forges, Workflows: s.handoffs, View: s.view,
-				Credentials: s.credentials, Chats: s.chats,
+				Credentials: s.credentials, Chats: s.chats, Feeds: s.feeds,
 				Evidence: s.evidence, Control: s.control, Reconcile: s.reconcile, Retention: s.retention, Origins: s.origins,
 			},
 			Clock: clock.System(), Log: s.log, Streams: s.streams,
@@ -62,7 +62,7 @@ func (s *service) handler(c Config) (http.Handler, error) {
 		Access: s.access,
 		Export: s.evidence,
 		Checks: s.checks, Evaluations: s.rollouts,
-		Chats: s.chats, Log: s.log,
+		Chats: s.chats, Feeds: s.feeds, Log: s.log,
 		Clock: clock.System(),
 	}), nil
 }

@@ -161,6 +161,7 @@ func rooms() map[string][]room {
 			{"handoff", []string{nouns, "rollout"}},
 			{"notify", []string{nouns, "handoff"}},
 			{"forge", []string{nouns, "handoff"}},
+			{"feed", []string{nouns}},
 			{"chat", []string{nouns, "notify", "rollout"}},
 			{"view", []string{nouns, "access", "setup"}},
 			{"control", []string{nouns, "access", "freeze", "setup", "policy"}},

@@ -51,6 +51,8 @@ func Outputs() map[string]any {
 		"notify me messages": []client.NotificationMessage{}, "notify me retry": client.NotificationMessage{},
 		"notify account list": []client.ChatAccount{}, "notify account remove": client.ChatAccount{},
 		"notify list": []client.NotificationMessage{}, "notify retry": client.NotificationMessage{},
+		"feed list": []client.Feed{}, "feed create": client.NewFeed{}, "feed revoke": client.Feed{},
+		"badge list": []client.Badges{}, "badge set": client.Badges{},
 		"forge publish": client.ForgeMirror{}, "forge list": []client.ForgeMirror{}, "forge statuses": []client.ForgeStatus{},
 		"forge hosts": []client.ForgeHost{}, "forge hook add": client.MadeForgeHook{}, "forge hook list": []client.ForgeHook{},
 		"forge hook remove": client.ForgeHook{}, "forge retry": client.Retried{},

@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/command"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/credential"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/driver"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/feed"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/forge"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/freeze"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/journal"
@@ -111,6 +112,7 @@ func root(c *command.Command) *cobra.Command {
 	for _, commands := range [][]*cobra.Command{
 		application.Commands(c), source.Commands(c), driver.Commands(c), rollout.Commands(c), trigger.Commands(c), notify.Commands(c),
 		forge.Commands(c),
+		feed.Commands(c),
 		credential.Commands(c),
 		freeze.Commands(c), provenance.Commands(c), policy.Commands(c), workflow.Commands(c),
 		journal.Commands(c), access.Commands(c), local.Commands(c),

@@ -181,6 +181,11 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.TestNotificationRoute(ctx, "a"); return err },
 		func() error { _, err := c.RetryNotification(ctx, 1); return err },
 		func() error { _, err := c.MyNotificationChannels(ctx); return err },
+		func() error { _, err := c.Feeds(ctx); return err },
+		func() error { _, err := c.CreateFeed(ctx, "a", "FREEZES", ""); return err },
+		func() error { _, err := c.RevokeFeed(ctx, "a", ""); return err },
+		func() error { _, err := c.Badges(ctx); return err },
+		func() error { _, err := c.SetBadges(ctx, "a", true, ""); return err },
 		func() error { _, err := c.MyNotifications(ctx); return err },
 		func() error { _, err := c.MyNotificationMessages(ctx, 5); return err },
 		func() error {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/throttle"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/feed"
 )
 
 // DocsPath is the path of the documentation.
@@ -33,13 +34,16 @@ type Deps struct {
 	Guard *throttle.Guard
 	// Chats takes what chat servers send to paths below ChatPath.
 	Chats Chats
+	// Feeds serves what is below FeedPath and BadgePath of package feed.
+	Feeds Feeds
 	Log   *slog.Logger
 	// SignOn is nil where tokens are the only way in.
 	SignOn *SignOn
 }
 
 // NewHandler is the HTTP surface: /graphql, ExportPath, ChecksPath, EvaluateCheckPath, ChatPath, /session where a browser signs in and out
-// (below it, by an identity provider), /docs with the documentation, and the console everywhere else.
+// (below it, by an identity provider), /feeds and /badges for readers who are not signed in, /docs with the documentation, and the console
+// everywhere else.
 func NewHandler(d Deps) http.Handler {
 	keys := newKeyring(d.Tokens, d.Access, d.Clock, d.Guard)
 	mux := http.NewServeMux()
@@ -49,6 +53,11 @@ func NewHandler(d Deps) http.Handler {
 	mux.Handle(EvaluateCheckPath, keys.authenticate(evaluateHandler(d.Evaluations)))
 	if d.Chats != nil {
 		mux.HandleFunc("POST "+ChatPath+"{organization}/{channel}", keys.pressed(chatHandler{d.Chats, d.Log}))
+	}
+	if d.Feeds != nil {
+		feeds := feedHandler{d.Feeds, d.Log}
+		mux.HandleFunc("GET "+feed.FeedPath+"{organization}/{token}/{file}", keys.guessed(feeds.read))
+		mux.HandleFunc("GET "+feed.BadgePath+"{organization}/{application}/{file}", keys.guessed(feeds.badge))
 	}
 	mux.HandleFunc("POST /session", keys.signIn)
 	mux.HandleFunc("DELETE /session", keys.signOut)

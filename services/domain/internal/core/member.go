@@ -79,6 +79,9 @@ const (
 	ChangedCommit AccessKind = "commit"
 	// ChangedNotifications are channels, routes and messages of notifications; it has a name, which begins with what it is, and no number.
 	ChangedNotifications AccessKind = "notifications"
+	// ChangedFeed is a feed that is read without signing in, and ChangedBadges whether an application shows badges.
+	ChangedFeed   AccessKind = "feed"
+	ChangedBadges AccessKind = "badges"
 	// ChangedForgeMirror is whether and how the checks of an application are published; or a status or a hook, which have a name and no
 	// number.
 	ChangedForgeMirror AccessKind = "forgemirror"

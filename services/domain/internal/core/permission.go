@@ -182,6 +182,9 @@ const (
 	ActionPutMyNotification       Action = "putMyNotification"
 	ActionRemoveMyNotification    Action = "removeMyNotification"
 	ActionRetryMyNotification     Action = "retryMyNotification"
+	ActionCreateFeed              Action = "createFeed"
+	ActionRevokeFeed              Action = "revokeFeed"
+	ActionSetBadges               Action = "setBadges"
 	ActionPutForgeMirror          Action = "putForgeMirror"
 	ActionRetryForgeStatus        Action = "retryForgeStatuses"
 	ActionAddForgeHook            Action = "addForgeHook"
@@ -252,7 +255,7 @@ func permissionFor(action Action) (Permission, bool) {
 		return MayConfigure, true
 	case ActionPauseSchedule, ActionResumeSchedule, ActionTriggerSchedule, ActionPutNotifyChannel, ActionRemoveNotifyChannel,
 		ActionPutNotifyRoute, ActionRemoveNotifyRoute, ActionTestNotifyRoute, ActionRetryNotification, ActionPutForgeMirror,
-		ActionRetryForgeStatus, ActionAddForgeHook, ActionRemoveForgeHook,
+		ActionRetryForgeStatus, ActionAddForgeHook, ActionRemoveForgeHook, ActionCreateFeed, ActionRevokeFeed, ActionSetBadges,
 		ActionCreateCredential, ActionRotateCredential, ActionRevokeCredential:
 		return MayConfigure, true
 	case ActionArchiveApplication, ActionArchiveEnvironment, ActionRestoreApplication, ActionRestoreEnvironment, ActionCreateApplication,

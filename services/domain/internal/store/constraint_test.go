@@ -78,6 +78,8 @@ INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at) VALUES
 INSERT INTO cd_credentials (organization_id, name, kind, url_prefixes, username, header, forge, version, reference, sealed, key_id, principal_type, principal_id, principal_name, changed_at)
     VALUES (1, 'api', 'http', '{https://x.example/}', '', '', '', 1, '', 'x', 7, 'user', 1, 'ann', now());
 INSERT INTO cd_notification_messages (organization_id, channel_id, key, severity, notification_ids, due_at) VALUES (1, 1, 'notification:1', 1, '{1}', now());
+INSERT INTO cd_feeds (organization_id, name, kind, digest, principal_type, principal_id, principal_name) VALUES (1, 'office', 'freezes', sha256('1'), 'user', 1, 'ann');
+INSERT INTO cd_badges (organization_id, application_id, enabled, principal_type, principal_id, principal_name, changed_at) VALUES (1, 1, true, 'user', 1, 'ann', now());
 INSERT INTO cd_forge_mirrors (organization_id, application_id, environment_ids, credential, enabled, principal_type, principal_id, principal_name, changed_at)
     VALUES (1, 1, '{}', '', true, 'user', 1, 'ann', now());
 INSERT INTO cd_forge_marks (organization_id, application_id, version_set_id, due_at) VALUES (1, 1, 1, now());
@@ -236,6 +238,10 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a press of no user (D63)", `UPDATE cd_chat_requests SET chat_user = ''`, "cd_chat_requests_user_is_bounded"},
 		{"a dead letter without a reason", `UPDATE cd_notification_messages SET state = 'failed'`, "cd_notification_messages_failed_says_why"},
 		{"a message that nothing sends", `UPDATE cd_notification_messages SET state = 'sending'`, "cd_notification_messages_sending_has_inputs"},
+		{"a second feed of a name (D64)", `INSERT INTO cd_feeds (organization_id, name, kind, digest, principal_type, principal_id, principal_name) VALUES (1, 'office', 'freezes', sha256('2'), 'user', 1, 'ann')`, "cd_feeds_name_is_unique"},
+		{"two feeds of a token (D64)", `INSERT INTO cd_feeds (organization_id, name, kind, digest, principal_type, principal_id, principal_name) VALUES (1, 'other', 'freezes', sha256('1'), 'user', 1, 'ann')`, "cd_feeds_digest_is_unique"},
+		{"a feed with another token (D64)", `UPDATE cd_feeds SET digest = sha256('3')`, "cd_feeds_token_is_immutable"},
+		{"a feed of a kind that does not exist", `INSERT INTO cd_feeds (organization_id, name, kind, digest, principal_type, principal_id, principal_name) VALUES (1, 'x', 'all', sha256('4'), 'user', 1, 'ann')`, "cd_feeds_kind_is_known"},
 		{"a second status of a name (R3-09)", `INSERT INTO cd_forge_statuses (organization_id, repository, host, commit_sha, name, credential, due_at) VALUES (1, 'https://git.example/shop', 'git.example', repeat('a', 40), 'lockstep/staging/e2e', '', now())`, "cd_forge_statuses_one_of_a_name"},
 		{"a status of another name than ours (R3-09)", `UPDATE cd_forge_statuses SET name = 'ci/build'`, "cd_forge_statuses_name_is_ours"},
 		{"a status of what is no commit", `UPDATE cd_forge_statuses SET commit_sha = 'main'`, "cd_forge_statuses_commit_is_one"},

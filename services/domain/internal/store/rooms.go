@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/check"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/control"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/credential"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/feed"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
@@ -103,6 +104,9 @@ func (s *Store) ForTrigger() trigger.Store {
 func (s *Store) ForNotify() notify.Store {
 	return room[notify.Tx]{s, func(t *tx) notify.Tx { return t }}
 }
+
+// ForFeed is the store as package feed sees it.
+func (s *Store) ForFeed() feed.Store { return room[feed.Tx]{s, func(t *tx) feed.Tx { return t }} }
 
 // ForForge is the store as package forge sees it.
 func (s *Store) ForForge() forge.Store {

@@ -24,6 +24,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/chat"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/control"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/credential"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/feed"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/forge"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/notify"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
@@ -106,8 +107,8 @@ func (s *Store) inside(ctx context.Context, t pgx.Tx, organization int64, fn fun
 		reader: within(q, organization), Writes: control.Writes{Q: q, Entered: organization},
 		triggerWrites: triggerWrites{Q: q, Entered: organization}, notifyWrites: notifyWrites{Q: q, Entered: organization},
 		credentialWrites: credentialWrites{Q: q, Entered: organization}, forgeWrites: forgeWrites{Q: q, Entered: organization},
-		chatWrites: chatWrites{Q: q, Entered: organization},
-		pgx:        t, line: line, q: q, organization: organization, traces: map[int64]string{}, deps: s.deps,
+		chatWrites: chatWrites{Q: q, Entered: organization}, feedWrites: feedWrites{Q: q, Entered: organization},
+		pgx: t, line: line, q: q, organization: organization, traces: map[int64]string{}, deps: s.deps,
 	}
 	if err := fn(ctx, inside); err != nil {
 		return err
@@ -205,6 +206,9 @@ type credentialWrites = credential.Writes
 // chatWrites has a name of its own, too.
 type chatWrites = chat.Writes
 
+// feedWrites has a name of its own, too.
+type feedWrites = feed.Writes
+
 // triggerWrites has a name of its own, since an embedded field is called like its type.
 type triggerWrites = trigger.Writes
 
@@ -217,6 +221,7 @@ type tx struct {
 	forgeWrites
 	credentialWrites
 	chatWrites
+	feedWrites
 	pgx  pgx.Tx
 	line *pipeline
 	q    *query.Queries

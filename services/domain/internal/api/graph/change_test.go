@@ -111,6 +111,9 @@ func (f *fixture) controls() {
 	}
 	notifies("retryMyNotification", "message", "number", map[string]any{"number": 1})
 	notifies("removeMyNotification", "subscription", "name", map[string]any{"name": "mine"})
+	notifies("createFeed", "feed", "name", map[string]any{"name": "office", "kind": "FREEZES"})
+	notifies("revokeFeed", "feed", "name", map[string]any{"name": "office", "reason": "got around"})
+	notifies("setBadges", "badges", "application", map[string]any{"application": "shop", "enabled": true})
 	notifies("createCredential", "credential", "name", map[string]any{
 		"name": "api", "kind": "HTTP", "urlPrefixes": []string{"https://api.example.com/"}, "value": "hunter2",
 	})

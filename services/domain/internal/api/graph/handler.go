@@ -48,6 +48,7 @@ type Domain struct {
 	Triggers    Triggers
 	Notify      Notify
 	Forges      Forges
+	Feeds       Feeds
 	Chats       Chats
 	Credentials Credentials
 	Workflows   Workflows

@@ -235,6 +235,7 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 		"notificationChannels": {""}, "notificationRoutes": {""}, "notificationMessages": {""}, "credentials": {""}, "forgeMirrors": {""}, "forgeStatuses": {""}, "forgeHosts": {""}, "forgeHooks": {""},
 		"chatAccounts": {""}, "chatAccountOfLink": {`(token: "` + f.pressed() + `")`},
 		"myNotificationChannels": {""}, "myNotifications": {""}, "myNotificationMessages": {""},
+		"feeds": {""}, "badges": {""},
 		"application": {`(name: "shop")`}, "workflow": {`(workflowId: "rollout-2")`}, "environment": {`(name: "staging")`},
 		"workflowSchedule": {`(name: "nightly")`},
 		"workflowCount":    {"", `(subject: "rollout_2")`, `(filter: {idContains: "rollout"})`},
@@ -274,9 +275,9 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 			switch field.Type.Name() {
 			case "Workflow":
 				selection = "workflowId"
-			case "WorkflowSchedule", "NotificationChannel", "NotificationRoute", "Credential", "MyNotification", "MyNotificationChannel":
+			case "WorkflowSchedule", "NotificationChannel", "NotificationRoute", "Credential", "MyNotification", "MyNotificationChannel", "Feed":
 				selection = "name"
-			case "ForgeMirror":
+			case "ForgeMirror", "Badges":
 				selection = "application"
 			case "ForgeHost":
 				selection = "host"

@@ -162,6 +162,20 @@ type AutomaticRollback struct {
 	UpdatedAt     time.Time
 }
 
+// Applications whose state anybody may read as a badge; none is without a row. Rows end with the application.
+type Badge struct {
+	OrganizationID int64
+	ID             *int64
+	ApplicationID  int64
+	Enabled        bool
+	PrincipalType  string
+	PrincipalID    int64
+	PrincipalName  string
+	ChangedAt      time.Time
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
 // What people answered to requests of calls; append-only. Rows are kept with the request.
 type CallAnswer struct {
 	ID             int64
@@ -691,6 +705,24 @@ type EnvironmentPin struct {
 	PrincipalName  string
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+}
+
+// Feeds that whoever has their address reads without signing in. None exists before a member makes it. Rows are kept; revoked_at ends one.
+type Feed struct {
+	OrganizationID int64
+	ID             int64
+	Name           string
+	Kind           string
+	// SHA-256 of the token in the address, which is 256 random bits: it is shown once and kept nowhere.
+	Digest        []byte
+	PrincipalType string
+	PrincipalID   int64
+	PrincipalName string
+	// When it was read of late, to the day; null for never.
+	LastReadAt *time.Time
+	RevokedAt  *time.Time
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
 }
 
 type FlowDefinition struct {

@@ -142,11 +142,6 @@ type ComplexityRoot struct {
 		Scopes     func(childComplexity int) int
 	}
 
-	AddForgeHookPayload struct {
-		Errors func(childComplexity int) int
-		Made   func(childComplexity int) int
-	}
-
 	Agent struct {
 		Connected    func(childComplexity int) int
 		CreatedAt    func(childComplexity int) int
@@ -363,6 +358,19 @@ type ComplexityRoot struct {
 		Why     func(childComplexity int) int
 	}
 
+	Badges struct {
+		Application func(childComplexity int) int
+		Author      func(childComplexity int) int
+		ChangedAt   func(childComplexity int) int
+		Enabled     func(childComplexity int) int
+		URL         func(childComplexity int) int
+	}
+
+	BadgesPayload struct {
+		Badges func(childComplexity int) int
+		Errors func(childComplexity int) int
+	}
+
 	BreakGlass struct {
 		At        func(childComplexity int) int
 		Principal func(childComplexity int) int
@@ -511,6 +519,12 @@ type ComplexityRoot struct {
 	CreateEnvironmentPayload struct {
 		Environment func(childComplexity int) int
 		Errors      func(childComplexity int) int
+	}
+
+	CreateFeedPayload struct {
+		Errors func(childComplexity int) int
+		Feed   func(childComplexity int) int
+		URL    func(childComplexity int) int
 	}
 
 	CreateFlowDefinitionPayload struct {
@@ -716,6 +730,19 @@ type ComplexityRoot struct {
 		Freeze func(childComplexity int) int
 	}
 
+	Feed struct {
+		Author     func(childComplexity int) int
+		CreatedAt  func(childComplexity int) int
+		Kind       func(childComplexity int) int
+		LastReadAt func(childComplexity int) int
+		Name       func(childComplexity int) int
+	}
+
+	FeedPayload struct {
+		Errors func(childComplexity int) int
+		Feed   func(childComplexity int) int
+	}
+
 	FileChange struct {
 		Diff      func(childComplexity int) int
 		Path      func(childComplexity int) int
@@ -727,21 +754,6 @@ type ComplexityRoot struct {
 		Definition func(childComplexity int) int
 		GlobalID   func(childComplexity int) int
 		Version    func(childComplexity int) int
-	}
-
-	ForgeHook struct {
-		Author       func(childComplexity int) int
-		CheckKeys    func(childComplexity int) int
-		CreatedAt    func(childComplexity int) int
-		Forge        func(childComplexity int) int
-		Number       func(childComplexity int) int
-		ReportedAt   func(childComplexity int) int
-		Repositories func(childComplexity int) int
-	}
-
-	ForgeHookPayload struct {
-		Errors func(childComplexity int) int
-		Hook   func(childComplexity int) int
 	}
 
 	ForgeHost struct {
@@ -981,12 +993,6 @@ type ComplexityRoot struct {
 		Version func(childComplexity int) int
 	}
 
-	MadeForgeHook struct {
-		Hook   func(childComplexity int) int
-		Path   func(childComplexity int) int
-		Secret func(childComplexity int) int
-	}
-
 	MatrixConnection struct {
 		Edges      func(childComplexity int) int
 		Nodes      func(childComplexity int) int
@@ -1037,7 +1043,6 @@ type ComplexityRoot struct {
 
 	Mutation struct {
 		AbortRollout                     func(childComplexity int, input model.AbortRolloutInput) int
-		AddForgeHook                     func(childComplexity int, input model.AddForgeHookInput) int
 		AnswerCall                       func(childComplexity int, input model.AnswerCallInput) int
 		ApproveGate                      func(childComplexity int, input model.ResolveGateInput) int
 		ArchiveApplication               func(childComplexity int, input model.ArchiveApplicationInput) int
@@ -1052,6 +1057,7 @@ type ComplexityRoot struct {
 		CreateArtifactSource             func(childComplexity int, input model.CreateArtifactSourceInput) int
 		CreateCredential                 func(childComplexity int, input model.CreateCredentialInput) int
 		CreateEnvironment                func(childComplexity int, input model.CreateEnvironmentInput) int
+		CreateFeed                       func(childComplexity int, input model.CreateFeedInput) int
 		CreateFlowDefinition             func(childComplexity int, input model.CreateFlowDefinitionInput) int
 		CreateGroup                      func(childComplexity int, input model.CreateGroupInput) int
 		CreateMember                     func(childComplexity int, input model.CreateMemberInput) int
@@ -1084,7 +1090,6 @@ type ComplexityRoot struct {
 		RejectChange                     func(childComplexity int, input model.DecideChangeInput) int
 		RejectGate                       func(childComplexity int, input model.ResolveGateInput) int
 		ReleasePromotionHold             func(childComplexity int, input model.ReleasePromotionHoldInput) int
-		RemoveForgeHook                  func(childComplexity int, input model.RemoveForgeHookInput) int
 		RemoveMember                     func(childComplexity int, input model.RemoveMemberInput) int
 		RemoveMyNotification             func(childComplexity int, input model.RemoveMyNotificationInput) int
 		RemoveNotificationChannel        func(childComplexity int, input model.RemoveNotificationChannelInput) int
@@ -1106,6 +1111,7 @@ type ComplexityRoot struct {
 		RevokeAgent                      func(childComplexity int, input model.RevokeAgentInput) int
 		RevokeAgentKey                   func(childComplexity int, input model.RevokeAgentKeyInput) int
 		RevokeCredential                 func(childComplexity int, input model.RevokeCredentialInput) int
+		RevokeFeed                       func(childComplexity int, input model.RevokeFeedInput) int
 		RevokeGrant                      func(childComplexity int, input model.RevokeGrantInput) int
 		RevokeToken                      func(childComplexity int, input model.RevokeTokenInput) int
 		RollbackRollout                  func(childComplexity int, input model.RollbackRolloutInput) int
@@ -1113,6 +1119,7 @@ type ComplexityRoot struct {
 		RotateCredential                 func(childComplexity int, input model.RotateCredentialInput) int
 		SendEvent                        func(childComplexity int, input model.SendEventInput) int
 		SetArtifactSourceConfig          func(childComplexity int, input model.SetArtifactSourceConfigInput) int
+		SetBadges                        func(childComplexity int, input model.SetBadgesInput) int
 		SetChangeControl                 func(childComplexity int, input model.SetChangeControlInput) int
 		SetDirectChanges                 func(childComplexity int, input model.SetDirectChangesInput) int
 		SetEnvironmentApproval           func(childComplexity int, input model.SetEnvironmentApprovalInput) int
@@ -1291,41 +1298,6 @@ type ComplexityRoot struct {
 	PinEnvironmentPayload struct {
 		Environment func(childComplexity int) int
 		Errors      func(childComplexity int) int
-	}
-
-	PlanNeed struct {
-		Approvers    func(childComplexity int) int
-		Detail       func(childComplexity int) int
-		Kind         func(childComplexity int) int
-		Requirements func(childComplexity int) int
-		Subject      func(childComplexity int) int
-	}
-
-	PlanPreview struct {
-		Applications func(childComplexity int) int
-		More         func(childComplexity int) int
-	}
-
-	PlanRequirement struct {
-		Group  func(childComplexity int) int
-		Quorum func(childComplexity int) int
-	}
-
-	PlannedApplication struct {
-		Application    func(childComplexity int) int
-		Begins         func(childComplexity int) int
-		Environments   func(childComplexity int) int
-		FileCount      func(childComplexity int) int
-		Files          func(childComplexity int) int
-		Refused        func(childComplexity int) int
-		Strategy       func(childComplexity int) int
-		StrategyReason func(childComplexity int) int
-		Trigger        func(childComplexity int) int
-	}
-
-	PlannedEnvironment struct {
-		Environment func(childComplexity int) int
-		Needs       func(childComplexity int) int
 	}
 
 	PolicyCheck struct {
@@ -1516,6 +1488,7 @@ type ComplexityRoot struct {
 		ArtifactSourceKinds    func(childComplexity int) int
 		ArtifactSources        func(childComplexity int, first *int, after *string, last *int, before *string, application *string, orderBy *core.Order) int
 		Audit                  func(childComplexity int, filter *model.AuditFilter, first *int, after *string, last *int, before *string, orderBy *core.Order) int
+		Badges                 func(childComplexity int) int
 		CallRequest            func(childComplexity int, id string) int
 		CallRequests           func(childComplexity int, pending *bool) int
 		ChatAccountOfLink      func(childComplexity int, token string) int
@@ -1530,7 +1503,7 @@ type ComplexityRoot struct {
 		Drivers                func(childComplexity int) int
 		Environment            func(childComplexity int, name string) int
 		Environments           func(childComplexity int, first *int, after *string, last *int, before *string, name *string, tiers []core.Tier, readiness []core.Readiness, orderBy *core.Order) int
-		ForgeHooks             func(childComplexity int) int
+		Feeds                  func(childComplexity int) int
 		ForgeHosts             func(childComplexity int) int
 		ForgeMirrors           func(childComplexity int) int
 		ForgeStatuses          func(childComplexity int, state *forge.State, commit *string, before *int, first int) int
@@ -1552,7 +1525,6 @@ type ComplexityRoot struct {
 		NotificationMessages   func(childComplexity int, state *core.NotificationState, channel *string, before *int, first int) int
 		NotificationRoutes     func(childComplexity int) int
 		Organizations          func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
-		PlanPreview            func(childComplexity int, input model.PlanPreviewInput) int
 		PolicyDecision         func(childComplexity int, id string) int
 		PolicySetVersions      func(childComplexity int, name string) int
 		PolicySets             func(childComplexity int) int
@@ -1579,7 +1551,6 @@ type ComplexityRoot struct {
 	}
 
 	QueuedRollout struct {
-		Inputs        func(childComplexity int) int
 		PrincipalID   func(childComplexity int) int
 		PrincipalType func(childComplexity int) int
 		Reason        func(childComplexity int) int
@@ -1668,7 +1639,6 @@ type ComplexityRoot struct {
 
 	RetriedForgeStatuses struct {
 		Count func(childComplexity int) int
-		More  func(childComplexity int) int
 	}
 
 	RetryApplicationEnvironmentSetupPayload struct {
@@ -1722,7 +1692,6 @@ type ComplexityRoot struct {
 		FinishedAt          func(childComplexity int) int
 		FlowDefinition      func(childComplexity int) int
 		GlobalID            func(childComplexity int) int
-		Inputs              func(childComplexity int) int
 		IsRollback          func(childComplexity int) int
 		Journal             func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		OpenGates           func(childComplexity int) int
@@ -2447,19 +2416,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.AccessToken.Scopes(childComplexity), true
-
-	case "AddForgeHookPayload.errors":
-		if e.ComplexityRoot.AddForgeHookPayload.Errors == nil {
-			break
-		}
-
-		return e.ComplexityRoot.AddForgeHookPayload.Errors(childComplexity), true
-	case "AddForgeHookPayload.made":
-		if e.ComplexityRoot.AddForgeHookPayload.Made == nil {
-			break
-		}
-
-		return e.ComplexityRoot.AddForgeHookPayload.Made(childComplexity), true
 
 	case "Agent.connected":
 		if e.ComplexityRoot.Agent.Connected == nil {
@@ -3347,6 +3303,50 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.AutomaticRollback.Why(childComplexity), true
 
+	case "Badges.application":
+		if e.ComplexityRoot.Badges.Application == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Badges.Application(childComplexity), true
+	case "Badges.author":
+		if e.ComplexityRoot.Badges.Author == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Badges.Author(childComplexity), true
+	case "Badges.changedAt":
+		if e.ComplexityRoot.Badges.ChangedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Badges.ChangedAt(childComplexity), true
+	case "Badges.enabled":
+		if e.ComplexityRoot.Badges.Enabled == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Badges.Enabled(childComplexity), true
+	case "Badges.url":
+		if e.ComplexityRoot.Badges.URL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Badges.URL(childComplexity), true
+
+	case "BadgesPayload.badges":
+		if e.ComplexityRoot.BadgesPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgesPayload.Badges(childComplexity), true
+	case "BadgesPayload.errors":
+		if e.ComplexityRoot.BadgesPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgesPayload.Errors(childComplexity), true
+
 	case "BreakGlass.at":
 		if e.ComplexityRoot.BreakGlass.At == nil {
 			break
@@ -3906,6 +3906,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.CreateEnvironmentPayload.Errors(childComplexity), true
+
+	case "CreateFeedPayload.errors":
+		if e.ComplexityRoot.CreateFeedPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CreateFeedPayload.Errors(childComplexity), true
+	case "CreateFeedPayload.feed":
+		if e.ComplexityRoot.CreateFeedPayload.Feed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CreateFeedPayload.Feed(childComplexity), true
+	case "CreateFeedPayload.url":
+		if e.ComplexityRoot.CreateFeedPayload.URL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CreateFeedPayload.URL(childComplexity), true
 
 	case "CreateFlowDefinitionPayload.errors":
 		if e.ComplexityRoot.CreateFlowDefinitionPayload.Errors == nil {
@@ -4717,6 +4736,50 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.ExtendFreezePayload.Freeze(childComplexity), true
 
+	case "Feed.author":
+		if e.ComplexityRoot.Feed.Author == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Feed.Author(childComplexity), true
+	case "Feed.createdAt":
+		if e.ComplexityRoot.Feed.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Feed.CreatedAt(childComplexity), true
+	case "Feed.kind":
+		if e.ComplexityRoot.Feed.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Feed.Kind(childComplexity), true
+	case "Feed.lastReadAt":
+		if e.ComplexityRoot.Feed.LastReadAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Feed.LastReadAt(childComplexity), true
+	case "Feed.name":
+		if e.ComplexityRoot.Feed.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Feed.Name(childComplexity), true
+
+	case "FeedPayload.errors":
+		if e.ComplexityRoot.FeedPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.FeedPayload.Errors(childComplexity), true
+	case "FeedPayload.feed":
+		if e.ComplexityRoot.FeedPayload.Feed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.FeedPayload.Feed(childComplexity), true
+
 	case "FileChange.diff":
 		if e.ComplexityRoot.FileChange.Diff == nil {
 			break
@@ -4760,62 +4823,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.FlowDefinition.Version(childComplexity), true
-
-	case "ForgeHook.author":
-		if e.ComplexityRoot.ForgeHook.Author == nil {
-			break
-		}
-
-		return e.ComplexityRoot.ForgeHook.Author(childComplexity), true
-	case "ForgeHook.checkKeys":
-		if e.ComplexityRoot.ForgeHook.CheckKeys == nil {
-			break
-		}
-
-		return e.ComplexityRoot.ForgeHook.CheckKeys(childComplexity), true
-	case "ForgeHook.createdAt":
-		if e.ComplexityRoot.ForgeHook.CreatedAt == nil {
-			break
-		}
-
-		return e.ComplexityRoot.ForgeHook.CreatedAt(childComplexity), true
-	case "ForgeHook.forge":
-		if e.ComplexityRoot.ForgeHook.Forge == nil {
-			break
-		}
-
-		return e.ComplexityRoot.ForgeHook.Forge(childComplexity), true
-	case "ForgeHook.number":
-		if e.ComplexityRoot.ForgeHook.Number == nil {
-			break
-		}
-
-		return e.ComplexityRoot.ForgeHook.Number(childComplexity), true
-	case "ForgeHook.reportedAt":
-		if e.ComplexityRoot.ForgeHook.ReportedAt == nil {
-			break
-		}
-
-		return e.ComplexityRoot.ForgeHook.ReportedAt(childComplexity), true
-	case "ForgeHook.repositories":
-		if e.ComplexityRoot.ForgeHook.Repositories == nil {
-			break
-		}
-
-		return e.ComplexityRoot.ForgeHook.Repositories(childComplexity), true
-
-	case "ForgeHookPayload.errors":
-		if e.ComplexityRoot.ForgeHookPayload.Errors == nil {
-			break
-		}
-
-		return e.ComplexityRoot.ForgeHookPayload.Errors(childComplexity), true
-	case "ForgeHookPayload.hook":
-		if e.ComplexityRoot.ForgeHookPayload.Hook == nil {
-			break
-		}
-
-		return e.ComplexityRoot.ForgeHookPayload.Hook(childComplexity), true
 
 	case "ForgeHost.host":
 		if e.ComplexityRoot.ForgeHost.Host == nil {
@@ -5712,25 +5719,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.LookUpProvenancePayload.Version(childComplexity), true
 
-	case "MadeForgeHook.hook":
-		if e.ComplexityRoot.MadeForgeHook.Hook == nil {
-			break
-		}
-
-		return e.ComplexityRoot.MadeForgeHook.Hook(childComplexity), true
-	case "MadeForgeHook.path":
-		if e.ComplexityRoot.MadeForgeHook.Path == nil {
-			break
-		}
-
-		return e.ComplexityRoot.MadeForgeHook.Path(childComplexity), true
-	case "MadeForgeHook.secret":
-		if e.ComplexityRoot.MadeForgeHook.Secret == nil {
-			break
-		}
-
-		return e.ComplexityRoot.MadeForgeHook.Secret(childComplexity), true
-
 	case "MatrixConnection.edges":
 		if e.ComplexityRoot.MatrixConnection.Edges == nil {
 			break
@@ -5911,17 +5899,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.AbortRollout(childComplexity, args["input"].(model.AbortRolloutInput)), true
-	case "Mutation.addForgeHook":
-		if e.ComplexityRoot.Mutation.AddForgeHook == nil {
-			break
-		}
-
-		args, err := ec.field_Mutation_addForgeHook_args(ctx, rawArgs)
-		if err != nil {
-			return 0, false
-		}
-
-		return e.ComplexityRoot.Mutation.AddForgeHook(childComplexity, args["input"].(model.AddForgeHookInput)), true
 	case "Mutation.answerCall":
 		if e.ComplexityRoot.Mutation.AnswerCall == nil {
 			break
@@ -6076,6 +6053,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.CreateEnvironment(childComplexity, args["input"].(model.CreateEnvironmentInput)), true
+	case "Mutation.createFeed":
+		if e.ComplexityRoot.Mutation.CreateFeed == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_createFeed_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.CreateFeed(childComplexity, args["input"].(model.CreateFeedInput)), true
 	case "Mutation.createFlowDefinition":
 		if e.ComplexityRoot.Mutation.CreateFlowDefinition == nil {
 			break
@@ -6428,17 +6416,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.ReleasePromotionHold(childComplexity, args["input"].(model.ReleasePromotionHoldInput)), true
-	case "Mutation.removeForgeHook":
-		if e.ComplexityRoot.Mutation.RemoveForgeHook == nil {
-			break
-		}
-
-		args, err := ec.field_Mutation_removeForgeHook_args(ctx, rawArgs)
-		if err != nil {
-			return 0, false
-		}
-
-		return e.ComplexityRoot.Mutation.RemoveForgeHook(childComplexity, args["input"].(model.RemoveForgeHookInput)), true
 	case "Mutation.removeMember":
 		if e.ComplexityRoot.Mutation.RemoveMember == nil {
 			break
@@ -6670,6 +6647,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RevokeCredential(childComplexity, args["input"].(model.RevokeCredentialInput)), true
+	case "Mutation.revokeFeed":
+		if e.ComplexityRoot.Mutation.RevokeFeed == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_revokeFeed_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RevokeFeed(childComplexity, args["input"].(model.RevokeFeedInput)), true
 	case "Mutation.revokeGrant":
 		if e.ComplexityRoot.Mutation.RevokeGrant == nil {
 			break
@@ -6747,6 +6735,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.SetArtifactSourceConfig(childComplexity, args["input"].(model.SetArtifactSourceConfigInput)), true
+	case "Mutation.setBadges":
+		if e.ComplexityRoot.Mutation.SetBadges == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_setBadges_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.SetBadges(childComplexity, args["input"].(model.SetBadgesInput)), true
 	case "Mutation.setChangeControl":
 		if e.ComplexityRoot.Mutation.SetChangeControl == nil {
 			break
@@ -7541,131 +7540,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.PinEnvironmentPayload.Errors(childComplexity), true
-
-	case "PlanNeed.approvers":
-		if e.ComplexityRoot.PlanNeed.Approvers == nil {
-			break
-		}
-
-		return e.ComplexityRoot.PlanNeed.Approvers(childComplexity), true
-	case "PlanNeed.detail":
-		if e.ComplexityRoot.PlanNeed.Detail == nil {
-			break
-		}
-
-		return e.ComplexityRoot.PlanNeed.Detail(childComplexity), true
-	case "PlanNeed.kind":
-		if e.ComplexityRoot.PlanNeed.Kind == nil {
-			break
-		}
-
-		return e.ComplexityRoot.PlanNeed.Kind(childComplexity), true
-	case "PlanNeed.requirements":
-		if e.ComplexityRoot.PlanNeed.Requirements == nil {
-			break
-		}
-
-		return e.ComplexityRoot.PlanNeed.Requirements(childComplexity), true
-	case "PlanNeed.subject":
-		if e.ComplexityRoot.PlanNeed.Subject == nil {
-			break
-		}
-
-		return e.ComplexityRoot.PlanNeed.Subject(childComplexity), true
-
-	case "PlanPreview.applications":
-		if e.ComplexityRoot.PlanPreview.Applications == nil {
-			break
-		}
-
-		return e.ComplexityRoot.PlanPreview.Applications(childComplexity), true
-	case "PlanPreview.more":
-		if e.ComplexityRoot.PlanPreview.More == nil {
-			break
-		}
-
-		return e.ComplexityRoot.PlanPreview.More(childComplexity), true
-
-	case "PlanRequirement.group":
-		if e.ComplexityRoot.PlanRequirement.Group == nil {
-			break
-		}
-
-		return e.ComplexityRoot.PlanRequirement.Group(childComplexity), true
-	case "PlanRequirement.quorum":
-		if e.ComplexityRoot.PlanRequirement.Quorum == nil {
-			break
-		}
-
-		return e.ComplexityRoot.PlanRequirement.Quorum(childComplexity), true
-
-	case "PlannedApplication.application":
-		if e.ComplexityRoot.PlannedApplication.Application == nil {
-			break
-		}
-
-		return e.ComplexityRoot.PlannedApplication.Application(childComplexity), true
-	case "PlannedApplication.begins":
-		if e.ComplexityRoot.PlannedApplication.Begins == nil {
-			break
-		}
-
-		return e.ComplexityRoot.PlannedApplication.Begins(childComplexity), true
-	case "PlannedApplication.environments":
-		if e.ComplexityRoot.PlannedApplication.Environments == nil {
-			break
-		}
-
-		return e.ComplexityRoot.PlannedApplication.Environments(childComplexity), true
-	case "PlannedApplication.fileCount":
-		if e.ComplexityRoot.PlannedApplication.FileCount == nil {
-			break
-		}
-
-		return e.ComplexityRoot.PlannedApplication.FileCount(childComplexity), true
-	case "PlannedApplication.files":
-		if e.ComplexityRoot.PlannedApplication.Files == nil {
-			break
-		}
-
-		return e.ComplexityRoot.PlannedApplication.Files(childComplexity), true
-	case "PlannedApplication.refused":
-		if e.ComplexityRoot.PlannedApplication.Refused == nil {
-			break
-		}
-
-		return e.ComplexityRoot.PlannedApplication.Refused(childComplexity), true
-	case "PlannedApplication.strategy":
-		if e.ComplexityRoot.PlannedApplication.Strategy == nil {
-			break
-		}
-
-		return e.ComplexityRoot.PlannedApplication.Strategy(childComplexity), true
-	case "PlannedApplication.strategyReason":
-		if e.ComplexityRoot.PlannedApplication.StrategyReason == nil {
-			break
-		}
-
-		return e.ComplexityRoot.PlannedApplication.StrategyReason(childComplexity), true
-	case "PlannedApplication.trigger":
-		if e.ComplexityRoot.PlannedApplication.Trigger == nil {
-			break
-		}
-
-		return e.ComplexityRoot.PlannedApplication.Trigger(childComplexity), true
-
-	case "PlannedEnvironment.environment":
-		if e.ComplexityRoot.PlannedEnvironment.Environment == nil {
-			break
-		}
-
-		return e.ComplexityRoot.PlannedEnvironment.Environment(childComplexity), true
-	case "PlannedEnvironment.needs":
-		if e.ComplexityRoot.PlannedEnvironment.Needs == nil {
-			break
-		}
-
-		return e.ComplexityRoot.PlannedEnvironment.Needs(childComplexity), true
 
 	case "PolicyCheck.problems":
 		if e.ComplexityRoot.PolicyCheck.Problems == nil {
@@ -8467,6 +8341,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Audit(childComplexity, args["filter"].(*model.AuditFilter), args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
+	case "Query.badges":
+		if e.ComplexityRoot.Query.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.Badges(childComplexity), true
 	case "Query.callRequest":
 		if e.ComplexityRoot.Query.CallRequest == nil {
 			break
@@ -8591,12 +8471,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Environments(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["name"].(*string), args["tiers"].([]core.Tier), args["readiness"].([]core.Readiness), args["orderBy"].(*core.Order)), true
-	case "Query.forgeHooks":
-		if e.ComplexityRoot.Query.ForgeHooks == nil {
+	case "Query.feeds":
+		if e.ComplexityRoot.Query.Feeds == nil {
 			break
 		}
 
-		return e.ComplexityRoot.Query.ForgeHooks(childComplexity), true
+		return e.ComplexityRoot.Query.Feeds(childComplexity), true
 	case "Query.forgeHosts":
 		if e.ComplexityRoot.Query.ForgeHosts == nil {
 			break
@@ -8789,17 +8669,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Organizations(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
-	case "Query.planPreview":
-		if e.ComplexityRoot.Query.PlanPreview == nil {
-			break
-		}
-
-		args, err := ec.field_Query_planPreview_args(ctx, rawArgs)
-		if err != nil {
-			return 0, false
-		}
-
-		return e.ComplexityRoot.Query.PlanPreview(childComplexity, args["input"].(model.PlanPreviewInput)), true
 	case "Query.policyDecision":
 		if e.ComplexityRoot.Query.PolicyDecision == nil {
 			break
@@ -9029,12 +8898,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Query.Workflows(childComplexity, args["first"].(*int), args["after"].(*string), args["states"].([]handoff.WorkflowState), args["program"].(*string), args["subject"].(*string), args["filter"].(*handoff.WorkflowConditions)), true
 
-	case "QueuedRollout.inputs":
-		if e.ComplexityRoot.QueuedRollout.Inputs == nil {
-			break
-		}
-
-		return e.ComplexityRoot.QueuedRollout.Inputs(childComplexity), true
 	case "QueuedRollout.principalId":
 		if e.ComplexityRoot.QueuedRollout.PrincipalID == nil {
 			break
@@ -9308,12 +9171,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RetriedForgeStatuses.Count(childComplexity), true
-	case "RetriedForgeStatuses.more":
-		if e.ComplexityRoot.RetriedForgeStatuses.More == nil {
-			break
-		}
-
-		return e.ComplexityRoot.RetriedForgeStatuses.More(childComplexity), true
 
 	case "RetryApplicationEnvironmentSetupPayload.applicationEnvironment":
 		if e.ComplexityRoot.RetryApplicationEnvironmentSetupPayload.ApplicationEnvironment == nil {
@@ -9496,12 +9353,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Rollout.GlobalID(childComplexity), true
-	case "Rollout.inputs":
-		if e.ComplexityRoot.Rollout.Inputs == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Rollout.Inputs(childComplexity), true
 	case "Rollout.isRollback":
 		if e.ComplexityRoot.Rollout.IsRollback == nil {
 			break
@@ -11699,7 +11550,6 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	ec := newExecutionContext(opCtx, e, make(chan graphql.DeferredResult))
 	inputUnmarshalMap := graphql.BuildUnmarshalerMap(
 		ec.unmarshalInputAbortRolloutInput,
-		ec.unmarshalInputAddForgeHookInput,
 		ec.unmarshalInputAnswerCallInput,
 		ec.unmarshalInputArchiveApplicationInput,
 		ec.unmarshalInputArchiveEnvironmentInput,
@@ -11714,6 +11564,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputCreateArtifactSourceInput,
 		ec.unmarshalInputCreateCredentialInput,
 		ec.unmarshalInputCreateEnvironmentInput,
+		ec.unmarshalInputCreateFeedInput,
 		ec.unmarshalInputCreateFlowDefinitionInput,
 		ec.unmarshalInputCreateGroupInput,
 		ec.unmarshalInputCreateMemberInput,
@@ -11737,7 +11588,6 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputOpenNotificationLinkInput,
 		ec.unmarshalInputPauseRolloutInput,
 		ec.unmarshalInputPinEnvironmentInput,
-		ec.unmarshalInputPlanPreviewInput,
 		ec.unmarshalInputPreviewRolloutInput,
 		ec.unmarshalInputPutForgeMirrorInput,
 		ec.unmarshalInputPutMyNotificationInput,
@@ -11748,7 +11598,6 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputReconcileRecordInput,
 		ec.unmarshalInputRegisterAgentInput,
 		ec.unmarshalInputReleasePromotionHoldInput,
-		ec.unmarshalInputRemoveForgeHookInput,
 		ec.unmarshalInputRemoveMemberInput,
 		ec.unmarshalInputRemoveMyNotificationInput,
 		ec.unmarshalInputRemoveNotificationChannelInput,
@@ -11770,6 +11619,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRevokeAgentInput,
 		ec.unmarshalInputRevokeAgentKeyInput,
 		ec.unmarshalInputRevokeCredentialInput,
+		ec.unmarshalInputRevokeFeedInput,
 		ec.unmarshalInputRevokeGrantInput,
 		ec.unmarshalInputRevokeTokenInput,
 		ec.unmarshalInputRollbackRolloutInput,
@@ -11777,6 +11627,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRotateCredentialInput,
 		ec.unmarshalInputSendEventInput,
 		ec.unmarshalInputSetArtifactSourceConfigInput,
+		ec.unmarshalInputSetBadgesInput,
 		ec.unmarshalInputSetChangeControlInput,
 		ec.unmarshalInputSetDirectChangesInput,
 		ec.unmarshalInputSetEnvironmentApprovalInput,
@@ -12234,8 +12085,6 @@ type QueuedRollout {
   requestedAt: Time!
   "Whether it was requested to stop at weights."
   strategy: StrategyChoice!
-  "What the requester has given for the inputs of the pipeline, as an object by name."
-  inputs: JSON!
   "user, agent, policy, schedule or system."
   principalType: String!
   "The number of the member; null for others."
@@ -13733,8 +13582,107 @@ type SetDirectChangesPayload {
   errors: [UserError!]!
 }
 `, BuiltIn: false},
-	{Name: "../schema/forge.graphqls", Input: `# Statuses of commits: which applications have their checks published at the forges of their repositories, what became of each status, and
-# where forges report statuses to.
+	{Name: "../schema/feed.graphqls", Input: `# What can be read without signing in: feeds, each with a secret address, and badges of applications.
+
+extend type Query {
+  "The feeds of the organization, by name. Their addresses are shown once, when they are made."
+  feeds: [Feed!]!
+  "The applications that show badges, by name; also those where it was switched off."
+  badges: [Badges!]!
+}
+
+extend type Mutation {
+  "Makes a feed, and shows its address this once: whoever has it reads the feed without signing in."
+  createFeed(input: CreateFeedInput!): CreateFeedPayload!
+  "Ends a feed at once."
+  revokeFeed(input: RevokeFeedInput!): FeedPayload!
+  "Switches the badges of an application on or off. Anybody can read them, without signing in."
+  setBadges(input: SetBadgesInput!): BadgesPayload!
+}
+
+"What a feed shows."
+enum FeedKind {
+  "Atom: what was begun in environments of production, and what came of it: application, environment, version set, state and times."
+  PRODUCTION_CHANGES
+  "iCalendar: freezes with what they stop and their times."
+  FREEZES
+}
+
+"A feed that is read by its address."
+type Feed {
+  "Unique in the organization."
+  name: String!
+  kind: FeedKind!
+  "What the member was called who made it."
+  author: String!
+  createdAt: Time!
+  "When it was read of late, to the day; null for never."
+  lastReadAt: Time
+}
+
+"That the state of an application is shown as a badge for each of its environments."
+type Badges {
+  "The name of the application."
+  application: String!
+  "Whether they are shown."
+  enabled: Boolean!
+  "The address of a badge, with {environment} for the name of an environment."
+  url: String!
+  "What the member was called who saved it last."
+  author: String!
+  "When it was saved last."
+  changedAt: Time!
+}
+
+"Input of createFeed."
+input CreateFeedInput {
+  "1 to 63 lower-case letters, digits and hyphens; the name of no other feed."
+  name: String!
+  kind: FeedKind!
+  "Why; kept in the journal."
+  reason: String = ""
+}
+
+"Input of revokeFeed."
+input RevokeFeedInput {
+  "The feed."
+  name: String!
+  "Why; kept in the journal."
+  reason: String = ""
+}
+
+"Input of setBadges."
+input SetBadgesInput {
+  "The name of the application."
+  application: String!
+  "Whether they are shown."
+  enabled: Boolean!
+  "Why; kept in the journal."
+  reason: String = ""
+}
+
+"Result of createFeed."
+type CreateFeedPayload {
+  feed: Feed
+  "The address, with a secret in it; shown this once. Without the address of the console in the configuration of the service it is a path."
+  url: String
+  errors: [UserError!]!
+}
+
+"Result of revokeFeed."
+type FeedPayload {
+  "The feed as it was."
+  feed: Feed
+  errors: [UserError!]!
+}
+
+"Result of setBadges."
+type BadgesPayload {
+  badges: Badges
+  errors: [UserError!]!
+}
+`, BuiltIn: false},
+	{Name: "../schema/forge.graphqls", Input: `# Statuses of commits: which applications have their checks published at the forges of their repositories, and what became of each status.
 
 extend type Query {
   "The applications whose checks are published, by application; also those where it was switched off."
@@ -13751,8 +13699,6 @@ extend type Query {
   ): [ForgeStatus!]!
   "The servers that statuses are sent to, by name."
   forgeHosts: [ForgeHost!]!
-  "The hooks to which forges report statuses of commits, the oldest first."
-  forgeHooks: [ForgeHook!]!
 }
 
 extend type Mutation {
@@ -13760,10 +13706,6 @@ extend type Mutation {
   putForgeMirror(input: PutForgeMirrorInput!): ForgeMirrorPayload!
   "Sends statuses again that were given up."
   retryForgeStatuses(input: RetryForgeStatusesInput!): RetryForgeStatusesPayload!
-  "Makes a hook to which a forge reports statuses of commits, which count for checks of kind status."
-  addForgeHook(input: AddForgeHookInput!): AddForgeHookPayload!
-  "Removes a hook. What it has reported counts no more for what is being rolled out."
-  removeForgeHook(input: RemoveForgeHookInput!): ForgeHookPayload!
 }
 
 "That the checks of an application are published as statuses of the commits that its versions come from."
@@ -13839,72 +13781,6 @@ type ForgeHost {
   quotaResetsAt: Time
 }
 
-"Where a forge reports statuses of commits to."
-type ForgeHook {
-  "Identifies it within the organization."
-  number: Int!
-  forge: ForgeKind!
-  "Patterns of the repositories that it may report about, as host/path, in which * stands for any text."
-  repositories: [String!]!
-  "The keys of the checks that its reports count for; empty for all."
-  checkKeys: [String!]!
-  "What the member was called who made it."
-  author: String!
-  createdAt: Time!
-  "When it last reported what was not known; null for never."
-  reportedAt: Time
-}
-
-"A kind of forge."
-enum ForgeKind {
-  "Statuses and check runs of GitHub."
-  GITHUB
-  "Jobs of GitLab."
-  GITLAB
-  "Statuses of Gitea and Forgejo."
-  GITEA
-}
-
-"A hook with what the forge has to be given."
-type MadeForgeHook {
-  hook: ForgeHook!
-  "The path at the address of the registry service."
-  path: String!
-  "What the forge signs deliveries with, or sends along. It is shown only here."
-  secret: String!
-}
-
-"Input of addForgeHook."
-input AddForgeHookInput {
-  forge: ForgeKind!
-  "Patterns of the repositories that it may report about, such as github.com/shop/*; 1 to 20."
-  repositories: [String!]!
-  "The keys of the checks that its reports count for; empty for all."
-  checkKeys: [String!]! = []
-  "Why; kept in the journal."
-  reason: String = ""
-}
-
-"Input of removeForgeHook."
-input RemoveForgeHookInput {
-  "The number of the hook."
-  number: Int!
-  "Why; kept in the journal."
-  reason: String = ""
-}
-
-"Result of addForgeHook."
-type AddForgeHookPayload {
-  made: MadeForgeHook
-  errors: [UserError!]!
-}
-
-"Result of removeForgeHook."
-type ForgeHookPayload {
-  hook: ForgeHook
-  errors: [UserError!]!
-}
-
 "Input of putForgeMirror."
 input PutForgeMirrorInput {
   "The name of the application."
@@ -13921,7 +13797,7 @@ input PutForgeMirrorInput {
 
 "Input of retryForgeStatuses."
 input RetryForgeStatusesInput {
-  "The number of a status; null for those that were given up, the oldest 500."
+  "The number of a status; null for all that were given up."
   number: Int
   "Why; kept in the journal."
   reason: String = ""
@@ -13937,8 +13813,6 @@ type ForgeMirrorPayload {
 type RetriedForgeStatuses {
   "How many they are."
   count: Int!
-  "Whether there are more that were given up."
-  more: Boolean!
 }
 
 "Result of retryForgeStatuses."
@@ -15417,98 +15291,6 @@ type CreateFlowDefinitionPayload {
   errors: [UserError!]!
 }
 `, BuiltIn: false},
-	{Name: "../schema/plan.graphqls", Input: `# Plans of changes that are not on a branch yet, as in pull requests.
-
-extend type Query {
-  """
-  What a change of a repository would roll out if it were at the head of a branch: which applications it touches by their sources, what begins their
-  rollouts, by which strategy, and what they would have to pass as things are now. Nothing is written.
-  """
-  planPreview(input: PlanPreviewInput!): PlanPreview!
-}
-
-"Input of planPreview."
-input PlanPreviewInput {
-  "The repository: its URL, or its host and path such as git.example.com/shop/config."
-  repository: String!
-  "The branch that the change goes to."
-  branch: String!
-  "The files that it changes, from the top of the repository; at most 5,000."
-  paths: [String!]!
-  "The SHA of its last commit."
-  sha: String = ""
-  "The message of its last commit, about which pipelines may have rules; the first 4 KiB count."
-  message: String = ""
-}
-
-"What a change would roll out."
-type PlanPreview {
-  "The applications that it touches, by name; at most 50."
-  applications: [PlannedApplication!]!
-  "Whether it touches others."
-  more: Boolean!
-}
-
-"An application that a change touches."
-type PlannedApplication {
-  application: Application!
-  "The changed files that count for it, in order; at most 500."
-  files: [String!]!
-  "How many files count for it."
-  fileCount: Int!
-  "The trigger that would begin a rollout; null if none would."
-  trigger: Trigger
-  "What would begin a rollout, in one sentence."
-  begins: String!
-  "Whether the rollout would stop at weights; null if it cannot be planned."
-  strategy: RolloutStrategy
-  "Why, in one sentence; null if it cannot be planned."
-  strategyReason: String
-  "Why no rollout would begin as things are; null if one would."
-  refused: String
-  "Where the rollout would go, in the order of promotion; empty if none would begin."
-  environments: [PlannedEnvironment!]!
-}
-
-"An environment that a rollout would enter."
-type PlannedEnvironment {
-  environment: Environment!
-  "What the rollout would have to pass there."
-  needs: [PlanNeed!]!
-}
-
-"A condition that a rollout would have to meet."
-type PlanNeed {
-  kind: PlanNeedKind!
-  "The gate of an approval, the key of a check, or the control; null for policies."
-  subject: String
-  "What it takes, in one sentence."
-  detail: String!
-  "How many approvals of which groups it takes; empty for other kinds."
-  requirements: [PlanRequirement!]!
-  "The first of the members who may approve, by name; at most 10."
-  approvers: [String!]!
-}
-
-"A number of approvals."
-type PlanRequirement {
-  "The group whose members count; null for anybody who may approve."
-  group: String
-  quorum: Int!
-}
-
-"What kind of condition a rollout would have to meet."
-enum PlanNeedKind {
-  "People have to agree."
-  APPROVAL
-  "A check has to be green."
-  CHECK
-  "A freeze or a pin stops it now."
-  CONTROL
-  "Policies deny it now."
-  POLICY
-}
-`, BuiltIn: false},
 	{Name: "../schema/policy.graphqls", Input: `# Policies: what rollouts are allowed to do, written in Cedar.
 
 extend type Query {
@@ -15870,8 +15652,6 @@ input PreviewRolloutInput {
   rollback: Boolean = false
   "Whether the rollout would stop at weights."
   strategy: StrategyChoice = AUTO
-  "The inputs that the pipeline declares, as an object by name. Those with a default may be left out."
-  inputs: JSON
 }
 
 "Result of previewRollout."
@@ -16374,8 +16154,6 @@ type Rollout implements Node {
   strategy: RolloutStrategy
   "Why it has that strategy, in one sentence; null if it has none."
   strategyReason: String
-  "What it was given when it was created, as an object by name, with the defaults of its pipeline. A retry keeps them, and a rollback has those of what it returns to."
-  inputs: JSON!
   "The handle of the workflow that runs it; null until the engine has accepted it."
   workflowRef: String
   "Derived: the version set was live in the first environment before."
@@ -16478,8 +16256,6 @@ input CreateRolloutInput {
   environments: [String!]
   "Whether the rollout stops at weights."
   strategy: StrategyChoice = AUTO
-  "The inputs that the pipeline declares, as an object by name. Those with a default may be left out."
-  inputs: JSON
 }
 
 "Result of createRollout."
@@ -17633,16 +17409,6 @@ func (ec *executionContext) childFields_AccessToken(ctx context.Context, field g
 	return nil, fmt.Errorf("no field named %q was found under type AccessToken", field.Name)
 }
 
-func (ec *executionContext) childFields_AddForgeHookPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-	switch field.Name {
-	case "made":
-		return ec.fieldContext_AddForgeHookPayload_made(ctx, field)
-	case "errors":
-		return ec.fieldContext_AddForgeHookPayload_errors(ctx, field)
-	}
-	return nil, fmt.Errorf("no field named %q was found under type AddForgeHookPayload", field.Name)
-}
-
 func (ec *executionContext) childFields_Agent(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -18075,6 +17841,32 @@ func (ec *executionContext) childFields_AutomaticRollback(ctx context.Context, f
 	return nil, fmt.Errorf("no field named %q was found under type AutomaticRollback", field.Name)
 }
 
+func (ec *executionContext) childFields_Badges(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "application":
+		return ec.fieldContext_Badges_application(ctx, field)
+	case "enabled":
+		return ec.fieldContext_Badges_enabled(ctx, field)
+	case "url":
+		return ec.fieldContext_Badges_url(ctx, field)
+	case "author":
+		return ec.fieldContext_Badges_author(ctx, field)
+	case "changedAt":
+		return ec.fieldContext_Badges_changedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Badges", field.Name)
+}
+
+func (ec *executionContext) childFields_BadgesPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "badges":
+		return ec.fieldContext_BadgesPayload_badges(ctx, field)
+	case "errors":
+		return ec.fieldContext_BadgesPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type BadgesPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_BreakGlass(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "principal":
@@ -18373,6 +18165,18 @@ func (ec *executionContext) childFields_CreateEnvironmentPayload(ctx context.Con
 		return ec.fieldContext_CreateEnvironmentPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type CreateEnvironmentPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_CreateFeedPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "feed":
+		return ec.fieldContext_CreateFeedPayload_feed(ctx, field)
+	case "url":
+		return ec.fieldContext_CreateFeedPayload_url(ctx, field)
+	case "errors":
+		return ec.fieldContext_CreateFeedPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CreateFeedPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_CreateFlowDefinitionPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -18781,6 +18585,32 @@ func (ec *executionContext) childFields_ExtendFreezePayload(ctx context.Context,
 	return nil, fmt.Errorf("no field named %q was found under type ExtendFreezePayload", field.Name)
 }
 
+func (ec *executionContext) childFields_Feed(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_Feed_name(ctx, field)
+	case "kind":
+		return ec.fieldContext_Feed_kind(ctx, field)
+	case "author":
+		return ec.fieldContext_Feed_author(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_Feed_createdAt(ctx, field)
+	case "lastReadAt":
+		return ec.fieldContext_Feed_lastReadAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Feed", field.Name)
+}
+
+func (ec *executionContext) childFields_FeedPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "feed":
+		return ec.fieldContext_FeedPayload_feed(ctx, field)
+	case "errors":
+		return ec.fieldContext_FeedPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type FeedPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_FileChange(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "path":
@@ -18805,36 +18635,6 @@ func (ec *executionContext) childFields_FlowDefinition(ctx context.Context, fiel
 		return ec.fieldContext_FlowDefinition_createdAt(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type FlowDefinition", field.Name)
-}
-
-func (ec *executionContext) childFields_ForgeHook(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-	switch field.Name {
-	case "number":
-		return ec.fieldContext_ForgeHook_number(ctx, field)
-	case "forge":
-		return ec.fieldContext_ForgeHook_forge(ctx, field)
-	case "repositories":
-		return ec.fieldContext_ForgeHook_repositories(ctx, field)
-	case "checkKeys":
-		return ec.fieldContext_ForgeHook_checkKeys(ctx, field)
-	case "author":
-		return ec.fieldContext_ForgeHook_author(ctx, field)
-	case "createdAt":
-		return ec.fieldContext_ForgeHook_createdAt(ctx, field)
-	case "reportedAt":
-		return ec.fieldContext_ForgeHook_reportedAt(ctx, field)
-	}
-	return nil, fmt.Errorf("no field named %q was found under type ForgeHook", field.Name)
-}
-
-func (ec *executionContext) childFields_ForgeHookPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-	switch field.Name {
-	case "hook":
-		return ec.fieldContext_ForgeHookPayload_hook(ctx, field)
-	case "errors":
-		return ec.fieldContext_ForgeHookPayload_errors(ctx, field)
-	}
-	return nil, fmt.Errorf("no field named %q was found under type ForgeHookPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_ForgeHost(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -19311,18 +19111,6 @@ func (ec *executionContext) childFields_LookUpProvenancePayload(ctx context.Cont
 	return nil, fmt.Errorf("no field named %q was found under type LookUpProvenancePayload", field.Name)
 }
 
-func (ec *executionContext) childFields_MadeForgeHook(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-	switch field.Name {
-	case "hook":
-		return ec.fieldContext_MadeForgeHook_hook(ctx, field)
-	case "path":
-		return ec.fieldContext_MadeForgeHook_path(ctx, field)
-	case "secret":
-		return ec.fieldContext_MadeForgeHook_secret(ctx, field)
-	}
-	return nil, fmt.Errorf("no field named %q was found under type MadeForgeHook", field.Name)
-}
-
 func (ec *executionContext) childFields_MatrixConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "edges":
@@ -19735,76 +19523,6 @@ func (ec *executionContext) childFields_PinEnvironmentPayload(ctx context.Contex
 	return nil, fmt.Errorf("no field named %q was found under type PinEnvironmentPayload", field.Name)
 }
 
-func (ec *executionContext) childFields_PlanNeed(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-	switch field.Name {
-	case "kind":
-		return ec.fieldContext_PlanNeed_kind(ctx, field)
-	case "subject":
-		return ec.fieldContext_PlanNeed_subject(ctx, field)
-	case "detail":
-		return ec.fieldContext_PlanNeed_detail(ctx, field)
-	case "requirements":
-		return ec.fieldContext_PlanNeed_requirements(ctx, field)
-	case "approvers":
-		return ec.fieldContext_PlanNeed_approvers(ctx, field)
-	}
-	return nil, fmt.Errorf("no field named %q was found under type PlanNeed", field.Name)
-}
-
-func (ec *executionContext) childFields_PlanPreview(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-	switch field.Name {
-	case "applications":
-		return ec.fieldContext_PlanPreview_applications(ctx, field)
-	case "more":
-		return ec.fieldContext_PlanPreview_more(ctx, field)
-	}
-	return nil, fmt.Errorf("no field named %q was found under type PlanPreview", field.Name)
-}
-
-func (ec *executionContext) childFields_PlanRequirement(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-	switch field.Name {
-	case "group":
-		return ec.fieldContext_PlanRequirement_group(ctx, field)
-	case "quorum":
-		return ec.fieldContext_PlanRequirement_quorum(ctx, field)
-	}
-	return nil, fmt.Errorf("no field named %q was found under type PlanRequirement", field.Name)
-}
-
-func (ec *executionContext) childFields_PlannedApplication(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-	switch field.Name {
-	case "application":
-		return ec.fieldContext_PlannedApplication_application(ctx, field)
-	case "files":
-		return ec.fieldContext_PlannedApplication_files(ctx, field)
-	case "fileCount":
-		return ec.fieldContext_PlannedApplication_fileCount(ctx, field)
-	case "trigger":
-		return ec.fieldContext_PlannedApplication_trigger(ctx, field)
-	case "begins":
-		return ec.fieldContext_PlannedApplication_begins(ctx, field)
-	case "strategy":
-		return ec.fieldContext_PlannedApplication_strategy(ctx, field)
-	case "strategyReason":
-		return ec.fieldContext_PlannedApplication_strategyReason(ctx, field)
-	case "refused":
-		return ec.fieldContext_PlannedApplication_refused(ctx, field)
-	case "environments":
-		return ec.fieldContext_PlannedApplication_environments(ctx, field)
-	}
-	return nil, fmt.Errorf("no field named %q was found under type PlannedApplication", field.Name)
-}
-
-func (ec *executionContext) childFields_PlannedEnvironment(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-	switch field.Name {
-	case "environment":
-		return ec.fieldContext_PlannedEnvironment_environment(ctx, field)
-	case "needs":
-		return ec.fieldContext_PlannedEnvironment_needs(ctx, field)
-	}
-	return nil, fmt.Errorf("no field named %q was found under type PlannedEnvironment", field.Name)
-}
-
 func (ec *executionContext) childFields_PolicyCheck(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "problems":
@@ -20171,8 +19889,6 @@ func (ec *executionContext) childFields_QueuedRollout(ctx context.Context, field
 		return ec.fieldContext_QueuedRollout_requestedAt(ctx, field)
 	case "strategy":
 		return ec.fieldContext_QueuedRollout_strategy(ctx, field)
-	case "inputs":
-		return ec.fieldContext_QueuedRollout_inputs(ctx, field)
 	case "principalType":
 		return ec.fieldContext_QueuedRollout_principalType(ctx, field)
 	case "principalId":
@@ -20341,8 +20057,6 @@ func (ec *executionContext) childFields_RetriedForgeStatuses(ctx context.Context
 	switch field.Name {
 	case "count":
 		return ec.fieldContext_RetriedForgeStatuses_count(ctx, field)
-	case "more":
-		return ec.fieldContext_RetriedForgeStatuses_more(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RetriedForgeStatuses", field.Name)
 }
@@ -20439,8 +20153,6 @@ func (ec *executionContext) childFields_Rollout(ctx context.Context, field graph
 		return ec.fieldContext_Rollout_strategy(ctx, field)
 	case "strategyReason":
 		return ec.fieldContext_Rollout_strategyReason(ctx, field)
-	case "inputs":
-		return ec.fieldContext_Rollout_inputs(ctx, field)
 	case "workflowRef":
 		return ec.fieldContext_Rollout_workflowRef(ctx, field)
 	case "isRollback":

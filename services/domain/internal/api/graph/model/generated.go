@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/policy"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/feed"
 )
 
 // Whether the viewer may perform an action now. The mutation applies the same rule and gives the same reason.
@@ -37,23 +38,6 @@ type AbortRolloutInput struct {
 type AbortRolloutPayload struct {
 	Rollout *Rollout    `json:"rollout,omitempty"`
 	Errors  []UserError `json:"errors"`
-}
-
-// Input of addForgeHook.
-type AddForgeHookInput struct {
-	Forge string `json:"forge"`
-	// Patterns of the repositories that it may report about, such as github.com/shop/*; 1 to 20.
-	Repositories []string `json:"repositories"`
-	// The keys of the checks that its reports count for; empty for all.
-	CheckKeys []string `json:"checkKeys"`
-	// Why; kept in the journal.
-	Reason *string `json:"reason,omitempty"`
-}
-
-// Result of addForgeHook.
-type AddForgeHookPayload struct {
-	Made   *MadeForgeHook `json:"made,omitempty"`
-	Errors []UserError    `json:"errors"`
 }
 
 // Result of registerAgent and rotateAgent.
@@ -128,6 +112,12 @@ type AuditFilter struct {
 	Since *time.Time `json:"since,omitempty"`
 	// The first instant that no longer counts.
 	Until *time.Time `json:"until,omitempty"`
+}
+
+// Result of setBadges.
+type BadgesPayload struct {
+	Badges *Badges     `json:"badges,omitempty"`
+	Errors []UserError `json:"errors"`
 }
 
 // Input of breakGlass.
@@ -317,6 +307,23 @@ type CreateEnvironmentPayload struct {
 	Errors      []UserError  `json:"errors"`
 }
 
+// Input of createFeed.
+type CreateFeedInput struct {
+	// 1 to 63 lower-case letters, digits and hyphens; the name of no other feed.
+	Name string    `json:"name"`
+	Kind feed.Kind `json:"kind"`
+	// Why; kept in the journal.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of createFeed.
+type CreateFeedPayload struct {
+	Feed *Feed `json:"feed,omitempty"`
+	// The address, with a secret in it; shown this once. Without the address of the console in the configuration of the service it is a path.
+	URL    *string     `json:"url,omitempty"`
+	Errors []UserError `json:"errors"`
+}
+
 // Input of createFlowDefinition.
 type CreateFlowDefinitionInput struct {
 	// Name or identifier of the application.
@@ -376,8 +383,6 @@ type CreateRolloutInput struct {
 	Environments []string `json:"environments,omitempty"`
 	// Whether the rollout stops at weights.
 	Strategy *StrategyChoice `json:"strategy,omitempty"`
-	// The inputs that the pipeline declares, as an object by name. Those with a default may be left out.
-	Inputs json.RawMessage `json:"inputs,omitempty"`
 }
 
 // Result of createRollout.
@@ -527,9 +532,10 @@ type ExtendFreezePayload struct {
 	Errors []UserError `json:"errors"`
 }
 
-// Result of removeForgeHook.
-type ForgeHookPayload struct {
-	Hook   *ForgeHook  `json:"hook,omitempty"`
+// Result of revokeFeed.
+type FeedPayload struct {
+	// The feed as it was.
+	Feed   *Feed       `json:"feed,omitempty"`
 	Errors []UserError `json:"errors"`
 }
 
@@ -750,27 +756,6 @@ type PinEnvironmentPayload struct {
 	Errors      []UserError  `json:"errors"`
 }
 
-// Input of planPreview.
-type PlanPreviewInput struct {
-	// The repository: its URL, or its host and path such as git.example.com/shop/config.
-	Repository string `json:"repository"`
-	// The branch that the change goes to.
-	Branch string `json:"branch"`
-	// The files that it changes, from the top of the repository; at most 5,000.
-	Paths []string `json:"paths"`
-	// The SHA of its last commit.
-	Sha *string `json:"sha,omitempty"`
-	// The message of its last commit, about which pipelines may have rules; the first 4 KiB count.
-	Message *string `json:"message,omitempty"`
-}
-
-// A number of approvals.
-type PlanRequirement struct {
-	// The group whose members count; null for anybody who may approve.
-	Group  *string `json:"group,omitempty"`
-	Quorum int     `json:"quorum"`
-}
-
 // What is wrong with the text of a policy set.
 type PolicyCheck struct {
 	// They keep the text from being stored.
@@ -830,8 +815,6 @@ type PreviewRolloutInput struct {
 	Rollback *bool `json:"rollback,omitempty"`
 	// Whether the rollout would stop at weights.
 	Strategy *StrategyChoice `json:"strategy,omitempty"`
-	// The inputs that the pipeline declares, as an object by name. Those with a default may be left out.
-	Inputs json.RawMessage `json:"inputs,omitempty"`
 }
 
 // Result of previewRollout.
@@ -1016,14 +999,6 @@ type ReleasePromotionHoldPayload struct {
 	Errors      []UserError  `json:"errors"`
 }
 
-// Input of removeForgeHook.
-type RemoveForgeHookInput struct {
-	// The number of the hook.
-	Number int `json:"number"`
-	// Why; kept in the journal.
-	Reason *string `json:"reason,omitempty"`
-}
-
 // Input of removeMember.
 type RemoveMemberInput struct {
 	// The member.
@@ -1170,8 +1145,6 @@ type RetentionPayload struct {
 type RetriedForgeStatuses struct {
 	// How many they are.
 	Count int `json:"count"`
-	// Whether there are more that were given up.
-	More bool `json:"more"`
 }
 
 // Input of retryApplicationEnvironmentSetup.
@@ -1200,7 +1173,7 @@ type RetryEnvironmentOnboardingPayload struct {
 
 // Input of retryForgeStatuses.
 type RetryForgeStatusesInput struct {
-	// The number of a status; null for those that were given up, the oldest 500.
+	// The number of a status; null for all that were given up.
 	Number *int `json:"number,omitempty"`
 	// Why; kept in the journal.
 	Reason *string `json:"reason,omitempty"`
@@ -1264,6 +1237,14 @@ type RevokeAgentKeyInput struct {
 // Input of revokeCredential.
 type RevokeCredentialInput struct {
 	// The credential.
+	Name string `json:"name"`
+	// Why; kept in the journal.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Input of revokeFeed.
+type RevokeFeedInput struct {
+	// The feed.
 	Name string `json:"name"`
 	// Why; kept in the journal.
 	Reason *string `json:"reason,omitempty"`
@@ -1365,6 +1346,16 @@ type SetArtifactSourceConfigInput struct {
 type SetArtifactSourceConfigPayload struct {
 	ArtifactSource *ArtifactSource `json:"artifactSource,omitempty"`
 	Errors         []UserError     `json:"errors"`
+}
+
+// Input of setBadges.
+type SetBadgesInput struct {
+	// The name of the application.
+	Application string `json:"application"`
+	// Whether they are shown.
+	Enabled bool `json:"enabled"`
+	// Why; kept in the journal.
+	Reason *string `json:"reason,omitempty"`
 }
 
 // Input of setChangeControl.
@@ -1992,70 +1983,6 @@ func (e *PassageConditionStatus) UnmarshalJSON(b []byte) error {
 }
 
 func (e PassageConditionStatus) MarshalJSON() ([]byte, error) {
-	var buf bytes.Buffer
-	e.MarshalGQL(&buf)
-	return buf.Bytes(), nil
-}
-
-// What kind of condition a rollout would have to meet.
-type PlanNeedKind string
-
-const (
-	// People have to agree.
-	PlanNeedKindApproval PlanNeedKind = "APPROVAL"
-	// A check has to be green.
-	PlanNeedKindCheck PlanNeedKind = "CHECK"
-	// A freeze or a pin stops it now.
-	PlanNeedKindControl PlanNeedKind = "CONTROL"
-	// Policies deny it now.
-	PlanNeedKindPolicy PlanNeedKind = "POLICY"
-)
-
-var AllPlanNeedKind = []PlanNeedKind{
-	PlanNeedKindApproval,
-	PlanNeedKindCheck,
-	PlanNeedKindControl,
-	PlanNeedKindPolicy,
-}
-
-func (e PlanNeedKind) IsValid() bool {
-	switch e {
-	case PlanNeedKindApproval, PlanNeedKindCheck, PlanNeedKindControl, PlanNeedKindPolicy:
-		return true
-	}
-	return false
-}
-
-func (e PlanNeedKind) String() string {
-	return string(e)
-}
-
-func (e *PlanNeedKind) UnmarshalGQL(v any) error {
-	str, ok := v.(string)
-	if !ok {
-		return fmt.Errorf("enums must be strings")
-	}
-
-	*e = PlanNeedKind(str)
-	if !e.IsValid() {
-		return fmt.Errorf("%s is not a valid PlanNeedKind", str)
-	}
-	return nil
-}
-
-func (e PlanNeedKind) MarshalGQL(w io.Writer) {
-	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
-}
-
-func (e *PlanNeedKind) UnmarshalJSON(b []byte) error {
-	s, err := strconv.Unquote(string(b))
-	if err != nil {
-		return err
-	}
-	return e.UnmarshalGQL(s)
-}
-
-func (e PlanNeedKind) MarshalJSON() ([]byte, error) {
 	var buf bytes.Buffer
 	e.MarshalGQL(&buf)
 	return buf.Bytes(), nil

@@ -69,10 +69,11 @@ func Once(requests Requests, log *slog.Logger, next http.Handler) http.Handler {
 	})
 }
 
-// BearsSecret reports whether a request may have the value of a credential. A digest of it must not be kept: a reader could try
-// values. Carried out twice, such a request does no harm.
+// BearsSecret reports whether a request may have the value of a credential, or its answer the token of a feed. A digest of it must not be
+// kept: a reader could try values. Carried out twice, such a request does no harm.
 func BearsSecret(body []byte) bool {
-	return bytes.Contains(body, []byte("createCredential")) || bytes.Contains(body, []byte("rotateCredential"))
+	return bytes.Contains(body, []byte("createCredential")) || bytes.Contains(body, []byte("rotateCredential")) ||
+		bytes.Contains(body, []byte("createFeed"))
 }
 
 // keeping is a response that is kept as it is written.
