@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Feed is read without signing in, by whoever has its address.
+// Feed is read by its address, without signing in.
 type Feed struct {
 	Name string `json:"name"`
 	// Kind is PRODUCTION_CHANGES or FREEZES.

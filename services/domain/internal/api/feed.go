@@ -48,7 +48,7 @@ func (h feedHandler) badge(w http.ResponseWriter, r *http.Request) error {
 	} else {
 		d, err = h.feeds.Badge(r.Context(), organization, r.PathValue("application"), environment)
 	}
-	w.Header().Set("Cross-Origin-Resource-Policy", "cross-origin") // it is there to be shown by others
+	w.Header().Set("Cross-Origin-Resource-Policy", "cross-origin") // other pages show it
 	return h.answer(w, r, d, err, "public, max-age=60")
 }
 

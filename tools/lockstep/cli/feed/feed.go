@@ -55,7 +55,7 @@ func (c commands) list() *cobra.Command {
 
 func (c commands) create() *cobra.Command {
 	var kind, reason string
-	cmd := c.Asking("create NAME", "Make a feed, and show its address this once: whoever has it reads the feed",
+	cmd := c.Asking("create NAME", "Make a feed, and show its address this once: a reader who has it needs no account",
 		"  lockstep feed create office --kind production_changes\n  lockstep feed create calendar --kind freezes", command.Exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			made, err := api.CreateFeed(cmd.Context(), args[0], strings.ToUpper(kind), reason)

@@ -37,6 +37,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/control"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/credential"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/evidence"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/feed"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
@@ -75,6 +76,7 @@ type fixture struct {
 	checks   *check.UseCases
 	triggers *trigger.UseCases
 	notify   *notify.UseCases
+	feeds    *feed.UseCases
 	forges   *forge.UseCases
 	chats    *chat.UseCases
 	sealer   *keyset.Keyset
@@ -137,9 +139,10 @@ func (*counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)
 func (f *fixture) domain() graph.Domain {
 	return graph.Domain{
 		Access: f.access, Setup: f.setup, Rollouts: f.rollouts, Freezes: f.freezes, Policies: f.policies, Checks: f.checks,
-		Triggers: f.triggers, Notify: f.notify, Forges: f.forges, Chats: f.chats, Credentials: f.credentials,
-		Origins:   f.origins,
-		Workflows: f.handoffs, View: f.view, Evidence: f.evidence, Control: f.control,
+		Triggers: f.triggers, Notify: f.notify, Forges: f.forges, Feeds: f.feeds, Chats: f.chats,
+		Credentials: f.credentials,
+		Origins:     f.origins,
+		Workflows:   f.handoffs, View: f.view, Evidence: f.evidence, Control: f.control,
 		Retention: retention.New(f.store.ForRetention(), clock.System()),
 		Reconcile: reconcile.New(reconcile.Deps{
 			Store: f.store.ForReconcile(), Engine: known{f.runs}, Rollouts: f.rollouts, Clock: clock.System(), Wake: func() {},
@@ -217,6 +220,7 @@ func newFixture(t *testing.T) *fixture {
 	f.checks = check.New(s.ForCheck(), bundle.Flows{}, now, func() {})
 	f.sealer = keysetOf(t)
 	f.notify = notify.New(notify.Deps{Store: s.ForNotify(), Clock: now})
+	f.feeds = feed.New(s.ForFeed(), now, "https://cd.example.com")
 	f.forges = forge.New(forge.Deps{Store: s.ForForge(), Checks: f.view, Secrets: derives{}, Clock: now})
 	f.credentials = credential.New(credential.Deps{
 		Store: s.ForCredential(), Sealer: f.sealer, Clock: now, Settings: sealing.Settings{

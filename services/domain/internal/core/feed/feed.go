@@ -1,7 +1,7 @@
 // Package feed holds what can be read without signing in (D64): a feed of changes in production, a calendar of freezes, and badges of
 // applications.
 //
-// Nothing is shown before a member makes a feed or switches badges on. A feed is read by whoever has its address, which has a token of 256
+// Nothing is shown before a member makes a feed or switches badges on. A feed is read by its address, which has a token of 256
 // random bits; a digest of it is kept. A badge has no token: it shows the name and the state of an application that has been opted in.
 // Documents say no more than that, are the same for all readers, and are kept in memory for a short time, so that polling costs little.
 package feed
@@ -346,7 +346,7 @@ func document(body []byte, media string) Document {
 	return Document{Body: body, ETag: `"` + hex.EncodeToString(sum[:16]) + `"`, Type: media}
 }
 
-// Read is the document of a feed, for whoever shows its token. It is NotFound for a token that no feed of the kind has, or one that was
+// Read is the document of a feed, for a caller with its token. It is NotFound for a token that no feed of the kind has, or one that was
 // revoked.
 func (u *UseCases) Read(ctx context.Context, organization int64, kind Kind, token string) (d Document, err error) {
 	defer func() { u.count(err) }()

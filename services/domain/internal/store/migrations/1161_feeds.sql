@@ -18,7 +18,7 @@ CREATE TABLE cd_feeds (
     CONSTRAINT cd_feeds_digest_is_unique UNIQUE (organization_id, digest)
 );
 CREATE UNIQUE INDEX cd_feeds_name_is_unique ON cd_feeds (organization_id, name) WHERE revoked_at IS NULL;
-COMMENT ON TABLE cd_feeds IS 'Feeds that whoever has their address reads without signing in. None exists before a member makes it. Rows are kept; revoked_at ends one.';
+COMMENT ON TABLE cd_feeds IS 'Feeds that are read by their address, without signing in. None exists before a member makes it. Rows are kept; revoked_at ends one.';
 COMMENT ON COLUMN cd_feeds.digest IS 'SHA-256 of the token in the address, which is 256 random bits: it is shown once and kept nowhere.';
 COMMENT ON COLUMN cd_feeds.last_read_at IS 'When it was read of late, to the day; null for never.';
 CREATE TRIGGER cd_feeds_token_is_immutable BEFORE UPDATE ON cd_feeds FOR EACH ROW
