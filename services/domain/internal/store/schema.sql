@@ -1139,7 +1139,7 @@ CREATE UNIQUE INDEX cd_feeds_name_is_unique ON cd_feeds USING btree (organizatio
 CREATE TRIGGER cd_feeds_token_is_immutable BEFORE UPDATE ON cd_feeds FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('organization_id', 'id', 'name', 'kind', 'digest', 'created_at');
 CREATE TRIGGER cd_feeds_touch BEFORE UPDATE ON cd_feeds FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_feeds IS
-    'Feeds that whoever has their address reads without signing in. None exists before a member makes it. Rows are kept; revoked_at ends one.';
+    'Feeds that are read by their address, without signing in. None exists before a member makes it. Rows are kept; revoked_at ends one.';
 COMMENT ON COLUMN cd_feeds.digest IS
     'SHA-256 of the token in the address, which is 256 random bits: it is shown once and kept nowhere.';
 COMMENT ON COLUMN cd_feeds.last_read_at IS
