@@ -26,8 +26,9 @@ import (
 )
 
 const (
-	// FeedPath and BadgePath are where documents are served: an organization follows.
-	FeedPath  = "/feeds/"
+	// FeedPath is where feeds are served: an organization, a token and the name of a file follow.
+	FeedPath = "/feeds/"
+	// BadgePath is where badges are served: an organization, an application and an environment follow.
 	BadgePath = "/badges/"
 	// maxFeeds is how many an organization has at once.
 	maxFeeds = 20

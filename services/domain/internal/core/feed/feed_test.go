@@ -78,7 +78,9 @@ func TestACalendarOfHostileNames(t *testing.T) {
 	}
 	for i, name := range hostile() {
 		ended := at(60)
-		all = append(all, Freeze{ID: int64(i + 3), StartsAt: at(0), EndsAt: at(3600), EndedAt: &ended, UpdatedAt: at(0), Scope: []string{name, "x"}})
+		all = append(all, Freeze{
+			ID: int64(i + 3), StartsAt: at(0), EndsAt: at(3600), EndedAt: &ended, UpdatedAt: at(0), Scope: []string{name, "x"},
+		})
 	}
 	lines := parsed(t, string(u.calendar(7, all)))
 	events, open := []map[string]string{}, false
