@@ -358,19 +358,6 @@ type ComplexityRoot struct {
 		Why     func(childComplexity int) int
 	}
 
-	Badges struct {
-		Application func(childComplexity int) int
-		Author      func(childComplexity int) int
-		ChangedAt   func(childComplexity int) int
-		Enabled     func(childComplexity int) int
-		URL         func(childComplexity int) int
-	}
-
-	BadgesPayload struct {
-		Badges func(childComplexity int) int
-		Errors func(childComplexity int) int
-	}
-
 	BreakGlass struct {
 		At        func(childComplexity int) int
 		Principal func(childComplexity int) int
@@ -519,12 +506,6 @@ type ComplexityRoot struct {
 	CreateEnvironmentPayload struct {
 		Environment func(childComplexity int) int
 		Errors      func(childComplexity int) int
-	}
-
-	CreateFeedPayload struct {
-		Errors func(childComplexity int) int
-		Feed   func(childComplexity int) int
-		URL    func(childComplexity int) int
 	}
 
 	CreateFlowDefinitionPayload struct {
@@ -728,19 +709,6 @@ type ComplexityRoot struct {
 	ExtendFreezePayload struct {
 		Errors func(childComplexity int) int
 		Freeze func(childComplexity int) int
-	}
-
-	Feed struct {
-		Author     func(childComplexity int) int
-		CreatedAt  func(childComplexity int) int
-		Kind       func(childComplexity int) int
-		LastReadAt func(childComplexity int) int
-		Name       func(childComplexity int) int
-	}
-
-	FeedPayload struct {
-		Errors func(childComplexity int) int
-		Feed   func(childComplexity int) int
 	}
 
 	FileChange struct {
@@ -1057,7 +1025,6 @@ type ComplexityRoot struct {
 		CreateArtifactSource             func(childComplexity int, input model.CreateArtifactSourceInput) int
 		CreateCredential                 func(childComplexity int, input model.CreateCredentialInput) int
 		CreateEnvironment                func(childComplexity int, input model.CreateEnvironmentInput) int
-		CreateFeed                       func(childComplexity int, input model.CreateFeedInput) int
 		CreateFlowDefinition             func(childComplexity int, input model.CreateFlowDefinitionInput) int
 		CreateGroup                      func(childComplexity int, input model.CreateGroupInput) int
 		CreateMember                     func(childComplexity int, input model.CreateMemberInput) int
@@ -1080,7 +1047,6 @@ type ComplexityRoot struct {
 		PinEnvironment                   func(childComplexity int, input model.PinEnvironmentInput) int
 		PreviewRollout                   func(childComplexity int, input model.PreviewRolloutInput) int
 		PutForgeMirror                   func(childComplexity int, input model.PutForgeMirrorInput) int
-		PutMyNotification                func(childComplexity int, input model.PutMyNotificationInput) int
 		PutNotificationChannel           func(childComplexity int, input model.PutNotificationChannelInput) int
 		PutNotificationRoute             func(childComplexity int, input model.PutNotificationRouteInput) int
 		PutPolicySet                     func(childComplexity int, input model.PutPolicySetInput) int
@@ -1091,7 +1057,6 @@ type ComplexityRoot struct {
 		RejectGate                       func(childComplexity int, input model.ResolveGateInput) int
 		ReleasePromotionHold             func(childComplexity int, input model.ReleasePromotionHoldInput) int
 		RemoveMember                     func(childComplexity int, input model.RemoveMemberInput) int
-		RemoveMyNotification             func(childComplexity int, input model.RemoveMyNotificationInput) int
 		RemoveNotificationChannel        func(childComplexity int, input model.RemoveNotificationChannelInput) int
 		RemoveNotificationRoute          func(childComplexity int, input model.RemoveNotificationRouteInput) int
 		RemoveTrigger                    func(childComplexity int, input model.RemoveTriggerInput) int
@@ -1104,14 +1069,12 @@ type ComplexityRoot struct {
 		RetryApplicationEnvironmentSetup func(childComplexity int, input model.RetryApplicationEnvironmentSetupInput) int
 		RetryEnvironmentOnboarding       func(childComplexity int, input model.RetryEnvironmentOnboardingInput) int
 		RetryForgeStatuses               func(childComplexity int, input model.RetryForgeStatusesInput) int
-		RetryMyNotification              func(childComplexity int, input model.RetryMyNotificationInput) int
 		RetryNotification                func(childComplexity int, input model.RetryNotificationInput) int
 		RetryRollout                     func(childComplexity int, input model.RetryRolloutInput) int
 		RetryWorkflow                    func(childComplexity int, input model.RetryWorkflowInput) int
 		RevokeAgent                      func(childComplexity int, input model.RevokeAgentInput) int
 		RevokeAgentKey                   func(childComplexity int, input model.RevokeAgentKeyInput) int
 		RevokeCredential                 func(childComplexity int, input model.RevokeCredentialInput) int
-		RevokeFeed                       func(childComplexity int, input model.RevokeFeedInput) int
 		RevokeGrant                      func(childComplexity int, input model.RevokeGrantInput) int
 		RevokeToken                      func(childComplexity int, input model.RevokeTokenInput) int
 		RollbackRollout                  func(childComplexity int, input model.RollbackRolloutInput) int
@@ -1119,7 +1082,6 @@ type ComplexityRoot struct {
 		RotateCredential                 func(childComplexity int, input model.RotateCredentialInput) int
 		SendEvent                        func(childComplexity int, input model.SendEventInput) int
 		SetArtifactSourceConfig          func(childComplexity int, input model.SetArtifactSourceConfigInput) int
-		SetBadges                        func(childComplexity int, input model.SetBadgesInput) int
 		SetChangeControl                 func(childComplexity int, input model.SetChangeControlInput) int
 		SetDirectChanges                 func(childComplexity int, input model.SetDirectChangesInput) int
 		SetEnvironmentApproval           func(childComplexity int, input model.SetEnvironmentApprovalInput) int
@@ -1140,26 +1102,6 @@ type ComplexityRoot struct {
 		UpdateEnvironment                func(childComplexity int, input model.UpdateEnvironmentInput) int
 		VetoVersion                      func(childComplexity int, input model.VetoVersionInput) int
 		WithdrawChange                   func(childComplexity int, input model.DecideChangeInput) int
-	}
-
-	MyNotification struct {
-		ChangedAt func(childComplexity int) int
-		Channel   func(childComplexity int) int
-		Config    func(childComplexity int) int
-		Enabled   func(childComplexity int) int
-		Name      func(childComplexity int) int
-	}
-
-	MyNotificationChannel struct {
-		Kind    func(childComplexity int) int
-		Name    func(childComplexity int) int
-		Problem func(childComplexity int) int
-		Reaches func(childComplexity int) int
-	}
-
-	MyNotificationPayload struct {
-		Errors       func(childComplexity int) int
-		Subscription func(childComplexity int) int
 	}
 
 	NotificationChannel struct {
@@ -1298,6 +1240,41 @@ type ComplexityRoot struct {
 	PinEnvironmentPayload struct {
 		Environment func(childComplexity int) int
 		Errors      func(childComplexity int) int
+	}
+
+	PlanNeed struct {
+		Approvers    func(childComplexity int) int
+		Detail       func(childComplexity int) int
+		Kind         func(childComplexity int) int
+		Requirements func(childComplexity int) int
+		Subject      func(childComplexity int) int
+	}
+
+	PlanPreview struct {
+		Applications func(childComplexity int) int
+		More         func(childComplexity int) int
+	}
+
+	PlanRequirement struct {
+		Group  func(childComplexity int) int
+		Quorum func(childComplexity int) int
+	}
+
+	PlannedApplication struct {
+		Application    func(childComplexity int) int
+		Begins         func(childComplexity int) int
+		Environments   func(childComplexity int) int
+		FileCount      func(childComplexity int) int
+		Files          func(childComplexity int) int
+		Refused        func(childComplexity int) int
+		Strategy       func(childComplexity int) int
+		StrategyReason func(childComplexity int) int
+		Trigger        func(childComplexity int) int
+	}
+
+	PlannedEnvironment struct {
+		Environment func(childComplexity int) int
+		Needs       func(childComplexity int) int
 	}
 
 	PolicyCheck struct {
@@ -1488,7 +1465,6 @@ type ComplexityRoot struct {
 		ArtifactSourceKinds    func(childComplexity int) int
 		ArtifactSources        func(childComplexity int, first *int, after *string, last *int, before *string, application *string, orderBy *core.Order) int
 		Audit                  func(childComplexity int, filter *model.AuditFilter, first *int, after *string, last *int, before *string, orderBy *core.Order) int
-		Badges                 func(childComplexity int) int
 		CallRequest            func(childComplexity int, id string) int
 		CallRequests           func(childComplexity int, pending *bool) int
 		ChatAccountOfLink      func(childComplexity int, token string) int
@@ -1503,7 +1479,6 @@ type ComplexityRoot struct {
 		Drivers                func(childComplexity int) int
 		Environment            func(childComplexity int, name string) int
 		Environments           func(childComplexity int, first *int, after *string, last *int, before *string, name *string, tiers []core.Tier, readiness []core.Readiness, orderBy *core.Order) int
-		Feeds                  func(childComplexity int) int
 		ForgeHosts             func(childComplexity int) int
 		ForgeMirrors           func(childComplexity int) int
 		ForgeStatuses          func(childComplexity int, state *forge.State, commit *string, before *int, first int) int
@@ -1516,15 +1491,13 @@ type ComplexityRoot struct {
 		JournalCursor          func(childComplexity int) int
 		Matrix                 func(childComplexity int, first *int, after *string, last *int, before *string, filter *model.MatrixFilter, orderBy *core.Order) int
 		Members                func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
-		MyNotificationChannels func(childComplexity int) int
-		MyNotificationMessages func(childComplexity int, first int) int
-		MyNotifications        func(childComplexity int) int
 		Node                   func(childComplexity int, id string) int
 		NotificationChannels   func(childComplexity int) int
 		NotificationKinds      func(childComplexity int) int
 		NotificationMessages   func(childComplexity int, state *core.NotificationState, channel *string, before *int, first int) int
 		NotificationRoutes     func(childComplexity int) int
 		Organizations          func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
+		PlanPreview            func(childComplexity int, input model.PlanPreviewInput) int
 		PolicyDecision         func(childComplexity int, id string) int
 		PolicySetVersions      func(childComplexity int, name string) int
 		PolicySets             func(childComplexity int) int
@@ -1551,6 +1524,7 @@ type ComplexityRoot struct {
 	}
 
 	QueuedRollout struct {
+		Inputs        func(childComplexity int) int
 		PrincipalID   func(childComplexity int) int
 		PrincipalType func(childComplexity int) int
 		Reason        func(childComplexity int) int
@@ -1692,6 +1666,7 @@ type ComplexityRoot struct {
 		FinishedAt          func(childComplexity int) int
 		FlowDefinition      func(childComplexity int) int
 		GlobalID            func(childComplexity int) int
+		Inputs              func(childComplexity int) int
 		IsRollback          func(childComplexity int) int
 		Journal             func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		OpenGates           func(childComplexity int) int
@@ -3303,50 +3278,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.AutomaticRollback.Why(childComplexity), true
 
-	case "Badges.application":
-		if e.ComplexityRoot.Badges.Application == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Badges.Application(childComplexity), true
-	case "Badges.author":
-		if e.ComplexityRoot.Badges.Author == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Badges.Author(childComplexity), true
-	case "Badges.changedAt":
-		if e.ComplexityRoot.Badges.ChangedAt == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Badges.ChangedAt(childComplexity), true
-	case "Badges.enabled":
-		if e.ComplexityRoot.Badges.Enabled == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Badges.Enabled(childComplexity), true
-	case "Badges.url":
-		if e.ComplexityRoot.Badges.URL == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Badges.URL(childComplexity), true
-
-	case "BadgesPayload.badges":
-		if e.ComplexityRoot.BadgesPayload.Badges == nil {
-			break
-		}
-
-		return e.ComplexityRoot.BadgesPayload.Badges(childComplexity), true
-	case "BadgesPayload.errors":
-		if e.ComplexityRoot.BadgesPayload.Errors == nil {
-			break
-		}
-
-		return e.ComplexityRoot.BadgesPayload.Errors(childComplexity), true
-
 	case "BreakGlass.at":
 		if e.ComplexityRoot.BreakGlass.At == nil {
 			break
@@ -3906,25 +3837,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.CreateEnvironmentPayload.Errors(childComplexity), true
-
-	case "CreateFeedPayload.errors":
-		if e.ComplexityRoot.CreateFeedPayload.Errors == nil {
-			break
-		}
-
-		return e.ComplexityRoot.CreateFeedPayload.Errors(childComplexity), true
-	case "CreateFeedPayload.feed":
-		if e.ComplexityRoot.CreateFeedPayload.Feed == nil {
-			break
-		}
-
-		return e.ComplexityRoot.CreateFeedPayload.Feed(childComplexity), true
-	case "CreateFeedPayload.url":
-		if e.ComplexityRoot.CreateFeedPayload.URL == nil {
-			break
-		}
-
-		return e.ComplexityRoot.CreateFeedPayload.URL(childComplexity), true
 
 	case "CreateFlowDefinitionPayload.errors":
 		if e.ComplexityRoot.CreateFlowDefinitionPayload.Errors == nil {
@@ -4735,50 +4647,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ExtendFreezePayload.Freeze(childComplexity), true
-
-	case "Feed.author":
-		if e.ComplexityRoot.Feed.Author == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Feed.Author(childComplexity), true
-	case "Feed.createdAt":
-		if e.ComplexityRoot.Feed.CreatedAt == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Feed.CreatedAt(childComplexity), true
-	case "Feed.kind":
-		if e.ComplexityRoot.Feed.Kind == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Feed.Kind(childComplexity), true
-	case "Feed.lastReadAt":
-		if e.ComplexityRoot.Feed.LastReadAt == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Feed.LastReadAt(childComplexity), true
-	case "Feed.name":
-		if e.ComplexityRoot.Feed.Name == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Feed.Name(childComplexity), true
-
-	case "FeedPayload.errors":
-		if e.ComplexityRoot.FeedPayload.Errors == nil {
-			break
-		}
-
-		return e.ComplexityRoot.FeedPayload.Errors(childComplexity), true
-	case "FeedPayload.feed":
-		if e.ComplexityRoot.FeedPayload.Feed == nil {
-			break
-		}
-
-		return e.ComplexityRoot.FeedPayload.Feed(childComplexity), true
 
 	case "FileChange.diff":
 		if e.ComplexityRoot.FileChange.Diff == nil {
@@ -6053,17 +5921,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.CreateEnvironment(childComplexity, args["input"].(model.CreateEnvironmentInput)), true
-	case "Mutation.createFeed":
-		if e.ComplexityRoot.Mutation.CreateFeed == nil {
-			break
-		}
-
-		args, err := ec.field_Mutation_createFeed_args(ctx, rawArgs)
-		if err != nil {
-			return 0, false
-		}
-
-		return e.ComplexityRoot.Mutation.CreateFeed(childComplexity, args["input"].(model.CreateFeedInput)), true
 	case "Mutation.createFlowDefinition":
 		if e.ComplexityRoot.Mutation.CreateFlowDefinition == nil {
 			break
@@ -6306,17 +6163,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.PutForgeMirror(childComplexity, args["input"].(model.PutForgeMirrorInput)), true
-	case "Mutation.putMyNotification":
-		if e.ComplexityRoot.Mutation.PutMyNotification == nil {
-			break
-		}
-
-		args, err := ec.field_Mutation_putMyNotification_args(ctx, rawArgs)
-		if err != nil {
-			return 0, false
-		}
-
-		return e.ComplexityRoot.Mutation.PutMyNotification(childComplexity, args["input"].(model.PutMyNotificationInput)), true
 	case "Mutation.putNotificationChannel":
 		if e.ComplexityRoot.Mutation.PutNotificationChannel == nil {
 			break
@@ -6427,17 +6273,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RemoveMember(childComplexity, args["input"].(model.RemoveMemberInput)), true
-	case "Mutation.removeMyNotification":
-		if e.ComplexityRoot.Mutation.RemoveMyNotification == nil {
-			break
-		}
-
-		args, err := ec.field_Mutation_removeMyNotification_args(ctx, rawArgs)
-		if err != nil {
-			return 0, false
-		}
-
-		return e.ComplexityRoot.Mutation.RemoveMyNotification(childComplexity, args["input"].(model.RemoveMyNotificationInput)), true
 	case "Mutation.removeNotificationChannel":
 		if e.ComplexityRoot.Mutation.RemoveNotificationChannel == nil {
 			break
@@ -6570,17 +6405,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RetryForgeStatuses(childComplexity, args["input"].(model.RetryForgeStatusesInput)), true
-	case "Mutation.retryMyNotification":
-		if e.ComplexityRoot.Mutation.RetryMyNotification == nil {
-			break
-		}
-
-		args, err := ec.field_Mutation_retryMyNotification_args(ctx, rawArgs)
-		if err != nil {
-			return 0, false
-		}
-
-		return e.ComplexityRoot.Mutation.RetryMyNotification(childComplexity, args["input"].(model.RetryMyNotificationInput)), true
 	case "Mutation.retryNotification":
 		if e.ComplexityRoot.Mutation.RetryNotification == nil {
 			break
@@ -6647,17 +6471,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RevokeCredential(childComplexity, args["input"].(model.RevokeCredentialInput)), true
-	case "Mutation.revokeFeed":
-		if e.ComplexityRoot.Mutation.RevokeFeed == nil {
-			break
-		}
-
-		args, err := ec.field_Mutation_revokeFeed_args(ctx, rawArgs)
-		if err != nil {
-			return 0, false
-		}
-
-		return e.ComplexityRoot.Mutation.RevokeFeed(childComplexity, args["input"].(model.RevokeFeedInput)), true
 	case "Mutation.revokeGrant":
 		if e.ComplexityRoot.Mutation.RevokeGrant == nil {
 			break
@@ -6735,17 +6548,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.SetArtifactSourceConfig(childComplexity, args["input"].(model.SetArtifactSourceConfigInput)), true
-	case "Mutation.setBadges":
-		if e.ComplexityRoot.Mutation.SetBadges == nil {
-			break
-		}
-
-		args, err := ec.field_Mutation_setBadges_args(ctx, rawArgs)
-		if err != nil {
-			return 0, false
-		}
-
-		return e.ComplexityRoot.Mutation.SetBadges(childComplexity, args["input"].(model.SetBadgesInput)), true
 	case "Mutation.setChangeControl":
 		if e.ComplexityRoot.Mutation.SetChangeControl == nil {
 			break
@@ -6966,75 +6768,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.WithdrawChange(childComplexity, args["input"].(model.DecideChangeInput)), true
-
-	case "MyNotification.changedAt":
-		if e.ComplexityRoot.MyNotification.ChangedAt == nil {
-			break
-		}
-
-		return e.ComplexityRoot.MyNotification.ChangedAt(childComplexity), true
-	case "MyNotification.channel":
-		if e.ComplexityRoot.MyNotification.Channel == nil {
-			break
-		}
-
-		return e.ComplexityRoot.MyNotification.Channel(childComplexity), true
-	case "MyNotification.config":
-		if e.ComplexityRoot.MyNotification.Config == nil {
-			break
-		}
-
-		return e.ComplexityRoot.MyNotification.Config(childComplexity), true
-	case "MyNotification.enabled":
-		if e.ComplexityRoot.MyNotification.Enabled == nil {
-			break
-		}
-
-		return e.ComplexityRoot.MyNotification.Enabled(childComplexity), true
-	case "MyNotification.name":
-		if e.ComplexityRoot.MyNotification.Name == nil {
-			break
-		}
-
-		return e.ComplexityRoot.MyNotification.Name(childComplexity), true
-
-	case "MyNotificationChannel.kind":
-		if e.ComplexityRoot.MyNotificationChannel.Kind == nil {
-			break
-		}
-
-		return e.ComplexityRoot.MyNotificationChannel.Kind(childComplexity), true
-	case "MyNotificationChannel.name":
-		if e.ComplexityRoot.MyNotificationChannel.Name == nil {
-			break
-		}
-
-		return e.ComplexityRoot.MyNotificationChannel.Name(childComplexity), true
-	case "MyNotificationChannel.problem":
-		if e.ComplexityRoot.MyNotificationChannel.Problem == nil {
-			break
-		}
-
-		return e.ComplexityRoot.MyNotificationChannel.Problem(childComplexity), true
-	case "MyNotificationChannel.reaches":
-		if e.ComplexityRoot.MyNotificationChannel.Reaches == nil {
-			break
-		}
-
-		return e.ComplexityRoot.MyNotificationChannel.Reaches(childComplexity), true
-
-	case "MyNotificationPayload.errors":
-		if e.ComplexityRoot.MyNotificationPayload.Errors == nil {
-			break
-		}
-
-		return e.ComplexityRoot.MyNotificationPayload.Errors(childComplexity), true
-	case "MyNotificationPayload.subscription":
-		if e.ComplexityRoot.MyNotificationPayload.Subscription == nil {
-			break
-		}
-
-		return e.ComplexityRoot.MyNotificationPayload.Subscription(childComplexity), true
 
 	case "NotificationChannel.author":
 		if e.ComplexityRoot.NotificationChannel.Author == nil {
@@ -7540,6 +7273,131 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.PinEnvironmentPayload.Errors(childComplexity), true
+
+	case "PlanNeed.approvers":
+		if e.ComplexityRoot.PlanNeed.Approvers == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlanNeed.Approvers(childComplexity), true
+	case "PlanNeed.detail":
+		if e.ComplexityRoot.PlanNeed.Detail == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlanNeed.Detail(childComplexity), true
+	case "PlanNeed.kind":
+		if e.ComplexityRoot.PlanNeed.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlanNeed.Kind(childComplexity), true
+	case "PlanNeed.requirements":
+		if e.ComplexityRoot.PlanNeed.Requirements == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlanNeed.Requirements(childComplexity), true
+	case "PlanNeed.subject":
+		if e.ComplexityRoot.PlanNeed.Subject == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlanNeed.Subject(childComplexity), true
+
+	case "PlanPreview.applications":
+		if e.ComplexityRoot.PlanPreview.Applications == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlanPreview.Applications(childComplexity), true
+	case "PlanPreview.more":
+		if e.ComplexityRoot.PlanPreview.More == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlanPreview.More(childComplexity), true
+
+	case "PlanRequirement.group":
+		if e.ComplexityRoot.PlanRequirement.Group == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlanRequirement.Group(childComplexity), true
+	case "PlanRequirement.quorum":
+		if e.ComplexityRoot.PlanRequirement.Quorum == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlanRequirement.Quorum(childComplexity), true
+
+	case "PlannedApplication.application":
+		if e.ComplexityRoot.PlannedApplication.Application == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlannedApplication.Application(childComplexity), true
+	case "PlannedApplication.begins":
+		if e.ComplexityRoot.PlannedApplication.Begins == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlannedApplication.Begins(childComplexity), true
+	case "PlannedApplication.environments":
+		if e.ComplexityRoot.PlannedApplication.Environments == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlannedApplication.Environments(childComplexity), true
+	case "PlannedApplication.fileCount":
+		if e.ComplexityRoot.PlannedApplication.FileCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlannedApplication.FileCount(childComplexity), true
+	case "PlannedApplication.files":
+		if e.ComplexityRoot.PlannedApplication.Files == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlannedApplication.Files(childComplexity), true
+	case "PlannedApplication.refused":
+		if e.ComplexityRoot.PlannedApplication.Refused == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlannedApplication.Refused(childComplexity), true
+	case "PlannedApplication.strategy":
+		if e.ComplexityRoot.PlannedApplication.Strategy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlannedApplication.Strategy(childComplexity), true
+	case "PlannedApplication.strategyReason":
+		if e.ComplexityRoot.PlannedApplication.StrategyReason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlannedApplication.StrategyReason(childComplexity), true
+	case "PlannedApplication.trigger":
+		if e.ComplexityRoot.PlannedApplication.Trigger == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlannedApplication.Trigger(childComplexity), true
+
+	case "PlannedEnvironment.environment":
+		if e.ComplexityRoot.PlannedEnvironment.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlannedEnvironment.Environment(childComplexity), true
+	case "PlannedEnvironment.needs":
+		if e.ComplexityRoot.PlannedEnvironment.Needs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlannedEnvironment.Needs(childComplexity), true
 
 	case "PolicyCheck.problems":
 		if e.ComplexityRoot.PolicyCheck.Problems == nil {
@@ -8341,12 +8199,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Audit(childComplexity, args["filter"].(*model.AuditFilter), args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
-	case "Query.badges":
-		if e.ComplexityRoot.Query.Badges == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Query.Badges(childComplexity), true
 	case "Query.callRequest":
 		if e.ComplexityRoot.Query.CallRequest == nil {
 			break
@@ -8471,12 +8323,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Environments(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["name"].(*string), args["tiers"].([]core.Tier), args["readiness"].([]core.Readiness), args["orderBy"].(*core.Order)), true
-	case "Query.feeds":
-		if e.ComplexityRoot.Query.Feeds == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Query.Feeds(childComplexity), true
 	case "Query.forgeHosts":
 		if e.ComplexityRoot.Query.ForgeHosts == nil {
 			break
@@ -8595,29 +8441,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Members(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
-	case "Query.myNotificationChannels":
-		if e.ComplexityRoot.Query.MyNotificationChannels == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Query.MyNotificationChannels(childComplexity), true
-	case "Query.myNotificationMessages":
-		if e.ComplexityRoot.Query.MyNotificationMessages == nil {
-			break
-		}
-
-		args, err := ec.field_Query_myNotificationMessages_args(ctx, rawArgs)
-		if err != nil {
-			return 0, false
-		}
-
-		return e.ComplexityRoot.Query.MyNotificationMessages(childComplexity, args["first"].(int)), true
-	case "Query.myNotifications":
-		if e.ComplexityRoot.Query.MyNotifications == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Query.MyNotifications(childComplexity), true
 	case "Query.node":
 		if e.ComplexityRoot.Query.Node == nil {
 			break
@@ -8669,6 +8492,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Organizations(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
+	case "Query.planPreview":
+		if e.ComplexityRoot.Query.PlanPreview == nil {
+			break
+		}
+
+		args, err := ec.field_Query_planPreview_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.PlanPreview(childComplexity, args["input"].(model.PlanPreviewInput)), true
 	case "Query.policyDecision":
 		if e.ComplexityRoot.Query.PolicyDecision == nil {
 			break
@@ -8898,6 +8732,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Query.Workflows(childComplexity, args["first"].(*int), args["after"].(*string), args["states"].([]handoff.WorkflowState), args["program"].(*string), args["subject"].(*string), args["filter"].(*handoff.WorkflowConditions)), true
 
+	case "QueuedRollout.inputs":
+		if e.ComplexityRoot.QueuedRollout.Inputs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.QueuedRollout.Inputs(childComplexity), true
 	case "QueuedRollout.principalId":
 		if e.ComplexityRoot.QueuedRollout.PrincipalID == nil {
 			break
@@ -9353,6 +9193,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Rollout.GlobalID(childComplexity), true
+	case "Rollout.inputs":
+		if e.ComplexityRoot.Rollout.Inputs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rollout.Inputs(childComplexity), true
 	case "Rollout.isRollback":
 		if e.ComplexityRoot.Rollout.IsRollback == nil {
 			break
@@ -11564,7 +11410,6 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputCreateArtifactSourceInput,
 		ec.unmarshalInputCreateCredentialInput,
 		ec.unmarshalInputCreateEnvironmentInput,
-		ec.unmarshalInputCreateFeedInput,
 		ec.unmarshalInputCreateFlowDefinitionInput,
 		ec.unmarshalInputCreateGroupInput,
 		ec.unmarshalInputCreateMemberInput,
@@ -11588,9 +11433,9 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputOpenNotificationLinkInput,
 		ec.unmarshalInputPauseRolloutInput,
 		ec.unmarshalInputPinEnvironmentInput,
+		ec.unmarshalInputPlanPreviewInput,
 		ec.unmarshalInputPreviewRolloutInput,
 		ec.unmarshalInputPutForgeMirrorInput,
-		ec.unmarshalInputPutMyNotificationInput,
 		ec.unmarshalInputPutNotificationChannelInput,
 		ec.unmarshalInputPutNotificationRouteInput,
 		ec.unmarshalInputPutPolicySetInput,
@@ -11599,7 +11444,6 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRegisterAgentInput,
 		ec.unmarshalInputReleasePromotionHoldInput,
 		ec.unmarshalInputRemoveMemberInput,
-		ec.unmarshalInputRemoveMyNotificationInput,
 		ec.unmarshalInputRemoveNotificationChannelInput,
 		ec.unmarshalInputRemoveNotificationRouteInput,
 		ec.unmarshalInputRemoveTriggerInput,
@@ -11612,14 +11456,12 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRetryApplicationEnvironmentSetupInput,
 		ec.unmarshalInputRetryEnvironmentOnboardingInput,
 		ec.unmarshalInputRetryForgeStatusesInput,
-		ec.unmarshalInputRetryMyNotificationInput,
 		ec.unmarshalInputRetryNotificationInput,
 		ec.unmarshalInputRetryRolloutInput,
 		ec.unmarshalInputRetryWorkflowInput,
 		ec.unmarshalInputRevokeAgentInput,
 		ec.unmarshalInputRevokeAgentKeyInput,
 		ec.unmarshalInputRevokeCredentialInput,
-		ec.unmarshalInputRevokeFeedInput,
 		ec.unmarshalInputRevokeGrantInput,
 		ec.unmarshalInputRevokeTokenInput,
 		ec.unmarshalInputRollbackRolloutInput,
@@ -11627,7 +11469,6 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRotateCredentialInput,
 		ec.unmarshalInputSendEventInput,
 		ec.unmarshalInputSetArtifactSourceConfigInput,
-		ec.unmarshalInputSetBadgesInput,
 		ec.unmarshalInputSetChangeControlInput,
 		ec.unmarshalInputSetDirectChangesInput,
 		ec.unmarshalInputSetEnvironmentApprovalInput,
@@ -12085,6 +11926,8 @@ type QueuedRollout {
   requestedAt: Time!
   "Whether it was requested to stop at weights."
   strategy: StrategyChoice!
+  "What the requester has given for the inputs of the pipeline, as an object by name."
+  inputs: JSON!
   "user, agent, policy, schedule or system."
   principalType: String!
   "The number of the member; null for others."
@@ -13582,106 +13425,6 @@ type SetDirectChangesPayload {
   errors: [UserError!]!
 }
 `, BuiltIn: false},
-	{Name: "../schema/feed.graphqls", Input: `# What can be read without signing in: feeds, each with a secret address, and badges of applications.
-
-extend type Query {
-  "The feeds of the organization, by name. Their addresses are shown once, when they are made."
-  feeds: [Feed!]!
-  "The applications that show badges, by name; also those where it was switched off."
-  badges: [Badges!]!
-}
-
-extend type Mutation {
-  "Makes a feed, and shows its address this once: whoever has it reads the feed without signing in."
-  createFeed(input: CreateFeedInput!): CreateFeedPayload!
-  "Ends a feed at once."
-  revokeFeed(input: RevokeFeedInput!): FeedPayload!
-  "Switches the badges of an application on or off. Anybody can read them, without signing in."
-  setBadges(input: SetBadgesInput!): BadgesPayload!
-}
-
-"What a feed shows."
-enum FeedKind {
-  "Atom: what was begun in environments of production, and what came of it: application, environment, version set, state and times."
-  PRODUCTION_CHANGES
-  "iCalendar: freezes with what they stop and their times."
-  FREEZES
-}
-
-"A feed that is read by its address."
-type Feed {
-  "Unique in the organization."
-  name: String!
-  kind: FeedKind!
-  "What the member was called who made it."
-  author: String!
-  createdAt: Time!
-  "When it was read of late, to the day; null for never."
-  lastReadAt: Time
-}
-
-"That the state of an application is shown as a badge for each of its environments."
-type Badges {
-  "The name of the application."
-  application: String!
-  "Whether they are shown."
-  enabled: Boolean!
-  "The address of a badge, with {environment} for the name of an environment."
-  url: String!
-  "What the member was called who saved it last."
-  author: String!
-  "When it was saved last."
-  changedAt: Time!
-}
-
-"Input of createFeed."
-input CreateFeedInput {
-  "1 to 63 lower-case letters, digits and hyphens; the name of no other feed."
-  name: String!
-  kind: FeedKind!
-  "Why; kept in the journal."
-  reason: String = ""
-}
-
-"Input of revokeFeed."
-input RevokeFeedInput {
-  "The feed."
-  name: String!
-  "Why; kept in the journal."
-  reason: String = ""
-}
-
-"Input of setBadges."
-input SetBadgesInput {
-  "The name of the application."
-  application: String!
-  "Whether they are shown."
-  enabled: Boolean!
-  "Why; kept in the journal."
-  reason: String = ""
-}
-
-"Result of createFeed."
-type CreateFeedPayload {
-  feed: Feed
-  "The address, with a secret in it; shown this once. Without the address of the console in the configuration of the service it is a path."
-  url: String
-  errors: [UserError!]!
-}
-
-"Result of revokeFeed."
-type FeedPayload {
-  "The feed as it was."
-  feed: Feed
-  errors: [UserError!]!
-}
-
-"Result of setBadges."
-type BadgesPayload {
-  badges: Badges
-  errors: [UserError!]!
-}
-`, BuiltIn: false},
 	{Name: "../schema/forge.graphqls", Input: `# Statuses of commits: which applications have their checks published at the forges of their repositories, and what became of each status.
 
 extend type Query {
@@ -14835,15 +14578,6 @@ extend type Query {
     "At most 100."
     first: Int! = 50
   ): [NotificationMessage!]!
-  "The channels that the viewer may subscribe to for themselves, by name."
-  myNotificationChannels: [MyNotificationChannel!]!
-  "What the viewer has subscribed to, by name."
-  myNotifications: [MyNotification!]!
-  "The messages to the viewer, the newest first. They are kept for 30 days, and shown to nobody else."
-  myNotificationMessages(
-    "At most 100."
-    first: Int! = 50
-  ): [NotificationMessage!]!
 }
 
 extend type Mutation {
@@ -14859,12 +14593,6 @@ extend type Mutation {
   testNotificationRoute(input: TestNotificationRouteInput!): NotificationRoutePayload!
   "Sends a dead letter again."
   retryNotification(input: RetryNotificationInput!): NotificationMessagePayload!
-  "Saves a subscription of the viewer, or changes the one of that name."
-  putMyNotification(input: PutMyNotificationInput!): MyNotificationPayload!
-  "Removes a subscription of the viewer."
-  removeMyNotification(input: RemoveMyNotificationInput!): MyNotificationPayload!
-  "Sends a message to the viewer again that has failed."
-  retryMyNotification(input: RetryMyNotificationInput!): NotificationMessagePayload!
   "Opens the question that a message links to. It decides nothing, and gives no right; a link works once."
   openNotificationLink(input: OpenNotificationLinkInput!): NotificationLinkPayload!
 }
@@ -14946,30 +14674,6 @@ type NotificationRoute {
   changedAt: Time!
 }
 
-"A channel that members may subscribe to for themselves."
-type MyNotificationChannel {
-  name: String!
-  kind: NotificationKind!
-  "Where it reaches the viewer: an address that the identity provider has verified, or the name of a linked chat account; empty for nowhere."
-  reaches: String!
-  "Why it does not reach the viewer; empty if it does."
-  problem: String!
-}
-
-"What a member has sent to themselves."
-type MyNotification {
-  "Unique among the member's."
-  name: String!
-  "The name of the channel."
-  channel: String!
-  "What it matches, digests and quiet hours."
-  config: JSON!
-  "Whether it is switched on."
-  enabled: Boolean!
-  "When it was saved last."
-  changedAt: Time!
-}
-
 "A message in a channel. What happens to a rollout is one message, which is updated."
 type NotificationMessage {
   "Identifies it within the organization."
@@ -15047,37 +14751,6 @@ input PutNotificationRouteInput {
   reason: String = ""
 }
 
-"Input of putMyNotification."
-input PutMyNotificationInput {
-  "1 to 63 lower-case letters, digits and hyphens; a subscription of that name is changed."
-  name: String!
-  "The name of a channel that members may subscribe to."
-  channel: String!
-  "An object with any of events, application, environment, tiers, severities, only (begun, waiting or may_approve), digest_minutes and quiet; null for everything, at once."
-  config: JSON
-  "Whether it is switched on."
-  enabled: Boolean! = true
-}
-
-"Input of removeMyNotification."
-input RemoveMyNotificationInput {
-  "The subscription."
-  name: String!
-}
-
-"Input of retryMyNotification."
-input RetryMyNotificationInput {
-  "The number of the message."
-  number: Int!
-}
-
-"Result of putMyNotification and removeMyNotification."
-type MyNotificationPayload {
-  "The subscription; after a removal as it was."
-  subscription: MyNotification
-  errors: [UserError!]!
-}
-
 "Input of removeNotificationChannel."
 input RemoveNotificationChannelInput {
   "The channel."
@@ -15120,7 +14793,7 @@ type NotificationRoutePayload {
   errors: [UserError!]!
 }
 
-"Result of retryNotification and retryMyNotification."
+"Result of retryNotification."
 type NotificationMessagePayload {
   message: NotificationMessage
   errors: [UserError!]!
@@ -15289,6 +14962,99 @@ type CreateFlowDefinitionPayload {
   "Approvals that cannot be given as things are now, of the pipeline: too few members are left who may give them. Empty on errors."
   unanswerable: [UnanswerableRule!]!
   errors: [UserError!]!
+}
+`, BuiltIn: false},
+	{Name: "../schema/plan.graphqls", Input: `# Plans: what changes of repositories would roll out, before they are on a branch.
+
+extend type Query {
+  """
+  What a change of a repository would roll out if it were at the head of a branch: which applications it touches by their sources, what begins their
+  rollouts, by which strategy, and what they would have to pass as things are now. Nothing is written.
+  """
+  planPreview(input: PlanPreviewInput!): PlanPreview!
+}
+
+"Input of planPreview."
+input PlanPreviewInput {
+  "The repository: its URL, or its host and path such as git.example.com/shop/config."
+  repository: String!
+  "The branch that the change goes to."
+  branch: String!
+  "The files that it changes, from the top of the repository; at most 5,000."
+  paths: [String!]!
+  "The SHA of its last commit."
+  sha: String = ""
+  "The message of its last commit, about which pipelines may have rules; the first 4 KiB count."
+  message: String = ""
+}
+
+"What a change would roll out."
+type PlanPreview {
+  "The applications that it touches, by name; at most 50."
+  applications: [PlannedApplication!]!
+  "Whether it touches others."
+  more: Boolean!
+}
+
+"An application that a change touches."
+type PlannedApplication {
+  application: Application!
+  "The changed files that count for it, in order; at most 500."
+  files: [String!]!
+  "How many files count for it."
+  fileCount: Int!
+  "The trigger that would begin a rollout; null if none would."
+  trigger: Trigger
+  "What would begin a rollout, in one sentence."
+  begins: String!
+  "Whether the rollout would stop at weights; null if it cannot be planned."
+  strategy: RolloutStrategy
+  "Why, in one sentence; null if it cannot be planned."
+  strategyReason: String
+  "Why no rollout would begin as things are; null if one would."
+  refused: String
+  "Where the rollout would go, in the order of promotion; empty if none would begin."
+  environments: [PlannedEnvironment!]!
+}
+
+"An environment that a rollout would enter."
+type PlannedEnvironment {
+  environment: Environment!
+  "What the rollout would have to pass there."
+  needs: [PlanNeed!]!
+}
+
+"A condition that a rollout would have to meet."
+type PlanNeed {
+  kind: PlanNeedKind!
+  "The gate of an approval, the key of a check, or the control; null for policies."
+  subject: String
+  "What it takes, in one sentence."
+  detail: String!
+  "How many approvals of which groups it takes; empty for other kinds."
+  requirements: [PlanRequirement!]!
+  "The first of the members who may approve, by name; at most 10."
+  approvers: [String!]!
+}
+
+"A number of approvals."
+type PlanRequirement {
+  "The group whose members count; null for anybody who may approve."
+  group: String
+  "How many different members it takes."
+  quorum: Int!
+}
+
+"What kind of condition a rollout would have to meet."
+enum PlanNeedKind {
+  "People have to agree."
+  APPROVAL
+  "A check has to be green."
+  CHECK
+  "A freeze or a pin stops it now."
+  CONTROL
+  "Policies deny it now."
+  POLICY
 }
 `, BuiltIn: false},
 	{Name: "../schema/policy.graphqls", Input: `# Policies: what rollouts are allowed to do, written in Cedar.
@@ -15652,6 +15418,8 @@ input PreviewRolloutInput {
   rollback: Boolean = false
   "Whether the rollout would stop at weights."
   strategy: StrategyChoice = AUTO
+  "The inputs that the pipeline declares, as an object by name. Those with a default may be left out."
+  inputs: JSON
 }
 
 "Result of previewRollout."
@@ -16154,6 +15922,8 @@ type Rollout implements Node {
   strategy: RolloutStrategy
   "Why it has that strategy, in one sentence; null if it has none."
   strategyReason: String
+  "What it was given when it was created, as an object by name, with the defaults of its pipeline. A retry keeps them, and a rollback has those of what it returns to."
+  inputs: JSON!
   "The handle of the workflow that runs it; null until the engine has accepted it."
   workflowRef: String
   "Derived: the version set was live in the first environment before."
@@ -16256,6 +16026,8 @@ input CreateRolloutInput {
   environments: [String!]
   "Whether the rollout stops at weights."
   strategy: StrategyChoice = AUTO
+  "The inputs that the pipeline declares, as an object by name. Those with a default may be left out."
+  inputs: JSON
 }
 
 "Result of createRollout."
@@ -17841,32 +17613,6 @@ func (ec *executionContext) childFields_AutomaticRollback(ctx context.Context, f
 	return nil, fmt.Errorf("no field named %q was found under type AutomaticRollback", field.Name)
 }
 
-func (ec *executionContext) childFields_Badges(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-	switch field.Name {
-	case "application":
-		return ec.fieldContext_Badges_application(ctx, field)
-	case "enabled":
-		return ec.fieldContext_Badges_enabled(ctx, field)
-	case "url":
-		return ec.fieldContext_Badges_url(ctx, field)
-	case "author":
-		return ec.fieldContext_Badges_author(ctx, field)
-	case "changedAt":
-		return ec.fieldContext_Badges_changedAt(ctx, field)
-	}
-	return nil, fmt.Errorf("no field named %q was found under type Badges", field.Name)
-}
-
-func (ec *executionContext) childFields_BadgesPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-	switch field.Name {
-	case "badges":
-		return ec.fieldContext_BadgesPayload_badges(ctx, field)
-	case "errors":
-		return ec.fieldContext_BadgesPayload_errors(ctx, field)
-	}
-	return nil, fmt.Errorf("no field named %q was found under type BadgesPayload", field.Name)
-}
-
 func (ec *executionContext) childFields_BreakGlass(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "principal":
@@ -18165,18 +17911,6 @@ func (ec *executionContext) childFields_CreateEnvironmentPayload(ctx context.Con
 		return ec.fieldContext_CreateEnvironmentPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type CreateEnvironmentPayload", field.Name)
-}
-
-func (ec *executionContext) childFields_CreateFeedPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-	switch field.Name {
-	case "feed":
-		return ec.fieldContext_CreateFeedPayload_feed(ctx, field)
-	case "url":
-		return ec.fieldContext_CreateFeedPayload_url(ctx, field)
-	case "errors":
-		return ec.fieldContext_CreateFeedPayload_errors(ctx, field)
-	}
-	return nil, fmt.Errorf("no field named %q was found under type CreateFeedPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_CreateFlowDefinitionPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -18583,32 +18317,6 @@ func (ec *executionContext) childFields_ExtendFreezePayload(ctx context.Context,
 		return ec.fieldContext_ExtendFreezePayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ExtendFreezePayload", field.Name)
-}
-
-func (ec *executionContext) childFields_Feed(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-	switch field.Name {
-	case "name":
-		return ec.fieldContext_Feed_name(ctx, field)
-	case "kind":
-		return ec.fieldContext_Feed_kind(ctx, field)
-	case "author":
-		return ec.fieldContext_Feed_author(ctx, field)
-	case "createdAt":
-		return ec.fieldContext_Feed_createdAt(ctx, field)
-	case "lastReadAt":
-		return ec.fieldContext_Feed_lastReadAt(ctx, field)
-	}
-	return nil, fmt.Errorf("no field named %q was found under type Feed", field.Name)
-}
-
-func (ec *executionContext) childFields_FeedPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-	switch field.Name {
-	case "feed":
-		return ec.fieldContext_FeedPayload_feed(ctx, field)
-	case "errors":
-		return ec.fieldContext_FeedPayload_errors(ctx, field)
-	}
-	return nil, fmt.Errorf("no field named %q was found under type FeedPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_FileChange(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -19207,46 +18915,6 @@ func (ec *executionContext) childFields_MemberPayload(ctx context.Context, field
 	return nil, fmt.Errorf("no field named %q was found under type MemberPayload", field.Name)
 }
 
-func (ec *executionContext) childFields_MyNotification(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-	switch field.Name {
-	case "name":
-		return ec.fieldContext_MyNotification_name(ctx, field)
-	case "channel":
-		return ec.fieldContext_MyNotification_channel(ctx, field)
-	case "config":
-		return ec.fieldContext_MyNotification_config(ctx, field)
-	case "enabled":
-		return ec.fieldContext_MyNotification_enabled(ctx, field)
-	case "changedAt":
-		return ec.fieldContext_MyNotification_changedAt(ctx, field)
-	}
-	return nil, fmt.Errorf("no field named %q was found under type MyNotification", field.Name)
-}
-
-func (ec *executionContext) childFields_MyNotificationChannel(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-	switch field.Name {
-	case "name":
-		return ec.fieldContext_MyNotificationChannel_name(ctx, field)
-	case "kind":
-		return ec.fieldContext_MyNotificationChannel_kind(ctx, field)
-	case "reaches":
-		return ec.fieldContext_MyNotificationChannel_reaches(ctx, field)
-	case "problem":
-		return ec.fieldContext_MyNotificationChannel_problem(ctx, field)
-	}
-	return nil, fmt.Errorf("no field named %q was found under type MyNotificationChannel", field.Name)
-}
-
-func (ec *executionContext) childFields_MyNotificationPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-	switch field.Name {
-	case "subscription":
-		return ec.fieldContext_MyNotificationPayload_subscription(ctx, field)
-	case "errors":
-		return ec.fieldContext_MyNotificationPayload_errors(ctx, field)
-	}
-	return nil, fmt.Errorf("no field named %q was found under type MyNotificationPayload", field.Name)
-}
-
 func (ec *executionContext) childFields_NotificationChannel(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "name":
@@ -19521,6 +19189,76 @@ func (ec *executionContext) childFields_PinEnvironmentPayload(ctx context.Contex
 		return ec.fieldContext_PinEnvironmentPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type PinEnvironmentPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_PlanNeed(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "kind":
+		return ec.fieldContext_PlanNeed_kind(ctx, field)
+	case "subject":
+		return ec.fieldContext_PlanNeed_subject(ctx, field)
+	case "detail":
+		return ec.fieldContext_PlanNeed_detail(ctx, field)
+	case "requirements":
+		return ec.fieldContext_PlanNeed_requirements(ctx, field)
+	case "approvers":
+		return ec.fieldContext_PlanNeed_approvers(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PlanNeed", field.Name)
+}
+
+func (ec *executionContext) childFields_PlanPreview(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "applications":
+		return ec.fieldContext_PlanPreview_applications(ctx, field)
+	case "more":
+		return ec.fieldContext_PlanPreview_more(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PlanPreview", field.Name)
+}
+
+func (ec *executionContext) childFields_PlanRequirement(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "group":
+		return ec.fieldContext_PlanRequirement_group(ctx, field)
+	case "quorum":
+		return ec.fieldContext_PlanRequirement_quorum(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PlanRequirement", field.Name)
+}
+
+func (ec *executionContext) childFields_PlannedApplication(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "application":
+		return ec.fieldContext_PlannedApplication_application(ctx, field)
+	case "files":
+		return ec.fieldContext_PlannedApplication_files(ctx, field)
+	case "fileCount":
+		return ec.fieldContext_PlannedApplication_fileCount(ctx, field)
+	case "trigger":
+		return ec.fieldContext_PlannedApplication_trigger(ctx, field)
+	case "begins":
+		return ec.fieldContext_PlannedApplication_begins(ctx, field)
+	case "strategy":
+		return ec.fieldContext_PlannedApplication_strategy(ctx, field)
+	case "strategyReason":
+		return ec.fieldContext_PlannedApplication_strategyReason(ctx, field)
+	case "refused":
+		return ec.fieldContext_PlannedApplication_refused(ctx, field)
+	case "environments":
+		return ec.fieldContext_PlannedApplication_environments(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PlannedApplication", field.Name)
+}
+
+func (ec *executionContext) childFields_PlannedEnvironment(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "environment":
+		return ec.fieldContext_PlannedEnvironment_environment(ctx, field)
+	case "needs":
+		return ec.fieldContext_PlannedEnvironment_needs(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PlannedEnvironment", field.Name)
 }
 
 func (ec *executionContext) childFields_PolicyCheck(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -19889,6 +19627,8 @@ func (ec *executionContext) childFields_QueuedRollout(ctx context.Context, field
 		return ec.fieldContext_QueuedRollout_requestedAt(ctx, field)
 	case "strategy":
 		return ec.fieldContext_QueuedRollout_strategy(ctx, field)
+	case "inputs":
+		return ec.fieldContext_QueuedRollout_inputs(ctx, field)
 	case "principalType":
 		return ec.fieldContext_QueuedRollout_principalType(ctx, field)
 	case "principalId":
@@ -20153,6 +19893,8 @@ func (ec *executionContext) childFields_Rollout(ctx context.Context, field graph
 		return ec.fieldContext_Rollout_strategy(ctx, field)
 	case "strategyReason":
 		return ec.fieldContext_Rollout_strategyReason(ctx, field)
+	case "inputs":
+		return ec.fieldContext_Rollout_inputs(ctx, field)
 	case "workflowRef":
 		return ec.fieldContext_Rollout_workflowRef(ctx, field)
 	case "isRollback":

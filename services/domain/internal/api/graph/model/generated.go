@@ -13,7 +13,6 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/policy"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/core/feed"
 )
 
 // Whether the viewer may perform an action now. The mutation applies the same rule and gives the same reason.
@@ -112,12 +111,6 @@ type AuditFilter struct {
 	Since *time.Time `json:"since,omitempty"`
 	// The first instant that no longer counts.
 	Until *time.Time `json:"until,omitempty"`
-}
-
-// Result of setBadges.
-type BadgesPayload struct {
-	Badges *Badges     `json:"badges,omitempty"`
-	Errors []UserError `json:"errors"`
 }
 
 // Input of breakGlass.
@@ -307,23 +300,6 @@ type CreateEnvironmentPayload struct {
 	Errors      []UserError  `json:"errors"`
 }
 
-// Input of createFeed.
-type CreateFeedInput struct {
-	// 1 to 63 lower-case letters, digits and hyphens; the name of no other feed.
-	Name string    `json:"name"`
-	Kind feed.Kind `json:"kind"`
-	// Why; kept in the journal.
-	Reason *string `json:"reason,omitempty"`
-}
-
-// Result of createFeed.
-type CreateFeedPayload struct {
-	Feed *Feed `json:"feed,omitempty"`
-	// The address, with a secret in it; shown this once. Without the address of the console in the configuration of the service it is a path.
-	URL    *string     `json:"url,omitempty"`
-	Errors []UserError `json:"errors"`
-}
-
 // Input of createFlowDefinition.
 type CreateFlowDefinitionInput struct {
 	// Name or identifier of the application.
@@ -383,6 +359,8 @@ type CreateRolloutInput struct {
 	Environments []string `json:"environments,omitempty"`
 	// Whether the rollout stops at weights.
 	Strategy *StrategyChoice `json:"strategy,omitempty"`
+	// The inputs that the pipeline declares, as an object by name. Those with a default may be left out.
+	Inputs json.RawMessage `json:"inputs,omitempty"`
 }
 
 // Result of createRollout.
@@ -532,13 +510,6 @@ type ExtendFreezePayload struct {
 	Errors []UserError `json:"errors"`
 }
 
-// Result of revokeFeed.
-type FeedPayload struct {
-	// The feed as it was.
-	Feed   *Feed       `json:"feed,omitempty"`
-	Errors []UserError `json:"errors"`
-}
-
 // Result of putForgeMirror.
 type ForgeMirrorPayload struct {
 	Mirror *ForgeMirror `json:"mirror,omitempty"`
@@ -651,13 +622,6 @@ type MemberPayload struct {
 	Errors       []UserError        `json:"errors"`
 }
 
-// Result of putMyNotification and removeMyNotification.
-type MyNotificationPayload struct {
-	// The subscription; after a removal as it was.
-	Subscription *MyNotification `json:"subscription,omitempty"`
-	Errors       []UserError     `json:"errors"`
-}
-
 // An artifact source of a new service.
 type NewArtifactSourceInput struct {
 	// oci-image@1
@@ -690,7 +654,7 @@ type NotificationLinkPayload struct {
 	Errors []UserError       `json:"errors"`
 }
 
-// Result of retryNotification and retryMyNotification.
+// Result of retryNotification.
 type NotificationMessagePayload struct {
 	Message *NotificationMessage `json:"message,omitempty"`
 	Errors  []UserError          `json:"errors"`
@@ -756,6 +720,28 @@ type PinEnvironmentPayload struct {
 	Errors      []UserError  `json:"errors"`
 }
 
+// Input of planPreview.
+type PlanPreviewInput struct {
+	// The repository: its URL, or its host and path such as git.example.com/shop/config.
+	Repository string `json:"repository"`
+	// The branch that the change goes to.
+	Branch string `json:"branch"`
+	// The files that it changes, from the top of the repository; at most 5,000.
+	Paths []string `json:"paths"`
+	// The SHA of its last commit.
+	Sha *string `json:"sha,omitempty"`
+	// The message of its last commit, about which pipelines may have rules; the first 4 KiB count.
+	Message *string `json:"message,omitempty"`
+}
+
+// A number of approvals.
+type PlanRequirement struct {
+	// The group whose members count; null for anybody who may approve.
+	Group *string `json:"group,omitempty"`
+	// How many different members it takes.
+	Quorum int `json:"quorum"`
+}
+
 // What is wrong with the text of a policy set.
 type PolicyCheck struct {
 	// They keep the text from being stored.
@@ -815,6 +801,8 @@ type PreviewRolloutInput struct {
 	Rollback *bool `json:"rollback,omitempty"`
 	// Whether the rollout would stop at weights.
 	Strategy *StrategyChoice `json:"strategy,omitempty"`
+	// The inputs that the pipeline declares, as an object by name. Those with a default may be left out.
+	Inputs json.RawMessage `json:"inputs,omitempty"`
 }
 
 // Result of previewRollout.
@@ -867,18 +855,6 @@ type PutForgeMirrorInput struct {
 	Enabled bool `json:"enabled"`
 	// Why; kept in the journal.
 	Reason *string `json:"reason,omitempty"`
-}
-
-// Input of putMyNotification.
-type PutMyNotificationInput struct {
-	// 1 to 63 lower-case letters, digits and hyphens; a subscription of that name is changed.
-	Name string `json:"name"`
-	// The name of a channel that members may subscribe to.
-	Channel string `json:"channel"`
-	// An object with any of events, application, environment, tiers, severities, only (begun, waiting or may_approve), digest_minutes and quiet; null for everything, at once.
-	Config json.RawMessage `json:"config,omitempty"`
-	// Whether it is switched on.
-	Enabled bool `json:"enabled"`
 }
 
 // Input of putNotificationChannel.
@@ -1003,12 +979,6 @@ type ReleasePromotionHoldPayload struct {
 type RemoveMemberInput struct {
 	// The member.
 	MemberID string `json:"memberId"`
-}
-
-// Input of removeMyNotification.
-type RemoveMyNotificationInput struct {
-	// The subscription.
-	Name string `json:"name"`
 }
 
 // Input of removeNotificationChannel.
@@ -1185,12 +1155,6 @@ type RetryForgeStatusesPayload struct {
 	Errors  []UserError           `json:"errors"`
 }
 
-// Input of retryMyNotification.
-type RetryMyNotificationInput struct {
-	// The number of the message.
-	Number int `json:"number"`
-}
-
 // Input of retryNotification.
 type RetryNotificationInput struct {
 	// The number of the message.
@@ -1237,14 +1201,6 @@ type RevokeAgentKeyInput struct {
 // Input of revokeCredential.
 type RevokeCredentialInput struct {
 	// The credential.
-	Name string `json:"name"`
-	// Why; kept in the journal.
-	Reason *string `json:"reason,omitempty"`
-}
-
-// Input of revokeFeed.
-type RevokeFeedInput struct {
-	// The feed.
 	Name string `json:"name"`
 	// Why; kept in the journal.
 	Reason *string `json:"reason,omitempty"`
@@ -1346,16 +1302,6 @@ type SetArtifactSourceConfigInput struct {
 type SetArtifactSourceConfigPayload struct {
 	ArtifactSource *ArtifactSource `json:"artifactSource,omitempty"`
 	Errors         []UserError     `json:"errors"`
-}
-
-// Input of setBadges.
-type SetBadgesInput struct {
-	// The name of the application.
-	Application string `json:"application"`
-	// Whether they are shown.
-	Enabled bool `json:"enabled"`
-	// Why; kept in the journal.
-	Reason *string `json:"reason,omitempty"`
 }
 
 // Input of setChangeControl.
@@ -1983,6 +1929,70 @@ func (e *PassageConditionStatus) UnmarshalJSON(b []byte) error {
 }
 
 func (e PassageConditionStatus) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
+}
+
+// What kind of condition a rollout would have to meet.
+type PlanNeedKind string
+
+const (
+	// People have to agree.
+	PlanNeedKindApproval PlanNeedKind = "APPROVAL"
+	// A check has to be green.
+	PlanNeedKindCheck PlanNeedKind = "CHECK"
+	// A freeze or a pin stops it now.
+	PlanNeedKindControl PlanNeedKind = "CONTROL"
+	// Policies deny it now.
+	PlanNeedKindPolicy PlanNeedKind = "POLICY"
+)
+
+var AllPlanNeedKind = []PlanNeedKind{
+	PlanNeedKindApproval,
+	PlanNeedKindCheck,
+	PlanNeedKindControl,
+	PlanNeedKindPolicy,
+}
+
+func (e PlanNeedKind) IsValid() bool {
+	switch e {
+	case PlanNeedKindApproval, PlanNeedKindCheck, PlanNeedKindControl, PlanNeedKindPolicy:
+		return true
+	}
+	return false
+}
+
+func (e PlanNeedKind) String() string {
+	return string(e)
+}
+
+func (e *PlanNeedKind) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = PlanNeedKind(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid PlanNeedKind", str)
+	}
+	return nil
+}
+
+func (e PlanNeedKind) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *PlanNeedKind) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e PlanNeedKind) MarshalJSON() ([]byte, error) {
 	var buf bytes.Buffer
 	e.MarshalGQL(&buf)
 	return buf.Bytes(), nil
