@@ -39,12 +39,12 @@ type Config struct {
 	// Layout is how the streams are laid out that this connection makes.
 	Layout Layout
 	// Background has Connect answer at once; the connection is made as soon as the server is available. Until then, and with
-	// credentials that the server refuses, Ready says that there is none, and the log says why.
+	// credentials that the server refuses, Ready reports that there is none, and the log says why.
 	Background bool
 }
 
-// CheckURL is what is wrong with the member of a configuration that is a Config's URL, none for nothing. What was found is not said
-// whole, for there may be a password in it.
+// CheckURL validates a Config.URL; member names it in problems. It never repeats the whole value, which may hold a
+// password.
 func CheckURL(member, addresses string) []fault.Field {
 	for address := range strings.SplitSeq(addresses, ",") {
 		scheme, host, found := strings.Cut(strings.TrimSpace(address), "://")

@@ -29,7 +29,7 @@ type loop struct {
 	ended    chan struct{} // closed when no more messages are asked for
 }
 
-// outcome is what becomes of a message.
+// outcome is what happens to a message.
 type outcome string
 
 const (

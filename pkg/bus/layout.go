@@ -60,7 +60,7 @@ const (
 	mirrorSuffix = "_MIRROR"
 )
 
-// replicas is how many a stream is to have, at least. fixed says that fewer will not do.
+// replicas is how many a stream is to have, at least. fixed is set if fewer will not do.
 func (c *Conn) replicas(s Stream) (n int, fixed bool) {
 	switch {
 	case s.Replicas > 0:

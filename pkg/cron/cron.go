@@ -48,9 +48,9 @@ const starBit = 1 << 63
 // zone.
 type Expression struct {
 	fields cron.SpecSchedule
-	// hourly is whether it holds in every hour. Then it follows the time that passes: in an hour that is repeated it is due again, and in one
-	// that is skipped it is not due. Otherwise it follows the clock on the wall: what falls into a repeated hour is due in the first one
-	// only, and what falls into a skipped one is due when the clock has jumped. A day has each of its times once.
+	// hourly reports whether it holds in every hour. Then it follows the time that passes: in an hour that is repeated it is due again,
+	// and in one that is skipped it is not due. Otherwise it follows the clock on the wall: what falls into a repeated hour is due in
+	// the first one only, and what falls into a skipped one is due when the clock has jumped. A day has each of its times once.
 	hourly bool
 }
 

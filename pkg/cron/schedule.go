@@ -156,7 +156,7 @@ func next(all []span, t time.Time) time.Time {
 	return first
 }
 
-// At is whether it is open at an instant, and the window that makes it so or keeps it closed; empty if none does.
+// At reports whether it is open at an instant, and the window that makes it so or keeps it closed; empty if none does.
 func (c Calendar) At(t time.Time) (open bool, window string) {
 	if name, _, excluded := covering(c.exclude, t); excluded {
 		return false, name

@@ -161,7 +161,7 @@ func rolloutEvents() []Definition {
 		define(PathDomain, "", RolloutEnvironmentHealthy{RolloutID: 7, EnvironmentID: 3},
 			"By the deploy workflow, when every deployment of an environment is healthy.", EmitterProgram),
 		define(PathDomain, "", RolloutEnvironmentFailed{RolloutID: 7, EnvironmentID: 3, Reason: "api is degraded"},
-			"By the deploy workflow, when an environment cannot become healthy in this rollout any more.", EmitterProgram),
+			"By the deploy workflow, when an environment can no longer become healthy in this rollout.", EmitterProgram),
 	}
 }
 

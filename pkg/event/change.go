@@ -27,7 +27,7 @@ type DeploymentSubmitted struct {
 	Namespace string `json:"namespace,omitempty" jsonschema:"maxLength=255"`
 	// URL is the page for people.
 	URL string `json:"url,omitempty" jsonschema:"maxLength=2048,pattern=^https?://[^\\s]+$"`
-	// Status is what has become of it there, for people.
+	// Status is its state there, for people.
 	Status string `json:"status,omitempty" jsonschema:"maxLength=500"`
 }
 

@@ -9,7 +9,7 @@ type CheckReported struct {
 	Phase string `json:"phase" jsonschema:"enum=pending,enum=success,enum=failure"`
 	// Description is text for people.
 	Description string `json:"description,omitempty" jsonschema:"maxLength=1000"`
-	// Asks is that a person has to decide, since the program cannot. It is only with the phase pending.
+	// Asks reports whether a person has to decide, since the program cannot. It is only with the phase pending.
 	Asks bool `json:"asks,omitempty"`
 	// Link is an http or https address with more.
 	Link string `json:"link,omitempty" jsonschema:"maxLength=2000"`

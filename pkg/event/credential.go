@@ -24,7 +24,7 @@ type CredentialChanged struct {
 	Reference string `json:"reference,omitempty" jsonschema:"maxLength=1000"`
 	// Sealed is the sealed value; absent for a reference, and once it was revoked.
 	Sealed []byte `json:"sealed,omitempty" jsonschema:"maxLength=131072"`
-	// Revoked is that it must not be used any more.
+	// Revoked reports whether it must no longer be used.
 	Revoked bool `json:"revoked,omitempty"`
 }
 

@@ -340,9 +340,9 @@ type EnvironmentPlacesChanged struct {
 	ApplicationID int64 `json:"application_id,omitempty" jsonschema:"minimum=1"`
 	// Sequence rises with every event.
 	Sequence int64 `json:"sequence" jsonschema:"minimum=1"`
-	// Protected says that only its own rollouts may change the environment; not in events about an application.
+	// Protected is set if only its own rollouts may change the environment; not in events about an application.
 	Protected bool `json:"protected,omitempty"`
-	// Archived says that the environment is not used any more; not in events about an application.
+	// Archived is set if the environment is no longer used; not in events about an application.
 	Archived bool `json:"archived,omitempty"`
 	// Places are what belongs to the environment, or to the application in it.
 	Places []Place `json:"places"`

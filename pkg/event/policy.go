@@ -30,7 +30,7 @@ type CallDecided struct {
 	CallID string `json:"call_id" jsonschema:"minLength=1,maxLength=500"`
 	// Function is what the program calls.
 	Function string `json:"function" jsonschema:"minLength=1,maxLength=300"`
-	// State is what has become of the call: it was denied, an approval is pending, or was given or refused, or did not come in time.
+	// State is the outcome of the call: it was denied, an approval is pending, or was given or refused, or did not come in time.
 	State string `json:"state" jsonschema:"enum=denied,enum=pending,enum=permitted,enum=refused,enum=expired"`
 	// Policy is the name of the policy that has decided, with its set.
 	Policy string `json:"policy,omitempty"`
@@ -40,7 +40,7 @@ type CallDecided struct {
 	Group string `json:"group,omitempty"`
 	// Quorum is how many have to give it.
 	Quorum int `json:"quorum,omitempty" jsonschema:"minimum=1"`
-	// RequesterMay is that the person who requested the rollout may give it, too.
+	// RequesterMay reports whether the person who requested the rollout may give it, too.
 	RequesterMay bool `json:"requester_may,omitempty"`
 	// ExpiresAt is when a pending request ends as refused.
 	ExpiresAt string `json:"expires_at,omitempty" jsonschema:"format=date-time"`

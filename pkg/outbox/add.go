@@ -47,7 +47,7 @@ func Add(ctx context.Context, tx pgx.Tx, events ...event.Sealed) error {
 // AddNumbered is Add for a service whose transactions come one after the other anyhow, because each carries what many callers have: it
 // gives the events their positions at once, so that the sender needs no transaction of its own for that, and no write to the
 // disk. (Behind events without one, such as Add left, they get none: the order stays. While another transaction gives positions, they get
-// none either, and wait for nobody.) From here to the end of tx no other can give positions: tx does nothing any more that takes long. An
+// none either, and wait for nobody.) From here to the end of tx no other can give positions: tx no longer does anything that takes long. An
 // event that another transaction adds at the same moment is an error; done again, tx finds it there.
 func AddNumbered(ctx context.Context, tx pgx.Tx, events ...event.Sealed) error {
 	p, err := rows(events)

@@ -17,7 +17,7 @@ func (s *Sender) Round(ctx context.Context) error {
 	}
 }
 
-// OneRound is one of the rounds that Round makes until nothing is left; more says that something is.
+// OneRound is one of the rounds that Round makes until nothing is left; more is set if something is.
 func (s *Sender) OneRound(ctx context.Context) (more bool, err error) {
 	_, more, err = s.round(ctx)
 	return more, err

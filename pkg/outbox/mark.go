@@ -32,7 +32,7 @@ func (i *Inbox) Run(ctx context.Context) error {
 		if now := i.Clock.Now(); now.Sub(pruned) >= pruneEvery {
 			pruned = now
 			if err := i.prune(ctx, now.Add(-i.Retention)); err != nil && ctx.Err() == nil {
-				i.Log.WarnContext(ctx, "inbox cannot forget old events", telemetry.KeyError, err)
+				i.Log.WarnContext(ctx, "deleting old inbox events failed; will retry", telemetry.KeyError, err)
 			}
 		}
 		open, err := i.flush(ctx)
@@ -55,7 +55,7 @@ func (i *Inbox) Run(ctx context.Context) error {
 	return nil
 }
 
-// flush moves the mark of every sequence that is on its way and sends it where the sender wants to hear it. open says that
+// flush moves the mark of every sequence that is on its way and sends it where the sender wants to hear it. open is set if
 // a mark has not reached everything that was claimed.
 func (i *Inbox) flush(ctx context.Context) (open bool, err error) {
 	i.mu.Lock()

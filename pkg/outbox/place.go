@@ -86,7 +86,7 @@ var serviceName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 // receiptSubject is where the sender listens for receipts.
 func receiptSubject(sender string) string { return "cd.receipt." + sender }
 
-// receipt says that a receiver has everything up to the mark. It travels as JSON.
+// receipt means that a receiver has everything up to the mark. It travels as JSON.
 type receipt struct {
 	Sender   string `json:"sender"`
 	Receiver string `json:"receiver"`

@@ -23,9 +23,9 @@ type published struct {
 // count is how many events were published.
 func (p published) count() int { return len(p.again.Ids) + len(p.final) }
 
-// publish hands what is due to the bus, in its order, and collects what became of it. whole says that all of it was tried:
-// it ends early with an errBusAway error, or without one when the connection was lost and is back. An event that the bus
-// refuses is postponed and no error.
+// publish hands what is due to the bus, in its order, and collects the outcome. whole is false if it stopped early:
+// errBusAway if the bus is gone, nil if the connection broke and is back. An event that the bus refuses is postponed
+// and no error.
 func (s *Sender) publish(ctx context.Context, due []query.FreshRow, done *published) (whole bool, err error) {
 	readable, messages := make([]event.Sealed, 0, len(due)), make([]string, 0, len(due))
 	unreadable := map[int64]error{}
@@ -83,7 +83,7 @@ func (s *Sender) event(row query.FreshRow) (event.Sealed, error) {
 }
 
 // messageID is the event's own id the first time, and another one each further time, because the stream would drop it
-// although nobody has it any more.
+// although no receiver has it.
 func messageID(e event.Sealed, attempts int32) string {
 	if attempts == 0 {
 		return e.ID()

@@ -20,7 +20,7 @@ const (
 	ResendWindow = 1000
 )
 
-// round takes the receipts that have come, gives positions to what has none, and publishes what is due. more says that there is more to
+// round takes the receipts that have come, gives positions to what has none, and publishes what is due. more is set if there is more to
 // do at once, and sent how many events were published. An errBusAway error leaves the rest for later.
 func (s *Sender) round(ctx context.Context) (sent int, more bool, err error) {
 	if err := s.settle(ctx); err != nil {
@@ -44,7 +44,7 @@ func (s *Sender) round(ctx context.Context) (sent int, more bool, err error) {
 	return done.count(), err == nil && (more || !whole), err
 }
 
-// due are the events to publish now, in the order of their positions; more says that there are others. To look for what
+// due are the events to publish now, in the order of their positions; more is set if there are others. To look for what
 // is to be sent again costs as much as the window holds, so it is done when something is due and not in every round.
 func (s *Sender) due(ctx context.Context) (due []query.FreshRow, more bool, err error) {
 	q, now := query.New(s.Pool), s.Clock.Now()
@@ -85,7 +85,7 @@ func (s *Sender) due(ctx context.Context) (due []query.FreshRow, more bool, err 
 	return slices.Concat(fresh[:unplaced], due, fresh[unplaced:]), more, nil
 }
 
-// fresh are the events to publish for the first time; unnumbered says that there are others, which have no position yet.
+// fresh are the events to publish for the first time; unnumbered is set if there are others, which have no position yet.
 func (s *Sender) fresh(ctx context.Context, now time.Time) (rows []query.FreshRow, unnumbered bool, err error) {
 	rows, err = query.New(s.Pool).Fresh(ctx, query.FreshParams{At: now, After: s.sent, AtMost: batch})
 	if unnumbered = len(rows) > 0 && rows[0].Receipted && rows[0].Position == 0; unnumbered {

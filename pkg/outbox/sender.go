@@ -27,7 +27,7 @@ type Publisher interface {
 	// event is stored, and the event itself may be or not. It may also end early without an error, if the connection was lost
 	// and is back.
 	PublishAll(ctx context.Context, events []event.Sealed, msgIDs []string) []error
-	// OnHint calls fn for the hints on the subject until ctx ends; it returns when it is subscribed. A nil payload says that the
+	// OnHint calls fn for the hints on the subject until ctx ends; it returns when it is subscribed. A nil payload means that the
 	// connection was lost and is back: receipts may have been missed, and the stream may have lost everything.
 	OnHint(ctx context.Context, subject string, fn func(payload []byte)) error
 }

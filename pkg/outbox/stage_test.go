@@ -45,7 +45,7 @@ type stream struct {
 	messages []message
 	ids      map[string]bool
 	listener map[string]func([]byte)
-	// moved says that the connection is another one than at the beginning of what is being published.
+	// moved is set if the connection is another one than at the beginning of what is being published.
 	moved bool
 	// loseHints loses receipts.
 	loseHints bool

@@ -49,8 +49,9 @@ func EnsureRole(ctx context.Context, owner Config, role string, members ...strin
 	})
 }
 
-// takesOn is whether an account may work as a role. A superuser may work as any. From PostgreSQL 16 on a membership says whether it allows
-// that: an account that creates a role without being a superuser becomes a member that may grant it to others, but not work as it.
+// takesOn reports whether an account may work as a role. A superuser may work as any. From PostgreSQL 16 on a membership says
+// whether it allows that: an account that creates a role without being a superuser becomes a member that may grant it to others,
+// but not work as it.
 const takesOn = `SELECT pg_has_role($1, $2, CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)`
 
 // grantRole has its SQL in Go for the reason that createSchema has: identifiers cannot be parameters.

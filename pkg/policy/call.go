@@ -173,13 +173,13 @@ func (a *arguments) name(values map[string]any) error {
 	return nil
 }
 
-// Calls is whether a policy of the document is about calls.
+// Calls reports whether a policy of the document is about calls.
 func (d *Document) Calls() bool { return len(d.calls.all) > 0 }
 
-// rollouts is whether the document is about rollouts: not if all of its policies are about calls.
+// rollouts reports whether the document is about rollouts: not if all of its policies are about calls.
 func (d *Document) rollouts() bool { return len(d.index.all) > 0 || !d.Calls() }
 
-// calls is whether the scope of a policy names function.call.
+// calls reports whether the scope of a policy names function.call.
 func (p *policy) calls() bool {
 	named, _ := p.actions(false)
 	return slices.Contains(named, actionUID(FunctionCall))
@@ -215,7 +215,7 @@ func CombineCalls(levels ...Level) (*CallSet, error) {
 	return &CallSet{*set}, nil
 }
 
-// Empty is whether there are no policies at all.
+// Empty reports whether there are no policies at all.
 func (s *CallSet) Empty() bool { return s == nil || s.set.Empty() }
 
 // Digest identifies the policies; empty where there are none.

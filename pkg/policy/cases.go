@@ -28,7 +28,7 @@ type Case struct {
 	By string `json:"by"`
 }
 
-// Outcome is what became of a case.
+// Outcome is the result of a case.
 type Outcome struct {
 	Case     Case
 	Decision Decision

@@ -77,7 +77,7 @@ type Document struct {
 type Info struct {
 	// ID is its @id, and Message its @message, which is shown to people whom it concerns.
 	ID, Message string
-	// Forbids is that it forbids, and otherwise it permits.
+	// Forbids reports whether it forbids, and otherwise it permits.
 	Forbids bool
 	// Requires is the approval that it requires; nil for none.
 	Requires *Requirement

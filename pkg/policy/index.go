@@ -45,7 +45,7 @@ func newSide() *side {
 	return &side{byResource: map[types.EntityUID][]*policy{}, byType: map[types.EntityType][]*policy{}}
 }
 
-// indexOf indexes policies. Groups is that actions may be in groups, so that `action in` may match any of them.
+// indexOf indexes policies. groups reports whether actions may be in groups, so that `action in` may match any of them.
 func indexOf(all []*policy, groups bool) *index {
 	x := &index{all: all, byAction: map[types.EntityUID]*side{}, anyAction: newSide()}
 	for i, p := range all {
@@ -81,7 +81,7 @@ func (p *policy) actions(groups bool) ([]types.EntityUID, bool) {
 	}
 }
 
-// concerns is whether the scope of a policy may match a principal.
+// concerns reports whether the scope of a policy may match a principal.
 func (p *policy) concerns(principal types.EntityUID) bool {
 	switch scope := p.ast().Principal.(type) {
 	case xast.ScopeTypeEq:

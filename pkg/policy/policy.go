@@ -70,7 +70,7 @@ const (
 	PassGate         Action = "gate.pass"
 	CreateRollout    Action = "rollout.create"
 	Rollback         Action = "rollout.rollback"
-	// FunctionCall is that a program calls a Function. Its policies are apart from those about rollouts (call.go).
+	// FunctionCall means that a program calls a Function. Its policies are apart from those about rollouts (call.go).
 	FunctionCall Action = "function.call"
 )
 
@@ -88,7 +88,7 @@ type Requirement struct {
 	Quorum int `json:"quorum"`
 	// ExpiresSeconds is how long it may take before it counts as rejected; 0 for no limit.
 	ExpiresSeconds int `json:"expires_seconds,omitempty"`
-	// RequesterMay is that the person who requested the rollout may give it, too.
+	// RequesterMay reports whether the person who requested the rollout may give it, too.
 	RequesterMay bool `json:"requester_may,omitempty"`
 }
 
@@ -102,13 +102,13 @@ type Ruling struct {
 	Verdict Verdict `json:"verdict"`
 	// Message is what the policy says to people (@message), or why it could not be evaluated.
 	Message string `json:"message,omitempty"`
-	// Failed is that it could not be evaluated, which denies.
+	// Failed reports whether it could not be evaluated, which denies.
 	Failed bool `json:"failed,omitempty"`
 	// Requires is the approval that it requires; nil for none.
 	Requires *Requirement `json:"requires,omitempty"`
-	// Given is that the approval has been given, so that the verdict is allow.
+	// Given reports whether the approval has been given, so that the verdict is allow.
 	Given bool `json:"given,omitempty"`
-	// DryRun is that the set is tried out: the ruling does not count.
+	// DryRun reports whether the set is tried out: the ruling does not count.
 	DryRun bool `json:"dry_run,omitempty"`
 }
 
@@ -191,7 +191,7 @@ func (d Decision) Sentence() string {
 	return strings.Join(parts, "; ")
 }
 
-// Same is whether two decisions say the same by the same policies.
+// Same reports whether two decisions say the same by the same policies.
 func (d Decision) Same(other Decision) bool {
 	return d.Verdict == other.Verdict && d.WouldBe == other.WouldBe && d.Digest == other.Digest && d.Pinned == other.Pinned &&
 		slices.EqualFunc(d.Rulings, other.Rulings, func(a, b Ruling) bool {
@@ -231,7 +231,7 @@ type Member struct {
 	*Document
 	// Zone is where the days and hours of context.time are; nil for UTC.
 	Zone *time.Location
-	// DryRun is that the set is tried out: it is evaluated and reported, and does not count.
+	// DryRun reports whether the set is tried out: it is evaluated and reported, and does not count.
 	DryRun bool
 }
 
@@ -285,7 +285,7 @@ func combine(levels []Level, concerns func(*Document) bool) (*Set, error) {
 // Digest identifies the policies; empty where there are none.
 func (s *Set) Digest() string { return s.digest }
 
-// Empty is whether there are no policies at all.
+// Empty reports whether there are no policies at all.
 func (s *Set) Empty() bool { return len(s.levels) == 0 }
 
 // Decide evaluates all policies that may concern a request. It fails closed: what cannot be evaluated denies.

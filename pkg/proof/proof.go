@@ -76,7 +76,7 @@ type line struct {
 type Report struct {
 	Header Header
 	End    End
-	// KnownKey is whether the signature was compared with a key that the caller gave.
+	// KnownKey reports whether the signature was compared with a key that the caller gave.
 	KnownKey bool
 }
 

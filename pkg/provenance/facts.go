@@ -17,7 +17,7 @@ type Facts struct {
 	BuildLevel int `json:"build_level,omitempty"`
 	// Components is how many all images have; absent if one has no SBOM.
 	Components *int `json:"components,omitempty"`
-	// Scanned is that there is a report about the vulnerabilities of every image: without it, the fields below are absent.
+	// Scanned reports whether there is a report about the vulnerabilities of every image: without it, the fields below are absent.
 	Scanned bool `json:"scanned,omitempty"`
 	// Critical and High are the vulnerabilities of any image.
 	Critical []string `json:"critical,omitempty"`

@@ -63,7 +63,7 @@ type Caller struct {
 	Name string
 	// Prefix is what the names that a caller of ScopeWork registers begin with.
 	Prefix string
-	// Redeclare is that a caller of ScopeWork may declare its Functions less strictly than before.
+	// Redeclare reports whether a caller of ScopeWork may declare its Functions less strictly than before.
 	Redeclare bool
 }
 

@@ -48,7 +48,7 @@ type Function struct {
 	Effect Effect
 	Places []*Place
 	// Do carries it out. The value is encoded as JSON; an *Error says what went wrong, and any other error is the code "internal". ctx ends at
-	// the call's deadline, or when the call is not this worker's any more.
+	// the call's deadline, or when the call is no longer this worker's.
 	Do func(ctx context.Context, call Call) (any, error)
 }
 
@@ -87,7 +87,7 @@ type Error struct {
 	Code string
 	// Message is one sentence.
 	Message string
-	// Retryable says that the same call may succeed later, RetryAfter how long to wait at least.
+	// Retryable is set if the same call may succeed later, RetryAfter is how long to wait at least.
 	Retryable  bool
 	RetryAfter time.Duration
 }

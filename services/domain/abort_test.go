@@ -164,7 +164,7 @@ func TestAQueuedRolloutEndsWithItsRequestersRight(t *testing.T) { // D50
 		"another role": {func(s *shop) {
 			_, err := s.access.SetMemberRole(t.Context(), user(), 5, core.RoleApprover)
 			s.ok(err)
-		}, "person-5, who asked for it, may not deploy any more: the role is approver"},
+		}, "person-5, who asked for it, may no longer deploy: the role is approver"},
 		"still a deployer": {func(s *shop) {
 			_, err := s.access.SetMemberRole(t.Context(), user(), 5, core.RoleDeployer)
 			s.ok(err)

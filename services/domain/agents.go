@@ -54,7 +54,7 @@ func (s *service) admit(ctx context.Context, c Config, ready func()) error {
 	})
 }
 
-// agentsChanged says that a key may have ended, whose connections are to be cut off now, and that the engine may have something
+// agentsChanged signals that a key may have ended, whose connections are to be cut off now, and that the engine may have something
 // to learn.
 func (s *service) agentsChanged() {
 	for _, changed := range []chan struct{}{s.barred, s.undeclared} {

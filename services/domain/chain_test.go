@@ -148,7 +148,7 @@ func TestTheScheduleChecksNewRowsAndKeepsWhatItFound(t *testing.T) { // D50
 	}
 	checked, err = s.evidence.CheckDue(t.Context(), 0)
 	s.ok(err)
-	if !strings.Contains(checked[0].Problem, "is not there any more or is another one") {
+	if !strings.Contains(checked[0].Problem, "is no longer present or is another one") {
 		t.Errorf("found %q; want that the end is missing", checked[0].Problem)
 	}
 	last, known, err := s.evidence.LastCheck(t.Context(), user())

@@ -20,7 +20,7 @@ func (c checked) asks(run int64, why string) {
 }
 
 // D48: what is inconclusive asks a person and never passes: only the answer of a person who may approve opens the passage, with a
-// reason; no machine answers, and an answer does not count any more once the program has asked again.
+// reason; no machine answers, and an answer no longer counts once the program has asked again.
 func TestAPersonDecidesWhatACheckCannot(t *testing.T) {
 	t.Parallel()
 	c, r := gauged(t)

@@ -44,7 +44,7 @@ func (c checked) program(run int64, phase core.CheckPhase, description string) {
 	c.review()
 }
 
-// reportOf delivers an event of a run, and answers what became of it.
+// reportOf delivers an event of a run, and returns its outcome.
 func (c checked) reportOf(run string, data event.Data) error {
 	c.t.Helper()
 	e := c.emit(data, "-")
@@ -126,7 +126,7 @@ func TestTheProgramOfACheckDecides(t *testing.T) {
 	c.handOver()
 	slices.Sort(c.engine.cancels)
 	c.want(c.engine.cancels, []string{"check-1", "check-2"})
-	c.program(2, core.CheckFailure, "late") // the check is not required any more
+	c.program(2, core.CheckFailure, "late") // the check is no longer required
 	c.want(c.countOf(`SELECT count(*) FROM cd_check_statuses`), 3)
 	// R3-47: what was recorded is counted, and nothing else.
 	counts := map[core.CheckPhase]uint64{}

@@ -70,7 +70,7 @@ type Config struct {
 	BootstrapOrganization string `koanf:"bootstrap_organization" default:"default"`
 	// PublicURL is the address under which browsers reach the console: https://cd.example.com. Only OIDC needs it.
 	PublicURL string `koanf:"public_url"`
-	// SessionLifetime is how long a browser stays signed in with a token; never longer than the token is good.
+	// SessionLifetime is how long a browser stays signed in with a token, at most until the token expires.
 	SessionLifetime time.Duration `koanf:"session_lifetime" default:"12h"`
 	// MaxSubscriptions is how many GraphQL subscriptions a member may have open in each process, whatever tokens are used for them; the
 	// console has one per tab. 0 means 100, and -1 any number.
@@ -157,7 +157,7 @@ const (
 	minConnections = 4
 )
 
-// isWeak is whether a token may be guessed: it is short, or of few different characters.
+// isWeak reports whether a token may be guessed: it is short, or of few different characters.
 func isWeak(token string) bool {
 	symbols := map[rune]bool{}
 	for _, r := range token {

@@ -56,7 +56,7 @@ func (w ward) observation(service, minute int, health string) event.ServiceHealt
 	}
 }
 
-// rollsBackAt is that nothing is rolled back before a minute, and the rollout is at that minute, once.
+// rollsBackAt checks that nothing is rolled back before a minute, and that the rollout is rolled back at that minute, once.
 func (w ward) rollsBackAt(minute int, r core.Rollout) core.Rollout {
 	w.t.Helper()
 	w.now.Advance(instant(minute).Sub(w.now.Now()) - time.Second)

@@ -48,7 +48,7 @@ func (f *fixture) deletionsAmong(ids []int64) []string {
 	return all
 }
 
-// TestADeletedArtifactIsMarkedOnItsVersion: finding C13. Versions, sets and what is newest stay.
+// TestADeletedArtifactIsMarkedOnItsVersion: versions, sets and what is newest stay.
 func TestADeletedArtifactIsMarkedOnItsVersion(t *testing.T) {
 	t.Parallel()
 	const image = "registry.test/shop/api"

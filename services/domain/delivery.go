@@ -20,7 +20,7 @@ func (s *service) showDelivery(ctx context.Context, c DeliveryMetrics, to *telem
 	for ctx.Err() == nil {
 		// What is shown stays, with its time, when it cannot be worked out anew.
 		if err := s.measureDelivery(ctx, c, to); err != nil && ctx.Err() == nil {
-			s.log.WarnContext(ctx, "delivery metrics are not worked out", telemetry.KeyError, err)
+			s.log.WarnContext(ctx, "computing delivery metrics failed; keeping the previous ones", telemetry.KeyError, err)
 		}
 		s.pause(ctx, deliveryEvery)
 	}

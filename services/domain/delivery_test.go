@@ -64,7 +64,7 @@ func (l ledger) asked(minute int, set core.VersionSet) core.Rollout {
 	return r
 }
 
-// begun is that an environment, 0 or 1, is being deployed to.
+// begun records that an environment, 0 or 1, is being deployed to.
 func (l ledger) begun(minute int, r core.Rollout, stop int) {
 	l.t.Helper()
 	l.until(minute)
@@ -75,7 +75,7 @@ func (l ledger) begun(minute int, r core.Rollout, stop int) {
 	}
 }
 
-// done is that all is well there; of the last one, that the rollout has completed.
+// done records that all is well there; of the last one, that the rollout has completed.
 func (l ledger) done(minute int, r core.Rollout, stop int) {
 	l.t.Helper()
 	l.until(minute)
@@ -89,7 +89,7 @@ func (l ledger) done(minute int, r core.Rollout, stop int) {
 	}
 }
 
-// failed is that an environment has, and the rollout with it.
+// failed records that an environment has, and the rollout with it.
 func (l ledger) failed(minute int, r core.Rollout, stop int) {
 	l.t.Helper()
 	l.until(minute)

@@ -316,7 +316,7 @@ type service struct {
 	notifiers chan struct{}
 	// publishers holds one wake-up for those who publish statuses of commits.
 	publishers chan struct{}
-	// barred holds one word that a key of an agent may have ended, undeclared one that the engine may not know of an agent.
+	// barred is signalled when an agent key may have expired, undeclared when the engine may not know an agent.
 	barred, undeclared chan struct{}
 }
 
@@ -334,9 +334,9 @@ type engineReads interface {
 	reconcile.Engine
 }
 
-// assemble puts the service together over its database. By now goes what happens in the domain; its parts keep the machine's time.
-// drivers lack only where artifacts are kept, which is here. While nothing is connected to the bus publishing is Unavailable, and the
-// outbox keeps what is due.
+// assemble puts the service together over its database. now stamps domain records; background loops use the system
+// clock. drivers is complete except for Kept, which is set here. While the bus is not connected, publishing is
+// Unavailable, and the outbox keeps what is due.
 func assemble(
 	pool *pgxpool.Pool, conn eventBus, drivers bundle.Deps, workflows engineReads, now clock.Clock, c Config, log *slog.Logger,
 ) (*service, error) {
@@ -376,7 +376,7 @@ func assemble(
 		Store:    s.store.ForRollout(), Drivers: s.drivers, Flows: flows, Readiness: s.setup, Clock: now, Wake: s.wake,
 		Stuck: func(ctx context.Context, r rollout.Stuck) {
 			log.WarnContext(
-				ctx, "nobody can give an approval that a program has requested", slog.Int64(telemetry.KeyOrganization, r.Organization),
+				ctx, "requested approval cannot be met: too few eligible approvers", slog.Int64(telemetry.KeyOrganization, r.Organization),
 				slog.Int64(telemetry.KeyRollout, r.RolloutID), slog.String("gate", r.GateID), slog.String("problem", r.Problem),
 			)
 		},
@@ -437,7 +437,7 @@ func assemble(
 	return s, nil
 }
 
-// wake says that something was committed that is to be handed over or published. A wake-up that is lost costs dispatchPoll; the table
+// wake signals that something was committed that is to be handed over or published. A wake-up that is lost costs dispatchPoll; the table
 // is what says what is due (D44).
 func (s *service) wake() {
 	s.sender.Wake()
@@ -446,7 +446,7 @@ func (s *service) wake() {
 	s.wakePublishers()
 }
 
-// wakePublishers says that there may be a status to publish.
+// wakePublishers signals that there may be a status to publish.
 func (s *service) wakePublishers() {
 	select {
 	case s.publishers <- struct{}{}:
@@ -454,7 +454,7 @@ func (s *service) wakePublishers() {
 	}
 }
 
-// wakeNotifiers says that there may be something to notify of.
+// wakeNotifiers signals that there may be something to notify of.
 func (s *service) wakeNotifiers() {
 	select {
 	case s.notifiers <- struct{}{}:
@@ -462,7 +462,7 @@ func (s *service) wakeNotifiers() {
 	}
 }
 
-// wakeChores says that something is due now that is otherwise found within chorePoll: passages to be evaluated again.
+// wakeChores signals that something is due now that is otherwise found within chorePoll: passages to be evaluated again.
 func (s *service) wakeChores() {
 	select {
 	case s.chore <- struct{}{}:
@@ -470,7 +470,7 @@ func (s *service) wakeChores() {
 	}
 }
 
-// wakeTriggers says that a trigger has something to decide about.
+// wakeTriggers signals that a trigger has something to decide about.
 func (s *service) wakeTriggers() {
 	select {
 	case s.decide <- struct{}{}:

@@ -530,7 +530,7 @@ func TestMirrorsAreChecked(t *testing.T) {
 	p.want(p.countOf(`SELECT count(*) FROM cd_forge_mirrors`), 0)
 }
 
-// Nobody but the engine says what became of a status. A forged end of its run is refused, or has the engine asked.
+// Only the engine reports the outcome of a status. A forged end of its run is refused, or has the engine asked.
 func TestAForgedEndOfAPublicationChangesNothing(t *testing.T) {
 	t.Parallel()
 	p := publishing(t, "")

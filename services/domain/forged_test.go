@@ -119,7 +119,7 @@ func (s *shop) rows() string {
 	return strings.Join(text, "\n")
 }
 
-// TestWhoMayChangeTheRecord (D47, findings P1 and P2): every type of the catalogue, from every source, of its own run and of others. What
+// TestWhoMayChangeTheRecord (D47): every type of the catalogue, from every source, of its own run and of others. What
 // another run of the organization, a caller or the wrong service sends is refused and settled, and no row changes.
 func TestWhoMayChangeTheRecord(t *testing.T) {
 	t.Parallel()

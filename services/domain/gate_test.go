@@ -434,7 +434,7 @@ func TestAnApprovalOfAProgramThatNobodyCanGiveIsReportedAtOnce(t *testing.T) {
 	s.ok(err)
 	r := *made.Rollout
 	s.handOver()
-	const warning = "nobody can give an approval that a program has requested"
+	const warning = "requested approval cannot be met: too few eligible approvers"
 	s.report(event.ApprovalRequested{RolloutID: r.ID, GateID: "looks-good", EnvironmentID: s.staging.ID})
 	if strings.Contains(s.log.String(), warning) {
 		t.Error("found a warning about an approval that the requester may give")
@@ -466,7 +466,7 @@ func (s *shop) unanswerable(want ...string) {
 	}
 }
 
-// Issue 16, item 6: a change of who may approve is made whatever waits for it, and reports what cannot be approved any more: of the
+// Issue 16, item 6: a change of who may approve is made whatever waits for it, and reports what can no longer be approved: of the
 // environment, of the pipeline, and only by who has requested the rollout.
 func TestAChangeOfAccessReportsWhatCannotBeApprovedAnyMore(t *testing.T) {
 	t.Parallel()

@@ -36,7 +36,7 @@ func (s *shop) finishes(r core.Rollout) (all []event.Data) {
 	return append(all, event.RolloutHealthy{RolloutID: r.ID})
 }
 
-// TestHoleAPassageIsGrantedWithoutItsQuorum (P2): the approval of two is requested, and given by nobody.
+// TestHoleAPassageIsGrantedWithoutItsQuorum: the approval of two is requested, and given by nobody.
 func TestHoleAPassageIsGrantedWithoutItsQuorum(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
@@ -52,7 +52,7 @@ func TestHoleAPassageIsGrantedWithoutItsQuorum(t *testing.T) {
 	s.want(s.granted(), []string{"staging"})
 }
 
-// TestHoleAnotherRunCompletesARollout (P2): what a run of the organization that is not the rollout's reports about it.
+// TestHoleAnotherRunCompletesARollout: what a run of the organization that is not the rollout's reports about it.
 func TestHoleAnotherRunCompletesARollout(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
@@ -63,7 +63,7 @@ func TestHoleAnotherRunCompletesARollout(t *testing.T) {
 	}
 }
 
-// TestHoleAWeightThatIsSkippedIsNeverAsked (P3): a first deployment does not stop at 50 %, whose approval the pipeline requires.
+// TestHoleAWeightThatIsSkippedIsNeverAsked: a first deployment does not stop at 50 %, whose approval the pipeline requires.
 func TestHoleAWeightThatIsSkippedIsNeverAsked(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
@@ -82,7 +82,7 @@ func TestHoleAWeightThatIsSkippedIsNeverAsked(t *testing.T) {
 	}
 }
 
-// TestHoleAStepReplacesWhatAnEnvironmentAsks (P4): an approval step with the environment's name, which anybody may give to oneself.
+// TestHoleAStepReplacesWhatAnEnvironmentAsks: an approval step with the environment's name, which anybody may give to oneself.
 func TestHoleAStepReplacesWhatAnEnvironmentAsks(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)

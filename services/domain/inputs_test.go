@@ -27,7 +27,7 @@ func (s *shop) given(set core.VersionSet, inputs string) (core.Rollout, error) {
 	return *made.Rollout, err
 }
 
-// hasInputs is that a rollout has inputs, everywhere that shows them.
+// hasInputs checks that a rollout has inputs, everywhere that shows them.
 func (s *shop) hasInputs(r core.Rollout, want string) {
 	s.t.Helper()
 	var found, expected any

@@ -28,9 +28,9 @@ type exposition struct {
 	streams    *transport.Streams
 	// decisions are those of triggers, by outcome.
 	decisions func() map[string]int64
-	// notifications are what became of them, by what.
+	// notifications counts notifications by outcome.
 	notifications func() map[string]int64
-	// forges are what became of statuses of commits, by what.
+	// forges counts statuses of commits by outcome.
 	forges func() map[string]int64
 	// reported are what became of statuses that forges report, by what.
 	reported func() map[string]int64
@@ -92,7 +92,7 @@ func triggerDecisions() *prometheus.Desc {
 		"failed for an error of the service.", []string{"outcome"}, nil)
 }
 
-// notificationMetrics exports what became of notifications in this process.
+// notificationMetrics exports the outcomes of notifications in this process.
 type notificationMetrics struct{ read func() map[string]int64 }
 
 // Describe implements prometheus.Collector.
@@ -106,13 +106,13 @@ func (m notificationMetrics) Collect(ch chan<- prometheus.Metric) {
 }
 
 func notificationCounts() *prometheus.Desc {
-	return prometheus.NewDesc("lockstep_notifications_total", "What became of notifications in this process, by outcome: routed, and of messages sent, retried, "+
+	return prometheus.NewDesc("lockstep_notifications_total", "Notifications in this process, by outcome: routed, and of messages sent, retried, "+
 		"failed (dead letters), postponed for the rate of their channel, or digested; of their links opened, and unsigned for want of the keyset; of questions escalated; of messages "+
 		"to members, personal.",
 		[]string{"outcome"}, nil)
 }
 
-// forgeMetrics exports what became of statuses of commits in this process.
+// forgeMetrics exports the outcomes of statuses of commits in this process.
 type forgeMetrics struct{ read func() map[string]int64 }
 
 // Describe implements prometheus.Collector.
@@ -162,11 +162,11 @@ func reportCounts() *prometheus.Desc {
 }
 
 func forgeCounts() *prometheus.Desc {
-	return prometheus.NewDesc("lockstep_forge_statuses_total", "What became of attempts to publish statuses of commits in this process, by outcome: sent, retried "+
+	return prometheus.NewDesc("lockstep_forge_statuses_total", "Attempts to publish statuses of commits in this process, by outcome: sent, retried "+
 		"or failed after a refusal, limited because the forge accepts no more requests for now, or away because it does not answer.", []string{"outcome"}, nil)
 }
 
-// feedMetrics exports what became of requests for feeds and badges.
+// feedMetrics exports the outcomes of requests for feeds and badges.
 type feedMetrics struct{ read func() map[string]int64 }
 
 // Describe implements prometheus.Collector.
@@ -185,7 +185,7 @@ func feedCounts() *prometheus.Desc {
 		[]string{"outcome"}, nil)
 }
 
-// pressMetrics exports what became of presses of buttons in chats.
+// pressMetrics exports the outcomes of presses of buttons in chats.
 type pressMetrics struct{ read func() map[string]int64 }
 
 // Describe implements prometheus.Collector.

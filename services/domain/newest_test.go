@@ -73,7 +73,7 @@ func (f *fixture) selecting(name, config string) core.Application {
 
 func truth(b bool) *bool { return &b }
 
-// TestTheNewestSetFollowsTheSelection, whatever came last: findings A3 and A4.
+// TestTheNewestSetFollowsTheSelection, whatever came last.
 func TestTheNewestSetFollowsTheSelection(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

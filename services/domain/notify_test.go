@@ -374,7 +374,7 @@ func TestANotificationThatFailsDelaysNoOther(t *testing.T) {
 	p.want(len(p.sent()), 2)
 }
 
-// D62: nobody but the engine says what became of a message. A forged end of its run is refused, or has the engine asked.
+// D62: only the engine reports the outcome of a message. A forged end of its run is refused, or has the engine asked.
 func TestAForgedEndOfARunChangesNothing(t *testing.T) {
 	t.Parallel()
 	p := notifying(t)

@@ -74,8 +74,8 @@ const (
 	dispatchPoll = time.Second
 )
 
-// dispatch hands over whatever is due, as long as there is something, and waits to be woken otherwise. Of those that wait one looks by
-// itself each dispatchPoll, and one that has found something has another one look as well.
+// dispatch hands over whatever is due, as long as there is something, and waits to be woken otherwise. One idle worker
+// is woken every dispatchPoll, and each that finds work wakes another.
 func (s *service) dispatch(ctx context.Context, engine handoff.Engine, ready func()) error {
 	ready()
 	var wg sync.WaitGroup

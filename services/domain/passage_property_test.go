@@ -76,8 +76,8 @@ func (m *passageReference) given(approval string) bool {
 	return m.glass[approval] || !m.asked[approval] && m.enough(approval)
 }
 
-// enough is whether those who have approved satisfy what the pipeline asks, and what the environment does. A rule without a group counts
-// people.
+// enough reports whether those who have approved satisfy what the pipeline asks, and what the environment does. A rule
+// without a group counts people.
 func (m *passageReference) enough(approval string) bool {
 	own := m.also[approval]
 	for _, rule := range []core.GateRule{m.rules[approval], own} {

@@ -44,7 +44,7 @@ func (s *shop) report(all ...event.Data) {
 	}
 }
 
-// D46, hole P4: an approval step that has the name of an environment replaced the rule of the environment.
+// D46: an approval step that has the name of an environment replaced the rule of the environment.
 func TestNothingThatHasTheNameOfAnEnvironmentReplacesWhatItAsks(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
@@ -147,7 +147,7 @@ func (s *shop) passed(r core.Rollout) []string {
 	return lines
 }
 
-// D46, hole P2: a passage was granted although nobody had approved it.
+// D46: a passage was granted although nobody had approved it.
 func TestAPassageWaitsForTheQuorumOfItsApproval(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
@@ -182,7 +182,7 @@ func TestAPassageWaitsForTheQuorumOfItsApproval(t *testing.T) {
 	s.verifyJournal(r)
 }
 
-// D46, hole P3: a program that leaves out a step between environments comes to its approval at the next entrance.
+// D46: a program that leaves out a step between environments comes to its approval at the next entrance.
 func TestAStepThatAProgramLeavesOutIsRequestedAtTheEntrance(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
@@ -197,7 +197,7 @@ func TestAStepThatAProgramLeavesOutIsRequestedAtTheEntrance(t *testing.T) {
 	s.want(s.granted(), []string{"staging", "production"})
 }
 
-// D46, hole P3: approvals of weights at which a rollout does not stop were never requested.
+// D46: approvals of weights at which a rollout does not stop were never requested.
 func TestWeightsThatARolloutSkipsAreAskedAtTheEntrance(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
@@ -458,7 +458,7 @@ func TestTheJournalCheckFindsBreachesInOldJournals(t *testing.T) {
 	s := newShop(t)
 	s.asking("", "", "")
 	r := s.rollout(s.set)
-	s.succeed(r) // without any passage, as hole P2 allowed
+	s.succeed(r) // without any passage, as was once allowed
 	check, err := s.rollouts.CheckJournal(t.Context(), user(), core.Page{First: 50})
 	s.ok(err)
 	problems := map[string]int{}

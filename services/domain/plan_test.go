@@ -36,7 +36,7 @@ func (s *shop) planned(r core.Rollout) string {
 	return strings.Join(rows, "\n")
 }
 
-// plans is that a rollout is planned so, everywhere that says it.
+// plans checks that a rollout is planned so, everywhere that says it.
 func (s *shop) plans(r core.Rollout, want planner.Strategy, why string) {
 	s.t.Helper()
 	if got := s.reload(r).Plan; got != (planner.Decision{Strategy: want, Why: why}) {
@@ -59,7 +59,7 @@ func (s *shop) weighted(more string) {
 	s.makeReady()
 }
 
-// refusedAt is that an error is at one place of the input.
+// refusedAt checks that an error is at one place of the input.
 func (s *shop) refusedAt(err error, at, text string) {
 	s.t.Helper()
 	fields := fault.FieldsOf(err)

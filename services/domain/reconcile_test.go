@@ -102,7 +102,7 @@ func (k *remembers) publishes(all ...event.Data) {
 	}
 }
 
-// later is a clock that is ahead: what was sent is not on its way any more.
+// later is a clock that is ahead: what was sent is no longer on its way.
 type later struct{ clock.Clock }
 
 func (l later) Now() time.Time { return l.Clock.Now().Add(time.Hour) }
@@ -129,7 +129,7 @@ func (s *shop) backup() (restore func()) {
 		s.ok(err)
 		command("psql", "--quiet", "--set=ON_ERROR_STOP=1", "--file="+dump, s.db.URL)
 		s.pool.Reset()
-		s.service.pool.Reset() // plans of statements name tables that do not exist any more
+		s.service.pool.Reset() // plans of statements name tables that no longer exist
 	}
 }
 

@@ -338,7 +338,7 @@ func TestWhateverPeopleAndWorkflowsDoTheJournalIsTheTruth(t *testing.T) {
 	})
 }
 
-// sameStopsAsk is that the statement which finds every stop at which a gate is open agrees with the gates of each.
+// sameStopsAsk checks that the statement which finds every stop at which a gate is open agrees with the gates of each.
 func (s *shop) sameStopsAsk(r core.Rollout) {
 	s.t.Helper()
 	var under []int64

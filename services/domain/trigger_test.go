@@ -196,7 +196,7 @@ func TestAChangedScheduleForgetsItsFormerTimes(t *testing.T) {
 }
 
 // D58: while a rollout is under way, what a trigger wants waits in the application's queue, whatever its policy says about requests; the
-// decision says what became of it.
+// decision returns its outcome.
 func TestATriggerFeedsTheQueue(t *testing.T) {
 	t.Parallel()
 	w := clocked(t)

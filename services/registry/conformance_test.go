@@ -27,7 +27,7 @@ type ceCase struct {
 	body        []byte
 	// attributes are the expected attributes of the event.
 	attributes map[string]string
-	// binary is whether the attributes are headers.
+	// binary reports whether the attributes are headers.
 	binary bool
 }
 

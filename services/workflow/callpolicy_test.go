@@ -427,7 +427,7 @@ func (p *policed) until(what string, is func() bool) {
 	p.t.Fatalf("%s: did not happen; history:\n%s", what, strings.Join(p.history(), "\n"))
 }
 
-// parkedFor is whether the run is parked and waits for something of a kind.
+// parkedFor reports whether the run is parked and waits for something of a kind.
 func (p *policed) parkedFor(kind history.Kind) bool {
 	w, err := p.store.Get(p.t.Context(), 1, "w")
 	if err != nil || w.State != execution.Parked {

@@ -25,7 +25,7 @@ type doorCase struct {
 	name string
 	// attributes and data are members of its JSON, beside specversion 1.0, id, source /test, type and organizationid 1; text is all of it.
 	eventType, attributes, text string
-	// refused is the part of it that is wrong, "malformed" for no CloudEvent; "" where programs get it, with this data. atBus is that for
+	// refused is the part of it that is wrong, "malformed" for no CloudEvent; "" where programs get it, with this data. atBus means that for
 	// NATS, where it differs: a caller may not send the type, and what is on the bus has another source.
 	refused, data, atBus string
 }

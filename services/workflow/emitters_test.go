@@ -30,7 +30,7 @@ func wireOf(t *testing.T, id, source string, data event.Data) []byte {
 	return text
 }
 
-// TestCallersSendOnlyWhatIsTheirs (D47, finding P1) walks the catalogue at CloudEvent with tokens of every scope, the domain service's
+// TestCallersSendOnlyWhatIsTheirs (D47) walks the catalogue at CloudEvent with tokens of every scope, the domain service's
 // among them: each of them is a caller.
 func TestCallersSendOnlyWhatIsTheirs(t *testing.T) {
 	t.Parallel()
@@ -51,7 +51,7 @@ func TestCallersSendOnlyWhatIsTheirs(t *testing.T) {
 	})
 }
 
-// TestNobodyButTheDomainServiceAnswersAnApproval (D47, finding P1): another program, a caller, a message to a channel and an event of the
+// TestNobodyButTheDomainServiceAnswersAnApproval (D47): another program, a caller, a message to a channel and an event of the
 // caller's own with the same data do not resolve the wait; the domain service does.
 func TestNobodyButTheDomainServiceAnswersAnApproval(t *testing.T) {
 	t.Parallel()

@@ -328,7 +328,7 @@ if run("act", {}, retry = False, on_error = "return").code != "unreachable":
 	}
 }
 
-// cutOff is the store of a process that cannot reach the database any more to renew its lease, but works on.
+// cutOff is the store of a process that can no longer reach the database to renew its lease, but works on.
 type cutOff struct{ Store }
 
 func (cutOff) Due(context.Context, engine.Round) (engine.Due, error) {

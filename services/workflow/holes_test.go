@@ -47,7 +47,7 @@ func (s *service) stillWaits(t *testing.T, id string) {
 	}
 }
 
-// TestHoleAnotherProgramApproves (P1): a program of the organization emits the approval and the passage.
+// TestHoleAnotherProgramApproves: a program of the organization emits the approval and the passage.
 func TestHoleAnotherProgramApproves(t *testing.T) {
 	t.Parallel()
 	s := startWith(t, func(c *workflow.Config) { c.Tokens = accessTokens() })
@@ -66,7 +66,7 @@ func TestHoleAnotherProgramApproves(t *testing.T) {
 	s.stillWaits(t, "waits")
 }
 
-// TestHoleACallerApproves (P1): so does a caller whose token may only start workflows and send events, in the domain service's name or its
+// TestHoleACallerApproves: so does a caller whose token may only start workflows and send events, in the domain service's name or its
 // own.
 func TestHoleACallerApproves(t *testing.T) {
 	t.Parallel()
@@ -91,7 +91,7 @@ func TestHoleACallerApproves(t *testing.T) {
 	s.stillWaits(t, "waits")
 }
 
-// TestHoleNothingInterceptsAFunction (P5): the run of a rollout that was granted no passage has a relay change the cluster.
+// TestHoleNothingInterceptsAFunction: the run of a rollout that was granted no passage has a relay change the cluster.
 func TestHoleNothingInterceptsAFunction(t *testing.T) {
 	t.Parallel()
 	s := startWith(t, func(c *workflow.Config) { c.Tokens = accessTokens() })

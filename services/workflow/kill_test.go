@@ -162,7 +162,7 @@ func (r remote) Call(ctx context.Context, c activity.Call) (any, error) {
 	return done.Value, nil
 }
 
-// outcome is what became of a Function.
+// outcome is the result of a Function.
 type outcome struct {
 	Value json.RawMessage
 	Error *history.FunctionError

@@ -127,7 +127,7 @@ func startsProgram(source, more, how string) string {
 	return fmt.Sprintf(how, fmt.Sprintf("start_workflow(program = %q, inputs = {\"calls\": calls}%s)", source, more)) + "\n"
 }
 
-// Hole P5: no program changes an environment whose passage was not granted to its run, whichever Function it calls and however it gets
+// No program changes an environment whose passage was not granted to its run, whichever Function it calls and however it gets
 // there (D46).
 // The Functions are those of the registry, so a new one is tried without a change here.
 func TestAHostileProgramChangesNothing(t *testing.T) {

@@ -28,7 +28,7 @@ func Sandbox(ctx context.Context) error {
 }
 
 // programs runs those of the drivers here and all others in child processes. A driver's program is known by its bytes
-// and those of its modules, whichever caller submits it; one that this release does not know any more, because a rollout has
+// and those of its modules, whichever caller submits it; one that this release no longer knows, because a rollout has
 // pinned an older one, is run like a tenant's.
 func programs(c Config, wall clock.Clock, log *slog.Logger) (*sandbox.Scripts, error) {
 	drivers, err := driver.Embedded()

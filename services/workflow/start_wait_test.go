@@ -36,13 +36,13 @@ func waiting(id, program string, wait time.Duration) *autoflowv1.StartWorkflowRe
 	}
 }
 
-// startAnswer is what became of a start.
+// startAnswer is the outcome of a start.
 type startAnswer struct {
 	resp *autoflowv1.StartWorkflowResponse
 	err  error
 }
 
-// wait sends a start that waits, and answers what becomes of it.
+// wait sends a start that waits, and returns its outcome.
 func (s *service) wait(ctx context.Context, request *autoflowv1.StartWorkflowRequest) <-chan startAnswer {
 	answered := make(chan startAnswer, 1)
 	ctx, cancel := context.WithTimeout(ctx, within)
@@ -241,7 +241,7 @@ func TestACallerThatLeavesHasStartedItsRun(t *testing.T) {
 	}
 }
 
-// again is what becomes of a start that waits, where its request is made again whenever the service is away.
+// again is what happens to a start that waits, where its request is made again whenever the service is away.
 func (s *service) again(answered <-chan startAnswer, request *autoflowv1.StartWorkflowRequest) startAnswer {
 	s.t.Helper()
 	for {

@@ -22,7 +22,7 @@ var texts = []string{
 	"services/*/hookconfig.go",
 }
 
-// TestNoReferenceToWhatUsersDoNotHave checks everything that users see (finding C10, and D20 of the CLI and console).
+// TestNoReferenceToWhatUsersDoNotHave checks everything that users see (D20 of the CLI and console).
 func TestNoReferenceToWhatUsersDoNotHave(t *testing.T) {
 	t.Parallel()
 	root, files := filepath.Join("..", ".."), 0

@@ -86,7 +86,7 @@ func (p pair) spread(cohorts int) time.Duration {
 	return time.Duration(chance.Int64N(int64(raceSpread))) - raceSpread/2 + raceShift
 }
 
-// tally counts what became of pairs.
+// tally counts the outcomes of pairs.
 type tally struct {
 	// first, second and together are pairs whose event was committed before the wait, after it, and in one transaction with it.
 	first, second, together int
@@ -100,7 +100,7 @@ type met struct {
 	pair
 
 	// later is by how much the event was later on its way into the store than the wait, and second whether it was committed after it;
-	// together says that one transaction has committed both.
+	// together is set if one transaction has committed both.
 	later            time.Duration
 	second, together bool
 }

@@ -32,7 +32,7 @@ type Admission struct {
 
 // Keys knows which keys are good. Both are asked anew each time: what was revoked counts at once.
 type Keys interface {
-	// Admit is whose public key it is; NotFound when it is nobody's, or not good any more.
+	// Admit is whose public key it is; NotFound when it is nobody's, or no longer valid.
 	Admit(ctx context.Context, public string) (Admission, error)
 	// Good are those of the keys that are good, all of which are in use.
 	Good(ctx context.Context, keys []int64) (map[int64]bool, error)
@@ -99,7 +99,7 @@ func Run(ctx context.Context, d Deps) error {
 	for {
 		if nc.Status() == nats.CONNECTED {
 			if err := d.cutOff(ctx, nc); err != nil && ctx.Err() == nil {
-				d.Log.WarnContext(ctx, "connections of agents not looked at", telemetry.KeyError, err)
+				d.Log.WarnContext(ctx, "listing agent connections failed; will retry", telemetry.KeyError, err)
 			}
 		}
 		timer := d.Clock.NewTimer(lookEvery)

@@ -54,8 +54,8 @@ type connection struct {
 	of     Admission
 }
 
-// cutOff ends every connection whose key is not good any more. It goes by what there is, not by what has changed: so what
-// was revoked while NATS was away, or by a process that died then, is found all the same.
+// cutOff ends every connection whose key is no longer valid. It compares all open connections, not changes, so keys
+// that were revoked while NATS was away, or by a process that died then, are found as well.
 func (d Deps) cutOff(ctx context.Context, nc *nats.Conn) error {
 	open, err := list(ctx, nc)
 	if err != nil {
@@ -79,7 +79,7 @@ func (d Deps) cutOff(ctx context.Context, nc *nats.Conn) error {
 		if err := kick(ctx, nc, c); err != nil {
 			return err
 		}
-		d.Log.WarnContext(ctx, "agent cut off: its key has ended", telemetry.KeyAgent, c.of.Agent, "key", c.of.Key)
+		d.Log.WarnContext(ctx, "agent disconnected: its key is revoked or expired", telemetry.KeyAgent, c.of.Agent, "key", c.of.Key)
 	}
 	return nil
 }

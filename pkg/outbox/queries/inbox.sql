@@ -27,7 +27,7 @@ INSERT INTO inbox_mark (sender, epoch, changed_at) VALUES (sqlc.arg(sender), sql
 
 -- name: AdvanceMark :one
 -- AdvanceMark moves the mark of a sequence over the positions that have come, as far as there is no gap. Positions
--- below the sender's base will not come any more and are no gap.
+-- below the sender's base will no longer come and are no gap.
 WITH start AS (
     SELECT m.sender, m.epoch, greatest(m.mark, (
         SELECT max(i.base) - 1 FROM inbox i WHERE i.sender = m.sender AND i.epoch = m.epoch AND i.position > m.mark

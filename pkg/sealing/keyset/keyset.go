@@ -188,7 +188,7 @@ func Promote(text string, id uint32) (string, error) {
 	return change(text, func(m *keyset.Manager) error { return m.SetPrimary(id) })
 }
 
-// Remove is a keyset without a key. What was sealed with it does not open any more.
+// Remove is a keyset without a key. What was sealed with it no longer opens.
 func Remove(text string, id uint32) (string, error) {
 	return change(text, func(m *keyset.Manager) error { return m.Delete(id) })
 }

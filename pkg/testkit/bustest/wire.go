@@ -25,7 +25,7 @@ type Frame struct {
 	Bytes []byte
 }
 
-// Fate is what becomes of a frame.
+// Fate is what happens to a frame.
 type Fate int
 
 // The fates: it arrives, it is lost as if it had been sent, or the connection is lost with it.

@@ -148,7 +148,7 @@ func uniqueName(test string) string {
 // server is where tests have their tables.
 type server struct {
 	url string
-	// private is whether it goes away with this process.
+	// private reports whether it goes away with this process.
 	private bool
 }
 

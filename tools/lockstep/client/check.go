@@ -16,7 +16,7 @@ type RolloutCheck struct {
 	KindName string `json:"kindName"`
 	// WorkflowID is the run of its program; empty for none.
 	WorkflowID string `json:"workflowId,omitempty"`
-	// Own is that the environment requires it, and not the pipeline.
+	// Own reports whether the environment requires it, and not the pipeline.
 	Own bool `json:"own"`
 	// Phase is PENDING, SUCCESS or FAILURE.
 	Phase   string        `json:"phase"`

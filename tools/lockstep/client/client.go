@@ -86,7 +86,7 @@ func (c *Client) do(ctx context.Context, query string, variables map[string]any,
 	return err
 }
 
-// IsUnknownField is whether an error says that the server's schema lacks a field: the server is of an older release.
+// IsUnknownField reports whether an error means that the server's schema lacks a field: the server is of an older release.
 func IsUnknownField(err error) bool { return err != nil && strings.Contains(err.Error(), unknownField) }
 
 // unknownField is how a server reports a field that its schema lacks.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// ForgeMirror says that the checks of an application are published as statuses of commits.
+// ForgeMirror records that the checks of an application are published as statuses of commits.
 type ForgeMirror struct {
 	Application string `json:"application"`
 	// Environments are those whose checks are published; none for all.

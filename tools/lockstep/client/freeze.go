@@ -13,7 +13,7 @@ type Freeze struct {
 	Tiers        []string    `json:"tiers"`
 	Environments []Reference `json:"environments"`
 	Applications []Reference `json:"applications"`
-	// Rollbacks is that it stops rollbacks, too.
+	// Rollbacks reports whether it stops rollbacks, too.
 	Rollbacks bool   `json:"rollbacks"`
 	Reason    string `json:"reason"`
 	// Author is what the author was called then.
@@ -22,7 +22,7 @@ type Freeze struct {
 	EndsAt   time.Time `json:"endsAt"`
 	// EndedAt is when it was ended early; nil if it was not.
 	EndedAt *time.Time `json:"endedAt,omitempty"`
-	// InForce is that it stops rollouts now, and StoppedRollouts how many wait for its end.
+	// InForce reports whether it stops rollouts now, and StoppedRollouts how many wait for its end.
 	InForce         bool `json:"inForce"`
 	StoppedRollouts int  `json:"stoppedRollouts"`
 }

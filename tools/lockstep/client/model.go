@@ -120,7 +120,7 @@ type Version struct {
 	ID     string `json:"id"`
 	Name   string `json:"name"`
 	Digest string `json:"digest"`
-	// DigestSeen is whether the digest was found in the registry; nil if unknown.
+	// DigestSeen reports whether the digest was found in the registry; nil if unknown.
 	DigestSeen *bool `json:"digestSeen,omitempty"`
 	// DeletedAt is when the registry reported that the image, or its last tag, was deleted; nil while it exists.
 	DeletedAt *time.Time `json:"deletedAt,omitempty"`
@@ -142,11 +142,11 @@ type Environment struct {
 	Approval *EnvironmentApproval `json:"approval,omitempty"`
 	// Checks are those that the environment requires, with active and proposed; nil for none.
 	Checks any `json:"checks,omitempty"`
-	// Contact is whether its agent is reachable; nil if it has never been seen.
+	// Contact reports whether its agent is reachable; nil if it has never been seen.
 	Contact *Contact `json:"contact,omitempty"`
 }
 
-// Contact is whether the agent of an environment is reachable, and since when.
+// Contact reports whether the agent of an environment is reachable, and since when.
 type Contact struct {
 	Reachable bool      `json:"reachable"`
 	Reason    string    `json:"reason,omitempty"`

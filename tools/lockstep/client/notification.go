@@ -54,7 +54,7 @@ type NotificationMessage struct {
 	Openings []NotificationOpening `json:"openings"`
 }
 
-// NotificationOpening is that a member has opened the link of a message.
+// NotificationOpening records that a member has opened the link of a message.
 type NotificationOpening struct {
 	Member string `json:"member"`
 	// Gate is what the link opened; empty for a call.

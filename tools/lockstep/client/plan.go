@@ -12,7 +12,7 @@ type Change struct {
 // Plan is what a change would roll out.
 type Plan struct {
 	Applications []PlannedApplication `json:"applications"`
-	// More is that it touches other applications, too.
+	// More reports whether it touches other applications, too.
 	More bool `json:"more"`
 }
 

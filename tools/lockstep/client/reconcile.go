@@ -12,7 +12,7 @@ type RecordDifference struct {
 	Problem string `json:"problem"`
 	// Remedy is what settling it does; empty if it cannot be settled.
 	Remedy string `json:"remedy,omitempty"`
-	// Outcome is what became of it; empty in a comparison: settled, nothing to do, or why it failed.
+	// Outcome is settled, nothing to do, or why it failed; empty in a comparison.
 	Outcome string `json:"outcome,omitempty"`
 }
 

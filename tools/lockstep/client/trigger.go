@@ -53,11 +53,11 @@ type TriggerKind struct {
 	Description string `json:"description"`
 	// Schema is the JSON Schema of its configuration.
 	Schema json.RawMessage `json:"schema"`
-	// Default is whether applications have one without saving it.
+	// Default reports whether applications have one without saving it.
 	Default bool `json:"default"`
 }
 
-// SentEvent is what became of an event.
+// SentEvent is the outcome of an event.
 type SentEvent struct {
 	// Triggers is how many triggers decide about it, or have.
 	Triggers int `json:"triggers"`

@@ -68,13 +68,13 @@ type position struct {
 	Image string
 	// Phase is Argo's: Healthy, Progressing, Paused, Degraded.
 	Phase, Message string
-	// Weight is the share of the new version, in percent. AtGate says that it has been reached and that a pause follows, Paused
-	// that the pause holds: once promoted, a Rollout is for a moment at a gate without being paused.
+	// Weight is the share of the new version, in percent. AtGate is set if it has been reached and a pause follows, Paused
+	// if the pause holds: once promoted, a Rollout is for a moment at a gate without being paused.
 	Weight         int
 	AtGate, Paused bool
 	// Passed is the highest gate that it has left behind.
 	Passed int
-	// Stable says that the version asked for serves everything, Canary that it is on its way there past one that serves now.
+	// Stable is set if the version asked for serves everything, Canary if it is on its way there past one that serves now.
 	Stable, Canary bool
 }
 

@@ -23,7 +23,7 @@ type Config struct {
 	Dir string
 	// Out receives the demo's text.
 	Out io.Writer
-	// Colour says that Out is a terminal that shows colours.
+	// Colour is set if Out is a terminal that shows colours.
 	Colour bool
 	// Clock is the system's, but in tests.
 	Clock clock.Clock

@@ -184,7 +184,7 @@ func (w *World) create(ctx context.Context, what string, do func() error) error 
 	})
 }
 
-// insist does something until it is not Unavailable any more: processes are killed on purpose, and come back.
+// insist does something until it is no longer Unavailable: processes are killed on purpose, and come back.
 func (w *World) insist(ctx context.Context, what string, do func() error) error {
 	return w.Await(ctx, what, func() (string, bool, error) {
 		err := do()

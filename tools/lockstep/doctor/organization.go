@@ -42,7 +42,7 @@ func (c Config) organization(ctx context.Context) []Finding {
 			findings = append(findings, wrong(check, "is not ready: "+e.ReadinessReason,
 				"mend what the reason says, then `lockstep environment retry "+e.Name+"`"))
 		default:
-			findings = append(findings, warning(check, "is being looked at",
+			findings = append(findings, warning(check, "is being checked",
 				"if it stays so, see the workflow: `lockstep workflow list`; an agent that is away holds it up"))
 		}
 	}

@@ -77,7 +77,7 @@ func TestOrganization(t *testing.T) {
 	expect(t, findings, "agent 7, a7", doctor.Wrong, "no key that is good")
 	expect(t, findings, "environment staging", doctor.OK, "is ready")
 	expect(t, findings, "environment production", doctor.Wrong, "Argo CD does not answer")
-	expect(t, findings, "environment new", doctor.Warning, "is being looked at")
+	expect(t, findings, "environment new", doctor.Warning, "is being checked")
 	expect(t, findings, "drivers of built-in", doctor.OK, "argo@1")
 	expect(t, findings, "drivers of oci://r/well:1", doctor.OK, "shop@2 of sha256:aa")
 	expect(t, findings, "drivers of oci://r/pinned@sha256:aa", doctor.OK, "shop@2")

@@ -53,7 +53,7 @@ type process struct {
 	pid      int // 0 while it is not running
 	starts   int
 	logStart int64         // the size of its log in bytes when it was started last: what is before is of earlier runs
-	hopeless error         // why it is not started any more
+	hopeless error         // why it is no longer started
 	killed   bool          // we have ended it ourselves: no reason to wait before starting it again
 	between  func() error  // done once it has died, before it is started again
 	back     chan struct{} // closed when it may be started again; nil when nobody keeps it away

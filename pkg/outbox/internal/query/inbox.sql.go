@@ -33,7 +33,7 @@ type AdvanceMarkParams struct {
 }
 
 // AdvanceMark moves the mark of a sequence over the positions that have come, as far as there is no gap. Positions
-// below the sender's base will not come any more and are no gap.
+// below the sender's base will no longer come and are no gap.
 func (q *Queries) AdvanceMark(ctx context.Context, arg AdvanceMarkParams) (int64, error) {
 	row := q.db.QueryRow(ctx, advanceMark, arg.ChangedAt, arg.Sender, arg.Epoch)
 	var mark int64

@@ -99,7 +99,7 @@ func (WorkflowState) EnumDescriptor() ([]byte, []int) {
 	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{0}
 }
 
-// ScheduleOverlap says what becomes of a due time while a run of the schedule is under way.
+// ScheduleOverlap says what happens to a due time while a run of the schedule is under way.
 type ScheduleOverlap int32
 
 const (
@@ -164,7 +164,7 @@ func (ScheduleOverlap) EnumDescriptor() ([]byte, []int) {
 	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{1}
 }
 
-// ScheduleFireState is what became of a due time.
+// ScheduleFireState is the outcome of a due time.
 type ScheduleFireState int32
 
 const (
@@ -455,7 +455,7 @@ func (x *CloudEventRequest) GetCloudEvent() []byte {
 	return nil
 }
 
-// CloudEventResponse says what became of the event.
+// CloudEventResponse is the outcome of the event.
 type CloudEventResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many parked waits this delivery has satisfied. A wait that is being registered at the same moment finds the event on its
@@ -6394,7 +6394,7 @@ type DeclaredAgent struct {
 	AgentId int64 `protobuf:"varint,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// The organization it belongs to; above zero.
 	OrganizationId int64 `protobuf:"varint,2,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
-	// True if it must not be called any more.
+	// True if it must no longer be called.
 	Revoked       bool `protobuf:"varint,3,opt,name=revoked,proto3" json:"revoked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6600,7 +6600,7 @@ type RegisterScheduleRequest struct {
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// When it is due.
 	Spec *ScheduleSpec `protobuf:"bytes,3,opt,name=spec,proto3" json:"spec,omitempty"`
-	// What becomes of a due time while a run of the schedule is under way.
+	// What happens to a due time while a run of the schedule is under way.
 	Overlap ScheduleOverlap `protobuf:"varint,4,opt,name=overlap,proto3,enum=lockstep.autoflow.v1.ScheduleOverlap" json:"overlap,omitempty"`
 	// How late a run may start, from 10 seconds to 7 days; by default 10 minutes. Due times that have passed by more are missed.
 	CatchUp *durationpb.Duration `protobuf:"bytes,5,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`
@@ -6802,7 +6802,7 @@ type Schedule struct {
 	Version int32 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
 	// When it is due.
 	Spec *ScheduleSpec `protobuf:"bytes,4,opt,name=spec,proto3" json:"spec,omitempty"`
-	// What becomes of a due time while a run is under way.
+	// What happens to a due time while a run is under way.
 	Overlap ScheduleOverlap `protobuf:"varint,5,opt,name=overlap,proto3,enum=lockstep.autoflow.v1.ScheduleOverlap" json:"overlap,omitempty"`
 	// How late a run may start.
 	CatchUp *durationpb.Duration `protobuf:"bytes,6,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`
@@ -6818,7 +6818,7 @@ type Schedule struct {
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// When it was registered, paused or resumed last.
 	ChangedAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=changed_at,json=changedAt,proto3" json:"changed_at,omitempty"`
-	// When it is due next; absent if it is paused, or will not be due any more.
+	// When it is due next; absent if it is paused, or will not be due again.
 	NextDueAt *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=next_due_at,json=nextDueAt,proto3" json:"next_due_at,omitempty"`
 	// How many runs it has started, over all versions.
 	Started int64 `protobuf:"varint,14,opt,name=started,proto3" json:"started,omitempty"`
@@ -6981,12 +6981,12 @@ func (x *Schedule) GetRefused() int64 {
 	return 0
 }
 
-// ScheduleFire is a due time and what became of it.
+// ScheduleFire is a due time and its outcome.
 type ScheduleFire struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The due time.
 	DueAt *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=due_at,json=dueAt,proto3" json:"due_at,omitempty"`
-	// What became of it.
+	// Its outcome.
 	State ScheduleFireState `protobuf:"varint,2,opt,name=state,proto3,enum=lockstep.autoflow.v1.ScheduleFireState" json:"state,omitempty"`
 	// Whether it was requested by BackfillSchedule or TriggerSchedule.
 	Backfill bool `protobuf:"varint,3,opt,name=backfill,proto3" json:"backfill,omitempty"`
@@ -7161,7 +7161,7 @@ type GetScheduleResponse struct {
 	Schedule *Schedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
 	// The next ten due times; none while it is paused.
 	NextDueAt []*timestamppb.Timestamp `protobuf:"bytes,2,rep,name=next_due_at,json=nextDueAt,proto3" json:"next_due_at,omitempty"`
-	// What became of the last due times, newest first; at most 100.
+	// The last due times with their outcomes, newest first; at most 100.
 	Fires         []*ScheduleFire `protobuf:"bytes,3,rep,name=fires,proto3" json:"fires,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9406,7 +9406,7 @@ type WorkResponse_Call struct {
 }
 
 type WorkResponse_Cancelled struct {
-	// A call to stop: its run has ended or does not wait for it any more, or another worker has it. It needs no result.
+	// A call to stop: its run has ended or no longer waits for it, or another worker has it. It needs no result.
 	Cancelled *WorkCancelled `protobuf:"bytes,3,opt,name=cancelled,proto3,oneof"`
 }
 

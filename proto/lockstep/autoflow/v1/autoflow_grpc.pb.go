@@ -218,7 +218,7 @@ type AutoFlowClient interface {
 	//
 	// Codes: INVALID_ARGUMENT; FAILED_PRECONDITION if the organization has 20,000 schedules.
 	RegisterSchedule(ctx context.Context, in *RegisterScheduleRequest, opts ...grpc.CallOption) (*RegisterScheduleResponse, error)
-	// GetSchedule returns a schedule with its next ten due times and what became of the last 100. Codes: NOT_FOUND, INVALID_ARGUMENT.
+	// GetSchedule returns a schedule with its next ten due times and the outcomes of the last 100. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	GetSchedule(ctx context.Context, in *GetScheduleRequest, opts ...grpc.CallOption) (*GetScheduleResponse, error)
 	// ListSchedules returns the schedules of an organization, in the order of their creation, in pages. Codes: INVALID_ARGUMENT.
 	ListSchedules(ctx context.Context, in *ListSchedulesRequest, opts ...grpc.CallOption) (*ListSchedulesResponse, error)
@@ -245,7 +245,7 @@ type AutoFlowClient interface {
 	DeclareEventType(ctx context.Context, in *DeclareEventTypeRequest, opts ...grpc.CallOption) (*DeclareEventTypeResponse, error)
 	// ListEventTypes returns the types that an organization has declared, by name. Codes: INVALID_ARGUMENT.
 	ListEventTypes(ctx context.Context, in *ListEventTypesRequest, opts ...grpc.CallOption) (*ListEventTypesResponse, error)
-	// DeleteEventType deletes a declared type: programs cannot emit events of it any more. Codes: NOT_FOUND, INVALID_ARGUMENT.
+	// DeleteEventType deletes a declared type: programs can no longer emit events of it. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	DeleteEventType(ctx context.Context, in *DeleteEventTypeRequest, opts ...grpc.CallOption) (*DeleteEventTypeResponse, error)
 	// GetLimits returns what an organization may use, what it uses, and the last changes of its limits and rules of retention. For organization
 	// 0 they are the limits of all organizations that have none of their own. Codes: INVALID_ARGUMENT.
@@ -911,7 +911,7 @@ type AutoFlowServer interface {
 	//
 	// Codes: INVALID_ARGUMENT; FAILED_PRECONDITION if the organization has 20,000 schedules.
 	RegisterSchedule(context.Context, *RegisterScheduleRequest) (*RegisterScheduleResponse, error)
-	// GetSchedule returns a schedule with its next ten due times and what became of the last 100. Codes: NOT_FOUND, INVALID_ARGUMENT.
+	// GetSchedule returns a schedule with its next ten due times and the outcomes of the last 100. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	GetSchedule(context.Context, *GetScheduleRequest) (*GetScheduleResponse, error)
 	// ListSchedules returns the schedules of an organization, in the order of their creation, in pages. Codes: INVALID_ARGUMENT.
 	ListSchedules(context.Context, *ListSchedulesRequest) (*ListSchedulesResponse, error)
@@ -938,7 +938,7 @@ type AutoFlowServer interface {
 	DeclareEventType(context.Context, *DeclareEventTypeRequest) (*DeclareEventTypeResponse, error)
 	// ListEventTypes returns the types that an organization has declared, by name. Codes: INVALID_ARGUMENT.
 	ListEventTypes(context.Context, *ListEventTypesRequest) (*ListEventTypesResponse, error)
-	// DeleteEventType deletes a declared type: programs cannot emit events of it any more. Codes: NOT_FOUND, INVALID_ARGUMENT.
+	// DeleteEventType deletes a declared type: programs can no longer emit events of it. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	DeleteEventType(context.Context, *DeleteEventTypeRequest) (*DeleteEventTypeResponse, error)
 	// GetLimits returns what an organization may use, what it uses, and the last changes of its limits and rules of retention. For organization
 	// 0 they are the limits of all organizations that have none of their own. Codes: INVALID_ARGUMENT.

@@ -26,7 +26,7 @@ import (
 // organization. Nobody else may do anything (D28).
 type Tokens map[string]core.Actor
 
-// Access knows the tokens that members have. Its errors are Unauthenticated for what is none, or not good any more.
+// Access knows the tokens that members have. Its errors are Unauthenticated for what is none, or no longer valid.
 type Access interface {
 	Authenticate(ctx context.Context, secret string, session bool) (core.Actor, error)
 	StartSession(ctx context.Context, secret string) (session string, until time.Time, err error)
@@ -88,8 +88,9 @@ func (k keyring) authenticate(next http.Handler) http.Handler {
 	})
 }
 
-// meant is whether a request is for the organization whose token or session it shows, where it says which it is for. A token belongs to
-// one organization: the header exists so that a script with the wrong one is refused instead of changing the wrong place.
+// meant reports whether a request is for the organization whose token or session it shows, where it says which it is for.
+// A token belongs to one organization: the header exists so that a script with the wrong one is refused instead of
+// changing the wrong place.
 func meant(w http.ResponseWriter, r *http.Request, a core.Actor) bool {
 	organization, err := organizationOf(r.Header.Get(organizationHeader))
 	if err == nil && organization != 0 && organization != a.Organization {
@@ -128,7 +129,7 @@ func (k keyring) actor(w http.ResponseWriter, r *http.Request) (core.Actor, bool
 	return actor, known(w, "authorization", err)
 }
 
-// mayTry is whether a credential is looked at now. Where too many have proved nothing, it has been answered when to try again.
+// mayTry reports whether a credential is looked at now. Where too many have proved nothing, it has been answered when to try again.
 func (k keyring) mayTry(w http.ResponseWriter, r *http.Request, where, credential string) bool {
 	wait := k.guard.Wait(k.clock.Now(), k.guard.AddressOf(r), credential)
 	if wait <= 0 {

@@ -64,9 +64,9 @@ func (k keyring) session(ctx context.Context, value string) (core.Actor, error) 
 		return actor, err
 	}
 	if actor.Organization != e.actor.Organization || actor.ID != e.actor.ID {
-		return core.Actor{}, fault.New(fault.Unauthenticated, "the session is another member's than the configured token")
+		return core.Actor{}, fault.New(fault.Unauthenticated, "the session belongs to another member than the configured token")
 	}
-	return e.actor, nil // who the configuration says, whatever became of the member
+	return e.actor, nil // who the configuration says, even if the member was changed since
 }
 
 // cookieName is the session cookie's name on a connection; empty where none can be set. Over HTTPS the prefix binds

@@ -244,7 +244,7 @@ func (d *set) Export(ref string) ([]byte, error) {
 
 // Program implements handoff.Programs.
 func (*Drivers) Program(content []byte, program string) (handoff.Program, error) {
-	// The bundle that was kept, which may be one that this installation does not carry any more (D7).
+	// The bundle that was kept, which may be one that this installation no longer carries (D7).
 	b, err := driver.Import(content)
 	if err != nil {
 		return handoff.Program{}, fmt.Errorf("read kept driver: %w", err)

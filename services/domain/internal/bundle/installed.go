@@ -27,7 +27,7 @@ const (
 type Kept interface {
 	// Now is the time by the clock that all replicas share.
 	Now(ctx context.Context) (time.Time, error)
-	// HasDriverArtifact is whether the artifact of a digest is kept, whatever named it.
+	// HasDriverArtifact reports whether the artifact of a digest is kept, whatever named it.
 	HasDriverArtifact(ctx context.Context, digest string) (bool, error)
 	// KeepDriverArtifact stores an artifact, and the time at which its reference resolved to it. Storing it again is a no-op.
 	KeepDriverArtifact(ctx context.Context, a core.DriverArtifact) error

@@ -38,7 +38,7 @@ type AgentKey struct {
 	CreatedAt time.Time
 }
 
-// GoodAt is whether a key opens connections at an instant.
+// GoodAt reports whether a key opens connections at an instant.
 func (k AgentKey) GoodAt(at time.Time) bool {
 	return k.RevokedAt == nil && (k.ExpiresAt == nil || k.ExpiresAt.After(at))
 }
@@ -46,7 +46,7 @@ func (k AgentKey) GoodAt(at time.Time) bool {
 // connectedWithin is how long after it was seen last an agent counts as connected.
 const connectedWithin = 2 * time.Minute
 
-// ConnectedAt is whether one of an agent's keys has a connection at an instant, as far as is known.
+// ConnectedAt reports whether one of an agent's keys has a connection at an instant, as far as is known.
 func ConnectedAt(keys []AgentKey, at time.Time) bool {
 	return slices.ContainsFunc(keys, func(k AgentKey) bool { return k.GoodAt(at) && k.SeenAt != nil && at.Sub(*k.SeenAt) < connectedWithin })
 }

@@ -22,9 +22,9 @@ type Standing struct {
 	// Elsewhere is what the application has against another rollout now: it is archived, another one is under way, or the pipeline is not
 	// ready; nil for nothing.
 	Elsewhere error
-	// UnderWay is that something is being deployed, so that there is something to take back.
+	// UnderWay reports whether something is being deployed, so that there is something to take back.
 	UnderWay bool
-	// Began is that something of it has been deployed, or has begun to be.
+	// Began reports whether something of it has been deployed, or has begun to be.
 	Began bool
 	Hold  Hold
 	// outlook is what a policy wants of it; the zero value for nothing.
@@ -118,7 +118,7 @@ func (s Standing) MayResolve(a Actor, action Action, gate string) error {
 	return err
 }
 
-// Frozen is whether the journal names a freeze that keeps a requested passage closed.
+// Frozen reports whether the journal names a freeze that keeps a requested passage closed.
 func (s Standing) Frozen() bool {
 	for _, stops := range s.Hold.Stopped {
 		for _, c := range stops {
@@ -291,7 +291,7 @@ type ApplicationStanding struct {
 	Targets []Target
 	// Active is the rollout that is not over; its ID is 0 where there is none.
 	Active Rollout
-	// OnNewer is what becomes of a newer version set meanwhile.
+	// OnNewer is what happens to a newer version set meanwhile.
 	OnNewer NewerPolicy
 	// Unready is what keeps the pipeline from being driven now; nil when nothing does.
 	Unready error

@@ -23,7 +23,7 @@ type Cell struct {
 
 // CellContent is what the matrix keeps of an application in an environment.
 type CellContent struct {
-	// Exists is whether there is such a cell; the other fields of one that does not exist are empty.
+	// Exists reports whether there is such a cell; the other fields of one that does not exist are empty.
 	Exists bool
 	// ApplicationName is what the matrix goes by, Shown whether the cell is in it, and Worst the worst health there, for people.
 	ApplicationName string

@@ -119,7 +119,7 @@ type PinnedCheck struct {
 	Check
 	EnvironmentID int64
 	Target        CheckTarget
-	// Own is that the environment requires it, and not the pipeline.
+	// Own reports whether the environment requires it, and not the pipeline.
 	Own bool
 	// Digest is the bundle of the kind that was pinned; empty for a kind without one.
 	Digest string
@@ -140,7 +140,7 @@ func (s CheckSet) Pinned(environment int64, own bool) []PinnedCheck {
 	return all
 }
 
-// PlainLink is whether a link is an http or https address without credentials.
+// PlainLink reports whether a link is an http or https address without credentials.
 func PlainLink(link string) bool {
 	u, err := url.Parse(link)
 	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && u.User == nil
@@ -156,7 +156,7 @@ type CheckReport struct {
 	Reporter                                   Author
 	// ObservedAt is when the reporter found it out, CreatedAt when it was accepted.
 	ObservedAt, CreatedAt time.Time
-	// Asks is that the program which reports it cannot decide, and a person has to.
+	// Asks reports whether the program which reports it cannot decide, and a person has to.
 	Asks bool
 }
 
@@ -177,9 +177,9 @@ type CheckState struct {
 	Reports []CheckReport
 	// Run is the latest run of its program; nil for none.
 	Run *CheckRun
-	// Due is that there is what its program is about: its run can be opened.
+	// Due reports whether there is what its program is about: its run can be opened.
 	Due bool
-	// Asks is that its program cannot decide, and a person has to.
+	// Asks reports whether its program cannot decide, and a person has to.
 	Asks bool
 }
 

@@ -20,7 +20,7 @@ import (
 // as a proposal with the input of the use case. A confirmation calls the same use case with the same input again, in the name of the
 // one who proposed it, and Record lets exactly that change pass.
 
-// ProposalState is what became of a proposed change.
+// ProposalState is the outcome of a proposed change.
 type ProposalState string
 
 // The states. A proposal whose time is over is ProposalExpired, also where its row still says that it is open.
@@ -71,7 +71,7 @@ func (p ProposedChange) StateAt(at time.Time) ProposalState {
 // Name is the proposal for people.
 func (p ProposedChange) Name() string { return fmt.Sprintf("proposedchange_%d", p.ID) }
 
-// Forcible is whether break-glass may pass the proposal: what gives more permissions, and turning change control off, may not,
+// Forcible reports whether break-glass may pass the proposal: what gives more permissions, and turning change control off, may not,
 // because that is what makes everything else hold.
 func (p ProposedChange) Forcible() bool {
 	return p.Action != ActionSetChangeControl && !slices.Contains(widening(), p.Action)
@@ -80,7 +80,7 @@ func (p ProposedChange) Forcible() bool {
 // Confirmation lets one proposed change pass.
 type Confirmation struct {
 	Proposal ProposedChange
-	// By is who confirms it, and Reason why; Forced is that it is passed by break-glass.
+	// By is who confirms it, and Reason why; Forced reports whether it is passed by break-glass.
 	By     Actor
 	Reason string
 	Forced bool
@@ -366,7 +366,7 @@ func second[Tx any](ctx context.Context, store Transactions[Tx], a Actor, fn fun
 	return proposed
 }
 
-// sameDocument is whether two documents say the same, whatever their spaces and the order of their members.
+// sameDocument reports whether two documents say the same, whatever their spaces and the order of their members.
 func sameDocument(a, b json.RawMessage) bool {
 	read := func(doc json.RawMessage) (value any) {
 		if len(doc) == 0 {

@@ -18,9 +18,9 @@ type SkipCause string
 
 // The causes.
 const (
-	// SkipUnchanged is that the version set to go back to is live there, and nothing has been changed since.
+	// SkipUnchanged means that the version set to go back to is live there, and nothing has been changed since.
 	SkipUnchanged SkipCause = "unchanged"
-	// SkipExcluded is that the requester of the rollback left the environment out.
+	// SkipExcluded means that the requester of the rollback left the environment out.
 	SkipExcluded SkipCause = "excluded"
 )
 
@@ -36,7 +36,7 @@ type BoundEnvironment struct {
 	Binding DriverBinding
 }
 
-// Began is that it has started, also where only its end was heard of. One that was cancelled before it started has not.
+// Began reports whether it has started, also where only its end was heard of. One that was cancelled before it started has not.
 func (d Deployment) Began() bool {
 	return d.StartedAt != nil || d.State != DeploymentPending && d.State != DeploymentCancelled
 }
@@ -61,7 +61,7 @@ type Archiving struct {
 // its own, on the rollout permanently, in the metrics lockstep_break_glass_* and their alert. A pause, an abort and a gate's soak stay what
 // they are.
 
-// BrokenGlass is that the approvals of a rollout were passed by break-glass.
+// BrokenGlass records that the approvals of a rollout were passed by break-glass.
 type BrokenGlass struct {
 	Principal
 	Reason string
@@ -119,7 +119,7 @@ type Version struct {
 	CreatedAt   time.Time
 }
 
-// IsImage is whether a version is a container image; a commit is none.
+// IsImage reports whether a version is a container image; a commit is none.
 func (v Version) IsImage() bool { return !strings.HasPrefix(v.Reference, "git:") }
 
 // Origin is what is known of where a version comes from (D52).
@@ -214,7 +214,7 @@ type FlowDefinition struct {
 	Version       int
 	Definition    json.RawMessage
 	CreatedAt     time.Time
-	// Unchanged is that a request to make it found it in force already; only the answer to that request says so.
+	// Unchanged reports whether a request to make it found it in force already; only the answer to that request says so.
 	Unchanged bool
 }
 
@@ -246,17 +246,17 @@ type Rollout struct {
 	State       RolloutState
 	// RollbackOf is the rollout that it takes back; 0 for none.
 	RollbackOf int64
-	// Plan is whether it stops at weights, and why; zero for rollouts of earlier releases.
+	// Plan reports whether it stops at weights, and why; zero for rollouts of earlier releases.
 	Plan planner.Decision
 	// Inputs are what it was given when it was made, an object of JSON.
 	Inputs json.RawMessage
-	// Passages is that nothing of it advances beyond a passage that was not granted (D46); false for rollouts of earlier releases.
+	// Passages reports whether nothing of it advances beyond a passage that was not granted (D46); false for rollouts of earlier releases.
 	Passages bool
 	// IsRollback, AwaitingApproval, PauseRequested, Aborted, Glass and RolledBackBy are derived (R18, R38); only reads fill them in.
 	IsRollback       bool
 	AwaitingApproval bool
 	PauseRequested   bool
-	// Aborted is that an abort was requested, and no retry since; false for one that has ended.
+	// Aborted reports whether an abort was requested, and no retry since; false for one that has ended.
 	Aborted bool
 	// Glass is who has passed its approvals by break-glass; nil for nobody.
 	Glass *BrokenGlass
@@ -370,15 +370,15 @@ type Driver struct {
 	Ref            string
 	Digest         string
 	SupportedSteps []string
-	// Gates is that it stops at the weights of a pipeline.
+	// Gates reports whether it stops at the weights of a pipeline.
 	Gates bool
 	// Origin is where it comes from: built-in, folder or the reference of an OCI artifact.
 	Origin string
 	// ArtifactDigest is that of the OCI artifact that it was in; empty for any other.
 	ArtifactDigest string
-	// Previews is that it can say beforehand what a rollout would change.
+	// Previews reports whether it can say beforehand what a rollout would change.
 	Previews bool
-	// Combines is that it can be one of several drivers in a pipeline, and CombinesPreview that such a pipeline can be previewed.
+	// Combines reports whether it can be one of several drivers in a pipeline, and CombinesPreview whether such a pipeline can be previewed.
 	Combines, CombinesPreview bool
 	// The schemas, for reflection.
 	EnvironmentSchema            json.RawMessage

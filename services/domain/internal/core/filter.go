@@ -55,9 +55,9 @@ type MatrixFilter struct {
 	States []RolloutState
 	// Healths are of Cell.Health; empty for all. A cell of which nothing was seen has none.
 	Healths []Health
-	// Waiting is whether a gate is open there; nil for both.
+	// Waiting reports whether a gate is open there; nil for both.
 	Waiting *bool
-	// nothing is that no cell can meet what is asked for.
+	// Nothing reports whether no cell can meet what is asked for.
 	Nothing bool
 }
 

@@ -42,7 +42,7 @@ type Freeze struct {
 	// any, the scope is the organization.
 	Tiers                          []Tier
 	EnvironmentIDs, ApplicationIDs []int64
-	// Rollbacks is that it stops rollbacks, too.
+	// Rollbacks reports whether it stops rollbacks, too.
 	Rollbacks bool
 	Reason    string
 	// StartsAt and EndsAt are when it is in force, and BoundedFrom is where MaxFreeze is counted from.
@@ -53,25 +53,25 @@ type Freeze struct {
 	CreatedAt time.Time
 }
 
-// InForce is whether it stops passages at an instant.
+// InForce reports whether it stops passages at an instant.
 func (f Freeze) InForce(at time.Time) bool {
 	return f.EndedAt == nil && !at.Before(f.StartsAt) && at.Before(f.EndsAt)
 }
 
-// Over is whether it will stop no passage any more.
+// Over reports whether it will stop no passage any more.
 func (f Freeze) Over(at time.Time) bool { return f.EndedAt != nil || !at.Before(f.EndsAt) }
 
 // Name is what people call it.
 func (f Freeze) Name() string { return fmt.Sprintf("freeze_%d", f.ID) }
 
-// Veto says that a version, or a version set, is never deployed.
+// Veto means that a version, or a version set, is never deployed.
 type Veto struct {
 	ID int64
 	// VersionID or VersionSetID is what it is about; the other one is 0.
 	VersionID, VersionSetID int64
 	Reason                  string
 	Author                  Author
-	// LiftedAt is since when it does not hold any more; nil while it does.
+	// LiftedAt is since when it no longer holds; nil while it does.
 	LiftedAt  *time.Time
 	CreatedAt time.Time
 }
@@ -92,7 +92,7 @@ func RefuseVetoed(set VersionSet, vetoes []Veto) error {
 	return fault.New(fault.Refused, "%s vetoed by %s (%s): %s; lift the veto first", what, v.Author.Name, v.Name(), v.Reason)
 }
 
-// Pin says that only people change what runs in an environment.
+// Pin means that only people change what runs in an environment.
 type Pin struct {
 	EnvironmentID int64
 	Reason        string
@@ -100,7 +100,7 @@ type Pin struct {
 	Author        Author
 }
 
-// Automatic is whether a principal is no person: a pinned environment is not for it to change.
+// Automatic reports whether a principal is no person: a pinned environment is not for it to change.
 func (t PrincipalType) Automatic() bool { return t != PrincipalUser }
 
 // RefusePinned is why automation does not change an environment.
@@ -118,7 +118,7 @@ const (
 	StopFreeze StopKind = "freeze"
 	StopVeto   StopKind = "veto"
 	StopPin    StopKind = "pin"
-	// StopPolicy is that policies deny the passage (D51).
+	// StopPolicy means that policies deny the passage (D51).
 	StopPolicy StopKind = "policy"
 )
 
@@ -171,11 +171,11 @@ type PassagePoint struct {
 	// EnvironmentID and Tier are what it enters or is in; 0 and empty for a step after the last environment.
 	EnvironmentID int64
 	Tier          Tier
-	// Rollback is that the rollout takes an earlier one back, to what has run in the environment before.
+	// Rollback reports whether the rollout takes an earlier one back, to what has run in the environment before.
 	Rollback bool
-	// Automatic is that no person has requested the rollout.
+	// Automatic reports whether no person has requested the rollout.
 	Automatic bool
-	// Entrance is that it enters the environment: a pin stops nothing that has entered already.
+	// Entrance reports whether it enters the environment: a pin stops nothing that has entered already.
 	Entrance bool
 	// Bypassed are the freezes that do not stop the rollout.
 	Bypassed map[int64]bool
@@ -190,7 +190,7 @@ type Controls struct {
 	Pins map[int64]Pin
 }
 
-// covers is whether a freeze concerns a passage.
+// covers reports whether a freeze concerns a passage.
 func (f Freeze) covers(p PassagePoint) bool {
 	switch {
 	case p.Bypassed[f.ID], p.Rollback && !f.Rollbacks:

@@ -96,7 +96,7 @@ func (r GateRule) States(approvals []GateApproval) []RequirementState {
 	return all
 }
 
-// Met is whether the approvals satisfy every requirement.
+// Met reports whether the approvals satisfy every requirement.
 func (r GateRule) Met(approvals []GateApproval) bool { return len(r.missing(approvals)) == 0 }
 
 // missing is how many approvals each requirement lacks; of one that is met nothing.

@@ -55,8 +55,8 @@ func GrantablePermissions() []Permission {
 	return slices.DeleteFunc(AllPermissions(), func(p Permission) bool { return p == MayRead || p == MayAdminister })
 }
 
-// Covers is whether a target is within the limits of the grant. What concerns all applications or all environments is covered only by a
-// grant without that limit.
+// Covers reports whether a target is within the limits of the grant. What concerns all applications or all environments
+// is covered only by a grant without that limit.
 func (g Grant) Covers(t Target) bool {
 	return (len(g.Applications) == 0 || slices.Contains(g.Applications, t.ApplicationID)) &&
 		(len(g.Environments) == 0 || slices.Contains(g.Environments, t.EnvironmentID)) &&
@@ -102,7 +102,7 @@ func (a Actor) Somewhere() Permissions {
 	return all
 }
 
-// HasIn is whether the actor has a permission in a target: everywhere by its role, or there by a grant.
+// HasIn reports whether the actor has a permission in a target: everywhere by its role, or there by a grant.
 func (a Actor) HasIn(p Permission, t Target) bool {
 	return a.Permissions.Has(p) || slices.ContainsFunc(a.Grants, func(g Grant) bool { return g.Permissions.Has(p) && g.Covers(t) })
 }

@@ -68,6 +68,6 @@ type Handoff struct {
 	DueAt time.Time
 	// Error is what the last attempt met, for operators; never shown to callers of the API.
 	Error string
-	// Trace is where what becomes of it is recorded, in W3C form; empty where nothing is.
+	// Trace is the trace in which its progress is recorded, in W3C form; empty if none is.
 	Trace string
 }

@@ -32,14 +32,14 @@ type Reconciliation struct {
 	ApplicationEnvironmentID int64
 	// Revision is in force, ExpectedRevision was deployed last; "" where nobody says.
 	Revision, ExpectedRevision string
-	// Automatic is that the reconciler moves by itself.
+	// Automatic reports whether the reconciler moves by itself.
 	Automatic bool
 	// Drift says what differs; "" for nothing. It has been so Since.
 	Drift             string
 	Since, ObservedAt time.Time
 }
 
-// Contact is whether the agent that acts in an environment can be reached, and since when.
+// Contact reports whether the agent that acts in an environment can be reached, and since when.
 type Contact struct {
 	EnvironmentID     int64
 	Reachable         bool

@@ -7,7 +7,7 @@ import (
 
 // Hold is what a rollout's journal says of its gates, and of the wish to stop there.
 type Hold struct {
-	// wanted is that a pause was requested, and no resumption since; why is the reason given.
+	// Wanted reports whether a pause was requested, and no resumption since; why is the reason given.
 	Wanted bool
 	Why    string
 	// word is the row that asked for it.
@@ -16,11 +16,11 @@ type Hold struct {
 	Asking []string
 	// at are the gates that it waits at; reached those that events have reported, passed those that it may pass.
 	At, Reached, Passed map[string]bool
-	// aborted is that an abort was requested, and no retry since.
+	// Aborted reports whether an abort was requested, and no retry since.
 	Aborted bool
-	// TakenBack is that what was being deployed has been taken back since then.
+	// TakenBack reports whether what was being deployed has been taken back since then.
 	TakenBack bool
-	// asked is that people are asked to approve something.
+	// asked reports whether people are asked to approve something.
 	asked bool
 	// broken is the row that passes approvals by break-glass; nil for none.
 	Broken *Transition
@@ -38,7 +38,7 @@ type Hold struct {
 	Bypassed map[int64]bool
 }
 
-// Stands is whether it waits for a person or a condition.
+// Stands reports whether it waits for a person or a condition.
 func (h Hold) Stands() bool { return h.asked || len(h.At) > 0 || len(h.Asking) > 0 }
 
 // WaitingFor is the passage that is requested and that another approval of its keeps closed: an approval at a weight that is asked at the

@@ -40,7 +40,7 @@ type Transition struct {
 	// Conditions are what satisfied each condition of a granted passage, the weights that the program of a requested one will skip, what
 	// stops one, the freezes that are bypassed, what an approval counts for, or the passage that a breach went around; nil for other rows.
 	Conditions []Condition
-	// Breach is that a rollout failed because it advanced beyond a passage that was not granted (D46).
+	// Breach reports whether a rollout failed because it advanced beyond a passage that was not granted (D46).
 	Breach    bool
 	CreatedAt time.Time
 }

@@ -69,7 +69,7 @@ func (m Machine) Path(from State, verb Verb) []Move {
 	return nil
 }
 
-// Legal is whether a row is a request, which changes no state (D17), or a move of the life cycle.
+// Legal reports whether a row is a request, which changes no state (D17), or a move of the life cycle.
 func Legal(row Transition) bool {
 	requests := []Verb{
 		VerbRequestApproval, VerbApprove, VerbReject, VerbExpire, VerbReachGate, VerbPassGate, VerbRequestPassage, VerbAbort, VerbRetry,

@@ -31,7 +31,7 @@ type AccessToken struct {
 	// ParentID is the token that a browser's session was given for; 0 for a token of its own.
 	ParentID int64
 	Name     string
-	// SignIn is whether a sign-in made it: nobody can show it, and it ends with the session that began with it.
+	// SignIn reports whether a sign-in made it: nobody can show it, and it ends with the session that began with it.
 	SignIn bool
 	// ProviderSession is the identity provider's name of the session that a sign-in there belongs to; empty where it gave none.
 	ProviderSession string

@@ -58,7 +58,7 @@ type NotificationChannel struct {
 	// Author is who saved it last, at ChangedAt.
 	Author    Author
 	ChangedAt time.Time
-	// Removed is that it was removed; only messages refer to it still.
+	// Removed reports whether it was removed; only messages refer to it still.
 	Removed bool
 }
 
@@ -257,7 +257,7 @@ func NotificationOf(r Transition) (Notification, bool) {
 	return n, true
 }
 
-// NotificationState is what became of a message.
+// NotificationState is the outcome of a message.
 type NotificationState string
 
 // The states.
@@ -300,7 +300,7 @@ type NotificationMessage struct {
 	DueAt time.Time
 	// Attempts counts the failed runs since it was last sent, Run all runs.
 	Attempts, Run int
-	// Started is that the engine has the present run, Inputs what that run was begun with.
+	// Started reports whether the engine has the present run, Inputs what that run was begun with.
 	Started bool
 	Inputs  json.RawMessage
 	// Ref is how the channel calls it; empty where it cannot be updated.
@@ -321,7 +321,7 @@ type Question struct {
 	RequestID int64 `json:"request"`
 }
 
-// NotificationOpening is that a member has opened the link of a message.
+// NotificationOpening records that a member has opened the link of a message.
 type NotificationOpening struct {
 	MessageID int64
 	// Run is the run of the message that sent the link.

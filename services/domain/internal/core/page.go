@@ -57,7 +57,7 @@ type Slice[T any] struct {
 	Nodes []T
 	// Cursors are those of the nodes, one each.
 	Cursors []string
-	// HasNext and HasPrevious are whether the list continues behind and before the page. Beyond a cursor that was given there is at
+	// HasNext and HasPrevious report whether the list continues behind and before the page. Beyond a cursor that was given there is at
 	// least the item of the cursor.
 	HasNext, HasPrevious bool
 }

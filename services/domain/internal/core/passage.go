@@ -21,7 +21,7 @@ const (
 	ConditionApproval ConditionKind = "approval"
 	// ConditionSkippedWeight is a weight at which the rollout does not stop: its approval was asked at the entrance, its soak time is omitted.
 	ConditionSkippedWeight ConditionKind = "skipped_weight"
-	// ConditionNone is that the passage needed nothing.
+	// ConditionNone means that the passage needed nothing.
 	ConditionNone ConditionKind = "nothing_asked"
 	// ConditionFreeze, ConditionVeto and ConditionPin are controls that stop a passage; of a bypass, the freezes that are bypassed.
 	ConditionFreeze = ConditionKind(StopFreeze)
@@ -85,17 +85,17 @@ type WeightSkip string
 
 // The causes.
 const (
-	// SkipsFirstDeploy is that nothing is live there yet, so there is no traffic to split.
+	// SkipsFirstDeploy means that nothing is live there yet, so there is no traffic to split.
 	SkipsFirstDeploy WeightSkip = "first_deploy"
-	// SkipsUnchanged is that the same versions are live there already, as after a rollback to what is stable.
+	// SkipsUnchanged means that the same versions are live there already, as after a rollback to what is stable.
 	SkipsUnchanged WeightSkip = "unchanged"
-	// SkipsPromoteFull is that the application's policy lets this rollback pass all weights at once.
+	// SkipsPromoteFull means that the application's policy lets this rollback pass all weights at once.
 	SkipsPromoteFull WeightSkip = "promote_full"
-	// SkipsNoGates is that the driver does not stop at weights.
+	// SkipsNoGates means that the driver does not stop at weights.
 	SkipsNoGates WeightSkip = "no_gates"
-	// SkipsQuickSync is that the rollout is a quick sync.
+	// SkipsQuickSync means that the rollout is a quick sync.
 	SkipsQuickSync WeightSkip = "quick_sync"
-	// SkipsProgram is that the driver's program requested the passage with the weights that it will skip.
+	// SkipsProgram means that the driver's program requested the passage with the weights that it will skip.
 	SkipsProgram WeightSkip = "program"
 )
 
@@ -130,7 +130,7 @@ type PinnedGate struct {
 	GateRule
 	// Reason is shown to those who decide.
 	Reason string
-	// Own is that a program has requested it: an additional condition, which no pipeline or environment has.
+	// Own reports whether a program has requested it: an additional condition, which no pipeline or environment has.
 	Own bool
 	// BeforeEnvironmentID is the environment after a step between environments; 0 for other gates, and for a step after the last one.
 	BeforeEnvironmentID int64

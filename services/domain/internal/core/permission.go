@@ -79,7 +79,7 @@ func PermissionsOf(all ...Permission) Permissions {
 	return s
 }
 
-// Has is whether the set has a permission.
+// Has reports whether the set has a permission.
 func (s Permissions) Has(p Permission) bool { return s&Permissions(p) != 0 }
 
 // List is the set, in order.
@@ -277,7 +277,7 @@ func permissionFor(action Action) (Permission, bool) {
 	}
 }
 
-// operates is whether an action concerns the installation, and not the actor's organization.
+// operates reports whether an action concerns the installation, and not the actor's organization.
 func (a Action) operates() bool {
 	return a == ActionOrganizations || a == ActionCreateOrganization || a == ActionRenameOrganization
 }

@@ -37,7 +37,7 @@ type Flow struct {
 	Deadline, RollbackDeadline *DeadlineRule
 	// Rules decide which rollouts stop at the weights.
 	Rules planner.Rules
-	// Runbook is that it deploys nothing: its jobs enter their environments themselves.
+	// Runbook reports whether it deploys nothing: its jobs enter their environments themselves.
 	Runbook bool
 	// Inputs returns the inputs of a new rollout: the given ones with defaults. The error is Invalid, its fields JSON pointers that begin
 	// with /inputs. KeepInputs returns those of one that goes back, which are as they were recorded.
@@ -65,7 +65,7 @@ type DeployStep struct {
 	Namespaces []string
 }
 
-// RunsJobs is that the step deploys nothing.
+// RunsJobs reports whether the step deploys nothing.
 func (s DeployStep) RunsJobs() bool { return len(s.Namespaces) > 0 }
 
 // FlowGate is a weight at which every service stops. It is part of the inputs of the deploy program.
@@ -101,11 +101,11 @@ type ApprovalStep struct {
 type FlowStep struct {
 	// Environment is that of a deploy step, and of a job of a runbook; empty for any other.
 	Environment string
-	// Asks is that people have to agree.
+	// Asks reports whether people have to agree.
 	Asks bool
 }
 
-// DeadlineAction is what becomes of a rollout whose deadline has passed.
+// DeadlineAction is what happens to a rollout whose deadline has passed.
 type DeadlineAction string
 
 // The actions. Only an abort before a cancellation cancels.
@@ -119,7 +119,7 @@ const (
 type DeadlineRule struct {
 	After  time.Duration
 	Action DeadlineAction
-	// CountsWaiting is that time counts during which the rollout waits for people.
+	// CountsWaiting reports whether time counts during which the rollout waits for people.
 	CountsWaiting bool
 }
 
@@ -221,7 +221,7 @@ func between(since, until, from time.Time) time.Duration {
 	return max(0, until.Sub(since))
 }
 
-// waitsForPeople is whether an approval is open, or a control stops a passage.
+// waitsForPeople reports whether an approval is open, or a control stops a passage.
 func (h Hold) waitsForPeople(rules map[string]PinnedGate) bool {
 	for gate, answers := range h.Answers {
 		if _, given := answers.Satisfies(gate, rules[gate].GateRule); !given && answers.Closed == nil && !h.Granted[gate] {

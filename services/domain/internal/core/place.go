@@ -37,19 +37,19 @@ type Territory struct {
 	Name          string
 	// ApplicationID is 0 for what the environment has by itself.
 	ApplicationID int64
-	// Protected is that only its own rollouts may change the environment, and Archived that it is not used any more. Both are of the
+	// Protected reports whether only its own rollouts may change the environment, and Archived whether it is no longer used. Both are of the
 	// environment itself.
 	Protected, Archived bool
 	Places              []Place
 }
 
-// Wide is whether a place is all of a cluster, all repositories, or all servers, as a driver without a declaration has them: the places of
-// other environments within it stay closed to its rollouts.
+// Wide reports whether a place is all of a cluster, all repositories, or all servers, as a driver without a declaration
+// has them: the places of other environments within it stay closed to its rollouts.
 func (p Place) Wide() bool {
 	return p.Repository == AnyRepository || p.URL == AnyURL || p.AgentID != 0 && p.Application == "" && p.Namespace == ""
 }
 
-// Unclear is whether the URL of a place is escaped in a way that servers may read differently from what Overlaps compares.
+// Unclear reports whether the URL of a place is escaped in a way that servers may read differently from what Overlaps compares.
 func (p Place) Unclear() bool {
 	u, err := url.Parse(strings.TrimSpace(p.URL + p.Repository)) // a place has one of them
 	if err != nil {
@@ -59,18 +59,18 @@ func (p Place) Unclear() bool {
 	return slices.ContainsFunc([]string{"%25", "%2e", "%5c", "%0", ";"}, func(part string) bool { return strings.Contains(escaped, part) })
 }
 
-// Owns is whether a place is the whole cluster that another place is in.
+// Owns reports whether a place is the whole cluster that another place is in.
 func (p Place) Owns(o Place) bool {
 	return p.AgentID != 0 && p.AgentID == o.AgentID && p.Application == "" && p.Namespace == ""
 }
 
-// Within is whether a place in a cluster is a part of another one, or the same.
+// Within reports whether a place in a cluster is a part of another one, or the same.
 func (p Place) Within(o Place) bool {
 	inNamespace := p.AgentID != 0 && p.AgentID == o.AgentID && p.Application == "" && o.Application == "" && p.Namespace == o.Namespace
 	return p == o || o.Owns(p) || inNamespace && o.Name == ""
 }
 
-// Overlaps is whether two places that are not wide have anything in common.
+// Overlaps reports whether two places that are not wide have anything in common.
 func (p Place) Overlaps(o Place) bool {
 	either := func(a, b string) bool { return a == "" || b == "" || a == b }
 	switch {
@@ -92,7 +92,7 @@ func (p Place) Overlaps(o Place) bool {
 	}
 }
 
-// nested is whether one of two paths is the other one, or below it.
+// nested reports whether one of two paths is the other one, or below it.
 func nested(a, b string) bool {
 	a, b = strings.TrimSuffix(a, "/")+"/", strings.TrimSuffix(b, "/")+"/"
 	return strings.HasPrefix(a, b) || strings.HasPrefix(b, a)

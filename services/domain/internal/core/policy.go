@@ -45,7 +45,7 @@ const (
 	CauseDegraded = "degraded"
 )
 
-// NewerPolicy is what becomes of a version set that is to be promoted while a rollout of the application is active.
+// NewerPolicy is what happens to a version set that is to be promoted while a rollout of the application is active.
 type NewerPolicy string
 
 // The policies.
@@ -114,7 +114,7 @@ type RollbackOutlook struct {
 	Why string
 }
 
-// RollbackState is what has become of an automatic rollback.
+// RollbackState is the outcome of an automatic rollback.
 type RollbackState string
 
 // The states.
@@ -127,7 +127,7 @@ const (
 	RollbackDropped RollbackState = "dropped"
 )
 
-// State is what has become of it.
+// State is its outcome.
 func (r AutomaticRollback) State() RollbackState {
 	switch {
 	case r.MadeRolloutID != 0:
@@ -183,7 +183,7 @@ type GateExpiry struct {
 	Outcome string
 }
 
-// PolicyMode is whether a version of a policy set counts.
+// PolicyMode decides whether a version of a policy set counts.
 type PolicyMode string
 
 // The modes.
@@ -221,7 +221,7 @@ type PolicySet struct {
 // ConcerningPolicy is a policy set that concerns a rollout.
 type ConcerningPolicy struct {
 	PolicySet
-	// Latest is that it is the present version, and Pinned that the rollout was created with it.
+	// Latest reports whether it is the present version, and Pinned whether the rollout was created with it.
 	Latest, Pinned bool
 }
 
@@ -251,7 +251,7 @@ func PolicyGate(gate, name string, variant int) string {
 // policyGateMark is between the passage and the policy.
 const policyGateMark = "/policy/"
 
-// CallState is what has become of a call of a Function that policies did not permit at once.
+// CallState is the outcome of a call of a Function that policies did not permit at once.
 type CallState string
 
 // The states.
@@ -262,11 +262,11 @@ const (
 	CallPending CallState = "pending"
 	// CallApproved is one that people have approved; the engine asks the policies again.
 	CallApproved CallState = "approved"
-	// CallPermitted is that the policies permitted it afterwards.
+	// CallPermitted means that the policies permitted it afterwards.
 	CallPermitted CallState = "permitted"
 	// CallRefused is one that people have refused.
 	CallRefused CallState = "refused"
-	// CallExpired is that nobody answered in time.
+	// CallExpired means that nobody answered in time.
 	CallExpired CallState = "expired"
 	// CallWithdrawn is one whose run has ended.
 	CallWithdrawn CallState = "withdrawn"
@@ -326,7 +326,7 @@ func (r CallRequest) requester() policy.Principal {
 	return asked.Principal
 }
 
-// requestedBy is whether an actor requested the rollout that the run belongs to.
+// requestedBy reports whether an actor requested the rollout that the run belongs to.
 func (r CallRequest) requestedBy(a Actor) bool {
 	kind := map[PrincipalType]policy.PrincipalKind{PrincipalUser: policy.User, PrincipalAgent: policy.Machine}[a.Type]
 	p := r.requester()

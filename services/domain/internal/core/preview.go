@@ -38,7 +38,7 @@ type PreviewedEnvironment struct {
 // FileChange is what changes in one file, for people to read. It is kept in this form.
 type FileChange struct {
 	Path string `json:"path"`
-	// Diff is in the unified form; Truncated is that the rest was left out.
+	// Diff is in the unified form; Truncated reports whether the rest was left out.
 	Diff      string `json:"diff"`
 	Truncated bool   `json:"truncated,omitempty"`
 }

@@ -31,7 +31,7 @@ type Change struct {
 	// Environments are others that the change concerns, and Wider the permissions that it gives; for change control only.
 	Environments []int64
 	Wider        *Wider
-	// Stricter is that the change can only make a control stricter, and so needs no second person.
+	// Stricter reports whether the change can only make a control stricter, and so needs no second person.
 	Stricter bool
 	// TraceID is the trace of the request; empty where it was not traced.
 	TraceID   string

@@ -44,9 +44,9 @@ type RolloutStatus string
 
 // The statuses that are no states.
 const (
-	// StatusAborting is that it was aborted, and is being taken back.
+	// StatusAborting means that it was aborted, and is being taken back.
 	StatusAborting RolloutStatus = "aborting"
-	// StatusAborted is that it has been taken back, and waits to be retried, rolled back or cancelled.
+	// StatusAborted means that it has been taken back, and waits to be retried, rolled back or cancelled.
 	StatusAborted RolloutStatus = "aborted"
 )
 
@@ -72,7 +72,7 @@ type Verb string
 // The verbs. Those about approval record requests and leave the state as it is (D17, R41).
 const (
 	VerbCreate Verb = "create"
-	// VerbPlan is whether the rollout stops at weights, and why.
+	// VerbPlan records whether the rollout stops at weights, and why.
 	VerbPlan            Verb = "plan"
 	VerbStart           Verb = "start"
 	VerbPause           Verb = "pause"

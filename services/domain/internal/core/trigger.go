@@ -40,7 +40,7 @@ type Trigger struct {
 	// Author is who saved it last, at ChangedAt; zero for a default.
 	Author    Author
 	ChangedAt time.Time
-	// Removed is that it was removed; only signals refer to it still.
+	// Removed reports whether it was removed; only signals refer to it still.
 	Removed bool
 }
 
@@ -69,7 +69,7 @@ const (
 	TriggerQueued TriggerOutcome = "queued"
 	// TriggerDeclined begins nothing.
 	TriggerDeclined TriggerOutcome = "declined"
-	// TriggerDone is that a chain has run to its end, or that there was nothing to roll out for one.
+	// TriggerDone means that a chain has run to its end, or that there was nothing to roll out for one.
 	TriggerDone TriggerOutcome = "done"
 )
 
@@ -103,7 +103,7 @@ type ChainState string
 const (
 	ChainRunning   ChainState = "running"
 	ChainCompleted ChainState = "completed"
-	// ChainStopped is that something failed, so that later blocks did not begin.
+	// ChainStopped means that something failed, so that later blocks did not begin.
 	ChainStopped   ChainState = "stopped"
 	ChainCancelled ChainState = "cancelled"
 )
@@ -132,21 +132,21 @@ type ChainNodeState string
 
 // The states of an application in a chain. Begun is only stored: the decision of the application's trigger says more.
 const (
-	// NodeWaiting is that its block has not begun.
+	// NodeWaiting means that its block has not begun.
 	NodeWaiting ChainNodeState = "waiting"
 	NodeBegun   ChainNodeState = "begun"
-	// NodePending is that its trigger has not begun a rollout yet.
+	// NodePending means that its trigger has not begun a rollout yet.
 	NodePending ChainNodeState = "pending"
-	// NodeQueued is that its rollout waits in the queue of the application.
+	// NodeQueued means that its rollout waits in the queue of the application.
 	NodeQueued    ChainNodeState = "queued"
 	NodeRunning   ChainNodeState = "running"
 	NodeCompleted ChainNodeState = "completed"
-	// NodeUnchanged is that there was nothing to roll out: its newest version set is live.
+	// NodeUnchanged means that there was nothing to roll out: its newest version set is live.
 	NodeUnchanged ChainNodeState = "unchanged"
 	NodeFailed    ChainNodeState = "failed"
-	// NodeSkipped is that it was selected, and does not follow.
+	// NodeSkipped means that it was selected, and does not follow.
 	NodeSkipped ChainNodeState = "skipped"
-	// NodeStopped is that the chain ended before its block began.
+	// NodeStopped means that the chain ended before its block began.
 	NodeStopped   ChainNodeState = "stopped"
 	NodeCancelled ChainNodeState = "cancelled"
 )

@@ -94,7 +94,7 @@ func New(i Intake, r Rollouts, f Forges, inbox Inbox) *Handlers {
 	return &Handlers{intake: i, rollouts: r, forges: f, inbox: inbox}
 }
 
-// Registry handles events of the registry path, together. An error decides what becomes of its event by its class: it is
+// Registry handles events of the registry path, together. An error decides what happens to its event by its class: it is
 // tried again, or Rejected is called.
 func (h *Handlers) Registry(ctx context.Context, all []bus.Delivery) []error {
 	errs := make([]error, len(all))
@@ -205,7 +205,7 @@ func instantOf(e event.Event, field, value string) (time.Time, error) {
 
 // Domain handles events of the domain path, those of each organization together and in their order. It ignores its own events, and leaves
 // those whose predecessors are missing to come again.
-// An error decides what becomes of its event by its class: it is tried again, or Rejected is called.
+// An error decides what happens to its event by its class: it is tried again, or Rejected is called.
 func (h *Handlers) Domain(ctx context.Context, all []bus.Delivery) []error {
 	errs := make([]error, len(all))
 	received := make([]event.Event, len(all))

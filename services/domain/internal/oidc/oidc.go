@@ -121,7 +121,7 @@ func (p *Provider) Identify(ctx context.Context, code, nonce, verifier string) (
 	}
 	verified, err := found.Verifier(&gooidc.Config{ClientID: p.config.ClientID}).Verify(ctx, raw)
 	if err != nil {
-		return access.Identity{}, fault.Because(err, fault.Unauthenticated, "the identity provider's token does not hold")
+		return access.Identity{}, fault.Because(err, fault.Unauthenticated, "the identity provider's token is invalid")
 	}
 	if subtle.ConstantTimeCompare([]byte(verified.Nonce), []byte(nonce)) != 1 {
 		return access.Identity{}, fault.New(fault.Unauthenticated, "the identity provider's token was made for another sign-in")

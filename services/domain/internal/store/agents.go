@@ -110,7 +110,7 @@ func (s *Store) AgentOfKey(ctx context.Context, public string, at time.Time) (co
 		return core.AgentLogin{}, pg.Classify(err, "find the agent of a key")
 	}
 	if len(rows) != 1 {
-		return core.AgentLogin{}, fault.New(fault.NotFound, "no agent has the key %.60q, or not any more", public)
+		return core.AgentLogin{}, fault.New(fault.NotFound, "no agent has the key %.60q, or it is no longer valid", public)
 	}
 	return core.AgentLogin{Organization: rows[0].OrganizationID, AgentID: rows[0].AgentID, KeyID: rows[0].KeyID}, nil
 }

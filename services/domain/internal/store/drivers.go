@@ -17,7 +17,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return now, pg.Classify(err, "ask the database's clock")
 }
 
-// HasDriverArtifact is whether the artifact of a digest is kept.
+// HasDriverArtifact reports whether the artifact of a digest is kept.
 func (s *Store) HasDriverArtifact(ctx context.Context, digest string) (bool, error) {
 	has, err := query.New(s.deps.Pool).HasDriverArtifact(ctx, digest)
 	return has, pg.Classify(err, "look for driver artifact %s", digest)

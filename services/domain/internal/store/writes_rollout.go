@@ -182,7 +182,7 @@ func (t *tx) Record(ctx context.Context, r core.Transition) error {
 		// The update asks for the state it leaves. A caller that holds the rollout's lock never meets this; it catches one
 		// that forgot to take it, before cache and journal differ (R42).
 		if tag.RowsAffected() != 1 {
-			return fault.New(fault.Conflict, "%s %d is not %s any more", r.Subject.Kind, r.Subject.ID, r.From)
+			return fault.New(fault.Conflict, "%s %d is no longer %s", r.Subject.Kind, r.Subject.ID, r.From)
 		}
 		return nil
 	}

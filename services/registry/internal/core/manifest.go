@@ -14,7 +14,7 @@ type Manifest struct {
 	Subject bool `json:",omitempty"`
 }
 
-// Kind is whether a manifest is an image.
+// Kind reports whether a manifest is an image.
 type Kind int
 
 // A manifest of an unknown kind may be an image: its configuration decides.

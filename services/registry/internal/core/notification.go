@@ -73,7 +73,7 @@ func (n Notification) believed(at time.Time) Notification {
 	return n
 }
 
-// Seen is whether the digest of an artifact was found in its registry.
+// Seen reports whether the digest of an artifact was found in its registry.
 type Seen int
 
 // Unknown means that the registry was not queried, because it is not accessible or the sender is an older release. Yes means that it has
@@ -98,7 +98,7 @@ type Artifact struct {
 	Image, Digest, Tag, PublishedAt string
 	// Message is that of the notification.
 	Message string
-	// Seen is whether the registry has the digest.
+	// Seen reports whether the registry has the digest.
 	Seen Seen
 	// Deleted means that it is no longer there, since PublishedAt; one of Digest and Tag may be empty.
 	Deleted bool
@@ -142,7 +142,7 @@ func Check(n Notification) (Artifact, []fault.Field) {
 	}, nil
 }
 
-// check returns the problems of a notification; digestOK is whether its digest is valid.
+// check returns the problems of a notification; digestOK reports whether its digest is valid.
 func check(n Notification, digestOK bool) []fault.Field {
 	var problems []fault.Field
 	check := func(name, value string, ok bool, expected string) {

@@ -83,7 +83,7 @@ type Outcome struct {
 // SourceState is the status of a source.
 type SourceState struct {
 	ID int64
-	// Polled is whether it is polled periodically.
+	// Polled reports whether it is polled periodically.
 	Polled bool
 	// Next and Looked are the times of the next and the last poll.
 	Next, Looked *time.Time

@@ -148,7 +148,7 @@ func Serve(ctx context.Context, conn Answerer, a Answers) error {
 
 // Proves answers the domain's requests about where images come from.
 type Proves interface {
-	// Prove returns what verified evidence states about an image; off is that no signer is configured for the organization.
+	// Prove returns what verified evidence states about an image; off reports whether no signer is configured for the organization.
 	Prove(ctx context.Context, organization int64, image, digest string) (report provenance.Report, off bool, err error)
 }
 

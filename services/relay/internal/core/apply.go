@@ -37,7 +37,7 @@ type ApplyRequest struct {
 	Objects []applied
 }
 
-// applied is one object of a call, and what has become of it.
+// applied is one object of a call, and its outcome.
 type applied struct {
 	ref    Ref
 	object Object

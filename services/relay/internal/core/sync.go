@@ -236,7 +236,7 @@ func synced(revision string) Decision {
 	return Decision{Action: Done, Value: map[string]any{"revision": revision, "phase": "Succeeded"}}
 }
 
-// isFinished reports whether Argo CD will not change the operation any more. Terminating is not finished.
+// isFinished reports whether Argo CD will no longer change the operation. Terminating is not finished.
 func isFinished(phase string) bool {
 	switch phase {
 	case "Succeeded", "Failed", "Error":

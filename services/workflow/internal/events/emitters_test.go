@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
-// TestProgramsEmitOnlyWhatIsTheirs (D47, finding P1) walks the catalogue by emitter at run("emit"): no program can answer an approval,
+// TestProgramsEmitOnlyWhatIsTheirs (D47) walks the catalogue by emitter at run("emit"): no program can answer an approval,
 // grant a passage, or report the end of a run.
 func TestProgramsEmitOnlyWhatIsTheirs(t *testing.T) {
 	t.Parallel()

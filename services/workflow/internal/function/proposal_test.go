@@ -98,7 +98,7 @@ func TestStatusesAreSummedUp(t *testing.T) {
 	}
 }
 
-// R3-09: what became of a status, and how many requests the forge still accepts.
+// R3-09: the outcome of a status, and how many requests the forge still accepts.
 func TestAStatusIsReported(t *testing.T) {
 	t.Parallel()
 	args := m{"repo_url": "https://git/x", "commit": "c", "name": "lockstep/staging/e2e", "state": "success", "description": "", "url": ""}

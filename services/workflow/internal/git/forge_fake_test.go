@@ -100,7 +100,7 @@ func (f *fakeForge) blob(content string) string {
 	return id
 }
 
-// allowed is whether the rules of the repository let a branch be written.
+// allowed reports whether the rules of the repository let a branch be written.
 func (f *fakeForge) allowed() bool {
 	_, err := os.Stat(filepath.Join(f.dir, "protected"))
 	return err != nil

@@ -37,7 +37,7 @@ type Deps struct {
 	Credentials []Credential
 	Own         *credential.Book
 	// Several reports whether there is more than one organization. Then a credential without organizations is not used: any program may name
-	// any repository. nil is that there is one.
+	// any repository. nil if there is one.
 	Several func(context.Context) (bool, error)
 	// Budget is the memory that operations share with all other fetches of the process.
 	Budget *gitfetch.Budget

@@ -104,7 +104,7 @@ func shortened(text string) string {
 	return string([]rune(text)[:maxText-1]) + "…"
 }
 
-// limitError is that a forge accepts no more requests for now. It is inside of an error of the class Unavailable.
+// limitError reports that a forge accepts no more requests for now. It is inside of an error of the class Unavailable.
 type limitError struct{ wait time.Duration }
 
 // Error implements error.

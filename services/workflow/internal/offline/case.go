@@ -27,7 +27,7 @@ type Case struct {
 	Steps []Action
 	// EventTypes are types that the organization has declared; their schemas are not compared here.
 	EventTypes []string
-	// Patient says that pauses between attempts at a Function take time, too.
+	// Patient is set if pauses between attempts at a Function take time, too.
 	Patient bool
 	// Compute are Functions that only compute, as they are: they are carried out where the case has no answer for them.
 	Compute map[string]Carrier

@@ -29,7 +29,7 @@ type Recording struct {
 	// Continuation is what a generation begins with that is not the first, and Generation its number; 0 where that is not known.
 	Continuation json.RawMessage `json:",omitempty"`
 	Generation   int             `json:",omitempty"`
-	// Concealed says that tokens of channels were replaced.
+	// Concealed is set if tokens of channels were replaced.
 	Concealed bool `json:",omitempty"`
 	History   []history.Entry
 	// Run is what is known about the run besides; only in recordings of the archive.

@@ -26,7 +26,7 @@ type Options struct {
 // Report is what a replay led to. As JSON it is the output of a command: members are added, and never renamed.
 type Report struct {
 	Workflow string `json:"workflow_id,omitempty"`
-	// Fits says that the program asks for what the history holds; otherwise Problem says where it does not.
+	// Fits is set if the program asks for what the history holds; otherwise Problem says where it does not.
 	Fits    bool     `json:"fits"`
 	Problem *Problem `json:"problem,omitempty"`
 	// Replayed is how many entries were.

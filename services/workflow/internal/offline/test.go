@@ -16,7 +16,7 @@ import (
 // Outcome is what a test of a case led to. As JSON it is the output of a command: members are added, and never renamed.
 type Outcome struct {
 	Case string `json:"case"`
-	// Passed says that nothing is in Failures.
+	// Passed is set if nothing is in Failures.
 	Passed   bool     `json:"passed"`
 	Failures []string `json:"failures,omitempty"`
 	// Seed is the seed of the first run that failed beside the one without crashes; 0: there is none.

@@ -383,7 +383,7 @@ func (w *world) cancel(r *run, reason string) error {
 	return w.commit(r)
 }
 
-// arrange opens what branches are blocked on, and forgets what they are not blocked on any more.
+// arrange opens what branches are blocked on, and forgets what they are no longer blocked on.
 func (w *world) arrange(r *run) {
 	pending := map[history.OpRef]bool{}
 	for _, op := range r.machine.Pending() {

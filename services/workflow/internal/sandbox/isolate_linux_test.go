@@ -131,7 +131,7 @@ type probed struct {
 	// Could are the attempts that succeeded, Otherwise those that failed with something else than a denial.
 	Could     []string
 	Otherwise map[string]string
-	// Works says that what a child has to do still works.
+	// Works is set if what a child has to do still works.
 	Works bool
 }
 
@@ -234,7 +234,7 @@ func TestAChildReachesNothing(t *testing.T) {
 				t.Fatal(result.Layer)
 			}
 			if !result.Works {
-				t.Error("what a child has to do does not work any more")
+				t.Error("what a child has to do no longer works")
 			}
 			for name := range attempts(0, "", "") {
 				could, otherwise := slices.Contains(result.Could, name), result.Otherwise[name]

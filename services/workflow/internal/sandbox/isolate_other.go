@@ -21,7 +21,7 @@ func attributes() *syscall.SysProcAttr { return nil }
 // background does nothing here.
 func background(int, bool) error { return nil }
 
-// isolate says that there is nothing to confine a child with.
+// isolate reports that there is nothing to confine a child with.
 func isolate() Isolation {
 	missing := "there is none on " + runtime.GOOS
 	return Isolation{Landlock: missing, Seccomp: missing, Undumpable: missing, NoNewPrivileges: missing}

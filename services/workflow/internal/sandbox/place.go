@@ -43,7 +43,7 @@ type places struct {
 	// waiting are runs that found no place, the organizations in turns.
 	waiting fair.Queue[*waiter]
 	closed  bool
-	// spare is a child that has been started and belongs to nobody yet; preparing says that one is being started.
+	// spare is a child that has been started and belongs to nobody yet; preparing is set if one is being started.
 	spare     *process
 	preparing bool
 	// under are starts of spares that are under way.

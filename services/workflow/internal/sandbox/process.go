@@ -33,13 +33,13 @@ type process struct {
 	// cpu is who says when the child may compute for its organization.
 	cpu          *cpu
 	organization int64
-	// gone says that it can be used no more. It is set by who holds the slot, and read by anybody.
+	// gone is set once it can no longer be used, by the holder of the slot; anybody may read it.
 	gone atomic.Bool
-	// moved says that it is gone because others needed its place or its memory, which says nothing about the programs in it.
+	// moved is set if it is gone because others needed its place or its memory, which says nothing about the programs in it.
 	moved atomic.Bool
 	// begun is when the present request began, or the last one, in nanoseconds since 1970.
 	begun atomic.Int64
-	// yields says that it makes room for whatever else wants a processor.
+	// yields is set if it makes room for whatever else wants a processor.
 	yields bool
 	// isolation is how far it says it is confined.
 	isolation Isolation
@@ -249,7 +249,7 @@ func (p *process) end() error {
 	return p.cmd.Wait()
 }
 
-// excess is a limit that a program has exceeded. Sure says that it was this program and no other of its child.
+// excess is a limit that a program has exceeded. Sure is set if it was this program and no other of its child.
 type excess struct {
 	what string
 	sure bool

@@ -26,11 +26,11 @@ const watchEvery = 5 * time.Millisecond
 type watchdog struct {
 	limits Limits
 
-	// woken says that work has begun: a child that has none does not look at itself.
+	// woken signals that work has begun: a child that has none does not look at itself.
 	woken chan struct{}
 
 	mu sync.Mutex
-	// working says that a request is being carried out, and since is the CPU time when it began.
+	// working is set if a request is being carried out, and since is the CPU time when it began.
 	working bool
 	since   time.Duration
 }

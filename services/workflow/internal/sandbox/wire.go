@@ -76,7 +76,7 @@ type turn struct {
 	Entries   []history.Entry
 	Emits     []history.Emit
 	Ended     bool
-	// Ending says that deferred calls are being made, Stopped that the request has stopped the run.
+	// Ending is set if deferred calls are being made, Stopped if the request has stopped the run.
 	Ending  bool `json:",omitempty"`
 	Stopped bool `json:",omitempty"`
 	Failure *failure

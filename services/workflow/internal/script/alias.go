@@ -11,7 +11,7 @@ type aliases struct {
 	builtins map[*syntax.Ident]string
 	// exported are those at the top level, for files that load this one.
 	exported map[string]string
-	// explained are the places where a builtin is named and it is known what becomes of it.
+	// explained are the places where a builtin is named and it is known what happens to it.
 	explained map[*syntax.Ident]bool
 }
 

@@ -205,7 +205,7 @@ func TestPatchedProgramsContinueOldHistories(t *testing.T) {
 	}
 }
 
-// An outcome that the program would not have any more is found, and one that is worded in another way stays as it was recorded.
+// An outcome that the program would no longer have is found, and one that is worded in another way stays as it was recorded.
 func TestTheRecordedOutcomeOfAnAttemptStays(t *testing.T) {
 	t.Parallel()
 	source := "def f():\n    fail(\"new words\")\nprint(attempt(f).error.message)\nrun(\"echo\", {})\n"

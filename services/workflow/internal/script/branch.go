@@ -28,11 +28,11 @@ type branch struct {
 	stop  func()
 	yield func(struct{}) bool
 
-	// deciding says that the condition of a poll is being asked, and replayed that completion comes from the history.
+	// deciding is set while the condition of a poll is being evaluated, replayed if completion comes from the history.
 	deciding, replayed bool
 
 	// pending is the operation that blocks the branch; nil while it runs or waits for another branch.
-	// It is always asked, which stays to be used for the next one.
+	// It always points at asked, which is reused.
 	pending    *history.Op
 	asked      history.Op
 	completion history.Completion
@@ -69,7 +69,7 @@ func (e *PanicError) Error() string { return fmt.Sprintf("internal error: %v", e
 // StackTrace is where it happened, for the log.
 func (e *PanicError) StackTrace() []byte { return e.Stack }
 
-// start makes a branch that will run body. It is a coroutine and not a goroutine of its own speed: one branch runs at
+// start makes a branch that will run body. It is a coroutine, not a concurrently running goroutine: one branch runs at
 // a time, so nothing in this package needs a lock, and the order of branches does not depend on the scheduler.
 func (m *machine) start(body func(*starlark.Thread) (starlark.Value, error)) *branch {
 	b := &branch{machine: m, number: len(m.branches)}

@@ -28,10 +28,10 @@ type deferred struct {
 	called starlark.Callable
 	args   starlark.Tuple
 	kwargs []starlark.Tuple
-	// limit is how long it may take, and cancelled says that it is only made when the run is cancelled.
+	// limit is how long it may take, and cancelled is set if it is only made when the run is cancelled.
 	limit     time.Duration
 	cancelled bool
-	// inside says that it was deferred after the top level: a later generation would not defer it again.
+	// inside is set if it was deferred after the top level: a later generation would not defer it again.
 	inside bool
 	// by is the branch that has deferred it, at the call.
 	by *branch
@@ -47,7 +47,7 @@ type carried struct {
 	Cancelled bool                       `json:"cancelled"`
 }
 
-// errAbandoned is what became of a branch that had not ended when the run did.
+// errAbandoned is the outcome of a branch that had not ended when the run did.
 var errAbandoned = errors.New("the branch had not ended when the run did")
 
 // deferCall(fn, *args, timeout=300, **kwargs) has fn called when the run ends: when it has completed, failed or been cancelled. What was
@@ -111,7 +111,7 @@ func register(
 type ending struct {
 	// Error is why, for a run that was stopped from outside: cancelled, or ended for a limit of the engine.
 	Error string `json:"error,omitempty"`
-	// Outside says that the run was stopped.
+	// Outside is set if the run was stopped.
 	Outside bool `json:"outside,omitempty"`
 }
 
@@ -242,7 +242,7 @@ func (b *branch) call(d *deferred) (attempted, error) {
 		}
 		return attempted{Error: &raised{Code: history.CodeTimeout, Message: fmt.Sprintf("did not end within %s", d.limit)}}, nil
 	}
-	b.pending = nil // it is not waited for any more
+	b.pending = nil // it is no longer waited for
 	for _, ended := range within.branches {
 		if ended.err != nil {
 			return attempted{Error: describeRaised(ended.err)}, nil //nolint:nilerr // it is the call's, and recorded as that

@@ -34,13 +34,13 @@ type entry struct {
 	function string
 	handles  bool
 	event    starlark.Value
-	// resumes says that it is what the generation before has asked for, with args and kwargs.
+	// resumes is set if it is what the generation before has asked for, with args and kwargs.
 	resumes bool
 	args    starlark.Tuple
 	kwargs  starlark.StringDict
 	// deferred are the calls that the generation before had deferred.
 	deferred []carried
-	// parent says that it had started children that end with the run.
+	// parent is set if it had started children that end with the run.
 	parent bool
 	// status are the keys that it had given values.
 	status []string

@@ -22,7 +22,7 @@ type continuation struct {
 	Kwargs   map[string]json.RawMessage `json:"kwargs"`
 	// Deferred are calls for the end of the run.
 	Deferred []carried `json:"deferred,omitempty"`
-	// Children says that the run has started children that end with it.
+	// Children is set if the run has started children that end with it.
 	Children bool `json:"children,omitempty"`
 	// Status are the keys that have values.
 	Status []string `json:"status,omitempty"`

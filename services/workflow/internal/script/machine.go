@@ -45,21 +45,21 @@ type machine struct {
 	// recorded counts the operations answered on the spot since the last completion.
 	recorded int
 
-	// resuming says that the history which is replayed was recorded before: what it does not hold, an earlier program has not done.
+	// resuming is set if the history which is replayed was recorded before: what it does not hold, an earlier program has not done.
 	// patches are the answers of patched.
 	resuming bool
 	patches  map[string]bool
 
-	// deferred are the calls to make at the end, in the order in which they were deferred; entered says that the top level is over.
+	// deferred are the calls to make at the end, in the order in which they were deferred; entered is set once the top level is over.
 	deferred []*deferred
 	entered  bool
-	// cleaning says that they are being made, and outcome is how the run has ended. continued says that the next generation begins instead.
+	// cleaning is set if they are being made, and outcome is how the run has ended. continued is set if the next generation begins instead.
 	cleaning  bool
 	outcome   error
 	continued bool
 
 	// children are the ids that the program has given to children of this generation, started counts those since the last completion,
-	// and parent says that there are some that end with the run. result is what the main of a child returned.
+	// and parent is set if there are some that end with the run. result is what the main of a child returned.
 	children map[string]bool
 	started  int
 	parent   bool

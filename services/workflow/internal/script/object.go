@@ -72,7 +72,7 @@ func (o *Object) Freeze() {
 	}
 }
 
-// Truth is whether there are members.
+// Truth reports whether there are members.
 func (o *Object) Truth() starlark.Bool { return o.members().Truth() }
 
 // Hash is refused, as for every mutable value.

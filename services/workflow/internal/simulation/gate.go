@@ -17,7 +17,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
-// verdict is what becomes of a call that waits at the gate.
+// verdict is what happens to a call that waits at the gate.
 type verdict int
 
 const (

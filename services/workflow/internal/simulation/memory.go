@@ -27,7 +27,7 @@ const (
 	NoFence
 	// ParksBlindly parks an execution to which something has come since it last looked.
 	ParksBlindly
-	// ForgetsEarlyEvents delivers an event only to waits that are open when it arrives: the naive matching (B6).
+	// ForgetsEarlyEvents delivers an event only to waits that are open when it arrives: the naive matching.
 	ForgetsEarlyEvents
 	// CountsDuplicates stores an event again when it comes again.
 	CountsDuplicates
@@ -82,7 +82,7 @@ type lease struct {
 type stored struct {
 	execution.Execution
 
-	// parent has started it, attached says that it ends with that, and orphaned that it is to.
+	// parent has started it, attached is set if it ends with that, and orphaned if it is to.
 	parent             *stored
 	attached, orphaned bool
 

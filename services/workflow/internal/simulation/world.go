@@ -51,7 +51,7 @@ type message struct {
 	// handle takes it in; an error has it come again. inFlight is set meanwhile.
 	handle   func(ctx context.Context, p *process) error
 	inFlight bool
-	// local says that no process is needed.
+	// local is set if no process is needed.
 	local bool
 }
 

@@ -18,7 +18,7 @@ func (s *Store) Begin(ctx context.Context, n engine.NewExecution, first engine.C
 	s.splitValues(i.commit)
 	large := i.commit.values != nil || len(i.start.inputs.Payloads) > 0
 	if err := s.encodeEmits(i.commit); err != nil || n.Owner == nil || large {
-		return 0, false, nil //nolint:nilerr // the commit of the turn returns the same error, and what becomes of the run then
+		return 0, false, nil //nolint:nilerr // the commit of the turn returns the same error, and what happens to the run then
 	}
 	if err := s.begins.do(ctx, i); err != nil {
 		return 0, false, err

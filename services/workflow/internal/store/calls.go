@@ -106,7 +106,7 @@ func interval(d time.Duration) pgtype.Interval {
 	return pgtype.Interval{Microseconds: d.Microseconds(), Valid: true}
 }
 
-// Answer stores a relay's answer. An answer to a call that no run waits for any more is a no-op.
+// Answer stores a relay's answer. An answer to a call that runs no longer wait for is a no-op.
 func (s *Store) Answer(ctx context.Context, a agent.Answer, retryAt time.Time) error {
 	var woken []engine.Woken
 	err := s.tx(ctx, func(_ pgx.Tx, q *query.Queries) (err error) {

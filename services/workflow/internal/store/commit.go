@@ -70,7 +70,7 @@ type claim func(context.Context, pgx.Tx) (first bool, err error)
 type received struct {
 	newEvent
 	claim claim
-	// alone says that one claim of its type is made at a time: its rows are not only those of the event.
+	// alone is set if one claim of its type is made at a time: its rows are not only those of the event.
 	alone bool
 	// refusal is why the event is not accepted, where that is not the transaction's fault.
 	refusal error

@@ -316,7 +316,7 @@ func credentialOf(row query.CredentialsOfKindRow) credential.Credential {
 	}
 }
 
-// ReceiveCallAnswer hands an answer to the call that waits for it. The first answer counts; one to a call that nobody waits for any more,
+// ReceiveCallAnswer hands an answer to the call that waits for it. The first answer counts; one to a call that is no longer waited for,
 // and one from another organization, is a no-op.
 func (s *Store) ReceiveCallAnswer(ctx context.Context, wire event.Event, organization int64, a history.CallAnswer) error {
 	encoded, err := json.Marshal(a)

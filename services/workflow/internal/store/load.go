@@ -39,7 +39,7 @@ type load struct {
 	entries int64
 	// refusal is why it cannot be loaded.
 	refusal error
-	// ended says that it is loaded although it has ended.
+	// ended is set if it is loaded although it has ended.
 	ended bool
 }
 

@@ -41,7 +41,7 @@ import (
 // newEvent is an event that is to be stored and matched.
 type newEvent struct {
 	history.Event
-	// outside says that it is received, and not emitted here. keys are those by which waits find it.
+	// outside is set if it is received, and not emitted here. keys are those by which waits find it.
 	outside bool
 	keys    [][]byte
 	// data is the column, where it is not the data itself.

@@ -86,7 +86,7 @@ func (s *Store) AnswerOffer(ctx context.Context, a worker.Answer) (accepted bool
 			return pg.Classify(err, "lock execution %d", call.Execution)
 		}
 		// It may have been given to another worker before the lock was acquired. From here on nothing but TakeOffers could do so, which takes
-		// only what is due, and a call that is answered is not offered any more.
+		// only what is due, and a call that is answered is no longer offered.
 		if call, err = q.FindCall(ctx, a.Call); errors.Is(err, pgx.ErrNoRows) || err == nil && call.Holder != a.Session {
 			return nil
 		}

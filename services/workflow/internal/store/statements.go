@@ -20,8 +20,8 @@ func (c *commit) continues() bool {
 	return c.Next == execution.Running && c.Turn > 0 && len(c.Entries) > 0 && c.Continue == nil
 }
 
-// lockTurns locks the executions of commits and returns those that pass the fence: their executions are still their callers', and where
-// these think. What follows is alone with them until the commit.
+// lockTurns locks the executions of commits and returns those that pass the fence: the caller still owns them, and the
+// turn is current. The rows stay locked until the commit.
 func lockTurns(ctx context.Context, q *query.Queries, commits []*commit) ([]*commit, error) {
 	if len(commits) == 0 {
 		return nil, nil

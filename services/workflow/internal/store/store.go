@@ -97,7 +97,7 @@ type Store struct {
 	owning owning
 	// installation is known once it was read.
 	installation atomic.Pointer[string]
-	// byDigest says that large values are stored by digest: every live process can read them.
+	// byDigest is set if large values are stored by digest: every live process can read them.
 	byDigest atomic.Bool
 	programs digests
 	sources  sources

@@ -44,7 +44,7 @@ type Deps struct {
 	// Credentials are those of the operator that programs may name, Own those of organizations; nil for none.
 	Credentials []Credential
 	Own         *credential.Book
-	// Several reports whether there is more than one organization. Then a credential without organizations is not used. nil is that there
+	// Several reports whether there is more than one organization. Then a credential without organizations is not used. nil if there
 	// is one.
 	Several func(context.Context) (bool, error)
 	// Secrets follows references; nil all but those to Vault.

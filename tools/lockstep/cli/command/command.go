@@ -20,7 +20,7 @@ type Command struct {
 	Clock                 clock.Clock
 	// Endpoint, Token, EndpointsFile and Output are the flags of all commands.
 	Endpoint, Token, EndpointsFile, Output string
-	// ColourTerminal is whether Out is a terminal that shows colours.
+	// ColourTerminal reports whether Out is a terminal that shows colours.
 	ColourTerminal bool
 }
 

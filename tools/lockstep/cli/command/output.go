@@ -194,7 +194,7 @@ func Compact(v any) string {
 	return string(text)
 }
 
-// SeenAt is whether the digest of a version was seen at its registry. One that was not does not become the newest.
+// SeenAt reports whether the digest of a version was seen at its registry. One that was not does not become the newest.
 func SeenAt(v client.Version) string {
 	switch {
 	case v.DigestSeen == nil:

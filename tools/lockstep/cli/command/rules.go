@@ -14,7 +14,7 @@ import (
 func (c *Command) WarnRules(ctx context.Context, api *client.Client, application, environment string) {
 	rules, err := api.UnanswerableRules(ctx, "", environment)
 	if err != nil {
-		fmt.Fprintln(c.ErrOut, "warning: approvals that cannot be given any more were not looked up: "+text.Line(err.Error()))
+		fmt.Fprintln(c.ErrOut, "warning: approvals that can no longer be given were not looked up: "+text.Line(err.Error()))
 		return
 	}
 	for _, r := range rules {

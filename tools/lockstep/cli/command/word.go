@@ -22,7 +22,7 @@ type words struct {
 	// one and many are where the choice goes, as the API spells it; exactly one of them is set.
 	one  *string
 	many *[]string
-	// given is that many has been set by a flag, so that the next one adds to it.
+	// given reports whether many has been set by a flag, so that the next one adds to it.
 	given bool
 }
 
@@ -113,7 +113,7 @@ func list(known []string) string {
 func CompleteWords(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if w, ok := f.Value.(*words); ok {
-			// an error says that there is one already
+			// an error means that there is one already
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(w.known, cobra.ShellCompDirectiveNoFileComp))
 		}
 	})

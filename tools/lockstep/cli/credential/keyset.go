@@ -78,7 +78,7 @@ func (c commands) promoteKey() *cobra.Command {
 }
 
 func (c commands) removeKey() *cobra.Command {
-	return c.local("remove FILE KEY", "Remove a key. What it has sealed does not open any more", "  lockstep keyset remove keyset.json 1234567890", 2,
+	return c.local("remove FILE KEY", "Remove a key. What it has sealed no longer opens", "  lockstep keyset remove keyset.json 1234567890", 2,
 		func(args []string) error { return editKey(args, keyset.Remove) })
 }
 

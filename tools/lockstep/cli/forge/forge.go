@@ -81,7 +81,7 @@ func (c commands) list() *cobra.Command {
 func (c commands) statuses() *cobra.Command {
 	var state, commit string
 	var first int
-	cmd := c.Asking("statuses", "List statuses of commits with what became of them, the newest first",
+	cmd := c.Asking("statuses", "List statuses of commits with their outcomes, the newest first",
 		"  lockstep forge statuses --state failed", command.Exactly(0), func(cmd *cobra.Command, api *client.Client, _ []string) error {
 			all, err := api.ForgeStatuses(cmd.Context(), strings.ToUpper(state), commit, first)
 			if err != nil {

@@ -1,4 +1,4 @@
-// Package notify has the commands about notifications: channels and routes, and what became of messages.
+// Package notify has the commands about notifications: channels and routes, and the outcome of messages.
 package notify
 
 import (
@@ -18,7 +18,7 @@ import (
 func Commands(c *command.Command) []*cobra.Command {
 	own := commands{c}
 	return []*cobra.Command{
-		command.Noun("notify", "", "Notifications: where they are sent to, what is sent, and what became of it",
+		command.Noun("notify", "", "Notifications: where they are sent to, what is sent, and the outcome",
 			under("channel", "Where notifications are sent to", own.channels(), own.addChannel(), own.removeChannel(), own.kinds()),
 			under("route", "What channels are sent, and how", own.routes(), own.addRoute(), own.removeRoute()),
 			under("me", "What you have sent to yourself", own.myChannels(), own.mine(), own.addMine(), own.removeMine(), own.myMessages(), own.retryMine()),
@@ -204,7 +204,7 @@ func (c commands) removeRoute() *cobra.Command {
 }
 
 func (c commands) test() *cobra.Command {
-	return c.Asking("test ROUTE", "Send a test message to the channel of a route; `lockstep notify list` shows what became of it",
+	return c.Asking("test ROUTE", "Send a test message to the channel of a route; `lockstep notify list` shows its outcome",
 		"  lockstep notify test production", command.Exactly(1), func(cmd *cobra.Command, api *client.Client, args []string) error {
 			one, err := api.TestNotificationRoute(cmd.Context(), args[0])
 			if err != nil {
@@ -217,7 +217,7 @@ func (c commands) test() *cobra.Command {
 func (c commands) list() *cobra.Command {
 	var state, channel string
 	var first int
-	cmd := c.Asking("list", "List messages with what became of them, the newest first; those that have failed are dead letters",
+	cmd := c.Asking("list", "List messages with their outcomes, the newest first; those that have failed are dead letters",
 		"  lockstep notify list --state failed", command.Exactly(0), func(cmd *cobra.Command, api *client.Client, _ []string) error {
 			all, err := api.NotificationMessages(cmd.Context(), strings.ToUpper(state), channel, first)
 			if err != nil {

@@ -20,7 +20,7 @@ import (
 // TestedCase is what `policy test` prints for a case.
 type TestedCase struct {
 	Name string `json:"name"`
-	// Passed is that the verdict is the expected one, by the expected policy where one is named.
+	// Passed reports whether the verdict is the expected one, by the expected policy where one is named.
 	Passed  bool   `json:"passed"`
 	Verdict string `json:"verdict"`
 	// Summary says which policies decided.

@@ -66,7 +66,7 @@ func (e *Engine) Flags(flags *pflag.FlagSet) {
 	flags.StringVar(&e.key, "grpc-key", "", "`file` with the key of the client certificate")
 }
 
-// IsNamed is whether the caller has said where AutoFlow is.
+// IsNamed reports whether the caller has said where AutoFlow is.
 func (e *Engine) IsNamed() bool {
 	return e.address != "" || e.EndpointsFile != "" || e.Getenv("LOCKSTEP_GRPC") != ""
 }

@@ -66,7 +66,7 @@ func (e *Engine) eventTypeList() *cobra.Command {
 }
 
 func (e *Engine) eventTypeDelete() *cobra.Command {
-	return e.asking("delete TYPE", "Delete a declared event type; programs cannot emit it any more",
+	return e.asking("delete TYPE", "Delete a declared event type; programs can no longer emit it",
 		"  lockstep workflow event-type delete com.example.order.shipped", command.Exactly(1),
 		func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error {
 			answer, err := client.DeleteEventType(ctx, &autoflowv1.DeleteEventTypeRequest{OrganizationId: e.organization, Type: args[0]})

@@ -279,7 +279,8 @@ func scheduleTable(w io.Writer, all ...*autoflowv1.Schedule) {
 }
 
 func (e *Engine) scheduleGet() *cobra.Command {
-	return e.asking("get NAME", "Show a schedule, its next ten due times, and what became of the last ones", "  lockstep schedule get nightly",
+	return e.asking("get NAME", "Show a schedule, its next ten due times, and the outcomes of the last ones",
+		"  lockstep schedule get nightly",
 		command.Exactly(1), func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error {
 			found, err := client.GetSchedule(ctx, &autoflowv1.GetScheduleRequest{OrganizationId: e.organization, Name: args[0]})
 			if err != nil {

@@ -16,7 +16,7 @@ type requests struct {
 	counts map[string]int // by labels
 }
 
-// count adds a request; single says that it is for one object.
+// count adds a request; single is set if it is for one object.
 func (c *requests) count(r *http.Request, single bool) {
 	client, _, _ := strings.Cut(r.UserAgent(), "/")
 	labels := fmt.Sprintf("verb=%q,client=%q", verbOf(r, single), client)

@@ -12,7 +12,7 @@ type Resource struct {
 	Group, Version, Plural string
 	Kind                   string
 	Namespaced             bool
-	// Status says that the status is a subresource: writing the object leaves it alone, writing it leaves the rest alone.
+	// Status is set if the status is a subresource: writing the object leaves it alone, writing it leaves the rest alone.
 	Status bool
 }
 

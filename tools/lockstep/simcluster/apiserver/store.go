@@ -317,7 +317,7 @@ func (s *Store) save() error {
 	return nil
 }
 
-// since are the changes after a version, and the channel of the next one; false when they are not known any more.
+// since are the changes after a version, and the channel of the next one; false when they are no longer known.
 func (s *Store) since(version int64) ([]event, <-chan struct{}, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -56,7 +56,7 @@ func (agent) Keys(ctx context.Context, a *model.Agent) ([]model.AgentKey, error)
 	return list(ctx, loadersOf(ctx).agentKeysOf, a.ID, model.WrapAgentKey)
 }
 
-// Connected is whether one of them is in use.
+// Connected reports whether one of them is in use.
 func (agent) Connected(ctx context.Context, a *model.Agent) (bool, error) {
 	l := loadersOf(ctx)
 	keys, _, err := l.agentKeysOf.load(ctx, a.ID)

@@ -425,7 +425,7 @@ func TestACursorIsOfItsListAndOrder(t *testing.T) {
 	}
 }
 
-// has is whether a list has an order.
+// has reports whether a list has an order.
 func (p place) has(f *fixture, name, order string) bool {
 	f.t.Helper()
 	field := name[strings.IndexByte(name, '.')+1:]

@@ -40,7 +40,7 @@ func (q query) ProposedChanges(
 // proposedChange resolves those of ProposedChange.
 type proposedChange struct{ domain Domain }
 
-// State is what became of it by now.
+// State is its outcome so far.
 func (proposedChange) State(ctx context.Context, p *model.ProposedChange) (model.ProposedChangeState, error) {
 	return model.ProposedChangeState(strings.ToUpper(string(p.StateAt(loadersOf(ctx).clock.Now())))), nil
 }

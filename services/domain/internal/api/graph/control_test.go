@@ -158,12 +158,12 @@ func TestAChangeTakesTwoPeople(t *testing.T) {
 		t.Errorf("confirmed what has changed since: %v, approval %+v", err, c.approvals())
 	}
 	must(c.control.Withdraw(ctx, c.alice, first.ID, "outdated"))(t)
-	// A proposer who may not configure any more changes nothing, also not what was proposed before.
+	// A proposer who may no longer configure changes nothing, also not what was proposed before.
 	third := c.proposed(set(c.alice, 4))
 	dan := c.member2("dan")
 	must(c.access.SetMemberRole(ctx, c.bob, c.alice.ID, core.RoleViewer))(t)
 	if _, err := c.control.Confirm(ctx, c.bob, third.ID, ""); !fault.Is(err, fault.Denied) {
-		t.Errorf("confirmed for a proposer who may not configure any more: %v", err)
+		t.Errorf("confirmed for a proposer who may no longer configure: %v", err)
 	}
 	must(c.control.Reject(ctx, dan, third.ID, "no"))(t)
 }

@@ -40,7 +40,7 @@ func (freezeResolver) Applications(ctx context.Context, f *model.Freeze) ([]mode
 	return each(ctx, loadersOf(ctx).applications, f.ApplicationIDs, model.WrapApplication)
 }
 
-// InForce is whether it stops rollouts now.
+// InForce reports whether it stops rollouts now.
 func (r freezeResolver) InForce(_ context.Context, f *model.Freeze) (bool, error) {
 	return f.InForce(r.domain.View.Now()), nil
 }

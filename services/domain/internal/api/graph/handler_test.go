@@ -89,8 +89,8 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// TestAnswersOfRequestsThatAreNotCarriedOut: media types and statuses as the specification of GraphQL over HTTP has them (findings B4, C8
-// and the audits 572B, FDE2, 7B9B, D586 and 5E5B).
+// TestAnswersOfRequestsThatAreNotCarriedOut: media types and statuses as the specification of GraphQL over HTTP has
+// them (the audits 572B, FDE2, 7B9B, D586 and 5E5B).
 func TestAnswersOfRequestsThatAreNotCarriedOut(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

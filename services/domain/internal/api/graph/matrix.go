@@ -87,7 +87,7 @@ func (q query) ValidateDriverConfig(
 	return wrapAll(problems, wrapProblem), err
 }
 
-// Contact is whether anybody can be reached who acts there; null before anybody was heard of.
+// Contact reports whether anybody can be reached who acts there; null before anybody was heard of.
 func (environment) Contact(ctx context.Context, e *model.Environment) (*model.Contact, error) {
 	return optional(ctx, loadersOf(ctx).contactOf, e.ID, model.WrapContact)
 }

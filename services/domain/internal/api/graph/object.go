@@ -146,7 +146,7 @@ func (artifactSource) Versions(
 // version resolves those of Version.
 type version struct{}
 
-// DigestSeen is whether the digest was seen at the registry; null where that was never said.
+// DigestSeen reports whether the digest was seen at the registry; null where that was never said.
 func (version) DigestSeen(ctx context.Context, v *model.Version) (*bool, error) {
 	return optional(ctx, loadersOf(ctx).seenDigests, v.ID, func(seen bool) bool { return seen })
 }
@@ -200,13 +200,13 @@ func (environment) Approval(ctx context.Context, e *model.Environment) (*model.E
 	return optional(ctx, loadersOf(ctx).approvalOf, e.ID, model.WrapEnvironmentApproval)
 }
 
-// DirectChanges is whether changes that belong to no rollout are accepted.
+// DirectChanges reports whether changes that belong to no rollout are accepted.
 func (environment) DirectChanges(ctx context.Context, e *model.Environment) (bool, error) {
 	allowed, _, err := loadersOf(ctx).directChangesOf.load(ctx, e.ID)
 	return allowed, err
 }
 
-// ChangeControl is whether changes of its controls take a second person.
+// ChangeControl reports whether changes of its controls take a second person.
 func (environment) ChangeControl(ctx context.Context, e *model.Environment) (bool, error) {
 	on, _, err := loadersOf(ctx).changeControlOf.load(ctx, e.ID)
 	return on, err

@@ -186,7 +186,7 @@ func (rolloutResolver) CallRequests(ctx context.Context, of *model.Rollout) ([]m
 // callRequest resolves those of CallRequest.
 type callRequest struct{ domain Domain }
 
-// State is what has become of it by now.
+// State is its outcome so far.
 func (callRequest) State(ctx context.Context, r *model.CallRequest) (core.CallState, error) {
 	return r.StateAt(loadersOf(ctx).clock.Now()), nil
 }

@@ -183,7 +183,7 @@ func TestEveryMutationProbedFromAnotherOrganization(t *testing.T) {
 	}
 }
 
-// TestWhatHasAnIdentifierIsANode: an identifier that the API gives out is one that it finds again (finding C9).
+// TestWhatHasAnIdentifierIsANode: an identifier that the API gives out is one that it finds again.
 func TestWhatHasAnIdentifierIsANode(t *testing.T) {
 	t.Parallel()
 	schema := schemaOf(t)

@@ -254,7 +254,7 @@ func TestOneRolloutIsFollowedByItself(t *testing.T) {
 	}
 }
 
-// TestAMemberHasAsManySubscriptionsAsAllowed, and others have theirs; one that has ended counts no more (finding C8).
+// TestAMemberHasAsManySubscriptionsAsAllowed, and others have theirs; one that has ended counts no more.
 func TestAMemberHasAsManySubscriptionsAsAllowed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

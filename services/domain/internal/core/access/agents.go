@@ -16,7 +16,7 @@ type Keys interface {
 	New() (public, seed string, err error)
 }
 
-// AdmitAgent is whose public key it is; NotFound when it is nobody's, or not good any more.
+// AdmitAgent is whose public key it is; NotFound when it is nobody's, or no longer valid.
 func (u *UseCases) AdmitAgent(ctx context.Context, public string) (core.AgentLogin, error) {
 	return u.store.AgentOfKey(ctx, public, u.clock.Now())
 }
@@ -42,7 +42,7 @@ func (u *UseCases) GoodAgentKeys(ctx context.Context, keys []int64) (map[int64]b
 	return good, nil
 }
 
-// abandon says of the environments of an agent that they cannot be deployed to any more.
+// abandon says of the environments of an agent that they can no longer be deployed to.
 func abandon(ctx context.Context, tx Tx, organization int64, a core.Agent) error {
 	all, err := tx.EnvironmentsByAgent(ctx, organization, []int64{a.ID})
 	if err != nil {

@@ -254,8 +254,8 @@ func (a Approvers) At(targets ...core.Target) Approvers {
 	})
 }
 
-// OnlyRequester is whether a rule that excludes the requester could be satisfied only by the requester, whichever of some members that is:
-// all who may request a rollout are needed as approvers.
+// OnlyRequester reports whether a rule that excludes the requester could be satisfied only by the requester, whichever
+// of some members that is: all who may request a rollout are needed as approvers.
 func OnlyRequester(rule core.GateRule, approvers Approvers, requesters []int64) bool {
 	if rule.RequesterMayApprove || len(requesters) == 0 {
 		return false
@@ -269,7 +269,7 @@ func OnlyRequester(rule core.GateRule, approvers Approvers, requesters []int64) 
 	return true
 }
 
-// Given is whether approvers can satisfy a rule, without the requester where the rule excludes it.
+// Given reports whether approvers can satisfy a rule, without the requester where the rule excludes it.
 func Given(rule core.GateRule, approvers Approvers, requester core.Principal) bool {
 	if rule.RequesterMayApprove {
 		return enough(rule, approvers)
@@ -277,8 +277,8 @@ func Given(rule core.GateRule, approvers Approvers, requester core.Principal) bo
 	return enough(rule, approvers.only(func(one core.Actor) bool { return one.Principal() != requester }))
 }
 
-// enough is whether the approvers could satisfy every requirement of a rule. Unlike UnanswerableRule it counts also where one member is
-// enough: nobody takes the place of the only owner who has requested the rollout.
+// enough reports whether the approvers could satisfy every requirement of a rule. Unlike UnanswerableRule it counts
+// also where one member is enough: nobody takes the place of the only owner who has requested the rollout.
 func enough(rule core.GateRule, approvers Approvers) bool {
 	if len(UnanswerableRule(rule, approvers)) > 0 {
 		return false

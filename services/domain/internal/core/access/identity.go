@@ -16,14 +16,14 @@ type Identity struct {
 	Issuer, Subject string
 	// Name is what the member is called here: an address, say.
 	Name string
-	// NameIsVerified is whether the provider vouches that the name is this person's. Only then a member who was added under
+	// NameIsVerified reports whether the provider vouches that the name is this person's. Only then a member who was added under
 	// that name beforehand is taken to be the same.
 	NameIsVerified bool
 	// Email is the address that the provider vouches for; empty for none.
 	Email string
 	// Roles are those that the person's groups give, by organization. Empty where no group gives one.
 	Roles map[int64]core.Role
-	// GroupsDecide is whether groups give roles at all. Where they do, a person in none of them has no access; where they
+	// GroupsDecide reports whether groups give roles at all. Where they do, a person in none of them has no access; where they
 	// do not, roles are those that were given here.
 	GroupsDecide bool
 	// Session is the provider's name of its own session, by which it may end ours; empty where it has none.

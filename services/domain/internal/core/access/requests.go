@@ -24,7 +24,7 @@ type Request struct {
 // PriorRequest is what is kept of one that came before.
 type PriorRequest struct {
 	Fingerprint []byte
-	// Answered is whether it has come to its end; Answer is empty where it is not kept.
+	// Answered reports whether it has come to its end; Answer is empty where it is not kept.
 	Answered bool
 	Answer   []byte
 }
@@ -35,7 +35,7 @@ const (
 	maxAnswer = 64 << 10
 )
 
-// BeginRequest takes a key for a request; first is whether it is to be carried out. Otherwise answer is what was answered
+// BeginRequest takes a key for a request; first reports whether it is to be carried out. Otherwise answer is what was answered
 // before. A key that stands for something else, or whose request has not come to its end, is a Conflict.
 func (u *UseCases) BeginRequest(ctx context.Context, a core.Actor, r Request) (answer []byte, first bool, err error) {
 	if r.Key == "" || len(r.Key) > maxRequestKey {
@@ -72,7 +72,8 @@ func (u *UseCases) BeginRequest(ctx context.Context, a core.Actor, r Request) (a
 // seed is how the secret half of an agent's key looks.
 var seed = regexp.MustCompile(`SU[A-Z2-7]{56}`)
 
-// EndRequest keeps the answer to a request. One with a token or a key in it, or too long, is only noted.
+// EndRequest keeps the answer to a request. Responses that contain a credential or are too long are not stored, only
+// the fact that it ended.
 func (u *UseCases) EndRequest(ctx context.Context, a core.Actor, key string, answer []byte) error {
 	if len(answer) > maxAnswer || bytes.Contains(answer, []byte(tokenPrefix)) || seed.Match(answer) {
 		answer = []byte{}

@@ -49,7 +49,7 @@ type Store interface {
 type Tx interface {
 	// MembersByID finds removed ones as well: journals speak of them.
 	MemberByName(ctx context.Context, organization int64, name string) (core.Member, error)
-	// HasSignedIn is whether a member has had a token or a session, or is known to an identity provider.
+	// HasSignedIn reports whether a member has had a token or a session, or is known to an identity provider.
 	HasSignedIn(ctx context.Context, member int64) (bool, error)
 	GroupsByMember(ctx context.Context, organization int64, members []int64) (map[int64][]core.Group, error)
 	ApproverReads

@@ -65,7 +65,7 @@ func (u *UseCases) CreateToken(ctx context.Context, a core.Actor, n NewToken) (c
 	var made core.AccessToken
 	err := core.By(ctx, u.store, a, core.ActionCreateToken, func(ctx context.Context, tx Tx) error {
 		if beyond := n.Scopes &^ a.Somewhere(); beyond != 0 {
-			return fault.New(fault.Denied, "a token cannot be good for what its maker may not do: %v", beyond.List())
+			return fault.New(fault.Denied, "a token cannot have permissions that its creator lacks: %v", beyond.List())
 		}
 		for _, key := range n.CheckKeys {
 			if err := a.MayReportKey(key); err != nil {

@@ -140,7 +140,7 @@ func (p *Press) slack(r Request, secret, home string, now time.Time) (ours bool,
 		} `json:"actions"`
 	}
 	if err := json.Unmarshal([]byte(form["payload"][0]), &in); err != nil {
-		return false, fault.New(fault.Invalid, "found a payload that is no object as Slack sends it")
+		return false, fault.New(fault.Invalid, "malformed Slack payload: expected a JSON object")
 	}
 	if in.Type != "block_actions" || len(in.Actions) != 1 {
 		return false, nil // another button, or another kind of interaction of the same app

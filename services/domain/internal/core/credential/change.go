@@ -276,8 +276,8 @@ func (u *UseCases) AnnounceChanged(ctx context.Context, since time.Time) error {
 // mostErrors is how many failures are in an error at most; the others are counted.
 const mostErrors = 20
 
-// each does something with credentials of all organizations, in a transaction each, under its lock. One that fails keeps it from no other;
-// the error has them all.
+// each does something with credentials of all organizations, in a transaction each, under its lock. A failure does not
+// stop the others; the error has all failures.
 func (u *UseCases) each(
 	ctx context.Context, after func(ctx context.Context, behind int64, most int) ([]Place, error),
 	do func(ctx context.Context, tx Tx, c Credential) error,

@@ -56,7 +56,7 @@ type Credential struct {
 	CreatedAt time.Time
 }
 
-// StateAt is what it is at an instant. Only a revoked one is not used any more.
+// StateAt is what it is at an instant. Only a revoked one is no longer used.
 func (c Credential) StateAt(at time.Time) State {
 	switch {
 	case c.RevokedAt != nil:
@@ -167,7 +167,7 @@ func (u *UseCases) Secret(ctx context.Context, organization int64, name string) 
 		value, err := u.sealer.Open(ctx, c.Sealed, c.Terms)
 		return strings.TrimSpace(value), err
 	case u.refs == nil || !u.settings.Allows(organization, c.Reference):
-		return "", fault.New(fault.Refused, "the reference of credential %q is not allowed for the organization any more", name)
+		return "", fault.New(fault.Refused, "the reference of credential %q is no longer allowed for the organization", name)
 	}
 	value, err := u.refs.Read(ctx, c.Reference)
 	if err != nil { // its text names the reference, which is the operator's

@@ -29,7 +29,7 @@ type Chain struct {
 	Check
 	// Blocks and Rows are how many were read.
 	Blocks, Rows int
-	// More is whether the chain continues behind the stretch. A chain is checked up to its first problem.
+	// More reports whether the chain continues behind the stretch. A chain is checked up to its first problem.
 	More bool
 }
 
@@ -72,7 +72,7 @@ func (u *UseCases) check(ctx context.Context, from Check, most int) (Chain, erro
 	}
 	if from.Block > 0 {
 		if len(blocks) == 0 || blocks[0].Number != from.Block || blocks[0].Digest != from.Head {
-			found.Problem = fmt.Sprintf("block %d, which was right, is not there any more or is another one", from.Block)
+			found.Problem = fmt.Sprintf("block %d, which was right, is no longer present or is another one", from.Block)
 			return found, nil
 		}
 		blocks = blocks[1:]

@@ -98,7 +98,7 @@ func (u *UseCases) blocksBetween(
 	}
 }
 
-// within is whether one of the rows is of a stretch of time.
+// within reports whether one of the rows is of a stretch of time.
 func within(rows []Row, since, until *time.Time) (bool, error) {
 	for _, r := range rows {
 		var row struct {

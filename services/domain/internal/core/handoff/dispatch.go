@@ -84,7 +84,7 @@ func (u *UseCases) send(ctx context.Context, engine Engine, organization int64, 
 	p, err := u.programs.Program(with.driver, h.Program)
 	if err != nil { // it could be read when it was kept
 		return "", fault.Because(
-			err, fault.Terminal, "program %s of driver %s cannot be read any more: %s", h.Program, h.DriverDigest, fault.Public(err),
+			err, fault.Terminal, "program %s of driver %s can no longer be read: %s", h.Program, h.DriverDigest, fault.Public(err),
 		)
 	}
 	return engine.Start(ctx, Workflow{

@@ -21,7 +21,7 @@ type Schedules interface {
 	TriggerSchedule(ctx context.Context, organization int64, name string) (string, error)
 }
 
-// ScheduleOverlap is what becomes of a due time while a run of the schedule is under way.
+// ScheduleOverlap is what happens to a due time while a run of the schedule is under way.
 type ScheduleOverlap string
 
 // The policies.
@@ -33,7 +33,7 @@ const (
 	OverlapAllow       ScheduleOverlap = "allow"
 )
 
-// ScheduleOutcome is what became of a due time.
+// ScheduleOutcome is what a due time led to.
 type ScheduleOutcome string
 
 // The outcomes.
@@ -69,7 +69,7 @@ type Schedule struct {
 	Fires                             []ScheduleFire
 }
 
-// ScheduleFire is a due time and what became of it.
+// ScheduleFire is a due time and its outcome.
 type ScheduleFire struct {
 	DueAt     time.Time
 	Outcome   ScheduleOutcome

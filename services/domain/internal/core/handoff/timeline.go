@@ -21,7 +21,7 @@ type WorkflowTimeline struct {
 	Branches []WorkflowBranch
 	// Steps are in the order in which they ended; those that are open come last.
 	Steps []WorkflowStep
-	// Earlier says that there are steps before these, Gap why beginnings and inputs are missing from some step on, Inputs that the viewer
+	// Earlier is set if there are steps before these, Gap why beginnings and inputs are missing from some step on, Inputs if the viewer
 	// sees inputs.
 	Earlier bool
 	Gap     string

@@ -24,7 +24,7 @@ type Artifact struct {
 	PublishedAt time.Time
 	// AnnouncedAt is when the event was made: the order of publications of the same instant.
 	AnnouncedAt time.Time
-	// DigestSeen is whether the digest was seen at the registry; nil where the event does not say.
+	// DigestSeen reports whether the digest was seen at the registry; nil where the event does not say.
 	DigestSeen *bool
 	// AliveAt is the last instant at which it is known to exist: that of the publication or, if later, that at which its digest was seen.
 	AliveAt time.Time

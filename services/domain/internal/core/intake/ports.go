@@ -14,11 +14,11 @@ type Matcher interface {
 
 // Placement is what a source makes of artifacts under a tag.
 type Placement struct {
-	// Taken is whether they belong to the source.
+	// Taken reports whether they belong to the source.
 	Taken bool
 	// Rank is how high they are in the order of the selection: a text whose bytes compare as it orders. Of equal rank, the one
 	// that was published last is the newest.
 	Rank string
-	// Earliest is whether of several publications of one artifact the earliest counts; otherwise the last does.
+	// Earliest reports whether of several publications of one artifact the earliest counts; otherwise the last does.
 	Earliest bool
 }

@@ -24,9 +24,9 @@ type VersionPublication struct {
 	// PublishedAt and AnnouncedAt are those of the publication that counts; Arrival is its place in the order of arrival.
 	PublishedAt, AnnouncedAt time.Time
 	Arrival                  int64
-	// Taken is whether the source takes the tag, as it is configured.
+	// Taken reports whether the source takes the tag, as it is configured.
 	Taken bool
-	// DigestSeen is whether the version's digest was seen at the registry; nil where that was never said.
+	// DigestSeen reports whether the version's digest was seen at the registry; nil where that was never said.
 	DigestSeen *bool
 	// AliveAt is the last instant at which the version is known to have been at the registry under the tag; PublishedAt or later.
 	AliveAt time.Time

@@ -67,7 +67,7 @@ type Lookup struct {
 
 // Prover looks up and verifies what is attached to an image. The error has a class: Unavailable if it is worth trying again.
 type Prover interface {
-	// Prove reports what verified evidence states; off is that no signer is configured for the organization.
+	// Prove reports what verified evidence states; off reports whether no signer is configured for the organization.
 	Prove(ctx context.Context, organization int64, image, digest string) (report provenance.Report, off bool, err error)
 }
 

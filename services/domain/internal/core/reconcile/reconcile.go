@@ -108,7 +108,7 @@ type Store interface {
 // Tx is what a use case may do in its transaction.
 type Tx interface {
 	core.ChangeTx
-	// HandOverAgain makes the start of a run due that was handed over before; pending is that it was due already.
+	// HandOverAgain makes the start of a run due that was handed over before; pending reports whether it was due already.
 	HandOverAgain(ctx context.Context, workflow string, at time.Time) (again, pending bool, err error)
 }
 

@@ -96,7 +96,7 @@ func (u *UseCases) beginAgain(ctx context.Context, t *tree, reason string) (core
 	return u.createPlanned(ctx, t.tx, t.cause, p, core.Because("retry of "+t.name(), reason))
 }
 
-// underWay is that something is being deployed, so that there is something to take back.
+// underWay reports whether something is being deployed, so that there is something to take back.
 func (t *tree) underWay() bool {
 	for _, b := range t.environments {
 		for _, dep := range b.deployments {
@@ -108,7 +108,7 @@ func (t *tree) underWay() bool {
 	return false
 }
 
-// began is that something of the rollout has been deployed, or has begun to be.
+// began reports whether something of the rollout has been deployed, or has begun to be.
 func (t *tree) began() bool {
 	for _, b := range t.environments {
 		for _, dep := range b.deployments {
@@ -131,7 +131,7 @@ func (t *tree) command(ctx context.Context, verb core.Verb, reason string) error
 // takenBack is how an abort has ended well.
 const takenBack = "what was being deployed has been taken back"
 
-// Aborted is that everything under way has been taken back: the rollout stands.
+// Aborted reports that everything under way has been taken back: the rollout stands.
 type Aborted struct {
 	RolloutID int64
 	Reason    string

@@ -14,7 +14,7 @@ import (
 // wantRollback schedules what the policy says about a rollout that has just failed. What changed nothing needs no
 // rollback, and a rollback that fails is for people (D13).
 func (t *tree) wantRollback(ctx context.Context) error {
-	// changed is that a deployment began.
+	// changed reports whether a deployment began.
 	changed := false
 	for _, b := range t.environments {
 		for _, dep := range b.deployments {
@@ -140,7 +140,7 @@ func (u *UseCases) rollBack(ctx context.Context, t *tree, due *core.AutomaticRol
 	return err
 }
 
-// forPeople is an error that a policy would meet again and again, so that a person has to decide.
+// forPeople reports whether a policy would meet the error again and again, so that a person has to decide.
 func forPeople(err error) bool {
 	return err != nil && slices.Contains([]fault.Class{fault.Refused, fault.NotFound, fault.Invalid}, fault.ClassOf(err))
 }
@@ -173,7 +173,7 @@ func (u *UseCases) StopAutomaticRollback(ctx context.Context, a core.Actor, roll
 // The clock of "a while on degraded" (D13, E74) belongs to the rollout that has put a service where it is, and runs after
 // that rollout is over. It is worked out anew, under the rollout's lock, from all that is known at the moment: whenever a
 // health is seen that counts, when the rollout ends, and once more when it is due. So neither the order nor the number
-// of words matters, and a word that comes late changes nothing.
+// of events matters, and a late event changes nothing.
 
 // runClock starts, sets or stops the clock of the rollout.
 func (t *tree) runClock(ctx context.Context) error {
@@ -187,7 +187,7 @@ func (t *tree) runClock(ctx context.Context) error {
 	return t.tx.ScheduleRollback(ctx, core.AutomaticRollback{RolloutID: t.rollout.ID, Cause: core.CauseDegraded}, due)
 }
 
-// degradedUntil is how long what the rollout has deployed may stay degraded; false where nothing is, or nobody wants to know.
+// degradedUntil is how long what the rollout has deployed may stay degraded; false if nothing is degraded or the policy ignores it.
 func (t *tree) degradedUntil(ctx context.Context) (time.Time, bool, error) {
 	// While it is under way its own program looks after it; one that was cancelled is in the hands of people.
 	if t.rollout.State != core.RolloutCompleted && t.rollout.State != core.RolloutFailed {
@@ -201,8 +201,8 @@ func (t *tree) degradedUntil(ctx context.Context) (time.Time, bool, error) {
 	return since.Add(policy.DegradedAfter), applies && policy.OnDegraded, err
 }
 
-// putOff is that a clock that has run out should not have: by now nothing is degraded, or not for so long. It is set right,
-// and says so.
+// putOff reschedules a rollback that came due although the degradation has ended or restarted; it reports whether it
+// did.
 func (t *tree) putOff(ctx context.Context, due *core.AutomaticRollback) (bool, error) {
 	if due.Cause != core.CauseDegraded {
 		return false, nil
@@ -211,18 +211,17 @@ func (t *tree) putOff(ctx context.Context, due *core.AutomaticRollback) (bool, e
 	if err != nil || runs && !until.After(t.cause.at) {
 		return false, err
 	}
-	due.Outcome = "put off: not degraded for so long, or not any more"
+	due.Outcome = "put off: no longer degraded, or not for long enough"
 	return true, t.runClock(ctx)
 }
 
-// lookAgain is how soon a rollback is looked at again that a newer rollout keeps waiting.
+// lookAgain is how soon a rollback that waits for a newer rollout is checked again.
 const lookAgain = time.Minute
 
-// waitsForNewer is that the rollback of what is degraded has to wait for a newer rollout that is active. There is one
-// rollout at a time (R14), and the newer one may be about to replace what is degraded: then nothing is owed any more. But it
-// may as well end before it comes to that environment, and what is degraded there would stay so for ever: the policy has
-// promised a rollback, at most once (D13), which was not made. So it stays owed, and is looked at again. After a failure it is
-// otherwise: the person who began the newer rollout had seen the failure, and has decided.
+// waitsForNewer reports whether the rollback must wait for an active newer rollout (R14). That one may replace what is
+// degraded, which cancels the rollback, or end before it reaches the environment, so the rollback (at most one, D13)
+// stays due and is checked again. After a failure, the person who started the newer rollout had seen it, and has
+// decided.
 func (t *tree) waitsForNewer(ctx context.Context, due *core.AutomaticRollback) (bool, error) {
 	if due.Cause != core.CauseDegraded {
 		return false, nil

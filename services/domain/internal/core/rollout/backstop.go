@@ -10,11 +10,12 @@ import (
 
 // The backstop in the record (D46): what a program reports about a place advances nothing if the passage to that place was never granted.
 // An honest program cannot do that, in whatever order its events arrive: it acts only after the grant, which is in the record by then. So
-// the rollout fails as a breach and its workflow is stopped. Two reports are no breach, because drivers that were written for earlier
-// releases make them before they request the passage: that an environment has started, which is then ignored, and that one, or a
-// deployment, has failed.
+// the rollout fails as a breach and its workflow is stopped. Two early reports are not breaches, since older drivers
+// send them before requesting the passage: environment started (ignored until the grant), and environment or deployment
+// failed.
 
-// entered is that the rollout was let into an environment; true for a rollout of an earlier release, whose program decides that itself.
+// entered reports whether the rollout was let into an environment; true for a rollout of an earlier release, whose
+// program decides that itself.
 func (t *tree) entered(ctx context.Context, b *branch) (bool, error) {
 	// Nothing starts in an environment that was not entered.
 	if !t.rollout.Passages || b.StartedAt != nil || b.State == core.RolloutInProgress {
@@ -24,7 +25,8 @@ func (t *tree) entered(ctx context.Context, b *branch) (bool, error) {
 	return p.hold.Granted[p.places[b.EnvironmentID].Name], err
 }
 
-// claims is that a report about an environment may be applied. Where the environment was not entered, it fails the rollout as a breach.
+// claims reports whether a report about an environment may be applied. If the environment was not entered, it fails the
+// rollout as a breach.
 func (u *UseCases) claims(ctx context.Context, t *tree, b *branch, report string) (bool, error) {
 	entered, err := t.entered(ctx, b)
 	if err != nil || entered {
@@ -33,7 +35,7 @@ func (u *UseCases) claims(ctx context.Context, t *tree, b *branch, report string
 	return false, u.breach(ctx, t, report, t.places[b.EnvironmentID].Name)
 }
 
-// claimsWeights is claims, and that every weight with a condition below a weight was left by a passage of its own, or was skipped.
+// claimsWeights also requires that every gated weight below was passed or skipped.
 func (u *UseCases) claimsWeights(ctx context.Context, t *tree, b *branch, below int, report string) (bool, error) {
 	if ok, err := u.claims(ctx, t, b, report); err != nil || !ok || !t.rollout.Passages || len(b.Weights) == 0 {
 		return ok, err
@@ -62,8 +64,8 @@ func (p passages) left(b *branch, below int) string {
 // aboveAll is above every weight.
 const aboveAll = 101
 
-// claimsEnd is that the rollout may report that it is healthy: it was let into every environment and past everything in it that has a
-// condition, and steps behind the last environment were approved.
+// claimsEnd reports whether the rollout may report that it is healthy: it was let into every environment and past
+// everything in it that has a condition, and steps behind the last environment were approved.
 func (u *UseCases) claimsEnd(ctx context.Context, t *tree) (bool, error) {
 	if !t.rollout.Passages {
 		return true, nil
@@ -200,8 +202,8 @@ func (p passages) beyond(row core.Transition) string {
 	return ""
 }
 
-// subjectIn is that a row is about progress of an environment or of a deployment in it. In earlier releases an environment started before
-// its passage.
+// subjectIn reports whether a row is about progress of an environment or of a deployment in it. In earlier releases an
+// environment started before its passage.
 func (p passages) subjectIn(b *branch, row core.Transition) bool {
 	if row.Verb != core.VerbStart && row.Verb != core.VerbComplete && row.Verb != core.VerbDegrade {
 		return false

@@ -249,13 +249,13 @@ type CheckReported struct {
 	RunID             int64
 	Phase             core.CheckPhase
 	Description, Link string
-	// Asks is that a person has to decide.
+	// Asks reports whether a person has to decide.
 	Asks bool
 }
 
 func (m CheckReported) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
 	run, err := tx.CheckRun(ctx, m.RunID)
-	if err != nil || run.EndedAt != nil { // it came too late: the check is not required any more
+	if err != nil || run.EndedAt != nil { // it came too late: the check is no longer required
 		return err
 	}
 	if m.Link != "" && !core.PlainLink(m.Link) {

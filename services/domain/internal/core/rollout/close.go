@@ -11,11 +11,11 @@ import (
 // each deployment got, and so what the rollback policy does. Such a rollout is therefore closed a while later: whatever has not ended
 // by then is cancelled with it.
 
-// closingGrace is how long words may be under way: more than the bus takes to bring one again.
+// closingGrace bounds how late an event may arrive: longer than a redelivery.
 const closingGrace = 30 * time.Second
 
-// quiet is that no word about what is under the rollout can be under way. A workflow says that an environment has failed
-// before it says so of the rollout; once it has, and all that had begun there has ended, nothing is missing.
+// quiet reports whether no event about the rollout's environments can still be in flight: a workflow reports a failed
+// environment before the rollout. Once it has, and all that had begun there has ended, nothing is missing.
 func (t *tree) quiet() bool {
 	failed := false
 	for _, b := range t.environments {
@@ -35,7 +35,7 @@ func (t *tree) quiet() bool {
 	return failed
 }
 
-// closeSoon closes a failed rollout at once where nothing is missing, and otherwise when nothing can come any more.
+// closeSoon closes a failed rollout at once where nothing is missing, and otherwise when no more events can arrive.
 func (t *tree) closeSoon(ctx context.Context, reason string) error {
 	if t.quiet() {
 		return t.close(ctx, reason)
@@ -54,7 +54,7 @@ func (t *tree) close(ctx context.Context, reason string) error {
 	return t.tx.SettleClosing(ctx, t.rollout.ID)
 }
 
-// CloseDue closes the next rollout about which nothing can come any more; false when there was none.
+// CloseDue closes the next failed rollout about which no more events can arrive; false when there was none.
 func (u *UseCases) CloseDue(ctx context.Context) (core.Closing, bool, error) {
 	organizations, err := u.store.OrganizationsWithDueClosings(ctx, u.clock.Now())
 	if err != nil {

@@ -233,7 +233,7 @@ type NewRollout struct {
 	Again bool
 	// Scope is where it goes; the zero value is the whole pipeline.
 	Scope Scope
-	// Strategy is whether it is to stop at weights.
+	// Strategy decides whether it is to stop at weights.
 	Strategy planner.Choice
 	// Inputs are those that the pipeline declares, an object of JSON; empty for none.
 	Inputs json.RawMessage

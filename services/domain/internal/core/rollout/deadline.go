@@ -173,7 +173,7 @@ func openAbort(all []core.Deadline) *core.Deadline {
 	return nil
 }
 
-// over is that what a deadline is about has ended.
+// over reports whether what a deadline is about has ended.
 func (t *tree) over(d core.Deadline) bool {
 	if t.rollout.State.Terminal() {
 		return true

@@ -26,12 +26,12 @@ type rolloutInput struct {
 	OrganizationID int64                     `json:"organization_id"`
 	Application    setup.Named               `json:"application"`
 	Environments   []rolloutEnvironmentInput `json:"environments"`
-	// Passages is that the engine refuses changes of environments whose passage was not granted to the run (D46). Rollouts of earlier releases
-	// have no such member, and end under the former protocol.
+	// Passages reports whether the engine refuses changes of environments whose passage was not granted to the run (D46).
+	// Rollouts of earlier releases have no such member, and end under the former protocol.
 	Passages bool `json:"passages,omitempty"`
-	// Retry is that an earlier rollout of the same versions may have left its deployments aborted.
+	// Retry reports whether an earlier rollout of the same versions may have left its deployments aborted.
 	Retry bool `json:"retry,omitempty"`
-	// PromoteFull is that no gate by weight holds it up (D14).
+	// PromoteFull reports whether no gate by weight holds it up (D14).
 	PromoteFull bool `json:"promote_full,omitempty"`
 	// Strategy is quick for a rollout that stops at no weight: then its pipeline has none, and the gates of its environments are none, or
 	// have nothing to wait for (D59). Rollouts of earlier releases have no such member.
@@ -55,7 +55,7 @@ type rolloutEnvironmentInput struct {
 	SkippedGates []core.FlowGate   `json:"skipped_gates,omitempty"`
 	Approval     *core.Approval    `json:"approval"`
 	Deployments  []deploymentInput `json:"deployments"`
-	// RunsJobs is that nothing is deployed: the jobs of a runbook run in the environment, with the versions of Services.
+	// RunsJobs reports whether nothing is deployed: the jobs of a runbook run in the environment, with the versions of Services.
 	RunsJobs bool          `json:"runs_jobs,omitempty"`
 	Services []servedInput `json:"services,omitempty"`
 }

@@ -12,7 +12,7 @@ type HealthSeen struct{ core.ServiceHealth }
 // Reconciled is what was observed to be in force of an application in an environment.
 type Reconciled struct{ core.Reconciliation }
 
-// ContactSeen is whether the agent of an environment could be reached.
+// ContactSeen reports whether the agent of an environment could be reached.
 type ContactSeen struct{ core.Contact }
 
 func (h HealthSeen) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {

@@ -196,7 +196,7 @@ func (j *judged) condition() core.Condition {
 // verdicts are what policies decide about a passage and those that it includes.
 type verdicts []*judged
 
-// allow is whether policies let a passage through; also where none concern it.
+// allow reports whether policies let a passage through; also where none concern it.
 func (v verdicts) allow() bool {
 	return !slices.ContainsFunc(v, func(j *judged) bool { return j.Verdict != policy.Allow })
 }

@@ -150,7 +150,7 @@ func (p passages) includes(gate string, requested []core.Condition) []string {
 	return all
 }
 
-// skipped are the weights behind a granted entrance that need no passage any more.
+// skipped are the weights behind a granted entrance that no longer need a passage.
 func (p passages) skipped(gate string) []core.Condition {
 	b := p.entrance(gate)
 	if b == nil {
@@ -389,7 +389,7 @@ func (u *UseCases) ask(ctx context.Context, t *tree, gate string, rule core.Pinn
 }
 
 // pass grants a passage: the row that names what satisfied its conditions, and the event that the workflow waits for. The checks of the
-// passage are not required any more.
+// passage are no longer required.
 func (p passages) pass(ctx context.Context, gate string, conditions []core.Condition) error {
 	row := p.requestRow(core.VerbPassGate, gate, core.DescribeConditions(conditions))
 	row.Conditions = conditions

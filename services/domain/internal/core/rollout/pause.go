@@ -40,7 +40,7 @@ func (u *UseCases) ResumeRollout(ctx context.Context, a core.Actor, rollout int6
 	})
 }
 
-// GateReached is that every deployment of an environment waits at a gate.
+// GateReached reports that every deployment of an environment waits at a gate.
 type GateReached struct {
 	RolloutID, EnvironmentID int64
 	Weight                   int

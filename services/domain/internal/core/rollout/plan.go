@@ -39,7 +39,7 @@ type plan struct {
 	// onFailure and inFull are the application's policies; inFull holds for a rollback to what was live before.
 	onFailure core.FailurePolicy
 	inFull    bool
-	// decision is whether the rollout stops at weights, and why.
+	// decision reports whether the rollout stops at weights, and why.
 	decision planner.Decision
 	// rules and unweighted are those of the pipeline.
 	rules      planner.Rules
@@ -51,7 +51,7 @@ type plan struct {
 	fresh []int64
 	// wholeDeadline is that of a rollout, and rollbackDeadline that of a rollback; nil for none.
 	wholeDeadline, rollbackDeadline *core.DeadlineRule
-	// retry is that the rollout is made to bring another one to its end, and back that it is a rollback; nil for none.
+	// retry reports whether the rollout is made to bring another one to its end, and back is set if it is a rollback; nil if not.
 	retry bool
 	back  *rollbackOf
 	// skipped are the environments of the pipeline that are left out, and program is the pipeline without them.
@@ -74,7 +74,7 @@ type stop struct {
 // wish is what is wanted of a rollout, beside where it goes; the zero value is what a rollback by a policy wants.
 type wish struct {
 	strategy planner.Choice
-	// triggered is that a trigger begins it.
+	// triggered reports whether a trigger begins it.
 	triggered bool
 	// repeats is the rollout that is begun again.
 	repeats core.Rollout

@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// maxDegradedAfter bounds the wait: after a week nobody expects it any more.
+// maxDegradedAfter bounds the wait: after a week it is no longer expected.
 const maxDegradedAfter = 7 * 24 * time.Hour
 
 // SetRollbackPolicy gives an application its policy. It counts for what fails or degrades from now on; a clock

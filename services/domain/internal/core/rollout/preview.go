@@ -27,9 +27,9 @@ const (
 // NewPreview asks what a rollout would change.
 type NewPreview struct {
 	VersionSetID int64
-	// Rollback is that the rollout would be a rollback, which an application may have pass its gates at once (D14).
+	// Rollback reports whether the rollout would be a rollback, which an application may have pass its gates at once (D14).
 	Rollback bool
-	// Strategy is whether the rollout is to stop at weights.
+	// Strategy decides whether the rollout is to stop at weights.
 	Strategy planner.Choice
 	// Inputs are those that the pipeline declares, an object of JSON; empty for none.
 	Inputs json.RawMessage
@@ -170,7 +170,7 @@ type Unreleased struct {
 	Sources      []int64
 	// SHA and Message are those of its last commit.
 	SHA, Message string
-	// Triggered is that a trigger would begin the rollout, to Until at most and with Inputs.
+	// Triggered reports whether a trigger would begin the rollout, to Until at most and with Inputs.
 	Triggered bool
 	Until     string
 	Inputs    json.RawMessage

@@ -116,7 +116,7 @@ func (u *UseCases) BeginQueued(ctx context.Context) (core.QueuedRollout, bool, e
 			if err == nil && q.Requester.Type.Automatic() {
 				err = p.refuseHeld(ctx, tx, organization)
 			}
-			// That the requester may not deploy any more comes before every other reason.
+			// That the requester may no longer deploy comes before every other reason.
 			if refused := mayStillDeploy(ctx, tx, organization, q.Requester, p.targets()); refused != nil {
 				err = refused
 			}
@@ -150,7 +150,7 @@ func (u *UseCases) BeginQueued(ctx context.Context) (core.QueuedRollout, bool, e
 	return core.QueuedRollout{}, false, nil
 }
 
-// mayStillDeploy is nil, or a Refused that says why the member who asked for a queued rollout may not deploy any more (D50).
+// mayStillDeploy is nil, or a Refused that says why the member who asked for a queued rollout may no longer deploy (D50).
 func mayStillDeploy(ctx context.Context, tx Tx, organization int64, requester core.Principal, targets []core.Target) error {
 	if requester.Type != core.PrincipalUser && requester.Type != core.PrincipalAgent {
 		return nil // a policy or a schedule, which has no role
@@ -172,13 +172,13 @@ func mayStillDeploy(ctx context.Context, tx Tx, organization int64, requester co
 	}
 	a := core.ActorOf(organization, m, grants[m.ID], nil)
 	if a.MaySomewhere(core.ActionCreateRollout) != nil {
-		return fault.New(fault.Refused, "%s, who asked for it, may not deploy any more: the role is %s", m.Name, m.Role)
+		return fault.New(fault.Refused, "%s, who asked for it, may no longer deploy: the role is %s", m.Name, m.Role)
 	}
 	if len(targets) == 0 { // the plan was refused before it was known where it goes
 		return nil
 	}
 	if err := a.MayIn(core.ActionCreateRollout, targets...); err != nil {
-		return fault.Because(err, fault.Refused, "%s, who asked for it, may not deploy there any more: %s", m.Name, fault.Public(err))
+		return fault.Because(err, fault.Refused, "%s, who asked for it, may no longer deploy there: %s", m.Name, fault.Public(err))
 	}
 	return nil
 }
@@ -205,7 +205,7 @@ type Begun struct {
 	Queued *core.QueuedRollout
 	// Declined is why nothing begins, and Waits why it cannot be decided yet.
 	Declined, Waits string
-	// Live is that it is declined because the version set is live already wherever it would go.
+	// Live reports whether it is declined because the version set is live already wherever it would go.
 	Live bool
 }
 

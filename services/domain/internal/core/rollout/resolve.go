@@ -79,11 +79,11 @@ type AfterCancel string
 
 // What the caller who cancels chooses of (R4-24).
 const (
-	// CancelLeaves is that everything stays as it is.
+	// CancelLeaves means that everything stays as it is.
 	CancelLeaves AfterCancel = "leave"
-	// CancelAborts is that what is being deployed returns to the version before; the rollout ends when that is done.
+	// CancelAborts means that what is being deployed returns to the version before; the rollout ends when that is done.
 	CancelAborts AfterCancel = "abort"
-	// CancelRollsBack is that a rollback begins.
+	// CancelRollsBack means that a rollback begins.
 	CancelRollsBack AfterCancel = "rollback"
 )
 

@@ -93,11 +93,12 @@ type rollbackOf struct {
 	// of is the rollout that it takes back; 0 for a preview.
 	of    int64
 	scope Scope
-	// forward is that nothing is taken back: the rollout ends before environments that it was not to go to.
+	// forward reports whether nothing is taken back: the rollout ends before environments that it was not to go to.
 	forward bool
-	// repair is that what is live is deployed again, in some environments only: what the pipeline has before them has been passed already.
+	// repair reports whether what is live is deployed again, in some environments only: what the pipeline has before them
+	// has been passed already.
 	repair bool
-	// again is that the scope is of the record, and may name what has left the pipeline since.
+	// again reports whether the scope is of the record, and may name what has left the pipeline since.
 	again bool
 	// instead is what else there is to do where the rollout has changed nothing; empty for nothing.
 	instead string
@@ -136,12 +137,13 @@ func (p *plan) skips(flow core.Flow, environments map[string]core.BoundEnvironme
 	return skipped, nil
 }
 
-// unchanged is that the plan's version set is live in an environment, and that nothing has been touched there since it was completed.
+// unchanged reports whether the plan's version set is live in an environment, and nothing has been changed there
+// since it was completed.
 func (p *plan) unchanged(environment int64) bool {
 	return p.live[environment] == p.versionSet.ID && !p.touched[environment]
 }
 
-// liveEverywhere is that the plan would change no environment.
+// liveEverywhere reports whether the plan would change no environment.
 func (p *plan) liveEverywhere() bool {
 	return !slices.ContainsFunc(p.stops, func(s stop) bool { return !p.unchanged(s.environment.ID) })
 }
@@ -190,9 +192,9 @@ func keptSteps(steps []core.FlowStep, skipped map[string]core.SkipCause) []bool 
 	return kept
 }
 
-// keepsBetween is whether a step between environments is left. What only asks or waits about skipped environments goes with them; but an
-// approval stays as long as anything that it leads to is entered, unless all that it leads to before the next approval has the version
-// set already: leaving environments out by request never takes an approval from those that are left.
+// keepsBetween reports whether a step between environments is left. What only asks or waits about skipped environments goes with them;
+// but an approval stays as long as anything that it leads to is entered, unless all that it leads to before the next approval has the
+// version set already: leaving environments out by request never takes an approval from those that are left.
 func keepsBetween(steps []core.FlowStep, kept []bool, skipped map[string]core.SkipCause, at int) bool {
 	before := -1
 	for i := at - 1; i >= 0 && before < 0; i-- {

@@ -249,7 +249,7 @@ type Tx interface {
 	RecordedInputs(ctx context.Context, versionSet int64) (json.RawMessage, error)
 	// EnvironmentsThatRan are those in which a version set has been completed, whatever came later.
 	EnvironmentsThatRan(ctx context.Context, versionSet int64) (map[int64]bool, error)
-	// LiveVersionSets is the version set that last completed in each environment, whatever became of its rollout later.
+	// LiveVersionSets is the version set that last completed in each environment, whatever happened to its rollout later.
 	LiveVersionSets(ctx context.Context, application int64) (map[int64]int64, error)
 	// LockRollout is the lock of a rollout and of everything under it; it comes before that of the application.
 	LockRollout(ctx context.Context, id int64) (core.Rollout, error)
@@ -326,7 +326,7 @@ type Passage struct {
 	At time.Time
 }
 
-// End is that a rollout is over: its run may change nothing any more.
+// End reports that a rollout is over: its run may no longer change anything.
 type End struct {
 	Organization, RolloutID int64
 	At                      time.Time

@@ -16,7 +16,7 @@ import (
 type JournalDifference struct {
 	Subject core.Subject
 	Problem string
-	// Breach is that the journal has something beyond a passage that was not granted; the states agree.
+	// Breach reports whether the journal has something beyond a passage that was not granted; the states agree.
 	Breach bool
 }
 
@@ -268,7 +268,7 @@ func (u *UseCases) Granted(ctx context.Context, organization int64, rollouts []i
 }
 
 // AddGrants writes passages to the record of a rollout under way: the record was restored to a time before it granted them. Which approvals
-// they had is not known any more, so CheckJournal reports those that are missing.
+// they had is no longer known, so CheckJournal reports those that are missing.
 func (u *UseCases) AddGrants(ctx context.Context, a core.Actor, rollout int64, granted []GrantedPassage, reason string) error {
 	return u.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
 		t, err := lockTree(ctx, tx, cause{Actor: a, at: u.clock.Now(), triggeredBy: "reconciliation"}, rollout)

@@ -51,7 +51,7 @@ type AgentReads interface {
 func Usable(ctx context.Context, drivers Drivers, reads AgentReads, organization int64, e core.BoundEnvironment) error {
 	named, err := drivers.Now().Agents(e.Binding.DriverRef, e.Binding.DriverConfig)
 	if fault.Is(err, fault.NotFound) {
-		return fault.New(fault.Refused, "environment %q cannot be restored: its driver %s is not installed any more", e.Name, e.Binding.DriverRef)
+		return fault.New(fault.Refused, "environment %q cannot be restored: its driver %s is no longer installed", e.Name, e.Binding.DriverRef)
 	}
 	if err != nil {
 		return err

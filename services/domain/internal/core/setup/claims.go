@@ -179,7 +179,7 @@ func (u *UseCases) foundOfOthers(
 func (u *UseCases) foundPlaces(e core.BoundEnvironment, config, discovered json.RawMessage) ([]core.Place, error) {
 	drivers := u.drivers.Now()
 	named, _, err := drivers.Places(e.Binding.DriverRef, e.Binding.DriverConfig, config, nil)
-	if fault.Is(err, fault.NotFound) { // a driver that is not installed any more changes nothing
+	if fault.Is(err, fault.NotFound) { // a driver that is no longer installed changes nothing
 		return nil, nil
 	}
 	if err != nil {
@@ -244,7 +244,7 @@ func (u *UseCases) placesOf(
 }
 
 // placesIn are the places of an application's pipeline, with what its setups have found: with a driver that declares none, all that a
-// passage opens (PinnedPlaces). A driver that is not installed any more has none.
+// passage opens (PinnedPlaces). A driver that is no longer installed has none.
 func (u *UseCases) placesIn(
 	ctx context.Context, tx ReadinessTx, organization, application int64, flow core.Flow, environments map[string]core.BoundEnvironment,
 ) ([]claimed, error) {

@@ -142,7 +142,7 @@ func within(at string, err error) ([]fault.Field, error) {
 	return fields, nil
 }
 
-// RetryOnboarding submits the onboarding of an environment again (E29), whatever became of the attempt before: what that
+// RetryOnboarding submits the onboarding of an environment again (E29), whatever the outcome of the attempt before: what that
 // one may still say counts for nothing.
 func (u *UseCases) RetryOnboarding(ctx context.Context, a core.Actor, environment int64) (core.Environment, error) {
 	var made core.Environment

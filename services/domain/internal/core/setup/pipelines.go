@@ -132,8 +132,8 @@ func pipelineState(f core.FlowDefinition) any {
 	return map[string]any{"version": f.Version, "definition": f.Definition}
 }
 
-// inForce is that a definition says what the latest pipeline says, and that what this needs exists: an environment that was archived and
-// made anew under the same name wants its setup.
+// inForce reports whether a definition equals the latest pipeline and whatever that needs exists: an
+// environment that was archived and made anew under the same name wants its setup.
 func (u *UseCases) inForce(
 	ctx context.Context, tx Tx, organization int64, latest core.FlowDefinition, definition json.RawMessage, flow core.Flow,
 	environments map[string]core.BoundEnvironment,
@@ -155,7 +155,7 @@ func (u *UseCases) inForce(
 	return true, nil
 }
 
-// sameJSON is that two documents say the same, whatever their spaces and the order of their members.
+// sameJSON reports whether two documents say the same, whatever their spaces and the order of their members.
 func sameJSON(a, b json.RawMessage) bool {
 	read := func(doc json.RawMessage) (value any, err error) {
 		decoder := json.NewDecoder(bytes.NewReader(doc))
@@ -195,7 +195,7 @@ func (u *UseCases) CheckFlowDefinition(ctx context.Context, a core.Actor, defini
 		}
 	}
 	_, err := u.checkAuthored(ctx, u.store, a.Organization, definition, bound)
-	if fault.Is(err, fault.Refused) { // a driver that is not installed any more
+	if fault.Is(err, fault.Refused) { // a driver that is no longer installed
 		return []fault.Field{{Problem: fault.Public(err)}}, nil
 	}
 	fields, err := within("", err)
@@ -411,7 +411,7 @@ func waitsFor(e core.Environment) string {
 	return fmt.Sprintf("waits for environment %q to be ready", e.Name)
 }
 
-// RetrySetup submits the setup of an application environment again (E29), whatever became of the attempt before.
+// RetrySetup submits the setup of an application environment again (E29), whatever the outcome of the attempt before.
 func (u *UseCases) RetrySetup(ctx context.Context, a core.Actor, applicationEnvironment int64) (core.ApplicationEnvironment, error) {
 	var made core.ApplicationEnvironment
 	err := core.Within(ctx, u.store, a, core.ActionRetrySetup, func(ctx context.Context, tx Tx) error {

@@ -75,7 +75,7 @@ func wholeAgents(drivers DriverSet, e core.BoundEnvironment) ([]core.Place, erro
 }
 
 // ownClusters are the clusters that belong to an environment as a whole: with a driver that declares no places, those of its agents. A
-// driver that is not installed any more deploys nothing.
+// driver that is no longer installed deploys nothing.
 func (u *UseCases) ownClusters(e core.BoundEnvironment) ([]core.Place, error) {
 	drivers := u.drivers.Now()
 	_, declared, err := drivers.Places(e.Binding.DriverRef, e.Binding.DriverConfig, nil, nil)
@@ -205,7 +205,7 @@ func (u *UseCases) announcePipeline(
 	return nil
 }
 
-// leaves are the environments of an application that a pipeline does not go to any more.
+// leaves are the environments of an application that a pipeline no longer goes to.
 func leaves(before []core.ApplicationEnvironment, kept []int64) map[int64]bool {
 	left := map[int64]bool{}
 	for _, ae := range before {

@@ -32,7 +32,7 @@ type Drivers interface {
 	Origins() []core.DriverOrigin
 }
 
-// DriverSet is drivers that do not change any more.
+// DriverSet is drivers that no longer change.
 type DriverSet interface {
 	// All is every driver, by reference.
 	All() []core.Driver

@@ -82,7 +82,7 @@ func (u *UseCases) environmentIs(
 			return err
 		}
 		if !ok {
-			continue // a later pipeline does not go there any more
+			continue // a later pipeline no longer goes there
 		}
 		if _, err := u.setUp(ctx, tx, organization, applications[ae.ApplicationID], e, ae, step); err != nil {
 			return err

@@ -20,14 +20,14 @@ type SourceStatus interface {
 	Look(ctx context.Context, organization, id int64) (SourceSight, error)
 	// Try looks at what may become a source.
 	Try(ctx context.Context, organization int64, n NewArtifactSource) (SourceSight, error)
-	// Changed says that there are other sources than before. It may get lost: they are pulled every so often.
+	// Changed means that there are other sources than before. It may get lost: they are pulled every so often.
 	Changed()
 }
 
 // SourceState is how an artifact source is doing.
 type SourceState struct {
 	ID int64
-	// Polled is whether it is looked at by itself.
+	// Polled reports whether it is looked at by itself.
 	Polled bool
 	// LookedAt and NextLookAt are when it was looked at last, and when it will be.
 	LookedAt, NextLookAt *time.Time

@@ -86,7 +86,7 @@ type Tx interface {
 	// NameAgents keeps that an environment names agents; repeating it is a no-op.
 	NameAgents(ctx context.Context, environment int64, agents []int64) error
 
-	// ArchiveApplication and ArchiveEnvironment write since when something is not used any more; nil restores it.
+	// ArchiveApplication and ArchiveEnvironment write since when something is no longer used; nil restores it.
 	ArchiveApplication(ctx context.Context, id int64, at *time.Time) error
 	ArchiveEnvironment(ctx context.Context, id int64, at *time.Time) error
 	AddArchiving(ctx context.Context, one core.Archiving) error

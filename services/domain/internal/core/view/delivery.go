@@ -41,7 +41,7 @@ type DeliverySearch struct {
 // Attempt is a rollout as delivery metrics see it.
 type Attempt struct {
 	RolloutID, VersionSetID int64
-	// Within is whether the rollout, not only one of its environments, was over in the window.
+	// Within reports whether the rollout, not only one of its environments, was over in the window.
 	Within bool
 	// MadeAt is when the version set was made, AskedAt when the rollout was requested: before its beginning where it was queued.
 	MadeAt, AskedAt time.Time
@@ -56,7 +56,7 @@ type Delivery struct {
 	EnvironmentID int64
 	// PreviousVersionSetID is the set that had been completed there before; 0 for none.
 	PreviousVersionSetID int64
-	// First is whether no earlier rollout of the set has completed there.
+	// First reports whether no earlier rollout of the set has completed there.
 	First bool
 	// State is completed, failed or cancelled.
 	State                 core.RolloutState
@@ -206,7 +206,7 @@ type landing struct {
 	of *Attempt
 }
 
-// goesBack is whether it put an earlier version set in the place of a later one, or tried to.
+// goesBack reports whether it put an earlier version set in the place of a later one, or tried to.
 func (l landing) goesBack() bool {
 	return l.of.VersionSetID < l.PreviousVersionSetID && l.State != core.RolloutCancelled
 }
@@ -237,7 +237,7 @@ func bySet(all []Attempt) map[int64][]*Attempt {
 // failing is a failure that nothing has mended yet.
 type failing struct {
 	at time.Time
-	// counts is whether it is one of the window's.
+	// counts reports whether it is one of the window's.
 	counts bool
 }
 
@@ -301,7 +301,7 @@ func measure(w DeliveryWindow, environment int64, all []Attempt, words map[int64
 	return m
 }
 
-// takenBack is whether what was completed was gone back from before anything else was completed there, successfully or not.
+// takenBack reports whether what was completed was gone back from before anything else was completed there, successfully or not.
 func takenBack(later []landing, one landing) bool {
 	for _, next := range later {
 		if next.goesBack() && next.PreviousVersionSetID == one.of.VersionSetID {

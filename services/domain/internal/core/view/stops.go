@@ -110,8 +110,8 @@ func (v waitView) stops(s core.Standing) []Wait {
 	return all
 }
 
-// stoppedAnyway is whether the journal says that a freeze has stopped a rollback although it lets rollbacks pass: what the rollout goes
-// back to has never run there.
+// stoppedAnyway reports whether the journal says that a freeze has stopped a rollback although it lets rollbacks pass:
+// what the rollout goes back to has never run there.
 func (v stopView) stoppedAnyway(stops []core.Condition) bool {
 	return slices.ContainsFunc(stops, func(c core.Condition) bool {
 		return c.Kind == core.ConditionFreeze &&

@@ -17,11 +17,11 @@ type WaitKind string
 
 // The kinds.
 const (
-	// WaitHandOver is that the workflow engine has not taken the rollout yet.
+	// WaitHandOver means that the workflow engine has not taken the rollout yet.
 	WaitHandOver WaitKind = "hand_over"
 	// WaitApproval is an open gate.
 	WaitApproval WaitKind = "approval"
-	// WaitPause is that it is held.
+	// WaitPause means that it is held.
 	WaitPause WaitKind = "pause"
 	// WaitSoak is the time that a gate asks for once every service has come to it.
 	WaitSoak WaitKind = "soak"
@@ -35,11 +35,11 @@ const (
 	WaitFreeze WaitKind = "freeze"
 	// WaitVeto is a veto on the version set, or on one of its versions.
 	WaitVeto WaitKind = "veto"
-	// WaitPin is that automation requested the rollout, and the environment is pinned.
+	// WaitPin means that automation requested the rollout, and the environment is pinned.
 	WaitPin WaitKind = "pin"
 	// WaitCheck is a check that is not green.
 	WaitCheck WaitKind = "check"
-	// WaitPolicy is that policies deny a requested passage.
+	// WaitPolicy means that policies deny a requested passage.
 	WaitPolicy WaitKind = "policy"
 )
 
@@ -56,13 +56,13 @@ type WaitStatus string
 
 // The statuses.
 const (
-	// WaitPending is that it can still be met as things are.
+	// WaitPending means that it can still be met as things are.
 	WaitPending WaitStatus = "pending"
-	// WaitFailed is that it was evaluated and is not met: another report, or a repair, has to come first.
+	// WaitFailed means that it was evaluated and is not met: another report, or a repair, has to come first.
 	WaitFailed WaitStatus = "failed"
-	// WaitStopped is that a person's decision keeps it closed, until it ends or is taken back.
+	// WaitStopped means that a person's decision keeps it closed, until it ends or is taken back.
 	WaitStopped WaitStatus = "stopped"
-	// WaitUnsatisfiable is that nobody is left who could satisfy it.
+	// WaitUnsatisfiable means that nobody is left who could satisfy it.
 	WaitUnsatisfiable WaitStatus = "unsatisfiable"
 )
 

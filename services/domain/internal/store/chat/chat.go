@@ -62,7 +62,7 @@ func (w Writes) AddPress(ctx context.Context, p chat.Press) (id int64, settled b
 
 // SettlePress implements chat.Tx.
 func (w Writes) SettlePress(ctx context.Context, id int64, outcome string) error {
-	return pg.Classify(w.Q.SettleChatRequest(ctx, outcome, w.Entered, id), "keep what became of press %d", id)
+	return pg.Classify(w.Q.SettleChatRequest(ctx, outcome, w.Entered, id), "keep the outcome of press %d", id)
 }
 
 // LockPress implements chat.Tx.

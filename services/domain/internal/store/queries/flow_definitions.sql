@@ -51,6 +51,6 @@ SELECT * FROM cd_application_environments WHERE organization_id = @organization_
 SELECT * FROM cd_application_environments WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) AND current ORDER BY application_id, id;
 
 -- name: DropSetups :exec
--- Those that a new pipeline does not go to any more: kept, but neither listed nor set up.
+-- Those that a new pipeline no longer goes to: kept, but neither listed nor set up.
 UPDATE cd_application_environments SET current = false, setup_wanted = false
 WHERE organization_id = @organization_id AND application_id = @application_id AND NOT (environment_id = ANY(@kept::bigint[])) AND current;

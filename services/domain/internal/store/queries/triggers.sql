@@ -71,7 +71,7 @@ UPDATE cd_trigger_signals SET outcome = 'waiting', reason = @reason, due_at = @d
 WHERE organization_id = @organization_id AND trigger_id = @trigger_id AND state = 'pending' AND due_at < @due_at;
 
 -- name: SettleQueuedSignals :exec
--- What became of a rollout that a trigger had queued.
+-- The outcome of a rollout that a trigger had queued.
 UPDATE cd_trigger_signals SET outcome = @outcome, reason = @reason, rollout_id = @rollout_id, decided_at = now()
 WHERE organization_id = @organization_id AND trigger_id = @trigger_id AND outcome = 'queued';
 

@@ -130,7 +130,7 @@ UPDATE cd_application_environments SET current = false, setup_wanted = false
 WHERE organization_id = $1 AND application_id = $2 AND NOT (environment_id = ANY($3::bigint[])) AND current
 `
 
-// Those that a new pipeline does not go to any more: kept, but neither listed nor set up.
+// Those that a new pipeline no longer goes to: kept, but neither listed nor set up.
 func (q *Queries) DropSetups(ctx context.Context, organizationID int64, applicationID int64, kept []int64) error {
 	_, err := q.db.Exec(ctx, dropSetups, organizationID, applicationID, kept)
 	return err

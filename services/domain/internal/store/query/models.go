@@ -707,7 +707,7 @@ type EnvironmentPin struct {
 	UpdatedAt      time.Time
 }
 
-// Feeds that whoever has their address reads without signing in. None exists before a member makes it. Rows are kept; revoked_at ends one.
+// Feeds that are read by their address, without signing in. None exists before a member makes it. Rows are kept; revoked_at ends one.
 type Feed struct {
 	OrganizationID int64
 	ID             int64

@@ -545,7 +545,7 @@ type SettleQueuedSignalsParams struct {
 	TriggerID      int64
 }
 
-// What became of a rollout that a trigger had queued.
+// The outcome of a rollout that a trigger had queued.
 func (q *Queries) SettleQueuedSignals(ctx context.Context, arg SettleQueuedSignalsParams) error {
 	_, err := q.db.Exec(ctx, settleQueuedSignals,
 		arg.Outcome,

@@ -291,7 +291,7 @@ func (w Writes) ReleasePromotionHold(ctx context.Context, id int64, at time.Time
 	return pg.Classify(w.Q.ReleasePromotionHold(ctx, &at, w.Entered, id), "release hold %d", id)
 }
 
-// SettleQueued records what became of a rollout that a trigger had queued.
+// SettleQueued records the outcome of a rollout that a trigger had queued.
 func (w Writes) SettleQueued(ctx context.Context, q core.QueuedRollout) error {
 	if q.TriggerID == 0 {
 		return nil

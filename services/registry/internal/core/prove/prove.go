@@ -53,8 +53,8 @@ func IsBundle(mediaType string) bool {
 
 // Attachments reads what is attached to images.
 type Attachments interface {
-	// Attached returns the signatures and attestations of an image, with the accounts of an organization; more is that there are others,
-	// which were not read. None is no error; an error has a class, as that of Registries.Digest.
+	// Attached returns the signatures and attestations of an image, with the accounts of an organization; more reports
+	// whether there are others, which were not read. None is no error; an error has a class, as that of Registries.Digest.
 	Attached(ctx context.Context, organization int64, image, digest string) (all []Attached, more bool, err error)
 }
 
@@ -95,8 +95,8 @@ func NewProver(a Attachments, v Verifiers) *Prover {
 	return &Prover{attachments: a, verifiers: v, busy: make(chan struct{}, maxProving)}
 }
 
-// Prove returns what verified evidence states about an image. off is that no signer is configured for the organization; then no registry is
-// asked.
+// Prove returns what verified evidence states about an image. off reports whether no signer is configured for the
+// organization; then no registry is asked.
 func (p *Prover) Prove(ctx context.Context, organization int64, image, digest string) (report provenance.Report, off bool, err error) {
 	if !p.verifiers.Trusts(organization) {
 		return report, true, nil

@@ -12,8 +12,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
-// Concealed are the secrets that were resolved for one use of a Function. Errors come from wherever a Function goes, and some of that
-// says back what it was sent.
+// Concealed are the secrets that were resolved for one use of a Function. Errors come from wherever a Function goes,
+// and some servers echo what they were sent.
 type Concealed struct {
 	mu     sync.Mutex
 	values []string
@@ -27,7 +27,7 @@ func WithConcealed(ctx context.Context) (context.Context, *Concealed) {
 	return context.WithValue(ctx, concealedKey{}, c), c
 }
 
-// Conceal says that a value is a secret (D27). A Function that resolves a reference within Call declares it with the ctx that it was
+// Conceal declares that a value is a secret (D27). A Function that resolves a reference within Call declares it with the ctx that it was
 // called with: where an error or a panic of this use shows the value, nobody gets to see it, in no log, history or answer.
 func Conceal(ctx context.Context, value string) {
 	c, used := ctx.Value(concealedKey{}).(*Concealed)

@@ -157,9 +157,9 @@ type StatusRequest struct {
 	Status          CommitStatus
 }
 
-// StatusReport is what became of a status.
+// StatusReport is the outcome of a status.
 type StatusReport struct {
-	// Unchanged is that the forge had it already.
+	// Unchanged reports whether the forge had it already.
 	Unchanged bool
 	// Limited is why the forge accepts no more requests for now; empty if it has the status. Wait is how long, if it says so.
 	Limited string

@@ -18,14 +18,14 @@ type Functions struct {
 
 // Registered are the Functions of organizations: those that their workers have registered.
 type Registered interface {
-	// Registered returns the Function of that name, if the organization has one. The error says that this is not known now.
+	// Registered returns the Function of that name, if the organization has one. The error means that this is not known now.
 	Registered(ctx context.Context, organization int64, name string) (f Function, found bool, err error)
 }
 
 // Add adds the Functions of organizations. It is called before the Functions are used.
 func (r *Functions) Add(more Registered) { r.more = more }
 
-// Of finds a Function that the runs of an organization may call. The error says that this is not known now.
+// Of finds a Function that the runs of an organization may call. The error means that this is not known now.
 func (r *Functions) Of(ctx context.Context, organization int64, name string) (Function, bool, error) {
 	if f, found := r.byName[name]; found || r.more == nil || organization == 0 || name == EmitFunction {
 		return f, found, nil

@@ -34,7 +34,7 @@ type WebRequest struct {
 	JSONCredentials map[string]string
 	// Timeout bounds the request, the reading of the answer included.
 	Timeout time.Duration
-	// Repeatable says that the server executes the request once even if it receives it twice.
+	// Repeatable is set if the server executes the request once even if it receives it twice.
 	Repeatable bool
 	// Keep is how many bytes of the answer's body are kept; of a longer one, only its size and digest.
 	Keep int
@@ -52,7 +52,7 @@ type WebAnswer struct {
 	Digest string
 }
 
-// Mailer sends e-mail for programs. Errors are classed as those of Web; Refused is that the server refuses the message permanently.
+// Mailer sends e-mail for programs. Errors are classed as those of Web; Refused means that the server refuses the message permanently.
 type Mailer interface {
 	SendMail(ctx context.Context, m Mail) (MailAnswer, error)
 }

@@ -19,7 +19,7 @@ type Dispatcher struct {
 	Answerer Answerer
 	Clock    clock.Clock
 	Log      *slog.Logger
-	// Woken says that a turn has opened a call, or that one is due (Engine.Calls).
+	// Woken signals that a turn has opened a call, or that one is due (Engine.Calls).
 	Woken <-chan struct{}
 }
 

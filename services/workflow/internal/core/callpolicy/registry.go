@@ -36,7 +36,7 @@ type Registry struct {
 	log   *slog.Logger
 	// decided counts the decisions of this process.
 	allowed, asked, denied atomic.Int64
-	// read is that the store was read once: before that, nothing is known of any organization.
+	// read reports whether the store was read once: before that, nothing is known of any organization.
 	read atomic.Bool
 
 	mu    sync.RWMutex
@@ -131,7 +131,7 @@ func (r *Registry) learn(sets []Set) {
 	}
 }
 
-// newer is whether versions that are known are later than others.
+// newer reports whether versions that are known are later than others.
 func newer(known, others map[string]int) bool {
 	for name, version := range known {
 		if version > others[name] {
@@ -167,7 +167,7 @@ func compile(all []Set) *organization {
 	return o
 }
 
-// Concerned is whether calls of an organization are decided by policies. It is asked before every call, and says no at once for
+// Concerned reports whether calls of an organization are decided by policies. It is asked before every call, and says no at once for
 // organizations without any.
 func (r *Registry) Concerned(organization int64) bool {
 	if !r.read.Load() {
@@ -179,7 +179,7 @@ func (r *Registry) Concerned(organization int64) bool {
 	return o != nil && (len(o.sets) > 0 || o.broken != "")
 }
 
-// Decide decides about a call of a run by the latest policies. An error says that nothing could be found out now.
+// Decide decides about a call of a run by the latest policies. An error means that nothing could be found out now.
 func (r *Registry) Decide(
 	ctx context.Context, run Run, function string, args json.RawMessage, given []string,
 ) (policy.Decision, policy.Call, error) {

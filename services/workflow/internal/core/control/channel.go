@@ -155,7 +155,7 @@ func (s *Service) CallChannel(ctx context.Context, m history.Message, w Wait) (h
 	}
 }
 
-// lateError says that a call was not answered in time. That is a program's business: no failure of the service, and none for its log.
+// lateError means that a call was not answered in time. That is a program's business: no failure of the service, and none for its log.
 type lateError struct {
 	id     string
 	waited time.Duration

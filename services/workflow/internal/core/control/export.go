@@ -19,7 +19,7 @@ type Export struct {
 
 	// Loaded has the program, the inputs and the history. Its Ref is the handle of the attempt and generation.
 	Loaded engine.Loaded
-	// Concealed says that tokens were replaced.
+	// Concealed is set if tokens were replaced.
 	Concealed bool
 }
 
@@ -98,7 +98,7 @@ func (o *Operator) Exporting(
 	return use(ctx, x)
 }
 
-// ForArchive reads an ended run as Export does, for the archive. It is NotFound if there is no such run with this number any more.
+// ForArchive reads an ended run as Export does, for the archive. It is NotFound if no run with this number exists any longer.
 func (o *Operator) ForArchive(ctx context.Context, organization, run int64, workflow string) (Export, error) {
 	e, err := o.find(ctx, organization, workflow)
 	if err != nil {

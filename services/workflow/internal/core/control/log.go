@@ -20,7 +20,7 @@ type LogLine struct {
 	Name string
 	// Text is what was printed, or of a call that failed, why; Code is the failure's.
 	Text, Code string
-	// Truncated and Redacted say that Text is not all there was.
+	// Truncated and Redacted are set if Text is not all there was.
 	Truncated, Redacted bool
 	At                  time.Time
 }

@@ -39,11 +39,11 @@ type Runner interface {
 	Begin(l engine.Loaded)
 	// Release gives the place back.
 	Release(organization int64)
-	// Wake says that the execution may have changed.
+	// Wake means that the execution may have changed.
 	Wake(w engine.Woken)
 	// Runs reports whether the execution runs in this process since it was started. Watch will report its end.
 	Runs(organization int64, workflow string) bool
-	// Recall answers an execution that has completed in this process lately, which nothing can change any more.
+	// Recall answers an execution that has completed in this process lately, and can no longer change.
 	Recall(organization int64, workflow string) (execution.Execution, bool)
 	// Watch answers a channel that gets the execution, once, when it ends in this process. forget has to be called.
 	Watch(organization int64, workflow string) (ended <-chan execution.Execution, forget func())

@@ -26,7 +26,7 @@ type Timeline struct {
 	// still open come last.
 	Branches []TimelineBranch
 	Steps    []TimelineStep
-	// Earlier says that the generation has steps before these.
+	// Earlier is set if the generation has steps before these.
 	Earlier bool
 	// Gap is why beginnings and inputs are missing from some entry on; empty if they are not.
 	Gap string
@@ -69,7 +69,7 @@ type TimelineQuery struct {
 	// Before is the first entry that is not part of it; 0 for the end, with what is open.
 	Before int64
 	Limit  int
-	// Inputs says that the caller may see arguments.
+	// Inputs is set if the caller may see arguments.
 	Inputs bool
 }
 

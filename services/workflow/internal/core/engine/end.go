@@ -74,7 +74,7 @@ func (r *run) cancelled(a Arrival) {
 	r.machine.Stop(program.Stopped{Cancelled: true, Reason: why.Reason})
 }
 
-// withdraw drops what is known of operations that nobody waits for any more: the run has ended, and calls what it has deferred, or such a
+// withdraw drops what is known of operations that are no longer waited for: the run has ended, and calls what it has deferred, or such a
 // call was given up or has ended.
 func (r *run) withdraw() {
 	if !r.machine.Ending() {

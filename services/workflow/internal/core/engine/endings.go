@@ -32,7 +32,7 @@ type workflowName struct {
 	workflow     string
 }
 
-// begin says that an execution runs in this process from its start on; leave, that it does so no longer.
+// begin records that an execution runs in this process from its start on; leave, that it does so no longer.
 func (e *endings) begin(begun execution.Execution) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

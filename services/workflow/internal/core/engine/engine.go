@@ -134,7 +134,7 @@ func New(d Deps) *Engine {
 func (e *Engine) Calls() <-chan struct{} { return e.calls }
 
 // Run runs executions until ctx ends or the instance's name is taken by another process. ready is called once the
-// name is ours. A name that is taken is the error ErrFenced: nothing could be committed any more.
+// name is ours. A name that is taken is the error ErrFenced: no commit can succeed from then on.
 func (e *Engine) Run(ctx context.Context, ready func()) error {
 	epoch, err := e.Store.Acquire(ctx, e.Settings.Instance, e.Clock.Now(), e.Settings.Lease)
 	if err != nil {

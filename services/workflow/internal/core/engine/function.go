@@ -137,7 +137,7 @@ func (e *Engine) again(op history.Op, call activity.Call, refusal *history.Funct
 
 // CallGuard decides whether an attempt at a call is executed.
 type CallGuard interface {
-	// Check returns a *history.FunctionError if the call is refused; any other error says that nothing could be found out now.
+	// Check returns a *history.FunctionError if the call is refused; any other error means that nothing could be found out now.
 	Check(ctx context.Context, f activity.Function, call activity.Call) error
 }
 

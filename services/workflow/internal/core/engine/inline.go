@@ -27,7 +27,7 @@ import (
 // aheadMost is the longest that a first turn may take for those of the same program to be run ahead.
 const aheadMost = 5 * time.Millisecond
 
-// Ahead runs the first turn of an execution and stores both. An error says that nobody knows whether they are stored.
+// Ahead runs the first turn of an execution and stores both. After an error, it is unknown whether they were stored.
 func (e *Engine) Ahead(ctx context.Context, n NewExecution, l Loaded) (c Created, done bool, err error) {
 	if !e.openings.well(l.Execution.Program) || !e.near(l.Program) {
 		return Created{}, false, nil
@@ -149,8 +149,8 @@ func (c Commit) beginsWell() bool {
 		})
 }
 
-// openings remembers programs whose last first turn could have been stored with its start (beginsWell). What it does not know costs a
-// commit, and what is true no longer a first turn that is run twice.
+// openings remembers programs whose last first turn could have been stored with its start (beginsWell). A missing entry
+// costs one extra commit; a stale one, a first turn that is run twice.
 //
 // It is safe for concurrent use.
 type openings struct {
@@ -161,7 +161,7 @@ type openings struct {
 // openingsMost bounds it; beyond it begins anew, since programs are few.
 const openingsMost = 10_000
 
-// Vouch says that a program has done well, for who knows so before this process has seen it.
+// Vouch records that a program has done well, for callers who know so in advance.
 func (e *Engine) Vouch(source [32]byte) { e.openings.learn(program.Hex(source), true) }
 
 // well reports whether the program with this digest is one of them.

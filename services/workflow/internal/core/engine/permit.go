@@ -22,11 +22,11 @@ import (
 
 // CallPolicies decides about calls.
 type CallPolicies interface {
-	// Concerned is whether the calls of an organization are decided at all; it is asked before every call.
+	// Concerned reports whether the calls of an organization are decided at all; it is asked before every call.
 	Concerned(organization int64) bool
 	// Find is what policies may ask of a run.
 	Find(ctx context.Context, organization int64, workflow string) (callpolicy.Run, error)
-	// Decide decides by the latest policies. Given are the approvals that the call has. An error says that nothing could be found out now.
+	// Decide decides by the latest policies. Given are the approvals that the call has. An error means that nothing could be found out now.
 	Decide(ctx context.Context, about callpolicy.Run, function string, args json.RawMessage, given []string) (policy.Decision, policy.Call, error)
 }
 
@@ -85,7 +85,7 @@ func (r *run) permit(op history.OpRef, given []string) {
 type permission struct {
 	// opening is that of a held call that the store does not know yet.
 	opening *Opening
-	// held is that the call is not to be made now, refusal why it never is.
+	// held reports whether the call is not to be made now, refusal why it never is.
 	held    bool
 	refusal *history.FunctionError
 }

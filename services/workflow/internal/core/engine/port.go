@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
-// ErrFenced says that another process owns the execution, or the instance's name, or that the execution has ended. Nothing was written;
+// ErrFenced means that another process owns the execution, or the instance's name, or that the execution has ended. Nothing was written;
 // what is in memory is out of date.
 var ErrFenced = errors.New("another process owns this now")
 
@@ -43,7 +43,7 @@ type Store interface {
 	Release(ctx context.Context, l Lease) error
 	// Quarantine is Cancel with the state Quarantined, and the event of a failure (D36).
 	Quarantine(ctx context.Context, organization int64, workflow, reason string, at time.Time) (bool, error)
-	// Load reads everything needed to continue an execution. A *Damaged says that something is missing. Wakes and Turn are read first, so
+	// Load reads everything needed to continue an execution. A *Damaged means that something is missing. Wakes and Turn are read first, so
 	// that the next Commit notices whatever arrives afterwards.
 	Load(ctx context.Context, execution int64) (Loaded, error)
 	// Arrivals reads what has arrived for an execution since it was loaded, in order of arrival, and its state.
@@ -62,7 +62,7 @@ type Store interface {
 	// FireTimers marks at most limit timers that are due and wakes their executions. next is the earliest timer that is
 	// not due yet; zero if there is none.
 	FireTimers(ctx context.Context, now time.Time, limit int) (fired int, next time.Time, err error)
-	// Forget deletes events older than before that no execution can match any more, and the entries of generations that ended
+	// Forget deletes events older than before that executions can no longer match, and the entries of generations that ended
 	// before then. Channels that such a generation has made stay known.
 	Forget(ctx context.Context, before time.Time) error
 }
@@ -93,7 +93,7 @@ type Woken struct {
 	ID, Turn int64
 	// Organization is whose it is, where Ours.
 	Organization int64
-	// Ours says that this process's instance owns it.
+	// Ours is set if this process's instance owns it.
 	Ours bool
 	// Wakeup is why it was woken, where that is known and a single arrival; nil: the arrivals have to be read.
 	Wakeup *Wakeup
@@ -120,11 +120,11 @@ type Round struct {
 
 // Due is what a round has found.
 type Due struct {
-	// Executions says that Claim would take one, suspected or not; Timers that one ends before the round's Soon.
+	// Executions is set if Claim would take one, suspected or not; Timers if one ends before the round's Soon.
 	Executions, Timers bool
-	// Calls says that NextCalls would take one, Flows that NextFlowWork would.
+	// Calls is set if NextCalls would take one, Flows if NextFlowWork would.
 	Calls, Flows bool
-	// Orphans says that CancelOrphans would cancel some.
+	// Orphans is set if CancelOrphans would cancel some.
 	Orphans bool
 }
 
@@ -240,7 +240,7 @@ type Commit struct {
 	// Closed are the operations that Entries complete. The store may never have known one: a Function that does not
 	// exist, for instance, is refused before it is opened.
 	Closed []history.OpRef
-	// Bare says that the store has nothing open for the execution, so that its end need not look for any.
+	// Bare is set if the store has nothing open for the execution, so that its end need not look for any.
 	Bare bool
 	// Next is Running to keep the execution, Parked to give it up until something arrives, or final.
 	Next  execution.State
@@ -252,7 +252,7 @@ type Commit struct {
 	Continue json.RawMessage
 	// HeldUntil is from when on the next generation may run; zero: at once.
 	HeldUntil time.Time
-	// Starts are children that are stored with the turn, unless they exist, and Family says that the run has some that end with it.
+	// Starts are children that are stored with the turn, unless they exist, and Family is set if the run has some that end with it.
 	Starts []ChildStart
 	Family bool
 	// Consumed are kinds of events of which the generation has consumed some; with Continue the store remembers up to which event.

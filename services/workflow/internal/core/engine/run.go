@@ -43,10 +43,10 @@ type run struct {
 	running  map[history.OpRef]context.CancelFunc
 	results  chan history.Completion
 	answered []history.Completion
-	// over says that the generation has ended and another one begun; warned that the log knows how long the history is; ahead that
-	// the first turn was run and stored with the start, and that its Functions are still to be called.
+	// over is set if the generation has ended and another one begun; warned if the log knows how long the history is; ahead if
+	// the first turn was run and stored with the start, and its Functions are still to be called.
 	over, warned, ahead bool
-	// source is the program of a run that may start children, starts what the present turn starts, and family says that there are some
+	// source is the program of a run that may start children, starts what the present turn starts, and family is set if there are some
 	// that end with the run. broken is why the turn cannot be stored.
 	source program.Program
 	starts []ChildStart
@@ -75,7 +75,7 @@ type openOp struct {
 	hold *hold
 }
 
-// drive continues an execution until it parks, ends, is taken away or ctx ends. parked says that the run is in the
+// drive continues an execution until it parks, ends, is taken away or ctx ends. parked is set if the run is in the
 // cache now, or gone because there was no room, and has given up its place; rests that its generation is held back, and until when.
 func (e *Engine) drive(ctx context.Context, j job, woken wake.Signal) (parked bool, rests *Loaded, err error) {
 	ctx, stop := context.WithCancel(ctx)
@@ -222,7 +222,7 @@ func (r *run) openProgram() (program.Machine, error) {
 	})
 }
 
-// replay brings the program to where the history ends. failed says that the run has been ended, because it cannot.
+// replay brings the program to where the history ends. failed is set if the run has been ended, because it cannot.
 func (r *run) replay(ctx context.Context) (failed bool, err error) {
 	machine, err := r.openProgram()
 	if _, interrupted := errors.AsType[*program.Interrupted](err); interrupted {
@@ -573,7 +573,7 @@ func (r *run) moreResults() (some bool) {
 	return some
 }
 
-// fromWakeup takes the arrival that the wake-up carries. all says that nothing else has arrived since the run parked: the counter of
+// fromWakeup takes the arrival that the wake-up carries. all is set if nothing else has arrived since the run parked: the counter of
 // arrivals is then one higher than at that time. A look at the moment of its commit would have read the same, so the fence and the
 // counter of the next commit notice whatever has happened after it, as they do after a look.
 func (r *run) fromWakeup() (arrival Arrival, all bool) {

@@ -56,7 +56,7 @@ type scheduler struct {
 	queued         map[int64]bool
 	// resting are executions that have no place and are in this process until their generation may run.
 	resting map[int64]bool
-	// turn says that a started one is next.
+	// turn is set if a started one is next.
 	turn bool
 	// reserved are places kept for executions that are being stored, and reservedBy those of each organization that has some.
 	reserved   int
@@ -128,7 +128,7 @@ func (p *scheduler) unreserve(organization int64) {
 }
 
 // begin drives an execution that was just stored, where prepared has run its first turn from there on. false: it does not,
-// because the claim loop has found it between its commit and now, or because nothing is driven any more.
+// because the claim loop has found it between its commit and now, or because nothing more is driven.
 func (p *scheduler) begin(l Loaded, prepared *run) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,7 +16,7 @@ type work struct {
 	opened []Opening
 	// inProcess names all of them, also those a former owner had begun: start leaves alone what runs.
 	inProcess []history.Op
-	// more says that the turn was ended because it had become long, not because every branch is blocked.
+	// more is set if the turn was ended because it had become long, not because every branch is blocked.
 	more bool
 }
 

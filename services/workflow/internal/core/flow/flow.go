@@ -30,7 +30,7 @@ type Flow struct {
 	Secrets, Labels map[string]string
 	Handlers        []program.Handler
 	RegisteredAt    time.Time
-	// Started and Refused count what became of the events that matched, over all versions of the name.
+	// Started and Refused count the outcomes of the events that matched, over all versions of the name.
 	Started, Refused int64
 	LastRefusal      string
 }

@@ -16,7 +16,7 @@ type Store interface {
 	ListFlows(ctx context.Context, organization, after int64, limit int) ([]Flow, error)
 	// DeleteFlow retires a flow; fault.NotFound.
 	DeleteFlow(ctx context.Context, organization int64, name string, at time.Time) error
-	// LoadFlow reads a version, also one that is not the current one any more.
+	// LoadFlow reads a version, also one that is no longer the current one.
 	LoadFlow(ctx context.Context, id int64) (Flow, error)
 	// NextFlowWork takes events that have met a handler, and sets when each comes again if nobody says FlowWorkDone. An
 	// event meets the handlers of its type in the transaction that stores it.

@@ -46,7 +46,7 @@ func (g *Guard) Forbidden() int64 { return g.forbidden.Load() }
 var rolloutRun = regexp.MustCompile(`^rollout-[1-9][0-9]*$`)
 
 // Admit checks an attempt at a call that a relay executes, and adds the weights that it may not leave. The error is a
-// *history.FunctionError if the call is refused, with the code forbidden; any other error says that nothing could be found out now.
+// *history.FunctionError if the call is refused, with the code forbidden; any other error means that nothing could be found out now.
 func (g *Guard) Admit(ctx context.Context, call *agent.OutgoingCall) error {
 	f, known := g.functions.Lookup(call.Function) // relays have no others
 	if known && !f.Effect().Mutates() {

@@ -31,7 +31,7 @@ type Message struct {
 	Time time.Time
 	// Ref is the handle of the run whose inbox Token is; empty for a channel that a program has made.
 	Ref string
-	// Call says that the sender waits for an answer. The IDs of calls are apart from those of other messages.
+	// Call is set if the sender waits for an answer. The IDs of calls are apart from those of other messages.
 	Call bool
 }
 

@@ -19,7 +19,7 @@ const (
 	CallPermitted = "permitted"
 	// CallRefused is one whose approval people have refused.
 	CallRefused = "refused"
-	// CallExpired is that nobody answered in time.
+	// CallExpired means that nobody answered in time.
 	CallExpired = "expired"
 )
 

@@ -40,7 +40,7 @@ const (
 	KindStatus Kind = "status"
 	// KindStart is a child that was started in the transaction that wrote the entry; its Value is a Child.
 	KindStart Kind = "start"
-	// KindPatched says that the run takes a change of its program.
+	// KindPatched records that the run takes a change of its program.
 	KindPatched Kind = "patched"
 	// KindDefer is a call that is made at the end of the run. The store keeps that there is one (engine.Store.Cancel).
 	KindDefer Kind = "defer"

@@ -37,7 +37,7 @@ type Limits struct {
 	// Digits is how many characters a number may have. Whole numbers are exact at any length, which costs time to read; others have
 	// to fit a float.
 	Digits int
-	// Once says that no object may have two members of one name, of which one would be dropped silently.
+	// Once is set if no object may have two members of one name, of which one would be dropped silently.
 	Once bool
 }
 
@@ -112,7 +112,7 @@ func (d Door) Refuse(function string, value json.RawMessage) *FunctionError {
 	}
 }
 
-// nested says that brackets are nested too deeply, in JSON or in what else it may be.
+// nested reports that brackets are nested too deeply, in JSON or in what else it may be.
 func (l Limits) nested(data []byte) string {
 	depth := 0
 	for i := 0; i < len(data); i++ {
@@ -177,7 +177,7 @@ func afterString(data []byte, i int) int {
 func repeated(data []byte) string {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
-	// object is nil for a list. named says that the next token of an object is a value.
+	// object is nil for a list. named is set if the next token of an object is a value.
 	type level struct {
 		object map[string]bool
 		named  bool

@@ -321,7 +321,7 @@ func (l *Limiter) Refused() (counts [kinds]int64) {
 // Standing is what an organization may use, and what it uses.
 type Standing struct {
 	Limits
-	// Own says that the limits are its own, and not those of Everyone.
+	// Own is set if the limits are its own, and not those of Everyone.
 	Own bool
 	// Runs and Bytes are what it uses now: counted for this answer.
 	Runs, Bytes int64

@@ -18,7 +18,7 @@ type Environment struct {
 	// Continuation is the call that the program begins with in place of main: the Value of the entry of KindContinue that ended
 	// the generation before; nil in the first one.
 	Continuation json.RawMessage
-	// Begun says that the run was under way before, also where its history is empty.
+	// Begun is set if the run was under way before, also where its history is empty.
 	Begun bool
 	// Now, UUID and Random answer the programs' now(), uuid() and random(); they are asked once, and their answers
 	// recorded. Random is at least 0 and below 1.
@@ -64,8 +64,8 @@ type Machine interface {
 	// Take are the entries and events since the last Take, in order; entries carry no Seq and no time yet. An entry of
 	// KindContinue is the last: the program has ended well, and continues in another Machine.
 	Take() ([]history.Entry, []history.Emit)
-	// Outcome reports whether the program has ended, and its failure if it failed. The failure *Interrupted is none of the
-	// program's: the machine is of no more use, and the run continues with another one.
+	// Outcome reports whether the program has ended, and its failure if it failed. *Interrupted is not a failure of the
+	// program: discard this machine and continue in another.
 	Outcome() (ended bool, failure error)
 	// Close gives the machine up, wherever it stands.
 	Close()
@@ -93,7 +93,7 @@ func (m *Mismatch) Error() string {
 
 // Stopped is the end of a run that was stopped from outside, as its Outcome.
 type Stopped struct {
-	// Cancelled says that a caller has cancelled it; else it has failed.
+	// Cancelled is set if a caller has cancelled it; else it has failed.
 	Cancelled bool
 	// Reason is the caller's, or what the run has failed with.
 	Reason string
@@ -107,9 +107,9 @@ func (s *Stopped) Error() string { return s.Reason }
 type Interrupted struct {
 	// Reason is for the log.
 	Reason string
-	// Moved says that nothing went wrong: others needed the room.
+	// Moved is set if nothing went wrong: others needed the room.
 	Moved bool
 }
 
-// Error says that nothing is lost.
+// Error states that nothing is lost.
 func (e *Interrupted) Error() string { return "the run was interrupted and is resumed: " + e.Reason }

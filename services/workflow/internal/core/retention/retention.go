@@ -79,7 +79,7 @@ type Deps struct {
 	Store Store
 	// Archive is nil if deleted runs are not kept.
 	Archive Archive
-	// Kept counts runs by what became of them: "archived" or "failed"; nil counts nothing.
+	// Kept counts runs by their outcome: "archived" or "failed"; nil counts nothing.
 	Kept  func(outcome string)
 	Clock clock.Clock
 	Log   *slog.Logger

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Store keeps schedules and what became of their due times. Each method is one transaction.
+// Store keeps schedules and the outcomes of their due times. Each method is one transaction.
 type Store interface {
 	// SaveSchedule makes s the schedule of its name. settle is called with the one that exists, if one does, inside the transaction, and
 	// returns its next due time; the same digest again stores nothing, and created is false. fault.Refused where the organization has most.
@@ -30,7 +30,7 @@ type Store interface {
 	TakeTurns(ctx context.Context, now time.Time, limit int, decide func(Schedule, []Fire) (Turn, error)) ([]Taken, error)
 	// LoadSchedules reads schedules with their programs, inputs and secrets, by ID. Those that were deleted are left out.
 	LoadSchedules(ctx context.Context, of []Taken) (map[int64]Schedule, error)
-	// FinishTurns stores what became of starts, and Settled where all of a turn's starts have an outcome and nothing has changed since.
+	// FinishTurns stores the outcomes of starts, and Settled where all of a turn's starts have an outcome and nothing has changed since.
 	FinishTurns(ctx context.Context, outcomes []Outcome, settled []Taken) error
 	// NextAttention is when the next schedule is to be looked at; zero if none is.
 	NextAttention(ctx context.Context) (time.Time, error)
@@ -51,7 +51,7 @@ type Taken struct {
 	Number int64
 }
 
-// Outcome is what became of the start of a run: Started or Refused.
+// Outcome is the result of the start of a run: Started or Refused.
 type Outcome struct {
 	Organization, Schedule int64
 	Due                    time.Time

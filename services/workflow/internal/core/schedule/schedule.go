@@ -17,7 +17,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 )
 
-// Overlap says what becomes of a due time while a run of the schedule is under way. The texts are stored.
+// Overlap says what happens to a due time while a run of the schedule is under way. The texts are stored.
 type Overlap string
 
 // The policies.
@@ -61,11 +61,11 @@ type Schedule struct {
 	// ChangedBy is the name of the token that has registered, paused or resumed it last, at ChangedAt.
 	ChangedBy            string
 	CreatedAt, ChangedAt time.Time
-	// What became of due times, over all versions.
+	// The outcomes of due times, over all versions.
 	Started, Skipped, Missed, Refused int64
 }
 
-// State is what became of a due time. The texts are stored.
+// State is the outcome of a due time. The texts are stored.
 type State string
 
 // The states.
@@ -86,7 +86,7 @@ const (
 	Refused State = "refused"
 )
 
-// Fire is a due time of a schedule and what became of it.
+// Fire is a due time of a schedule and its outcome.
 type Fire struct {
 	Due   time.Time
 	State State

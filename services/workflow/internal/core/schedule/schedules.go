@@ -297,7 +297,7 @@ func (s *Schedules) Run(ctx context.Context) error {
 			until = earliest(until, next)
 		}
 		if err != nil && ctx.Err() == nil {
-			s.Log.WarnContext(ctx, "looking at schedules failed; will retry", "error", err)
+			s.Log.WarnContext(ctx, "claiming due schedules failed; will retry", "error", err)
 			until = now.Add(afterFailure)
 		}
 		s.alarm.Sleep(ctx, s.Clock, until)

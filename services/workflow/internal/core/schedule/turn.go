@@ -37,7 +37,7 @@ type Turn struct {
 	Again, Settled time.Time
 }
 
-// turn decides what becomes of due times. open are the fires in the states Waiting, Starting and Started, by due time.
+// turn decides what happens to due times. open are the fires in the states Waiting, Starting and Started, by due time.
 //
 // It decides by what is stored and by now, so a turn whose transaction was lost is taken again with the same result, and two processes that
 // look at once exclude each other by the schedule's row.

@@ -24,7 +24,7 @@ func minutely(t *testing.T, overlap Overlap) (Schedule, Plan) {
 	return s, plan
 }
 
-// shown is a turn as text: what becomes of each due time, by its minute after noon.
+// shown is a turn as text: what happens to each due time, by its minute after noon.
 func shown(turn Turn) (lines []string) {
 	for _, f := range turn.Fires {
 		lines = append(lines, fmt.Sprintf("%.0f %s", f.Due.Sub(noon).Minutes(), f.State))

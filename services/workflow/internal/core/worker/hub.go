@@ -18,7 +18,7 @@ import (
 
 // Guard decides whether an attempt at a call is given to a worker.
 type Guard interface {
-	// Check returns a *history.FunctionError if the call is refused; any other error says that nothing could be found out now.
+	// Check returns a *history.FunctionError if the call is refused; any other error means that nothing could be found out now.
 	Check(ctx context.Context, f activity.Function, call activity.Call) error
 }
 
@@ -66,11 +66,11 @@ const statements = 8
 // Message is what a worker is sent; one member is set.
 type Message struct {
 	Call *Call
-	// Cancelled is a call that is not the worker's any more: it has ended, or belongs to another one.
+	// Cancelled is a call that is no longer the worker's: it has ended, or belongs to another one.
 	Cancelled string
 	// Rejected is a call whose answer was not accepted, and Reason why.
 	Rejected, Reason string
-	// Drained says that the worker has no call and gets none.
+	// Drained is set if the worker has no call and gets none.
 	Drained bool
 }
 
@@ -81,7 +81,7 @@ type Opening struct {
 	Name         string
 	Functions    []Declaration
 	InFlight     int
-	// Redeclare is that an operator has allowed the worker to declare less strictly what a Function does than it is registered.
+	// Redeclare reports whether an operator has allowed the worker to declare less strictly what a Function does than it is registered.
 	Redeclare bool
 }
 

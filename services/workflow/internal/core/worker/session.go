@@ -159,7 +159,7 @@ func (s *Session) admit(ctx context.Context, c Call) (*history.FunctionError, er
 	f, found, err := s.hub.Catalogue.Function(ctx, c.Organization, c.Function)
 	if err != nil || !found || s.hub.Guard == nil {
 		if err == nil && !found {
-			err = fault.New(fault.Unavailable, "function %s is not registered any more", c.Function)
+			err = fault.New(fault.Unavailable, "function %s is no longer registered", c.Function)
 		}
 		return nil, err
 	}
@@ -231,7 +231,7 @@ const (
 	pause = 200 * time.Millisecond
 )
 
-// Answer stores the answer to a call. One that the session does not have is rejected. The error says that the database is away.
+// Answer stores the answer to a call. One that the session does not have is rejected. The error means that the database is away.
 func (s *Session) Answer(ctx context.Context, call string, value json.RawMessage, failure *history.FunctionError) error {
 	s.hear()
 	s.mu.Lock()

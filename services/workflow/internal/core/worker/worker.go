@@ -30,7 +30,7 @@ type Declaration struct {
 	// Arguments and Result are JSON schemas; none accepts everything.
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 	Result    json.RawMessage `json:"result,omitempty"`
-	// Retry says that a failure which its worker calls retryable is tried again.
+	// Retry is set if a failure which its worker calls retryable is tried again.
 	Retry bool `json:"retry,omitempty"`
 	// Effect is reads, changes or takes_back.
 	Effect string `json:"effect"`
@@ -201,7 +201,7 @@ func effects() map[string]activity.Effect {
 
 // looser returns in which way a declaration takes more calls past the guard than the one before it; "" if it does not. Of a Function that
 // is known as one that changes something, a worker could otherwise say that it only reads, or changes something else, and the calls that
-// programs make to it by then would need no passage any more (D46).
+// programs make to it by then would no longer need a passage (D46).
 func (d Declaration) looser(before Declaration) string {
 	rank := func(effect string) int { return slices.Index([]string{"reads", "takes_back", "changes"}, effect) }
 	if rank(d.Effect) < rank(before.Effect) {

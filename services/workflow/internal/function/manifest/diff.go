@@ -19,7 +19,7 @@ type Change struct {
 	Path string
 	// Diff is in the unified form, as Git writes it.
 	Diff string
-	// Truncated is that the rest of the diff was left out.
+	// Truncated reports whether the rest of the diff was left out.
 	Truncated bool
 }
 

@@ -32,7 +32,7 @@ type rollout struct {
 	// degraded is why it fails, at the weight failsAt.
 	failsAt  int64
 	degraded string
-	// restarts is that it has been retried, and the controller has not looked since.
+	// restarts reports whether it has been retried, and the controller has not looked since.
 	restarts bool
 	seen     bool
 	// breaks is how long after its last step it fails where it stands; 0 for never.

@@ -55,7 +55,7 @@ func TestAHoldThatNobodyEnds(t *testing.T) {
 	expectEnd(t, w, "rollout.failed reason=the passage through gate staging was not granted within 604800 seconds")
 }
 
-// D46, hole P3: where nothing waits at a gate, its passage is requested all the same, and a rejection ends the rollout.
+// D46: where nothing waits at a gate, its passage is requested all the same, and a rejection ends the rollout.
 func TestThePassageOfAWeightAtWhichNothingWaitsIsRequested(t *testing.T) {
 	t.Parallel()
 	w := example(t) // a driver that does not split traffic

@@ -16,7 +16,7 @@ type hooks struct {
 	pre, post time.Duration
 	fails     string
 
-	// late is that a sync has ended by itself when it is to be terminated.
+	// late reports whether a sync has ended by itself when it is to be terminated.
 	late bool
 
 	operation      string

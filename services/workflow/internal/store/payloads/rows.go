@@ -139,7 +139,7 @@ const looseMost = 100
 // transaction may be repeated: it stores the payload then.
 func Swept(err error) bool { return pg.Constraint(err) == "payload_use_organization_digest_fkey" }
 
-// Sweep deletes payloads that nothing refers to any more, some in each transaction. tx runs a function in one.
+// Sweep deletes payloads that are no longer referred to, some in each transaction. tx runs a function in one.
 func Sweep(ctx context.Context, tx func(func(*query.Queries) error) error) error {
 	for {
 		var p query.DropUnusedPayloadsParams

@@ -57,7 +57,7 @@ SELECT count(*) FROM (
 DELETE FROM schedule WHERE organization = $1 AND name = $2;
 
 -- name: Fires :many
--- What became of the last due times of a schedule, with the runs.
+-- The outcomes of the last due times of a schedule, with the runs.
 SELECT f.due, f.state, f.backfill, f.overlap, f.count, f.detail, f.workflow, e.state AS run, e.error AS run_error, e.ended_at
 FROM schedule_fire f LEFT JOIN execution e ON e.organization = f.organization AND e.workflow = f.workflow
 WHERE f.organization = $1 AND f.schedule = $2
@@ -108,7 +108,7 @@ SELECT organization, id, name, inputs, secrets, labels, program, modules FROM sc
 WHERE organization = ANY (sqlc.arg(organizations)::bigint[]) AND id = ANY (sqlc.arg(schedules)::bigint[]);
 
 -- name: FinishFires :exec
--- What became of starts, counted once.
+-- The outcomes of starts, counted once.
 WITH finished AS (
     UPDATE schedule_fire SET state = u.state, detail = u.detail
     FROM (SELECT unnest(sqlc.arg(organizations)::bigint[]) AS organization, unnest(sqlc.arg(schedules)::bigint[]) AS schedule,

@@ -213,7 +213,7 @@ type FinishFiresParams struct {
 	Details       []string
 }
 
-// What became of starts, counted once.
+// The outcomes of starts, counted once.
 func (q *Queries) FinishFires(ctx context.Context, arg FinishFiresParams) error {
 	_, err := q.db.Exec(ctx, finishFires,
 		arg.Organizations,
@@ -252,7 +252,7 @@ type FiresRow struct {
 	EndedAt  *time.Time
 }
 
-// What became of the last due times of a schedule, with the runs.
+// The outcomes of the last due times of a schedule, with the runs.
 func (q *Queries) Fires(ctx context.Context, arg FiresParams) ([]FiresRow, error) {
 	rows, err := q.db.Query(ctx, fires, arg.Organization, arg.Schedule, arg.Limit)
 	if err != nil {

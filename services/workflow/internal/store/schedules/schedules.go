@@ -259,7 +259,7 @@ func (s *Store) ListSchedules(ctx context.Context, organization, after int64, li
 	return list, nil
 }
 
-// Fires reads what became of the last due times.
+// Fires reads the outcomes of the last due times.
 func (s *Store) Fires(ctx context.Context, organization, of int64, limit int) ([]schedule.Fire, error) {
 	rows, err := s.queries.Fires(ctx, query.FiresParams{Organization: organization, Schedule: of, Limit: int32(limit)})
 	if err != nil {

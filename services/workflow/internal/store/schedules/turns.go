@@ -159,7 +159,7 @@ func (s *Store) sources(ctx context.Context, wanted map[string]bool) (map[string
 	return found, nil
 }
 
-// FinishTurns stores what became of starts.
+// FinishTurns stores the outcomes of starts.
 func (s *Store) FinishTurns(ctx context.Context, outcomes []schedule.Outcome, settled []schedule.Taken) error {
 	return s.tx(ctx, func(q *query.Queries) error {
 		var fires query.FinishFiresParams

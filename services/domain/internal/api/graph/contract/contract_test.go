@@ -23,7 +23,7 @@ enum State { ON OFF LOST @deprecated }
 input In { a: Int! b: [Int] c: Int! = 3 }
 `
 
-// TestBreaking changes one thing at a time, finding C11.
+// TestBreaking changes one thing at a time.
 func TestBreaking(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -142,6 +142,11 @@ type ComplexityRoot struct {
 		Scopes     func(childComplexity int) int
 	}
 
+	AddForgeHookPayload struct {
+		Errors func(childComplexity int) int
+		Made   func(childComplexity int) int
+	}
+
 	Agent struct {
 		Connected    func(childComplexity int) int
 		CreatedAt    func(childComplexity int) int
@@ -358,6 +363,19 @@ type ComplexityRoot struct {
 		Why     func(childComplexity int) int
 	}
 
+	Badges struct {
+		Application func(childComplexity int) int
+		Author      func(childComplexity int) int
+		ChangedAt   func(childComplexity int) int
+		Enabled     func(childComplexity int) int
+		URL         func(childComplexity int) int
+	}
+
+	BadgesPayload struct {
+		Badges func(childComplexity int) int
+		Errors func(childComplexity int) int
+	}
+
 	BreakGlass struct {
 		At        func(childComplexity int) int
 		Principal func(childComplexity int) int
@@ -506,6 +524,12 @@ type ComplexityRoot struct {
 	CreateEnvironmentPayload struct {
 		Environment func(childComplexity int) int
 		Errors      func(childComplexity int) int
+	}
+
+	CreateFeedPayload struct {
+		Errors func(childComplexity int) int
+		Feed   func(childComplexity int) int
+		URL    func(childComplexity int) int
 	}
 
 	CreateFlowDefinitionPayload struct {
@@ -711,6 +735,19 @@ type ComplexityRoot struct {
 		Freeze func(childComplexity int) int
 	}
 
+	Feed struct {
+		Author     func(childComplexity int) int
+		CreatedAt  func(childComplexity int) int
+		Kind       func(childComplexity int) int
+		LastReadAt func(childComplexity int) int
+		Name       func(childComplexity int) int
+	}
+
+	FeedPayload struct {
+		Errors func(childComplexity int) int
+		Feed   func(childComplexity int) int
+	}
+
 	FileChange struct {
 		Diff      func(childComplexity int) int
 		Path      func(childComplexity int) int
@@ -722,6 +759,21 @@ type ComplexityRoot struct {
 		Definition func(childComplexity int) int
 		GlobalID   func(childComplexity int) int
 		Version    func(childComplexity int) int
+	}
+
+	ForgeHook struct {
+		Author       func(childComplexity int) int
+		CheckKeys    func(childComplexity int) int
+		CreatedAt    func(childComplexity int) int
+		Forge        func(childComplexity int) int
+		Number       func(childComplexity int) int
+		ReportedAt   func(childComplexity int) int
+		Repositories func(childComplexity int) int
+	}
+
+	ForgeHookPayload struct {
+		Errors func(childComplexity int) int
+		Hook   func(childComplexity int) int
 	}
 
 	ForgeHost struct {
@@ -961,6 +1013,12 @@ type ComplexityRoot struct {
 		Version func(childComplexity int) int
 	}
 
+	MadeForgeHook struct {
+		Hook   func(childComplexity int) int
+		Path   func(childComplexity int) int
+		Secret func(childComplexity int) int
+	}
+
 	MatrixConnection struct {
 		Edges      func(childComplexity int) int
 		Nodes      func(childComplexity int) int
@@ -1011,6 +1069,7 @@ type ComplexityRoot struct {
 
 	Mutation struct {
 		AbortRollout                     func(childComplexity int, input model.AbortRolloutInput) int
+		AddForgeHook                     func(childComplexity int, input model.AddForgeHookInput) int
 		AnswerCall                       func(childComplexity int, input model.AnswerCallInput) int
 		ApproveGate                      func(childComplexity int, input model.ResolveGateInput) int
 		ArchiveApplication               func(childComplexity int, input model.ArchiveApplicationInput) int
@@ -1025,6 +1084,7 @@ type ComplexityRoot struct {
 		CreateArtifactSource             func(childComplexity int, input model.CreateArtifactSourceInput) int
 		CreateCredential                 func(childComplexity int, input model.CreateCredentialInput) int
 		CreateEnvironment                func(childComplexity int, input model.CreateEnvironmentInput) int
+		CreateFeed                       func(childComplexity int, input model.CreateFeedInput) int
 		CreateFlowDefinition             func(childComplexity int, input model.CreateFlowDefinitionInput) int
 		CreateGroup                      func(childComplexity int, input model.CreateGroupInput) int
 		CreateMember                     func(childComplexity int, input model.CreateMemberInput) int
@@ -1047,6 +1107,7 @@ type ComplexityRoot struct {
 		PinEnvironment                   func(childComplexity int, input model.PinEnvironmentInput) int
 		PreviewRollout                   func(childComplexity int, input model.PreviewRolloutInput) int
 		PutForgeMirror                   func(childComplexity int, input model.PutForgeMirrorInput) int
+		PutMyNotification                func(childComplexity int, input model.PutMyNotificationInput) int
 		PutNotificationChannel           func(childComplexity int, input model.PutNotificationChannelInput) int
 		PutNotificationRoute             func(childComplexity int, input model.PutNotificationRouteInput) int
 		PutPolicySet                     func(childComplexity int, input model.PutPolicySetInput) int
@@ -1056,7 +1117,9 @@ type ComplexityRoot struct {
 		RejectChange                     func(childComplexity int, input model.DecideChangeInput) int
 		RejectGate                       func(childComplexity int, input model.ResolveGateInput) int
 		ReleasePromotionHold             func(childComplexity int, input model.ReleasePromotionHoldInput) int
+		RemoveForgeHook                  func(childComplexity int, input model.RemoveForgeHookInput) int
 		RemoveMember                     func(childComplexity int, input model.RemoveMemberInput) int
+		RemoveMyNotification             func(childComplexity int, input model.RemoveMyNotificationInput) int
 		RemoveNotificationChannel        func(childComplexity int, input model.RemoveNotificationChannelInput) int
 		RemoveNotificationRoute          func(childComplexity int, input model.RemoveNotificationRouteInput) int
 		RemoveTrigger                    func(childComplexity int, input model.RemoveTriggerInput) int
@@ -1069,12 +1132,14 @@ type ComplexityRoot struct {
 		RetryApplicationEnvironmentSetup func(childComplexity int, input model.RetryApplicationEnvironmentSetupInput) int
 		RetryEnvironmentOnboarding       func(childComplexity int, input model.RetryEnvironmentOnboardingInput) int
 		RetryForgeStatuses               func(childComplexity int, input model.RetryForgeStatusesInput) int
+		RetryMyNotification              func(childComplexity int, input model.RetryMyNotificationInput) int
 		RetryNotification                func(childComplexity int, input model.RetryNotificationInput) int
 		RetryRollout                     func(childComplexity int, input model.RetryRolloutInput) int
 		RetryWorkflow                    func(childComplexity int, input model.RetryWorkflowInput) int
 		RevokeAgent                      func(childComplexity int, input model.RevokeAgentInput) int
 		RevokeAgentKey                   func(childComplexity int, input model.RevokeAgentKeyInput) int
 		RevokeCredential                 func(childComplexity int, input model.RevokeCredentialInput) int
+		RevokeFeed                       func(childComplexity int, input model.RevokeFeedInput) int
 		RevokeGrant                      func(childComplexity int, input model.RevokeGrantInput) int
 		RevokeToken                      func(childComplexity int, input model.RevokeTokenInput) int
 		RollbackRollout                  func(childComplexity int, input model.RollbackRolloutInput) int
@@ -1082,6 +1147,7 @@ type ComplexityRoot struct {
 		RotateCredential                 func(childComplexity int, input model.RotateCredentialInput) int
 		SendEvent                        func(childComplexity int, input model.SendEventInput) int
 		SetArtifactSourceConfig          func(childComplexity int, input model.SetArtifactSourceConfigInput) int
+		SetBadges                        func(childComplexity int, input model.SetBadgesInput) int
 		SetChangeControl                 func(childComplexity int, input model.SetChangeControlInput) int
 		SetDirectChanges                 func(childComplexity int, input model.SetDirectChangesInput) int
 		SetEnvironmentApproval           func(childComplexity int, input model.SetEnvironmentApprovalInput) int
@@ -1102,6 +1168,26 @@ type ComplexityRoot struct {
 		UpdateEnvironment                func(childComplexity int, input model.UpdateEnvironmentInput) int
 		VetoVersion                      func(childComplexity int, input model.VetoVersionInput) int
 		WithdrawChange                   func(childComplexity int, input model.DecideChangeInput) int
+	}
+
+	MyNotification struct {
+		ChangedAt func(childComplexity int) int
+		Channel   func(childComplexity int) int
+		Config    func(childComplexity int) int
+		Enabled   func(childComplexity int) int
+		Name      func(childComplexity int) int
+	}
+
+	MyNotificationChannel struct {
+		Kind    func(childComplexity int) int
+		Name    func(childComplexity int) int
+		Problem func(childComplexity int) int
+		Reaches func(childComplexity int) int
+	}
+
+	MyNotificationPayload struct {
+		Errors       func(childComplexity int) int
+		Subscription func(childComplexity int) int
 	}
 
 	NotificationChannel struct {
@@ -1465,6 +1551,7 @@ type ComplexityRoot struct {
 		ArtifactSourceKinds    func(childComplexity int) int
 		ArtifactSources        func(childComplexity int, first *int, after *string, last *int, before *string, application *string, orderBy *core.Order) int
 		Audit                  func(childComplexity int, filter *model.AuditFilter, first *int, after *string, last *int, before *string, orderBy *core.Order) int
+		Badges                 func(childComplexity int) int
 		CallRequest            func(childComplexity int, id string) int
 		CallRequests           func(childComplexity int, pending *bool) int
 		ChatAccountOfLink      func(childComplexity int, token string) int
@@ -1479,6 +1566,8 @@ type ComplexityRoot struct {
 		Drivers                func(childComplexity int) int
 		Environment            func(childComplexity int, name string) int
 		Environments           func(childComplexity int, first *int, after *string, last *int, before *string, name *string, tiers []core.Tier, readiness []core.Readiness, orderBy *core.Order) int
+		Feeds                  func(childComplexity int) int
+		ForgeHooks             func(childComplexity int) int
 		ForgeHosts             func(childComplexity int) int
 		ForgeMirrors           func(childComplexity int) int
 		ForgeStatuses          func(childComplexity int, state *forge.State, commit *string, before *int, first int) int
@@ -1491,6 +1580,9 @@ type ComplexityRoot struct {
 		JournalCursor          func(childComplexity int) int
 		Matrix                 func(childComplexity int, first *int, after *string, last *int, before *string, filter *model.MatrixFilter, orderBy *core.Order) int
 		Members                func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
+		MyNotificationChannels func(childComplexity int) int
+		MyNotificationMessages func(childComplexity int, first int) int
+		MyNotifications        func(childComplexity int) int
 		Node                   func(childComplexity int, id string) int
 		NotificationChannels   func(childComplexity int) int
 		NotificationKinds      func(childComplexity int) int
@@ -1613,6 +1705,7 @@ type ComplexityRoot struct {
 
 	RetriedForgeStatuses struct {
 		Count func(childComplexity int) int
+		More  func(childComplexity int) int
 	}
 
 	RetryApplicationEnvironmentSetupPayload struct {
@@ -2391,6 +2484,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.AccessToken.Scopes(childComplexity), true
+
+	case "AddForgeHookPayload.errors":
+		if e.ComplexityRoot.AddForgeHookPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AddForgeHookPayload.Errors(childComplexity), true
+	case "AddForgeHookPayload.made":
+		if e.ComplexityRoot.AddForgeHookPayload.Made == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AddForgeHookPayload.Made(childComplexity), true
 
 	case "Agent.connected":
 		if e.ComplexityRoot.Agent.Connected == nil {
@@ -3278,6 +3384,50 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.AutomaticRollback.Why(childComplexity), true
 
+	case "Badges.application":
+		if e.ComplexityRoot.Badges.Application == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Badges.Application(childComplexity), true
+	case "Badges.author":
+		if e.ComplexityRoot.Badges.Author == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Badges.Author(childComplexity), true
+	case "Badges.changedAt":
+		if e.ComplexityRoot.Badges.ChangedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Badges.ChangedAt(childComplexity), true
+	case "Badges.enabled":
+		if e.ComplexityRoot.Badges.Enabled == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Badges.Enabled(childComplexity), true
+	case "Badges.url":
+		if e.ComplexityRoot.Badges.URL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Badges.URL(childComplexity), true
+
+	case "BadgesPayload.badges":
+		if e.ComplexityRoot.BadgesPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgesPayload.Badges(childComplexity), true
+	case "BadgesPayload.errors":
+		if e.ComplexityRoot.BadgesPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgesPayload.Errors(childComplexity), true
+
 	case "BreakGlass.at":
 		if e.ComplexityRoot.BreakGlass.At == nil {
 			break
@@ -3837,6 +3987,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.CreateEnvironmentPayload.Errors(childComplexity), true
+
+	case "CreateFeedPayload.errors":
+		if e.ComplexityRoot.CreateFeedPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CreateFeedPayload.Errors(childComplexity), true
+	case "CreateFeedPayload.feed":
+		if e.ComplexityRoot.CreateFeedPayload.Feed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CreateFeedPayload.Feed(childComplexity), true
+	case "CreateFeedPayload.url":
+		if e.ComplexityRoot.CreateFeedPayload.URL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CreateFeedPayload.URL(childComplexity), true
 
 	case "CreateFlowDefinitionPayload.errors":
 		if e.ComplexityRoot.CreateFlowDefinitionPayload.Errors == nil {
@@ -4648,6 +4817,50 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.ExtendFreezePayload.Freeze(childComplexity), true
 
+	case "Feed.author":
+		if e.ComplexityRoot.Feed.Author == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Feed.Author(childComplexity), true
+	case "Feed.createdAt":
+		if e.ComplexityRoot.Feed.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Feed.CreatedAt(childComplexity), true
+	case "Feed.kind":
+		if e.ComplexityRoot.Feed.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Feed.Kind(childComplexity), true
+	case "Feed.lastReadAt":
+		if e.ComplexityRoot.Feed.LastReadAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Feed.LastReadAt(childComplexity), true
+	case "Feed.name":
+		if e.ComplexityRoot.Feed.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Feed.Name(childComplexity), true
+
+	case "FeedPayload.errors":
+		if e.ComplexityRoot.FeedPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.FeedPayload.Errors(childComplexity), true
+	case "FeedPayload.feed":
+		if e.ComplexityRoot.FeedPayload.Feed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.FeedPayload.Feed(childComplexity), true
+
 	case "FileChange.diff":
 		if e.ComplexityRoot.FileChange.Diff == nil {
 			break
@@ -4691,6 +4904,62 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.FlowDefinition.Version(childComplexity), true
+
+	case "ForgeHook.author":
+		if e.ComplexityRoot.ForgeHook.Author == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeHook.Author(childComplexity), true
+	case "ForgeHook.checkKeys":
+		if e.ComplexityRoot.ForgeHook.CheckKeys == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeHook.CheckKeys(childComplexity), true
+	case "ForgeHook.createdAt":
+		if e.ComplexityRoot.ForgeHook.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeHook.CreatedAt(childComplexity), true
+	case "ForgeHook.forge":
+		if e.ComplexityRoot.ForgeHook.Forge == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeHook.Forge(childComplexity), true
+	case "ForgeHook.number":
+		if e.ComplexityRoot.ForgeHook.Number == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeHook.Number(childComplexity), true
+	case "ForgeHook.reportedAt":
+		if e.ComplexityRoot.ForgeHook.ReportedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeHook.ReportedAt(childComplexity), true
+	case "ForgeHook.repositories":
+		if e.ComplexityRoot.ForgeHook.Repositories == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeHook.Repositories(childComplexity), true
+
+	case "ForgeHookPayload.errors":
+		if e.ComplexityRoot.ForgeHookPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeHookPayload.Errors(childComplexity), true
+	case "ForgeHookPayload.hook":
+		if e.ComplexityRoot.ForgeHookPayload.Hook == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeHookPayload.Hook(childComplexity), true
 
 	case "ForgeHost.host":
 		if e.ComplexityRoot.ForgeHost.Host == nil {
@@ -5587,6 +5856,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.LookUpProvenancePayload.Version(childComplexity), true
 
+	case "MadeForgeHook.hook":
+		if e.ComplexityRoot.MadeForgeHook.Hook == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MadeForgeHook.Hook(childComplexity), true
+	case "MadeForgeHook.path":
+		if e.ComplexityRoot.MadeForgeHook.Path == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MadeForgeHook.Path(childComplexity), true
+	case "MadeForgeHook.secret":
+		if e.ComplexityRoot.MadeForgeHook.Secret == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MadeForgeHook.Secret(childComplexity), true
+
 	case "MatrixConnection.edges":
 		if e.ComplexityRoot.MatrixConnection.Edges == nil {
 			break
@@ -5767,6 +6055,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.AbortRollout(childComplexity, args["input"].(model.AbortRolloutInput)), true
+	case "Mutation.addForgeHook":
+		if e.ComplexityRoot.Mutation.AddForgeHook == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_addForgeHook_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.AddForgeHook(childComplexity, args["input"].(model.AddForgeHookInput)), true
 	case "Mutation.answerCall":
 		if e.ComplexityRoot.Mutation.AnswerCall == nil {
 			break
@@ -5921,6 +6220,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.CreateEnvironment(childComplexity, args["input"].(model.CreateEnvironmentInput)), true
+	case "Mutation.createFeed":
+		if e.ComplexityRoot.Mutation.CreateFeed == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_createFeed_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.CreateFeed(childComplexity, args["input"].(model.CreateFeedInput)), true
 	case "Mutation.createFlowDefinition":
 		if e.ComplexityRoot.Mutation.CreateFlowDefinition == nil {
 			break
@@ -6163,6 +6473,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.PutForgeMirror(childComplexity, args["input"].(model.PutForgeMirrorInput)), true
+	case "Mutation.putMyNotification":
+		if e.ComplexityRoot.Mutation.PutMyNotification == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_putMyNotification_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.PutMyNotification(childComplexity, args["input"].(model.PutMyNotificationInput)), true
 	case "Mutation.putNotificationChannel":
 		if e.ComplexityRoot.Mutation.PutNotificationChannel == nil {
 			break
@@ -6262,6 +6583,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.ReleasePromotionHold(childComplexity, args["input"].(model.ReleasePromotionHoldInput)), true
+	case "Mutation.removeForgeHook":
+		if e.ComplexityRoot.Mutation.RemoveForgeHook == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_removeForgeHook_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RemoveForgeHook(childComplexity, args["input"].(model.RemoveForgeHookInput)), true
 	case "Mutation.removeMember":
 		if e.ComplexityRoot.Mutation.RemoveMember == nil {
 			break
@@ -6273,6 +6605,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RemoveMember(childComplexity, args["input"].(model.RemoveMemberInput)), true
+	case "Mutation.removeMyNotification":
+		if e.ComplexityRoot.Mutation.RemoveMyNotification == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_removeMyNotification_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RemoveMyNotification(childComplexity, args["input"].(model.RemoveMyNotificationInput)), true
 	case "Mutation.removeNotificationChannel":
 		if e.ComplexityRoot.Mutation.RemoveNotificationChannel == nil {
 			break
@@ -6405,6 +6748,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RetryForgeStatuses(childComplexity, args["input"].(model.RetryForgeStatusesInput)), true
+	case "Mutation.retryMyNotification":
+		if e.ComplexityRoot.Mutation.RetryMyNotification == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_retryMyNotification_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RetryMyNotification(childComplexity, args["input"].(model.RetryMyNotificationInput)), true
 	case "Mutation.retryNotification":
 		if e.ComplexityRoot.Mutation.RetryNotification == nil {
 			break
@@ -6471,6 +6825,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RevokeCredential(childComplexity, args["input"].(model.RevokeCredentialInput)), true
+	case "Mutation.revokeFeed":
+		if e.ComplexityRoot.Mutation.RevokeFeed == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_revokeFeed_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RevokeFeed(childComplexity, args["input"].(model.RevokeFeedInput)), true
 	case "Mutation.revokeGrant":
 		if e.ComplexityRoot.Mutation.RevokeGrant == nil {
 			break
@@ -6548,6 +6913,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.SetArtifactSourceConfig(childComplexity, args["input"].(model.SetArtifactSourceConfigInput)), true
+	case "Mutation.setBadges":
+		if e.ComplexityRoot.Mutation.SetBadges == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_setBadges_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.SetBadges(childComplexity, args["input"].(model.SetBadgesInput)), true
 	case "Mutation.setChangeControl":
 		if e.ComplexityRoot.Mutation.SetChangeControl == nil {
 			break
@@ -6768,6 +7144,75 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.WithdrawChange(childComplexity, args["input"].(model.DecideChangeInput)), true
+
+	case "MyNotification.changedAt":
+		if e.ComplexityRoot.MyNotification.ChangedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MyNotification.ChangedAt(childComplexity), true
+	case "MyNotification.channel":
+		if e.ComplexityRoot.MyNotification.Channel == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MyNotification.Channel(childComplexity), true
+	case "MyNotification.config":
+		if e.ComplexityRoot.MyNotification.Config == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MyNotification.Config(childComplexity), true
+	case "MyNotification.enabled":
+		if e.ComplexityRoot.MyNotification.Enabled == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MyNotification.Enabled(childComplexity), true
+	case "MyNotification.name":
+		if e.ComplexityRoot.MyNotification.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MyNotification.Name(childComplexity), true
+
+	case "MyNotificationChannel.kind":
+		if e.ComplexityRoot.MyNotificationChannel.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MyNotificationChannel.Kind(childComplexity), true
+	case "MyNotificationChannel.name":
+		if e.ComplexityRoot.MyNotificationChannel.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MyNotificationChannel.Name(childComplexity), true
+	case "MyNotificationChannel.problem":
+		if e.ComplexityRoot.MyNotificationChannel.Problem == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MyNotificationChannel.Problem(childComplexity), true
+	case "MyNotificationChannel.reaches":
+		if e.ComplexityRoot.MyNotificationChannel.Reaches == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MyNotificationChannel.Reaches(childComplexity), true
+
+	case "MyNotificationPayload.errors":
+		if e.ComplexityRoot.MyNotificationPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MyNotificationPayload.Errors(childComplexity), true
+	case "MyNotificationPayload.subscription":
+		if e.ComplexityRoot.MyNotificationPayload.Subscription == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MyNotificationPayload.Subscription(childComplexity), true
 
 	case "NotificationChannel.author":
 		if e.ComplexityRoot.NotificationChannel.Author == nil {
@@ -8199,6 +8644,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Audit(childComplexity, args["filter"].(*model.AuditFilter), args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
+	case "Query.badges":
+		if e.ComplexityRoot.Query.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.Badges(childComplexity), true
 	case "Query.callRequest":
 		if e.ComplexityRoot.Query.CallRequest == nil {
 			break
@@ -8323,6 +8774,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Environments(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["name"].(*string), args["tiers"].([]core.Tier), args["readiness"].([]core.Readiness), args["orderBy"].(*core.Order)), true
+	case "Query.feeds":
+		if e.ComplexityRoot.Query.Feeds == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.Feeds(childComplexity), true
+	case "Query.forgeHooks":
+		if e.ComplexityRoot.Query.ForgeHooks == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.ForgeHooks(childComplexity), true
 	case "Query.forgeHosts":
 		if e.ComplexityRoot.Query.ForgeHosts == nil {
 			break
@@ -8441,6 +8904,29 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Members(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
+	case "Query.myNotificationChannels":
+		if e.ComplexityRoot.Query.MyNotificationChannels == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.MyNotificationChannels(childComplexity), true
+	case "Query.myNotificationMessages":
+		if e.ComplexityRoot.Query.MyNotificationMessages == nil {
+			break
+		}
+
+		args, err := ec.field_Query_myNotificationMessages_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.MyNotificationMessages(childComplexity, args["first"].(int)), true
+	case "Query.myNotifications":
+		if e.ComplexityRoot.Query.MyNotifications == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.MyNotifications(childComplexity), true
 	case "Query.node":
 		if e.ComplexityRoot.Query.Node == nil {
 			break
@@ -9011,6 +9497,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RetriedForgeStatuses.Count(childComplexity), true
+	case "RetriedForgeStatuses.more":
+		if e.ComplexityRoot.RetriedForgeStatuses.More == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RetriedForgeStatuses.More(childComplexity), true
 
 	case "RetryApplicationEnvironmentSetupPayload.applicationEnvironment":
 		if e.ComplexityRoot.RetryApplicationEnvironmentSetupPayload.ApplicationEnvironment == nil {
@@ -11396,6 +11888,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	ec := newExecutionContext(opCtx, e, make(chan graphql.DeferredResult))
 	inputUnmarshalMap := graphql.BuildUnmarshalerMap(
 		ec.unmarshalInputAbortRolloutInput,
+		ec.unmarshalInputAddForgeHookInput,
 		ec.unmarshalInputAnswerCallInput,
 		ec.unmarshalInputArchiveApplicationInput,
 		ec.unmarshalInputArchiveEnvironmentInput,
@@ -11410,6 +11903,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputCreateArtifactSourceInput,
 		ec.unmarshalInputCreateCredentialInput,
 		ec.unmarshalInputCreateEnvironmentInput,
+		ec.unmarshalInputCreateFeedInput,
 		ec.unmarshalInputCreateFlowDefinitionInput,
 		ec.unmarshalInputCreateGroupInput,
 		ec.unmarshalInputCreateMemberInput,
@@ -11436,6 +11930,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputPlanPreviewInput,
 		ec.unmarshalInputPreviewRolloutInput,
 		ec.unmarshalInputPutForgeMirrorInput,
+		ec.unmarshalInputPutMyNotificationInput,
 		ec.unmarshalInputPutNotificationChannelInput,
 		ec.unmarshalInputPutNotificationRouteInput,
 		ec.unmarshalInputPutPolicySetInput,
@@ -11443,7 +11938,9 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputReconcileRecordInput,
 		ec.unmarshalInputRegisterAgentInput,
 		ec.unmarshalInputReleasePromotionHoldInput,
+		ec.unmarshalInputRemoveForgeHookInput,
 		ec.unmarshalInputRemoveMemberInput,
+		ec.unmarshalInputRemoveMyNotificationInput,
 		ec.unmarshalInputRemoveNotificationChannelInput,
 		ec.unmarshalInputRemoveNotificationRouteInput,
 		ec.unmarshalInputRemoveTriggerInput,
@@ -11456,12 +11953,14 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRetryApplicationEnvironmentSetupInput,
 		ec.unmarshalInputRetryEnvironmentOnboardingInput,
 		ec.unmarshalInputRetryForgeStatusesInput,
+		ec.unmarshalInputRetryMyNotificationInput,
 		ec.unmarshalInputRetryNotificationInput,
 		ec.unmarshalInputRetryRolloutInput,
 		ec.unmarshalInputRetryWorkflowInput,
 		ec.unmarshalInputRevokeAgentInput,
 		ec.unmarshalInputRevokeAgentKeyInput,
 		ec.unmarshalInputRevokeCredentialInput,
+		ec.unmarshalInputRevokeFeedInput,
 		ec.unmarshalInputRevokeGrantInput,
 		ec.unmarshalInputRevokeTokenInput,
 		ec.unmarshalInputRollbackRolloutInput,
@@ -11469,6 +11968,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRotateCredentialInput,
 		ec.unmarshalInputSendEventInput,
 		ec.unmarshalInputSetArtifactSourceConfigInput,
+		ec.unmarshalInputSetBadgesInput,
 		ec.unmarshalInputSetChangeControlInput,
 		ec.unmarshalInputSetDirectChangesInput,
 		ec.unmarshalInputSetEnvironmentApprovalInput,
@@ -11696,7 +12196,7 @@ extend type Mutation {
   registerAgent(input: RegisterAgentInput!): AgentKeyPayload!
   "Makes a new key for an agent; the previous one stays valid for overlapSeconds, so that the agent is never locked out. The key is returned here only."
   rotateAgent(input: RotateAgentInput!): AgentKeyPayload!
-  "Revokes an agent: its connections are closed at once, and it cannot be used for deployments any more."
+  "Revokes an agent: its connections are closed at once, and it can no longer be used for deployments."
   revokeAgent(input: RevokeAgentInput!): AgentPayload!
   "Revokes one key of an agent at once, and closes the connections made with it."
   revokeAgentKey(input: RevokeAgentKeyInput!): AgentPayload!
@@ -12377,7 +12877,7 @@ extend type Mutation {
   "Reports the status of a check about a version set in an environment. The latest of each reporter counts; all of them have to agree."
   reportCheck(input: ReportCheckInput!): ReportCheckPayload!
   """
-  Has a check whose kind is PROGRAM evaluated now: its program need not wait any longer, or is started again if it has ended. Takes the
+  Evaluates a check whose kind is PROGRAM immediately: a waiting program is woken, an ended one restarted. Takes the
   permission report. Refused while no requested passage waits for the check.
   """
   evaluateCheck(input: EvaluateCheckInput!): EvaluateCheckPayload!
@@ -12438,7 +12938,7 @@ type InstalledCheckKind {
   configSchema: JSON!
 }
 
-"A check of a rollout in one of its environments, and what it has come to."
+"A check of a rollout in one of its environments, and its result."
 type RolloutCheck {
   environment: Environment!
   target: CheckTarget!
@@ -12585,7 +13085,7 @@ extend type Mutation {
   forceChange(input: DecideChangeInput!): ProposedChangePayload!
 }
 
-"What became of a proposed change."
+"The outcome of a proposed change."
 enum ProposedChangeState {
   "It can be decided."
   OPEN
@@ -12719,7 +13219,7 @@ enum CredentialState {
   EXPIRING
   "It is used, although its value has ended."
   EXPIRED
-  "It is not used any more."
+  "It is no longer used."
   REVOKED
 }
 
@@ -12954,7 +13454,7 @@ type DeploymentLink {
   namespace: String
   "The page for people, an http or https URL; null for none."
   url: String
-  "What has become of it there, for people; null for nothing."
+  "Its state there, for people; null if there is none."
   status: String
 }
 
@@ -13425,12 +13925,113 @@ type SetDirectChangesPayload {
   errors: [UserError!]!
 }
 `, BuiltIn: false},
-	{Name: "../schema/forge.graphqls", Input: `# Statuses of commits: which applications have their checks published at the forges of their repositories, and what became of each status.
+	{Name: "../schema/feed.graphqls", Input: `# What can be read without signing in: feeds, each with a secret address, and badges of applications.
+
+extend type Query {
+  "The feeds of the organization, by name. Their addresses are shown once, when they are made."
+  feeds: [Feed!]!
+  "The applications that show badges, by name; also those where it was switched off."
+  badges: [Badges!]!
+}
+
+extend type Mutation {
+  "Makes a feed, and shows its address this once: a reader who has it needs no account."
+  createFeed(input: CreateFeedInput!): CreateFeedPayload!
+  "Ends a feed at once."
+  revokeFeed(input: RevokeFeedInput!): FeedPayload!
+  "Switches the badges of an application on or off. Anybody can read them, without signing in."
+  setBadges(input: SetBadgesInput!): BadgesPayload!
+}
+
+"What a feed shows."
+enum FeedKind {
+  "Atom: what was begun in environments of production, and what came of it: application, environment, version set, state and times."
+  PRODUCTION_CHANGES
+  "iCalendar: freezes with what they stop and their times."
+  FREEZES
+}
+
+"A feed that is read by its address."
+type Feed {
+  "Unique in the organization."
+  name: String!
+  kind: FeedKind!
+  "What the member was called who made it."
+  author: String!
+  createdAt: Time!
+  "When it was read of late, to the day; null for never."
+  lastReadAt: Time
+}
+
+"That the state of an application is shown as a badge for each of its environments."
+type Badges {
+  "The name of the application."
+  application: String!
+  "Whether they are shown."
+  enabled: Boolean!
+  "The address of a badge, with {environment} for the name of an environment."
+  url: String!
+  "What the member was called who saved it last."
+  author: String!
+  "When it was saved last."
+  changedAt: Time!
+}
+
+"Input of createFeed."
+input CreateFeedInput {
+  "1 to 63 lower-case letters, digits and hyphens; the name of no other feed."
+  name: String!
+  kind: FeedKind!
+  "Why; kept in the journal."
+  reason: String = ""
+}
+
+"Input of revokeFeed."
+input RevokeFeedInput {
+  "The feed."
+  name: String!
+  "Why; kept in the journal."
+  reason: String = ""
+}
+
+"Input of setBadges."
+input SetBadgesInput {
+  "The name of the application."
+  application: String!
+  "Whether they are shown."
+  enabled: Boolean!
+  "Why; kept in the journal."
+  reason: String = ""
+}
+
+"Result of createFeed."
+type CreateFeedPayload {
+  feed: Feed
+  "The address, with a secret in it; shown this once. Without the address of the console in the configuration of the service it is a path."
+  url: String
+  errors: [UserError!]!
+}
+
+"Result of revokeFeed."
+type FeedPayload {
+  "The feed as it was."
+  feed: Feed
+  errors: [UserError!]!
+}
+
+"Result of setBadges."
+type BadgesPayload {
+  badges: Badges
+  errors: [UserError!]!
+}
+`, BuiltIn: false},
+	{Name: "../schema/forge.graphqls", Input: `# Statuses of commits: which applications have their checks published at the forges of their repositories, what became of each status, and
+# where forges report statuses to.
 
 extend type Query {
   "The applications whose checks are published, by application; also those where it was switched off."
   forgeMirrors: [ForgeMirror!]!
-  "Statuses of commits with what became of them, the newest first. They are kept for 30 days after their last change."
+  "Statuses of commits with their outcomes, the newest first. They are kept for 30 days after their last change."
   forgeStatuses(
     state: ForgeStatusState
     "The full ID of a commit."
@@ -13442,6 +14043,8 @@ extend type Query {
   ): [ForgeStatus!]!
   "The servers that statuses are sent to, by name."
   forgeHosts: [ForgeHost!]!
+  "The hooks to which forges report statuses of commits, the oldest first."
+  forgeHooks: [ForgeHook!]!
 }
 
 extend type Mutation {
@@ -13449,6 +14052,10 @@ extend type Mutation {
   putForgeMirror(input: PutForgeMirrorInput!): ForgeMirrorPayload!
   "Sends statuses again that were given up."
   retryForgeStatuses(input: RetryForgeStatusesInput!): RetryForgeStatusesPayload!
+  "Makes a hook to which a forge reports statuses of commits, which count for checks of kind status."
+  addForgeHook(input: AddForgeHookInput!): AddForgeHookPayload!
+  "Removes a hook. What it has reported counts no more for what is being rolled out."
+  removeForgeHook(input: RemoveForgeHookInput!): ForgeHookPayload!
 }
 
 "That the checks of an application are published as statuses of the commits that its versions come from."
@@ -13461,7 +14068,7 @@ type ForgeMirror {
   credential: String!
   "Whether it is switched on."
   enabled: Boolean!
-  "What the member was called who saved it last."
+  "The name of the member who saved it last."
   author: String!
   "When it was saved last."
   changedAt: Time!
@@ -13494,7 +14101,7 @@ type ForgeStatus {
   sentAt: Time
 }
 
-"What became of a status of a commit."
+"The outcome of a status of a commit."
 enum ForgeStatusState {
   "It is to be sent."
   PENDING
@@ -13524,6 +14131,72 @@ type ForgeHost {
   quotaResetsAt: Time
 }
 
+"Where a forge reports statuses of commits to."
+type ForgeHook {
+  "Identifies it within the organization."
+  number: Int!
+  forge: ForgeKind!
+  "Patterns of the repositories that it may report about, as host/path, in which * stands for any text."
+  repositories: [String!]!
+  "The keys of the checks that its reports count for; empty for all."
+  checkKeys: [String!]!
+  "What the member was called who made it."
+  author: String!
+  createdAt: Time!
+  "When it last reported what was not known; null for never."
+  reportedAt: Time
+}
+
+"A kind of forge."
+enum ForgeKind {
+  "Statuses and check runs of GitHub."
+  GITHUB
+  "Jobs of GitLab."
+  GITLAB
+  "Statuses of Gitea and Forgejo."
+  GITEA
+}
+
+"A hook with what the forge has to be given."
+type MadeForgeHook {
+  hook: ForgeHook!
+  "The path at the address of the registry service."
+  path: String!
+  "What the forge signs deliveries with, or sends along. It is shown only here."
+  secret: String!
+}
+
+"Input of addForgeHook."
+input AddForgeHookInput {
+  forge: ForgeKind!
+  "Patterns of the repositories that it may report about, such as github.com/shop/*; 1 to 20."
+  repositories: [String!]!
+  "The keys of the checks that its reports count for; empty for all."
+  checkKeys: [String!]! = []
+  "Why; kept in the journal."
+  reason: String = ""
+}
+
+"Input of removeForgeHook."
+input RemoveForgeHookInput {
+  "The number of the hook."
+  number: Int!
+  "Why; kept in the journal."
+  reason: String = ""
+}
+
+"Result of addForgeHook."
+type AddForgeHookPayload {
+  made: MadeForgeHook
+  errors: [UserError!]!
+}
+
+"Result of removeForgeHook."
+type ForgeHookPayload {
+  hook: ForgeHook
+  errors: [UserError!]!
+}
+
 "Input of putForgeMirror."
 input PutForgeMirrorInput {
   "The name of the application."
@@ -13540,7 +14213,7 @@ input PutForgeMirrorInput {
 
 "Input of retryForgeStatuses."
 input RetryForgeStatusesInput {
-  "The number of a status; null for all that were given up."
+  "The number of a status; null for those that were given up, the oldest 500."
   number: Int
   "Why; kept in the journal."
   reason: String = ""
@@ -13556,6 +14229,8 @@ type ForgeMirrorPayload {
 type RetriedForgeStatuses {
   "How many they are."
   count: Int!
+  "Whether there are more that were given up."
+  more: Boolean!
 }
 
 "Result of retryForgeStatuses."
@@ -14109,7 +14784,7 @@ enum PassageConditionKind {
   SKIPPED_WEIGHT
   "The passage needed no approval."
   NOTHING_ASKED
-  "A freeze stopped it or, on the row of a bypass, does not any more."
+  "A freeze stopped it or, on the row of a bypass, no longer does."
   FREEZE
   "A veto stopped it."
   VETO
@@ -14559,7 +15234,7 @@ type RevokeTokenPayload {
   errors: [UserError!]!
 }
 `, BuiltIn: false},
-	{Name: "../schema/notification.graphqls", Input: `# Notifications: where an organization sends word to, what is sent there, and what became of each message.
+	{Name: "../schema/notification.graphqls", Input: `# Notifications: channels, routes, and the delivery state of each message.
 
 extend type Query {
   "The kinds of channels, with the schemas of their configurations."
@@ -14568,13 +15243,22 @@ extend type Query {
   notificationChannels: [NotificationChannel!]!
   "The routes of the organization, by name."
   notificationRoutes: [NotificationRoute!]!
-  "Messages with what became of them, the newest first; those in the state FAILED are dead letters. They are kept for 30 days."
+  "Messages with their outcomes, the newest first; those in the state FAILED are dead letters. They are kept for 30 days."
   notificationMessages(
     state: NotificationState
     "The name of a channel."
     channel: String
     "The number of the message after which the list continues."
     before: Int
+    "At most 100."
+    first: Int! = 50
+  ): [NotificationMessage!]!
+  "The channels that the viewer may subscribe to for themselves, by name."
+  myNotificationChannels: [MyNotificationChannel!]!
+  "What the viewer has subscribed to, by name."
+  myNotifications: [MyNotification!]!
+  "The messages to the viewer, the newest first. They are kept for 30 days, and shown to nobody else."
+  myNotificationMessages(
     "At most 100."
     first: Int! = 50
   ): [NotificationMessage!]!
@@ -14593,6 +15277,12 @@ extend type Mutation {
   testNotificationRoute(input: TestNotificationRouteInput!): NotificationRoutePayload!
   "Sends a dead letter again."
   retryNotification(input: RetryNotificationInput!): NotificationMessagePayload!
+  "Saves a subscription of the viewer, or changes the one of that name."
+  putMyNotification(input: PutMyNotificationInput!): MyNotificationPayload!
+  "Removes a subscription of the viewer."
+  removeMyNotification(input: RemoveMyNotificationInput!): MyNotificationPayload!
+  "Sends a message to the viewer again that has failed."
+  retryMyNotification(input: RetryMyNotificationInput!): NotificationMessagePayload!
   "Opens the question that a message links to. It decides nothing, and gives no right; a link works once."
   openNotificationLink(input: OpenNotificationLinkInput!): NotificationLinkPayload!
 }
@@ -14674,6 +15364,30 @@ type NotificationRoute {
   changedAt: Time!
 }
 
+"A channel that members may subscribe to for themselves."
+type MyNotificationChannel {
+  name: String!
+  kind: NotificationKind!
+  "Where it reaches the viewer: an address that the identity provider has verified, or the name of a linked chat account; empty for nowhere."
+  reaches: String!
+  "Why it does not reach the viewer; empty if it does."
+  problem: String!
+}
+
+"What a member has sent to themselves."
+type MyNotification {
+  "Unique among the member's."
+  name: String!
+  "The name of the channel."
+  channel: String!
+  "What it matches, digests and quiet hours."
+  config: JSON!
+  "Whether it is switched on."
+  enabled: Boolean!
+  "When it was saved last."
+  changedAt: Time!
+}
+
 "A message in a channel. What happens to a rollout is one message, which is updated."
 type NotificationMessage {
   "Identifies it within the organization."
@@ -14708,7 +15422,7 @@ enum NotificationSeverity {
   HIGH
 }
 
-"What became of a message."
+"The outcome of a message."
 enum NotificationState {
   "It is to be sent."
   PENDING
@@ -14749,6 +15463,37 @@ input PutNotificationRouteInput {
   enabled: Boolean! = true
   "Why; kept in the journal."
   reason: String = ""
+}
+
+"Input of putMyNotification."
+input PutMyNotificationInput {
+  "1 to 63 lower-case letters, digits and hyphens; a subscription of that name is changed."
+  name: String!
+  "The name of a channel that members may subscribe to."
+  channel: String!
+  "An object with any of events, application, environment, tiers, severities, only (begun, waiting or may_approve), digest_minutes and quiet; null for everything, at once."
+  config: JSON
+  "Whether it is switched on."
+  enabled: Boolean! = true
+}
+
+"Input of removeMyNotification."
+input RemoveMyNotificationInput {
+  "The subscription."
+  name: String!
+}
+
+"Input of retryMyNotification."
+input RetryMyNotificationInput {
+  "The number of the message."
+  number: Int!
+}
+
+"Result of putMyNotification and removeMyNotification."
+type MyNotificationPayload {
+  "The subscription; after a removal as it was."
+  subscription: MyNotification
+  errors: [UserError!]!
 }
 
 "Input of removeNotificationChannel."
@@ -14793,7 +15538,7 @@ type NotificationRoutePayload {
   errors: [UserError!]!
 }
 
-"Result of retryNotification."
+"Result of retryNotification and retryMyNotification."
 type NotificationMessagePayload {
   message: NotificationMessage
   errors: [UserError!]!
@@ -14811,13 +15556,13 @@ type NotificationOpening {
   answeredAt: Time
 }
 
-"What became of the link of a message."
+"The outcome of the link of a message."
 enum NotificationLinkState {
   "It was opened now."
   OPENED
   "It was opened before: it works once. The question may be open still."
   USED
-  "Its question is not open any more."
+  "Its question is no longer open."
   ANSWERED
   "It is too old. The question may be open still."
   EXPIRED
@@ -15180,7 +15925,7 @@ type PolicyRuling {
   dryRun: Boolean!
 }
 
-"What has become of a call of a Function that policies did not permit at once."
+"The outcome of a call of a Function that policies did not permit at once."
 enum CallRequestState {
   "Policies denied it."
   DENIED
@@ -15640,7 +16385,7 @@ input ReconcileRecordInput {
 
 "Result of reconcileRecord."
 type ReconcileRecordPayload {
-  "Whether anything was done; false if there is no such difference, or not any more."
+  "Whether anything was done; false if there is no such difference, or it has gone since."
   settled: Boolean!
   errors: [UserError!]!
 }
@@ -15806,7 +16551,7 @@ type RolloutDeadline {
   seconds: Int!
   "What happens to the rollout when it passes."
   action: RolloutDeadlineAction!
-  "Whether time counts during which the rollout waits for people: for an approval, while it is paused or aborted, and while a freeze, a pin, a veto or a policy stops it."
+  "Whether time spent waiting for people counts: for an approval, while it is paused or aborted, and while a freeze, a pin, a veto or a policy stops it."
   countsWaiting: Boolean!
   state: RolloutDeadlineState!
   "Since when it runs; null before that."
@@ -16022,7 +16767,7 @@ input CreateRolloutInput {
   reason: String = ""
   "Deploys the set again even if it is live in every environment of the pipeline already; refused otherwise."
   again: Boolean = false
-  "The environments of the pipeline to go to, by name or identifier; all by default. None can be left out before one that is included."
+  "The environments of the pipeline to go to, by name or identifier; all by default. They must be the first ones of the pipeline."
   environments: [String!]
   "Whether the rollout stops at weights."
   strategy: StrategyChoice = AUTO
@@ -16185,7 +16930,7 @@ extend type Mutation {
   triggerWorkflowSchedule(input: ChangeWorkflowScheduleInput!): WorkflowSchedulePayload!
 }
 
-"What becomes of a due time while a run of the schedule is under way."
+"What happens to a due time while a run of the schedule is under way."
 enum ScheduleOverlap {
   "It starts no run."
   SKIP
@@ -16199,7 +16944,7 @@ enum ScheduleOverlap {
   ALLOW
 }
 
-"What became of a due time."
+"The outcome of a due time."
 enum ScheduleOutcome {
   "It waits for the end of a run that is under way."
   WAITING
@@ -16239,7 +16984,7 @@ type WorkflowSchedule {
   createdAt: Time!
   "When it was registered, paused or resumed last."
   changedAt: Time!
-  "When it is due next; null if it is paused, or will not be due any more."
+  "When it is due next; null if it is paused, or will not be due again."
   nextDueAt: Time
   "The next ten due times; empty in lists, and while it is paused."
   nextDueTimes: [Time!]!
@@ -16251,13 +16996,13 @@ type WorkflowSchedule {
   missed: Int!
   "How many have none because the start was refused."
   refused: Int!
-  "What became of its last 100 due times, newest first; empty in lists."
+  "Its last 100 due times with their outcomes, newest first; empty in lists."
   fires: [ScheduleFire!]!
   "The actions on it, and whether the viewer may perform them in its current state."
   viewerCan: [Ability!]!
 }
 
-"A due time and what became of it."
+"A due time and its outcome."
 type ScheduleFire {
   "When the schedule was due."
   dueAt: Time!
@@ -16504,9 +17249,9 @@ extend type Query {
 }
 
 extend type Mutation {
-  "Saves a trigger of an application, or changes the one of that name. What it has to decide about already is decided by the new configuration."
+  "Saves a trigger of an application, or changes the one of that name. Pending signals are decided by the new configuration."
   putTrigger(input: PutTriggerInput!): PutTriggerPayload!
-  "Removes a trigger. What it had to decide about is declined; a rollout that it has queued stays in the queue."
+  "Removes a trigger. Pending signals are declined; a rollout that it has queued stays in the queue."
   removeTrigger(input: RemoveTriggerInput!): RemoveTriggerPayload!
   "Gives an event to the triggers that it matches, of applications that the caller may deploy. An event that is sent twice is decided about once."
   sendEvent(input: SendEventInput!): SendEventPayload!
@@ -17181,6 +17926,16 @@ func (ec *executionContext) childFields_AccessToken(ctx context.Context, field g
 	return nil, fmt.Errorf("no field named %q was found under type AccessToken", field.Name)
 }
 
+func (ec *executionContext) childFields_AddForgeHookPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "made":
+		return ec.fieldContext_AddForgeHookPayload_made(ctx, field)
+	case "errors":
+		return ec.fieldContext_AddForgeHookPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AddForgeHookPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_Agent(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -17613,6 +18368,32 @@ func (ec *executionContext) childFields_AutomaticRollback(ctx context.Context, f
 	return nil, fmt.Errorf("no field named %q was found under type AutomaticRollback", field.Name)
 }
 
+func (ec *executionContext) childFields_Badges(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "application":
+		return ec.fieldContext_Badges_application(ctx, field)
+	case "enabled":
+		return ec.fieldContext_Badges_enabled(ctx, field)
+	case "url":
+		return ec.fieldContext_Badges_url(ctx, field)
+	case "author":
+		return ec.fieldContext_Badges_author(ctx, field)
+	case "changedAt":
+		return ec.fieldContext_Badges_changedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Badges", field.Name)
+}
+
+func (ec *executionContext) childFields_BadgesPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "badges":
+		return ec.fieldContext_BadgesPayload_badges(ctx, field)
+	case "errors":
+		return ec.fieldContext_BadgesPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type BadgesPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_BreakGlass(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "principal":
@@ -17911,6 +18692,18 @@ func (ec *executionContext) childFields_CreateEnvironmentPayload(ctx context.Con
 		return ec.fieldContext_CreateEnvironmentPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type CreateEnvironmentPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_CreateFeedPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "feed":
+		return ec.fieldContext_CreateFeedPayload_feed(ctx, field)
+	case "url":
+		return ec.fieldContext_CreateFeedPayload_url(ctx, field)
+	case "errors":
+		return ec.fieldContext_CreateFeedPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CreateFeedPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_CreateFlowDefinitionPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -18319,6 +19112,32 @@ func (ec *executionContext) childFields_ExtendFreezePayload(ctx context.Context,
 	return nil, fmt.Errorf("no field named %q was found under type ExtendFreezePayload", field.Name)
 }
 
+func (ec *executionContext) childFields_Feed(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_Feed_name(ctx, field)
+	case "kind":
+		return ec.fieldContext_Feed_kind(ctx, field)
+	case "author":
+		return ec.fieldContext_Feed_author(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_Feed_createdAt(ctx, field)
+	case "lastReadAt":
+		return ec.fieldContext_Feed_lastReadAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Feed", field.Name)
+}
+
+func (ec *executionContext) childFields_FeedPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "feed":
+		return ec.fieldContext_FeedPayload_feed(ctx, field)
+	case "errors":
+		return ec.fieldContext_FeedPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type FeedPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_FileChange(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "path":
@@ -18343,6 +19162,36 @@ func (ec *executionContext) childFields_FlowDefinition(ctx context.Context, fiel
 		return ec.fieldContext_FlowDefinition_createdAt(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type FlowDefinition", field.Name)
+}
+
+func (ec *executionContext) childFields_ForgeHook(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "number":
+		return ec.fieldContext_ForgeHook_number(ctx, field)
+	case "forge":
+		return ec.fieldContext_ForgeHook_forge(ctx, field)
+	case "repositories":
+		return ec.fieldContext_ForgeHook_repositories(ctx, field)
+	case "checkKeys":
+		return ec.fieldContext_ForgeHook_checkKeys(ctx, field)
+	case "author":
+		return ec.fieldContext_ForgeHook_author(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_ForgeHook_createdAt(ctx, field)
+	case "reportedAt":
+		return ec.fieldContext_ForgeHook_reportedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ForgeHook", field.Name)
+}
+
+func (ec *executionContext) childFields_ForgeHookPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "hook":
+		return ec.fieldContext_ForgeHookPayload_hook(ctx, field)
+	case "errors":
+		return ec.fieldContext_ForgeHookPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ForgeHookPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_ForgeHost(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -18819,6 +19668,18 @@ func (ec *executionContext) childFields_LookUpProvenancePayload(ctx context.Cont
 	return nil, fmt.Errorf("no field named %q was found under type LookUpProvenancePayload", field.Name)
 }
 
+func (ec *executionContext) childFields_MadeForgeHook(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "hook":
+		return ec.fieldContext_MadeForgeHook_hook(ctx, field)
+	case "path":
+		return ec.fieldContext_MadeForgeHook_path(ctx, field)
+	case "secret":
+		return ec.fieldContext_MadeForgeHook_secret(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MadeForgeHook", field.Name)
+}
+
 func (ec *executionContext) childFields_MatrixConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "edges":
@@ -18913,6 +19774,46 @@ func (ec *executionContext) childFields_MemberPayload(ctx context.Context, field
 		return ec.fieldContext_MemberPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type MemberPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_MyNotification(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_MyNotification_name(ctx, field)
+	case "channel":
+		return ec.fieldContext_MyNotification_channel(ctx, field)
+	case "config":
+		return ec.fieldContext_MyNotification_config(ctx, field)
+	case "enabled":
+		return ec.fieldContext_MyNotification_enabled(ctx, field)
+	case "changedAt":
+		return ec.fieldContext_MyNotification_changedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MyNotification", field.Name)
+}
+
+func (ec *executionContext) childFields_MyNotificationChannel(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_MyNotificationChannel_name(ctx, field)
+	case "kind":
+		return ec.fieldContext_MyNotificationChannel_kind(ctx, field)
+	case "reaches":
+		return ec.fieldContext_MyNotificationChannel_reaches(ctx, field)
+	case "problem":
+		return ec.fieldContext_MyNotificationChannel_problem(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MyNotificationChannel", field.Name)
+}
+
+func (ec *executionContext) childFields_MyNotificationPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "subscription":
+		return ec.fieldContext_MyNotificationPayload_subscription(ctx, field)
+	case "errors":
+		return ec.fieldContext_MyNotificationPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MyNotificationPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_NotificationChannel(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -19797,6 +20698,8 @@ func (ec *executionContext) childFields_RetriedForgeStatuses(ctx context.Context
 	switch field.Name {
 	case "count":
 		return ec.fieldContext_RetriedForgeStatuses_count(ctx, field)
+	case "more":
+		return ec.fieldContext_RetriedForgeStatuses_more(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RetriedForgeStatuses", field.Name)
 }

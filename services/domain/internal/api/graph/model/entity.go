@@ -189,7 +189,7 @@ func (a GateApproval) ApprovedAt() time.Time { return a.At }
 // JournalCheck wraps the domain's.
 type JournalCheck struct {
 	rollout.JournalCheck
-	// Behind is that it is not the first page.
+	// Behind reports whether it is not the first page.
 	Behind bool
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/policy"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/feed"
 )
 
 // Whether the viewer may perform an action now. The mutation applies the same rule and gives the same reason.
@@ -37,6 +38,23 @@ type AbortRolloutInput struct {
 type AbortRolloutPayload struct {
 	Rollout *Rollout    `json:"rollout,omitempty"`
 	Errors  []UserError `json:"errors"`
+}
+
+// Input of addForgeHook.
+type AddForgeHookInput struct {
+	Forge string `json:"forge"`
+	// Patterns of the repositories that it may report about, such as github.com/shop/*; 1 to 20.
+	Repositories []string `json:"repositories"`
+	// The keys of the checks that its reports count for; empty for all.
+	CheckKeys []string `json:"checkKeys"`
+	// Why; kept in the journal.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of addForgeHook.
+type AddForgeHookPayload struct {
+	Made   *MadeForgeHook `json:"made,omitempty"`
+	Errors []UserError    `json:"errors"`
 }
 
 // Result of registerAgent and rotateAgent.
@@ -111,6 +129,12 @@ type AuditFilter struct {
 	Since *time.Time `json:"since,omitempty"`
 	// The first instant that no longer counts.
 	Until *time.Time `json:"until,omitempty"`
+}
+
+// Result of setBadges.
+type BadgesPayload struct {
+	Badges *Badges     `json:"badges,omitempty"`
+	Errors []UserError `json:"errors"`
 }
 
 // Input of breakGlass.
@@ -300,6 +324,23 @@ type CreateEnvironmentPayload struct {
 	Errors      []UserError  `json:"errors"`
 }
 
+// Input of createFeed.
+type CreateFeedInput struct {
+	// 1 to 63 lower-case letters, digits and hyphens; the name of no other feed.
+	Name string    `json:"name"`
+	Kind feed.Kind `json:"kind"`
+	// Why; kept in the journal.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of createFeed.
+type CreateFeedPayload struct {
+	Feed *Feed `json:"feed,omitempty"`
+	// The address, with a secret in it; shown this once. Without the address of the console in the configuration of the service it is a path.
+	URL    *string     `json:"url,omitempty"`
+	Errors []UserError `json:"errors"`
+}
+
 // Input of createFlowDefinition.
 type CreateFlowDefinitionInput struct {
 	// Name or identifier of the application.
@@ -355,7 +396,7 @@ type CreateRolloutInput struct {
 	Reason *string `json:"reason,omitempty"`
 	// Deploys the set again even if it is live in every environment of the pipeline already; refused otherwise.
 	Again *bool `json:"again,omitempty"`
-	// The environments of the pipeline to go to, by name or identifier; all by default. None can be left out before one that is included.
+	// The environments of the pipeline to go to, by name or identifier; all by default. They must be the first ones of the pipeline.
 	Environments []string `json:"environments,omitempty"`
 	// Whether the rollout stops at weights.
 	Strategy *StrategyChoice `json:"strategy,omitempty"`
@@ -445,7 +486,7 @@ type DeploymentLink struct {
 	Namespace *string `json:"namespace,omitempty"`
 	// The page for people, an http or https URL; null for none.
 	URL *string `json:"url,omitempty"`
-	// What has become of it there, for people; null for nothing.
+	// Its state there, for people; null if there is none.
 	Status *string `json:"status,omitempty"`
 }
 
@@ -507,6 +548,19 @@ type ExtendFreezeInput struct {
 // Result of extendFreeze.
 type ExtendFreezePayload struct {
 	Freeze *Freeze     `json:"freeze,omitempty"`
+	Errors []UserError `json:"errors"`
+}
+
+// Result of revokeFeed.
+type FeedPayload struct {
+	// The feed as it was.
+	Feed   *Feed       `json:"feed,omitempty"`
+	Errors []UserError `json:"errors"`
+}
+
+// Result of removeForgeHook.
+type ForgeHookPayload struct {
+	Hook   *ForgeHook  `json:"hook,omitempty"`
 	Errors []UserError `json:"errors"`
 }
 
@@ -622,6 +676,13 @@ type MemberPayload struct {
 	Errors       []UserError        `json:"errors"`
 }
 
+// Result of putMyNotification and removeMyNotification.
+type MyNotificationPayload struct {
+	// The subscription; after a removal as it was.
+	Subscription *MyNotification `json:"subscription,omitempty"`
+	Errors       []UserError     `json:"errors"`
+}
+
 // An artifact source of a new service.
 type NewArtifactSourceInput struct {
 	// oci-image@1
@@ -654,7 +715,7 @@ type NotificationLinkPayload struct {
 	Errors []UserError       `json:"errors"`
 }
 
-// Result of retryNotification.
+// Result of retryNotification and retryMyNotification.
 type NotificationMessagePayload struct {
 	Message *NotificationMessage `json:"message,omitempty"`
 	Errors  []UserError          `json:"errors"`
@@ -857,6 +918,18 @@ type PutForgeMirrorInput struct {
 	Reason *string `json:"reason,omitempty"`
 }
 
+// Input of putMyNotification.
+type PutMyNotificationInput struct {
+	// 1 to 63 lower-case letters, digits and hyphens; a subscription of that name is changed.
+	Name string `json:"name"`
+	// The name of a channel that members may subscribe to.
+	Channel string `json:"channel"`
+	// An object with any of events, application, environment, tiers, severities, only (begun, waiting or may_approve), digest_minutes and quiet; null for everything, at once.
+	Config json.RawMessage `json:"config,omitempty"`
+	// Whether it is switched on.
+	Enabled bool `json:"enabled"`
+}
+
 // Input of putNotificationChannel.
 type PutNotificationChannelInput struct {
 	// 1 to 63 lower-case letters, digits and hyphens; a channel of that name is changed.
@@ -948,7 +1021,7 @@ type ReconcileRecordInput struct {
 
 // Result of reconcileRecord.
 type ReconcileRecordPayload struct {
-	// Whether anything was done; false if there is no such difference, or not any more.
+	// Whether anything was done; false if there is no such difference, or it has gone since.
 	Settled bool        `json:"settled"`
 	Errors  []UserError `json:"errors"`
 }
@@ -975,10 +1048,24 @@ type ReleasePromotionHoldPayload struct {
 	Errors      []UserError  `json:"errors"`
 }
 
+// Input of removeForgeHook.
+type RemoveForgeHookInput struct {
+	// The number of the hook.
+	Number int `json:"number"`
+	// Why; kept in the journal.
+	Reason *string `json:"reason,omitempty"`
+}
+
 // Input of removeMember.
 type RemoveMemberInput struct {
 	// The member.
 	MemberID string `json:"memberId"`
+}
+
+// Input of removeMyNotification.
+type RemoveMyNotificationInput struct {
+	// The subscription.
+	Name string `json:"name"`
 }
 
 // Input of removeNotificationChannel.
@@ -1115,6 +1202,8 @@ type RetentionPayload struct {
 type RetriedForgeStatuses struct {
 	// How many they are.
 	Count int `json:"count"`
+	// Whether there are more that were given up.
+	More bool `json:"more"`
 }
 
 // Input of retryApplicationEnvironmentSetup.
@@ -1143,7 +1232,7 @@ type RetryEnvironmentOnboardingPayload struct {
 
 // Input of retryForgeStatuses.
 type RetryForgeStatusesInput struct {
-	// The number of a status; null for all that were given up.
+	// The number of a status; null for those that were given up, the oldest 500.
 	Number *int `json:"number,omitempty"`
 	// Why; kept in the journal.
 	Reason *string `json:"reason,omitempty"`
@@ -1153,6 +1242,12 @@ type RetryForgeStatusesInput struct {
 type RetryForgeStatusesPayload struct {
 	Retried *RetriedForgeStatuses `json:"retried,omitempty"`
 	Errors  []UserError           `json:"errors"`
+}
+
+// Input of retryMyNotification.
+type RetryMyNotificationInput struct {
+	// The number of the message.
+	Number int `json:"number"`
 }
 
 // Input of retryNotification.
@@ -1201,6 +1296,14 @@ type RevokeAgentKeyInput struct {
 // Input of revokeCredential.
 type RevokeCredentialInput struct {
 	// The credential.
+	Name string `json:"name"`
+	// Why; kept in the journal.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Input of revokeFeed.
+type RevokeFeedInput struct {
+	// The feed.
 	Name string `json:"name"`
 	// Why; kept in the journal.
 	Reason *string `json:"reason,omitempty"`
@@ -1302,6 +1405,16 @@ type SetArtifactSourceConfigInput struct {
 type SetArtifactSourceConfigPayload struct {
 	ArtifactSource *ArtifactSource `json:"artifactSource,omitempty"`
 	Errors         []UserError     `json:"errors"`
+}
+
+// Input of setBadges.
+type SetBadgesInput struct {
+	// The name of the application.
+	Application string `json:"application"`
+	// Whether they are shown.
+	Enabled bool `json:"enabled"`
+	// Why; kept in the journal.
+	Reason *string `json:"reason,omitempty"`
 }
 
 // Input of setChangeControl.
@@ -1786,7 +1899,7 @@ const (
 	PassageConditionKindSkippedWeight PassageConditionKind = "SKIPPED_WEIGHT"
 	// The passage needed no approval.
 	PassageConditionKindNothingAsked PassageConditionKind = "NOTHING_ASKED"
-	// A freeze stopped it or, on the row of a bypass, does not any more.
+	// A freeze stopped it or, on the row of a bypass, no longer does.
 	PassageConditionKindFreeze PassageConditionKind = "FREEZE"
 	// A veto stopped it.
 	PassageConditionKindVeto PassageConditionKind = "VETO"
@@ -1998,7 +2111,7 @@ func (e PlanNeedKind) MarshalJSON() ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// What became of a proposed change.
+// The outcome of a proposed change.
 type ProposedChangeState string
 
 const (

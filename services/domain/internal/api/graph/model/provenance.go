@@ -95,7 +95,7 @@ func (p Provenance) Evidence() []ProvenanceEvidence {
 	return all
 }
 
-// Truncated is that more is attached to the image than was read.
+// Truncated reports whether more is attached to the image than was read.
 func (p Provenance) Truncated() bool { return p.report.Truncated }
 
 // WrapComponent is a component of an SBOM.

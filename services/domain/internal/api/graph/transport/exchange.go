@@ -26,7 +26,7 @@ const (
 
 var _ graphql.Transport = Exchange{}
 
-// Supports is whether this may be answered so; Check has seen method and content type.
+// Supports reports whether this may be answered so; Check has seen method and content type.
 func (Exchange) Supports(*http.Request) bool { return true }
 
 // Do answers one operation.

@@ -47,7 +47,7 @@ func NewStream(c clock.Clock, open *Streams) Stream {
 
 var _ graphql.Transport = Stream{}
 
-// Supports is whether the client wants a stream; Check has seen the rest.
+// Supports reports whether the client wants a stream; Check has seen the rest.
 func (Stream) Supports(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), eventStream)
 }
