@@ -56,9 +56,9 @@ func Sleep(ctx context.Context, c Clock, d time.Duration) error {
 	}
 }
 
-// Rest waits on c for as long as work in the background leaves to others: nine times as long as it took since began, so that it takes a tenth
-// of one processor however much there is of it, and at most a second, so that it gets on where the machine is overloaded. If ctx ends first,
-// it returns the error of ctx.
+// Rest waits on c for as long as work in the background leaves to others: nine times as long as it took since began, so that it takes a
+// tenth of one processor however much there is of it, and at most a second, so that it gets on where the machine is overloaded. If ctx ends
+// first, it returns the error of ctx.
 func Rest(ctx context.Context, c Clock, began time.Time) error {
 	return Sleep(ctx, c, min(9*c.Now().Sub(began), time.Second))
 }

@@ -5,8 +5,8 @@
 // process.
 //
 // Across a process boundary the class, the message with all that was wrapped around it, and the fields are kept. Lost are the causes below
-// the class, so errors.Is finds none of them on the other side; whatever was no fault, which arrives as "internal error"; and the difference
-// between Terminal and Internal over gRPC, which has one code for both.
+// the class, so errors.Is finds none of them on the other side; whatever was no fault, which arrives as "internal error"; and the
+// difference between Terminal and Internal over gRPC, which has one code for both.
 package fault
 
 import (

@@ -130,8 +130,8 @@ func (in Inputs) Resolve(given json.RawMessage) (json.RawMessage, error) {
 	return in.written(in.withDefaults(values), in.checked)
 }
 
-// Keep returns the inputs of a rollout that goes back to what an earlier one has deployed: as they were recorded, with the defaults of those
-// that the pipeline has since. They were checked when they were recorded, and nothing keeps a rollback from beginning.
+// Keep returns the inputs of a rollout that goes back to what an earlier one has deployed: as they were recorded, with the defaults of
+// those that the pipeline has since. They were checked when they were recorded, and nothing keeps a rollback from beginning.
 func (in Inputs) Keep(recorded json.RawMessage) (json.RawMessage, error) {
 	values := map[string]json.RawMessage{}
 	if len(recorded) > 0 {

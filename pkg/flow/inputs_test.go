@@ -38,8 +38,10 @@ func TestDeclaredInputs(t *testing.T) {
 		"a pattern of items that costs too much": {`{"properties":{"regions":{"type":"array","items":{"type":"string","pattern":"a{1,999}b{1,999}c{1,999}"}}}}`, "/inputs/properties/regions/items/pattern", "shorten its repetitions"},
 		"a default that does not fit":            {`{"properties":{"count":{"type":"integer","maximum":3,"default":4}}}`, "/inputs/properties/count/default", "expected at most 3"},
 		"a required one that is not":             {`{"properties":{"count":{"type":"integer"}},"required":["region"]}`, "/inputs/required/0", `found "region"; expected an input`},
-		"a list of lists": {`{"properties":{"hosts":{"type":"array","items":{"type":"array","items":{"type":"string"}}}}}`,
-			"/inputs/properties/hosts/items/type", `found "array"`},
+		"a list of lists": {
+			`{"properties":{"hosts":{"type":"array","items":{"type":"array","items":{"type":"string"}}}}}`,
+			"/inputs/properties/hosts/items/type", `found "array"`,
+		},
 		"a list of anything": {`{"properties":{"hosts":{"type":"array"}}}`, "/inputs/properties/hosts/items", "found nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -261,8 +261,8 @@ func database(c Config, log *slog.Logger) pg.Config {
 	p := pg.Config{
 		URL: c.DatabaseURL, DirectURL: c.DatabaseDirectURL, Schema: c.Schema, Role: c.DatabaseRole, MaxConns: c.MaxConnections,
 		TLS: c.Database.Certificates(), Log: log,
-		// Each statement has one sensible plan, and PostgreSQL would otherwise plan most of them anew for each execution, which takes longer
-		// than they do. Those of lists are planned with their values in sight (PlanForValues).
+		// Each statement has one sensible plan, and PostgreSQL would otherwise plan most of them anew for each execution, which takes
+		// longer than they do. Those of lists are planned with their values in sight (PlanForValues).
 		Settings: map[string]string{"jit": "off", "plan_cache_mode": "force_generic_plan"},
 	}
 	if p.Role == noRole {
@@ -394,7 +394,8 @@ func assemble(
 		},
 	})
 	s.triggers = trigger.New(trigger.Deps{
-		Store: s.store.ForTrigger(), Rollouts: s.rollouts, Ranges: bundle.Ranges{}, Sources: bundle.Repositories{}, Clock: now, Wake: s.wakeTriggers, Began: s.wake,
+		Store: s.store.ForTrigger(), Rollouts: s.rollouts, Ranges: bundle.Ranges{}, Sources: bundle.Repositories{}, Clock: now,
+		Wake: s.wakeTriggers, Began: s.wake,
 	})
 	secrets, err := secret.New(c.Vault, now, log)
 	if err != nil {

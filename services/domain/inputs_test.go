@@ -137,8 +137,8 @@ func TestQueuedInputs(t *testing.T) {
 	s.hasInputs(core.Rollout{ID: q.MadeRolloutID}, `{"count":2,"region":"eu"}`)
 }
 
-// R4-09, D58: a trigger gives fixed inputs. Inputs that the pipeline refuses are refused when the trigger is saved, and what a later pipeline
-// refuses begins nothing.
+// R4-09, D58: a trigger gives fixed inputs. Inputs that the pipeline refuses are refused when the trigger is saved, and what a later
+// pipeline refuses begins nothing.
 func TestATriggerGivesInputs(t *testing.T) {
 	t.Parallel()
 	w := clocked(t)

@@ -96,7 +96,8 @@ func TestARunbookIsRun(t *testing.T) {
 			} `json:"rollout"`
 		}
 		b.ok(json.Unmarshal(b.inputsOfRun(r), &run))
-		if e := run.Rollout.Environments[0]; !e.RunsJobs || e.Deployments == nil || len(e.Deployments) != 0 || e.Services[0].Versions[0].Digest != digestOf(900) {
+		if e := run.Rollout.Environments[0]; !e.RunsJobs || e.Deployments == nil || len(e.Deployments) != 0 ||
+			e.Services[0].Versions[0].Digest != digestOf(900) {
 			t.Errorf("the environment of the program: found %+v", e)
 		}
 		b.want(b.placesOf(r), []string{"shop", "tools"})

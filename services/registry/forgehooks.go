@@ -199,7 +199,7 @@ func (a answers) ForgeHook(_ context.Context, organization int64, key, format st
 	if _, known := a.forgeHooks.formats[format]; !known || !forgeHookForm.MatchString(name) {
 		return "", "", fault.New(fault.Invalid, "found a hook %.100q of forge %.100q; expected one of github, gitlab or gitea", name, format)
 	}
-	roots := a.forgeHooks.current()
+	roots := a.forgeHooks.current() //nolint:contextcheck // secrets are read in the background as well
 	if len(roots) == 0 {
 		return "", "", fault.New(fault.Refused, "forge_hooks.secrets of the registry service is not set; its operator has to set it")
 	}

@@ -103,8 +103,10 @@ func Run(ctx context.Context, c Config) error {
 func Program(out io.Writer) config.Program[Config] {
 	return config.Program[Config]{Service: name, Run: Run, Subcommands: map[string]func(context.Context, Config) error{
 		"migrate": Migrate, "restored": Restored,
-		"pgbouncer": func(_ context.Context, c Config) error { return database(config.WithDefaults(c), nil).WritePoolerEntry(out) },
-		"hooks":     func(ctx context.Context, c Config) error { return ListHooks(ctx, out, c) },
+		"pgbouncer": func(_ context.Context, c Config) error {
+			return database(config.WithDefaults(c), nil).WritePoolerEntry(out)
+		},
+		"hooks": func(ctx context.Context, c Config) error { return ListHooks(ctx, out, c) },
 	}}
 }
 

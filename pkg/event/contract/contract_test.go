@@ -15,7 +15,9 @@ const base = `{"type":"object","required":["id"],"properties":{
 	"id":{"type":"integer"},"state":{"type":"string","enum":["new","old"]},"parts":{"type":"array","items":{"type":"object","properties":{"url":{"type":"string"}}}}}}`
 
 func catalogue(schema, data string) contract.Catalogue {
-	return contract.Catalogue{Schemas: map[string][]byte{name: []byte(schema)}, Examples: map[string][]byte{name: []byte(`{"data":` + data + `}`)}}
+	return contract.Catalogue{
+		Schemas: map[string][]byte{name: []byte(schema)}, Examples: map[string][]byte{name: []byte(`{"data":` + data + `}`)},
+	}
 }
 
 // TestChangesThatBreakTheReleaseBefore has a case for each sentence of Breaking, and changes that break nobody.

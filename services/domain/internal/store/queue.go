@@ -41,7 +41,8 @@ func queuedRollout(row query.QueuedRollout) core.QueuedRollout {
 	return core.QueuedRollout{
 		ID: row.ID, ApplicationID: row.ApplicationID, VersionSetID: row.VersionSetID, Reason: row.Reason, RequestedAt: row.RequestedAt,
 		Requester:    core.Principal{Type: core.PrincipalType(row.PrincipalType), ID: orZero(row.PrincipalID)},
-		Environments: row.Environments, TriggerID: orZero(row.TriggerID), Cause: row.Cause, Strategy: planner.Choice(row.Strategy), Inputs: row.Inputs,
+		Environments: row.Environments, TriggerID: orZero(row.TriggerID), Cause: row.Cause, Strategy: planner.Choice(row.Strategy),
+		Inputs: row.Inputs,
 	}
 }
 

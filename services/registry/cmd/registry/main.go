@@ -1,6 +1,6 @@
 // Command registry runs the registry service. With the subcommand migrate it brings the tables up to date, with restored it leaves a gap in
-// the numbers that it gives, after a restore, with pgbouncer it prints its entry of a pooler's configuration, and with hooks the paths of its
-// hooks.
+// the numbers that it gives, after a restore, with pgbouncer it prints its entry of a pooler's configuration, and with hooks the paths of
+// its hooks.
 package main
 
 import (

@@ -64,7 +64,8 @@ func TestStatusesOfForges(t *testing.T) {
 			"gitea", gitea("success", "null"), http.Header{"X-Gitea-Event": {"status"}}, "https://git.example.com/shop/api.git ci/e2e success 2026-03-25T10:00:00Z 7 [tests]",
 		},
 		"status of Gitea that was changed": {
-			"gitea", gitea("warning", `"2026-03-25T11:00:00Z"`), http.Header{"X-Gitea-Event": {"status"}},
+			"gitea", gitea("warning", `"2026-03-25T11:00:00Z"`),
+			http.Header{"X-Gitea-Event": {"status"}},
 			"https://git.example.com/shop/api.git ci/e2e failure 2026-03-25T11:00:00Z 7 [tests]",
 		},
 		"push of Gitea":  {"gitea", gitea("success", "null"), http.Header{"X-Gitea-Event": {"push"}}, ""},

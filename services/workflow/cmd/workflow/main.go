@@ -1,6 +1,6 @@
 // Command workflow runs the workflow service. With the subcommand migrate it brings the tables up to date, with restored it leaves a gap in
-// the numbers that it gives, after a restore, and with pgbouncer it prints its entry of a pooler's configuration. The service starts it with
-// the subcommand sandbox as a child that runs programs.
+// the numbers that it gives, after a restore, and with pgbouncer it prints its entry of a pooler's configuration. The service starts it
+// with the subcommand sandbox as a child that runs programs.
 package main
 
 import (

@@ -1,7 +1,6 @@
 package trigger
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -74,7 +73,7 @@ func checkout(t *testing.T) string {
 func TestTheChangeOfACheckout(t *testing.T) {
 	t.Parallel()
 	dir := checkout(t)
-	got, err := planFlags{folder: dir, base: "main", head: "HEAD"}.change(context.Background())
+	got, err := planFlags{folder: dir, base: "main", head: "HEAD"}.change(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,11 +83,11 @@ func TestTheChangeOfACheckout(t *testing.T) {
 		t.Errorf("change: found %+v; expected %v", got, want)
 	}
 	for base, problem := range map[string]string{"next": "origin/next", "--output=x": "git diff"} {
-		if _, err := (planFlags{folder: dir, base: base, head: "HEAD"}).change(context.Background()); err == nil || !strings.Contains(err.Error(), problem) {
+		if _, err := (planFlags{folder: dir, base: base, head: "HEAD"}).change(t.Context()); err == nil || !strings.Contains(err.Error(), problem) {
 			t.Errorf("base %s: found %v; expected an error with %s", base, err, problem)
 		}
 	}
-	if _, err := (planFlags{folder: t.TempDir(), base: "main", head: "HEAD"}).change(context.Background()); !fault.Is(err, fault.Invalid) {
+	if _, err := (planFlags{folder: t.TempDir(), base: "main", head: "HEAD"}).change(t.Context()); !fault.Is(err, fault.Invalid) {
 		t.Errorf("no checkout: found %v", err)
 	}
 }
@@ -97,7 +96,7 @@ func TestTheChangeOfACheckout(t *testing.T) {
 func TestAChangeByFlags(t *testing.T) {
 	t.Parallel()
 	f := planFlags{folder: t.TempDir(), base: "origin/main", repository: "git.example.com/a", paths: []string{"b", "a"}, message: "x"}
-	got, err := f.change(context.Background())
+	got, err := f.change(t.Context())
 	if err != nil || !slices.Equal(got.Paths, []string{"a", "b"}) || got.Branch != "main" || got.Message != "x" {
 		t.Errorf("change: found %+v (%v)", got, err)
 	}

@@ -231,7 +231,9 @@ func newFixture(t *testing.T) *fixture {
 		Store: s.ForChat(), Rollouts: f.rollouts, Calls: f.policies, Secrets: f.credentials, Sealer: f.sealer, Clock: now,
 		URL: "https://cd.example.com",
 	})
-	f.triggers = trigger.New(trigger.Deps{Store: s.ForTrigger(), Rollouts: f.rollouts, Ranges: bundle.Ranges{}, Sources: bundle.Repositories{}, Clock: now})
+	f.triggers = trigger.New(trigger.Deps{
+		Store: s.ForTrigger(), Rollouts: f.rollouts, Ranges: bundle.Ranges{}, Sources: bundle.Repositories{}, Clock: now,
+	})
 	f.freezes = freeze.New(s.ForFreeze(), now, func() {})
 	f.control = control.New(control.Deps{
 		Store: s.ForControl(), Replays: control.Replays(f.access, f.setup, f.rollouts, f.freezes, f.policies), Clock: now,

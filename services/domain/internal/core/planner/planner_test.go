@@ -45,7 +45,8 @@ func TestEachEdge(t *testing.T) {
 		why    string
 	}{
 		"a runbook": {
-			both(func(f *planner.Facts) { f.Runbook, f.Weights = true, false }, always), planner.Quick, "the pipeline is a runbook, which deploys nothing",
+			both(func(f *planner.Facts) { f.Runbook, f.Weights = true, false }, always), planner.Quick,
+			"the pipeline is a runbook, which deploys nothing",
 		},
 		"a repetition of a quick sync": {
 			both(func(f *planner.Facts) { f.Repeats, f.As, f.Choice = 12, planner.Quick, planner.ChoosePipeline }, always), planner.Quick,

@@ -125,9 +125,9 @@ func (u *UseCases) forCalls(ctx context.Context, tx Tx, c cause, p plan, in *rol
 	return nil
 }
 
-// giveInputs finds the inputs of the rollout (R4-09). A new one is given them. A retry has those of the rollout that it repeats, which have to
-// fit the pipeline of today. What goes back, and what deploys again what is live, has the inputs with which it was deployed, as they were
-// recorded: no change of a pipeline since keeps a rollback from beginning.
+// giveInputs finds the inputs of the rollout (R4-09). A new one is given them. A retry has those of the rollout that it repeats, which have
+// to fit the pipeline of today. What goes back, and what deploys again what is live, has the inputs with which it was deployed, as they
+// were recorded: no change of a pipeline since keeps a rollback from beginning.
 func (p *plan) giveInputs(ctx context.Context, tx Tx, w wish) (err error) {
 	returns := p.back != nil && (!p.back.forward || p.back.repair)
 	switch {

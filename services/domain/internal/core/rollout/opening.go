@@ -280,7 +280,9 @@ func (u *UseCases) judge(ctx context.Context, p passages, gate string) (*judged,
 
 // passageRequest is the request of a passage as policies evaluate it.
 func (u *UseCases) passageRequest(ctx context.Context, p passages, gate string, point core.PassagePoint) (policy.Request, error) {
-	r := policy.Request{Action: policy.PassGate, Gate: gate, At: p.cause.at, Strategy: string(p.rollout.Plan.Strategy), Inputs: p.rollout.Inputs}
+	r := policy.Request{
+		Action: policy.PassGate, Gate: gate, At: p.cause.at, Strategy: string(p.rollout.Plan.Strategy), Inputs: p.rollout.Inputs,
+	}
 	requester, err := p.tx.PolicyRequester(ctx, p.rollout.ID)
 	if err != nil {
 		return r, err

@@ -288,7 +288,8 @@ func (u *UseCases) needs(ctx context.Context, tx Tx, c cause, p plan) ([]Foresee
 			return nil, err
 		}
 		point := core.PassagePoint{
-			ApplicationID: p.application.ID, EnvironmentID: s.environment.ID, Tier: s.environment.Tier, Automatic: c.Type.Automatic(), Entrance: true,
+			ApplicationID: p.application.ID, EnvironmentID: s.environment.ID, Tier: s.environment.Tier, Automatic: c.Type.Automatic(),
+			Entrance: true,
 		}
 		controls.Vetoes = nil // they are about versions, and the change is none yet
 		for _, stop := range controls.Stopping(point, c.at) {
@@ -339,7 +340,8 @@ func (p plan) approvalsAt(i int) []Need {
 	return all
 }
 
-// checksAt are the checks that guard the entrance of a plan's stop: those about what would enter, and those about what is in the stop before.
+// checksAt are the checks that guard the entrance of a plan's stop: those about what would enter, and those about what is in the stop
+// before.
 func (p plan) checksAt(i int) []Need {
 	var all []Need
 	add := func(checks []core.Check, about string) {
@@ -369,8 +371,9 @@ func (u *UseCases) policiesAt(
 	}
 	at := named(p.stops[i])
 	r := policy.Request{
-		Action: policy.EnterEnvironment, Principal: principalOf(c.Actor), Automatic: c.Type.Automatic(), At: c.at, Gate: at.Name, Environment: &at,
-		Strategy: string(p.decision.Strategy), Inputs: p.inputs,
+		Action: policy.EnterEnvironment, Principal: principalOf(c.Actor), Automatic: c.Type.Automatic(), At: c.at, Gate: at.Name,
+		Environment: &at,
+		Strategy:    string(p.decision.Strategy), Inputs: p.inputs,
 	}
 	for _, s := range p.stops[:i] {
 		r.Completed = append(r.Completed, named(s))

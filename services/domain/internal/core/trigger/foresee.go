@@ -12,9 +12,9 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
-// A change of a repository that is no version yet, as in a pull request, is foreseen by the same rules by which its commits would be decided
-// about once they are at the head of the branch: which files count is up to the sources, what begins is up to the triggers, and how is up to
-// the planner (D60). Nothing is written.
+// A change of a repository that is no version yet, as in a pull request, is foreseen by the same rules by which its commits would be
+// decided about once they are at the head of the branch: which files count is up to the sources, what begins is up to the triggers, and how
+// is up to the planner (D60). Nothing is written.
 
 // The bounds of a change.
 const (
@@ -74,8 +74,8 @@ func (c Change) check() error {
 	return nil
 }
 
-// Foresee returns the applications that a change would touch, by name, each with what would begin and what it would have to pass; more is that
-// there are others. A message is cut as that of a version is.
+// Foresee returns the applications that a change would touch, by name, each with what would begin and what it would have to pass; more is
+// that there are others. A message is cut as that of a version is.
 func (u *UseCases) Foresee(ctx context.Context, a core.Actor, c Change) (all []Touched, more bool, err error) {
 	if err := c.check(); err != nil {
 		return nil, false, err
@@ -185,8 +185,8 @@ func (u *UseCases) foresee(
 	return one, err
 }
 
-// reacts reports whether a trigger begins a rollout of a new commit, with its configuration. One that waits for a range of versions does not:
-// a commit of a branch is in none.
+// reacts reports whether a trigger begins a rollout of a new commit, with its configuration. One that waits for a range of versions does
+// not: a commit of a branch is in none.
 func (u *UseCases) reacts(t core.Trigger, repository string, services []string) (config, bool) {
 	c, err := readConfig(t.Kind, t.Config, u.ranges)
 	if err != nil || !t.Enabled || t.Removed {

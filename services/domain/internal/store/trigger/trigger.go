@@ -112,7 +112,8 @@ func (r Reads) SourcesOfRepository(ctx context.Context, organization int64, pref
 		})
 	}, func(row query.SourcesOfRepositoryRow) core.ServiceSource {
 		return core.ServiceSource{
-			ID: row.ID, ApplicationID: row.ApplicationID, ServiceID: row.ServiceID, Service: row.Service, Ref: row.SourceRef, Config: row.SourceConfig,
+			ID: row.ID, ApplicationID: row.ApplicationID, ServiceID: row.ServiceID, Service: row.Service, Ref: row.SourceRef,
+			Config: row.SourceConfig,
 		}
 	})
 }

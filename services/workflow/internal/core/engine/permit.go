@@ -27,14 +27,16 @@ type CallPolicies interface {
 	// Find is what policies may ask of a run.
 	Find(ctx context.Context, organization int64, workflow string) (callpolicy.Run, error)
 	// Decide decides by the latest policies. Given are the approvals that the call has. An error means that nothing could be found out now.
-	Decide(ctx context.Context, about callpolicy.Run, function string, args json.RawMessage, given []string) (policy.Decision, policy.Call, error)
+	Decide(
+		ctx context.Context, about callpolicy.Run, function string, args json.RawMessage, given []string,
+	) (policy.Decision, policy.Call, error)
 }
 
 const (
 	// heldMost is how long a call waits for an approval whose policy does not say.
 	heldMost = policy.MaxExpiry
-	// reportedDenials is how many denials of a generation are reported to the domain service, since a program may repeat them without end. All
-	// of them are in the history.
+	// reportedDenials is how many denials of a generation are reported to the domain service, since a program may repeat them without end.
+	// All of them are in the history.
 	reportedDenials = 100
 )
 
