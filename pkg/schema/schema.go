@@ -5,8 +5,10 @@ package schema
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -159,7 +161,44 @@ func Decode(text []byte) (any, error) {
 	if err != nil {
 		return nil, notJSON(text, err)
 	}
-	return value, nil
+	return value, checkNumbers(value, nil)
+}
+
+const (
+	// maxDigits and maxExponent bound a number. Numbers are compared exactly, so that one of a few characters could take megabytes and
+	// milliseconds; these are more than any format of numbers has.
+	maxDigits   = 400
+	maxExponent = 400
+)
+
+// checkNumbers refuses a number that costs more than its text.
+func checkNumbers(value any, path []string) error {
+	switch value := value.(type) {
+	case json.Number:
+		text := value.String()
+		digits, exponent := text, "0"
+		if at := strings.IndexAny(text, "eE"); at >= 0 {
+			digits, exponent = text[:at], text[at+1:]
+		}
+		if n, err := strconv.Atoi(exponent); len(digits) > maxDigits || err != nil || n > maxExponent || n < -maxExponent {
+			return fault.InvalidFields(fault.Field{Name: Pointer(path...), Problem: fmt.Sprintf(
+				"found the number %s; expected at most %d digits, and an exponent between -%d and %d", short(text), maxDigits, maxExponent, maxExponent,
+			)})
+		}
+	case []any:
+		for i, item := range value {
+			if err := checkNumbers(item, append(path, strconv.Itoa(i))); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		for name, member := range value {
+			if err := checkNumbers(member, append(path, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // root names the document being compiled. Nothing is ever loaded from it.

@@ -156,3 +156,30 @@ func TestUnknownWidgetsAndFieldsOfThatNameAreLegal(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestNumbersCostNoMoreThanTheirText: a few characters are no number of a megabyte, in schemas and in values.
+func TestNumbersCostNoMoreThanTheirText(t *testing.T) {
+	t.Parallel()
+	for text, at := range map[string]string{
+		`{"properties":{"n":{"type":"number","minimum":1e1000000}}}`:           "/properties/n/minimum",
+		`{"properties":{"n":{"type":"number","multipleOf":1E+1000001}}}`:       "/properties/n/multipleOf",
+		`{"properties":{"n":{"type":"number","maximum":1e-401}}}`:              "/properties/n/maximum",
+		`{"items":{"enum":[1,` + strings.Repeat("9", 401) + `]}}`:              "/items/enum/1",
+		`{"properties":{"n":{"type":"number","minimum":1e99999999999999999}}}`: "/properties/n/minimum",
+	} {
+		_, err := schema.Compile([]byte(text))
+		if fields := fault.FieldsOf(err); len(fields) != 1 || fields[0].Name != at || !strings.Contains(fields[0].Problem, "expected at most 400 digits") {
+			t.Errorf("%.60s: found %v; expected a refusal at %s", text, err, at)
+		}
+	}
+	s, err := schema.Compile([]byte(`{"type":"number","minimum":1e-400,"maximum":1.5e400}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Validate([]byte("3.25")); err != nil {
+		t.Error(err)
+	}
+	if err := s.Validate([]byte("1e1000000")); !fault.Is(err, fault.Invalid) {
+		t.Errorf("found %v; expected a refusal of the value", err)
+	}
+}

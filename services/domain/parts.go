@@ -42,8 +42,12 @@ func (s *service) handler(c Config) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed_authentication: %w", err)
 	}
+	feedGuard, err := c.FailedAuthentication.Guard()
+	if err != nil {
+		return nil, fmt.Errorf("failed_authentication: %w", err)
+	}
 	return api.NewHandler(api.Deps{
-		Guard:  guard,
+		Guard: guard, FeedGuard: feedGuard,
 		SignOn: signOn,
 		GraphQL: graph.NewHandler(graph.Deps{
 			Domain: graph.Domain{

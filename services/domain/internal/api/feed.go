@@ -104,7 +104,7 @@ func (k keyring) guessed(serve func(http.ResponseWriter, *http.Request) error) h
 		switch err := serve(w, r); {
 		case err == nil:
 			k.guard.Passed(k.clock.Now(), credential)
-		case fault.Is(err, fault.NotFound):
+		case fault.Is(err, fault.NotFound), fault.Is(err, fault.Invalid):
 			k.guard.FailedAt(k.clock.Now(), k.guard.AddressOf(r))
 			telemetry.AuthenticationFailed(telemetry.ProtocolHTTP, telemetry.OutcomeRefused)
 		}

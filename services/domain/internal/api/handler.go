@@ -3,8 +3,10 @@ package api
 import (
 	"log/slog"
 	"net/http"
+	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/throttle"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/feed"
 )
@@ -32,6 +34,9 @@ type Deps struct {
 	Clock       clock.Clock
 	// Guard slows down those whose credentials prove nothing; nil lets them try as often as they like.
 	Guard *throttle.Guard
+	// FeedGuard slows down those who ask for feeds and badges that do not exist. It is another one, so that a page that shows pictures which
+	// are gone keeps nobody at its readers' address from signing in.
+	FeedGuard *throttle.Guard
 	// Chats takes what chat servers send to paths below ChatPath.
 	Chats Chats
 	// Feeds serves what is below FeedPath and BadgePath of package feed.
@@ -55,9 +60,9 @@ func NewHandler(d Deps) http.Handler {
 		mux.HandleFunc("POST "+ChatPath+"{organization}/{channel}", keys.pressed(chatHandler{d.Chats, d.Log}))
 	}
 	if d.Feeds != nil {
-		feeds := feedHandler{d.Feeds, d.Log}
-		mux.HandleFunc("GET "+feed.FeedPath+"{organization}/{token}/{file}", keys.guessed(feeds.read))
-		mux.HandleFunc("GET "+feed.BadgePath+"{organization}/{application}/{file}", keys.guessed(feeds.badge))
+		feeds, readers := feedHandler{d.Feeds, d.Log}, newKeyring(d.Tokens, d.Access, d.Clock, d.FeedGuard)
+		mux.HandleFunc("GET "+feed.FeedPath+"{organization}/{token}/{file}", readers.guessed(feeds.read))
+		mux.HandleFunc("GET "+feed.BadgePath+"{organization}/{application}/{file}", readers.guessed(feeds.badge))
 	}
 	mux.HandleFunc("POST /session", keys.signIn)
 	mux.HandleFunc("DELETE /session", keys.signOut)
@@ -78,6 +83,9 @@ func NewHandler(d Deps) http.Handler {
 // has files that never change, says its own of the first and the last.
 func guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, feed.FeedPath) { // whatever follows, it may be a token
+			rpc.ShowPath(w, feed.FeedPath+"…")
+		}
 		h := w.Header()
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		h.Set("X-Content-Type-Options", "nosniff")

@@ -56,8 +56,9 @@ const patience = 10 * time.Second
 // emailClaim is the claim that email_verified speaks of.
 const emailClaim = "email"
 
-// emailForm is the form of an address that mail is sent to.
-var emailForm = regexp.MustCompile(`^[^\s@<>,;:"()\[\]\\]{1,64}@[A-Za-z0-9.-]{1,190}$`)
+// emailForm is the form of an address that mail is sent to: printable ASCII, and no more than tables hold. A member with another one has no
+// address, and signs in all the same.
+var emailForm = regexp.MustCompile(`^[!#-'*+\-./0-9=?A-Z^-~]{1,64}@[A-Za-z0-9.-]{1,190}$`)
 
 // Provider is the other end. It is safe for concurrent use.
 type Provider struct {

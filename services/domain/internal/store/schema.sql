@@ -312,6 +312,7 @@ CREATE TABLE cd_artifact_sources (
     CONSTRAINT cd_artifact_sources_ref_is_given CHECK ((source_ref <> ''::text))
 );
 CREATE INDEX cd_artifact_sources_by_match_key ON cd_artifact_sources USING btree (match_key, organization_id);
+CREATE INDEX cd_artifact_sources_of_repository ON cd_artifact_sources USING btree (organization_id, match_key COLLATE "C");
 CREATE TRIGGER cd_artifact_sources_touch BEFORE UPDATE ON cd_artifact_sources FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON COLUMN cd_artifact_sources.match_key IS
     'Derived from source_config by the kind of source: what a published artifact is looked up by.';
@@ -914,7 +915,7 @@ CREATE TABLE cd_deployments (
 );
 CREATE TRIGGER cd_deployments_are_kept BEFORE DELETE ON cd_deployments FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_deployments_ended_is_final BEFORE UPDATE ON cd_deployments FOR EACH ROW WHEN (((old.state = ANY (ARRAY['healthy'::text, 'degraded'::text, 'failed'::text, 'cancelled'::text])) AND (new.state <> old.state))) EXECUTE FUNCTION cd_refuse_change_of_ended();
-CREATE TRIGGER cd_deployments_pins_are_immutable BEFORE UPDATE ON cd_deployments FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'rollout_environment_id', 'service_id', 'created_at');
+CREATE TRIGGER cd_deployments_pins_are_immutable BEFORE UPDATE ON cd_deployments FOR EACH ROW WHEN ((((((old.id IS DISTINCT FROM new.id) OR (old.organization_id IS DISTINCT FROM new.organization_id)) OR (old.rollout_environment_id IS DISTINCT FROM new.rollout_environment_id)) OR (old.service_id IS DISTINCT FROM new.service_id)) OR (old.created_at IS DISTINCT FROM new.created_at))) EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'rollout_environment_id', 'service_id', 'created_at');
 CREATE TRIGGER cd_deployments_touch BEFORE UPDATE ON cd_deployments FOR EACH ROW EXECUTE FUNCTION cd_touch();
 
 CREATE TABLE cd_driver_bundles (
@@ -1145,6 +1146,59 @@ COMMENT ON COLUMN cd_feeds.digest IS
 COMMENT ON COLUMN cd_feeds.last_read_at IS
     'When it was read of late, to the day; null for never.';
 
+CREATE TABLE cd_forge_commits (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    application_id bigint NOT NULL,
+    version_set_id bigint NOT NULL,
+    commit_sha text NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_forge_commits_pkey PRIMARY KEY (organization_id, version_set_id, commit_sha),
+    CONSTRAINT cd_forge_commits_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
+    CONSTRAINT cd_forge_commits_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_forge_commits_version_set FOREIGN KEY (organization_id, version_set_id) REFERENCES cd_version_sets(organization_id, id),
+    CONSTRAINT cd_forge_commits_commit_is_one CHECK ((commit_sha ~ '^[0-9a-f]{40}([0-9a-f]{24})?$'::text))
+);
+CREATE INDEX cd_forge_commits_by_commit ON cd_forge_commits USING btree (organization_id, commit_sha);
+CREATE TRIGGER cd_forge_commits_touch BEFORE UPDATE ON cd_forge_commits FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_forge_commits IS
+    'Which version sets that were rolled out come from a commit, in organizations with hooks: a report has their checks looked at. Rows end with the version set.';
+
+CREATE TABLE cd_forge_hooks (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    key text NOT NULL,
+    forge text NOT NULL,
+    repositories text[] NOT NULL,
+    check_keys text[] NOT NULL,
+    principal_type text NOT NULL,
+    principal_id bigint NOT NULL,
+    principal_name text NOT NULL,
+    removed_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_forge_hooks_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_forge_hooks_one_of_a_key UNIQUE (organization_id, key),
+    CONSTRAINT cd_forge_hooks_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_forge_hooks_check_keys_are_bounded CHECK ((cardinality(check_keys) <= 50)),
+    CONSTRAINT cd_forge_hooks_forge_is_known CHECK ((forge = ANY (ARRAY['github'::text, 'gitlab'::text, 'gitea'::text]))),
+    CONSTRAINT cd_forge_hooks_key_is_one CHECK ((key ~ '^[0-9a-f]{16,64}$'::text)),
+    CONSTRAINT cd_forge_hooks_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
+    CONSTRAINT cd_forge_hooks_repositories_are_bounded CHECK (((cardinality(repositories) >= 1) AND (cardinality(repositories) <= 20)))
+);
+CREATE TRIGGER cd_forge_hooks_touch BEFORE UPDATE ON cd_forge_hooks FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_forge_hooks IS
+    'Hooks to which forges report statuses of commits. Their secrets are not stored: the registry service derives them. Rows are kept, so that reports name their hook.';
+COMMENT ON COLUMN cd_forge_hooks.check_keys IS
+    'The checks that its reports count for; empty for all.';
+COMMENT ON COLUMN cd_forge_hooks.key IS
+    'Names it at the registry service.';
+COMMENT ON COLUMN cd_forge_hooks.removed_at IS
+    'Since when its reports count for nothing; null while they do.';
+COMMENT ON COLUMN cd_forge_hooks.repositories IS
+    'Patterns of the repositories that it may report about, as host/path.';
+
 CREATE TABLE cd_forge_hosts (
     organization_id bigint NOT NULL,
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1223,6 +1277,41 @@ COMMENT ON COLUMN cd_forge_mirrors.credential IS
 COMMENT ON COLUMN cd_forge_mirrors.environment_ids IS
     'The environments whose checks are published; empty for all.';
 
+CREATE TABLE cd_forge_reports (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    hook_id bigint NOT NULL,
+    repository text NOT NULL,
+    commit_sha text NOT NULL,
+    context text NOT NULL,
+    phase text NOT NULL,
+    description text NOT NULL,
+    link text NOT NULL,
+    observed_at timestamp with time zone NOT NULL,
+    sequence bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_forge_reports_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_forge_reports_one_of_a_context UNIQUE (organization_id, commit_sha, repository, context, hook_id),
+    CONSTRAINT cd_forge_reports_hook FOREIGN KEY (organization_id, hook_id) REFERENCES cd_forge_hooks(organization_id, id),
+    CONSTRAINT cd_forge_reports_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_forge_reports_commit_is_one CHECK ((commit_sha ~ '^[0-9a-f]{40}([0-9a-f]{24})?$'::text)),
+    CONSTRAINT cd_forge_reports_context_is_not_ours CHECK (((context !~~ 'lockstep/%'::text) AND ((octet_length(context) >= 1) AND (octet_length(context) <= 255)))),
+    CONSTRAINT cd_forge_reports_description_is_bounded CHECK ((length(description) <= 1000)),
+    CONSTRAINT cd_forge_reports_link_is_bounded CHECK ((length(link) <= 2000)),
+    CONSTRAINT cd_forge_reports_phase_is_known CHECK ((phase = ANY (ARRAY['pending'::text, 'success'::text, 'failure'::text]))),
+    CONSTRAINT cd_forge_reports_repository_is_bounded CHECK (((octet_length(repository) >= 1) AND (octet_length(repository) <= 1024)))
+);
+CREATE INDEX cd_forge_reports_by_hook ON cd_forge_reports USING btree (organization_id, hook_id, updated_at);
+CREATE INDEX cd_forge_reports_by_time ON cd_forge_reports USING btree (organization_id, updated_at);
+CREATE TRIGGER cd_forge_reports_touch BEFORE UPDATE ON cd_forge_reports FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_forge_reports IS
+    'The latest status of each context of a commit that a hook received. Rows end 90 days after their last change.';
+COMMENT ON COLUMN cd_forge_reports.observed_at IS
+    'When the forge had it, and with sequence, which the forge gives, which of two is later.';
+COMMENT ON COLUMN cd_forge_reports.repository IS
+    'Host and path, in lower case.';
+
 CREATE TABLE cd_forge_statuses (
     organization_id bigint NOT NULL,
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1230,7 +1319,6 @@ CREATE TABLE cd_forge_statuses (
     host text NOT NULL,
     commit_sha text NOT NULL,
     name text NOT NULL,
-    parts jsonb NOT NULL,
     credential text NOT NULL,
     revision integer NOT NULL DEFAULT 1,
     sent_revision integer NOT NULL DEFAULT 0,
@@ -1245,6 +1333,13 @@ CREATE TABLE cd_forge_statuses (
     sent_at timestamp with time zone,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    application_id bigint NOT NULL DEFAULT 0,
+    environment_id bigint NOT NULL DEFAULT 0,
+    version_set_id bigint NOT NULL DEFAULT 0,
+    phase text NOT NULL DEFAULT 'pending'::text,
+    description text NOT NULL DEFAULT ''::text,
+    link text NOT NULL DEFAULT ''::text,
+    away_since timestamp with time zone,
     CONSTRAINT cd_forge_statuses_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_forge_statuses_one_of_a_name UNIQUE (organization_id, repository, commit_sha, name),
     CONSTRAINT cd_forge_statuses_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
@@ -1253,7 +1348,7 @@ CREATE TABLE cd_forge_statuses (
     CONSTRAINT cd_forge_statuses_failed_says_why CHECK (((state <> 'failed'::text) OR (error <> ''::text))),
     CONSTRAINT cd_forge_statuses_host_is_bounded CHECK (((octet_length(host) >= 1) AND (octet_length(host) <= 300))),
     CONSTRAINT cd_forge_statuses_name_is_ours CHECK (((name ~~ 'lockstep/%'::text) AND (octet_length(name) <= 255))),
-    CONSTRAINT cd_forge_statuses_parts_is_an_object CHECK ((jsonb_typeof(parts) = 'object'::text)),
+    CONSTRAINT cd_forge_statuses_phase_is_known CHECK ((phase = ANY (ARRAY['pending'::text, 'success'::text, 'failure'::text]))),
     CONSTRAINT cd_forge_statuses_repository_is_bounded CHECK (((octet_length(repository) >= 1) AND (octet_length(repository) <= 1000))),
     CONSTRAINT cd_forge_statuses_sending_has_inputs CHECK (((state <> 'sending'::text) OR ((inputs IS NOT NULL) AND (run > 0)))),
     CONSTRAINT cd_forge_statuses_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'sending'::text, 'sent'::text, 'failed'::text])))
@@ -1266,12 +1361,14 @@ CREATE INDEX cd_forge_statuses_settled ON cd_forge_statuses USING btree (organiz
 CREATE TRIGGER cd_forge_statuses_touch BEFORE UPDATE ON cd_forge_statuses FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_forge_statuses IS
     'Statuses of commits at forges, one of each name: a copy of what checks have come to, which no decision depends on. Rows end 30 days after their last change.';
+COMMENT ON COLUMN cd_forge_statuses.application_id IS
+    'Whose it is, and with environment_id and version_set_id what it is about; 0 if that is not known.';
+COMMENT ON COLUMN cd_forge_statuses.away_since IS
+    'When its server first failed to answer since it was sent last; null if it has not.';
 COMMENT ON COLUMN cd_forge_statuses.due_at IS
     'When it is sent, or looked at again while a run sends it.';
 COMMENT ON COLUMN cd_forge_statuses.inputs IS
     'Of the present run: begun again, it is begun with the same.';
-COMMENT ON COLUMN cd_forge_statuses.parts IS
-    'What each application says, by its number: set, phase, description and link. The worst of them is published.';
 COMMENT ON COLUMN cd_forge_statuses.revision IS
     'Counts what it was to say; sent_revision is what the forge has.';
 COMMENT ON COLUMN cd_forge_statuses.run IS
@@ -1306,6 +1403,7 @@ CREATE TABLE cd_freezes (
     CONSTRAINT cd_freezes_tiers_are_known CHECK ((tiers <@ ARRAY['development'::text, 'qa'::text, 'staging'::text, 'production'::text])),
     CONSTRAINT cd_freezes_time_is_bounded CHECK ((ends_at <= (bounded_from + '30 days'::interval)))
 );
+CREATE INDEX cd_freezes_by_end ON cd_freezes USING btree (organization_id, ends_at);
 CREATE INDEX cd_freezes_in_force ON cd_freezes USING btree (organization_id, ends_at) WHERE (ended_at IS NULL);
 CREATE TRIGGER cd_freezes_touch BEFORE UPDATE ON cd_freezes FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_freezes IS
@@ -2119,12 +2217,14 @@ CREATE TABLE cd_queued_rollouts (
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     strategy text NOT NULL DEFAULT ''::text,
+    inputs jsonb NOT NULL DEFAULT '{}'::jsonb,
     CONSTRAINT cd_queued_rollouts_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_queued_rollouts_made_rollout FOREIGN KEY (organization_id, made_rollout_id) REFERENCES cd_rollouts(organization_id, id),
     CONSTRAINT cd_queued_rollouts_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_queued_rollouts_trigger FOREIGN KEY (organization_id, trigger_id) REFERENCES cd_triggers(organization_id, id),
     CONSTRAINT cd_queued_rollouts_version_set FOREIGN KEY (organization_id, application_id, version_set_id) REFERENCES cd_version_sets(organization_id, application_id, id),
     CONSTRAINT cd_queued_rollouts_dropped_says_why CHECK (((state = 'dropped'::text) = (outcome <> ''::text))),
+    CONSTRAINT cd_queued_rollouts_inputs_are_an_object CHECK (((jsonb_typeof(inputs) = 'object'::text) AND (octet_length((inputs)::text) <= 65536))),
     CONSTRAINT cd_queued_rollouts_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
     CONSTRAINT cd_queued_rollouts_started_has_made CHECK (((state = 'started'::text) = (made_rollout_id IS NOT NULL))),
     CONSTRAINT cd_queued_rollouts_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'started'::text, 'dropped'::text]))),
@@ -2137,6 +2237,8 @@ COMMENT ON COLUMN cd_queued_rollouts.cause IS
     'What made the trigger ask for it; empty without one.';
 COMMENT ON COLUMN cd_queued_rollouts.environments IS
     'Where it goes, by name; empty for the whole pipeline.';
+COMMENT ON COLUMN cd_queued_rollouts.inputs IS
+    'What the requester has given; defaults are added when it begins.';
 COMMENT ON COLUMN cd_queued_rollouts.strategy IS
     'What the requester has chosen; empty for auto.';
 COMMENT ON COLUMN cd_queued_rollouts.trigger_id IS
@@ -2371,7 +2473,7 @@ CREATE TRIGGER cd_rollout_environments_are_kept BEFORE DELETE ON cd_rollout_envi
 CREATE TRIGGER cd_rollout_environments_ended_is_final BEFORE UPDATE ON cd_rollout_environments FOR EACH ROW WHEN (((old.state = ANY (ARRAY['completed'::text, 'failed'::text, 'cancelled'::text])) AND (new.state <> old.state))) EXECUTE FUNCTION cd_refuse_change_of_ended();
 CREATE TRIGGER cd_rollout_environments_keep_cell AFTER INSERT OR UPDATE OF state ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_keep_cell();
 CREATE TRIGGER cd_rollout_environments_mark_forge AFTER INSERT OR UPDATE OF state ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_mark_forge_stop();
-CREATE TRIGGER cd_rollout_environments_pins_are_immutable BEFORE UPDATE ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'rollout_id', 'environment_id', 'position', 'driver_binding_id', 'driver_digest', 'previous_version_set_id', 'weights', 'skips_weights', 'created_at');
+CREATE TRIGGER cd_rollout_environments_pins_are_immutable BEFORE UPDATE ON cd_rollout_environments FOR EACH ROW WHEN ((((((((((((old.id IS DISTINCT FROM new.id) OR (old.organization_id IS DISTINCT FROM new.organization_id)) OR (old.rollout_id IS DISTINCT FROM new.rollout_id)) OR (old.environment_id IS DISTINCT FROM new.environment_id)) OR (old."position" IS DISTINCT FROM new."position")) OR (old.driver_binding_id IS DISTINCT FROM new.driver_binding_id)) OR (old.driver_digest IS DISTINCT FROM new.driver_digest)) OR (old.previous_version_set_id IS DISTINCT FROM new.previous_version_set_id)) OR (old.weights IS DISTINCT FROM new.weights)) OR (old.skips_weights IS DISTINCT FROM new.skips_weights)) OR (old.created_at IS DISTINCT FROM new.created_at))) EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'rollout_id', 'environment_id', 'position', 'driver_binding_id', 'driver_digest', 'previous_version_set_id', 'weights', 'skips_weights', 'created_at');
 CREATE TRIGGER cd_rollout_environments_touch BEFORE UPDATE ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON COLUMN cd_rollout_environments.driver_digest IS
     'The bundle that this rollout runs here, to the byte.';
@@ -2590,6 +2692,7 @@ CREATE TABLE cd_rollouts (
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     strategy text NOT NULL DEFAULT ''::text,
     strategy_reason text NOT NULL DEFAULT ''::text,
+    inputs jsonb NOT NULL DEFAULT '{}'::jsonb,
     CONSTRAINT cd_rollouts_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_rollouts_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
     CONSTRAINT cd_rollouts_flow_definition FOREIGN KEY (organization_id, application_id, flow_definition_id) REFERENCES cd_application_flow_definitions(organization_id, application_id, id),
@@ -2597,6 +2700,7 @@ CREATE TABLE cd_rollouts (
     CONSTRAINT cd_rollouts_rollback_of FOREIGN KEY (organization_id, rollback_of) REFERENCES cd_rollouts(organization_id, id),
     CONSTRAINT cd_rollouts_version_set FOREIGN KEY (organization_id, application_id, version_set_id) REFERENCES cd_version_sets(organization_id, application_id, id),
     CONSTRAINT cd_rollouts_finished_when_ended CHECK (((state = ANY (ARRAY['completed'::text, 'failed'::text, 'cancelled'::text])) = (finished_at IS NOT NULL))),
+    CONSTRAINT cd_rollouts_inputs_are_an_object CHECK (((jsonb_typeof(inputs) = 'object'::text) AND (octet_length((inputs)::text) <= 65536))),
     CONSTRAINT cd_rollouts_rolls_back_an_earlier_one CHECK ((rollback_of < id)),
     CONSTRAINT cd_rollouts_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'in_progress'::text, 'paused'::text, 'completed'::text, 'failed'::text, 'cancelled'::text]))),
     CONSTRAINT cd_rollouts_strategy_has_a_reason CHECK (((strategy = ''::text) = (strategy_reason = ''::text))),
@@ -2614,10 +2718,12 @@ CREATE UNIQUE INDEX cd_rollouts_one_active_per_application ON cd_rollouts USING 
 CREATE TRIGGER cd_rollouts_are_kept BEFORE DELETE ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollouts_controls_are_known BEFORE INSERT ON cd_rollouts FOR EACH ROW WHEN (((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 1)) EXECUTE FUNCTION cd_refuse_unknown_controls();
 CREATE TRIGGER cd_rollouts_ended_is_final BEFORE UPDATE ON cd_rollouts FOR EACH ROW WHEN (((old.state = ANY (ARRAY['completed'::text, 'failed'::text, 'cancelled'::text])) AND (new.state <> old.state))) EXECUTE FUNCTION cd_refuse_change_of_ended();
-CREATE TRIGGER cd_rollouts_pins_are_immutable BEFORE UPDATE ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'application_id', 'version_set_id', 'flow_definition_id', 'rollback_of', 'passages', 'strategy', 'strategy_reason', 'created_at');
+CREATE TRIGGER cd_rollouts_pins_are_immutable BEFORE UPDATE ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'application_id', 'version_set_id', 'flow_definition_id', 'rollback_of', 'passages', 'strategy', 'strategy_reason', 'inputs', 'created_at');
 CREATE TRIGGER cd_rollouts_touch BEFORE UPDATE ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON COLUMN cd_rollouts.asked IS
     'Its journal has a request for an approval, answered or not.';
+COMMENT ON COLUMN cd_rollouts.inputs IS
+    'What it was given when it was made, with defaults; an empty object for a pipeline that declares no inputs.';
 COMMENT ON COLUMN cd_rollouts.passages IS
     'Nothing of it advances beyond a passage that was not granted. False for rollouts that were created by releases whose programs requested approvals themselves.';
 COMMENT ON COLUMN cd_rollouts.rollback_of IS
@@ -3212,6 +3318,23 @@ $function$;
 COMMENT ON FUNCTION cd_forget_forge_marks IS
     'A mark is done with once what it is about was looked at.';
 
+CREATE OR REPLACE FUNCTION cd_forget_forge_reports(before timestamp with time zone, most integer)
+ RETURNS bigint
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+    WITH old AS (
+        SELECT r.organization_id, r.id FROM cd_forge_reports r
+        WHERE r.organization_id = NULLIF(current_setting('lockstep.organization', true), '')::bigint AND r.updated_at < before ORDER BY r.updated_at LIMIT most
+    ), gone AS (
+        DELETE FROM cd_forge_reports r USING old WHERE r.organization_id = old.organization_id AND r.id = old.id RETURNING 1
+    )
+    SELECT count(*) FROM gone
+$function$;
+COMMENT ON FUNCTION cd_forget_forge_reports IS
+    'What counted for a check is recorded as a status of the check.';
+
 CREATE OR REPLACE FUNCTION cd_forget_forge_statuses(before timestamp with time zone, most integer)
  RETURNS bigint
  LANGUAGE sql
@@ -3509,9 +3632,11 @@ CREATE OR REPLACE FUNCTION cd_mark_forge_stop()
  LANGUAGE plpgsql
 AS $function$
 BEGIN
-    PERFORM cd_mark_forge_subject(r.organization_id, r.application_id, s.id)
-        FROM cd_rollouts r, unnest(ARRAY[r.version_set_id, CASE WHEN NEW.state = 'completed' THEN NEW.previous_version_set_id END]) AS s (id)
-        WHERE r.organization_id = NEW.organization_id AND r.id = NEW.rollout_id AND s.id IS NOT NULL;
+    IF EXISTS (SELECT FROM cd_forge_mirrors m WHERE m.organization_id = NEW.organization_id AND m.enabled) THEN
+        PERFORM cd_mark_forge_subject(r.organization_id, r.application_id, s.id)
+            FROM cd_rollouts r, unnest(ARRAY[r.version_set_id, CASE WHEN NEW.state = 'completed' THEN NEW.previous_version_set_id END]) AS s (id)
+            WHERE r.organization_id = NEW.organization_id AND r.id = NEW.rollout_id AND s.id IS NOT NULL;
+    END IF;
     RETURN NULL;
 END $function$;
 COMMENT ON FUNCTION cd_mark_forge_stop IS
@@ -3524,9 +3649,10 @@ AS $function$
     INSERT INTO cd_forge_marks (organization_id, application_id, version_set_id, due_at)
     SELECT of_organization, of_application, of_set, 'epoch'
     WHERE EXISTS (SELECT FROM cd_forge_mirrors m WHERE m.organization_id = of_organization AND m.application_id = of_application AND m.enabled)
+       OR EXISTS (SELECT FROM cd_forge_hooks h WHERE h.organization_id = of_organization AND h.removed_at IS NULL)
 $function$;
 COMMENT ON FUNCTION cd_mark_forge_subject IS
-    'Has the statuses of a version set looked at, if the application is published.';
+    'Has the statuses of a version set looked at, if the application is published or forges report to the organization.';
 
 CREATE OR REPLACE FUNCTION cd_organizations_of_identity(of_issuer text, of_subject text)
  RETURNS TABLE(id bigint, name text, created_at timestamp with time zone)
@@ -3910,10 +4036,12 @@ CREATE OR REPLACE FUNCTION cd_refuse_changed_pins()
  LANGUAGE plpgsql
 AS $function$
 DECLARE
+    before jsonb := to_jsonb(OLD);
+    after  jsonb := to_jsonb(NEW);
     pinned text;
 BEGIN
     FOREACH pinned IN ARRAY TG_ARGV LOOP
-        IF to_jsonb(OLD) -> pinned IS DISTINCT FROM to_jsonb(NEW) -> pinned THEN
+        IF before -> pinned IS DISTINCT FROM after -> pinned THEN
             RAISE EXCEPTION '%.% is pinned: it never changes', TG_TABLE_NAME, pinned
                 USING ERRCODE = 'integrity_constraint_violation', TABLE = TG_TABLE_NAME, COLUMN = pinned, CONSTRAINT = TG_NAME;
         END IF;

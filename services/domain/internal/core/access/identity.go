@@ -59,10 +59,11 @@ func (u *UseCases) StartIdentitySession(ctx context.Context, organization int64,
 		)
 	}
 	for _, other := range homes {
-		if other == organization || !id.GroupsDecide {
+		if other == organization {
 			continue
 		}
-		// So that it can be chosen there. Who was turned away in another organization is none of this one's business.
+		// So that it can be chosen there, and so that no organization keeps an address that the provider does not vouch for any longer. Who was
+		// turned away in another organization is none of this one's business.
 		if err := u.join(ctx, other, id); err != nil && !fault.Is(err, fault.Denied) && !fault.Is(err, fault.Refused) {
 			return "", until, err
 		}

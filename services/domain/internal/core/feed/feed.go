@@ -12,6 +12,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -36,6 +38,8 @@ const (
 	fresh = 30 * time.Second
 	// maxKept bounds how many documents are kept in memory.
 	maxKept = 2000
+	// maxName is how long the names of applications and environments are at most, in bytes.
+	maxName = 255
 	// perMinute is how often one feed or badge is served within a minute by a process.
 	perMinute = 120
 	// maxToken bounds what is taken for a token, in bytes.
@@ -134,7 +138,7 @@ type Tx interface {
 	FeedByDigest(ctx context.Context, kind Kind, digest []byte) (Feed, error)
 	FeedRead(ctx context.Context, id int64, at time.Time) error
 	ProductionChanges(ctx context.Context, most int) ([]Change, error)
-	FeedFreezes(ctx context.Context, since time.Time, most int) ([]Freeze, error)
+	FeedFreezes(ctx context.Context, since, now time.Time, most int) ([]Freeze, error)
 	// Badges are by application.
 	Badges(ctx context.Context) ([]Badge, error)
 	SaveBadge(ctx context.Context, b Badge) error
@@ -385,7 +389,7 @@ func (u *UseCases) Read(ctx context.Context, organization int64, kind Kind, toke
 // write writes the document of a kind.
 func (u *UseCases) write(ctx context.Context, tx Tx, organization int64, kind Kind, now time.Time) (Document, error) {
 	if kind == KindFreezes {
-		all, err := tx.FeedFreezes(ctx, now.Add(-past), shown)
+		all, err := tx.FeedFreezes(ctx, now.Add(-past), now, shown)
 		if err != nil {
 			return Document{}, err
 		}
@@ -402,6 +406,11 @@ func (u *UseCases) write(ctx context.Context, tx Tx, organization int64, kind Ki
 // Badge is the picture of an application's state in an environment. It is NotFound for all that is not shown, whatever the reason.
 func (u *UseCases) Badge(ctx context.Context, organization int64, application, environment string) (d Document, err error) {
 	defer func() { u.count(err) }()
+	for _, name := range []string{application, environment} {
+		if len(name) > maxName || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
+			return d, fault.New(fault.NotFound, "no such badge")
+		}
+	}
 	now, place := u.clock.Now(), fmt.Sprintf("badge/%d/%q/%q", organization, application, environment)
 	if err := u.limit(place, now); err != nil {
 		return d, err
@@ -437,7 +446,10 @@ func (u *UseCases) limit(key string, now time.Time) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(u.served) >= maxKept {
-		clear(u.served)
+		maps.DeleteFunc(u.served, func(_ string, w window) bool { return now.Sub(w.since) >= time.Minute })
+	}
+	if _, known := u.served[key]; !known && len(u.served) >= maxKept {
+		return fault.New(fault.Limited, "found more than %d feeds and badges asked for within a minute; expected fewer", maxKept)
 	}
 	w := u.served[key]
 	if age := now.Sub(w.since); age >= time.Minute || age < 0 {

@@ -170,6 +170,10 @@ func (u *UseCases) PutMine(ctx context.Context, a core.Actor, n NewSubscription)
 		if at < 0 {
 			return invalid("/channel", "found %.100q; expected a channel that members may subscribe to: one with personal", n.Channel)
 		}
+		// A channel that is removed meanwhile ends its subscriptions: this one as well, or it is not saved.
+		if _, err := tx.LockNotificationChannel(ctx, channels[at].ID); err != nil {
+			return err
+		}
 		all, err := tx.NotificationSubscriptions(ctx, a.Organization, a.ID)
 		if err != nil {
 			return err

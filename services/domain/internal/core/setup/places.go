@@ -3,6 +3,7 @@ package setup
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -324,7 +325,7 @@ func (u *UseCases) SetDirectChanges(
 type PlacedEnvironment struct{ ID, OrganizationID int64 }
 
 // AnnouncePlaces announces everything that belongs to the environments of all organizations.
-func (u *UseCases) AnnouncePlaces(ctx context.Context) error {
+func (u *UseCases) AnnouncePlaces(ctx context.Context) (failed error) {
 	for behind := int64(0); ; {
 		page, err := u.store.EnvironmentsAfter(ctx, behind, mostAtOnce)
 		if err != nil {
@@ -332,12 +333,16 @@ func (u *UseCases) AnnouncePlaces(ctx context.Context) error {
 		}
 		for _, e := range page {
 			behind = e.ID
+			// One that cannot be announced, as of a pipeline that this release cannot read, keeps no other from it.
 			if err := u.announceAgain(ctx, e); err != nil {
-				return fmt.Errorf("announce the places of environment %d: %w", e.ID, err)
+				failed = errors.Join(failed, fmt.Errorf("announce the places of environment %d: %w", e.ID, err))
+			}
+			if ctx.Err() != nil {
+				return failed
 			}
 		}
 		if len(page) < mostAtOnce {
-			return nil
+			return failed
 		}
 	}
 }
@@ -370,7 +375,7 @@ func (u *UseCases) announceAgain(ctx context.Context, placed PlacedEnvironment) 
 			return err
 		}
 		if more = len(locked) == pipelinesAtOnce; more {
-			after = locked[len(locked)-1].ApplicationID
+			after = locked[len(locked)-1].ID
 		}
 		if err := clock.Rest(ctx, u.clock, began); err != nil {
 			return err

@@ -30,7 +30,7 @@ type ReadinessTx interface {
 	ClaimingEnvironments(ctx context.Context) ([]core.BoundEnvironment, error)
 	// LockApplicationEnvironment comes after the lock of its environment, if both are wanted.
 	LockApplicationEnvironment(ctx context.Context, id int64) (core.ApplicationEnvironment, error)
-	// LockApplicationsIn locks what applications whose pipelines go to an environment have there, by the application's number, behind one.
+	// LockApplicationsIn locks what applications whose pipelines go to an environment have there, in the order of its numbers, behind one.
 	LockApplicationsIn(ctx context.Context, environment, after int64, most int) ([]core.ApplicationEnvironment, error)
 	// AwaitingSetup locks the application environments that wait for an environment.
 	AwaitingSetup(ctx context.Context, environment int64) ([]core.ApplicationEnvironment, error)

@@ -92,8 +92,8 @@ func (w Writes) ProductionChanges(ctx context.Context, most int) ([]feed.Change,
 }
 
 // FeedFreezes implements feed.Tx.
-func (w Writes) FeedFreezes(ctx context.Context, since time.Time, most int) ([]feed.Freeze, error) {
-	rows, err := w.Q.FeedFreezes(ctx, w.Entered, since, int32(most))
+func (w Writes) FeedFreezes(ctx context.Context, since, now time.Time, most int) ([]feed.Freeze, error) {
+	rows, err := w.Q.FeedFreezes(ctx, query.FeedFreezesParams{OrganizationID: w.Entered, Since: since, Now: now, Most: int32(most)})
 	all := make([]feed.Freeze, len(rows))
 	for i, r := range rows {
 		all[i] = feed.Freeze{ID: r.ID, StartsAt: r.StartsAt, EndsAt: r.EndsAt, EndedAt: r.EndedAt, UpdatedAt: r.UpdatedAt}

@@ -34,11 +34,12 @@ WHERE e.organization_id = @organization_id AND e.tier = 'production'
 ORDER BY f.rollout_id DESC, f.id DESC LIMIT @most::integer;
 
 -- name: FeedFreezes :many
--- Those that have not ended long ago, the newest first, with the names of their scope.
+-- Those that have not ended long ago, with the names of their scope: first those that are in force or will be, by when they begin.
 SELECT f.id, f.starts_at, f.ends_at, f.ended_at, f.updated_at, f.tiers,
     (SELECT COALESCE(array_agg(e.name ORDER BY e.name), '{}') FROM cd_environments e WHERE e.organization_id = f.organization_id AND e.id = ANY(f.environment_ids))::text[] AS environments,
     (SELECT COALESCE(array_agg(a.name ORDER BY a.name), '{}') FROM cd_applications a WHERE a.organization_id = f.organization_id AND a.id = ANY(f.application_ids))::text[] AS applications
-FROM cd_freezes f WHERE f.organization_id = @organization_id AND f.ends_at > @since ORDER BY f.id DESC LIMIT @most;
+FROM cd_freezes f WHERE f.organization_id = @organization_id AND f.ends_at > @since
+ORDER BY (f.ended_at IS NOT NULL OR f.ends_at <= @now::timestamptz), f.starts_at, f.id LIMIT @most;
 
 -- name: Badges :many
 SELECT b.*, a.name AS application FROM cd_badges b JOIN cd_applications a ON a.organization_id = b.organization_id AND a.id = b.application_id

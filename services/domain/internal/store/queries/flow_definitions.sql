@@ -29,8 +29,8 @@ SELECT * FROM cd_application_environments WHERE organization_id = @organization_
 -- name: LockApplicationsIn :many
 SELECT e.* FROM cd_application_environments e
 JOIN cd_applications a ON a.organization_id = e.organization_id AND a.id = e.application_id AND a.archived_at IS NULL
-WHERE e.organization_id = @organization_id AND e.environment_id = @environment_id AND e.current AND e.application_id > @after::bigint
-ORDER BY e.application_id LIMIT @most::integer FOR NO KEY UPDATE OF e;
+WHERE e.organization_id = @organization_id AND e.environment_id = @environment_id AND e.current AND e.id > @after::bigint
+ORDER BY e.id LIMIT @most::integer FOR NO KEY UPDATE OF e;
 
 -- name: AwaitingSetup :many
 SELECT * FROM cd_application_environments WHERE organization_id = @organization_id AND environment_id = @environment_id AND setup_wanted

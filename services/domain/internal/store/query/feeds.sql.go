@@ -109,8 +109,16 @@ const feedFreezes = `-- name: FeedFreezes :many
 SELECT f.id, f.starts_at, f.ends_at, f.ended_at, f.updated_at, f.tiers,
     (SELECT COALESCE(array_agg(e.name ORDER BY e.name), '{}') FROM cd_environments e WHERE e.organization_id = f.organization_id AND e.id = ANY(f.environment_ids))::text[] AS environments,
     (SELECT COALESCE(array_agg(a.name ORDER BY a.name), '{}') FROM cd_applications a WHERE a.organization_id = f.organization_id AND a.id = ANY(f.application_ids))::text[] AS applications
-FROM cd_freezes f WHERE f.organization_id = $1 AND f.ends_at > $2 ORDER BY f.id DESC LIMIT $3
+FROM cd_freezes f WHERE f.organization_id = $1 AND f.ends_at > $2
+ORDER BY (f.ended_at IS NOT NULL OR f.ends_at <= $3::timestamptz), f.starts_at, f.id LIMIT $4
 `
+
+type FeedFreezesParams struct {
+	OrganizationID int64
+	Since          time.Time
+	Now            time.Time
+	Most           int32
+}
 
 type FeedFreezesRow struct {
 	ID           int64
@@ -123,9 +131,14 @@ type FeedFreezesRow struct {
 	Applications []string
 }
 
-// Those that have not ended long ago, the newest first, with the names of their scope.
-func (q *Queries) FeedFreezes(ctx context.Context, organizationID int64, since time.Time, most int32) ([]FeedFreezesRow, error) {
-	rows, err := q.db.Query(ctx, feedFreezes, organizationID, since, most)
+// Those that have not ended long ago, with the names of their scope: first those that are in force or will be, by when they begin.
+func (q *Queries) FeedFreezes(ctx context.Context, arg FeedFreezesParams) ([]FeedFreezesRow, error) {
+	rows, err := q.db.Query(ctx, feedFreezes,
+		arg.OrganizationID,
+		arg.Since,
+		arg.Now,
+		arg.Most,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -261,8 +261,8 @@ func (q *Queries) LockApplicationEnvironment(ctx context.Context, organizationID
 const lockApplicationsIn = `-- name: LockApplicationsIn :many
 SELECT e.id, e.organization_id, e.application_id, e.environment_id, e.readiness, e.readiness_reason, e.discovered, e.setup_attempt, e.setup_wanted, e.workflow_ref, e.current, e.created_at, e.updated_at FROM cd_application_environments e
 JOIN cd_applications a ON a.organization_id = e.organization_id AND a.id = e.application_id AND a.archived_at IS NULL
-WHERE e.organization_id = $1 AND e.environment_id = $2 AND e.current AND e.application_id > $3::bigint
-ORDER BY e.application_id LIMIT $4::integer FOR NO KEY UPDATE OF e
+WHERE e.organization_id = $1 AND e.environment_id = $2 AND e.current AND e.id > $3::bigint
+ORDER BY e.id LIMIT $4::integer FOR NO KEY UPDATE OF e
 `
 
 type LockApplicationsInParams struct {
