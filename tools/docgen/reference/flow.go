@@ -62,9 +62,13 @@ func pipeline(root string) ([]*page, error) {
 			return nil, fmt.Errorf("step %s: %w", step.kind, err)
 		}
 	}
-	for _, name := range []string{"gate", "approval", "input"} {
-		p.heading(2, title(name))
+	for _, name := range []string{"gate", "approval", "input", "status_config"} {
 		definition := s.root.at("$defs").at(name)
+		heading := title(name)
+		if given := definition.text("title"); given != "" {
+			heading = given
+		}
+		p.heading(2, heading)
 		p.paragraph(prose(sentence(definition.text("description"))))
 		if err := s.write(p, definition); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)

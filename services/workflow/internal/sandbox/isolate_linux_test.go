@@ -320,7 +320,10 @@ func reachable(t *testing.T) (path string, user *syscall.SysProcAttr) {
 	}
 	path = filepath.Join(dir, "probe")
 	if err == nil {
+		// A process that another test starts now would have the file open for writing until it runs its program, and the file could not be run.
+		syscall.ForkLock.RLock()
 		err = os.WriteFile(path, binary, 0o755)
+		syscall.ForkLock.RUnlock()
 	}
 	if err != nil {
 		t.Fatal(err)
