@@ -87,7 +87,21 @@ func (h hooked) e2e(r core.Rollout) (lines []string) {
 	return lines
 }
 
-const e2e = `,{"key":"e2e","with":{"context":"ci/e2e"}}`
+// e2e is about the repository of the manifests: where the images of the shop come from is not known.
+const e2e = `,{"key":"e2e","with":{"context":"ci/e2e","repository":"git.test/shop/config"}}`
+
+// D48, D52: a check that names no repository is not green while it is not known where an image of the version set comes from.
+func TestACheckWaitsForTheCommitsOfAllVersions(t *testing.T) {
+	t.Parallel()
+	h := reported(t, `,{"key":"e2e","with":{"context":"ci/e2e"}}`)
+	r := h.rollout(h.set)
+	h.receives(h.status(901, "ci/e2e", "success", 1, 1))
+	if lines := h.e2e(r); len(lines) != 1 || !strings.HasPrefix(lines[0], "pending: pending by forge: waits for provenance of ") {
+		t.Errorf("found %q; want that it waits for the provenance of an image", lines)
+	}
+	h.receives(h.status(901, "ci/e2e", "failure", 2, 2))
+	h.want(h.e2e(r), []string{"failure: failure by forge: ci/e2e of git.test/shop/config@000000000000: 112 tests"})
+}
 
 // D48: a status that a forge reports counts for the checks that name its context, whether it comes before the version that is built from
 // the commit is rolled out, or after; it opens the passage, and the journal says who has reported it.

@@ -123,10 +123,13 @@ type place struct {
 	key         string
 }
 
-// need is a status that a check follows from.
-type need struct{ repository, commit, context string }
+// need is a status that a check follows from. One with a gap is never met: there is no commit that a status could be of.
+type need struct{ repository, commit, context, gap string }
 
 func (n need) String() string {
+	if n.gap != "" {
+		return n.gap
+	}
 	if n.commit == "" {
 		return fmt.Sprintf("%s of %s, which no version comes from", n.context, n.repository)
 	}
@@ -136,7 +139,7 @@ func (n need) String() string {
 // count has the checks of a rollout follow from what forges have reported about the commits of its version set. It reports whether a status
 // of a check was added.
 func (u *UseCases) count(ctx context.Context, tx Tx, organization int64, s subject) (bool, error) {
-	if s.rollout.ID == 0 || len(s.commits) == 0 {
+	if s.rollout.ID == 0 {
 		return false, nil
 	}
 	var commits []string
@@ -173,7 +176,7 @@ func (u *UseCases) count(ctx context.Context, tx Tx, organization int64, s subje
 	if err != nil {
 		return false, err
 	}
-	places, needs := needed(pinned[s.rollout.ID], s.commits)
+	places, needs := needed(pinned[s.rollout.ID], s.commits, s.gaps)
 	added := false
 	for _, p := range places {
 		r, follows := conclude(needs[p], p.key, received)
@@ -206,8 +209,9 @@ func (u *UseCases) count(ctx context.Context, tx Tx, organization int64, s subje
 }
 
 // needed are the checks of kind status, in their order, with the statuses that each needs: of every commit of the version set, or of
-// those of the repository that the check names.
-func needed(pinned []core.PinnedCheck, commits []commit) (places []place, needs map[place][]need) {
+// those of the repository that the check names. Versions whose commit is not known may come from any repository, and keep a check that names
+// none from success.
+func needed(pinned []core.PinnedCheck, commits []commit, gaps []string) (places []place, needs map[place][]need) {
 	needs = map[place][]need{}
 	for _, c := range pinned {
 		if c.Kind != core.CheckStatus {
@@ -222,7 +226,12 @@ func needed(pinned []core.PinnedCheck, commits []commit) (places []place, needs 
 		var own []need
 		for _, one := range commits {
 			if name := repositoryName(one.repository); only == "" || name == only {
-				own = append(own, need{name, one.sha, cmp.Or(of.Context, c.Key)})
+				own = append(own, need{repository: name, commit: one.sha, context: cmp.Or(of.Context, c.Key)})
+			}
+		}
+		for _, gap := range gaps {
+			if only == "" {
+				own = append(own, need{gap: gap})
 			}
 		}
 		if len(own) == 0 {
@@ -250,7 +259,7 @@ func conclude(needs []need, key string, received []Received) (core.CheckReport, 
 	for _, n := range needs {
 		latest := -1
 		for i, r := range received { // the latest is the last
-			if r.Commit == n.commit && r.Repository == n.repository && r.Context == n.context && permits(r.CheckKeys, key) {
+			if n.gap == "" && r.Commit == n.commit && r.Repository == n.repository && r.Context == n.context && permits(r.CheckKeys, key) {
 				latest = i
 			}
 		}
@@ -267,12 +276,16 @@ func conclude(needs []need, key string, received []Received) (core.CheckReport, 
 		}
 	}
 	if worst == nil {
-		return core.CheckReport{Phase: core.CheckPending, Description: "no forge reports " + open.String() + " any more"}, false
+		text := "no forge reports " + open.String() + " any more"
+		if open.gap != "" {
+			text = "waits for " + open.gap
+		}
+		return core.CheckReport{Phase: core.CheckPending, Description: cut(text, maxReport)}, false
 	}
 	if found < len(needs) && worst.Phase != core.CheckFailure {
 		return core.CheckReport{Phase: core.CheckPending, Description: cut("waits for "+open.String(), maxReport), ObservedAt: at}, true
 	}
-	text := core.Because(need{worst.Repository, worst.Commit, worst.Context}.String(), worst.Description)
+	text := core.Because(need{repository: worst.Repository, commit: worst.Commit, context: worst.Context}.String(), worst.Description)
 	link := worst.Link
 	if !core.PlainLink(link) {
 		link = ""

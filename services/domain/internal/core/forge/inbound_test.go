@@ -2,9 +2,11 @@ package forge
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/provenance"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -22,30 +24,37 @@ func TestWhatStatusesOfForgesComeTo(t *testing.T) {
 	check := func(config string, own bool) core.PinnedCheck {
 		return core.PinnedCheck{EnvironmentID: 3, Own: own, Check: core.Check{Key: "ci", Kind: core.CheckStatus, Config: json.RawMessage(config)}}
 	}
+	gap := []string{"provenance of r.test/db@sha256:1"}
 	api, web := got("api", one, "ci", core.CheckSuccess), got("web", two, "ci", core.CheckSuccess)
 	for name, c := range map[string]struct {
 		checks   []core.PinnedCheck
 		received []Received
 		want     string
+		gaps     []string
 	}{
-		"none":                               {[]core.PinnedCheck{check("", false)}, nil, "nothing"},
-		"all are green":                      {[]core.PinnedCheck{check("", false)}, []Received{api, web}, "success: ci of git.test/shop/api@111111111111: api"},
-		"all are green, in another order":    {[]core.PinnedCheck{check("", false)}, []Received{web, api}, "success: ci of git.test/shop/api@111111111111: api"},
-		"one has none":                       {[]core.PinnedCheck{check("", false)}, []Received{api}, "pending: waits for ci of git.test/shop/web@222222222222"},
-		"one has failed and another none":    {[]core.PinnedCheck{check("", false)}, []Received{got("api", one, "ci", core.CheckFailure)}, "failure: ci of git.test/shop/api@111111111111: api"},
-		"the latest counts":                  {[]core.PinnedCheck{check("", false)}, []Received{api, web, got("web", two, "ci", core.CheckFailure)}, "failure: ci of git.test/shop/web@222222222222: web"},
-		"it was green before":                {[]core.PinnedCheck{check("", false)}, []Received{api, web, got("web", two, "ci", core.CheckPending)}, "pending: ci of git.test/shop/web@222222222222: web"},
-		"the commits are each other's":       {[]core.PinnedCheck{check("", false)}, []Received{got("api", two, "ci", core.CheckSuccess), got("web", one, "ci", core.CheckSuccess)}, "nothing"},
-		"of one repository":                  {[]core.PinnedCheck{check(`{"repository":"git.test/shop/web"}`, false)}, []Received{web}, "success: ci of git.test/shop/web@222222222222: web"},
-		"of a repository that is not there":  {[]core.PinnedCheck{check(`{"repository":"git.test/shop/db"}`, false)}, []Received{api, web}, "nothing"},
-		"another context":                    {[]core.PinnedCheck{check(`{"context":"ci/e2e"}`, false)}, []Received{api, web}, "nothing"},
-		"the environment requires another":   {[]core.PinnedCheck{check("", false), check(`{"context":"scan","repository":"git.test/shop/api"}`, true)}, []Received{api, web}, "pending: waits for scan of git.test/shop/api@111111111111"},
-		"the environment's is green as well": {[]core.PinnedCheck{check("", false), check(`{"context":"scan","repository":"git.test/shop/api"}`, true)}, []Received{api, web, got("api", one, "scan", core.CheckSuccess)}, "success: ci of git.test/shop/api@111111111111: api"},
-		"a hook for other checks":            {[]core.PinnedCheck{check("", false)}, []Received{api, got("web", two, "ci", core.CheckSuccess, "lint")}, "pending: waits for ci of git.test/shop/web@222222222222"},
+		"none":                               {[]core.PinnedCheck{check("", false)}, nil, "nothing", nil},
+		"all are green":                      {[]core.PinnedCheck{check("", false)}, []Received{api, web}, "success: ci of git.test/shop/api@111111111111: api", nil},
+		"all are green, in another order":    {[]core.PinnedCheck{check("", false)}, []Received{web, api}, "success: ci of git.test/shop/api@111111111111: api", nil},
+		"one has none":                       {[]core.PinnedCheck{check("", false)}, []Received{api}, "pending: waits for ci of git.test/shop/web@222222222222", nil},
+		"one has failed and another none":    {[]core.PinnedCheck{check("", false)}, []Received{got("api", one, "ci", core.CheckFailure)}, "failure: ci of git.test/shop/api@111111111111: api", nil},
+		"the latest counts":                  {[]core.PinnedCheck{check("", false)}, []Received{api, web, got("web", two, "ci", core.CheckFailure)}, "failure: ci of git.test/shop/web@222222222222: web", nil},
+		"it was green before":                {[]core.PinnedCheck{check("", false)}, []Received{api, web, got("web", two, "ci", core.CheckPending)}, "pending: ci of git.test/shop/web@222222222222: web", nil},
+		"the commits are each other's":       {[]core.PinnedCheck{check("", false)}, []Received{got("api", two, "ci", core.CheckSuccess), got("web", one, "ci", core.CheckSuccess)}, "nothing", nil},
+		"of one repository":                  {[]core.PinnedCheck{check(`{"repository":"git.test/shop/web"}`, false)}, []Received{web}, "success: ci of git.test/shop/web@222222222222: web", nil},
+		"of a repository that is not there":  {[]core.PinnedCheck{check(`{"repository":"git.test/shop/db"}`, false)}, []Received{api, web}, "nothing", nil},
+		"another context":                    {[]core.PinnedCheck{check(`{"context":"ci/e2e"}`, false)}, []Received{api, web}, "nothing", nil},
+		"the environment requires another":   {[]core.PinnedCheck{check("", false), check(`{"context":"scan","repository":"git.test/shop/api"}`, true)}, []Received{api, web}, "pending: waits for scan of git.test/shop/api@111111111111", nil},
+		"the environment's is green as well": {[]core.PinnedCheck{check("", false), check(`{"context":"scan","repository":"git.test/shop/api"}`, true)}, []Received{api, web, got("api", one, "scan", core.CheckSuccess)}, "success: ci of git.test/shop/api@111111111111: api", nil},
+		"a hook for other checks":            {[]core.PinnedCheck{check("", false)}, []Received{api, got("web", two, "ci", core.CheckSuccess, "lint")}, "pending: waits for ci of git.test/shop/web@222222222222", nil},
+		"an image of which nothing is known": {[]core.PinnedCheck{check("", false)}, []Received{api, web}, "pending: waits for provenance of r.test/db@sha256:1", gap},
+		"it fails nevertheless":              {[]core.PinnedCheck{check("", false)}, []Received{api, got("web", two, "ci", core.CheckFailure)}, "failure: ci of git.test/shop/web@222222222222: web", gap},
+		"another repository is asked for":    {[]core.PinnedCheck{check(`{"repository":"git.test/shop/web"}`, false)}, []Received{web}, "success: ci of git.test/shop/web@222222222222: web", gap},
+		"only the environment's names one":   {[]core.PinnedCheck{check("", false), check(`{"repository":"git.test/shop/web"}`, true)}, []Received{api, web}, "pending: waits for provenance of r.test/db@sha256:1", gap},
+		"nothing is known, nor reported":     {[]core.PinnedCheck{check("", false)}, nil, "nothing", gap},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			places, needs := needed(c.checks, commits)
+			places, needs := needed(c.checks, commits, c.gaps)
 			if len(places) != 1 {
 				t.Fatalf("found %v; want one check", places)
 			}
@@ -58,5 +67,32 @@ func TestWhatStatusesOfForgesComeTo(t *testing.T) {
 				t.Errorf("found %q; want %q", text, c.want)
 			}
 		})
+	}
+}
+
+// D48: a version without a known commit is not passed over: an image has one by verified provenance, and what comes from Git by its source.
+func TestVersionsWithoutAKnownCommit(t *testing.T) {
+	t.Parallel()
+	const sha = "1111111111111111111111111111111111111111"
+	version := func(id int64, reference, digest, config string) SetVersion {
+		return SetVersion{Version: core.Version{ID: id, Reference: reference, Digest: digest}, Config: json.RawMessage(config)}
+	}
+	states := func(sources ...provenance.Source) core.Origin {
+		return core.Origin{Report: &provenance.Report{Sources: sources}}
+	}
+	good := provenance.Source{Repository: "https://git.test/shop/api", Revision: sha}
+	commits, gaps := commitsOf([]SetVersion{
+		version(1, "git:"+sha, sha, `{"repository":"https://git.test/shop/config"}`), version(2, "git:local", sha, `{}`),
+		version(3, "r.test/a@sha256:1", "sha256:1", ""), version(4, "r.test/b@sha256:2", "sha256:2", ""),
+		version(5, "r.test/c@sha256:3", "sha256:3", ""), version(6, "r.test/d@sha256:4", "sha256:4", ""),
+	}, map[int64]core.Origin{
+		4: states(), 5: states(good), 6: states(provenance.Source{Repository: "https://git.test/shop/api", Revision: "main"}),
+	})
+	if got := fmt.Sprint(commits); got != "[{https://git.test/shop/api git.test "+sha+"} {https://git.test/shop/config git.test "+sha+"}]" {
+		t.Errorf("found %s; want the commits of two repositories", got)
+	}
+	want := "[the repository of git:local provenance of r.test/a@sha256:1 provenance of r.test/b@sha256:2 provenance of r.test/d@sha256:4]"
+	if got := fmt.Sprint(gaps); got != want {
+		t.Errorf("found %s; want %s", got, want)
 	}
 }

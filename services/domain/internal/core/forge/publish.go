@@ -115,6 +115,8 @@ type subject struct {
 	live        map[int64]Live
 	names       map[int64]core.Environment
 	commits     []commit
+	// gaps are what keeps the commits from being all of the version set; none if they are.
+	gaps []string
 }
 
 // commit is one of a repository.
@@ -182,7 +184,7 @@ func (u *UseCases) read(ctx context.Context, organization int64, m Mark) (s subj
 		if s.publishes = at >= 0 && mirrors[at].Enabled; s.publishes {
 			s.mirror = mirrors[at]
 		}
-		if reports, err = s.readSet(ctx, tx, organization); err != nil || !s.publishes {
+		if reports, err = s.readSet(ctx, tx, organization); err != nil || !s.publishes || len(s.commits) == 0 {
 			return err
 		}
 		return s.readPlaces(ctx, tx, organization, reports)
@@ -215,7 +217,7 @@ func (s *subject) readSet(ctx context.Context, tx Tx, organization int64) ([]cor
 	if err != nil {
 		return nil, err
 	}
-	if s.commits = commitsOf(versions, origins); len(s.commits) == 0 {
+	if s.commits, s.gaps = commitsOf(versions, origins); len(s.commits)+len(s.gaps) == 0 {
 		return nil, nil
 	}
 	applications, err := tx.ApplicationsByID(ctx, organization, []int64{s.mark.Application})
@@ -385,16 +387,15 @@ func cut(text string, most int) string {
 var commitForm = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
 
 // commitsOf are the commits that versions come from: themselves, or what verified provenance states about an image. A repository that is
-// written in several ways is one: as its source has it, before what provenance says.
-func commitsOf(versions []SetVersion, origins map[int64]core.Origin) []commit {
-	var all []commit
+// written in several ways is one: as its source has it, before what provenance says. The gaps say which versions have no known commit.
+func commitsOf(versions []SetVersion, origins map[int64]core.Origin) (all []commit, gaps []string) {
 	known := map[string]bool{}
-	add := func(repository, sha string) {
+	add := func(repository, sha string) bool {
 		u, err := url.Parse(repository)
 		sha = strings.ToLower(sha)
 		if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
 			len(repository) > 1000 || len(u.Host) > 300 || !commitForm.MatchString(sha) || strings.Trim(u.Path, "/") == "" {
-			return
+			return false
 		}
 		host := strings.ToLower(u.Host)
 		place := &url.URL{Scheme: u.Scheme, Host: host, Path: strings.TrimSuffix(strings.TrimRight(u.Path, "/"), ".git")}
@@ -403,27 +404,35 @@ func commitsOf(versions []SetVersion, origins map[int64]core.Origin) []commit {
 			known[key] = true
 			all = append(all, commit{repository: place.String(), host: host, sha: sha})
 		}
+		return true
 	}
 	for _, v := range versions {
 		if v.IsImage() {
 			continue
 		}
 		var config struct{ Repository string }
-		if json.Unmarshal(v.Config, &config) == nil { // a source without one has no repository
-			add(config.Repository, v.Digest)
+		if json.Unmarshal(v.Config, &config) != nil || !add(config.Repository, v.Digest) { // a source without one has no repository
+			gaps = append(gaps, "the repository of "+v.Reference)
 		}
 	}
 	for _, v := range versions {
-		if r := origins[v.ID].Report; v.IsImage() && r != nil {
+		if !v.IsImage() {
+			continue
+		}
+		has := false
+		if r := origins[v.ID].Report; r != nil {
 			for _, source := range r.Sources {
-				add(source.Repository, source.Revision)
+				has = add(source.Repository, source.Revision) || has
 			}
+		}
+		if !has {
+			gaps = append(gaps, "provenance of "+v.Reference)
 		}
 	}
 	slices.SortFunc(all, func(a, b commit) int {
 		return cmp.Or(strings.Compare(a.repository, b.repository), strings.Compare(a.sha, b.sha))
 	})
-	return all
+	return all, gaps
 }
 
 // missing reports whether something does not exist.
