@@ -3,6 +3,7 @@ package forge
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -94,5 +95,31 @@ func TestVersionsWithoutAKnownCommit(t *testing.T) {
 	want := "[the repository of git:local provenance of r.test/a@sha256:1 provenance of r.test/b@sha256:2 provenance of r.test/d@sha256:4]"
 	if got := fmt.Sprint(gaps); got != want {
 		t.Errorf("found %s; want %s", got, want)
+	}
+}
+
+// D48: commits that were left out, because there are too many, are not passed over, also by a check that names a repository.
+func TestACheckOfTooManyCommits(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{maxCommits, maxCommits + 1} {
+		var versions []SetVersion
+		var received []Received
+		for i := range n {
+			sha := fmt.Sprintf("%040x", i+1)
+			versions = append(versions, SetVersion{
+				Version: core.Version{ID: int64(i + 1), Reference: "git:" + sha, Digest: sha}, Config: json.RawMessage(`{"repository":"https://git.test/shop"}`),
+			})
+			received = append(received, Received{Report: Report{Repository: "git.test/shop", Commit: sha, Context: "ci", Phase: core.CheckSuccess}})
+		}
+		commits, gaps := commitsOf(append(versions, versions[0]), nil)
+		for _, config := range []string{"", `{"repository":"git.test/shop"}`} {
+			check := core.PinnedCheck{Check: core.Check{Key: "ci", Kind: core.CheckStatus, Config: json.RawMessage(config)}}
+			places, needs := needed([]core.PinnedCheck{check}, commits, gaps)
+			r, _ := conclude(needs[places[0]], "ci", received)
+			green, waits := r.Phase == core.CheckSuccess, strings.HasSuffix(r.Description, "found more than 100 commits")
+			if len(commits) != maxCommits || green != (n == maxCommits) || waits == green {
+				t.Errorf("%d commits, %q: found %d and %s: %s; want it green only if none was left out", n, config, len(commits), r.Phase, r.Description)
+			}
+		}
 	}
 }

@@ -383,13 +383,17 @@ func cut(text string, most int) string {
 	return string([]rune(text)[:most-1]) + "…"
 }
 
+// tooMany is the gap of a version set that comes from more commits than have statuses.
+var tooMany = fmt.Sprintf("a version set of fewer commits: found more than %d commits", maxCommits)
+
 // commitForm is a full commit ID, of SHA-1 or SHA-256.
 var commitForm = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
 
 // commitsOf are the commits that versions come from: themselves, or what verified provenance states about an image. A repository that is
-// written in several ways is one: as its source has it, before what provenance says. The gaps say which versions have no known commit.
+// written in several ways is one: as its source has it, before what provenance says. The gaps say which versions have no known commit, and
+// whether there are more than have statuses.
 func commitsOf(versions []SetVersion, origins map[int64]core.Origin) (all []commit, gaps []string) {
-	known := map[string]bool{}
+	known, more := map[string]bool{}, false
 	add := func(repository, sha string) bool {
 		u, err := url.Parse(repository)
 		sha = strings.ToLower(sha)
@@ -400,7 +404,11 @@ func commitsOf(versions []SetVersion, origins map[int64]core.Origin) (all []comm
 		host := strings.ToLower(u.Host)
 		place := &url.URL{Scheme: u.Scheme, Host: host, Path: strings.TrimSuffix(strings.TrimRight(u.Path, "/"), ".git")}
 		key := strings.ToLower(host+place.Path) + " " + sha
-		if !known[key] && len(all) < maxCommits {
+		switch {
+		case known[key]:
+		case len(all) == maxCommits:
+			more = true
+		default:
 			known[key] = true
 			all = append(all, commit{repository: place.String(), host: host, sha: sha})
 		}
@@ -428,6 +436,9 @@ func commitsOf(versions []SetVersion, origins map[int64]core.Origin) (all []comm
 		if !has {
 			gaps = append(gaps, "provenance of "+v.Reference)
 		}
+	}
+	if more {
+		gaps = append(gaps, tooMany)
 	}
 	slices.SortFunc(all, func(a, b commit) int {
 		return cmp.Or(strings.Compare(a.repository, b.repository), strings.Compare(a.sha, b.sha))
