@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/provenance"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
@@ -127,6 +128,38 @@ func TestAStatusOfAForgeCountsForAStatusCheck(t *testing.T) {
 		AND environment_id = `+itoa(h.places["dev"].ID)), 3)
 	h.want(h.forges.Reported(), map[string]int64{"taken": 3, "old": 0, "ignored": 0})
 	h.verifyJournal(r)
+}
+
+// D48, D52: provenance that comes later has checks looked at again, in its transaction: the commit that it states was waited for, and
+// another commit closes a check that was green.
+func TestProvenanceHasChecksLookedAt(t *testing.T) {
+	t.Parallel()
+	h := reported(t, `,{"key":"e2e","with":{"context":"ci/e2e"}}`)
+	u, registry := h.proving()
+	r := h.rollout(h.set)
+	h.receives(h.status(901, "ci/e2e", "success", 1, 1), h.status(903, "ci/e2e", "pending", 1, 1))
+	h.want(h.e2e(r)[0][:7], "pending")
+	from := func(commits ...int) (report provenance.Report) {
+		for _, n := range commits {
+			report.Sources = append(report.Sources, provenance.Source{Repository: "https://git.test/shop/config", Revision: shaOf(n)})
+		}
+		return report
+	}
+	for _, c := range []struct {
+		commits []int
+		want    string
+	}{{[]int{901}, "success"}, {[]int{901, 903}, "pending"}, {[]int{901}, "success"}, {nil, "pending"}} {
+		registry.reports(from(c.commits...), false, nil)
+		h.again(u)
+		h.work()
+		h.want(h.e2e(r)[0][:7], c.want)
+	}
+	_, err := h.rollouts.CancelRollout(t.Context(), user(), r.ID, "")
+	h.ok(err)
+	h.work()
+	registry.reports(from(901), false, nil)
+	h.again(u)
+	h.want(h.countOf(`SELECT count(*) FROM cd_forge_marks`), 0) // nothing is decided any more
 }
 
 // D48: the latest status by the time of the forge counts, in whatever order and however often they come. Of two within a second the one

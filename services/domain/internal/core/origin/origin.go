@@ -51,6 +51,8 @@ type Tx interface {
 	RequestLookup(ctx context.Context, version int64, at time.Time) error
 	// AddReport stores a report as the current one of a version, and indexes its components.
 	AddReport(ctx context.Context, version int64, r provenance.Report, at time.Time) error
+	// MarkForgeVersion marks what is being rolled out with a version: other commits may have to be green now.
+	MarkForgeVersion(ctx context.Context, version int64) error
 	// ReviewStopped schedules another evaluation of the passages that a control has stopped.
 	ReviewStopped(ctx context.Context, kind core.StopKind, control int64, at time.Time) error
 }
@@ -185,6 +187,9 @@ func (u *UseCases) lookUp(ctx context.Context, organization int64, l Lookup) err
 		}
 		if changed = known == nil || !same(*known, report); changed {
 			if err := tx.AddReport(ctx, l.VersionID, report, now); err != nil {
+				return err
+			}
+			if err := tx.MarkForgeVersion(ctx, l.VersionID); err != nil {
 				return err
 			}
 			if err := tx.ReviewStopped(ctx, core.StopPolicy, 0, now); err != nil {

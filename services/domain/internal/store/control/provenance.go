@@ -121,6 +121,11 @@ func (w Writes) RequestLookup(ctx context.Context, version int64, at time.Time) 
 	return pg.Classify(err, "request the lookup of version %d", version)
 }
 
+// MarkForgeVersion implements origin.Tx.
+func (w Writes) MarkForgeVersion(ctx context.Context, version int64) error {
+	return pg.Classify(w.Q.MarkForgeVersion(ctx, version, w.Entered), "mark what is being rolled out with version %d", version)
+}
+
 // AddReport implements origin.Tx.
 func (w Writes) AddReport(ctx context.Context, version int64, r provenance.Report, at time.Time) error {
 	p := query.InsertComponentsParams{OrganizationID: w.Entered, VersionID: version}

@@ -189,5 +189,13 @@ INSERT INTO cd_forge_marks (organization_id, application_id, version_set_id, due
 SELECT r.organization_id, r.application_id, r.version_set_id, 'epoch' FROM cd_rollouts r
 WHERE r.organization_id = @organization_id AND COALESCE(r.finished_at, '9999-12-31 00:00:00+00'::timestamptz) = '9999-12-31 00:00:00+00'::timestamptz;
 
+-- name: MarkForgeVersion :exec
+-- Has the checks of what is being rolled out with a version looked at.
+SELECT cd_mark_forge_subject(s.organization_id, s.application_id, s.version_set_id) FROM (
+    SELECT DISTINCT r.organization_id, r.application_id, r.version_set_id FROM cd_rollouts r
+    JOIN cd_version_set_entries e ON e.organization_id = r.organization_id AND e.version_set_id = r.version_set_id AND e.version_id = @version_id
+    WHERE r.organization_id = @organization_id AND COALESCE(r.finished_at, '9999-12-31 00:00:00+00'::timestamptz) = '9999-12-31 00:00:00+00'::timestamptz
+) s;
+
 -- name: ForgetForgeReports :one
 SELECT cd_forget_forge_reports(@before::timestamptz, @most::integer)::bigint;

@@ -695,6 +695,20 @@ func (q *Queries) MarkForgeRollouts(ctx context.Context, organizationID int64) e
 	return err
 }
 
+const markForgeVersion = `-- name: MarkForgeVersion :exec
+SELECT cd_mark_forge_subject(s.organization_id, s.application_id, s.version_set_id) FROM (
+    SELECT DISTINCT r.organization_id, r.application_id, r.version_set_id FROM cd_rollouts r
+    JOIN cd_version_set_entries e ON e.organization_id = r.organization_id AND e.version_set_id = r.version_set_id AND e.version_id = $1
+    WHERE r.organization_id = $2 AND COALESCE(r.finished_at, '9999-12-31 00:00:00+00'::timestamptz) = '9999-12-31 00:00:00+00'::timestamptz
+) s
+`
+
+// Has the checks of what is being rolled out with a version looked at.
+func (q *Queries) MarkForgeVersion(ctx context.Context, versionID int64, organizationID int64) error {
+	_, err := q.db.Exec(ctx, markForgeVersion, versionID, organizationID)
+	return err
+}
+
 const mergeForgeStatus = `-- name: MergeForgeStatus :exec
 INSERT INTO cd_forge_statuses AS s (organization_id, repository, host, commit_sha, name, application_id, environment_id, version_set_id, phase, description, link,
     credential, due_at)
