@@ -162,6 +162,25 @@ func TestProvenanceHasChecksLookedAt(t *testing.T) {
 	h.want(h.countOf(`SELECT count(*) FROM cd_forge_marks`), 0) // nothing is decided any more
 }
 
+// D48: a status has nothing looked at whose rollouts are over, however many there were; it counts for the next rollout.
+func TestAStatusOfWhatIsNotRolledOut(t *testing.T) {
+	t.Parallel()
+	h := reported(t, e2e)
+	r := h.rollout(h.set)
+	h.receives(h.status(901, "ci/e2e", "pending", 1, 1))
+	_, err := h.rollouts.CancelRollout(t.Context(), user(), r.ID, "")
+	h.ok(err)
+	h.work()
+	h.publish(h.event(h.status(901, "ci/e2e", "success", 2, 2)))
+	h.want(h.forges.Reported()["taken"], int64(2))
+	h.want(h.countOf(`SELECT count(*) FROM cd_forge_marks`), 0)
+	r = h.rollout(h.set)
+	h.work()
+	h.want(h.e2e(r)[0][:7], "success")
+	h.publish(h.event(h.status(901, "ci/e2e", "failure", 3, 3)))
+	h.want(h.countOf(`SELECT count(*) FROM cd_forge_marks`), 1)
+}
+
 // D48: the latest status by the time of the forge counts, in whatever order and however often they come. Of two within a second the one
 // with the higher number counts.
 func TestOlderStatusesOfAForgeOverwriteNothing(t *testing.T) {

@@ -1163,7 +1163,7 @@ CREATE TABLE cd_forge_commits (
 CREATE INDEX cd_forge_commits_by_commit ON cd_forge_commits USING btree (organization_id, commit_sha);
 CREATE TRIGGER cd_forge_commits_touch BEFORE UPDATE ON cd_forge_commits FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_forge_commits IS
-    'Which version sets that were rolled out come from a commit, in organizations with hooks: a report has their checks looked at. Rows end with the version set.';
+    'Which version sets that were rolled out come from a commit, in organizations with hooks: a report has their checks looked at while they are being rolled out. Rows stay, as version sets do.';
 
 CREATE TABLE cd_forge_hooks (
     organization_id bigint NOT NULL,
@@ -1403,7 +1403,6 @@ CREATE TABLE cd_freezes (
     CONSTRAINT cd_freezes_tiers_are_known CHECK ((tiers <@ ARRAY['development'::text, 'qa'::text, 'staging'::text, 'production'::text])),
     CONSTRAINT cd_freezes_time_is_bounded CHECK ((ends_at <= (bounded_from + '30 days'::interval)))
 );
-CREATE INDEX cd_freezes_by_end ON cd_freezes USING btree (organization_id, ends_at);
 CREATE INDEX cd_freezes_in_force ON cd_freezes USING btree (organization_id, ends_at) WHERE (ended_at IS NULL);
 CREATE TRIGGER cd_freezes_touch BEFORE UPDATE ON cd_freezes FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_freezes IS

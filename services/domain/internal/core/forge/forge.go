@@ -214,7 +214,7 @@ type Tx interface {
 	// ForgeReports are those about commits of hooks that were not removed, the latest last.
 	ForgeReports(ctx context.Context, commits []string) ([]Received, error)
 	SaveForgeCommit(ctx context.Context, application, set int64, sha string) error
-	// MarkForgeCommit marks the version sets that come from a commit, and MarkForgeRollouts those that are being rolled out.
+	// MarkForgeRollouts marks the version sets that are being rolled out, and MarkForgeCommit those of them that come from a commit.
 	MarkForgeCommit(ctx context.Context, sha string) error
 	MarkForgeRollouts(ctx context.Context) error
 	// ForgetForgeReports deletes what has not changed since, up to a limit.

@@ -655,11 +655,13 @@ func (q *Queries) LockForgeSubject(ctx context.Context, organizationID int64, ap
 
 const markForgeCommit = `-- name: MarkForgeCommit :exec
 INSERT INTO cd_forge_marks (organization_id, application_id, version_set_id, due_at)
-SELECT c.organization_id, c.application_id, c.version_set_id, 'epoch' FROM cd_forge_commits c
+SELECT DISTINCT c.organization_id, c.application_id, c.version_set_id, 'epoch'::timestamptz FROM cd_forge_commits c
+JOIN cd_rollouts r ON r.organization_id = c.organization_id AND r.application_id = c.application_id AND r.version_set_id = c.version_set_id
+    AND COALESCE(r.finished_at, '9999-12-31 00:00:00+00'::timestamptz) = '9999-12-31 00:00:00+00'::timestamptz
 WHERE c.organization_id = $1 AND c.commit_sha = $2
 `
 
-// Has the checks of the version sets that come from a commit looked at.
+// Has the checks of the version sets looked at that come from a commit and are being rolled out. A rollout that begins later looks by itself.
 func (q *Queries) MarkForgeCommit(ctx context.Context, organizationID int64, commitSha string) error {
 	_, err := q.db.Exec(ctx, markForgeCommit, organizationID, commitSha)
 	return err

@@ -736,7 +736,7 @@ type FlowDefinition struct {
 	UpdatedAt  time.Time
 }
 
-// Which version sets that were rolled out come from a commit, in organizations with hooks: a report has their checks looked at. Rows end with the version set.
+// Which version sets that were rolled out come from a commit, in organizations with hooks: a report has their checks looked at while they are being rolled out. Rows stay, as version sets do.
 type ForgeCommit struct {
 	OrganizationID int64
 	ID             *int64
