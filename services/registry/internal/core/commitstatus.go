@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -124,8 +126,8 @@ func (i *StatusIntake) check(s CommitStatus) (CommitStatus, []fault.Field) {
 		problems = append(problems, fault.Field{Name: name, Problem: found + "; expected " + expected})
 	}
 	s.Commit = strings.ToLower(s.Commit)
-	check(s.Names.Repository, s.Repository, len(s.Repository) <= maxImage && plainAddress(s.Repository),
-		"the http or https address of a repository, without credentials")
+	check(s.Names.Repository, s.Repository, len(s.Repository) <= maxImage && repositoryAddress(s.Repository),
+		"the http or https address of a repository, without credentials or control characters")
 	check(s.Names.Commit, s.Commit, commitForm.MatchString(s.Commit), "the 40 or 64 hexadecimal digits of a commit")
 	check(s.Names.Context, s.Context, validIdentity(s.Context) && len(s.Context) <= maxContext, "1 to 255 bytes without control characters")
 	check(s.Names.Phase, s.Phase, s.Phase == "pending" || s.Phase == "success" || s.Phase == "failure", "a state that is known")
@@ -147,8 +149,17 @@ func (i *StatusIntake) check(s CommitStatus) (CommitStatus, []fault.Field) {
 	return s, nil
 }
 
-// plainAddress reports whether an address is http or https, without credentials.
+// plainAddress reports whether an address is http or https, without credentials or control characters, also as they are decoded.
 func plainAddress(address string) bool {
 	u, err := url.Parse(address)
-	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil
+	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil &&
+		utf8.ValidString(u.Host+u.Path) && !strings.ContainsFunc(u.Host+u.Path, unicode.IsControl)
+}
+
+// maxRepository bounds the name of a repository: its host and path, decoded and in lower case, which may be longer than they are written.
+const maxRepository = 1000
+
+func repositoryAddress(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && plainAddress(address) && len(strings.ToLower(u.Host+u.Path)) <= maxRepository
 }
