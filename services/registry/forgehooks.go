@@ -32,9 +32,15 @@ type ForgeHooksConfig struct {
 	Secrets []string `koanf:"secrets"`
 	// Rate is how many deliveries are accepted per second to one hook; 0 for 50. A burst may have twice as many.
 	Rate int `koanf:"rate"`
+	// OrganizationRate is how many deliveries are accepted per second to all hooks of an organization; 0 for 20. A burst may have ten times
+	// as many.
+	OrganizationRate int `koanf:"organization_rate"`
 }
 
-const defaultForgeRate = 50
+const (
+	defaultForgeRate             = 50
+	defaultForgeOrganizationRate = 20
+)
 
 func (c ForgeHooksConfig) problems() []fault.Field {
 	var problems []fault.Field
@@ -47,6 +53,12 @@ func (c ForgeHooksConfig) problems() []fault.Field {
 	}
 	if c.Rate < 0 {
 		problems = append(problems, fault.Field{Name: "forge_hooks.rate", Problem: fmt.Sprintf("found %d; expected 1 or more, or 0 for %d", c.Rate, defaultForgeRate)})
+	}
+	if c.OrganizationRate < 0 {
+		problems = append(problems, fault.Field{
+			Name:    "forge_hooks.organization_rate",
+			Problem: fmt.Sprintf("found %d; expected 1 or more, or 0 for %d", c.OrganizationRate, defaultForgeOrganizationRate),
+		})
 	}
 	return problems
 }
@@ -63,12 +75,13 @@ type forgeHooks struct {
 	log     *slog.Logger
 	decoy   api.Hook
 
+	// hooked and organized are the allowances of hooks and of organizations that have delivered with a proof.
+	hooked, organized *allowances
+
 	// mu guards the rest. The slice is never modified, only replaced.
 	mu    sync.Mutex
 	read  time.Time
 	roots []string
-	// limiters are those of hooks that have delivered with a proof: no more than secrets that were given out.
-	limiters map[string]*rate.Limiter
 }
 
 var _ api.Finder = (*forgeHooks)(nil)
@@ -84,9 +97,14 @@ func newForgeHooks(c ForgeHooksConfig, d forgeHookDeps) (*forgeHooks, error) {
 	if c.Rate == 0 {
 		c.Rate = defaultForgeRate
 	}
+	if c.OrganizationRate == 0 {
+		c.OrganizationRate = defaultForgeOrganizationRate
+	}
 	s := &forgeHooks{
 		config: c, secrets: d.secrets, intake: d.intake, clock: d.clock, log: d.log,
-		formats: map[string]source.StatusFormat{}, checks: map[string]source.Check{}, limiters: map[string]*rate.Limiter{},
+		formats: map[string]source.StatusFormat{}, checks: map[string]source.Check{},
+		hooked:    newAllowances(rate.Limit(c.Rate), 2*c.Rate),
+		organized: newAllowances(rate.Limit(c.OrganizationRate), 10*c.OrganizationRate),
 	}
 	for _, f := range source.StatusFormats() {
 		check, err := f.Proof(source.Terms{})
@@ -171,7 +189,7 @@ func (s *forgeHooks) Find(format, key string) api.Hook {
 		Proven: func(ctx context.Context, header http.Header, body []byte, at time.Time) bool {
 			return s.checks[format](ctx, source.Delivery{Header: header, Body: body, At: at}, secrets)
 		},
-		Allow: func(at time.Time) bool { return s.limiter(hook.Sender()).AllowN(at, 1) },
+		Allow: func(at time.Time) bool { return s.allow(hook, at) },
 		Take: func(ctx context.Context, header http.Header, _ string, body []byte) (core.Receipt, error) {
 			statuses, err := f.Parse(header, body)
 			return s.intake.Accept(ctx, hook, statuses, core.Unreadable(err))
@@ -182,15 +200,10 @@ func (s *forgeHooks) Find(format, key string) api.Hook {
 	}
 }
 
-func (s *forgeHooks) limiter(sender string) *rate.Limiter {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.limiters[sender]
-	if l == nil {
-		l = rate.NewLimiter(rate.Limit(s.config.Rate), 2*s.config.Rate)
-		s.limiters[sender] = l
-	}
-	return l
+// allow takes a delivery from the allowance of a hook and then from that of its organization: one hook that has used up its own, also one
+// that was removed, takes nothing from the others.
+func (s *forgeHooks) allow(hook core.StatusHook, at time.Time) bool {
+	return s.hooked.take(hook.Sender(), at) == 0 && s.organized.take(strconv.FormatInt(hook.Organization, 10), at) == 0
 }
 
 // ForgeHook implements events.Answers.

@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
 const forgeKey = "0123456789abcdef"
@@ -154,6 +158,39 @@ func TestStatusesOfForgesAreChecked(t *testing.T) {
 	}
 }
 
+// D48: however many hooks an organization has, they do not take more together than it may; others are not slowed, one hook that floods takes
+// nothing from the rest, and what is remembered does not grow with the hooks.
+func TestAnOrganizationIsSlowedWithAllItsHooks(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_700_000_000, 0)
+	s, err := newForgeHooks(ForgeHooksConfig{}, forgeHookDeps{clock: clock.System()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	took := func(organization int64, key string, n int) (allowed int) {
+		for range n {
+			if s.allow(core.StatusHook{Organization: organization, Key: key}, now) {
+				allowed++
+			}
+		}
+		return allowed
+	}
+	if got := []int{took(3, "a", 1000), took(3, "b", 60), took(3, "c", 1000), took(4, "a", 60)}; !slices.Equal(got, []int{100, 60, 40, 60}) {
+		t.Errorf("found %v; want 100 of one hook, 200 of an organization, and all of another", got)
+	}
+	now = now.Add(time.Second)
+	if got := took(3, "b", 1000); got != 20 {
+		t.Errorf("found %d a second later; want 20", got)
+	}
+	for i := range 5000 {
+		now = now.Add(time.Minute)
+		took(int64(i+10), fmt.Sprint(i), 1)
+	}
+	if len(s.hooked.buckets) > fewBuckets || len(s.organized.buckets) > fewBuckets {
+		t.Errorf("found %d and %d buckets; want at most %d", len(s.hooked.buckets), len(s.organized.buckets), fewBuckets)
+	}
+}
+
 // D48: without secrets of the operator there are no hooks. While one secret replaces another, hooks that were made with the former work.
 func TestSecretsOfForgeHooksAreReplaced(t *testing.T) {
 	t.Parallel()
@@ -178,8 +215,9 @@ func TestSecretsOfForgeHooksAreReplaced(t *testing.T) {
 			t.Errorf("found %d %s; want %d", code, text, want)
 		}
 	}
-	problems := (Config{ForgeHooks: ForgeHooksConfig{Secrets: []string{"hunter2"}, Rate: -1}}).Validate()
-	if got := fmt.Sprint(problems); strings.Contains(got, "hunter2") || !strings.Contains(got, "forge_hooks.secrets[0]") || !strings.Contains(got, "forge_hooks.rate") {
-		t.Errorf("found %s; want both fields without the value", got)
+	problems := (Config{ForgeHooks: ForgeHooksConfig{Secrets: []string{"hunter2"}, Rate: -1, OrganizationRate: -1}}).Validate()
+	if got := fmt.Sprint(problems); strings.Contains(got, "hunter2") || !strings.Contains(got, "forge_hooks.secrets[0]") || !strings.Contains(got, "forge_hooks.rate") ||
+		!strings.Contains(got, "forge_hooks.organization_rate") {
+		t.Errorf("found %s; want the fields without the value", got)
 	}
 }
