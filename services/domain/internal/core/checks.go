@@ -349,15 +349,19 @@ func timer(pinned PinnedCheck, place CheckPlace, at time.Time) CheckState {
 	return s
 }
 
-// reported follows from the latest report of each reporter: all have to agree (R3-06).
+// reported follows from the latest report of each reporter: all have to agree (R3-06). While only what forges report is pending, and all
+// others have reported success, nobody contradicts anybody: it is waited for.
 func (c Checks) reported(pinned PinnedCheck) CheckState {
 	s := CheckState{PinnedCheck: pinned, Phase: CheckPending, Detail: "no report about this version set yet"}
 	var votes []string
-	differ := false
+	differ, forge := false, false
 	for _, r := range c.Reports {
 		program := r.Reporter.Type == PrincipalSystem && r.Reporter.Principal != ForgeReporter().Principal
 		if r.EnvironmentID != pinned.EnvironmentID || r.Key != pinned.Key || program {
 			continue // what the program of a check has reported is no status by a reporter
+		}
+		if r.Phase == CheckPending && r.Reporter.Principal == ForgeReporter().Principal {
+			forge = true
 		}
 		differ = differ || len(votes) > 0 && s.Phase != r.Phase
 		votes = append(votes, fmt.Sprintf("%s by %s", r.Phase, r.Reporter.Name))
@@ -368,8 +372,14 @@ func (c Checks) reported(pinned PinnedCheck) CheckState {
 			s.Detail = Because(fmt.Sprintf("%s by %s", r.Phase, r.Reporter.Name), r.Description)
 		}
 	}
-	if differ {
-		slices.Sort(votes)
+	if !differ {
+		return s
+	}
+	slices.Sort(votes)
+	others := func(r CheckReport) bool { return r.Phase != CheckSuccess && r.Reporter.Principal != ForgeReporter().Principal }
+	if forge && !slices.ContainsFunc(s.Reports, others) {
+		s.Phase, s.Detail = CheckPending, "waits for what forges report: "+strings.Join(votes, ", ")
+	} else {
 		s.Phase, s.Detail = CheckFailure, "the reporters contradict each other: "+strings.Join(votes, ", ")
 	}
 	return s
