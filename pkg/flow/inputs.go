@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/schema"
@@ -248,8 +249,8 @@ func plain(value any, at string, found *[]fault.Field) any {
 		switch {
 		case len(v) > maxInputText:
 			wrong("found %d bytes; expected at most %d", len(v), maxInputText)
-		case strings.ContainsRune(v, 0):
-			wrong("found a character with code 0; expected text")
+		case strings.ContainsFunc(v, isControl):
+			wrong("found a control character or a line break; expected text on one line")
 		}
 	case json.Number:
 		if len(v) > maxInputNumber || strings.ContainsAny(string(v), "eE") {
@@ -260,6 +261,10 @@ func plain(value any, at string, found *[]fault.Field) any {
 	}
 	return value
 }
+
+// isControl reports whether a character ends a line or is none that people see: in the template of a job, which is text, it could end a
+// value. PostgreSQL refuses the one with code 0 anyway.
+func isControl(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }
 
 // plainNumber is a number without needless zeros.
 func plainNumber(v string) json.Number {

@@ -37,6 +37,7 @@ func TestDeclaredInputs(t *testing.T) {
 		"a pattern that costs too much":          {`{"properties":{"region":{"type":"string","pattern":"a{1,999}b{1,999}c{1,999}"}}}`, "/inputs/properties/region/pattern", "shorten its repetitions"},
 		"a pattern of items that costs too much": {`{"properties":{"regions":{"type":"array","items":{"type":"string","pattern":"a{1,999}b{1,999}c{1,999}"}}}}`, "/inputs/properties/regions/items/pattern", "shorten its repetitions"},
 		"a default that does not fit":            {`{"properties":{"count":{"type":"integer","maximum":3,"default":4}}}`, "/inputs/properties/count/default", "expected at most 3"},
+		"a default with a line break":            {`{"properties":{"region":{"type":"string","default":"a\nb"}}}`, "/inputs/properties/region/default", "found a control character or a line break"},
 		"a required one that is not":             {`{"properties":{"count":{"type":"integer"}},"required":["region"]}`, "/inputs/required/0", `found "region"; expected an input`},
 		"a list of lists": {
 			`{"properties":{"hosts":{"type":"array","items":{"type":"array","items":{"type":"string"}}}}}`,
@@ -94,7 +95,12 @@ func TestResolvedInputs(t *testing.T) {
 		"an item":                        {given: `{"region":"eu","hosts":["A"]}`, at: "/inputs/hosts/0", problem: "expected text that matches"},
 		"no object":                      {given: `[]`, at: "/inputs", problem: "expected an object of inputs by name"},
 		"an exponent":                    {given: `{"region":"eu","count":1e2}`, at: "/inputs/count", problem: "without an exponent"},
-		"a character that is malformed":  {given: `{"region":"\u0000"}`, at: "/inputs/region", problem: "code 0"},
+		"a character that is malformed":  {given: `{"region":"\u0000"}`, at: "/inputs/region", problem: "found a control character or a line break"},
+		"a line break":                   {given: `{"region":"eu","hosts":["a\nb"]}`, at: "/inputs/hosts/0", problem: "found a control character or a line break"},
+		"an escape":                      {given: `{"region":"\u001b[2J"}`, at: "/inputs/region", problem: "found a control character or a line break"},
+		"a control character of Latin 1": {given: `{"region":"a\u0085b"}`, at: "/inputs/region", problem: "found a control character or a line break"},
+		"a separator of lines":           {given: `{"region":"a\u2028b"}`, at: "/inputs/region", problem: "found a control character or a line break"},
+		"a separator of paragraphs":      {given: `{"region":"a\u2029b"}`, at: "/inputs/region", problem: "found a control character or a line break"},
 		"too long":                       {given: `{"region":"` + strings.Repeat("x", 3000) + `"}`, at: "/inputs/region", problem: "found 3000 bytes; expected at most 2048"},
 		"too large":                      {given: `{"region":"` + strings.Repeat("x", 9000) + `"}`, at: "/inputs", problem: "expected at most 8192"},
 	} {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/flow"
+	"github.com/lockstep-cd/lockstep/pkg/rendering"
 )
 
 // TestExampleOfAPipeline: the pipeline in docs/examples can be set as it is; one with a mistake is refused.
@@ -53,5 +54,17 @@ func TestExampleOfARunbook(t *testing.T) {
 	given, err := inputs.Resolve([]byte(`{"workload":"api"}`))
 	if want := `{"drain_seconds":30,"workload":"api"}`; err != nil || string(given) != want {
 		t.Errorf("inputs: found %s (%v); expected %s", given, err, want)
+	}
+	// Whatever an input says, it is one argument.
+	hostile := `x", --all, "y: {z`
+	job, err := rendering.Render(rendering.Request{Template: def.Steps[0].Job.Template, Data: map[string]any{
+		"versions": map[string]any{"tool": map[string]any{"reference": "registry.example.com/ops/tool"}},
+		"inputs":   map[string]any{"workload": hostile, "drain_seconds": 30},
+	}, Strict: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if encoded, err := asJSON([]byte(job)); err != nil || !bytes.Contains(encoded, []byte(`["restart","deployment/x\", --all, \"y: {z","--drain=30s"]`)) {
+		t.Errorf("the job: found %s (%v); expected three arguments", encoded, err)
 	}
 }
