@@ -98,6 +98,12 @@ func TestARollbackKeepsInputs(t *testing.T) {
 	first, err := s.given(s.set, `{"region":"us","count":1}`)
 	s.ok(err)
 	s.succeed(first)
+	// Who may deploy only to staging decides nothing about production.
+	made, err := s.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{
+		VersionSetID: s.set.ID, Scope: rollout.Scope{Only: []string{"staging"}}, Inputs: json.RawMessage(`{"region":"eu","count":4}`),
+	})
+	s.ok(err)
+	s.succeed(*made.Rollout)
 	lost, err := s.given(s.set, `{"region":"eu","count":5}`) // it changes nothing
 	s.ok(err)
 	_, err = s.rollouts.CancelRollout(t.Context(), user(), lost.ID, "wrong")
@@ -105,11 +111,32 @@ func TestARollbackKeepsInputs(t *testing.T) {
 	second, err := s.given(s.release(2), `{"region":"eu","count":3}`)
 	s.ok(err)
 	s.begin(second, 0)
+	s.begin(second, 1)
 	s.weighted(`"inputs":{"required":["zone"],"properties":{"zone":{"type":"string"},"count":{"type":"integer","default":9}}},`)
 	back, err := s.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: second.ID})
 	s.ok(err)
 	s.hasInputs(back, `{"count":1,"region":"us"}`)
 	s.verifyJournal(back)
+}
+
+// R4-09: a rollback to what has never been in the last environment of the rollout has the defaults.
+func TestARollbackToWhatWasNeverThere(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.weighted(regionInputs)
+	made, err := s.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{
+		VersionSetID: s.set.ID, Scope: rollout.Scope{Only: []string{"staging"}}, Inputs: json.RawMessage(`{"region":"eu","count":4}`),
+	})
+	s.ok(err)
+	s.succeed(*made.Rollout)
+	second, err := s.given(s.release(2), `{"region":"us","count":3}`)
+	s.ok(err)
+	s.begin(second, 0)
+	back, err := s.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{
+		RolloutID: second.ID, VersionSetID: s.set.ID, Scope: rollout.Scope{Only: []string{"staging", "production"}},
+	})
+	s.ok(err)
+	s.hasInputs(back, `{"count":2}`)
 }
 
 // R4-09: what waits in the queue keeps its inputs, and inputs that do not fit are refused before it waits.

@@ -42,12 +42,12 @@ func orObject(encoded json.RawMessage) json.RawMessage {
 }
 
 // RecordedInputs implements rollout.Tx.
-func (t *tx) RecordedInputs(ctx context.Context, versionSet int64) (json.RawMessage, error) {
-	inputs, err := t.q.RecordedInputs(ctx, t.organization, versionSet)
+func (t *tx) RecordedInputs(ctx context.Context, versionSet, environment int64) (json.RawMessage, error) {
+	inputs, err := t.q.RecordedInputs(ctx, environment, t.organization, versionSet)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
-	return inputs, pg.Classify(err, "read the inputs of version set %d", versionSet)
+	return inputs, pg.Classify(err, "read the inputs of version set %d in environment %d", versionSet, environment)
 }
 
 // AddRolloutEnvironment implements rollout.Tx.

@@ -126,15 +126,16 @@ func (u *UseCases) forCalls(ctx context.Context, tx Tx, c cause, p plan, in *rol
 }
 
 // giveInputs finds the inputs of the rollout (R4-09). A new one is given them. A retry has those of the rollout that it repeats, which have
-// to fit the pipeline of today. What goes back, and what deploys again what is live, has the inputs with which it was deployed, as they
-// were recorded: no change of a pipeline since keeps a rollback from beginning.
+// to fit the pipeline of today. What goes back, and what deploys again what is live, has the inputs with which it was deployed last
+// where the rollout ends, as they were recorded: no change of a pipeline since keeps a rollback from beginning, and who may deploy only to
+// the environments before decides nothing about the last one. What has never been there has the defaults.
 func (p *plan) giveInputs(ctx context.Context, tx Tx, w wish) (err error) {
 	returns := p.back != nil && (!p.back.forward || p.back.repair)
 	switch {
 	case returns:
 		recorded := w.repeats.Inputs
 		if w.repeats.ID == 0 {
-			if recorded, err = tx.RecordedInputs(ctx, p.versionSet.ID); err != nil {
+			if recorded, err = tx.RecordedInputs(ctx, p.versionSet.ID, p.stops[len(p.stops)-1].environment.ID); err != nil {
 				return err
 			}
 		}

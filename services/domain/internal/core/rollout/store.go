@@ -244,9 +244,8 @@ type Tx interface {
 	AddRolloutSkip(ctx context.Context, s core.SkippedEnvironment) error
 	// TouchedEnvironments are those in which a rollout may have changed something since the last one completed there.
 	TouchedEnvironments(ctx context.Context, application int64) (map[int64]bool, error)
-	// RecordedInputs are the inputs of the last rollout that has brought a version set to an environment, or else of its last one; nil if it
-	// has had none.
-	RecordedInputs(ctx context.Context, versionSet int64) (json.RawMessage, error)
+	// RecordedInputs are the inputs of the last rollout that has brought a version set to an environment; nil if none has.
+	RecordedInputs(ctx context.Context, versionSet, environment int64) (json.RawMessage, error)
 	// EnvironmentsThatRan are those in which a version set has been completed, whatever came later.
 	EnvironmentsThatRan(ctx context.Context, versionSet int64) (map[int64]bool, error)
 	// LiveVersionSets is the version set that last completed in each environment, whatever happened to its rollout later.

@@ -62,11 +62,11 @@ WHERE r.organization_id = @organization_id AND r.application_id = @application_i
                WHERE t.organization_id = r.organization_id AND t.rollout_id = r.id AND t.event = 'pass_gate' AND t.gate_id = n.name));
 
 -- name: RecordedInputs :one
--- Those of the last rollout that has brought a version set to an environment; where none has, those of its last one.
+-- Those of the last rollout that has brought a version set to an environment.
 SELECT r.inputs FROM cd_rollouts r
-WHERE r.organization_id = @organization_id AND r.version_set_id = @version_set_id
-ORDER BY EXISTS (SELECT FROM cd_rollout_environments e
-    WHERE e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.state = 'completed') DESC, r.id DESC
+JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = @environment_id
+WHERE r.organization_id = @organization_id AND r.version_set_id = @version_set_id AND e.state = 'completed'
+ORDER BY r.id DESC
 LIMIT 1;
 
 -- name: EnvironmentsThatRan :many

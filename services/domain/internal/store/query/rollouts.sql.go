@@ -675,15 +675,15 @@ func (q *Queries) Marks(ctx context.Context, organizationID int64, ids []int64) 
 
 const recordedInputs = `-- name: RecordedInputs :one
 SELECT r.inputs FROM cd_rollouts r
-WHERE r.organization_id = $1 AND r.version_set_id = $2
-ORDER BY EXISTS (SELECT FROM cd_rollout_environments e
-    WHERE e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.state = 'completed') DESC, r.id DESC
+JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = $1
+WHERE r.organization_id = $2 AND r.version_set_id = $3 AND e.state = 'completed'
+ORDER BY r.id DESC
 LIMIT 1
 `
 
-// Those of the last rollout that has brought a version set to an environment; where none has, those of its last one.
-func (q *Queries) RecordedInputs(ctx context.Context, organizationID int64, versionSetID int64) (json.RawMessage, error) {
-	row := q.db.QueryRow(ctx, recordedInputs, organizationID, versionSetID)
+// Those of the last rollout that has brought a version set to an environment.
+func (q *Queries) RecordedInputs(ctx context.Context, environmentID int64, organizationID int64, versionSetID int64) (json.RawMessage, error) {
+	row := q.db.QueryRow(ctx, recordedInputs, environmentID, organizationID, versionSetID)
 	var inputs json.RawMessage
 	err := row.Scan(&inputs)
 	return inputs, err
