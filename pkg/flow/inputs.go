@@ -21,6 +21,9 @@ const (
 	MaxInputsSchema = 32 << 10
 	// MaxInputs is how large the inputs of a rollout are together, in bytes of JSON.
 	MaxInputs = 8 << 10
+	// maxInputValues is how many values there are, each item of a list being one. Policies see twice as many: a rollback has those that were
+	// recorded, and the defaults of the pipeline.
+	maxInputValues = 500
 	// maxInputText is how long a text is, in bytes, and maxInputNumber a number, in characters.
 	maxInputText   = 2048
 	maxInputNumber = 30
@@ -99,6 +102,7 @@ func itemPattern(d declaredInput) string {
 
 // checkDefaults finds defaults that the inputs would refuse.
 func (in Inputs) checkDefaults() error {
+	count := 0
 	for _, name := range in.Names() {
 		value := in.declared[name].Default
 		if value == nil {
@@ -114,6 +118,12 @@ func (in Inputs) checkDefaults() error {
 				return invalidInputs("/properties/"+name+"/default"+rest, "%s", f.Problem)
 			}
 		}
+		if plain, err := schema.Decode(value); err == nil {
+			count += countValues(plain)
+		}
+	}
+	if count > maxInputValues {
+		return invalidInputs("/properties", "found %d values in the defaults; expected at most %d", count, maxInputValues)
 	}
 	return nil
 }
@@ -206,6 +216,9 @@ func (in Inputs) checked(values json.RawMessage) (json.RawMessage, error) {
 	if err != nil {
 		return nil, within("/inputs", err)
 	}
+	if count := countValues(plain); count > maxInputValues {
+		return nil, invalidInputs("", "found %d values with the defaults; expected at most %d", count, maxInputValues)
+	}
 	encoded, err := json.Marshal(plain)
 	if err != nil {
 		return nil, fmt.Errorf("write inputs: %w", err)
@@ -260,6 +273,23 @@ func plain(value any, at string, found *[]fault.Field) any {
 		return plainNumber(string(v))
 	}
 	return value
+}
+
+// countValues is how many texts, numbers, trues and falses a value has.
+func countValues(value any) (count int) {
+	switch v := value.(type) {
+	case map[string]any:
+		for _, member := range v {
+			count += countValues(member)
+		}
+		return count
+	case []any:
+		for _, item := range v {
+			count += countValues(item)
+		}
+		return count
+	}
+	return 1
 }
 
 // isControl reports whether a character ends a line or is none that people see: in the template of a job, which is text, it could end a

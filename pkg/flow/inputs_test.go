@@ -138,3 +138,21 @@ func TestKeptInputs(t *testing.T) {
 		t.Errorf("inputs: found %s (%v); expected %s", got, err, want)
 	}
 }
+
+// A rollout has as many values as policies see in any case, also when a rollback adds the defaults of a later pipeline to recorded ones.
+func TestTheNumberOfInputValues(t *testing.T) {
+	t.Parallel()
+	list := func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat("1,", n), ",") + "]" }
+	const lists = `{"properties":{"a":{"type":"array","items":{"type":"integer"}},"b":{"type":"array","items":{"type":"integer"},"default":[1,2]}}}`
+	if _, err := inputsOf(t, lists).Resolve(json.RawMessage(`{"a":` + list(498) + `}`)); err != nil {
+		t.Errorf("500 values: found %v", err)
+	}
+	_, err := inputsOf(t, lists).Resolve(json.RawMessage(`{"a":` + list(499) + `}`))
+	if got := problems(err); got != "/inputs: found 501 values with the defaults; expected at most 500" {
+		t.Errorf("501 values: found %q", got)
+	}
+	_, err = flow.Parse(withInputs(strings.Replace(lists, "[1,2]", list(501), 1)))
+	if got := problems(err); got != "/inputs/properties: found 501 values in the defaults; expected at most 500" {
+		t.Errorf("501 values of defaults: found %q", got)
+	}
+}
