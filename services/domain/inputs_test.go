@@ -90,6 +90,21 @@ func TestARolloutHasInputs(t *testing.T) {
 	s.verifyJournal(r)
 }
 
+// R4-09: what is live everywhere is deployed again with inputs, and an empty object has none.
+func TestNoInputsAreGiven(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.weighted(`"inputs":{"properties":{"count":{"type":"integer","default":2}}},`)
+	s.succeed(s.rollout(s.set))
+	for _, inputs := range []string{``, `{}`, ` { } `, `null`, `{"count":null}`} {
+		_, err := s.given(s.set, inputs)
+		s.refused(err, "is live already in every environment")
+	}
+	r, err := s.given(s.set, `{"count":2}`)
+	s.ok(err)
+	s.hasInputs(r, `{"count":2}`)
+}
+
 // R4-09: a rollback has the inputs of what it goes back to, whatever the pipeline says of them by then.
 func TestARollbackKeepsInputs(t *testing.T) {
 	t.Parallel()

@@ -35,7 +35,7 @@ func (u *UseCases) CreateRollout(ctx context.Context, a core.Actor, n NewRollout
 		if err := a.MayIn(core.ActionCreateRollout, p.targets()...); err != nil {
 			return err
 		}
-		if !n.Again && len(n.Inputs) == 0 && !p.flow.Runbook && p.liveEverywhere() {
+		if !n.Again && !givesInputs(n.Inputs) && !p.flow.Runbook && p.liveEverywhere() {
 			return fault.New(
 				fault.Refused, "%s is live already in every environment of %q; ask for it again to deploy it once more", p.versionSet.Name,
 				p.application.Name,

@@ -152,6 +152,20 @@ func (p *plan) giveInputs(ctx context.Context, tx Tx, w wish) (err error) {
 	return err
 }
 
+// givesInputs reports whether a value is given for any input; a null is none.
+func givesInputs(inputs json.RawMessage) bool {
+	var members map[string]json.RawMessage
+	if len(inputs) == 0 || json.Unmarshal(inputs, &members) != nil { // what is no object was refused
+		return false
+	}
+	for _, value := range members {
+		if string(value) != "null" {
+			return true
+		}
+	}
+	return false
+}
+
 // CheckInputs checks inputs against the latest pipeline of an application; an application without a pipeline accepts any. The error is
 // Invalid, its fields JSON pointers that begin with /inputs.
 func (u *UseCases) CheckInputs(ctx context.Context, tx Tx, organization, application int64, inputs json.RawMessage) error {
