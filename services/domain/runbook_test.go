@@ -147,6 +147,29 @@ func TestWhereARunbookRuns(t *testing.T) {
 	}
 }
 
+// R4-09: what a runbook completes is not what is live, so no application has both kinds of pipeline once it has had a rollout.
+func TestARunbookHasAnApplicationOfItsOwn(t *testing.T) {
+	t.Parallel()
+	b := newRunbooks(t)
+	deploys := func() error {
+		return b.write("", `{"type":"deploy","environment":"staging","config":`+appEnvConfig("staging")+`}`)
+	}
+	runs := jobStep("live", "backfill", "tools")
+	b.ok(deploys()) // nothing was rolled out yet
+	b.ok(b.write("", runs))
+	b.report(event.EnvironmentReady{EnvironmentID: b.live.ID})
+	_, err := b.begin("")
+	b.ok(err)
+	b.refusedAt(deploys(), "/definition/steps", "found a pipeline that deploys, and the application has runs of a runbook; expected an application of its own")
+	b.ok(b.write("", runs, jobStep("live", "again", "tools")))
+
+	b.rollout(b.set)
+	_, err = b.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{
+		ApplicationID: b.application.ID, Definition: json.RawMessage(`{"steps":[` + runs + `]}`),
+	})
+	b.refusedAt(err, "/definition/steps", "found a runbook, and the application has rollouts that deploy; expected an application of its own")
+}
+
 // R4-09, D58: what was run already is run again by a schedule.
 func TestAScheduledRunbook(t *testing.T) {
 	t.Parallel()

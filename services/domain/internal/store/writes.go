@@ -3,6 +3,9 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
@@ -43,6 +46,15 @@ func (t *tx) SaveArtifactSource(ctx context.Context, id int64, config json.RawMe
 func (t *tx) LockApplication(ctx context.Context, id int64) (core.Application, error) {
 	row, err := t.q.LockApplication(ctx, t.organization, id)
 	return application(row), missing(err, "application", id)
+}
+
+// LastRolledOut implements setup.Tx.
+func (t *tx) LastRolledOut(ctx context.Context, application int64) (core.FlowDefinition, error) {
+	row, err := t.q.LastRolledOut(ctx, t.organization, application)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return core.FlowDefinition{}, nil
+	}
+	return flowDefinition(row), pg.Classify(err, "read the pipeline of the last rollout of application %d", application)
 }
 
 // AddFlowDefinition implements setup.Tx.

@@ -57,6 +57,9 @@ func (u *UseCases) CreateFlowDefinition(ctx context.Context, a core.Actor, n New
 			made.Unchanged = true
 			return err
 		}
+		if err := u.refuseOtherKind(ctx, tx, app.ID, flow); err != nil {
+			return err
+		}
 		if err := u.mayClaim(ctx, tx, a, app.ID, latest[app.ID], flow, environments); err != nil {
 			return err
 		}
@@ -122,6 +125,27 @@ func mayDefine(
 		targets = append(targets, environments[step.Environment].Target(application))
 	}
 	return a.MayIn(core.ActionCreateFlowDefinition, targets...)
+}
+
+// refuseOtherKind refuses a runbook for an application that deploys, and the other way round, once there was a rollout: what is live in an
+// environment is what the last completed one has deployed there, and a runbook deploys nothing.
+func (u *UseCases) refuseOtherKind(ctx context.Context, tx Tx, application int64, flow core.Flow) error {
+	last, err := tx.LastRolledOut(ctx, application)
+	if err != nil || last.ID == 0 {
+		return err
+	}
+	was, err := u.flows.Read(last.Definition)
+	if err != nil {
+		return fmt.Errorf("read flow definition %d: %w", last.ID, err)
+	}
+	if was.Runbook == flow.Runbook {
+		return nil
+	}
+	problem := "found a runbook, and the application has rollouts that deploy; expected an application of its own"
+	if was.Runbook {
+		problem = "found a pipeline that deploys, and the application has runs of a runbook; expected an application of its own"
+	}
+	return fault.InvalidFields(fault.Field{Name: "/definition/steps", Problem: problem})
 }
 
 // pipelineState is what the journal of changes keeps of a pipeline; nil for none.

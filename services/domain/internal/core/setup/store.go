@@ -57,6 +57,8 @@ type Tx interface {
 	// AddFlowDefinition adds the version it is given; Conflict when that is taken, so the caller holds the application's
 	// lock (R13).
 	AddFlowDefinition(ctx context.Context, f core.FlowDefinition) (core.FlowDefinition, error)
+	// LastRolledOut is the pipeline of the application's newest rollout; the zero value without one.
+	LastRolledOut(ctx context.Context, application int64) (core.FlowDefinition, error)
 	// DropSetups is for the environments that a new pipeline does not go to: all but those kept.
 	DropSetups(ctx context.Context, application int64, kept []int64) error
 	// WantSetup makes the application environment if it is new, and unready until it has been set up again.

@@ -9,6 +9,13 @@ SELECT * FROM cd_application_flow_definitions WHERE organization_id = @organizat
 SELECT DISTINCT ON (application_id) * FROM cd_application_flow_definitions
 WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) ORDER BY application_id, version DESC;
 
+-- name: LastRolledOut :one
+-- The pipeline of an application's newest rollout.
+SELECT f.* FROM cd_rollouts r
+JOIN cd_application_flow_definitions f ON f.organization_id = r.organization_id AND f.id = r.flow_definition_id
+WHERE r.organization_id = @organization_id AND r.application_id = @application_id
+ORDER BY r.id DESC LIMIT 1;
+
 -- name: PipelinesTo :many
 SELECT DISTINCT ON (f.application_id) f.* FROM cd_application_flow_definitions f
 JOIN cd_application_environments e ON e.organization_id = @organization_id AND e.application_id = f.application_id AND e.environment_id = @environment_id AND e.current

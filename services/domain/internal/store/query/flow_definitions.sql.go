@@ -200,6 +200,29 @@ func (q *Queries) InsertFlowDefinition(ctx context.Context, arg InsertFlowDefini
 	return i, err
 }
 
+const lastRolledOut = `-- name: LastRolledOut :one
+SELECT f.id, f.organization_id, f.application_id, f.version, f.definition, f.created_at, f.updated_at FROM cd_rollouts r
+JOIN cd_application_flow_definitions f ON f.organization_id = r.organization_id AND f.id = r.flow_definition_id
+WHERE r.organization_id = $1 AND r.application_id = $2
+ORDER BY r.id DESC LIMIT 1
+`
+
+// The pipeline of an application's newest rollout.
+func (q *Queries) LastRolledOut(ctx context.Context, organizationID int64, applicationID int64) (FlowDefinition, error) {
+	row := q.db.QueryRow(ctx, lastRolledOut, organizationID, applicationID)
+	var i FlowDefinition
+	err := row.Scan(
+		&i.ID,
+		&i.OrganizationID,
+		&i.ApplicationID,
+		&i.Version,
+		&i.Definition,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
 const latestFlowDefinitions = `-- name: LatestFlowDefinitions :many
 SELECT DISTINCT ON (application_id) id, organization_id, application_id, version, definition, created_at, updated_at FROM cd_application_flow_definitions
 WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) ORDER BY application_id, version DESC
