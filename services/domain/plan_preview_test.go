@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -105,6 +106,56 @@ func TestAChangeIsForeseen(t *testing.T) {
 	w.trigger(core.TriggerGit, `{"until":"moon"}`)
 	w.want(w.foresee("x", "deploy/a.yaml")[0].Refused, `the pipeline does not go to "moon", the last environment of the trigger`)
 	w.want(w.rolloutCount(), 1)
+}
+
+// D60: a change makes a version set of its own, so vetoes on the newest one and on what the change replaces do not stop it; those on what stays
+// do. A plan waits for nobody who changes environments.
+func TestAChangeOfWhatIsVetoed(t *testing.T) {
+	t.Parallel()
+	w := clocked(t)
+	w.withManifests()
+	set := w.commit(1)
+	entries, err := w.view.EntriesByVersionSet(t.Context(), org, []int64{set.ID})
+	w.ok(err)
+	ids := make([]int64, len(entries[set.ID]))
+	for i, e := range entries[set.ID] {
+		ids[i] = e.VersionID
+	}
+	versions, err := w.view.VersionsByID(t.Context(), org, ids)
+	w.ok(err)
+	veto := func(n freeze.NewVeto) {
+		n.Reason = "bad"
+		_, err := w.freezes.VetoVersion(t.Context(), user(), n)
+		w.ok(err)
+	}
+	veto(freeze.NewVeto{VersionSetID: set.ID})
+	other := int64(0)
+	for id, v := range versions {
+		if v.IsImage() {
+			other = id
+		} else {
+			veto(freeze.NewVeto{VersionID: id})
+		}
+	}
+	w.want(w.foresee("x", "deploy/a.yaml")[0].Refused, "")
+
+	changing, err := w.pool.Begin(t.Context())
+	w.ok(err)
+	_, err = changing.Exec(t.Context(), `SELECT FROM cd_environments FOR UPDATE`)
+	w.ok(err)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	all, _, err := w.triggers.Foresee(ctx, user(), trigger.Change{
+		Repository: "https://git.test/shop/config", Branch: "main", Paths: []string{"deploy/a.yaml"}, SHA: shaOf(7),
+	})
+	w.ok(err)
+	w.want(len(all[0].Environments), 2)
+	w.ok(changing.Rollback(t.Context()))
+
+	veto(freeze.NewVeto{VersionID: other})
+	if got := w.foresee("x", "deploy/a.yaml")[0].Refused; !strings.Contains(got, "vetoed by user 1") {
+		t.Errorf("a change beside a version that is vetoed: found %q; expected that it is refused", got)
+	}
 }
 
 // D60: another organization sees nothing of it, and what is too large is refused.

@@ -134,7 +134,7 @@ func (u *UseCases) planAny(ctx context.Context, tx Tx, organization, versionSet 
 	if err != nil {
 		return p, err
 	}
-	if err := core.RefuseVetoed(p.versionSet, vetoes[versionSet]); err != nil {
+	if err := core.RefuseVetoed(p.versionSet, slices.DeleteFunc(vetoes[versionSet], p.sparedBy(w))); err != nil {
 		return p, err
 	}
 	if p.live, err = tx.LiveVersionSets(ctx, p.application.ID); err != nil {
@@ -159,6 +159,14 @@ func (u *UseCases) planAny(ctx context.Context, tx Tx, organization, versionSet 
 		return p, err
 	}
 	return p, p.decide(w)
+}
+
+// sparedBy reports which vetoes are not about the set that a change would make: it is a set of its own, without the versions that the change
+// replaces.
+func (p *plan) sparedBy(w wish) func(core.Veto) bool {
+	return func(v core.Veto) bool {
+		return w.commit != nil && (v.VersionSetID != 0 || w.replaces[p.versions[v.VersionID].ArtifactSourceID])
+	}
 }
 
 // decide finds out whether the rollout stops at weights (D59). The program of one that does not sees none.

@@ -258,7 +258,7 @@ func (u *UseCases) Foresee(ctx context.Context, tx Tx, a core.Actor, n Unrelease
 	return f, err
 }
 
-// reading is a transaction in which a plan locks no application: nothing is decided by it.
+// reading is a transaction in which a plan locks neither its application nor environments: nothing is decided by it.
 type reading struct {
 	Tx
 	organization int64
@@ -275,6 +275,18 @@ func (r reading) LockApplication(ctx context.Context, id int64) (core.Applicatio
 		return a, fault.New(fault.NotFound, "application %d does not exist", id)
 	}
 	return a, nil
+}
+
+// AllEnvironments reads the environments.
+func (r reading) AllEnvironments(ctx context.Context) (map[string]core.BoundEnvironment, error) {
+	found, err := r.ClaimingEnvironments(ctx)
+	all := make(map[string]core.BoundEnvironment, len(found))
+	for _, e := range found {
+		if e.ArchivedAt == nil {
+			all[e.Name] = e
+		}
+	}
+	return all, err
 }
 
 // needs are the environments of a plan in order, each with what the rollout would have to meet there.

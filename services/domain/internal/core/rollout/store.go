@@ -235,6 +235,8 @@ type Tx interface {
 
 	// AllEnvironments is every environment that is not archived, with its latest binding, by name; locked against change of readiness.
 	AllEnvironments(ctx context.Context) (map[string]core.BoundEnvironment, error)
+	// ClaimingEnvironments is every environment, also one that is archived, with its latest binding; not locked.
+	ClaimingEnvironments(ctx context.Context) ([]core.BoundEnvironment, error)
 
 	// AddRollout is a Conflict when the application has an active rollout (R14).
 	AddRollout(ctx context.Context, r core.Rollout) (core.Rollout, error)
