@@ -161,8 +161,8 @@ func (u *UseCases) planAny(ctx context.Context, tx Tx, organization, versionSet 
 	return p, p.decide(w)
 }
 
-// sparedBy reports which vetoes are not about the set that a change would make: it is a set of its own, without the versions that the change
-// replaces.
+// sparedBy reports which vetoes are not about the set that a change would make: it is a set of its own, without the versions that are
+// replaced.
 func (p *plan) sparedBy(w wish) func(core.Veto) bool {
 	return func(v core.Veto) bool {
 		return w.commit != nil && (v.VersionSetID != 0 || w.replaces[p.versions[v.VersionID].ArtifactSourceID])
