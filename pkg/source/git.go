@@ -158,15 +158,10 @@ func (s *Repository) Filtered() bool { return len(s.paths)+len(s.ignore) > 0 }
 
 // Wants reports whether one of the changed files makes a commit count. Each file is judged on its own, so an ignored file never hides
 // another that counts (as PipeCD's triggers do).
-func (s *Repository) Wants(changed []string) bool { return slices.ContainsFunc(changed, s.counts) }
+func (s *Repository) Wants(changed []string) bool { return slices.ContainsFunc(changed, s.Counts) }
 
-// Wanted returns those of the changed files that make a commit count.
-func (s *Repository) Wanted(changed []string) []string {
-	return slices.DeleteFunc(slices.Clone(changed), func(file string) bool { return !s.counts(file) })
-}
-
-// counts reports whether a changed file matters.
-func (s *Repository) counts(file string) bool {
+// Counts reports whether a changed file makes a commit count.
+func (s *Repository) Counts(file string) bool {
 	return len(file) <= maxFile && (len(s.paths) == 0 || matches(s.paths, file)) && !matches(s.ignore, file)
 }
 

@@ -60,13 +60,13 @@ func (Repositories) Name(repository string) string {
 // KeyPrefix implements trigger.Repositories.
 func (Repositories) KeyPrefix(name string) string { return source.KeyPrefix(name) }
 
-// Wanted implements trigger.Repositories.
-func (Repositories) Wanted(ref string, config json.RawMessage, branch string, changed []string) []string {
+// Filter implements trigger.Repositories.
+func (Repositories) Filter(ref string, config json.RawMessage, branch string) (string, func(file string) bool) {
 	s, found := source.Parse(ref, config)
 	if r, is := s.(*source.Repository); found == nil && is && r.Branch == branch {
-		return r.Wanted(changed)
+		return r.Artifact(), r.Counts
 	}
-	return nil
+	return "", nil
 }
 
 // Ranges is trigger.Ranges over pkg/source.

@@ -213,6 +213,12 @@ func TestLimits(t *testing.T) {
 		}
 		return q
 	}
+	plans := func(n int) (q string) {
+		for i := range n {
+			q += fmt.Sprintf(` p%d: planPreview(input: {repository: "git.test/shop/config", branch: "main", paths: ["a"]}) { more }`, i)
+		}
+		return q
+	}
 	tests := []struct{ name, query, want string }{
 		{"deep but useful", nest(3), ""},
 		{"too deep", nest(8), "selections nest"},
@@ -223,6 +229,8 @@ func TestLimits(t *testing.T) {
 		{"too much by variable", `query($n: Int = 200) { applications(first: $n) { nodes { rollouts(first: $n) { nodes { environments { id } } } } } }`, "ask for smaller pages"},
 		{"too many metrics", "{" + deliveries(23) + "}", "ask for smaller pages"},
 		{"some metrics", "{" + deliveries(2) + "}", "does not exist"},
+		{"too many plans", "{" + plans(6) + "}", "ask for smaller pages"},
+		{"some plans", "{" + plans(2) + "}", ""},
 		{"fragments that explode", bomb.String(), "more than 10000 fields"},
 		{"too many words", "{" + strings.Repeat(" a: drivers { ref }", 10_000) + "}", "token"},
 		{

@@ -26,6 +26,8 @@ const (
 	workflowCountWeigh = 5_000
 	// workflowTimelineWeigh is what one timeline counts: the engine reads and replays a whole history for it.
 	workflowTimelineWeigh = 10_000
+	// planPreviewWeigh is what one plan of a change counts: 5,000 files are compared with up to 5,000 filters, and 50 rollouts are planned.
+	planPreviewWeigh = 10_000
 	// maxFields is how many fields an operation may select, its fragments put in.
 	maxFields = 10_000
 	// maxTokens is as many words as a query may have.
@@ -120,6 +122,9 @@ func (w weighed) Complexity(ctx context.Context, typeName, fieldName string, chi
 	}
 	if field != nil && field.Type.Name() == "WorkflowTimeline" {
 		return workflowTimelineWeigh + children, true
+	}
+	if field != nil && field.Type.Name() == "PlanPreview" {
+		return planPreviewWeigh + children, true
 	}
 	if field == nil || !strings.HasSuffix(field.Type.Name(), "Connection") {
 		return w.ExecutableSchema.Complexity(ctx, typeName, fieldName, children, args)

@@ -3,6 +3,7 @@ package trigger
 import (
 	"context"
 	"fmt"
+	"math/big"
 	"slices"
 	"strings"
 
@@ -95,14 +96,16 @@ func (u *UseCases) Foresee(ctx context.Context, a core.Actor, c Change) (all []T
 		return nil, false, err
 	}
 	more = len(sources) > maxSources
-	touching, applications := u.touching(c, sources)
-	if len(applications) > maxForeseen {
-		applications, more = applications[:maxForeseen], true
+	c.Paths = slices.Compact(slices.Sorted(slices.Values(c.Paths)))
+	applications, others, err := u.touching(ctx, c, sources)
+	if err != nil {
+		return nil, false, err
 	}
-	for _, id := range applications {
+	more = more || others
+	for _, touched := range applications {
 		var one Touched
 		err := u.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) (err error) {
-			one, err = u.foresee(ctx, tx, a, c, name, touching[id])
+			one, err = u.foresee(ctx, tx, a, c, name, touched)
 			return err
 		})
 		if err != nil {
@@ -114,33 +117,75 @@ func (u *UseCases) Foresee(ctx context.Context, a core.Actor, c Change) (all []T
 	return all, more, nil
 }
 
-// touching returns the sources for which a file of a change counts, by application, and these applications in the order of the sources.
-func (u *UseCases) touching(c Change, sources []core.ServiceSource) (map[int64][]wanted, []int64) {
-	all, applications := map[int64][]wanted{}, []int64{}
-	for _, s := range sources {
-		files := u.sources.Wanted(s.Ref, s.Config, c.Branch, c.Paths)
-		if len(files) == 0 {
-			continue
-		}
-		if _, known := all[s.ApplicationID]; !known {
-			applications = append(applications, s.ApplicationID)
-		}
-		all[s.ApplicationID] = append(all[s.ApplicationID], wanted{s, files})
-	}
-	return all, applications
+// touched are the sources of an application for which a file of a change counts. The bits of files are those of the change's paths: a
+// name is kept once, however many sources it counts for.
+type touched struct {
+	sources []core.ServiceSource
+	files   *big.Int
 }
 
-// wanted is a source with the files that count for it.
-type wanted struct {
-	core.ServiceSource
-	files []string
+// shown are the first files, and how many there are.
+func (t touched) shown(paths []string) (first []string, count int) {
+	for i, file := range paths {
+		if t.files.Bit(i) == 0 {
+			continue
+		}
+		if count++; count <= foreseenFiles {
+			first = append(first, file)
+		}
+	}
+	return first, count
+}
+
+// touching returns the applications that a change touches, in the order of the sources, which are by application; more is that there are
+// others. Files are compared once with each filter, whatever the number of sources that have it.
+func (u *UseCases) touching(ctx context.Context, c Change, sources []core.ServiceSource) (all []touched, more bool, err error) {
+	known := map[string]*big.Int{}
+	for _, s := range sources {
+		if err := ctx.Err(); err != nil { // nobody waits for it any more
+			return nil, false, err
+		}
+		filter, counts := u.sources.Filter(s.Ref, s.Config, c.Branch)
+		if counts == nil {
+			continue
+		}
+		files, compared := known[filter]
+		if !compared {
+			files = counting(c.Paths, counts)
+			known[filter] = files
+		}
+		if files.Sign() == 0 {
+			continue
+		}
+		last := len(all) - 1
+		if last < 0 || all[last].sources[0].ApplicationID != s.ApplicationID {
+			if len(all) == maxForeseen {
+				return all, true, nil
+			}
+			all, last = append(all, touched{files: new(big.Int)}), last+1
+		}
+		all[last].sources = append(all[last].sources, s)
+		all[last].files.Or(all[last].files, files)
+	}
+	return all, false, nil
+}
+
+// counting are the bits of the files that count.
+func counting(paths []string, counts func(file string) bool) *big.Int {
+	files := new(big.Int)
+	for i, file := range slices.Backward(paths) {
+		if counts(file) {
+			files.SetBit(files, i, 1)
+		}
+	}
+	return files
 }
 
 // foresee is Foresee for one application.
 func (u *UseCases) foresee(
-	ctx context.Context, tx Tx, a core.Actor, c Change, repository string, sources []wanted,
+	ctx context.Context, tx Tx, a core.Actor, c Change, repository string, t touched,
 ) (one Touched, err error) {
-	id := sources[0].ApplicationID
+	id := t.sources[0].ApplicationID
 	found, err := tx.ApplicationsByID(ctx, a.Organization, []int64{id})
 	if err != nil {
 		return one, err
@@ -148,14 +193,10 @@ func (u *UseCases) foresee(
 	one.Application = found[id]
 	change := rollout.Unreleased{SHA: c.SHA, Message: c.Message}
 	var services []string
-	for _, s := range sources {
+	for _, s := range t.sources {
 		change.Sources, services = append(change.Sources, s.ID), append(services, s.Service)
-		one.Files = append(one.Files, s.files...)
 	}
-	slices.Sort(one.Files)
-	one.Files = slices.Compact(one.Files)
-	one.FileCount = len(one.Files)
-	one.Files = one.Files[:min(len(one.Files), foreseenFiles)]
+	one.Files, one.FileCount = t.shown(c.Paths)
 	saved, err := tx.Triggers(ctx, a.Organization, []int64{id})
 	if err != nil {
 		return one, err

@@ -95,8 +95,9 @@ type Repositories interface {
 	Name(repository string) string
 	// KeyPrefix is what the keys of all sources of a repository begin with, given its name.
 	KeyPrefix(name string) string
-	// Wanted returns the changed files that make a commit on a branch count for a source; nil for one that follows something else.
-	Wanted(ref string, config json.RawMessage, branch string, changed []string) []string
+	// Filter reports which changed files make a commit on a branch count for a source; nil for one that follows something else. Sources of one
+	// repository and branch whose filters are the same have the same key.
+	Filter(ref string, config json.RawMessage, branch string) (key string, counts func(file string) bool)
 }
 
 // UseCases saves triggers and decides their signals. It is safe for concurrent use.
