@@ -229,8 +229,8 @@ func TestLimits(t *testing.T) {
 		{"too much by variable", `query($n: Int = 200) { applications(first: $n) { nodes { rollouts(first: $n) { nodes { environments { id } } } } } }`, "ask for smaller pages"},
 		{"too many metrics", "{" + deliveries(23) + "}", "ask for smaller pages"},
 		{"some metrics", "{" + deliveries(2) + "}", "does not exist"},
-		{"too many plans", "{" + plans(6) + "}", "ask for smaller pages"},
-		{"some plans", "{" + plans(2) + "}", ""},
+		{"too many plans", "{" + plans(5) + "}", "ask for smaller pages"},
+		{"some plans", "{" + plans(4) + "}", ""},
 		{"fragments that explode", bomb.String(), "more than 10000 fields"},
 		{"too many words", "{" + strings.Repeat(" a: drivers { ref }", 10_000) + "}", "token"},
 		{

@@ -27,7 +27,7 @@ const (
 	// workflowTimelineWeigh is what one timeline counts: the engine reads and replays a whole history for it.
 	workflowTimelineWeigh = 10_000
 	// planPreviewWeigh is what one plan of a change counts: 5,000 files are compared with up to 5,000 filters, and 50 rollouts are planned.
-	planPreviewWeigh = 10_000
+	planPreviewWeigh = 12_000
 	// maxFields is how many fields an operation may select, its fragments put in.
 	maxFields = 10_000
 	// maxTokens is as many words as a query may have.
