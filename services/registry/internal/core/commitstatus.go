@@ -146,6 +146,10 @@ func (i *StatusIntake) check(s CommitStatus) (CommitStatus, []fault.Field) {
 	s.ID = Identify(StatusHook{Organization: s.Organization, Key: s.Hook}.Sender(), strings.Join([]string{
 		s.Repository, s.Commit, s.Context, s.Phase, s.ObservedAt, strconv.FormatInt(s.Sequence, 10),
 	}, "\n"))
+	// After the identity, or one that is delivered again would be another. A clock that is ahead must not hide what is reported next.
+	if now := i.clock.Now(); at.After(now) {
+		s.ObservedAt = now.UTC().Format(time.RFC3339)
+	}
 	return s, nil
 }
 
