@@ -1403,6 +1403,7 @@ CREATE TABLE cd_freezes (
     CONSTRAINT cd_freezes_tiers_are_known CHECK ((tiers <@ ARRAY['development'::text, 'qa'::text, 'staging'::text, 'production'::text])),
     CONSTRAINT cd_freezes_time_is_bounded CHECK ((ends_at <= (bounded_from + '30 days'::interval)))
 );
+CREATE INDEX cd_freezes_by_end ON cd_freezes USING btree (organization_id, ends_at);
 CREATE INDEX cd_freezes_in_force ON cd_freezes USING btree (organization_id, ends_at) WHERE (ended_at IS NULL);
 CREATE TRIGGER cd_freezes_touch BEFORE UPDATE ON cd_freezes FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_freezes IS
