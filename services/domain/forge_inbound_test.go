@@ -181,6 +181,26 @@ func TestAStatusOfWhatIsNotRolledOut(t *testing.T) {
 	h.want(h.countOf(`SELECT count(*) FROM cd_forge_marks`), 1)
 }
 
+// D48: a check that is green does not wait again because what it follows from is old; what counts for nothing is forgotten.
+func TestWhatAGreenCheckFollowsFromStays(t *testing.T) {
+	t.Parallel()
+	h := reported(t, e2e)
+	r := h.rollout(h.set)
+	h.receives(h.status(901, "ci/e2e", "success", 1, 1), h.status(909, "ci/e2e", "success", 1, 1))
+	_, err := h.pool.Exec(t.Context(), `ALTER TABLE cd_forge_reports DISABLE TRIGGER cd_forge_reports_touch`)
+	h.ok(err)
+	_, err = h.pool.Exec(t.Context(), `UPDATE cd_forge_reports SET updated_at = $1`, h.now.Now().Add(-91*24*time.Hour))
+	h.ok(err)
+	h.receives(h.status(901, "ci/other", "success", 2, 2))
+	h.want(h.countOf(`SELECT count(*) FROM cd_forge_reports WHERE commit_sha = $1`, shaOf(909)), 0)
+	h.want(h.countOf(`SELECT count(*) FROM cd_forge_reports WHERE counted`), 2)
+	h.want(h.e2e(r)[0][:7], "success")
+	_, err = h.forges.RemoveHook(t.Context(), user(), h.hook.ID, "stolen")
+	h.ok(err)
+	h.work()
+	h.want(h.e2e(r)[0][:7], "pending")
+}
+
 // D48: the latest status by the time of the forge counts, in whatever order and however often they come. Of two within a second the one
 // with the higher number counts.
 func TestOlderStatusesOfAForgeOverwriteNothing(t *testing.T) {

@@ -1291,6 +1291,7 @@ CREATE TABLE cd_forge_reports (
     sequence bigint NOT NULL,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    counted boolean NOT NULL DEFAULT false,
     CONSTRAINT cd_forge_reports_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_forge_reports_one_of_a_context UNIQUE (organization_id, commit_sha, repository, context, hook_id),
     CONSTRAINT cd_forge_reports_hook FOREIGN KEY (organization_id, hook_id) REFERENCES cd_forge_hooks(organization_id, id),
@@ -1303,10 +1304,12 @@ CREATE TABLE cd_forge_reports (
     CONSTRAINT cd_forge_reports_repository_is_bounded CHECK (((octet_length(repository) >= 1) AND (octet_length(repository) <= 1024)))
 );
 CREATE INDEX cd_forge_reports_by_hook ON cd_forge_reports USING btree (organization_id, hook_id, updated_at);
-CREATE INDEX cd_forge_reports_by_time ON cd_forge_reports USING btree (organization_id, updated_at);
-CREATE TRIGGER cd_forge_reports_touch BEFORE UPDATE ON cd_forge_reports FOR EACH ROW EXECUTE FUNCTION cd_touch();
+CREATE INDEX cd_forge_reports_by_time ON cd_forge_reports USING btree (organization_id, updated_at) WHERE (NOT counted);
+CREATE TRIGGER cd_forge_reports_touch BEFORE UPDATE OF phase, description, link, observed_at, sequence ON cd_forge_reports FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_forge_reports IS
-    'The latest status of each context of a commit that a hook received. Rows end 90 days after their last change.';
+    'The latest status of each context of a commit that a hook received. Rows that do not count end 90 days after their last change.';
+COMMENT ON COLUMN cd_forge_reports.counted IS
+    'Whether a version set that was rolled out comes from the commit: then the row stays.';
 COMMENT ON COLUMN cd_forge_reports.observed_at IS
     'When the forge had it, and with sequence, which the forge gives, which of two is later.';
 COMMENT ON COLUMN cd_forge_reports.repository IS
@@ -3326,14 +3329,15 @@ CREATE OR REPLACE FUNCTION cd_forget_forge_reports(before timestamp with time zo
 AS $function$
     WITH old AS (
         SELECT r.organization_id, r.id FROM cd_forge_reports r
-        WHERE r.organization_id = NULLIF(current_setting('lockstep.organization', true), '')::bigint AND r.updated_at < before ORDER BY r.updated_at LIMIT most
+        WHERE r.organization_id = NULLIF(current_setting('lockstep.organization', true), '')::bigint AND r.updated_at < before AND NOT r.counted
+        ORDER BY r.updated_at LIMIT most
     ), gone AS (
-        DELETE FROM cd_forge_reports r USING old WHERE r.organization_id = old.organization_id AND r.id = old.id RETURNING 1
+        DELETE FROM cd_forge_reports r USING old WHERE r.organization_id = old.organization_id AND r.id = old.id AND NOT r.counted RETURNING 1
     )
     SELECT count(*) FROM gone
 $function$;
 COMMENT ON FUNCTION cd_forget_forge_reports IS
-    'What counted for a check is recorded as a status of the check.';
+    'What counts for a check is kept.';
 
 CREATE OR REPLACE FUNCTION cd_forget_forge_statuses(before timestamp with time zone, most integer)
  RETURNS bigint

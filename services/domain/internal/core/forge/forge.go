@@ -214,10 +214,12 @@ type Tx interface {
 	// ForgeReports are those about commits of hooks that were not removed, the latest last.
 	ForgeReports(ctx context.Context, commits []string) ([]Received, error)
 	SaveForgeCommit(ctx context.Context, application, set int64, sha string) error
+	// KeepForgeReports keeps what was reported about commits from being forgotten.
+	KeepForgeReports(ctx context.Context, commits []string) error
 	// MarkForgeRollouts marks the version sets that are being rolled out, and MarkForgeCommit those of them that come from a commit.
 	MarkForgeCommit(ctx context.Context, sha string) error
 	MarkForgeRollouts(ctx context.Context) error
-	// ForgetForgeReports deletes what has not changed since, up to a limit.
+	// ForgetForgeReports deletes what has not changed since and is not kept, up to a limit.
 	ForgetForgeReports(ctx context.Context, before time.Time, most int) error
 	ChecksByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.PinnedCheck, error)
 	AddCheckReport(ctx context.Context, r core.CheckReport) (core.CheckReport, error)

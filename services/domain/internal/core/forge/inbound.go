@@ -38,7 +38,7 @@ type Received struct {
 }
 
 const (
-	// reportsKept is how long reports are kept after their last change.
+	// reportsKept is how long reports are kept after their last change whose commit no version set that was rolled out comes from.
 	reportsKept = 90 * 24 * time.Hour
 	// maxReport bounds the description of what checks come to.
 	maxReport = 1000
@@ -162,6 +162,10 @@ func (u *UseCases) count(ctx context.Context, tx Tx, organization int64, s subje
 			if err := tx.SaveForgeCommit(ctx, s.mark.Application, s.mark.VersionSet, sha); err != nil {
 				return false, err
 			}
+		}
+		// They count, however old they become: a check that was green would wait again otherwise.
+		if err := tx.KeepForgeReports(ctx, commits); err != nil {
+			return false, err
 		}
 	}
 	received, err := tx.ForgeReports(ctx, commits)

@@ -102,6 +102,11 @@ func (w Writes) SaveForgeCommit(ctx context.Context, application, set int64, sha
 	return pg.Classify(err, "store a commit of version set %d", set)
 }
 
+// KeepForgeReports implements forge.Tx.
+func (w Writes) KeepForgeReports(ctx context.Context, commits []string) error {
+	return pg.Classify(w.Q.KeepForgeReports(ctx, w.Entered, commits), "keep reports about %d commits", len(commits))
+}
+
 // MarkForgeCommit implements forge.Tx.
 func (w Writes) MarkForgeCommit(ctx context.Context, sha string) error {
 	return pg.Classify(w.Q.MarkForgeCommit(ctx, w.Entered, sha), "mark what comes from commit %s", sha)

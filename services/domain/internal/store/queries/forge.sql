@@ -158,8 +158,9 @@ SELECT pg_advisory_xact_lock(hashtextextended(concat_ws('/', 'lockstep/forge com
 
 -- name: SaveForgeReport :execrows
 -- Unless a later one is known. Of two at the same time with the same number, one that has ended is later, and a failure counts.
-INSERT INTO cd_forge_reports AS r (organization_id, hook_id, repository, commit_sha, context, phase, description, link, observed_at, sequence)
-VALUES (@organization_id, @hook_id, @repository, @commit_sha, @context, @phase, @description, @link, @observed_at, @sequence)
+INSERT INTO cd_forge_reports AS r (organization_id, hook_id, repository, commit_sha, context, phase, description, link, observed_at, sequence, counted)
+VALUES (@organization_id, @hook_id, @repository, @commit_sha, @context, @phase, @description, @link, @observed_at, @sequence,
+    EXISTS (SELECT FROM cd_forge_commits c WHERE c.organization_id = @organization_id AND c.commit_sha = @commit_sha))
 ON CONFLICT (organization_id, commit_sha, repository, context, hook_id) DO UPDATE SET
     phase = EXCLUDED.phase, description = EXCLUDED.description, link = EXCLUDED.link, observed_at = EXCLUDED.observed_at, sequence = EXCLUDED.sequence
 WHERE (r.observed_at, r.sequence, array_position(ARRAY['pending', 'success', 'failure'], r.phase))
@@ -176,6 +177,10 @@ ORDER BY r.observed_at, r.sequence, array_position(ARRAY['pending', 'success', '
 INSERT INTO cd_forge_commits (organization_id, application_id, version_set_id, commit_sha)
 VALUES (@organization_id, @application_id, @version_set_id, @commit_sha)
 ON CONFLICT (organization_id, version_set_id, commit_sha) DO NOTHING;
+
+-- name: KeepForgeReports :exec
+-- What was reported about commits counts from now on, and is kept.
+UPDATE cd_forge_reports SET counted = true WHERE organization_id = @organization_id AND commit_sha = ANY(@commits::text[]) AND NOT counted;
 
 -- name: MarkForgeCommit :exec
 -- Has the checks of the version sets looked at that come from a commit and are being rolled out. A rollout that begins later looks by itself.

@@ -304,7 +304,7 @@ func (q *Queries) ForgeMirrors(ctx context.Context, organizationID int64) ([]For
 }
 
 const forgeReports = `-- name: ForgeReports :many
-SELECT r.organization_id, r.id, r.hook_id, r.repository, r.commit_sha, r.context, r.phase, r.description, r.link, r.observed_at, r.sequence, r.created_at, r.updated_at, h.check_keys FROM cd_forge_reports r
+SELECT r.organization_id, r.id, r.hook_id, r.repository, r.commit_sha, r.context, r.phase, r.description, r.link, r.observed_at, r.sequence, r.created_at, r.updated_at, r.counted, h.check_keys FROM cd_forge_reports r
 JOIN cd_forge_hooks h ON h.organization_id = r.organization_id AND h.id = r.hook_id
 WHERE r.organization_id = $1 AND r.commit_sha = ANY($2::text[]) AND h.removed_at IS NULL
 ORDER BY r.observed_at, r.sequence, array_position(ARRAY['pending', 'success', 'failure'], r.phase), r.id
@@ -339,6 +339,7 @@ func (q *Queries) ForgeReports(ctx context.Context, organizationID int64, commit
 			&i.ForgeReport.Sequence,
 			&i.ForgeReport.CreatedAt,
 			&i.ForgeReport.UpdatedAt,
+			&i.ForgeReport.Counted,
 			&i.CheckKeys,
 		); err != nil {
 			return nil, err
@@ -552,6 +553,16 @@ func (q *Queries) InsertForgeMark(ctx context.Context, arg InsertForgeMarkParams
 		arg.VersionSetID,
 		arg.DueAt,
 	)
+	return err
+}
+
+const keepForgeReports = `-- name: KeepForgeReports :exec
+UPDATE cd_forge_reports SET counted = true WHERE organization_id = $1 AND commit_sha = ANY($2::text[]) AND NOT counted
+`
+
+// What was reported about commits counts from now on, and is kept.
+func (q *Queries) KeepForgeReports(ctx context.Context, organizationID int64, commits []string) error {
+	_, err := q.db.Exec(ctx, keepForgeReports, organizationID, commits)
 	return err
 }
 
@@ -947,8 +958,9 @@ func (q *Queries) SaveForgeMirror(ctx context.Context, arg SaveForgeMirrorParams
 }
 
 const saveForgeReport = `-- name: SaveForgeReport :execrows
-INSERT INTO cd_forge_reports AS r (organization_id, hook_id, repository, commit_sha, context, phase, description, link, observed_at, sequence)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+INSERT INTO cd_forge_reports AS r (organization_id, hook_id, repository, commit_sha, context, phase, description, link, observed_at, sequence, counted)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
+    EXISTS (SELECT FROM cd_forge_commits c WHERE c.organization_id = $1 AND c.commit_sha = $4))
 ON CONFLICT (organization_id, commit_sha, repository, context, hook_id) DO UPDATE SET
     phase = EXCLUDED.phase, description = EXCLUDED.description, link = EXCLUDED.link, observed_at = EXCLUDED.observed_at, sequence = EXCLUDED.sequence
 WHERE (r.observed_at, r.sequence, array_position(ARRAY['pending', 'success', 'failure'], r.phase))
