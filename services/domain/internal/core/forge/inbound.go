@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pattern"
@@ -42,6 +44,8 @@ const (
 	reportsKept = 90 * 24 * time.Hour
 	// maxReport bounds the description of what checks come to.
 	maxReport = 1000
+	// maxRepository bounds the host and path of a repository, in bytes.
+	maxRepository = 1000
 )
 
 // ReportStatuses records what forges report of commits, and has the checks looked at that may follow from it. It may be repeated at any
@@ -108,13 +112,18 @@ func (r Report) usable() bool {
 	return r.Repository != "" && commitForm.MatchString(r.Commit) && r.Context != "" && len(r.Context) <= 255 && !strings.HasPrefix(r.Context, prefix)
 }
 
-// repositoryName is the host and the path of a repository's address, in lower case; empty if it is malformed.
+// repositoryName is the host and the path of a repository's address, in lower case; empty if it is malformed, has control characters, or is
+// longer than maxRepository.
 func repositoryName(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || len(address) > 1000 {
 		return ""
 	}
-	return strings.ToLower(u.Host + strings.TrimSuffix(strings.TrimRight(u.Path, "/"), ".git"))
+	name := strings.ToLower(u.Host + strings.TrimSuffix(strings.TrimRight(u.Path, "/"), ".git"))
+	if len(name) > maxRepository || !utf8.ValidString(u.Path) || strings.ContainsFunc(name, unicode.IsControl) {
+		return ""
+	}
+	return name
 }
 
 // place is a check by what it is reported under.

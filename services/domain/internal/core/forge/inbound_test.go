@@ -123,3 +123,23 @@ func TestACheckOfTooManyCommits(t *testing.T) {
 		}
 	}
 }
+
+// D48: the name of a repository has no control characters, also none that its address encodes, and is bounded.
+func TestNamesOfRepositories(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"https://Git.test/Shop/api.git/":               "git.test/shop/api",
+		"https://git.test/shop/%61pi":                  "git.test/shop/api",
+		"https://git.test/shop/%00api":                 "",
+		"https://git.test/shop/api%0A":                 "",
+		"https://git.test/shop/%7Fapi":                 "",
+		"https://git.test/shop/%ffapi":                 "",
+		"https://user@git.test/shop/api":               "",
+		"https://git.test/" + strings.Repeat("Ⱥ", 400): "", // of 2 bytes, and of 3 in lower case
+		"https://git.test/" + strings.Repeat("Ⱥ", 300): "git.test/" + strings.Repeat("ⱥ", 300),
+	} {
+		if got := repositoryName(address); got != want {
+			t.Errorf("%.60q: found %.60q; want %.60q", address, got, want)
+		}
+	}
+}
