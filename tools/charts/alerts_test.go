@@ -268,7 +268,7 @@ func TestMetricsExist(t *testing.T) {
 		})
 	}
 	// A panel uses a histogram through the rate of its buckets.
-	for _, histogram := range []string{"lockstep_function_duration_seconds", "lockstep_schedule_late_seconds"} {
+	for _, histogram := range histograms() {
 		asked[histogram] = asked[histogram+"_bucket"]
 	}
 	for _, name := range names(t, slices.Concat(own(), []prometheus.Collector{outbox.Metrics(nil)})...) {
@@ -310,11 +310,13 @@ func own() []prometheus.Collector {
 // names returns the names of collectors' metrics.
 func names(t *testing.T, of ...prometheus.Collector) []string {
 	t.Helper()
-	descriptions := make(chan *prometheus.Desc, 64)
-	for _, c := range of {
-		c.Describe(descriptions)
-	}
-	close(descriptions)
+	descriptions := make(chan *prometheus.Desc)
+	go func() {
+		defer close(descriptions)
+		for _, c := range of {
+			c.Describe(descriptions)
+		}
+	}()
 	var all []string
 	for d := range descriptions {
 		var name string
@@ -324,6 +326,11 @@ func names(t *testing.T, of ...prometheus.Collector) []string {
 		all = append(all, name)
 	}
 	return all
+}
+
+// histograms are the names of the histograms among a service's own collectors.
+func histograms() []string {
+	return []string{"lockstep_function_duration_seconds", "lockstep_schedule_late_seconds", "lockstep_check_report_seconds"}
 }
 
 // exposed returns the names of the metrics of a service, as in a scrape, and Prometheus's own up.
@@ -348,6 +355,10 @@ func exposed(t *testing.T) map[string]bool {
 		[]prometheus.Collector{pg.Metrics(nil), outbox.Metrics(nil), new(telemetry.Delivery), telemetry.BreakGlass(nil)})...) {
 		known[name] = true
 	}
-	known["lockstep_schedule_late_seconds_bucket"] = known["lockstep_schedule_late_seconds"] // a histogram is described by its name
+	for _, histogram := range histograms() { // they are described by their names
+		for _, series := range []string{"_bucket", "_count"} {
+			known[histogram+series] = known[histogram+series] || known[histogram]
+		}
+	}
 	return known
 }
