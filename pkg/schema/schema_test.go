@@ -168,7 +168,8 @@ func TestNumbersCostNoMoreThanTheirText(t *testing.T) {
 		`{"properties":{"n":{"type":"number","minimum":1e99999999999999999}}}`: "/properties/n/minimum",
 	} {
 		_, err := schema.Compile([]byte(text))
-		if fields := fault.FieldsOf(err); len(fields) != 1 || fields[0].Name != at || !strings.Contains(fields[0].Problem, "expected at most 400 digits") {
+		fields := fault.FieldsOf(err)
+		if len(fields) != 1 || fields[0].Name != at || !strings.Contains(fields[0].Problem, "expected at most 400 digits") {
 			t.Errorf("%.60s: found %v; expected a refusal at %s", text, err, at)
 		}
 	}

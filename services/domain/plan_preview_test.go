@@ -108,8 +108,8 @@ func TestAChangeIsForeseen(t *testing.T) {
 	w.want(w.rolloutCount(), 1)
 }
 
-// D60: a change makes a version set of its own, so vetoes on the newest one and on what the change replaces do not stop it; those on what stays
-// do. A plan waits for nobody who changes environments.
+// D60: a change makes a version set of its own, so vetoes on the newest one and on what the change replaces do not stop it; those on what
+// stays do. A plan waits for nobody who changes environments.
 func TestAChangeOfWhatIsVetoed(t *testing.T) {
 	t.Parallel()
 	w := clocked(t)

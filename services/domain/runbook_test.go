@@ -75,7 +75,9 @@ func TestARunbookIsRun(t *testing.T) {
 	b.refused(err, `environment "live" is not ready`)
 	b.report(event.EnvironmentReady{EnvironmentID: b.live.ID})
 	b.want(b.countOf(`SELECT count(*) FROM cd_handoffs WHERE workflow_id LIKE 'application-environment-%-setup-%' AND subject_id = (SELECT id FROM cd_application_environments WHERE application_id = 2)`), 0)
-	_, err = b.rollouts.PreviewRollout(t.Context(), user(), rollout.NewPreview{VersionSetID: b.tool.ID, Inputs: json.RawMessage(`{"region":"eu"}`)})
+	_, err = b.rollouts.PreviewRollout(t.Context(), user(), rollout.NewPreview{
+		VersionSetID: b.tool.ID, Inputs: json.RawMessage(`{"region":"eu"}`),
+	})
 	b.refused(err, "is a runbook: it deploys nothing, so there is nothing to preview")
 	_, err = b.begin(`{"region":"mars"}`)
 	b.refusedAt(err, "/inputs/region", `found "mars"`)

@@ -158,8 +158,8 @@ func TestStatusesOfForgesAreChecked(t *testing.T) {
 	}
 }
 
-// D48: however many hooks an organization has, they do not take more together than it may; others are not slowed, one hook that floods takes
-// nothing from the rest, and what is remembered does not grow with the hooks.
+// D48: however many hooks an organization has, they do not take more together than it may; others are not slowed, one hook that floods
+// takes nothing from the rest, and what is remembered does not grow with the hooks.
 func TestAnOrganizationIsSlowedWithAllItsHooks(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)

@@ -376,7 +376,9 @@ func (c Checks) reported(pinned PinnedCheck) CheckState {
 		return s
 	}
 	slices.Sort(votes)
-	others := func(r CheckReport) bool { return r.Phase != CheckSuccess && r.Reporter.Principal != ForgeReporter().Principal }
+	others := func(r CheckReport) bool {
+		return r.Phase != CheckSuccess && r.Reporter.Principal != ForgeReporter().Principal
+	}
 	if forge && !slices.ContainsFunc(s.Reports, others) {
 		s.Phase, s.Detail = CheckPending, "waits for what forges report: "+strings.Join(votes, ", ")
 	} else {

@@ -222,8 +222,8 @@ func (u *UseCases) count(ctx context.Context, tx Tx, organization int64, s subje
 }
 
 // needed are the checks of kind status, in their order, with the statuses that each needs: of every commit of the version set, or of
-// those of the repository that the check names. Versions whose commit is not known may come from any repository, and keep a check that names
-// none from success; commits that were left out keep every check from it.
+// those of the repository that the check names. Versions whose commit is not known may come from any repository, and keep a check that
+// names none from success; commits that were left out keep every check from it.
 func needed(pinned []core.PinnedCheck, commits []commit, gaps []string) (places []place, needs map[place][]need) {
 	needs = map[place][]need{}
 	for _, c := range pinned {
@@ -243,7 +243,7 @@ func needed(pinned []core.PinnedCheck, commits []commit, gaps []string) (places 
 			}
 		}
 		for _, gap := range gaps {
-			if only == "" || gap == tooMany {
+			if only == "" || gap == tooMany() {
 				own = append(own, need{gap: gap})
 			}
 		}

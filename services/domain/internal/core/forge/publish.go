@@ -384,7 +384,9 @@ func cut(text string, most int) string {
 }
 
 // tooMany is the gap of a version set that comes from more commits than have statuses.
-var tooMany = fmt.Sprintf("a version set of fewer commits: found more than %d commits", maxCommits)
+func tooMany() string {
+	return fmt.Sprintf("a version set of fewer commits: found more than %d commits", maxCommits)
+}
 
 // commitForm is a full commit ID, of SHA-1 or SHA-256.
 var commitForm = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
@@ -438,7 +440,7 @@ func commitsOf(versions []SetVersion, origins map[int64]core.Origin) (all []comm
 		}
 	}
 	if more {
-		gaps = append(gaps, tooMany)
+		gaps = append(gaps, tooMany())
 	}
 	slices.SortFunc(all, func(a, b commit) int {
 		return cmp.Or(strings.Compare(a.repository, b.repository), strings.Compare(a.sha, b.sha))

@@ -92,8 +92,8 @@ func (u *UseCases) PreviewRollout(ctx context.Context, a core.Actor, n NewPrevie
 	return made, err
 }
 
-// refuseNoPreview refuses a plan that deploys nothing, and one with a driver that cannot examine its environments. One workflow examines all
-// stops, as one carries the rollout through them (D25).
+// refuseNoPreview refuses a plan that deploys nothing, and one with a driver that cannot examine its environments. One workflow examines
+// all stops, as one carries the rollout through them (D25).
 func (p plan) refuseNoPreview() error {
 	if p.flow.Runbook {
 		return fault.New(fault.Refused, "the pipeline of %q is a runbook: it deploys nothing, so there is nothing to preview", p.application.Name)
