@@ -1,13 +1,18 @@
 package domain
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/feed"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
@@ -197,4 +202,42 @@ func TestFeedsAreLimited(t *testing.T) {
 	r.want(r.get(http.MethodGet, address, "", 1).Code, http.StatusOK)
 	counts := r.feeds.Counts()
 	r.want([]any{counts["served"] >= 122, counts["limited"] >= 10, counts["unknown"] > 0}, []any{true, true, true})
+}
+
+// TestATokenOfAFeedIsInNoLog: the address has the token, also with a file that does not exist, and the log has neither (D64).
+func TestATokenOfAFeedIsInNoLog(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	handler, err := f.handler(Config{PublicURL: "https://cd.example.com"}.withDefaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log logBuffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- rpc.ServeHTTP(ctx, logger, listener, handler) }()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for _, path := range []string{"organization_1/SECRET/production-changes.atom", "organization_1/SECRET/typo", "SECRET", "a/b/SECRET/d"} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+listener.Addr().String()+feed.FeedPath+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+	}
+	stop()
+	if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if text := log.String(); strings.Contains(text, "SECRET") || strings.Count(text, feed.FeedPath+"…") != 4 {
+		t.Errorf("found %s; expected four requests without the token", text)
+	}
 }
