@@ -50,6 +50,13 @@ func routes() map[string]route {
 		domain + `"POST " + ChatPath + "{organization}/{channel}"`: {
 			"domain", []string{"/chat/organization_1/guessed", "/chat/organization_9/guessed"}, look,
 		},
+		// A feed proves its readers by the token in its address, and a badge is shown for what was opted in: others find neither.
+		domain + `"GET " + feed.FeedPath + "{organization}/{token}/{file}"`: {
+			"domain", []string{"/feeds/organization_1/guessed/production-changes.atom", "/feeds/organization_9/guessed/freezes.ics"}, nil,
+		},
+		domain + `"GET " + feed.BadgePath + "{organization}/{application}/{file}"`: {
+			"domain", []string{"/badges/organization_1/shop/production.svg", "/badges/organization_9/shop/production.svg"}, nil,
+		},
 		domain + `"POST /session"`:       session,
 		domain + `"DELETE /session"`:     session,
 		domain + `"GET /session"`:        session,
