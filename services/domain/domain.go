@@ -111,7 +111,8 @@ func Run(ctx context.Context, c Config) error {
 		return fmt.Errorf("connect to the bus: %w", err)
 	}
 	defer conn.Close()
-	s, err := assemble(pool, conn, drivers, autoflow.New(engine), clock.System(), c, log)
+	workflows := autoflow.New(engine)
+	s, err := assemble(pool, conn, drivers, workflows, clock.System(), c, log)
 	if err != nil {
 		return err
 	}
@@ -133,6 +134,11 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return fmt.Errorf("serve the API: %w", err)
 	}
+	return run.Parts(ctx, log, stopWithin, s.parts(c, conn, workflows, api)...)
+}
+
+// parts is everything that runs as long as the service does.
+func (s *service) parts(c Config, conn *bus.Conn, workflows autoflow.Engine, api run.Part) []run.Part {
 	// Any number of replicas may run all of these: hand-overs and rollbacks are claimed row by row, the outbox has one
 	// active sender, and the bus gives an event to one of them.
 	parts := []run.Part{
@@ -143,9 +149,9 @@ func Run(ctx context.Context, c Config) error {
 		{Name: "forges", Run: s.publishAll},
 		run.Loop("provenance", s.lookUpVersions),
 		{Name: "authority", Run: func(ctx context.Context, ready func()) error { return s.admit(ctx, c, ready) }},
-		run.Loop("agents", func(ctx context.Context) error { return s.declareAgents(ctx, autoflow.New(engine)) }),
+		run.Loop("agents", func(ctx context.Context) error { return s.declareAgents(ctx, workflows) }),
 		{Name: "dispatcher", Run: func(ctx context.Context, ready func()) error {
-			return s.dispatch(ctx, autoflow.New(engine), ready)
+			return s.dispatch(ctx, workflows, ready)
 		}},
 		run.Loop("places", func(ctx context.Context) error {
 			return pg.AsLeader(ctx, s.pool, "places", clock.System(), s.announcePlaces)
@@ -164,16 +170,16 @@ func Run(ctx context.Context, c Config) error {
 	}
 	if !c.Journal.Unsealed {
 		parts = append(parts, run.Loop("journal", func(ctx context.Context) error {
-			return pg.AsLeader(ctx, pool, "journal", clock.System(), func(ctx context.Context) error { return s.prove(ctx, c.Journal) })
+			return pg.AsLeader(ctx, s.pool, "journal", clock.System(), func(ctx context.Context) error { return s.prove(ctx, c.Journal) })
 		}))
 	}
 	if c.HealthAddress != "" {
 		// Only the database: without the bus the API and the console answer all the same, and a service that reports itself
 		// unready would have both taken away.
-		checks := map[string]func(context.Context) error{"database": pool.Ping}
+		checks := map[string]func(context.Context) error{"database": s.pool.Ping}
 		delivery := &telemetry.Delivery{}
-		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, log, telemetry.Health(checks, exposition{
-			conn: func() *bus.Conn { return conn }, pool: pool,
+		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, s.log, telemetry.Health(checks, exposition{
+			conn: func() *bus.Conn { return conn }, pool: s.pool,
 			breakGlass: s.store.BrokenGlass, breaches: s.store.Breaches, bypasses: s.store.FreezeBypasses,
 			journal:  s.store.JournalHealth,
 			delivery: delivery, streams: s.streams, decisions: s.triggers.Decisions,
@@ -185,7 +191,7 @@ func Run(ctx context.Context, c Config) error {
 				func(ctx context.Context) error { return s.showDelivery(ctx, c.DeliveryMetrics, delivery) }))
 		}
 	}
-	return run.Parts(ctx, log, stopWithin, parts...)
+	return parts
 }
 
 // bootstrap makes the first organization, its owner and the configured agents, where they do not exist yet.

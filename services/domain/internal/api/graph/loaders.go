@@ -16,6 +16,7 @@ import (
 
 // loaders are the reads of one request, all within the viewer's organization: there is no way from here to another's.
 type loaders struct {
+	triggerLoaders
 	actor core.Actor
 	clock clock.Clock
 
@@ -108,13 +109,29 @@ type loaders struct {
 	vetoOfVersion           *loader[int64, core.Veto]
 	vetoesOf                *loader[int64, []core.Veto]
 	pinOf                   *loader[int64, core.Pin]
-	triggersOf              *loader[int64, []core.Trigger]
-	triggerDecisionsOf      *loader[int64, []core.TriggerSignal]
-	promotionHoldsOf        *loader[int64, []core.PromotionHold]
-	chains                  *loader[int64, core.Chain]
-	chainsOf                *loader[int64, []core.Chain]
-	chainsAfter             *loader[int64, []core.Chain]
-	chainNodesOf            *loader[int64, []core.ChainNode]
+}
+
+// triggerLoaders are those about triggers and chains.
+type triggerLoaders struct {
+	triggersOf         *loader[int64, []core.Trigger]
+	triggerDecisionsOf *loader[int64, []core.TriggerSignal]
+	promotionHoldsOf   *loader[int64, []core.PromotionHold]
+	chains             *loader[int64, core.Chain]
+	chainsOf           *loader[int64, []core.Chain]
+	chainsAfter        *loader[int64, []core.Chain]
+	chainNodesOf       *loader[int64, []core.ChainNode]
+}
+
+func newTriggerLoaders(b batching, r Domain) triggerLoaders {
+	return triggerLoaders{
+		triggersOf:         plain(b, r.Triggers.Triggers),
+		triggerDecisionsOf: plain(b, r.Triggers.TriggerDecisions),
+		promotionHoldsOf:   plain(b, r.Triggers.PromotionHolds),
+		chains:             plain(b, r.Triggers.Chains),
+		chainsOf:           plain(b, r.Triggers.ChainsByApplication),
+		chainsAfter:        plain(b, r.Triggers.ChainsByRollout),
+		chainNodesOf:       plain(b, r.Triggers.ChainNodes),
+	}
 }
 
 // paged is one page of what belongs to an object.
@@ -126,6 +143,7 @@ type paged struct {
 func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration) *loaders {
 	b := batching{organization: actor.Organization, clock: c, window: window}
 	return &loaders{
+		triggerLoaders:          newTriggerLoaders(b, r),
 		actor:                   actor,
 		clock:                   c,
 		applications:            plain(b, r.View.ApplicationsByID),
@@ -216,13 +234,6 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		vetoOfVersion:           plain(b, r.View.VetoesByVersion),
 		vetoesOf:                plain(b, r.View.VetoesByVersionSet),
 		pinOf:                   plain(b, r.View.PinsByEnvironment),
-		triggersOf:              plain(b, r.Triggers.Triggers),
-		triggerDecisionsOf:      plain(b, r.Triggers.TriggerDecisions),
-		promotionHoldsOf:        plain(b, r.Triggers.PromotionHolds),
-		chains:                  plain(b, r.Triggers.Chains),
-		chainsOf:                plain(b, r.Triggers.ChainsByApplication),
-		chainsAfter:             plain(b, r.Triggers.ChainsByRollout),
-		chainNodesOf:            plain(b, r.Triggers.ChainNodes),
 		tokensOf: plain(b, func(ctx context.Context, _ int64, members []int64) (map[int64][]core.AccessToken, error) {
 			return r.Access.VisibleTokens(ctx, actor, members)
 		}),
