@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -415,4 +417,31 @@ func TestReceivingStatusesSurvivesAKillAtEachStatement(t *testing.T) {
 	}
 	h.want(phases, []string{"pending", "failure", "success"})
 	h.want(slices.Contains(phases, ""), false)
+}
+
+// TestHooksAreBoundedAlsoAtTheSameTime: of many that are added at once, those find room that there is room for (D48).
+func TestHooksAreBoundedAlsoAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	const bound, asked = 50, 60
+	h := reported(t, "")
+	var added, refused atomic.Int64
+	var all sync.WaitGroup
+	for range asked {
+		all.Go(func() {
+			_, err := h.forges.AddHook(t.Context(), user(), forge.NewHook{Forge: "gitea", Repositories: []string{"git.test/*"}})
+			switch {
+			case err == nil:
+				added.Add(1)
+			case fault.Is(err, fault.Refused):
+				refused.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	hooks, err := h.forges.Hooks(t.Context(), org)
+	if err != nil || len(hooks) != bound || added.Load() != bound-1 || refused.Load() != asked-bound+1 { // one was there
+		t.Errorf("found %d hooks, %d added, %d refused, %v; expected %d hooks", len(hooks), added.Load(), refused.Load(), err, bound)
+	}
 }

@@ -203,6 +203,8 @@ type Tx interface {
 	LockForgeHost(ctx context.Context, host string) (Host, error)
 	SaveForgeHost(ctx context.Context, h Host) error
 
+	// LockForgeHooks keeps others from adding hooks until the transaction ends.
+	LockForgeHooks(ctx context.Context) error
 	AddForgeHook(ctx context.Context, h Hook) (Hook, error)
 	RemoveForgeHook(ctx context.Context, id int64, at time.Time) (Hook, error)
 	// ForgeHookByKey keeps it from being removed until the transaction ends.

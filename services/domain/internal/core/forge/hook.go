@@ -112,6 +112,9 @@ func (u *UseCases) AddHook(ctx context.Context, a core.Actor, n NewHook) (MadeHo
 		return MadeHook{}, err
 	}
 	err = core.By(ctx, u.store, a, core.ActionAddForgeHook, func(ctx context.Context, tx Tx) error {
+		if err := tx.LockForgeHooks(ctx); err != nil {
+			return err
+		}
 		all, err := tx.ForgeHooks(ctx, a.Organization)
 		if err != nil {
 			return err

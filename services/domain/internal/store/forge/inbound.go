@@ -38,6 +38,11 @@ func (r Reads) ForgeHooks(ctx context.Context, organization int64) ([]forge.Hook
 	return all, err
 }
 
+// LockForgeHooks implements forge.Tx.
+func (w Writes) LockForgeHooks(ctx context.Context) error {
+	return pg.Classify(w.Q.LockForgeHooks(ctx, w.Entered), "lock the hooks of forges")
+}
+
 // AddForgeHook implements forge.Tx.
 func (w Writes) AddForgeHook(ctx context.Context, h forge.Hook) (forge.Hook, error) {
 	row, err := w.Q.InsertForgeHook(ctx, query.InsertForgeHookParams{

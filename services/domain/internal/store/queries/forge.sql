@@ -152,6 +152,10 @@ SELECT * FROM cd_forge_hooks WHERE organization_id = @organization_id AND key = 
 -- name: RemoveForgeHook :one
 UPDATE cd_forge_hooks SET removed_at = @removed_at WHERE organization_id = @organization_id AND id = @id AND removed_at IS NULL RETURNING *;
 
+-- name: LockForgeHooks :exec
+-- One hook of an organization is added at a time: their number is bounded.
+SELECT pg_advisory_xact_lock(hashtextextended('forge hooks', @organization_id::bigint));
+
 -- name: LockForgeCommit :exec
 -- Until the transaction ends: what is reported about a commit, and which version sets come from it, are not recorded at the same time.
 SELECT pg_advisory_xact_lock(hashtextextended(concat_ws('/', 'lockstep/forge commit', current_schema(), @organization_id::bigint, @commit_sha::text), 0));

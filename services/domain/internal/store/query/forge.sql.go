@@ -588,6 +588,16 @@ func (q *Queries) LockForgeCommit(ctx context.Context, organizationID int64, com
 	return err
 }
 
+const lockForgeHooks = `-- name: LockForgeHooks :exec
+SELECT pg_advisory_xact_lock(hashtextextended('forge hooks', $1::bigint))
+`
+
+// One hook of an organization is added at a time: their number is bounded.
+func (q *Queries) LockForgeHooks(ctx context.Context, organizationID int64) error {
+	_, err := q.db.Exec(ctx, lockForgeHooks, organizationID)
+	return err
+}
+
 const lockForgeHost = `-- name: LockForgeHost :one
 INSERT INTO cd_forge_hosts (organization_id, host) VALUES ($1, $2)
 ON CONFLICT (organization_id, host) DO UPDATE SET host = EXCLUDED.host RETURNING organization_id, id, host, paused_until, problem, failures, window_at, window_count, quota_limit, quota_remaining, quota_resets_at, created_at, updated_at
