@@ -20,7 +20,7 @@ const (
 	maxSubscriptions = 20
 	// maxSubscription bounds the configuration of one, in bytes.
 	maxSubscription = 4 << 10
-	// addressLife is how long an address counts after the sign-in that brought it: who does not sign in any more may have left.
+	// addressLife is how long an address counts after the sign-in that brought it: a member who no longer signs in may have left.
 	addressLife = 90 * 24 * time.Hour
 )
 
@@ -81,7 +81,7 @@ func address(c core.NotificationChannel, r Recipient, chats []ChatUser, now time
 	workspace, personal := isPersonal(c)
 	switch {
 	case !personal:
-		return "", "", fmt.Sprintf("channel %s does not reach members any more", c.Name)
+		return "", "", fmt.Sprintf("channel %s no longer reaches members", c.Name)
 	case c.Kind != core.NotifyEmail:
 		i := slices.IndexFunc(chats, func(u ChatUser) bool { return u.Kind == c.Kind && u.Workspace == workspace })
 		if i < 0 {
@@ -91,7 +91,7 @@ func address(c core.NotificationChannel, r Recipient, chats []ChatUser, now time
 	case r.Email == "" || r.VerifiedAt == nil || !addressForm.MatchString(r.Email):
 		return "", "", "the identity provider has verified no address of the member"
 	case now.Sub(*r.VerifiedAt) > addressLife:
-		return "", "", "the member has not signed in at the identity provider for 90 days, so the address does not count any more"
+		return "", "", "the member has not signed in at the identity provider for 90 days, so the address no longer counts"
 	default:
 		return r.Email, r.Email, ""
 	}
@@ -421,7 +421,7 @@ type addressee struct {
 	to, why string
 }
 
-// addresseeOf finds who receives a message at this moment: a member who has left, or whose address is not proved any more, receives none.
+// addresseeOf finds who receives a message at this moment: a member who has left, or whose address is no longer proved, receives none.
 func addresseeOf(
 	ctx context.Context, tx Tx, c core.NotificationChannel, m core.NotificationMessage, now time.Time,
 ) (to addressee, err error) {

@@ -325,7 +325,8 @@ func (u *UseCases) needs(ctx context.Context, tx Tx, c cause, p plan) ([]Foresee
 
 // approvalsAt are the approvals of a plan's stop: those of the steps before it, of its entrance and of its weights.
 func (p plan) approvalsAt(i int) []Need {
-	s, rules, where := p.stops[i], p.gateRules(), "before it enters "+p.stops[i].environment.Name
+	s, rules := p.stops[i], p.gateRules()
+	entering := "before it enters " + s.environment.Name
 	var all []Need
 	add := func(gate, where string) {
 		rule, asks := rules[gate]
@@ -337,14 +338,14 @@ func (p plan) approvalsAt(i int) []Need {
 		})
 	}
 	for _, step := range p.approvals {
-		if step.Before == s.environment.Name || step.Before == "" && i == len(p.stops)-1 {
-			if step.Before == "" {
-				where = "after " + s.environment.Name
-			}
-			add(step.GateID, where)
+		switch {
+		case step.Before == s.environment.Name:
+			add(step.GateID, entering)
+		case step.Before == "" && i == len(p.stops)-1:
+			add(step.GateID, "after "+s.environment.Name)
 		}
 	}
-	add(s.environment.Name, "before it enters "+s.environment.Name)
+	add(s.environment.Name, entering)
 	for _, g := range s.step.Gates {
 		at := fmt.Sprintf("at %d %% in %s", g.Weight, s.environment.Name)
 		if p.decision.Strategy == planner.Quick {
