@@ -441,7 +441,7 @@ func TestHooksAreBoundedAlsoAtTheSameTime(t *testing.T) {
 	}
 	all.Wait()
 	hooks, err := h.forges.Hooks(t.Context(), org)
-	if err != nil || len(hooks) != bound || added.Load() != bound-1 || refused.Load() != asked-bound+1 { // one was there
+	if err != nil || len(hooks) != bound || added.Load() != bound-1 || refused.Load() != asked-bound+1 { // the loop began with one
 		t.Errorf("found %d hooks, %d added, %d refused, %v; expected %d hooks", len(hooks), added.Load(), refused.Load(), err, bound)
 	}
 }
