@@ -365,6 +365,7 @@ func TestTheContextOfAStatusIsChecked(t *testing.T) {
 
 // D48: a process that is killed at any statement loses no status and counts none twice.
 func TestReceivingStatusesSurvivesAKillAtEachStatement(t *testing.T) {
+	long(t)
 	t.Parallel()
 	h := reported(t, e2e)
 	r := h.rollout(h.set)

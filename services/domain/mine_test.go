@@ -453,6 +453,7 @@ func (*counting) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData
 
 // R4-29: 10,000 subscribers of one moment cost one query, and as many deliveries: the statements are those of ten.
 func TestTenThousandSubscribersCostOneQuery(t *testing.T) {
+	long(t)
 	t.Parallel()
 	m := subscribing(t)
 	config := pgtest.As(t, m.db, role).Config()

@@ -1,8 +1,9 @@
 // Package pgtest gives every test tables of its own on a real PostgreSQL server.
 //
 // The server is the one named by LOCKSTEP_TEST_DATABASE_URL or LOCKSTEP_DATABASE_URL; otherwise each test process starts
-// a private one (see pkg/testkit/postgres), copied from a template that the machine keeps, in a fraction of a second. Nothing is
-// left running, and no goroutine either, so it can be used beside leak detectors and needs no TestMain.
+// a private one (see pkg/testkit/postgres), copied from a template that the machine keeps, in a fraction of a second. Its files are in
+// memory where there is enough, which a TMPDIR switches off: on a disk, to copy a database for each test is most of what tests take.
+// Nothing is left running, and no goroutine either, so it can be used beside leak detectors and needs no TestMain.
 //
 // On a private server, a test with migrations has a database, copied from one in which they were applied once: to apply them for each test
 // was most of what the tests of a service took. Any other test has a schema, and so has each on a server named by the environment, where
@@ -51,7 +52,7 @@ func New(tb testing.TB, migrate ...Migration) (*pgxpool.Pool, pg.Config) {
 	}
 	c := pg.Config{URL: s.url, Schema: uniqueName(tb.Name()), MaxConns: maxConns}
 	if s.private && len(migrate) > 0 {
-		c = copied(tb, c, migrate)
+		c = copied(tb, c, s.strategy, migrate)
 	} else {
 		create(tb, c.URL, "SCHEMA", c.Schema, "", "CASCADE")
 		if err := apply(tb.Context(), c, migrate); err != nil {
@@ -150,6 +151,8 @@ type server struct {
 	url string
 	// private reports whether it goes away with this process.
 	private bool
+	// strategy is how it copies a database best, as CREATE DATABASE takes it; empty leaves that to the server.
+	strategy string
 }
 
 // running is the server of this test process, started when the first test asks for it.
@@ -160,26 +163,47 @@ var running = sync.OnceValues(func() (server, error) {
 	if url, ok := postgres.FromEnvironment(); ok {
 		return server{url: url}, nil
 	}
-	base := filepath.Join(os.TempDir(), fmt.Sprintf("lockstep-pgtest-%d", os.Geteuid()))
-	if err := os.MkdirAll(base, 0o711); err != nil {
-		return server{}, fmt.Errorf("make the servers' folder: %w", err)
+	templates, err := ours(os.TempDir())
+	if err != nil {
+		return server{}, err
 	}
-	if info, err := os.Lstat(base); err != nil || !info.IsDir() || !owned(info) {
-		return server{}, fmt.Errorf("%s belongs to another user: remove it", base)
+	base, memory := templates, inMemory()
+	if memory != "" {
+		if base, err = ours(memory); err != nil {
+			return server{}, err
+		}
 	}
 	dir, err := os.MkdirTemp(base, "server-")
 	if err != nil {
 		return server{}, fmt.Errorf("make the server's folder: %w", err)
 	}
 	s, err := postgres.Start(context.Background(), postgres.Config{
-		DataDir: dir, Fast: true, Temporary: true, Template: filepath.Join(base, "template"), Log: slog.Default(),
+		DataDir: dir, Fast: true, Temporary: true, Template: filepath.Join(templates, "template"), Log: slog.Default(),
 	})
 	if err != nil {
 		_ = os.RemoveAll(dir) // nothing runs in it
 		return server{}, err
 	}
-	return server{url: s.URL(), private: true}, nil
+	found := server{url: s.URL(), private: true}
+	if memory != "" {
+		if found.strategy, err = asFiles(context.Background(), found.url); err != nil {
+			return server{}, errors.Join(err, s.Stop())
+		}
+	}
+	return found, nil
 })
+
+// ours is the folder of test servers in another, made if it is missing.
+func ours(in string) (string, error) {
+	base := filepath.Join(in, fmt.Sprintf("lockstep-pgtest-%d", os.Geteuid()))
+	if err := os.MkdirAll(base, 0o711); err != nil {
+		return "", fmt.Errorf("make the servers' folder: %w", err)
+	}
+	if info, err := os.Lstat(base); err != nil || !info.IsDir() || !owned(info) {
+		return "", fmt.Errorf("%s belongs to another user: remove it", base)
+	}
+	return base, nil
+}
 
 // owned reports whether a file is this process's own: the name of the folder can be foreseen.
 func owned(info fs.FileInfo) bool {

@@ -18,6 +18,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 //go:embed all:dist
@@ -42,8 +43,10 @@ const (
 
 // file is one file of the build, ready to be sent.
 type file struct {
-	content, compressed []byte
-	media, tag          string
+	content []byte
+	// compressed is the content as gzip has it, made when it is asked for first: most starts send few pages. It is nil for what is not text.
+	compressed func() []byte
+	media, tag string
 }
 
 // Handler serves the console: its files under their names, and its page for every other path, because the page has its own
@@ -110,9 +113,7 @@ func newHandler(root fs.FS, withDocs bool) (http.Handler, error) {
 		return nil, errors.New("load the console's build: found no index.html; expected one: run `make console`")
 	}
 	if !withDocs {
-		if page, err = newFile(index, bytes.Replace(page.content, []byte(link), nil, 1)); err != nil {
-			return nil, err
-		}
+		page = newFile(index, bytes.Replace(page.content, []byte(link), nil, 1))
 		files[index] = page
 	}
 	return onlyReads(func(w http.ResponseWriter, r *http.Request) {
@@ -143,14 +144,14 @@ func send(w http.ResponseWriter, r *http.Request, name string, f file, status in
 	body := f.content
 	if f.compressed != nil {
 		h.Set("Vary", "Accept-Encoding")
-		if acceptsGzip(r.Header.Get("Accept-Encoding")) {
-			h.Set("Content-Encoding", "gzip")
-			body = f.compressed
-		}
 	}
 	if status == http.StatusOK && r.Header.Get("If-None-Match") == f.tag {
 		w.WriteHeader(http.StatusNotModified)
 		return
+	}
+	if f.compressed != nil && acceptsGzip(r.Header.Get("Accept-Encoding")) {
+		h.Set("Content-Encoding", "gzip")
+		body = f.compressed()
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
@@ -171,7 +172,7 @@ func acceptsGzip(header string) bool {
 	return false
 }
 
-// load reads the whole build, and compresses what is text: once, because there is little of it.
+// load reads the whole build.
 func load(root fs.FS) (map[string]file, error) {
 	files := map[string]file{}
 	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -182,23 +183,19 @@ func load(root fs.FS) (map[string]file, error) {
 		if err != nil {
 			return err
 		}
-		files[name], err = newFile(name, content)
-		return err
+		files[name] = newFile(name, content)
+		return nil
 	})
 	return files, err
 }
 
-func newFile(name string, content []byte) (file, error) {
+func newFile(name string, content []byte) file {
 	// The entity tag is weak, because it is the same for the compressed form.
 	f := file{content: content, media: mediaType(name), tag: fmt.Sprintf(`W/"%x"`, sha256.Sum256(content))}
-	if len(content) < worthCompressing || !strings.Contains(f.media, "charset") {
-		return f, nil
+	if len(content) >= worthCompressing && strings.Contains(f.media, "charset") {
+		f.compressed = sync.OnceValue(func() []byte { return compress(content) })
 	}
-	var err error
-	if f.compressed, err = compress(content); err != nil {
-		return file{}, fmt.Errorf("compress %s: %w", name, err)
-	}
-	return f, nil
+	return f
 }
 
 // mediaType does not ask the machine's own tables for what a build has, so that it is the same everywhere.
@@ -221,17 +218,10 @@ func mediaType(name string) string {
 	return "application/octet-stream"
 }
 
-func compress(content []byte) ([]byte, error) {
+func compress(content []byte) []byte {
 	var out bytes.Buffer
-	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(content); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
+	w, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // fails for unknown levels only
+	_, _ = w.Write(content)                                 // a buffer takes everything
+	_ = w.Close()
+	return out.Bytes()
 }
