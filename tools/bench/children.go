@@ -31,11 +31,15 @@ func children(ctx context.Context, w *world, r *report) error {
 		return err
 	}
 	n := w.scaled(childrenOfOne)
+	before, err := w.usage(ctx)
+	if err != nil {
+		return err
+	}
 	began := now()
 	if err := begin(ctx, client, "parent", childrenProgram, fmt.Sprintf(`{"children": %d}`, n)); err != nil {
 		return err
 	}
-	err := finish(ctx, client, "parent")
+	err = finish(ctx, client, "parent")
 	for range 4 { // a busy machine takes longer than one wait
 		if err == nil {
 			break
@@ -55,9 +59,17 @@ WHERE p.workflow = 'parent' AND e.ended_at IS NOT NULL AND e.error = ''`).Scan(&
 	if completed != n {
 		return fmt.Errorf("%d of %d children have completed", completed, n)
 	}
-	r.add(row{
+	after, err := w.usage(ctx)
+	if err != nil {
+		return err
+	}
+	m := row{
 		Scenario: "children of one run", Engine: "lockstep", Clients: 1, N: n, Unit: "children", PerSecond: float64(n) / took.Seconds(),
 		Note: fmt.Sprintf("%.1f s from the start of the parent to its end", took.Seconds()),
-	})
-	return nil
+	}
+	r.add(m.used(after.since(before), n))
+	return w.besideRivals(ctx, r,
+		rival{"dbos", "", []peerRun{{modeChildren, n, 1, 1}}},
+		rival{"restate", "its own storage; ", []peerRun{{modeChildren, n, 1, 1}}},
+		rival{"goworkflows", "a tenth of the children; ", []peerRun{{modeChildren, max(1, n/10), 1, 1}}})
 }

@@ -13,28 +13,84 @@ import (
 	"time"
 )
 
-// peerRun is one run of a peer: workflows of so many steps, or their starts alone.
+// peerRun is one run of a peer in a mode (tools/bench/peers/peer): n workflows of so many steps, or parts, or n schedules.
 type peerRun struct {
-	start             bool
+	mode              string
 	steps, clients, n int
 }
 
-// rivals are the engines that stand in our place in B14: the folders of their programs, what each is asked to do, and what a reader has
-// to know of it.
-var rivals = []struct { //nolint:gochecknoglobals // a table
+// The modes of peers that tools/bench asks for.
+const (
+	modeRun       = "run"
+	modeStart     = "start"
+	modeChildren  = "children"
+	modeCalls     = "calls"
+	modeMessages  = "messages"
+	modeSchedules = "schedules"
+)
+
+// names are the scenario of a run's row, and what is counted.
+func (c peerRun) names() (scenario, unit string) {
+	switch c.mode {
+	case modeStart:
+		return "start", "workflows"
+	case modeChildren:
+		return "children of one run", "children"
+	case modeCalls:
+		return "round trip of a worker", "calls"
+	case modeMessages:
+		return "message and answer", "messages"
+	case modeSchedules:
+		return "schedules", "schedules due each minute"
+	}
+	return fmt.Sprintf("%d-step", c.steps), "workflows"
+}
+
+// counted is how many of them there are.
+func (c peerRun) counted() int {
+	switch c.mode {
+	case modeChildren, modeCalls, modeMessages:
+		return c.n * c.steps
+	}
+	return c.n
+}
+
+// rival is an engine that stands in our place: the folder of its program, what it is asked to do, and what a reader has to know of it.
+type rival struct {
 	name, note string
 	runs       []peerRun
-}{
-	{"dbos", "", []peerRun{{true, 1, 64, 3000}, {false, 1, 1, 200}, {false, 1, 64, 3000}, {false, 10, 64, 500}}},
-	{"restate", "its own storage; ", []peerRun{{true, 1, 64, 3000}, {false, 1, 1, 200}, {false, 1, 64, 3000}, {false, 10, 64, 500}}},
-	{"goworkflows", "", []peerRun{{true, 1, 64, 500}, {false, 1, 1, 10}, {false, 1, 64, 500}, {false, 10, 64, 100}}},
-	{"river", "a job, no workflow; ", []peerRun{{true, 1, 64, 3000}, {false, 1, 1, 200}, {false, 1, 64, 3000}}},
+}
+
+// rivals are those of B14.
+var rivals = []rival{ //nolint:gochecknoglobals // a table
+	{"dbos", "", []peerRun{{modeStart, 1, 64, 3000}, {modeRun, 1, 1, 200}, {modeRun, 1, 64, 3000}, {modeRun, 10, 64, 500}}},
+	{
+		"restate", "its own storage; ",
+		[]peerRun{{modeStart, 1, 64, 3000}, {modeRun, 1, 1, 200}, {modeRun, 1, 64, 3000}, {modeRun, 10, 64, 500}},
+	},
+	{"goworkflows", "", []peerRun{{modeStart, 1, 64, 500}, {modeRun, 1, 1, 10}, {modeRun, 1, 64, 500}, {modeRun, 10, 64, 100}}},
+	{"river", "a job, no workflow; ", []peerRun{{modeStart, 1, 64, 3000}, {modeRun, 1, 1, 200}, {modeRun, 1, 64, 3000}}},
 }
 
 // peers is B14: other engines in our place, with the steps and clients of B1 and B2, each on a database of its own in the same server, with
 // the same durability. Their programs are in tools/bench/peers, modules outside of the workspace. One that is not available here has a row
 // that says so.
 func peers(ctx context.Context, w *world, r *report) error {
+	var all []rival
+	for _, rival := range rivals {
+		scaled := rival
+		scaled.runs = nil
+		for _, c := range rival.runs {
+			c.n = w.scaled(c.n)
+			scaled.runs = append(scaled.runs, c)
+		}
+		all = append(all, scaled)
+	}
+	return w.besideRivals(ctx, r, all...)
+}
+
+// besideRivals has rivals do what they are asked, where peers are asked for.
+func (w *world) besideRivals(ctx context.Context, r *report, rivals ...rival) error {
 	if w.options.peers == "" {
 		return nil
 	}
@@ -42,7 +98,6 @@ func peers(ctx context.Context, w *world, r *report) error {
 		program, err := w.rival(ctx, rival.name)
 		for _, c := range rival.runs {
 			if err == nil {
-				c.n = w.scaled(c.n)
 				err = w.peer(ctx, r, rival.name, program, rival.note, c)
 			}
 		}
@@ -80,11 +135,8 @@ func (w *world) peer(ctx context.Context, r *report, name, program, note string,
 	if err != nil {
 		return err
 	}
-	mode, scenario := "run", fmt.Sprintf("%d-step", c.steps)
-	if c.start {
-		mode, scenario = "start", "start"
-	}
-	run := exec.CommandContext(ctx, program, "-mode", mode, "-steps", strconv.Itoa(c.steps), "-c", strconv.Itoa(c.clients), "-n", //nolint:gosec // built above
+	scenario, unit := c.names()
+	run := exec.CommandContext(ctx, program, "-mode", c.mode, "-steps", strconv.Itoa(c.steps), "-c", strconv.Itoa(c.clients), "-n", //nolint:gosec // built above
 		strconv.Itoa(c.n))
 	run.Env = append(os.Environ(), "DBURL="+strings.Replace(w.database.URL(), "/postgres?", "/"+name+"?", 1))
 	out, err := run.Output()
@@ -113,14 +165,14 @@ func (w *world) peer(ctx context.Context, r *report, name, program, note string,
 	}
 	// What it does to get warm and to end is in the server's figures, and not in its own.
 	used := after.since(before)
-	postgres := float64(used.postgres.Microseconds()) / 1000 / float64(c.n+warmUp)
-	if !c.start && result.StartP50 > 0 {
+	postgres := float64(used.postgres.Microseconds()) / 1000 / float64(c.counted()+warmUp)
+	if c.mode == modeRun && result.StartP50 > 0 {
 		note += fmt.Sprintf("start p50 %.2f ms; ", result.StartP50)
 	}
 	r.add(row{
-		Scenario: scenario, Engine: name, Clients: c.clients, N: c.n, Unit: "workflows",
+		Scenario: scenario, Engine: name, Clients: c.clients, N: c.counted(), Unit: unit,
 		PerSecond: result.PerSecond, P50: result.P50, P99: result.P99, CPU: result.CPU + postgres, Service: result.CPU, Postgres: postgres,
-		WAL: float64(used.wal) / float64(c.n+warmUp), Note: note + "service and client together",
+		WAL: float64(used.wal) / float64(c.counted()+warmUp), Note: note + "service and client together",
 	})
 	return nil
 }

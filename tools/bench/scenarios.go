@@ -42,6 +42,7 @@ func scenarios() []scenario {
 		{name: "B17-schedules", run: schedules},
 		{name: "B18-replicas", run: replicas},
 		{name: "B19-children", run: children},
+		{name: "B20-messages", run: messages},
 	}
 }
 

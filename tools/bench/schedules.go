@@ -59,5 +59,5 @@ func schedules(ctx context.Context, w *world, r *report) error {
 		return fmt.Errorf("found %d runs of a minute, expected one of each of %d schedules", runs, n)
 	}
 	r.add(m)
-	return nil
+	return w.besideRivals(ctx, r, rival{"dbos", "late until the program begins; ", []peerRun{{modeSchedules, 1, 1, n}}})
 }

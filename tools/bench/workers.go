@@ -63,6 +63,9 @@ func workers(ctx context.Context, w *world, r *report) error {
 	if err != nil {
 		return err
 	}
+	if err := registered(ctx, client); err != nil {
+		return err
+	}
 	if err := begin(ctx, client, "workers-warm", workerProgram, inputs); err != nil {
 		return err
 	}
@@ -95,5 +98,20 @@ func workers(ctx context.Context, w *world, r *report) error {
 		})
 		mu.Unlock()
 	}
-	return nil
+	return w.besideRivals(ctx, r, rival{"restate", "its own storage; a call of another service, a latency is a workflow's; ", []peerRun{
+		{modeCalls, workerCalls, 1, w.scaled(20)}, {modeCalls, workerCalls, 64, w.scaled(256)},
+	}})
+}
+
+// registered returns when the worker's Function is known, which is soon after it has connected.
+func registered(ctx context.Context, client autoflowv1.AutoFlowClient) error {
+	for {
+		checked, err := client.CheckProgram(ctx, &autoflowv1.CheckProgramRequest{OrganizationId: organization, Starlark: []byte(workerProgram)})
+		if err != nil || len(checked.GetProblems()) == 0 {
+			return err
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
 }

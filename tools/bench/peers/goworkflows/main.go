@@ -45,6 +45,23 @@ func counted(ctx workflow.Context, steps int) (int, error) {
 	return steps, nil
 }
 
+// returned is a child.
+func returned(_ workflow.Context, number int) (int, error) { return number, nil }
+
+// parent starts so many children and waits for each.
+func parent(ctx workflow.Context, children int) (int, error) {
+	started := make([]workflow.Future[int], children)
+	for i := range started {
+		started[i] = workflow.CreateSubWorkflowInstance[int](ctx, workflow.DefaultSubWorkflowOptions, returned, i)
+	}
+	for _, child := range started {
+		if _, err := child.Get(ctx); err != nil {
+			return 0, err
+		}
+	}
+	return children, nil
+}
+
 func open(o peer.Order) (peer.Engine, error) {
 	config, err := pgx.ParseConfig(os.Getenv("DBURL"))
 	if err != nil {
@@ -58,8 +75,14 @@ func open(o peer.Order) (peer.Engine, error) {
 	options := worker.DefaultOptions
 	options.WorkflowPollers, options.ActivityPollers = pollers, pollers
 	w := worker.New(b, &options)
-	if err := w.RegisterWorkflow(counted); err != nil {
-		return peer.Engine{}, err
+	program := counted
+	if o.Mode == peer.Children {
+		program = parent
+	}
+	for _, known := range []workflow.Workflow{program, returned} {
+		if err := w.RegisterWorkflow(known); err != nil {
+			return peer.Engine{}, err
+		}
 	}
 	if err := w.RegisterActivity(answer); err != nil {
 		return peer.Engine{}, err
@@ -74,7 +97,7 @@ func open(o peer.Order) (peer.Engine, error) {
 	return peer.Engine{
 		Start: func(number int) (err error) {
 			id := client.WorkflowInstanceOptions{InstanceID: fmt.Sprintf("%d-%d", run, number)}
-			instances[number], err = starter.CreateWorkflowInstance(ctx, id, counted, o.Steps)
+			instances[number], err = starter.CreateWorkflowInstance(ctx, id, program, o.Size(number))
 			return err
 		},
 		Await: func(number int) error {

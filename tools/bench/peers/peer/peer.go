@@ -5,6 +5,7 @@ package peer
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -15,16 +16,48 @@ import (
 	"time"
 )
 
+// The modes. In those of Parts, a workflow has as many children, calls or messages as others have steps.
+const (
+	// Run has a client wait for the end of a workflow before it starts another one.
+	Run = "run"
+	// Start has it continue as soon as a workflow is started.
+	Start = "start"
+	// Children are of workflows that start children, all at once, and wait for each.
+	Children = "children"
+	// Calls are of workflows that call a service in another process again and again, each answer durable before the next.
+	Calls = "calls"
+	// Messages has a client send messages to a workflow and wait for its answer to each before the next.
+	Messages = "messages"
+	// Schedules are due once a minute, spread over its seconds.
+	Schedules = "schedules"
+)
+
 // Order is what is asked for.
 type Order struct {
+	// Mode is one of the above.
+	Mode string
 	// Steps are those of each workflow, Clients how many are driven at a time.
 	Steps, Clients int
 	// Numbers is how many numbers there are: workflows that warm up come first, then those that count.
 	Numbers int
 	n       int
-	// startOnly makes the clients continue as soon as a workflow is started.
-	startOnly bool
 }
+
+// Size is how many steps, or parts, the workflow of a number has: one of many is no good for warming up.
+func (o Order) Size(number int) int {
+	if o.parts() && number < warmUp {
+		return 1
+	}
+	return o.Steps
+}
+
+// Schedules is how many schedules there are in that mode.
+func (o Order) Schedules() int { return o.n }
+
+// parts reports whether what is counted are parts of workflows.
+func (o Order) parts() bool { return o.Mode == Children || o.Mode == Calls || o.Mode == Messages }
+
+func (o Order) startOnly() bool { return o.Mode == Start }
 
 // warmUp is how many workflows come before those that count; tools/bench knows the number.
 const warmUp = 100
@@ -36,6 +69,10 @@ type Engine struct {
 	Start, Await func(number int) error
 	// Run is both in one call; nil: there is none.
 	Run func(number int) error
+	// Ask sends a message to a workflow that has been started, and returns with its answer; nil: there is nothing of the kind.
+	Ask func(number, message int) error
+	// Late waits through a minute of the schedules, and answers how late their workflows began; nil: there are no schedules.
+	Late func() ([]time.Duration, error)
 	// Finish does what belongs to the work and is left when all have ended; nil: nothing.
 	Finish func() error
 	// Close ends what would outlive the process; nil: nothing would.
@@ -50,9 +87,9 @@ func Main(name string, open func(Order) (Engine, error)) {
 	flag.IntVar(&o.Steps, "steps", 1, "steps of each workflow")
 	flag.IntVar(&o.n, "n", 1000, "workflows")
 	flag.IntVar(&o.Clients, "c", 64, "clients")
-	mode := flag.String("mode", "run", "run: a client waits for the end; start: it continues as soon as a workflow is started, and all have ended before the figures are printed")
+	flag.StringVar(&o.Mode, "mode", Run, "run: a client waits for the end; start: it continues as soon as a workflow is started, and all have ended before the figures are printed; children, calls, messages: of each workflow, as many as -steps; schedules: -n of them")
 	flag.Parse()
-	o.startOnly, o.Numbers = *mode == "start", warmUp+o.n
+	o.Numbers = warmUp + o.n
 	if err := run(o, open); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		os.Exit(1)
@@ -66,8 +103,14 @@ type result struct {
 	StartP50 float64 `json:"start_p50_ms"`
 	P50      float64 `json:"p50_ms"`
 	P99      float64 `json:"p99_ms"`
-	// CPU is Used for each workflow.
+	// CPU is Used for each workflow, or part.
 	CPU float64 `json:"cpu_ms"`
+}
+
+// asked are how long the answers to messages took.
+var asked struct {
+	sync.Mutex
+	all []time.Duration
 }
 
 func run(o Order, open func(Order) (Engine, error)) error {
@@ -81,18 +124,24 @@ func run(o Order, open func(Order) (Engine, error)) error {
 	if e.Used == nil {
 		e.Used = OwnTime
 	}
+	if o.Mode == Schedules {
+		return schedules(e, o)
+	}
 	warm := o
-	warm.startOnly = false
+	if o.startOnly() {
+		warm.Mode = Run
+	}
 	if _, _, err := drive(e, warm, 0, warmUp); err != nil {
 		return err
 	}
+	asked.all = nil
 	used, began := e.Used(), time.Now()
 	starts, ends, err := drive(e, o, warmUp, o.n)
 	if err != nil {
 		return err
 	}
 	took := time.Since(began)
-	for i := 0; o.startOnly && i < o.n; i++ {
+	for i := 0; o.startOnly() && i < o.n; i++ {
 		if err := e.Await(warmUp + i); err != nil {
 			return err
 		}
@@ -102,9 +151,34 @@ func run(o Order, open func(Order) (Engine, error)) error {
 			return err
 		}
 	}
+	counted := o.n
+	if o.parts() {
+		counted *= o.Steps
+	}
+	if o.Mode == Messages {
+		starts, ends = make([]time.Duration, 1), asked.all
+	}
 	return json.NewEncoder(os.Stdout).Encode(result{
-		PerSecond: float64(o.n) / took.Seconds(), StartP50: at(starts, 0.5), P50: at(ends, 0.5), P99: at(ends, 0.99),
-		CPU: float64((e.Used() - used).Microseconds()) / 1000 / float64(o.n),
+		PerSecond: float64(counted) / took.Seconds(), StartP50: at(starts, 0.5), P50: at(ends, 0.5), P99: at(ends, 0.99),
+		CPU: float64((e.Used() - used).Microseconds()) / 1000 / float64(counted),
+	})
+}
+
+func schedules(e Engine, o Order) error {
+	if e.Late == nil {
+		return errors.New("found no schedules in this engine")
+	}
+	used, began := e.Used(), time.Now()
+	late, err := e.Late()
+	if err != nil {
+		return err
+	}
+	if len(late) == 0 {
+		return errors.New("no schedule has started anything")
+	}
+	return json.NewEncoder(os.Stdout).Encode(result{
+		PerSecond: float64(len(late)) / time.Since(began).Seconds(), P50: at(late, 0.5), P99: at(late, 0.99),
+		CPU: float64((e.Used() - used).Microseconds()) / 1000 / float64(len(late)),
 	})
 }
 
@@ -122,7 +196,7 @@ func drive(e Engine, o Order, first, n int) (starts, ends []time.Duration, err e
 					return
 				}
 				began := time.Now()
-				if err := one(e, first+i, o.startOnly, func() { starts[i] = time.Since(began) }); err != nil {
+				if err := one(e, o, first+i, func() { starts[i] = time.Since(began) }); err != nil {
 					failed <- err
 					return
 				}
@@ -138,16 +212,26 @@ func drive(e Engine, o Order, first, n int) (starts, ends []time.Duration, err e
 	return starts, ends, err
 }
 
-func one(e Engine, number int, startOnly bool, started func()) error {
-	if e.Run != nil && !startOnly {
+func one(e Engine, o Order, number int, started func()) error {
+	if e.Run != nil && !o.startOnly() && o.Mode != Messages {
 		return e.Run(number)
 	}
 	if err := e.Start(number); err != nil {
 		return err
 	}
 	started()
-	if startOnly {
+	if o.startOnly() {
 		return nil
+	}
+	for message := 0; o.Mode == Messages && message < o.Size(number); message++ {
+		began := time.Now()
+		if err := e.Ask(number, message); err != nil {
+			return err
+		}
+		took := time.Since(began)
+		asked.Lock()
+		asked.all = append(asked.all, took)
+		asked.Unlock()
 	}
 	return e.Await(number)
 }

@@ -35,10 +35,78 @@ func (Counted) Run(ctx sdk.WorkflowContext, steps int) (int, error) {
 	return steps, nil
 }
 
+// Parent is the service with the workflow that starts so many children and waits for each.
+type Parent struct{}
+
+// Run does that.
+func (Parent) Run(ctx sdk.WorkflowContext, children int) (int, error) {
+	started := make([]sdk.ResponseFuture[int], children)
+	for i := range started {
+		started[i] = sdk.Workflow[int](ctx, "Child", sdk.Key(ctx)+"-"+strconv.Itoa(i), "Run").RequestFuture(i)
+	}
+	for _, child := range started {
+		if _, err := child.Response(); err != nil {
+			return 0, err
+		}
+	}
+	return children, nil
+}
+
+// Child is the service with the workflow of a child.
+type Child struct{}
+
+// Run returns its number.
+func (Child) Run(_ sdk.WorkflowContext, number int) (int, error) { return number, nil }
+
+// Calling is the service with the workflow that calls another service so many times.
+type Calling struct{}
+
+// Run does that.
+func (Calling) Run(ctx sdk.WorkflowContext, calls int) (int, error) {
+	for i := range calls {
+		if _, err := sdk.Service[int](ctx, "Echo", "Say").Request(i); err != nil {
+			return 0, err
+		}
+	}
+	return calls, nil
+}
+
+// Echo is that other service.
+type Echo struct{}
+
+// Say answers what it is given.
+func (Echo) Say(_ sdk.Context, number int) (int, error) { return number, nil }
+
+// Answering is the service with the workflow that answers so many messages, one after the other.
+type Answering struct{}
+
+// Run does that.
+func (Answering) Run(ctx sdk.WorkflowContext, messages int) (int, error) {
+	for i := range messages {
+		message, err := sdk.Promise[int](ctx, "message-"+strconv.Itoa(i)).Result()
+		if err != nil {
+			return 0, err
+		}
+		if err := sdk.Promise[int](ctx, "answer-"+strconv.Itoa(i)).Resolve(message); err != nil {
+			return 0, err
+		}
+	}
+	return messages, nil
+}
+
+// Ask gives the workflow a message, and returns its answer.
+func (Answering) Ask(ctx sdk.WorkflowSharedContext, message int) (int, error) {
+	if err := sdk.Promise[int](ctx, "message-"+strconv.Itoa(message)).Resolve(message); err != nil {
+		return 0, err
+	}
+	return sdk.Promise[int](ctx, "answer-"+strconv.Itoa(message)).Result()
+}
+
 // serve answers the server's calls, at an address that it answers.
 func serve() (address string, err error) {
 	handler, err := server.NewRestate().WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil)).Handler(),
-		true).Bind(sdk.Reflect(Counted{})).Handler()
+		true).Bind(sdk.Reflect(Counted{})).Bind(sdk.Reflect(Parent{})).Bind(sdk.Reflect(Child{})).
+		Bind(sdk.Reflect(Calling{})).Bind(sdk.Reflect(Echo{})).Bind(sdk.Reflect(Answering{})).Handler()
 	if err != nil {
 		return "", err
 	}
@@ -54,15 +122,16 @@ func serve() (address string, err error) {
 	return listener.Addr().String(), nil
 }
 
-// ingress is where workflows are started.
+// ingress is where workflows of a service are started.
 type ingress struct {
 	url    string
+	name   string
 	client *http.Client
 }
 
 // call starts a workflow; with send it does not wait for its end.
 func (in ingress) call(key, what string, steps int) error {
-	response, err := in.client.Post(in.url+"/Counted/"+key+"/"+what, "application/json", strings.NewReader(strconv.Itoa(steps)))
+	response, err := in.client.Post(in.url+"/"+in.name+"/"+key+"/"+what, "application/json", strings.NewReader(strconv.Itoa(steps)))
 	if err != nil {
 		return err
 	}
@@ -76,7 +145,7 @@ func (in ingress) call(key, what string, steps int) error {
 
 // await waits for the end of a workflow.
 func (in ingress) await(key string) error {
-	response, err := in.client.Get(in.url + "/restate/workflow/Counted/" + key + "/attach")
+	response, err := in.client.Get(in.url + "/restate/workflow/" + in.name + "/" + key + "/attach")
 	if err != nil {
 		return err
 	}
@@ -100,11 +169,21 @@ func open(o peer.Order) (peer.Engine, error) {
 		s.stop()
 		return peer.Engine{}, err
 	}
-	in := ingress{url: "http://" + s.ingress, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: o.Clients}}}
+	name := "Counted"
+	switch o.Mode {
+	case peer.Children:
+		name = "Parent"
+	case peer.Calls:
+		name = "Calling"
+	case peer.Messages:
+		name = "Answering"
+	}
+	in := ingress{url: "http://" + s.ingress, name: name, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: o.Clients}}}
 	return peer.Engine{
-		Start: func(number int) error { return in.call(strconv.Itoa(number), "Run/send", o.Steps) },
+		Start: func(number int) error { return in.call(strconv.Itoa(number), "Run/send", o.Size(number)) },
 		Await: func(number int) error { return in.await(strconv.Itoa(number)) },
-		Run:   func(number int) error { return in.call(strconv.Itoa(number), "Run", o.Steps) },
+		Run:   func(number int) error { return in.call(strconv.Itoa(number), "Run", o.Size(number)) },
+		Ask:   func(number, message int) error { return in.call(strconv.Itoa(number), "Ask", message) },
 		Used:  s.processorTime,
 		Close: s.stop,
 	}, nil
