@@ -27,6 +27,9 @@ def main(n = 0, children = 0):
 // children is B19: one run that starts 10,000 children and waits for each, from its start to its end.
 func children(ctx context.Context, w *world, r *report) error {
 	client := autoflowv1.NewAutoFlowClient(w.conns[0])
+	if err := warm(ctx, w, emptyProgram, "{}"); err != nil {
+		return err
+	}
 	if err := complete(ctx, client, "warm", childrenProgram, `{"children": 10}`); err != nil { // few: their rate is limited
 		return err
 	}

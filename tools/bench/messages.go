@@ -36,7 +36,7 @@ func messages(ctx context.Context, w *world, r *report) error {
 		}
 		var mu sync.Mutex
 		var trips latencies
-		_, took, err := w.drive(ctx, c.clients, w.scaled(c.n), func(ctx context.Context, client autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
+		each := func(ctx context.Context, client autoflowv1.AutoFlowClient, i int) (time.Duration, error) {
 			id := fmt.Sprintf("answering-%d-%d", c.clients, i)
 			if err := begin(ctx, client, id, answeringProgram, inputs); err != nil {
 				return 0, err
@@ -58,7 +58,8 @@ func messages(ctx context.Context, w *world, r *report) error {
 				mu.Unlock()
 			}
 			return 0, finish(ctx, client, id)
-		})
+		}
+		_, took, err := w.drive(ctx, c.clients, w.scaled(c.n), each)
 		if err != nil {
 			return err
 		}

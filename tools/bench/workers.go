@@ -63,6 +63,9 @@ func workers(ctx context.Context, w *world, r *report) error {
 	if err != nil {
 		return err
 	}
+	if err := warm(ctx, w, emptyProgram, "{}"); err != nil {
+		return err
+	}
 	if err := registered(ctx, client); err != nil {
 		return err
 	}

@@ -139,7 +139,7 @@ func (s *Store) Answer(ctx context.Context, a agent.Answer, retryAt time.Time) e
 		if a.Error != nil && a.Error.Retryable && !call.NoRetry && again && retryAt.Before(call.Deadline) {
 			return pg.Classify(q.PostponeCall(ctx, query.PostponeCallParams{ID: a.Call, NextAt: &retryAt}), "postpone call %q", a.Call)
 		}
-		woken, err = s.deliver(ctx, q, call, a)
+		woken, err = s.deliver(ctx, q, a)
 		return err
 	})
 	if err == nil {
@@ -149,23 +149,15 @@ func (s *Store) Answer(ctx context.Context, a agent.Answer, retryAt time.Time) e
 }
 
 // deliver stores the first answer, under the lock of the execution. It is a no-op if the call was closed before the lock was acquired.
-func (s *Store) deliver(ctx context.Context, q *query.Queries, call query.FindCallRow, a agent.Answer) ([]engine.Woken, error) {
-	if _, err := q.FindCall(ctx, a.Call); errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
-	}
+func (s *Store) deliver(ctx context.Context, q *query.Queries, a agent.Answer) ([]engine.Woken, error) {
 	refusal, err := encodeError(a.Error)
 	if err != nil {
 		return nil, err
 	}
 	// The first answer counts: two relays may carry out the call, or one may answer twice (E24).
-	n, err := q.DeliverAnswer(ctx, query.DeliverAnswerParams{
-		Execution: call.Execution, Branch: call.Branch, Op: call.Op, Value: a.Value, Error: refusal,
-	})
-	if err != nil || n == 0 {
+	answered, err := q.DeliverAnswer(ctx, query.DeliverAnswerParams{ID: a.Call, Value: a.Value, Error: refusal})
+	if err != nil || len(answered) == 0 {
 		return nil, pg.Classify(err, "deliver answer to call %q", a.Call)
 	}
-	if err := q.StopSending(ctx, a.Call); err != nil {
-		return nil, pg.Classify(err, "stop sending call %q", a.Call)
-	}
-	return s.wakeMany(ctx, q, []int64{call.Execution}, nil)
+	return s.wakeMany(ctx, q, answered, nil)
 }

@@ -345,7 +345,7 @@ func (s *Store) ReceiveCallAnswer(ctx context.Context, wire event.Event, organiz
 		if _, err := q.LockExecution(ctx, call.Execution); err != nil {
 			return pg.Classify(err, "lock execution %d", call.Execution)
 		}
-		woken, err = s.deliver(ctx, q, call, agent.Answer{Call: a.Request, Value: encoded})
+		woken, err = s.deliver(ctx, q, agent.Answer{Call: a.Request, Value: encoded})
 		return err
 	})
 	if err == nil {

@@ -69,7 +69,7 @@ func (s *Store) ReleaseOffers(ctx context.Context, session string, ids []string,
 // AnswerOffer implements worker.Store.
 func (s *Store) AnswerOffer(ctx context.Context, a worker.Answer) (accepted bool, err error) {
 	var woken []engine.Woken
-	err = s.tx(ctx, func(_ pgx.Tx, q *query.Queries) (err error) {
+	err = s.pipelined(ctx, func(_ pgx.Tx, q *query.Queries) (err error) {
 		woken, accepted = nil, false
 		// Read without a lock, to learn whose call it is: an execution is locked before the rows that belong to it.
 		call, err := q.FindCall(ctx, a.Call)
@@ -108,7 +108,7 @@ func (s *Store) AnswerOffer(ctx context.Context, a worker.Answer) (accepted bool
 				return pg.Classify(q.PostponeOffer(ctx, query.PostponeOfferParams{ID: a.Call, OfferAt: &at}), "postpone call %q", a.Call)
 			}
 		}
-		woken, err = s.deliver(ctx, q, call, agent.Answer{Call: a.Call, Value: a.Value, Error: a.Error})
+		woken, err = s.deliver(ctx, q, agent.Answer{Call: a.Call, Value: a.Value, Error: a.Error})
 		return err
 	})
 	if err == nil {

@@ -30,9 +30,14 @@ SELECT execution, branch, op, agent, location, no_retry, retry, refused, deadlin
 -- name: PostponeCall :exec
 UPDATE call SET next_at = $2, refused = refused + 1 WHERE id = $1;
 
--- name: StopSending :exec
-UPDATE call SET next_at = NULL, offer_at = NULL WHERE id = $1;
-
--- name: DeliverAnswer :execrows
-INSERT INTO delivery (execution, branch, op, kind, value, error) VALUES ($1, $2, $3, 1, $4, $5)
-ON CONFLICT DO NOTHING;
+-- name: DeliverAnswer :many
+-- The first answer of a call that is still open counts, and the call is sent to nobody any more. It returns rows, because a pipeline knows
+-- of no number of rows (pg.InPipeline).
+WITH answered AS (
+    INSERT INTO delivery (execution, branch, op, kind, value, error)
+    SELECT c.execution, c.branch, c.op, 1, sqlc.narg(value), sqlc.narg(error) FROM call c WHERE c.id = sqlc.arg(id)
+    ON CONFLICT DO NOTHING
+    RETURNING execution
+)
+UPDATE call SET next_at = NULL, offer_at = NULL FROM answered WHERE call.id = sqlc.arg(id) AND call.execution = answered.execution
+RETURNING call.execution;

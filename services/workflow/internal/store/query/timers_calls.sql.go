@@ -12,31 +12,43 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-const deliverAnswer = `-- name: DeliverAnswer :execrows
-INSERT INTO delivery (execution, branch, op, kind, value, error) VALUES ($1, $2, $3, 1, $4, $5)
-ON CONFLICT DO NOTHING
+const deliverAnswer = `-- name: DeliverAnswer :many
+WITH answered AS (
+    INSERT INTO delivery (execution, branch, op, kind, value, error)
+    SELECT c.execution, c.branch, c.op, 1, $2, $3 FROM call c WHERE c.id = $1
+    ON CONFLICT DO NOTHING
+    RETURNING execution
+)
+UPDATE call SET next_at = NULL, offer_at = NULL FROM answered WHERE call.id = $1 AND call.execution = answered.execution
+RETURNING call.execution
 `
 
 type DeliverAnswerParams struct {
-	Execution int64
-	Branch    int32
-	Op        int32
-	Value     []byte
-	Error     []byte
+	ID    string
+	Value []byte
+	Error []byte
 }
 
-func (q *Queries) DeliverAnswer(ctx context.Context, arg DeliverAnswerParams) (int64, error) {
-	result, err := q.db.Exec(ctx, deliverAnswer,
-		arg.Execution,
-		arg.Branch,
-		arg.Op,
-		arg.Value,
-		arg.Error,
-	)
+// The first answer of a call that is still open counts, and the call is sent to nobody any more. It returns rows, because a pipeline knows
+// of no number of rows (pg.InPipeline).
+func (q *Queries) DeliverAnswer(ctx context.Context, arg DeliverAnswerParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, deliverAnswer, arg.ID, arg.Value, arg.Error)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return result.RowsAffected(), nil
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var execution int64
+		if err := rows.Scan(&execution); err != nil {
+			return nil, err
+		}
+		items = append(items, execution)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const dueExecutions = `-- name: DueExecutions :many
@@ -232,14 +244,5 @@ type PostponeCallParams struct {
 
 func (q *Queries) PostponeCall(ctx context.Context, arg PostponeCallParams) error {
 	_, err := q.db.Exec(ctx, postponeCall, arg.ID, arg.NextAt)
-	return err
-}
-
-const stopSending = `-- name: StopSending :exec
-UPDATE call SET next_at = NULL, offer_at = NULL WHERE id = $1
-`
-
-func (q *Queries) StopSending(ctx context.Context, id string) error {
-	_, err := q.db.Exec(ctx, stopSending, id)
 	return err
 }
