@@ -77,8 +77,8 @@ func registryEvents() []Definition {
 		}, "By the registry service, when a registry or a poll reports that a tag or an image was deleted. The domain service marks the "+
 			"versions that were published so; they stay.", EmitterRegistry, EmitterCaller),
 		define(PathRegistry, "", CommitStatusReported{
-			Hook: "7f3a9c52e1b84d06", Repository: "https://github.com/shop/api", Commit: "9fceb02d0ae598e95dc970b74767f19372d61af8", Context: "ci/e2e", Phase: "success",
-			Description: "112 tests passed", Link: "https://ci.example.com/runs/7", ObservedAt: "2026-03-25T10:00:00Z", Sequence: 7001,
+			Hook: "7f3a9c52e1b84d06", Repository: "https://github.com/shop/api", Commit: "9fceb02d0ae598e95dc970b74767f19372d61af8", Kind: "status",
+			Context: "ci/e2e", Phase: "success", Description: "112 tests passed", Link: "https://ci.example.com/runs/7", ObservedAt: "2026-03-25T10:00:00Z", Sequence: 7001,
 		}, "By the registry service, when a forge reports a status of a commit to a hook of an organization. The domain service counts it for "+
 			"checks of kind status that have its context.", EmitterRegistry),
 	}

@@ -45,8 +45,8 @@ type ArtifactDeleted struct {
 	DeletedAt string `json:"deleted_at,omitempty" jsonschema:"format=date-time"`
 }
 
-// CommitStatusReported is com.gitlab.cd.commit_status.reported: a forge has a status of a commit. Of several of one context the one that
-// was observed last counts; of those at one instant that with the highest sequence.
+// CommitStatusReported is com.gitlab.cd.commit_status.reported: a forge has a status of a commit. Of several statuses of one context the
+// one that was observed last counts, of those at one instant that with the highest sequence; of runs that with the highest sequence.
 type CommitStatusReported struct {
 	// Hook is the key of the organization's hook that received it.
 	Hook string `json:"hook" jsonschema:"minLength=1,maxLength=64"`
@@ -54,6 +54,9 @@ type CommitStatusReported struct {
 	Repository string `json:"repository" jsonschema:"minLength=1,maxLength=1024"`
 	// Commit is the full ID of the commit.
 	Commit string `json:"commit" jsonschema:"pattern=^(?:[0-9a-f]{40}|[0-9a-f]{64})$"`
+	// Kind is status, or run for a check run or a job. One of each kind may have the same context; both count. Absent in events of older
+	// releases.
+	Kind string `json:"kind,omitempty" jsonschema:"enum=status,enum=run"`
 	// Context is what the forge calls it: the context of a status, or the name of a check run or a job.
 	Context string `json:"context" jsonschema:"minLength=1,maxLength=255"`
 	// Phase is pending, success or failure.

@@ -83,8 +83,8 @@ func TestForgesReportStatusesOfCommits(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := event.CommitStatusReported{
-		Hook: forgeKey, Repository: "https://github.com/shop/api.git", Commit: fmt.Sprintf("%040x", 7), Context: "ci/e2e", Phase: "success",
-		Description: "112 tests passed", Link: "https://ci.example.com/runs/7", ObservedAt: "2026-03-25T10:00:00Z", Sequence: 7001,
+		Hook: forgeKey, Repository: "https://github.com/shop/api.git", Commit: fmt.Sprintf("%040x", 7), Kind: "status",
+		Context: "ci/e2e", Phase: "success", Description: "112 tests passed", Link: "https://ci.example.com/runs/7", ObservedAt: "2026-03-25T10:00:00Z", Sequence: 7001,
 	}
 	if sent.Data != want || sent.OrganizationID != "3" || sent.Type != event.TypeCommitStatusReported {
 		t.Errorf("found %+v; want %+v of organization 3", sent, want)

@@ -147,8 +147,8 @@ func statusReport(e event.Event) (forge.Report, error) {
 	}
 	at, err := instantOf(e, "observed_at", data.ObservedAt)
 	return forge.Report{
-		In: in, Hook: data.Hook, Repository: data.Repository, Commit: data.Commit, Context: data.Context, Phase: core.CheckPhase(data.Phase),
-		Description: data.Description, Link: data.Link, ObservedAt: at, Sequence: data.Sequence,
+		In: in, Hook: data.Hook, Repository: data.Repository, Commit: data.Commit, Kind: data.Kind, Context: data.Context,
+		Phase: core.CheckPhase(data.Phase), Description: data.Description, Link: data.Link, ObservedAt: at, Sequence: data.Sequence,
 	}, err
 }
 

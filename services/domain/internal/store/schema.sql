@@ -1292,13 +1292,15 @@ CREATE TABLE cd_forge_reports (
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     counted boolean NOT NULL DEFAULT false,
+    kind text NOT NULL DEFAULT ''::text,
     CONSTRAINT cd_forge_reports_pkey PRIMARY KEY (organization_id, id),
-    CONSTRAINT cd_forge_reports_one_of_a_context UNIQUE (organization_id, commit_sha, repository, context, hook_id),
+    CONSTRAINT cd_forge_reports_one_of_a_context UNIQUE (organization_id, commit_sha, repository, context, kind, hook_id),
     CONSTRAINT cd_forge_reports_hook FOREIGN KEY (organization_id, hook_id) REFERENCES cd_forge_hooks(organization_id, id),
     CONSTRAINT cd_forge_reports_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_forge_reports_commit_is_one CHECK ((commit_sha ~ '^[0-9a-f]{40}([0-9a-f]{24})?$'::text)),
     CONSTRAINT cd_forge_reports_context_is_not_ours CHECK (((context !~~ 'lockstep/%'::text) AND ((octet_length(context) >= 1) AND (octet_length(context) <= 255)))),
     CONSTRAINT cd_forge_reports_description_is_bounded CHECK ((length(description) <= 1000)),
+    CONSTRAINT cd_forge_reports_kind_is_known CHECK ((kind = ANY (ARRAY[''::text, 'status'::text, 'run'::text]))),
     CONSTRAINT cd_forge_reports_link_is_bounded CHECK ((length(link) <= 2000)),
     CONSTRAINT cd_forge_reports_phase_is_known CHECK ((phase = ANY (ARRAY['pending'::text, 'success'::text, 'failure'::text]))),
     CONSTRAINT cd_forge_reports_repository_is_bounded CHECK (((octet_length(repository) >= 1) AND (octet_length(repository) <= 1024)))
@@ -1307,9 +1309,11 @@ CREATE INDEX cd_forge_reports_by_hook ON cd_forge_reports USING btree (organizat
 CREATE INDEX cd_forge_reports_by_time ON cd_forge_reports USING btree (organization_id, updated_at) WHERE (NOT counted);
 CREATE TRIGGER cd_forge_reports_touch BEFORE UPDATE OF phase, description, link, observed_at, sequence ON cd_forge_reports FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_forge_reports IS
-    'The latest status of each context of a commit that a hook received. Rows that do not count end 90 days after their last change.';
+    'The latest status of each context and kind of a commit that a hook received. Rows that do not count end 90 days after their last change.';
 COMMENT ON COLUMN cd_forge_reports.counted IS
     'Whether a version set that was rolled out comes from the commit: then the row stays.';
+COMMENT ON COLUMN cd_forge_reports.kind IS
+    'Status, or run for a check run or a job, of which a later one has a higher sequence; empty if the event did not say it.';
 COMMENT ON COLUMN cd_forge_reports.observed_at IS
     'When the forge had it, and with sequence, which the forge gives, which of two is later.';
 COMMENT ON COLUMN cd_forge_reports.repository IS

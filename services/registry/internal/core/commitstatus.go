@@ -21,6 +21,8 @@ type CommitStatus struct {
 	// Organization and Hook are the hook that received it.
 	Organization int64
 	Hook         string
+	// Kind is StatusKind or RunKind. A later run has a higher Sequence.
+	Kind string
 	// Repository is an address, Commit a full ID, Context what the forge calls the status.
 	Repository, Commit, Context string
 	// Phase is pending, success or failure.
@@ -32,6 +34,13 @@ type CommitStatus struct {
 	// Names are the fields as the forge wrote them, for error messages.
 	Names StatusNames
 }
+
+// The kinds of statuses. A forge may have one of each with the same name.
+const (
+	StatusKind = "status"
+	// RunKind is a check run or a job.
+	RunKind = "run"
+)
 
 // StatusNames are the paths of the fields of a status in its request.
 type StatusNames struct{ Repository, Commit, Context, Phase, ObservedAt string }
@@ -144,7 +153,7 @@ func (i *StatusIntake) check(s CommitStatus) (CommitStatus, []fault.Field) {
 		s.Link = ""
 	}
 	s.ID = Identify(StatusHook{Organization: s.Organization, Key: s.Hook}.Sender(), strings.Join([]string{
-		s.Repository, s.Commit, s.Context, s.Phase, s.ObservedAt, strconv.FormatInt(s.Sequence, 10),
+		s.Kind, s.Repository, s.Commit, s.Context, s.Phase, s.ObservedAt, strconv.FormatInt(s.Sequence, 10),
 	}, "\n"))
 	// After the identity, or one that is delivered again would be another. A clock that is ahead must not hide what is reported next.
 	if now := i.clock.Now(); at.After(now) {

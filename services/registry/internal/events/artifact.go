@@ -24,8 +24,8 @@ func NewEncoder(c clock.Clock) Encoder { return Encoder{clock: c} }
 func (c Encoder) EncodeStatus(s core.CommitStatus) (event.Sealed, error) {
 	header := event.Header{ID: s.ID, Source: Source, Organization: s.Organization, Time: c.clock.Now().UTC()}
 	e, err := event.Make(header, event.CommitStatusReported{
-		Hook: s.Hook, Repository: s.Repository, Commit: s.Commit, Context: s.Context, Phase: s.Phase, Description: s.Description, Link: s.Link,
-		ObservedAt: s.ObservedAt, Sequence: s.Sequence,
+		Hook: s.Hook, Repository: s.Repository, Commit: s.Commit, Kind: s.Kind, Context: s.Context, Phase: s.Phase, Description: s.Description,
+		Link: s.Link, ObservedAt: s.ObservedAt, Sequence: s.Sequence,
 	})
 	if err != nil {
 		return event.Sealed{}, fmt.Errorf("encode a status of commit %s: %w", s.Commit, err)

@@ -54,7 +54,7 @@ func parseGitHubStatus(header http.Header, body []byte) ([]core.CommitStatus, er
 func statusOf(top node, address string, phases map[string]string) ([]core.CommitStatus, error) {
 	repository := top.in("repository")
 	s := core.CommitStatus{
-		Repository: repository.text(address), Commit: top.text("sha"), Context: top.text("context"), Phase: phases[top.text("state")],
+		Kind: core.StatusKind, Repository: repository.text(address), Commit: top.text("sha"), Context: top.text("context"), Phase: phases[top.text("state")],
 		Description: top.text("description"), Link: top.text("target_url"), ObservedAt: stamp(top.text("updated_at")),
 		Names: core.StatusNames{
 			Repository: repository.name(address), Commit: top.name("sha"), Context: top.name("context"), Phase: top.name("state"),
@@ -74,7 +74,7 @@ func statusOf(top node, address string, phases map[string]string) ([]core.Commit
 func checkRun(top node) ([]core.CommitStatus, error) {
 	run, repository := top.in("check_run"), top.in("repository")
 	s := core.CommitStatus{
-		Repository: repository.text("clone_url"), Commit: run.text("head_sha"), Context: run.text("name"), Phase: "pending",
+		Kind: core.RunKind, Repository: repository.text("clone_url"), Commit: run.text("head_sha"), Context: run.text("name"), Phase: "pending",
 		Description: run.in("output").text("title"), Link: run.text("html_url"), ObservedAt: stamp(run.text("started_at")),
 		Names: core.StatusNames{
 			Repository: repository.name("clone_url"), Commit: run.name("head_sha"), Context: run.name("name"), Phase: run.name("conclusion"),
@@ -124,7 +124,7 @@ func parseGitLabStatus(_ http.Header, body []byte) ([]core.CommitStatus, error) 
 		project, address = top.in("repository"), "git_http_url"
 	}
 	s := core.CommitStatus{
-		Repository: project.text(address), Commit: top.text("sha"), Context: top.text("build_name"),
+		Kind: core.RunKind, Repository: project.text(address), Commit: top.text("sha"), Context: top.text("build_name"),
 		Phase: map[string]string{
 			"created": "pending", "waiting_for_resource": "pending", "preparing": "pending", "pending": "pending", "running": "pending",
 			"manual": "pending", "scheduled": "pending", "skipped": "pending", "success": "success", "failed": "failure",

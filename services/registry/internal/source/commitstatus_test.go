@@ -37,46 +37,46 @@ func TestStatusesOfForges(t *testing.T) {
 		"status": {
 			"github", fmt.Sprintf(`{"id":7,"sha":%q,"context":"ci","state":"error","description":null,"target_url":null,
 				"updated_at":"2026-03-25T10:00:00+00:00","repository":{"clone_url":"https://github.com/shop/api.git"}}`, sha), github("status"),
-			"https://github.com/shop/api.git ci failure 2026-03-25T10:00:00Z 7 []",
+			"https://github.com/shop/api.git status ci failure 2026-03-25T10:00:00Z 7 []",
 		},
 		"run that succeeded": {
-			"github", run("completed", `"success"`), github("check_run"), "https://github.com/shop/api.git build success 2026-03-25T10:05:00Z 42 [all is well]",
+			"github", run("completed", `"success"`), github("check_run"), "https://github.com/shop/api.git run build success 2026-03-25T10:05:00Z 42 [all is well]",
 		},
 		"run that began again": {
-			"github", run("in_progress", `null`), github("check_run"), "https://github.com/shop/api.git build pending 2026-03-25T10:00:00Z 42 [all is well]",
+			"github", run("in_progress", `null`), github("check_run"), "https://github.com/shop/api.git run build pending 2026-03-25T10:00:00Z 42 [all is well]",
 		},
 		"run that was skipped": {
 			"github", run("completed", `"skipped"`), github("check_run"),
-			"https://github.com/shop/api.git build pending 2026-03-25T10:05:00Z 42 [it has ended as skipped]",
+			"https://github.com/shop/api.git run build pending 2026-03-25T10:05:00Z 42 [it has ended as skipped]",
 		},
 		"run that is neutral": {
 			"github", run("completed", `"neutral"`), github("check_run"),
-			"https://github.com/shop/api.git build pending 2026-03-25T10:05:00Z 42 [it has ended as neutral]",
+			"https://github.com/shop/api.git run build pending 2026-03-25T10:05:00Z 42 [it has ended as neutral]",
 		},
 		"run that took too long": {
-			"github", run("completed", `"timed_out"`), github("check_run"), "https://github.com/shop/api.git build failure 2026-03-25T10:05:00Z 42 [all is well]",
+			"github", run("completed", `"timed_out"`), github("check_run"), "https://github.com/shop/api.git run build failure 2026-03-25T10:05:00Z 42 [all is well]",
 		},
 		"run with a conclusion that nobody knows": {
-			"github", run("completed", `"perfect"`), github("check_run"), "https://github.com/shop/api.git build  2026-03-25T10:05:00Z 42 [all is well]",
+			"github", run("completed", `"perfect"`), github("check_run"), "https://github.com/shop/api.git run build  2026-03-25T10:05:00Z 42 [all is well]",
 		},
 		"push of GitHub": {"github", `{"ref":"refs/heads/main"}`, github("push"), ""},
 		"status of Gitea": {
-			"gitea", gitea("success", "null"), http.Header{"X-Gitea-Event": {"status"}}, "https://git.example.com/shop/api.git ci/e2e success 2026-03-25T10:00:00Z 7 [tests]",
+			"gitea", gitea("success", "null"), http.Header{"X-Gitea-Event": {"status"}}, "https://git.example.com/shop/api.git status ci/e2e success 2026-03-25T10:00:00Z 7 [tests]",
 		},
 		"status of Gitea that was changed": {
 			"gitea", gitea("warning", `"2026-03-25T11:00:00Z"`),
 			http.Header{"X-Gitea-Event": {"status"}},
-			"https://git.example.com/shop/api.git ci/e2e failure 2026-03-25T11:00:00Z 7 [tests]",
+			"https://git.example.com/shop/api.git status ci/e2e failure 2026-03-25T11:00:00Z 7 [tests]",
 		},
 		"push of Gitea":  {"gitea", gitea("success", "null"), http.Header{"X-Gitea-Event": {"push"}}, ""},
-		"job that waits": {"gitlab", job("created", ""), nil, "https://gitlab.com/shop/api.git test pending 2026-03-25T10:00:00Z 1977 [the job is created]"},
+		"job that waits": {"gitlab", job("created", ""), nil, "https://gitlab.com/shop/api.git run test pending 2026-03-25T10:00:00Z 1977 [the job is created]"},
 		"job that failed": {
 			"gitlab", job("failed", `"build_started_at":"2026-03-25 10:01:00 UTC","build_finished_at":"2026-03-25 10:02:00 UTC",`), nil,
-			"https://gitlab.com/shop/api.git test failure 2026-03-25T10:02:00Z 1977 [script_failure]",
+			"https://gitlab.com/shop/api.git run test failure 2026-03-25T10:02:00Z 1977 [script_failure]",
 		},
 		"job with times by ISO 8601": {
 			"gitlab", job("success", `"build_finished_at":"2026-03-25 12:02:00 +0200","build_finished_at_iso":"2026-03-25T10:02:00Z",`), nil,
-			"https://gitlab.com/shop/api.git test success 2026-03-25T10:02:00Z 1977 [the job is success]",
+			"https://gitlab.com/shop/api.git run test success 2026-03-25T10:02:00Z 1977 [the job is success]",
 		},
 		"pipeline": {"gitlab", fmt.Sprintf(`{"object_kind":"pipeline","object_attributes":{"sha":%q,"status":"success"}}`, sha), nil, ""},
 	} {
@@ -88,7 +88,7 @@ func TestStatusesOfForges(t *testing.T) {
 			}
 			got := ""
 			for _, s := range all {
-				got += fmt.Sprintf("%s %s %s %s %d [%s]", s.Repository, s.Context, s.Phase, s.ObservedAt, s.Sequence, s.Description)
+				got += fmt.Sprintf("%s %s %s %s %s %d [%s]", s.Repository, s.Kind, s.Context, s.Phase, s.ObservedAt, s.Sequence, s.Description)
 				if s.Commit != sha {
 					t.Errorf("found commit %s; want %s", s.Commit, sha)
 				}

@@ -211,9 +211,9 @@ type Tx interface {
 	ForgeHookByKey(ctx context.Context, key string) (Hook, error)
 	// LockForgeCommit keeps others from recording reports about a commit, or version sets that come from it, until the transaction ends.
 	LockForgeCommit(ctx context.Context, sha string) error
-	// SaveForgeReport records a report; false if a later one, or the same, is known.
+	// SaveForgeReport records a report; false if a later one of its kind, or the same, is known. One of no kind has that of the latest.
 	SaveForgeReport(ctx context.Context, r Received) (bool, error)
-	// ForgeReports are those about commits of hooks that were not removed, the latest last.
+	// ForgeReports are those about commits of hooks that were not removed, of each kind the latest last.
 	ForgeReports(ctx context.Context, commits []string) ([]Received, error)
 	SaveForgeCommit(ctx context.Context, application, set int64, sha string) error
 	// KeepForgeReports keeps what was reported about commits from being forgotten.

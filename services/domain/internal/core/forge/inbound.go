@@ -22,14 +22,23 @@ type Report struct {
 	In core.Inbound
 	// Hook is the key of the hook that received it.
 	Hook string
+	// Kind is KindStatus or KindRun; empty in events of older releases, which do not say it.
+	Kind string
 	// Repository is an address.
 	Repository, Commit, Context string
 	Phase                       core.CheckPhase
 	Description, Link           string
-	// ObservedAt and the forge's number of it say which of two is later.
+	// ObservedAt and the forge's number of it say which of two is later; of two runs the number alone does.
 	ObservedAt time.Time
 	Sequence   int64
 }
+
+// The kinds of reports: of one context of a commit there may be one of each, and both count.
+const (
+	KindStatus = "status"
+	// KindRun is a check run or a job.
+	KindRun = "run"
+)
 
 // Received is a report that is recorded. Its repository is host and path.
 type Received struct {
@@ -270,22 +279,32 @@ func conclude(needs []need, key string, received []Received) (core.CheckReport, 
 	var at time.Time
 	found := 0
 	for _, n := range needs {
-		latest := -1
-		for i, r := range received { // the latest is the last
+		latest := map[string]Received{} // by kind: a run and a status of one name both count
+		for _, r := range received {    // of each kind the latest is the last
 			if n.gap == "" && r.Commit == n.commit && r.Repository == n.repository && r.Context == n.context && permits(r.CheckKeys, key) {
-				latest = i
+				latest[r.Kind] = r
 			}
 		}
-		if latest < 0 {
+		if len(latest) == 0 {
 			open = n
 			continue
 		}
-		r := received[latest]
-		if found++; r.ObservedAt.After(at) {
-			at = r.ObservedAt
+		found++
+		until := time.Time{}
+		for _, kind := range []string{KindStatus, KindRun, ""} {
+			r, reported := latest[kind]
+			if !reported || kind == "" && len(latest) > 1 && !r.ObservedAt.After(until) { // it may be one of those that do say their kind
+				continue
+			}
+			if r.ObservedAt.After(until) {
+				until = r.ObservedAt
+			}
+			if worst == nil || rank(r.Phase) > rank(worst.Phase) {
+				worst = &r
+			}
 		}
-		if worst == nil || rank(r.Phase) > rank(worst.Phase) {
-			worst = &r
+		if until.After(at) {
+			at = until
 		}
 	}
 	if worst == nil {

@@ -78,9 +78,18 @@ func (w Writes) LockForgeCommit(ctx context.Context, sha string) error {
 
 // SaveForgeReport implements forge.Tx.
 func (w Writes) SaveForgeReport(ctx context.Context, r forge.Received) (bool, error) {
+	kind := r.Kind
+	if kind == "" {
+		var err error
+		if kind, err = w.Q.KindOfForgeReport(ctx, query.KindOfForgeReportParams{
+			OrganizationID: w.Entered, HookID: r.HookID, Repository: r.Repository, CommitSha: r.Commit, Context: r.Context,
+		}); err != nil {
+			return false, pg.Classify(err, "read the kind of reports about commit %s", r.Commit)
+		}
+	}
 	n, err := w.Q.SaveForgeReport(ctx, query.SaveForgeReportParams{
-		OrganizationID: w.Entered, HookID: r.HookID, Repository: r.Repository, CommitSha: r.Commit, Context: r.Context, Phase: string(r.Phase),
-		Description: r.Description, Link: r.Link, ObservedAt: r.ObservedAt, Sequence: r.Sequence,
+		OrganizationID: w.Entered, HookID: r.HookID, Repository: r.Repository, CommitSha: r.Commit, Context: r.Context, Kind: kind,
+		Phase: string(r.Phase), Description: r.Description, Link: r.Link, ObservedAt: r.ObservedAt, Sequence: r.Sequence,
 	})
 	return n > 0, pg.Classify(err, "store a report about commit %s", r.Commit)
 }
@@ -92,8 +101,8 @@ func (w Writes) ForgeReports(ctx context.Context, commits []string) ([]forge.Rec
 	for i, row := range rows {
 		r := row.ForgeReport
 		all[i] = forge.Received{HookID: r.HookID, CheckKeys: row.CheckKeys, Report: forge.Report{
-			Repository: r.Repository, Commit: r.CommitSha, Context: r.Context, Phase: core.CheckPhase(r.Phase), Description: r.Description,
-			Link: r.Link, ObservedAt: r.ObservedAt, Sequence: r.Sequence,
+			Repository: r.Repository, Commit: r.CommitSha, Kind: r.Kind, Context: r.Context, Phase: core.CheckPhase(r.Phase),
+			Description: r.Description, Link: r.Link, ObservedAt: r.ObservedAt, Sequence: r.Sequence,
 		}}
 	}
 	return all, pg.Classify(err, "read reports about %d commits", len(commits))

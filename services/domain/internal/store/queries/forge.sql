@@ -160,22 +160,33 @@ SELECT pg_advisory_xact_lock(hashtextextended('forge hooks', @organization_id::b
 -- Until the transaction ends: what is reported about a commit, and which version sets come from it, are not recorded at the same time.
 SELECT pg_advisory_xact_lock(hashtextextended(concat_ws('/', 'lockstep/forge commit', current_schema(), @organization_id::bigint, @commit_sha::text), 0));
 
+-- name: KindOfForgeReport :one
+-- Of a report whose event did not say its kind: that of the latest one of the context, as it did before there were kinds.
+SELECT COALESCE((
+    SELECT r.kind FROM cd_forge_reports r
+    WHERE r.organization_id = @organization_id AND r.hook_id = @hook_id AND r.repository = @repository AND r.commit_sha = @commit_sha AND r.context = @context
+    ORDER BY r.observed_at DESC, r.sequence DESC, r.id DESC LIMIT 1
+), '')::text;
+
 -- name: SaveForgeReport :execrows
--- Unless a later one is known. Of two at the same time with the same number, one that has ended is later, and a failure counts.
-INSERT INTO cd_forge_reports AS r (organization_id, hook_id, repository, commit_sha, context, phase, description, link, observed_at, sequence, counted)
-VALUES (@organization_id, @hook_id, @repository, @commit_sha, @context, @phase, @description, @link, @observed_at, @sequence,
+-- Unless a later one is known: of runs the one with the higher number, whenever it ends, of statuses the one at the later time. Of two at the
+-- same time with the same number, one that has ended is later, and a failure counts.
+INSERT INTO cd_forge_reports AS r (organization_id, hook_id, repository, commit_sha, context, kind, phase, description, link, observed_at, sequence, counted)
+VALUES (@organization_id, @hook_id, @repository, @commit_sha, @context, @kind, @phase, @description, @link, @observed_at, @sequence,
     EXISTS (SELECT FROM cd_forge_commits c WHERE c.organization_id = @organization_id AND c.commit_sha = @commit_sha))
-ON CONFLICT (organization_id, commit_sha, repository, context, hook_id) DO UPDATE SET
+ON CONFLICT (organization_id, commit_sha, repository, context, kind, hook_id) DO UPDATE SET
     phase = EXCLUDED.phase, description = EXCLUDED.description, link = EXCLUDED.link, observed_at = EXCLUDED.observed_at, sequence = EXCLUDED.sequence
-WHERE (r.observed_at, r.sequence, array_position(ARRAY['pending', 'success', 'failure'], r.phase))
-    < (EXCLUDED.observed_at, EXCLUDED.sequence, array_position(ARRAY['pending', 'success', 'failure'], EXCLUDED.phase));
+WHERE (CASE WHEN r.kind = 'run' THEN r.sequence ELSE 0 END, r.observed_at, r.sequence, array_position(ARRAY['pending', 'success', 'failure'], r.phase))
+    < (CASE WHEN r.kind = 'run' THEN EXCLUDED.sequence ELSE 0 END, EXCLUDED.observed_at, EXCLUDED.sequence,
+        array_position(ARRAY['pending', 'success', 'failure'], EXCLUDED.phase));
 
 -- name: ForgeReports :many
--- What hooks that there still are have received about commits.
+-- What hooks that there still are have received about commits; of one kind and context the latest is the last.
 SELECT sqlc.embed(r), h.check_keys FROM cd_forge_reports r
 JOIN cd_forge_hooks h ON h.organization_id = r.organization_id AND h.id = r.hook_id
 WHERE r.organization_id = @organization_id AND r.commit_sha = ANY(@commits::text[]) AND h.removed_at IS NULL
-ORDER BY r.observed_at, r.sequence, array_position(ARRAY['pending', 'success', 'failure'], r.phase), r.id;
+ORDER BY CASE WHEN r.kind = 'run' THEN r.sequence ELSE 0 END, r.observed_at, r.sequence,
+    array_position(ARRAY['pending', 'success', 'failure'], r.phase), r.id;
 
 -- name: SaveForgeCommit :exec
 INSERT INTO cd_forge_commits (organization_id, application_id, version_set_id, commit_sha)

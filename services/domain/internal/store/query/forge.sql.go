@@ -304,10 +304,11 @@ func (q *Queries) ForgeMirrors(ctx context.Context, organizationID int64) ([]For
 }
 
 const forgeReports = `-- name: ForgeReports :many
-SELECT r.organization_id, r.id, r.hook_id, r.repository, r.commit_sha, r.context, r.phase, r.description, r.link, r.observed_at, r.sequence, r.created_at, r.updated_at, r.counted, h.check_keys FROM cd_forge_reports r
+SELECT r.organization_id, r.id, r.hook_id, r.repository, r.commit_sha, r.context, r.phase, r.description, r.link, r.observed_at, r.sequence, r.created_at, r.updated_at, r.counted, r.kind, h.check_keys FROM cd_forge_reports r
 JOIN cd_forge_hooks h ON h.organization_id = r.organization_id AND h.id = r.hook_id
 WHERE r.organization_id = $1 AND r.commit_sha = ANY($2::text[]) AND h.removed_at IS NULL
-ORDER BY r.observed_at, r.sequence, array_position(ARRAY['pending', 'success', 'failure'], r.phase), r.id
+ORDER BY CASE WHEN r.kind = 'run' THEN r.sequence ELSE 0 END, r.observed_at, r.sequence,
+    array_position(ARRAY['pending', 'success', 'failure'], r.phase), r.id
 `
 
 type ForgeReportsRow struct {
@@ -315,7 +316,7 @@ type ForgeReportsRow struct {
 	CheckKeys   []string
 }
 
-// What hooks that there still are have received about commits.
+// What hooks that there still are have received about commits; of one kind and context the latest is the last.
 func (q *Queries) ForgeReports(ctx context.Context, organizationID int64, commits []string) ([]ForgeReportsRow, error) {
 	rows, err := q.db.Query(ctx, forgeReports, organizationID, commits)
 	if err != nil {
@@ -340,6 +341,7 @@ func (q *Queries) ForgeReports(ctx context.Context, organizationID int64, commit
 			&i.ForgeReport.CreatedAt,
 			&i.ForgeReport.UpdatedAt,
 			&i.ForgeReport.Counted,
+			&i.ForgeReport.Kind,
 			&i.CheckKeys,
 		); err != nil {
 			return nil, err
@@ -564,6 +566,36 @@ UPDATE cd_forge_reports SET counted = true WHERE organization_id = $1 AND commit
 func (q *Queries) KeepForgeReports(ctx context.Context, organizationID int64, commits []string) error {
 	_, err := q.db.Exec(ctx, keepForgeReports, organizationID, commits)
 	return err
+}
+
+const kindOfForgeReport = `-- name: KindOfForgeReport :one
+SELECT COALESCE((
+    SELECT r.kind FROM cd_forge_reports r
+    WHERE r.organization_id = $1 AND r.hook_id = $2 AND r.repository = $3 AND r.commit_sha = $4 AND r.context = $5
+    ORDER BY r.observed_at DESC, r.sequence DESC, r.id DESC LIMIT 1
+), '')::text
+`
+
+type KindOfForgeReportParams struct {
+	OrganizationID int64
+	HookID         int64
+	Repository     string
+	CommitSha      string
+	Context        string
+}
+
+// Of a report whose event did not say its kind: that of the latest one of the context, as it did before there were kinds.
+func (q *Queries) KindOfForgeReport(ctx context.Context, arg KindOfForgeReportParams) (string, error) {
+	row := q.db.QueryRow(ctx, kindOfForgeReport,
+		arg.OrganizationID,
+		arg.HookID,
+		arg.Repository,
+		arg.CommitSha,
+		arg.Context,
+	)
+	var column_1 string
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const latestRolloutOfSet = `-- name: LatestRolloutOfSet :one
@@ -968,13 +1000,14 @@ func (q *Queries) SaveForgeMirror(ctx context.Context, arg SaveForgeMirrorParams
 }
 
 const saveForgeReport = `-- name: SaveForgeReport :execrows
-INSERT INTO cd_forge_reports AS r (organization_id, hook_id, repository, commit_sha, context, phase, description, link, observed_at, sequence, counted)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
+INSERT INTO cd_forge_reports AS r (organization_id, hook_id, repository, commit_sha, context, kind, phase, description, link, observed_at, sequence, counted)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
     EXISTS (SELECT FROM cd_forge_commits c WHERE c.organization_id = $1 AND c.commit_sha = $4))
-ON CONFLICT (organization_id, commit_sha, repository, context, hook_id) DO UPDATE SET
+ON CONFLICT (organization_id, commit_sha, repository, context, kind, hook_id) DO UPDATE SET
     phase = EXCLUDED.phase, description = EXCLUDED.description, link = EXCLUDED.link, observed_at = EXCLUDED.observed_at, sequence = EXCLUDED.sequence
-WHERE (r.observed_at, r.sequence, array_position(ARRAY['pending', 'success', 'failure'], r.phase))
-    < (EXCLUDED.observed_at, EXCLUDED.sequence, array_position(ARRAY['pending', 'success', 'failure'], EXCLUDED.phase))
+WHERE (CASE WHEN r.kind = 'run' THEN r.sequence ELSE 0 END, r.observed_at, r.sequence, array_position(ARRAY['pending', 'success', 'failure'], r.phase))
+    < (CASE WHEN r.kind = 'run' THEN EXCLUDED.sequence ELSE 0 END, EXCLUDED.observed_at, EXCLUDED.sequence,
+        array_position(ARRAY['pending', 'success', 'failure'], EXCLUDED.phase))
 `
 
 type SaveForgeReportParams struct {
@@ -983,6 +1016,7 @@ type SaveForgeReportParams struct {
 	Repository     string
 	CommitSha      string
 	Context        string
+	Kind           string
 	Phase          string
 	Description    string
 	Link           string
@@ -990,7 +1024,8 @@ type SaveForgeReportParams struct {
 	Sequence       int64
 }
 
-// Unless a later one is known. Of two at the same time with the same number, one that has ended is later, and a failure counts.
+// Unless a later one is known: of runs the one with the higher number, whenever it ends, of statuses the one at the later time. Of two at the
+// same time with the same number, one that has ended is later, and a failure counts.
 func (q *Queries) SaveForgeReport(ctx context.Context, arg SaveForgeReportParams) (int64, error) {
 	result, err := q.db.Exec(ctx, saveForgeReport,
 		arg.OrganizationID,
@@ -998,6 +1033,7 @@ func (q *Queries) SaveForgeReport(ctx context.Context, arg SaveForgeReportParams
 		arg.Repository,
 		arg.CommitSha,
 		arg.Context,
+		arg.Kind,
 		arg.Phase,
 		arg.Description,
 		arg.Link,

@@ -818,7 +818,7 @@ type ForgeMirror struct {
 	UpdatedAt     time.Time
 }
 
-// The latest status of each context of a commit that a hook received. Rows that do not count end 90 days after their last change.
+// The latest status of each context and kind of a commit that a hook received. Rows that do not count end 90 days after their last change.
 type ForgeReport struct {
 	OrganizationID int64
 	ID             int64
@@ -837,6 +837,8 @@ type ForgeReport struct {
 	UpdatedAt  time.Time
 	// Whether a version set that was rolled out comes from the commit: then the row stays.
 	Counted bool
+	// Status, or run for a check run or a job, of which a later one has a higher sequence; empty if the event did not say it.
+	Kind string
 }
 
 // Statuses of commits at forges, one of each name: a copy of what checks have come to, which no decision depends on. Rows end 30 days after their last change.
