@@ -25,22 +25,34 @@ import (
 )
 
 // derives gives hooks secrets, as the registry service does.
-type derives struct{ err error }
+type derives struct {
+	err error
+	// changed counts the hints that there are other hooks; it may be nil.
+	changed *atomic.Int64
+}
 
 func (d derives) ForgeHook(_ context.Context, organization int64, key, of string) (path, secret string, err error) {
 	return fmt.Sprintf("/v1/forge/%s/%d-%s", of, organization, key), "secret of " + key, d.err
+}
+
+func (d derives) Changed() {
+	if d.changed != nil {
+		d.changed.Add(1)
+	}
 }
 
 // hooked is a shop to whose organization a forge reports.
 type hooked struct {
 	published
 	hook forge.MadeHook
+	// hints counts those that there are other hooks.
+	hints *atomic.Int64
 }
 
 func reported(t *testing.T, extra string) hooked {
 	t.Helper()
-	h := hooked{published: publishing(t, extra)}
-	h.forges = forge.New(forge.Deps{Store: h.store.ForForge(), Engine: h.at, Checks: h.view, Secrets: derives{}, Clock: h.now})
+	h := hooked{published: publishing(t, extra), hints: &atomic.Int64{}}
+	h.forges = forge.New(forge.Deps{Store: h.store.ForForge(), Engine: h.at, Checks: h.view, Secrets: derives{changed: h.hints}, Clock: h.now})
 	h.on = events.New(h.intake, h.rollouts, h.forges, h.inbox)
 	var err error
 	h.hook, err = h.forges.AddHook(t.Context(), user(), forge.NewHook{Forge: "gitea", Repositories: []string{"git.test/shop/*"}, Reason: "e2e"})
@@ -324,7 +336,7 @@ func TestHooksAreChecked(t *testing.T) {
 	if _, err := h.forges.RemoveHook(t.Context(), other, h.hook.ID, ""); !fault.Is(err, fault.NotFound) {
 		t.Errorf("found %v; want that another organization does not find it", err)
 	}
-	away := forge.New(forge.Deps{Store: h.store.ForForge(), Secrets: derives{fault.New(fault.Unavailable, "no registry")}, Clock: h.now})
+	away := forge.New(forge.Deps{Store: h.store.ForForge(), Secrets: derives{err: fault.New(fault.Unavailable, "no registry")}, Clock: h.now})
 	if _, err := away.AddHook(t.Context(), user(), good); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("found %v; want that no hook is made without a secret", err)
 	}
@@ -342,6 +354,14 @@ func TestHooksAreChecked(t *testing.T) {
 	h.ok(err)
 	_, err = h.forges.RemoveHook(t.Context(), user(), h.hook.ID, "")
 	h.want(fault.Is(err, fault.NotFound), true)
+	h.want(h.hints.Load(), int64(1+49+1)) // one for each that was added or removed, and none for what was refused
+	placed, err := h.forges.HooksAfter(t.Context(), 0, 100)
+	h.ok(err)
+	h.want(len(placed), 49)
+	h.want([]any{placed[0].Organization, placed[0].ID > h.hook.ID, len(placed[0].Key)}, []any{int64(org), true, 32})
+	placed, err = h.forges.HooksAfter(t.Context(), placed[46].ID, 100)
+	h.ok(err)
+	h.want(len(placed), 2)
 	h.want(h.countOf(`SELECT count(*) FROM cd_changes WHERE action = 'removeForgeHook' AND after IS NULL`), 1)
 }
 

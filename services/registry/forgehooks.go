@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/secret/reference"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/api"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
+	"github.com/lockstep-cd/lockstep/services/registry/internal/events"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/source"
 )
 
@@ -64,7 +65,8 @@ func (c ForgeHooksConfig) problems() []fault.Field {
 }
 
 // forgeHooks are the endpoints of all organizations for statuses of commits. None is stored here: who can sign with the secret of a hook
-// was given it by the domain service, which knows the hooks that there are and decides what a report counts for.
+// was given it by the domain service, which knows the hooks that there are and decides what a report counts for. A hook that was removed is
+// refused here as well, as far as is known: while the domain service does not answer, its reports are accepted and count for nothing.
 type forgeHooks struct {
 	config  ForgeHooksConfig
 	formats map[string]source.StatusFormat
@@ -78,10 +80,18 @@ type forgeHooks struct {
 	// hooked and organized are the allowances of hooks and of organizations that have delivered with a proof.
 	hooked, organized *allowances
 
+	// pulling is held while the hooks that there are are pulled: last at pulled, when that may have failed.
+	pulling sync.Mutex
+	asker   events.Asker
+	pulled  time.Time
+	failed  bool
+
 	// mu guards the rest. The slice is never modified, only replaced.
 	mu    sync.Mutex
 	read  time.Time
 	roots []string
+	// there are the senders of the hooks that were not removed; nil while that is not known.
+	there map[string]bool
 }
 
 var _ api.Finder = (*forgeHooks)(nil)
@@ -187,7 +197,7 @@ func (s *forgeHooks) Find(format, key string) api.Hook {
 	return api.Hook{
 		Name: hook.Sender(), MediaTypes: []string{"application/json"},
 		Proven: func(ctx context.Context, header http.Header, body []byte, at time.Time) bool {
-			return s.checks[format](ctx, source.Delivery{Header: header, Body: body, At: at}, secrets)
+			return s.checks[format](ctx, source.Delivery{Header: header, Body: body, At: at}, secrets) && s.open(ctx, hook)
 		},
 		Allow: func(at time.Time) bool { return s.allow(hook, at) },
 		Take: func(ctx context.Context, header http.Header, _ string, body []byte) (core.Receipt, error) {
@@ -198,6 +208,70 @@ func (s *forgeHooks) Find(format, key string) api.Hook {
 			return s.intake.Accept(ctx, hook, nil, []core.Refusal{left})
 		},
 	}
+}
+
+// pullAgain is how soon hooks are pulled again because of a delivery, and pullWithin how long it waits for them.
+const (
+	pullAgain  = time.Second
+	pullWithin = 2 * time.Second
+)
+
+// domain sets who is asked for the hooks that there are.
+func (s *forgeHooks) domain(asker events.Asker) {
+	s.pulling.Lock()
+	defer s.pulling.Unlock()
+	s.asker = asker
+}
+
+// open reports whether a hook was not removed. One that is not known may be new: then hooks are pulled again.
+func (s *forgeHooks) open(ctx context.Context, hook core.StatusHook) bool {
+	there, known := s.has(hook)
+	if there || !known {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, pullWithin)
+	defer cancel()
+	if err := s.refresh(ctx, pullAgain); err != nil {
+		return true // the domain decides what it counts for
+	}
+	there, known = s.has(hook)
+	return there || !known
+}
+
+func (s *forgeHooks) has(hook core.StatusHook) (there, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.there[hook.Sender()], s.there != nil
+}
+
+// refresh pulls the hooks that there are, unless that was done less than a time ago. If it fails, those that were known stay.
+func (s *forgeHooks) refresh(ctx context.Context, unless time.Duration) error {
+	s.pulling.Lock()
+	defer s.pulling.Unlock()
+	at := s.clock.Now()
+	if at.Sub(s.pulled) < unless {
+		if s.failed {
+			return fault.New(fault.Unavailable, "the hooks could not be pulled from the domain service")
+		}
+		return nil
+	}
+	s.pulled, s.failed = at, true
+	all, known, err := events.PullForgeHooks(ctx, s.asker)
+	if err != nil {
+		return err
+	}
+	var there map[string]bool
+	if known {
+		there = make(map[string]bool, len(all))
+		for _, hook := range all {
+			there[hook.Sender()] = true
+		}
+	}
+	s.failed = false
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.there = there
+	return nil
 }
 
 // allow takes a delivery from the allowance of a hook and then from that of its organization: one hook that has used up its own, also one

@@ -92,10 +92,14 @@ func (s *sourceSet) follow(ctx context.Context, conn *bus.Conn) error {
 		s.log.WarnContext(ctx, "subscribing to the domain's requests failed; will retry", "error", err.Error())
 		_ = clock.Sleep(ctx, s.clock, listenAgain) // if it ends early, the loop condition sees why
 	}
+	s.forgeHooks.domain(conn)
 	for {
 		// The domain may be unreachable: the stored sources are polled all the same.
 		if err := s.pull(ctx, conn); err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "pulling sources from the domain failed; will retry", "error", err.Error())
+		}
+		if err := s.forgeHooks.refresh(ctx, 0); err != nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "pulling hooks of forges from the domain failed; will retry", "error", err.Error())
 		}
 		timer := s.clock.NewTimer(pullEvery)
 		select {

@@ -31,7 +31,9 @@ type PullRequest struct {
 	// after is the last id of the previous page; 0 for the first.
 	After int64 `protobuf:"varint,1,opt,name=after,proto3" json:"after,omitempty"`
 	// limit is the maximum number of sources; 1 to 1000.
-	Limit         int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// forge_hooks asks for hooks for statuses of commits instead. An older domain service answers with sources.
+	ForgeHooks    bool `protobuf:"varint,3,opt,name=forge_hooks,json=forgeHooks,proto3" json:"forge_hooks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -80,11 +82,20 @@ func (x *PullRequest) GetLimit() int32 {
 	return 0
 }
 
+func (x *PullRequest) GetForgeHooks() bool {
+	if x != nil {
+		return x.ForgeHooks
+	}
+	return false
+}
+
 // PullResponse is one page; an empty one is the end.
 type PullResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// sources are in order of their ids.
-	Sources       []*Source `protobuf:"bytes,1,rep,name=sources,proto3" json:"sources,omitempty"`
+	Sources []*Source `protobuf:"bytes,1,rep,name=sources,proto3" json:"sources,omitempty"`
+	// forge_hooks is present, also when it is empty, if hooks were requested.
+	ForgeHooks    *ForgeHooks `protobuf:"bytes,2,opt,name=forge_hooks,json=forgeHooks,proto3" json:"forge_hooks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -126,6 +137,59 @@ func (x *PullResponse) GetSources() []*Source {
 	return nil
 }
 
+func (x *PullResponse) GetForgeHooks() *ForgeHooks {
+	if x != nil {
+		return x.ForgeHooks
+	}
+	return nil
+}
+
+// ForgeHooks are hooks that were not removed.
+type ForgeHooks struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// hooks are in order of their ids.
+	Hooks         []*ForgeHook `protobuf:"bytes,1,rep,name=hooks,proto3" json:"hooks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForgeHooks) Reset() {
+	*x = ForgeHooks{}
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForgeHooks) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForgeHooks) ProtoMessage() {}
+
+func (x *ForgeHooks) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForgeHooks.ProtoReflect.Descriptor instead.
+func (*ForgeHooks) Descriptor() ([]byte, []int) {
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ForgeHooks) GetHooks() []*ForgeHook {
+	if x != nil {
+		return x.Hooks
+	}
+	return nil
+}
+
 // Source is an artifact source in its current configuration.
 type Source struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -143,7 +207,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[2]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -155,7 +219,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[2]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -168,7 +232,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{2}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Source) GetId() int64 {
@@ -216,7 +280,7 @@ type StatesRequest struct {
 
 func (x *StatesRequest) Reset() {
 	*x = StatesRequest{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[3]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -228,7 +292,7 @@ func (x *StatesRequest) String() string {
 func (*StatesRequest) ProtoMessage() {}
 
 func (x *StatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[3]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -241,7 +305,7 @@ func (x *StatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatesRequest.ProtoReflect.Descriptor instead.
 func (*StatesRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{3}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *StatesRequest) GetOrganizationId() int64 {
@@ -282,14 +346,18 @@ type ForgeHook struct {
 	// path is where the forge sends statuses to, at the address of the registry service; empty in a request.
 	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	// secret is what the forge signs with, or sends along; empty in a request.
-	Secret        string `protobuf:"bytes,4,opt,name=secret,proto3" json:"secret,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Secret string `protobuf:"bytes,4,opt,name=secret,proto3" json:"secret,omitempty"`
+	// id is its number, and organization_id whose it is; both only in answers to PullRequest.
+	Id int64 `protobuf:"varint,5,opt,name=id,proto3" json:"id,omitempty"`
+	// organization_id is the organization that it belongs to.
+	OrganizationId int64 `protobuf:"varint,6,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ForgeHook) Reset() {
 	*x = ForgeHook{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[4]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -301,7 +369,7 @@ func (x *ForgeHook) String() string {
 func (*ForgeHook) ProtoMessage() {}
 
 func (x *ForgeHook) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[4]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -314,7 +382,7 @@ func (x *ForgeHook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgeHook.ProtoReflect.Descriptor instead.
 func (*ForgeHook) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{4}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ForgeHook) GetKey() string {
@@ -345,6 +413,20 @@ func (x *ForgeHook) GetSecret() string {
 	return ""
 }
 
+func (x *ForgeHook) GetId() int64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *ForgeHook) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
 // StatesResponse has the states of those sources that the registry service knows, in no particular order.
 type StatesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -361,7 +443,7 @@ type StatesResponse struct {
 
 func (x *StatesResponse) Reset() {
 	*x = StatesResponse{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[5]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -373,7 +455,7 @@ func (x *StatesResponse) String() string {
 func (*StatesResponse) ProtoMessage() {}
 
 func (x *StatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[5]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -386,7 +468,7 @@ func (x *StatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatesResponse.ProtoReflect.Descriptor instead.
 func (*StatesResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{5}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StatesResponse) GetStates() []*State {
@@ -435,7 +517,7 @@ type Sender struct {
 
 func (x *Sender) Reset() {
 	*x = Sender{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[6]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -447,7 +529,7 @@ func (x *Sender) String() string {
 func (*Sender) ProtoMessage() {}
 
 func (x *Sender) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[6]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -460,7 +542,7 @@ func (x *Sender) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sender.ProtoReflect.Descriptor instead.
 func (*Sender) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{6}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Sender) GetName() string {
@@ -538,7 +620,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[7]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -550,7 +632,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[7]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -563,7 +645,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{7}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Refused) GetWhat() string {
@@ -626,7 +708,7 @@ type State struct {
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[8]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -638,7 +720,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[8]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -651,7 +733,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{8}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *State) GetId() int64 {
@@ -725,7 +807,7 @@ type LookRequest struct {
 
 func (x *LookRequest) Reset() {
 	*x = LookRequest{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[9]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -737,7 +819,7 @@ func (x *LookRequest) String() string {
 func (*LookRequest) ProtoMessage() {}
 
 func (x *LookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[9]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -750,7 +832,7 @@ func (x *LookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookRequest.ProtoReflect.Descriptor instead.
 func (*LookRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{9}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LookRequest) GetOrganizationId() int64 {
@@ -787,7 +869,7 @@ type LookResponse struct {
 
 func (x *LookResponse) Reset() {
 	*x = LookResponse{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[10]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -799,7 +881,7 @@ func (x *LookResponse) String() string {
 func (*LookResponse) ProtoMessage() {}
 
 func (x *LookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[10]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -812,7 +894,7 @@ func (x *LookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookResponse.ProtoReflect.Descriptor instead.
 func (*LookResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{10}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LookResponse) GetProblem() string {
@@ -844,7 +926,7 @@ type ProveRequest struct {
 
 func (x *ProveRequest) Reset() {
 	*x = ProveRequest{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[11]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -856,7 +938,7 @@ func (x *ProveRequest) String() string {
 func (*ProveRequest) ProtoMessage() {}
 
 func (x *ProveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[11]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -869,7 +951,7 @@ func (x *ProveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProveRequest.ProtoReflect.Descriptor instead.
 func (*ProveRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{11}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ProveRequest) GetOrganizationId() int64 {
@@ -906,7 +988,7 @@ type ProveResponse struct {
 
 func (x *ProveResponse) Reset() {
 	*x = ProveResponse{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[12]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -918,7 +1000,7 @@ func (x *ProveResponse) String() string {
 func (*ProveResponse) ProtoMessage() {}
 
 func (x *ProveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[12]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -931,7 +1013,7 @@ func (x *ProveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProveResponse.ProtoReflect.Descriptor instead.
 func (*ProveResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{12}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ProveResponse) GetOff() bool {
@@ -952,12 +1034,19 @@ var File_lockstep_sources_v1_sources_proto protoreflect.FileDescriptor
 
 const file_lockstep_sources_v1_sources_proto_rawDesc = "" +
 	"\n" +
-	"!lockstep/sources/v1/sources.proto\x12\x13lockstep.sources.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"9\n" +
+	"!lockstep/sources/v1/sources.proto\x12\x13lockstep.sources.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"Z\n" +
 	"\vPullRequest\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\x03R\x05after\x12\x14\n" +
-	"\x05limit\x18\x02 \x01(\x05R\x05limit\"E\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x1f\n" +
+	"\vforge_hooks\x18\x03 \x01(\bR\n" +
+	"forgeHooks\"\x87\x01\n" +
 	"\fPullResponse\x125\n" +
-	"\asources\x18\x01 \x03(\v2\x1b.lockstep.sources.v1.SourceR\asources\"\x85\x01\n" +
+	"\asources\x18\x01 \x03(\v2\x1b.lockstep.sources.v1.SourceR\asources\x12@\n" +
+	"\vforge_hooks\x18\x02 \x01(\v2\x1f.lockstep.sources.v1.ForgeHooksR\n" +
+	"forgeHooks\"B\n" +
+	"\n" +
+	"ForgeHooks\x124\n" +
+	"\x05hooks\x18\x01 \x03(\v2\x1e.lockstep.sources.v1.ForgeHookR\x05hooks\"\x85\x01\n" +
 	"\x06Source\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12'\n" +
 	"\x0forganization_id\x18\x02 \x01(\x03R\x0eorganizationId\x12\x1d\n" +
@@ -969,12 +1058,14 @@ const file_lockstep_sources_v1_sources_proto_rawDesc = "" +
 	"\x03ids\x18\x02 \x03(\x03R\x03ids\x12\x18\n" +
 	"\asenders\x18\x03 \x01(\bR\asenders\x12=\n" +
 	"\n" +
-	"forge_hook\x18\x04 \x01(\v2\x1e.lockstep.sources.v1.ForgeHookR\tforgeHook\"_\n" +
+	"forge_hook\x18\x04 \x01(\v2\x1e.lockstep.sources.v1.ForgeHookR\tforgeHook\"\x98\x01\n" +
 	"\tForgeHook\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05forge\x18\x02 \x01(\tR\x05forge\x12\x12\n" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12\x16\n" +
-	"\x06secret\x18\x04 \x01(\tR\x06secret\"\xba\x01\n" +
+	"\x06secret\x18\x04 \x01(\tR\x06secret\x12\x0e\n" +
+	"\x02id\x18\x05 \x01(\x03R\x02id\x12'\n" +
+	"\x0forganization_id\x18\x06 \x01(\x03R\x0eorganizationId\"\xba\x01\n" +
 	"\x0eStatesResponse\x122\n" +
 	"\x06states\x18\x01 \x03(\v2\x1a.lockstep.sources.v1.StateR\x06states\x125\n" +
 	"\asenders\x18\x02 \x03(\v2\x1b.lockstep.sources.v1.SenderR\asenders\x12=\n" +
@@ -1034,43 +1125,46 @@ func file_lockstep_sources_v1_sources_proto_rawDescGZIP() []byte {
 	return file_lockstep_sources_v1_sources_proto_rawDescData
 }
 
-var file_lockstep_sources_v1_sources_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_lockstep_sources_v1_sources_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_lockstep_sources_v1_sources_proto_goTypes = []any{
 	(*PullRequest)(nil),           // 0: lockstep.sources.v1.PullRequest
 	(*PullResponse)(nil),          // 1: lockstep.sources.v1.PullResponse
-	(*Source)(nil),                // 2: lockstep.sources.v1.Source
-	(*StatesRequest)(nil),         // 3: lockstep.sources.v1.StatesRequest
-	(*ForgeHook)(nil),             // 4: lockstep.sources.v1.ForgeHook
-	(*StatesResponse)(nil),        // 5: lockstep.sources.v1.StatesResponse
-	(*Sender)(nil),                // 6: lockstep.sources.v1.Sender
-	(*Refused)(nil),               // 7: lockstep.sources.v1.Refused
-	(*State)(nil),                 // 8: lockstep.sources.v1.State
-	(*LookRequest)(nil),           // 9: lockstep.sources.v1.LookRequest
-	(*LookResponse)(nil),          // 10: lockstep.sources.v1.LookResponse
-	(*ProveRequest)(nil),          // 11: lockstep.sources.v1.ProveRequest
-	(*ProveResponse)(nil),         // 12: lockstep.sources.v1.ProveResponse
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*ForgeHooks)(nil),            // 2: lockstep.sources.v1.ForgeHooks
+	(*Source)(nil),                // 3: lockstep.sources.v1.Source
+	(*StatesRequest)(nil),         // 4: lockstep.sources.v1.StatesRequest
+	(*ForgeHook)(nil),             // 5: lockstep.sources.v1.ForgeHook
+	(*StatesResponse)(nil),        // 6: lockstep.sources.v1.StatesResponse
+	(*Sender)(nil),                // 7: lockstep.sources.v1.Sender
+	(*Refused)(nil),               // 8: lockstep.sources.v1.Refused
+	(*State)(nil),                 // 9: lockstep.sources.v1.State
+	(*LookRequest)(nil),           // 10: lockstep.sources.v1.LookRequest
+	(*LookResponse)(nil),          // 11: lockstep.sources.v1.LookResponse
+	(*ProveRequest)(nil),          // 12: lockstep.sources.v1.ProveRequest
+	(*ProveResponse)(nil),         // 13: lockstep.sources.v1.ProveResponse
+	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
 }
 var file_lockstep_sources_v1_sources_proto_depIdxs = []int32{
-	2,  // 0: lockstep.sources.v1.PullResponse.sources:type_name -> lockstep.sources.v1.Source
-	4,  // 1: lockstep.sources.v1.StatesRequest.forge_hook:type_name -> lockstep.sources.v1.ForgeHook
-	8,  // 2: lockstep.sources.v1.StatesResponse.states:type_name -> lockstep.sources.v1.State
-	6,  // 3: lockstep.sources.v1.StatesResponse.senders:type_name -> lockstep.sources.v1.Sender
-	4,  // 4: lockstep.sources.v1.StatesResponse.forge_hook:type_name -> lockstep.sources.v1.ForgeHook
-	13, // 5: lockstep.sources.v1.Sender.expires_at:type_name -> google.protobuf.Timestamp
-	13, // 6: lockstep.sources.v1.Sender.last_published_at:type_name -> google.protobuf.Timestamp
-	7,  // 7: lockstep.sources.v1.Sender.refused:type_name -> lockstep.sources.v1.Refused
-	13, // 8: lockstep.sources.v1.Refused.first_at:type_name -> google.protobuf.Timestamp
-	13, // 9: lockstep.sources.v1.Refused.last_at:type_name -> google.protobuf.Timestamp
-	13, // 10: lockstep.sources.v1.State.looked_at:type_name -> google.protobuf.Timestamp
-	13, // 11: lockstep.sources.v1.State.next_at:type_name -> google.protobuf.Timestamp
-	13, // 12: lockstep.sources.v1.State.last_artifact_at:type_name -> google.protobuf.Timestamp
-	2,  // 13: lockstep.sources.v1.LookRequest.source:type_name -> lockstep.sources.v1.Source
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	3,  // 0: lockstep.sources.v1.PullResponse.sources:type_name -> lockstep.sources.v1.Source
+	2,  // 1: lockstep.sources.v1.PullResponse.forge_hooks:type_name -> lockstep.sources.v1.ForgeHooks
+	5,  // 2: lockstep.sources.v1.ForgeHooks.hooks:type_name -> lockstep.sources.v1.ForgeHook
+	5,  // 3: lockstep.sources.v1.StatesRequest.forge_hook:type_name -> lockstep.sources.v1.ForgeHook
+	9,  // 4: lockstep.sources.v1.StatesResponse.states:type_name -> lockstep.sources.v1.State
+	7,  // 5: lockstep.sources.v1.StatesResponse.senders:type_name -> lockstep.sources.v1.Sender
+	5,  // 6: lockstep.sources.v1.StatesResponse.forge_hook:type_name -> lockstep.sources.v1.ForgeHook
+	14, // 7: lockstep.sources.v1.Sender.expires_at:type_name -> google.protobuf.Timestamp
+	14, // 8: lockstep.sources.v1.Sender.last_published_at:type_name -> google.protobuf.Timestamp
+	8,  // 9: lockstep.sources.v1.Sender.refused:type_name -> lockstep.sources.v1.Refused
+	14, // 10: lockstep.sources.v1.Refused.first_at:type_name -> google.protobuf.Timestamp
+	14, // 11: lockstep.sources.v1.Refused.last_at:type_name -> google.protobuf.Timestamp
+	14, // 12: lockstep.sources.v1.State.looked_at:type_name -> google.protobuf.Timestamp
+	14, // 13: lockstep.sources.v1.State.next_at:type_name -> google.protobuf.Timestamp
+	14, // 14: lockstep.sources.v1.State.last_artifact_at:type_name -> google.protobuf.Timestamp
+	3,  // 15: lockstep.sources.v1.LookRequest.source:type_name -> lockstep.sources.v1.Source
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_lockstep_sources_v1_sources_proto_init() }
@@ -1084,7 +1178,7 @@ func file_lockstep_sources_v1_sources_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lockstep_sources_v1_sources_proto_rawDesc), len(file_lockstep_sources_v1_sources_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

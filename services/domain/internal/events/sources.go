@@ -162,9 +162,10 @@ func instant(at *timestamppb.Timestamp) *time.Time {
 // maxPull is how many sources are sent at once.
 const maxPull = 1000
 
-// Pulled answers the registry service that pulls the sources of all organizations.
+// Pulled answers the registry service that pulls the sources, or the hooks for statuses of commits, of all organizations.
 func Pulled(
 	sources func(ctx context.Context, after int64, most int) ([]setup.PlacedSource, error),
+	hooks func(ctx context.Context, after int64, most int) ([]forge.PlacedHook, error),
 ) func(context.Context, []byte) ([]byte, error) {
 	return func(ctx context.Context, raw []byte) ([]byte, error) {
 		var request sourcesv1.PullRequest
@@ -174,6 +175,17 @@ func Pulled(
 		if request.GetLimit() < 1 || request.GetLimit() > maxPull || request.GetAfter() < 0 {
 			return nil, fault.New(fault.Invalid, "found limit %d after %d; expected 1 to %d, after 0 or more", request.GetLimit(),
 				request.GetAfter(), maxPull)
+		}
+		if request.GetForgeHooks() {
+			all, err := hooks(ctx, request.GetAfter(), int(request.GetLimit()))
+			if err != nil {
+				return nil, err
+			}
+			answer := &sourcesv1.ForgeHooks{Hooks: make([]*sourcesv1.ForgeHook, len(all))}
+			for i, h := range all {
+				answer.Hooks[i] = &sourcesv1.ForgeHook{Id: h.ID, OrganizationId: h.Organization, Key: h.Key}
+			}
+			return proto.Marshal(&sourcesv1.PullResponse{ForgeHooks: answer})
 		}
 		all, err := sources(ctx, request.GetAfter(), int(request.GetLimit()))
 		if err != nil {

@@ -410,6 +410,7 @@ func TestLooksAcrossGiveAwayOrganizationsOnly(t *testing.T) {
 	for _, sql := range []string{
 		`cd_organizations_with_due_rollbacks(now())`, `cd_organizations_with_due_gates(now())`, `cd_organizations_with_token('x')`,
 		`cd_organizations_with_due_closings(now())`, `cd_organizations_with_due_deadlines(now())`, `cd_organizations_with_free_queue()`, `cd_sources_after(0, 10)`,
+		`cd_forge_hooks_after(0, 10)`,
 		`cd_agent_of_key('k', now())`,
 		`cd_good_agent_keys('{1}', now())`, `cd_agent_owners()`, `cd_organizations_with_unranked_publications()`,
 		`cd_organizations_of_identity('i', 's')`, `cd_organizations_with_member('n')`,

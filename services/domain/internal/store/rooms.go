@@ -113,6 +113,14 @@ func (s *Store) ForForge() forge.Store {
 	return room[forge.Tx]{s, func(t *tx) forge.Tx { return t }}
 }
 
+// ForgeHooksAfter implements forge.Store.
+func (s *Store) ForgeHooksAfter(ctx context.Context, id int64, most int) ([]forge.PlacedHook, error) {
+	rows, err := query.New(s.deps.Pool).ForgeHooksAfter(ctx, id, int32(most))
+	return convertAll(rows, func(r query.ForgeHooksAfterRow) forge.PlacedHook {
+		return forge.PlacedHook{ID: r.ID, Organization: r.OrganizationID, Key: r.Key}
+	}), pg.Classify(err, "read hooks of forges behind %d", id)
+}
+
 // ForChat is the store as package chat sees it.
 func (s *Store) ForChat() chat.Store { return room[chat.Tx]{s, func(t *tx) chat.Tx { return t }} }
 

@@ -1187,6 +1187,7 @@ CREATE TABLE cd_forge_hooks (
     CONSTRAINT cd_forge_hooks_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
     CONSTRAINT cd_forge_hooks_repositories_are_bounded CHECK (((cardinality(repositories) >= 1) AND (cardinality(repositories) <= 20)))
 );
+CREATE INDEX cd_forge_hooks_by_id ON cd_forge_hooks USING btree (id) WHERE (removed_at IS NULL);
 CREATE TRIGGER cd_forge_hooks_touch BEFORE UPDATE ON cd_forge_hooks FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_forge_hooks IS
     'Hooks to which forges report statuses of commits. Their secrets are not stored: the registry service derives them. Rows are kept, so that reports name their hook.';
@@ -3268,6 +3269,20 @@ BEGIN
 END $function$;
 COMMENT ON FUNCTION cd_environments_after IS
     'There is one worker for all organizations.';
+
+CREATE OR REPLACE FUNCTION cd_forge_hooks_after(behind bigint, most integer)
+ RETURNS TABLE(id bigint, organization_id bigint, key text)
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    PERFORM set_config('lockstep.across', 'on', true);
+    RETURN QUERY SELECT h.id, h.organization_id, h.key FROM cd_forge_hooks h WHERE h.id > behind AND h.removed_at IS NULL ORDER BY h.id LIMIT most;
+    PERFORM set_config('lockstep.across', '', true);
+END $function$;
+COMMENT ON FUNCTION cd_forge_hooks_after IS
+    'One service receives the deliveries to the hooks of all organizations; it learns nothing else about them.';
 
 CREATE OR REPLACE FUNCTION cd_forget_artifact_deletions(before timestamp with time zone, at_most integer)
  RETURNS bigint

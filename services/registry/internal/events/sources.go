@@ -57,6 +57,38 @@ func Pull(ctx context.Context, domain Asker, each func([]core.Source) error) err
 	}
 }
 
+// PullForgeHooks fetches the hooks for statuses of commits of all organizations from the domain, as those of each that were not removed. It
+// reports false if the domain is an older release, which does not say them.
+func PullForgeHooks(ctx context.Context, domain Asker) (all []core.StatusHook, known bool, err error) {
+	for after := int64(0); ; {
+		request, err := proto.Marshal(&sourcesv1.PullRequest{After: after, Limit: pageOfSources, ForgeHooks: true})
+		if err != nil {
+			return nil, false, fmt.Errorf("encode a pull of hooks: %w", err)
+		}
+		raw, err := domain.Ask(ctx, bus.SourcesPull, request)
+		if err != nil {
+			return nil, false, fmt.Errorf("pull hooks after %d: %w", after, err)
+		}
+		var page sourcesv1.PullResponse
+		if err := proto.Unmarshal(raw, &page); err != nil {
+			return nil, false, fmt.Errorf("read the hooks after %d: %w", after, err)
+		}
+		if page.GetForgeHooks() == nil {
+			return nil, false, nil
+		}
+		for _, h := range page.GetForgeHooks().GetHooks() {
+			if h.GetId() <= after {
+				return nil, false, fmt.Errorf("pull hooks after %d: found id %d; expected a higher one", after, h.GetId())
+			}
+			after = h.GetId()
+			all = append(all, core.StatusHook{Organization: h.GetOrganizationId(), Key: h.GetKey()})
+		}
+		if len(page.GetForgeHooks().GetHooks()) == 0 {
+			return all, true, nil
+		}
+	}
+}
+
 // read converts the fields that do not require parsing the configuration.
 func read(s *sourcesv1.Source) core.Source {
 	return core.Source{ID: s.GetId(), Organization: s.GetOrganizationId(), Ref: s.GetSourceRef(), Config: json.RawMessage(s.GetSourceConfig())}

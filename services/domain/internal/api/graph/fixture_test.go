@@ -158,6 +158,8 @@ func (derives) ForgeHook(_ context.Context, organization int64, key, of string) 
 	return fmt.Sprintf("/v1/forge/%s/%d-%s", of, organization, key), "secret", nil
 }
 
+func (derives) Changed() {}
+
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	owner, db := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()},

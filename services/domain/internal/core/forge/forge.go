@@ -114,6 +114,8 @@ type Store interface {
 	Reads
 	// OrganizationsWithDueForge returns those with something to look at or to send.
 	OrganizationsWithDueForge(ctx context.Context, at time.Time) ([]int64, error)
+	// ForgeHooksAfter are the hooks of all organizations behind an id that were not removed, in order.
+	ForgeHooksAfter(ctx context.Context, id int64, most int) ([]PlacedHook, error)
 }
 
 // Reads is what the API and the use cases read.

@@ -40,6 +40,14 @@ func permits(keys []string, key string) bool { return len(keys) == 0 || slices.C
 type Secrets interface {
 	// ForgeHook is the path at the registry service and the secret of a hook.
 	ForgeHook(ctx context.Context, organization int64, key, forge string) (path, secret string, err error)
+	// Changed hints that there are other hooks than before. The hint may get lost.
+	Changed()
+}
+
+// PlacedHook is a hook with whose it is.
+type PlacedHook struct {
+	ID, Organization int64
+	Key              string
 }
 
 // NewHook is a hook to add.
@@ -132,7 +140,7 @@ func (u *UseCases) AddHook(ctx context.Context, a core.Actor, n NewHook) (MadeHo
 			Action: core.ActionAddForgeHook, Subject: hookSubject(made.ID), Reason: n.Reason, Detail: "statuses that " + n.Forge + " reports",
 		}, nil, made.state())
 	})
-	u.wake()
+	u.hooksChanged(err)
 	return made, err
 }
 
@@ -153,8 +161,21 @@ func (u *UseCases) RemoveHook(ctx context.Context, a core.Actor, number int64, r
 			Action: core.ActionRemoveForgeHook, Subject: hookSubject(number), Reason: reason, Detail: "statuses that " + removed.Forge + " reports",
 		}, removed.state(), nil)
 	})
-	u.wake()
+	u.hooksChanged(err)
 	return removed, err
+}
+
+// hooksChanged has what is being rolled out looked at, and the registry service learn of the hooks that there are.
+func (u *UseCases) hooksChanged(err error) {
+	u.wake()
+	if err == nil {
+		u.secrets.Changed()
+	}
+}
+
+// HooksAfter are the hooks of all organizations behind an id, for the service that receives deliveries to them.
+func (u *UseCases) HooksAfter(ctx context.Context, id int64, most int) ([]PlacedHook, error) {
+	return u.store.ForgeHooksAfter(ctx, id, most)
 }
 
 // Hooks are those of an organization.

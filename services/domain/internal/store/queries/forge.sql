@@ -152,6 +152,10 @@ SELECT * FROM cd_forge_hooks WHERE organization_id = @organization_id AND key = 
 -- name: RemoveForgeHook :one
 UPDATE cd_forge_hooks SET removed_at = @removed_at WHERE organization_id = @organization_id AND id = @id AND removed_at IS NULL RETURNING *;
 
+-- name: ForgeHooksAfter :many
+-- Across organizations, on purpose: there is one registry service for all.
+SELECT f.id::bigint AS id, f.organization_id::bigint AS organization_id, f.key::text AS key FROM cd_forge_hooks_after(@behind::bigint, @most::integer) AS f;
+
 -- name: LockForgeHooks :exec
 -- One hook of an organization is added at a time: their number is bounded.
 SELECT pg_advisory_xact_lock(hashtextextended('forge hooks', @organization_id::bigint));

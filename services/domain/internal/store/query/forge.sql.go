@@ -146,6 +146,37 @@ func (q *Queries) ForgeHooks(ctx context.Context, organizationID int64) ([]Forge
 	return items, nil
 }
 
+const forgeHooksAfter = `-- name: ForgeHooksAfter :many
+SELECT f.id::bigint AS id, f.organization_id::bigint AS organization_id, f.key::text AS key FROM cd_forge_hooks_after($1::bigint, $2::integer) AS f
+`
+
+type ForgeHooksAfterRow struct {
+	ID             int64
+	OrganizationID int64
+	Key            string
+}
+
+// Across organizations, on purpose: there is one registry service for all.
+func (q *Queries) ForgeHooksAfter(ctx context.Context, behind int64, most int32) ([]ForgeHooksAfterRow, error) {
+	rows, err := q.db.Query(ctx, forgeHooksAfter, behind, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ForgeHooksAfterRow
+	for rows.Next() {
+		var i ForgeHooksAfterRow
+		if err := rows.Scan(&i.ID, &i.OrganizationID, &i.Key); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const forgeHosts = `-- name: ForgeHosts :many
 SELECT h.organization_id, h.id, h.host, h.paused_until, h.problem, h.failures, h.window_at, h.window_count, h.quota_limit, h.quota_remaining, h.quota_resets_at, h.created_at, h.updated_at, (SELECT count(*) FROM cd_forge_statuses s WHERE s.organization_id = h.organization_id AND s.host = h.host AND s.state IN ('pending', 'sending'))::bigint AS waiting
 FROM cd_forge_hosts h WHERE h.organization_id = $1 ORDER BY h.host LIMIT 100
