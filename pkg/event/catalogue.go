@@ -240,6 +240,7 @@ func approvalEvents() []Definition {
 		}, "By the domain service, when a gate has been approved or rejected. The deploy workflow waits for it.", EmitterDomain),
 		define(PathDomain, "", CheckReported{
 			CheckRunID: 9, Phase: "pending", Description: "metric errors is inconclusive", Asks: true, Link: "https://metrics.example.com/errors",
+			Environments: []CheckedEnvironment{{Environment: "staging", Phase: "success"}, {Environment: "production", Phase: "pending"}},
 		}, "By the program of a check, whenever what it has found out changes.", EmitterProgram),
 		define(PathDomain, "", CheckNudged{CheckRunID: 9},
 			"By the domain service, when a caller asks for a check to be evaluated now. The program of the check may wait for it.", EmitterDomain),

@@ -13,6 +13,17 @@ type CheckReported struct {
 	Asks bool `json:"asks,omitempty"`
 	// Link is an http or https address with more.
 	Link string `json:"link,omitempty" jsonschema:"maxLength=2000"`
+	// Environments are the phases of environments of the rollout, if the program has found them out together: the runs of the same check in
+	// the others begin with them.
+	Environments []CheckedEnvironment `json:"environments,omitempty" jsonschema:"maxItems=1000"`
+}
+
+// CheckedEnvironment is what the program of a check has found out about an environment.
+type CheckedEnvironment struct {
+	// Environment is its name.
+	Environment string `json:"environment" jsonschema:"minLength=1,maxLength=255"`
+	// Phase is pending, success or failure.
+	Phase string `json:"phase" jsonschema:"enum=pending,enum=success,enum=failure"`
 }
 
 // CheckNudged is com.gitlab.cd.check.nudged: something may have changed for a check, whose program need not wait any longer.

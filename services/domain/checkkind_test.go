@@ -2,6 +2,7 @@ package domain
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -276,5 +277,74 @@ func TestChecksOfKindsAreValidated(t *testing.T) {
 		if strings.HasPrefix(d.Ref, "gauge") {
 			t.Error("a check kind is among the drivers")
 		}
+	}
+}
+
+// R3-44: a program that finds out about all environments with one call reports them together, and the run of the same check in the next
+// environment begins with that. One that is asked for begins without, and an environment that the rollout does not have is an error.
+func TestOneCallIsForAllEnvironments(t *testing.T) {
+	t.Parallel()
+	const shared = `"checks":{"proposed":[{"key":"ticket","kind":"gauge@1","with":{"most":%s}}]}`
+	for name, most := range map[string]string{"configured alike": "7", "configured otherwise": "8"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := promoter(t, "")
+			_, err := c.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{
+				ApplicationID: c.application.ID, Definition: json.RawMessage(`{"steps":[` +
+					`{"type":"deploy","environment":"dev",` + strings.Replace(shared, "%s", "7", 1) + `,"config":` + appEnvConfig("dev") + `},` +
+					`{"type":"deploy","environment":"prod",` + strings.Replace(shared, "%s", most, 1) + `,"config":` + appEnvConfig("prod") + `}]}`),
+			})
+			c.ok(err)
+			c.makeReady()
+			r := c.rollout(c.set)
+			before := func(run string) string {
+				t.Helper()
+				var in struct {
+					Check struct {
+						Before []struct{ Environment, Phase string }
+					}
+				}
+				c.ok(json.Unmarshal(c.programs()[run].Inputs, &in))
+				return fmt.Sprint(in.Check.Before)
+			}
+			together := func(run int64, phase string, environments ...event.CheckedEnvironment) {
+				t.Helper()
+				c.ok(c.reportOf(id.CheckRun(run), event.CheckReported{CheckRunID: run, Phase: phase, Environments: environments}))
+				c.review()
+			}
+			dev, prod := event.CheckedEnvironment{Environment: "dev", Phase: "success"}, event.CheckedEnvironment{Environment: "prod", Phase: "pending"}
+			c.enter(r, "dev")
+			c.want(before("check-1"), "[]")
+			together(1, "pending", event.CheckedEnvironment{Environment: "mars", Phase: "success"})
+			c.want(c.waits(r, "check"), []string{
+				`check: passage "dev" needs check "ticket" of "dev", which is failure: failure by gauge@1: ` +
+					`its program has reported the environment "mars"; expected one of the rollout`,
+			})
+			together(1, "pending", dev, prod)
+			prod.Phase = "success"
+			statuses := c.countOf(`SELECT count(*) FROM cd_check_statuses`)
+			together(1, "pending", dev, prod) // other phases of others are news
+			together(1, "pending", prod, dev) // the same again is not
+			c.want(c.countOf(`SELECT count(*) FROM cd_check_statuses`), statuses+1)
+			together(1, "success", dev, prod)
+			c.want(c.granted(), []string{"dev"})
+			c.complete(r, "dev")
+			c.enter(r, "prod")
+			want := "[]"
+			if most == "7" {
+				want = "[{dev success} {prod success}]"
+			}
+			c.want(before("check-2"), want)
+			c.want(c.granted(), []string{"dev"}) // the program decides, and not what it begins with
+			c.ok(c.reportOf("check-2", event.WorkflowFailed{WorkflowID: "check-2", Error: "no such gauge"}))
+			named := rollout.CheckNamed{RolloutID: r.ID, EnvironmentID: c.places["prod"].ID, Key: "ticket"}
+			_, err = c.rollouts.EvaluateCheck(t.Context(), user(), named)
+			c.ok(err)
+			c.want(before("check-3"), "[]") // its caller wants a new answer
+			c.ok(c.reportOf(id.CheckRun(3), event.CheckReported{CheckRunID: 3, Phase: "success"}))
+			c.review()
+			c.want(c.granted(), []string{"dev", "prod"})
+			c.verifyJournal(r)
+		})
 	}
 }

@@ -158,6 +158,8 @@ type CheckReport struct {
 	ObservedAt, CreatedAt time.Time
 	// Asks reports whether the program which reports it cannot decide, and a person has to.
 	Asks bool
+	// Environments are the phases of environments by name, if the program has found them out together; empty if it has not.
+	Environments map[string]CheckPhase
 }
 
 // CheckState is what a check of a rollout has come to.

@@ -109,10 +109,14 @@ func ofRollouts() map[string]reader {
 		event.TypeCredentialChanged:        as(func(event.CredentialChanged) rollout.Change { return rollout.Noted{} }),
 		event.TypeCallAnswered:             as(func(event.CallAnswered) rollout.Change { return rollout.Noted{} }),
 		event.TypeCheckReported: as(func(d event.CheckReported) rollout.Change {
-			return rollout.CheckReported{
+			m := rollout.CheckReported{
 				RunID: d.CheckRunID, Phase: core.CheckPhase(d.Phase), Description: d.Description,
-				Link: d.Link, Asks: d.Asks,
+				Link: d.Link, Asks: d.Asks, Environments: map[string]core.CheckPhase{},
 			}
+			for _, one := range d.Environments {
+				m.Environments[one.Environment] = core.CheckPhase(one.Phase)
+			}
+			return m
 		}),
 	}
 }

@@ -251,6 +251,7 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a hook for no repository (D48)", `UPDATE cd_forge_hooks SET repositories = '{}'`, "cd_forge_hooks_repositories_are_bounded"},
 		{"a hook of a forge that is not known (D48)", `UPDATE cd_forge_hooks SET forge = 'svn'`, "cd_forge_hooks_forge_is_known"},
 		{"a second report of a context (D48)", `INSERT INTO cd_forge_reports (organization_id, hook_id, repository, commit_sha, context, phase, description, link, observed_at, sequence) VALUES (1, 1, 'github.com/shop/api', repeat('a', 40), 'ci', 'failure', '', '', now(), 2)`, "cd_forge_reports_one_of_a_context"},
+		{"phases of environments that are a list (R3-44)", `INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, environments) VALUES (1, 1, 1, 1, 'ci', 'success', '', '', 'user', 1, 'ann', '[]')`, "cd_check_statuses_environments_is_an_object"},
 		{"a report of a kind that there is not (D48)", `UPDATE cd_forge_reports SET kind = 'check'`, "cd_forge_reports_kind_is_known"},
 		{"a report of what Lockstep publishes (D48)", `UPDATE cd_forge_reports SET context = 'lockstep/shop/dev/ci'`, "cd_forge_reports_context_is_not_ours"},
 		{"a report about what is no commit (D48)", `UPDATE cd_forge_reports SET commit_sha = 'main'`, "cd_forge_reports_commit_is_one"},

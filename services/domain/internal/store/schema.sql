@@ -726,12 +726,14 @@ CREATE TABLE cd_check_statuses (
     asks boolean NOT NULL DEFAULT false,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    environments jsonb NOT NULL DEFAULT '{}'::jsonb,
     CONSTRAINT cd_check_statuses_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_check_statuses_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
     CONSTRAINT cd_check_statuses_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments(organization_id, id),
     CONSTRAINT cd_check_statuses_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_check_statuses_version_set FOREIGN KEY (organization_id, version_set_id) REFERENCES cd_version_sets(organization_id, id),
     CONSTRAINT cd_check_statuses_description_is_bounded CHECK ((length(description) <= 1000)),
+    CONSTRAINT cd_check_statuses_environments_is_an_object CHECK ((jsonb_typeof(environments) = 'object'::text)),
     CONSTRAINT cd_check_statuses_key_is_plain CHECK ((key ~ '^[a-z0-9-]{1,63}$'::text)),
     CONSTRAINT cd_check_statuses_link_is_bounded CHECK ((length(link) <= 2000)),
     CONSTRAINT cd_check_statuses_phase_is_known CHECK ((phase = ANY (ARRAY['pending'::text, 'success'::text, 'failure'::text]))),
@@ -746,6 +748,8 @@ COMMENT ON TABLE cd_check_statuses IS
     'What was reported about checks; a row is never changed. The latest for each key, subject and reporter counts; a row that repeats that is not added. A status of another version set than the one in question decides nothing. Rows end when their reporter has reported 20 later ones about the same key and subject; what satisfied a passage is in the journal of its rollout.';
 COMMENT ON COLUMN cd_check_statuses.asks IS
     'The program of the check cannot decide and asks a person. A status of a person after it decides.';
+COMMENT ON COLUMN cd_check_statuses.environments IS
+    'The phases of all environments of the rollout, by name, where the program has found them out together; empty if it has not.';
 COMMENT ON COLUMN cd_check_statuses.observed_at IS
     'When the reporter found it out.';
 

@@ -1,9 +1,11 @@
 package rollout
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -31,6 +33,14 @@ type checkedInput struct {
 	Target core.CheckTarget `json:"target"`
 	// Number counts the runs of the check, from 1.
 	Number int `json:"number"`
+	// Before are the phases of environments that the latest run of the same check of the rollout has found out (R3-44). A run that was asked
+	// for begins without them.
+	Before []checkedBefore `json:"before"`
+}
+
+type checkedBefore struct {
+	Environment string          `json:"environment"`
+	Phase       core.CheckPhase `json:"phase"`
 }
 
 type subjectInput struct {
@@ -112,8 +122,13 @@ func (p passages) openCheckRun(ctx context.Context, c core.PinnedCheck, number i
 		return err
 	}
 	in := checkInput{
-		Check:  checkedInput{RunID: run.ID, Key: c.Key, Kind: c.Kind, Target: c.Target, Number: number},
+		Check:  checkedInput{RunID: run.ID, Key: c.Key, Kind: c.Kind, Target: c.Target, Number: number, Before: []checkedBefore{}},
 		Config: c.Config, Subject: subject,
+	}
+	if number == 1 {
+		if in.Check.Before, err = p.foundBefore(ctx, c); err != nil {
+			return err
+		}
 	}
 	if len(in.Config) == 0 {
 		in.Config = json.RawMessage(`{}`)
@@ -126,6 +141,34 @@ func (p passages) openCheckRun(ctx context.Context, c core.PinnedCheck, number i
 		Kind: core.HandoffStart, WorkflowID: id.CheckRun(run.ID), Subject: core.HandoffCheck, SubjectID: run.ID, Program: core.ProgramCheck,
 		DriverDigest: c.Digest, Inputs: inputs, DueAt: p.cause.at,
 	})
+}
+
+// foundBefore are the phases of environments that the runs of the same check in others have reported last: of one that is configured alike,
+// and whose kind was pinned alike.
+func (p passages) foundBefore(ctx context.Context, c core.PinnedCheck) ([]checkedBefore, error) {
+	known, err := p.tx.Checks(ctx, p.rollout.ID, p.rollout.VersionSetID)
+	if err != nil {
+		return nil, err
+	}
+	var latest core.CheckReport
+	for _, run := range known.Runs {
+		at := slices.IndexFunc(known.Pinned, run.Of)
+		if at < 0 {
+			continue
+		}
+		other := known.Pinned[at]
+		alike := other.Key == c.Key && other.Target == c.Target && other.Digest == c.Digest && bytes.Equal(other.Config, c.Config)
+		for _, r := range known.Reports {
+			if alike && r.Reporter.Principal == run.Reporter(c.Kind).Principal && r.EnvironmentID == run.EnvironmentID && r.ID > latest.ID {
+				latest = r
+			}
+		}
+	}
+	before := []checkedBefore{}
+	for _, name := range slices.Sorted(maps.Keys(latest.Environments)) {
+		before = append(before, checkedBefore{name, latest.Environments[name]})
+	}
+	return before, nil
 }
 
 // subjectOf is what a check is about.
@@ -251,6 +294,8 @@ type CheckReported struct {
 	Description, Link string
 	// Asks reports whether a person has to decide.
 	Asks bool
+	// Environments are the phases of environments by name, if it has found them out together.
+	Environments map[string]core.CheckPhase
 }
 
 func (m CheckReported) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
@@ -268,7 +313,41 @@ func (m CheckReported) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _
 	if err != nil || t.rollout.State.Terminal() {
 		return err
 	}
+	strange, err := t.strangeEnvironment(ctx, m.Environments)
+	if err != nil {
+		return err
+	}
+	if strange != "" {
+		m = CheckReported{RunID: m.RunID, Phase: core.CheckFailure, Description: fmt.Sprintf(
+			"its program has reported the environment %.100q; expected one of the rollout", strange,
+		)}
+	}
 	return t.recordCheck(ctx, run, m)
+}
+
+// strangeEnvironment is the name of an environment that the rollout does not have; empty for none.
+func (t *tree) strangeEnvironment(ctx context.Context, reported map[string]core.CheckPhase) (string, error) {
+	if len(reported) == 0 {
+		return "", nil
+	}
+	var ids []int64
+	for _, b := range t.environments {
+		ids = append(ids, b.EnvironmentID)
+	}
+	all, err := t.tx.EnvironmentsByID(ctx, t.cause.Organization, ids)
+	if err != nil {
+		return "", err
+	}
+	names := map[string]bool{}
+	for _, e := range all {
+		names[e.Name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(reported)) {
+		if !names[name] {
+			return name, nil
+		}
+	}
+	return "", nil
 }
 
 // recordCheck records a status by a run, unless it repeats the one before, and has the passages evaluated.
@@ -284,14 +363,15 @@ func (t *tree) recordCheck(ctx context.Context, run core.CheckRun, m CheckReport
 	reporter := run.Reporter(c.Pinned[at].Kind)
 	for _, r := range c.Reports {
 		same := r.EnvironmentID == run.EnvironmentID && r.Key == run.Key && r.Reporter.Principal == reporter.Principal
-		if same && r.Phase == m.Phase && r.Description == m.Description && r.Link == m.Link && r.Asks == m.Asks {
+		alike := r.Phase == m.Phase && r.Description == m.Description && r.Link == m.Link && r.Asks == m.Asks
+		if same && alike && maps.Equal(r.Environments, m.Environments) {
 			return nil
 		}
 	}
 	_, err = t.tx.AddCheckReport(ctx, core.CheckReport{
 		ApplicationID: t.rollout.ApplicationID, EnvironmentID: run.EnvironmentID, VersionSetID: t.rollout.VersionSetID, Key: run.Key,
 		Phase: m.Phase, Description: m.Description, Link: m.Link, Reporter: reporter, ObservedAt: t.cause.at, CreatedAt: t.cause.at,
-		Asks: m.Asks && m.Phase == core.CheckPending,
+		Asks: m.Asks && m.Phase == core.CheckPending, Environments: m.Environments,
 	})
 	if err != nil {
 		return err

@@ -180,11 +180,13 @@ func convert[R, T any](rows []R, one func(R) T) []T {
 }
 
 func checkReport(r query.CheckStatus) core.CheckReport {
+	environments := map[string]core.CheckPhase{}
+	_ = json.Unmarshal(r.Environments, &environments) // what cannot be read says nothing
 	return core.CheckReport{
 		ID: r.ID, ApplicationID: r.ApplicationID, EnvironmentID: r.EnvironmentID, VersionSetID: r.VersionSetID, Key: r.Key,
 		Phase: core.CheckPhase(r.Phase), Description: r.Description, Link: r.Link,
 		Reporter: author(r.PrincipalType, r.PrincipalID, r.PrincipalName), ObservedAt: r.ObservedAt, CreatedAt: r.CreatedAt,
-		Asks: r.Asks,
+		Asks: r.Asks, Environments: environments,
 	}
 }
 

@@ -330,10 +330,14 @@ func orNull[T comparable](v T) *T {
 
 // AddCheckReport implements check.Tx.
 func (w Writes) AddCheckReport(ctx context.Context, r core.CheckReport) (core.CheckReport, error) {
+	environments := []byte("{}")
+	if len(r.Environments) > 0 {
+		environments, _ = json.Marshal(r.Environments) // texts by text: never fails
+	}
 	row, err := w.Q.InsertCheckStatus(ctx, query.InsertCheckStatusParams{
 		OrganizationID: w.Entered, ApplicationID: r.ApplicationID, EnvironmentID: r.EnvironmentID, VersionSetID: r.VersionSetID, Key: r.Key,
 		Phase: string(r.Phase), Description: r.Description, Link: r.Link, PrincipalType: string(r.Reporter.Type), PrincipalID: r.Reporter.ID,
-		PrincipalName: r.Reporter.Name, ObservedAt: r.ObservedAt, CreatedAt: r.CreatedAt, Asks: r.Asks,
+		PrincipalName: r.Reporter.Name, ObservedAt: r.ObservedAt, CreatedAt: r.CreatedAt, Asks: r.Asks, Environments: environments,
 	})
 	if err != nil {
 		return core.CheckReport{}, pg.Classify(err, "add status of check %s", r.Key)

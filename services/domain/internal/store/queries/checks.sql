@@ -37,8 +37,8 @@ SELECT pg_advisory_xact_lock(hashtextextended(concat_ws(
 ), 0));
 
 -- name: InsertCheckStatus :one
-INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, created_at, asks)
-VALUES (@organization_id, @application_id, @environment_id, @version_set_id, @key, @phase, @description, @link, @principal_type, @principal_id, @principal_name, @observed_at, @created_at, @asks)
+INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, created_at, asks, environments)
+VALUES (@organization_id, @application_id, @environment_id, @version_set_id, @key, @phase, @description, @link, @principal_type, @principal_id, @principal_name, @observed_at, @created_at, @asks, @environments)
 RETURNING *;
 
 -- name: ForgetCheckStatuses :one

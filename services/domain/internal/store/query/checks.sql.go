@@ -216,9 +216,9 @@ func (q *Queries) InsertCheckRun(ctx context.Context, arg InsertCheckRunParams) 
 }
 
 const insertCheckStatus = `-- name: InsertCheckStatus :one
-INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, created_at, asks)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
-RETURNING organization_id, id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, asks, created_at, updated_at
+INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, created_at, asks, environments)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+RETURNING organization_id, id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, asks, created_at, updated_at, environments
 `
 
 type InsertCheckStatusParams struct {
@@ -236,6 +236,7 @@ type InsertCheckStatusParams struct {
 	ObservedAt     time.Time
 	CreatedAt      time.Time
 	Asks           bool
+	Environments   json.RawMessage
 }
 
 func (q *Queries) InsertCheckStatus(ctx context.Context, arg InsertCheckStatusParams) (CheckStatus, error) {
@@ -254,6 +255,7 @@ func (q *Queries) InsertCheckStatus(ctx context.Context, arg InsertCheckStatusPa
 		arg.ObservedAt,
 		arg.CreatedAt,
 		arg.Asks,
+		arg.Environments,
 	)
 	var i CheckStatus
 	err := row.Scan(
@@ -273,6 +275,7 @@ func (q *Queries) InsertCheckStatus(ctx context.Context, arg InsertCheckStatusPa
 		&i.Asks,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Environments,
 	)
 	return i, err
 }
@@ -314,7 +317,7 @@ func (q *Queries) InsertRolloutCheck(ctx context.Context, arg InsertRolloutCheck
 }
 
 const latestCheckStatuses = `-- name: LatestCheckStatuses :many
-SELECT DISTINCT ON (version_set_id, environment_id, key, principal_type, principal_id) organization_id, id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, asks, created_at, updated_at FROM cd_check_statuses
+SELECT DISTINCT ON (version_set_id, environment_id, key, principal_type, principal_id) organization_id, id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, asks, created_at, updated_at, environments FROM cd_check_statuses
 WHERE organization_id = $1 AND version_set_id = ANY($2::bigint[])
 ORDER BY version_set_id, environment_id, key, principal_type, principal_id, id DESC
 `
@@ -346,6 +349,7 @@ func (q *Queries) LatestCheckStatuses(ctx context.Context, organizationID int64,
 			&i.Asks,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Environments,
 		); err != nil {
 			return nil, err
 		}

@@ -520,6 +520,8 @@ type CheckStatus struct {
 	Asks      bool
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	// The phases of all environments of the rollout, by name, where the program has found them out together; empty if it has not.
+	Environments json.RawMessage
 }
 
 // Whether anybody can be reached who acts in the environment, and since when.
