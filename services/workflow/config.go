@@ -199,9 +199,23 @@ type HTTPCredential struct {
 	// Ref is a reference to the secret, never the secret itself: env:NAME, file:/path, k8s:namespace/name#key or vault:path#key. It is
 	// resolved for each request. A run whose secrets have the same reference may use the credential under its own name for it.
 	Ref string `koanf:"ref" yaml:"ref" json:"ref"`
+	// OAuth2 makes the secret that of a client, for which a server issues the bearer tokens that are sent (OAuth 2.0 client credentials).
+	OAuth2 OAuth2Client `koanf:"oauth2" yaml:"oauth2,omitempty" json:"oauth2,omitzero"`
 	// Organizations are those whose workflows the credential is for; it is required where there are several. To the programs of others it
 	// does not exist.
 	Organizations []int64 `koanf:"organizations" yaml:"organizations,omitempty" json:"organizations,omitempty"`
+}
+
+// OAuth2Client is a client of a server that issues tokens.
+type OAuth2Client struct {
+	// TokenURL is where tokens are issued; it is reached like every other URL (http_allow_networks). Empty for no OAuth 2.0.
+	TokenURL string `koanf:"token_url" yaml:"token_url,omitempty" json:"token_url,omitempty"`
+	// ClientID is the name of the client at that server.
+	ClientID string `koanf:"client_id" yaml:"client_id,omitempty" json:"client_id,omitempty"`
+	// Scopes are what a token is requested for; none for the server's default.
+	Scopes []string `koanf:"scopes" yaml:"scopes,omitempty" json:"scopes,omitempty"`
+	// Send is how the client proves itself: header (the default; basic authentication) or body.
+	Send string `koanf:"send" yaml:"send,omitempty" json:"send,omitempty"`
 }
 
 // Validate reports invalid settings that package config cannot find by type. 0 is valid where a key has a default.

@@ -5,10 +5,12 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,6 +54,11 @@ func TestACredentialOfARequestLeavesNoTrace(t *testing.T) {
 		seen.Store(r.URL.Path, sent)
 		w.Header().Set("Etag", sent)
 		switch r.URL.Path {
+		case "/token": // R3-41: the token has the secret in it, so that it is searched for as well
+			_, secret, _ := r.BasicAuth()
+			secret, _ = url.QueryUnescape(secret)
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(map[string]any{"access_token": secret + "-issued", "token_type": "bearer", "expires_in": 300})
 		case "/api/json":
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = fmt.Fprintf(w, `{"n": 1, %q: [%q, %q]}`, sent, sent, base64.StdEncoding.EncodeToString([]byte(sent))) //nolint:gosec // a server of the test
@@ -70,6 +77,10 @@ func TestACredentialOfARequestLeavesNoTrace(t *testing.T) {
 			{Name: "bearer", URLPrefixes: []string{web.URL + "/api"}, Ref: "file:" + file, Organizations: []int64{organization}},
 			{Name: "basic", URLPrefixes: []string{web.URL + "/api"}, Ref: "file:" + file, Username: "u", Organizations: []int64{organization}},
 			{Name: "header", URLPrefixes: []string{web.URL + "/api"}, Ref: "file:" + file, Header: "X-Key", Organizations: []int64{organization}},
+			{
+				Name: "client", URLPrefixes: []string{web.URL + "/api"}, Ref: "file:" + file, Organizations: []int64{organization},
+				OAuth2: workflow.OAuth2Client{TokenURL: web.URL + "/token", ClientID: "u", Scopes: []string{"read"}},
+			},
 			{Name: "theirs", URLPrefixes: []string{web.URL + "/api"}, Ref: "file:" + file + "2", Organizations: []int64{organization + 1}},
 		}
 	})
@@ -89,7 +100,7 @@ def ask(path, credential, **more):
     run("emit", {"type": "com.gitlab.cd.rollout.failed", "data": {"rollout_id": 5, "reason": str(answer)[:900]}}, on_error = "return")
     return answer
 
-for credential in ["bearer", "basic", "header", "own"]:
+for credential in ["bearer", "basic", "header", "own", "client"]:
     for path in ["/api/text", "/api/json"]:
         answer = ask(path, credential, method = "POST", json = {"a": 1})
         if not answer.ok or answer.value.status != 200 or "[redacted]" not in str(answer.value.headers):
@@ -109,7 +120,7 @@ run("http.request", {"url": server + "/api/broken", "credential": "basic"}, retr
 	if !strings.Contains(w.GetError(), "answered 503") {
 		t.Fatal(w.GetError())
 	}
-	for path, want := range map[string]bool{"/api/text": true, "/api/json": true, "/api/broken": true, "/elsewhere": false, "/api": false} {
+	for path, want := range map[string]bool{"/token": true, "/api/text": true, "/api/json": true, "/api/broken": true, "/elsewhere": false, "/api": false} {
 		if _, was := seen.Load(path); was != want {
 			t.Errorf("%s was requested: %t, expected %t", path, was, want)
 		}

@@ -57,6 +57,7 @@ func webCredentials(c Config) []web.Credential {
 	for i, h := range c.HTTPCredentials {
 		credentials[i] = web.Credential{
 			Name: h.Name, URLPrefixes: h.URLPrefixes, Username: h.Username, Header: h.Header, Ref: h.Ref, Organizations: h.Organizations,
+			OAuth2: web.OAuth2{TokenURL: h.OAuth2.TokenURL, ClientID: h.OAuth2.ClientID, Scopes: h.OAuth2.Scopes, Send: h.OAuth2.Send},
 		}
 	}
 	return credentials

@@ -25,6 +25,8 @@ type Credential struct {
 	URLPrefixes []string
 	// Username makes it a user name and password (basic authentication), Header the value of that header. Without both it is a bearer token.
 	Username, Header string
+	// OAuth2 makes the secret that of a client, for which tokens are issued; its zero value does not.
+	OAuth2 OAuth2
 	// Ref is a reference to the secret, resolved whenever it is needed (D27).
 	Ref string
 	// Organizations are those whose workflows it is for. To others it is as if it were not there. None means the only organization: where
@@ -60,6 +62,9 @@ func check(all []Credential) error {
 		}
 		if c.Header != "" && !sealing.ValidHeader(c.Header) {
 			report("header", fmt.Sprintf("found %q, expected the name of a header, such as X-Api-Key", c.Header))
+		}
+		for field, problem := range c.OAuth2.problems(c.Username != "" || c.Header != "") {
+			report("oauth2"+field, problem)
 		}
 		if strings.Contains(c.Username, ":") {
 			report("username", "found a colon, expected none")
@@ -108,6 +113,7 @@ type credentials struct {
 	own     *credential.Book
 	secrets *secret.Reader
 	several func(context.Context) (bool, error)
+	tokens  *tokens
 }
 
 // named is the credential of an organization that a program has named: directly, or by a name of the run's secrets. The reference of such
@@ -162,6 +168,8 @@ type login struct {
 	credential Credential
 	header     string
 	value      string
+	// refused is called if the server does not accept it; nil if that changes nothing.
+	refused func()
 }
 
 // login is that of a request. The secret is read now: a rotated one takes effect with the next request.
@@ -169,14 +177,21 @@ func (c credentials) login(ctx context.Context, r activity.WebRequest, target *u
 	if r.Credential == "" {
 		return login{}, nil
 	}
-	found, value, err := c.read(ctx, r, target)
+	found, value, err := c.readAny(ctx, r, target)
 	if err != nil {
 		return login{}, err
+	}
+	l := login{credential: *found}
+	if found.OAuth2.TokenURL != "" {
+		if value, err = c.tokens.of(ctx, found, value, r.Timeout); err != nil {
+			return login{}, err
+		}
+		l.refused = func() { c.tokens.forget(found, value) }
 	}
 	if strings.ContainsAny(value, "\r\n\x00") {
 		return login{}, fault.New(fault.Unauthenticated, "the credential %q has characters that no header can have", r.Credential)
 	}
-	l := login{credential: *found, header: "Authorization", value: "Bearer " + value}
+	l.header, l.value = "Authorization", "Bearer "+value
 	switch {
 	case found.Username != "":
 		pair := found.Username + ":" + value
@@ -189,8 +204,18 @@ func (c credentials) login(ctx context.Context, r activity.WebRequest, target *u
 	return l, nil
 }
 
-// read is a credential that may be used for a URL, and its secret as it is now.
+// read is a credential whose secret is itself what is sent, or what signs.
 func (c credentials) read(ctx context.Context, r activity.WebRequest, target *url.URL) (*Credential, string, error) {
+	found, value, err := c.readAny(ctx, r, target)
+	if err == nil && found.OAuth2.TokenURL != "" {
+		return nil, "", fault.New(fault.Denied, "the credential %q is a client of OAuth 2.0: its secret is sent to its token_url only; expected it as the argument credential of http.request",
+			r.Credential)
+	}
+	return found, value, err
+}
+
+// readAny is a credential that may be used for a URL, and its secret as it is now.
+func (c credentials) readAny(ctx context.Context, r activity.WebRequest, target *url.URL) (*Credential, string, error) {
 	found, err := c.named(ctx, r)
 	if err != nil {
 		return nil, "", err

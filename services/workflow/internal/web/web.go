@@ -87,7 +87,7 @@ func New(d Deps) (*Client, error) {
 		dial:        d.Dial,
 		tls:         d.TLS,
 		transport:   d.HTTP,
-		credentials: credentials{all: d.Credentials, own: d.Own, secrets: d.Secrets, several: d.Several},
+		credentials: credentials{all: d.Credentials, own: d.Own, secrets: d.Secrets, several: d.Several, tokens: newTokens(d.HTTP, d.Clock)},
 		inProgress:  map[int64]int{},
 	}, nil
 }
@@ -141,6 +141,9 @@ func (c *Client) Send(ctx context.Context, r activity.WebRequest) (activity.WebA
 		return activity.WebAnswer{}, unanswered(err, target, sent.Load() && !r.Repeatable)
 	}
 	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode == http.StatusUnauthorized && login.refused != nil {
+		login.refused()
+	}
 	answer, err := read(response, r.Keep)
 	if err != nil {
 		return activity.WebAnswer{}, unanswered(err, target, !r.Repeatable)
