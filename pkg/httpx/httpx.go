@@ -87,10 +87,21 @@ func New(c Config) (*Transport, error) {
 	}
 	if c.TLS != nil {
 		t.base.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-			return t.dialTLS(ctx, network, address, c.TLS)
+			return t.dialTLS(ctx, network, address, c.TLS.Config)
 		}
 	}
 	return t, nil
+}
+
+// Secured is the same transport with other settings of TLS, by host, and connections of its own: what a client certificate has opened is used
+// for nothing else.
+func (t *Transport) Secured(settings func(host string) *tls.Config) *Transport {
+	secured := &Transport{policy: t.policy, timeout: t.timeout, maxBody: t.maxBody, log: t.log, base: t.base.Clone()}
+	secured.base.DialContext = secured.dial
+	secured.base.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		return secured.dialTLS(ctx, network, address, settings)
+	}
+	return secured
 }
 
 // Client returns a client with the transport. Its redirects are checked, too: three at most, and no credentials for another host.
@@ -176,13 +187,13 @@ func (t *Transport) dial(ctx context.Context, network, address string) (net.Conn
 }
 
 // dialTLS is dial and a handshake with the current files: a replaced authority needs no restart.
-func (t *Transport) dialTLS(ctx context.Context, network, address string, client *certs.Client) (net.Conn, error) {
+func (t *Transport) dialTLS(ctx context.Context, network, address string, settings func(host string) *tls.Config) (net.Conn, error) {
 	conn, err := t.dial(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
 	host, _, _ := net.SplitHostPort(address) // dial has parsed it
-	config := client.Config(host)
+	config := settings(host)
 	config.NextProtos = []string{"h2", "http/1.1"}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()

@@ -201,9 +201,21 @@ type HTTPCredential struct {
 	Ref string `koanf:"ref" yaml:"ref" json:"ref"`
 	// OAuth2 makes the secret that of a client, for which a server issues the bearer tokens that are sent (OAuth 2.0 client credentials).
 	OAuth2 OAuth2Client `koanf:"oauth2" yaml:"oauth2,omitempty" json:"oauth2,omitzero"`
+	// TLS is a certificate that proves the client to servers (mutual TLS), also beside one of the others. With it, ref may be empty.
+	TLS ClientCertificate `koanf:"tls" yaml:"tls,omitempty" json:"tls,omitzero"`
 	// Organizations are those whose workflows the credential is for; it is required where there are several. To the programs of others it
 	// does not exist.
 	Organizations []int64 `koanf:"organizations" yaml:"organizations,omitempty" json:"organizations,omitempty"`
+}
+
+// ClientCertificate is a certificate with its key, by references.
+type ClientCertificate struct {
+	// Certificate and Key are references to the certificate, with the chain to its authority, and to its key, in PEM.
+	Certificate string `koanf:"certificate" yaml:"certificate,omitempty" json:"certificate,omitempty"`
+	Key         string `koanf:"key" yaml:"key,omitempty" json:"key,omitempty"`
+	// CA is a reference to the authorities that may vouch for the server, in PEM, in place of all others; empty for those of http_ca_file and
+	// the system.
+	CA string `koanf:"ca" yaml:"ca,omitempty" json:"ca,omitempty"`
 }
 
 // OAuth2Client is a client of a server that issues tokens.

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"math"
@@ -58,6 +59,7 @@ func webCredentials(c Config) []web.Credential {
 		credentials[i] = web.Credential{
 			Name: h.Name, URLPrefixes: h.URLPrefixes, Username: h.Username, Header: h.Header, Ref: h.Ref, Organizations: h.Organizations,
 			OAuth2: web.OAuth2{TokenURL: h.OAuth2.TokenURL, ClientID: h.OAuth2.ClientID, Scopes: h.OAuth2.Scopes, Send: h.OAuth2.Send},
+			TLS:    web.TLS{Certificate: h.TLS.Certificate, Key: h.TLS.Key, CA: h.TLS.CA},
 		}
 	}
 	return credentials
@@ -142,6 +144,7 @@ func requester(
 		return nil, fmt.Errorf("http_allow_networks: %w", err)
 	}
 	deps := web.Deps{HTTP: transport, Credentials: webCredentials(c), Own: own, Several: several, Secrets: secrets, Dial: transport.Dial}
+	deps.Secured = func(settings func(string) *tls.Config) web.Secured { return transport.Secured(settings) }
 	if guard.TLS != nil {
 		deps.TLS = guard.TLS.Config
 	}

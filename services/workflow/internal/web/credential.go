@@ -27,7 +27,9 @@ type Credential struct {
 	Username, Header string
 	// OAuth2 makes the secret that of a client, for which tokens are issued; its zero value does not.
 	OAuth2 OAuth2
-	// Ref is a reference to the secret, resolved whenever it is needed (D27).
+	// TLS is a certificate that proves the client; its zero value is none.
+	TLS TLS
+	// Ref is a reference to the secret, resolved whenever it is needed (D27); empty if TLS is all that proves the client.
 	Ref string
 	// Organizations are those whose workflows it is for. To others it is as if it were not there. None means the only organization: where
 	// there are several the credential is not used.
@@ -53,7 +55,10 @@ func check(all []Credential) error {
 				report("url_prefixes", fmt.Sprintf("found %q, expected scheme, host and the beginning of a path", prefix))
 			}
 		}
-		if !reference.Is(c.Ref) {
+		for field, problem := range c.TLS.problems(c.URLPrefixes) {
+			report("tls"+field, problem)
+		}
+		if !reference.Is(c.Ref) && !c.onlyTLS() {
 			// The value is not shown: it may be a password put here by mistake.
 			report("ref", reference.Expected)
 		}
@@ -114,6 +119,7 @@ type credentials struct {
 	secrets *secret.Reader
 	several func(context.Context) (bool, error)
 	tokens  *tokens
+	secured *secured
 }
 
 // named is the credential of an organization that a program has named: directly, or by a name of the run's secrets. The reference of such
@@ -168,6 +174,8 @@ type login struct {
 	credential Credential
 	header     string
 	value      string
+	// secured sends with the credential's certificate; nil for none.
+	secured http.RoundTripper
 	// refused is called if the server does not accept it; nil if that changes nothing.
 	refused func()
 }
@@ -182,6 +190,11 @@ func (c credentials) login(ctx context.Context, r activity.WebRequest, target *u
 		return login{}, err
 	}
 	l := login{credential: *found}
+	if found.TLS.Certificate != "" {
+		if l.secured, err = c.secured.of(ctx, c.secrets, found); err != nil || found.onlyTLS() {
+			return l, err
+		}
+	}
 	if found.OAuth2.TokenURL != "" {
 		if value, err = c.tokens.of(ctx, found, value, r.Timeout); err != nil {
 			return login{}, err
@@ -207,6 +220,9 @@ func (c credentials) login(ctx context.Context, r activity.WebRequest, target *u
 // read is a credential whose secret is itself what is sent, or what signs.
 func (c credentials) read(ctx context.Context, r activity.WebRequest, target *url.URL) (*Credential, string, error) {
 	found, value, err := c.readAny(ctx, r, target)
+	if err == nil && found.onlyTLS() {
+		return nil, "", fault.New(fault.Denied, "the credential %q is a certificate only; expected it as the argument credential of http.request", r.Credential)
+	}
 	if err == nil && found.OAuth2.TokenURL != "" {
 		return nil, "", fault.New(fault.Denied, "the credential %q is a client of OAuth 2.0: its secret is sent to its token_url only; expected it as the argument credential of http.request",
 			r.Credential)
@@ -228,6 +244,9 @@ func (c credentials) readAny(ctx context.Context, r activity.WebRequest, target 
 		value, err := c.own.Value(ctx, *found.own)
 		activity.Conceal(ctx, value)
 		return found, value, err
+	}
+	if found.onlyTLS() {
+		return found, "", nil
 	}
 	value, err := c.secrets.Read(ctx, found.Ref)
 	if fault.Is(err, fault.Unavailable) { // which passes: the request is tried again

@@ -51,8 +51,10 @@ type Deps struct {
 	Secrets *secret.Reader
 	// Dial connects to mail servers. It decides which may be reached. nil is none.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// TLS is how to speak to a mail server of a name; nil for the system's authorities.
+	// TLS is how to speak to a server of a name; nil for the system's authorities.
 	TLS func(server string) *tls.Config
+	// Secured makes transports that reach what HTTP does, with other settings of TLS by host; nil if no credential has a certificate.
+	Secured func(settings func(host string) *tls.Config) Secured
 	// Clock gives the time of signatures; nil for the machine's.
 	Clock clock.Clock
 }
@@ -87,7 +89,9 @@ func New(d Deps) (*Client, error) {
 		dial:        d.Dial,
 		tls:         d.TLS,
 		transport:   d.HTTP,
-		credentials: credentials{all: d.Credentials, own: d.Own, secrets: d.Secrets, several: d.Several, tokens: newTokens(d.HTTP, d.Clock)},
+		credentials: credentials{
+			all: d.Credentials, own: d.Own, secrets: d.Secrets, several: d.Several, tokens: newTokens(d.HTTP, d.Clock), secured: newSecured(d),
+		},
 		inProgress:  map[int64]int{},
 	}, nil
 }
@@ -173,7 +177,7 @@ func (c *Client) leave(organization int64) {
 // following is a client that follows the redirects of requests that only read. Any other method is answered with the redirect itself: to
 // repeat it elsewhere would change a place that nobody has checked.
 func (c *Client) following(l login, method string) *http.Client {
-	return &http.Client{Transport: c.transport, CheckRedirect: func(next *http.Request, before []*http.Request) error {
+	return &http.Client{Transport: l.transport(c.transport), CheckRedirect: func(next *http.Request, before []*http.Request) error {
 		if method != http.MethodGet && method != http.MethodHead {
 			return http.ErrUseLastResponse
 		}
