@@ -85,14 +85,14 @@ func New(d Deps) (*Client, error) {
 		d.Clock = clock.System()
 	}
 	return &Client{
-		clock:       d.Clock,
-		dial:        d.Dial,
-		tls:         d.TLS,
-		transport:   d.HTTP,
+		clock:     d.Clock,
+		dial:      d.Dial,
+		tls:       d.TLS,
+		transport: d.HTTP,
 		credentials: credentials{
 			all: d.Credentials, own: d.Own, secrets: d.Secrets, several: d.Several, tokens: newTokens(d.HTTP, d.Clock), secured: newSecured(d),
 		},
-		inProgress:  map[int64]int{},
+		inProgress: map[int64]int{},
 	}, nil
 }
 
