@@ -93,8 +93,8 @@ func New(c Config) (*Transport, error) {
 	return t, nil
 }
 
-// Secured is the same transport with other settings of TLS by host, and connections of its own: what a client certificate has opened is used
-// for nothing else.
+// Secured is the same transport with other settings of TLS, by host. It has connections of its own: no other request uses what a client
+// certificate has opened.
 func (t *Transport) Secured(settings func(host string) *tls.Config) *Transport {
 	secured := &Transport{policy: t.policy, timeout: t.timeout, maxBody: t.maxBody, log: t.log, base: t.base.Clone()}
 	secured.base.DialContext = secured.dial
