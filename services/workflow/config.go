@@ -201,8 +201,8 @@ type HTTPCredential struct {
 	Ref string `koanf:"ref" yaml:"ref" json:"ref"`
 	// OAuth2 makes the secret that of a client, for which a server issues the bearer tokens that are sent (OAuth 2.0 client credentials).
 	OAuth2 OAuth2Client `koanf:"oauth2" yaml:"oauth2,omitempty" json:"oauth2,omitzero"`
-	// TLS is a certificate that proves the client to servers (mutual TLS), also beside one of the others. With it, ref may be empty.
-	TLS ClientCertificate `koanf:"tls" yaml:"tls,omitempty" json:"tls,omitzero"`
+	// ClientCert is a certificate that proves the client to servers, also beside one of the others. With it, Ref may be empty.
+	ClientCert ClientCertificate `koanf:"tls" yaml:"tls,omitempty" json:"tls,omitzero"`
 	// Organizations are those whose workflows the credential is for; it is required where there are several. To the programs of others it
 	// does not exist.
 	Organizations []int64 `koanf:"organizations" yaml:"organizations,omitempty" json:"organizations,omitempty"`

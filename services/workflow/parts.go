@@ -59,7 +59,7 @@ func webCredentials(c Config) []web.Credential {
 		credentials[i] = web.Credential{
 			Name: h.Name, URLPrefixes: h.URLPrefixes, Username: h.Username, Header: h.Header, Ref: h.Ref, Organizations: h.Organizations,
 			OAuth2: web.OAuth2{TokenURL: h.OAuth2.TokenURL, ClientID: h.OAuth2.ClientID, Scopes: h.OAuth2.Scopes, Send: h.OAuth2.Send},
-			TLS:    web.TLS{Certificate: h.TLS.Certificate, Key: h.TLS.Key, CA: h.TLS.CA},
+			TLS:    web.TLS{Certificate: h.ClientCert.Certificate, Key: h.ClientCert.Key, CA: h.ClientCert.CA},
 		}
 	}
 	return credentials
