@@ -172,6 +172,9 @@ func unmailed(err error, server *url.URL) error {
 		}
 		return fault.Because(err, fault.Unavailable, "%s answered %d: %.200s", server.Host, answer.Code, answer.Msg)
 	}
+	if untrusted, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return fault.Because(err, fault.Unavailable, "%s: its certificate is not trusted: %.200s", server.Host, untrusted.Err)
+	}
 	return fault.Because(err, fault.Unavailable, "%s: no answer, or none in time", server.Host)
 }
 

@@ -3,6 +3,7 @@ package notify
 import (
 	"cmp"
 	"fmt"
+	"html"
 	"net/url"
 	"strings"
 
@@ -245,7 +246,23 @@ func discord(c channelConfig, m core.NotificationMessage, what content) inputs {
 	}
 }
 
-// email is a message of text. What updates it is a reply to it.
+// html is all of it as HTML: nothing in a text is markup. It has no image and no style sheet, and follows the light or dark of its reader.
+func (c content) html() string {
+	var b strings.Builder
+	b.WriteString("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"color-scheme\" content=\"light dark\"><title>" +
+		html.EscapeString(c.title) + "</title></head>\n<body style=\"font-family:sans-serif;line-height:1.4\">\n")
+	fmt.Fprintf(&b, "<h1 style=\"font-size:1.2em;border-left:4px solid #%06X;padding-left:8px\">%s</h1>\n", c.color(), html.EscapeString(c.title))
+	for _, l := range c.lines {
+		fmt.Fprintf(&b, "<p style=\"margin:4px 0\">%s</p>\n", html.EscapeString(l))
+	}
+	if c.link != "" {
+		fmt.Fprintf(&b, "<p><a href=\"%s\">Open in Lockstep</a></p>\n", html.EscapeString(c.link))
+	}
+	b.WriteString("</body></html>\n")
+	return b.String()
+}
+
+// email is a message of text, and the same as HTML. What updates it is a reply to it.
 func email(c channelConfig, m core.NotificationMessage, what content) inputs {
 	_, domain, _ := strings.Cut(c.From, "@")
 	to := make(values, len(c.To))
@@ -253,7 +270,7 @@ func email(c channelConfig, m core.NotificationMessage, what content) inputs {
 		to[i] = one
 	}
 	r := map[string]any{
-		"server": c.URL, "from": c.From, "to": to, "subject": what.title, "text": what.text() + "\n", "timeout": 30,
+		"server": c.URL, "from": c.From, "to": to, "subject": what.title, "text": what.text() + "\n", "html": what.html(), "timeout": 30,
 		"message_id": fmt.Sprintf("%s-%d@%s", emailID(what.id), m.Revision, domain),
 	}
 	if c.Account != "" {

@@ -169,3 +169,24 @@ func TestSecretsAreOnlyNamed(t *testing.T) {
 		t.Errorf("found %v", mail.Request)
 	}
 }
+
+// A mail has a part for readers without HTML, and nothing in its HTML is markup of those who wrote a reason (D62).
+func TestTheHTMLOfAMailHasNoMarkupOfItsTexts(t *testing.T) {
+	t.Parallel()
+	evil := hostile()
+	evil.title, evil.link = `</title><script>alert(1)</script>`, `https://cd.example.com/"onclick="x`
+	evil.lines = append(evil.lines, `<img src=x onerror=alert(1)>`)
+	mail := email(channelConfig{URL: "smtps://m", From: "cd@example.com", To: []string{"a@example.com"}}, core.NotificationMessage{ID: 4}, evil)
+	found, _ := mail.Request["html"].(string)
+	for _, wrong := range []string{"<script", "<img", `"onclick=`, "<!channel>", "<https:"} {
+		if strings.Contains(found, wrong) {
+			t.Errorf("found %q in %s", wrong, found)
+		}
+	}
+	if !strings.Contains(found, "&lt;img src=x onerror=alert(1)&gt;</p>") || !strings.Contains(found, `content="light dark"`) {
+		t.Errorf("found %s", found)
+	}
+	if text, _ := mail.Request["text"].(string); !strings.Contains(text, "<img src=x onerror=alert(1)>\n") {
+		t.Errorf("found the text %s", text)
+	}
+}
