@@ -64,6 +64,8 @@ type Request struct {
 	Delimiters Delimiters
 	// Strict makes a missing key an error; otherwise it is an empty string.
 	Strict bool
+	// Work is how many units of work it may make; 0 for 64 Mi. A unit is about a byte that is read or made.
+	Work int
 }
 
 // shown is the function at the end of each expression that prints, step counts a round, and read what a comparison reads.
@@ -81,7 +83,10 @@ func Check(text string, delimiters Delimiters) error {
 
 // Render fills in a template. The error is an *Error, or Invalid for a template that is too long.
 func Render(r Request) (string, error) {
-	t, hint, err := open(r.Template, r.Delimiters, &meter{left: maxWork})
+	if r.Work <= 0 || r.Work > maxWork {
+		r.Work = maxWork
+	}
+	t, hint, err := open(r.Template, r.Delimiters, &meter{left: r.Work})
 	if err != nil {
 		return "", err
 	}

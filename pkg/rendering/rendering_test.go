@@ -114,6 +114,17 @@ func TestHostileTemplatesEnd(t *testing.T) {
 	}
 }
 
+// A caller may permit less work than one template may make otherwise, never more.
+func TestLessWorkIsPermitted(t *testing.T) {
+	t.Parallel()
+	loop := `{{ range until 5000 }}{{ end }}`
+	for work, permitted := range map[int]bool{0: true, maxWork: true, maxWork * 2: true, 1000: false, 1: false} {
+		if _, err := Render(Request{Template: loop, Work: work}); (err == nil) != permitted {
+			t.Errorf("%d: found %v; want it permitted: %t", work, err, permitted)
+		}
+	}
+}
+
 // Work that grows with the square of a list, or with pattern and text, is counted before it is done.
 func TestCostlyFunctionsAreCounted(t *testing.T) {
 	t.Parallel()

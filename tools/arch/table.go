@@ -126,7 +126,7 @@ func table() []rule {
 func leaves() []string {
 	return []string{
 		"pkg/clock", "pkg/id", "pkg/fault", "pkg/keylock", "pkg/fair", "pkg/pattern", "pkg/proof", "pkg/text",
-		"pkg/secret/reference", "pkg/cron", "pkg/expression", "pkg/policy", "pkg/provenance", "pkg/sealing",
+		"pkg/secret/reference", "pkg/cron", "pkg/expression", "pkg/policy", "pkg/provenance", "pkg/rendering", "pkg/sealing",
 	}
 }
 

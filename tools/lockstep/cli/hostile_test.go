@@ -64,7 +64,7 @@ func askedOfTheHostile() []string {
 		"trigger list a", "trigger decisions a HOSTILE", "trigger kinds", "trigger set a b", "trigger enable a HOSTILE",
 		"trigger disable a HOSTILE", "trigger remove a b", "trigger release a b", "event send HOSTILE --source b",
 		"notify channel list", "notify channel add a", "notify channel remove a", "notify channel kinds", "notify route list",
-		"notify route add a --channel b", "notify route remove a", "notify test a", "notify list", "notify retry 7", "notify account list",
+		"notify route add a --channel b", "notify route remove a", "notify test a", "notify preview a --event drift", "notify list", "notify retry 7", "notify account list",
 		"notify account remove 3", "notify me channels", "notify me list", "notify me add a --channel b", "notify me remove a",
 		"notify me messages", "notify me retry 7",
 		"forge publish HOSTILE --environment HOSTILE", "forge list", "forge statuses --state failed", "forge hosts", "forge retry 7", "forge hook list",

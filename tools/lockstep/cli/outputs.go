@@ -46,6 +46,7 @@ func Outputs() map[string]any {
 		"notify channel remove": client.NotificationChannel{}, "notify channel kinds": []client.NotificationKind{},
 		"notify route list": []client.NotificationRoute{}, "notify route add": client.NotificationRoute{},
 		"notify route remove": client.NotificationRoute{}, "notify test": client.NotificationRoute{},
+		"notify preview":     client.NotificationPreview{},
 		"notify me channels": []client.MyNotificationChannel{}, "notify me list": []client.MyNotification{},
 		"notify me add": client.MyNotification{}, "notify me remove": client.MyNotification{},
 		"notify me messages": []client.NotificationMessage{}, "notify me retry": client.NotificationMessage{},

@@ -44,14 +44,26 @@ type NotificationMessage struct {
 	// State is PENDING, SENDING, SENT, FAILED or DIGESTED.
 	State string `json:"state"`
 	// Error is why the last attempt sent nothing.
-	Error    string `json:"error"`
-	Attempts int    `json:"attempts"`
+	Error string `json:"error"`
+	// TemplateError is why a template could not be filled in, so that the default was sent.
+	TemplateError string `json:"templateError,omitempty"`
+	Attempts      int    `json:"attempts"`
 	// DueAt is when it is tried next, SentAt when it was sent last.
 	DueAt     *time.Time `json:"dueAt,omitempty"`
 	SentAt    *time.Time `json:"sentAt,omitempty"`
 	CreatedAt time.Time  `json:"createdAt"`
 	// Openings are its links that were opened.
 	Openings []NotificationOpening `json:"openings"`
+}
+
+// NotificationPreview is what a channel would say of an event.
+type NotificationPreview struct {
+	Title string   `json:"title"`
+	Lines []string `json:"lines"`
+	// Problem is why a template cannot be filled in, so that the default would be sent.
+	Problem string `json:"problem,omitempty"`
+	// Message is what would be sent, in the format of the channel.
+	Message json.RawMessage `json:"message"`
 }
 
 // NotificationOpening records that a member has opened the link of a message.
@@ -112,7 +124,7 @@ const (
 	chatAccountFields         = `number kind workspace user name member linkedAt`
 	notificationChannelFields = `name kind config rate enabled author changedAt`
 	notificationRouteFields   = `name channel config enabled author changedAt`
-	notificationMessageFields = `number channel route rollout { id } title severity state error attempts dueAt sentAt createdAt
+	notificationMessageFields = `number channel route rollout { id } title severity state error templateError attempts dueAt sentAt createdAt
 		openings { member gate openedAt answeredAt }`
 )
 
@@ -150,6 +162,15 @@ func (c *Client) NotificationMessages(ctx context.Context, state, channel string
 	err := c.do(ctx, `query($state: NotificationState, $channel: String, $first: Int!) {
 		notificationMessages(state: $state, channel: $channel, first: $first) { `+notificationMessageFields+` } }`, variables, &data)
 	return data.NotificationMessages, err
+}
+
+// PreviewNotification shows what a channel would say of an event. Title and text are templates; nil for those that the channel has.
+func (c *Client) PreviewNotification(ctx context.Context, channel, event string, title, text *string) (NotificationPreview, error) {
+	var data struct{ NotificationPreview NotificationPreview }
+	err := c.do(ctx, `query($channel: String!, $event: NotificationMoment!, $title: String, $text: String) {
+		notificationPreview(channel: $channel, event: $event, title: $title, text: $text) { title lines problem message } }`,
+		map[string]any{"channel": channel, "event": event, "title": title, "text": text}, &data)
+	return data.NotificationPreview, err
 }
 
 // PutNotificationChannel saves a channel.

@@ -298,6 +298,8 @@ type NotificationMessage struct {
 	State                                                        NotificationState
 	// DueAt is when it is sent, or looked at again.
 	DueAt time.Time
+	// Slotted is that DueAt is its turn among the messages to all members of its channel.
+	Slotted bool
 	// Attempts counts the failed runs since it was last sent, Run all runs.
 	Attempts, Run int
 	// Started reports whether the engine has the present run, Inputs what that run was begun with.
@@ -306,9 +308,11 @@ type NotificationMessage struct {
 	// Ref is how the channel calls it; empty where it cannot be updated.
 	Ref, Title string
 	// Error is why the last run sent nothing.
-	Error     string
-	SentAt    *time.Time
-	CreatedAt time.Time
+	Error string
+	// TemplateError is why a template of the channel could not be filled in, so that the default was sent; empty if it could.
+	TemplateError string
+	SentAt        *time.Time
+	CreatedAt     time.Time
 }
 
 // Question is what a message asks people for (D63): an approval of a gate, or of a call of a Function.

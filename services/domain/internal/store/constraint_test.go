@@ -237,6 +237,7 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a press that is received again (D63)", `INSERT INTO cd_chat_requests (organization_id, channel_id, digest, workspace, chat_user, chat_name, key_digest, received_at) VALUES (1, 1, sha256('1'), 'T1', 'U1', 'a', sha256('1'), now())`, "cd_chat_requests_once"},
 		{"a press of no user (D63)", `UPDATE cd_chat_requests SET chat_user = ''`, "cd_chat_requests_user_is_bounded"},
 		{"a dead letter without a reason", `UPDATE cd_notification_messages SET state = 'failed'`, "cd_notification_messages_failed_says_why"},
+		{"an error of a template without an end", `UPDATE cd_notification_messages SET template_error = repeat('x', 4001)`, "cd_notification_messages_template_error_is_bounded"},
 		{"a message that nothing sends", `UPDATE cd_notification_messages SET state = 'sending'`, "cd_notification_messages_sending_has_inputs"},
 		{"a second feed of a name (D64)", `INSERT INTO cd_feeds (organization_id, name, kind, digest, principal_type, principal_id, principal_name) VALUES (1, 'office', 'freezes', sha256('2'), 'user', 1, 'ann')`, "cd_feeds_name_is_unique"},
 		{"two feeds of a token (D64)", `INSERT INTO cd_feeds (organization_id, name, kind, digest, principal_type, principal_id, principal_name) VALUES (1, 'other', 'freezes', sha256('1'), 'user', 1, 'ann')`, "cd_feeds_digest_is_unique"},

@@ -1705,7 +1705,7 @@ COMMENT ON COLUMN cd_notification_channels.config IS
 COMMENT ON COLUMN cd_notification_channels.rate IS
     'How many messages it receives within a minute; the last of a minute is a digest of what waits.';
 COMMENT ON COLUMN cd_notification_channels.window_at IS
-    'When the present minute began.';
+    'When the present minute began; of a channel that reaches members, when the next of their messages has its turn.';
 COMMENT ON COLUMN cd_notification_channels.window_count IS
     'How many messages were begun in it.';
 
@@ -1774,6 +1774,8 @@ CREATE TABLE cd_notification_messages (
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     member_id bigint,
+    template_error text NOT NULL DEFAULT ''::text,
+    slotted boolean NOT NULL DEFAULT false,
     CONSTRAINT cd_notification_messages_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_notification_messages_one_of_a_key UNIQUE (organization_id, channel_id, key),
     CONSTRAINT cd_notification_messages_channel FOREIGN KEY (organization_id, channel_id) REFERENCES cd_notification_channels(organization_id, id),
@@ -1787,7 +1789,8 @@ CREATE TABLE cd_notification_messages (
     CONSTRAINT cd_notification_messages_ref_is_bounded CHECK ((octet_length(ref) <= 255)),
     CONSTRAINT cd_notification_messages_sending_has_inputs CHECK (((state <> 'sending'::text) OR ((inputs IS NOT NULL) AND (run > 0)))),
     CONSTRAINT cd_notification_messages_severity_is_known CHECK (((severity >= 0) AND (severity <= 2))),
-    CONSTRAINT cd_notification_messages_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'sending'::text, 'sent'::text, 'failed'::text, 'digested'::text])))
+    CONSTRAINT cd_notification_messages_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'sending'::text, 'sent'::text, 'failed'::text, 'digested'::text]))),
+    CONSTRAINT cd_notification_messages_template_error_is_bounded CHECK ((octet_length(template_error) <= 4000))
 );
 CREATE INDEX cd_notification_messages_due ON cd_notification_messages USING btree (organization_id, due_at, id) WHERE (state = ANY (ARRAY['pending'::text, 'sending'::text]));
 CREATE INDEX cd_notification_messages_due_in_channels ON cd_notification_messages USING btree (organization_id, due_at, id) WHERE ((state = ANY (ARRAY['pending'::text, 'sending'::text])) AND (member_id IS NULL));
@@ -1813,8 +1816,12 @@ COMMENT ON COLUMN cd_notification_messages.run IS
     'Counts the runs that were begun for it, and names the present one together with its id.';
 COMMENT ON COLUMN cd_notification_messages.sent_count IS
     'How many of notification_ids the channel has.';
+COMMENT ON COLUMN cd_notification_messages.slotted IS
+    'Whether due_at is its turn among the messages to all members of its channel: it waits for that once.';
 COMMENT ON COLUMN cd_notification_messages.started IS
     'Whether the engine has the present run.';
+COMMENT ON COLUMN cd_notification_messages.template_error IS
+    'Why a template of the organization could not be filled in, so that the default was sent; empty if it could.';
 
 CREATE TABLE cd_notification_recipients (
     organization_id bigint NOT NULL,

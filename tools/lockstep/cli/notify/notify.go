@@ -23,7 +23,7 @@ func Commands(c *command.Command) []*cobra.Command {
 			under("route", "What channels are sent, and how", own.routes(), own.addRoute(), own.removeRoute()),
 			under("me", "What you have sent to yourself", own.myChannels(), own.mine(), own.addMine(), own.removeMine(), own.myMessages(), own.retryMine()),
 			under("account", "Chat accounts, whose users answer by the buttons of messages", own.accounts(), own.removeAccount()),
-			own.test(), own.list(), own.retry()),
+			own.test(), own.preview(), own.list(), own.retry()),
 	}
 }
 
@@ -63,7 +63,7 @@ func routeTable(w io.Writer, all []client.NotificationRoute) {
 }
 
 func messageTable(w io.Writer, all []client.NotificationMessage) {
-	command.Row(w, "ID", "CHANNEL", "STATE", "SEVERITY", "SENT", "OPENED BY", "TITLE", "WHY NOT")
+	command.Row(w, "ID", "CHANNEL", "STATE", "SEVERITY", "SENT", "OPENED BY", "TITLE", "WHY NOT", "TEMPLATE")
 	for _, m := range all {
 		sent, opened := "", make([]string, len(m.Openings))
 		for i, o := range m.Openings {
@@ -73,7 +73,7 @@ func messageTable(w io.Writer, all []client.NotificationMessage) {
 			sent = command.Moment(*m.SentAt)
 		}
 		command.Row(w, command.Number(m.Number), m.Channel, journal.Human(m.State), journal.Human(m.Severity), sent,
-			strings.Join(opened, ", "), m.Title, m.Error)
+			strings.Join(opened, ", "), m.Title, m.Error, m.TemplateError)
 	}
 }
 
@@ -212,6 +212,38 @@ func (c commands) test() *cobra.Command {
 			}
 			return c.Print(one, func(w io.Writer) { routeTable(w, []client.NotificationRoute{one}) })
 		})
+}
+
+func (c commands) preview() *cobra.Command {
+	var event, title, text string
+	cmd := c.Asking("preview CHANNEL", "Show what a channel would say of an event, with made-up data; nothing is sent",
+		"  lockstep notify preview team --event rollout_failed\n"+
+			"  lockstep notify preview team --event rollout_failed --title '{[ .application ]} is broken' --text '{[ index .lines 0 ]}'",
+		command.Exactly(1), func(cmd *cobra.Command, api *client.Client, args []string) error {
+			given := func(name string, value *string) *string {
+				if cmd.Flags().Changed(name) {
+					return value
+				}
+				return nil
+			}
+			p, err := api.PreviewNotification(cmd.Context(), args[0], strings.ToUpper(event), given("title", &title), given("text", &text))
+			if err != nil {
+				return err
+			}
+			return c.Print(p, func(w io.Writer) {
+				for _, l := range append([]string{p.Title}, p.Lines...) {
+					command.Row(w, l)
+				}
+				if p.Problem != "" {
+					command.Row(w, "The default is shown, because a template cannot be filled in: "+p.Problem)
+				}
+			})
+		})
+	cmd.Flags().StringVar(&event, "event", "", "the `event`, such as approval_needed")
+	_ = cmd.MarkFlagRequired("event")
+	cmd.Flags().StringVar(&title, "title", "", "a `template` of the title, in place of the one that the channel has")
+	cmd.Flags().StringVar(&text, "text", "", "a `template` of the text, in place of the one that the channel has")
+	return cmd
 }
 
 func (c commands) list() *cobra.Command {

@@ -24,6 +24,7 @@ type Notify interface {
 	Routes(ctx context.Context, organization int64) ([]core.NotificationRoute, error)
 	Messages(ctx context.Context, organization int64, f notify.Filter) ([]core.NotificationMessage, error)
 	Openings(ctx context.Context, organization int64, messages []int64) (map[int64][]core.NotificationOpening, error)
+	Preview(ctx context.Context, a core.Actor, n notify.NewPreview) (notify.Preview, error)
 	OpenLink(ctx context.Context, a core.Actor, token string) (notify.OpenedLink, error)
 	MyChannels(ctx context.Context, a core.Actor) ([]notify.MyChannel, error)
 	MySubscriptions(ctx context.Context, a core.Actor) ([]core.NotificationSubscription, error)
@@ -44,6 +45,14 @@ func (query) NotificationKinds(context.Context) ([]model.NotificationKindDescrip
 		})
 	}
 	return all, nil
+}
+
+// NotificationPreview is what a channel would say.
+func (q query) NotificationPreview(
+	ctx context.Context, channel string, event core.NotificationMoment, title, text *string,
+) (model.NotificationPreview, error) {
+	p, err := q.domain.Notify.Preview(ctx, loadersOf(ctx).actor, notify.NewPreview{Channel: channel, Moment: event, Title: title, Text: text})
+	return model.NotificationPreview(p), err
 }
 
 // NotificationChannels are those of the organization.

@@ -235,7 +235,7 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 		"notificationChannels": {""}, "notificationRoutes": {""}, "notificationMessages": {""}, "credentials": {""}, "forgeMirrors": {""}, "forgeStatuses": {""}, "forgeHosts": {""}, "forgeHooks": {""},
 		"chatAccounts": {""}, "chatAccountOfLink": {`(token: "` + f.pressed() + `")`},
 		"myNotificationChannels": {""}, "myNotifications": {""}, "myNotificationMessages": {""},
-		"feeds": {""}, "badges": {""},
+		"feeds": {""}, "badges": {""}, "notificationPreview": {`(channel: "team", event: DRIFT)`},
 		"application": {`(name: "shop")`}, "workflow": {`(workflowId: "rollout-2")`}, "environment": {`(name: "staging")`},
 		"workflowSchedule": {`(name: "nightly")`},
 		"workflowCount":    {"", `(subject: "rollout_2")`, `(filter: {idContains: "rollout"})`},
@@ -284,6 +284,8 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 				selection = "host"
 			case "NotificationMessage", "ForgeStatus", "ForgeHook", "ChatAccount":
 				selection = "number"
+			case "NotificationPreview":
+				selection = "title"
 			case "WorkflowCount":
 				selection = "count"
 			case "PolicySimulation":

@@ -3,6 +3,7 @@ package notify
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,6 +30,10 @@ const (
 	// DefaultRate is how many messages a channel receives within a minute if nothing else was chosen, and MaxRate the most.
 	DefaultRate = 20
 	MaxRate     = 60
+	// DefaultMembersRate is how many messages all members together receive within a minute, and MaxMembersRate the most: a mail server and a
+	// vendor are not flooded by what concerns very many members.
+	DefaultMembersRate = 120
+	MaxMembersRate     = 1200
 )
 
 // channelConfig is the configuration of a channel of any kind: a kind has only some of the members.
@@ -44,12 +49,16 @@ type channelConfig struct {
 	To   []string `json:"to,omitempty"`
 	// Personal is that it reaches members, each at the member's own address, and is no place itself.
 	Personal bool `json:"personal,omitempty"`
+	// MembersRate is how many messages all members together receive within a minute; 0 for DefaultMembersRate.
+	MembersRate int `json:"members_rate,omitempty"`
 	// Workspace is the ID of the workspace of Slack in which chat accounts were linked that a personal channel writes to.
 	Workspace string `json:"workspace,omitempty"`
 	// Sign are the names of credentials that sign requests of a webhook.
 	Sign []string `json:"sign,omitempty"`
 	// Answers is the name of the organization's credential that the chat server proves presses of buttons with; empty for no buttons.
 	Answers string `json:"answers,omitempty"`
+	// Templates are what the organization has it say.
+	Templates templates `json:"templates,omitempty"`
 }
 
 // KindDescription is a kind of channel, as forms need it.
@@ -74,6 +83,7 @@ func Kinds() []KindDescription {
 				property("target", text(maxText, "The ID of the channel that a bot posts to, such as C0123456789.")),
 				property("answers", text(255, "The name of the organization's credential that is the signing secret of the Slack app: messages get buttons that answer.")),
 				property("personal", yes("Members may subscribe: the bot writes to each of them, who has linked an account of the workspace. Without target.")),
+				membersRate(),
 				property("workspace", text(maxText, "The ID of the workspace, such as T0123456789; for a personal channel."))),
 		},
 		{
@@ -100,7 +110,8 @@ func Kinds() []KindDescription {
 			schemaOf([]string{"url", "from"}, property("url", text(maxURL, "The server: smtp://host:587, which has to offer STARTTLS, or smtps://host:465.")),
 				account("The name of the credential to sign in with."), property("from", text(maxText, "The address of the sender.")),
 				property("to", list("The addresses of the recipients; none for a personal channel.")),
-				property("personal", yes("Members may subscribe: each is written to at the address that the identity provider has verified. Without to."))),
+				property("personal", yes("Members may subscribe: each is written to at the address that the identity provider has verified. Without to.")),
+				membersRate()),
 		},
 		{
 			core.NotifyPagerDuty, "Alerts by the Events API v2 of PagerDuty, or of what is compatible with it. A rollout has one alert, which is resolved when it has " +
@@ -122,6 +133,11 @@ func text(most int, description string) string {
 	return fmt.Sprintf(`"type":"string","minLength":1,"maxLength":%d,"description":%q`, most, description)
 }
 
+func membersRate() string {
+	return property("members_rate", fmt.Sprintf(`"type":"integer","minimum":1,"maximum":%d,"description":%q`, MaxMembersRate,
+		fmt.Sprintf("How many messages a minute all members together receive, at most; %d by default. For a personal channel.", DefaultMembersRate)))
+}
+
 func yes(description string) string {
 	return fmt.Sprintf(`"type":"boolean","description":%q`, description)
 }
@@ -131,11 +147,23 @@ func list(description string) string {
 		maxRecipients, maxText, description)
 }
 
+// templatesSchema describes the templates of a channel of any kind.
+func templatesSchema() string {
+	one := fmt.Sprintf(`"type":"object","additionalProperties":false,"properties":{%s,%s}`,
+		property(partTitle, text(maxTemplate, "The title, of a message whose latest event it is.")), property(partText, text(maxTemplate, "The lines about it.")))
+	var moments []string
+	for _, m := range core.AllNotificationMoments() {
+		moments = append(moments, property(string(m), one))
+	}
+	return property("templates", fmt.Sprintf(`"type":"object","additionalProperties":false,"description":%q,"properties":{%s}`,
+		"What messages say, by event: templates with expressions between {[ and ]}.", strings.Join(moments, ",")))
+}
+
 func schemaOf(required []string, properties ...string) json.RawMessage {
 	names, _ := json.Marshal(required) // a list of texts
 	return json.RawMessage(fmt.Sprintf(
 		`{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","additionalProperties":false,"required":%s,"properties":{%s}}`,
-		names, strings.Join(properties, ","),
+		names, strings.Join(append(properties, templatesSchema()), ","),
 	))
 }
 
@@ -215,7 +243,7 @@ var (
 )
 
 // readChannel reads and checks the configuration of a channel, with the defaults of its kind.
-func readChannel(kind core.NotificationKind, raw json.RawMessage) (c channelConfig, err error) {
+func readChannel(ctx context.Context, kind core.NotificationKind, raw json.RawMessage) (c channelConfig, err error) {
 	known, required, exists := membersOf(kind)
 	if !exists {
 		var all []string
@@ -254,6 +282,7 @@ func readChannel(kind core.NotificationKind, raw json.RawMessage) (c channelConf
 		found.add("/config/answers", "found what is no name of a credential; expected the name under which the organization has it, never the secret itself")
 	}
 	checkAddresses(&found, c)
+	c.Templates.check(ctx, &found)
 	if len(c.Sign) > 4 {
 		found.add("/config/sign", "found %d; expected at most 4", len(c.Sign))
 	}
@@ -270,6 +299,10 @@ func (c channelConfig) checkPersonal(found *problems, kind core.NotificationKind
 	switch {
 	case !c.Personal && kind == core.NotifyEmail && len(c.To) == 0:
 		found.add("/config/to", "found none; a channel of kind email needs it, or personal")
+	case c.MembersRate < 0 || c.MembersRate > MaxMembersRate:
+		found.add("/config/members_rate", "found %d; expected 1 to %d messages a minute", c.MembersRate, MaxMembersRate)
+	case !c.Personal && c.MembersRate != 0:
+		found.add("/config/members_rate", "found without personal; a channel that is a place has rate alone")
 	case !c.Personal && c.Workspace != "":
 		found.add("/config/workspace", "found without personal; only a channel that writes to members has a workspace")
 	case c.Personal && (c.Target != "" || len(c.To) > 0 || c.Answers != ""):

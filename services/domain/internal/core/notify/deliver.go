@@ -22,6 +22,8 @@ var program []byte
 const (
 	// window is the time within which a channel receives at most its rate of messages.
 	window = time.Minute
+	// burst is which part of a minute's messages all members together may receive at once.
+	burst = 4
 	// call bounds one call of the engine, and lease is how long a worker may be silent before another one repeats the call.
 	call  = 10 * time.Second
 	lease = 30 * time.Second
@@ -125,11 +127,16 @@ func (u *UseCases) begin(
 		to.WindowAt, to.WindowCount = now, 0
 	} else if to.WindowCount >= c.Rate {
 		u.counts.postponed.Add(1)
-		m.DueAt = end
+		m.DueAt, m.Slotted = end, false
 		if err := tx.SaveMessage(ctx, m); err != nil {
 			return m, false, err
 		}
 		return m, false, tx.PutOffMessages(ctx, m, now, end)
+	}
+	if m.MemberID != 0 {
+		if waits, err := u.slot(ctx, tx, c, &m, now); err != nil || waits {
+			return m, false, err
+		}
 	}
 	to.WindowCount++
 	if to.WindowCount == c.Rate {
@@ -140,8 +147,12 @@ func (u *UseCases) begin(
 	if err := count(ctx, tx, c, m, to.Recipient); err != nil {
 		return m, false, err
 	}
-	if m.Inputs, m.Title, err = u.render(ctx, tx, organization, c, m, to.to); err != nil {
+	r, err := u.render(ctx, tx, organization, c, m, to.to)
+	if err != nil {
 		return m, false, err
+	}
+	if m.Inputs, m.Title, m.TemplateError = r.inputs, r.title, r.templateError; m.TemplateError != "" {
+		u.counts.templates.Add(1)
 	}
 	m.State, m.Run, m.Started, m.DueAt = core.MessageSending, m.Run+1, false, now.Add(lease)
 	m.BegunRevision, m.BegunCount = m.Revision, len(m.NotificationIDs)
@@ -150,6 +161,32 @@ func (u *UseCases) begin(
 	}
 	m, err = tx.LockMessage(ctx, m.ID) // with the inputs as they are read again if the run is begun a second time
 	return m, err == nil, err
+}
+
+// slot gives a message to a member its turn among those to all members of its channel, and reports whether that is later: each waits once,
+// so ten thousand cost no more than one each.
+func (u *UseCases) slot(
+	ctx context.Context, tx Tx, c core.NotificationChannel, m *core.NotificationMessage, now time.Time,
+) (waits bool, err error) {
+	if m.Slotted { // this is its turn
+		m.Slotted = false
+		return false, nil
+	}
+	var config channelConfig
+	if err := json.Unmarshal(c.Config, &config); err != nil {
+		return false, fmt.Errorf("read channel %q: %w", c.Name, err)
+	}
+	turn := now.Add(-window / burst)
+	if c.WindowAt.After(turn) {
+		turn = c.WindowAt
+	}
+	c.WindowAt = turn.Add(window / time.Duration(cmp.Or(config.MembersRate, DefaultMembersRate)))
+	if err := tx.CountNotificationMessage(ctx, c); err != nil || !turn.After(now) {
+		return false, err
+	}
+	u.counts.postponed.Add(1)
+	m.Slotted, m.DueAt = true, turn
+	return true, tx.SaveMessage(ctx, *m)
 }
 
 // count stores the window of who receives a message.
@@ -183,7 +220,7 @@ func (u *UseCases) digest(ctx context.Context, tx Tx, m core.NotificationMessage
 		d.NotificationIDs, d.LeftOut = append(d.NotificationIDs, fresh[:room]...), d.LeftOut+one.LeftOut+len(fresh)-room
 		d.Severity = max(d.Severity, one.Severity)
 		one.State, one.SentRevision, one.SentCount = core.MessageDigested, one.Revision, len(one.NotificationIDs)
-		one.Error, one.Attempts = "", 0
+		one.Error, one.Attempts, one.Slotted = "", 0, false
 		if err := tx.SaveMessage(ctx, one); err != nil {
 			return m, err
 		}

@@ -284,7 +284,7 @@ func (u *UseCases) PutChannel(ctx context.Context, a core.Actor, n NewChannel) (
 	if err := checkName(n.Name); err != nil {
 		return saved, err
 	}
-	c, err := readChannel(n.Kind, n.Config)
+	c, err := readChannel(ctx, n.Kind, n.Config)
 	if err != nil {
 		return saved, err
 	}

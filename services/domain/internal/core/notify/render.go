@@ -40,6 +40,8 @@ type content struct {
 	callback string
 	// id is the same for all that updates one message.
 	id string
+	// templateError is why a template could not be filled in; empty if it could.
+	templateError string
 }
 
 // text is all of it as plain text.
@@ -62,13 +64,19 @@ func cut(text string, most int) string {
 // line is a text in one line.
 func line(text string) string { return cut(strings.Join(strings.Fields(text), " "), maxLine) }
 
-// render makes the inputs of the run that sends a message, and its title. It goes to an address of a member, or where the channel is.
+// rendered is a message as it is sent: the inputs of the run that sends it, its title, and why a template of it could not be filled in.
+type rendered struct {
+	inputs               json.RawMessage
+	title, templateError string
+}
+
+// render makes what is sent. It goes to an address of a member, or where the channel is.
 func (u *UseCases) render(
 	ctx context.Context, tx Tx, organization int64, c core.NotificationChannel, m core.NotificationMessage, to string,
-) (json.RawMessage, string, error) {
+) (r rendered, err error) {
 	var config channelConfig
 	if err := json.Unmarshal(c.Config, &config); err != nil {
-		return nil, "", fmt.Errorf("read channel %q: %w", c.Name, err)
+		return r, fmt.Errorf("read channel %q: %w", c.Name, err)
 	}
 	ids := m.NotificationIDs
 	if !updates(c) && m.SentCount < len(ids) { // it has the others already, and cannot be changed
@@ -76,16 +84,16 @@ func (u *UseCases) render(
 	}
 	all, err := tx.NotificationsByID(ctx, ids)
 	if err != nil {
-		return nil, "", err
+		return r, err
 	}
-	made, err := u.compose(ctx, tx, organization, m, all)
+	made, err := u.compose(ctx, tx, organization, m, all, config.Templates)
 	if err != nil {
-		return nil, "", err
+		return r, err
 	}
 	if !strings.HasPrefix(m.Key, "digest:") {
 		open, err := questions(ctx, tx, organization, all, u.clock.Now())
 		if err != nil {
-			return nil, "", err
+			return r, err
 		}
 		if made.open = open; len(open) > 0 {
 			made.link = cmp.Or(u.signedLink(ctx, organization, m, open[len(open)-1]), made.link)
@@ -94,16 +102,17 @@ func (u *UseCases) render(
 	}
 	made.id = fmt.Sprintf("lockstep-%d-%d-%s", organization, c.ID, strings.ReplaceAll(m.Key, ":", "-"))
 	config, m = u.directed(c.Kind, config, m, &made, to)
-	inputs, err := json.Marshal(requestFor(c.Kind, config, organization, m, made))
+	r.title, r.templateError = made.title, made.templateError
+	r.inputs, err = json.Marshal(requestFor(c.Kind, config, organization, m, made))
 	if err != nil {
-		return nil, "", fmt.Errorf("write notification_%d: %w", m.ID, err)
+		return r, fmt.Errorf("write notification_%d: %w", m.ID, err)
 	}
-	return inputs, made.title, nil
+	return r, nil
 }
 
 // compose says what happened.
 func (u *UseCases) compose(
-	ctx context.Context, tx Tx, organization int64, m core.NotificationMessage, all []core.Notification,
+	ctx context.Context, tx subjects, organization int64, m core.NotificationMessage, all []core.Notification, own templates,
 ) (content, error) {
 	c := content{severity: m.Severity, moments: all}
 	c.link = u.url
@@ -121,22 +130,11 @@ func (u *UseCases) compose(
 	}
 	listed := all[max(0, len(all)-shown):]
 	for _, n := range listed {
-		lines, err := sentences(ctx, tx, organization, n, rollouts[n.RolloutID])
+		lines, err := u.entry(ctx, tx, organization, &c, n, rollouts[n.RolloutID], own, digest)
 		if err != nil {
 			return c, err
 		}
-		if digest {
-			lines = lines[:1]
-			if r := rollouts[n.RolloutID]; r.ID != 0 {
-				lines[0] = fmt.Sprintf("%s, %s: %s", r.Application, r.name(), lines[0])
-			}
-		}
-		for i, s := range lines {
-			if i == 0 {
-				s = n.At.UTC().Format("15:04 MST") + " " + s
-			}
-			c.lines = append(c.lines, line(s))
-		}
+		c.lines = append(c.lines, lines...)
 	}
 	if hidden := m.LeftOut + len(all) - len(listed); hidden > 0 {
 		c.lines = append([]string{fmt.Sprintf("%d more are not shown.", hidden)}, c.lines...)
@@ -144,24 +142,69 @@ func (u *UseCases) compose(
 	switch {
 	case digest:
 		c.title = fmt.Sprintf("Lockstep: %d notifications", len(all)+m.LeftOut)
-	case m.RolloutID != 0 && len(all) > 0:
-		c.rollout = rollouts[m.RolloutID]
-		c.title, c.over = c.rollout.title(all[len(all)-1])
-		c.lines = append(c.lines, c.rollout.summary()...)
-		if u.url != "" {
-			c.link = fmt.Sprintf("%s/rollouts/rollout_%d", strings.TrimSuffix(u.url, "/"), c.rollout.ID)
-		}
-	case len(all) > 0:
-		c.title = headline(all[len(all)-1]) // only a call has several
-		c.over = all[0].Moment == core.MomentFreezeEnded || all[len(all)-1].Moment == core.MomentProceeded
-		if ofCall(all[0]) && u.url != "" {
-			c.link = strings.TrimSuffix(u.url, "/") + "/waiting"
-		}
-	default: // they were deleted
+	case len(all) == 0: // they were deleted
 		c.title = cmp.Or(m.Title, "Lockstep: a notification from more than 30 days ago")
+	default:
+		last := all[len(all)-1] // without a rollout, only a call has several
+		r := rollouts[last.RolloutID]
+		c.title, c.over = titleOf(last, r)
+		if m.RolloutID != 0 {
+			c.rollout = r
+			c.lines = append(c.lines, r.summary()...)
+		} else {
+			c.over = all[0].Moment == core.MomentFreezeEnded || last.Moment == core.MomentProceeded
+		}
+		c.link = u.linkOf(all[0])
+		c.title = c.write(own, last, r, partTitle, c.title, c.lines, c.link)[0]
 	}
 	c.title = cut(strings.Join(strings.Fields(c.title), " "), maxTitle)
 	return c, nil
+}
+
+// entry is what a message says of one of the moments that it is about.
+func (u *UseCases) entry(
+	ctx context.Context, tx subjects, organization int64, c *content, n core.Notification, r Rollout, own templates, digest bool,
+) ([]string, error) {
+	lines, err := sentences(ctx, tx, organization, n, r)
+	if err != nil {
+		return nil, err
+	}
+	title, _ := titleOf(n, r)
+	lines = c.write(own, n, r, partText, title, lines, u.linkOf(n))
+	if digest {
+		lines = lines[:1]
+		if r.ID != 0 {
+			lines[0] = fmt.Sprintf("%s, %s: %s", r.Application, r.name(), lines[0])
+		}
+	}
+	lines[0] = n.At.UTC().Format("15:04 MST") + " " + lines[0]
+	for i := range lines {
+		lines[i] = line(lines[i])
+	}
+	return lines, nil
+}
+
+// titleOf is the title of a message whose latest moment it is, and whether nothing more is to happen.
+func titleOf(n core.Notification, r Rollout) (title string, over bool) {
+	if n.RolloutID != 0 {
+		return r.title(n)
+	}
+	return headline(n), false
+}
+
+// linkOf is where the console shows what a moment is about.
+func (u *UseCases) linkOf(n core.Notification) string {
+	base := strings.TrimSuffix(u.url, "/")
+	switch {
+	case u.url == "":
+		return ""
+	case ofCall(n) && n.RolloutID == 0:
+		return base + "/waiting"
+	case n.RolloutID != 0:
+		return fmt.Sprintf("%s/rollouts/rollout_%d", base, n.RolloutID)
+	default:
+		return u.url
+	}
 }
 
 func (r Rollout) name() string { return fmt.Sprintf("rollout_%d", r.ID) }
@@ -247,7 +290,7 @@ func headline(n core.Notification) string {
 }
 
 // sentences say what happened: the first what, the others what is needed to decide.
-func sentences(ctx context.Context, tx Tx, organization int64, n core.Notification, r Rollout) ([]string, error) {
+func sentences(ctx context.Context, tx subjects, organization int64, n core.Notification, r Rollout) ([]string, error) {
 	because := func(what string) []string { return []string{core.Because(what, n.Reason)} }
 	kind := "rollout"
 	if r.RollbackOf != 0 {
@@ -302,7 +345,7 @@ func sentences(ctx context.Context, tx Tx, organization int64, n core.Notificati
 }
 
 // approval says what changes, who asked, and until when it can be answered.
-func approval(ctx context.Context, tx Tx, n core.Notification, r Rollout) ([]string, error) {
+func approval(ctx context.Context, tx subjects, n core.Notification, r Rollout) ([]string, error) {
 	g, err := tx.NotifiedGate(ctx, n.RolloutID, n.Subject)
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return nil, err
@@ -337,7 +380,7 @@ func unanswered(n core.Notification, lines []string) []string {
 }
 
 // callLines say which call waits for people, and until when.
-func callLines(ctx context.Context, tx Tx, organization int64, n core.Notification) ([]string, error) {
+func callLines(ctx context.Context, tx subjects, organization int64, n core.Notification) ([]string, error) {
 	all, err := tx.CallRequestsByID(ctx, organization, []int64{n.SubjectID})
 	if err != nil {
 		return nil, err

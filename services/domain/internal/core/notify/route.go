@@ -393,7 +393,7 @@ func texts(all []string) []any {
 
 // counts counts what this process has done, for the metrics.
 type counts struct {
-	routed, sent, again, failed, postponed, digested, opened, unsigned, escalated, personal atomic.Int64
+	routed, sent, again, failed, postponed, digested, opened, unsigned, escalated, personal, templates atomic.Int64
 }
 
 // Counts returns the number of things that this process has done, by what.
@@ -402,5 +402,6 @@ func (u *UseCases) Counts() map[string]int64 {
 		"routed": u.counts.routed.Load(), "sent": u.counts.sent.Load(), "retried": u.counts.again.Load(), "failed": u.counts.failed.Load(),
 		"postponed": u.counts.postponed.Load(), "digested": u.counts.digested.Load(), "opened": u.counts.opened.Load(),
 		"unsigned": u.counts.unsigned.Load(), "escalated": u.counts.escalated.Load(), "personal": u.counts.personal.Load(),
+		"template_failed": u.counts.templates.Load(),
 	}
 }

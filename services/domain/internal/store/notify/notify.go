@@ -43,7 +43,8 @@ func message(r query.NotificationMessage) core.NotificationMessage {
 		Severity: core.NotificationSeverity(r.Severity), NotificationIDs: r.NotificationIds, LeftOut: int(r.LeftOut), Revision: int(r.Revision),
 		SentRevision: int(r.SentRevision), SentCount: int(r.SentCount), BegunRevision: int(r.BegunRevision), BegunCount: int(r.BegunCount),
 		State: core.NotificationState(r.State), DueAt: r.DueAt, Attempts: int(r.Attempts), Run: int(r.Run), Started: r.Started, Inputs: r.Inputs,
-		Ref: r.Ref, Title: r.Title, Error: r.Error, SentAt: r.SentAt, CreatedAt: r.CreatedAt,
+		Ref: r.Ref, Title: r.Title, Error: r.Error, TemplateError: r.TemplateError, Slotted: r.Slotted, SentAt: r.SentAt,
+		CreatedAt: r.CreatedAt,
 	}
 }
 
@@ -188,7 +189,8 @@ func (w Writes) SaveMessage(ctx context.Context, m core.NotificationMessage) err
 		OrganizationID: w.Entered, ID: m.ID, State: string(m.State), DueAt: m.DueAt, Attempts: int32(m.Attempts), Run: int32(m.Run),
 		Started: m.Started, Inputs: m.Inputs, BegunRevision: int32(m.BegunRevision), BegunCount: int32(m.BegunCount),
 		SentRevision: int32(m.SentRevision),
-		SentCount:    int32(m.SentCount), Ref: m.Ref, Title: m.Title, Error: m.Error, SentAt: m.SentAt,
+		SentCount:    int32(m.SentCount), Ref: m.Ref, Title: m.Title, Error: m.Error, TemplateError: m.TemplateError, Slotted: m.Slotted,
+		SentAt: m.SentAt,
 	})
 	return pg.Classify(err, "save message %d", m.ID)
 }

@@ -168,7 +168,7 @@ SELECT * FROM cd_notification_messages WHERE organization_id = @organization_id 
 -- name: SaveMessage :exec
 UPDATE cd_notification_messages SET state = @state, due_at = @due_at, attempts = @attempts, run = @run, started = @started, inputs = sqlc.narg(inputs)::jsonb,
     begun_revision = @begun_revision, begun_count = @begun_count, sent_revision = @sent_revision, sent_count = @sent_count, ref = @ref, title = @title,
-    error = @error, sent_at = @sent_at
+    error = @error, template_error = @template_error, slotted = @slotted, sent_at = @sent_at
 WHERE organization_id = @organization_id AND id = @id;
 
 -- name: WaitingMessages :many
@@ -179,7 +179,7 @@ ORDER BY due_at, id LIMIT @most FOR UPDATE SKIP LOCKED;
 
 -- name: PutOffMessages :exec
 -- Has what a channel is to receive wait for its next minute.
-UPDATE cd_notification_messages m SET due_at = @until WHERE m.organization_id = @organization_id AND m.id IN (
+UPDATE cd_notification_messages m SET due_at = @until, slotted = false WHERE m.organization_id = @organization_id AND m.id IN (
     SELECT w.id FROM cd_notification_messages w WHERE w.organization_id = @organization_id AND w.channel_id = @channel_id AND COALESCE(w.member_id, 0) = @member_id::bigint AND w.state = 'pending' AND w.due_at <= @at
     FOR UPDATE SKIP LOCKED);
 
@@ -262,7 +262,7 @@ ON CONFLICT (organization_id, channel_id, key) DO UPDATE SET
     notification_ids = CASE WHEN cardinality(m.notification_ids) < 200 THEN m.notification_ids || @notification_id::bigint ELSE m.notification_ids END,
     left_out = m.left_out + (cardinality(m.notification_ids) >= 200)::integer,
     revision = m.revision + 1, severity = GREATEST(m.severity, EXCLUDED.severity),
-    due_at = CASE WHEN m.state = 'sending' OR m.state = 'pending' AND m.attempts > 0 THEN m.due_at WHEN m.state = 'pending' THEN LEAST(m.due_at, EXCLUDED.due_at) ELSE EXCLUDED.due_at END,
+    due_at = CASE WHEN m.state = 'sending' OR m.state = 'pending' AND (m.attempts > 0 OR m.slotted) THEN m.due_at WHEN m.state = 'pending' THEN LEAST(m.due_at, EXCLUDED.due_at) ELSE EXCLUDED.due_at END,
     attempts = CASE WHEN m.state IN ('pending', 'sending') THEN m.attempts ELSE 0 END,
     state = CASE WHEN m.state = 'sending' THEN m.state ELSE 'pending' END
 WHERE NOT (@notification_id::bigint = ANY(m.notification_ids));

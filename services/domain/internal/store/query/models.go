@@ -1072,7 +1072,7 @@ type NotificationChannel struct {
 	// How many messages it receives within a minute; the last of a minute is a digest of what waits.
 	Rate    int32
 	Enabled bool
-	// When the present minute began.
+	// When the present minute began; of a channel that reaches members, when the next of their messages has its turn.
 	WindowAt time.Time
 	// How many messages were begun in it.
 	WindowCount   int32
@@ -1144,6 +1144,10 @@ type NotificationMessage struct {
 	UpdatedAt time.Time
 	// The member whose own it is; null for one to the channel itself.
 	MemberID *int64
+	// Why a template of the organization could not be filled in, so that the default was sent; empty if it could.
+	TemplateError string
+	// Whether due_at is its turn among the messages to all members of its channel: it waits for that once.
+	Slotted bool
 }
 
 // Where members receive what they have subscribed to. Rows end when their member is removed.

@@ -108,7 +108,7 @@ ON CONFLICT (organization_id, channel_id, key) DO UPDATE SET
     notification_ids = CASE WHEN cardinality(m.notification_ids) < 200 THEN m.notification_ids || $3::bigint ELSE m.notification_ids END,
     left_out = m.left_out + (cardinality(m.notification_ids) >= 200)::integer,
     revision = m.revision + 1, severity = GREATEST(m.severity, EXCLUDED.severity),
-    due_at = CASE WHEN m.state = 'sending' OR m.state = 'pending' AND m.attempts > 0 THEN m.due_at WHEN m.state = 'pending' THEN LEAST(m.due_at, EXCLUDED.due_at) ELSE EXCLUDED.due_at END,
+    due_at = CASE WHEN m.state = 'sending' OR m.state = 'pending' AND (m.attempts > 0 OR m.slotted) THEN m.due_at WHEN m.state = 'pending' THEN LEAST(m.due_at, EXCLUDED.due_at) ELSE EXCLUDED.due_at END,
     attempts = CASE WHEN m.state IN ('pending', 'sending') THEN m.attempts ELSE 0 END,
     state = CASE WHEN m.state = 'sending' THEN m.state ELSE 'pending' END
 WHERE NOT ($3::bigint = ANY(m.notification_ids))
@@ -223,7 +223,7 @@ func (q *Queries) CountPersonalMessage(ctx context.Context, arg CountPersonalMes
 }
 
 const dueMessage = `-- name: DueMessage :one
-SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id FROM cd_notification_messages WHERE organization_id = $1 AND state IN ('pending', 'sending') AND member_id IS NULL AND due_at <= $2
+SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id, template_error, slotted FROM cd_notification_messages WHERE organization_id = $1 AND state IN ('pending', 'sending') AND member_id IS NULL AND due_at <= $2
 ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED
 `
 
@@ -259,6 +259,8 @@ func (q *Queries) DueMessage(ctx context.Context, organizationID int64, at time.
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.MemberID,
+		&i.TemplateError,
+		&i.Slotted,
 	)
 	return i, err
 }
@@ -294,7 +296,7 @@ func (q *Queries) DueNotification(ctx context.Context, organizationID int64, at 
 }
 
 const duePersonalMessage = `-- name: DuePersonalMessage :one
-SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id FROM cd_notification_messages WHERE organization_id = $1 AND state IN ('pending', 'sending') AND member_id IS NOT NULL AND due_at <= $2
+SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id, template_error, slotted FROM cd_notification_messages WHERE organization_id = $1 AND state IN ('pending', 'sending') AND member_id IS NOT NULL AND due_at <= $2
 ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED
 `
 
@@ -330,6 +332,8 @@ func (q *Queries) DuePersonalMessage(ctx context.Context, organizationID int64, 
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.MemberID,
+		&i.TemplateError,
+		&i.Slotted,
 	)
 	return i, err
 }
@@ -476,7 +480,7 @@ func (q *Queries) InsertDeclinedNotification(ctx context.Context, arg InsertDecl
 
 const insertDigest = `-- name: InsertDigest :one
 INSERT INTO cd_notification_messages (organization_id, channel_id, member_id, key, severity, notification_ids, left_out, due_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id, template_error, slotted
 `
 
 type InsertDigestParams struct {
@@ -530,6 +534,8 @@ func (q *Queries) InsertDigest(ctx context.Context, arg InsertDigestParams) (Not
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.MemberID,
+		&i.TemplateError,
+		&i.Slotted,
 	)
 	return i, err
 }
@@ -779,7 +785,7 @@ func (q *Queries) InsertRoutedNotification(ctx context.Context, arg InsertRouted
 }
 
 const lockMessage = `-- name: LockMessage :one
-SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id FROM cd_notification_messages WHERE organization_id = $1 AND id = $2 FOR UPDATE
+SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id, template_error, slotted FROM cd_notification_messages WHERE organization_id = $1 AND id = $2 FOR UPDATE
 `
 
 func (q *Queries) LockMessage(ctx context.Context, organizationID int64, iD int64) (NotificationMessage, error) {
@@ -813,6 +819,8 @@ func (q *Queries) LockMessage(ctx context.Context, organizationID int64, iD int6
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.MemberID,
+		&i.TemplateError,
+		&i.Slotted,
 	)
 	return i, err
 }
@@ -995,7 +1003,7 @@ func (q *Queries) NotificationMessageExists(ctx context.Context, organizationID 
 }
 
 const notificationMessages = `-- name: NotificationMessages :many
-SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id FROM cd_notification_messages
+SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id, template_error, slotted FROM cd_notification_messages
 WHERE organization_id = $1 AND COALESCE(member_id, 0) = $2::bigint AND ($3::text = '' OR state = $3) AND ($4::bigint = 0 OR channel_id = $4)
   AND ($5::bigint = 0 OR id < $5)
 ORDER BY id DESC LIMIT $6
@@ -1054,6 +1062,8 @@ func (q *Queries) NotificationMessages(ctx context.Context, arg NotificationMess
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.MemberID,
+			&i.TemplateError,
+			&i.Slotted,
 		); err != nil {
 			return nil, err
 		}
@@ -1534,7 +1544,7 @@ func (q *Queries) OrganizationsWithDueNotifications(ctx context.Context, at time
 }
 
 const putOffMessages = `-- name: PutOffMessages :exec
-UPDATE cd_notification_messages m SET due_at = $1 WHERE m.organization_id = $2 AND m.id IN (
+UPDATE cd_notification_messages m SET due_at = $1, slotted = false WHERE m.organization_id = $2 AND m.id IN (
     SELECT w.id FROM cd_notification_messages w WHERE w.organization_id = $2 AND w.channel_id = $3 AND COALESCE(w.member_id, 0) = $4::bigint AND w.state = 'pending' AND w.due_at <= $5
     FOR UPDATE SKIP LOCKED)
 `
@@ -1593,8 +1603,8 @@ func (q *Queries) RouteNotification(ctx context.Context, arg RouteNotificationPa
 const saveMessage = `-- name: SaveMessage :exec
 UPDATE cd_notification_messages SET state = $1, due_at = $2, attempts = $3, run = $4, started = $5, inputs = $6::jsonb,
     begun_revision = $7, begun_count = $8, sent_revision = $9, sent_count = $10, ref = $11, title = $12,
-    error = $13, sent_at = $14
-WHERE organization_id = $15 AND id = $16
+    error = $13, template_error = $14, slotted = $15, sent_at = $16
+WHERE organization_id = $17 AND id = $18
 `
 
 type SaveMessageParams struct {
@@ -1611,6 +1621,8 @@ type SaveMessageParams struct {
 	Ref            string
 	Title          string
 	Error          string
+	TemplateError  string
+	Slotted        bool
 	SentAt         *time.Time
 	OrganizationID int64
 	ID             int64
@@ -1631,6 +1643,8 @@ func (q *Queries) SaveMessage(ctx context.Context, arg SaveMessageParams) error 
 		arg.Ref,
 		arg.Title,
 		arg.Error,
+		arg.TemplateError,
+		arg.Slotted,
 		arg.SentAt,
 		arg.OrganizationID,
 		arg.ID,
@@ -1798,7 +1812,7 @@ func (q *Queries) SetMemberAddress(ctx context.Context, arg SetMemberAddressPara
 }
 
 const waitingMessages = `-- name: WaitingMessages :many
-SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id FROM cd_notification_messages WHERE organization_id = $1 AND channel_id = $2 AND COALESCE(member_id, 0) = $3::bigint
+SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id, template_error, slotted FROM cd_notification_messages WHERE organization_id = $1 AND channel_id = $2 AND COALESCE(member_id, 0) = $3::bigint
   AND state = 'pending' AND due_at <= $4 AND id <> $5
 ORDER BY due_at, id LIMIT $6 FOR UPDATE SKIP LOCKED
 `
@@ -1857,6 +1871,8 @@ func (q *Queries) WaitingMessages(ctx context.Context, arg WaitingMessagesParams
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.MemberID,
+			&i.TemplateError,
+			&i.Slotted,
 		); err != nil {
 			return nil, err
 		}

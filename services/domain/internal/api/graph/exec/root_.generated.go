@@ -1228,19 +1228,20 @@ type ComplexityRoot struct {
 	}
 
 	NotificationMessage struct {
-		Attempts  func(childComplexity int) int
-		Channel   func(childComplexity int) int
-		CreatedAt func(childComplexity int) int
-		DueAt     func(childComplexity int) int
-		Error     func(childComplexity int) int
-		Number    func(childComplexity int) int
-		Openings  func(childComplexity int) int
-		Rollout   func(childComplexity int) int
-		Route     func(childComplexity int) int
-		SentAt    func(childComplexity int) int
-		Severity  func(childComplexity int) int
-		State     func(childComplexity int) int
-		Title     func(childComplexity int) int
+		Attempts      func(childComplexity int) int
+		Channel       func(childComplexity int) int
+		CreatedAt     func(childComplexity int) int
+		DueAt         func(childComplexity int) int
+		Error         func(childComplexity int) int
+		Number        func(childComplexity int) int
+		Openings      func(childComplexity int) int
+		Rollout       func(childComplexity int) int
+		Route         func(childComplexity int) int
+		SentAt        func(childComplexity int) int
+		Severity      func(childComplexity int) int
+		State         func(childComplexity int) int
+		TemplateError func(childComplexity int) int
+		Title         func(childComplexity int) int
 	}
 
 	NotificationMessagePayload struct {
@@ -1253,6 +1254,13 @@ type ComplexityRoot struct {
 		Gate       func(childComplexity int) int
 		Member     func(childComplexity int) int
 		OpenedAt   func(childComplexity int) int
+	}
+
+	NotificationPreview struct {
+		Lines   func(childComplexity int) int
+		Message func(childComplexity int) int
+		Problem func(childComplexity int) int
+		Title   func(childComplexity int) int
 	}
 
 	NotificationRoute struct {
@@ -1587,6 +1595,7 @@ type ComplexityRoot struct {
 		NotificationChannels   func(childComplexity int) int
 		NotificationKinds      func(childComplexity int) int
 		NotificationMessages   func(childComplexity int, state *core.NotificationState, channel *string, before *int, first int) int
+		NotificationPreview    func(childComplexity int, channel string, event core.NotificationMoment, title *string, text *string) int
 		NotificationRoutes     func(childComplexity int) int
 		Organizations          func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		PlanPreview            func(childComplexity int, input model.PlanPreviewInput) int
@@ -7423,6 +7432,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.NotificationMessage.State(childComplexity), true
+	case "NotificationMessage.templateError":
+		if e.ComplexityRoot.NotificationMessage.TemplateError == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationMessage.TemplateError(childComplexity), true
 	case "NotificationMessage.title":
 		if e.ComplexityRoot.NotificationMessage.Title == nil {
 			break
@@ -7467,6 +7482,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.NotificationOpening.OpenedAt(childComplexity), true
+
+	case "NotificationPreview.lines":
+		if e.ComplexityRoot.NotificationPreview.Lines == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationPreview.Lines(childComplexity), true
+	case "NotificationPreview.message":
+		if e.ComplexityRoot.NotificationPreview.Message == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationPreview.Message(childComplexity), true
+	case "NotificationPreview.problem":
+		if e.ComplexityRoot.NotificationPreview.Problem == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationPreview.Problem(childComplexity), true
+	case "NotificationPreview.title":
+		if e.ComplexityRoot.NotificationPreview.Title == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationPreview.Title(childComplexity), true
 
 	case "NotificationRoute.author":
 		if e.ComplexityRoot.NotificationRoute.Author == nil {
@@ -8961,6 +9001,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.NotificationMessages(childComplexity, args["state"].(*core.NotificationState), args["channel"].(*string), args["before"].(*int), args["first"].(int)), true
+	case "Query.notificationPreview":
+		if e.ComplexityRoot.Query.NotificationPreview == nil {
+			break
+		}
+
+		args, err := ec.field_Query_notificationPreview_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.NotificationPreview(childComplexity, args["channel"].(string), args["event"].(core.NotificationMoment), args["title"].(*string), args["text"].(*string)), true
 	case "Query.notificationRoutes":
 		if e.ComplexityRoot.Query.NotificationRoutes == nil {
 			break
@@ -15253,6 +15304,16 @@ extend type Query {
     "At most 100."
     first: Int! = 50
   ): [NotificationMessage!]!
+  "What a channel would say of an event, with made-up data. Nothing is sent. It takes the permission to save channels."
+  notificationPreview(
+    "The name of the channel."
+    channel: String!
+    event: NotificationMoment!
+    "A template of the title; null for what the channel has."
+    title: String
+    "A template of the text; null for what the channel has."
+    text: String
+  ): NotificationPreview!
   "The channels that the viewer may subscribe to for themselves, by name."
   myNotificationChannels: [MyNotificationChannel!]!
   "What the viewer has subscribed to, by name."
@@ -15404,6 +15465,8 @@ type NotificationMessage {
   state: NotificationState!
   "Why the last attempt sent nothing; empty if there was none since it was sent."
   error: String!
+  "Why a template of the channel could not be filled in, so that the default was sent; empty if it could."
+  templateError: String!
   "How many attempts have failed since it was sent last."
   attempts: Int!
   "When it is tried next; null if it is not to be sent."
@@ -15413,6 +15476,17 @@ type NotificationMessage {
   createdAt: Time!
   "The links of the message that were opened, oldest first."
   openings: [NotificationOpening!]!
+}
+
+"What a channel would say of an event."
+type NotificationPreview {
+  title: String!
+  "The lines about the event, and where the rollout is."
+  lines: [String!]!
+  "Why a template cannot be filled in, so that the default is shown and would be sent; empty if it can."
+  problem: String!
+  "What would be sent, in the format of the channel: for e-mail its subject, text and HTML."
+  message: JSON!
 }
 
 "How much a message matters."
@@ -19908,6 +19982,8 @@ func (ec *executionContext) childFields_NotificationMessage(ctx context.Context,
 		return ec.fieldContext_NotificationMessage_state(ctx, field)
 	case "error":
 		return ec.fieldContext_NotificationMessage_error(ctx, field)
+	case "templateError":
+		return ec.fieldContext_NotificationMessage_templateError(ctx, field)
 	case "attempts":
 		return ec.fieldContext_NotificationMessage_attempts(ctx, field)
 	case "dueAt":
@@ -19944,6 +20020,20 @@ func (ec *executionContext) childFields_NotificationOpening(ctx context.Context,
 		return ec.fieldContext_NotificationOpening_answeredAt(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type NotificationOpening", field.Name)
+}
+
+func (ec *executionContext) childFields_NotificationPreview(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "title":
+		return ec.fieldContext_NotificationPreview_title(ctx, field)
+	case "lines":
+		return ec.fieldContext_NotificationPreview_lines(ctx, field)
+	case "problem":
+		return ec.fieldContext_NotificationPreview_problem(ctx, field)
+	case "message":
+		return ec.fieldContext_NotificationPreview_message(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type NotificationPreview", field.Name)
 }
 
 func (ec *executionContext) childFields_NotificationRoute(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

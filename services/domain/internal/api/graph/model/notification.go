@@ -74,6 +74,14 @@ func (m NotificationMessage) DueAt() *time.Time {
 	return &m.NotificationMessage.DueAt
 }
 
+// NotificationPreview is the domain's.
+type NotificationPreview struct {
+	Title   string
+	Lines   []string
+	Problem string
+	Message json.RawMessage
+}
+
 // NotificationOpening is the domain's.
 type NotificationOpening struct {
 	Member, Gate string

@@ -96,6 +96,12 @@ export interface CreateEnvironmentInput {
   driverConfig: unknown
 }
 
+export interface CreateFeedInput {
+  name: string
+  kind: FeedKind
+  reason?: string | null
+}
+
 export interface CreateFlowDefinitionInput {
   application: string
   definition: unknown
@@ -167,6 +173,8 @@ export interface EnvironmentApprovalInput {
 }
 
 export type FailurePolicy = 'STOP' | 'ABORT' | 'ROLLBACK'
+
+export type FeedKind = 'PRODUCTION_CHANGES' | 'FREEZES'
 
 export type GateOutcome = 'REJECT' | 'APPROVE'
 
@@ -388,6 +396,11 @@ export interface RevokeAgentKeyInput {
   keyId: string
 }
 
+export interface RevokeFeedInput {
+  name: string
+  reason?: string | null
+}
+
 export interface RevokeGrantInput {
   grantId: string
   reason?: string | null
@@ -432,6 +445,12 @@ export type ScheduleOverlap = 'SKIP' | 'BUFFER_ONE' | 'BUFFER_ALL' | 'CANCEL_OTH
 export interface SetArtifactSourceConfigInput {
   artifactSourceId: string
   sourceConfig: unknown
+}
+
+export interface SetBadgesInput {
+  application: string
+  enabled: boolean
+  reason?: string | null
 }
 
 export interface SetChangeControlInput {
@@ -732,6 +751,7 @@ export interface NotificationMessageFields {
   severity: NotificationSeverity
   state: NotificationState
   error: string
+  templateError: string
   attempts: number
   dueAt: string | null
   sentAt: string | null
@@ -2581,6 +2601,7 @@ export interface NotificationsData {
     severity: NotificationSeverity
     state: NotificationState
     error: string
+    templateError: string
     attempts: number
     dueAt: string | null
     sentAt: string | null
@@ -2604,7 +2625,7 @@ export interface NotificationsData {
 export interface NotificationsVariables {
   state?: NotificationState | null
 }
-export const Notifications: Operation<NotificationsData, NotificationsVariables> = { name: 'Notifications', text: 'query Notifications($state: NotificationState) { notificationChannels { ...NotificationChannelFields } notificationRoutes { ...NotificationRouteFields } notificationMessages(state: $state, first: 50) { ...NotificationMessageFields } chatAccounts { number kind workspace user name member linkedAt } } fragment NotificationChannelFields on NotificationChannel { name kind config rate enabled author changedAt } fragment NotificationRouteFields on NotificationRoute { name channel config enabled author changedAt } fragment NotificationMessageFields on NotificationMessage { number channel route rollout { id } title severity state error attempts dueAt sentAt createdAt openings { member openedAt answeredAt } }' }
+export const Notifications: Operation<NotificationsData, NotificationsVariables> = { name: 'Notifications', text: 'query Notifications($state: NotificationState) { notificationChannels { ...NotificationChannelFields } notificationRoutes { ...NotificationRouteFields } notificationMessages(state: $state, first: 50) { ...NotificationMessageFields } chatAccounts { number kind workspace user name member linkedAt } } fragment NotificationChannelFields on NotificationChannel { name kind config rate enabled author changedAt } fragment NotificationRouteFields on NotificationRoute { name channel config enabled author changedAt } fragment NotificationMessageFields on NotificationMessage { number channel route rollout { id } title severity state error templateError attempts dueAt sentAt createdAt openings { member openedAt answeredAt } }' }
 
 export interface NotificationKindsData {
   notificationKinds: Array<{
@@ -2616,6 +2637,93 @@ export interface NotificationKindsData {
 }
 export type NotificationKindsVariables = Record<string, never>
 export const NotificationKinds: Operation<NotificationKindsData, NotificationKindsVariables> = { name: 'NotificationKinds', text: 'query NotificationKinds { notificationKinds { kind description schema defaults } }' }
+
+export interface NotificationPreviewData {
+  notificationPreview: {
+    title: string
+    lines: Array<string>
+    problem: string
+    message: unknown
+  }
+}
+export interface NotificationPreviewVariables {
+  channel: string
+  event: NotificationMoment
+  title?: string | null
+  text?: string | null
+}
+export const NotificationPreview: Operation<NotificationPreviewData, NotificationPreviewVariables> = { name: 'NotificationPreview', text: 'query NotificationPreview($channel: String!, $event: NotificationMoment!, $title: String, $text: String) { notificationPreview( channel: $channel event: $event title: $title text: $text ) { title lines problem message } }' }
+
+export interface FeedsData {
+  feeds: Array<{
+    name: string
+    kind: FeedKind
+    author: string
+    createdAt: string
+    lastReadAt: string | null
+  }>
+  badges: Array<{
+    application: string
+    enabled: boolean
+    url: string
+    author: string
+    changedAt: string
+  }>
+}
+export type FeedsVariables = Record<string, never>
+export const Feeds: Operation<FeedsData, FeedsVariables> = { name: 'Feeds', text: 'query Feeds { feeds { name kind author createdAt lastReadAt } badges { application enabled url author changedAt } }' }
+
+export interface CreateFeedData {
+  createFeed: {
+    feed: {
+      name: string
+    } | null
+    url: string | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface CreateFeedVariables {
+  input: CreateFeedInput
+}
+export const CreateFeed: Operation<CreateFeedData, CreateFeedVariables> = { name: 'CreateFeed', text: 'mutation CreateFeed($input: CreateFeedInput!) { createFeed(input: $input) { feed { name } url errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface RevokeFeedData {
+  revokeFeed: {
+    feed: {
+      name: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RevokeFeedVariables {
+  input: RevokeFeedInput
+}
+export const RevokeFeed: Operation<RevokeFeedData, RevokeFeedVariables> = { name: 'RevokeFeed', text: 'mutation RevokeFeed($input: RevokeFeedInput!) { revokeFeed(input: $input) { feed { name } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface SetBadgesData {
+  setBadges: {
+    badges: {
+      application: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface SetBadgesVariables {
+  input: SetBadgesInput
+}
+export const SetBadges: Operation<SetBadgesData, SetBadgesVariables> = { name: 'SetBadges', text: 'mutation SetBadges($input: SetBadgesInput!) { setBadges(input: $input) { badges { application } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
 
 export interface PutNotificationChannelData {
   putNotificationChannel: {

@@ -12,10 +12,12 @@ import { prune, validate, withDefaults, type Json, type Schema } from '../form/s
 import { announce } from '../parts/announce'
 import { Confirm } from '../parts/confirm'
 import { Dialog } from '../parts/dialog'
+import { Feeds } from '../parts/feeds'
 import { Field, findingsUnder, FormError } from '../parts/form'
 import { choice, moments, quiet, states, texts } from '../parts/notified'
 import { Empty, Page, Waiting } from '../parts/page'
 import { Chip } from '../parts/state'
+import { TemplatesForm } from '../parts/templates'
 import { Ago } from '../parts/time'
 
 type Channel = NotificationsData['notificationChannels'][number]
@@ -38,6 +40,7 @@ export default function Notifications() {
           <Routes all={data.notificationRoutes} channels={data.notificationChannels} changed={changed} />
           <Accounts all={data.chatAccounts} changed={changed} />
           <Messages all={data.notificationMessages} state={state} setState={setState} changed={changed} />
+          <Feeds />
         </div>
       )}
     </Page>
@@ -47,6 +50,7 @@ export default function Notifications() {
 function Channels({ all, changed }: { all: Channel[]; changed: () => Promise<unknown> }) {
   const [editing, setEditing] = useState<Channel | 'new' | null>(null)
   const [removing, setRemoving] = useState<Channel | null>(null)
+  const [wording, setWording] = useState<Channel | null>(null)
   return (
     <section className="card" aria-labelledby="channels">
       <header className="line">
@@ -86,6 +90,9 @@ function Channels({ all, changed }: { all: Channel[]; changed: () => Promise<unk
                     <button type="button" aria-label={`Change ${c.name}`} onClick={() => setEditing(c)}>
                       Change
                     </button>
+                    <button type="button" aria-label={`Texts of ${c.name}`} onClick={() => setWording(c)}>
+                      Texts
+                    </button>
                     <button type="button" aria-label={`Remove ${c.name}`} onClick={() => setRemoving(c)}>
                       Remove
                     </button>
@@ -97,6 +104,7 @@ function Channels({ all, changed }: { all: Channel[]; changed: () => Promise<unk
         </div>
       )}
       {editing && <EditChannel channel={editing === 'new' ? null : editing} changed={changed} onClose={() => setEditing(null)} />}
+      {wording && <TemplatesForm channel={wording} changed={changed} onClose={() => setWording(null)} />}
       {removing && (
         <Confirm
           title={`Remove ${removing.name}`}
@@ -122,6 +130,13 @@ function EditChannel(props: { channel: Channel | null; changed: () => Promise<un
   return <ChannelForm {...props} kinds={kinds.data.notificationKinds} />
 }
 
+/** Texts have a form of their own. */
+function withoutTemplates(schema: Schema): Schema {
+  if (typeof schema === 'boolean' || !schema.properties) return schema
+  const { templates: _, ...properties } = schema.properties
+  return { ...schema, properties }
+}
+
 interface ChannelProps {
   channel: Channel | null
   changed: () => Promise<unknown>
@@ -134,13 +149,15 @@ function ChannelForm({ channel, changed, onClose, kinds }: ChannelProps) {
   const [name, setName] = useState(channel?.name ?? '')
   const [rate, setRate] = useState(channel?.rate ?? 20)
   const [enabled, setEnabled] = useState(channel?.enabled ?? true)
-  const [config, setConfig] = useState<Json>((channel?.config ?? {}) as Json)
+  const { templates, ...rest } = (channel?.config ?? {}) as Json & { templates?: Json }
+  const [config, setConfig] = useState<Json>(rest as Json)
   const [tried, setTried] = useState(false)
   const id = useId()
   const chosen = kinds.find((k) => k.kind === kind)
-  const schema = (chosen?.schema ?? true) as Schema
-  const value = prune(schema, schema, withDefaults(schema, schema, config)) as Json
-  const local = validate(schema, schema, value)
+  const schema = withoutTemplates((chosen?.schema ?? true) as Schema)
+  const pruned = prune(schema, schema, withDefaults(schema, schema, config)) as Json
+  const value = (templates ? { ...pruned, templates } : pruned) as Json
+  const local = validate(schema, schema, pruned)
   const save = useChange(
     async () => accepted((await ask(PutNotificationChannel, { input: { name, kind, config: value, rate, enabled } })).putNotificationChannel),
     () => {
@@ -188,7 +205,7 @@ function ChannelForm({ channel, changed, onClose, kinds }: ChannelProps) {
         </>
       )}
       <p>{chosen?.description}</p>
-      <SchemaForm context={{ root: schema, driver: kind, findings, agents: [] }} value={value} onChange={setConfig} />
+      <SchemaForm context={{ root: schema, driver: kind, findings, agents: [] }} value={pruned} onChange={setConfig} />
       <Field id={`${id}-rate`} label="Messages a minute, at most" problem={findingsUnder(save.error, 'rate')[0]?.message}>
         <input id={`${id}-rate`} aria-describedby={`${id}-rate-notes`} type="number" min={1} max={60} required value={rate} onChange={(e) => setRate(Number(e.target.value))} />
       </Field>
@@ -491,6 +508,11 @@ function Messages({ all, state, setState, changed }: MessagesProps) {
                     {m.error && (
                       <p className="reason" dir="auto">
                         {m.error}
+                      </p>
+                    )}
+                    {m.templateError && (
+                      <p className="reason" dir="auto">
+                        With the default, because of a template: {m.templateError}
                       </p>
                     )}
                   </td>
