@@ -12,8 +12,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/notify"
 )
 
-// R4-29, D62: all members of a channel together receive a bounded number of messages a minute, each in its turn: a mail server is not flooded
-// by what concerns very many, nothing is lost, and one that happens meanwhile overtakes nobody.
+// R4-29, D62: all members of a channel together receive a bounded number of messages a minute, each in its turn: a mail server is not
+// flooded by what concerns very many, nothing is lost, and one that happens meanwhile overtakes nobody.
 func TestMembersTogetherAreNoFlood(t *testing.T) {
 	t.Parallel()
 	m := subscribing(t)

@@ -15480,6 +15480,7 @@ type NotificationMessage {
 
 "What a channel would say of an event."
 type NotificationPreview {
+  "Its title, or the subject of an e-mail."
   title: String!
   "The lines about the event, and where the rollout is."
   lines: [String!]!
