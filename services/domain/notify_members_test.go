@@ -76,3 +76,47 @@ func (m mine) saved(kind core.NotificationKind, config string) error {
 	})
 	return err
 }
+
+// D63: a personal channel in Mattermost writes to the account that the member has linked at that server, of no other server, each time
+// another message.
+func TestADirectMessageInMattermost(t *testing.T) {
+	t.Parallel()
+	m := joined(t)
+	m.channel("direct", core.NotifyMattermost, `{"url":"https://chat.example.com/","account":"bot","personal":true}`, 0)
+	ann, bob := m.member("ann", core.RoleViewer, ""), m.member("bob", core.RoleViewer, "")
+	for i, server := range []string{"https://chat.example.com", "https://elsewhere.example.com"} {
+		who := []core.Actor{ann, bob}[i]
+		_, err := m.pool.Exec(t.Context(), `INSERT INTO cd_chat_accounts (organization_id, kind, workspace, chat_user, chat_name, member_id, key_digest, linked_at)
+			VALUES ($1, 'mattermost', $2, $3, $4, $5, sha256('1'), now())`, org, server, "user-"+who.Name, who.Name, who.ID)
+		m.ok(err)
+		m.subscribe(who, "all", "direct", `{}`)
+	}
+	m.post.answer = func(string) [4]string { return [4]string{"sent", "post1", "", "0"} }
+	r := m.begin(user())
+	m.settle()
+	m.succeed(r)
+	m.settle()
+	all := m.sent()
+	m.want(len(all), 2)
+	for _, sent := range all {
+		for _, want := range []string{`"direct":"user-ann"`, `"url":"https://chat.example.com/api/v4/posts"`, `"method":"POST"`, `"credential":"bot"`} {
+			if !strings.Contains(sent, want) {
+				t.Errorf("found %s; want %s in it", sent, want)
+			}
+		}
+		if strings.Contains(sent, "channel_id") || strings.Contains(sent, "actions") {
+			t.Errorf("found %s; want no channel and no buttons", sent)
+		}
+	}
+	failed, err := m.notify.MyMessages(t.Context(), bob, 10)
+	m.ok(err)
+	m.want(failed[0].Error, "no chat account of workspace https://chat.example.com in Mattermost is linked to the member")
+	for config, want := range map[string]string{
+		`{"url":"https://chat.example.com","account":"bot","personal":true,"target":"C1"}`:    "/config/personal",
+		`{"url":"https://chat.example.com","account":"bot","personal":true,"workspace":"T1"}`: "/config/workspace",
+	} {
+		if err := m.saved(core.NotifyMattermost, config); !fault.Is(err, fault.Invalid) || !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("%s: found %v; want %s", config, err, want)
+		}
+	}
+}

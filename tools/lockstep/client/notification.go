@@ -103,7 +103,7 @@ type ChatAccount struct {
 // MyNotificationChannel is a channel that the viewer may subscribe to.
 type MyNotificationChannel struct {
 	Name string `json:"name"`
-	// Kind is EMAIL or SLACK.
+	// Kind is EMAIL, SLACK or MATTERMOST.
 	Kind string `json:"kind"`
 	// Reaches is where it reaches the viewer, and Problem why it does not; one of them is empty.
 	Reaches string `json:"reaches"`

@@ -96,7 +96,9 @@ func Kinds() []KindDescription {
 			schemaOf([]string{"url", "account"}, property("url", text(maxURL, "The beginning of the webhook's URL; for a bot, the address of the server.")),
 				account("The name of the credential: the URL of the webhook, or the token of the bot."),
 				property("target", text(maxText, "The ID of the channel that a bot posts to.")),
-				property("answers", text(255, "The name of the organization's credential, bound to the server, that proves presses: messages get buttons that answer."))),
+				property("answers", text(255, "The name of the organization's credential, bound to the server, that proves presses: messages get buttons that answer.")),
+				property("personal", yes("Members may subscribe: the bot writes to each of them, who has linked an account of the server. Without target.")),
+				membersRate()),
 		},
 		{
 			core.NotifyDiscord, "Messages in Discord. With a target, a bot posts and updates them; otherwise a webhook receives each change.",

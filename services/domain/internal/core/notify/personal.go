@@ -57,7 +57,11 @@ func readSubscription(raw json.RawMessage) (c SubscriptionConfig, err error) {
 // isPersonal is whether a channel reaches members and is no place itself, and the workspace of one in Slack.
 func isPersonal(c core.NotificationChannel) (workspace string, personal bool) {
 	var config channelConfig
-	return config.Workspace, json.Unmarshal(c.Config, &config) == nil && config.Personal
+	personal = json.Unmarshal(c.Config, &config) == nil && config.Personal
+	if c.Kind == core.NotifyMattermost { // its accounts are those of a server
+		return strings.TrimSuffix(config.URL, "/"), personal
+	}
+	return config.Workspace, personal
 }
 
 // Recipient is where a member can be reached.

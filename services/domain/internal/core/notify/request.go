@@ -15,6 +15,8 @@ type inputs struct {
 	Function string         `json:"function"`
 	Request  map[string]any `json:"request"`
 	Answer   answer         `json:"answer"`
+	// Direct is the user that it is written to where a channel of that user has to be made first; empty for none.
+	Direct string `json:"direct,omitempty"`
 }
 
 // answer names members of the channel's answer: OK is true if it took the message, and Ref how it calls the message. Empty for none.
@@ -219,6 +221,10 @@ func mattermost(c channelConfig, m core.NotificationMessage, what content) input
 		method, path, accepted = "PUT", "api/v4/posts/"+url.PathEscape(m.Ref)+"/patch", answer{}
 	}
 	sent := withToken(c, method, path, body, accepted)
+	if c.Personal { // the target is a user
+		delete(body, "channel_id")
+		sent.Direct = c.Target
+	}
 	if len(secrets) > 0 { // they are added when it is sent: no history of a run has them
 		added := object{}
 		for _, place := range secrets {

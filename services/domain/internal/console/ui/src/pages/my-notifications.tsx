@@ -44,7 +44,7 @@ function Channels({ all }: { all: Channel[] }) {
       <h2 id="mine-channels">Where you are reached</h2>
       {all.length === 0 ? (
         <Empty icon="inbox" title="No channel for members yet">
-          <p>Those who configure Lockstep add one: of e-mail or Slack, with the setting personal.</p>
+          <p>Those who configure Lockstep add one: of e-mail, Slack or Mattermost, with the setting personal.</p>
         </Empty>
       ) : (
         <ul>
