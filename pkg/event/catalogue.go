@@ -81,6 +81,10 @@ func registryEvents() []Definition {
 			Context: "ci/e2e", Phase: "success", Description: "112 tests passed", Link: "https://ci.example.com/runs/7", ObservedAt: "2026-03-25T10:00:00Z", Sequence: 7001,
 		}, "By the registry service, when a forge reports a status of a commit to a hook of an organization. The domain service counts it for "+
 			"checks of kind status that have its context.", EmitterRegistry),
+		define(PathRegistry, "", PullRequestReported{
+			Hook: "7f3a9c52e1b84d06", Repository: "https://github.com/shop/config", Number: 7, AskedBy: "ann",
+		}, "By the registry service, when a forge reports a pull request to a hook of an organization, or a comment that asks for its plan. The "+
+			"domain service comments on it.", EmitterRegistry),
 	}
 }
 
@@ -238,6 +242,10 @@ func approvalEvents() []Definition {
 		define(PathDomain, "", ApprovalResolved{
 			RolloutID: 7, GateID: "production/approval", Resolution: "approved", PrincipalType: "user", PrincipalID: 1, Reason: "looks good",
 		}, "By the domain service, when a gate has been approved or rejected. The deploy workflow waits for it.", EmitterDomain),
+		define(PathDomain, "", PullRequestRead{
+			PullRequestID: 3, Run: 1, State: "open", Into: "main", Head: "9fceb02d0ae598e95dc970b74767f19372d61af8", Message: "Two replicas",
+			Refused: "it comes from a fork", Paths: []string{"deploy/api.yaml"}, More: true, Resources: []string{"changed Deployment shop/api"},
+		}, "By the program that reads a pull request for the domain service. It is planned from that.", EmitterProgram),
 		define(PathDomain, "", CheckReported{
 			CheckRunID: 9, Phase: "pending", Description: "metric errors is inconclusive", Asks: true, Link: "https://metrics.example.com/errors",
 			Environments: []CheckedEnvironment{{Environment: "staging", Phase: "success"}, {Environment: "production", Phase: "pending"}},

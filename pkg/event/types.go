@@ -4,6 +4,8 @@ package event
 const (
 	TypeArtifactPublished                = "com.gitlab.cd.artifact.published"
 	TypeArtifactDeleted                  = "com.gitlab.cd.artifact.deleted"
+	TypePullRequestReported              = "com.gitlab.cd.pull_request.reported"
+	TypePullRequestRead                  = "com.gitlab.cd.pull_request.read"
 	TypeCommitStatusReported             = "com.gitlab.cd.commit_status.reported"
 	TypeFunctionCalled                   = "com.gitlab.cd.function.called"
 	TypeFunctionCompleted                = "com.gitlab.cd.function.completed"
@@ -64,6 +66,12 @@ func (ArtifactDeleted) EventType() string { return TypeArtifactDeleted }
 
 // EventType implements Data.
 func (CommitStatusReported) EventType() string { return TypeCommitStatusReported }
+
+// EventType is com.gitlab.cd.pull_request.reported.
+func (PullRequestReported) EventType() string { return TypePullRequestReported }
+
+// EventType is com.gitlab.cd.pull_request.read.
+func (PullRequestRead) EventType() string { return TypePullRequestRead }
 
 // EventType is com.gitlab.cd.function.called.
 func (FunctionCalled) EventType() string { return TypeFunctionCalled }

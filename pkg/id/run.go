@@ -53,6 +53,22 @@ func ForgeStatus(run string) (status int64, n int) {
 	return status, n
 }
 
+// ForgePullRun returns the id of a run, from 1, that reads a pull request or comments on it.
+func ForgePullRun(pull int64, run int) string { return forgePull(pull) + strconv.Itoa(run) }
+
+func forgePull(pull int64) string {
+	return "forge-pull-" + strconv.FormatInt(pull, 10) + "-"
+}
+
+// ForgePull returns the numbers of the pull request that a run is about and of the run; 0 for any other run.
+func ForgePull(run string) (pull int64, n int) {
+	pull = numbered(run, "forge-pull-", "-")
+	if n = attempt(run, forgePull(pull)); n == 0 {
+		return 0, 0
+	}
+	return pull, n
+}
+
 // OnboardingRun returns the id of the run of an attempt, from 1, to onboard an environment.
 func OnboardingRun(environment int64, attempt int) string {
 	return onboarding(environment) + strconv.Itoa(attempt)
@@ -91,7 +107,7 @@ func attempt(run, prefix string) int {
 }
 
 var reservedRun = regexp.MustCompile(
-	`^(rollout-[0-9]+|preview-[0-9]+|check-[0-9]+|notification-[0-9]+-[0-9]+|forge-status-[0-9]+-[0-9]+|` +
+	`^(rollout-[0-9]+|preview-[0-9]+|check-[0-9]+|notification-[0-9]+-[0-9]+|forge-status-[0-9]+-[0-9]+|forge-pull-[0-9]+-[0-9]+|` +
 		`environment-[0-9]+-onboarding-[0-9]+|application-environment-[0-9]+-setup-[0-9]+)$`,
 )
 

@@ -201,11 +201,11 @@ func (s *forgeHooks) Find(format, key string) api.Hook {
 		},
 		Allow: func(at time.Time) bool { return s.allow(hook, at) },
 		Take: func(ctx context.Context, header http.Header, _ string, body []byte) (core.Receipt, error) {
-			statuses, err := f.Parse(header, body)
-			return s.intake.Accept(ctx, hook, statuses, core.Unreadable(err))
+			delivery, err := f.Parse(header, body)
+			return s.intake.Accept(ctx, hook, delivery, core.Unreadable(err))
 		},
 		Leave: func(ctx context.Context, left core.Refusal) (core.Receipt, error) {
-			return s.intake.Accept(ctx, hook, nil, []core.Refusal{left})
+			return s.intake.Accept(ctx, hook, core.ForgeDelivery{}, []core.Refusal{left})
 		},
 	}
 }

@@ -221,3 +221,56 @@ func TestSecretsOfForgeHooksAreReplaced(t *testing.T) {
 		t.Errorf("found %s; want the fields without the value", got)
 	}
 }
+
+// R4-27: a forge reports a pull request to a hook of an organization. However often it is delivered it is one event, a push after it is another,
+// and what cannot be one is refused with the field.
+func TestForgesReportPullRequests(t *testing.T) {
+	t.Parallel()
+	s, pool, in := serveConfig(t, Config{ForgeHooks: ForgeHooksConfig{Secrets: []string{secretFile(t, hookSecret)}}})
+	path, secret, err := answers{in.sources}.ForgeHook(t.Context(), 3, forgeKey, "github")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pull := func(number int, sha, address string) []byte {
+		return fmt.Appendf(nil, `{"action":"synchronize","pull_request":{"number":%d,"updated_at":"2026-03-25T10:00:00Z","head":{"sha":%q,"repo":{"full_name":"shop/api"}},
+			"base":{"repo":{"full_name":"shop/api"}}},"repository":{"clone_url":%q}}`, number, sha, address)
+	}
+	const address = "https://github.com/shop/api.git"
+	first := pull(7, "a", address)
+	for _, body := range [][]byte{first, first, pull(7, "b", address)} {
+		if code, text := deliver(t, s.URL+path, githubSigned("pull_request", secret, body), body); code != http.StatusAccepted {
+			t.Fatalf("found %d %s; want 202", code, text)
+		}
+	}
+	if n := count(t, pool, "outbox"); n != 2 {
+		t.Errorf("found %d events; want 2", n)
+	}
+	var raw string
+	if err := pool.QueryRow(t.Context(), "SELECT event FROM outbox LIMIT 1").Scan(&raw); err != nil {
+		t.Fatal(err)
+	}
+	var sent struct {
+		Type           string                    `json:"type"`
+		OrganizationID string                    `json:"organizationid"`
+		Data           event.PullRequestReported `json:"data"`
+	}
+	if err := json.Unmarshal([]byte(raw), &sent); err != nil {
+		t.Fatal(err)
+	}
+	if want := (event.PullRequestReported{Hook: forgeKey, Repository: address, Number: 7}); sent.Data != want || sent.OrganizationID != "3" ||
+		sent.Type != event.TypePullRequestReported {
+		t.Errorf("found %+v; want %+v of organization 3", sent, want)
+	}
+	for want, body := range map[string][]byte{
+		"pull_request.number: found 0; expected the number of a pull request": pull(0, "c", address),
+		"repository.clone_url: found":                                         pull(8, "c", "file:///etc"),
+	} {
+		want = strings.Replace(want, "found 0", `found \"0\"`, 1)
+		if _, text := deliver(t, s.URL+path, githubSigned("pull_request", secret, body), body); !strings.Contains(text, want) {
+			t.Errorf("found %s; want %q", text, want)
+		}
+	}
+	if n := count(t, pool, "outbox"); n != 2 {
+		t.Errorf("found %d events; want 2", n)
+	}
+}

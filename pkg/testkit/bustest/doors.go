@@ -66,6 +66,7 @@ func events(agents ...int64) []Door {
 		{"cd.registry.artifact.published", []string{registry}, []string{domain}},
 		{"cd.registry.artifact.deleted", []string{registry}, []string{domain}},
 		{"cd.registry.commit_status.reported", []string{registry}, []string{domain}},
+		{"cd.registry.pull_request.reported", []string{registry}, []string{domain}},
 		{"cd.domain.1.unheard.of", nil, []string{domain, workflow}},
 		{"cd.domain.1.external", nil, []string{domain, workflow}},
 		{"cd.receipt.registry", []string{domain}, []string{registry}},
@@ -239,7 +240,7 @@ func ofDomain() []string {
 func ofWorkflow() []string {
 	return []string{
 		"application_environment.not_ready", "application_environment.ready", "application_environment.reconciled", "approval.requested",
-		"call.decided", "check.reported",
+		"call.decided", "check.reported", "pull_request.read",
 		"deployment.advance", "deployment.committed", "deployment.degraded", "deployment.failed", "deployment.gate_reached",
 		"deployment.healthy", "deployment.started", "deployment.submitted", "environment.contact_changed", "environment.not_ready", "environment.ready",
 		"rollout.aborted", "rollout.failed", "rollout.gate_reached", "rollout.healthy", "rollout.passage_requested", "rollout.previewed",

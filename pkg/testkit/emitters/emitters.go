@@ -21,6 +21,7 @@ func table() map[string][]event.Emitter {
 		event.TypeArtifactPublished:    registry,
 		event.TypeArtifactDeleted:      registry,
 		event.TypeCommitStatusReported: {event.EmitterRegistry},
+		event.TypePullRequestReported:  {event.EmitterRegistry},
 
 		event.TypeFunctionCalled:           engine,
 		event.TypeFunctionCompleted:        relay,
@@ -51,6 +52,7 @@ func table() map[string][]event.Emitter {
 		event.TypeRolloutAborted:                 program,
 		event.TypeRolloutPreviewed:               program,
 		event.TypeCheckReported:                  program,
+		event.TypePullRequestRead:                program,
 		event.TypeRolloutHealthy:                 program,
 		event.TypeRolloutFailed:                  program,
 		event.TypeRolloutEnvironmentStarted:      program,

@@ -45,7 +45,7 @@ const (
 // StatusNames are the paths of the fields of a status in its request.
 type StatusNames struct{ Repository, Commit, Context, Phase, ObservedAt string }
 
-// StatusHook is an endpoint of an organization for statuses of commits.
+// StatusHook is an endpoint of an organization for statuses of commits and pull requests.
 type StatusHook struct {
 	Organization int64
 	// Key identifies it within the organization.
@@ -59,12 +59,18 @@ func (h StatusHook) Sender() string {
 	return "forge/" + strconv.FormatInt(h.Organization, 10) + "/" + h.Key
 }
 
-// StatusOutbox stores statuses as events, each once, and refusals; all or none.
-type StatusOutbox interface {
-	PutStatuses(ctx context.Context, sender string, statuses []CommitStatus, refusals []Refusal) error
+// ForgeDelivery is what a forge reports at once.
+type ForgeDelivery struct {
+	Statuses     []CommitStatus
+	PullRequests []PullRequest
 }
 
-// StatusIntake accepts what forges report of commits.
+// StatusOutbox stores what a forge reports as events, each once, and refusals; all or none.
+type StatusOutbox interface {
+	PutStatuses(ctx context.Context, sender string, delivery ForgeDelivery, refusals []Refusal) error
+}
+
+// StatusIntake accepts what forges report of commits and pull requests.
 type StatusIntake struct {
 	outbox StatusOutbox
 	clock  clock.Clock
@@ -86,11 +92,11 @@ const (
 	maxAhead = 5 * time.Minute
 )
 
-// Accept stores the statuses of a delivery, and records the parts that were left out.
-func (i *StatusIntake) Accept(ctx context.Context, h StatusHook, delivery []CommitStatus, left []Refusal) (Receipt, error) {
-	var known []CommitStatus
+// Accept stores a delivery, and records the parts that were left out.
+func (i *StatusIntake) Accept(ctx context.Context, h StatusHook, delivery ForgeDelivery, left []Refusal) (Receipt, error) {
+	var known ForgeDelivery
 	refusals := left
-	for _, s := range delivery {
+	for _, s := range delivery.Statuses {
 		if strings.HasPrefix(s.Context, OurStatuses) {
 			continue
 		}
@@ -100,7 +106,16 @@ func (i *StatusIntake) Accept(ctx context.Context, h StatusHook, delivery []Comm
 			refusals = append(refusals, refused(s.Context, problems))
 			continue
 		}
-		known = append(known, s)
+		known.Statuses = append(known.Statuses, s)
+	}
+	for _, p := range delivery.PullRequests {
+		p.Organization, p.Hook = h.Organization, h.Key
+		p, problems := checkPull(p)
+		if len(problems) > 0 {
+			refusals = append(refusals, refused("pull request", problems))
+			continue
+		}
+		known.PullRequests = append(known.PullRequests, p)
 	}
 	refusals = boundedRefusals(refusals)
 	if h.Redact != nil {
@@ -108,11 +123,14 @@ func (i *StatusIntake) Accept(ctx context.Context, h StatusHook, delivery []Comm
 			refusals[n].What, refusals[n].Reason = h.Redact(refusals[n].What), h.Redact(refusals[n].Reason)
 		}
 	}
-	receipt := Receipt{Events: make([]string, len(known)), Refused: refusals}
-	for n, s := range known {
-		receipt.Events[n] = s.ID
+	receipt := Receipt{Events: []string{}, Refused: refusals}
+	for _, s := range known.Statuses {
+		receipt.Events = append(receipt.Events, s.ID)
 	}
-	if len(known)+len(refusals) == 0 {
+	for _, p := range known.PullRequests {
+		receipt.Events = append(receipt.Events, p.ID)
+	}
+	if len(receipt.Events)+len(refusals) == 0 {
 		return receipt, nil
 	}
 	if err := i.outbox.PutStatuses(ctx, h.Sender(), known, refusals); err != nil {

@@ -33,6 +33,16 @@ func (c Encoder) EncodeStatus(s core.CommitStatus) (event.Sealed, error) {
 	return e, nil
 }
 
+// EncodePull returns the event for a pull request. The error is Invalid.
+func (c Encoder) EncodePull(p core.PullRequest) (event.Sealed, error) {
+	header := event.Header{ID: p.ID, Source: Source, Organization: p.Organization, Time: c.clock.Now().UTC()}
+	e, err := event.Make(header, event.PullRequestReported{Hook: p.Hook, Repository: p.Repository, Number: p.Number, AskedBy: p.AskedBy})
+	if err != nil {
+		return event.Sealed{}, fmt.Errorf("encode pull request %d of %s: %w", p.Number, p.Repository, err)
+	}
+	return e, nil
+}
+
 // Encode returns the event for an artifact. The error is Invalid.
 func (c Encoder) Encode(a core.Artifact) (event.Sealed, error) {
 	// The event keeps the artifact's id, by which the outbox and the domain drop duplicates. Time is that of this event; the time of

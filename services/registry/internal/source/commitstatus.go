@@ -7,12 +7,12 @@ import (
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
-// StatusFormat is a format in which a forge reports statuses of commits.
+// StatusFormat is a format in which a forge reports statuses of commits and pull requests.
 type StatusFormat struct {
 	// Name is the format in paths and configurations; it never changes.
 	Name string
-	// Parse parses one delivery: none, or one status. What is about something else is none.
-	Parse func(header http.Header, body []byte) ([]core.CommitStatus, error)
+	// Parse parses one delivery: one status, one pull request, or none. What is about something else is none.
+	Parse func(header http.Header, body []byte) (core.ForgeDelivery, error)
 	// Proof creates the check of deliveries.
 	Proof func(Terms) (Check, error)
 }
@@ -20,9 +20,9 @@ type StatusFormat struct {
 // StatusFormats returns the formats of all forges, with the proofs of their other hooks.
 func StatusFormats() []StatusFormat {
 	all := []StatusFormat{
-		{Name: "gitea", Parse: parseGiteaStatus},
-		{Name: "github", Parse: parseGitHubStatus},
-		{Name: "gitlab", Parse: parseGitLabStatus},
+		{Name: "gitea", Parse: withPulls(giteaPull, parseGiteaStatus)},
+		{Name: "github", Parse: withPulls(gitHubPull, parseGitHubStatus)},
+		{Name: "gitlab", Parse: withPulls(gitLabPull, parseGitLabStatus)},
 	}
 	for i, f := range all {
 		at := slices.IndexFunc(Formats(), func(of Format) bool { return of.Name == f.Name })

@@ -87,7 +87,7 @@ func TestStatusesOfForges(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := ""
-			for _, s := range all {
+			for _, s := range all.Statuses {
 				got += fmt.Sprintf("%s %s %s %s %s %d [%s]", s.Repository, s.Kind, s.Context, s.Phase, s.ObservedAt, s.Sequence, s.Description)
 				if s.Commit != sha {
 					t.Errorf("found commit %s; want %s", s.Commit, sha)
@@ -113,17 +113,18 @@ func statusFormat(name string) StatusFormat {
 func FuzzStatusesOfForges(f *testing.F) {
 	for _, body := range []string{
 		`{"object_kind":"build","sha":"a","build_name":1}`, `{"check_run":{"id":"x","output":[]},"repository":null}`, `{"sha":{},"state":"success"}`, `[`,
+		`{"action":"opened","pull_request":{"number":"x","head":[]}}`, `{"object_kind":"note","object_attributes":{"id":{}},"merge_request":7}`,
 	} {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, format := range StatusFormats() {
-			for _, kind := range []string{"status", "check_run"} {
+			for _, kind := range []string{"status", "check_run", "pull_request", "issue_comment"} {
 				all, err := format.Parse(http.Header{"X-Github-Event": {kind}, "X-Gitea-Event": {kind}}, body)
 				if err == nil {
 					continue
 				}
-				if len(all) != 0 || !strings.Contains(err.Error(), ":") {
+				if len(all.Statuses)+len(all.PullRequests) != 0 || !strings.Contains(err.Error(), ":") {
 					t.Errorf("%s: found %v with %v; want an error that names the field, and nothing else", format.Name, all, err)
 				}
 				if refusals := core.Unreadable(err); len(refusals) == 0 {

@@ -67,6 +67,9 @@ func (n node) number(key string) (int64, bool) {
 	return 0, false
 }
 
+// flag returns the boolean at key; false without one.
+func (n node) flag(key string) bool { return n.has(key) && string(n.fields[key]) == "true" }
+
 // in returns the object at key.
 func (n node) in(key string) node {
 	out := node{problems: n.problems, path: n.path + key + "."}

@@ -45,6 +45,7 @@ type Hooks struct {
 	pool     *pgxpool.Pool
 	encode   func(core.Artifact) (event.Sealed, error)
 	status   func(core.CommitStatus) (event.Sealed, error)
+	pull     func(core.PullRequest) (event.Sealed, error)
 	now      func() time.Time
 	wake     func()
 	wakeHint func()
@@ -63,14 +64,18 @@ type HooksDeps struct {
 	Encode func(core.Artifact) (event.Sealed, error)
 	// EncodeStatus returns the event for a status of a commit.
 	EncodeStatus func(core.CommitStatus) (event.Sealed, error)
-	Now          func() time.Time
+	// EncodePull returns the event for a pull request.
+	EncodePull func(core.PullRequest) (event.Sealed, error)
+	Now        func() time.Time
 	// Wake is called after events were committed, WakeHint after hints were.
 	Wake, WakeHint func()
 }
 
 // NewHooks returns a store of hooks.
 func NewHooks(d HooksDeps) *Hooks {
-	return &Hooks{pool: d.Pool, encode: d.Encode, status: d.EncodeStatus, now: d.Now, wake: d.Wake, wakeHint: d.WakeHint}
+	return &Hooks{
+		pool: d.Pool, encode: d.Encode, status: d.EncodeStatus, pull: d.EncodePull, now: d.Now, wake: d.Wake, wakeHint: d.WakeHint,
+	}
 }
 
 // Take stores a delivery in one transaction: after an error the sender repeats all of it. It sorts hints in place.
@@ -181,35 +186,45 @@ func (s *Hooks) publish(ctx context.Context, tx pgx.Tx, hook string, artifacts [
 	return nil
 }
 
-// PutStatuses implements core.StatusOutbox. A status that has been recorded before is no event again.
-func (s *Hooks) PutStatuses(ctx context.Context, sender string, statuses []core.CommitStatus, refusals []core.Refusal) error {
+// PutStatuses implements core.StatusOutbox. What has been recorded before is no event again.
+func (s *Hooks) PutStatuses(ctx context.Context, sender string, d core.ForgeDelivery, refusals []core.Refusal) error {
+	many := len(d.Statuses) + len(d.PullRequests)
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		p := query.RecordReportedParams{Hook: sender, ReportedAt: s.now()}
-		for _, one := range statuses {
-			p.Ids, p.Refs, p.Lines = append(p.Ids, one.ID), append(p.Refs, bounded(one.Commit+" "+one.Context)), append(p.Lines, "")
+		events := map[string]func() (event.Sealed, error){}
+		note := func(id, what string, encode func() (event.Sealed, error)) {
+			p.Ids, p.Refs, p.Lines = append(p.Ids, id), append(p.Refs, bounded(what)), append(p.Lines, "")
+			events[id] = encode
+		}
+		for _, one := range d.Statuses {
+			note(one.ID, one.Commit+" "+one.Context, func() (event.Sealed, error) { return s.status(one) })
+		}
+		for _, one := range d.PullRequests {
+			note(one.ID, fmt.Sprintf("pull request %d of %s", one.Number, one.Repository), func() (event.Sealed, error) { return s.pull(one) })
 		}
 		fresh, err := query.New(tx).RecordReported(ctx, p)
 		if err != nil {
-			return pg.Classify(err, "note %d statuses of %s", len(statuses), sender)
+			return pg.Classify(err, "note %d reports of %s", many, sender)
 		}
-		for _, one := range statuses {
-			if !slices.Contains(fresh, one.ID) {
+		for _, id := range p.Ids {
+			if !slices.Contains(fresh, id) || events[id] == nil {
 				continue
 			}
-			e, err := s.status(one)
+			e, err := events[id]()
 			if err != nil {
 				return err
 			}
+			delete(events, id)
 			if err := outbox.Add(ctx, tx, e); err != nil {
-				return fmt.Errorf("add a status of %s: %w", sender, err)
+				return fmt.Errorf("add a report of %s: %w", sender, err)
 			}
 		}
 		return s.refuse(ctx, tx, sender, refusals)
 	})
 	if err != nil {
-		return fmt.Errorf("put %d statuses and %d refusals: %w", len(statuses), len(refusals), err)
+		return fmt.Errorf("put %d reports and %d refusals: %w", many, len(refusals), err)
 	}
-	if len(statuses) > 0 {
+	if many > 0 {
 		s.wake()
 	}
 	return nil

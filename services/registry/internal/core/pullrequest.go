@@ -1,0 +1,50 @@
+package core
+
+import (
+	"strconv"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// PullRequest says that a pull request at a forge, or merge request, may have changed, or that somebody has asked for its plan. What it is,
+// the forge is asked for.
+type PullRequest struct {
+	// ID is that of the event, derived from the content: the same report is the same event, however often it is delivered.
+	ID string
+	// Organization and Hook are the hook that received it.
+	Organization int64
+	Hook         string
+	// Repository is the address of the one that it is to be merged into, and Number its number there.
+	Repository string
+	Number     int64
+	// AskedBy is who has asked by a comment, as the forge knows them; empty where nobody has.
+	AskedBy string
+	// Cause distinguishes what happened to it: a push from the next one, a comment from another one.
+	Cause string
+	// Names are the fields as the forge wrote them, for error messages.
+	Names PullRequestNames
+}
+
+// PullRequestNames are the paths of the fields of a pull request in its request.
+type PullRequestNames struct{ Repository, Number, AskedBy string }
+
+// maxAskedBy bounds the name of who has asked.
+const maxAskedBy = 255
+
+// checkPull returns a pull request with its identity, or its problems.
+func checkPull(p PullRequest) (PullRequest, []fault.Field) {
+	var problems []fault.Field
+	check := func(name, value string, ok bool, expected string) {
+		if !ok {
+			problems = append(problems, fault.Field{Name: name, Problem: "found " + quote(value) + "; expected " + expected})
+		}
+	}
+	check(p.Names.Repository, p.Repository, len(p.Repository) <= maxImage && repositoryAddress(p.Repository),
+		"the http or https address of a repository, without credentials or control characters")
+	check(p.Names.Number, strconv.FormatInt(p.Number, 10), p.Number > 0, "the number of a pull request")
+	check(p.Names.AskedBy, p.AskedBy, p.AskedBy == "" || validIdentity(p.AskedBy) && len(p.AskedBy) <= maxAskedBy,
+		"at most 255 bytes without control characters")
+	p.ID = Identify(StatusHook{Organization: p.Organization, Key: p.Hook}.Sender(),
+		"pull request\n"+p.Repository+"\n"+strconv.FormatInt(p.Number, 10)+"\n"+p.AskedBy+"\n"+p.Cause)
+	return p, problems
+}
