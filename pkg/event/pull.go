@@ -1,7 +1,7 @@
 package event
 
-// PullRequestReported is com.gitlab.cd.pull_request.reported: a pull request at a forge, or merge request, may have changed, or somebody has
-// asked for its plan. What it is, the forge is asked for.
+// PullRequestReported is com.gitlab.cd.pull_request.reported: a pull request at a forge, or merge request, may have changed, or its plan was
+// asked for. What it is, the forge is asked for.
 type PullRequestReported struct {
 	// Hook is the key of the organization's hook that received it.
 	Hook string `json:"hook" jsonschema:"minLength=1,maxLength=64"`
@@ -24,7 +24,7 @@ type PullRequestRead struct {
 	Into    string `json:"into" jsonschema:"minLength=1,maxLength=255"`
 	Head    string `json:"head" jsonschema:"pattern=^(?:[0-9a-f]{40}|[0-9a-f]{64})$"`
 	Message string `json:"message,omitempty" jsonschema:"maxLength=4096"`
-	// Refused is why nothing may be said about it; absent if it may.
+	// Refused is why it is not planned; absent if it is.
 	Refused string `json:"refused,omitempty" jsonschema:"maxLength=1000"`
 	// Paths are the files that it changes; More reports whether there are others.
 	Paths []string `json:"paths,omitempty" jsonschema:"maxItems=3000"`

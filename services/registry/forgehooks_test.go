@@ -222,8 +222,8 @@ func TestSecretsOfForgeHooksAreReplaced(t *testing.T) {
 	}
 }
 
-// R4-27: a forge reports a pull request to a hook of an organization. However often it is delivered it is one event, a push after it is another,
-// and what cannot be one is refused with the field.
+// R4-27: a forge reports a pull request to a hook of an organization. However often it is delivered it is one event, a push after it is
+// another, and what cannot be one is refused with the field.
 func TestForgesReportPullRequests(t *testing.T) {
 	t.Parallel()
 	s, pool, in := serveConfig(t, Config{ForgeHooks: ForgeHooksConfig{Secrets: []string{secretFile(t, hookSecret)}}})

@@ -90,6 +90,15 @@ func (f *fakes) SetStatus(context.Context, activity.StatusRequest) (activity.Sta
 	return activity.StatusReport{}, nil
 }
 
+func (f *fakes) ReadChange(context.Context, activity.ChangeRequest) (activity.Change, error) {
+	return activity.Change{}, nil
+}
+
+func (f *fakes) Comment(context.Context, activity.CommentRequest) (activity.CommentReport, error) {
+	f.note("git.comment")
+	return activity.CommentReport{}, nil
+}
+
 // outside are servers.
 type outside struct{ *fakes }
 

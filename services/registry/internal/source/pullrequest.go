@@ -140,6 +140,9 @@ func gitLabMerge(top node) (core.PullRequest, bool) {
 	return p, known && from == into && changed
 }
 
+// noteOf is the field of a comment that says what it is on.
+const noteOf = "noteable_type" //nolint:misspell // GitLab's
+
 func gitLabNote(top node) (core.PullRequest, bool) {
 	note, merge, project := top.in("object_attributes"), top.in("merge_request"), top.in("project")
 	id, _ := note.number("id")
@@ -150,6 +153,6 @@ func gitLabNote(top node) (core.PullRequest, bool) {
 	}
 	p.Number, _ = merge.number("iid")
 	action := note.text("action") // of releases before 16.4 there is none
-	return p, note.text("noteable_type") == "MergeRequest" && !note.flag("system") && (action == "" || action == "create") && author > 0 &&
+	return p, note.text(noteOf) == "MergeRequest" && !note.flag("system") && (action == "" || action == "create") && author > 0 &&
 		asks(note.text("note"))
 }

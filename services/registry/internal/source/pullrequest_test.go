@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// R4-27, D60: what each forge reports of a pull request, by the fields that its documentation has. A fork counts only once somebody asks, and
-// at GitHub nobody else than members and collaborators.
+// R4-27, D60: what each forge reports of a pull request, by the fields that its documentation has. A fork counts only once its plan is asked
+// for, and at GitHub only members and collaborators may ask.
 func TestPullRequestsOfForges(t *testing.T) {
 	t.Parallel()
 	like := func(host, action, from string) string {
@@ -25,7 +25,7 @@ func TestPullRequestsOfForges(t *testing.T) {
 	}
 	note := func(kind, text, more string) string {
 		return fmt.Sprintf(`{"object_kind":"note","project":{"git_http_url":"https://gitlab.com/shop/config.git"},"merge_request":{"iid":7},
-			"object_attributes":{"id":42,"author_id":11,"note":%q,"noteable_type":%q%s}}`, text, kind, more)
+			"object_attributes":{"id":42,"author_id":11,"note":%q,"%s":%q%s}}`, text, noteOf, kind, more)
 	}
 	github := func(kind string) http.Header { return http.Header{"X-Github-Event": {kind}} }
 	gitea := func(kind string) http.Header { return http.Header{"X-Gitea-Event": {kind}} }

@@ -80,6 +80,7 @@ func All(forge activity.Forge, web Outgoing) []activity.Function {
 	return []activity.Function{
 		readFile(forge), readCommit(forge), commit(forge),
 		propose(forge), merge(forge), readProposal(forge), withdraw(forge), readStatus(forge), setStatus(forge),
+		readChange(forge), writeComment(forge),
 		pin(), pinKustomization(), pinValues(), difference(),
 		get(), listObjects(), checkApplication(), sync(), terminate(), promote(), abort(), retry(),
 		submitWorkflow(), stopWorkflow(), terminateWorkflow(), workflowLogs(), runJob(), stopJob(), jobLogs(), analyze(), endAnalysis(),

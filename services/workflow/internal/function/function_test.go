@@ -26,6 +26,21 @@ type forge struct {
 	statuses []activity.CommitStatus
 	set      activity.StatusRequest
 	report   activity.StatusReport
+	// asked and noted are what was asked for last, change and written the answers.
+	asked   activity.ChangeRequest
+	noted   activity.CommentRequest
+	change  activity.Change
+	written activity.CommentReport
+}
+
+func (f *forge) ReadChange(_ context.Context, r activity.ChangeRequest) (activity.Change, error) {
+	f.asked = r
+	return f.change, f.err
+}
+
+func (f *forge) Comment(_ context.Context, r activity.CommentRequest) (activity.CommentReport, error) {
+	f.noted = r
+	return f.written, f.err
 }
 
 func (f *forge) ReadFile(_ context.Context, _ int64, _, ref, _ string) ([]byte, string, error) {
@@ -93,7 +108,7 @@ func TestAllAreRegistered(t *testing.T) {
 	}
 	want := []string{
 		"argo.abort", "argo.analyze", "argo.check", "argo.end_analysis", "argo.promote", "argo.retry", "argo.sync", "argo.terminate",
-		"checkpoint", "expression.evaluate", "git.commit", "git.merge", "git.propose", "git.read_commit", "git.read_file", "git.read_proposal",
+		"checkpoint", "expression.evaluate", "git.comment", "git.commit", "git.merge", "git.propose", "git.read_change", "git.read_commit", "git.read_file", "git.read_proposal",
 		"git.read_status", "git.set_status", "git.withdraw", "http.request", "job.logs", "job.run", "job.stop", "k8s.apply",
 		"k8s.delete", "k8s.get", "k8s.health", "k8s.list",
 		"k8s.logs", "k8s.patch", "mail.send", "manifest.diff", "manifest.pin", "manifest.pin_kustomization", "manifest.pin_values", "template.render",
@@ -346,6 +361,7 @@ func TestEveryFunctionStatesWhatItChanges(t *testing.T) {
 		"git.propose":    "proposes: . on branch lockstep/proposals/ of https://git.example.com/shop",
 		"git.withdraw":   "proposes: . on branch lockstep/proposals/ of https://git.example.com/shop",
 		"git.set_status": "publishes: . on branch  of https://git.example.com/shop",
+		"git.comment":    "publishes: . on branch  of https://git.example.com/shop",
 		"http.request":   "changes: deploy.example.com/shop",
 		"mail.send":      "changes: mail.example.com:587/",
 

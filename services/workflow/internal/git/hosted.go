@@ -33,6 +33,7 @@ type api interface {
 	add(ctx context.Context, a addition) (string, error)
 	proposer
 	reporter
+	discusser
 }
 
 // logged is a commit in a history.
@@ -118,20 +119,20 @@ func (f *Forge) hosted(ctx context.Context, organization int64, repoURL string) 
 		if api, err := url.Parse(r.base); err == nil && c.own == nil {
 			place = api.Scheme + "://" + api.Host
 		}
-		mayGo(ctx, place)
+		mayGo(ctx, place, r.user) // whose account it is, its own server may be asked
 	}()
 	switch c.Forge {
 	case GitLab:
-		r.base, r.authorization = base+"/api/v4/projects/"+url.PathEscape(project), "Bearer "+auth.Password
+		r.base, r.user, r.authorization = base+"/api/v4/projects/"+url.PathEscape(project), base+"/api/v4/user", "Bearer "+auth.Password
 		return &hosted{gitLab{r}, repoURL, r.seen}, nil
 	case GitHub:
 		if base += "/api/v3"; strings.EqualFold(u.Host, "github.com") {
 			base = "https://api.github.com"
 		}
-		r.base, r.authorization = base+"/repos/"+escape(project), "Bearer "+auth.Password
+		r.base, r.user, r.authorization = base+"/repos/"+escape(project), base+"/user", "Bearer "+auth.Password
 		return &hosted{gitHub{r}, repoURL, r.seen}, nil
 	default:
-		r.base, r.authorization = base+"/api/v1/repos/"+escape(project), "token "+auth.Password
+		r.base, r.user, r.authorization = base+"/api/v1/repos/"+escape(project), base+"/api/v1/user", "token "+auth.Password
 		return &hosted{gitea{r}, repoURL, r.seen}, nil
 	}
 }

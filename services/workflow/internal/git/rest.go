@@ -20,8 +20,8 @@ type rest struct {
 	forge, url string
 	// project is the path of the repository at its forge.
 	project string
-	// base is the address of the project in the interface, and authorization what we show it.
-	base, authorization string
+	// base is the address of the project in the interface, user that of the credential's own account, and authorization what we show them.
+	base, user, authorization string
 	// now is the time, and seen what the last answer says about the requests that are still accepted.
 	now  func() time.Time
 	seen *allowance

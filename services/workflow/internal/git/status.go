@@ -42,7 +42,7 @@ func (r rest) pages(size int, read func(page int) (entries int, err error)) erro
 			return err
 		}
 	}
-	return fault.New(fault.Refused, "%s has %d statuses or more of the commit, expected fewer", r.url, size*maxPages)
+	return fault.New(fault.Refused, "%s has %d entries or more in a list, expected fewer", r.url, size*maxPages)
 }
 
 // same reports whether two statuses say the same.

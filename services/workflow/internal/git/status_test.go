@@ -182,7 +182,7 @@ func TestAllPagesOfStatusesAreRead(t *testing.T) {
 			}
 			f.mu.Unlock()
 			if _, err := s.forge.ReadStatus(t.Context(), 1, r.RepoURL, r.Commit); !fault.Is(err, fault.Refused) ||
-				!strings.Contains(err.Error(), "statuses or more of the commit") {
+				!strings.Contains(err.Error(), "entries or more in a list") {
 				t.Errorf("found %v; want that the list is refused", err)
 			}
 		})

@@ -31,6 +31,10 @@ type Forge interface {
 	ReadStatus(ctx context.Context, organization int64, repoURL, commit string) ([]CommitStatus, error)
 	// SetStatus reports a status of a commit, unless the forge has it already. A forge that accepts no more requests for now is no error.
 	SetStatus(ctx context.Context, s StatusRequest) (StatusReport, error)
+	// ReadChange reads what a pull request would change. A forge that accepts no more requests for now is no error.
+	ReadChange(ctx context.Context, r ChangeRequest) (Change, error)
+	// Comment has a pull request have the comment, once: one of its own account with the marker is changed, and further ones are removed.
+	Comment(ctx context.Context, r CommentRequest) (CommentReport, error)
 }
 
 // CommitInfo is what a commit says of itself. Names, addresses and times are what its author claims.

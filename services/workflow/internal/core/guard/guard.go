@@ -182,13 +182,15 @@ func (g *Guard) checkProposal(
 	return nil
 }
 
-// checkPublication decides about a call that publishes a status of a commit. A forge may require it for a merge, so it has to be what the
-// domain service has recorded: only its own run may publish it, whose id nobody else may start, and no child of that run.
+// checkPublication decides about a call that publishes a status of a commit, or comments on a pull request. A forge may require the status
+// for a merge, and people believe the comment, so it has to be what the domain service has recorded: only its own run may publish it, whose id
+// nobody else may start, and no child of that run.
 func (g *Guard) checkPublication(ctx context.Context, call activity.Call) error {
-	if status, _ := id.ForgeStatus(call.Workflow); status != 0 {
+	status, _ := id.ForgeStatus(call.Workflow)
+	if pull, _ := id.ForgePull(call.Workflow); status != 0 || pull != 0 {
 		return nil
 	}
-	return g.refuse(ctx, call, "only the domain service publishes statuses of commits, and only what it has recorded")
+	return g.refuse(ctx, call, "only the domain service publishes statuses of commits and comments, and only what it has recorded")
 }
 
 // endsOwn reports whether a call only ends what the run itself has started: what a rollout leaves behind in a cluster has to be stopped

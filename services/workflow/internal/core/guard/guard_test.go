@@ -564,7 +564,7 @@ func TestPublications(t *testing.T) {
 		t.Fatal(err)
 	}
 	for workflow, want := range map[string]bool{
-		id.ForgeStatusRun(4, 1): true, "rollout-1": false, "nightly": false, "forge-status-4": false, "forge-status-04-1": false,
+		id.ForgeStatusRun(4, 1): true, id.ForgePullRun(4, 1): true, "forge-pull-4": false, "forge-pull-04-1": false, "rollout-1": false, "nightly": false, "forge-status-4": false, "forge-status-04-1": false,
 		"x-forge-status-4-1": false, child: false, id.NotificationRun(4, 1): false,
 	} {
 		for _, exempt := range []bool{false, true} {

@@ -1,0 +1,64 @@
+package activity
+
+import "time"
+
+// ChangeRequest is a pull request, or merge request, that is to be read.
+type ChangeRequest struct {
+	Organization int64
+	RepoURL      string
+	Number       int64
+	// AskedBy is who wants it read, as the forge knows them; empty where nobody has asked.
+	AskedBy string
+}
+
+// Change is what a pull request would change.
+type Change struct {
+	URL string
+	// State is ProposalOpen, ProposalMerged or ProposalClosed.
+	State string
+	// Into is the branch that it is to be merged into, Head its last commit and Message that of the commit.
+	Into, Head, Message string
+	// Refused is why it is not planned: it comes from a fork, and nobody who may write has asked. Then nothing else was read.
+	Refused string
+	// Paths are the files that it changes, under both names where one was moved; More reports whether there are others.
+	Paths []string
+	More  bool
+	// Files are the first of the manifests among them, before and after; none where the server does not serve both commits.
+	Files []ChangedFile
+	Limit
+}
+
+// ChangedFile is a file before and after a change; empty where it did not exist.
+type ChangedFile struct {
+	Path          string
+	Before, After []byte
+}
+
+// Limit is what a forge says about the requests that it accepts.
+type Limit struct {
+	// Limited is why it accepts no more for now; empty if it does. Wait is how long, if it says so.
+	Limited string
+	Wait    time.Duration
+	// Quota is how many it still accepts, if it says so; nil if not.
+	Quota *Quota
+}
+
+// CommentRequest is a comment of which a pull request has one.
+type CommentRequest struct {
+	Organization int64
+	RepoURL      string
+	Number       int64
+	// Marker is the first line of the comment, by which it is found again.
+	Marker string
+	// Body is the rest.
+	Body string
+	// OnlyKnown reports whether only a comment that exists is changed, and none is made.
+	OnlyKnown bool
+}
+
+// CommentReport is what became of a comment.
+type CommentReport struct {
+	// URL is where it is; empty without one.
+	URL string
+	Limit
+}

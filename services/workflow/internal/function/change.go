@@ -1,0 +1,137 @@
+package function
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/function/manifest"
+)
+
+const (
+	// mostShown is how many objects of a change are named.
+	mostShown = 100
+	// mostSubject is where the message of a change is cut, in bytes.
+	mostSubject = 4096
+	// mostComment is how many bytes a comment may have: GitHub accepts no more than 65,536 characters.
+	mostComment = 60_000
+)
+
+// pullFields name a pull request.
+func pullFields(more ...Field) []Field {
+	return append([]Field{
+		{Name: "repo_url", Doc: "The repository's URL, `https://…`.", Type: Text, Required: true},
+		{Name: "number", Doc: "The number of the pull request.", Type: Number, Least: 1, Required: true},
+	}, append(more, gitCredentialField())...)
+}
+
+// readChange is git.read_change.
+func readChange(forge activity.Forge) *Function {
+	return &Function{
+		spec: Spec{
+			Name: "git.read_change", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true, Effect: activity.Reads,
+			Doc: "Reads what a pull request, or merge request, would change. Answers `{result, why, wait, quota, url, state, into, head, message, refused,\n" +
+				"paths, more, resources}`: `result` is `read`, or `limited` if the forge accepts no more requests for now, with `why`, `wait` and `quota` as\n" +
+				"of `git.set_status`. `state` is `open`, `merged` or `closed`. `paths` are the files that it changes, and `more` whether there are others.\n" +
+				"`resources` are the objects that differ in the first 20 manifests among them, such as `changed Deployment shop/api`.\n\n" +
+				"Of one that comes from a fork nothing is read unless `asked_by` may write to the repository: `refused` says so.\n\n" +
+				"The repository needs a credential with a `forge`.",
+			Arguments: pullFields(Field{
+				Name: "asked_by", Type: Text, Empty: true,
+				Doc: "Who has asked for it, by the name at GitHub, Gitea and Forgejo, and by the number of the user at GitLab.",
+			}),
+		},
+		do: func(ctx context.Context, call activity.Call) (any, error) {
+			number, _ := whole(call.Args["number"])
+			c, err := forge.ReadChange(withLogin(ctx, call), activity.ChangeRequest{
+				Organization: call.Organization, RepoURL: text(call.Args, "repo_url"), Number: number, AskedBy: text(call.Args, "asked_by"),
+			})
+			if err != nil {
+				return nil, err
+			}
+			message := c.Message[:min(len(c.Message), mostSubject)]
+			answer := limitAnswer(c.Limit, "read")
+			answer["url"], answer["state"], answer["into"], answer["head"] = c.URL, c.State, c.Into, c.Head
+			answer["message"], answer["refused"] = strings.ToValidUTF8(message, ""), c.Refused
+			answer["paths"], answer["more"], answer["resources"] = anyOf(c.Paths), c.More, anyOf(resourcesOf(c))
+			return answer, nil
+		},
+	}
+}
+
+// resourcesOf are the objects that a change is about, as far as its manifests were read.
+func resourcesOf(c activity.Change) []string {
+	var files []manifest.Revision
+	for _, f := range c.Files {
+		files = append(files, manifest.Revision{Path: f.Path, Before: string(f.Before), After: string(f.After)})
+	}
+	all := manifest.Resources(files)
+	if more := len(all) - mostShown; more > 0 {
+		all = append(all[:mostShown], fmt.Sprintf("and %d more", more))
+	}
+	return all
+}
+
+func anyOf(texts []string) []any {
+	all := make([]any, len(texts))
+	for i, t := range texts {
+		all[i] = t
+	}
+	return all
+}
+
+// limitAnswer is what a forge says about its limits, and the result if it accepts the request.
+func limitAnswer(l activity.Limit, result string) map[string]any {
+	answer := map[string]any{"result": result, "why": l.Limited, "wait": int64(math.Ceil(l.Wait.Seconds())), "quota": nil}
+	if l.Limited != "" {
+		answer["result"] = "limited"
+	}
+	if q := l.Quota; q != nil {
+		answer["quota"] = map[string]any{"limit": q.Limit, "remaining": q.Remaining, "resets_at": q.ResetsAt.Format(time.RFC3339)}
+	}
+	return answer
+}
+
+// writeComment is git.comment.
+func writeComment(forge activity.Forge) *Function {
+	return &Function{
+		spec: Spec{
+			Name: "git.comment", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true,
+			Effect: activity.Publishes, Touches: touchesRepository,
+			Doc: "Has a pull request, or merge request, have a comment of which there is one. Answers `{result, why, wait, quota, url}` as `git.set_status`\n" +
+				"does; `url` is empty if there is none.\n\n" +
+				"The comment is found again by `marker`, its first line, among those of the credential's own account; others with the line are left alone.\n" +
+				"Of several that are its own the oldest stays.\n\nThe repository needs a credential with a `forge`.",
+			Arguments: pullFields(
+				Field{Name: "marker", Doc: "The first line of the comment, such as `<!-- mine -->`.", Type: Text, Required: true},
+				Field{Name: "body", Doc: "The rest of it, in Markdown; at most 60,000 bytes.", Type: Text, Required: true},
+				Field{Name: "only_known", Doc: "Whether only a comment that exists is changed, and none is made.", Type: Flag},
+			),
+			Check: func(args map[string]any) []fault.Field {
+				if body := text(args, "body"); len(body) > mostComment || !utf8.ValidString(body) {
+					return []fault.Field{{Name: "body", Problem: fmt.Sprintf("found %d bytes, expected at most %d of UTF-8", len(body), mostComment)}}
+				}
+				return nil
+			},
+		},
+		do: func(ctx context.Context, call activity.Call) (any, error) {
+			number, _ := whole(call.Args["number"])
+			only, _ := call.Args["only_known"].(bool)
+			r, err := forge.Comment(withLogin(ctx, call), activity.CommentRequest{
+				Organization: call.Organization, RepoURL: text(call.Args, "repo_url"), Number: number, Marker: text(call.Args, "marker"),
+				Body: text(call.Args, "body"), OnlyKnown: only,
+			})
+			if err != nil {
+				return nil, err
+			}
+			answer := limitAnswer(r.Limit, "set")
+			answer["url"] = r.URL
+			return answer, nil
+		},
+	}
+}

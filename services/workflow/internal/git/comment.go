@@ -1,0 +1,273 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+)
+
+// discusser is what a forge's interface can do about what pull requests change, and about comments on them.
+type discusser interface {
+	// reading is a pull request.
+	reading(ctx context.Context, number int64) (reading, error)
+	// changed are the names of the files that it changes, those of one page; the last page is shorter than size.
+	changed(ctx context.Context, number int64, page int) (paths []string, entries, size int, err error)
+	// message is that of the last commit of a pull request.
+	message(ctx context.Context, number int64, head string) (string, error)
+	// mayWrite reports whether a user may write to the repository.
+	mayWrite(ctx context.Context, who string) (bool, error)
+	// account is the number of the account of the credential; 0 for an App, which is no account.
+	account(ctx context.Context) (int64, error)
+	// comments are all of a pull request, the oldest first.
+	comments(ctx context.Context, number int64) ([]comment, error)
+	addComment(ctx context.Context, number int64, body string) (comment, error)
+	editComment(ctx context.Context, number, id int64, body string) error
+	removeComment(ctx context.Context, number, id int64) error
+}
+
+// reading is a pull request as its forge shows it.
+type reading struct {
+	activity.Proposal
+	// base is the commit that it is compared with, and ref the name under which the server has its head.
+	base, ref string
+	fork      bool
+}
+
+// comment is one on a pull request.
+type comment struct {
+	id, author int64
+	// app reports whether an App has written it.
+	app       bool
+	body, url string
+}
+
+const (
+	// maxManifests is how many manifests of a change are read, and maxManifest how large one may be.
+	maxManifests = 20
+	maxManifest  = 512 << 10
+	// maxNames bounds the names of the files of a change together, in bytes, and maxName each.
+	maxNames = 128 << 10
+	maxName  = 4096
+)
+
+// limitOf separates a forge that accepts no more requests for now from an error.
+func limitOf(quota *activity.Quota, err error) (activity.Limit, error) {
+	found := activity.Limit{Quota: quota}
+	if limit, ok := errors.AsType[*limitError](err); ok {
+		found.Limited, found.Wait = fault.Public(err), limit.wait
+		return found, nil
+	}
+	return found, err
+}
+
+// ReadChange implements activity.Forge.
+func (f *Forge) ReadChange(ctx context.Context, r activity.ChangeRequest) (found activity.Change, err error) {
+	var quota *activity.Quota
+	var base, ref string
+	err = f.propose(ctx, r.Organization, r.RepoURL, func(ctx context.Context, h *hosted) (err error) {
+		found, base, ref, err = h.readChange(ctx, r)
+		quota = h.seen.quota
+		return err
+	})
+	if found.Limit, err = limitOf(quota, err); err != nil || found.Limited != "" || found.Refused != "" || found.State != activity.ProposalOpen {
+		return found, err
+	}
+	found.Files, err = f.manifests(ctx, r, base, ref, found)
+	return found, err
+}
+
+func (h *hosted) readChange(ctx context.Context, r activity.ChangeRequest) (found activity.Change, base, ref string, err error) {
+	p, err := h.reading(ctx, r.Number)
+	if err != nil {
+		return found, "", "", missing(err, "pull request %d does not exist in %s", r.Number, h.url)
+	}
+	found = activity.Change{URL: p.URL, State: p.State, Into: p.Into, Head: p.Head}
+	if p.State != activity.ProposalOpen {
+		return found, "", "", nil
+	}
+	if found.Refused, err = h.refuses(ctx, p, r.AskedBy); err != nil || found.Refused != "" {
+		return found, "", "", err
+	}
+	if found.Message, err = h.message(ctx, r.Number, p.Head); err != nil {
+		return found, "", "", err
+	}
+	total := 0
+	for page := 1; ; page++ {
+		paths, entries, size, err := h.changed(ctx, r.Number, page)
+		if err != nil {
+			return found, "", "", err
+		}
+		for _, path := range paths {
+			if total += len(path); path == "" || len(path) > maxName || !utf8.ValidString(path) || total > maxNames {
+				found.More = true
+				continue
+			}
+			found.Paths = append(found.Paths, path)
+		}
+		if entries < size {
+			break
+		}
+		if page == maxPages || total > maxNames {
+			found.More = true
+			break
+		}
+	}
+	slices.Sort(found.Paths)
+	found.Paths = slices.Compact(found.Paths)
+	return found, p.base, p.ref, nil
+}
+
+// refuses is why a pull request is not planned. One from a fork is by anybody, and everybody sees the plan.
+func (h *hosted) refuses(ctx context.Context, p reading, askedBy string) (string, error) {
+	if !p.fork {
+		return "", nil
+	}
+	if askedBy == "" {
+		return "it comes from a fork, and nobody who may write to the repository has asked for its plan", nil
+	}
+	may, err := h.mayWrite(ctx, askedBy)
+	switch {
+	case fault.Is(err, fault.Denied):
+		return fmt.Sprintf("it comes from a fork, and the credential may not look up whether %.100s may write to the repository", askedBy), nil
+	case fault.Is(err, fault.NotFound), err == nil && !may:
+		return fmt.Sprintf("it comes from a fork, and %.100s may not write to the repository", askedBy), nil
+	default:
+		return "", err
+	}
+}
+
+// manifests reads those among the files of a change, over Git's protocol: it counts for no limit of the interface. A server that does not
+// serve both commits by their names is not asked for its whole history: then there are none.
+func (f *Forge) manifests(
+	ctx context.Context, r activity.ChangeRequest, base, ref string, c activity.Change,
+) (all []activity.ChangedFile, err error) {
+	var paths []string
+	for _, path := range c.Paths {
+		if (strings.HasSuffix(path, ".yaml") || strings.HasSuffix(path, ".yml")) && len(paths) < maxManifests && checkPath("path", path) == nil {
+			paths = append(paths, path)
+		}
+	}
+	if len(paths) == 0 || !commitID.MatchString(base) || !commitID.MatchString(c.Head) {
+		return nil, nil
+	}
+	err = f.within(ctx, r.Organization, r.RepoURL, func(ctx context.Context, share *gitfetch.Share) error {
+		all = nil
+		remote, err := f.open(ctx, share, r.Organization, r.RepoURL)
+		if err != nil {
+			return err
+		}
+		all, err = remote.before(ctx, paths, base, ref, c.Head)
+		return err
+	})
+	if fault.Is(err, fault.Refused) || fault.Is(err, fault.NotFound) { // larger than may be read, or not served
+		return nil, nil
+	}
+	return all, err
+}
+
+// before reads files before and after a change.
+func (r *repository) before(ctx context.Context, paths []string, base, ref, head string) ([]activity.ChangedFile, error) {
+	if hash, ok := r.lookup(ref); !ok || hash != plumbing.NewHash(head) || !r.refs.Capabilities.Supports(capability.AllowReachableSHA1InWant) {
+		return nil, nil
+	}
+	if err := r.fetch(ctx, 1, plumbing.NewHash(base), plumbing.NewHash(head)); err != nil {
+		return nil, err
+	}
+	all := make([]activity.ChangedFile, len(paths))
+	for i, path := range paths {
+		all[i].Path = path
+		for sha, content := range map[string]*[]byte{base: &all[i].Before, head: &all[i].After} {
+			c, err := r.commit(plumbing.NewHash(sha))
+			if err != nil {
+				return nil, err
+			}
+			*content, err = r.file(ctx, c, path)
+			if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Invalid) { // it is no file there
+				return nil, err
+			}
+			if len(*content) > maxManifest {
+				*content = nil
+			}
+		}
+	}
+	return all, nil
+}
+
+// Comment implements activity.Forge. Between processes, and after a crash between making a comment and knowing of it, only the marker
+// decides: it is searched for before and after one is made, and of several the oldest stays.
+func (f *Forge) Comment(ctx context.Context, r activity.CommentRequest) (report activity.CommentReport, err error) {
+	if r.Marker == "" || strings.Contains(r.Marker, "\n") {
+		return report, invalid("marker", "found %q, expected one line", r.Marker)
+	}
+	release, err := f.writers.Lock(ctx, fmt.Sprintf("%s comment %d", r.RepoURL, r.Number))
+	if err != nil {
+		return report, fault.Because(err, fault.Unavailable, "waited for another comment on pull request %d of %s", r.Number, r.RepoURL)
+	}
+	defer release()
+	var quota *activity.Quota
+	err = f.propose(ctx, r.Organization, r.RepoURL, func(ctx context.Context, h *hosted) (err error) {
+		report.URL, err = h.comment(ctx, r)
+		quota = h.seen.quota
+		return err
+	})
+	report.Limit, err = limitOf(quota, err)
+	return report, err
+}
+
+func (h *hosted) comment(ctx context.Context, r activity.CommentRequest) (url string, err error) {
+	me, err := h.account(ctx)
+	if err != nil {
+		return "", err
+	}
+	own, err := h.ownComments(ctx, r, me)
+	if err != nil || len(own) == 0 && r.OnlyKnown {
+		return "", err
+	}
+	body := r.Marker + "\n" + r.Body
+	if len(own) == 0 {
+		if _, err := h.addComment(ctx, r.Number, body); err != nil {
+			return "", err
+		}
+		if own, err = h.ownComments(ctx, r, me); err != nil {
+			return "", err
+		}
+		if len(own) == 0 {
+			return "", fault.New(fault.Unavailable, "%s does not show the comment that was made", h.url)
+		}
+	}
+	if strings.TrimSpace(strings.ReplaceAll(own[0].body, "\r\n", "\n")) != strings.TrimSpace(body) {
+		if err := h.editComment(ctx, r.Number, own[0].id, body); err != nil {
+			return "", err
+		}
+	}
+	for _, c := range own[1:] {
+		if err := h.removeComment(ctx, r.Number, c.id); err != nil && !fault.Is(err, fault.NotFound) {
+			return "", err
+		}
+	}
+	return own[0].url, nil
+}
+
+// ownComments are those with the marker that the account of the credential has written, the oldest first. Anybody may write a marker.
+func (h *hosted) ownComments(ctx context.Context, r activity.CommentRequest, me int64) ([]comment, error) {
+	all, err := h.comments(ctx, r.Number)
+	if err != nil {
+		return nil, missing(err, "pull request %d does not exist in %s", r.Number, h.url)
+	}
+	own := slices.DeleteFunc(all, func(c comment) bool {
+		first, _, _ := strings.Cut(c.body, "\n")
+		return strings.TrimSpace(first) != r.Marker || (me != 0 && c.author != me) || (me == 0 && !c.app)
+	})
+	slices.SortFunc(own, func(a, b comment) int { return int(min(max(a.id-b.id, -1), 1)) })
+	return own, nil
+}
