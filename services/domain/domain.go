@@ -183,7 +183,7 @@ func (s *service) parts(c Config, conn *bus.Conn, workflows autoflow.Engine, api
 			breakGlass: s.store.BrokenGlass, breaches: s.store.Breaches, bypasses: s.store.FreezeBypasses,
 			journal:  s.store.JournalHealth,
 			delivery: delivery, streams: s.streams, decisions: s.triggers.Decisions,
-			notifications: s.notify.Counts, forges: s.forges.Counts, reported: s.forges.Reported, latencies: s.rollouts.CheckLatencies,
+			notifications: s.notify.Counts, forges: s.forges.Counts, plans: s.forges.PullCounts, reported: s.forges.Reported, latencies: s.rollouts.CheckLatencies,
 			feeds: s.feeds.Counts, presses: s.chats.Counts, credentials: s.credentials.Expiring,
 		}.collectors()...)))
 		if len(c.DeliveryMetrics.Environments) > 0 {
@@ -438,8 +438,8 @@ func assemble(
 	s.view = view.New(view.Deps{Reads: s.store, Drivers: s.drivers, Flows: flows, Clock: now})
 	s.feeds = feed.New(s.store.ForFeed(), now, c.PublicURL)
 	s.forges = forge.New(forge.Deps{
-		Store: s.store.ForForge(), Engine: workflows, Checks: s.view, Secrets: events.NewRegistry(conn), Clock: now, URL: c.PublicURL,
-		Wake: s.wakePublishers, Review: s.wakeChores,
+		Store: s.store.ForForge(), Engine: workflows, Checks: s.view, Plans: s.triggers, Secrets: events.NewRegistry(conn), Clock: now,
+		URL: c.PublicURL, Wake: s.wakePublishers, Review: s.wakeChores,
 	})
 	return s, nil
 }

@@ -50,6 +50,7 @@ func (s *shop) aboutRows(r core.Rollout, preview core.Preview) map[string]event.
 		event.RolloutRetryRequested{RolloutID: r.ID},
 		event.CheckNudged{CheckRunID: 1},
 		event.CheckReported{CheckRunID: 1, Phase: "success"},
+		event.PullRequestRead{PullRequestID: 1, Run: 1, State: "open", Into: "main", Head: strings.Repeat("0", 40)},
 		event.RolloutPassagesRevoked{RolloutID: r.ID},
 		event.EnvironmentPlacesChanged{EnvironmentID: stop.EnvironmentID, Name: "staging", Sequence: 1, Places: []event.Place{}},
 		event.RolloutPreviewed{

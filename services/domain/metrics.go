@@ -32,6 +32,8 @@ type exposition struct {
 	notifications func() map[string]int64
 	// forges counts statuses of commits by outcome.
 	forges func() map[string]int64
+	// plans counts plans in comments on pull requests by outcome.
+	plans func() map[string]int64
 	// reported are what became of statuses that forges report, by what.
 	reported func() map[string]int64
 	// latencies are the reports of programs of checks.
@@ -48,7 +50,7 @@ func (e exposition) collectors() []prometheus.Collector {
 	return append(bus.Metrics(e.conn), pg.Metrics(e.pool), outbox.Metrics(e.pool),
 		telemetry.BreakGlass(e.breakGlass), telemetry.Breaches(e.breaches), telemetry.FreezeBypasses(e.bypasses),
 		journalMetrics{e.journal}, store.Metrics(e.pool), triggerMetrics{e.decisions}, notificationMetrics{e.notifications},
-		forgeMetrics{e.forges}, reportMetrics{e.reported}, latencyMetrics{e.latencies}, feedMetrics{e.feeds}, pressMetrics{e.presses},
+		forgeMetrics{e.forges}, pullMetrics{e.plans}, reportMetrics{e.reported}, latencyMetrics{e.latencies}, feedMetrics{e.feeds}, pressMetrics{e.presses},
 		credentialMetrics{e.credentials},
 		e.delivery, e.streams)
 }
@@ -67,6 +69,7 @@ func Metrics() []prometheus.Collector {
 		triggerMetrics{},
 		notificationMetrics{},
 		forgeMetrics{},
+		pullMetrics{},
 		reportMetrics{},
 		latencyMetrics{},
 		feedMetrics{},
@@ -125,6 +128,25 @@ func (m forgeMetrics) Collect(ch chan<- prometheus.Metric) {
 	for outcome, n := range m.read() {
 		ch <- prometheus.MustNewConstMetric(forgeCounts(), prometheus.CounterValue, float64(n), outcome)
 	}
+}
+
+// pullMetrics exports the outcomes of plans in comments on pull requests in this process.
+type pullMetrics struct{ read func() map[string]int64 }
+
+// Describe implements prometheus.Collector.
+func (pullMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- pullCounts() }
+
+// Collect implements prometheus.Collector.
+func (m pullMetrics) Collect(ch chan<- prometheus.Metric) {
+	for outcome, n := range m.read() {
+		ch <- prometheus.MustNewConstMetric(pullCounts(), prometheus.CounterValue, float64(n), outcome)
+	}
+}
+
+func pullCounts() *prometheus.Desc {
+	return prometheus.NewDesc("lockstep_forge_plans_total", "Plans of pull requests in this process, by outcome: sent when the pull request is done with, retried "+
+		"or failed after a refusal, limited because the forge accepts no more requests for now, away because it does not answer, or ignored because no hook "+
+		"or no application is about it.", []string{"outcome"}, nil)
 }
 
 // latencyMetrics exports what the programs of checks have reported to this process, and how long after their runs began.

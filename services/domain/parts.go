@@ -282,13 +282,13 @@ func (s *service) publishOne(ctx context.Context) bool {
 	}
 	attrs := []slog.Attr{
 		slog.Int64(telemetry.KeyOrganization, w.Organization), slog.String("did", w.What), slog.Int64("application", w.Application),
-		slog.Int64("version_set", w.VersionSet), slog.Int64("status", w.Status), slog.String("state", string(w.State)), slog.String("reason", w.Error),
+		slog.Int64("version_set", w.VersionSet), slog.Int64("status", w.Status), slog.Int64("pull_request", w.Pull), slog.String("state", string(w.State)), slog.String("reason", w.Error),
 	}
 	level := slog.LevelInfo
 	if err != nil {
 		level, attrs = fault.Describe(fault.ClassOf(err)).Level, append(attrs, slog.Any(telemetry.KeyError, err))
 	}
-	s.log.LogAttrs(ctx, level, "status of a commit", attrs...)
+	s.log.LogAttrs(ctx, level, "forge", attrs...)
 	return err == nil
 }
 

@@ -160,7 +160,7 @@ func rooms() map[string][]room {
 			{"trigger", []string{nouns, "rollout"}},
 			{"handoff", []string{nouns, "rollout"}},
 			{"notify", []string{nouns, "handoff"}},
-			{"forge", []string{nouns, "handoff"}},
+			{"forge", []string{nouns, "rollout", "trigger", "handoff"}},
 			{"feed", []string{nouns}},
 			{"chat", []string{nouns, "notify", "rollout"}},
 			{"view", []string{nouns, "access", "setup"}},

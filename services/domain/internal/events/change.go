@@ -108,6 +108,14 @@ func ofRollouts() map[string]reader {
 		event.TypePolicySetChanged:         as(func(event.PolicySetChanged) rollout.Change { return rollout.Noted{} }),
 		event.TypeCredentialChanged:        as(func(event.CredentialChanged) rollout.Change { return rollout.Noted{} }),
 		event.TypeCallAnswered:             as(func(event.CallAnswered) rollout.Change { return rollout.Noted{} }),
+		event.TypePullRequestRead: func(e event.Event) (rollout.Change, error) {
+			data, err := event.Decode[event.PullRequestRead](e)
+			if err != nil {
+				return nil, err
+			}
+			reading, err := json.Marshal(data)
+			return rollout.PullRead{PullID: data.PullRequestID, Run: data.Run, Reading: reading}, err
+		},
 		event.TypeCheckReported: as(func(d event.CheckReported) rollout.Change {
 			m := rollout.CheckReported{
 				RunID: d.CheckRunID, Phase: core.CheckPhase(d.Phase), Description: d.Description,

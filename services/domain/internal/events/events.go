@@ -29,9 +29,10 @@ type Rollouts interface {
 	ApplyAll(ctx context.Context, organization int64, all []rollout.Arrival) []error
 }
 
-// Forges records what forges report of commits.
+// Forges records what forges report of commits and pull requests.
 type Forges interface {
 	ReportStatuses(ctx context.Context, all []forge.Report) []error
+	ReportPulls(ctx context.Context, all []forge.PullReport) []error
 }
 
 var (
@@ -98,13 +99,15 @@ func New(i Intake, r Rollouts, f Forges, inbox Inbox) *Handlers {
 // tried again, or Rejected is called.
 func (h *Handlers) Registry(ctx context.Context, all []bus.Delivery) []error {
 	errs := make([]error, len(all))
-	// The order of the three does not matter. What is of no known type is refused as a publication.
+	// The order of the four does not matter. What is of no known type is refused as a publication.
 	deleted := func(t string) bool { return t == event.TypeArtifactDeleted }
 	reported := func(t string) bool { return t == event.TypeCommitStatusReported }
-	published := func(t string) bool { return !deleted(t) && !reported(t) }
+	changed := func(t string) bool { return t == event.TypePullRequestReported }
+	published := func(t string) bool { return !deleted(t) && !reported(t) && !changed(t) }
 	together(ctx, all, errs, published, publication, h.intake.PublishArtifacts)
 	together(ctx, all, errs, deleted, deletion, h.intake.DeleteArtifacts)
 	together(ctx, all, errs, reported, statusReport, h.forges.ReportStatuses)
+	together(ctx, all, errs, changed, pullReport, h.forges.ReportPulls)
 	return errs
 }
 
@@ -150,6 +153,16 @@ func statusReport(e event.Event) (forge.Report, error) {
 		In: in, Hook: data.Hook, Repository: data.Repository, Commit: data.Commit, Kind: data.Kind, Context: data.Context,
 		Phase: core.CheckPhase(data.Phase), Description: data.Description, Link: data.Link, ObservedAt: at, Sequence: data.Sequence,
 	}, err
+}
+
+// pullReport reads a report of a pull request.
+func pullReport(e event.Event) (forge.PullReport, error) {
+	data, err := event.Decode[event.PullRequestReported](e)
+	if err != nil {
+		return forge.PullReport{}, err
+	}
+	in, err := inbound(e)
+	return forge.PullReport{In: in, Hook: data.Hook, Repository: data.Repository, Number: data.Number, AskedBy: data.AskedBy}, err
 }
 
 // publication reads an event of the registry path.

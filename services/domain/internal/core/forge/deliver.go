@@ -91,7 +91,7 @@ func (u *UseCases) begin(ctx context.Context, tx Tx, organization int64, s Statu
 	}
 	if why != "" {
 		s.State, s.Error = Failed, why
-		u.counts.failed.Add(1)
+		u.counts.statuses.failed.Add(1)
 		return s, false, tx.SaveForgeStatus(ctx, s)
 	}
 	h, err := tx.LockForgeHost(ctx, s.Host)
@@ -183,7 +183,7 @@ func (u *UseCases) start(ctx context.Context, organization int64, s Status) (Sta
 		case err == nil:
 			s.Started, s.DueAt = true, now.Add(firstGlance)
 		case handoff.RefusedPermanently(err):
-			u.again(s, now, "the engine refused to send it: "+fault.Public(err))
+			s.again(&u.counts.statuses, now, "the engine refused to send it: "+fault.Public(err))
 		default: // it is tried again for as long as the engine is away, with the same run
 			s.DueAt, s.Error = now.Add(lease), "the engine cannot be reached: "+fault.Public(err)
 		}
@@ -205,7 +205,7 @@ func (u *UseCases) look(ctx context.Context, organization int64, s Status) (Stat
 		case err != nil:
 			s.DueAt = now.Add(lease)
 		case gone:
-			u.again(s, now, "its run is not known to the engine any more")
+			s.again(&u.counts.statuses, now, "its run is not known to the engine any more")
 		case run.State == handoff.WorkflowRunning || run.State == handoff.WorkflowParked:
 			s.DueAt = now.Add(glance)
 			if run.State == handoff.WorkflowParked {
@@ -214,7 +214,7 @@ func (u *UseCases) look(ctx context.Context, organization int64, s Status) (Stat
 		case run.State == handoff.WorkflowCompleted:
 			u.ended(s, h, now, read(run.Status))
 		default:
-			u.again(s, now, core.Because("its run is "+string(run.State), run.Error))
+			s.again(&u.counts.statuses, now, core.Because("its run is "+string(run.State), run.Error))
 		}
 	}, err)
 }
@@ -247,72 +247,80 @@ func (u *UseCases) settle(
 
 // outcome is what the program of a status reports.
 type outcome struct {
-	outcome, why string
-	wait         time.Duration
-	quota        *Quota
+	outcome, why, link string
+	wait               time.Duration
+	quota              *Quota
 }
 
 // ended is a run that reports what came of the status.
 func (u *UseCases) ended(s *Status, h *Host, now time.Time, o outcome) {
+	if s.came(&u.counts.statuses, h, now, o) {
+		s.SentRevision = s.BegunRevision
+		if s.Revision > s.SentRevision { // something has happened since
+			s.State, s.DueAt = Pending, now
+		}
+	}
+}
+
+// came is what came of a run, and reports whether it has done its work.
+func (d *Delivery) came(c *attempts, h *Host, now time.Time, o outcome) bool {
 	if o.quota != nil {
 		h.Quota = o.quota
 	}
 	switch o.outcome {
 	case "sent":
-		s.State, s.SentRevision, s.Attempts, s.Error, s.SentAt, s.AwaySince = Sent, s.BegunRevision, 0, "", &now, nil
+		d.State, d.Attempts, d.Error, d.SentAt, d.AwaySince = Sent, 0, "", &now, nil
 		h.Failures, h.Problem = 0, ""
 		if q := h.Quota; q != nil && q.Remaining*10 < q.Limit && q.ResetsAt.After(now) { // the rest is for what rollouts need
 			h.PausedUntil = earlier(q.ResetsAt, now.Add(longestWait))
 		}
-		u.counts.sent.Add(1)
-		if s.Revision > s.SentRevision { // something has happened since
-			s.State, s.DueAt = Pending, now
-		}
+		c.sent.Add(1)
+		return true
 	case "limited":
-		u.counts.limited.Add(1)
-		u.busy(s, h, now, cmp.Or(o.why, "it accepts no more requests for now"), o.wait)
+		c.limited.Add(1)
+		d.busy(h, now, cmp.Or(o.why, "it accepts no more requests for now"), o.wait)
 	case "away":
-		u.counts.away.Add(1)
-		u.busy(s, h, now, cmp.Or(o.why, "it does not answer"), 0)
-		u.away(s, now)
+		c.away.Add(1)
+		d.busy(h, now, cmp.Or(o.why, "it does not answer"), 0)
+		d.away(c, now)
 	default:
 		h.Failures, h.Problem = 0, ""
-		u.again(s, now, cmp.Or(o.why, "its run ended without saying what came of it"))
+		d.again(c, now, cmp.Or(o.why, "its run ended without saying what came of it"))
 	}
+	return false
 }
 
-// away gives a status up that its server has failed to answer for longest: it may be what the server fails at, and would slow down the
-// others for ever.
-func (u *UseCases) away(s *Status, now time.Time) {
-	if s.AwaySince == nil {
-		s.AwaySince = &now
+// away gives up what its server has failed to answer for longest: it may be what the server fails at, and would slow down the others for ever.
+func (d *Delivery) away(c *attempts, now time.Time) {
+	if d.AwaySince == nil {
+		d.AwaySince = &now
 	}
-	if now.Sub(*s.AwaySince) < maxAway {
+	if now.Sub(*d.AwaySince) < maxAway {
 		return
 	}
-	s.State, s.Attempts, s.AwaySince = Failed, max(1, s.Attempts), nil
-	s.Error = cut(fmt.Sprintf("%s; it was tried for %s", s.Error, maxAway), maxError)
-	u.counts.failed.Add(1)
+	d.State, d.Attempts, d.AwaySince = Failed, max(1, d.Attempts), nil
+	d.Error = cut(fmt.Sprintf("%s; it was tried for %s", d.Error, maxAway), maxError)
+	c.failed.Add(1)
 }
 
-// busy is a server that cannot take statuses now: all that is for it waits, with growing pauses.
-func (u *UseCases) busy(s *Status, h *Host, now time.Time, why string, wait time.Duration) {
+// busy is a server that cannot be used now: all that is for it waits, with growing pauses.
+func (d *Delivery) busy(h *Host, now time.Time, why string, wait time.Duration) {
 	h.Failures++
 	pause := min(maxPause, firstPause<<min(h.Failures-1, 10))
 	h.PausedUntil, h.Problem = now.Add(max(pause, min(wait, longestWait))), cut(why, maxError)
-	s.State, s.Error, s.DueAt = Pending, cut(why, maxError), now
+	d.State, d.Error, d.DueAt = Pending, cut(why, maxError), now
 }
 
-// again has a status sent again after a pause, or gives it up.
-func (u *UseCases) again(s *Status, now time.Time, why string) {
-	s.Attempts++
-	if s.Attempts >= maxAttempts {
-		s.State, s.Error = Failed, cut(fmt.Sprintf("%s; it was tried %d times", why, s.Attempts), maxError)
-		u.counts.failed.Add(1)
+// again has it begun again after a pause, or gives it up.
+func (d *Delivery) again(c *attempts, now time.Time, why string) {
+	d.Attempts++
+	if d.Attempts >= maxAttempts {
+		d.State, d.Error = Failed, cut(fmt.Sprintf("%s; it was tried %d times", why, d.Attempts), maxError)
+		c.failed.Add(1)
 		return
 	}
-	s.State, s.Error, s.DueAt = Pending, cut(why, maxError), now.Add(min(maxPause, firstPause<<min(s.Attempts-1, 10)))
-	u.counts.retried.Add(1)
+	d.State, d.Error, d.DueAt = Pending, cut(why, maxError), now.Add(min(maxPause, firstPause<<min(d.Attempts-1, 10)))
+	c.retried.Add(1)
 }
 
 const maxError = 1000
@@ -333,6 +341,8 @@ func read(pairs []handoff.WorkflowPair) (o outcome) {
 			_ = json.Unmarshal([]byte(p.Value), &o.outcome)
 		case "why":
 			_ = json.Unmarshal([]byte(p.Value), &o.why)
+		case "link":
+			_ = json.Unmarshal([]byte(p.Value), &o.link)
 		case "wait":
 			var seconds int64
 			_ = json.Unmarshal([]byte(p.Value), &seconds)

@@ -1,4 +1,5 @@
-// Package forge holds the use cases of statuses of commits, at the forges of the repositories that versions come from (R3-09, D48, D64).
+// Package forge holds the use cases of statuses of commits, at the forges of the repositories that versions come from (R3-09, D48, D64), and of
+// the plans of pull requests there (R4-27, D60).
 //
 // What checks have come to is published there. It is a copy: nothing is decided by it, and nothing waits for it. What may have changed
 // leaves a mark, in the transaction that changes it. A mark is turned into statuses, of which only the newest of each name is kept, and
@@ -27,6 +28,8 @@ type Mirror struct {
 	// Credential is the name of one; empty for the one with the longest matching URL.
 	Credential string
 	Enabled    bool
+	// Plans reports whether comments on pull requests are about the application, too; they are without a mirror.
+	Plans bool
 	// Author is who saved it last, at ChangedAt.
 	Author    core.Author
 	ChangedAt time.Time
@@ -60,8 +63,14 @@ type Status struct {
 	Credential string
 	// Revision counts what it was to say, SentRevision is what the forge has, and BegunRevision what the present run sends.
 	Revision, SentRevision, BegunRevision int
-	State                                 State
-	// DueAt is when it is sent, or looked at again while a run sends it.
+	Delivery
+	CreatedAt time.Time
+}
+
+// Delivery is how far something has come that runs bring to a forge.
+type Delivery struct {
+	State State
+	// DueAt is when it is begun, or looked at again while a run is about it.
 	DueAt    time.Time
 	Attempts int
 	// Run counts the runs that were begun for it; Started is whether the engine has the present one, and Inputs are what it is begun with.
@@ -71,9 +80,8 @@ type Status struct {
 	// AwaySince is when its server first failed to answer since it was sent last; nil if it has not.
 	AwaySince *time.Time
 	// Error is why the last attempt failed; empty if it did not.
-	Error     string
-	SentAt    *time.Time
-	CreatedAt time.Time
+	Error  string
+	SentAt *time.Time
 }
 
 // Part is what a status states, or is to state.
@@ -95,6 +103,9 @@ type Host struct {
 	// WindowAt is when the present minute began, in which WindowCount statuses were begun.
 	WindowAt    time.Time
 	WindowCount int
+	// PullWindowAt and PullWindowCount are the same for pull requests.
+	PullWindowAt    time.Time
+	PullWindowCount int
 	// Quota is how many requests it still accepts; nil where it does not say.
 	Quota *Quota
 	// Waiting is how many statuses wait for it or are being sent.
@@ -125,6 +136,8 @@ type Reads interface {
 	// ForgeStatuses are the newest first.
 	ForgeStatuses(ctx context.Context, organization int64, f Filter) ([]Status, error)
 	ForgeHosts(ctx context.Context, organization int64) ([]Host, error)
+	// ForgePulls are the newest first, after one by its ID; 0 for all.
+	ForgePulls(ctx context.Context, organization, before int64, most int) ([]Pull, error)
 	// ForgeHooks are those that were not removed, the oldest first.
 	ForgeHooks(ctx context.Context, organization int64) ([]Hook, error)
 }
@@ -205,6 +218,19 @@ type Tx interface {
 	LockForgeHost(ctx context.Context, host string) (Host, error)
 	SaveForgeHost(ctx context.Context, h Host) error
 
+	// MergeForgePull notes that a pull request may have changed; it is begun at DueAt, and not before a pause after it was last done with. It
+	// reports false if it is not known and as many as most wait already.
+	MergeForgePull(ctx context.Context, p Pull, most int, pause time.Duration) (bool, error)
+	// DueForgePull locks one that is to be begun or looked at, skipping those that others have locked; false for none. None is begun at a
+	// server that is paused, at which as many are under way, or at which rate were begun since a time.
+	DueForgePull(ctx context.Context, at, since time.Time, rate, together int) (Pull, bool, error)
+	LockForgePull(ctx context.Context, id int64) (Pull, error)
+	SaveForgePull(ctx context.Context, p Pull) error
+	// ForgePullsSending is how many are under way at a server.
+	ForgePullsSending(ctx context.Context, host string) (int, error)
+	// ForgetForgePulls deletes what is older, up to a limit.
+	ForgetForgePulls(ctx context.Context, before time.Time, most int) error
+
 	// LockForgeHooks keeps others from adding hooks until the transaction ends.
 	LockForgeHooks(ctx context.Context) error
 	AddForgeHook(ctx context.Context, h Hook) (Hook, error)
@@ -252,6 +278,7 @@ type Deps struct {
 	Store  Store
 	Engine Engine
 	Checks Checks
+	Plans  Plans
 	// Secrets gives hooks their secrets.
 	Secrets Secrets
 	Clock   clock.Clock
@@ -268,6 +295,7 @@ type UseCases struct {
 	store   Store
 	engine  Engine
 	checks  Checks
+	plans   Plans
 	secrets Secrets
 	clock   clock.Clock
 	url     string
@@ -287,14 +315,25 @@ func New(d Deps) *UseCases {
 		d.Review = func() {}
 	}
 	return &UseCases{
-		store: d.Store, engine: d.Engine, checks: d.Checks, secrets: d.Secrets, clock: d.Clock, url: d.URL, wake: d.Wake, review: d.Review,
+		store: d.Store, engine: d.Engine, checks: d.Checks, plans: d.Plans, secrets: d.Secrets, clock: d.Clock, url: d.URL, wake: d.Wake,
+		review: d.Review,
 	}
 }
 
 // counts counts what this process has done, for the metrics.
 type counts struct {
-	sent, retried, failed, limited, away atomic.Int64
-	taken, old, ignored                  atomic.Int64
+	statuses, pulls     attempts
+	pullsIgnored        atomic.Int64
+	taken, old, ignored atomic.Int64
+}
+
+// attempts counts what became of attempts.
+type attempts struct{ sent, retried, failed, limited, away atomic.Int64 }
+
+func (a *attempts) read() map[string]int64 {
+	return map[string]int64{
+		"sent": a.sent.Load(), "retried": a.retried.Load(), "failed": a.failed.Load(), "limited": a.limited.Load(), "away": a.away.Load(),
+	}
 }
 
 // Reported returns what became of statuses that forges have reported to this process, by outcome.
@@ -303,9 +342,11 @@ func (u *UseCases) Reported() map[string]int64 {
 }
 
 // Counts returns what became of attempts in this process, by outcome.
-func (u *UseCases) Counts() map[string]int64 {
-	return map[string]int64{
-		"sent": u.counts.sent.Load(), "retried": u.counts.retried.Load(), "failed": u.counts.failed.Load(),
-		"limited": u.counts.limited.Load(), "away": u.counts.away.Load(),
-	}
+func (u *UseCases) Counts() map[string]int64 { return u.counts.statuses.read() }
+
+// PullCounts returns what became of plans in comments in this process, by outcome.
+func (u *UseCases) PullCounts() map[string]int64 {
+	all := u.counts.pulls.read()
+	all["ignored"] = u.counts.pullsIgnored.Load()
+	return all
 }

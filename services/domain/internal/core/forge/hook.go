@@ -15,10 +15,10 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// Forges are the kinds of servers that report statuses of commits.
+// Forges are the kinds of servers that report statuses of commits and pull requests.
 func Forges() []string { return []string{"github", "gitlab", "gitea"} }
 
-// Hook is where a forge reports statuses of commits to. Its secret is known to the registry service alone.
+// Hook is where a forge reports statuses of commits and pull requests to. Its secret is known to the registry service alone.
 type Hook struct {
 	ID int64
 	// Key names it at the registry service.
@@ -26,6 +26,8 @@ type Hook struct {
 	// Repositories are patterns of those that it may report about, as host/path. CheckKeys are the checks that its reports count for; none
 	// for all.
 	Repositories, CheckKeys []string
+	// Plans reports whether pull requests that it reports are commented on.
+	Plans bool
 	// Author is who made it, at CreatedAt.
 	Author    core.Author
 	CreatedAt time.Time
@@ -54,6 +56,7 @@ type PlacedHook struct {
 type NewHook struct {
 	Forge                   string
 	Repositories, CheckKeys []string
+	Plans                   bool
 	Reason                  string
 }
 
@@ -111,8 +114,8 @@ func (u *UseCases) AddHook(ctx context.Context, a core.Actor, n NewHook) (MadeHo
 	_, _ = rand.Read(name) // never fails
 	made := MadeHook{Hook: Hook{
 		Key: hex.EncodeToString(name), Forge: n.Forge, Repositories: append([]string{}, n.Repositories...),
-		CheckKeys: append([]string{}, n.CheckKeys...),
-		Author:    core.AuthorOf(a), CreatedAt: u.clock.Now(),
+		CheckKeys: append([]string{}, n.CheckKeys...), Plans: n.Plans,
+		Author: core.AuthorOf(a), CreatedAt: u.clock.Now(),
 	}}
 	// First, and outside of the transaction: without its secret a hook is good for nothing.
 	var err error
@@ -188,5 +191,5 @@ func hookSubject(id int64) core.AccessSubject {
 }
 
 func (h Hook) state() map[string]any {
-	return map[string]any{"forge": h.Forge, "repositories": h.Repositories, "checkKeys": h.CheckKeys}
+	return map[string]any{"forge": h.Forge, "repositories": h.Repositories, "checkKeys": h.CheckKeys, "plans": h.Plans}
 }

@@ -28,7 +28,9 @@ type NewMirror struct {
 	Environments []string
 	Credential   string
 	Enabled      bool
-	Reason       string
+	// Plans reports whether comments on pull requests are about the application, too; nil leaves it as it is.
+	Plans  *bool
+	Reason string
 }
 
 // Named is a mirror with the names of what it is about.
@@ -86,6 +88,10 @@ func (u *UseCases) PutMirror(ctx context.Context, a core.Actor, n NewMirror) (Na
 		if err != nil {
 			return err
 		}
+		saved.Plans = before == nil || before.Plans
+		if n.Plans != nil {
+			saved.Plans = *n.Plans
+		}
 		if err := tx.SaveForgeMirror(ctx, saved.Mirror); err != nil {
 			return err
 		}
@@ -98,14 +104,14 @@ func (u *UseCases) PutMirror(ctx context.Context, a core.Actor, n NewMirror) (Na
 				Name: application.Name,
 			},
 			Reason: n.Reason, Detail: "publishing of " + application.Name,
-		}, before, saved.state())
+		}, before.before(), saved.state())
 	})
 	u.wake()
 	return saved, err
 }
 
-// before is the mirror of an application as the journal has it; nil for none.
-func (u *UseCases) before(ctx context.Context, tx Tx, organization int64, application core.Application) (any, error) {
+// before is the mirror of an application; nil for none.
+func (u *UseCases) before(ctx context.Context, tx Tx, organization int64, application core.Application) (*Named, error) {
 	all, err := tx.ForgeMirrors(ctx, organization)
 	if err != nil {
 		return nil, err
@@ -113,14 +119,23 @@ func (u *UseCases) before(ctx context.Context, tx Tx, organization int64, applic
 	for _, m := range all {
 		if m.ApplicationID == application.ID {
 			environments, err := tx.EnvironmentsByID(ctx, organization, m.EnvironmentIDs)
-			return named(m, application.Name, environments).state(), err
+			found := named(m, application.Name, environments)
+			return &found, err
 		}
 	}
-	return nil, nil //nolint:nilnil // nothing is what the journal has of what did not exist
+	return nil, nil //nolint:nilnil // an application has one only once it was saved
+}
+
+// before is a mirror as the journal has it: null for what did not exist.
+func (n *Named) before() any {
+	if n == nil {
+		return nil
+	}
+	return n.state()
 }
 
 func (n Named) state() map[string]any {
-	return map[string]any{"environments": n.Environments, "credential": n.Credential, "enabled": n.Enabled}
+	return map[string]any{"environments": n.Environments, "credential": n.Credential, "enabled": n.Enabled, "plans": n.Plans}
 }
 
 func named(m Mirror, application string, environments map[int64]core.Environment) Named {

@@ -33,12 +33,12 @@ const (
 // Worked is what a worker did, for the log.
 type Worked struct {
 	Organization int64
-	// What is look (at what may have changed), send, look at a run, or put off.
+	// What is make (statuses of what may have changed), send, look at a run, plan (a pull request), or put off.
 	What string
-	// Application and VersionSet, or Status are what it was about; 0 for none.
-	Application, VersionSet, Status int64
-	State                           State
-	Error                           string
+	// Application and VersionSet, or Status, or Pull are what it was about; 0 for none.
+	Application, VersionSet, Status, Pull int64
+	State                                 State
+	Error                                 string
 }
 
 // WorkDue does the next thing that is due: it makes statuses of what may have changed, or sends a status or looks at one that is being
@@ -84,7 +84,11 @@ func (u *UseCases) workIn(ctx context.Context, organization int64) (Worked, bool
 		return w, false, err
 	}
 	if !found {
-		return u.sendNext(ctx, organization)
+		w, worked, err := u.sendNext(ctx, organization)
+		if err != nil || worked {
+			return w, worked, err
+		}
+		return u.pullNext(ctx, organization)
 	}
 	w.Application, w.VersionSet = m.Application, m.VersionSet
 	err = u.make(ctx, organization, m)
@@ -152,7 +156,7 @@ func (u *UseCases) make(ctx context.Context, organization int64, m Mark) error {
 			for _, c := range s.commits {
 				if err := tx.MergeForgeStatus(ctx, Status{
 					Repository: c.repository, Host: c.host, Commit: c.sha, Name: st.name, ApplicationID: m.Application,
-					EnvironmentID: st.environment, Part: st.part, Credential: s.mirror.Credential, DueAt: now,
+					EnvironmentID: st.environment, Part: st.part, Credential: s.mirror.Credential, Delivery: Delivery{DueAt: now},
 				}); err != nil {
 					return err
 				}

@@ -292,6 +292,17 @@ type WorkflowEnded struct {
 	Reason string
 }
 
+// PullRead is what a run has read of a pull request, as the event has it.
+type PullRead struct {
+	PullID  int64
+	Run     int
+	Reading []byte
+}
+
+func (m PullRead) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
+	return tx.SaveForgePullReading(ctx, m.PullID, m.Run, m.Reading, c.at)
+}
+
 func (m WorkflowEnded) apply(ctx context.Context, u *UseCases, tx Tx, c cause, _ core.Inbound) error {
 	if err := tx.WithdrawCallRequests(ctx, m.WorkflowID); err != nil {
 		return err
@@ -320,6 +331,9 @@ func (u *UseCases) workflowEnded(ctx context.Context, tx Tx, c cause, workflowID
 	}
 	if status, run := id.ForgeStatus(workflowID); status != 0 {
 		return tx.HurryForgeStatus(ctx, status, run, c.at)
+	}
+	if pull, run := id.ForgePull(workflowID); pull != 0 {
+		return tx.HurryForgePull(ctx, pull, run, c.at)
 	}
 	if completed {
 		verb, reason = core.VerbFail, "the workflow ended without saying how it went"

@@ -104,6 +104,8 @@ func (m DeploymentSubmitted) reporter() reporter { return ofDeployment(m.Link.De
 
 func (m Previewed) reporter() reporter { return theRun(id.PreviewRun(m.PreviewID)) }
 
+func (m PullRead) reporter() reporter { return theRun(id.ForgePullRun(m.PullID, m.Run)) }
+
 func (m CheckReported) reporter() reporter { return theRun(id.CheckRun(m.RunID)) }
 
 // An older attempt may report, too; its findings are ignored where they are applied.

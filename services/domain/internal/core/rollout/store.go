@@ -66,6 +66,10 @@ type TriggerTx interface {
 	HurryNotification(ctx context.Context, message int64, run int, at time.Time) error
 	// HurryForgeStatus has the status looked at now that a run publishes which has ended; a no-op for any other run.
 	HurryForgeStatus(ctx context.Context, status int64, run int, at time.Time) error
+	// HurryForgePull is the same for the run that is about a pull request. SaveForgePullReading stores what that run has read, and has it
+	// looked at; a no-op for any other run.
+	HurryForgePull(ctx context.Context, pull int64, run int, at time.Time) error
+	SaveForgePullReading(ctx context.Context, pull int64, run int, reading []byte, at time.Time) error
 	// SignalChains does so for those with blocks of the application of a rollout that has reached an environment or, with 0, has completed.
 	SignalChains(ctx context.Context, rollout, environment int64, at time.Time) error
 	// NudgeChainsOfRollout has the chains that began a rollout decided about now.

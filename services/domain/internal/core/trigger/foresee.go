@@ -117,6 +117,21 @@ func (u *UseCases) Foresee(ctx context.Context, a core.Actor, c Change) (all []T
 	return all, more, nil
 }
 
+// Follows reports whether an application has a source for a repository, given its URL.
+func (u *UseCases) Follows(ctx context.Context, organization int64, repository string) (bool, error) {
+	name := u.sources.Name(repository)
+	if name == "" {
+		return false, nil
+	}
+	follows := false
+	err := u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+		sources, err := tx.SourcesOfRepository(ctx, organization, u.sources.KeyPrefix(name), 1)
+		follows = len(sources) > 0
+		return err
+	})
+	return follows, err
+}
+
 // touched are the sources of an application for which a file of a change counts. The bits of files are those of the change's paths: a
 // name is kept once, however many sources it counts for.
 type touched struct {

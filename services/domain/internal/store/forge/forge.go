@@ -20,7 +20,7 @@ import (
 
 func mirror(r query.ForgeMirror) forge.Mirror {
 	return forge.Mirror{
-		ApplicationID: r.ApplicationID, EnvironmentIDs: r.EnvironmentIds, Credential: r.Credential, Enabled: r.Enabled,
+		ApplicationID: r.ApplicationID, EnvironmentIDs: r.EnvironmentIds, Credential: r.Credential, Enabled: r.Enabled, Plans: r.Plans,
 		Author: core.Author{
 			Principal: core.Principal{Type: core.PrincipalType(r.PrincipalType), ID: r.PrincipalID}, Name: r.PrincipalName,
 		},
@@ -31,13 +31,15 @@ func mirror(r query.ForgeMirror) forge.Mirror {
 func status(r query.ForgeStatus) forge.Status {
 	return forge.Status{
 		ID: r.ID, Repository: r.Repository, Host: r.Host, Commit: r.CommitSha, Name: r.Name,
-		ApplicationID: r.ApplicationID, EnvironmentID: r.EnvironmentID, AwaySince: r.AwaySince,
+		ApplicationID: r.ApplicationID, EnvironmentID: r.EnvironmentID,
 		Part:       forge.Part{Set: r.VersionSetID, Phase: core.CheckPhase(r.Phase), Description: r.Description, Link: r.Link},
 		Credential: r.Credential,
-		Revision:   int(r.Revision), SentRevision: int(r.SentRevision), BegunRevision: int(r.BegunRevision), State: forge.State(r.State),
-		DueAt:    r.DueAt,
-		Attempts: int(r.Attempts), Run: int(r.Run), Started: r.Started, Inputs: r.Inputs, Error: r.Error, SentAt: r.SentAt,
+		Revision:   int(r.Revision), SentRevision: int(r.SentRevision), BegunRevision: int(r.BegunRevision),
 		CreatedAt: r.CreatedAt,
+		Delivery: forge.Delivery{
+			State: forge.State(r.State), DueAt: r.DueAt, Attempts: int(r.Attempts), Run: int(r.Run), Started: r.Started, Inputs: r.Inputs,
+			Error: r.Error, SentAt: r.SentAt, AwaySince: r.AwaySince,
+		},
 	}
 }
 
@@ -111,7 +113,7 @@ type Writes struct {
 func (w Writes) SaveForgeMirror(ctx context.Context, m forge.Mirror) error {
 	err := w.Q.SaveForgeMirror(ctx, query.SaveForgeMirrorParams{
 		OrganizationID: w.Entered, ApplicationID: m.ApplicationID, EnvironmentIds: m.EnvironmentIDs, Credential: m.Credential, Enabled: m.Enabled,
-		PrincipalType: string(m.Author.Type), PrincipalID: m.Author.ID, PrincipalName: m.Author.Name, ChangedAt: m.ChangedAt,
+		Plans: m.Plans, PrincipalType: string(m.Author.Type), PrincipalID: m.Author.ID, PrincipalName: m.Author.Name, ChangedAt: m.ChangedAt,
 	})
 	return pg.Classify(err, "save whether application %d is published", m.ApplicationID)
 }
@@ -256,8 +258,8 @@ func (w Writes) LockForgeHost(ctx context.Context, host string) (forge.Host, err
 	r, err := w.Q.LockForgeHost(ctx, w.Entered, host)
 	return forge.Host{
 		Host: r.Host, PausedUntil: r.PausedUntil, Problem: r.Problem, Failures: int(r.Failures), WindowAt: r.WindowAt,
-		WindowCount: int(r.WindowCount),
-		Quota:       quota(r.QuotaLimit, r.QuotaRemaining, r.QuotaResetsAt),
+		WindowCount: int(r.WindowCount), PullWindowAt: r.PullWindowAt, PullWindowCount: int(r.PullWindowCount),
+		Quota: quota(r.QuotaLimit, r.QuotaRemaining, r.QuotaResetsAt),
 	}, pg.Classify(err, "lock server %s", host)
 }
 
@@ -265,8 +267,7 @@ func (w Writes) LockForgeHost(ctx context.Context, host string) (forge.Host, err
 func (w Writes) SaveForgeHost(ctx context.Context, h forge.Host) error {
 	p := query.SaveForgeHostParams{
 		OrganizationID: w.Entered, Host: h.Host, PausedUntil: h.PausedUntil, Problem: h.Problem, Failures: int32(h.Failures),
-		WindowAt:    h.WindowAt,
-		WindowCount: int32(h.WindowCount),
+		WindowAt: h.WindowAt, WindowCount: int32(h.WindowCount), PullWindowAt: h.PullWindowAt, PullWindowCount: int32(h.PullWindowCount),
 	}
 	if q := h.Quota; q != nil {
 		p.QuotaLimit, p.QuotaRemaining, p.QuotaResetsAt = &q.Limit, &q.Remaining, &q.ResetsAt

@@ -1,15 +1,17 @@
 -- name: OrganizationsWithDueForge :many
 -- Across organizations, on purpose: the workers are for all.
-SELECT organization_id::bigint FROM cd_organizations_with_due_forge(@at) AS organization_id;
+SELECT organization_id::bigint FROM cd_organizations_with_due_forge(@at) AS organization_id
+UNION
+SELECT organization_id::bigint FROM cd_organizations_with_due_pulls(@at) AS organization_id;
 
 -- name: ForgeMirrors :many
 SELECT * FROM cd_forge_mirrors WHERE organization_id = @organization_id ORDER BY application_id;
 
 -- name: SaveForgeMirror :exec
-INSERT INTO cd_forge_mirrors (organization_id, application_id, environment_ids, credential, enabled, principal_type, principal_id, principal_name, changed_at)
-VALUES (@organization_id, @application_id, @environment_ids, @credential, @enabled, @principal_type, @principal_id, @principal_name, @changed_at)
+INSERT INTO cd_forge_mirrors (organization_id, application_id, environment_ids, credential, enabled, plans, principal_type, principal_id, principal_name, changed_at)
+VALUES (@organization_id, @application_id, @environment_ids, @credential, @enabled, @plans, @principal_type, @principal_id, @principal_name, @changed_at)
 ON CONFLICT (organization_id, application_id) DO UPDATE SET environment_ids = EXCLUDED.environment_ids, credential = EXCLUDED.credential,
-    enabled = EXCLUDED.enabled, principal_type = EXCLUDED.principal_type, principal_id = EXCLUDED.principal_id,
+    enabled = EXCLUDED.enabled, plans = EXCLUDED.plans, principal_type = EXCLUDED.principal_type, principal_id = EXCLUDED.principal_id,
     principal_name = EXCLUDED.principal_name, changed_at = EXCLUDED.changed_at;
 
 -- name: MarkForgeLive :exec
@@ -128,7 +130,7 @@ ON CONFLICT (organization_id, host) DO UPDATE SET host = EXCLUDED.host RETURNING
 
 -- name: SaveForgeHost :exec
 UPDATE cd_forge_hosts SET paused_until = @paused_until, problem = @problem, failures = @failures, window_at = @window_at, window_count = @window_count,
-    quota_limit = @quota_limit, quota_remaining = @quota_remaining, quota_resets_at = @quota_resets_at
+    pull_window_at = @pull_window_at, pull_window_count = @pull_window_count, quota_limit = @quota_limit, quota_remaining = @quota_remaining, quota_resets_at = @quota_resets_at
 WHERE organization_id = @organization_id AND host = @host;
 
 -- name: ForgeHosts :many
@@ -136,8 +138,8 @@ SELECT h.*, (SELECT count(*) FROM cd_forge_statuses s WHERE s.organization_id = 
 FROM cd_forge_hosts h WHERE h.organization_id = @organization_id ORDER BY h.host LIMIT 100;
 
 -- name: InsertForgeHook :one
-INSERT INTO cd_forge_hooks (organization_id, key, forge, repositories, check_keys, principal_type, principal_id, principal_name, created_at)
-VALUES (@organization_id, @key, @forge, @repositories, @check_keys, @principal_type, @principal_id, @principal_name, @created_at)
+INSERT INTO cd_forge_hooks (organization_id, key, forge, repositories, check_keys, plans, principal_type, principal_id, principal_name, created_at)
+VALUES (@organization_id, @key, @forge, @repositories, @check_keys, @plans, @principal_type, @principal_id, @principal_name, @created_at)
 RETURNING *;
 
 -- name: ForgeHooks :many
@@ -225,3 +227,57 @@ SELECT cd_mark_forge_subject(s.organization_id, s.application_id, s.version_set_
 
 -- name: ForgetForgeReports :one
 SELECT cd_forget_forge_reports(@before::timestamptz, @most::integer)::bigint;
+
+-- name: MergeForgePull :execrows
+-- Notes that a pull request may have changed. One that a run is about is begun again afterwards, and one that waits after a failed attempt
+-- continues to wait. A comment by whom may ask does not hide that there was a push, nor the other way round: who has asked last counts.
+INSERT INTO cd_forge_pulls AS p (organization_id, hook_id, name, number, repository, host, asked_by, due_at)
+SELECT @organization_id, @hook_id, @name, @number, @repository, @host, @asked_by, @due_at
+WHERE EXISTS (SELECT FROM cd_forge_pulls o WHERE o.organization_id = @organization_id AND o.name = @name AND o.number = @number)
+   OR (SELECT count(*) FROM (SELECT FROM cd_forge_pulls o WHERE o.organization_id = @organization_id AND o.state IN ('pending', 'sending') LIMIT @most::bigint) x) < @most::bigint
+ON CONFLICT (organization_id, name, number) DO UPDATE SET
+    hook_id = EXCLUDED.hook_id, repository = EXCLUDED.repository, revision = p.revision + 1,
+    asked_by = CASE WHEN EXCLUDED.asked_by <> '' THEN EXCLUDED.asked_by ELSE p.asked_by END,
+    due_at = CASE WHEN p.state IN ('sending', 'pending') THEN p.due_at
+        ELSE GREATEST(EXCLUDED.due_at, COALESCE(p.sent_at, 'epoch') + make_interval(secs => @pause_seconds::double precision)) END,
+    attempts = CASE WHEN p.state IN ('pending', 'sending') THEN p.attempts ELSE 0 END,
+    state = CASE WHEN p.state = 'sending' THEN p.state ELSE 'pending' END;
+
+-- name: DueForgePull :one
+-- The one that may be begun now, or whose run is to be looked at; those that others have locked are skipped. What was pushed comes before
+-- what was asked for, which outsiders may do.
+SELECT * FROM cd_forge_pulls p WHERE p.organization_id = @organization_id AND p.state IN ('pending', 'sending') AND p.due_at <= @at
+  AND (p.state = 'sending' OR p.host <> ALL (ARRAY(
+      SELECT h.host FROM cd_forge_hosts h WHERE h.organization_id = @organization_id AND (h.paused_until > @at
+          OR h.pull_window_count >= @rate::bigint AND h.pull_window_at > @window_at
+          OR (SELECT count(*) FROM cd_forge_pulls x WHERE x.organization_id = h.organization_id AND x.host = h.host AND x.state = 'sending')
+              >= CASE WHEN h.failures > 0 THEN 1 ELSE @together::bigint END
+          OR h.failures > 0 AND EXISTS (SELECT FROM cd_forge_statuses s WHERE s.organization_id = h.organization_id AND s.host = h.host AND s.state = 'sending')))))
+ORDER BY p.state = 'pending', p.asked_by <> '', p.due_at, p.id LIMIT 1 FOR UPDATE SKIP LOCKED;
+
+-- name: LockForgePull :one
+SELECT * FROM cd_forge_pulls WHERE organization_id = @organization_id AND id = @id FOR UPDATE;
+
+-- name: SaveForgePull :exec
+UPDATE cd_forge_pulls SET state = @state, due_at = @due_at, attempts = @attempts, run = @run, started = @started, inputs = sqlc.narg(inputs)::jsonb,
+    begun_revision = @begun_revision, step = @step, reading = sqlc.narg(reading)::jsonb, head = @head, link = @link, outcome = @outcome, error = @error,
+    sent_at = @sent_at, away_since = @away_since, asked_by = @asked_by
+WHERE organization_id = @organization_id AND id = @id;
+
+-- name: SaveForgePullReading :exec
+-- What the present run has read; that of an earlier one is dropped.
+UPDATE cd_forge_pulls SET reading = @reading, due_at = LEAST(due_at, @at)
+WHERE organization_id = @organization_id AND id = @id AND run = @run AND state = 'sending' AND step = 'read';
+
+-- name: HurryForgePull :exec
+-- The run that is about a pull request has ended: it is looked at now.
+UPDATE cd_forge_pulls SET due_at = LEAST(due_at, @at) WHERE organization_id = @organization_id AND id = @id AND run = @run AND state = 'sending' AND started;
+
+-- name: ForgePullsSending :one
+SELECT count(*) FROM cd_forge_pulls WHERE organization_id = @organization_id AND host = @host AND state = 'sending';
+
+-- name: ForgePulls :many
+SELECT * FROM cd_forge_pulls WHERE organization_id = @organization_id AND (@before::bigint = 0 OR id < @before) ORDER BY id DESC LIMIT @most;
+
+-- name: ForgetForgePulls :one
+SELECT cd_forget_forge_pulls(@before::timestamptz, @most::integer)::bigint;

@@ -31,6 +31,67 @@ func (q *Queries) DueForgeMark(ctx context.Context, organizationID int64, at tim
 	return i, err
 }
 
+const dueForgePull = `-- name: DueForgePull :one
+SELECT organization_id, id, hook_id, name, number, repository, host, asked_by, revision, begun_revision, step, reading, head, link, outcome, state, due_at, attempts, run, started, inputs, away_since, error, sent_at, created_at, updated_at FROM cd_forge_pulls p WHERE p.organization_id = $1 AND p.state IN ('pending', 'sending') AND p.due_at <= $2
+  AND (p.state = 'sending' OR p.host <> ALL (ARRAY(
+      SELECT h.host FROM cd_forge_hosts h WHERE h.organization_id = $1 AND (h.paused_until > $2
+          OR h.pull_window_count >= $3::bigint AND h.pull_window_at > $4
+          OR (SELECT count(*) FROM cd_forge_pulls x WHERE x.organization_id = h.organization_id AND x.host = h.host AND x.state = 'sending')
+              >= CASE WHEN h.failures > 0 THEN 1 ELSE $5::bigint END
+          OR h.failures > 0 AND EXISTS (SELECT FROM cd_forge_statuses s WHERE s.organization_id = h.organization_id AND s.host = h.host AND s.state = 'sending')))))
+ORDER BY p.state = 'pending', p.asked_by <> '', p.due_at, p.id LIMIT 1 FOR UPDATE SKIP LOCKED
+`
+
+type DueForgePullParams struct {
+	OrganizationID int64
+	At             time.Time
+	Rate           int64
+	WindowAt       time.Time
+	Together       int64
+}
+
+// The one that may be begun now, or whose run is to be looked at; those that others have locked are skipped. What was pushed comes before
+// what was asked for, which outsiders may do.
+func (q *Queries) DueForgePull(ctx context.Context, arg DueForgePullParams) (ForgePull, error) {
+	row := q.db.QueryRow(ctx, dueForgePull,
+		arg.OrganizationID,
+		arg.At,
+		arg.Rate,
+		arg.WindowAt,
+		arg.Together,
+	)
+	var i ForgePull
+	err := row.Scan(
+		&i.OrganizationID,
+		&i.ID,
+		&i.HookID,
+		&i.Name,
+		&i.Number,
+		&i.Repository,
+		&i.Host,
+		&i.AskedBy,
+		&i.Revision,
+		&i.BegunRevision,
+		&i.Step,
+		&i.Reading,
+		&i.Head,
+		&i.Link,
+		&i.Outcome,
+		&i.State,
+		&i.DueAt,
+		&i.Attempts,
+		&i.Run,
+		&i.Started,
+		&i.Inputs,
+		&i.AwaySince,
+		&i.Error,
+		&i.SentAt,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
 const dueForgeStatus = `-- name: DueForgeStatus :one
 SELECT organization_id, id, repository, host, commit_sha, name, credential, revision, sent_revision, state, due_at, attempts, run, started, inputs, begun_revision, error, sent_at, created_at, updated_at, application_id, environment_id, version_set_id, phase, description, link, away_since FROM cd_forge_statuses s WHERE s.organization_id = $1 AND s.state IN ('pending', 'sending') AND s.due_at <= $2
   AND (s.state = 'sending' OR s.host <> ALL (ARRAY(
@@ -77,7 +138,7 @@ func (q *Queries) DueForgeStatus(ctx context.Context, organizationID int64, at t
 }
 
 const forgeHookByKey = `-- name: ForgeHookByKey :one
-SELECT organization_id, id, key, forge, repositories, check_keys, principal_type, principal_id, principal_name, removed_at, created_at, updated_at FROM cd_forge_hooks WHERE organization_id = $1 AND key = $2 AND removed_at IS NULL FOR SHARE
+SELECT organization_id, id, key, forge, repositories, check_keys, principal_type, principal_id, principal_name, removed_at, created_at, updated_at, plans FROM cd_forge_hooks WHERE organization_id = $1 AND key = $2 AND removed_at IS NULL FOR SHARE
 `
 
 // Locked against removal, so that what it reports is recorded before or not at all.
@@ -97,12 +158,13 @@ func (q *Queries) ForgeHookByKey(ctx context.Context, organizationID int64, key 
 		&i.RemovedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Plans,
 	)
 	return i, err
 }
 
 const forgeHooks = `-- name: ForgeHooks :many
-SELECT h.organization_id, h.id, h.key, h.forge, h.repositories, h.check_keys, h.principal_type, h.principal_id, h.principal_name, h.removed_at, h.created_at, h.updated_at, COALESCE((SELECT max(r.updated_at) FROM cd_forge_reports r WHERE r.organization_id = h.organization_id AND r.hook_id = h.id), 'epoch')::timestamptz AS reported_at
+SELECT h.organization_id, h.id, h.key, h.forge, h.repositories, h.check_keys, h.principal_type, h.principal_id, h.principal_name, h.removed_at, h.created_at, h.updated_at, h.plans, COALESCE((SELECT max(r.updated_at) FROM cd_forge_reports r WHERE r.organization_id = h.organization_id AND r.hook_id = h.id), 'epoch')::timestamptz AS reported_at
 FROM cd_forge_hooks h WHERE h.organization_id = $1 AND h.removed_at IS NULL ORDER BY h.id
 `
 
@@ -134,6 +196,7 @@ func (q *Queries) ForgeHooks(ctx context.Context, organizationID int64) ([]Forge
 			&i.ForgeHook.RemovedAt,
 			&i.ForgeHook.CreatedAt,
 			&i.ForgeHook.UpdatedAt,
+			&i.ForgeHook.Plans,
 			&i.ReportedAt,
 		); err != nil {
 			return nil, err
@@ -178,25 +241,27 @@ func (q *Queries) ForgeHooksAfter(ctx context.Context, behind int64, most int32)
 }
 
 const forgeHosts = `-- name: ForgeHosts :many
-SELECT h.organization_id, h.id, h.host, h.paused_until, h.problem, h.failures, h.window_at, h.window_count, h.quota_limit, h.quota_remaining, h.quota_resets_at, h.created_at, h.updated_at, (SELECT count(*) FROM cd_forge_statuses s WHERE s.organization_id = h.organization_id AND s.host = h.host AND s.state IN ('pending', 'sending'))::bigint AS waiting
+SELECT h.organization_id, h.id, h.host, h.paused_until, h.problem, h.failures, h.window_at, h.window_count, h.quota_limit, h.quota_remaining, h.quota_resets_at, h.created_at, h.updated_at, h.pull_window_at, h.pull_window_count, (SELECT count(*) FROM cd_forge_statuses s WHERE s.organization_id = h.organization_id AND s.host = h.host AND s.state IN ('pending', 'sending'))::bigint AS waiting
 FROM cd_forge_hosts h WHERE h.organization_id = $1 ORDER BY h.host LIMIT 100
 `
 
 type ForgeHostsRow struct {
-	OrganizationID int64
-	ID             *int64
-	Host           string
-	PausedUntil    time.Time
-	Problem        string
-	Failures       int32
-	WindowAt       time.Time
-	WindowCount    int32
-	QuotaLimit     *int64
-	QuotaRemaining *int64
-	QuotaResetsAt  *time.Time
-	CreatedAt      time.Time
-	UpdatedAt      time.Time
-	Waiting        int64
+	OrganizationID  int64
+	ID              *int64
+	Host            string
+	PausedUntil     time.Time
+	Problem         string
+	Failures        int32
+	WindowAt        time.Time
+	WindowCount     int32
+	QuotaLimit      *int64
+	QuotaRemaining  *int64
+	QuotaResetsAt   *time.Time
+	CreatedAt       time.Time
+	UpdatedAt       time.Time
+	PullWindowAt    time.Time
+	PullWindowCount int32
+	Waiting         int64
 }
 
 func (q *Queries) ForgeHosts(ctx context.Context, organizationID int64) ([]ForgeHostsRow, error) {
@@ -222,6 +287,8 @@ func (q *Queries) ForgeHosts(ctx context.Context, organizationID int64) ([]Forge
 			&i.QuotaResetsAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.PullWindowAt,
+			&i.PullWindowCount,
 			&i.Waiting,
 		); err != nil {
 			return nil, err
@@ -298,7 +365,7 @@ func (q *Queries) ForgeMarksOf(ctx context.Context, organizationID int64, applic
 }
 
 const forgeMirrors = `-- name: ForgeMirrors :many
-SELECT organization_id, id, application_id, environment_ids, credential, enabled, principal_type, principal_id, principal_name, changed_at, created_at, updated_at FROM cd_forge_mirrors WHERE organization_id = $1 ORDER BY application_id
+SELECT organization_id, id, application_id, environment_ids, credential, enabled, principal_type, principal_id, principal_name, changed_at, created_at, updated_at, plans FROM cd_forge_mirrors WHERE organization_id = $1 ORDER BY application_id
 `
 
 func (q *Queries) ForgeMirrors(ctx context.Context, organizationID int64) ([]ForgeMirror, error) {
@@ -323,6 +390,7 @@ func (q *Queries) ForgeMirrors(ctx context.Context, organizationID int64) ([]For
 			&i.ChangedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Plans,
 		); err != nil {
 			return nil, err
 		}
@@ -332,6 +400,68 @@ func (q *Queries) ForgeMirrors(ctx context.Context, organizationID int64) ([]For
 		return nil, err
 	}
 	return items, nil
+}
+
+const forgePulls = `-- name: ForgePulls :many
+SELECT organization_id, id, hook_id, name, number, repository, host, asked_by, revision, begun_revision, step, reading, head, link, outcome, state, due_at, attempts, run, started, inputs, away_since, error, sent_at, created_at, updated_at FROM cd_forge_pulls WHERE organization_id = $1 AND ($2::bigint = 0 OR id < $2) ORDER BY id DESC LIMIT $3
+`
+
+func (q *Queries) ForgePulls(ctx context.Context, organizationID int64, before int64, most int32) ([]ForgePull, error) {
+	rows, err := q.db.Query(ctx, forgePulls, organizationID, before, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ForgePull
+	for rows.Next() {
+		var i ForgePull
+		if err := rows.Scan(
+			&i.OrganizationID,
+			&i.ID,
+			&i.HookID,
+			&i.Name,
+			&i.Number,
+			&i.Repository,
+			&i.Host,
+			&i.AskedBy,
+			&i.Revision,
+			&i.BegunRevision,
+			&i.Step,
+			&i.Reading,
+			&i.Head,
+			&i.Link,
+			&i.Outcome,
+			&i.State,
+			&i.DueAt,
+			&i.Attempts,
+			&i.Run,
+			&i.Started,
+			&i.Inputs,
+			&i.AwaySince,
+			&i.Error,
+			&i.SentAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const forgePullsSending = `-- name: ForgePullsSending :one
+SELECT count(*) FROM cd_forge_pulls WHERE organization_id = $1 AND host = $2 AND state = 'sending'
+`
+
+func (q *Queries) ForgePullsSending(ctx context.Context, organizationID int64, host string) (int64, error) {
+	row := q.db.QueryRow(ctx, forgePullsSending, organizationID, host)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const forgeReports = `-- name: ForgeReports :many
@@ -476,6 +606,17 @@ func (q *Queries) ForgetForgeMarks(ctx context.Context, done []int64) (int64, er
 	return column_1, err
 }
 
+const forgetForgePulls = `-- name: ForgetForgePulls :one
+SELECT cd_forget_forge_pulls($1::timestamptz, $2::integer)::bigint
+`
+
+func (q *Queries) ForgetForgePulls(ctx context.Context, before time.Time, most int32) (int64, error) {
+	row := q.db.QueryRow(ctx, forgetForgePulls, before, most)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const forgetForgeReports = `-- name: ForgetForgeReports :one
 SELECT cd_forget_forge_reports($1::timestamptz, $2::integer)::bigint
 `
@@ -496,6 +637,28 @@ func (q *Queries) ForgetForgeStatuses(ctx context.Context, before time.Time, mos
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const hurryForgePull = `-- name: HurryForgePull :exec
+UPDATE cd_forge_pulls SET due_at = LEAST(due_at, $1) WHERE organization_id = $2 AND id = $3 AND run = $4 AND state = 'sending' AND started
+`
+
+type HurryForgePullParams struct {
+	At             time.Time
+	OrganizationID int64
+	ID             int64
+	Run            int32
+}
+
+// The run that is about a pull request has ended: it is looked at now.
+func (q *Queries) HurryForgePull(ctx context.Context, arg HurryForgePullParams) error {
+	_, err := q.db.Exec(ctx, hurryForgePull,
+		arg.At,
+		arg.OrganizationID,
+		arg.ID,
+		arg.Run,
+	)
+	return err
 }
 
 const hurryForgeStatus = `-- name: HurryForgeStatus :exec
@@ -521,9 +684,9 @@ func (q *Queries) HurryForgeStatus(ctx context.Context, arg HurryForgeStatusPara
 }
 
 const insertForgeHook = `-- name: InsertForgeHook :one
-INSERT INTO cd_forge_hooks (organization_id, key, forge, repositories, check_keys, principal_type, principal_id, principal_name, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-RETURNING organization_id, id, key, forge, repositories, check_keys, principal_type, principal_id, principal_name, removed_at, created_at, updated_at
+INSERT INTO cd_forge_hooks (organization_id, key, forge, repositories, check_keys, plans, principal_type, principal_id, principal_name, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+RETURNING organization_id, id, key, forge, repositories, check_keys, principal_type, principal_id, principal_name, removed_at, created_at, updated_at, plans
 `
 
 type InsertForgeHookParams struct {
@@ -532,6 +695,7 @@ type InsertForgeHookParams struct {
 	Forge          string
 	Repositories   []string
 	CheckKeys      []string
+	Plans          bool
 	PrincipalType  string
 	PrincipalID    int64
 	PrincipalName  string
@@ -545,6 +709,7 @@ func (q *Queries) InsertForgeHook(ctx context.Context, arg InsertForgeHookParams
 		arg.Forge,
 		arg.Repositories,
 		arg.CheckKeys,
+		arg.Plans,
 		arg.PrincipalType,
 		arg.PrincipalID,
 		arg.PrincipalName,
@@ -564,6 +729,7 @@ func (q *Queries) InsertForgeHook(ctx context.Context, arg InsertForgeHookParams
 		&i.RemovedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Plans,
 	)
 	return i, err
 }
@@ -663,7 +829,7 @@ func (q *Queries) LockForgeHooks(ctx context.Context, organizationID int64) erro
 
 const lockForgeHost = `-- name: LockForgeHost :one
 INSERT INTO cd_forge_hosts (organization_id, host) VALUES ($1, $2)
-ON CONFLICT (organization_id, host) DO UPDATE SET host = EXCLUDED.host RETURNING organization_id, id, host, paused_until, problem, failures, window_at, window_count, quota_limit, quota_remaining, quota_resets_at, created_at, updated_at
+ON CONFLICT (organization_id, host) DO UPDATE SET host = EXCLUDED.host RETURNING organization_id, id, host, paused_until, problem, failures, window_at, window_count, quota_limit, quota_remaining, quota_resets_at, created_at, updated_at, pull_window_at, pull_window_count
 `
 
 // Made if it is not known yet.
@@ -682,6 +848,46 @@ func (q *Queries) LockForgeHost(ctx context.Context, organizationID int64, host 
 		&i.QuotaLimit,
 		&i.QuotaRemaining,
 		&i.QuotaResetsAt,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.PullWindowAt,
+		&i.PullWindowCount,
+	)
+	return i, err
+}
+
+const lockForgePull = `-- name: LockForgePull :one
+SELECT organization_id, id, hook_id, name, number, repository, host, asked_by, revision, begun_revision, step, reading, head, link, outcome, state, due_at, attempts, run, started, inputs, away_since, error, sent_at, created_at, updated_at FROM cd_forge_pulls WHERE organization_id = $1 AND id = $2 FOR UPDATE
+`
+
+func (q *Queries) LockForgePull(ctx context.Context, organizationID int64, iD int64) (ForgePull, error) {
+	row := q.db.QueryRow(ctx, lockForgePull, organizationID, iD)
+	var i ForgePull
+	err := row.Scan(
+		&i.OrganizationID,
+		&i.ID,
+		&i.HookID,
+		&i.Name,
+		&i.Number,
+		&i.Repository,
+		&i.Host,
+		&i.AskedBy,
+		&i.Revision,
+		&i.BegunRevision,
+		&i.Step,
+		&i.Reading,
+		&i.Head,
+		&i.Link,
+		&i.Outcome,
+		&i.State,
+		&i.DueAt,
+		&i.Attempts,
+		&i.Run,
+		&i.Started,
+		&i.Inputs,
+		&i.AwaySince,
+		&i.Error,
+		&i.SentAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
 	)
@@ -795,6 +1001,54 @@ func (q *Queries) MarkForgeVersion(ctx context.Context, versionID int64, organiz
 	return err
 }
 
+const mergeForgePull = `-- name: MergeForgePull :execrows
+INSERT INTO cd_forge_pulls AS p (organization_id, hook_id, name, number, repository, host, asked_by, due_at)
+SELECT $1, $2, $3, $4, $5, $6, $7, $8
+WHERE EXISTS (SELECT FROM cd_forge_pulls o WHERE o.organization_id = $1 AND o.name = $3 AND o.number = $4)
+   OR (SELECT count(*) FROM (SELECT FROM cd_forge_pulls o WHERE o.organization_id = $1 AND o.state IN ('pending', 'sending') LIMIT $9::bigint) x) < $9::bigint
+ON CONFLICT (organization_id, name, number) DO UPDATE SET
+    hook_id = EXCLUDED.hook_id, repository = EXCLUDED.repository, revision = p.revision + 1,
+    asked_by = CASE WHEN EXCLUDED.asked_by <> '' THEN EXCLUDED.asked_by ELSE p.asked_by END,
+    due_at = CASE WHEN p.state IN ('sending', 'pending') THEN p.due_at
+        ELSE GREATEST(EXCLUDED.due_at, COALESCE(p.sent_at, 'epoch') + make_interval(secs => $10::double precision)) END,
+    attempts = CASE WHEN p.state IN ('pending', 'sending') THEN p.attempts ELSE 0 END,
+    state = CASE WHEN p.state = 'sending' THEN p.state ELSE 'pending' END
+`
+
+type MergeForgePullParams struct {
+	OrganizationID int64
+	HookID         int64
+	Name           string
+	Number         int64
+	Repository     string
+	Host           string
+	AskedBy        string
+	DueAt          time.Time
+	Most           int64
+	PauseSeconds   float64
+}
+
+// Notes that a pull request may have changed. One that a run is about is begun again afterwards, and one that waits after a failed attempt
+// continues to wait. A comment by whom may ask does not hide that there was a push, nor the other way round: who has asked last counts.
+func (q *Queries) MergeForgePull(ctx context.Context, arg MergeForgePullParams) (int64, error) {
+	result, err := q.db.Exec(ctx, mergeForgePull,
+		arg.OrganizationID,
+		arg.HookID,
+		arg.Name,
+		arg.Number,
+		arg.Repository,
+		arg.Host,
+		arg.AskedBy,
+		arg.DueAt,
+		arg.Most,
+		arg.PauseSeconds,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const mergeForgeStatus = `-- name: MergeForgeStatus :exec
 INSERT INTO cd_forge_statuses AS s (organization_id, repository, host, commit_sha, name, application_id, environment_id, version_set_id, phase, description, link,
     credential, due_at)
@@ -851,6 +1105,8 @@ func (q *Queries) MergeForgeStatus(ctx context.Context, arg MergeForgeStatusPara
 
 const organizationsWithDueForge = `-- name: OrganizationsWithDueForge :many
 SELECT organization_id::bigint FROM cd_organizations_with_due_forge($1) AS organization_id
+UNION
+SELECT organization_id::bigint FROM cd_organizations_with_due_pulls($1) AS organization_id
 `
 
 // Across organizations, on purpose: the workers are for all.
@@ -884,7 +1140,7 @@ func (q *Queries) PutOffForgeMarks(ctx context.Context, until time.Time, organiz
 }
 
 const removeForgeHook = `-- name: RemoveForgeHook :one
-UPDATE cd_forge_hooks SET removed_at = $1 WHERE organization_id = $2 AND id = $3 AND removed_at IS NULL RETURNING organization_id, id, key, forge, repositories, check_keys, principal_type, principal_id, principal_name, removed_at, created_at, updated_at
+UPDATE cd_forge_hooks SET removed_at = $1 WHERE organization_id = $2 AND id = $3 AND removed_at IS NULL RETURNING organization_id, id, key, forge, repositories, check_keys, principal_type, principal_id, principal_name, removed_at, created_at, updated_at, plans
 `
 
 func (q *Queries) RemoveForgeHook(ctx context.Context, removedAt *time.Time, organizationID int64, iD int64) (ForgeHook, error) {
@@ -903,6 +1159,7 @@ func (q *Queries) RemoveForgeHook(ctx context.Context, removedAt *time.Time, org
 		&i.RemovedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Plans,
 	)
 	return i, err
 }
@@ -962,21 +1219,23 @@ func (q *Queries) SaveForgeCommit(ctx context.Context, arg SaveForgeCommitParams
 
 const saveForgeHost = `-- name: SaveForgeHost :exec
 UPDATE cd_forge_hosts SET paused_until = $1, problem = $2, failures = $3, window_at = $4, window_count = $5,
-    quota_limit = $6, quota_remaining = $7, quota_resets_at = $8
-WHERE organization_id = $9 AND host = $10
+    pull_window_at = $6, pull_window_count = $7, quota_limit = $8, quota_remaining = $9, quota_resets_at = $10
+WHERE organization_id = $11 AND host = $12
 `
 
 type SaveForgeHostParams struct {
-	PausedUntil    time.Time
-	Problem        string
-	Failures       int32
-	WindowAt       time.Time
-	WindowCount    int32
-	QuotaLimit     *int64
-	QuotaRemaining *int64
-	QuotaResetsAt  *time.Time
-	OrganizationID int64
-	Host           string
+	PausedUntil     time.Time
+	Problem         string
+	Failures        int32
+	WindowAt        time.Time
+	WindowCount     int32
+	PullWindowAt    time.Time
+	PullWindowCount int32
+	QuotaLimit      *int64
+	QuotaRemaining  *int64
+	QuotaResetsAt   *time.Time
+	OrganizationID  int64
+	Host            string
 }
 
 func (q *Queries) SaveForgeHost(ctx context.Context, arg SaveForgeHostParams) error {
@@ -986,6 +1245,8 @@ func (q *Queries) SaveForgeHost(ctx context.Context, arg SaveForgeHostParams) er
 		arg.Failures,
 		arg.WindowAt,
 		arg.WindowCount,
+		arg.PullWindowAt,
+		arg.PullWindowCount,
 		arg.QuotaLimit,
 		arg.QuotaRemaining,
 		arg.QuotaResetsAt,
@@ -996,10 +1257,10 @@ func (q *Queries) SaveForgeHost(ctx context.Context, arg SaveForgeHostParams) er
 }
 
 const saveForgeMirror = `-- name: SaveForgeMirror :exec
-INSERT INTO cd_forge_mirrors (organization_id, application_id, environment_ids, credential, enabled, principal_type, principal_id, principal_name, changed_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+INSERT INTO cd_forge_mirrors (organization_id, application_id, environment_ids, credential, enabled, plans, principal_type, principal_id, principal_name, changed_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 ON CONFLICT (organization_id, application_id) DO UPDATE SET environment_ids = EXCLUDED.environment_ids, credential = EXCLUDED.credential,
-    enabled = EXCLUDED.enabled, principal_type = EXCLUDED.principal_type, principal_id = EXCLUDED.principal_id,
+    enabled = EXCLUDED.enabled, plans = EXCLUDED.plans, principal_type = EXCLUDED.principal_type, principal_id = EXCLUDED.principal_id,
     principal_name = EXCLUDED.principal_name, changed_at = EXCLUDED.changed_at
 `
 
@@ -1009,6 +1270,7 @@ type SaveForgeMirrorParams struct {
 	EnvironmentIds []int64
 	Credential     string
 	Enabled        bool
+	Plans          bool
 	PrincipalType  string
 	PrincipalID    int64
 	PrincipalName  string
@@ -1022,10 +1284,88 @@ func (q *Queries) SaveForgeMirror(ctx context.Context, arg SaveForgeMirrorParams
 		arg.EnvironmentIds,
 		arg.Credential,
 		arg.Enabled,
+		arg.Plans,
 		arg.PrincipalType,
 		arg.PrincipalID,
 		arg.PrincipalName,
 		arg.ChangedAt,
+	)
+	return err
+}
+
+const saveForgePull = `-- name: SaveForgePull :exec
+UPDATE cd_forge_pulls SET state = $1, due_at = $2, attempts = $3, run = $4, started = $5, inputs = $6::jsonb,
+    begun_revision = $7, step = $8, reading = $9::jsonb, head = $10, link = $11, outcome = $12, error = $13,
+    sent_at = $14, away_since = $15, asked_by = $16
+WHERE organization_id = $17 AND id = $18
+`
+
+type SaveForgePullParams struct {
+	State          string
+	DueAt          time.Time
+	Attempts       int32
+	Run            int32
+	Started        bool
+	Inputs         json.RawMessage
+	BegunRevision  int32
+	Step           string
+	Reading        json.RawMessage
+	Head           string
+	Link           string
+	Outcome        string
+	Error          string
+	SentAt         *time.Time
+	AwaySince      *time.Time
+	AskedBy        string
+	OrganizationID int64
+	ID             int64
+}
+
+func (q *Queries) SaveForgePull(ctx context.Context, arg SaveForgePullParams) error {
+	_, err := q.db.Exec(ctx, saveForgePull,
+		arg.State,
+		arg.DueAt,
+		arg.Attempts,
+		arg.Run,
+		arg.Started,
+		arg.Inputs,
+		arg.BegunRevision,
+		arg.Step,
+		arg.Reading,
+		arg.Head,
+		arg.Link,
+		arg.Outcome,
+		arg.Error,
+		arg.SentAt,
+		arg.AwaySince,
+		arg.AskedBy,
+		arg.OrganizationID,
+		arg.ID,
+	)
+	return err
+}
+
+const saveForgePullReading = `-- name: SaveForgePullReading :exec
+UPDATE cd_forge_pulls SET reading = $1, due_at = LEAST(due_at, $2)
+WHERE organization_id = $3 AND id = $4 AND run = $5 AND state = 'sending' AND step = 'read'
+`
+
+type SaveForgePullReadingParams struct {
+	Reading        json.RawMessage
+	At             time.Time
+	OrganizationID int64
+	ID             int64
+	Run            int32
+}
+
+// What the present run has read; that of an earlier one is dropped.
+func (q *Queries) SaveForgePullReading(ctx context.Context, arg SaveForgePullReadingParams) error {
+	_, err := q.db.Exec(ctx, saveForgePullReading,
+		arg.Reading,
+		arg.At,
+		arg.OrganizationID,
+		arg.ID,
+		arg.Run,
 	)
 	return err
 }

@@ -767,6 +767,8 @@ type ForgeHook struct {
 	RemovedAt *time.Time
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	// Whether pull requests that it reports are commented on.
+	Plans bool
 }
 
 // Servers that statuses are sent to, as far as an organization knows them. Rows are kept: there are few.
@@ -789,6 +791,9 @@ type ForgeHost struct {
 	QuotaResetsAt  *time.Time
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+	// When the present minute began, in which pull_window_count pull requests were begun. They take nothing from what statuses may send.
+	PullWindowAt    time.Time
+	PullWindowCount int32
 }
 
 // Version sets whose statuses may have changed, of applications that are published. Each cause adds a row, so that none waits for another one or for what looks at them; rows are deleted when that was done.
@@ -818,6 +823,48 @@ type ForgeMirror struct {
 	ChangedAt     time.Time
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
+	// Whether comments on pull requests are about the application, too.
+	Plans bool
+}
+
+// Pull requests whose plans are written into a comment. Rows end 30 days after they were last done with; the comment is found again without them.
+type ForgePull struct {
+	OrganizationID int64
+	ID             int64
+	HookID         int64
+	// Host and path of the repository, in lower case; repository is its address.
+	Name       string
+	Number     int64
+	Repository string
+	Host       string
+	// Who has asked last by a comment, as the forge knows them; empty where nobody has.
+	AskedBy string
+	// Counts what was reported of it; begun_revision is what the present run is about.
+	Revision      int32
+	BegunRevision int32
+	// What the present run does: it reads the pull request, or writes the comment.
+	Step string
+	// What the present run has read; null before that.
+	Reading json.RawMessage
+	// The last commit that was planned, and link where the comment is.
+	Head string
+	Link string
+	// What became of it, in one sentence; empty before the first time.
+	Outcome string
+	State   string
+	// When it is begun, or looked at again while a run is about it.
+	DueAt    time.Time
+	Attempts int32
+	// Counts the runs that were begun for it, and names the present one together with its id.
+	Run       int32
+	Started   bool
+	Inputs    json.RawMessage
+	AwaySince *time.Time
+	Error     string
+	// When it was last done with, or given up.
+	SentAt    *time.Time
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }
 
 // The latest status of each context and kind of a commit that a hook received. Rows that do not count end 90 days after their last change.

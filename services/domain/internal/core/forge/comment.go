@@ -1,0 +1,151 @@
+package forge
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/trigger"
+)
+
+const (
+	// maxComment is how many bytes a comment has: GitHub accepts no more than 65,536 characters.
+	maxComment = 55_000
+	// maxLine is where a line is cut, in characters; shownFiles is how many files of an application are listed.
+	maxLine    = 300
+	shownFiles = 20
+)
+
+// marker is the first line of the comment of an organization, by which it is found again.
+func marker(organization int64) string {
+	return fmt.Sprintf("<!-- lockstep plan o%d -->", organization)
+}
+
+// comment is the plan of a pull request as everybody reads it who may see the pull request: without names of people, reasons that they gave,
+// and contents of files. All that comes from elsewhere is in a block of code, in which nothing is markup, a mention or a command.
+func comment(r reading, all []trigger.Touched, more bool) string {
+	var b strings.Builder
+	b.WriteString("### Lockstep plan\n\n")
+	head := strings.Map(func(c rune) rune {
+		if strings.ContainsRune("0123456789abcdef", c) {
+			return c
+		}
+		return -1
+	}, r.Head)
+	fmt.Fprintf(&b, "What commit %.12s would roll out, as things are now. `/lockstep plan` in a comment plans it again.\n", head)
+	if len(all) == 0 && !more {
+		b.WriteString("\nThe change touches no application.\n")
+	}
+	left := 0
+	for _, t := range all {
+		block := lines(t)
+		if b.Len()+len(block) > maxComment-1000 {
+			left++
+			continue
+		}
+		b.WriteString("\n" + block)
+	}
+	if left > 0 {
+		fmt.Fprintf(&b, "\nThere are %d more applications, which are not shown.\n", left)
+	}
+	if more {
+		b.WriteString("\nThe change touches more applications than are shown.\n")
+	}
+	if r.More {
+		b.WriteString("\nIt changes more files than were read: it may touch other applications as well.\n")
+	}
+	if block := resources(r.Resources); len(all) > 0 && block != "" && b.Len()+len(block) < maxComment {
+		b.WriteString("\n" + block)
+	}
+	return b.String()
+}
+
+// fence is around what comes from elsewhere. A line cannot contain it.
+const fence = "```"
+
+// line is a text as one line of a block of code.
+func line(text string) string {
+	text = strings.Map(func(c rune) rune {
+		switch {
+		case c == '`': // it could end the block
+			return '\''
+		case unicode.IsControl(c), unicode.Is(unicode.Cf, c), c == '\u2028', c == '\u2029': // also those that change the direction of text
+			return ' '
+		default:
+			return c
+		}
+	}, strings.ToValidUTF8(text, "\uFFFD"))
+	return cut(text, maxLine)
+}
+
+// lines are what is known of one application.
+func lines(t trigger.Touched) string {
+	var b strings.Builder
+	b.WriteString(fence + "text\n")
+	add := func(indent int, text string) { b.WriteString(strings.Repeat("  ", indent) + line(text) + "\n") }
+	add(0, t.Application.Name+": "+t.Begins)
+	if t.Plan.Why != "" {
+		add(1, t.Plan.Strategy.Words()+": "+t.Plan.Why)
+	}
+	if t.Refused != "" { // the reason may be what a member wrote
+		add(1, "REFUSED as things are; lockstep plan says why")
+	}
+	for _, f := range t.Files[:min(len(t.Files), shownFiles)] {
+		add(1, "changed: "+f)
+	}
+	if left := t.FileCount - min(len(t.Files), shownFiles); left > 0 {
+		add(1, fmt.Sprintf("changed: %d more", left))
+	}
+	for _, e := range t.Environments {
+		add(1, e.Environment.Name)
+		for _, n := range e.Needs {
+			add(2, needLine(n))
+		}
+		if len(e.Needs) == 0 {
+			add(2, "nothing is required")
+		}
+	}
+	b.WriteString(fence + "\n")
+	return b.String()
+}
+
+// needLine is a condition without the people behind it, and without what they wrote.
+func needLine(n rollout.Need) string {
+	text := string(n.Kind)
+	if n.Subject != "" {
+		text += " " + n.Subject
+	}
+	switch n.Kind {
+	case rollout.NeedControl:
+		return text + ": it stops the rollout as things are"
+	case rollout.NeedPolicy:
+		return text + ": policies deny it as things are"
+	case rollout.NeedApproval:
+		var who []string
+		for _, r := range n.Requirements {
+			if r.Group == "" {
+				who = append(who, fmt.Sprintf("%d of those who may approve", r.Quorum))
+			} else {
+				who = append(who, fmt.Sprintf("%d of %s", r.Quorum, r.Group))
+			}
+		}
+		return text + ": by " + strings.Join(who, " and ")
+	case rollout.NeedCheck:
+	}
+	return text + ": " + n.Detail
+}
+
+// resources are the objects that a change is about.
+func resources(all []string) string {
+	if len(all) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("Objects in the first of the changed manifests:\n\n" + fence + "text\n")
+	for _, r := range all {
+		b.WriteString(line(r) + "\n")
+	}
+	b.WriteString(fence + "\n")
+	return b.String()
+}

@@ -1,0 +1,258 @@
+package forge
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
+)
+
+// pullProgram reads a pull request, or comments on it.
+//
+//go:embed pull.star
+var pullProgram []byte
+
+// pullNext begins the next pull request of an organization, or looks at the run that is about one, as sendNext does with statuses. It comes
+// after them: what anybody may cause at a forge holds up nothing else.
+func (u *UseCases) pullNext(ctx context.Context, organization int64) (Worked, bool, error) {
+	var p Pull
+	w := Worked{Organization: organization, What: "plan"}
+	found, calls := false, false
+	err := u.store.In(ctx, organization, func(ctx context.Context, tx Tx) (err error) {
+		now := u.clock.Now()
+		if p, found, err = tx.DueForgePull(ctx, now, now.Add(-window), pullRate, pullsTogether); err != nil || !found {
+			return err
+		}
+		w.Pull = p.ID
+		if calls = p.State == Sending; calls {
+			p.DueAt = now.Add(lease)
+			return tx.SaveForgePull(ctx, p)
+		}
+		p, calls, err = u.beginPull(ctx, tx, organization, p, now)
+		return err
+	})
+	if err != nil || !found {
+		return w, false, err
+	}
+	w.State = p.State
+	if !calls {
+		w.What, w.Error = "put off", p.Error
+		return w, true, nil
+	}
+	if p.Started {
+		w.What = "look"
+		p, err = u.lookAtPull(ctx, organization, p)
+	} else {
+		p, err = u.startPull(ctx, organization, p)
+	}
+	w.State, w.Error = p.State, p.Error
+	return w, true, err
+}
+
+// beginPull has a pull request read, unless its server has enough to do, or its hook has no plans written any more.
+func (u *UseCases) beginPull(ctx context.Context, tx Tx, organization int64, p Pull, now time.Time) (Pull, bool, error) {
+	hooks, err := tx.ForgeHooks(ctx, organization)
+	if err != nil {
+		return p, false, err
+	}
+	if !slices.ContainsFunc(hooks, func(h Hook) bool { return h.ID == p.HookID && h.Plans }) {
+		p.State, p.SentAt, p.Error = Failed, &now, "its hook was removed"
+		u.counts.pulls.failed.Add(1)
+		return p, false, tx.SaveForgePull(ctx, p)
+	}
+	h, err := tx.LockForgeHost(ctx, p.Host)
+	if err != nil {
+		return p, false, err
+	}
+	sending, err := tx.ForgePullsSending(ctx, p.Host)
+	if err != nil {
+		return p, false, err
+	}
+	if !now.Before(h.PullWindowAt.Add(window)) || h.PullWindowAt.After(now) {
+		h.PullWindowAt, h.PullWindowCount = now, 0
+	}
+	if h.PausedUntil.After(now) || sending >= pullsTogether || h.Failures > 0 && sending > 0 || h.PullWindowCount >= pullRate {
+		return p, false, nil // by another worker, just now
+	}
+	h.PullWindowCount++
+	if err := tx.SaveForgeHost(ctx, h); err != nil {
+		return p, false, err
+	}
+	change := map[string]any{"repo_url": p.Repository, "number": p.Number}
+	if p.AskedBy != "" {
+		change["asked_by"] = p.AskedBy
+	}
+	p.Step, p.BegunRevision, p.Reading = StepRead, p.Revision, nil
+	if p, err = p.next(now, "change", change); err != nil {
+		return p, false, err
+	}
+	if err := tx.SaveForgePull(ctx, p); err != nil {
+		return p, false, err
+	}
+	p, err = tx.LockForgePull(ctx, p.ID) // with the inputs as they are read again if the run is begun a second time
+	return p, err == nil, err
+}
+
+// maxLink bounds the address of a comment.
+const maxLink = 2000
+
+// next is a pull request with its next run, and the arguments of the run.
+func (p Pull) next(now time.Time, of string, arguments map[string]any) (Pull, error) {
+	p.State, p.Run, p.Started, p.DueAt = Sending, p.Run+1, false, now.Add(lease)
+	inputs, err := json.Marshal(map[string]any{"pull": map[string]any{"id": p.ID, "run": p.Run}, of: arguments})
+	if err != nil {
+		return p, fmt.Errorf("write the inputs of pull request %d: %w", p.ID, err)
+	}
+	p.Inputs = inputs
+	return p, nil
+}
+
+// startPull has the engine run what is next for a pull request.
+func (u *UseCases) startPull(ctx context.Context, organization int64, p Pull) (Pull, error) {
+	called, cancel := context.WithTimeout(ctx, call)
+	defer cancel()
+	_, err := u.engine.Start(called, handoff.Workflow{
+		Organization: organization, ID: id.ForgePullRun(p.ID, p.Run), Program: handoff.Program{Source: pullProgram}, Inputs: p.Inputs,
+		Labels: map[string]string{"subject": fmt.Sprintf("forge_pull_%d", p.ID), "program": "forge"},
+	})
+	return u.settlePull(ctx, organization, p, func(p *Pull, _ *Host, now time.Time) error {
+		switch {
+		case err == nil:
+			p.Started, p.DueAt = true, now.Add(firstGlance)
+		case handoff.RefusedPermanently(err):
+			p.again(&u.counts.pulls, now, "the engine refused to run it: "+fault.Public(err))
+		default: // it is tried again for as long as the engine is away, with the same run
+			p.DueAt, p.Error = now.Add(lease), "the engine cannot be reached: "+fault.Public(err)
+		}
+		return nil
+	}, err)
+}
+
+// lookAtPull looks at the run that is about a pull request, and takes from it what came of it. What was read is planned outside of any
+// transaction: after a crash it is planned again.
+func (u *UseCases) lookAtPull(ctx context.Context, organization int64, p Pull) (Pull, error) {
+	called, cancel := context.WithTimeout(ctx, call)
+	defer cancel()
+	run, err := u.engine.WorkflowByID(called, organization, id.ForgePullRun(p.ID, p.Run))
+	gone := missing(err)
+	if gone {
+		err = nil
+	}
+	var o outcome
+	var made planned
+	var unplanned error
+	if err == nil && !gone && run.State == handoff.WorkflowCompleted {
+		if o = read(run.Status); o.outcome == "read" && len(p.Reading) > 0 {
+			if made, unplanned = u.plan(ctx, organization, p); fault.Is(unplanned, fault.Unavailable) {
+				return p, unplanned // the database is away
+			}
+		}
+	}
+	return u.settlePull(ctx, organization, p, func(p *Pull, h *Host, now time.Time) error {
+		switch {
+		case err != nil:
+			p.DueAt = now.Add(lease)
+		case gone:
+			p.again(&u.counts.pulls, now, "its run is not known to the engine any more")
+		case run.State == handoff.WorkflowRunning || run.State == handoff.WorkflowParked:
+			p.DueAt = now.Add(glance)
+		case run.State != handoff.WorkflowCompleted:
+			p.again(&u.counts.pulls, now, core.Because("its run is "+string(run.State), run.Error))
+		case o.outcome != "read":
+			u.pullEnded(p, h, now, o)
+		case len(p.Reading) == 0 && run.FinishedAt != nil && now.Sub(*run.FinishedAt) > glance:
+			p.again(&u.counts.pulls, now, "its run ended without saying what it has read")
+		case len(p.Reading) == 0 || made.head == "" && unplanned == nil: // the event has not arrived, or only just
+			p.DueAt = now.Add(firstGlance)
+		case unplanned != nil:
+			p.again(&u.counts.pulls, now, "it cannot be planned: "+fault.Public(unplanned))
+		default:
+			return u.pullRead(p, h, now, organization, o, made)
+		}
+		return nil
+	}, err)
+}
+
+// pullRead is a pull request that was read and planned: its comment is written next, if there is something to write.
+func (u *UseCases) pullRead(p *Pull, h *Host, now time.Time, organization int64, o outcome, made planned) (err error) {
+	p.Head, p.Outcome = made.head, made.outcome
+	if made.outcome != "" {
+		o.outcome = "sent"
+		u.pullEnded(p, h, now, o)
+		return nil
+	}
+	if o.quota != nil {
+		h.Quota = o.quota
+	}
+	h.Failures, h.Problem = 0, ""
+	p.Step = StepWrite
+	*p, err = p.next(now, "comment", map[string]any{
+		"repo_url": p.Repository, "number": p.Number, "marker": marker(organization), "body": made.body, "only_known": made.onlyKnown,
+	})
+	p.DueAt = now
+	return err
+}
+
+// pullEnded is a run that reports what came of a pull request.
+func (u *UseCases) pullEnded(p *Pull, h *Host, now time.Time, o outcome) {
+	if !p.came(&u.counts.pulls, h, now, o) {
+		return
+	}
+	if p.Step == StepWrite {
+		p.Link, p.Outcome = o.link, "its comment has the plan"
+		if len(o.link) > maxLink || !core.PlainLink(o.link) {
+			p.Link = ""
+		}
+		if o.link == "" {
+			p.Link, p.Outcome = "", "it touches no application"
+		}
+	}
+	p.Inputs, p.Reading = nil, nil
+	if p.Revision > p.BegunRevision { // something has happened since
+		p.State, p.DueAt = Pending, now.Add(betweenPlans)
+		return
+	}
+	p.AskedBy = ""
+}
+
+// settlePull changes a pull request and what is known of its server, unless another worker has done so since.
+func (u *UseCases) settlePull(
+	ctx context.Context, organization int64, p Pull, do func(p *Pull, h *Host, now time.Time) error, called error,
+) (Pull, error) {
+	err := u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+		now, err := tx.LockForgePull(ctx, p.ID)
+		if err != nil || now.State != Sending || now.Run != p.Run || now.Started != p.Started {
+			return err
+		}
+		h, err := tx.LockForgeHost(ctx, p.Host)
+		if err != nil {
+			return err
+		}
+		at := u.clock.Now()
+		if err := do(&now, &h, at); err != nil {
+			return err
+		}
+		if now.State == Failed {
+			now.SentAt = &at
+		}
+		p = now
+		if err := tx.SaveForgeHost(ctx, h); err != nil {
+			return err
+		}
+		if err := tx.SaveForgePull(ctx, p); err != nil {
+			return err
+		}
+		return tx.ForgetForgePulls(ctx, at.Add(-kept), forgottenAtOnce)
+	})
+	if err != nil {
+		return p, fmt.Errorf("settle pull request %d: %w", p.ID, err)
+	}
+	return p, called
+}
