@@ -1,7 +1,7 @@
 package event
 
-// PullRequestReported is com.gitlab.cd.pull_request.reported: a pull request at a forge, or merge request, may have changed, or its plan was
-// asked for. What it is, the forge is asked for.
+// PullRequestReported is com.gitlab.cd.pull_request.reported: a pull request at a forge, or merge request, may have changed, or its plan
+// was asked for. What it is, the forge is asked for.
 type PullRequestReported struct {
 	// Hook is the key of the organization's hook that received it.
 	Hook string `json:"hook" jsonschema:"minLength=1,maxLength=64"`

@@ -196,8 +196,8 @@ func (r reviewed) pulls() []forge.Pull {
 	return all
 }
 
-// R4-27, D60: a pull request that a forge reports gets one comment, with which applications it touches, by which strategy, what they would have
-// to pass and which objects change; a push changes it in its place, and a report that is repeated changes nothing.
+// R4-27, D60: a pull request that a forge reports gets one comment, with which applications it touches, by which strategy, what they would
+// have to pass and which objects change; a push changes it in its place, and a report that is repeated changes nothing.
 func TestAPullRequestGetsItsPlan(t *testing.T) {
 	t.Parallel()
 	r := reviewing(t)
@@ -235,7 +235,8 @@ func TestAPullRequestGetsItsPlan(t *testing.T) {
 	r.want(r.countOf(`SELECT count(*) FROM cd_forge_statuses`), 0)
 }
 
-// R4-27: what a pull request says is text in the comment: no markup, mention, command or end of the block, and nothing that only members know.
+// R4-27: what a pull request says is text in the comment: no markup, mention, command or end of the block, and nothing that only members
+// know.
 func TestACommentHasNoMarkupOfOthers(t *testing.T) {
 	t.Parallel()
 	r := reviewing(t)
@@ -270,8 +271,8 @@ func TestACommentHasNoMarkupOfOthers(t *testing.T) {
 	}
 }
 
-// R4-27: nothing is written about a change that touches no application, unless there is a comment by now, nor about one that is over, or that
-// comes from a fork and was not asked for by one who may write; and applications can be left out.
+// R4-27: nothing is written about a change that touches no application, unless there is a comment by now, nor about one that is over, or
+// that comes from a fork and was not asked for by one who may write; and applications can be left out.
 func TestPullRequestsWithoutAPlan(t *testing.T) {
 	t.Parallel()
 	r := reviewing(t)
@@ -345,8 +346,8 @@ func TestPullRequestsThatCountForNothing(t *testing.T) {
 	r.want(r.countOf(`SELECT count(*) FROM cd_forge_pulls WHERE number IN (5, 6)`), 1)
 }
 
-// R4-27: pull requests are begun at most twenty times a minute at a server, whatever anybody asks for, and statuses wait for none of them; what
-// was pushed comes first.
+// R4-27: pull requests are begun at most twenty times a minute at a server, whatever anybody asks for, and statuses wait for none of them;
+// what was pushed comes first.
 func TestPullRequestsHaveTheirOwnBudget(t *testing.T) {
 	t.Parallel()
 	r := reviewing(t)
@@ -355,8 +356,9 @@ func TestPullRequestsHaveTheirOwnBudget(t *testing.T) {
 	}
 	r.pushes(3, "")
 	_, err := r.pool.Exec(t.Context(), `INSERT INTO cd_forge_statuses
-			(organization_id, repository, host, commit_sha, name, application_id, environment_id, version_set_id, phase, credential, due_at, state, error)
-		SELECT $1, 'https://git.test/shop', 'git.test', $2, 'lockstep/shop/dev/a', $3, 1, 1, 'success', '', $4, 'failed', 'no'`, org, shaOf(7), r.application.ID, r.now.Now())
+			(organization_id, repository, host, commit_sha, name, application_id, environment_id, phase, credential, due_at)
+		SELECT $1, 'https://git.test/shop', 'git.test', $2, 'lockstep/shop/dev/a', $3, 1, 'success', '', $4`,
+		org, shaOf(7), r.application.ID, r.now.Now())
 	r.ok(err)
 	r.work()
 	r.want([]any{len(r.at.comments), len(r.at.comments[3]) > 0}, []any{20, true})
@@ -365,7 +367,8 @@ func TestPullRequestsHaveTheirOwnBudget(t *testing.T) {
 	r.want(len(r.at.comments), 31)
 }
 
-// R4-27: a forge that is away or limits requests has its pull requests wait, and is given up for none of them at once; what it refuses is shown.
+// R4-27: a forge that is away or limits requests has its pull requests wait, and is given up for none of them at once; what it refuses is
+// shown.
 func TestPullRequestsOfAForgeThatIsAway(t *testing.T) {
 	t.Parallel()
 	r := reviewing(t)

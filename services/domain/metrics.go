@@ -50,7 +50,8 @@ func (e exposition) collectors() []prometheus.Collector {
 	return append(bus.Metrics(e.conn), pg.Metrics(e.pool), outbox.Metrics(e.pool),
 		telemetry.BreakGlass(e.breakGlass), telemetry.Breaches(e.breaches), telemetry.FreezeBypasses(e.bypasses),
 		journalMetrics{e.journal}, store.Metrics(e.pool), triggerMetrics{e.decisions}, notificationMetrics{e.notifications},
-		forgeMetrics{e.forges}, pullMetrics{e.plans}, reportMetrics{e.reported}, latencyMetrics{e.latencies}, feedMetrics{e.feeds}, pressMetrics{e.presses},
+		forgeMetrics{e.forges}, pullMetrics{e.plans}, reportMetrics{e.reported}, latencyMetrics{e.latencies},
+		feedMetrics{e.feeds}, pressMetrics{e.presses},
 		credentialMetrics{e.credentials},
 		e.delivery, e.streams)
 }

@@ -67,7 +67,7 @@ func askedOfTheHostile() []string {
 		"notify route add a --channel b", "notify route remove a", "notify test a", "notify preview a --event drift", "notify list", "notify retry 7", "notify account list",
 		"notify account remove 3", "notify me channels", "notify me list", "notify me add a --channel b", "notify me remove a",
 		"notify me messages", "notify me retry 7",
-		"forge publish HOSTILE --environment HOSTILE", "forge list", "forge statuses --state failed", "forge hosts", "forge retry 7", "forge hook list",
+		"forge publish HOSTILE --environment HOSTILE", "forge list", "forge statuses --state failed", "forge hosts", "forge plans", "forge retry 7", "forge hook list",
 		"forge hook add --forge github --repository HOSTILE", "forge hook remove 7",
 		"feed list", "feed create a", "feed revoke a", "badge list", "badge set a",
 		"chain list a", "chain show a", "chain cancel a",

@@ -55,7 +55,7 @@ func Outputs() map[string]any {
 		"feed list": []client.Feed{}, "feed create": client.NewFeed{}, "feed revoke": client.Feed{},
 		"badge list": []client.Badges{}, "badge set": client.Badges{},
 		"forge publish": client.ForgeMirror{}, "forge list": []client.ForgeMirror{}, "forge statuses": []client.ForgeStatus{},
-		"forge hosts": []client.ForgeHost{}, "forge hook add": client.MadeForgeHook{}, "forge hook list": []client.ForgeHook{},
+		"forge hosts": []client.ForgeHost{}, "forge plans": []client.ForgePull{}, "forge hook add": client.MadeForgeHook{}, "forge hook list": []client.ForgeHook{},
 		"forge hook remove": client.ForgeHook{}, "forge retry": client.Retried{},
 		"chain list": []client.Chain{}, "chain show": client.Chain{}, "chain cancel": client.Chain{},
 		"environment approval": client.EnvironmentApproval{}, "environment checks": client.Environment{}, "environment direct-changes": client.Environment{},

@@ -13,6 +13,8 @@ type ForgeMirror struct {
 	// Credential is empty for the one with the longest matching URL.
 	Credential string `json:"credential"`
 	Enabled    bool   `json:"enabled"`
+	// Plans is whether the plans of pull requests are about the application, too; nil to leave it as it is.
+	Plans *bool `json:"plans,omitempty"`
 	// Author and ChangedAt are who saved it last, and when.
 	Author    string    `json:"author,omitempty"`
 	ChangedAt time.Time `json:"changedAt"`
@@ -62,10 +64,30 @@ type ForgeHook struct {
 	// Repositories are patterns of those that it may report about, CheckKeys the checks that its reports count for; none for all.
 	Repositories []string `json:"repositories"`
 	CheckKeys    []string `json:"checkKeys"`
+	// Plans is whether the plans of pull requests that it reports are written into a comment on them.
+	Plans bool `json:"plans"`
 	// Author is who made it, at CreatedAt; ReportedAt is when it last reported what was not known.
 	Author     string     `json:"author"`
 	CreatedAt  time.Time  `json:"createdAt"`
 	ReportedAt *time.Time `json:"reportedAt,omitempty"`
+}
+
+// ForgePull is a pull request whose plan is written into a comment on it.
+type ForgePull struct {
+	// Number identifies it within the organization, Repository and PullRequest at the forge.
+	Number      int    `json:"number"`
+	Repository  string `json:"repository"`
+	PullRequest int    `json:"pullRequest"`
+	// Commit was planned last, and Link is where the comment is.
+	Commit string `json:"commit"`
+	Link   string `json:"link"`
+	// State is PENDING, SENDING, SENT or FAILED; Outcome what became of it, and Error why the last attempt failed.
+	State   string `json:"state"`
+	Outcome string `json:"outcome"`
+	Error   string `json:"error"`
+	// DueAt is when it is tried next, EndedAt when it was last done with.
+	DueAt   *time.Time `json:"dueAt,omitempty"`
+	EndedAt *time.Time `json:"endedAt,omitempty"`
 }
 
 // MadeForgeHook is a hook with what the forge has to be given.
@@ -77,9 +99,10 @@ type MadeForgeHook struct {
 }
 
 const (
-	forgeHookFields   = `number forge repositories checkKeys author createdAt reportedAt`
-	forgeMirrorFields = `application environments credential enabled author changedAt`
+	forgeHookFields   = `number forge repositories checkKeys plans author createdAt reportedAt`
+	forgeMirrorFields = `application environments credential enabled plans author changedAt`
 	forgeStatusFields = `number repository commit name phase description link state error attempts dueAt sentAt`
+	forgePullFields   = `number repository pullRequest commit link state outcome error dueAt endedAt`
 	forgeHostFields   = `host waiting pausedUntil problem quotaLimit quotaRemaining quotaResetsAt`
 )
 
@@ -117,9 +140,20 @@ func (c *Client) PutForgeMirror(ctx context.Context, m ForgeMirror, reason strin
 	if m.Environments == nil {
 		m.Environments = []string{}
 	}
-	return change[ForgeMirror](ctx, c, "putForgeMirror", "PutForgeMirrorInput", "mirror", forgeMirrorFields, map[string]any{
+	input := map[string]any{
 		"application": m.Application, "environments": m.Environments, "credential": m.Credential, "enabled": m.Enabled, "reason": reason,
-	})
+	}
+	if m.Plans != nil {
+		input["plans"] = *m.Plans
+	}
+	return change[ForgeMirror](ctx, c, "putForgeMirror", "PutForgeMirrorInput", "mirror", forgeMirrorFields, input)
+}
+
+// ForgePulls reads pull requests whose plans are written into a comment, the newest first.
+func (c *Client) ForgePulls(ctx context.Context, first int) ([]ForgePull, error) {
+	var data struct{ ForgePulls []ForgePull }
+	err := c.do(ctx, `query($first: Int!) { forgePulls(first: $first) { `+forgePullFields+` } }`, map[string]any{"first": first}, &data)
+	return data.ForgePulls, err
 }
 
 // ForgeHooks reads the hooks to which forges report statuses of commits.
@@ -129,10 +163,11 @@ func (c *Client) ForgeHooks(ctx context.Context) ([]ForgeHook, error) {
 	return data.ForgeHooks, err
 }
 
-// AddForgeHook makes a hook of a forge: GITHUB, GITLAB or GITEA.
-func (c *Client) AddForgeHook(ctx context.Context, forge string, repositories, checkKeys []string, reason string) (MadeForgeHook, error) {
+// AddForgeHook makes a hook: of its fields, forge, repositories, check keys and plans count.
+func (c *Client) AddForgeHook(ctx context.Context, h ForgeHook, reason string) (MadeForgeHook, error) {
 	return change[MadeForgeHook](ctx, c, "addForgeHook", "AddForgeHookInput", "made", `hook { `+forgeHookFields+` } path secret`, map[string]any{
-		"forge": forge, "repositories": append([]string{}, repositories...), "checkKeys": append([]string{}, checkKeys...), "reason": reason,
+		"forge": h.Forge, "repositories": append([]string{}, h.Repositories...), "checkKeys": append([]string{}, h.CheckKeys...), "plans": h.Plans,
+		"reason": reason,
 	})
 }
 

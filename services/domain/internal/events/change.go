@@ -114,7 +114,10 @@ func ofRollouts() map[string]reader {
 				return nil, err
 			}
 			reading, err := json.Marshal(data)
-			return rollout.PullRead{PullID: data.PullRequestID, Run: data.Run, Reading: reading}, err
+			if err != nil {
+				return nil, fault.Because(err, fault.Invalid, "what was read of a pull request cannot be stored")
+			}
+			return rollout.PullRead{PullID: data.PullRequestID, Run: data.Run, Reading: reading}, nil
 		},
 		event.TypeCheckReported: as(func(d event.CheckReported) rollout.Change {
 			m := rollout.CheckReported{

@@ -1182,6 +1182,7 @@ CREATE TABLE cd_forge_hooks (
     removed_at timestamp with time zone,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    plans boolean NOT NULL DEFAULT false,
     CONSTRAINT cd_forge_hooks_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_forge_hooks_one_of_a_key UNIQUE (organization_id, key),
     CONSTRAINT cd_forge_hooks_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
@@ -1199,6 +1200,8 @@ COMMENT ON COLUMN cd_forge_hooks.check_keys IS
     'The checks that its reports count for; empty for all.';
 COMMENT ON COLUMN cd_forge_hooks.key IS
     'Names it at the registry service.';
+COMMENT ON COLUMN cd_forge_hooks.plans IS
+    'Whether pull requests that it reports are commented on.';
 COMMENT ON COLUMN cd_forge_hooks.removed_at IS
     'Since when its reports count for nothing; null while they do.';
 COMMENT ON COLUMN cd_forge_hooks.repositories IS
@@ -1218,6 +1221,8 @@ CREATE TABLE cd_forge_hosts (
     quota_resets_at timestamp with time zone,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    pull_window_at timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
+    pull_window_count integer NOT NULL DEFAULT 0,
     CONSTRAINT cd_forge_hosts_pkey PRIMARY KEY (organization_id, host),
     CONSTRAINT cd_forge_hosts_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_forge_hosts_host_is_bounded CHECK (((octet_length(host) >= 1) AND (octet_length(host) <= 300))),
@@ -1232,6 +1237,8 @@ COMMENT ON COLUMN cd_forge_hosts.paused_until IS
     'Nothing is begun there before: the server does not answer, accepts no more requests, or has had enough of them.';
 COMMENT ON COLUMN cd_forge_hosts.problem IS
     'Why the last attempt failed because of the server; empty if it did not.';
+COMMENT ON COLUMN cd_forge_hosts.pull_window_at IS
+    'When the present minute began, in which pull_window_count pull requests were begun. They take nothing from what statuses may send.';
 COMMENT ON COLUMN cd_forge_hosts.quota_limit IS
     'How many requests it accepts, and with the next two columns how many still and until when; null where it does not say.';
 COMMENT ON COLUMN cd_forge_hosts.window_at IS
@@ -1267,6 +1274,7 @@ CREATE TABLE cd_forge_mirrors (
     changed_at timestamp with time zone NOT NULL,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    plans boolean NOT NULL DEFAULT true,
     CONSTRAINT cd_forge_mirrors_pkey PRIMARY KEY (organization_id, application_id),
     CONSTRAINT cd_forge_mirrors_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
     CONSTRAINT cd_forge_mirrors_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
@@ -1281,6 +1289,82 @@ COMMENT ON COLUMN cd_forge_mirrors.credential IS
     'The name of a credential; empty for the one with the longest matching URL.';
 COMMENT ON COLUMN cd_forge_mirrors.environment_ids IS
     'The environments whose checks are published; empty for all.';
+COMMENT ON COLUMN cd_forge_mirrors.plans IS
+    'Whether comments on pull requests are about the application, too.';
+
+CREATE TABLE cd_forge_pulls (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    hook_id bigint NOT NULL,
+    name text NOT NULL,
+    number bigint NOT NULL,
+    repository text NOT NULL,
+    host text NOT NULL,
+    asked_by text NOT NULL,
+    revision integer NOT NULL DEFAULT 1,
+    begun_revision integer NOT NULL DEFAULT 0,
+    step text NOT NULL DEFAULT 'read'::text,
+    reading jsonb,
+    head text NOT NULL DEFAULT ''::text,
+    link text NOT NULL DEFAULT ''::text,
+    outcome text NOT NULL DEFAULT ''::text,
+    state text NOT NULL DEFAULT 'pending'::text,
+    due_at timestamp with time zone NOT NULL,
+    attempts integer NOT NULL DEFAULT 0,
+    run integer NOT NULL DEFAULT 0,
+    started boolean NOT NULL DEFAULT false,
+    inputs jsonb,
+    away_since timestamp with time zone,
+    error text NOT NULL DEFAULT ''::text,
+    sent_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_forge_pulls_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_forge_pulls_one_of_a_number UNIQUE (organization_id, name, number),
+    CONSTRAINT cd_forge_pulls_hook FOREIGN KEY (organization_id, hook_id) REFERENCES cd_forge_hooks(organization_id, id),
+    CONSTRAINT cd_forge_pulls_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_forge_pulls_asked_by_is_bounded CHECK ((octet_length(asked_by) <= 255)),
+    CONSTRAINT cd_forge_pulls_error_is_bounded CHECK ((octet_length(error) <= 4000)),
+    CONSTRAINT cd_forge_pulls_failed_says_why CHECK (((state <> 'failed'::text) OR (error <> ''::text))),
+    CONSTRAINT cd_forge_pulls_head_is_bounded CHECK ((octet_length(head) <= 64)),
+    CONSTRAINT cd_forge_pulls_host_is_bounded CHECK (((octet_length(host) >= 1) AND (octet_length(host) <= 300))),
+    CONSTRAINT cd_forge_pulls_link_is_bounded CHECK ((octet_length(link) <= 2000)),
+    CONSTRAINT cd_forge_pulls_name_is_bounded CHECK (((octet_length(name) >= 1) AND (octet_length(name) <= 1000))),
+    CONSTRAINT cd_forge_pulls_number_is_one CHECK ((number > 0)),
+    CONSTRAINT cd_forge_pulls_outcome_is_bounded CHECK ((octet_length(outcome) <= 4000)),
+    CONSTRAINT cd_forge_pulls_repository_is_bounded CHECK (((octet_length(repository) >= 1) AND (octet_length(repository) <= 1024))),
+    CONSTRAINT cd_forge_pulls_sending_has_inputs CHECK (((state <> 'sending'::text) OR ((inputs IS NOT NULL) AND (run > 0)))),
+    CONSTRAINT cd_forge_pulls_settled_has_a_time CHECK (((state <> ALL (ARRAY['sent'::text, 'failed'::text])) OR (sent_at IS NOT NULL))),
+    CONSTRAINT cd_forge_pulls_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'sending'::text, 'sent'::text, 'failed'::text]))),
+    CONSTRAINT cd_forge_pulls_step_is_known CHECK ((step = ANY (ARRAY['read'::text, 'write'::text])))
+);
+CREATE INDEX cd_forge_pulls_by_hook ON cd_forge_pulls USING btree (organization_id, hook_id);
+CREATE INDEX cd_forge_pulls_due ON cd_forge_pulls USING btree (organization_id, due_at, id) WHERE (state = ANY (ARRAY['pending'::text, 'sending'::text]));
+CREATE INDEX cd_forge_pulls_sending ON cd_forge_pulls USING btree (organization_id, host) WHERE (state = 'sending'::text);
+CREATE INDEX cd_forge_pulls_settled ON cd_forge_pulls USING btree (organization_id, sent_at) WHERE (state = ANY (ARRAY['sent'::text, 'failed'::text]));
+CREATE TRIGGER cd_forge_pulls_touch BEFORE UPDATE ON cd_forge_pulls FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_forge_pulls IS
+    'Pull requests whose plans are written into a comment. Rows end 30 days after they were last done with; the comment is found again without them.';
+COMMENT ON COLUMN cd_forge_pulls.asked_by IS
+    'Who has asked last by a comment, as the forge knows them; empty where nobody has.';
+COMMENT ON COLUMN cd_forge_pulls.due_at IS
+    'When it is begun, or looked at again while a run is about it.';
+COMMENT ON COLUMN cd_forge_pulls.head IS
+    'The last commit that was planned, and link where the comment is.';
+COMMENT ON COLUMN cd_forge_pulls.name IS
+    'Host and path of the repository, in lower case; repository is its address.';
+COMMENT ON COLUMN cd_forge_pulls.outcome IS
+    'What became of it, in one sentence; empty before the first time.';
+COMMENT ON COLUMN cd_forge_pulls.reading IS
+    'What the present run has read; null before that.';
+COMMENT ON COLUMN cd_forge_pulls.revision IS
+    'Counts what was reported of it; begun_revision is what the present run is about.';
+COMMENT ON COLUMN cd_forge_pulls.run IS
+    'Counts the runs that were begun for it, and names the present one together with its id.';
+COMMENT ON COLUMN cd_forge_pulls.sent_at IS
+    'When it was last done with, or given up.';
+COMMENT ON COLUMN cd_forge_pulls.step IS
+    'What the present run does: it reads the pull request, or writes the comment.';
 
 CREATE TABLE cd_forge_reports (
     organization_id bigint NOT NULL,
@@ -3351,6 +3435,25 @@ $function$;
 COMMENT ON FUNCTION cd_forget_forge_marks IS
     'A mark is done with once what it is about was looked at.';
 
+CREATE OR REPLACE FUNCTION cd_forget_forge_pulls(before timestamp with time zone, most integer)
+ RETURNS bigint
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+    WITH own AS (
+        SELECT NULLIF(current_setting('lockstep.organization', true), '')::bigint AS id
+    ), settled AS (
+        SELECT p.organization_id, p.id FROM cd_forge_pulls p JOIN own ON own.id = p.organization_id
+        WHERE p.state IN ('sent', 'failed') AND p.sent_at < before ORDER BY p.sent_at LIMIT most
+    ), gone AS (
+        DELETE FROM cd_forge_pulls p USING settled WHERE p.organization_id = settled.organization_id AND p.id = settled.id RETURNING 1
+    )
+    SELECT count(*) FROM gone
+$function$;
+COMMENT ON FUNCTION cd_forget_forge_pulls IS
+    'A comment is no record: nothing is decided by it.';
+
 CREATE OR REPLACE FUNCTION cd_forget_forge_reports(before timestamp with time zone, most integer)
  RETURNS bigint
  LANGUAGE sql
@@ -3833,6 +3936,29 @@ BEGIN
     PERFORM set_config('lockstep.across', '', true);
 END $function$;
 COMMENT ON FUNCTION cd_organizations_with_due_notifications IS
+    'The workers are for all organizations.';
+
+CREATE OR REPLACE FUNCTION cd_organizations_with_due_pulls(until timestamp with time zone)
+ RETURNS SETOF bigint
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    PERFORM set_config('lockstep.across', 'on', true);
+    -- From organization to organization along the index, as cd_organizations_with_due_forge.
+    RETURN QUERY WITH RECURSIVE open AS (
+        (SELECT p.organization_id FROM cd_forge_pulls p WHERE p.state IN ('pending', 'sending') ORDER BY p.organization_id LIMIT 1)
+        UNION ALL
+        SELECT (SELECT p.organization_id FROM cd_forge_pulls p WHERE p.state IN ('pending', 'sending') AND p.organization_id > o.organization_id
+            ORDER BY p.organization_id LIMIT 1)
+        FROM open o WHERE o.organization_id IS NOT NULL
+    )
+    SELECT o.organization_id FROM open o WHERE EXISTS (
+        SELECT FROM cd_forge_pulls p WHERE p.organization_id = o.organization_id AND p.state IN ('pending', 'sending') AND p.due_at <= until);
+    PERFORM set_config('lockstep.across', '', true);
+END $function$;
+COMMENT ON FUNCTION cd_organizations_with_due_pulls IS
     'The workers are for all organizations.';
 
 CREATE OR REPLACE FUNCTION cd_organizations_with_due_reviews(at timestamp with time zone)

@@ -6,8 +6,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// PullRequest says that a pull request at a forge, or merge request, may have changed, or that its plan was asked for. What it is, the forge
-// is asked for.
+// PullRequest says that a pull request at a forge, or merge request, may have changed, or that its plan was asked for. What it is, the
+// forge is asked for.
 type PullRequest struct {
 	// ID is that of the event, derived from the content: the same report is the same event, however often it is delivered.
 	ID string

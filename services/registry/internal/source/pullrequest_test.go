@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// R4-27, D60: what each forge reports of a pull request, by the fields that its documentation has. A fork counts only once its plan is asked
-// for, and at GitHub only members and collaborators may ask.
+// R4-27, D60: what each forge reports of a pull request, by the fields that its documentation has. A fork counts only once its plan is
+// asked for, and at GitHub only members and collaborators may ask.
 func TestPullRequestsOfForges(t *testing.T) {
 	t.Parallel()
 	like := func(host, action, from string) string {

@@ -21,7 +21,7 @@ func Commands(c *command.Command) []*cobra.Command {
 	own := commands{c}
 	return []*cobra.Command{
 		command.Noun("forge", "", "Statuses of commits: publish checks at GitHub, GitLab, Gitea and Forgejo, see what became of it, and count what they report",
-			own.publish(), own.list(), own.statuses(), own.hosts(), own.retry(), own.hook()),
+			own.publish(), own.list(), own.statuses(), own.plans(), own.hosts(), own.retry(), own.hook()),
 	}
 }
 
@@ -29,7 +29,7 @@ func Commands(c *command.Command) []*cobra.Command {
 type commands struct{ *command.Command }
 
 func mirrorTable(w io.Writer, all []client.ForgeMirror) {
-	command.Row(w, "APPLICATION", "STATE", "ENVIRONMENTS", "CREDENTIAL")
+	command.Row(w, "APPLICATION", "STATE", "ENVIRONMENTS", "CREDENTIAL", "PLANS")
 	for _, m := range all {
 		state, environments, credential := "on", strings.Join(m.Environments, ", "), m.Credential
 		if !m.Enabled {
@@ -41,20 +41,27 @@ func mirrorTable(w io.Writer, all []client.ForgeMirror) {
 		if credential == "" {
 			credential = "by URL"
 		}
-		command.Row(w, m.Application, state, environments, credential)
+		plans := "yes"
+		if m.Plans != nil && !*m.Plans {
+			plans = "no"
+		}
+		command.Row(w, m.Application, state, environments, credential, plans)
 	}
 }
 
 func (c commands) publish() *cobra.Command {
 	var environments []string
 	var credential, reason string
-	var off bool
+	var off, plans bool
 	cmd := c.Asking("publish APPLICATION", "Publish the checks of an application as statuses of its commits, or end that",
-		"  lockstep forge publish shop\n  lockstep forge publish shop --environment production --credential github\n  lockstep forge publish shop --off",
+		"  lockstep forge publish shop\n  lockstep forge publish shop --environment production --credential github\n  lockstep forge publish shop --off\n"+
+			"  lockstep forge publish shop --off --plans=false",
 		command.Exactly(1), func(cmd *cobra.Command, api *client.Client, args []string) error {
-			one, err := api.PutForgeMirror(cmd.Context(), client.ForgeMirror{
-				Application: args[0], Environments: environments, Credential: credential, Enabled: !off,
-			}, reason)
+			m := client.ForgeMirror{Application: args[0], Environments: environments, Credential: credential, Enabled: !off}
+			if cmd.Flags().Changed("plans") {
+				m.Plans = &plans
+			}
+			one, err := api.PutForgeMirror(cmd.Context(), m, reason)
 			if err != nil {
 				return err
 			}
@@ -63,6 +70,7 @@ func (c commands) publish() *cobra.Command {
 	cmd.Flags().StringArrayVar(&environments, "environment", nil, "only the checks of the environment of that `name`; repeatable")
 	cmd.Flags().StringVar(&credential, "credential", "", "the `name` of the credential; by default the one with the longest matching URL")
 	cmd.Flags().BoolVar(&off, "off", false, "publish nothing more")
+	cmd.Flags().BoolVar(&plans, "plans", true, "whether the plans of pull requests are about the application, too; by default as it is")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
 	return cmd
 }
@@ -101,6 +109,30 @@ func (c commands) statuses() *cobra.Command {
 		})
 	cmd.Flags().StringVar(&state, "state", "", "only those in a `state`: pending, sending, sent or failed")
 	cmd.Flags().StringVar(&commit, "commit", "", "only those of the commit with that full `id`")
+	cmd.Flags().IntVar(&first, "first", 50, "how many at most, up to 100")
+	return cmd
+}
+
+func (c commands) plans() *cobra.Command {
+	var first int
+	cmd := c.Asking("plans", "List pull requests whose plans are written into a comment, the newest first", "  lockstep forge plans",
+		command.Exactly(0), func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			all, err := api.ForgePulls(cmd.Context(), first)
+			if err != nil {
+				return err
+			}
+			return c.Print(all, func(w io.Writer) {
+				command.Row(w, "REPOSITORY", "PULL REQUEST", "COMMIT", "STATE", "ENDED", "OUTCOME", "WHY NOT")
+				for _, p := range all {
+					ended := ""
+					if p.EndedAt != nil {
+						ended = command.Moment(*p.EndedAt)
+					}
+					command.Row(w, p.Repository, command.Number(p.PullRequest), p.Commit[:min(12, len(p.Commit))], journal.Human(p.State), ended,
+						p.Outcome, p.Error)
+				}
+			})
+		})
 	cmd.Flags().IntVar(&first, "first", 50, "how many at most, up to 100")
 	return cmd
 }

@@ -14,34 +14,41 @@ import (
 )
 
 func (c commands) hook() *cobra.Command {
-	cmd := command.Noun("hook", "hooks", "Hooks to which forges report statuses of commits, which count for checks",
+	cmd := command.Noun("hook", "hooks", "Hooks to which forges report statuses of commits, which count for checks, and pull requests",
 		c.addHook(), c.listHooks(), c.removeHook())
 	cmd.GroupID = "" // only the root has groups
 	return cmd
 }
 
 func hookTable(w io.Writer, all []client.ForgeHook) {
-	command.Row(w, "ID", "FORGE", "REPOSITORIES", "CHECKS", "LAST REPORT")
+	command.Row(w, "ID", "FORGE", "REPOSITORIES", "CHECKS", "PLANS", "LAST REPORT")
 	for _, h := range all {
-		keys, last := strings.Join(h.CheckKeys, ", "), "never"
+		keys, last, plans := strings.Join(h.CheckKeys, ", "), "never", "no"
+		if h.Plans {
+			plans = "yes"
+		}
 		if keys == "" {
 			keys = "all"
 		}
 		if h.ReportedAt != nil {
 			last = command.Moment(*h.ReportedAt)
 		}
-		command.Row(w, command.Number(h.Number), journal.Human(h.Forge), strings.Join(h.Repositories, ", "), keys, last)
+		command.Row(w, command.Number(h.Number), journal.Human(h.Forge), strings.Join(h.Repositories, ", "), keys, plans, last)
 	}
 }
 
 func (c commands) addHook() *cobra.Command {
 	var forge, reason string
 	var repositories, checks []string
+	var plans bool
 	cmd := c.Asking("add", "Make a hook; its path and its secret are shown once",
 		"  lockstep forge hook add --forge github --repository 'github.com/shop/*'\n"+
-			"  lockstep forge hook add --forge gitlab --repository gitlab.com/shop/api --check e2e",
+			"  lockstep forge hook add --forge gitlab --repository gitlab.com/shop/api --check e2e\n"+
+			"  lockstep forge hook add --forge gitea --repository 'git.example.com/shop/*' --plans",
 		command.Exactly(0), func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			made, err := api.AddForgeHook(cmd.Context(), strings.ToUpper(forge), repositories, checks, reason)
+			made, err := api.AddForgeHook(cmd.Context(), client.ForgeHook{
+				Forge: strings.ToUpper(forge), Repositories: repositories, CheckKeys: checks, Plans: plans,
+			}, reason)
 			if err != nil {
 				return err
 			}
@@ -53,6 +60,7 @@ func (c commands) addHook() *cobra.Command {
 	cmd.Flags().StringVar(&forge, "forge", "", "the `kind` of the forge: github, gitlab or gitea, which is also for Forgejo")
 	cmd.Flags().StringArrayVar(&repositories, "repository", nil, "a `pattern` of repositories that it may report about, as host/path; repeatable")
 	cmd.Flags().StringArrayVar(&checks, "check", nil, "only the checks with that `key`; repeatable")
+	cmd.Flags().BoolVar(&plans, "plans", false, "write the plans of pull requests into a comment on them, which everybody sees who sees the pull request")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
 	return cmd
 }

@@ -329,6 +329,7 @@ type Forges interface {
 	Mirrors(ctx context.Context, organization int64) ([]forge.Named, error)
 	Statuses(ctx context.Context, organization int64, f forge.Filter) ([]forge.Status, error)
 	Hosts(ctx context.Context, organization int64) ([]forge.Host, error)
+	Pulls(ctx context.Context, organization, before int64, most int) ([]forge.Pull, error)
 	Retry(ctx context.Context, a core.Actor, status int64, reason string) (forge.Retried, error)
 	Hooks(ctx context.Context, organization int64) ([]forge.Hook, error)
 	AddHook(ctx context.Context, a core.Actor, n forge.NewHook) (forge.MadeHook, error)
@@ -394,10 +395,25 @@ func (q query) ForgeHosts(ctx context.Context) ([]model.ForgeHost, error) {
 	return all, err
 }
 
+// ForgePulls are those of the organization, the newest first.
+func (q query) ForgePulls(ctx context.Context, before *int, first int) ([]model.ForgePull, error) {
+	after := int64(0)
+	if before != nil {
+		after = int64(*before)
+	}
+	pulls, err := q.domain.Forges.Pulls(ctx, loadersOf(ctx).actor.Organization, after, first)
+	all := []model.ForgePull{}
+	for _, p := range pulls {
+		all = append(all, model.WrapForgePull(p))
+	}
+	return all, err
+}
+
 // PutForgeMirror switches publishing on or off for an application.
 func (m mutation) PutForgeMirror(ctx context.Context, in model.PutForgeMirrorInput) (p model.ForgeMirrorPayload, err error) {
 	saved, err := m.domain.Forges.PutMirror(ctx, loadersOf(ctx).actor, forge.NewMirror{
-		Application: in.Application, Environments: in.Environments, Credential: in.Credential, Enabled: in.Enabled, Reason: orEmpty(in.Reason),
+		Application: in.Application, Environments: in.Environments, Credential: in.Credential, Enabled: in.Enabled, Plans: in.Plans,
+		Reason: orEmpty(in.Reason),
 	})
 	p.Mirror, p.Errors, err = changed(saved, err, model.WrapForgeMirror)
 	return p, err
@@ -429,7 +445,7 @@ func (q query) ForgeHooks(ctx context.Context) ([]model.ForgeHook, error) {
 // AddForgeHook makes a hook.
 func (m mutation) AddForgeHook(ctx context.Context, in model.AddForgeHookInput) (p model.AddForgeHookPayload, err error) {
 	made, err := m.domain.Forges.AddHook(ctx, loadersOf(ctx).actor, forge.NewHook{
-		Forge: in.Forge, Repositories: in.Repositories, CheckKeys: in.CheckKeys, Reason: orEmpty(in.Reason),
+		Forge: in.Forge, Repositories: in.Repositories, CheckKeys: in.CheckKeys, Plans: in.Plans, Reason: orEmpty(in.Reason),
 	})
 	p.Made, p.Errors, err = changed(made, err, model.WrapMadeForgeHook)
 	return p, err

@@ -22,8 +22,8 @@ func marker(organization int64) string {
 	return fmt.Sprintf("<!-- lockstep plan o%d -->", organization)
 }
 
-// comment is the plan of a pull request as everybody reads it who may see the pull request: without names of people, reasons that they gave,
-// and contents of files. All that comes from elsewhere is in a block of code, in which nothing is markup, a mention or a command.
+// comment is the plan of a pull request as everybody reads it who may see the pull request: without names of people, reasons that they
+// gave, and contents of files. All that comes from elsewhere is in a block of code, in which nothing is markup, a mention or a command.
 func comment(r reading, all []trigger.Touched, more bool) string {
 	var b strings.Builder
 	b.WriteString("### Lockstep plan\n\n")

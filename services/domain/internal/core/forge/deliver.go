@@ -254,7 +254,7 @@ type outcome struct {
 
 // ended is a run that reports what came of the status.
 func (u *UseCases) ended(s *Status, h *Host, now time.Time, o outcome) {
-	if s.came(&u.counts.statuses, h, now, o) {
+	if s.settled(&u.counts.statuses, h, now, o) {
 		s.SentRevision = s.BegunRevision
 		if s.Revision > s.SentRevision { // something has happened since
 			s.State, s.DueAt = Pending, now
@@ -262,8 +262,8 @@ func (u *UseCases) ended(s *Status, h *Host, now time.Time, o outcome) {
 	}
 }
 
-// came is what came of a run, and reports whether it has done its work.
-func (d *Delivery) came(c *attempts, h *Host, now time.Time, o outcome) bool {
+// settled takes the outcome of a run, and reports whether it has done its work.
+func (d *Delivery) settled(c *attempts, h *Host, now time.Time, o outcome) bool {
 	if o.quota != nil {
 		h.Quota = o.quota
 	}
@@ -290,7 +290,8 @@ func (d *Delivery) came(c *attempts, h *Host, now time.Time, o outcome) bool {
 	return false
 }
 
-// away gives up what its server has failed to answer for longest: it may be what the server fails at, and would slow down the others for ever.
+// away gives up what its server has failed to answer for longest: it may be what the server fails at, and would slow down the others for
+// ever.
 func (d *Delivery) away(c *attempts, now time.Time) {
 	if d.AwaySince == nil {
 		d.AwaySince = &now

@@ -1,5 +1,5 @@
-// Package forge holds the use cases of statuses of commits, at the forges of the repositories that versions come from (R3-09, D48, D64), and of
-// the plans of pull requests there (R4-27, D60).
+// Package forge holds the use cases of statuses of commits, at the forges of the repositories that versions come from (R3-09, D48, D64),
+// and of the plans of pull requests there (R4-27, D60).
 //
 // What checks have come to is published there. It is a copy: nothing is decided by it, and nothing waits for it. What may have changed
 // leaves a mark, in the transaction that changes it. A mark is turned into statuses, of which only the newest of each name is kept, and

@@ -25,7 +25,8 @@ const (
 	StepWrite Step = "write"
 )
 
-// Pull is a pull request, or merge request, whose plan is written into a comment (R4-27, D60). The comment is a copy: nothing is decided by it.
+// Pull is a pull request, or merge request, whose plan is written into a comment (R4-27, D60). The comment is a copy: nothing is decided
+// by it.
 type Pull struct {
 	ID, HookID int64
 	// Name is host and path of the repository, Repository its address and Host its server.
@@ -67,8 +68,8 @@ const (
 	mostPulls = 1000
 	// betweenPlans is how long a pull request is left alone after its comment was written.
 	betweenPlans = time.Minute
-	// pullRate is how many pull requests are begun at a server within a window, and pullsTogether how many at once. They have requests of their
-	// own: what anybody may cause takes nothing from statuses.
+	// pullRate is how many pull requests are begun at a server within a window, and pullsTogether how many at once. They have requests of
+	// their own: what anybody may cause takes nothing from statuses.
 	pullRate      = 20
 	pullsTogether = 3
 )
@@ -137,7 +138,7 @@ func hostOf(address string) string {
 }
 
 // Pulls are those of an organization, the newest first.
-func (u *UseCases) Pulls(ctx context.Context, organization int64, before int64, most int) ([]Pull, error) {
+func (u *UseCases) Pulls(ctx context.Context, organization, before int64, most int) ([]Pull, error) {
 	if most < 1 || most > MaxStatuses {
 		return nil, invalid("/first", "found %d; expected 1 to %d", most, MaxStatuses)
 	}

@@ -202,7 +202,7 @@ func (u *UseCases) pullRead(p *Pull, h *Host, now time.Time, organization int64,
 
 // pullEnded is a run that reports what came of a pull request.
 func (u *UseCases) pullEnded(p *Pull, h *Host, now time.Time, o outcome) {
-	if !p.came(&u.counts.pulls, h, now, o) {
+	if !p.settled(&u.counts.pulls, h, now, o) {
 		return
 	}
 	if p.Step == StepWrite {

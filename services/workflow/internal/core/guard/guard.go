@@ -183,8 +183,8 @@ func (g *Guard) checkProposal(
 }
 
 // checkPublication decides about a call that publishes a status of a commit, or comments on a pull request. A forge may require the status
-// for a merge, and people believe the comment, so it has to be what the domain service has recorded: only its own run may publish it, whose id
-// nobody else may start, and no child of that run.
+// for a merge, and people believe the comment, so it has to be what the domain service has recorded: only its own run may publish it,
+// whose id nobody else may start, and no child of that run.
 func (g *Guard) checkPublication(ctx context.Context, call activity.Call) error {
 	status, _ := id.ForgeStatus(call.Workflow)
 	if pull, _ := id.ForgePull(call.Workflow); status != 0 || pull != 0 {

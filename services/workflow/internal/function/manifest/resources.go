@@ -14,8 +14,8 @@ type resource struct{ kind, namespace, name string }
 // nameForm is what kinds, namespaces and names consist of. What has another one is no object of a cluster, as in templates.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.:_-]{0,251}[A-Za-z0-9])?$`)
 
-// Resources are the objects that differ between files before and after, as "added Deployment shop/api", in order. Their contents are not shown.
-// What cannot be read as a manifest has none: that of a chart's template is known only once it is rendered.
+// Resources are the objects that differ between files before and after, as "added Deployment shop/api", in order. Their contents are not
+// shown. What cannot be read as a manifest has none: that of a chart's template is known only once it is rendered.
 func Resources(files []Revision) []string {
 	before, after := map[resource]any{}, map[resource]any{}
 	for _, f := range files {

@@ -183,6 +183,29 @@ func (ec *executionContext) fieldContext_ForgeHook_checkKeys(_ context.Context, 
 	return graphql.NewScalarFieldContext("ForgeHook", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _ForgeHook_plans(ctx context.Context, field graphql.CollectedField, obj *model.ForgeHook) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgeHook_plans(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Plans, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgeHook_plans(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgeHook", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _ForgeHook_author(ctx context.Context, field graphql.CollectedField, obj *model.ForgeHook) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -569,6 +592,29 @@ func (ec *executionContext) fieldContext_ForgeMirror_enabled(_ context.Context, 
 	return graphql.NewScalarFieldContext("ForgeMirror", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
+func (ec *executionContext) _ForgeMirror_plans(ctx context.Context, field graphql.CollectedField, obj *model.ForgeMirror) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgeMirror_plans(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Plans, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgeMirror_plans(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgeMirror", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _ForgeMirror_author(ctx context.Context, field graphql.CollectedField, obj *model.ForgeMirror) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -677,6 +723,236 @@ func (ec *executionContext) fieldContext_ForgeMirrorPayload_errors(_ context.Con
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _ForgePull_number(ctx context.Context, field graphql.CollectedField, obj *model.ForgePull) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgePull_number(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Number, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt2int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgePull_number(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgePull", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _ForgePull_repository(ctx context.Context, field graphql.CollectedField, obj *model.ForgePull) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgePull_repository(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Repository, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgePull_repository(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgePull", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ForgePull_pullRequest(ctx context.Context, field graphql.CollectedField, obj *model.ForgePull) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgePull_pullRequest(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PullRequest, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt2int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgePull_pullRequest(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgePull", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _ForgePull_commit(ctx context.Context, field graphql.CollectedField, obj *model.ForgePull) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgePull_commit(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Commit, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgePull_commit(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgePull", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ForgePull_link(ctx context.Context, field graphql.CollectedField, obj *model.ForgePull) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgePull_link(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Link, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgePull_link(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgePull", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ForgePull_state(ctx context.Context, field graphql.CollectedField, obj *model.ForgePull) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgePull_state(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.State, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v forge.State) graphql.Marshaler {
+			return ec.marshalNForgeStatusState2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚋforgeᚐState(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgePull_state(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgePull", field, false, false, errors.New("field of type ForgeStatusState does not have child fields"))
+}
+
+func (ec *executionContext) _ForgePull_outcome(ctx context.Context, field graphql.CollectedField, obj *model.ForgePull) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgePull_outcome(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Outcome, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgePull_outcome(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgePull", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ForgePull_error(ctx context.Context, field graphql.CollectedField, obj *model.ForgePull) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgePull_error(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Error, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgePull_error(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgePull", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ForgePull_dueAt(ctx context.Context, field graphql.CollectedField, obj *model.ForgePull) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgePull_dueAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DueAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ForgePull_dueAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgePull", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _ForgePull_endedAt(ctx context.Context, field graphql.CollectedField, obj *model.ForgePull) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgePull_endedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.EndedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ForgePull_endedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgePull", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
 func (ec *executionContext) _ForgeStatus_number(ctx context.Context, field graphql.CollectedField, obj *model.ForgeStatus) (ret graphql.Marshaler) {
@@ -1161,11 +1437,14 @@ func (ec *executionContext) unmarshalInputAddForgeHookInput(ctx context.Context,
 	if _, present := asMap["checkKeys"]; !present {
 		asMap["checkKeys"] = []any{}
 	}
+	if _, present := asMap["plans"]; !present {
+		asMap["plans"] = false
+	}
 	if _, present := asMap["reason"]; !present {
 		asMap["reason"] = ""
 	}
 
-	fieldsInOrder := [...]string{"forge", "repositories", "checkKeys", "reason"}
+	fieldsInOrder := [...]string{"forge", "repositories", "checkKeys", "plans", "reason"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -1193,6 +1472,13 @@ func (ec *executionContext) unmarshalInputAddForgeHookInput(ctx context.Context,
 				return it, err
 			}
 			it.CheckKeys = data
+		case "plans":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("plans"))
+			data, err := ec.unmarshalNBoolean2bool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Plans = data
 		case "reason":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -1229,7 +1515,7 @@ func (ec *executionContext) unmarshalInputPutForgeMirrorInput(ctx context.Contex
 		asMap["reason"] = ""
 	}
 
-	fieldsInOrder := [...]string{"application", "environments", "credential", "enabled", "reason"}
+	fieldsInOrder := [...]string{"application", "environments", "credential", "enabled", "plans", "reason"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -1264,6 +1550,13 @@ func (ec *executionContext) unmarshalInputPutForgeMirrorInput(ctx context.Contex
 				return it, err
 			}
 			it.Enabled = data
+		case "plans":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("plans"))
+			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Plans = data
 		case "reason":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -1438,6 +1731,11 @@ func (ec *executionContext) _ForgeHook(ctx context.Context, sel ast.SelectionSet
 			}
 		case "checkKeys":
 			out.Values[i] = ec._ForgeHook_checkKeys(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "plans":
+			out.Values[i] = ec._ForgeHook_plans(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -1620,6 +1918,11 @@ func (ec *executionContext) _ForgeMirror(ctx context.Context, sel ast.SelectionS
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "plans":
+			out.Values[i] = ec._ForgeMirror_plans(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "author":
 			out.Values[i] = ec._ForgeMirror_author(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -1671,6 +1974,89 @@ func (ec *executionContext) _ForgeMirrorPayload(ctx context.Context, sel ast.Sel
 		case "errors":
 			out.Values[i] = ec._ForgeMirrorPayload_errors(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var forgePullImplementors = []string{"ForgePull"}
+
+func (ec *executionContext) _ForgePull(ctx context.Context, sel ast.SelectionSet, obj *model.ForgePull) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, forgePullImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ForgePull")
+		case "number":
+			out.Values[i] = ec._ForgePull_number(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "repository":
+			out.Values[i] = ec._ForgePull_repository(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "pullRequest":
+			out.Values[i] = ec._ForgePull_pullRequest(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "commit":
+			out.Values[i] = ec._ForgePull_commit(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "link":
+			out.Values[i] = ec._ForgePull_link(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "state":
+			out.Values[i] = ec._ForgePull_state(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "outcome":
+			out.Values[i] = ec._ForgePull_outcome(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "error":
+			out.Values[i] = ec._ForgePull_error(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "dueAt":
+			out.Values[i] = ec._ForgePull_dueAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "endedAt":
+			out.Values[i] = ec._ForgePull_endedAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -2016,6 +2402,26 @@ func (ec *executionContext) marshalNForgeMirror2ᚕgithubᚗcomᚋlockstepᚑcd�
 
 func (ec *executionContext) marshalNForgeMirrorPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgeMirrorPayload(ctx context.Context, sel ast.SelectionSet, v model.ForgeMirrorPayload) graphql.Marshaler {
 	return ec._ForgeMirrorPayload(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNForgePull2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgePull(ctx context.Context, sel ast.SelectionSet, v model.ForgePull) graphql.Marshaler {
+	return ec._ForgePull(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNForgePull2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgePullᚄ(ctx context.Context, sel ast.SelectionSet, v []model.ForgePull) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNForgePull2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgePull(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) marshalNForgeStatus2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgeStatus(ctx context.Context, sel ast.SelectionSet, v model.ForgeStatus) graphql.Marshaler {

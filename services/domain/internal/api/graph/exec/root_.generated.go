@@ -767,6 +767,7 @@ type ComplexityRoot struct {
 		CreatedAt    func(childComplexity int) int
 		Forge        func(childComplexity int) int
 		Number       func(childComplexity int) int
+		Plans        func(childComplexity int) int
 		ReportedAt   func(childComplexity int) int
 		Repositories func(childComplexity int) int
 	}
@@ -793,11 +794,25 @@ type ComplexityRoot struct {
 		Credential   func(childComplexity int) int
 		Enabled      func(childComplexity int) int
 		Environments func(childComplexity int) int
+		Plans        func(childComplexity int) int
 	}
 
 	ForgeMirrorPayload struct {
 		Errors func(childComplexity int) int
 		Mirror func(childComplexity int) int
+	}
+
+	ForgePull struct {
+		Commit      func(childComplexity int) int
+		DueAt       func(childComplexity int) int
+		EndedAt     func(childComplexity int) int
+		Error       func(childComplexity int) int
+		Link        func(childComplexity int) int
+		Number      func(childComplexity int) int
+		Outcome     func(childComplexity int) int
+		PullRequest func(childComplexity int) int
+		Repository  func(childComplexity int) int
+		State       func(childComplexity int) int
 	}
 
 	ForgeStatus struct {
@@ -1578,6 +1593,7 @@ type ComplexityRoot struct {
 		ForgeHooks             func(childComplexity int) int
 		ForgeHosts             func(childComplexity int) int
 		ForgeMirrors           func(childComplexity int) int
+		ForgePulls             func(childComplexity int, before *int, first int) int
 		ForgeStatuses          func(childComplexity int, state *forge.State, commit *string, before *int, first int) int
 		Freezes                func(childComplexity int, first *int, after *string, last *int, before *string, includeOver *bool, orderBy *core.Order) int
 		GatesForMe             func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
@@ -4944,6 +4960,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ForgeHook.Number(childComplexity), true
+	case "ForgeHook.plans":
+		if e.ComplexityRoot.ForgeHook.Plans == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeHook.Plans(childComplexity), true
 	case "ForgeHook.reportedAt":
 		if e.ComplexityRoot.ForgeHook.ReportedAt == nil {
 			break
@@ -5049,6 +5071,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ForgeMirror.Environments(childComplexity), true
+	case "ForgeMirror.plans":
+		if e.ComplexityRoot.ForgeMirror.Plans == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeMirror.Plans(childComplexity), true
 
 	case "ForgeMirrorPayload.errors":
 		if e.ComplexityRoot.ForgeMirrorPayload.Errors == nil {
@@ -5062,6 +5090,67 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ForgeMirrorPayload.Mirror(childComplexity), true
+
+	case "ForgePull.commit":
+		if e.ComplexityRoot.ForgePull.Commit == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgePull.Commit(childComplexity), true
+	case "ForgePull.dueAt":
+		if e.ComplexityRoot.ForgePull.DueAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgePull.DueAt(childComplexity), true
+	case "ForgePull.endedAt":
+		if e.ComplexityRoot.ForgePull.EndedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgePull.EndedAt(childComplexity), true
+	case "ForgePull.error":
+		if e.ComplexityRoot.ForgePull.Error == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgePull.Error(childComplexity), true
+	case "ForgePull.link":
+		if e.ComplexityRoot.ForgePull.Link == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgePull.Link(childComplexity), true
+	case "ForgePull.number":
+		if e.ComplexityRoot.ForgePull.Number == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgePull.Number(childComplexity), true
+	case "ForgePull.outcome":
+		if e.ComplexityRoot.ForgePull.Outcome == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgePull.Outcome(childComplexity), true
+	case "ForgePull.pullRequest":
+		if e.ComplexityRoot.ForgePull.PullRequest == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgePull.PullRequest(childComplexity), true
+	case "ForgePull.repository":
+		if e.ComplexityRoot.ForgePull.Repository == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgePull.Repository(childComplexity), true
+	case "ForgePull.state":
+		if e.ComplexityRoot.ForgePull.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgePull.State(childComplexity), true
 
 	case "ForgeStatus.attempts":
 		if e.ComplexityRoot.ForgeStatus.Attempts == nil {
@@ -8838,6 +8927,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.ForgeMirrors(childComplexity), true
+	case "Query.forgePulls":
+		if e.ComplexityRoot.Query.ForgePulls == nil {
+			break
+		}
+
+		args, err := ec.field_Query_forgePulls_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.ForgePulls(childComplexity, args["before"].(*int), args["first"].(int)), true
 	case "Query.forgeStatuses":
 		if e.ComplexityRoot.Query.ForgeStatuses == nil {
 			break
@@ -14094,8 +14194,15 @@ extend type Query {
   ): [ForgeStatus!]!
   "The servers that statuses are sent to, by name."
   forgeHosts: [ForgeHost!]!
-  "The hooks to which forges report statuses of commits, the oldest first."
+  "The hooks to which forges report statuses of commits and pull requests, the oldest first."
   forgeHooks: [ForgeHook!]!
+  "Pull requests whose plans are written into a comment, the newest first. They are kept for 30 days after they were last done with."
+  forgePulls(
+    "The number of the pull request after which the list continues."
+    before: Int
+    "At most 100."
+    first: Int! = 50
+  ): [ForgePull!]!
 }
 
 extend type Mutation {
@@ -14119,6 +14226,8 @@ type ForgeMirror {
   credential: String!
   "Whether it is switched on."
   enabled: Boolean!
+  "Whether the plans of pull requests are about the application, too."
+  plans: Boolean!
   "The name of the member who saved it last."
   author: String!
   "When it was saved last."
@@ -14182,7 +14291,30 @@ type ForgeHost {
   quotaResetsAt: Time
 }
 
-"Where a forge reports statuses of commits to."
+"A pull request, or merge request, whose plan is written into a comment on it."
+type ForgePull {
+  "Identifies it within the organization."
+  number: Int!
+  "The host and path of the repository, in lower case."
+  repository: String!
+  "The number of the pull request at the forge."
+  pullRequest: Int!
+  "The last commit that was planned; empty before the first."
+  commit: String!
+  "Where the comment is; empty without one."
+  link: String!
+  state: ForgeStatusState!
+  "What became of it, in one sentence; empty before the first time."
+  outcome: String!
+  "Why the last attempt failed; empty if it did not."
+  error: String!
+  "When it is tried next, if its server accepts requests then; null if it is done with."
+  dueAt: Time
+  "When it was last done with, or given up; null for never."
+  endedAt: Time
+}
+
+"Where a forge reports statuses of commits and pull requests to."
 type ForgeHook {
   "Identifies it within the organization."
   number: Int!
@@ -14191,6 +14323,8 @@ type ForgeHook {
   repositories: [String!]!
   "The keys of the checks that its reports count for; empty for all."
   checkKeys: [String!]!
+  "Whether the plans of pull requests that it reports are written into a comment on them."
+  plans: Boolean!
   "What the member was called who made it."
   author: String!
   createdAt: Time!
@@ -14224,6 +14358,8 @@ input AddForgeHookInput {
   repositories: [String!]!
   "The keys of the checks that its reports count for; empty for all."
   checkKeys: [String!]! = []
+  "Whether the plans of pull requests that it reports are written into a comment on them, which everybody sees who sees the pull request."
+  plans: Boolean! = false
   "Why; kept in the journal."
   reason: String = ""
 }
@@ -14258,6 +14394,8 @@ input PutForgeMirrorInput {
   credential: String! = ""
   "Whether it is switched on."
   enabled: Boolean! = true
+  "Whether the plans of pull requests are about the application, too; null to leave it as it is, which is true at first."
+  plans: Boolean
   "Why; kept in the journal."
   reason: String = ""
 }
@@ -19249,6 +19387,8 @@ func (ec *executionContext) childFields_ForgeHook(ctx context.Context, field gra
 		return ec.fieldContext_ForgeHook_repositories(ctx, field)
 	case "checkKeys":
 		return ec.fieldContext_ForgeHook_checkKeys(ctx, field)
+	case "plans":
+		return ec.fieldContext_ForgeHook_plans(ctx, field)
 	case "author":
 		return ec.fieldContext_ForgeHook_author(ctx, field)
 	case "createdAt":
@@ -19299,6 +19439,8 @@ func (ec *executionContext) childFields_ForgeMirror(ctx context.Context, field g
 		return ec.fieldContext_ForgeMirror_credential(ctx, field)
 	case "enabled":
 		return ec.fieldContext_ForgeMirror_enabled(ctx, field)
+	case "plans":
+		return ec.fieldContext_ForgeMirror_plans(ctx, field)
 	case "author":
 		return ec.fieldContext_ForgeMirror_author(ctx, field)
 	case "changedAt":
@@ -19315,6 +19457,32 @@ func (ec *executionContext) childFields_ForgeMirrorPayload(ctx context.Context, 
 		return ec.fieldContext_ForgeMirrorPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ForgeMirrorPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_ForgePull(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "number":
+		return ec.fieldContext_ForgePull_number(ctx, field)
+	case "repository":
+		return ec.fieldContext_ForgePull_repository(ctx, field)
+	case "pullRequest":
+		return ec.fieldContext_ForgePull_pullRequest(ctx, field)
+	case "commit":
+		return ec.fieldContext_ForgePull_commit(ctx, field)
+	case "link":
+		return ec.fieldContext_ForgePull_link(ctx, field)
+	case "state":
+		return ec.fieldContext_ForgePull_state(ctx, field)
+	case "outcome":
+		return ec.fieldContext_ForgePull_outcome(ctx, field)
+	case "error":
+		return ec.fieldContext_ForgePull_error(ctx, field)
+	case "dueAt":
+		return ec.fieldContext_ForgePull_dueAt(ctx, field)
+	case "endedAt":
+		return ec.fieldContext_ForgePull_endedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ForgePull", field.Name)
 }
 
 func (ec *executionContext) childFields_ForgeStatus(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

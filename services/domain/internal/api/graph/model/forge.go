@@ -15,6 +15,7 @@ type ForgeMirror struct {
 	Environments []string
 	Credential   string
 	Enabled      bool
+	Plans        bool
 	Author       string
 	ChangedAt    time.Time
 }
@@ -22,8 +23,8 @@ type ForgeMirror struct {
 // WrapForgeMirror makes one of the domain's.
 func WrapForgeMirror(m forge.Named) ForgeMirror {
 	return ForgeMirror{
-		Application: m.Application, Environments: m.Environments, Credential: m.Credential, Enabled: m.Enabled, Author: m.Author.Name,
-		ChangedAt: m.ChangedAt,
+		Application: m.Application, Environments: m.Environments, Credential: m.Credential, Enabled: m.Enabled, Plans: m.Plans,
+		Author: m.Author.Name, ChangedAt: m.ChangedAt,
 	}
 }
 
@@ -79,6 +80,7 @@ type ForgeHook struct {
 	Number                  int64
 	Forge                   string
 	Repositories, CheckKeys []string
+	Plans                   bool
 	Author                  string
 	CreatedAt               time.Time
 	ReportedAt              *time.Time
@@ -87,9 +89,32 @@ type ForgeHook struct {
 // WrapForgeHook makes one of the domain's.
 func WrapForgeHook(h forge.Hook) ForgeHook {
 	return ForgeHook{
-		Number: h.ID, Forge: h.Forge, Repositories: h.Repositories, CheckKeys: h.CheckKeys, Author: h.Author.Name, CreatedAt: h.CreatedAt,
-		ReportedAt: h.ReportedAt,
+		Number: h.ID, Forge: h.Forge, Repositories: h.Repositories, CheckKeys: h.CheckKeys, Plans: h.Plans, Author: h.Author.Name,
+		CreatedAt: h.CreatedAt, ReportedAt: h.ReportedAt,
 	}
+}
+
+// ForgePull is the domain's.
+type ForgePull struct {
+	Number         int64
+	Repository     string
+	PullRequest    int64
+	Commit, Link   string
+	State          forge.State
+	Outcome, Error string
+	DueAt, EndedAt *time.Time
+}
+
+// WrapForgePull makes one of the domain's.
+func WrapForgePull(p forge.Pull) ForgePull {
+	made := ForgePull{
+		Number: p.ID, Repository: p.Name, PullRequest: p.Number, Commit: p.Head, Link: p.Link, State: p.State, Outcome: p.Outcome, Error: p.Error,
+		EndedAt: p.SentAt,
+	}
+	if p.State == forge.Pending || p.State == forge.Sending {
+		made.DueAt = &p.DueAt
+	}
+	return made
 }
 
 // MadeForgeHook is the domain's.

@@ -47,6 +47,8 @@ type AddForgeHookInput struct {
 	Repositories []string `json:"repositories"`
 	// The keys of the checks that its reports count for; empty for all.
 	CheckKeys []string `json:"checkKeys"`
+	// Whether the plans of pull requests that it reports are written into a comment on them, which everybody sees who sees the pull request.
+	Plans bool `json:"plans"`
 	// Why; kept in the journal.
 	Reason *string `json:"reason,omitempty"`
 }
@@ -914,6 +916,8 @@ type PutForgeMirrorInput struct {
 	Credential string `json:"credential"`
 	// Whether it is switched on.
 	Enabled bool `json:"enabled"`
+	// Whether the plans of pull requests are about the application, too; null to leave it as it is, which is true at first.
+	Plans *bool `json:"plans,omitempty"`
 	// Why; kept in the journal.
 	Reason *string `json:"reason,omitempty"`
 }
