@@ -1,6 +1,7 @@
 package git
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -13,7 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 )
 
 // The accounts at the forge: that of the credential, a person who may write, and one who may not.
@@ -382,6 +385,53 @@ func TestAForkIsReadOnlyForThoseWhoMayWrite(t *testing.T) {
 		got, err := s.forge.ReadChange(t.Context(), activity.ChangeRequest{Organization: 1, RepoURL: s.url, Number: 3, AskedBy: name(ann, "ann")})
 		if err != nil || !strings.Contains(got.Refused, "the credential may not look up whether") {
 			t.Errorf("found %+v, %v; want that it cannot be looked up", got, err)
+		}
+	})
+}
+
+// ownBook has one credential of an organization.
+type ownBook struct{ one credential.Credential }
+
+func (b ownBook) CredentialNamed(context.Context, int64, string) (*credential.Credential, error) {
+	return &b.one, nil
+}
+
+func (b ownBook) CredentialsOfKind(context.Context, int64, sealing.Kind) ([]credential.Credential, error) {
+	return []credential.Credential{b.one}, nil
+}
+
+// R4-27: the credential of an organization goes to the project, and to where its forge says whose account it is; every request has it.
+func TestACredentialOfAnOrganizationComments(t *testing.T) {
+	t.Parallel()
+	everyForge(t, func(t *testing.T, s *server, f *pullForge) {
+		t.Helper()
+		s.api = func(w http.ResponseWriter, r *http.Request) {
+			if !strings.HasSuffix(r.Header.Get("Authorization"), " own token") {
+				refuse(w, http.StatusUnauthorized, "Bad credentials")
+				return
+			}
+			f.ServeHTTP(w, r)
+		}
+		own := credential.Credential{Sealed: []byte("x"), Terms: sealing.Terms{
+			Organization: 1, Name: "forge", Kind: sealing.Git, URLPrefixes: []string{strings.TrimSuffix(s.url, ".git")}, Username: "bot", Forge: f.kind,
+		}}
+		s.forge.credentials = credentials{own: credential.NewBook(credential.Deps{
+			Store: ownBook{own}, Open: func(context.Context, []byte, sealing.Terms) (string, error) { return "own token", nil },
+		})}
+		url := strings.TrimSuffix(s.url, ".git")
+		for _, body := range []string{"new", "newer"} {
+			r := activity.CommentRequest{Organization: 1, RepoURL: url, Number: 3, Marker: marker, Body: body}
+			if _, err := s.forge.Comment(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff([]string{marker + "\nnewer"}, f.of(bot)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		f.paths = []string{"README.md"}
+		c, err := s.forge.ReadChange(t.Context(), activity.ChangeRequest{Organization: 1, RepoURL: url, Number: 3})
+		if err != nil || len(c.Paths) != 1 {
+			t.Errorf("found %+v, %v", c, err)
 		}
 	})
 }
