@@ -64,7 +64,7 @@ type Calling struct{}
 // Run does that.
 func (Calling) Run(ctx sdk.WorkflowContext, calls int) (int, error) {
 	for i := range calls {
-		if _, err := sdk.Service[int](ctx, "Echo", "Say").Request(i); err != nil {
+		if _, err := sdk.Service[int](ctx, "Echo", "Repeat").Request(i); err != nil {
 			return 0, err
 		}
 	}
@@ -74,8 +74,8 @@ func (Calling) Run(ctx sdk.WorkflowContext, calls int) (int, error) {
 // Echo is that other service.
 type Echo struct{}
 
-// Say answers what it is given.
-func (Echo) Say(_ sdk.Context, number int) (int, error) { return number, nil }
+// Repeat answers what it is given.
+func (Echo) Repeat(_ sdk.Context, number int) (int, error) { return number, nil }
 
 // Answering is the service with the workflow that answers so many messages, one after the other.
 type Answering struct{}
