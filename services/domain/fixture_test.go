@@ -213,6 +213,7 @@ func (f *fixture) runFor(data event.Data) string {
 		Environment            int64  `json:"environment_id"`
 		ApplicationEnvironment int64  `json:"application_environment_id"`
 		Workflow               string `json:"workflow_id"`
+		PullRequest            int64  `json:"pull_request_id"`
 	}
 	text, err := json.Marshal(data)
 	f.ok(err)
@@ -235,6 +236,9 @@ func (f *fixture) runFor(data event.Data) string {
 		return id.PreviewRun(about.Preview)
 	case about.CheckRun != 0:
 		return id.CheckRun(about.CheckRun)
+	case about.PullRequest != 0:
+		read, _ := data.(event.PullRequestRead)
+		return id.ForgePullRun(about.PullRequest, read.Run)
 	case about.Deployment != 0:
 		return id.RolloutRun(int64(attempt(`SELECT e.rollout_id FROM cd_deployments d JOIN cd_rollout_environments e ON e.id = d.rollout_environment_id WHERE d.id = $1`, about.Deployment)))
 	case about.ApplicationEnvironment != 0:

@@ -427,7 +427,7 @@ func TestAForgedReadingChangesNothing(t *testing.T) {
 	r.want([]any{p.State, p.Run}, []any{forge.Sending, 1})
 	data := r.at.reads
 	data.PullRequestID, data.Run, data.Message = p.ID, p.Run, "forged"
-	for _, run := range []string{"nightly", id.ForgePullRun(p.ID, p.Run+1), id.ForgeStatusRun(p.ID, p.Run), ""} {
+	for _, run := range []string{"nightly", id.ForgePullRun(p.ID, p.Run+1), id.ForgeStatusRun(p.ID, p.Run), id.OnboardingRun(1, 1)} {
 		errs := r.on.Domain(t.Context(), []bus.Delivery{{Event: r.emit(data, run), Attempt: 1}})
 		if !fault.Is(errors.Join(errs...), fault.Invalid) {
 			t.Errorf("%q: found %v; want it refused", run, errs)
