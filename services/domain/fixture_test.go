@@ -20,7 +20,6 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/id"
-	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/source"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
@@ -30,7 +29,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/events"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/store"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/storetest"
 )
 
 // long is for tests that take longer than most others together; `make check` leaves them out.
@@ -45,7 +44,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m, bustest.Leftovers()...) }
 
 const (
 	org  = 1
-	role = "lockstep_domain"
+	role = storetest.Role
 )
 
 func user() core.Actor {
@@ -79,22 +78,13 @@ func setupAt(t *testing.T, now clock.Clock) *fixture {
 // setupWith is a fixture with the drivers of a configuration.
 func setupWith(t *testing.T, now clock.Clock, c Config) *fixture {
 	t.Helper()
-	pool, db := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()}, pgtest.Migration{Name: name, FS: store.Migrations()})
-	// Most tests report what workflows do without requesting passages first, as programs of earlier releases could. Their rollouts are
-	// those of earlier releases; guarded is for the others.
-	if _, err := pool.Exec(t.Context(), `CREATE FUNCTION earlier_release() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.passages := false; RETURN NEW; END $$;
-		CREATE TRIGGER earlier_release BEFORE INSERT ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION earlier_release()`); err != nil {
-		t.Fatal(err)
-	}
+	pool, db := pgtest.New(t, storetest.EarlierRelease()...)
 	drivers, err := givenDrivers(t.Context(), c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The service works as its own role, behind the walls (R5); pool is the owner's, for looking at what it did.
 	service := pgtest.As(t, db, role)
-	if err := store.Protect(t.Context(), db, role); err != nil {
-		t.Fatal(err)
-	}
 	log := &logBuffer{}
 	assembled, err := assemble(service, noBus{}, drivers, nil, now, c, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {

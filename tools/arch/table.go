@@ -109,9 +109,14 @@ func table() []rule {
 		adapter("workflow", "git", join(sql, nats, kube, star), "pkg/keylock", "pkg/gitfetch", "pkg/secret", "pkg/secret/reference", "pkg/sealing"),
 		adapter("workflow", "web", join(sql, nats, kube, star, grpcs), "pkg/secret", "pkg/secret/reference", "pkg/sealing"),
 		adapter("relay", "cluster", join(sql, nats, star)),
+		// What the tests of a service have in common, in more than one of its packages.
+		{
+			layer: "test kit of a service", packages: []string{"services/SERVICE/internal/storetest"},
+			ours: []string{"services/SERVICE/internal/store", "pkg/**"}, never: join(nats, kube, star, grpcs),
+		},
 		{
 			layer: "composition root", packages: []string{"services/SERVICE"},
-			ours: []string{"services/SERVICE/internal/**", "pkg/**", "proto/**"}, never: kit,
+			ours: []string{"services/SERVICE/internal/**", "pkg/**", "proto/**"}, never: append(kit, "services/SERVICE/internal/storetest"),
 		},
 		{
 			layer: "command", packages: []string{"services/SERVICE/cmd/SERVICE"}, ours: []string{"services/SERVICE", "pkg/run", "pkg/config"},

@@ -95,7 +95,7 @@ func within(server, database string) (string, error) {
 func fingerprint(migrate []Migration) (string, error) {
 	h := sha256.New()
 	for _, m := range migrate {
-		_, _ = fmt.Fprintf(h, "set %q\n", m.Name) // never fails
+		_, _ = fmt.Fprintf(h, "set %q %t\n", m.Name, m.Then != nil) // never fails
 		err := fs.WalkDir(m.FS, ".", func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() {
 				return err

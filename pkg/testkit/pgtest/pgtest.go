@@ -37,6 +37,9 @@ import (
 type Migration struct {
 	Name string
 	FS   fs.FS
+	// Then is done when they have been applied, by the tables' owner: roles, privileges. Those of one process that have the same migrations do
+	// the same then. Nil: nothing.
+	Then func(context.Context, pg.Config) error
 }
 
 // maxConns is enough for a test; many run at the same time on one server.
@@ -98,6 +101,11 @@ func apply(ctx context.Context, c pg.Config, migrate []Migration) error {
 	for _, m := range migrate {
 		if err := pg.Migrate(ctx, c, m.Name, m.FS); err != nil {
 			return err
+		}
+		if m.Then != nil {
+			if err := m.Then(ctx, c); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -24,9 +24,9 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/driver"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/id"
-	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/pkg/sealing/keyset"
+	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
@@ -52,6 +52,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/trigger"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/storetest"
 )
 
 // Two organizations: ours has everything, theirs is the one from which nothing of it may be seen.
@@ -162,21 +163,12 @@ func (derives) Changed() {}
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	owner, db := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: outbox.Migrations()},
-		pgtest.Migration{Name: "domain", FS: store.Migrations()})
-	// These tests report what workflows do without requesting passages first, as programs of earlier releases could.
-	if _, err := owner.Exec(t.Context(), `CREATE FUNCTION earlier_release() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.passages := false; RETURN NEW; END $$;
-		CREATE TRIGGER earlier_release BEFORE INSERT ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION earlier_release()`); err != nil {
-		t.Fatal(err)
-	}
+	owner, db := pgtest.New(t, storetest.EarlierRelease()...)
 	f := &fixture{
 		t: t, watch: &watch{}, runs: &runs{}, log: &bytes.Buffer{}, queries: &counter{}, owner: owner,
 		as: core.RoleOwner.Permissions(),
 	}
-	plain := pgtest.As(t, db, "lockstep_domain")
-	if err := store.Protect(t.Context(), db, "lockstep_domain"); err != nil {
-		t.Fatal(err)
-	}
+	plain := pgtest.As(t, db, storetest.Role)
 	config := plain.Config()
 	config.ConnConfig.Tracer = f.queries
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
