@@ -150,6 +150,12 @@ lint: $(GOLANGCI_LINT) $(BUF) ## Run the linters over Go and protocol buffers, a
 	@$(BUF) lint
 	@tools/breaking.sh $(BUF)
 
+.PHONY: lint-changed
+lint-changed: $(GOLANGCI_LINT) $(BUF) ## Run the linters over the packages that have changed, and what `make lint` does with contracts
+	@dirs=$$(tools/changed.sh -own); if [ -n "$$dirs" ]; then $(GOLANGCI_LINT) run $$dirs; fi
+	@$(BUF) lint
+	@tools/breaking.sh $(BUF)
+
 .PHONY: format
 format: $(GOLANGCI_LINT) $(BUF) ## Format Go and protocol buffers
 	@$(GOLANGCI_LINT) fmt
@@ -322,10 +328,10 @@ clients: $(CLIENT)/node_modules/.package-lock.json ## Generate the gRPC clients 
 	@LOCKSTEP_CLIENTS=1 go test -timeout 10m $(TEST_FLAGS) -run 'TestTheClientsInTheExamples|TestTheWorkerInPython' ./services/workflow
 
 .PHONY: check
-check: ## What to run before every commit: format, lint, import rules, tests of what has changed and of what imports it but the longest, the generated clients (about 3 minutes once built)
+check: ## What to run before every commit: format, import rules, lint of what has changed, tests of what has changed and of what imports it but the longest, the generated clients (about 3 minutes once built)
 	@$(MAKE) format-check
 	@$(MAKE) arch
-	@$(MAKE) lint
+	@$(MAKE) lint-changed
 	@packages=$$(tools/changed.sh); if [ -n "$$packages" ]; then go test -short -parallel 6 -timeout 10m $(TEST_FLAGS) $$packages; else echo "nothing has changed"; fi
 	@if command -v npm >/dev/null; then $(MAKE) clients; else echo "npm: found none; the generated clients are not tried" >&2; fi
 
