@@ -203,6 +203,7 @@ func TestAFailureDoesNotWaitForTheClock(t *testing.T) {
 }
 
 func TestANewerRolloutTakesOver(t *testing.T) {
+	long(t)
 	t.Parallel()
 	w, r := live(t)
 	idle := w.rollout(w.release(3)) // deploys nothing, and is over before anything degrades

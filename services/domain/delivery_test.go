@@ -201,6 +201,7 @@ func (l ledger) history() {
 // TestDeliveryMetricsOfWhatTheServiceRecorded compares DORA's metrics with what was done, as docs/reference/delivery-metrics.md defines
 // them.
 func TestDeliveryMetricsOfWhatTheServiceRecorded(t *testing.T) {
+	long(t)
 	t.Parallel()
 	l := newLedger(t)
 	l.history()

@@ -349,6 +349,7 @@ func TestPullRequestsThatCountForNothing(t *testing.T) {
 // R4-27: pull requests are begun at most twenty times a minute at a server, whatever anybody asks for, and statuses wait for none of them;
 // what was pushed comes first.
 func TestPullRequestsHaveTheirOwnBudget(t *testing.T) {
+	long(t)
 	t.Parallel()
 	r := reviewing(t)
 	for n := range int64(30) {
@@ -370,6 +371,7 @@ func TestPullRequestsHaveTheirOwnBudget(t *testing.T) {
 // R4-27: a forge that is away or limits requests has its pull requests wait, and is given up for none of them at once; what it refuses is
 // shown.
 func TestPullRequestsOfAForgeThatIsAway(t *testing.T) {
+	long(t)
 	t.Parallel()
 	r := reviewing(t)
 	r.at.answer = func(pullInputs) map[string]any {

@@ -259,6 +259,7 @@ func TestIntermediatePhasesAreNotSent(t *testing.T) {
 // R3-09: a forge that is away is asked by one status at a time, with growing pauses, and loses nothing; another forge and the rollout do
 // not notice.
 func TestAForgeThatIsAway(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := publishing(t, "")
 	p.mirror(true)
@@ -328,6 +329,7 @@ func TestAForgeThatLimits(t *testing.T) {
 
 // R3-09: no forge is flooded: 60 statuses a minute.
 func TestAForgeIsNotFlooded(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := publishing(t, "")
 	p.mirror(true)
@@ -425,6 +427,7 @@ func TestArchivedEnvironmentsAreNotPublished(t *testing.T) {
 
 // R3-09: a status that its server fails at for a day is given up and shown, and slows its neighbours down no longer. It can be sent again.
 func TestAStatusThatOnlyFailsIsGivenUp(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := publishing(t, "")
 	p.mirror(true)

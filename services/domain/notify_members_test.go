@@ -15,6 +15,7 @@ import (
 // R4-29, D62: all members of a channel together receive a bounded number of messages a minute, each in its turn: a mail server is not
 // flooded by what concerns very many, nothing is lost, and one that happens meanwhile overtakes nobody.
 func TestMembersTogetherAreNoFlood(t *testing.T) {
+	long(t)
 	t.Parallel()
 	m := subscribing(t)
 	m.channel("mail", core.NotifyEmail, strings.Replace(mailbox, "{", `{"members_rate":60,`, 1), 0)

@@ -9,6 +9,7 @@ import (
 
 // D66: the subcommand restored leaves a gap in the numbers of rollouts, also where the service's account owns nothing.
 func TestRestoredLeavesAGapInTheNumbers(t *testing.T) {
+	long(t)
 	t.Parallel()
 	pool, c := pgtest.New(t)
 	config := Config{Database: pg.Database{DatabaseURL: c.URL}, OwnerDatabaseURL: c.URL, Schema: c.Schema, DatabaseRole: role}
