@@ -92,6 +92,9 @@ type forgeHooks struct {
 	roots []string
 	// there are the senders of the hooks that were not removed; nil while that is not known.
 	there map[string]bool
+	// gone are the senders that a pull did not find although it began after their delivery: no more pulls because of them. A key is never
+	// given again.
+	gone map[string]bool
 }
 
 var _ api.Finder = (*forgeHooks)(nil)
@@ -197,7 +200,7 @@ func (s *forgeHooks) Find(format, key string) api.Hook {
 	return api.Hook{
 		Name: hook.Sender(), MediaTypes: []string{"application/json"},
 		Proven: func(ctx context.Context, header http.Header, body []byte, at time.Time) bool {
-			return s.checks[format](ctx, source.Delivery{Header: header, Body: body, At: at}, secrets) && s.open(ctx, hook)
+			return s.checks[format](ctx, source.Delivery{Header: header, Body: body, At: at}, secrets) && s.open(ctx, hook, at)
 		},
 		Allow: func(at time.Time) bool { return s.allow(hook, at) },
 		Take: func(ctx context.Context, header http.Header, _ string, body []byte) (core.Receipt, error) {
@@ -210,10 +213,12 @@ func (s *forgeHooks) Find(format, key string) api.Hook {
 	}
 }
 
-// pullAgain is how soon hooks are pulled again because of a delivery, and pullWithin how long it waits for them.
+// pullAgain is how soon hooks are pulled again because of a delivery, pullWithin how long it waits for them, and mostGone how many removed
+// hooks are remembered.
 const (
 	pullAgain  = time.Second
 	pullWithin = 2 * time.Second
+	mostGone   = 10_000
 )
 
 // domain sets who is asked for the hooks that there are.
@@ -223,42 +228,58 @@ func (s *forgeHooks) domain(asker events.Asker) {
 	s.asker = asker
 }
 
-// open reports whether a hook was not removed. One that is not known may be new: then hooks are pulled again.
-func (s *forgeHooks) open(ctx context.Context, hook core.StatusHook) bool {
-	there, known := s.has(hook)
-	if there || !known {
-		return true
+// open reports whether a hook was not removed when it delivered. One that is not known may be new: only a pull that began later than the
+// delivery can say that there is none. Until then it is accepted, and the domain decides what it counts for.
+func (s *forgeHooks) open(ctx context.Context, hook core.StatusHook, at time.Time) bool {
+	there, gone := s.has(hook)
+	if there || gone {
+		return there
 	}
 	ctx, cancel := context.WithTimeout(ctx, pullWithin)
 	defer cancel()
-	if err := s.refresh(ctx, pullAgain); err != nil {
-		return true // the domain decides what it counts for
+	began, err := s.refresh(ctx, pullAgain)
+	if err != nil || began.Before(at) {
+		return true
 	}
-	there, known = s.has(hook)
-	return there || !known
-}
-
-func (s *forgeHooks) has(hook core.StatusHook) (there, known bool) {
+	if there, _ = s.has(hook); there {
+		return true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.there[hook.Sender()], s.there != nil
+	if len(s.gone) >= mostGone {
+		s.gone = nil
+	}
+	if s.gone == nil {
+		s.gone = map[string]bool{}
+	}
+	s.gone[hook.Sender()] = true
+	return false
 }
 
-// refresh pulls the hooks that there are, unless that was done less than a time ago. If it fails, those that were known stay.
-func (s *forgeHooks) refresh(ctx context.Context, unless time.Duration) error {
+// has reports what is known of a hook: that it exists, which all do while nothing is known, or that it was removed.
+func (s *forgeHooks) has(hook core.StatusHook) (there, gone bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	there = s.there == nil || s.there[hook.Sender()]
+	return there, !there && s.gone[hook.Sender()]
+}
+
+// refresh pulls the hooks that there are, unless that was done less than a time ago, and answers when the last pull began. If it fails,
+// those that were known stay.
+func (s *forgeHooks) refresh(ctx context.Context, unless time.Duration) (began time.Time, err error) {
 	s.pulling.Lock()
 	defer s.pulling.Unlock()
 	at := s.clock.Now()
 	if at.Sub(s.pulled) < unless {
 		if s.failed {
-			return fault.New(fault.Unavailable, "the hooks could not be pulled from the domain service")
+			return s.pulled, fault.New(fault.Unavailable, "the hooks could not be pulled from the domain service")
 		}
-		return nil
+		return s.pulled, nil
 	}
 	s.pulled, s.failed = at, true
 	all, known, err := events.PullForgeHooks(ctx, s.asker)
 	if err != nil {
-		return err
+		return at, err
 	}
 	var there map[string]bool
 	if known {
@@ -271,7 +292,7 @@ func (s *forgeHooks) refresh(ctx context.Context, unless time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.there = there
-	return nil
+	return at, nil
 }
 
 // allow takes a delivery from the allowance of a hook and then from that of its organization: one hook that has used up its own, also one

@@ -98,7 +98,7 @@ func (s *sourceSet) follow(ctx context.Context, conn *bus.Conn) error {
 		if err := s.pull(ctx, conn); err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "pulling sources from the domain failed; will retry", "error", err.Error())
 		}
-		if err := s.forgeHooks.refresh(ctx, 0); err != nil && ctx.Err() == nil {
+		if _, err := s.forgeHooks.refresh(ctx, 0); err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "pulling hooks of forges from the domain failed; will retry", "error", err.Error())
 		}
 		timer := s.clock.NewTimer(pullEvery)
