@@ -165,14 +165,18 @@ func (w *world) peer(ctx context.Context, r *report, name, program, note string,
 	}
 	// What it does to get warm and to end is in the server's figures, and not in its own.
 	used := after.since(before)
-	postgres := float64(used.postgres.Microseconds()) / 1000 / float64(c.counted()+warmUp)
+	done := c.counted() + warmUp
+	if c.mode == modeSchedules {
+		done = c.n // and what it takes to register them
+	}
+	postgres := float64(used.postgres.Microseconds()) / 1000 / float64(done)
 	if c.mode == modeRun && result.StartP50 > 0 {
 		note += fmt.Sprintf("start p50 %.2f ms; ", result.StartP50)
 	}
 	r.add(row{
 		Scenario: scenario, Engine: name, Clients: c.clients, N: c.counted(), Unit: unit,
 		PerSecond: result.PerSecond, P50: result.P50, P99: result.P99, CPU: result.CPU + postgres, Service: result.CPU, Postgres: postgres,
-		WAL: float64(used.wal) / float64(c.counted()+warmUp), Note: note + "service and client together",
+		WAL: float64(used.wal) / float64(done), Note: note + "service and client together",
 	})
 	return nil
 }

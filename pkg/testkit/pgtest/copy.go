@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
@@ -53,17 +52,8 @@ func copied(tb testing.TB, c pg.Config, strategy string, migrate []Migration) pg
 }
 
 // asFiles has a server copy a database file by file: the fastest way for files that are in memory. On a disk it is faster to copy what they
-// hold through the log, which is what a server does by itself. PostgreSQL 14 copies files, and has no word for it.
-func asFiles(ctx context.Context, server string) (strategy string, err error) {
-	conn, err := pgx.Connect(ctx, server)
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	err = conn.QueryRow(ctx, `SELECT CASE WHEN current_setting('server_version_num')::int >= 150000 THEN ' STRATEGY FILE_COPY' ELSE '' END`).
-		Scan(&strategy)
-	return strategy, err
-}
+// hold through the log, which is what a server does by itself.
+const asFiles = " STRATEGY FILE_COPY"
 
 // migrated makes the database that others are copied from. Nothing may be connected to it while it is copied: PostgreSQL waits for what is
 // about to go away.

@@ -1,9 +1,11 @@
 package pgtest
 
 import (
-	"bufio"
 	"fmt"
+	"math"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -28,19 +30,42 @@ func inMemory() string {
 	if err := syscall.Statfs(sharedMemory, &stat); err != nil || int64(stat.Type) != tmpfs || stat.Bavail*uint64(stat.Bsize) < enoughRoom { //nolint:unconvert // its types differ between architectures
 		return ""
 	}
-	meminfo, err := os.Open("/proc/meminfo")
-	if err != nil {
+	if available("/proc/meminfo") < enoughMemory || withinGroup("/sys/fs/cgroup") < enoughMemory {
 		return ""
 	}
-	defer func() { _ = meminfo.Close() }()
-	for lines := bufio.NewScanner(meminfo); lines.Scan(); {
-		var available int64
-		if _, err := fmt.Sscanf(strings.TrimSpace(lines.Text()), "MemAvailable: %d kB", &available); err == nil {
-			if available < enoughMemory {
-				return ""
-			}
-			return sharedMemory
+	return sharedMemory
+}
+
+// available is how much memory the machine can give, in kB, as the kernel estimates it; 0 where that is not known.
+func available(meminfo string) (kB int64) {
+	content, err := os.ReadFile(meminfo)
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(content)) {
+		if _, err := fmt.Sscanf(line, "MemAvailable: %d kB", &kB); err == nil {
+			return kB
 		}
 	}
-	return ""
+	return 0
+}
+
+// withinGroup is how much memory the control group, such as a container's, can still use, in kB: what is in memory counts as its own.
+func withinGroup(dir string) (kB int64) {
+	read := func(name string) (bytes int64, err error) {
+		content, err := os.ReadFile(filepath.Join(dir, name))
+		if err == nil {
+			bytes, err = strconv.ParseInt(strings.TrimSpace(string(content)), 10, 64)
+		}
+		return bytes, err
+	}
+	limit, err := read("memory.max")
+	if err != nil {
+		return math.MaxInt64 // there is no group, or it has no limit
+	}
+	used, err := read("memory.current")
+	if err != nil {
+		return 0
+	}
+	return (limit - used) >> 10
 }

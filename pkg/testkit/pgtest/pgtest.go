@@ -29,6 +29,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/postgres"
 )
@@ -181,7 +182,8 @@ var running = sync.OnceValues(func() (server, error) {
 			return server{}, err
 		}
 	}
-	dir, err := os.MkdirTemp(base, "server-")
+	sweep(base, clock.System().Now())
+	dir, err := os.MkdirTemp(base, serverPrefix)
 	if err != nil {
 		return server{}, fmt.Errorf("make the server's folder: %w", err)
 	}
@@ -194,12 +196,35 @@ var running = sync.OnceValues(func() (server, error) {
 	}
 	found := server{url: s.URL(), private: true}
 	if memory != "" {
-		if found.strategy, err = asFiles(context.Background(), found.url); err != nil {
-			return server{}, errors.Join(err, s.Stop())
-		}
+		found.strategy = asFiles
 	}
 	return found, nil
 })
+
+const (
+	serverPrefix = "server-"
+	// abandoned is how old the folder of a server must be to be removed by another process. A younger one may not be locked yet.
+	abandoned = time.Hour
+)
+
+// sweep removes what servers have left whose test process was killed together with what cleans up after it: it would stay in memory.
+func sweep(base string, now time.Time) {
+	dirs, _ := filepath.Glob(filepath.Join(base, serverPrefix+"*")) // the pattern is well formed
+	for _, dir := range dirs {
+		info, err := os.Stat(dir)
+		if err != nil || now.Sub(info.ModTime()) < abandoned {
+			continue
+		}
+		lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR, 0)
+		if err != nil {
+			continue
+		}
+		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			_ = os.RemoveAll(dir) // another process may do the same
+		}
+		_ = lock.Close()
+	}
+}
 
 // ours is the folder of test servers in another, made if it is missing.
 func ours(in string) (string, error) {

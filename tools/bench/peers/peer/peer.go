@@ -173,8 +173,8 @@ func schedules(e Engine, o Order) error {
 	if err != nil {
 		return err
 	}
-	if len(late) == 0 {
-		return errors.New("no schedule has started anything")
+	if len(late) != o.n {
+		return fmt.Errorf("found %d workflows of a minute, expected one of each of %d schedules", len(late), o.n)
 	}
 	return json.NewEncoder(os.Stdout).Encode(result{
 		PerSecond: float64(len(late)) / time.Since(began).Seconds(), P50: at(late, 0.5), P99: at(late, 0.99),
