@@ -38,7 +38,8 @@ func readChange(forge activity.Forge) *Function {
 			Doc: "Reads what a pull request, or merge request, would change. Answers `{result, why, wait, quota, url, state, into, head, message, refused,\n" +
 				"paths, more, resources}`: `result` is `read`, or `limited` if the forge accepts no more requests for now, with `why`, `wait` and `quota` as\n" +
 				"of `git.set_status`. `state` is `open`, `merged` or `closed`. `paths` are the files that it changes, and `more` whether there are others.\n" +
-				"`resources` are the objects that differ in the first 20 manifests among them, such as `changed Deployment shop/api`.\n\n" +
+				"`resources` are the objects that differ in the first 20 manifests among them, such as `changed Deployment shop/api`. Those of files of\n" +
+				"more than 128 KiB, of what is beyond 1 MiB together, and of files with YAML's aliases are counted, and not named.\n\n" +
 				"Of one that comes from a fork nothing is read unless `asked_by` may write to the repository: `refused` says so.\n\n" +
 				"The repository needs a credential with a `forge`.",
 			Arguments: pullFields(Field{
@@ -55,26 +56,41 @@ func readChange(forge activity.Forge) *Function {
 				return nil, err
 			}
 			message := c.Message[:min(len(c.Message), mostSubject)]
+			resources, err := resourcesOf(ctx, c)
+			if err != nil {
+				return nil, fault.Because(err, fault.Unavailable, "what the pull request changes was not read to its end")
+			}
 			answer := limitAnswer(c.Limit, "read")
 			answer["url"], answer["state"], answer["into"], answer["head"] = c.URL, c.State, c.Into, c.Head
 			answer["message"], answer["refused"] = strings.ToValidUTF8(message, ""), c.Refused
-			answer["paths"], answer["more"], answer["resources"] = anyOf(c.Paths), c.More, anyOf(resourcesOf(c))
+			answer["paths"], answer["more"], answer["resources"] = anyOf(c.Paths), c.More, anyOf(resources)
 			return answer, nil
 		},
 	}
 }
 
 // resourcesOf are the objects that a change is about, as far as its manifests were read.
-func resourcesOf(c activity.Change) []string {
+func resourcesOf(ctx context.Context, c activity.Change) ([]string, error) {
 	var files []manifest.Revision
+	unread := 0
 	for _, f := range c.Files {
+		if f.Unread {
+			unread++
+			continue
+		}
 		files = append(files, manifest.Revision{Path: f.Path, Before: string(f.Before), After: string(f.After)})
 	}
-	all := manifest.Resources(files)
+	all, unnamed, err := manifest.Resources(ctx, files)
+	if err != nil {
+		return nil, err
+	}
 	if more := len(all) - mostShown; more > 0 {
 		all = append(all[:mostShown], fmt.Sprintf("and %d more", more))
 	}
-	return all
+	if unread += unnamed; unread > 0 {
+		all = append(all, fmt.Sprintf("and those in %d manifests that are too large, or have aliases or a key twice", unread))
+	}
+	return all, nil
 }
 
 func anyOf(texts []string) []any {

@@ -15,13 +15,17 @@ func TestAChangeIsAnswered(t *testing.T) {
 	t.Parallel()
 	f := &forge{change: activity.Change{
 		URL: "https://git/x/3", State: "open", Into: "main", Head: "abc", Message: strings.Repeat("x", 5000), Paths: []string{"a.yaml"}, More: true,
-		Files: []activity.ChangedFile{{Path: "a.yaml", After: []byte("apiVersion: v1\nkind: Secret\nmetadata: {name: key}\ndata: {a: hunter2}\n")}},
+		Files: []activity.ChangedFile{
+			{Path: "a.yaml", After: []byte("apiVersion: v1\nkind: Secret\nmetadata: {name: key}\ndata: {a: hunter2}\n")},
+			{Path: "b.yaml", Unread: true}, {Path: "c.yaml", After: []byte("a: &a b\nc: *a\n")},
+		},
 	}}
 	call := activity.Call{Organization: 1, Args: m{"repo_url": "https://git/x", "number": int64(3), "asked_by": "ann"}}
 	got, err := named(t, f, "git.read_change").Call(t.Context(), call)
 	want := m{
 		"result": "read", "why": "", "wait": int64(0), "quota": nil, "url": "https://git/x/3", "state": "open", "into": "main", "head": "abc",
-		"message": strings.Repeat("x", 4096), "refused": "", "paths": []any{"a.yaml"}, "more": true, "resources": []any{"added Secret key"},
+		"message": strings.Repeat("x", 4096), "refused": "", "paths": []any{"a.yaml"}, "more": true,
+		"resources": []any{"added Secret key", "and those in 2 manifests that are too large, or have aliases or a key twice"},
 	}
 	if diff := cmp.Diff(any(want), got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)

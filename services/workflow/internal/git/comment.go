@@ -52,9 +52,10 @@ type comment struct {
 }
 
 const (
-	// maxManifests is how many manifests of a change are read, and maxManifest how large one may be.
+	// maxManifests is how many manifests of a change are read, maxManifest how large one may be, and maxTogether all of them.
 	maxManifests = 20
-	maxManifest  = 512 << 10
+	maxManifest  = 128 << 10
+	maxTogether  = 1 << 20
 	// maxNames bounds the names of the files of a change together, in bytes, and maxName each.
 	maxNames = 128 << 10
 	maxName  = 4096
@@ -183,24 +184,38 @@ func (r *repository) before(ctx context.Context, paths []string, base, ref, head
 	if err := r.fetch(ctx, 1, plumbing.NewHash(base), plumbing.NewHash(head)); err != nil {
 		return nil, err
 	}
-	all := make([]activity.ChangedFile, len(paths))
+	all, total := make([]activity.ChangedFile, len(paths)), 0
 	for i, path := range paths {
-		all[i].Path = path
-		for sha, content := range map[string]*[]byte{base: &all[i].Before, head: &all[i].After} {
-			c, err := r.commit(plumbing.NewHash(sha))
-			if err != nil {
-				return nil, err
-			}
-			*content, err = r.file(ctx, c, path)
-			if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Invalid) { // it is no file there
-				return nil, err
-			}
-			if len(*content) > maxManifest {
-				*content = nil
-			}
+		before, err := r.shown(ctx, base, path)
+		if err != nil {
+			return nil, err
 		}
+		after, err := r.shown(ctx, head, path)
+		if err != nil {
+			return nil, err
+		}
+		all[i].Path = path
+		if size := len(before) + len(after); len(before) > maxManifest || len(after) > maxManifest || total+size > maxTogether {
+			all[i].Unread = true
+			continue
+		}
+		total += len(before) + len(after)
+		all[i].Before, all[i].After = before, after
 	}
 	return all, nil
+}
+
+// shown is the content of a file in a commit; nothing if it is no file there.
+func (r *repository) shown(ctx context.Context, commit, path string) ([]byte, error) {
+	c, err := r.commit(plumbing.NewHash(commit))
+	if err != nil {
+		return nil, err
+	}
+	content, err := r.file(ctx, c, path)
+	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Invalid) {
+		return nil, nil
+	}
+	return content, err
 }
 
 // Comment implements activity.Forge. Between processes, and after a crash between making a comment and knowing of it, only the marker

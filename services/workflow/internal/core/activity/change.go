@@ -32,6 +32,8 @@ type Change struct {
 type ChangedFile struct {
 	Path          string
 	Before, After []byte
+	// Unread reports whether it is too large to be read.
+	Unread bool
 }
 
 // Limit is what a forge says about the requests that it accepts.

@@ -1,28 +1,73 @@
 package manifest
 
 import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
 	"fmt"
-	"reflect"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+const (
+	// mostObjects is how large a file may be whose objects are named, in bytes, before a change and after it, and mostTogether all of them.
+	// A value takes up to a hundred times the memory of its text.
+	mostObjects  = 128 << 10
+	mostTogether = 1 << 20
 )
 
 // resource is what identifies an object in manifests.
 type resource struct{ kind, namespace, name string }
 
+// sum is the digest of a value: those of equal ones are equal, whatever the order of their keys and their comments.
+type sum [sha256.Size]byte
+
 // nameForm is what kinds, namespaces and names consist of. What has another one is no object of a cluster, as in templates.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.:_-]{0,251}[A-Za-z0-9])?$`)
 
-// Resources are the objects that differ between files before and after, as "added Deployment shop/api", in order. Their contents are not
-// shown. What cannot be read as a manifest has none: that of a chart's template is known only once it is rendered.
-func Resources(files []Revision) []string {
-	before, after := map[resource]any{}, map[resource]any{}
+// errUnnamed is that of a file whose objects are not named although it may have some.
+var errUnnamed = errors.New("it has anchors, aliases, or a key twice")
+
+// Resources are the objects that differ between files before and after, as "added Deployment shop/api", in order, and the number of files
+// whose objects are not named: they are too large, or have aliases or a key twice. Contents are not shown. What cannot be read as a manifest has none:
+// that of a chart's template is known only once it is rendered.
+func Resources(ctx context.Context, files []Revision) (all []string, unnamed int, err error) {
+	before, after := map[resource]sum{}, map[resource]sum{}
+	total := 0
 	for _, f := range files {
-		objects(f.Before, before)
-		objects(f.After, after)
+		size := len(f.Before) + len(f.After)
+		if len(f.Before) > mostObjects || len(f.After) > mostObjects || total+size > mostTogether {
+			unnamed++
+			continue
+		}
+		total += size
+		was, now := map[resource]sum{}, map[resource]sum{}
+		err := errors.Join(objects(ctx, f.Before, was), objects(ctx, f.After, now))
+		switch {
+		case ctx.Err() != nil:
+			return nil, 0, ctx.Err()
+		case err != nil: // half of it would be shown as added, or removed
+			unnamed++
+		default:
+			take(before, was)
+			take(after, now)
+		}
 	}
-	var all []string
+	return differences(before, after), unnamed, nil
+}
+
+func take(all, more map[resource]sum) {
+	for r, d := range more {
+		all[r] = d
+	}
+}
+
+func differences(before, after map[resource]sum) (all []string) {
 	add := func(what string, r resource) {
 		name := r.name
 		if r.namespace != "" {
@@ -34,7 +79,7 @@ func Resources(files []Revision) []string {
 		switch now, is := after[r]; {
 		case !is:
 			add("removed", r)
-		case !reflect.DeepEqual(old, now):
+		case old != now:
 			add("changed", r)
 		}
 	}
@@ -49,18 +94,104 @@ func Resources(files []Revision) []string {
 	return all
 }
 
-// objects adds those of a manifest; none if it is not one.
-func objects(text string, all map[resource]any) {
-	f, err := read([]byte(text))
-	if err != nil {
-		return
-	}
-	for _, d := range f {
-		r := resource{kind: d.text("kind"), namespace: d.text("metadata", "namespace"), name: d.name()}
-		if d.text("apiVersion") == "" || !nameForm.MatchString(r.kind) || !nameForm.MatchString(r.name) ||
-			r.namespace != "" && !nameForm.MatchString(r.namespace) {
-			continue
+// objects adds those of a manifest; none if it is not one. One document at a time is decoded, and its values are not kept.
+func objects(ctx context.Context, text string, all map[resource]sum) error {
+	found := map[resource]sum{}
+	decoder := yaml.NewDecoder(strings.NewReader(text))
+	for ctx.Err() == nil {
+		var d yaml.Node
+		switch err := decoder.Decode(&d); {
+		case errors.Is(err, io.EOF):
+			take(all, found)
+			return nil
+		case err != nil:
+			return nil
 		}
-		all[r] = d.value
+		value, err := digestOf(&d)
+		if err != nil {
+			return err
+		}
+		if r, is := resourceOf(&d); is {
+			found[r] = value
+		}
 	}
+	return ctx.Err()
+}
+
+// resourceOf is the object that a document describes.
+func resourceOf(document *yaml.Node) (resource, bool) {
+	if len(document.Content) != 1 {
+		return resource{}, false
+	}
+	root := document.Content[0]
+	r := resource{kind: textAt(root, "kind"), namespace: textAt(root, "metadata", "namespace"), name: textAt(root, "metadata", "name")}
+	return r, textAt(root, "apiVersion") != "" && nameForm.MatchString(r.kind) && nameForm.MatchString(r.name) &&
+		(r.namespace == "" || nameForm.MatchString(r.namespace))
+}
+
+// textAt is the string at a path of keys; "" where there is none.
+func textAt(n *yaml.Node, path ...string) string {
+	for _, key := range path {
+		n = valueOf(n, key)
+	}
+	if n == nil || n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
+		return ""
+	}
+	return n.Value
+}
+
+func valueOf(n *yaml.Node, key string) *yaml.Node {
+	if n == nil || n.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if k := n.Content[i]; k.Kind == yaml.ScalarNode && k.Value == key {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// digestOf is the digest of a node. Those that refer to others are refused: a few of them can stand for any amount of text.
+func digestOf(n *yaml.Node) (sum, error) {
+	if n.Anchor != "" || n.Kind == yaml.AliasNode {
+		return sum{}, errUnnamed
+	}
+	parts := make([]sum, 0, len(n.Content))
+	for _, c := range n.Content {
+		d, err := digestOf(c)
+		if err != nil {
+			return sum{}, err
+		}
+		parts = append(parts, d)
+	}
+	if n.Kind == yaml.MappingNode {
+		var err error
+		if parts, err = inOrder(parts); err != nil {
+			return sum{}, err
+		}
+	}
+	h := sha256.New()
+	_, _ = fmt.Fprintf(h, "%d %d %q %q", n.Kind, len(parts), n.ShortTag(), n.Value)
+	for _, p := range parts {
+		_, _ = h.Write(p[:])
+	}
+	return sum(h.Sum(nil)), nil
+}
+
+// inOrder are the digests of the keys and values of a mapping in an order that is always the same.
+func inOrder(all []sum) ([]sum, error) {
+	pairs := make([][2]sum, 0, len(all)/2)
+	for i := 0; i+1 < len(all); i += 2 {
+		pairs = append(pairs, [2]sum{all[i], all[i+1]})
+	}
+	slices.SortFunc(pairs, func(a, b [2]sum) int { return bytes.Compare(a[0][:], b[0][:]) })
+	sorted := all[:0]
+	for i, p := range pairs {
+		if i > 0 && p[0] == pairs[i-1][0] {
+			return nil, errUnnamed
+		}
+		sorted = append(sorted, p[0], p[1])
+	}
+	return sorted, nil
 }
