@@ -361,6 +361,46 @@ func TestAChangeIsRead(t *testing.T) {
 	})
 }
 
+// R4-27: where a file, a link or a submodule takes the place of a folder, or the other way, and where a path is none to Git, there is no
+// manifest before or after.
+func TestAChangeOfAFileToAFolder(t *testing.T) {
+	t.Parallel()
+	s, f := pullsOn(t, Gitea)
+	s.git(t, s.dir, "config", "uploadpack.allowReachableSHA1InWant", "true")
+	first := s.add(t, "main", map[string]string{
+		"deploy": "a file\n", "120000 linked": "deploy", "all.yaml": "a: file\n", "folder.yaml/x.yaml": "x\n", "big.yaml": strings.Repeat("x", maxManifest+1),
+	})
+	s.gitIn(t, s.dir, "commit refs/heads/main\ncommitter Ann <ann@example.com> now\ndata 5\nhers\n\nfrom refs/heads/main^0\nM 160000 "+first+" module\n",
+		"fast-import", "--quiet", "--date-format=now")
+	f.base = s.rev(t, "main")
+	f.head = s.add(t, "two", map[string]string{
+		"deploy/x.yaml": "x: 1\n", "linked/x.yaml": "x: 2\n", "module/x.yaml": "x: 3\n", "all.yaml/x.yaml": "x: 4\n", "folder.yaml": "x: 5\n", "big.yaml": "x: 6\n",
+	})
+	f.paths = []string{
+		"deploy/x.yaml", "linked/x.yaml", "module/x.yaml", "all.yaml/x.yaml", "all.yaml", "folder.yaml", "folder.yaml/x.yaml", "git~1/x.yaml", "big.yaml",
+	}
+	check := func(want []activity.ChangedFile) {
+		t.Helper()
+		s.git(t, s.dir, "update-ref", "refs/pull/3/head", f.head)
+		got, err := s.forge.ReadChange(t.Context(), activity.ChangeRequest{Organization: 1, RepoURL: s.url, Number: 3})
+		if diff := cmp.Diff(want, got.Files); err != nil || diff != "" {
+			t.Errorf("%v (-want +got):\n%s", err, diff)
+		}
+	}
+	want := []activity.ChangedFile{
+		{Path: "all.yaml", Before: []byte("a: file\n")}, {Path: "all.yaml/x.yaml", After: []byte("x: 4\n")}, {Path: "big.yaml", Unread: true},
+		{Path: "deploy/x.yaml", After: []byte("x: 1\n")}, {Path: "folder.yaml", After: []byte("x: 5\n")},
+		{Path: "folder.yaml/x.yaml"}, {Path: "git~1/x.yaml"}, {Path: "linked/x.yaml", After: []byte("x: 2\n")}, {Path: "module/x.yaml", After: []byte("x: 3\n")},
+	}
+	want[5].Before = []byte("x\n")
+	check(want)
+	f.base, f.head = f.head, f.base
+	for i := range want {
+		want[i].Before, want[i].After = want[i].After, want[i].Before
+	}
+	check(want)
+}
+
 // R4-27: of a pull request from a fork nothing is read unless a user asks of whom the forge says that they may write.
 func TestAForkIsReadOnlyForThoseWhoMayWrite(t *testing.T) {
 	t.Parallel()

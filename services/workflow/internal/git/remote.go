@@ -11,6 +11,7 @@ import (
 	"regexp"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 	"github.com/go-git/go-git/v5/plumbing/format/pktline"
 	"github.com/go-git/go-git/v5/plumbing/object"
@@ -182,8 +183,11 @@ func (r *repository) file(ctx context.Context, commit *object.Commit, path strin
 	if err != nil {
 		return nil, fmt.Errorf("read tree of %s: %w", commit.Hash, err)
 	}
+	if !isTreePath(path) {
+		return nil, invalid("path", "found %q, which Git takes for no path in a commit", path)
+	}
 	entry, err := tree.FindEntry(path)
-	if errors.Is(err, object.ErrEntryNotFound) || errors.Is(err, object.ErrDirectoryNotFound) {
+	if errors.Is(err, object.ErrEntryNotFound) || errors.Is(err, object.ErrDirectoryNotFound) || err != nil && belowNoFolder(tree, path) {
 		return nil, fault.New(fault.NotFound, "path %q does not exist in %s at %s", path, r.url, commit.Hash)
 	}
 	if err != nil {
@@ -200,6 +204,28 @@ func (r *repository) file(ctx context.Context, commit *object.Commit, path strin
 		return nil, fmt.Errorf("read %s of %s: %w", path, commit.Hash, err)
 	}
 	return content, nil
+}
+
+// isTreePath reports whether a path may be in a commit: on every system, so that git~1/x may not. Nothing is in an empty tree.
+func isTreePath(path string) bool {
+	_, err := new(object.Tree).FindEntry(path)
+	return errors.Is(err, object.ErrEntryNotFound) || errors.Is(err, object.ErrDirectoryNotFound)
+}
+
+// belowNoFolder reports whether a part of a path is a file, a link or a submodule.
+func belowNoFolder(tree *object.Tree, path string) bool {
+	for i, c := range path {
+		if c != '/' {
+			continue
+		}
+		switch entry, err := tree.FindEntry(path[:i]); {
+		case err != nil:
+			return false
+		case entry.Mode != filemode.Dir:
+			return true
+		}
+	}
+	return false
 }
 
 // fetchFile gets a file that was left out: by its name, or, from servers that do not send files by their names although they can leave them
