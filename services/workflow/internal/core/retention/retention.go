@@ -238,10 +238,12 @@ func (r *Retention) keepAll(ctx context.Context, organization int64, runs []Run)
 
 // keepFor is how long a run is kept: the longest of the rules for its labels, and only without one that of the rule for all runs.
 func keepFor(rules []Rule, run Run) (keep time.Duration, ok bool) {
-	// What sent a notification or published a status is kept like any other run: the domain service looks at it for minutes.
+	// What sent a notification, published a status or read a pull request is kept like any other run: the domain service looks at it for
+	// minutes.
 	message, _ := id.Notification(run.Workflow)
 	status, _ := id.ForgeStatus(run.Workflow)
-	if message == 0 && status == 0 && id.ReservedRun(run.Workflow) {
+	pull, _ := id.ForgePull(run.Workflow)
+	if message == 0 && status == 0 && pull == 0 && id.ReservedRun(run.Workflow) {
 		return 0, false
 	}
 	labelled := false
