@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -146,8 +147,23 @@ func (t *tokens) issue(ctx context.Context, c *Credential, secret string) (strin
 	if kind := issued.Type(); kind != "Bearer" {
 		return "", 0, fault.New(fault.Unauthenticated, "the server of credential %q has issued a token of type %.20q; expected Bearer", c.Name, kind)
 	}
-	seconds, _ := issued.Extra("expires_in").(float64)
-	return issued.AccessToken, time.Duration(min(max(seconds, 0), tokenAtMost.Seconds()*2)) * time.Second, nil
+	good := min(max(secondsOf(issued.Extra("expires_in")), 0), tokenAtMost.Seconds()*2)
+	return issued.AccessToken, time.Duration(good) * time.Second, nil
+}
+
+// secondsOf is a number, as servers write it: some as a text. It is 0 for anything else.
+func secondsOf(value any) float64 {
+	switch v := value.(type) {
+	case float64:
+		return v
+	case int64:
+		return float64(v)
+	case string:
+		if n, err := strconv.ParseInt(v, 10, 64); err == nil {
+			return float64(n)
+		}
+	}
+	return 0
 }
 
 // errorForm is that of the codes of errors that are shown. What else a server says may have the secret in it.

@@ -160,6 +160,20 @@ func TestATokenIsIssuedAndSent(t *testing.T) {
 	}
 }
 
+// R3-41: servers write how long a token is good for as a number, or as a text.
+func TestHowLongATokenIsGoodFor(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[any]float64{300.0: 300, int64(300): 300, "300": 300, "-7": -7, "NaN": 0, "5m": 0, "": 0, nil: 0, true: 0} {
+		if got := secondsOf(value); got != want {
+			t.Errorf("%v: found %v; want %v", value, got, want)
+		}
+	}
+	i := issuing(t)
+	i.answer = `{"access_token":"token-%d","token_type":"Bearer","expires_in":"300"}`
+	i.wants("Bearer token-1")
+	i.wants("Bearer token-1")
+}
+
 // R3-41: how the client proves itself is configured; a token whose end is not known is not kept.
 func TestATokenOfUnknownEndIsNotKept(t *testing.T) {
 	t.Parallel()
