@@ -17,7 +17,8 @@ func TestAChangeIsAnswered(t *testing.T) {
 		URL: "https://git/x/3", State: "open", Into: "main", Head: "abc", Message: strings.Repeat("x", 5000), Paths: []string{"a.yaml"}, More: true,
 		Files: []activity.ChangedFile{
 			{Path: "a.yaml", After: []byte("apiVersion: v1\nkind: Secret\nmetadata: {name: key}\ndata: {a: hunter2}\n")},
-			{Path: "b.yaml", Unread: true}, {Path: "c.yaml", After: []byte("a: &a b\nc: *a\n")},
+			{Path: "b.yaml", Unread: true},
+			{Path: "c.yaml", After: []byte("a: &a b\nc: *a\n")},
 		},
 	}}
 	call := activity.Call{Organization: 1, Args: m{"repo_url": "https://git/x", "number": int64(3), "asked_by": "ann"}}

@@ -34,8 +34,8 @@ var nameForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.:_-]{0,251}[A-Za-z0-9
 var errUnnamed = errors.New("it has anchors, aliases, or a key twice")
 
 // Resources are the objects that differ between files before and after, as "added Deployment shop/api", in order, and the number of files
-// whose objects are not named: they are too large, or have aliases or a key twice. Contents are not shown. What cannot be read as a manifest has none:
-// that of a chart's template is known only once it is rendered.
+// whose objects are not named: they are too large, or have aliases or a key twice. Contents are not shown. What cannot be read as a
+// manifest has none: that of a chart's template is known only once it is rendered.
 func Resources(ctx context.Context, files []Revision) (all []string, unnamed int, err error) {
 	before, after := map[resource]sum{}, map[resource]sum{}
 	total := 0
@@ -50,7 +50,7 @@ func Resources(ctx context.Context, files []Revision) (all []string, unnamed int
 		err := errors.Join(objects(ctx, f.Before, was), objects(ctx, f.After, now))
 		switch {
 		case ctx.Err() != nil:
-			return nil, 0, ctx.Err()
+			return nil, 0, fmt.Errorf("read manifests: %w", ctx.Err())
 		case err != nil: // half of it would be shown as added, or removed
 			unnamed++
 		default:
@@ -105,7 +105,7 @@ func objects(ctx context.Context, text string, all map[resource]sum) error {
 			take(all, found)
 			return nil
 		case err != nil:
-			return nil
+			return nil //nolint:nilerr // what is no YAML has no objects
 		}
 		value, err := digestOf(&d)
 		if err != nil {
@@ -115,7 +115,7 @@ func objects(ctx context.Context, text string, all map[resource]sum) error {
 			found[r] = value
 		}
 	}
-	return ctx.Err()
+	return fmt.Errorf("read a manifest: %w", ctx.Err())
 }
 
 // resourceOf is the object that a document describes.
