@@ -40,7 +40,8 @@ func readChange(forge activity.Forge) *Function {
 				"of `git.set_status`. `state` is `open`, `merged` or `closed`. `paths` are the files that it changes, and `more` whether there are others.\n" +
 				"`resources` are the objects that differ in the first 20 manifests among them, such as `changed Deployment shop/api`. Those of files of\n" +
 				"more than 128 KiB, of what is beyond 1 MiB together, and of files with YAML's aliases are counted, and not named.\n\n" +
-				"Of one that comes from a fork nothing is read unless `asked_by` may write to the repository: `refused` says so.\n\n" +
+				"Of one that comes from a fork nothing is read unless `asked_by` may write to the repository: `refused` says so. While GitLab\n" +
+				"is still preparing a merge request, the error is `conflict`.\n\n" +
 				"The repository needs a credential with a `forge`.",
 			Arguments: pullFields(Field{
 				Name: "asked_by", Type: Text, Empty: true,

@@ -20,13 +20,13 @@ import (
 type discusser interface {
 	// reading is a pull request.
 	reading(ctx context.Context, number int64) (reading, error)
-	// changed are the names of the files that it changes, those of one page; the last page is shorter than size.
+	// changed are the names of the files that it changes, those of one page; the last page has fewer entries than size.
 	changed(ctx context.Context, number int64, page int) (paths []string, entries, size int, err error)
 	// message is that of the last commit of a pull request.
 	message(ctx context.Context, number int64, head string) (string, error)
 	// mayWrite reports whether a user may write to the repository.
 	mayWrite(ctx context.Context, who string) (bool, error)
-	// account is the number of the account of the credential; 0 for an App, which is no account.
+	// account is the number of the account of the credential; 0 for an App of which the forge does not say it.
 	account(ctx context.Context) (int64, error)
 	// comments are all of a pull request, the oldest first.
 	comments(ctx context.Context, number int64) ([]comment, error)
@@ -41,14 +41,14 @@ type reading struct {
 	// base is the commit that it is compared with, and ref the name under which the server has its head.
 	base, ref string
 	fork      bool
+	// preparing reports whether the forge does not know base yet.
+	preparing bool
 }
 
 // comment is one on a pull request.
 type comment struct {
 	id, author int64
-	// app reports whether an App has written it.
-	app       bool
-	body, url string
+	body, url  string
 }
 
 const (
@@ -98,6 +98,9 @@ func (h *hosted) readChange(ctx context.Context, r activity.ChangeRequest) (foun
 	}
 	if found.Refused, err = h.refuses(ctx, p, r.AskedBy); err != nil || found.Refused != "" {
 		return found, "", "", err
+	}
+	if p.preparing { // for some seconds after it was opened; programs read it again after a conflict
+		return found, "", "", fault.New(fault.Conflict, "%s is still preparing pull request %d", h.url, r.Number)
 	}
 	if found.Message, err = h.message(ctx, r.Number, p.Head); err != nil {
 		return found, "", "", err
@@ -244,11 +247,23 @@ func (h *hosted) comment(ctx context.Context, r activity.CommentRequest) (url st
 	if err != nil {
 		return "", err
 	}
+	body := r.Marker + "\n" + r.Body
+	if me == 0 { // whose a comment is that it has just made is known
+		if r.OnlyKnown {
+			return "", nil
+		}
+		made, err := h.addComment(ctx, r.Number, body)
+		if err != nil {
+			return "", missing(err, "pull request %d does not exist in %s", r.Number, h.url)
+		}
+		if me = made.author; me == 0 {
+			return "", fault.New(fault.Refused, "%s does not say whose the comment is that was made", h.url)
+		}
+	}
 	own, err := h.ownComments(ctx, r, me)
 	if err != nil || len(own) == 0 && r.OnlyKnown {
 		return "", err
 	}
-	body := r.Marker + "\n" + r.Body
 	if len(own) == 0 {
 		if _, err := h.addComment(ctx, r.Number, body); err != nil {
 			return "", err
@@ -281,7 +296,7 @@ func (h *hosted) ownComments(ctx context.Context, r activity.CommentRequest, me 
 	}
 	own := slices.DeleteFunc(all, func(c comment) bool {
 		first, _, _ := strings.Cut(c.body, "\n")
-		return strings.TrimSpace(first) != r.Marker || (me != 0 && c.author != me) || (me == 0 && !c.app)
+		return strings.TrimSpace(first) != r.Marker || c.author != me
 	})
 	slices.SortFunc(own, func(a, b comment) int { return int(min(max(a.id-b.id, -1), 1)) })
 	return own, nil

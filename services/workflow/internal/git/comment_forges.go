@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
 // likeGitHub is what GitHub, and Gitea after it, have in common.
@@ -69,14 +70,11 @@ type gitHubComment struct {
 	ID   int64
 	Body string
 	URL  string `json:"html_url"`
-	User struct {
-		ID   int64
-		Type string
-	}
+	User struct{ ID int64 }
 }
 
 func (c gitHubComment) comment() comment {
-	return comment{id: c.ID, author: c.User.ID, app: c.User.Type == "Bot", body: c.Body, url: c.URL}
+	return comment{id: c.ID, author: c.User.ID, body: c.Body, url: c.URL}
 }
 
 func (g likeGitHub) addComment(ctx context.Context, number int64, body string) (comment, error) {
@@ -104,8 +102,23 @@ func (r rest) me(ctx context.Context) (int64, error) {
 	return found.ID, err
 }
 
+// reading compares it with the merge base, as its list of files does: the branch may have newer commits. Files are on the first
+// page of a comparison only.
 func (g gitHub) reading(ctx context.Context, number int64) (reading, error) {
-	return g.like().reading(ctx, number)
+	p, err := g.like().reading(ctx, number)
+	if err != nil || p.State != activity.ProposalOpen {
+		return p, err
+	}
+	var compared struct {
+		Base struct{ SHA string } `json:"merge_base_commit"`
+	}
+	path := fmt.Sprintf("/compare/%s...%s?per_page=1&page=2", url.PathEscape(p.base), url.PathEscape(p.Head))
+	err = g.ask(ctx, http.MethodGet, path, nil, &compared)
+	if fault.Is(err, fault.NotFound) { // they have nothing in common
+		err = nil
+	}
+	p.base = compared.Base.SHA
+	return p, err
 }
 
 func (g gitHub) changed(ctx context.Context, number int64, page int) ([]string, int, int, error) {
@@ -122,13 +135,26 @@ func (g gitHub) mayWrite(ctx context.Context, who string) (bool, error) {
 	return g.like().mayWrite(ctx, who)
 }
 
-// account has none for the token of an App, to which GitHub refuses it.
+// account is that of its bot for the token of an App, to which GitHub refuses it elsewhere. Every App has another one.
 func (g gitHub) account(ctx context.Context) (int64, error) {
 	id, err := g.me(ctx)
-	if fault.Is(err, fault.Denied) {
+	if !fault.Is(err, fault.Denied) {
+		return id, err
+	}
+	var found struct {
+		Data struct {
+			Viewer struct {
+				ID int64 `json:"databaseId"`
+			}
+		}
+	}
+	r := g.rest
+	r.base = r.graph
+	err = r.ask(ctx, http.MethodPost, "", map[string]string{"query": "query { viewer { databaseId } }"}, &found)
+	if fault.Is(err, fault.Denied) || fault.Is(err, fault.NotFound) || fault.Is(err, fault.Refused) {
 		return 0, nil
 	}
-	return id, err
+	return found.Data.Viewer.ID, err
 }
 
 func (g gitHub) comments(ctx context.Context, number int64) (all []comment, err error) {
@@ -159,8 +185,10 @@ func (g gitea) reading(ctx context.Context, number int64) (reading, error) {
 	return g.like().reading(ctx, number)
 }
 
+// changed ends with an empty page: a server may be set up to send fewer entries than it is asked for.
 func (g gitea) changed(ctx context.Context, number int64, page int) ([]string, int, int, error) {
-	return g.like().changed(ctx, number, page)
+	paths, entries, _, err := g.like().changed(ctx, number, page)
+	return paths, entries, 1, err
 }
 
 func (g gitea) message(ctx context.Context, number int64, _ string) (string, error) {
@@ -209,8 +237,10 @@ func (g gitLab) reading(ctx context.Context, number int64) (reading, error) {
 		} `json:"diff_refs"`
 	}
 	err := g.ask(ctx, http.MethodGet, fmt.Sprintf("/merge_requests/%d", number), nil, &m)
+	p := m.proposal()
 	return reading{
-		Proposal: m.proposal(), base: m.Refs.Base, ref: fmt.Sprintf("refs/merge-requests/%d/head", number), fork: m.From != m.To,
+		Proposal: p, base: m.Refs.Base, ref: fmt.Sprintf("refs/merge-requests/%d/head", number), fork: m.From != m.To,
+		preparing: p.State == activity.ProposalOpen && m.Refs.Base == "",
 	}, err
 }
 

@@ -24,6 +24,8 @@ const (
 	bot = 7
 	ann = 11
 	eve = 12
+	// other is the account of another App.
+	other = 13
 )
 
 // noted is a comment at the forge.
@@ -39,11 +41,16 @@ type pullForge struct {
 	// paths are the files of its one pull request, number 3.
 	paths             []string
 	head, base, state string
-	fork              bool
-	all               []noted
-	last              int
+	// tip is the head of the branch that it is for, where that has commits after base. Pages have no more than most entries.
+	tip  string
+	most int
+	fork bool
+	all  []noted
+	last int
 	// app reports whether the credential is an App's, which is no account. secretive ones do not show who may write.
 	app, secretive bool
+	// hidden Apps are not shown their account.
+	hidden bool
 	// lost has the answer to the next comment that is made get lost; raced adds one of another process before it.
 	lost, raced bool
 }
@@ -61,6 +68,12 @@ func (f *pullForge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == root+"/user" && f.app:
 		refuse(w, http.StatusForbidden, "Resource not accessible by integration")
+	case r.URL.Path == "/api/graphql" && f.hidden:
+		answer(w, http.StatusOK, map[string]any{"data": nil, "errors": []map[string]string{{"message": "no"}}})
+	case r.URL.Path == "/api/graphql" && f.kind == GitHub && r.Method == http.MethodPost:
+		answer(w, http.StatusOK, map[string]any{"data": map[string]any{"viewer": map[string]int{"databaseId": bot}}})
+	case f.kind == GitHub && path == "/compare/"+f.against()+"..."+f.head:
+		answer(w, http.StatusOK, map[string]any{"merge_base_commit": map[string]string{"sha": f.base}})
 	case r.URL.Path == root+"/user":
 		answer(w, http.StatusOK, map[string]any{"id": bot})
 	case path == pull:
@@ -86,26 +99,45 @@ func (f *pullForge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// against is the head of the branch that it is for.
+func (f *pullForge) against() string {
+	if f.tip != "" {
+		return f.tip
+	}
+	return f.base
+}
+
 func (f *pullForge) shown() map[string]any {
 	from := 1
 	if f.fork {
 		from = 2
 	}
+	var refs any
+	if f.base != "" {
+		refs = map[string]string{"base_sha": f.base}
+	}
 	if f.kind == GitLab {
 		return map[string]any{
 			"iid": 3, "state": map[string]string{"open": "opened"}[f.state] + map[string]string{"closed": "closed"}[f.state], "web_url": "https://forge/3",
-			"sha": f.head, "target_branch": "main", "source_project_id": from, "target_project_id": 1, "diff_refs": map[string]string{"base_sha": f.base},
+			"sha": f.head, "target_branch": "main", "source_project_id": from, "target_project_id": 1, "diff_refs": refs,
 		}
 	}
-	return map[string]any{
+	shown := map[string]any{
 		"number": 3, "state": f.state, "html_url": "https://forge/3", "head": map[string]any{"ref": "two", "sha": f.head, "repo": map[string]int{"id": from}},
-		"base": map[string]any{"ref": "main", "sha": f.base, "repo": map[string]int{"id": 1}}, "merge_base": f.base,
+		"base": map[string]any{"ref": "main", "sha": f.against(), "repo": map[string]int{"id": 1}},
 	}
+	if f.kind == Gitea {
+		shown["merge_base"] = f.base
+	}
+	return shown
 }
 
 func (f *pullForge) files(w http.ResponseWriter, r *http.Request) {
 	size, _ := strconv.Atoi(r.FormValue("per_page") + r.FormValue("limit"))
 	page, _ := strconv.Atoi(r.FormValue("page"))
+	if f.most > 0 {
+		size = min(size, f.most)
+	}
 	from := min((page-1)*size, len(f.paths))
 	all := []map[string]string{}
 	for _, p := range f.paths[from:min(from+size, len(f.paths))] {
@@ -136,12 +168,8 @@ func (f *pullForge) rights(w http.ResponseWriter, who string) {
 }
 
 func (f *pullForge) document(n noted) map[string]any {
-	kind := "User"
-	if n.author == bot && f.app {
-		kind = "Bot"
-	}
 	return map[string]any{
-		"id": n.id, "body": n.body, "html_url": fmt.Sprintf("https://forge/3#%d", n.id), "user": map[string]any{"id": n.author, "type": kind},
+		"id": n.id, "body": n.body, "html_url": fmt.Sprintf("https://forge/3#%d", n.id), "user": map[string]int{"id": n.author},
 		"author": map[string]int{"id": n.author}, "system": false,
 	}
 }
@@ -284,25 +312,41 @@ func TestAPullRequestHasOneComment(t *testing.T) {
 	})
 }
 
-// R4-27: an App of GitHub has no account; the comments of Apps are its own, and those of people are not. Any other failure is an error.
+// R4-27: an App of GitHub has the account of its bot; the comments of other Apps and of people are not its own, also where GitHub does not
+// say whose account it is. Any other failure is an error.
 func TestAnAppComments(t *testing.T) {
 	t.Parallel()
 	s, f := pullsOn(t, GitHub)
 	f.app = true
+	f.note(other, marker+"\nof another App")
 	f.note(eve, marker+"\nevil")
-	for _, body := range []string{"new", "newer"} {
-		_, err := s.forge.Comment(t.Context(), activity.CommentRequest{Organization: 1, RepoURL: s.url, Number: 3, Marker: marker, Body: body})
-		if err != nil {
-			t.Fatal(err)
+	for _, hidden := range []bool{false, true} {
+		f.mu.Lock()
+		f.hidden = hidden
+		f.mu.Unlock()
+		for _, body := range []string{"new", "newer", fmt.Sprint("newest ", hidden)} {
+			_, err := s.forge.Comment(t.Context(), activity.CommentRequest{Organization: 1, RepoURL: s.url, Number: 3, Marker: marker, Body: body})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{marker + "\n" + body}, f.of(bot)); diff != "" {
+				t.Errorf("hidden %t (-want +got):\n%s", hidden, diff)
+			}
 		}
 	}
-	if diff := cmp.Diff([]string{marker + "\nnewer"}, f.of(bot)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	got, err := s.forge.Comment(t.Context(), activity.CommentRequest{
+		Organization: 1, RepoURL: s.url, Number: 3, Marker: marker, Body: "none", OnlyKnown: true,
+	})
+	if err != nil || got.URL != "" || !slices.Equal(f.of(bot), []string{marker + "\nnewest true"}) {
+		t.Errorf("found %+v, %v and %q; want that none is changed", got, err, f.of(bot))
+	}
+	if !slices.Equal(f.of(other), []string{marker + "\nof another App"}) || !slices.Equal(f.of(eve), []string{marker + "\nevil"}) {
+		t.Errorf("found %q and %q; want those of others left alone", f.of(other), f.of(eve))
 	}
 	for range 1200 {
 		f.note(ann, "fine")
 	}
-	_, err := s.forge.Comment(t.Context(), activity.CommentRequest{Organization: 1, RepoURL: s.url, Number: 3, Marker: marker, Body: "x"})
+	_, err = s.forge.Comment(t.Context(), activity.CommentRequest{Organization: 1, RepoURL: s.url, Number: 3, Marker: marker, Body: "x"})
 	if !fault.Is(err, fault.Refused) { // it could be one that was left out
 		t.Errorf("found %v; want a list without an end refused", err)
 	}
@@ -316,6 +360,7 @@ func TestAChangeIsRead(t *testing.T) {
 		s.git(t, s.dir, "config", "uploadpack.allowReachableSHA1InWant", "true")
 		f.base = s.add(t, "main", map[string]string{"deploy/api.yaml": "replicas: 1\n", "deploy/gone.yml": "x\n"})
 		f.head = s.add(t, "two", map[string]string{"deploy/api.yaml": "replicas: 2\n", "deploy/new.yaml": "y\n"})
+		f.tip = s.add(t, "main", map[string]string{"deploy/api.yaml": "replicas: 9\n"})
 		for _, ref := range []string{"refs/pull/3/head", "refs/merge-requests/3/head"} {
 			s.git(t, s.dir, "update-ref", ref, f.head)
 		}
@@ -361,6 +406,38 @@ func TestAChangeIsRead(t *testing.T) {
 	})
 }
 
+// R4-27: a server of Gitea that sends fewer entries than it is asked for is asked until there are none.
+func TestAChangeInShortPages(t *testing.T) {
+	t.Parallel()
+	s, f := pullsOn(t, Gitea)
+	f.most = 3
+	for i := range 8 {
+		f.paths = append(f.paths, fmt.Sprintf("docs/%d.md", i))
+	}
+	got, err := s.forge.ReadChange(t.Context(), activity.ChangeRequest{Organization: 1, RepoURL: s.url, Number: 3})
+	if diff := cmp.Diff(f.paths, got.Paths); err != nil || diff != "" || got.More {
+		t.Errorf("%v, more %t (-want +got):\n%s", err, got.More, diff)
+	}
+}
+
+// R4-27: GitLab needs some seconds before it knows what an open merge request is compared with: until then it is a conflict, which is not
+// taken for a server that is away.
+func TestAChangeThatIsPrepared(t *testing.T) {
+	t.Parallel()
+	s, f := pullsOn(t, GitLab)
+	f.base, f.paths = "", []string{"deploy/api.yaml"}
+	read := func() (activity.Change, error) {
+		return s.forge.ReadChange(t.Context(), activity.ChangeRequest{Organization: 1, RepoURL: s.url, Number: 3})
+	}
+	if got, err := read(); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "is still preparing pull request 3") {
+		t.Errorf("found %+v, %v; want that it is prepared", got, err)
+	}
+	f.state = "closed"
+	if got, err := read(); err != nil || got.State != "closed" {
+		t.Errorf("found %+v, %v; want a closed one", got, err)
+	}
+}
+
 // R4-27: where a file, a link or a submodule takes the place of a folder, or the other way, and where a path is none to Git, there is no
 // manifest before or after.
 func TestAChangeOfAFileToAFolder(t *testing.T) {
@@ -388,9 +465,15 @@ func TestAChangeOfAFileToAFolder(t *testing.T) {
 		}
 	}
 	want := []activity.ChangedFile{
-		{Path: "all.yaml", Before: []byte("a: file\n")}, {Path: "all.yaml/x.yaml", After: []byte("x: 4\n")}, {Path: "big.yaml", Unread: true},
-		{Path: "deploy/x.yaml", After: []byte("x: 1\n")}, {Path: "folder.yaml", After: []byte("x: 5\n")},
-		{Path: "folder.yaml/x.yaml"}, {Path: "git~1/x.yaml"}, {Path: "linked/x.yaml", After: []byte("x: 2\n")}, {Path: "module/x.yaml", After: []byte("x: 3\n")},
+		{Path: "all.yaml", Before: []byte("a: file\n")},
+		{Path: "all.yaml/x.yaml", After: []byte("x: 4\n")},
+		{Path: "big.yaml", Unread: true},
+		{Path: "deploy/x.yaml", After: []byte("x: 1\n")},
+		{Path: "folder.yaml", After: []byte("x: 5\n")},
+		{Path: "folder.yaml/x.yaml"},
+		{Path: "git~1/x.yaml"},
+		{Path: "linked/x.yaml", After: []byte("x: 2\n")},
+		{Path: "module/x.yaml", After: []byte("x: 3\n")},
 	}
 	want[5].Before = []byte("x\n")
 	check(want)

@@ -120,6 +120,9 @@ func (f *Forge) hosted(ctx context.Context, organization int64, repoURL string) 
 			place = api.Scheme + "://" + api.Host
 		}
 		mayGo(ctx, place, r.user) // whose account it is, its own server may be asked
+		if r.graph != "" {
+			mayGo(ctx, r.graph)
+		}
 	}()
 	switch c.Forge {
 	case GitLab:
@@ -130,6 +133,7 @@ func (f *Forge) hosted(ctx context.Context, organization int64, repoURL string) 
 			base = "https://api.github.com"
 		}
 		r.base, r.user, r.authorization = base+"/repos/"+escape(project), base+"/user", "Bearer "+auth.Password
+		r.graph = strings.TrimSuffix(base, "/v3") + "/graphql"
 		return &hosted{gitHub{r}, repoURL, r.seen}, nil
 	default:
 		r.base, r.user, r.authorization = base+"/api/v1/repos/"+escape(project), base+"/api/v1/user", "token "+auth.Password

@@ -22,6 +22,8 @@ type rest struct {
 	project string
 	// base is the address of the project in the interface, user that of the credential's own account, and authorization what we show them.
 	base, user, authorization string
+	// graph is the address of GitHub's GraphQL interface, which alone says who an App is.
+	graph string
 	// now is the time, and seen what the last answer says about the requests that are still accepted.
 	now  func() time.Time
 	seen *allowance
