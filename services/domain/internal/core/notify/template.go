@@ -247,8 +247,11 @@ func (u *UseCases) Preview(ctx context.Context, a core.Actor, n NewPreview) (p P
 	if err != nil {
 		return p, err
 	}
-	p.Title, p.Lines, p.Problem = made.title, made.lines, made.templateError
 	made.id = "lockstep-preview"
+	if _, personal := isPersonal(channels[i]); personal {
+		config, m = u.directed(channels[i].Kind, config, m, &made, "member")
+	}
+	p.Title, p.Lines, p.Problem = made.title, made.lines, made.templateError
 	request := requestFor(channels[i].Kind, config, a.Organization, m, made).Request
 	what := request["json"]
 	if channels[i].Kind == core.NotifyEmail {
