@@ -219,7 +219,23 @@ func TestLimits(t *testing.T) {
 		}
 		return q
 	}
+	templates := func(n int) (q string) {
+		for i := range n {
+			q += fmt.Sprintf(` t%d: notificationPreview(channel: "nowhere", event: DRIFT) { title }`, i)
+		}
+		return q
+	}
+	channels := func(n int) (q string) {
+		for i := range n {
+			q += fmt.Sprintf(` c%d: putNotificationChannel(input: {name: "-", kind: SLACK, config: {}}) { errors { message } }`, i)
+		}
+		return q
+	}
 	tests := []struct{ name, query, want string }{
+		{"too many templates", "{" + templates(51) + "}", "ask for smaller pages"},
+		{"some templates", "{" + templates(2) + "}", "does not exist"},
+		{"too many channels", "mutation {" + channels(51) + "}", "ask for smaller pages"},
+		{"some channels", "mutation {" + channels(2) + "}", ""},
 		{"deep but useful", nest(3), ""},
 		{"too deep", nest(8), "selections nest"},
 		{

@@ -28,6 +28,8 @@ const (
 	workflowTimelineWeigh = 10_000
 	// planPreviewWeigh is what one plan of a change counts: 5,000 files are compared with up to 5,000 filters, and 50 rollouts are planned.
 	planPreviewWeigh = 12_000
+	// templatesWeigh is what it counts to save the templates of a channel or to preview one: each may compute for some milliseconds.
+	templatesWeigh = 1_000
 	// maxFields is how many fields an operation may select, its fragments put in.
 	maxFields = 10_000
 	// maxTokens is as many words as a query may have.
@@ -125,6 +127,9 @@ func (w weighed) Complexity(ctx context.Context, typeName, fieldName string, chi
 	}
 	if field != nil && field.Type.Name() == "PlanPreview" {
 		return planPreviewWeigh + children, true
+	}
+	if field != nil && (field.Type.Name() == "NotificationPreview" || typeName == "Mutation" && fieldName == "putNotificationChannel") {
+		return templatesWeigh + children, true
 	}
 	if field == nil || !strings.HasSuffix(field.Type.Name(), "Connection") {
 		return w.ExecutableSchema.Complexity(ctx, typeName, fieldName, children, args)
