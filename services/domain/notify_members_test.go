@@ -32,7 +32,7 @@ func TestMembersTogetherAreNoFlood(t *testing.T) {
 	m.now.Advance(time.Second)
 	m.work()
 	m.want(len(m.sent()), 17)
-	// Another one queues up behind those that wait, also for members who have received the first.
+	// Another one queues up behind those that wait for members who have received the first; for the others it is a part of what waits.
 	m.ok(m.fails(m.environment("other", core.TierDevelopment).ID))
 	m.work()
 	m.want(len(m.sent()), 17)
@@ -46,11 +46,133 @@ func TestMembersTogetherAreNoFlood(t *testing.T) {
 	}
 	all := m.received()
 	m.want(len(all), 40)
-	for to, titles := range all {
-		m.want([]any{to, titles}, []any{to, []string{"lab: its agent is offline", "other: its agent is offline"}})
+	counts := map[string]int{}
+	for _, titles := range all {
+		counts[strings.Join(titles, ", ")]++
 	}
-	m.want(m.countOf(`SELECT count(*) FROM cd_notification_messages WHERE state <> 'sent'`), 0)
+	m.want(counts, map[string]int{"lab: its agent is offline, other: its agent is offline": 17, "Lockstep: 2 notifications": 23})
+	m.want(m.countOf(`SELECT count(*) FROM cd_notification_messages WHERE state NOT IN ('sent', 'digested')`), 0)
 	m.want(m.countOf(`SELECT count(*) FROM cd_notification_messages WHERE slotted`), 0)
+}
+
+// limited is a channel whose members together receive a number of messages a minute, of those with a subscription to everything.
+func limited(t *testing.T, rate, members int) mine {
+	t.Helper()
+	m := subscribing(t)
+	m.limit(rate, true)
+	m.subscribers(1, members)
+	_, err := m.pool.Exec(t.Context(), `UPDATE cd_notification_recipients SET verified_at = $1 WHERE email <> ''`, m.now.Now())
+	m.ok(err)
+	return m
+}
+
+func (m mine) limit(rate int, enabled bool) {
+	m.t.Helper()
+	_, err := m.notify.PutChannel(m.t.Context(), user(), notify.NewChannel{
+		Name: "mail", Kind: core.NotifyEmail, Enabled: enabled,
+		Config: json.RawMessage(strings.Replace(mailbox, "{", fmt.Sprintf(`{"members_rate":%d,`, rate), 1)),
+	})
+	m.ok(err)
+}
+
+// R4-29, D62: however much happens, a member has one turn: nobody waits longer than it takes to write to each once. A question does not wait.
+func TestANoisySourceHoldsBackNobody(t *testing.T) {
+	t.Parallel()
+	m := limited(t, 10, 6)
+	ann := m.member("ann", core.RoleViewer, "ann@example.com")
+	m.subscribe(ann, "only", "mail", `{"events":["rollout_began","approval_needed"]}`)
+	for i := range 20 {
+		m.ok(m.fails(m.environment(fmt.Sprintf("flood-%d", i), core.TierDevelopment).ID))
+	}
+	m.work()
+	r := m.begin(user())
+	m.work()
+	m.want(m.countOf(`SELECT count(DISTINCT due_at) FROM cd_notification_messages WHERE state = 'pending' AND slotted`), 7)
+	var last time.Time
+	m.ok(m.pool.QueryRow(t.Context(), `SELECT max(due_at) FROM cd_notification_messages WHERE state = 'pending'`).Scan(&last))
+	if wait := last.Sub(m.now.Now()); wait > 7*6*time.Second {
+		t.Fatalf("found the last turn in %s; want seven turns of 6 s at most", wait)
+	}
+	before := len(m.sent())
+	_, err := m.pool.Exec(t.Context(), `INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, rollout_id, application_id, subject)
+		VALUES ($1, 'approval_needed', 'gate', $2, $2, $3, $4, 'g')`, org, m.now.Now(), r.ID, r.ApplicationID)
+	m.ok(err)
+	m.work()
+	m.want(len(m.sent()), before+7) // the message about the rollout says it, with what else it has to say
+	for range 7 {
+		m.now.Advance(6 * time.Second)
+		m.work()
+	}
+	m.want(m.countOf(`SELECT count(*) FROM cd_notification_messages WHERE state NOT IN ('sent', 'digested')`), 0)
+	m.want(len(m.sent()) < before+7+8, true)
+}
+
+// D62: another rate counts at once, also for what waits by the former one.
+func TestASlipOfTheRateIsMended(t *testing.T) {
+	t.Parallel()
+	m := limited(t, 1, 40)
+	m.ok(m.fails(m.environment("lab", core.TierDevelopment).ID))
+	m.work()
+	m.want(len(m.sent()), 1)
+	m.limit(1200, true)
+	m.work()
+	for range 60 {
+		m.now.Advance(time.Second)
+		m.work()
+	}
+	m.want(len(m.sent()), 40)
+}
+
+// D62: a turn ends with a failure: what is sent afterwards gets another one, so that a channel that is on again floods nobody.
+func TestATurnEndsWithAFailure(t *testing.T) {
+	t.Parallel()
+	m := limited(t, 60, 40)
+	r := m.begin(user())
+	m.work()
+	m.want(len(m.sent()), 16)
+	m.limit(60, false)
+	m.now.Advance(10 * time.Minute)
+	m.work()
+	m.want(m.countOf(`SELECT count(*) FROM cd_notification_messages WHERE state = 'failed'`), 24)
+	m.want(m.countOf(`SELECT count(*) FROM cd_notification_messages WHERE slotted`), 0)
+	m.limit(60, true)
+	m.succeed(r)
+	m.work()
+	m.want(len(m.sent()), 16+16)
+}
+
+// D62: a run that another release has begun with another program is asked what came of it: what was sent is no dead letter.
+func TestAMessageBetweenTwoReleasesIsNoDeadLetter(t *testing.T) {
+	t.Parallel()
+	m := limited(t, 60, 1)
+	m.ok(m.fails(m.environment("lab", core.TierDevelopment).ID))
+	m.post.away = fault.New(fault.Conflict, "it was started with another program")
+	m.work()
+	m.want(m.countOf(`SELECT count(*) FROM cd_notification_messages WHERE state = 'sent'`), 1)
+}
+
+// D62: what a personal channel would send shows what a member would see.
+func TestAPreviewOfAPersonalChannel(t *testing.T) {
+	t.Parallel()
+	m := joined(t)
+	m.channel("direct", core.NotifyMattermost, `{"url":"https://chat.example.com","account":"bot","personal":true}`, 0)
+	p, err := m.notify.Preview(t.Context(), user(), notify.NewPreview{Channel: "direct", Moment: core.MomentDrift})
+	m.ok(err)
+	if text := string(p.Message); !strings.Contains(text, "You have subscribed to this.") {
+		t.Errorf("found %s; want what a member would see", text)
+	}
+}
+
+// D62: who may not save a channel has no template filled in.
+func TestNoTemplateIsFilledInForAViewer(t *testing.T) {
+	t.Parallel()
+	p := notifying(t)
+	viewer := user()
+	viewer.Permissions = core.RoleViewer.Permissions()
+	_, err := p.notify.PutChannel(t.Context(), viewer, notify.NewChannel{
+		Name: "team", Kind: core.NotifySlack, Config: json.RawMessage(`{"account":"a","templates":{"drift":{"text":"{[ nope ]}"}}}`),
+	})
+	p.want(fault.ClassOf(err), fault.Denied)
 }
 
 // D62: what is wrong with the rate of all members is refused.

@@ -187,6 +187,11 @@ func (m NotificationMoment) Severity() NotificationSeverity {
 	}
 }
 
+// Asks is whether people are to answer.
+func (m NotificationMoment) Asks() bool {
+	return m == MomentApprovalNeeded || m == MomentApprovalUnanswered || m == MomentCallRequested || m == MomentCallUnanswered
+}
+
 // Notification is a moment that happened.
 type Notification struct {
 	ID     int64

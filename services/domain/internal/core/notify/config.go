@@ -244,6 +244,9 @@ var (
 	addressForm = regexp.MustCompile(`^[^\s@<>,;:"()\[\]\\]{1,64}@[A-Za-z0-9.-]{1,190}$`)
 )
 
+// membersRate is how many messages all members together receive within a minute.
+func (c channelConfig) membersRate() int { return cmp.Or(c.MembersRate, DefaultMembersRate) }
+
 // readChannel reads and checks the configuration of a channel, with the defaults of its kind.
 func readChannel(ctx context.Context, kind core.NotificationKind, raw json.RawMessage) (c channelConfig, err error) {
 	known, required, exists := membersOf(kind)

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -110,6 +111,8 @@ func (u *UseCases) begin(
 	if err != nil {
 		return m, false, err
 	}
+	turn := m.Slotted
+	m.Slotted = false // whatever becomes of it now, it had its turn
 	if c.Removed || !c.Enabled {
 		m.State, m.Error = core.MessageFailed, fmt.Sprintf("channel %s was %s by %s", c.Name, ended(c), c.Author.Name)
 		u.counts.failed.Add(1)
@@ -127,19 +130,19 @@ func (u *UseCases) begin(
 		to.WindowAt, to.WindowCount = now, 0
 	} else if to.WindowCount >= c.Rate {
 		u.counts.postponed.Add(1)
-		m.DueAt, m.Slotted = end, false
+		m.DueAt = end
 		if err := tx.SaveMessage(ctx, m); err != nil {
 			return m, false, err
 		}
 		return m, false, tx.PutOffMessages(ctx, m, now, end)
 	}
-	if m.MemberID != 0 {
+	if m.MemberID != 0 && !turn {
 		if waits, err := u.slot(ctx, tx, c, &m, now); err != nil || waits {
 			return m, false, err
 		}
 	}
 	to.WindowCount++
-	if to.WindowCount == c.Rate {
+	if turn || to.WindowCount == c.Rate {
 		if m, err = u.digest(ctx, tx, m, now); err != nil {
 			return m, false, err
 		}
@@ -163,14 +166,26 @@ func (u *UseCases) begin(
 	return m, err == nil, err
 }
 
-// slot gives a message to a member its turn among those to all members of its channel, and reports whether that is later: each waits once,
-// so ten thousand cost no more than one each.
+// slot gives a message to a member its turn among those to all members of its channel, and reports whether that is later. A member has one
+// turn, with which all is sent that waits for it: however much happens, nobody waits longer than it takes to write to each member once. A
+// question does not wait: a person is to answer it.
 func (u *UseCases) slot(
 	ctx context.Context, tx Tx, c core.NotificationChannel, m *core.NotificationMessage, now time.Time,
 ) (waits bool, err error) {
-	if m.Slotted { // this is its turn
-		m.Slotted = false
-		return false, nil
+	asks, err := asks(ctx, tx, *m)
+	if err != nil {
+		return false, err
+	}
+	if !asks {
+		first, err := tx.WaitingMessages(ctx, *m, time.Time{}, 1) // without those that are due: what has a turn
+		if err != nil {
+			return false, err
+		}
+		if len(first) > 0 {
+			u.counts.postponed.Add(1)
+			m.Slotted, m.DueAt = true, first[0].DueAt
+			return true, tx.SaveMessage(ctx, *m)
+		}
 	}
 	var config channelConfig
 	if err := json.Unmarshal(c.Config, &config); err != nil {
@@ -180,13 +195,25 @@ func (u *UseCases) slot(
 	if c.WindowAt.After(turn) {
 		turn = c.WindowAt
 	}
-	c.WindowAt = turn.Add(window / time.Duration(cmp.Or(config.MembersRate, DefaultMembersRate)))
-	if err := tx.CountNotificationMessage(ctx, c); err != nil || !turn.After(now) {
+	next := turn.Add(window / time.Duration(config.membersRate()))
+	if !asks || !next.After(now.Add(window)) { // questions delay the others by a minute at most
+		c.WindowAt = next
+	}
+	if err := tx.CountNotificationMessage(ctx, c); err != nil || asks || !turn.After(now) {
 		return false, err
 	}
 	u.counts.postponed.Add(1)
 	m.Slotted, m.DueAt = true, turn
 	return true, tx.SaveMessage(ctx, *m)
+}
+
+// asks is whether what a message has to say is a question.
+func asks(ctx context.Context, tx Tx, m core.NotificationMessage) (bool, error) {
+	if m.Severity < core.SeverityHigh {
+		return false, nil
+	}
+	fresh, err := tx.NotificationsByID(ctx, m.NotificationIDs[min(m.SentCount, len(m.NotificationIDs)):])
+	return slices.ContainsFunc(fresh, func(n core.Notification) bool { return n.Moment.Asks() }), err
 }
 
 // count stores the window of who receives a message.
@@ -205,7 +232,7 @@ func ended(c core.NotificationChannel) string {
 	return "switched off"
 }
 
-// digest takes up what else waits for a channel with the last message of its minute. A message that waits alone stays what it is.
+// digest takes up what else waits for a channel with the last message of its minute, and for a member with the one whose turn it is. A message that waits alone stays what it is.
 func (u *UseCases) digest(ctx context.Context, tx Tx, m core.NotificationMessage, now time.Time) (core.NotificationMessage, error) {
 	others, err := tx.WaitingMessages(ctx, m, now, maxDigested)
 	if err != nil || len(others) == 0 {
@@ -241,8 +268,14 @@ func (u *UseCases) start(ctx context.Context, organization int64, m core.Notific
 		Organization: organization, ID: run, Program: handoff.Program{Source: program}, Inputs: m.Inputs,
 		Labels: map[string]string{"subject": fmt.Sprintf("notification_%d", m.ID), "program": "notify"},
 	})
+	known := fault.Is(err, fault.Conflict) // begun by another release, with another program: the id is that of this run alone
+	if known {
+		err = nil
+	}
 	return u.settle(ctx, organization, m, func(m *core.NotificationMessage, now time.Time) {
 		switch {
+		case known: // what came of it is asked
+			m.Started, m.DueAt = true, now
 		case err == nil:
 			m.Started, m.DueAt = true, now.Add(firstGlance)
 		case handoff.RefusedPermanently(err):
@@ -328,7 +361,7 @@ func (u *UseCases) again(m *core.NotificationMessage, now time.Time, s statusRun
 }
 
 func (u *UseCases) fail(m *core.NotificationMessage, why string) {
-	m.State, m.Error = core.MessageFailed, bounded(why)
+	m.State, m.Error, m.Slotted = core.MessageFailed, bounded(why), false
 	u.counts.failed.Add(1)
 }
 

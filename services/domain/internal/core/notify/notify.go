@@ -89,10 +89,13 @@ type Tx interface {
 	LockNotificationChannel(ctx context.Context, id int64) (core.NotificationChannel, error)
 	// CountNotificationMessage stores the window of a channel.
 	CountNotificationMessage(ctx context.Context, c core.NotificationChannel) error
-	// WaitingMessages locks what waits to be sent to where a message goes, beside it, up to a limit, without what others have locked.
+	// WaitingMessages locks what waits to be sent to where a message goes, beside it, up to a limit, without what others have locked: what is
+	// due, and what waits for its turn.
 	WaitingMessages(ctx context.Context, m core.NotificationMessage, at time.Time, most int) ([]core.NotificationMessage, error)
 	// PutOffMessages has what is due where a message goes wait.
 	PutOffMessages(ctx context.Context, m core.NotificationMessage, at, until time.Time) error
+	// ForgetTurns has what waits for its turn among the members of a channel be due, so that it gets another one.
+	ForgetTurns(ctx context.Context, channel int64, at time.Time) error
 	AddDigest(ctx context.Context, m core.NotificationMessage) (core.NotificationMessage, error)
 
 	// NotificationsByID are with the names that they are rendered with, oldest first.
@@ -275,6 +278,9 @@ type NewChannel struct {
 // PutChannel saves a channel.
 func (u *UseCases) PutChannel(ctx context.Context, a core.Actor, n NewChannel) (core.NotificationChannel, error) {
 	var saved core.NotificationChannel
+	if err := a.May(core.ActionPutNotifyChannel); err != nil { // before a template is filled in, and a credential is looked at
+		return saved, err
+	}
 	if n.Rate == 0 {
 		n.Rate = DefaultRate
 	}
@@ -286,9 +292,6 @@ func (u *UseCases) PutChannel(ctx context.Context, a core.Actor, n NewChannel) (
 	}
 	c, err := readChannel(ctx, n.Kind, n.Config)
 	if err != nil {
-		return saved, err
-	}
-	if err := a.May(core.ActionPutNotifyChannel); err != nil { // before a credential is looked at
 		return saved, err
 	}
 	if err := u.checkAnswers(ctx, a.Organization, c); err != nil {
@@ -316,7 +319,9 @@ func (u *UseCases) PutChannel(ctx context.Context, a core.Actor, n NewChannel) (
 			return fault.New(fault.Refused, "%q is a channel of kind %s; remove it first, or choose another name", n.Name, all[i].Kind)
 		case i >= 0:
 			saved.ID, before = all[i].ID, channelState(all[i])
-			err = tx.SaveNotificationChannel(ctx, saved)
+			if err = tx.SaveNotificationChannel(ctx, saved); err == nil {
+				err = restartTurns(ctx, tx, all[i], c, saved.ChangedAt)
+			}
 		case len(all) >= MaxChannels:
 			return fault.New(fault.Refused, "found %d channels; expected at most %d: remove some of them first", len(all), MaxChannels)
 		default:
@@ -330,6 +335,22 @@ func (u *UseCases) PutChannel(ctx context.Context, a core.Actor, n NewChannel) (
 	})
 	u.wake()
 	return saved, err
+}
+
+// restartTurns gives the messages to members of a channel other turns if their rate has changed: those that they have may be days ahead.
+func restartTurns(ctx context.Context, tx Tx, before core.NotificationChannel, c channelConfig, now time.Time) error {
+	var was channelConfig
+	if err := json.Unmarshal(before.Config, &was); err != nil {
+		return fmt.Errorf("read channel %q: %w", before.Name, err)
+	}
+	if was.membersRate() == c.membersRate() {
+		return nil
+	}
+	before.WindowAt = time.Unix(0, 0)
+	if err := tx.CountNotificationMessage(ctx, before); err != nil {
+		return err
+	}
+	return tx.ForgetTurns(ctx, before.ID, now)
 }
 
 func (u *UseCases) channels(ctx context.Context, tx Tx, a core.Actor) ([]core.NotificationChannel, error) {
@@ -566,7 +587,7 @@ func (u *UseCases) retry(
 			return fault.New(fault.Refused, "notification_%d is %s; only what has failed can be sent again", m.ID, m.State)
 		}
 		before := map[string]any{"state": m.State, "error": m.Error}
-		m.State, m.Attempts, m.DueAt = core.MessagePending, 0, u.clock.Now()
+		m.State, m.Attempts, m.Slotted, m.DueAt = core.MessagePending, 0, false, u.clock.Now()
 		if err := tx.SaveMessage(ctx, m); err != nil {
 			return err
 		}

@@ -231,6 +231,12 @@ func (w Writes) PutOffMessages(ctx context.Context, m core.NotificationMessage, 
 	return pg.Classify(err, "put off messages of channel %d", m.ChannelID)
 }
 
+// ForgetTurns implements notify.Tx.
+func (w Writes) ForgetTurns(ctx context.Context, channel int64, at time.Time) error {
+	err := w.Q.ForgetTurns(ctx, at, w.Entered, channel)
+	return pg.Classify(err, "forget the turns of channel %d", channel)
+}
+
 // AddDigest implements notify.Tx.
 func (w Writes) AddDigest(ctx context.Context, m core.NotificationMessage) (core.NotificationMessage, error) {
 	row, err := w.Q.InsertDigest(ctx, query.InsertDigestParams{

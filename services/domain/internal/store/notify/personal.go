@@ -123,7 +123,7 @@ func (w Writes) NotificationSubscribers(ctx context.Context, of notify.Wanted) (
 func (w Writes) AttachPersonalNotification(ctx context.Context, all []core.NotificationMessage, n core.Notification) error {
 	of := func(number func(core.NotificationMessage) int64) []int64 { return words(all, number) }
 	_, err := w.Q.AttachPersonalNotification(ctx, query.AttachPersonalNotificationParams{
-		OrganizationID: w.Entered, Severity: int16(n.Moment.Severity()), NotificationID: n.ID,
+		OrganizationID: w.Entered, Severity: int16(n.Moment.Severity()), NotificationID: n.ID, Asks: n.Moment.Asks(),
 		Channels: of(func(m core.NotificationMessage) int64 { return m.ChannelID }),
 		Members:  of(func(m core.NotificationMessage) int64 { return m.MemberID }),
 		Rollouts: of(func(m core.NotificationMessage) int64 { return m.RolloutID }),

@@ -146,6 +146,7 @@ ON CONFLICT (organization_id, channel_id, key) DO UPDATE SET
     revision = m.revision + 1, severity = GREATEST(m.severity, EXCLUDED.severity),
     due_at = CASE WHEN m.state = 'sending' OR m.state = 'pending' AND m.attempts > 0 THEN m.due_at WHEN m.state = 'pending' THEN LEAST(m.due_at, EXCLUDED.due_at) ELSE EXCLUDED.due_at END,
     attempts = CASE WHEN m.state IN ('pending', 'sending') THEN m.attempts ELSE 0 END,
+    slotted = m.slotted AND m.state = 'pending',
     state = CASE WHEN m.state = 'sending' THEN m.state ELSE 'pending' END
 WHERE NOT (@notification_id::bigint = ANY(m.notification_ids));
 
@@ -172,15 +173,21 @@ UPDATE cd_notification_messages SET state = @state, due_at = @due_at, attempts =
 WHERE organization_id = @organization_id AND id = @id;
 
 -- name: WaitingMessages :many
--- What waits to be sent to a channel, without what others look at just now.
+-- What waits to be sent to a channel or member: what is due or has a turn, without what others look at just now.
 SELECT * FROM cd_notification_messages WHERE organization_id = @organization_id AND channel_id = @channel_id AND COALESCE(member_id, 0) = @member_id::bigint
-  AND state = 'pending' AND due_at <= @at AND id <> @beside
+  AND state = 'pending' AND (due_at <= @at OR slotted) AND id <> @beside
 ORDER BY due_at, id LIMIT @most FOR UPDATE SKIP LOCKED;
 
 -- name: PutOffMessages :exec
 -- Has what a channel is to receive wait for its next minute.
 UPDATE cd_notification_messages m SET due_at = @until, slotted = false WHERE m.organization_id = @organization_id AND m.id IN (
     SELECT w.id FROM cd_notification_messages w WHERE w.organization_id = @organization_id AND w.channel_id = @channel_id AND COALESCE(w.member_id, 0) = @member_id::bigint AND w.state = 'pending' AND w.due_at <= @at
+    FOR UPDATE SKIP LOCKED);
+
+-- name: ForgetTurns :exec
+-- What waits for its turn among all members of a channel is due, without what others look at just now.
+UPDATE cd_notification_messages m SET due_at = @at, slotted = false WHERE m.organization_id = @organization_id AND m.id IN (
+    SELECT w.id FROM cd_notification_messages w WHERE w.organization_id = @organization_id AND w.channel_id = @channel_id AND w.state = 'pending' AND w.slotted
     FOR UPDATE SKIP LOCKED);
 
 -- name: InsertDigest :one
@@ -253,7 +260,7 @@ WHERE s.organization_id = @organization_id AND s.enabled AND s.channel_id = ANY(
 ORDER BY s.member_id, s.channel_id, s.name;
 
 -- name: AttachPersonalNotification :execrows
--- AttachNotification for the messages of many members at once.
+-- AttachNotification for the messages of many members at once. A question does not wait for the turn that its message has.
 INSERT INTO cd_notification_messages AS m (organization_id, channel_id, member_id, rollout_id, key, severity, notification_ids, due_at)
 SELECT @organization_id::bigint, o.channel_id, o.member_id, NULLIF(o.rollout_id, 0), o.key, @severity::smallint, ARRAY[@notification_id::bigint], o.due_at
 FROM (SELECT unnest(@channels::bigint[]) AS channel_id, unnest(@members::bigint[]) AS member_id, unnest(@rollouts::bigint[]) AS rollout_id,
@@ -262,8 +269,9 @@ ON CONFLICT (organization_id, channel_id, key) DO UPDATE SET
     notification_ids = CASE WHEN cardinality(m.notification_ids) < 200 THEN m.notification_ids || @notification_id::bigint ELSE m.notification_ids END,
     left_out = m.left_out + (cardinality(m.notification_ids) >= 200)::integer,
     revision = m.revision + 1, severity = GREATEST(m.severity, EXCLUDED.severity),
-    due_at = CASE WHEN m.state = 'sending' OR m.state = 'pending' AND (m.attempts > 0 OR m.slotted) THEN m.due_at WHEN m.state = 'pending' THEN LEAST(m.due_at, EXCLUDED.due_at) ELSE EXCLUDED.due_at END,
+    due_at = CASE WHEN m.state = 'sending' OR m.state = 'pending' AND (m.attempts > 0 OR m.slotted AND NOT @asks::boolean) THEN m.due_at WHEN m.state = 'pending' THEN LEAST(m.due_at, EXCLUDED.due_at) ELSE EXCLUDED.due_at END,
     attempts = CASE WHEN m.state IN ('pending', 'sending') THEN m.attempts ELSE 0 END,
+    slotted = m.slotted AND m.state = 'pending' AND NOT @asks::boolean,
     state = CASE WHEN m.state = 'sending' THEN m.state ELSE 'pending' END
 WHERE NOT (@notification_id::bigint = ANY(m.notification_ids));
 

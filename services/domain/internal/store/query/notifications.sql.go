@@ -68,6 +68,7 @@ ON CONFLICT (organization_id, channel_id, key) DO UPDATE SET
     revision = m.revision + 1, severity = GREATEST(m.severity, EXCLUDED.severity),
     due_at = CASE WHEN m.state = 'sending' OR m.state = 'pending' AND m.attempts > 0 THEN m.due_at WHEN m.state = 'pending' THEN LEAST(m.due_at, EXCLUDED.due_at) ELSE EXCLUDED.due_at END,
     attempts = CASE WHEN m.state IN ('pending', 'sending') THEN m.attempts ELSE 0 END,
+    slotted = m.slotted AND m.state = 'pending',
     state = CASE WHEN m.state = 'sending' THEN m.state ELSE 'pending' END
 WHERE NOT ($7::bigint = ANY(m.notification_ids))
 `
@@ -108,8 +109,9 @@ ON CONFLICT (organization_id, channel_id, key) DO UPDATE SET
     notification_ids = CASE WHEN cardinality(m.notification_ids) < 200 THEN m.notification_ids || $3::bigint ELSE m.notification_ids END,
     left_out = m.left_out + (cardinality(m.notification_ids) >= 200)::integer,
     revision = m.revision + 1, severity = GREATEST(m.severity, EXCLUDED.severity),
-    due_at = CASE WHEN m.state = 'sending' OR m.state = 'pending' AND (m.attempts > 0 OR m.slotted) THEN m.due_at WHEN m.state = 'pending' THEN LEAST(m.due_at, EXCLUDED.due_at) ELSE EXCLUDED.due_at END,
+    due_at = CASE WHEN m.state = 'sending' OR m.state = 'pending' AND (m.attempts > 0 OR m.slotted AND NOT $9::boolean) THEN m.due_at WHEN m.state = 'pending' THEN LEAST(m.due_at, EXCLUDED.due_at) ELSE EXCLUDED.due_at END,
     attempts = CASE WHEN m.state IN ('pending', 'sending') THEN m.attempts ELSE 0 END,
+    slotted = m.slotted AND m.state = 'pending' AND NOT $9::boolean,
     state = CASE WHEN m.state = 'sending' THEN m.state ELSE 'pending' END
 WHERE NOT ($3::bigint = ANY(m.notification_ids))
 `
@@ -123,9 +125,10 @@ type AttachPersonalNotificationParams struct {
 	Rollouts       []int64
 	Keys           []string
 	Dues           []time.Time
+	Asks           bool
 }
 
-// AttachNotification for the messages of many members at once.
+// AttachNotification for the messages of many members at once. A question does not wait for the turn that its message has.
 func (q *Queries) AttachPersonalNotification(ctx context.Context, arg AttachPersonalNotificationParams) (int64, error) {
 	result, err := q.db.Exec(ctx, attachPersonalNotification,
 		arg.OrganizationID,
@@ -136,6 +139,7 @@ func (q *Queries) AttachPersonalNotification(ctx context.Context, arg AttachPers
 		arg.Rollouts,
 		arg.Keys,
 		arg.Dues,
+		arg.Asks,
 	)
 	if err != nil {
 		return 0, err
@@ -370,6 +374,18 @@ func (q *Queries) ForgetNotifications(ctx context.Context, before time.Time, mos
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const forgetTurns = `-- name: ForgetTurns :exec
+UPDATE cd_notification_messages m SET due_at = $1, slotted = false WHERE m.organization_id = $2 AND m.id IN (
+    SELECT w.id FROM cd_notification_messages w WHERE w.organization_id = $2 AND w.channel_id = $3 AND w.state = 'pending' AND w.slotted
+    FOR UPDATE SKIP LOCKED)
+`
+
+// What waits for its turn among all members of a channel is due, without what others look at just now.
+func (q *Queries) ForgetTurns(ctx context.Context, at time.Time, organizationID int64, channelID int64) error {
+	_, err := q.db.Exec(ctx, forgetTurns, at, organizationID, channelID)
+	return err
 }
 
 const hurryMessage = `-- name: HurryMessage :exec
@@ -1813,7 +1829,7 @@ func (q *Queries) SetMemberAddress(ctx context.Context, arg SetMemberAddressPara
 
 const waitingMessages = `-- name: WaitingMessages :many
 SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id, template_error, slotted FROM cd_notification_messages WHERE organization_id = $1 AND channel_id = $2 AND COALESCE(member_id, 0) = $3::bigint
-  AND state = 'pending' AND due_at <= $4 AND id <> $5
+  AND state = 'pending' AND (due_at <= $4 OR slotted) AND id <> $5
 ORDER BY due_at, id LIMIT $6 FOR UPDATE SKIP LOCKED
 `
 
@@ -1826,7 +1842,7 @@ type WaitingMessagesParams struct {
 	Most           int32
 }
 
-// What waits to be sent to a channel, without what others look at just now.
+// What waits to be sent to a channel or member: what is due or has a turn, without what others look at just now.
 func (q *Queries) WaitingMessages(ctx context.Context, arg WaitingMessagesParams) ([]NotificationMessage, error) {
 	rows, err := q.db.Query(ctx, waitingMessages,
 		arg.OrganizationID,
