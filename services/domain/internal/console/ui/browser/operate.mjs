@@ -179,6 +179,7 @@ test('a feed is made and revoked, and badges are shown and ended', async () => {
   await page.getByRole('dialog').getByText(/nothing-of-the-kind/).first().waitFor()
   await page.getByLabel('Application').fill('shop')
   await page.getByRole('dialog').getByRole('button', { name: 'Show' }).click()
+  await page.getByRole('combobox', { name: 'Environment of the badge of shop' }).selectOption('production')
   await page.getByText(/!\[shop in production\]\(http.*\/shop\/production\.svg\)/).waitFor()
   await check(page, 'feeds and badges')
   await shot(page, 'feeds-light')

@@ -1,7 +1,7 @@
 // What can be read without signing in: feeds, each at a secret address that is shown once, and badges of applications.
 import { useId, useState } from 'react'
 import { accepted, ask } from '../api/client'
-import { CreateFeed, Feeds as Operation, RevokeFeed, SetBadges, type FeedKind, type FeedsData } from '../api/generated'
+import { Applications, CreateFeed, Feeds as Operation, RevokeFeed, SetBadges, type FeedKind, type FeedsData } from '../api/generated'
 import { useAsk, useChange } from '../api/hooks'
 import { announce } from './announce'
 import { Confirm } from './confirm'
@@ -148,16 +148,9 @@ function FeedForm({ changed, onMade, onClose }: FeedFormProps) {
 function BadgeList({ all, changed }: { all: Badge[]; changed: () => Promise<unknown> }) {
   const [adding, setAdding] = useState(false)
   const [ending, setEnding] = useState<Badge | null>(null)
-  const [copied, setCopied] = useState<{ application: string; done: boolean } | null>(null)
   const on = all.filter((b) => b.enabled)
-  const copy = async (b: Badge) => {
-    try {
-      await navigator.clipboard.writeText(snippet(b, 'production'))
-      setCopied({ application: b.application, done: true })
-    } catch {
-      setCopied({ application: b.application, done: false })
-    }
-  }
+  const applications = useAsk(Applications, { first: 200, after: null }, { enabled: on.length > 0 })
+  const environmentsOf = (b: Badge) => applications.data?.applications.nodes.find((a) => a.name === b.application)?.environments.map((e) => e.environment.name) ?? []
   return (
     <section className="card" aria-labelledby="badges">
       <header className="line">
@@ -174,6 +167,7 @@ function BadgeList({ all, changed }: { all: Badge[]; changed: () => Promise<unkn
             <thead>
               <tr>
                 <th scope="col">Application</th>
+                <th scope="col">Environment</th>
                 <th scope="col">In Markdown</th>
                 <th scope="col">Saved</th>
                 <th scope="col">Actions</th>
@@ -181,24 +175,7 @@ function BadgeList({ all, changed }: { all: Badge[]; changed: () => Promise<unkn
             </thead>
             <tbody>
               {on.map((b) => (
-                <tr key={b.application}>
-                  <th scope="row">
-                    <bdi>{b.application}</bdi>
-                  </th>
-                  <td className="wrap mono">{snippet(b, 'production')}</td>
-                  <td>
-                    <Ago at={b.changedAt} /> by <bdi>{b.author}</bdi>
-                  </td>
-                  <td className="buttons">
-                    <button type="button" aria-label={`Copy the badge of ${b.application}`} onClick={() => void copy(b)}>
-                      Copy
-                    </button>
-                    <button type="button" aria-label={`End the badges of ${b.application}`} onClick={() => setEnding(b)}>
-                      End
-                    </button>
-                    {copied?.application === b.application && <span role="status">{copied.done ? 'Copied.' : 'This browser does not let the page copy: select it and copy it yourself.'}</span>}
-                  </td>
-                </tr>
+                <BadgeRow key={b.application} badge={b} environments={applications.isPending ? null : environmentsOf(b)} onEnd={() => setEnding(b)} />
               ))}
             </tbody>
           </table>
@@ -221,6 +198,57 @@ function BadgeList({ all, changed }: { all: Badge[]; changed: () => Promise<unkn
         </Confirm>
       )}
     </section>
+  )
+}
+
+/** The badge of one of an application's environments, which are null until they are known; of an application that is not listed, the name is written. */
+function BadgeRow({ badge, environments, onEnd }: { badge: Badge; environments: string[] | null; onEnd: () => void }) {
+  const [chosen, setChosen] = useState('')
+  const [copied, setCopied] = useState<boolean | null>(null)
+  const environment = chosen || (environments?.[0] ?? '')
+  const label = `Environment of the badge of ${badge.application}`
+  const choose = (name: string) => {
+    setChosen(name)
+    setCopied(null)
+  }
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(snippet(badge, environment))
+      setCopied(true)
+    } catch {
+      setCopied(false)
+    }
+  }
+  return (
+    <tr>
+      <th scope="row">
+        <bdi>{badge.application}</bdi>
+      </th>
+      <td>
+        {environments === null ? null : environments.length > 0 ? (
+          <select aria-label={label} value={environment} onChange={(e) => choose(e.target.value)}>
+            {environments.map((name) => (
+              <option key={name}>{name}</option>
+            ))}
+          </select>
+        ) : (
+          <input aria-label={label} maxLength={255} value={chosen} onChange={(e) => choose(e.target.value)} />
+        )}
+      </td>
+      <td className="wrap mono">{environment && snippet(badge, environment)}</td>
+      <td>
+        <Ago at={badge.changedAt} /> by <bdi>{badge.author}</bdi>
+      </td>
+      <td className="buttons">
+        <button type="button" aria-label={`Copy the badge of ${badge.application}`} disabled={!environment} onClick={() => void copy()}>
+          Copy
+        </button>
+        <button type="button" aria-label={`End the badges of ${badge.application}`} onClick={onEnd}>
+          End
+        </button>
+        {copied !== null && <span role="status">{copied ? 'Copied.' : 'This browser does not let the page copy: select it and copy it yourself.'}</span>}
+      </td>
+    </tr>
   )
 }
 
