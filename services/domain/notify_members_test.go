@@ -75,7 +75,8 @@ func (m mine) limit(rate int, enabled bool) {
 	m.ok(err)
 }
 
-// R4-29, D62: however much happens, a member has one turn: nobody waits longer than it takes to write to each once. A question does not wait.
+// R4-29, D62: however much happens, a member has one turn: nobody waits longer than it takes to write to each once.
+// A question does not wait.
 func TestANoisySourceHoldsBackNobody(t *testing.T) {
 	t.Parallel()
 	m := limited(t, 10, 6)

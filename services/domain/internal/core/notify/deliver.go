@@ -232,7 +232,8 @@ func ended(c core.NotificationChannel) string {
 	return "switched off"
 }
 
-// digest takes up what else waits for a channel with the last message of its minute, and for a member with the one whose turn it is. A message that waits alone stays what it is.
+// digest takes up what else waits for a channel with the last message of its minute, and for a member with the one whose turn it
+// is. A message that waits alone stays what it is.
 func (u *UseCases) digest(ctx context.Context, tx Tx, m core.NotificationMessage, now time.Time) (core.NotificationMessage, error) {
 	others, err := tx.WaitingMessages(ctx, m, now, maxDigested)
 	if err != nil || len(others) == 0 {
