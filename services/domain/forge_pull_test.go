@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -412,6 +413,54 @@ func TestPullRequestsOfAForgeThatIsAway(t *testing.T) {
 	r.now.Advance(time.Minute)
 	r.work()
 	r.want(r.at.written, 1)
+}
+
+// R4-27: whatever comes of pull requests, the statuses of their server are not paused for it; what fails because of one is its own failure
+// alone, and none is begun while less than half of the quota is left.
+func TestPullRequestsPauseNoStatuses(t *testing.T) {
+	t.Parallel()
+	r := reviewing(t)
+	server := func() forge.Host {
+		hosts, err := r.forges.Hosts(t.Context(), org)
+		r.ok(err)
+		return hosts[0]
+	}
+	r.at.answer = func(pullInputs) map[string]any {
+		return map[string]any{"outcome": "away", "why": "unreachable: no answer"}
+	}
+	r.pushes(3, "")
+	r.work()
+	h := server()
+	r.want([]any{h.PausedUntil.After(r.now.Now()), h.Failures, h.Problem, h.Pulls.PausedUntil.After(r.now.Now()), h.Pulls.Failures}, []any{
+		false, 0, "", true, 1,
+	})
+	resets := r.now.Now().Add(30 * time.Minute)
+	r.at.answer = func(in pullInputs) map[string]any {
+		status := map[string]any{"outcome": "read", "limit": 5000, "remaining": 400, "resets_at": resets}
+		if in.Comment != nil {
+			status["outcome"], status["link"] = "sent", ""
+		}
+		return status
+	}
+	r.now.Advance(time.Minute)
+	r.work()
+	h = server()
+	r.want([]any{r.at.written, h.PausedUntil.After(r.now.Now()), h.Pulls.PausedUntil, h.Pulls.Failures}, []any{1, false, resets, 0})
+	_, err := r.pool.Exec(t.Context(), `UPDATE cd_forge_hosts SET pull_paused_until = 'epoch', quota_remaining = 2499`) // by statuses
+	r.ok(err)
+	r.pushes(4, "")
+	r.now.Advance(time.Minute)
+	r.work()
+	r.want(r.at.written, 1)
+	_, err = r.pool.Exec(t.Context(), `UPDATE cd_forge_hosts SET quota_remaining = 2500`)
+	r.ok(err)
+	r.work()
+	r.want(r.at.written, 2)
+	source, err := os.ReadFile("internal/core/forge/pull.star")
+	r.ok(err)
+	if !strings.Contains(string(source), "\nAWAY = [\"unreachable\"]\n") {
+		t.Error("what one pull request may cause counts as a server that is away")
+	}
 }
 
 // R4-27, D47: only the run that was started for a pull request says what was read of it.

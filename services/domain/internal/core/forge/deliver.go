@@ -40,6 +40,10 @@ const (
 	maxAway = 24 * time.Hour
 	// longestWait bounds for how long a server may ask to wait.
 	longestWait = time.Hour
+	// keptByStatuses is the part of the quota of a server that statuses leave to what rollouts need, and keptByPulls what pull requests leave
+	// to both: a tenth and a half.
+	keptByStatuses = 10
+	keptByPulls    = 2
 )
 
 // sendNext begins to send the next status of an organization, or looks at what is being sent. What calls the engine is outside of any
@@ -254,7 +258,11 @@ type outcome struct {
 
 // ended is a run that reports what came of the status.
 func (u *UseCases) ended(s *Status, h *Host, now time.Time, o outcome) {
-	if s.settled(&u.counts.statuses, h, now, o) {
+	sent := s.settled(&u.counts.statuses, h, &h.Standing, keptByStatuses, now, o)
+	if h.Problem = ""; h.Failures > 0 {
+		h.Problem = s.Error
+	}
+	if sent {
 		s.SentRevision = s.BegunRevision
 		if s.Revision > s.SentRevision { // something has happened since
 			s.State, s.DueAt = Pending, now
@@ -262,29 +270,30 @@ func (u *UseCases) ended(s *Status, h *Host, now time.Time, o outcome) {
 	}
 }
 
-// settled takes the outcome of a run, and reports whether it has done its work.
-func (d *Delivery) settled(c *attempts, h *Host, now time.Time, o outcome) bool {
+// settled takes the outcome of a run, and reports whether it has done its work. It pauses the server where less than a part of its quota is
+// left.
+func (d *Delivery) settled(c *attempts, h *Host, at *Standing, part int64, now time.Time, o outcome) bool {
 	if o.quota != nil {
 		h.Quota = o.quota
 	}
 	switch o.outcome {
 	case "sent":
 		d.State, d.Attempts, d.Error, d.SentAt, d.AwaySince = Sent, 0, "", &now, nil
-		h.Failures, h.Problem = 0, ""
-		if q := h.Quota; q != nil && q.Remaining*10 < q.Limit && q.ResetsAt.After(now) { // the rest is for what rollouts need
-			h.PausedUntil = earlier(q.ResetsAt, now.Add(longestWait))
+		at.Failures = 0
+		if h.Quota.scarce(part, now) { // the rest is for what rollouts need
+			at.PausedUntil = earlier(h.Quota.ResetsAt, now.Add(longestWait))
 		}
 		c.sent.Add(1)
 		return true
 	case "limited":
 		c.limited.Add(1)
-		d.busy(h, now, cmp.Or(o.why, "it accepts no more requests for now"), o.wait)
+		d.busy(at, now, cmp.Or(o.why, "it accepts no more requests for now"), o.wait)
 	case "away":
 		c.away.Add(1)
-		d.busy(h, now, cmp.Or(o.why, "it does not answer"), 0)
+		d.busy(at, now, cmp.Or(o.why, "it does not answer"), 0)
 		d.away(c, now)
 	default:
-		h.Failures, h.Problem = 0, ""
+		at.Failures = 0
 		d.again(c, now, cmp.Or(o.why, "its run ended without saying what came of it"))
 	}
 	return false
@@ -304,11 +313,11 @@ func (d *Delivery) away(c *attempts, now time.Time) {
 	c.failed.Add(1)
 }
 
-// busy is a server that cannot be used now: all that is for it waits, with growing pauses.
-func (d *Delivery) busy(h *Host, now time.Time, why string, wait time.Duration) {
-	h.Failures++
-	pause := min(maxPause, firstPause<<min(h.Failures-1, 10))
-	h.PausedUntil, h.Problem = now.Add(max(pause, min(wait, longestWait))), cut(why, maxError)
+// busy is a server that cannot be used now: all of the kind that is for it waits, with growing pauses.
+func (d *Delivery) busy(at *Standing, now time.Time, why string, wait time.Duration) {
+	at.Failures++
+	pause := min(maxPause, firstPause<<min(at.Failures-1, 10))
+	at.PausedUntil = now.Add(max(pause, min(wait, longestWait)))
 	d.State, d.Error, d.DueAt = Pending, cut(why, maxError), now
 }
 

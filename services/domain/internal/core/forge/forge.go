@@ -95,11 +95,11 @@ type Part struct {
 // Host is a server that statuses are sent to.
 type Host struct {
 	Host string
-	// PausedUntil is before when nothing is begun there, Problem why the last attempt failed because of the server, and Failures how many did
-	// in succession.
-	PausedUntil time.Time
-	Problem     string
-	Failures    int
+	// Standing is that of statuses, and Pulls that of pull requests: what anybody may cause holds up no status. Pull requests wait for both.
+	Standing
+	Pulls Standing
+	// Problem is why the last status failed because of the server.
+	Problem string
 	// WindowAt is when the present minute began, in which WindowCount statuses were begun.
 	WindowAt    time.Time
 	WindowCount int
@@ -112,11 +112,23 @@ type Host struct {
 	Waiting int
 }
 
+// Standing is how a server has dealt with what was brought there.
+type Standing struct {
+	// PausedUntil is before when nothing is begun there, and Failures how many attempts failed in succession because of the server.
+	PausedUntil time.Time
+	Failures    int
+}
+
 // Quota is how many requests a server accepts until ResetsAt.
 type Quota struct {
 	Limit     int64     `json:"limit"`
 	Remaining int64     `json:"remaining"`
 	ResetsAt  time.Time `json:"resets_at"`
+}
+
+// scarce reports whether less than a part of it is left until a time that is to come.
+func (q *Quota) scarce(part int64, now time.Time) bool {
+	return q != nil && q.Remaining < q.Limit/part && q.ResetsAt.After(now)
 }
 
 // Store keeps what this package needs. Its errors have the classes of pkg/fault.
@@ -222,8 +234,9 @@ type Tx interface {
 	// reports false if it is not known and as many as most wait already.
 	MergeForgePull(ctx context.Context, p Pull, most int, pause time.Duration) (bool, error)
 	// DueForgePull locks one that is to be begun or looked at, skipping those that others have locked; false for none. None is begun at a
-	// server that is paused, at which as many are under way, or at which rate were begun since a time.
-	DueForgePull(ctx context.Context, at, since time.Time, rate, together int) (Pull, bool, error)
+	// server that is paused, at which as many are under way, at which rate were begun since a time, or of whose quota less than half is left
+	// for at most a wait.
+	DueForgePull(ctx context.Context, at, since time.Time, wait time.Duration, rate, together int) (Pull, bool, error)
 	LockForgePull(ctx context.Context, id int64) (Pull, error)
 	SaveForgePull(ctx context.Context, p Pull) error
 	// ForgePullsSending is how many are under way at a server.

@@ -27,7 +27,7 @@ func (u *UseCases) pullNext(ctx context.Context, organization int64) (Worked, bo
 	found, calls := false, false
 	err := u.store.In(ctx, organization, func(ctx context.Context, tx Tx) (err error) {
 		now := u.clock.Now()
-		if p, found, err = tx.DueForgePull(ctx, now, now.Add(-window), pullRate, pullsTogether); err != nil || !found {
+		if p, found, err = tx.DueForgePull(ctx, now, now.Add(-window), longestWait, pullRate, pullsTogether); err != nil || !found {
 			return err
 		}
 		w.Pull = p.ID
@@ -78,7 +78,9 @@ func (u *UseCases) beginPull(ctx context.Context, tx Tx, organization int64, p P
 	if !now.Before(h.PullWindowAt.Add(window)) || h.PullWindowAt.After(now) {
 		h.PullWindowAt, h.PullWindowCount = now, 0
 	}
-	if h.PausedUntil.After(now) || sending >= pullsTogether || h.Failures > 0 && sending > 0 || h.PullWindowCount >= pullRate {
+	scarce := h.Quota.scarce(keptByPulls, now) && !h.Quota.ResetsAt.After(now.Add(longestWait))
+	if h.PausedUntil.After(now) || h.Pulls.PausedUntil.After(now) || scarce || sending >= pullsTogether || h.Pulls.Failures > 0 && sending > 0 ||
+		h.PullWindowCount >= pullRate {
 		return p, false, nil // by another worker, just now
 	}
 	h.PullWindowCount++
@@ -191,7 +193,7 @@ func (u *UseCases) pullRead(p *Pull, h *Host, now time.Time, organization int64,
 	if o.quota != nil {
 		h.Quota = o.quota
 	}
-	h.Failures, h.Problem = 0, ""
+	h.Pulls.Failures, p.Error = 0, ""
 	p.Step = StepWrite
 	*p, err = p.next(now, "comment", map[string]any{
 		"repo_url": p.Repository, "number": p.Number, "marker": marker(organization), "body": made.body, "only_known": made.onlyKnown,
@@ -202,7 +204,7 @@ func (u *UseCases) pullRead(p *Pull, h *Host, now time.Time, organization int64,
 
 // pullEnded is a run that reports what came of a pull request.
 func (u *UseCases) pullEnded(p *Pull, h *Host, now time.Time, o outcome) {
-	if !p.settled(&u.counts.pulls, h, now, o) {
+	if !p.settled(&u.counts.pulls, h, &h.Pulls, keptByPulls, now, o) {
 		return
 	}
 	if p.Step == StepWrite {

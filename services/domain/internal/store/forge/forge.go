@@ -93,7 +93,8 @@ func (r Reads) ForgeHosts(ctx context.Context, organization int64) ([]forge.Host
 		all = make([]forge.Host, len(rows))
 		for i, row := range rows {
 			all[i] = forge.Host{
-				Host: row.Host, PausedUntil: row.PausedUntil, Problem: row.Problem, Failures: int(row.Failures), WindowAt: row.WindowAt,
+				Host: row.Host, Standing: forge.Standing{PausedUntil: row.PausedUntil, Failures: int(row.Failures)}, Problem: row.Problem,
+				Pulls: forge.Standing{PausedUntil: row.PullPausedUntil, Failures: int(row.PullFailures)}, WindowAt: row.WindowAt,
 				WindowCount: int(row.WindowCount), Quota: quota(row.QuotaLimit, row.QuotaRemaining, row.QuotaResetsAt), Waiting: int(row.Waiting),
 			}
 		}
@@ -257,7 +258,8 @@ func (w Writes) ForgetForgeStatuses(ctx context.Context, before time.Time, most 
 func (w Writes) LockForgeHost(ctx context.Context, host string) (forge.Host, error) {
 	r, err := w.Q.LockForgeHost(ctx, w.Entered, host)
 	return forge.Host{
-		Host: r.Host, PausedUntil: r.PausedUntil, Problem: r.Problem, Failures: int(r.Failures), WindowAt: r.WindowAt,
+		Host: r.Host, Standing: forge.Standing{PausedUntil: r.PausedUntil, Failures: int(r.Failures)}, Problem: r.Problem,
+		Pulls: forge.Standing{PausedUntil: r.PullPausedUntil, Failures: int(r.PullFailures)}, WindowAt: r.WindowAt,
 		WindowCount: int(r.WindowCount), PullWindowAt: r.PullWindowAt, PullWindowCount: int(r.PullWindowCount),
 		Quota: quota(r.QuotaLimit, r.QuotaRemaining, r.QuotaResetsAt),
 	}, pg.Classify(err, "lock server %s", host)
@@ -268,6 +270,7 @@ func (w Writes) SaveForgeHost(ctx context.Context, h forge.Host) error {
 	p := query.SaveForgeHostParams{
 		OrganizationID: w.Entered, Host: h.Host, PausedUntil: h.PausedUntil, Problem: h.Problem, Failures: int32(h.Failures),
 		WindowAt: h.WindowAt, WindowCount: int32(h.WindowCount), PullWindowAt: h.PullWindowAt, PullWindowCount: int32(h.PullWindowCount),
+		PullPausedUntil: h.Pulls.PausedUntil, PullFailures: int32(h.Pulls.Failures),
 	}
 	if q := h.Quota; q != nil {
 		p.QuotaLimit, p.QuotaRemaining, p.QuotaResetsAt = &q.Limit, &q.Remaining, &q.ResetsAt

@@ -48,9 +48,9 @@ func (w Writes) MergeForgePull(ctx context.Context, p forge.Pull, most int, paus
 }
 
 // DueForgePull implements forge.Tx.
-func (w Writes) DueForgePull(ctx context.Context, at, since time.Time, rate, together int) (forge.Pull, bool, error) {
+func (w Writes) DueForgePull(ctx context.Context, at, since time.Time, wait time.Duration, rate, together int) (forge.Pull, bool, error) {
 	row, err := w.Q.DueForgePull(ctx, query.DueForgePullParams{
-		OrganizationID: w.Entered, At: at, WindowAt: since, Rate: int64(rate), Together: int64(together),
+		OrganizationID: w.Entered, At: at, WindowAt: since, ResetsBy: at.Add(wait), Rate: int64(rate), Together: int64(together),
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return forge.Pull{}, false, nil

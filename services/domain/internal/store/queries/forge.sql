@@ -130,7 +130,8 @@ ON CONFLICT (organization_id, host) DO UPDATE SET host = EXCLUDED.host RETURNING
 
 -- name: SaveForgeHost :exec
 UPDATE cd_forge_hosts SET paused_until = @paused_until, problem = @problem, failures = @failures, window_at = @window_at, window_count = @window_count,
-    pull_window_at = @pull_window_at, pull_window_count = @pull_window_count, quota_limit = @quota_limit, quota_remaining = @quota_remaining, quota_resets_at = @quota_resets_at
+    pull_window_at = @pull_window_at, pull_window_count = @pull_window_count, pull_paused_until = @pull_paused_until, pull_failures = @pull_failures,
+    quota_limit = @quota_limit, quota_remaining = @quota_remaining, quota_resets_at = @quota_resets_at
 WHERE organization_id = @organization_id AND host = @host;
 
 -- name: ForgeHosts :many
@@ -248,11 +249,11 @@ ON CONFLICT (organization_id, name, number) DO UPDATE SET
 -- what was asked for, which outsiders may do.
 SELECT * FROM cd_forge_pulls p WHERE p.organization_id = @organization_id AND p.state IN ('pending', 'sending') AND p.due_at <= @at
   AND (p.state = 'sending' OR p.host <> ALL (ARRAY(
-      SELECT h.host FROM cd_forge_hosts h WHERE h.organization_id = @organization_id AND (h.paused_until > @at
+      SELECT h.host FROM cd_forge_hosts h WHERE h.organization_id = @organization_id AND (h.paused_until > @at OR h.pull_paused_until > @at
+          OR h.quota_remaining < h.quota_limit / 2 AND h.quota_resets_at > @at AND h.quota_resets_at <= @resets_by::timestamptz
           OR h.pull_window_count >= @rate::bigint AND h.pull_window_at > @window_at
           OR (SELECT count(*) FROM cd_forge_pulls x WHERE x.organization_id = h.organization_id AND x.host = h.host AND x.state = 'sending')
-              >= CASE WHEN h.failures > 0 THEN 1 ELSE @together::bigint END
-          OR h.failures > 0 AND EXISTS (SELECT FROM cd_forge_statuses s WHERE s.organization_id = h.organization_id AND s.host = h.host AND s.state = 'sending')))))
+              >= CASE WHEN h.pull_failures > 0 THEN 1 ELSE @together::bigint END))))
 ORDER BY p.state = 'pending', p.asked_by <> '', p.due_at, p.id LIMIT 1 FOR UPDATE SKIP LOCKED;
 
 -- name: LockForgePull :one

@@ -34,17 +34,18 @@ func (q *Queries) DueForgeMark(ctx context.Context, organizationID int64, at tim
 const dueForgePull = `-- name: DueForgePull :one
 SELECT organization_id, id, hook_id, name, number, repository, host, asked_by, revision, begun_revision, step, reading, head, link, outcome, state, due_at, attempts, run, started, inputs, away_since, error, sent_at, created_at, updated_at FROM cd_forge_pulls p WHERE p.organization_id = $1 AND p.state IN ('pending', 'sending') AND p.due_at <= $2
   AND (p.state = 'sending' OR p.host <> ALL (ARRAY(
-      SELECT h.host FROM cd_forge_hosts h WHERE h.organization_id = $1 AND (h.paused_until > $2
-          OR h.pull_window_count >= $3::bigint AND h.pull_window_at > $4
+      SELECT h.host FROM cd_forge_hosts h WHERE h.organization_id = $1 AND (h.paused_until > $2 OR h.pull_paused_until > $2
+          OR h.quota_remaining < h.quota_limit / 2 AND h.quota_resets_at > $2 AND h.quota_resets_at <= $3::timestamptz
+          OR h.pull_window_count >= $4::bigint AND h.pull_window_at > $5
           OR (SELECT count(*) FROM cd_forge_pulls x WHERE x.organization_id = h.organization_id AND x.host = h.host AND x.state = 'sending')
-              >= CASE WHEN h.failures > 0 THEN 1 ELSE $5::bigint END
-          OR h.failures > 0 AND EXISTS (SELECT FROM cd_forge_statuses s WHERE s.organization_id = h.organization_id AND s.host = h.host AND s.state = 'sending')))))
+              >= CASE WHEN h.pull_failures > 0 THEN 1 ELSE $6::bigint END))))
 ORDER BY p.state = 'pending', p.asked_by <> '', p.due_at, p.id LIMIT 1 FOR UPDATE SKIP LOCKED
 `
 
 type DueForgePullParams struct {
 	OrganizationID int64
 	At             time.Time
+	ResetsBy       time.Time
 	Rate           int64
 	WindowAt       time.Time
 	Together       int64
@@ -56,6 +57,7 @@ func (q *Queries) DueForgePull(ctx context.Context, arg DueForgePullParams) (For
 	row := q.db.QueryRow(ctx, dueForgePull,
 		arg.OrganizationID,
 		arg.At,
+		arg.ResetsBy,
 		arg.Rate,
 		arg.WindowAt,
 		arg.Together,
@@ -241,7 +243,7 @@ func (q *Queries) ForgeHooksAfter(ctx context.Context, behind int64, most int32)
 }
 
 const forgeHosts = `-- name: ForgeHosts :many
-SELECT h.organization_id, h.id, h.host, h.paused_until, h.problem, h.failures, h.window_at, h.window_count, h.quota_limit, h.quota_remaining, h.quota_resets_at, h.created_at, h.updated_at, h.pull_window_at, h.pull_window_count, (SELECT count(*) FROM cd_forge_statuses s WHERE s.organization_id = h.organization_id AND s.host = h.host AND s.state IN ('pending', 'sending'))::bigint AS waiting
+SELECT h.organization_id, h.id, h.host, h.paused_until, h.problem, h.failures, h.window_at, h.window_count, h.quota_limit, h.quota_remaining, h.quota_resets_at, h.created_at, h.updated_at, h.pull_window_at, h.pull_window_count, h.pull_failures, h.pull_paused_until, (SELECT count(*) FROM cd_forge_statuses s WHERE s.organization_id = h.organization_id AND s.host = h.host AND s.state IN ('pending', 'sending'))::bigint AS waiting
 FROM cd_forge_hosts h WHERE h.organization_id = $1 ORDER BY h.host LIMIT 100
 `
 
@@ -261,6 +263,8 @@ type ForgeHostsRow struct {
 	UpdatedAt       time.Time
 	PullWindowAt    time.Time
 	PullWindowCount int32
+	PullFailures    int32
+	PullPausedUntil time.Time
 	Waiting         int64
 }
 
@@ -289,6 +293,8 @@ func (q *Queries) ForgeHosts(ctx context.Context, organizationID int64) ([]Forge
 			&i.UpdatedAt,
 			&i.PullWindowAt,
 			&i.PullWindowCount,
+			&i.PullFailures,
+			&i.PullPausedUntil,
 			&i.Waiting,
 		); err != nil {
 			return nil, err
@@ -829,7 +835,7 @@ func (q *Queries) LockForgeHooks(ctx context.Context, organizationID int64) erro
 
 const lockForgeHost = `-- name: LockForgeHost :one
 INSERT INTO cd_forge_hosts (organization_id, host) VALUES ($1, $2)
-ON CONFLICT (organization_id, host) DO UPDATE SET host = EXCLUDED.host RETURNING organization_id, id, host, paused_until, problem, failures, window_at, window_count, quota_limit, quota_remaining, quota_resets_at, created_at, updated_at, pull_window_at, pull_window_count
+ON CONFLICT (organization_id, host) DO UPDATE SET host = EXCLUDED.host RETURNING organization_id, id, host, paused_until, problem, failures, window_at, window_count, quota_limit, quota_remaining, quota_resets_at, created_at, updated_at, pull_window_at, pull_window_count, pull_failures, pull_paused_until
 `
 
 // Made if it is not known yet.
@@ -852,6 +858,8 @@ func (q *Queries) LockForgeHost(ctx context.Context, organizationID int64, host 
 		&i.UpdatedAt,
 		&i.PullWindowAt,
 		&i.PullWindowCount,
+		&i.PullFailures,
+		&i.PullPausedUntil,
 	)
 	return i, err
 }
@@ -1219,8 +1227,9 @@ func (q *Queries) SaveForgeCommit(ctx context.Context, arg SaveForgeCommitParams
 
 const saveForgeHost = `-- name: SaveForgeHost :exec
 UPDATE cd_forge_hosts SET paused_until = $1, problem = $2, failures = $3, window_at = $4, window_count = $5,
-    pull_window_at = $6, pull_window_count = $7, quota_limit = $8, quota_remaining = $9, quota_resets_at = $10
-WHERE organization_id = $11 AND host = $12
+    pull_window_at = $6, pull_window_count = $7, pull_paused_until = $8, pull_failures = $9,
+    quota_limit = $10, quota_remaining = $11, quota_resets_at = $12
+WHERE organization_id = $13 AND host = $14
 `
 
 type SaveForgeHostParams struct {
@@ -1231,6 +1240,8 @@ type SaveForgeHostParams struct {
 	WindowCount     int32
 	PullWindowAt    time.Time
 	PullWindowCount int32
+	PullPausedUntil time.Time
+	PullFailures    int32
 	QuotaLimit      *int64
 	QuotaRemaining  *int64
 	QuotaResetsAt   *time.Time
@@ -1247,6 +1258,8 @@ func (q *Queries) SaveForgeHost(ctx context.Context, arg SaveForgeHostParams) er
 		arg.WindowCount,
 		arg.PullWindowAt,
 		arg.PullWindowCount,
+		arg.PullPausedUntil,
+		arg.PullFailures,
 		arg.QuotaLimit,
 		arg.QuotaRemaining,
 		arg.QuotaResetsAt,

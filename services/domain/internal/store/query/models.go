@@ -794,6 +794,10 @@ type ForgeHost struct {
 	// When the present minute began, in which pull_window_count pull requests were begun. They take nothing from what statuses may send.
 	PullWindowAt    time.Time
 	PullWindowCount int32
+	// How many pull requests in succession failed because of the server.
+	PullFailures int32
+	// No pull request is begun there before; statuses are.
+	PullPausedUntil time.Time
 }
 
 // Version sets whose statuses may have changed, of applications that are published. Each cause adds a row, so that none waits for another one or for what looks at them; rows are deleted when that was done.
