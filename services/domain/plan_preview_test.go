@@ -71,7 +71,10 @@ func TestAChangeIsForeseen(t *testing.T) {
 	w.trigger(core.TriggerGit, `{"until":"production"}`)
 	one = w.foresee("docs: x", "deploy/a.yaml")[0]
 	w.want(one.Begins, "trigger git (git) begins a rollout once the change is at the head of main")
-	w.want(one.Plan, planner.Decision{Strategy: planner.Quick, Why: "the message of commit 000000000000 (docs: x) matches commitMatcher.quickSync"})
+	w.want(one.Plan, planner.Decision{
+		Strategy: planner.Quick, Why: "the message of commit 000000000000 (docs: x) matches commitMatcher.quickSync", SHA: one.Plan.SHA,
+	})
+	w.want(len(one.Plan.SHA), 40)
 	w.want(one.Refused, "")
 	w.want(len(one.Environments), 2)
 	w.want(needsOf(one.Environments[0]), []string{"check ticket: a check of kind status about what would enter staging"})

@@ -39,7 +39,7 @@ func comment(r reading, all []trigger.Touched, more bool) string {
 	}
 	left := 0
 	for _, t := range all {
-		block := lines(t)
+		block := lines(t, r.Head)
 		if b.Len()+len(block) > maxComment-1000 {
 			left++
 			continue
@@ -79,14 +79,18 @@ func line(text string) string {
 	return cut(text, maxLine)
 }
 
-// lines are what is known of one application.
-func lines(t trigger.Touched) string {
+// lines are what is known of one application. Other commits than the head may be of repositories that not everybody sees who sees this one.
+func lines(t trigger.Touched, head string) string {
 	var b strings.Builder
 	b.WriteString(fence + "text\n")
 	add := func(indent int, text string) { b.WriteString(strings.Repeat("  ", indent) + line(text) + "\n") }
 	add(0, t.Application.Name+": "+t.Begins)
-	if t.Plan.Why != "" {
-		add(1, t.Plan.Strategy.Words()+": "+t.Plan.Why)
+	why := t.Plan.Why
+	if t.Plan.SHA != head {
+		why = t.Plan.WithoutCommit()
+	}
+	if why != "" {
+		add(1, t.Plan.Strategy.Words()+": "+why)
 	}
 	if t.Refused != "" { // the reason may be what a member wrote
 		add(1, "REFUSED as things are; lockstep plan says why")

@@ -112,7 +112,20 @@ type Facts struct {
 type Decision struct {
 	Strategy Strategy
 	Why      string
+	// SHA is that of the commit whose message has decided, which Why names; empty for none. It is not stored.
+	SHA string
 }
+
+// WithoutCommit is why, for those who may not see the commit that has decided.
+func (d Decision) WithoutCommit() string {
+	if d.SHA == "" {
+		return d.Why
+	}
+	return "the message of another new commit matches commitMatcher." + matchers[d.Strategy]
+}
+
+// matchers are the names of the rules about messages.
+var matchers = map[Strategy]string{Pipeline: "pipeline", Quick: "quickSync"}
 
 // edge is one way out of the flowchart.
 type edge struct {
@@ -138,7 +151,7 @@ func Decide(f Facts) (Decision, error) {
 			return d, nil
 		}
 	}
-	return Decision{Pipeline, "the application is deployed already, and nothing says that its weights may be skipped"}, nil
+	return Decision{Strategy: Pipeline, Why: "the application is deployed already, and nothing says that its weights may be skipped"}, nil
 }
 
 // table is the flowchart, in the order of R4-17. What is begun again keeps its strategy, and a rollback policy that promotes in full comes
@@ -147,43 +160,42 @@ func table() []edge {
 	return []edge{
 		{"repeated", func(f Facts) (Decision, bool) {
 			as := f.As == Quick || f.As == Pipeline && f.Weights
-			return Decision{f.As, fmt.Sprintf("rollout_%d, which it repeats, had the strategy %s", f.Repeats, f.As.Words())}, f.Repeats != 0 && as
+			return Decision{Strategy: f.As, Why: fmt.Sprintf("rollout_%d, which it repeats, had the strategy %s", f.Repeats, f.As.Words())}, f.Repeats != 0 && as
 		}},
 		{"quick chosen", func(f Facts) (Decision, bool) {
-			return Decision{Quick, "the requester chose a quick sync"}, f.Choice == ChooseQuick
+			return Decision{Strategy: Quick, Why: "the requester chose a quick sync"}, f.Choice == ChooseQuick
 		}},
 		{"pipeline chosen", func(f Facts) (Decision, bool) {
-			return Decision{Pipeline, "the requester chose the pipeline"}, f.Choice == ChoosePipeline
+			return Decision{Strategy: Pipeline, Why: "the requester chose the pipeline"}, f.Choice == ChoosePipeline
 		}},
 		{"runbook", func(f Facts) (Decision, bool) {
-			return Decision{Quick, "the pipeline is a runbook, which deploys nothing"}, f.Runbook
+			return Decision{Strategy: Quick, Why: "the pipeline is a runbook, which deploys nothing"}, f.Runbook
 		}},
 		{"no pipeline", func(f Facts) (Decision, bool) {
-			return Decision{Quick, "the pipeline has no weights where the rollout goes"}, !f.Weights
+			return Decision{Strategy: Quick, Why: "the pipeline has no weights where the rollout goes"}, !f.Weights
 		}},
 		{"promoted in full", func(f Facts) (Decision, bool) {
-			return Decision{Quick, "the rollback policy promotes in full"}, f.PromoteFull
+			return Decision{Strategy: Quick, Why: "the rollback policy promotes in full"}, f.PromoteFull
 		}},
 		{"commit matches pipeline", func(f Facts) (Decision, bool) {
-			why, matches := f.matches("pipeline", f.Rules.Pipeline)
-			return Decision{Pipeline, why}, matches
+			return f.matches(Pipeline, f.Rules.Pipeline)
 		}},
 		{"commit matches quick", func(f Facts) (Decision, bool) {
 			// What says nothing, and what says something else, may need what a quick sync leaves out.
-			why, matches := f.matches("quickSync", f.Rules.Quick)
-			return Decision{Quick, why}, matches && !f.Silent && f.allMatch(f.Rules.Quick)
+			d, matches := f.matches(Quick, f.Rules.Quick)
+			return d, matches && !f.Silent && f.allMatch(f.Rules.Quick)
 		}},
 		{"always", func(f Facts) (Decision, bool) {
-			return Decision{Pipeline, "the pipeline has alwaysUsePipeline"}, f.Rules.Always
+			return Decision{Strategy: Pipeline, Why: "the pipeline has alwaysUsePipeline"}, f.Rules.Always
 		}},
 		{"never deployed", func(f Facts) (Decision, bool) {
-			return Decision{Quick, "nothing of the application has been deployed successfully yet"}, !f.Deployed
+			return Decision{Strategy: Quick, Why: "nothing of the application has been deployed successfully yet"}, !f.Deployed
 		}},
 		{"platform", func(f Facts) (Decision, bool) {
 			if f.Finding == nil {
 				return Decision{}, false
 			}
-			return Decision{f.Finding.Strategy, f.Finding.Summary}, true
+			return Decision{Strategy: f.Finding.Strategy, Why: f.Finding.Summary}, true
 		}},
 	}
 }
@@ -194,23 +206,24 @@ const (
 	shownSubject = 80
 )
 
-// matches is whether a matcher of the pipeline fits the message of a new commit, and the sentence.
-func (f Facts) matches(name, expression string) (string, bool) {
+// matches is whether the matcher of a strategy fits the message of a new commit, and the decision.
+func (f Facts) matches(to Strategy, expression string) (Decision, bool) {
 	if f.Command || expression == "" {
-		return "", false
+		return Decision{}, false
 	}
 	pattern, err := regexp.Compile(expression)
 	if err != nil { // it was checked when the pipeline was saved
-		return "", false
+		return Decision{}, false
 	}
 	for _, c := range f.Commits {
 		if c.Message == "" || !pattern.MatchString(c.Message) {
 			continue
 		}
 		subject, _, _ := strings.Cut(c.Message, "\n")
-		return fmt.Sprintf("the message of commit %.*s (%s) matches commitMatcher.%s", shownSHA, c.SHA, cut(subject, shownSubject), name), true
+		why := fmt.Sprintf("the message of commit %.*s (%s) matches commitMatcher.%s", shownSHA, c.SHA, cut(subject, shownSubject), matchers[to])
+		return Decision{Strategy: to, Why: why, SHA: c.SHA}, true
 	}
-	return "", false
+	return Decision{}, false
 }
 
 // allMatch is whether an expression fits the messages of all new commits.
