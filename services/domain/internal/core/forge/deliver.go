@@ -182,8 +182,14 @@ func (u *UseCases) start(ctx context.Context, organization int64, s Status) (Sta
 		Organization: organization, ID: id.ForgeStatusRun(s.ID, s.Run), Program: handoff.Program{Source: program}, Inputs: s.Inputs,
 		Labels: map[string]string{"subject": fmt.Sprintf("forge_status_%d", s.ID), "program": "forge"},
 	})
+	known := fault.Is(err, fault.Conflict) // the run exists, begun by another release: its id is that of this attempt alone
+	if known {
+		err = nil
+	}
 	return u.settle(ctx, organization, s, func(s *Status, _ *Host, now time.Time) {
 		switch {
+		case known:
+			s.Started, s.DueAt = true, now
 		case err == nil:
 			s.Started, s.DueAt = true, now.Add(firstGlance)
 		case handoff.RefusedPermanently(err):

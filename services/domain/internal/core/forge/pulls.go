@@ -124,8 +124,14 @@ func (u *UseCases) startPull(ctx context.Context, organization int64, p Pull) (P
 		Organization: organization, ID: id.ForgePullRun(p.ID, p.Run), Program: handoff.Program{Source: pullProgram}, Inputs: p.Inputs,
 		Labels: map[string]string{"subject": fmt.Sprintf("forge_pull_%d", p.ID), "program": "forge"},
 	})
+	known := fault.Is(err, fault.Conflict) // the run exists, begun by another release: its id is that of this attempt alone
+	if known {
+		err = nil
+	}
 	return u.settlePull(ctx, organization, p, func(p *Pull, _ *Host, now time.Time) error {
 		switch {
+		case known:
+			p.Started, p.DueAt = true, now
 		case err == nil:
 			p.Started, p.DueAt = true, now.Add(firstGlance)
 		case handoff.RefusedPermanently(err):
