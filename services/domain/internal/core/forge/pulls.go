@@ -171,6 +171,9 @@ func (u *UseCases) lookAtPull(ctx context.Context, organization int64, p Pull) (
 			p.again(&u.counts.pulls, now, "its run is not known to the engine any more")
 		case run.State == handoff.WorkflowRunning || run.State == handoff.WorkflowParked:
 			p.DueAt = now.Add(glance)
+			if run.State == handoff.WorkflowParked {
+				p.Error = cut(core.Because("its run is parked", run.Error), maxError)
+			}
 		case run.State != handoff.WorkflowCompleted:
 			p.again(&u.counts.pulls, now, core.Because("its run is "+string(run.State), run.Error))
 		case o.outcome != "read":
