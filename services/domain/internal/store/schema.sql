@@ -1223,6 +1223,8 @@ CREATE TABLE cd_forge_hosts (
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     pull_window_at timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
     pull_window_count integer NOT NULL DEFAULT 0,
+    pull_failures integer NOT NULL DEFAULT 0,
+    pull_paused_until timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
     CONSTRAINT cd_forge_hosts_pkey PRIMARY KEY (organization_id, host),
     CONSTRAINT cd_forge_hosts_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_forge_hosts_host_is_bounded CHECK (((octet_length(host) >= 1) AND (octet_length(host) <= 300))),
@@ -1237,6 +1239,10 @@ COMMENT ON COLUMN cd_forge_hosts.paused_until IS
     'Nothing is begun there before: the server does not answer, accepts no more requests, or has had enough of them.';
 COMMENT ON COLUMN cd_forge_hosts.problem IS
     'Why the last attempt failed because of the server; empty if it did not.';
+COMMENT ON COLUMN cd_forge_hosts.pull_failures IS
+    'How many pull requests in succession failed because of the server.';
+COMMENT ON COLUMN cd_forge_hosts.pull_paused_until IS
+    'No pull request is begun there before; statuses are.';
 COMMENT ON COLUMN cd_forge_hosts.pull_window_at IS
     'When the present minute began, in which pull_window_count pull requests were begun. They take nothing from what statuses may send.';
 COMMENT ON COLUMN cd_forge_hosts.quota_limit IS

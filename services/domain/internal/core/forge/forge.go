@@ -148,7 +148,7 @@ type Reads interface {
 	// ForgeStatuses are the newest first.
 	ForgeStatuses(ctx context.Context, organization int64, f Filter) ([]Status, error)
 	ForgeHosts(ctx context.Context, organization int64) ([]Host, error)
-	// ForgePulls are the newest first, after one by its ID; 0 for all.
+	// ForgePulls are the newest first, after one by its ID; 0 for all. They have neither Inputs nor Reading.
 	ForgePulls(ctx context.Context, organization, before int64, most int) ([]Pull, error)
 	// ForgeHooks are those that were not removed, the oldest first.
 	ForgeHooks(ctx context.Context, organization int64) ([]Hook, error)

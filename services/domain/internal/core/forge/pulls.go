@@ -64,6 +64,7 @@ func (u *UseCases) beginPull(ctx context.Context, tx Tx, organization int64, p P
 	}
 	if !slices.ContainsFunc(hooks, func(h Hook) bool { return h.ID == p.HookID && h.Plans }) {
 		p.State, p.SentAt, p.Error = Failed, &now, "its hook was removed"
+		p.Inputs, p.Reading = nil, nil
 		u.counts.pulls.failed.Add(1)
 		return p, false, tx.SaveForgePull(ctx, p)
 	}
@@ -225,7 +226,6 @@ func (u *UseCases) pullEnded(p *Pull, h *Host, now time.Time, o outcome) {
 			p.Link, p.Outcome = "", "it touches no application"
 		}
 	}
-	p.Inputs, p.Reading = nil, nil
 	if p.Revision > p.BegunRevision { // something has happened since
 		p.State, p.DueAt = Pending, now.Add(betweenPlans)
 		return
@@ -252,6 +252,9 @@ func (u *UseCases) settlePull(
 		}
 		if now.State == Failed {
 			now.SentAt = &at
+		}
+		if now.State != Sending { // what was read is read again when it is begun
+			now.Inputs, now.Reading = nil, nil
 		}
 		p = now
 		if err := tx.SaveForgeHost(ctx, h); err != nil {

@@ -31,7 +31,12 @@ func (r Reads) ForgePulls(ctx context.Context, organization, before int64, most 
 		rows, err := q.ForgePulls(ctx, organization, before, int32(most))
 		all = make([]forge.Pull, len(rows))
 		for i, row := range rows {
-			all[i] = pull(row)
+			all[i] = pull(query.ForgePull{
+				ID: row.ID, HookID: row.HookID, Name: row.Name, Number: row.Number, Repository: row.Repository, Host: row.Host, AskedBy: row.AskedBy,
+				Revision: row.Revision, BegunRevision: row.BegunRevision, Step: row.Step, Head: row.Head, Link: row.Link, Outcome: row.Outcome,
+				State: row.State, DueAt: row.DueAt, Attempts: row.Attempts, Run: row.Run, Started: row.Started, AwaySince: row.AwaySince,
+				Error: row.Error, SentAt: row.SentAt,
+			})
 		}
 		return pg.Classify(err, "read pull requests")
 	})

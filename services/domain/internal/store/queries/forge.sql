@@ -278,7 +278,10 @@ UPDATE cd_forge_pulls SET due_at = LEAST(due_at, @at) WHERE organization_id = @o
 SELECT count(*) FROM cd_forge_pulls WHERE organization_id = @organization_id AND host = @host AND state = 'sending';
 
 -- name: ForgePulls :many
-SELECT * FROM cd_forge_pulls WHERE organization_id = @organization_id AND (@before::bigint = 0 OR id < @before) ORDER BY id DESC LIMIT @most;
+-- Without what runs have read and are begun with, which may be long.
+SELECT id, hook_id, name, number, repository, host, asked_by, revision, begun_revision, step, head, link, outcome, state, due_at, attempts, run,
+    started, away_since, error, sent_at
+FROM cd_forge_pulls WHERE organization_id = @organization_id AND (@before::bigint = 0 OR id < @before) ORDER BY id DESC LIMIT @most;
 
 -- name: ForgetForgePulls :one
 SELECT cd_forget_forge_pulls(@before::timestamptz, @most::integer)::bigint;
