@@ -345,6 +345,22 @@ func TestPullRequestsThatCountForNothing(t *testing.T) {
 	r.pushes(5, "")
 	r.pushes(6, "")
 	r.want(r.countOf(`SELECT count(*) FROM cd_forge_pulls WHERE number IN (5, 6)`), 1)
+
+	_, err = r.pool.Exec(t.Context(), `UPDATE cd_forge_pulls SET asked_by = 'eve' WHERE number BETWEEN 1001 AND 1500`)
+	r.ok(err)
+	_, err = r.pool.Exec(t.Context(), `DELETE FROM cd_forge_pulls WHERE number > 1600`)
+	r.ok(err)
+	_, err = r.pool.Exec(t.Context(), `UPDATE cd_forge_pulls SET state = 'sent', sent_at = $1 WHERE number = 1600`, r.now.Now())
+	r.ok(err)
+	r.pushes(7, "eve")
+	r.pushes(1600, "eve")
+	r.pushes(8, "")
+	r.want(r.countOf(`SELECT count(*) FROM cd_forge_pulls WHERE number = 7 OR number = 1600 AND state <> 'sent'`), 0)
+	r.want(r.countOf(`SELECT count(*) FROM cd_forge_pulls WHERE number = 8`), 1)
+	_, err = r.pool.Exec(t.Context(), `DELETE FROM cd_forge_pulls WHERE number = 1500`)
+	r.ok(err)
+	r.pushes(7, "eve")
+	r.want(r.countOf(`SELECT count(*) FROM cd_forge_pulls WHERE number = 7`), 1)
 }
 
 // R4-27: pull requests are begun at most twenty times a minute at a server, whatever anybody asks for, and statuses wait for none of them;

@@ -231,7 +231,8 @@ type Tx interface {
 	SaveForgeHost(ctx context.Context, h Host) error
 
 	// MergeForgePull notes that a pull request may have changed; it is begun at DueAt, and not before a pause after it was last done with. It
-	// reports false if it is not known and as many as most wait already.
+	// reports false if it is not known and as many as most wait already, or if it was asked for, does not wait, and half as many wait that
+	// were.
 	MergeForgePull(ctx context.Context, p Pull, most int, pause time.Duration) (bool, error)
 	// DueForgePull locks one that is to be begun or looked at, skipping those that others have locked; false for none. None is begun at a
 	// server that is paused, at which as many are under way, at which rate were begun since a time, or of whose quota less than half is left

@@ -80,8 +80,8 @@ func (u *UseCases) beginPull(ctx context.Context, tx Tx, organization int64, p P
 		h.PullWindowAt, h.PullWindowCount = now, 0
 	}
 	scarce := h.Quota.scarce(keptByPulls, now) && !h.Quota.ResetsAt.After(now.Add(longestWait))
-	if h.PausedUntil.After(now) || h.Pulls.PausedUntil.After(now) || scarce || sending >= pullsTogether || h.Pulls.Failures > 0 && sending > 0 ||
-		h.PullWindowCount >= pullRate {
+	paused := h.PausedUntil.After(now) || h.Pulls.PausedUntil.After(now)
+	if paused || scarce || sending >= pullsTogether || h.Pulls.Failures > 0 && sending > 0 || h.PullWindowCount >= pullRate {
 		return p, false, nil // by another worker, just now
 	}
 	h.PullWindowCount++

@@ -121,11 +121,16 @@ func (d Decision) WithoutCommit() string {
 	if d.SHA == "" {
 		return d.Why
 	}
-	return "the message of another new commit matches commitMatcher." + matchers[d.Strategy]
+	return "the message of another new commit matches commitMatcher." + d.Strategy.matcher()
 }
 
-// matchers are the names of the rules about messages.
-var matchers = map[Strategy]string{Pipeline: "pipeline", Quick: "quickSync"}
+// matcher is the name of the rule about messages.
+func (s Strategy) matcher() string {
+	if s == Quick {
+		return "quickSync"
+	}
+	return string(s)
+}
 
 // edge is one way out of the flowchart.
 type edge struct {
@@ -220,7 +225,7 @@ func (f Facts) matches(to Strategy, expression string) (Decision, bool) {
 			continue
 		}
 		subject, _, _ := strings.Cut(c.Message, "\n")
-		why := fmt.Sprintf("the message of commit %.*s (%s) matches commitMatcher.%s", shownSHA, c.SHA, cut(subject, shownSubject), matchers[to])
+		why := fmt.Sprintf("the message of commit %.*s (%s) matches commitMatcher.%s", shownSHA, c.SHA, cut(subject, shownSubject), to.matcher())
 		return Decision{Strategy: to, Why: why, SHA: c.SHA}, true
 	}
 	return Decision{}, false

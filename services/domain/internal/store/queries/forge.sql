@@ -232,10 +232,14 @@ SELECT cd_forget_forge_reports(@before::timestamptz, @most::integer)::bigint;
 -- name: MergeForgePull :execrows
 -- Notes that a pull request may have changed. One that a run is about is begun again afterwards, and one that waits after a failed attempt
 -- continues to wait. A comment by whom may ask does not hide that there was a push, nor the other way round: who has asked last counts.
+-- Those that wait because of a comment, which outsiders may write, are at most half of all that may wait.
 INSERT INTO cd_forge_pulls AS p (organization_id, hook_id, name, number, repository, host, asked_by, due_at)
 SELECT @organization_id, @hook_id, @name, @number, @repository, @host, @asked_by, @due_at
-WHERE EXISTS (SELECT FROM cd_forge_pulls o WHERE o.organization_id = @organization_id AND o.name = @name AND o.number = @number)
-   OR (SELECT count(*) FROM (SELECT FROM cd_forge_pulls o WHERE o.organization_id = @organization_id AND o.state IN ('pending', 'sending') LIMIT @most::bigint) x) < @most::bigint
+WHERE EXISTS (SELECT FROM cd_forge_pulls o WHERE o.organization_id = @organization_id AND o.name = @name AND o.number = @number
+        AND (NOT @asked::boolean OR o.state IN ('pending', 'sending')))
+   OR (NOT @asked::boolean OR (SELECT count(*) FROM (SELECT FROM cd_forge_pulls o WHERE o.organization_id = @organization_id
+            AND o.state IN ('pending', 'sending') AND o.asked_by <> '' LIMIT @most_asked::bigint) x) < @most_asked::bigint)
+        AND (SELECT count(*) FROM (SELECT FROM cd_forge_pulls o WHERE o.organization_id = @organization_id AND o.state IN ('pending', 'sending') LIMIT @most::bigint) x) < @most::bigint
 ON CONFLICT (organization_id, name, number) DO UPDATE SET
     hook_id = EXCLUDED.hook_id, repository = EXCLUDED.repository, revision = p.revision + 1,
     asked_by = CASE WHEN EXCLUDED.asked_by <> '' THEN EXCLUDED.asked_by ELSE p.asked_by END,

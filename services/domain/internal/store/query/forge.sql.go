@@ -1034,13 +1034,16 @@ func (q *Queries) MarkForgeVersion(ctx context.Context, versionID int64, organiz
 const mergeForgePull = `-- name: MergeForgePull :execrows
 INSERT INTO cd_forge_pulls AS p (organization_id, hook_id, name, number, repository, host, asked_by, due_at)
 SELECT $1, $2, $3, $4, $5, $6, $7, $8
-WHERE EXISTS (SELECT FROM cd_forge_pulls o WHERE o.organization_id = $1 AND o.name = $3 AND o.number = $4)
-   OR (SELECT count(*) FROM (SELECT FROM cd_forge_pulls o WHERE o.organization_id = $1 AND o.state IN ('pending', 'sending') LIMIT $9::bigint) x) < $9::bigint
+WHERE EXISTS (SELECT FROM cd_forge_pulls o WHERE o.organization_id = $1 AND o.name = $3 AND o.number = $4
+        AND (NOT $9::boolean OR o.state IN ('pending', 'sending')))
+   OR (NOT $9::boolean OR (SELECT count(*) FROM (SELECT FROM cd_forge_pulls o WHERE o.organization_id = $1
+            AND o.state IN ('pending', 'sending') AND o.asked_by <> '' LIMIT $10::bigint) x) < $10::bigint)
+        AND (SELECT count(*) FROM (SELECT FROM cd_forge_pulls o WHERE o.organization_id = $1 AND o.state IN ('pending', 'sending') LIMIT $11::bigint) x) < $11::bigint
 ON CONFLICT (organization_id, name, number) DO UPDATE SET
     hook_id = EXCLUDED.hook_id, repository = EXCLUDED.repository, revision = p.revision + 1,
     asked_by = CASE WHEN EXCLUDED.asked_by <> '' THEN EXCLUDED.asked_by ELSE p.asked_by END,
     due_at = CASE WHEN p.state IN ('sending', 'pending') THEN p.due_at
-        ELSE GREATEST(EXCLUDED.due_at, COALESCE(p.sent_at, 'epoch') + make_interval(secs => $10::double precision)) END,
+        ELSE GREATEST(EXCLUDED.due_at, COALESCE(p.sent_at, 'epoch') + make_interval(secs => $12::double precision)) END,
     attempts = CASE WHEN p.state IN ('pending', 'sending') THEN p.attempts ELSE 0 END,
     state = CASE WHEN p.state = 'sending' THEN p.state ELSE 'pending' END
 `
@@ -1054,12 +1057,15 @@ type MergeForgePullParams struct {
 	Host           string
 	AskedBy        string
 	DueAt          time.Time
+	Asked          bool
+	MostAsked      int64
 	Most           int64
 	PauseSeconds   float64
 }
 
 // Notes that a pull request may have changed. One that a run is about is begun again afterwards, and one that waits after a failed attempt
 // continues to wait. A comment by whom may ask does not hide that there was a push, nor the other way round: who has asked last counts.
+// Those that wait because of a comment, which outsiders may write, are at most half of all that may wait.
 func (q *Queries) MergeForgePull(ctx context.Context, arg MergeForgePullParams) (int64, error) {
 	result, err := q.db.Exec(ctx, mergeForgePull,
 		arg.OrganizationID,
@@ -1070,6 +1076,8 @@ func (q *Queries) MergeForgePull(ctx context.Context, arg MergeForgePullParams) 
 		arg.Host,
 		arg.AskedBy,
 		arg.DueAt,
+		arg.Asked,
+		arg.MostAsked,
 		arg.Most,
 		arg.PauseSeconds,
 	)
