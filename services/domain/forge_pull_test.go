@@ -480,6 +480,25 @@ func TestPullRequestsPauseNoStatuses(t *testing.T) {
 	}
 }
 
+// R4-27: a run that an engine has from another release, whose program was another one, is looked at, and is not begun a second time.
+func TestARunOfAnotherReleaseIsLookedAt(t *testing.T) {
+	t.Parallel()
+	r := reviewing(t)
+	r.pushes(3, "")
+	_, _, err := r.forges.WorkDue(t.Context())
+	r.ok(err)
+	_, err = r.pool.Exec(t.Context(), `UPDATE cd_forge_pulls SET started = false, due_at = $1`, r.now.Now()) // killed before it could note that
+	r.ok(err)
+	r.at.away = fault.New(fault.Conflict, "another program")
+	_, _, err = r.forges.WorkDue(t.Context())
+	r.ok(err)
+	p := r.pulls()[0]
+	r.want([]any{p.State, p.Started, p.Run, p.Attempts}, []any{forge.Sending, true, 1, 0})
+	r.at.away = nil
+	r.work()
+	r.want([]any{r.at.written, len(r.at.order)}, []any{1, 2})
+}
+
 // R4-27, D47: only the run that was started for a pull request says what was read of it.
 func TestAForgedReadingChangesNothing(t *testing.T) {
 	t.Parallel()
