@@ -88,7 +88,9 @@ test('a policy set from a template: what is wrong is shown where it is, what fit
   assert.ok(await page.getByRole('button', { name: 'Save' }).isDisabled())
   await shot(page, 'policy-findings-light')
   await check(page, 'a policy with findings')
-  for (let i = 0; i < '"much" };'.length; i++) await page.keyboard.press('Backspace')
+  // Chromium now and then drops a key while the editor marks what is wrong: what counts is what is left.
+  for (let i = 0; i < 20 && !/context\.weight == $/.test(await editor.textContent()); i++) await page.keyboard.press('Backspace', { delay: 20 })
+  assert.match(await editor.textContent(), /context\.weight == $/)
   await page.keyboard.type('100 };', { delay: 20 })
   await page.getByText('Nothing is wrong with it.').waitFor()
   await page.getByRole('button', { name: 'What would it have decided?' }).click()
