@@ -78,7 +78,7 @@ func TestARunbookIsRun(t *testing.T) {
 	_, err = b.rollouts.PreviewRollout(t.Context(), user(), rollout.NewPreview{
 		VersionSetID: b.tool.ID, Inputs: json.RawMessage(`{"region":"eu"}`),
 	})
-	b.refused(err, "is a runbook: it deploys nothing, so there is nothing to preview")
+	b.refused(err, "is a runbook: it deploys nothing, and cannot be previewed")
 	_, err = b.begin(`{"region":"mars"}`)
 	b.refusedAt(err, "/inputs/region", `found "mars"`)
 	for range 2 {

@@ -12,18 +12,26 @@ import (
 // glance at the folder.
 const mostFiles = 30
 
-// tooLarge returns one line for each package with more source files than that.
+// mostLines is how many lines a source file may have.
+const mostLines = 600
+
+// tooLarge returns one line for each package with more source files than that, and for each source file with more lines.
 func tooLarge(packages []pkg) ([]string, error) {
 	var found []string
 	for _, p := range packages {
 		written := 0
 		for _, name := range p.GoFiles {
-			generated, err := isGenerated(filepath.Join(p.Dir, name))
+			text, err := os.ReadFile(filepath.Join(p.Dir, name))
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("count source files: %w", err)
 			}
-			if !generated {
-				written++
+			if isGenerated(text) {
+				continue
+			}
+			written++
+			if lines := bytes.Count(text, []byte("\n")); lines > mostLines {
+				found = append(found, fmt.Sprintf("%s/%s: %d lines, at most %d are allowed; split it by what it is about",
+					strings.TrimPrefix(p.ImportPath, root), name, lines, mostLines))
 			}
 		}
 		if written > mostFiles {
@@ -35,16 +43,12 @@ func tooLarge(packages []pkg) ([]string, error) {
 }
 
 // isGenerated reports whether a file begins with the line by which Go recognizes generated code.
-func isGenerated(file string) (bool, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return false, fmt.Errorf("count source files: %w", err)
-	}
+func isGenerated(text []byte) bool {
 	head, _, _ := bytes.Cut(append([]byte("\n"), text...), []byte("\npackage "))
 	for line := range bytes.Lines(head) {
 		if line = bytes.TrimSpace(line); bytes.HasPrefix(line, []byte("// Code generated ")) && bytes.HasSuffix(line, []byte(" DO NOT EDIT.")) {
-			return true, nil
+			return true
 		}
 	}
-	return false, nil
+	return false
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestPackagesHaveAtMostThirtySourceFiles(t *testing.T) {
+func TestSizesOfPackagesAndFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	p := pkg{ImportPath: root + "pkg/large", Dir: dir}
@@ -29,6 +29,10 @@ func TestPackagesHaveAtMostThirtySourceFiles(t *testing.T) {
 	got, err := tooLarge([]pkg{p})
 	if err != nil || len(got) != 1 || !strings.Contains(got[0], "pkg/large: 31 source files, at most 30") {
 		t.Errorf("31 source files: got %q, %v, want one violation", got, err)
+	}
+	write("long.go", "package large\n"+strings.Repeat("\n", mostLines))
+	if got, err = tooLarge([]pkg{p}); err != nil || len(got) != 2 || !strings.Contains(got[0], "pkg/large/long.go: 601 lines, at most 600") {
+		t.Errorf("a file of 601 lines: got %q, %v, want two violations", got, err)
 	}
 	p.GoFiles = append(p.GoFiles, "absent.go")
 	if _, err := tooLarge([]pkg{p}); err == nil {

@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -298,6 +299,6 @@ func (h *hosted) ownComments(ctx context.Context, r activity.CommentRequest, me 
 		first, _, _ := strings.Cut(c.body, "\n")
 		return strings.TrimSpace(first) != r.Marker || c.author != me
 	})
-	slices.SortFunc(own, func(a, b comment) int { return int(min(max(a.id-b.id, -1), 1)) })
+	slices.SortFunc(own, func(a, b comment) int { return cmp.Compare(a.id, b.id) })
 	return own, nil
 }

@@ -69,7 +69,7 @@ type Engine struct {
 	Start, Await func(number int) error
 	// Run is both in one call; nil: there is none.
 	Run func(number int) error
-	// Ask sends a message to a workflow that has been started, and returns with its answer; nil: there is nothing of the kind.
+	// Ask sends a message to a workflow that has been started, and returns with its answer; nil: the engine has no answers.
 	Ask func(number, message int) error
 	// Late waits through a minute of the schedules, and answers how late their workflows began; nil: there are no schedules.
 	Late func() ([]time.Duration, error)

@@ -61,14 +61,18 @@ const (
 // point, and the order does not matter: the latest report by the forge's own time counts. It answers the error, or nil, of each that was
 // tried; while the database is away, none behind the first is.
 func (u *UseCases) ReportStatuses(ctx context.Context, all []Report) []error {
-	var tried []error
+	defer u.wake()
+	return each(all, func(r Report) error { return u.receive(ctx, r) })
+}
+
+// each takes reports one after the other, and ends behind the first that cannot be taken for now: the others are delivered again with it.
+func each[T any](all []T, take func(T) error) (tried []error) {
 	for _, r := range all {
-		err := u.receive(ctx, r)
+		err := take(r)
 		if tried = append(tried, err); fault.Is(err, fault.Unavailable) {
 			break
 		}
 	}
-	u.wake()
 	return tried
 }
 

@@ -77,15 +77,8 @@ const (
 // ReportPulls notes what forges report of pull requests. It may be repeated at any point, in any order: each is only the reason to look. It
 // answers the error, or nil, of each that was tried; while the database is away, none behind the first is.
 func (u *UseCases) ReportPulls(ctx context.Context, all []PullReport) []error {
-	var tried []error
-	for _, r := range all {
-		err := u.receivePull(ctx, r)
-		if tried = append(tried, err); fault.Is(err, fault.Unavailable) {
-			break
-		}
-	}
-	u.wake()
-	return tried
+	defer u.wake()
+	return each(all, func(r PullReport) error { return u.receivePull(ctx, r) })
 }
 
 func (u *UseCases) receivePull(ctx context.Context, r PullReport) error {

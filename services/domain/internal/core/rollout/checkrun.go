@@ -18,65 +18,6 @@ import (
 // A check whose kind is a bundle is decided by a program (D48). Its run is opened when the passage that it guards is requested and there
 // is what it is about, and ended when the passage has been granted or the rollout is over: the program reports, and the domain decides.
 
-// checkInput is what the program of a check is started with.
-type checkInput struct {
-	Check   checkedInput    `json:"check"`
-	Config  json.RawMessage `json:"config"`
-	Subject subjectInput    `json:"subject"`
-}
-
-type checkedInput struct {
-	// RunID is what the program names in its reports.
-	RunID  int64            `json:"run_id"`
-	Key    string           `json:"key"`
-	Kind   core.CheckKind   `json:"kind"`
-	Target core.CheckTarget `json:"target"`
-	// Number counts the runs of the check, from 1.
-	Number int `json:"number"`
-	// Before are the phases of environments that the latest run of the same check of the rollout has found out (R3-44). A run that was asked
-	// for begins without them.
-	Before []checkedBefore `json:"before"`
-}
-
-type checkedBefore struct {
-	Environment string          `json:"environment"`
-	Phase       core.CheckPhase `json:"phase"`
-}
-
-type subjectInput struct {
-	Application setup.Named     `json:"application"`
-	Environment environmentSeen `json:"environment"`
-	// Environments are those of the rollout, in the order of promotion.
-	Environments []environmentSeen `json:"environments"`
-	Rollout      numbered          `json:"rollout"`
-	// Inputs are what the rollout was given when it was made.
-	Inputs     json.RawMessage `json:"inputs"`
-	VersionSet versionSetInput `json:"version_set"`
-	// Commits are those that have brought the version set to the environment; none before anything was committed.
-	Commits []string `json:"commits"`
-	// Repositories are those that the rollout may commit to for the environment, as it has pinned them.
-	Repositories []string `json:"repositories"`
-	// Sources are what the versions were built from, by their attestations; of a version without one there is none.
-	Sources []sourceInput `json:"sources"`
-}
-
-// sourceInput is the source of a version, by name.
-type sourceInput struct {
-	Version    string `json:"version"`
-	Repository string `json:"repository"`
-	Revision   string `json:"revision"`
-}
-
-type environmentSeen struct {
-	ID   int64  `json:"id"`
-	Name string `json:"name"`
-	Tier string `json:"tier"`
-	// VersionSetID is the one before the rollout; 0 for none.
-	VersionSetID int64 `json:"version_set_id"`
-	// Agents are the numbers of those of its clusters, as the rollout has pinned them; only of the environment that the check is about.
-	Agents []int64 `json:"agents,omitempty"`
-}
-
 // pinCheck keeps a check of a rollout, with the bundle of its kind as it is now (D7).
 func (p plan) pinCheck(ctx context.Context, tx Tx, rollout int64, c core.PinnedCheck) error {
 	if c.Kind.Program() {

@@ -96,7 +96,7 @@ func (u *UseCases) PreviewRollout(ctx context.Context, a core.Actor, n NewPrevie
 // all stops, as one carries the rollout through them (D25).
 func (p plan) refuseNoPreview() error {
 	if p.flow.Runbook {
-		return fault.New(fault.Refused, "the pipeline of %q is a runbook: it deploys nothing, so there is nothing to preview", p.application.Name)
+		return fault.New(fault.Refused, "the pipeline of %q is a runbook: it deploys nothing, and cannot be previewed", p.application.Name)
 	}
 	refs := p.driverRefs()
 	several := slices.ContainsFunc(refs, func(ref string) bool { return ref != refs[0] })
