@@ -50,7 +50,7 @@ type pullInputs struct {
 	Change *struct {
 		RepoURL string `json:"repo_url"`
 		Number  int64
-		AskedBy string `json:"asked_by"`
+		AskedBy []string `json:"asked_by"`
 	}
 	Comment *struct {
 		RepoURL   string `json:"repo_url"`
@@ -231,7 +231,19 @@ func TestAPullRequestGetsItsPlan(t *testing.T) {
 	r.want(r.at.written, 2)
 	r.pushes(3, "ann")
 	r.work()
-	r.want([]any{r.at.written, r.at.inputs[r.at.order[4]].Change.AskedBy, r.pulls()[0].AskedBy}, []any{3, "ann", ""})
+	r.want([]any{r.at.written, r.at.inputs[r.at.order[4]].Change.AskedBy, r.pulls()[0].AskedBy}, []any{3, []string{"ann"}, []string{}})
+	// A user who asks after a writer takes nothing from the writer: both are looked up.
+	for _, who := range []string{"ann", "eve", "ann", "mallory"} {
+		r.pushes(4, who)
+	}
+	r.want(r.pulls()[0].AskedBy, []string{"eve", "ann", "mallory"})
+	for i := range 12 {
+		r.pushes(4, fmt.Sprint("user", i))
+	}
+	asked := r.pulls()[0].AskedBy
+	r.want([]any{len(asked), asked[0], asked[9]}, []any{10, "user2", "user11"})
+	_, err := r.pool.Exec(t.Context(), `DELETE FROM cd_forge_pulls WHERE number = 4`)
+	r.ok(err)
 	r.want(r.forges.PullCounts()["sent"], int64(3))
 	r.want(r.countOf(`SELECT count(*) FROM cd_forge_statuses`), 0)
 }
@@ -339,14 +351,14 @@ func TestPullRequestsThatCountForNothing(t *testing.T) {
 	r.hook, err = r.forges.AddHook(t.Context(), user(), forge.NewHook{Forge: "gitea", Repositories: []string{"git.test/shop/*"}, Plans: true})
 	r.ok(err)
 	_, err = r.pool.Exec(t.Context(), `INSERT INTO cd_forge_pulls (organization_id, hook_id, name, number, repository, host, asked_by, due_at)
-		SELECT $1, $2, 'git.test/shop/config', n, 'https://git.test/shop/config', 'git.test', '', $3 FROM generate_series(1001, 1999) n`,
+		SELECT $1, $2, 'git.test/shop/config', n, 'https://git.test/shop/config', 'git.test', '{}', $3 FROM generate_series(1001, 1999) n`,
 		org, r.hook.ID, r.now.Now().Add(24*time.Hour))
 	r.ok(err)
 	r.pushes(5, "")
 	r.pushes(6, "")
 	r.want(r.countOf(`SELECT count(*) FROM cd_forge_pulls WHERE number IN (5, 6)`), 1)
 
-	_, err = r.pool.Exec(t.Context(), `UPDATE cd_forge_pulls SET asked_by = 'eve' WHERE number BETWEEN 1001 AND 1500`)
+	_, err = r.pool.Exec(t.Context(), `UPDATE cd_forge_pulls SET asked_by = '{eve}' WHERE number BETWEEN 1001 AND 1500`)
 	r.ok(err)
 	_, err = r.pool.Exec(t.Context(), `DELETE FROM cd_forge_pulls WHERE number > 1600`)
 	r.ok(err)

@@ -86,7 +86,7 @@ INSERT INTO cd_forge_marks (organization_id, application_id, version_set_id, due
 INSERT INTO cd_forge_hooks (organization_id, key, forge, repositories, check_keys, principal_type, principal_id, principal_name)
 VALUES (1, '0123456789abcdef', 'github', '{github.com/shop/*}', '{}', 'user', 1, 'ann');
 INSERT INTO cd_forge_pulls (organization_id, hook_id, name, number, repository, host, asked_by, due_at)
-VALUES (1, 1, 'github.com/shop/api', 7, 'https://github.com/shop/api', 'github.com', '', now());
+VALUES (1, 1, 'github.com/shop/api', 7, 'https://github.com/shop/api', 'github.com', '{}', now());
 INSERT INTO cd_forge_reports (organization_id, hook_id, repository, commit_sha, context, phase, description, link, observed_at, sequence)
 VALUES (1, 1, 'github.com/shop/api', repeat('a', 40), 'ci', 'success', '', '', now(), 1);
 INSERT INTO cd_forge_commits (organization_id, application_id, version_set_id, commit_sha) VALUES (1, 1, 1, repeat('a', 40));
@@ -251,7 +251,7 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a status that was given up without a reason", `UPDATE cd_forge_statuses SET state = 'failed'`, "cd_forge_statuses_failed_says_why"},
 		{"a status without a phase that is known (R3-02)", `UPDATE cd_forge_statuses SET phase = 'fine'`, "cd_forge_statuses_phase_is_known"},
 		{"a second hook of a key (D48)", `INSERT INTO cd_forge_hooks (organization_id, key, forge, repositories, check_keys, principal_type, principal_id, principal_name) VALUES (1, '0123456789abcdef', 'gitea', '{a.test/b}', '{}', 'user', 1, 'ann')`, "cd_forge_hooks_one_of_a_key"},
-		{"a second row of a pull request (R4-27)", `INSERT INTO cd_forge_pulls (organization_id, hook_id, name, number, repository, host, asked_by, due_at) VALUES (1, 1, 'github.com/shop/api', 7, 'https://github.com/shop/api', 'github.com', 'ann', now())`, "cd_forge_pulls_one_of_a_number"},
+		{"a second row of a pull request (R4-27)", `INSERT INTO cd_forge_pulls (organization_id, hook_id, name, number, repository, host, asked_by, due_at) VALUES (1, 1, 'github.com/shop/api', 7, 'https://github.com/shop/api', 'github.com', '{ann}', now())`, "cd_forge_pulls_one_of_a_number"},
 		{"a pull request that a run is about, without inputs (R4-27)", `UPDATE cd_forge_pulls SET state = 'sending', run = 1`, "cd_forge_pulls_sending_has_inputs"},
 		{"a pull request that was given up without a reason (R4-27)", `UPDATE cd_forge_pulls SET state = 'failed', sent_at = now()`, "cd_forge_pulls_failed_says_why"},
 		{"a pull request that is done with at no time (R4-27)", `UPDATE cd_forge_pulls SET state = 'sent'`, "cd_forge_pulls_settled_has_a_time"},

@@ -1306,7 +1306,7 @@ CREATE TABLE cd_forge_pulls (
     number bigint NOT NULL,
     repository text NOT NULL,
     host text NOT NULL,
-    asked_by text NOT NULL,
+    asked_by text[] NOT NULL,
     revision integer NOT NULL DEFAULT 1,
     begun_revision integer NOT NULL DEFAULT 0,
     step text NOT NULL DEFAULT 'read'::text,
@@ -1329,7 +1329,7 @@ CREATE TABLE cd_forge_pulls (
     CONSTRAINT cd_forge_pulls_one_of_a_number UNIQUE (organization_id, name, number),
     CONSTRAINT cd_forge_pulls_hook FOREIGN KEY (organization_id, hook_id) REFERENCES cd_forge_hooks(organization_id, id),
     CONSTRAINT cd_forge_pulls_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
-    CONSTRAINT cd_forge_pulls_asked_by_is_bounded CHECK ((octet_length(asked_by) <= 255)),
+    CONSTRAINT cd_forge_pulls_asked_by_is_bounded CHECK (((cardinality(asked_by) <= 10) AND (octet_length((asked_by)::text) <= 6000))),
     CONSTRAINT cd_forge_pulls_error_is_bounded CHECK ((octet_length(error) <= 4000)),
     CONSTRAINT cd_forge_pulls_failed_says_why CHECK (((state <> 'failed'::text) OR (error <> ''::text))),
     CONSTRAINT cd_forge_pulls_head_is_bounded CHECK ((octet_length(head) <= 64)),
@@ -1352,7 +1352,7 @@ CREATE TRIGGER cd_forge_pulls_touch BEFORE UPDATE ON cd_forge_pulls FOR EACH ROW
 COMMENT ON TABLE cd_forge_pulls IS
     'Pull requests whose plans are written into a comment. Rows end 30 days after they were last done with; the comment is found again without them.';
 COMMENT ON COLUMN cd_forge_pulls.asked_by IS
-    'Who has asked last by a comment, as the forge knows them; empty where nobody has.';
+    'The last ten who have asked by a comment, as the forge knows them: it is planned if one of them may write. Empty once that was done.';
 COMMENT ON COLUMN cd_forge_pulls.due_at IS
     'When it is begun, or looked at again while a run is about it.';
 COMMENT ON COLUMN cd_forge_pulls.head IS

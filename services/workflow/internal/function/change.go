@@ -18,6 +18,8 @@ const (
 	mostShown = 100
 	// mostSubject is where the message of a change is cut, in bytes.
 	mostSubject = 4096
+	// mostAsking is how many people are looked up at the forge.
+	mostAsking = 10
 	// mostComment is how many bytes a comment may have: GitHub accepts no more than 65,536 characters.
 	mostComment = 60_000
 )
@@ -40,18 +42,24 @@ func readChange(forge activity.Forge) *Function {
 				"of `git.set_status`. `state` is `open`, `merged` or `closed`. `paths` are the files that it changes, and `more` whether there are others.\n" +
 				"`resources` are the objects that differ in the first 20 manifests among them, such as `changed Deployment shop/api`. Those of files of\n" +
 				"more than 128 KiB, of what is beyond 1 MiB together, and of files with YAML's aliases are counted, and not named.\n\n" +
-				"Of one that comes from a fork nothing is read unless `asked_by` may write to the repository: `refused` says so. While GitLab\n" +
+				"Of one that comes from a fork nothing is read unless one of `asked_by` may write to the repository: `refused` says so. While GitLab\n" +
 				"is still preparing a merge request, the error is `conflict`.\n\n" +
 				"The repository needs a credential with a `forge`.",
 			Arguments: pullFields(Field{
-				Name: "asked_by", Type: Text, Empty: true,
-				Doc: "Who has asked for it, by the name at GitHub, Gitea and Forgejo, and by the number of the user at GitLab.",
+				Name: "asked_by", Type: List, Element: &Field{Type: Text, Required: true},
+				Doc: "Who has asked for it, at most ten, by the name at GitHub, Gitea and Forgejo, and by the number of the user at GitLab.",
 			}),
+			Check: func(args map[string]any) []fault.Field {
+				if n := len(list(args, "asked_by")); n > mostAsking {
+					return []fault.Field{{Name: "asked_by", Problem: fmt.Sprintf("found %d names, expected at most %d", n, mostAsking)}}
+				}
+				return nil
+			},
 		},
 		do: func(ctx context.Context, call activity.Call) (any, error) {
 			number, _ := whole(call.Args["number"])
 			c, err := forge.ReadChange(withLogin(ctx, call), activity.ChangeRequest{
-				Organization: call.Organization, RepoURL: text(call.Args, "repo_url"), Number: number, AskedBy: text(call.Args, "asked_by"),
+				Organization: call.Organization, RepoURL: text(call.Args, "repo_url"), Number: number, AskedBy: list(call.Args, "asked_by"),
 			})
 			if err != nil {
 				return nil, err

@@ -21,7 +21,7 @@ func TestAChangeIsAnswered(t *testing.T) {
 			{Path: "c.yaml", After: []byte("a: &a b\nc: *a\n")},
 		},
 	}}
-	call := activity.Call{Organization: 1, Args: m{"repo_url": "https://git/x", "number": int64(3), "asked_by": "ann"}}
+	call := activity.Call{Organization: 1, Args: m{"repo_url": "https://git/x", "number": int64(3), "asked_by": []any{"ann", "bob"}}}
 	got, err := named(t, f, "git.read_change").Call(t.Context(), call)
 	want := m{
 		"result": "read", "why": "", "wait": int64(0), "quota": nil, "url": "https://git/x/3", "state": "open", "into": "main", "head": "abc",
@@ -31,7 +31,7 @@ func TestAChangeIsAnswered(t *testing.T) {
 	if diff := cmp.Diff(any(want), got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if diff := cmp.Diff(activity.ChangeRequest{Organization: 1, RepoURL: "https://git/x", Number: 3, AskedBy: "ann"}, f.asked); diff != "" {
+	if diff := cmp.Diff(activity.ChangeRequest{Organization: 1, RepoURL: "https://git/x", Number: 3, AskedBy: []string{"ann", "bob"}}, f.asked); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	f.change = activity.Change{Limit: activity.Limit{Limited: "busy", Wait: time.Minute}}

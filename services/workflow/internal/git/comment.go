@@ -133,22 +133,28 @@ func (h *hosted) readChange(ctx context.Context, r activity.ChangeRequest) (foun
 }
 
 // refuses is why a pull request is not planned. One from a fork is by anybody, and everybody sees the plan.
-func (h *hosted) refuses(ctx context.Context, p reading, askedBy string) (string, error) {
+func (h *hosted) refuses(ctx context.Context, p reading, askedBy []string) (string, error) {
 	if !p.fork {
 		return "", nil
 	}
-	if askedBy == "" {
+	if len(askedBy) == 0 {
 		return "it comes from a fork, and nobody who may write to the repository has asked for its plan", nil
 	}
-	may, err := h.mayWrite(ctx, askedBy)
-	switch {
-	case fault.Is(err, fault.Denied):
-		return fmt.Sprintf("it comes from a fork, and the credential may not look up whether %.100s may write to the repository", askedBy), nil
-	case fault.Is(err, fault.NotFound), err == nil && !may:
-		return fmt.Sprintf("it comes from a fork, and %.100s may not write to the repository", askedBy), nil
-	default:
-		return "", err
+	for _, who := range askedBy {
+		may, err := h.mayWrite(ctx, who)
+		switch {
+		case fault.Is(err, fault.Denied):
+			return fmt.Sprintf("it comes from a fork, and the credential may not look up whether %.100s may write to the repository", who), nil
+		case err == nil && may:
+			return "", nil
+		case err != nil && !fault.Is(err, fault.NotFound):
+			return "", err
+		}
 	}
+	if len(askedBy) > 1 {
+		return fmt.Sprintf("it comes from a fork, and none of the %d who have asked may write to the repository", len(askedBy)), nil
+	}
+	return fmt.Sprintf("it comes from a fork, and %.100s may not write to the repository", askedBy[0]), nil
 }
 
 // manifests reads those among the files of a change, over Git's protocol: it counts for no limit of the interface. A server that does not

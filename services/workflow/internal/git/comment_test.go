@@ -496,16 +496,27 @@ func TestAForkIsReadOnlyForThoseWhoMayWrite(t *testing.T) {
 			}
 			return name
 		}
-		for who, want := range map[string]string{
-			"": "nobody who may write", name(ann, "ann"): "", name(eve, "eve"): "may not write to the repository", name(99, "mallory"): "may not write to the repository",
+		for _, c := range []struct {
+			who  []string
+			want string
+		}{
+			{nil, "nobody who may write"},
+			{[]string{name(ann, "ann")}, ""},
+			{[]string{name(eve, "eve")}, "may not write to the repository"},
+			{[]string{name(99, "mallory")}, "may not write to the repository"},
+			{[]string{name(ann, "ann"), name(eve, "eve")}, ""},
+			{[]string{name(99, "mallory"), name(ann, "ann")}, ""},
+			{[]string{name(99, "mallory"), name(eve, "eve")}, "none of the 2 who have asked may write to the repository"},
 		} {
-			got, err := s.forge.ReadChange(t.Context(), activity.ChangeRequest{Organization: 1, RepoURL: s.url, Number: 3, AskedBy: who})
-			if err != nil || !strings.Contains(got.Refused, want) || (got.Refused == "") != (want == "") || (len(got.Paths) == 1) != (want == "") {
-				t.Errorf("%q: found %+v, %v; want %q", who, got, err, want)
+			got, err := s.forge.ReadChange(t.Context(), activity.ChangeRequest{Organization: 1, RepoURL: s.url, Number: 3, AskedBy: c.who})
+			if err != nil || !strings.Contains(got.Refused, c.want) || (got.Refused == "") != (c.want == "") || (len(got.Paths) == 1) != (c.want == "") {
+				t.Errorf("%q: found %+v, %v; want %q", c.who, got, err, c.want)
 			}
 		}
 		f.secretive = true
-		got, err := s.forge.ReadChange(t.Context(), activity.ChangeRequest{Organization: 1, RepoURL: s.url, Number: 3, AskedBy: name(ann, "ann")})
+		got, err := s.forge.ReadChange(t.Context(), activity.ChangeRequest{
+			Organization: 1, RepoURL: s.url, Number: 3, AskedBy: []string{name(ann, "ann")},
+		})
 		if err != nil || !strings.Contains(got.Refused, "the credential may not look up whether") {
 			t.Errorf("found %+v, %v; want that it cannot be looked up", got, err)
 		}

@@ -32,8 +32,9 @@ type Pull struct {
 	// Name is host and path of the repository, Repository its address and Host its server.
 	Name, Repository, Host string
 	Number                 int64
-	// AskedBy is who has asked last by a comment, as the forge knows them; empty where nobody has.
-	AskedBy string
+	// AskedBy are the last ten who have asked by a comment, as the forge knows them: it is planned if one of them may write. They are
+	// empty once that was done.
+	AskedBy []string
 	// Revision counts what was reported of it, BegunRevision is what the present run is about.
 	Revision, BegunRevision int
 	Step                    Step
@@ -107,8 +108,12 @@ func (u *UseCases) receivePull(ctx context.Context, r PullReport) error {
 		if err != nil || !hook.Plans || !slices.ContainsFunc(hook.Repositories, func(p string) bool { return pattern.Match(p, name) }) {
 			return err
 		}
+		asked := []string{}
+		if r.AskedBy != "" {
+			asked = append(asked, r.AskedBy)
+		}
 		taken, err = tx.MergeForgePull(ctx, Pull{
-			HookID: hook.ID, Name: name, Repository: r.Repository, Host: hostOf(r.Repository), Number: r.Number, AskedBy: r.AskedBy,
+			HookID: hook.ID, Name: name, Repository: r.Repository, Host: hostOf(r.Repository), Number: r.Number, AskedBy: asked,
 			Delivery: Delivery{DueAt: u.clock.Now()},
 		}, mostPulls, betweenPlans)
 		return err

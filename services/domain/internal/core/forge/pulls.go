@@ -89,7 +89,7 @@ func (u *UseCases) beginPull(ctx context.Context, tx Tx, organization int64, p P
 		return p, false, err
 	}
 	change := map[string]any{"repo_url": p.Repository, "number": p.Number}
-	if p.AskedBy != "" {
+	if len(p.AskedBy) > 0 {
 		change["asked_by"] = p.AskedBy
 	}
 	p.Step, p.BegunRevision, p.Reading = StepRead, p.Revision, nil
@@ -230,7 +230,7 @@ func (u *UseCases) pullEnded(p *Pull, h *Host, now time.Time, o outcome) {
 		p.State, p.DueAt = Pending, now.Add(betweenPlans)
 		return
 	}
-	p.AskedBy = ""
+	p.AskedBy = []string{}
 }
 
 // settlePull changes a pull request and what is known of its server, unless another worker has done so since.

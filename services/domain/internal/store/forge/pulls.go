@@ -47,7 +47,7 @@ func (r Reads) ForgePulls(ctx context.Context, organization, before int64, most 
 func (w Writes) MergeForgePull(ctx context.Context, p forge.Pull, most int, pause time.Duration) (bool, error) {
 	n, err := w.Q.MergeForgePull(ctx, query.MergeForgePullParams{
 		OrganizationID: w.Entered, HookID: p.HookID, Name: p.Name, Number: p.Number, Repository: p.Repository, Host: p.Host, AskedBy: p.AskedBy,
-		DueAt: p.DueAt, Most: int64(most), Asked: p.AskedBy != "", MostAsked: int64(most / 2), PauseSeconds: pause.Seconds(),
+		DueAt: p.DueAt, Most: int64(most), Asked: len(p.AskedBy) > 0, MostAsked: int64(most / 2), PauseSeconds: pause.Seconds(),
 	})
 	return n > 0, pg.Classify(err, "note pull request %d of %s", p.Number, p.Name)
 }

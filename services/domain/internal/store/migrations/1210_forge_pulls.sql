@@ -17,7 +17,7 @@ CREATE TABLE cd_forge_pulls (
     number          bigint NOT NULL CONSTRAINT cd_forge_pulls_number_is_one CHECK (number > 0),
     repository      text NOT NULL CONSTRAINT cd_forge_pulls_repository_is_bounded CHECK (octet_length(repository) BETWEEN 1 AND 1024),
     host            text NOT NULL CONSTRAINT cd_forge_pulls_host_is_bounded CHECK (octet_length(host) BETWEEN 1 AND 300),
-    asked_by        text NOT NULL CONSTRAINT cd_forge_pulls_asked_by_is_bounded CHECK (octet_length(asked_by) <= 255),
+    asked_by        text[] NOT NULL CONSTRAINT cd_forge_pulls_asked_by_is_bounded CHECK (cardinality(asked_by) <= 10 AND octet_length(asked_by::text) <= 6000),
     revision        integer NOT NULL DEFAULT 1,
     begun_revision  integer NOT NULL DEFAULT 0,
     step            text NOT NULL DEFAULT 'read' CONSTRAINT cd_forge_pulls_step_is_known CHECK (step IN ('read', 'write')),
@@ -49,7 +49,7 @@ CREATE INDEX cd_forge_pulls_settled ON cd_forge_pulls (organization_id, sent_at)
 CREATE INDEX cd_forge_pulls_by_hook ON cd_forge_pulls (organization_id, hook_id);
 COMMENT ON TABLE cd_forge_pulls IS 'Pull requests whose plans are written into a comment. Rows end 30 days after they were last done with; the comment is found again without them.';
 COMMENT ON COLUMN cd_forge_pulls.name IS 'Host and path of the repository, in lower case; repository is its address.';
-COMMENT ON COLUMN cd_forge_pulls.asked_by IS 'Who has asked last by a comment, as the forge knows them; empty where nobody has.';
+COMMENT ON COLUMN cd_forge_pulls.asked_by IS 'The last ten who have asked by a comment, as the forge knows them: it is planned if one of them may write. Empty once that was done.';
 COMMENT ON COLUMN cd_forge_pulls.revision IS 'Counts what was reported of it; begun_revision is what the present run is about.';
 COMMENT ON COLUMN cd_forge_pulls.step IS 'What the present run does: it reads the pull request, or writes the comment.';
 COMMENT ON COLUMN cd_forge_pulls.reading IS 'What the present run has read; null before that.';

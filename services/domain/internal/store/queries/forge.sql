@@ -231,18 +231,19 @@ SELECT cd_forget_forge_reports(@before::timestamptz, @most::integer)::bigint;
 
 -- name: MergeForgePull :execrows
 -- Notes that a pull request may have changed. One that a run is about is begun again afterwards, and one that waits after a failed attempt
--- continues to wait. A comment by whom may ask does not hide that there was a push, nor the other way round: who has asked last counts.
+-- continues to wait. A comment does not hide that there was a push, nor who has asked before: the last ten who have asked are kept.
 -- Those that wait because of a comment, which outsiders may write, are at most half of all that may wait.
 INSERT INTO cd_forge_pulls AS p (organization_id, hook_id, name, number, repository, host, asked_by, due_at)
 SELECT @organization_id, @hook_id, @name, @number, @repository, @host, @asked_by, @due_at
 WHERE EXISTS (SELECT FROM cd_forge_pulls o WHERE o.organization_id = @organization_id AND o.name = @name AND o.number = @number
         AND (NOT @asked::boolean OR o.state IN ('pending', 'sending')))
    OR (NOT @asked::boolean OR (SELECT count(*) FROM (SELECT FROM cd_forge_pulls o WHERE o.organization_id = @organization_id
-            AND o.state IN ('pending', 'sending') AND o.asked_by <> '' LIMIT @most_asked::bigint) x) < @most_asked::bigint)
+            AND o.state IN ('pending', 'sending') AND o.asked_by <> '{}' LIMIT @most_asked::bigint) x) < @most_asked::bigint)
         AND (SELECT count(*) FROM (SELECT FROM cd_forge_pulls o WHERE o.organization_id = @organization_id AND o.state IN ('pending', 'sending') LIMIT @most::bigint) x) < @most::bigint
 ON CONFLICT (organization_id, name, number) DO UPDATE SET
     hook_id = EXCLUDED.hook_id, repository = EXCLUDED.repository, revision = p.revision + 1,
-    asked_by = CASE WHEN EXCLUDED.asked_by <> '' THEN EXCLUDED.asked_by ELSE p.asked_by END,
+    asked_by = (SELECT COALESCE(array_agg(u.who ORDER BY u.n), '{}') FROM (
+        SELECT w.who, max(w.n) AS n FROM unnest(p.asked_by || EXCLUDED.asked_by) WITH ORDINALITY AS w (who, n) GROUP BY w.who ORDER BY n DESC LIMIT 10) u),
     due_at = CASE WHEN p.state IN ('sending', 'pending') THEN p.due_at
         ELSE GREATEST(EXCLUDED.due_at, COALESCE(p.sent_at, 'epoch') + make_interval(secs => @pause_seconds::double precision)) END,
     attempts = CASE WHEN p.state IN ('pending', 'sending') THEN p.attempts ELSE 0 END,
@@ -258,7 +259,7 @@ SELECT * FROM cd_forge_pulls p WHERE p.organization_id = @organization_id AND p.
           OR h.pull_window_count >= @rate::bigint AND h.pull_window_at > @window_at
           OR (SELECT count(*) FROM cd_forge_pulls x WHERE x.organization_id = h.organization_id AND x.host = h.host AND x.state = 'sending')
               >= CASE WHEN h.pull_failures > 0 THEN 1 ELSE @together::bigint END))))
-ORDER BY p.state = 'pending', p.asked_by <> '', p.due_at, p.id LIMIT 1 FOR UPDATE SKIP LOCKED;
+ORDER BY p.state = 'pending', p.asked_by <> '{}', p.due_at, p.id LIMIT 1 FOR UPDATE SKIP LOCKED;
 
 -- name: LockForgePull :one
 SELECT * FROM cd_forge_pulls WHERE organization_id = @organization_id AND id = @id FOR UPDATE;

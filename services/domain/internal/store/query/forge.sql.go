@@ -39,7 +39,7 @@ SELECT organization_id, id, hook_id, name, number, repository, host, asked_by, r
           OR h.pull_window_count >= $4::bigint AND h.pull_window_at > $5
           OR (SELECT count(*) FROM cd_forge_pulls x WHERE x.organization_id = h.organization_id AND x.host = h.host AND x.state = 'sending')
               >= CASE WHEN h.pull_failures > 0 THEN 1 ELSE $6::bigint END))))
-ORDER BY p.state = 'pending', p.asked_by <> '', p.due_at, p.id LIMIT 1 FOR UPDATE SKIP LOCKED
+ORDER BY p.state = 'pending', p.asked_by <> '{}', p.due_at, p.id LIMIT 1 FOR UPDATE SKIP LOCKED
 `
 
 type DueForgePullParams struct {
@@ -421,7 +421,7 @@ type ForgePullsRow struct {
 	Number        int64
 	Repository    string
 	Host          string
-	AskedBy       string
+	AskedBy       []string
 	Revision      int32
 	BegunRevision int32
 	Step          string
@@ -1037,11 +1037,12 @@ SELECT $1, $2, $3, $4, $5, $6, $7, $8
 WHERE EXISTS (SELECT FROM cd_forge_pulls o WHERE o.organization_id = $1 AND o.name = $3 AND o.number = $4
         AND (NOT $9::boolean OR o.state IN ('pending', 'sending')))
    OR (NOT $9::boolean OR (SELECT count(*) FROM (SELECT FROM cd_forge_pulls o WHERE o.organization_id = $1
-            AND o.state IN ('pending', 'sending') AND o.asked_by <> '' LIMIT $10::bigint) x) < $10::bigint)
+            AND o.state IN ('pending', 'sending') AND o.asked_by <> '{}' LIMIT $10::bigint) x) < $10::bigint)
         AND (SELECT count(*) FROM (SELECT FROM cd_forge_pulls o WHERE o.organization_id = $1 AND o.state IN ('pending', 'sending') LIMIT $11::bigint) x) < $11::bigint
 ON CONFLICT (organization_id, name, number) DO UPDATE SET
     hook_id = EXCLUDED.hook_id, repository = EXCLUDED.repository, revision = p.revision + 1,
-    asked_by = CASE WHEN EXCLUDED.asked_by <> '' THEN EXCLUDED.asked_by ELSE p.asked_by END,
+    asked_by = (SELECT COALESCE(array_agg(u.who ORDER BY u.n), '{}') FROM (
+        SELECT w.who, max(w.n) AS n FROM unnest(p.asked_by || EXCLUDED.asked_by) WITH ORDINALITY AS w (who, n) GROUP BY w.who ORDER BY n DESC LIMIT 10) u),
     due_at = CASE WHEN p.state IN ('sending', 'pending') THEN p.due_at
         ELSE GREATEST(EXCLUDED.due_at, COALESCE(p.sent_at, 'epoch') + make_interval(secs => $12::double precision)) END,
     attempts = CASE WHEN p.state IN ('pending', 'sending') THEN p.attempts ELSE 0 END,
@@ -1055,7 +1056,7 @@ type MergeForgePullParams struct {
 	Number         int64
 	Repository     string
 	Host           string
-	AskedBy        string
+	AskedBy        []string
 	DueAt          time.Time
 	Asked          bool
 	MostAsked      int64
@@ -1064,7 +1065,7 @@ type MergeForgePullParams struct {
 }
 
 // Notes that a pull request may have changed. One that a run is about is begun again afterwards, and one that waits after a failed attempt
-// continues to wait. A comment by whom may ask does not hide that there was a push, nor the other way round: who has asked last counts.
+// continues to wait. A comment does not hide that there was a push, nor who has asked before: the last ten who have asked are kept.
 // Those that wait because of a comment, which outsiders may write, are at most half of all that may wait.
 func (q *Queries) MergeForgePull(ctx context.Context, arg MergeForgePullParams) (int64, error) {
 	result, err := q.db.Exec(ctx, mergeForgePull,
@@ -1359,7 +1360,7 @@ type SaveForgePullParams struct {
 	Error          string
 	SentAt         *time.Time
 	AwaySince      *time.Time
-	AskedBy        string
+	AskedBy        []string
 	OrganizationID int64
 	ID             int64
 }

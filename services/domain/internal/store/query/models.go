@@ -841,8 +841,8 @@ type ForgePull struct {
 	Number     int64
 	Repository string
 	Host       string
-	// Who has asked last by a comment, as the forge knows them; empty where nobody has.
-	AskedBy string
+	// The last ten who have asked by a comment, as the forge knows them: it is planned if one of them may write. Empty once that was done.
+	AskedBy []string
 	// Counts what was reported of it; begun_revision is what the present run is about.
 	Revision      int32
 	BegunRevision int32

@@ -7,8 +7,8 @@ type ChangeRequest struct {
 	Organization int64
 	RepoURL      string
 	Number       int64
-	// AskedBy is who wants it read, as the forge knows them; empty where nobody has asked.
-	AskedBy string
+	// AskedBy are those who want it read, as the forge knows them; empty where nobody has asked. One who may write is enough.
+	AskedBy []string
 }
 
 // Change is what a pull request would change.
