@@ -36,13 +36,13 @@ SET heard        = hint.heard + 1,
 -- Claim returns due hints; other processes skip them until the lease expires.
 UPDATE hint
 SET next_at = @until::timestamptz, attempts = attempts + 1
-WHERE id IN (
+WHERE id = ANY (ARRAY(
     SELECT h.id FROM hint h
     WHERE h.next_at <= @now::timestamptz
     ORDER BY h.next_at
     LIMIT @most
     FOR UPDATE SKIP LOCKED
-)
+))
 RETURNING id, hook, notification, heard, heard_at, attempts;
 
 -- name: Settle :exec

@@ -22,13 +22,13 @@ DELETE FROM source WHERE pulled_at < @before::timestamptz;
 -- name: ClaimSources :many
 UPDATE source
 SET next_at = @until::timestamptz
-WHERE id IN (
+WHERE id = ANY (ARRAY(
     SELECT s.id FROM source s
     WHERE s.next_at <= @now::timestamptz
     ORDER BY s.next_at
     LIMIT @most
     FOR UPDATE SKIP LOCKED
-)
+))
 RETURNING *;
 
 -- name: TakeSource :one

@@ -14,13 +14,13 @@ import (
 const claim = `-- name: Claim :many
 UPDATE hint
 SET next_at = $1::timestamptz, attempts = attempts + 1
-WHERE id IN (
+WHERE id = ANY (ARRAY(
     SELECT h.id FROM hint h
     WHERE h.next_at <= $2::timestamptz
     ORDER BY h.next_at
     LIMIT $3
     FOR UPDATE SKIP LOCKED
-)
+))
 RETURNING id, hook, notification, heard, heard_at, attempts
 `
 

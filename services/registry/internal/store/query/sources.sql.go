@@ -13,13 +13,13 @@ import (
 const claimSources = `-- name: ClaimSources :many
 UPDATE source
 SET next_at = $1::timestamptz
-WHERE id IN (
+WHERE id = ANY (ARRAY(
     SELECT s.id FROM source s
     WHERE s.next_at <= $2::timestamptz
     ORDER BY s.next_at
     LIMIT $3
     FOR UPDATE SKIP LOCKED
-)
+))
 RETURNING id, organization_id, source_ref, source_config, revision, name, place, interval_seconds, pulled_at, next_at, nudges, looked_at, memory, failures, last_error, last_artifact, last_artifact_at
 `
 
