@@ -3,24 +3,48 @@ package rpc
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"syscall"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/certs"
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/run"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
+
+// A listener that was closed lives on for a moment in a child process that was forked before and has not executed its program yet: so many
+// further attempts are made, so far apart.
+const (
+	listenAgain      = 20
+	listenAgainAfter = 50 * time.Millisecond
+)
+
+// Listen listens on a TCP address, host:port, and waits a second while it is in use: by a process that is just ending, or by a child of this
+// one that still has a listener of before.
+func Listen(ctx context.Context, c clock.Clock, address string) (net.Listener, error) {
+	for n := 0; ; n++ {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		if err == nil {
+			return listener, nil
+		}
+		if n == listenAgain || !errors.Is(err, syscall.EADDRINUSE) || clock.Sleep(ctx, c, listenAgainAfter) != nil {
+			return nil, fmt.Errorf("listen on %s: %w", address, err)
+		}
+	}
+}
 
 // Listening returns a part that serves on an address. It listens before it is ready: later parts can connect, and an address in use is an
 // error at the start.
 func Listening(part, address string, log *slog.Logger, serve func(context.Context, net.Listener) error) run.Part {
 	return run.Part{Name: part, Run: func(ctx context.Context, ready func()) error {
-		var lc net.ListenConfig
-		listener, err := lc.Listen(ctx, "tcp", address)
+		listener, err := Listen(ctx, clock.System(), address)
 		if err != nil {
-			return fmt.Errorf("listen on %s: %w", address, err)
+			return err
 		}
 		log.InfoContext(ctx, "listening", telemetry.KeyPart, part, telemetry.KeyAddress, listener.Addr().String())
 		ready()

@@ -4,14 +4,18 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"log/slog"
 	"net/http"
 	"os"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/certs"
 	"github.com/lockstep-cd/lockstep/pkg/certs/certstest"
+	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/porttest"
 )
@@ -78,5 +82,53 @@ func TestHTTPSDemandsHTTPSFromThenOn(t *testing.T) {
 				t.Errorf("serve: %v", err)
 			}
 		})
+	}
+}
+
+func TestAnAddressThatIsJustLetGoOfIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	address, clock := porttest.FreeAddress(t), clocktest.New(time.Date(2026, 11, 29, 1, 0, 0, 0, time.UTC))
+	earlier, err := rpc.Listen(t.Context(), clock, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	listen := func() {
+		listener, err := rpc.Listen(t.Context(), clock, address)
+		if err == nil {
+			err = listener.Close()
+		}
+		done <- err
+	}
+	go listen()
+	clock.AwaitTimers(1)
+	if err := earlier.Close(); err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(time.Second)
+	if err := <-done; err != nil {
+		t.Errorf("the earlier listener is closed: %v", err)
+	}
+}
+
+func TestAnAddressInUseIsAnError(t *testing.T) {
+	t.Parallel()
+	address, clock := porttest.FreeAddress(t), clocktest.New(time.Date(2026, 11, 29, 1, 0, 0, 0, time.UTC))
+	other, err := rpc.Listen(t.Context(), clock, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Close() })
+	done := make(chan error, 1)
+	go func() {
+		_, err := rpc.Listen(t.Context(), clock, address)
+		done <- err
+	}()
+	for range 20 {
+		clock.AwaitTimers(1)
+		clock.Advance(50 * time.Millisecond)
+	}
+	if err := <-done; !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "listen on "+address) {
+		t.Errorf("found %v, expected that the address is in use", err)
 	}
 }

@@ -6,6 +6,7 @@ package port
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -83,13 +84,12 @@ func (r *Reservation) hold(port int) bool {
 	if err != nil {
 		return false
 	}
-	//nolint:noctx // bound at once or not at all
-	probe, err := net.Listen("tcp", Address(port))
-	if err != nil {
-		_ = claimed.Close()
+	// To listen here would take the port from its owner for as long as a child process, forked meanwhile, keeps the listener.
+	//nolint:noctx // refused at once by the loopback interface
+	if there, err := net.DialTimeout("tcp", Address(port), lookAfter); err == nil {
+		_ = errors.Join(there.Close(), claimed.Close())
 		return false
 	}
-	_ = probe.Close()
 	r.held = append(r.held, claimed)
 	return true
 }

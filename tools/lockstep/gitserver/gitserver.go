@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/cgi" //nolint:gosec // the hole it names was closed in Go 1.6.3
 	"os"
@@ -21,6 +20,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 )
 
@@ -40,9 +40,9 @@ func Run(ctx context.Context, c Config, log *slog.Logger, ready func()) error {
 	if err != nil {
 		return err
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Address)
+	listener, err := rpc.Listen(ctx, clock.System(), c.Address)
 	if err != nil {
-		return fmt.Errorf("listen on %s: %w", c.Address, err)
+		return err
 	}
 	ready()
 	return rpc.ServeHTTP(ctx, log, listener, handler)

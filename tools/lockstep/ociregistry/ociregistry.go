@@ -11,7 +11,6 @@ import (
 	"io"
 	"log" //nolint:depguard // the type that go-containerregistry takes
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 
@@ -49,9 +48,9 @@ func Run(ctx context.Context, c Config, logger *slog.Logger, ready func()) error
 	if err != nil {
 		return err
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Address)
+	listener, err := rpc.Listen(ctx, clock.System(), c.Address)
 	if err != nil {
-		return fmt.Errorf("listen on %s: %w", c.Address, err)
+		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})

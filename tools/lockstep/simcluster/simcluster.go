@@ -65,9 +65,9 @@ func Run(ctx context.Context, c Config, log *slog.Logger, ready func()) error {
 	if err := furnish(store); err != nil {
 		return fmt.Errorf("furnish the simulated cluster: %w", err)
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Address)
+	listener, err := rpc.Listen(ctx, clock.System(), c.Address)
 	if err != nil {
-		return fmt.Errorf("listen on %s: %w", c.Address, err)
+		return err
 	}
 	log.InfoContext(ctx, "simulated cluster listening", "address", listener.Addr().String())
 	return run.Parts(ctx, log, stopWithin, parts(store, listener, c, log, ready)...)
