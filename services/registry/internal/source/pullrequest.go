@@ -55,7 +55,7 @@ func asks(comment string) bool {
 func gitHubPull(header http.Header, top node) (func() (core.PullRequest, bool), bool) {
 	switch header.Get("X-Github-Event") {
 	case "pull_request":
-		return func() (core.PullRequest, bool) { return likeGitHubPull(top, "full_name", "synchronize") }, true
+		return func() (core.PullRequest, bool) { return likeGitHubPull(top, "synchronize") }, true
 	case "issue_comment":
 		return func() (core.PullRequest, bool) {
 			p, counts := likeGitHubComment(top, top.in("issue").has("pull_request"))
@@ -75,7 +75,7 @@ func gitHubPull(header http.Header, top node) (func() (core.PullRequest, bool), 
 func giteaPull(header http.Header, top node) (func() (core.PullRequest, bool), bool) {
 	switch header.Get("X-Gitea-Event") {
 	case "pull_request", "pull_request_sync":
-		return func() (core.PullRequest, bool) { return likeGitHubPull(top, "full_name", "synchronized") }, true
+		return func() (core.PullRequest, bool) { return likeGitHubPull(top, "synchronized") }, true
 	case "issue_comment", "pull_request_comment":
 		return func() (core.PullRequest, bool) { return likeGitHubComment(top, top.flag("is_pull")) }, true
 	default:
@@ -84,7 +84,7 @@ func giteaPull(header http.Header, top node) (func() (core.PullRequest, bool), b
 }
 
 // likeGitHubPull is a pull request as GitHub, and Gitea after it, report it. pushed is what they call a push to it.
-func likeGitHubPull(top node, name, pushed string) (core.PullRequest, bool) {
+func likeGitHubPull(top node, pushed string) (core.PullRequest, bool) {
 	pull, repository, action := top.in("pull_request"), top.in("repository"), top.text("action")
 	head := pull.in("head")
 	p := core.PullRequest{
@@ -92,8 +92,8 @@ func likeGitHubPull(top node, name, pushed string) (core.PullRequest, bool) {
 		Names: core.PullRequestNames{Repository: repository.name("clone_url"), Number: pull.name("number")},
 	}
 	p.Number, _ = pull.number("number")
-	from := head.in("repo").text(name)
-	own := from != "" && from == pull.in("base").in("repo").text(name) // a fork that was deleted has no name
+	from := head.in("repo").text("full_name")
+	own := from != "" && from == pull.in("base").in("repo").text("full_name") // a fork that was deleted has no name
 	return p, own && (action == "opened" || action == "reopened" || action == "edited" || action == pushed)
 }
 
