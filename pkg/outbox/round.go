@@ -152,6 +152,7 @@ func (s *Sender) number(ctx context.Context) error {
 			if err := q.HoldCursor(ctx); err != nil {
 				return err
 			}
+			pg.Last(tx)
 			numbered, err = q.Number(ctx, most)
 			return err
 		})

@@ -22,6 +22,14 @@ func InPipeline(ctx context.Context, pool *pgxpool.Pool, fn func(pgx.Tx) error) 
 	return repeated(ctx, func() error { return piped(ctx, pool, fn) })
 }
 
+// Last says that the next Query or QueryRow of a pipelined transaction is its last statement: the commit travels with it. Whether it was
+// committed is known when its rows are closed, and is the error of the rows. In any other transaction it does nothing.
+func Last(tx pgx.Tx) {
+	if p, ok := tx.(*pipeline); ok {
+		p.last = true
+	}
+}
+
 func piped(ctx context.Context, pool *pgxpool.Pool, fn func(pgx.Tx) error) error {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
@@ -46,20 +54,25 @@ type pipeline struct {
 	batch pgx.Batch
 	// begun is set after the first round trip of a transaction that continues.
 	begun bool
+	// last is set once the next statement that is asked for is the last one, done once it was sent.
+	last, done bool
 }
 
 var _ pgx.Tx = (*pipeline)(nil)
 
+// errDone refuses what comes behind the last statement.
+var errDone = errors.New("found a statement behind the last one of a pipelined transaction, expected none")
+
 // errPipeline refuses what cannot wait for others, or would end the transaction.
 var errPipeline = errors.New("found a call that a pipelined transaction does not have, expected Exec, Query or QueryRow")
 
-// send takes everything noted to the server and reads the answers of all statements but the last. The results are to be
+// send takes everything noted to the server and reads the answers of all statements but so many. The results are to be
 // closed, also after an error.
-func (p *pipeline) send(ctx context.Context) (pgx.BatchResults, error) {
+func (p *pipeline) send(ctx context.Context, but int) (pgx.BatchResults, error) {
 	batch := p.batch
 	p.batch = pgx.Batch{}
 	results := p.conn.SendBatch(ctx, &batch)
-	for range batch.Len() - 1 {
+	for range batch.Len() - but {
 		if _, err := results.Exec(); err != nil {
 			return results, err
 		}
@@ -69,20 +82,31 @@ func (p *pipeline) send(ctx context.Context) (pgx.BatchResults, error) {
 
 // commit sends what is left, and answers once it is committed. Whether it was, the last answer of all says: Close reads it.
 func (p *pipeline) commit(ctx context.Context) error {
+	if p.done {
+		if p.batch.Len() > 0 {
+			return errDone
+		}
+		return nil
+	}
 	if p.begun {
 		p.batch.Queue("COMMIT")
 	} else if p.batch.Len() == 0 {
 		return nil
 	}
-	results, err := p.send(ctx)
-	var done pgconn.CommandTag
+	results, err := p.send(ctx, 1)
 	if err == nil {
-		done, err = results.Exec()
+		err = committed(results)
 	}
 	if closeErr := results.Close(); err == nil {
 		err = closeErr
 	}
-	if err == nil && p.begun && done.String() == "ROLLBACK" {
+	return err
+}
+
+// committed reads the answer to the last statement of a transaction.
+func committed(results pgx.BatchResults) error {
+	tag, err := results.Exec()
+	if err == nil && tag.String() == "ROLLBACK" {
 		return pgx.ErrTxCommitRollback // a statement had failed, and fn continued
 	}
 	return err
@@ -94,7 +118,11 @@ func (p *pipeline) Exec(_ context.Context, sql string, args ...any) (pgconn.Comm
 }
 
 func (p *pipeline) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	if !p.begun {
+	if p.done {
+		return nil, errDone
+	}
+	p.done = p.last
+	if !p.begun && !p.last {
 		p.begun = true
 		noted := p.batch.QueuedQueries
 		p.batch = pgx.Batch{}
@@ -102,7 +130,13 @@ func (p *pipeline) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 		p.batch.QueuedQueries = append(p.batch.QueuedQueries, noted...)
 	}
 	p.batch.Queue(sql, args...)
-	results, err := p.send(ctx)
+	commit := p.begun && p.last
+	answers := 1
+	if commit {
+		p.batch.Queue("COMMIT")
+		answers = 2
+	}
+	results, err := p.send(ctx, answers)
 	var rows pgx.Rows
 	if err == nil {
 		rows, err = results.Query()
@@ -111,7 +145,7 @@ func (p *pipeline) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 		_ = results.Close() // says the same
 		return nil, err
 	}
-	return &pipelineRows{Rows: rows, results: results}, nil
+	return &pipelineRows{Rows: rows, results: results, commit: commit}, nil
 }
 
 func (p *pipeline) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
@@ -148,7 +182,9 @@ func (refusedBatch) Tx() pgx.Tx                       { return nil }
 type pipelineRows struct {
 	pgx.Rows
 	results pgx.BatchResults
-	err     error
+	// commit is whether the answer to a COMMIT follows.
+	commit bool
+	err    error
 }
 
 // Next closes the rows behind the last one, as those of a Query do.
@@ -162,9 +198,16 @@ func (r *pipelineRows) Next() bool {
 
 func (r *pipelineRows) Close() {
 	r.Rows.Close()
-	if r.results != nil {
-		r.err, r.results = r.results.Close(), nil
+	if r.results == nil {
+		return
 	}
+	if r.commit && r.Rows.Err() == nil {
+		r.err = committed(r.results)
+	}
+	if err := r.results.Close(); r.err == nil {
+		r.err = err
+	}
+	r.results = nil
 }
 
 func (r *pipelineRows) Err() error {

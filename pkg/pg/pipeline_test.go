@@ -2,6 +2,7 @@ package pg_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -158,5 +159,76 @@ func TestInPipelineRefusesWhatItCannotDo(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+func TestTheLastStatementOfAPipelineCommits(t *testing.T) {
+	t.Parallel()
+	pool, _ := fruitPool(t)
+	name := func(tx pgx.Tx, weight int) (name string, err error) {
+		err = tx.QueryRow(t.Context(), `INSERT INTO fruit (name, weight) VALUES ('fig', $1) RETURNING name`, weight).Scan(&name)
+		return name, pg.Classify(err, "store a fig")
+	}
+	for at, before := range map[string]func(pgx.Tx) error{
+		"alone": func(pgx.Tx) error { return nil },
+		"behind a statement": func(tx pgx.Tx) error {
+			_, err := tx.Exec(t.Context(), `DELETE FROM fruit WHERE name = 'fig'`)
+			return err
+		},
+		"behind a question": func(tx pgx.Tx) error { return tx.QueryRow(t.Context(), `SELECT 1`).Scan(new(int)) },
+	} {
+		for _, fails := range []bool{false, true} {
+			if _, err := pool.Exec(t.Context(), `DELETE FROM fruit WHERE name = 'fig'`); err != nil {
+				t.Fatal(err)
+			}
+			err := pg.InPipeline(t.Context(), pool, func(tx pgx.Tx) error {
+				if err := before(tx); err != nil {
+					return err
+				}
+				if fails {
+					if _, err := tx.Exec(t.Context(), `INSERT INTO fruit (name, weight) VALUES ('fig', 1)`); err != nil {
+						return err
+					}
+				}
+				pg.Last(tx)
+				got, err := name(tx, 2)
+				if err == nil && (got != "fig" || fruits(t, pool) != 3) {
+					t.Errorf("%s: found %q and %d rows, expected the fig, and that it is stored already", at, got, fruits(t, pool))
+				}
+				return err
+			})
+			if fault.Is(err, fault.Conflict) != fails || err != nil != fails {
+				t.Errorf("%s: found %v, expected a conflict: %v", at, err, fails)
+			}
+			if want := map[bool]int{false: 3, true: 2}[fails]; fruits(t, pool) != want {
+				t.Errorf("%s: found %d rows, expected %d", at, fruits(t, pool), want)
+			}
+		}
+	}
+}
+
+func TestNothingFollowsTheLastStatementOfAPipeline(t *testing.T) {
+	t.Parallel()
+	pool, _ := fruitPool(t)
+	for name, further := range map[string]func(pgx.Tx) error{
+		"a question": func(tx pgx.Tx) error { return tx.QueryRow(t.Context(), `SELECT 1`).Scan(new(int)) },
+		"a statement": func(tx pgx.Tx) error {
+			_, err := tx.Exec(t.Context(), `DELETE FROM fruit`)
+			return err
+		},
+	} {
+		err := pg.InPipeline(t.Context(), pool, func(tx pgx.Tx) error {
+			pg.Last(tx)
+			if err := tx.QueryRow(t.Context(), `SELECT 1`).Scan(new(int)); err != nil {
+				return err
+			}
+			return further(tx)
+		})
+		if err == nil || !strings.Contains(err.Error(), "behind the last one") {
+			t.Errorf("%s: found %v, expected a refusal", name, err)
+		}
+	}
+	if n := fruits(t, pool); n != 2 {
+		t.Errorf("found %d rows, expected the two of before", n)
 	}
 }

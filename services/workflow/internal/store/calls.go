@@ -109,7 +109,7 @@ func interval(d time.Duration) pgtype.Interval {
 // Answer stores a relay's answer. An answer to a call that runs no longer wait for is a no-op.
 func (s *Store) Answer(ctx context.Context, a agent.Answer, retryAt time.Time) error {
 	var woken []engine.Woken
-	err := s.tx(ctx, func(_ pgx.Tx, q *query.Queries) (err error) {
+	err := s.tx(ctx, func(tx pgx.Tx, q *query.Queries) (err error) {
 		woken = nil
 		// Read without a lock, to learn whose call it is: an execution is locked before the rows that belong to it.
 		call, err := q.FindCall(ctx, a.Call)
@@ -123,7 +123,7 @@ func (s *Store) Answer(ctx context.Context, a agent.Answer, retryAt time.Time) e
 		if activity.Location(call.Location) != activity.Cluster || call.Agent != a.Agent {
 			return fault.New(fault.Denied, "agent %d answered call %q, which is not its own", a.Agent, a.Call)
 		}
-		if _, err := q.LockExecution(ctx, call.Execution); err != nil {
+		if err := q.LockExecution(ctx, call.Execution); err != nil {
 			return pg.Classify(err, "lock execution %d", call.Execution)
 		}
 		pause, again := retryAt.Sub(s.Clock.Now()), true
@@ -139,7 +139,7 @@ func (s *Store) Answer(ctx context.Context, a agent.Answer, retryAt time.Time) e
 		if a.Error != nil && a.Error.Retryable && !call.NoRetry && again && retryAt.Before(call.Deadline) {
 			return pg.Classify(q.PostponeCall(ctx, query.PostponeCallParams{ID: a.Call, NextAt: &retryAt}), "postpone call %q", a.Call)
 		}
-		woken, err = s.deliver(ctx, q, a)
+		woken, _, err = s.deliver(ctx, tx, q, a, nil)
 		return err
 	})
 	if err == nil {
@@ -148,16 +148,27 @@ func (s *Store) Answer(ctx context.Context, a agent.Answer, retryAt time.Time) e
 	return err
 }
 
-// deliver stores the first answer, under the lock of the execution. It is a no-op if the call was closed before the lock was acquired.
-func (s *Store) deliver(ctx context.Context, q *query.Queries, a agent.Answer) ([]engine.Woken, error) {
+// deliver stores the first answer, under the lock of the execution, and ends the transaction with it. It is a no-op if the call was closed
+// before the lock was acquired, or is no longer the session's, if one is given: it is not accepted then.
+func (s *Store) deliver(ctx context.Context, tx pgx.Tx, q *query.Queries, a agent.Answer, session *string) (
+	woken []engine.Woken, accepted bool, err error,
+) {
 	refusal, err := encodeError(a.Error)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	// The first answer counts: two relays may carry out the call, or one may answer twice (E24).
-	answered, err := q.DeliverAnswer(ctx, query.DeliverAnswerParams{ID: a.Call, Value: a.Value, Error: refusal})
-	if err != nil || len(answered) == 0 {
-		return nil, pg.Classify(err, "deliver answer to call %q", a.Call)
+	calls, err := q.DeliverAnswer(ctx, query.DeliverAnswerParams{ID: a.Call, Session: session, Value: a.Value, Error: refusal})
+	if err != nil {
+		return nil, false, pg.Classify(err, "deliver answer to call %q", a.Call)
 	}
-	return s.wakeMany(ctx, q, answered, nil)
+	var answered []int64
+	for _, call := range calls {
+		if call.First {
+			answered = append(answered, call.Execution)
+		}
+	}
+	pg.Last(tx)
+	woken, err = s.wakeMany(ctx, q, answered, nil)
+	return woken, len(calls) > 0, err
 }

@@ -342,10 +342,10 @@ func (s *Store) ReceiveCallAnswer(ctx context.Context, wire event.Event, organiz
 		if err != nil || owner != organization || activity.Location(call.Location) != activity.Held {
 			return pg.Classify(err, "find the organization of call %q", a.Request)
 		}
-		if _, err := q.LockExecution(ctx, call.Execution); err != nil {
+		if err := q.LockExecution(ctx, call.Execution); err != nil {
 			return pg.Classify(err, "lock execution %d", call.Execution)
 		}
-		woken, err = s.deliver(ctx, q, agent.Answer{Call: a.Request, Value: encoded})
+		woken, _, err = s.deliver(ctx, tx, q, agent.Answer{Call: a.Request, Value: encoded}, nil)
 		return err
 	})
 	if err == nil {

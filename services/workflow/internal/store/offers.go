@@ -13,7 +13,6 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
@@ -23,19 +22,25 @@ import (
 
 var _ worker.Store = (*Store)(nil)
 
-// TakeOffers implements worker.Store.
+// TakeOffers implements worker.Store. It does not wait for the disk: where a crash of the database loses who has a call, the call is offered
+// again, as after the loss of its worker, whose answer is refused.
 func (s *Store) TakeOffers(ctx context.Context, t worker.Taking) ([]worker.Call, error) {
-	rows, err := s.queries.TakeOffers(ctx, query.TakeOffersParams{
-		Session: t.Session, Until: &t.Until, Organization: t.Organization, Functions: t.Functions, Now: &t.Now, Most: int32(t.Most),
+	var rows []query.TakeOffersRow
+	err := s.hastily(ctx, func(tx pgx.Tx, q *query.Queries) (err error) {
+		pg.Last(tx)
+		rows, err = q.TakeOffers(ctx, query.TakeOffersParams{
+			Session: t.Session, Until: &t.Until, Organization: t.Organization, Functions: t.Functions, Now: &t.Now, Most: int32(t.Most),
+		})
+		return pg.Classify(err, "take calls for a worker")
 	})
 	if err != nil {
-		return nil, pg.Classify(err, "take calls for a worker")
+		return nil, err
 	}
 	slices.SortFunc(rows, func(a, b query.TakeOffersRow) int { return strings.Compare(a.ID, b.ID) })
 	calls := make([]worker.Call, len(rows))
 	for i, row := range rows {
 		calls[i] = worker.Call{
-			ID: row.ID, Organization: t.Organization, Workflow: row.Workflow, Function: row.Function, Args: row.Args, Attempt: int(row.Attempt),
+			ID: row.ID, Execution: row.Execution, Organization: t.Organization, Workflow: row.Workflow, Function: row.Function, Args: row.Args, Attempt: int(row.Attempt),
 			Deadline: row.Deadline, Trace: row.Trace,
 		}
 	}
@@ -69,52 +74,50 @@ func (s *Store) ReleaseOffers(ctx context.Context, session string, ids []string,
 // AnswerOffer implements worker.Store.
 func (s *Store) AnswerOffer(ctx context.Context, a worker.Answer) (accepted bool, err error) {
 	var woken []engine.Woken
-	err = s.pipelined(ctx, func(_ pgx.Tx, q *query.Queries) (err error) {
+	err = s.pipelined(ctx, func(tx pgx.Tx, q *query.Queries) (err error) {
 		woken, accepted = nil, false
-		// Read without a lock, to learn whose call it is: an execution is locked before the rows that belong to it.
-		call, err := q.FindCall(ctx, a.Call)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
+		// An execution is locked before the rows that belong to it. From then on only TakeOffers could give the call to another worker, which
+		// takes what is due, and a call that is answered is no longer offered.
+		if err := q.LockExecution(ctx, a.Execution); err != nil {
+			return pg.Classify(err, "lock execution %d", a.Execution)
 		}
-		if err != nil {
-			return pg.Classify(err, "find call %q", a.Call)
-		}
-		if activity.Location(call.Location) != activity.Worker || call.Holder != a.Session {
-			return nil
-		}
-		if _, err := q.LockExecution(ctx, call.Execution); err != nil {
-			return pg.Classify(err, "lock execution %d", call.Execution)
-		}
-		// It may have been given to another worker before the lock was acquired. From here on nothing but TakeOffers could do so, which takes
-		// only what is due, and a call that is answered is no longer offered.
-		if call, err = q.FindCall(ctx, a.Call); errors.Is(err, pgx.ErrNoRows) || err == nil && call.Holder != a.Session {
-			return nil
-		}
-		if err != nil {
-			return pg.Classify(err, "find call %q", a.Call)
-		}
-		accepted = true
-		if a.Error != nil && a.Error.Retryable && !call.NoRetry {
-			policy := new(history.RetryPolicy)
-			if call.Retry != nil {
-				if policy, err = decodeRetry(call.Retry); err != nil {
-					return fmt.Errorf("call %q: %w", a.Call, err)
-				}
-			}
-			pause, again := policy.Pause(int(call.Refused)+1, a.Error.Code)
-			at := s.Clock.Now().Add(max(pause, a.Error.After))
-			// If no time is left for another attempt, the program gets this error and not a timeout.
-			if again && at.Before(call.Deadline) {
-				return pg.Classify(q.PostponeOffer(ctx, query.PostponeOfferParams{ID: a.Call, OfferAt: &at}), "postpone call %q", a.Call)
+		if a.Error != nil && a.Error.Retryable {
+			again := false
+			if accepted, again, err = s.postpone(ctx, q, a); err != nil || again || !accepted {
+				return err
 			}
 		}
-		woken, err = s.deliver(ctx, q, agent.Answer{Call: a.Call, Value: a.Value, Error: a.Error})
+		woken, accepted, err = s.deliver(ctx, tx, q, agent.Answer{Call: a.Call, Value: a.Value, Error: a.Error}, &a.Session)
 		return err
 	})
 	if err == nil {
 		s.wake(woken)
 	}
 	return accepted, err
+}
+
+// postpone offers a call again later, after an error that may be tried again; again is false if the program gets the error.
+func (s *Store) postpone(ctx context.Context, q *query.Queries, a worker.Answer) (accepted, again bool, err error) {
+	call, err := q.FindCall(ctx, a.Call)
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && call.Holder != a.Session {
+		return false, false, nil
+	}
+	if err != nil || call.NoRetry {
+		return true, false, pg.Classify(err, "find call %q", a.Call)
+	}
+	policy := new(history.RetryPolicy)
+	if call.Retry != nil {
+		if policy, err = decodeRetry(call.Retry); err != nil {
+			return true, false, fmt.Errorf("call %q: %w", a.Call, err)
+		}
+	}
+	pause, again := policy.Pause(int(call.Refused)+1, a.Error.Code)
+	at := s.Clock.Now().Add(max(pause, a.Error.After))
+	// If no time is left for another attempt, the program gets this error and not a timeout.
+	if !again || !at.Before(call.Deadline) {
+		return true, false, nil
+	}
+	return true, true, pg.Classify(q.PostponeOffer(ctx, query.PostponeOfferParams{ID: a.Call, OfferAt: &at}), "postpone call %q", a.Call)
 }
 
 // SaveDeclarations implements worker.Store.
@@ -188,7 +191,9 @@ func kept(rows []query.WorkerFunctionsRow) ([]worker.Kept, error) {
 
 // NotifyOffers implements worker.Store.
 func (s *Store) NotifyOffers(ctx context.Context) error {
-	return pg.Classify(s.queries.NotifyOffers(ctx), "notify other replicas")
+	return s.hastily(ctx, func(_ pgx.Tx, q *query.Queries) error {
+		return pg.Classify(q.NotifyOffers(ctx), "notify other replicas")
+	})
 }
 
 // ListenOffers implements worker.Store. It holds a connection of its own.

@@ -229,6 +229,16 @@ func (s *Store) pipelined(ctx context.Context, fn func(pgx.Tx, *query.Queries) e
 	return err
 }
 
+// hastily is pipelined for what a crash of the database may lose: its commit does not wait for the disk.
+func (s *Store) hastily(ctx context.Context, fn func(pgx.Tx, *query.Queries) error) error {
+	return s.pipelined(ctx, func(tx pgx.Tx, q *query.Queries) error {
+		if err := q.Hasten(ctx); err != nil {
+			return pg.Classify(err, "begin")
+		}
+		return fn(tx, q)
+	})
+}
+
 // Get finds an execution.
 func (s *Store) Get(ctx context.Context, organization int64, workflow string) (execution.Execution, error) {
 	row, err := s.queries.FindExecution(ctx, query.FindExecutionParams{Organization: organization, Workflow: workflow})

@@ -142,7 +142,7 @@ func (s *Session) give(ctx context.Context, c Call) {
 		return
 	}
 	if refusal != nil {
-		if _, err := h.Store.AnswerOffer(ctx, Answer{Session: s.id, Call: c.ID, Error: refusal}); err != nil && ctx.Err() == nil {
+		if _, err := h.Store.AnswerOffer(ctx, Answer{Session: s.id, Call: c.ID, Execution: c.Execution, Error: refusal}); err != nil && ctx.Err() == nil {
 			h.Log.WarnContext(ctx, "answering a refused call failed; will retry", "function", c.Function, "workflow", c.Workflow, "error", err)
 		}
 		s.drop(c.ID)
@@ -245,7 +245,7 @@ func (s *Session) Answer(ctx context.Context, call string, value json.RawMessage
 	if err != nil {
 		return err
 	}
-	a := Answer{Session: s.id, Call: call, Value: value, Error: worded(failure)}
+	a := Answer{Session: s.id, Call: call, Execution: c.Execution, Value: value, Error: worded(failure)}
 	if a.Error == nil {
 		if a.Error = history.AnswerDoor.Refuse(c.Function, value); a.Error == nil && found {
 			if err := f.CheckResult(value); err != nil {

@@ -123,7 +123,9 @@ type Taking struct {
 // Call is one attempt at a Function.
 type Call struct {
 	// ID is the activity's id, the same for every attempt. Attempt counts from 1.
-	ID           string
+	ID string
+	// Execution is the number of the run that waits for it.
+	Execution    int64
 	Organization int64
 	Workflow     string
 	Function     string
@@ -137,8 +139,10 @@ type Call struct {
 type Answer struct {
 	Session string
 	Call    string
-	Value   json.RawMessage
-	Error   *history.FunctionError
+	// Execution is Call's.
+	Execution int64
+	Value     json.RawMessage
+	Error     *history.FunctionError
 }
 
 var names = regexp.MustCompile(`^[a-z][a-z0-9_-]*(\.[a-z][a-z0-9_-]*)+$`)

@@ -31,13 +31,17 @@ SELECT execution, branch, op, agent, location, no_retry, retry, refused, deadlin
 UPDATE call SET next_at = $2, refused = refused + 1 WHERE id = $1;
 
 -- name: DeliverAnswer :many
--- The first answer of a call that is still open counts, and the call is sent to nobody any more. It returns rows, because a pipeline knows
--- of no number of rows (pg.InPipeline).
-WITH answered AS (
+-- The first answer of a call that is still open counts, and the call is sent to nobody any more. There is no row if no such call is known,
+-- or if a session is given that does not have it.
+WITH held AS (
+    SELECT c.execution, c.branch, c.op FROM call c
+    WHERE c.id = sqlc.arg(id) AND (sqlc.narg(session)::text IS NULL OR c.holder = sqlc.narg(session))
+), answered AS (
     INSERT INTO delivery (execution, branch, op, kind, value, error)
-    SELECT c.execution, c.branch, c.op, 1, sqlc.narg(value), sqlc.narg(error) FROM call c WHERE c.id = sqlc.arg(id)
+    SELECT held.execution, held.branch, held.op, 1, sqlc.narg(value), sqlc.narg(error) FROM held
     ON CONFLICT DO NOTHING
     RETURNING execution
+), closed AS (
+    UPDATE call SET next_at = NULL, offer_at = NULL FROM answered WHERE call.id = sqlc.arg(id) AND call.execution = answered.execution
 )
-UPDATE call SET next_at = NULL, offer_at = NULL FROM answered WHERE call.id = sqlc.arg(id) AND call.execution = answered.execution
-RETURNING call.execution;
+SELECT held.execution, EXISTS (SELECT FROM answered) AS first FROM held;

@@ -163,8 +163,8 @@ LEFT JOIN LATERAL (
 WHERE x.id = ANY (sqlc.arg(ids)::bigint[])
 ORDER BY x.id, a.place, a.due, a.branch, a.op;
 
--- name: LockExecution :one
-SELECT id FROM execution WHERE id = $1 FOR UPDATE;
+-- name: LockExecution :exec
+SELECT FROM execution WHERE id = $1 FOR UPDATE;
 
 -- name: ExecutionID :many
 SELECT id FROM execution WHERE organization = $1 AND workflow = $2;

@@ -10,7 +10,7 @@ WHERE execution.id = ANY (ARRAY[call.execution]) AND call.id = ANY (ARRAY(
     LIMIT sqlc.arg(most)
     FOR UPDATE SKIP LOCKED
 ))
-RETURNING call.id, call.function, call.args, call.attempt, call.deadline, execution.workflow,
+RETURNING call.id, call.execution, call.function, call.args, call.attempt, call.deadline, execution.workflow,
     coalesce((SELECT parent FROM trace WHERE trace.execution = call.execution), '')::text AS trace;
 
 -- name: ExtendOffers :many
@@ -68,3 +68,7 @@ SELECT current_schema()::text;
 
 -- name: NotifyOffers :exec
 SELECT pg_notify('lockstep_worker_offer', current_schema()::text);
+
+-- name: Hasten :exec
+-- Hasten has the commit answered before it is on the disk. A crash of the server may lose the transaction, as a whole, and nothing else.
+SELECT set_config('synchronous_commit', 'off', true);

@@ -13,37 +13,52 @@ import (
 )
 
 const deliverAnswer = `-- name: DeliverAnswer :many
-WITH answered AS (
+WITH held AS (
+    SELECT c.execution, c.branch, c.op FROM call c
+    WHERE c.id = $1 AND ($2::text IS NULL OR c.holder = $2)
+), answered AS (
     INSERT INTO delivery (execution, branch, op, kind, value, error)
-    SELECT c.execution, c.branch, c.op, 1, $2, $3 FROM call c WHERE c.id = $1
+    SELECT held.execution, held.branch, held.op, 1, $3, $4 FROM held
     ON CONFLICT DO NOTHING
     RETURNING execution
+), closed AS (
+    UPDATE call SET next_at = NULL, offer_at = NULL FROM answered WHERE call.id = $1 AND call.execution = answered.execution
 )
-UPDATE call SET next_at = NULL, offer_at = NULL FROM answered WHERE call.id = $1 AND call.execution = answered.execution
-RETURNING call.execution
+SELECT held.execution, EXISTS (SELECT FROM answered) AS first FROM held
 `
 
 type DeliverAnswerParams struct {
-	ID    string
-	Value []byte
-	Error []byte
+	ID      string
+	Session *string
+	Value   []byte
+	Error   []byte
 }
 
-// The first answer of a call that is still open counts, and the call is sent to nobody any more. It returns rows, because a pipeline knows
-// of no number of rows (pg.InPipeline).
-func (q *Queries) DeliverAnswer(ctx context.Context, arg DeliverAnswerParams) ([]int64, error) {
-	rows, err := q.db.Query(ctx, deliverAnswer, arg.ID, arg.Value, arg.Error)
+type DeliverAnswerRow struct {
+	Execution int64
+	First     bool
+}
+
+// The first answer of a call that is still open counts, and the call is sent to nobody any more. There is no row if no such call is known,
+// or if a session is given that does not have it.
+func (q *Queries) DeliverAnswer(ctx context.Context, arg DeliverAnswerParams) ([]DeliverAnswerRow, error) {
+	rows, err := q.db.Query(ctx, deliverAnswer,
+		arg.ID,
+		arg.Session,
+		arg.Value,
+		arg.Error,
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []int64
+	var items []DeliverAnswerRow
 	for rows.Next() {
-		var execution int64
-		if err := rows.Scan(&execution); err != nil {
+		var i DeliverAnswerRow
+		if err := rows.Scan(&i.Execution, &i.First); err != nil {
 			return nil, err
 		}
-		items = append(items, execution)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -466,15 +466,13 @@ func (q *Queries) LoadPrograms(ctx context.Context, digests [][]byte) ([]Program
 	return items, nil
 }
 
-const lockExecution = `-- name: LockExecution :one
-SELECT id FROM execution WHERE id = $1 FOR UPDATE
+const lockExecution = `-- name: LockExecution :exec
+SELECT FROM execution WHERE id = $1 FOR UPDATE
 `
 
-func (q *Queries) LockExecution(ctx context.Context, id int64) (int64, error) {
-	row := q.db.QueryRow(ctx, lockExecution, id)
-	var id_2 int64
-	err := row.Scan(&id_2)
-	return id_2, err
+func (q *Queries) LockExecution(ctx context.Context, id int64) error {
+	_, err := q.db.Exec(ctx, lockExecution, id)
+	return err
 }
 
 const lockWorkflow = `-- name: LockWorkflow :one

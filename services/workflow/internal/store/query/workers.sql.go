@@ -84,6 +84,16 @@ func (q *Queries) ExtendOffers(ctx context.Context, arg ExtendOffersParams) ([]s
 	return items, nil
 }
 
+const hasten = `-- name: Hasten :exec
+SELECT set_config('synchronous_commit', 'off', true)
+`
+
+// Hasten has the commit answered before it is on the disk. A crash of the server may lose the transaction, as a whole, and nothing else.
+func (q *Queries) Hasten(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, hasten)
+	return err
+}
+
 const heldOffers = `-- name: HeldOffers :many
 SELECT id FROM call WHERE id = ANY ($1::text[]) AND holder = $2 AND offer_at IS NOT NULL
 `
@@ -229,7 +239,7 @@ WHERE execution.id = ANY (ARRAY[call.execution]) AND call.id = ANY (ARRAY(
     LIMIT $6
     FOR UPDATE SKIP LOCKED
 ))
-RETURNING call.id, call.function, call.args, call.attempt, call.deadline, execution.workflow,
+RETURNING call.id, call.execution, call.function, call.args, call.attempt, call.deadline, execution.workflow,
     coalesce((SELECT parent FROM trace WHERE trace.execution = call.execution), '')::text AS trace
 `
 
@@ -243,13 +253,14 @@ type TakeOffersParams struct {
 }
 
 type TakeOffersRow struct {
-	ID       string
-	Function string
-	Args     []byte
-	Attempt  int32
-	Deadline time.Time
-	Workflow string
-	Trace    string
+	ID        string
+	Execution int64
+	Function  string
+	Args      []byte
+	Attempt   int32
+	Deadline  time.Time
+	Workflow  string
+	Trace     string
 }
 
 // Taking a call counts the attempt and sets when it is given up, in one statement: it goes to one session only.
@@ -271,6 +282,7 @@ func (q *Queries) TakeOffers(ctx context.Context, arg TakeOffersParams) ([]TakeO
 		var i TakeOffersRow
 		if err := rows.Scan(
 			&i.ID,
+			&i.Execution,
 			&i.Function,
 			&i.Args,
 			&i.Attempt,
