@@ -35,3 +35,37 @@ func (m metrics) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(m.most, prometheus.GaugeValue, float64(s.MaxConns()))
 	ch <- prometheus.MustNewConstMetric(m.waited, prometheus.CounterValue, s.AcquireDuration().Seconds())
 }
+
+// StandbyMetrics are how far behind a standby is, and what it was asked; a nil Standby has none.
+func StandbyMetrics(s *Standby) prometheus.Collector {
+	return standbyMetrics{
+		standby: s,
+		lag: prometheus.NewDesc("lockstep_database_standby_lag_seconds",
+			"Age of what is read on the standby of the database, at most; missing while that is not known.", nil, nil),
+		reads: prometheus.NewDesc("lockstep_database_reads_total",
+			"Requests that a standby of the database might have answered, by the server that did.", []string{"server"}, nil),
+	}
+}
+
+type standbyMetrics struct {
+	standby    *Standby
+	lag, reads *prometheus.Desc
+}
+
+// Describe implements prometheus.Collector.
+func (m standbyMetrics) Describe(ch chan<- *prometheus.Desc) {
+	ch <- m.lag
+	ch <- m.reads
+}
+
+// Collect implements prometheus.Collector.
+func (m standbyMetrics) Collect(ch chan<- prometheus.Metric) {
+	if m.standby == nil {
+		return
+	}
+	if lag, known := m.standby.Lag(); known {
+		ch <- prometheus.MustNewConstMetric(m.lag, prometheus.GaugeValue, lag.Seconds())
+	}
+	ch <- prometheus.MustNewConstMetric(m.reads, prometheus.CounterValue, float64(m.standby.there.Load()), "standby")
+	ch <- prometheus.MustNewConstMetric(m.reads, prometheus.CounterValue, float64(m.standby.here.Load()), "primary")
+}

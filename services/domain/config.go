@@ -33,6 +33,12 @@ type Config struct {
 	Schema string `koanf:"schema" default:"domain"`
 	// MaxConnections is the maximum number of connections to the database, per process.
 	MaxConnections int32 `koanf:"max_connections" default:"16"`
+	// DatabaseStandbyURL is the URL of a standby that follows the database, with the account of database_url; empty for none. Queries of
+	// clients that say what they have seen before (the header Lockstep-Position; the console and the CLI do) are read there, if it has
+	// that. It must not lead through a pooler that gives each transaction a connection of its own.
+	DatabaseStandbyURL string `koanf:"database_standby_url" secret:"true"`
+	// DatabaseStandbyStaleness is how old at most what is read there may be.
+	DatabaseStandbyStaleness time.Duration `koanf:"database_standby_staleness" default:"5s"`
 	bus.NATS
 	bus.Layout
 	// NATSUser is the service's account at the event bus.
@@ -155,6 +161,8 @@ const (
 	maxSessionLife = 31 * 24 * time.Hour
 	// minConnections leaves connections for the API: the outbox holds one permanently.
 	minConnections = 4
+	// minStaleness is twice as long as it takes until it is found out again how far a standby is.
+	minStaleness = 2 * time.Second
 )
 
 // isWeak reports whether a token may be guessed: it is short, or of few different characters.
@@ -195,6 +203,11 @@ func (c Config) Validate() error {
 		problems = append(problems, fault.Field{
 			Name:    "journal",
 			Problem: "found a negative seal_every or check_every; expected durations such as 10s and 24h",
+		})
+	}
+	if d := c.DatabaseStandbyStaleness; d != 0 && (d < minStaleness || d > time.Hour) {
+		problems = append(problems, fault.Field{
+			Name: "database_standby_staleness", Problem: fmt.Sprintf("found %s; expected between %s and 1h", d, minStaleness),
 		})
 	}
 	if d := c.DeliveryMetrics.Days; d < 0 || d > 366 {

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -54,6 +55,7 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 		{"too long a window of metrics", Config{DeliveryMetrics: DeliveryMetrics{Days: 367}}, "delivery_metrics.days"},
 		{"no room for metrics", Config{DeliveryMetrics: DeliveryMetrics{Most: -1}}, "delivery_metrics.most"},
 		{"too few connections", Config{MaxConnections: 1}, "max_connections"},
+		{"a standby that is never fresh", Config{DatabaseStandbyStaleness: time.Second}, "database_standby_staleness"},
 		{"a level that there is not", Config{Settings: telemetry.Settings{LogLevel: "loud"}}, "log_level"},
 		{"an event bus by HTTP", Config{NATS: bus.NATS{NATSURL: "http://127.0.0.1:4222"}}, "nats_url"},
 	}

@@ -126,6 +126,12 @@ func Run(ctx context.Context, c Config) error {
 	if err := s.recordConfiguration(ctx, c); err != nil {
 		return fmt.Errorf("record the configuration: %w", err)
 	}
+	if c.DatabaseStandbyURL != "" {
+		if s.standby, err = openStandby(ctx, c, pool, log); err != nil {
+			return err
+		}
+		defer s.standby.Close()
+	}
 	handler, err := s.handler(c)
 	if err != nil {
 		return err
@@ -168,6 +174,9 @@ func (s *service) parts(c Config, conn *bus.Conn, workflows autoflow.Engine, api
 		}),
 		api,
 	}
+	if s.standby != nil {
+		parts = append(parts, run.Loop("standby", s.standby.Run))
+	}
 	if !c.Journal.Unsealed {
 		parts = append(parts, run.Loop("journal", func(ctx context.Context) error {
 			return pg.AsLeader(ctx, s.pool, "journal", clock.System(), func(ctx context.Context) error { return s.prove(ctx, c.Journal) })
@@ -179,7 +188,7 @@ func (s *service) parts(c Config, conn *bus.Conn, workflows autoflow.Engine, api
 		checks := map[string]func(context.Context) error{"database": s.pool.Ping}
 		delivery := &telemetry.Delivery{}
 		parts = append(parts, rpc.PlainHTTPPart("health", c.HealthAddress, s.log, telemetry.Health(checks, exposition{
-			conn: func() *bus.Conn { return conn }, pool: s.pool,
+			conn: func() *bus.Conn { return conn }, pool: s.pool, standby: s.standby,
 			breakGlass: s.store.BrokenGlass, breaches: s.store.Breaches, bypasses: s.store.FreezeBypasses,
 			journal:  s.store.JournalHealth,
 			delivery: delivery, streams: s.streams, decisions: s.triggers.Decisions,
@@ -278,13 +287,26 @@ func database(c Config, log *slog.Logger) pg.Config {
 	return p
 }
 
+// openStandby is the standby that queries may be read from.
+func openStandby(ctx context.Context, c Config, primary *pgxpool.Pool, log *slog.Logger) (*pg.Standby, error) {
+	there := database(c, log)
+	there.URL, there.DirectURL = c.DatabaseStandbyURL, ""
+	s, err := pg.OpenStandby(ctx, there, primary, c.DatabaseStandbyStaleness, clock.System())
+	if err != nil {
+		return nil, fmt.Errorf("database_standby_url: %w", err)
+	}
+	return s, nil
+}
+
 // service is the assembled parts that the loops and the API share.
 type service struct {
-	log    *slog.Logger
-	pool   *pgxpool.Pool
-	store  *store.Store
-	inbox  *outbox.Inbox
-	sender *outbox.Sender
+	log  *slog.Logger
+	pool *pgxpool.Pool
+	// standby takes reads of the API; nil for none.
+	standby *pg.Standby
+	store   *store.Store
+	inbox   *outbox.Inbox
+	sender  *outbox.Sender
 	// The use cases, by the package of core that has them.
 	access   *access.UseCases
 	setup    *setup.UseCases

@@ -20,6 +20,7 @@ import (
 type exposition struct {
 	conn       func() *bus.Conn
 	pool       *pgxpool.Pool
+	standby    *pg.Standby
 	breakGlass func(ctx context.Context) (times int64, last time.Time, err error)
 	journal    func(ctx context.Context) (problems int64, oldest time.Time, err error)
 	breaches   func(ctx context.Context) (times int64, err error)
@@ -47,7 +48,7 @@ type exposition struct {
 
 // collectors are everything that /metrics exposes beside telemetry.Metrics.
 func (e exposition) collectors() []prometheus.Collector {
-	return append(bus.Metrics(e.conn), pg.Metrics(e.pool), outbox.Metrics(e.pool),
+	return append(bus.Metrics(e.conn), pg.Metrics(e.pool), pg.StandbyMetrics(e.standby), outbox.Metrics(e.pool),
 		telemetry.BreakGlass(e.breakGlass), telemetry.Breaches(e.breaches), telemetry.FreezeBypasses(e.bypasses),
 		journalMetrics{e.journal}, store.Metrics(e.pool), triggerMetrics{e.decisions}, notificationMetrics{e.notifications},
 		forgeMetrics{e.forges}, pullMetrics{e.plans}, reportMetrics{e.reported}, latencyMetrics{e.latencies},
@@ -76,6 +77,7 @@ func Metrics() []prometheus.Collector {
 		feedMetrics{},
 		pressMetrics{},
 		credentialMetrics{},
+		pg.StandbyMetrics(nil),
 		transport.NewStreams(1),
 	}
 }

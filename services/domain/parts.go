@@ -46,6 +46,10 @@ func (s *service) handler(c Config) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed_authentication: %w", err)
 	}
+	var reads transport.Reads
+	if s.standby != nil {
+		reads = s.standby
+	}
 	return api.NewHandler(api.Deps{
 		Guard: guard, FeedGuard: feedGuard,
 		SignOn: signOn,
@@ -56,7 +60,7 @@ func (s *service) handler(c Config) (http.Handler, error) {
 				Credentials: s.credentials, Chats: s.chats, Feeds: s.feeds,
 				Evidence: s.evidence, Control: s.control, Reconcile: s.reconcile, Retention: s.retention, Origins: s.origins,
 			},
-			Clock: clock.System(), Log: s.log, Streams: s.streams,
+			Clock: clock.System(), Log: s.log, Streams: s.streams, Reads: reads,
 		}),
 		Console: pages,
 		Docs:    docs,

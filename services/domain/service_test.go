@@ -62,7 +62,7 @@ type running struct {
 	nats *bustest.TestServer
 }
 
-func start(t *testing.T, db pg.Config) *running {
+func start(t *testing.T, db pg.Config, settings ...func(*Config)) *running {
 	t.Helper()
 	r := &running{t: t, flow: &flow{}, nats: bustest.Server(t)}
 	grpcServer := rpc.NewServer(rpc.ServerConfig{Log: slog.New(slog.DiscardHandler), Tokens: map[string]rpc.Caller{token: {Name: "domain"}}})
@@ -71,14 +71,16 @@ func start(t *testing.T, db pg.Config) *running {
 	serve(t, func(ctx context.Context) error { return rpc.Serve(ctx, grpcServer, lis) })
 	address := porttest.FreeAddress(t)
 	c := r.nats.Config(bus.UserDomain)
-	serve(t, func(ctx context.Context) error {
-		return Run(ctx, Config{
-			Database: pg.Database{DatabaseURL: db.URL}, Schema: db.Schema, NATS: bus.NATS{NATSURL: c.URL, NATSPassword: c.Password},
-			NATSUser: c.User, HTTPAddress: address,
-			WorkflowAddress: lis.Addr().String(), WorkflowToken: token, BootstrapToken: token, DriverDir: "testdata/drivers",
-			Settings: telemetry.Settings{LogLevel: "error"},
-		})
-	})
+	config := Config{
+		Database: pg.Database{DatabaseURL: db.URL}, Schema: db.Schema, NATS: bus.NATS{NATSURL: c.URL, NATSPassword: c.Password},
+		NATSUser: c.User, HTTPAddress: address,
+		WorkflowAddress: lis.Addr().String(), WorkflowToken: token, BootstrapToken: token, DriverDir: "testdata/drivers",
+		Settings: telemetry.Settings{LogLevel: "error"},
+	}
+	for _, set := range settings {
+		set(&config)
+	}
+	serve(t, func(ctx context.Context) error { return Run(ctx, config) })
 	r.url = "http://" + address
 	wait.For(r.t, "the service answers", func() bool {
 		res, err := r.request(http0(t, "GET", r.url+"/", "", ""))

@@ -58,6 +58,9 @@ labels:
 {{- else -}}
 {{- $database := index .root.Values.postgresql .component -}}
 {{ include "lockstep.secretEnv" (dict "root" .root "env" $variable "credential" $database "path" (printf "postgresql.%s" .component)) }}
+{{- if get $database "standbyKey" }}
+{{ include "lockstep.secretEnv" (dict "root" .root "env" (printf "LOCKSTEP_%s_DATABASE_STANDBY_URL" (upper .component)) "credential" (dict "existingSecret" $database.existingSecret "key" (get $database "standbyKey")) "path" (printf "postgresql.%s" .component)) }}
+{{- end }}
 {{- if $database.directKey }}
 {{ include "lockstep.secretEnv" (dict "root" .root "env" (printf "LOCKSTEP_%s_DATABASE_DIRECT_URL" (upper .component)) "credential" (dict "existingSecret" $database.existingSecret "key" $database.directKey) "path" (printf "postgresql.%s" .component)) }}
 {{- end }}

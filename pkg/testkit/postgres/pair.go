@@ -26,6 +26,8 @@ type Pair struct {
 	who       *account
 	ports     [2]string
 	processes [2]process
+	// frozen are processes that Freeze has stopped.
+	frozen []int
 }
 
 // StartPair starts a pair in a folder, on two free ports of the loopback interface.
@@ -161,10 +163,53 @@ func (p *Pair) Promote(ctx context.Context) error {
 
 // Stop ends both and removes what they have stored.
 func (p *Pair) Stop() {
+	for _, pid := range p.frozen {
+		_ = syscall.Kill(pid, syscall.SIGCONT) // one that has ended meanwhile is as good
+	}
 	for _, one := range p.processes {
 		if one != nil && !one.Ended() {
 			_ = one.End() // the folder is removed all the same
 		}
 	}
 	_ = os.RemoveAll(p.dir)
+}
+
+// StandbyURL is that of the standby alone.
+func (p *Pair) StandbyURL() string { return p.url(1) }
+
+// Hold has the standby receive what is committed, and not show it, until Follow; the primary continues.
+func (p *Pair) Hold(ctx context.Context) error {
+	return p.exec(ctx, 1, "SELECT pg_wal_replay_pause()")
+}
+
+// Follow ends Hold.
+func (p *Pair) Follow(ctx context.Context) error {
+	return p.exec(ctx, 1, "SELECT pg_wal_replay_resume()")
+}
+
+// Freeze has the standby answer nothing, not even with an error, until Stop. The primary no longer waits for it.
+func (p *Pair) Freeze(ctx context.Context) error {
+	if err := p.exec(ctx, 0, "ALTER SYSTEM SET synchronous_standby_names = ''", "SELECT pg_reload_conf()"); err != nil {
+		return err
+	}
+	conn, err := pgx.Connect(ctx, p.url(1))
+	if err != nil {
+		return fmt.Errorf("connect to the standby: %w", err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	rows, err := conn.Query(ctx, "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+	if err != nil {
+		return fmt.Errorf("list the processes of the standby: %w", err)
+	}
+	pids, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	if err != nil {
+		return fmt.Errorf("list the processes of the standby: %w", err)
+	}
+	for _, pid := range append(pids, p.processes[1].PID()) {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			return fmt.Errorf("stop process %d of the standby: %w", pid, err)
+		}
+		p.frozen = append(p.frozen, pid)
+	}
+	return nil
 }

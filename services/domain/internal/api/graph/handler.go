@@ -223,6 +223,8 @@ type Deps struct {
 	Window time.Duration
 	// Streams counts subscriptions; nil for a limit of its own.
 	Streams *transport.Streams
+	// Reads is where queries read of clients that say what they have seen; nil for the database alone.
+	Reads transport.Reads
 }
 
 // cachedQueries is how many parsed queries are kept. Clients send the same few.
@@ -239,8 +241,8 @@ func NewHandler(d Deps) http.Handler {
 	}
 	schema := weighed{exec.NewExecutableSchema(exec.Config{Resolvers: resolvers{d.Domain, d.Log}})}
 	s := handler.New(schema)
-	s.AddTransport(transport.NewStream(d.Clock, d.Streams))
-	s.AddTransport(transport.Exchange{})
+	s.AddTransport(transport.NewStream(d.Clock, d.Streams, d.Reads))
+	s.AddTransport(transport.Exchange{Reads: d.Reads})
 	s.SetQueryCache(lru.New[*ast.QueryDocument](cachedQueries))
 	s.SetParserTokenLimit(maxTokens)
 	s.SetErrorPresenter(presenter(d.Log, schema.Schema()))

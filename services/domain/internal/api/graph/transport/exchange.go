@@ -11,11 +11,16 @@ import (
 	"github.com/99designs/gqlgen/graphql/errcode"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
 // Exchange is GraphQL over HTTP: one operation, one response. It is ours and not the library's because a subscription has to be refused
 // here, a request with errors alone has no data, and the status depends on the media type as the specification has it.
-type Exchange struct{}
+type Exchange struct {
+	// Reads is where queries read; nil for the database alone.
+	Reads Reads
+}
 
 const (
 	graphQLResponse = "application/graphql-response+json"
@@ -30,7 +35,7 @@ var _ graphql.Transport = Exchange{}
 func (Exchange) Supports(*http.Request) bool { return true }
 
 // Do answers one operation.
-func (Exchange) Do(w http.ResponseWriter, r *http.Request, executor graphql.GraphExecutor) {
+func (e Exchange) Do(w http.ResponseWriter, r *http.Request, executor graphql.GraphExecutor) {
 	params, err := rawParams(r)
 	if err != nil {
 		refuse(w, http.StatusBadRequest, invalid, err.Error())
@@ -56,9 +61,17 @@ func (Exchange) Do(w http.ResponseWriter, r *http.Request, executor graphql.Grap
 	case kind != ast.Query && r.Method == http.MethodGet:
 		refuseGET(w)
 		return
+	case kind == ast.Query && e.Reads != nil && r.Header.Get(positionHeader) != "":
+		if ctx, err = e.Reads.Begin(ctx, r.Header.Get(positionHeader)); fault.Is(err, fault.Invalid) {
+			refuse(w, http.StatusBadRequest, invalid, positionHeader+": "+fault.Public(err))
+			return
+		}
 	}
 	next, ctx := executor.DispatchOperation(ctx, operation)
 	if response := next(ctx); response != nil { // nil: the caller hung up
+		if position := positioned(ctx, e.Reads, r); position != "" {
+			w.Header().Set(positionHeader, position)
+		}
 		write(w, media, http.StatusOK, response)
 	}
 }

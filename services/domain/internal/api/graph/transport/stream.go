@@ -30,6 +30,8 @@ type Stream struct {
 	longest time.Duration
 	// open counts them.
 	open *Streams
+	// reads is where the position of an event comes from; nil for none.
+	reads Reads
 }
 
 const (
@@ -40,9 +42,10 @@ const (
 	streamWriteLimit = 30 * time.Second
 )
 
-// NewStream is the transport for subscriptions, of which open bounds the number.
-func NewStream(c clock.Clock, open *Streams) Stream {
-	return Stream{clock: c, heartbeat: streamHeartbeat, longest: streamLongest, open: open}
+// NewStream is the transport for subscriptions, of which open bounds the number. Events have their position, if reads is not nil and the
+// client asks for it.
+func NewStream(c clock.Clock, open *Streams, reads Reads) Stream {
+	return Stream{clock: c, heartbeat: streamHeartbeat, longest: streamLongest, open: open, reads: reads}
 }
 
 var _ graphql.Transport = Stream{}
@@ -89,7 +92,13 @@ func (s Stream) Do(w http.ResponseWriter, r *http.Request, executor graphql.Grap
 		defer done()
 	}
 	next, ctx := executor.DispatchOperation(ctx, operation)
-	s.pump(ctx, out, next)
+	s.pump(ctx, out, func(ctx context.Context) *graphql.Response {
+		response := next(ctx)
+		if response != nil {
+			extend(response, positioned(ctx, s.reads, r))
+		}
+		return response
+	})
 }
 
 // pump writes results as they come, and heartbeats while none do.

@@ -19,9 +19,38 @@ export class ApiError extends Error {
 export const headers = { 'Content-Type': 'application/json', 'Lockstep-Csrf': '1' }
 const patience = 20_000
 
+/** The header with what a request has to include, and with what an answer does include. */
+export const positionHeader = 'Lockstep-Position'
+
+// What this page has seen: a position in the database. An answer may be read from a copy, but from none that lacks it.
+let seen = 'now'
+
+/** Whether a position, such as 16/B374D848, is behind another one. */
+function behind(one: string, other: string): boolean {
+  const number = (text: string) => {
+    const [high = '0', low = '0'] = text.split('/')
+    return parseInt(high, 16) * 2 ** 32 + parseInt(low, 16)
+  }
+  return number(one) > number(other)
+}
+
+/** Notes what an answer or an event includes; null and undefined say nothing. */
+export function sees(position: string | null | undefined): void {
+  if (position?.includes('/') && (seen === 'now' || behind(position, seen))) seen = position
+}
+
+/** What the next request has to include. */
+export function hasSeen(): string {
+  return seen
+}
+
 async function send(path: string, init: RequestInit): Promise<Response> {
   try {
-    return await fetch(path, { ...init, headers, credentials: 'same-origin', signal: AbortSignal.timeout(patience) })
+    const response = await fetch(path, {
+      ...init, headers: { ...headers, [positionHeader]: seen }, credentials: 'same-origin', signal: AbortSignal.timeout(patience),
+    })
+    sees(response.headers.get(positionHeader))
+    return response
   } catch {
     throw new ApiError('offline', 'Lockstep does not answer.')
   }

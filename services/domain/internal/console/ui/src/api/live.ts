@@ -2,7 +2,7 @@
 // connections to a server, and a stream would hold one for each tab). The tab that has the lock reads the stream and forwards it to
 // the others; when it is closed the next one continues from the last cursor. After sleep, a lost network or a restart of the server
 // it continues from there too, so that nothing is missed and nothing has to be loaded again.
-import { ask, headers } from './client'
+import { ask, hasSeen, headers, positionHeader, sees } from './client'
 import { Follow, JournalCursor, type FollowData } from './generated'
 import { serverEvents } from './sse'
 
@@ -17,7 +17,12 @@ export interface Touched {
 export type LiveState = { at: 'beginning' | 'live' } | { at: 'away'; since: number }
 
 type Row = { cursor: string; rollout: string; application: string }
-type Word = { kind: 'rows'; rows: Row[] } | { kind: 'state'; state: LiveState } | { kind: 'all' } | { kind: 'wake' } | { kind: 'hello' }
+type Word =
+  | { kind: 'rows'; rows: Row[]; position?: string | undefined }
+  | { kind: 'all'; position: string }
+  | { kind: 'state'; state: LiveState }
+  | { kind: 'wake' }
+  | { kind: 'hello' }
 
 /** No word for so long, not even a heartbeat (one every 15 s), means that nobody is there any more: after sleep, for example. */
 const silence = 40_000
@@ -87,8 +92,10 @@ export class Live {
   private hear(word: Word): void {
     switch (word.kind) {
       case 'rows':
+        sees(word.position)
         return this.take(word.rows)
       case 'all':
+        sees(word.position)
         return this.notify({ ...nothing(), all: true })
       case 'state':
         return this.become(word.state)
@@ -160,7 +167,7 @@ export class Live {
       if (this.cursor === '') await this.beginAnew()
       const body = JSON.stringify({ query: Follow.text, operationName: Follow.name, variables: { after: this.cursor } })
       const response = await fetch('/graphql', {
-        method: 'POST', body, headers: { ...headers, Accept: 'text/event-stream' }, credentials: 'same-origin', cache: 'no-store', signal: connection.signal,
+        method: 'POST', body, headers: { ...headers, Accept: 'text/event-stream', [positionHeader]: 'now' }, credentials: 'same-origin', cache: 'no-store', signal: connection.signal,
       })
       if (response.status === 401) return this.refused()
       if (!response.ok || !response.body || !response.headers.get('Content-Type')?.startsWith('text/event-stream')) return 'broken'
@@ -185,13 +192,17 @@ export class Live {
 
   /** A result. A cursor that is refused is that of another database: then one begins anew. */
   private async read(data: string): Promise<boolean> {
-    const { data: row, errors } = JSON.parse(data) as { data?: FollowData | null; errors?: Array<{ extensions?: { code?: string } }> }
+    const { data: row, errors, extensions } = JSON.parse(data) as {
+      data?: FollowData | null
+      errors?: Array<{ extensions?: { code?: string } }>
+      extensions?: { position?: string }
+    }
     if (errors?.length || !row) {
       if (errors?.[0]?.extensions?.code === 'INVALID') await this.beginAnew()
       return false
     }
     const { cursor, rollout } = row.journal
-    this.say({ kind: 'rows', rows: [{ cursor, rollout: rollout.id, application: rollout.application.id }] })
+    this.say({ kind: 'rows', rows: [{ cursor, rollout: rollout.id, application: rollout.application.id }], position: extensions?.position })
     return true
   }
 
@@ -199,6 +210,6 @@ export class Live {
   private async beginAnew(): Promise<void> {
     const { journalCursor } = await ask(JournalCursor, {})
     this.cursor = journalCursor
-    this.say({ kind: 'all' })
+    this.say({ kind: 'all', position: hasSeen() })
   }
 }
