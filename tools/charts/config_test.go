@@ -35,7 +35,7 @@ func TestServicesTakeTheirConfiguration(t *testing.T) {
 			fits(t, containerOf(t, objects, "registry"), r.GitLimits.MemoryBytes+serviceAlone, 0)
 			w := takes[workflow.Config](t, "workflow", objects)
 			fits(t, containerOf(t, objects, "workflow"), w.Memory().Total(), w.Memory().Programs)
-			c := takes[domain.Config](t, "domain", objects, "owner_database_url", "nats_authority_seed")
+			c := takes[domain.Config](t, "domain", objects, "owner_database_url", "database_standby_url", "nats_authority_seed")
 			if !hasService(objects, strings.TrimPrefix(c.WorkflowAddress, "dns:///")) {
 				t.Errorf("domain calls %s, which is no Service of the chart", c.WorkflowAddress)
 			}
