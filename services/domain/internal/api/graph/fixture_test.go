@@ -65,6 +65,8 @@ func digest(n int) string { return fmt.Sprintf("sha256:%064x", n) }
 
 // fixture is the API over a real core and a real store.
 type fixture struct {
+	// seen is what a client that follows says to have seen; empty for one that does not say.
+	seen     string
 	t        *testing.T
 	access   *access.UseCases
 	handoffs *handoff.UseCases

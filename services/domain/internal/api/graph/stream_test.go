@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -66,6 +67,9 @@ func (f *fixture) followRollout(organization int64, after, last, rollout string)
 	r.Header.Set("Accept", "text/event-stream")
 	if last != "" {
 		r.Header.Set("Last-Event-ID", last)
+	}
+	if f.seen != "" {
+		r.Header.Set("Lockstep-Position", f.seen)
 	}
 	response, err := server.Client().Do(r)
 	if err != nil {
@@ -291,4 +295,32 @@ func TestAMemberHasAsManySubscriptionsAsAllowed(t *testing.T) {
 	})
 	f.follow(ours, "", "")
 	second.cancel()
+}
+
+// positions are those of a database that advances with each question.
+type positions struct{ asked atomic.Int64 }
+
+func (*positions) Begin(ctx context.Context, _ string) (context.Context, error) { return ctx, nil }
+
+func (p *positions) Position(context.Context) (string, error) {
+	return fmt.Sprintf("0/%X", p.asked.Add(1)), nil
+}
+
+// Requirement D65: a client that reads after an event, from a standby, finds what the event is about.
+func TestAnEventHasItsPositionForThoseWhoAsk(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	known := &positions{}
+	f.handler = graph.NewHandler(graph.Deps{Domain: f.domain(), Clock: clock.System(), Log: slog.New(slog.DiscardHandler), Reads: known})
+	f.story()
+	if e := f.follow(ours, core.CursorOf(0), "").next(); strings.Contains(e.data, "position") || known.asked.Load() > 0 {
+		t.Errorf("a client that does not ask: received %s after %d questions, expected no position", e.data, known.asked.Load())
+	}
+	f.seen = "now"
+	c := f.follow(ours, core.CursorOf(0), "")
+	for _, want := range []string{`"extensions":{"position":"0/1"}`, `"extensions":{"position":"0/2"}`} {
+		if e := c.next(); !strings.Contains(e.data, want) {
+			t.Errorf("received %s, expected %s", e.data, want)
+		}
+	}
 }
