@@ -87,7 +87,7 @@ func askedOfTheHostile() []string {
 		"admin retention hold --reason HOSTILE", "publish r.test/a:1@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", "doctor",
 		"workflow start a FILE", "workflow list", "workflow get a", "workflow history a", "workflow timeline a", "workflow logs a", "workflow watch a",
 		"workflow retry a", "workflow cancel a", "workflow export a", "workflow reset a b", "workflow change-program a FILE",
-		"workflow terminate a --reason b", "workflow send ch_ABCDEFGHIJKLMNOPQRSTUVWXYZ 1", "workflow call --to a 1", "workflow check FILE", "function list", "workflow flow list",
+		"workflow terminate a --reason b", "workflow send ch_ABCDEFGHIJKLMNOPQRSTUVWXYZ 1", "workflow call --to a 1", "workflow check FILE", "function list", "function get HOSTILE", "workflow flow list",
 		"workflow flow register a FILE", "workflow flow delete a",
 		"workflow batch cancel --id a", "workflow batch terminate --id a --reason b", "workflow batch retry --id a --dry-run", "workflow batch reset --id a",
 		"workflow event-type declare a FILE", "workflow event-type list", "workflow event-type delete HOSTILE",

@@ -1,13 +1,18 @@
 package workflow
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/text"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/command"
 )
@@ -15,7 +20,7 @@ import (
 // function has what there is to know of Functions.
 func (c commands) function() *cobra.Command {
 	e := &Engine{Command: c.Command}
-	cmd := command.Noun("function", "", "Functions: what programs of the workflow service can call", e.functions())
+	cmd := command.Noun("function", "", "Functions: what programs of the workflow service can call", e.functions(), e.functionGet())
 	cmd.Long = `function calls the gRPC API of the workflow service, as workflow does.`
 	flags := cmd.PersistentFlags()
 	e.Flags(flags)
@@ -38,10 +43,56 @@ func (e *Engine) functions() *cobra.Command {
 					if f.GetWorker() {
 						workers = strconv.Itoa(int(f.GetWorkers()))
 					}
-					effect := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(f.GetEffect().String(), "FUNCTION_EFFECT_")), "_", " ")
 					does, _, _ := strings.Cut(strings.ReplaceAll(f.GetDoc(), "\n", " "), ". ")
-					command.Row(w, f.GetName(), effect, workers, strings.TrimSuffix(does, "."))
+					command.Row(w, f.GetName(), effectOf(f), workers, strings.TrimSuffix(does, "."))
 				}
 			})
 		})
+}
+
+// effectOf is what a Function does to anything outside, in words.
+func effectOf(f *autoflowv1.FunctionInfo) string {
+	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(f.GetEffect().String(), "FUNCTION_EFFECT_")), "_", " ")
+}
+
+func (e *Engine) functionGet() *cobra.Command {
+	return e.asking("get NAME", "Show a Function: what it does, its arguments, its answer, and its workers", "  lockstep function get shop.reserve",
+		command.Exactly(1), func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error {
+			found, err := client.ListFunctions(ctx, &autoflowv1.ListFunctionsRequest{OrganizationId: e.organization})
+			if err != nil {
+				return err
+			}
+			for _, f := range found.GetFunctions() {
+				if f.GetName() == args[0] {
+					return e.Print(message{f}, func(w io.Writer) { showFunction(w, f) })
+				}
+			}
+			return fault.New(fault.NotFound, "found no Function %q; lockstep function list shows all of the organization", args[0])
+		})
+}
+
+func showFunction(w io.Writer, f *autoflowv1.FunctionInfo) {
+	command.Row(w, "NAME", f.GetName())
+	command.Row(w, "EFFECT", effectOf(f))
+	if f.GetWorker() {
+		command.Row(w, "WORKERS", strconv.Itoa(int(f.GetWorkers())))
+		command.Row(w, "REGISTERED", command.Moment(f.GetRegisteredAt().AsTime()))
+	}
+	if doc := strings.TrimSpace(f.GetDoc()); doc != "" {
+		fmt.Fprintln(w, "\n"+within(doc))
+	}
+	for _, schema := range []struct {
+		of   string
+		text []byte
+	}{{"ARGUMENTS", f.GetArgumentsSchema()}, {"ANSWER", f.GetResultSchema()}} {
+		var indented bytes.Buffer
+		if len(schema.text) > 0 && json.Indent(&indented, schema.text, "", "  ") == nil {
+			fmt.Fprintln(w, "\n"+schema.of+" (JSON Schema)\n"+within(indented.String()))
+		}
+	}
+}
+
+// within is text of others over several lines, none of which can be mistaken for one of ours.
+func within(others string) string {
+	return "  " + strings.ReplaceAll(text.Lines(others), "\n", "\n  ")
 }
