@@ -66,6 +66,6 @@ func (m standbyMetrics) Collect(ch chan<- prometheus.Metric) {
 	if lag, known := m.standby.Lag(); known {
 		ch <- prometheus.MustNewConstMetric(m.lag, prometheus.GaugeValue, lag.Seconds())
 	}
-	ch <- prometheus.MustNewConstMetric(m.reads, prometheus.CounterValue, float64(m.standby.there.Load()), "standby")
-	ch <- prometheus.MustNewConstMetric(m.reads, prometheus.CounterValue, float64(m.standby.here.Load()), "primary")
+	ch <- prometheus.MustNewConstMetric(m.reads, prometheus.CounterValue, float64(m.standby.countedThere.Load()), "standby")
+	ch <- prometheus.MustNewConstMetric(m.reads, prometheus.CounterValue, float64(m.standby.countedHere.Load()), "primary")
 }

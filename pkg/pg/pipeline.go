@@ -23,7 +23,8 @@ func InPipeline(ctx context.Context, pool *pgxpool.Pool, fn func(pgx.Tx) error) 
 }
 
 // Last says that the next Query or QueryRow of a pipelined transaction is its last statement: the commit travels with it. Whether it was
-// committed is known when its rows are closed, and is the error of the rows. In any other transaction it does nothing.
+// committed is known when its rows are closed, and is the error of the rows; an error in reading them undoes nothing any more. In any other
+// transaction it does nothing.
 func Last(tx pgx.Tx) {
 	if p, ok := tx.(*pipeline); ok {
 		p.last = true
@@ -35,10 +36,15 @@ func piped(ctx context.Context, pool *pgxpool.Pool, fn func(pgx.Tx) error) error
 	if err != nil {
 		return Classify(err, "begin transaction")
 	}
+	return pipedOn(ctx, conn, fn)
+}
+
+// pipedOn is piped on a connection, which it gives back.
+func pipedOn(ctx context.Context, conn *pgxpool.Conn, fn func(pgx.Tx) error) error {
 	// A connection that is still in a transaction then, or broken, does not go back into the pool.
 	defer conn.Release()
 	p := &pipeline{conn: conn.Conn()}
-	err = fn(p)
+	err := fn(p)
 	if err == nil {
 		err = Classify(p.commit(ctx), "commit transaction")
 	}
@@ -54,8 +60,9 @@ type pipeline struct {
 	batch pgx.Batch
 	// begun is set after the first round trip of a transaction that continues.
 	begun bool
-	// last is set once the next statement that is asked for is the last one, done once it was sent.
-	last, done bool
+	// last is set once the next statement that is asked for is the last one, and ending is its answer.
+	last   bool
+	ending *pipelineRows
 }
 
 var _ pgx.Tx = (*pipeline)(nil)
@@ -82,7 +89,11 @@ func (p *pipeline) send(ctx context.Context, but int) (pgx.BatchResults, error) 
 
 // commit sends what is left, and answers once it is committed. Whether it was, the last answer of all says: Close reads it.
 func (p *pipeline) commit(ctx context.Context) error {
-	if p.done {
+	if p.ending != nil {
+		p.ending.Close()
+		if err := p.ending.Err(); err != nil { // also one that fn has dropped
+			return err
+		}
 		if p.batch.Len() > 0 {
 			return errDone
 		}
@@ -118,10 +129,9 @@ func (p *pipeline) Exec(_ context.Context, sql string, args ...any) (pgconn.Comm
 }
 
 func (p *pipeline) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	if p.done {
+	if p.ending != nil {
 		return nil, errDone
 	}
-	p.done = p.last
 	if !p.begun && !p.last {
 		p.begun = true
 		noted := p.batch.QueuedQueries
@@ -143,9 +153,16 @@ func (p *pipeline) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 	}
 	if err != nil {
 		_ = results.Close() // says the same
+		if p.last {
+			p.ending = &pipelineRows{Rows: failedRows{rows, err}}
+		}
 		return nil, err
 	}
-	return &pipelineRows{Rows: rows, results: results, commit: commit}, nil
+	answer := &pipelineRows{Rows: rows, results: results, commit: commit}
+	if p.last {
+		p.ending = answer
+	}
+	return answer, nil
 }
 
 func (p *pipeline) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
@@ -216,6 +233,15 @@ func (r *pipelineRows) Err() error {
 	}
 	return r.err
 }
+
+// failedRows are those of a statement that was answered with an error.
+type failedRows struct {
+	pgx.Rows
+	err error
+}
+
+func (failedRows) Close()       {}
+func (f failedRows) Err() error { return f.err }
 
 // pipelineRow is the first row of an answer.
 type pipelineRow struct {

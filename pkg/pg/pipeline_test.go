@@ -207,6 +207,32 @@ func TestTheLastStatementOfAPipelineCommits(t *testing.T) {
 	}
 }
 
+func TestAnErrorOfTheLastStatementIsReportedAlsoIfItIsDropped(t *testing.T) {
+	t.Parallel()
+	pool, _ := fruitPool(t)
+	for name, before := range map[string]func(pgx.Tx) error{
+		"alone":             func(pgx.Tx) error { return nil },
+		"behind a question": func(tx pgx.Tx) error { return tx.QueryRow(t.Context(), `SELECT 1`).Scan(new(int)) },
+	} {
+		for _, twice := range []string{"(", ""} { // an error of the statement, and one that its rows come to
+			err := pg.InPipeline(t.Context(), pool, func(tx pgx.Tx) error {
+				if err := before(tx); err != nil {
+					return err
+				}
+				pg.Last(tx)
+				_ = tx.QueryRow(t.Context(), `INSERT INTO fruit (name, weight) VALUES ('apple', 1) RETURNING name`+twice).Scan(new(string))
+				return nil
+			})
+			if err == nil {
+				t.Errorf("%s: found no error, expected that of the statement", name)
+			}
+		}
+	}
+	if n := fruits(t, pool); n != 2 {
+		t.Errorf("found %d rows, expected the two of before", n)
+	}
+}
+
 func TestNothingFollowsTheLastStatementOfAPipeline(t *testing.T) {
 	t.Parallel()
 	pool, _ := fruitPool(t)

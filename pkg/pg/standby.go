@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -46,12 +47,18 @@ const (
 	standbyPause = time.Second
 	// standbyPatience bounds one question about that.
 	standbyPatience = 2 * time.Second
-	// standbyAsked is how long a request waits to learn whether the standby has what it needs.
+	// standbyAsked is how long a request waits to learn a position.
 	standbyAsked = 250 * time.Millisecond
-	// replay is how far a standby is.
-	replay = "coalesce(pg_last_wal_replay_lsn(), '0/0')::text"
+	// standbyFree is how long a read waits for a connection to the standby.
+	standbyFree = 50 * time.Millisecond
 	// marksMost is how many positions of the primary are remembered that the standby has not reached.
 	marksMost = 1000
+
+	// committedAt is how far the log is in which everything is that anybody can see on the primary. Behind what was flushed there may be
+	// records that no commit waits for, and that reach no standby until something else is committed.
+	committedAt = "CASE current_setting('synchronous_commit') WHEN 'off' THEN pg_current_wal_insert_lsn() ELSE pg_current_wal_flush_lsn() END::text"
+	// replayedAt is how far a standby is.
+	replayedAt = "coalesce(pg_last_wal_replay_lsn(), '0/0')::text"
 )
 
 // Standby is a server that follows the primary (hot_standby), and takes reads from it. A read goes there only if the standby has what the
@@ -59,25 +66,26 @@ const (
 // primary. It is safe for concurrent use.
 type Standby struct {
 	primary, pool *pgxpool.Pool
-	clock         clock.Clock
-	log           *slog.Logger
-	staleness     time.Duration
+	// watch has a connection to the standby of its own: reads that wait for each other say nothing about the server.
+	watch     *pgxpool.Pool
+	clock     clock.Clock
+	log       *slog.Logger
+	staleness time.Duration
 
 	mu sync.Mutex
 	// marks are positions of the primary by when they were asked for, those that the standby has not reached.
 	marks []mark
-	// replayed is how far the standby is known to be, and fresh when everything was committed that it has for certain.
-	replayed Position
-	fresh    time.Time
-	trouble  string
-	open     map[*standbyConn]bool
+	// replayed is how far the standby is known to be, looked how far it was at the last look, and fresh when everything was committed that
+	// it has for certain.
+	replayed, looked Position
+	fresh            time.Time
+	trouble          string
+	open             map[*standbyConn]bool
 
-	// asking is held by who asks the primary for its position; asked is when the last question was begun, and position its answer.
-	asking   sync.Mutex
-	asked    time.Time
-	position Position
-
-	there, here atomic.Int64
+	// here and there are how far the primary and the standby are.
+	here, there asker
+	// counted are the requests that each has answered.
+	countedHere, countedThere atomic.Int64
 }
 
 type mark struct {
@@ -87,12 +95,34 @@ type mark struct {
 
 // OpenStandby makes the pool of a standby, whether it answers or not, for reads that may be so far behind the primary's. Run has to run.
 func OpenStandby(ctx context.Context, c Config, primary *pgxpool.Pool, staleness time.Duration, now clock.Clock) (*Standby, error) {
+	s := &Standby{
+		primary: primary, clock: now, log: c.Log, staleness: staleness, open: map[*standbyConn]bool{},
+		here: newAsker(now), there: newAsker(now),
+	}
+	var err error
+	if s.pool, err = s.reach(ctx, c); err != nil {
+		return nil, err
+	}
+	c.MaxConns = 2 // for looks, and for requests
+	if s.watch, err = s.reach(ctx, c); err != nil {
+		s.pool.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// reach makes a pool of connections to the standby.
+func (s *Standby) reach(ctx context.Context, c Config) (*pgxpool.Pool, error) {
 	pc, err := poolConfig(c)
 	if err != nil {
 		return nil, err
 	}
+	for _, f := range pc.ConnConfig.Fallbacks { // also those of one host with and without encryption
+		if f.Host != pc.ConnConfig.Host || f.Port != pc.ConnConfig.Port {
+			return nil, fault.New(fault.Invalid, "found several hosts, expected that of one standby")
+		}
+	}
 	pc.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsStandby
-	s := &Standby{primary: primary, clock: now, log: c.Log, staleness: staleness, open: map[*standbyConn]bool{}}
 	dial := pc.ConnConfig.DialFunc
 	pc.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
@@ -101,10 +131,8 @@ func OpenStandby(ctx context.Context, c Config, primary *pgxpool.Pool, staleness
 		}
 		return s.opened(conn), nil
 	}
-	if s.pool, err = pgxpool.NewWithConfig(ctx, pc); err != nil {
-		return nil, Classify(err, "open the pool of the standby")
-	}
-	return s, nil
+	pool, err := pgxpool.NewWithConfig(ctx, pc)
+	return pool, Classify(err, "open the pool of the standby")
 }
 
 // standbyConn is a connection to the standby that can be ended while a caller waits for its answer.
@@ -145,23 +173,100 @@ func (s *Standby) hangUp() {
 func (s *Standby) Close() {
 	s.hangUp() // nobody waits for one that is silent
 	s.pool.Close()
+	s.watch.Close()
 }
 
 // Run finds out how far the standby is, until ctx ends.
 func (s *Standby) Run(ctx context.Context) error {
-	for {
-		err := s.look(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		s.report(ctx, err)
-		if clock.Sleep(ctx, s.clock, standbyPause) != nil {
-			return nil
-		}
+	for ctx.Err() == nil {
+		s.look(ctx)
+		_ = clock.Sleep(ctx, s.clock, standbyPause) // ends early with ctx
 	}
+	return nil
 }
 
-// report logs what is wrong with the standby, once for each thing.
+// look compares the standby with the primary, and notes what is wrong with it.
+func (s *Standby) look(ctx context.Context) {
+	within, cancel := context.WithTimeout(ctx, standbyPatience)
+	defer cancel()
+	before, err := s.ofPrimary(within)
+	if err != nil {
+		return // what the standby has becomes too old by itself, and others report that the primary is away
+	}
+	s.mu.Lock()
+	s.marks = append(s.marks, mark{before.at, before.position})
+	s.marks = s.marks[max(0, len(s.marks)-marksMost):]
+	s.mu.Unlock()
+	there, err := s.ofStandby(within)
+	if err != nil && ctx.Err() == nil {
+		s.hangUp()
+	}
+	if err == nil {
+		var after server
+		if after, err = s.ofPrimary(within); err != nil {
+			return
+		}
+		if err = there.follows(after); err != nil { // nothing that was known of it is worth anything
+			s.mu.Lock()
+			s.fresh, s.marks = time.Time{}, nil
+			s.mu.Unlock()
+		}
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	if err == nil {
+		s.reached(there.position, true)
+	}
+	s.report(ctx, err)
+}
+
+// server is what one of the two servers is.
+type server struct {
+	at               time.Time
+	system, timeline int64
+	recovers         bool
+	position         Position
+}
+
+func (s *Standby) ofPrimary(ctx context.Context) (server, error) {
+	return s.ask(ctx, s.primary, "('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint, false, "+committedAt)
+}
+
+func (s *Standby) ofStandby(ctx context.Context) (server, error) {
+	return s.ask(ctx, s.watch, "(SELECT min_recovery_end_timeline FROM pg_control_recovery()), pg_is_in_recovery(), "+replayedAt)
+}
+
+func (s *Standby) ask(ctx context.Context, pool *pgxpool.Pool, columns string) (server, error) {
+	found := server{at: s.clock.Now()}
+	var text string
+	err := pool.QueryRow(ctx, "SELECT (SELECT system_identifier FROM pg_control_system()), "+columns).
+		Scan(&found.system, &found.timeline, &found.recovers, &text)
+	if err != nil {
+		return found, Classify(err, "ask for the position of the database")
+	}
+	found.position, err = ParsePosition(text)
+	return found, err
+}
+
+// follows is an error if a server is no standby of a primary that was asked after it.
+func (s server) follows(primary server) error {
+	switch {
+	case s.system != primary.system:
+		return fault.New(fault.Invalid, "the standby belongs to another database cluster: found system identifier %d, expected %d", s.system,
+			primary.system)
+	case !s.recovers:
+		return fault.New(fault.Invalid, "the standby follows no primary: it takes writes itself")
+	case s.timeline != primary.timeline:
+		return fault.New(fault.Invalid, "the standby has not followed the failover: found timeline %d, expected %d", s.timeline, primary.timeline)
+	case s.position > primary.position:
+		return fault.New(fault.Invalid, "the standby is ahead of the primary, so it follows another one: found position %s, expected at most %s",
+			s.position, primary.position)
+	}
+	return nil
+}
+
+// report notes what is wrong with the standby, and logs each thing once.
 func (s *Standby) report(ctx context.Context, err error) {
 	trouble := ""
 	if err != nil {
@@ -180,54 +285,17 @@ func (s *Standby) report(ctx context.Context, err error) {
 	}
 }
 
-// look compares the standby with the primary.
-func (s *Standby) look(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, standbyPatience)
-	defer cancel()
-	at := s.clock.Now()
-	var system, other int64
-	var text string
-	var follows bool
-	err := s.primary.QueryRow(ctx, "SELECT (SELECT system_identifier FROM pg_control_system()), pg_current_wal_insert_lsn()::text").
-		Scan(&system, &text)
-	if err != nil {
-		return nil //nolint:nilerr // what the standby has becomes too old by itself, and others report that the primary is away
-	}
-	p, err := ParsePosition(text)
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	s.marks = append(s.marks, mark{at, p})
-	s.marks = s.marks[max(0, len(s.marks)-marksMost):]
-	s.mu.Unlock()
-	err = s.pool.QueryRow(ctx, "SELECT (SELECT system_identifier FROM pg_control_system()), pg_is_in_recovery(), "+replay).
-		Scan(&other, &follows, &text)
-	if err != nil {
-		s.hangUp()
-		return Classify(err, "ask the standby for its position")
-	}
-	if !follows {
-		return fault.New(fault.Invalid, "the standby follows no primary: it takes writes itself")
-	}
-	if system != other {
-		return fault.New(fault.Invalid, "the standby belongs to another database cluster: found system identifier %d, expected %d", other, system)
-	}
-	if p, err = ParsePosition(text); err != nil {
-		return err
-	}
-	s.reached(p)
-	return nil
-}
-
-// reached notes how far the standby is.
-func (s *Standby) reached(p Position) {
+// reached notes how far the standby is. Only a look may find that it has gone back.
+func (s *Standby) reached(p Position, looked bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p < s.replayed { // it was made anew from an older backup
-		s.fresh = time.Time{}
+	if looked {
+		if p < s.looked { // it was made anew from an older backup
+			s.fresh, s.replayed = time.Time{}, p
+		}
+		s.looked = p
 	}
-	s.replayed = p
+	s.replayed = max(s.replayed, p)
 	for len(s.marks) > 0 && s.marks[0].position <= s.replayed {
 		s.fresh, s.marks = s.marks[0].at, s.marks[1:]
 	}
@@ -248,45 +316,55 @@ func (s *Standby) usable() (Position, bool) {
 	return s.replayed, known && lag <= s.staleness && s.trouble == ""
 }
 
+// asker asks one server how far it is. Questions that arrive while one is asked share the next one, and its answer.
+type asker struct {
+	clock clock.Clock
+	// free has a place while nobody asks.
+	free     chan struct{}
+	asked    time.Time
+	position Position
+	err      error
+}
+
+func newAsker(c clock.Clock) asker {
+	a := asker{clock: c, free: make(chan struct{}, 1)}
+	a.free <- struct{}{}
+	return a
+}
+
+func (a *asker) ask(ctx context.Context, pool *pgxpool.Pool, column string) (Position, error) {
+	arrived := a.clock.Now()
+	ctx, cancel := context.WithTimeout(ctx, standbyAsked)
+	defer cancel()
+	select {
+	case <-a.free:
+	case <-ctx.Done():
+		return 0, fault.Because(ctx.Err(), fault.Unavailable, "the position of the database is not known in time")
+	}
+	defer func() { a.free <- struct{}{} }()
+	if a.asked.After(arrived) {
+		return a.position, a.err
+	}
+	a.asked = a.clock.Now()
+	var text string
+	if a.err = Classify(pool.QueryRow(ctx, "SELECT "+column).Scan(&text), "ask for the position of the database"); a.err == nil {
+		a.position, a.err = ParsePosition(text)
+	}
+	return a.position, a.err
+}
+
 // has finds out whether the standby may take a read that is to include a position, and how far it is.
 func (s *Standby) has(ctx context.Context, after Position) (Position, bool) {
 	replayed, ok := s.usable()
 	if !ok || after <= replayed {
 		return replayed, ok
 	}
-	ctx, cancel := context.WithTimeout(ctx, standbyAsked)
-	defer cancel()
-	var text string
-	if err := s.pool.QueryRow(ctx, "SELECT "+replay).Scan(&text); err != nil {
-		return 0, false
-	}
-	p, err := ParsePosition(text)
+	p, err := s.there.ask(ctx, s.watch, replayedAt)
 	if err != nil {
 		return 0, false
 	}
-	s.reached(p)
+	s.reached(p, false)
 	return p, after <= p
-}
-
-// present is the primary's position. Questions that arrive while one is asked share the next one.
-func (s *Standby) present(ctx context.Context) (Position, error) {
-	arrived := s.clock.Now()
-	s.asking.Lock()
-	defer s.asking.Unlock()
-	if s.asked.After(arrived) {
-		return s.position, nil
-	}
-	asked := s.clock.Now()
-	var text string
-	if err := s.primary.QueryRow(ctx, "SELECT pg_current_wal_insert_lsn()::text").Scan(&text); err != nil {
-		return 0, Classify(err, "ask for the position of the database")
-	}
-	p, err := ParsePosition(text)
-	if err != nil {
-		return 0, err
-	}
-	s.asked, s.position = asked, p
-	return p, nil
 }
 
 // reading is where the reads of one request run. Once one had to go to the primary, so do those behind it: the standby may be older.
@@ -302,45 +380,75 @@ type readingKey struct{}
 func (s *Standby) Begin(ctx context.Context, after string) (context.Context, error) {
 	var p Position
 	var err error
-	if after == Now {
-		p, err = s.present(ctx)
-	} else {
-		p, err = ParsePosition(after)
-	}
-	if err != nil {
-		return ctx, err
+	if after != Now {
+		if p, err = ParsePosition(after); err != nil {
+			return ctx, err
+		}
+	} else if _, ok := s.usable(); ok {
+		if p, err = s.here.ask(ctx, s.primary, committedAt); err != nil {
+			return ctx, err
+		}
 	}
 	replayed, ok := s.has(ctx, p)
 	if !ok {
-		s.here.Add(1)
+		s.countedHere.Add(1)
 		return ctx, nil
 	}
-	s.there.Add(1)
+	s.countedThere.Add(1)
 	return context.WithValue(ctx, readingKey{}, &reading{standby: s, position: replayed}), nil
 }
 
-// Position is that of everything that was read or changed in ctx, as text: what is read after it is at least as new.
+// Position is one that everything is before that was read or changed in ctx, as text: what is read after it is at least as new.
 func (s *Standby) Position(ctx context.Context) (string, error) {
+	var p Position
+	var err error
 	if r, ok := ctx.Value(readingKey{}).(*reading); ok && !r.left.Load() {
-		return r.position.String(), nil
+		p, err = s.there.ask(ctx, s.watch, replayedAt)
+		p = max(p, r.position)
+	} else {
+		p, err = s.here.ask(ctx, s.primary, committedAt)
 	}
-	p, err := s.present(ctx)
 	return p.String(), err
 }
 
-// Read runs fn on the standby if ctx has begun there, and otherwise, or if fn fails there, on the primary. fn may run twice.
-func Read(ctx context.Context, primary *pgxpool.Pool, fn func(*pgxpool.Pool) error) error {
+// Leave has the reads behind it in ctx run on the primary, for one that decides.
+func Leave(ctx context.Context) {
+	if r, ok := ctx.Value(readingKey{}).(*reading); ok && r.left.CompareAndSwap(false, true) {
+		r.standby.countedHere.Add(1)
+	}
+}
+
+// Read is InPipeline for a transaction that changes nothing: on the standby if ctx has begun there, and otherwise, or if that is not possible
+// now, on the primary. fn may run twice.
+func Read(ctx context.Context, primary *pgxpool.Pool, fn func(pgx.Tx) error) error {
 	r, ok := ctx.Value(readingKey{}).(*reading)
 	if !ok || r.left.Load() {
-		return fn(primary)
+		return InPipeline(ctx, primary, fn)
 	}
-	err := fn(r.standby.pool)
+	err := r.there(ctx, fn)
 	if err == nil || ctx.Err() != nil || !standbyTrouble(err) {
 		return err
 	}
-	r.left.Store(true)
-	r.standby.here.Add(1)
-	return fn(primary)
+	Leave(ctx)
+	return InPipeline(ctx, primary, fn)
+}
+
+// there runs fn on the standby, once: what fails there is better done on the primary.
+func (r *reading) there(ctx context.Context, fn func(pgx.Tx) error) error {
+	within, cancel := context.WithTimeout(ctx, standbyFree)
+	conn, err := r.standby.pool.Acquire(within)
+	cancel()
+	if err != nil {
+		return fault.Because(err, fault.Unavailable, "no connection to the standby is free")
+	}
+	return pipedOn(ctx, conn, func(tx pgx.Tx) error {
+		// The connection may lead to another server than the one that was asked, or that one may have changed: then this statement fails.
+		_, err := tx.Exec(ctx, "SELECT 1 / (pg_is_in_recovery() AND pg_last_wal_replay_lsn() >= $1::text::pg_lsn)::int", r.position.String())
+		if err != nil {
+			return Classify(err, "check the standby")
+		}
+		return fn(tx)
+	})
 }
 
 // standbyTrouble reports whether a server has failed, and not what was asked of it.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
@@ -83,8 +84,8 @@ func (r *replicated) store(name string) string {
 // read finds whether a fruit exists, and whether it is the standby that says so.
 func (r *replicated) read(ctx context.Context, name string) (found, there bool) {
 	r.Helper()
-	err := pg.Read(ctx, r.primary, func(pool *pgxpool.Pool) error {
-		err := pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM fruit WHERE name = $1), pg_is_in_recovery()", name).Scan(&found, &there)
+	err := pg.Read(ctx, r.primary, func(tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM fruit WHERE name = $1), pg_is_in_recovery()", name).Scan(&found, &there)
 		return pg.Classify(err, "look for a %s", name)
 	})
 	if err != nil {
@@ -132,6 +133,12 @@ func TestReadsGoToAStandbyThatHasWhatTheReaderHasSeen(t *testing.T) {
 	older := r.begin(fig)
 	if found, there := r.read(older, "plum"); found || !there {
 		t.Errorf("a reader who has seen the fig only: found %v on the standby %v, expected the standby, without the plum", found, there)
+	}
+	if ctx := r.begin(fig); ctx != t.Context() {
+		pg.Leave(ctx)
+		if found, there := r.read(ctx, "plum"); !found || there {
+			t.Errorf("a reader that decides: found %v on the standby %v, expected the primary", found, there)
+		}
 	}
 	if seen, err := r.standby.Position(older); err != nil || position(t, seen) < position(t, fig) || position(t, seen) >= position(t, plum) {
 		t.Errorf("what was read there: position %s (%v), expected one from %s and before %s", seen, err, fig, plum)

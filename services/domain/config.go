@@ -35,7 +35,7 @@ type Config struct {
 	MaxConnections int32 `koanf:"max_connections" default:"16"`
 	// DatabaseStandbyURL is the URL of a standby that follows the database, with the account of database_url; empty for none. Queries of
 	// clients that say what they have seen before (the header Lockstep-Position; the console and the CLI do) are read there, if it has
-	// that. It must not lead through a pooler that gives each transaction a connection of its own.
+	// that. It leads to one server, and through no pooler that gives each transaction a connection of its own.
 	DatabaseStandbyURL string `koanf:"database_standby_url" secret:"true"`
 	// DatabaseStandbyStaleness is how old at most what is read there may be.
 	DatabaseStandbyStaleness time.Duration `koanf:"database_standby_staleness" default:"5s"`

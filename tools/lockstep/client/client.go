@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -36,8 +35,6 @@ type Client struct {
 	endpoint, token string
 	http            *http.Client
 	clock           clock.Clock
-	// seen is what the next answer has to include: the position of the last one.
-	seen atomic.Pointer[string]
 }
 
 // New returns a client. It sends nothing before the first call.
@@ -108,12 +105,7 @@ func (c *Client) ask(ctx context.Context, query string, variables map[string]any
 	if err != nil {
 		return err
 	}
-	// An answer may be read from a standby of the database, but from none that lacks what exists now, or what was seen before.
-	const position = "Lockstep-Position"
-	r.Header.Set(position, "now")
-	if seen := c.seen.Load(); seen != nil {
-		r.Header.Set(position, *seen)
-	}
+	r.Header.Set("Lockstep-Position", "now") // a standby of the database may answer, if it lacks nothing that exists now
 	response, err := c.http.Do(r)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -122,9 +114,6 @@ func (c *Client) ask(ctx context.Context, query string, variables map[string]any
 		return fault.New(fault.Unavailable, "%s does not answer: %w", c.endpoint, err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	if seen := response.Header.Get(position); seen != "" {
-		c.seen.Store(&seen)
-	}
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
 		return fault.New(fault.Unavailable, "read answer of %s: %w", c.endpoint, err)

@@ -119,14 +119,13 @@ func (s *Store) inside(ctx context.Context, t pgx.Tx, organization int64, fn fun
 // view is how reads outside of a use case run. The organization is entered on the same journey as the first query: a page
 // makes a score of reads, and each would wait for two journeys more. Where the request allows it, a standby is read.
 func (s *Store) view(ctx context.Context, organization int64, fn func(*query.Queries) error) error {
-	return pg.Read(ctx, s.deps.Pool, func(pool *pgxpool.Pool) error {
-		return pg.InPipeline(ctx, pool, func(t pgx.Tx) error {
-			return entered(ctx, t, organization, func(_ pgx.Tx, q *query.Queries) error { return fn(q) })
-		})
+	return pg.Read(ctx, s.deps.Pool, func(t pgx.Tx) error {
+		return entered(ctx, t, organization, func(_ pgx.Tx, q *query.Queries) error { return fn(q) })
 	})
 }
 
 func (s *Store) inOrganization(ctx context.Context, organization int64, fn func(pgx.Tx, *query.Queries) error) error {
+	pg.Leave(ctx) // what is read beside a use case is as new as what that reads
 	settings := map[string]string{"lockstep.organization": strconv.FormatInt(organization, 10), "lockstep.controls": controls}
 	return pg.InTxWith(ctx, s.deps.Pool, settings, func(t pgx.Tx) error { return fn(t, query.New(t)) })
 }

@@ -118,11 +118,16 @@ func (s *Session) take(ctx context.Context) error {
 		}
 		s.mu.Lock()
 		s.full = len(calls) == room
+		var given []Call
 		for _, c := range calls {
+			// The worker may be at it already: a crash of the database has lost that the session has it.
+			if _, again := s.held[c.ID]; !again {
+				given = append(given, c)
+			}
 			s.held[c.ID] = c
 		}
 		s.mu.Unlock()
-		for _, c := range calls {
+		for _, c := range given {
 			s.give(ctx, c)
 		}
 		if len(calls) < room {

@@ -22,8 +22,10 @@ const patience = 20_000
 /** The header with what a request has to include, and with what an answer does include. */
 export const positionHeader = 'Lockstep-Position'
 
-// What this page has seen: a position in the database. An answer may be read from a copy, but from none that lacks it.
+// What this page has seen: a position in the database, or 'now' while that is not known. An answer may be read from a copy of the database, but
+// from none that lacks it. lost counts how often it became unknown: what was asked before says nothing about it.
 let seen = 'now'
+let lost = 0
 
 /** Whether a position, such as 16/B374D848, is behind another one. */
 function behind(one: string, other: string): boolean {
@@ -34,9 +36,16 @@ function behind(one: string, other: string): boolean {
   return number(one) > number(other)
 }
 
-/** Notes what an answer or an event includes; null and undefined say nothing. */
-export function sees(position: string | null | undefined): void {
-  if (position?.includes('/') && (seen === 'now' || behind(position, seen))) seen = position
+/** Forgets what was seen: something may have changed whose position is not known. The next request includes everything. */
+export function forgets(): void {
+  seen = 'now'
+  lost++
+}
+
+/** Notes what an event or another tab has seen; without a position it is not known. */
+export function sees(position: string | undefined): void {
+  if (!position?.includes('/')) forgets()
+  else if (seen !== 'now' && behind(position, seen)) seen = position
 }
 
 /** What the next request has to include. */
@@ -44,14 +53,24 @@ export function hasSeen(): string {
   return seen
 }
 
+/** Notes what an answer includes to a request that had to include something. */
+function answered(position: string | null, had: string, since: number): void {
+  if (since !== lost) return
+  // Less than was demanded: the database was set back, and what was seen in it means nothing any more.
+  if (!position?.includes('/') || (had !== 'now' && behind(had, position))) forgets()
+  else if (seen === 'now' || behind(position, seen)) seen = position
+}
+
 async function send(path: string, init: RequestInit): Promise<Response> {
+  const [had, since] = [seen, lost]
   try {
     const response = await fetch(path, {
-      ...init, headers: { ...headers, [positionHeader]: seen }, credentials: 'same-origin', signal: AbortSignal.timeout(patience),
+      ...init, headers: { ...headers, [positionHeader]: had }, credentials: 'same-origin', signal: AbortSignal.timeout(patience),
     })
-    sees(response.headers.get(positionHeader))
+    answered(response.headers.get(positionHeader), had, since)
     return response
   } catch {
+    forgets() // it may have been carried out
     throw new ApiError('offline', 'Lockstep does not answer.')
   }
 }
