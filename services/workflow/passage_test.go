@@ -90,6 +90,11 @@ func (f *fakes) SetStatus(context.Context, activity.StatusRequest) (activity.Sta
 	return activity.StatusReport{}, nil
 }
 
+func (f *fakes) SetDeployment(context.Context, activity.DeploymentRequest) (activity.DeploymentReport, error) {
+	f.note("git.set_deployment")
+	return activity.DeploymentReport{}, nil
+}
+
 func (f *fakes) ReadChange(context.Context, activity.ChangeRequest) (activity.Change, error) {
 	return activity.Change{}, nil
 }

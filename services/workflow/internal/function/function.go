@@ -79,7 +79,7 @@ type Outgoing interface {
 func All(forge activity.Forge, web Outgoing) []activity.Function {
 	return []activity.Function{
 		readFile(forge), readCommit(forge), commit(forge),
-		propose(forge), merge(forge), readProposal(forge), withdraw(forge), readStatus(forge), setStatus(forge),
+		propose(forge), merge(forge), readProposal(forge), withdraw(forge), readStatus(forge), setStatus(forge), setDeployment(forge),
 		readChange(forge), writeComment(forge),
 		pin(), pinKustomization(), pinValues(), difference(),
 		get(), listObjects(), checkApplication(), sync(), terminate(), promote(), abort(), retry(),

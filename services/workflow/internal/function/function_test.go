@@ -20,12 +20,14 @@ type forge struct {
 	err     error
 	commit  activity.CommitRequest
 	// proposed and merged are what was asked for last, proposal and statuses the answers.
-	proposed activity.ProposalRequest
-	merged   activity.MergeRequest
-	proposal activity.Proposal
-	statuses []activity.CommitStatus
-	set      activity.StatusRequest
-	report   activity.StatusReport
+	proposed   activity.ProposalRequest
+	merged     activity.MergeRequest
+	proposal   activity.Proposal
+	statuses   []activity.CommitStatus
+	set        activity.StatusRequest
+	deployed   activity.DeploymentRequest
+	deployment activity.DeploymentReport
+	report     activity.StatusReport
 	// asked and noted are what was asked for last, change and written the answers.
 	asked   activity.ChangeRequest
 	noted   activity.CommentRequest
@@ -79,6 +81,11 @@ func (f *forge) SetStatus(_ context.Context, r activity.StatusRequest) (activity
 	return f.report, f.err
 }
 
+func (f *forge) SetDeployment(_ context.Context, r activity.DeploymentRequest) (activity.DeploymentReport, error) {
+	f.deployed = r
+	return f.deployment, f.err
+}
+
 func (f *forge) ReadStatus(context.Context, int64, string, string) ([]activity.CommitStatus, error) {
 	return f.statuses, f.err
 }
@@ -109,7 +116,7 @@ func TestAllAreRegistered(t *testing.T) {
 	want := []string{
 		"argo.abort", "argo.analyze", "argo.check", "argo.end_analysis", "argo.promote", "argo.retry", "argo.sync", "argo.terminate",
 		"checkpoint", "expression.evaluate", "git.comment", "git.commit", "git.merge", "git.propose", "git.read_change", "git.read_commit", "git.read_file", "git.read_proposal",
-		"git.read_status", "git.set_status", "git.withdraw", "http.request", "job.logs", "job.run", "job.stop", "k8s.apply",
+		"git.read_status", "git.set_deployment", "git.set_status", "git.withdraw", "http.request", "job.logs", "job.run", "job.stop", "k8s.apply",
 		"k8s.delete", "k8s.get", "k8s.health", "k8s.list",
 		"k8s.logs", "k8s.patch", "mail.send", "manifest.diff", "manifest.pin", "manifest.pin_kustomization", "manifest.pin_values", "template.render",
 		"workflow.logs", "workflow.stop", "workflow.submit", "workflow.terminate",
@@ -351,19 +358,20 @@ func TestEveryFunctionStatesWhatItChanges(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"argo.sync":      "changes: Application argocd/shop, namespace shop",
-		"argo.terminate": "takes back: Application argocd/shop, namespace shop",
-		"argo.promote":   "changes: shop/api",
-		"argo.retry":     "changes: shop/api",
-		"argo.abort":     "takes back: shop/api",
-		"git.commit":     "changes: a.yaml on branch main of https://git.example.com/shop",
-		"git.merge":      "changes: a.yaml on branch main of https://git.example.com/shop",
-		"git.propose":    "proposes: . on branch lockstep/proposals/ of https://git.example.com/shop",
-		"git.withdraw":   "proposes: . on branch lockstep/proposals/ of https://git.example.com/shop",
-		"git.set_status": "publishes: . on branch  of https://git.example.com/shop",
-		"git.comment":    "publishes: . on branch  of https://git.example.com/shop",
-		"http.request":   "changes: deploy.example.com/shop",
-		"mail.send":      "changes: mail.example.com:587/",
+		"argo.sync":          "changes: Application argocd/shop, namespace shop",
+		"argo.terminate":     "takes back: Application argocd/shop, namespace shop",
+		"argo.promote":       "changes: shop/api",
+		"argo.retry":         "changes: shop/api",
+		"argo.abort":         "takes back: shop/api",
+		"git.commit":         "changes: a.yaml on branch main of https://git.example.com/shop",
+		"git.merge":          "changes: a.yaml on branch main of https://git.example.com/shop",
+		"git.propose":        "proposes: . on branch lockstep/proposals/ of https://git.example.com/shop",
+		"git.withdraw":       "proposes: . on branch lockstep/proposals/ of https://git.example.com/shop",
+		"git.set_status":     "publishes: . on branch  of https://git.example.com/shop",
+		"git.set_deployment": "publishes: . on branch  of https://git.example.com/shop",
+		"git.comment":        "publishes: . on branch  of https://git.example.com/shop",
+		"http.request":       "changes: deploy.example.com/shop",
+		"mail.send":          "changes: mail.example.com:587/",
 
 		"argo.analyze":       "changes: work/migrate",
 		"argo.end_analysis":  "takes back: work/migrate",

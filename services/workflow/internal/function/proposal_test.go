@@ -132,3 +132,44 @@ func TestAStatusIsReported(t *testing.T) {
 		t.Errorf("found %v; want the state refused", err)
 	}
 }
+
+// D64: what a forge shows of a deployment, and that the second call is what ends it.
+func TestADeploymentIsReported(t *testing.T) {
+	t.Parallel()
+	args := m{
+		"repo_url": "https://git/x", "commit": "c", "environment": "shop/production", "key": "o1/rollout_7", "number": int64(3), "state": "success",
+		"description": "done", "url": "https://cd", "production": true,
+	}
+	for name, tt := range map[string]struct {
+		report activity.DeploymentReport
+		want   map[string]any
+	}{
+		"set":       {activity.DeploymentReport{Number: 3}, m{"result": "set", "why": "", "number": int64(3)}},
+		"unchanged": {activity.DeploymentReport{Number: 3, Unchanged: true}, m{"result": "unchanged", "why": "", "number": int64(3)}},
+		"open":      {activity.DeploymentReport{Number: 4, Open: true}, m{"result": "open", "why": "", "number": int64(4)}},
+		"limited": {
+			activity.DeploymentReport{Number: 4, Limit: activity.Limit{Limited: "busy"}}, m{"result": "limited", "why": "busy", "number": int64(4)},
+		},
+		"unsupported": {
+			activity.DeploymentReport{Unsupported: "it is a Gitea"}, m{"result": "unsupported", "why": "it is a Gitea", "number": int64(0)},
+		},
+	} {
+		f := &forge{deployment: tt.report}
+		got, err := named(t, f, "git.set_deployment").Call(t.Context(), activity.Call{Organization: 1, Args: args})
+		tt.want["wait"], tt.want["quota"] = int64(0), nil
+		if diff := cmp.Diff(any(tt.want), got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+		want := activity.DeploymentRequest{
+			Organization: 1, RepoURL: "https://git/x", Commit: "c", Environment: "shop/production", Key: "o1/rollout_7", Number: 3, State: "success",
+			Description: "done", URL: "https://cd", Production: true,
+		}
+		if diff := cmp.Diff(want, f.deployed); diff != "" {
+			t.Errorf("%s: (-want +got):\n%s", name, diff)
+		}
+	}
+	args["state"] = "green"
+	if err := named(t, &forge{}, "git.set_deployment").Check(args); err == nil || !strings.Contains(err.Error(), "expected one of queued, in_progress") {
+		t.Errorf("found %v; want the state refused", err)
+	}
+}

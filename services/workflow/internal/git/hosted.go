@@ -33,6 +33,7 @@ type api interface {
 	add(ctx context.Context, a addition) (string, error)
 	proposer
 	reporter
+	deployer
 	discusser
 }
 

@@ -31,6 +31,9 @@ type Forge interface {
 	ReadStatus(ctx context.Context, organization int64, repoURL, commit string) ([]CommitStatus, error)
 	// SetStatus reports a status of a commit, unless the forge has it already. A forge that accepts no more requests for now is no error.
 	SetStatus(ctx context.Context, s StatusRequest) (StatusReport, error)
+	// SetDeployment has the forge show a deployment, which it makes first if there is none. One is ended only by a call with its number: a
+	// call without it makes it and leaves it open. A forge that accepts no more requests for now, or that has no deployments, is no error.
+	SetDeployment(ctx context.Context, r DeploymentRequest) (DeploymentReport, error)
 	// ReadChange reads what a pull request would change. A forge that accepts no more requests for now is no error.
 	ReadChange(ctx context.Context, r ChangeRequest) (Change, error)
 	// Comment has a pull request have the comment, once: one of its own account with the marker is changed, and further ones are removed.
@@ -172,6 +175,36 @@ type StatusReport struct {
 	Quota *Quota
 }
 
+// DeploymentRequest is a deployment that a forge is to show.
+type DeploymentRequest struct {
+	Organization    int64
+	RepoURL, Commit string
+	// Environment is its name at the forge, and Key what the deployment is found again by where a forge keeps it.
+	Environment, Key string
+	// Number is what the forge calls the deployment; 0 if that is not known.
+	Number int64
+	// State is one of DeploymentStates.
+	State, Description, URL string
+	// Production reports whether people use the environment.
+	Production bool
+}
+
+// Ended reports whether the deployment has come to an end.
+func (r DeploymentRequest) Ended() bool {
+	return r.State != DeploymentQueued && r.State != DeploymentInProgress
+}
+
+// DeploymentReport is the outcome of a deployment.
+type DeploymentReport struct {
+	Limit
+	// Number is what the forge calls it; 0 if that is not known.
+	Number int64
+	// Open reports whether it is made and has yet to be ended, by a call with its number; Unchanged whether the forge showed it already.
+	Open, Unchanged bool
+	// Unsupported is why the forge can show none; empty if it can.
+	Unsupported string
+}
+
 // Quota is how many requests a forge accepts from a credential until ResetsAt.
 type Quota struct {
 	Limit, Remaining int64
@@ -184,3 +217,17 @@ const (
 	StatusSuccess = "success"
 	StatusFailure = "failure"
 )
+
+// The states of deployments at forges.
+const (
+	DeploymentQueued     = "queued"
+	DeploymentInProgress = "in_progress"
+	DeploymentSuccess    = "success"
+	DeploymentFailure    = "failure"
+	DeploymentInactive   = "inactive"
+)
+
+// DeploymentStates are all of them.
+func DeploymentStates() []string {
+	return []string{DeploymentQueued, DeploymentInProgress, DeploymentSuccess, DeploymentFailure, DeploymentInactive}
+}
