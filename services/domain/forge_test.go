@@ -35,6 +35,8 @@ type smithy struct {
 	// away is what the next starts answer; answer what a run reports, nil for that the forge has the status. Without an outcome it runs still.
 	away   error
 	answer func(inputs string) map[string]any
+	// deployed are the numbers of deployments by environment and key; they begin at 41.
+	deployed map[string]int64
 }
 
 var _ forge.Engine = (*smithy)(nil)
@@ -52,9 +54,16 @@ func (s *smithy) Start(_ context.Context, w handoff.Workflow) (string, error) {
 	}
 	s.started[w.ID], s.order = w.Inputs, append(s.order, w.ID)
 	if s.answer == nil || s.answer(string(w.Inputs))["outcome"] == "sent" {
-		var in struct{ Status map[string]string }
+		var in struct {
+			Status     map[string]string
+			Deployment *forgeDeployment
+		}
 		if err := json.Unmarshal(w.Inputs, &in); err != nil {
 			return "", err
+		}
+		if in.Deployment != nil {
+			s.written = append(s.written, s.deploy(*in.Deployment))
+			return "run-of-" + w.ID, nil
 		}
 		s.written = append(s.written, fmt.Sprintf("%s %s: %s", in.Status["name"], in.Status["state"], in.Status["description"]))
 	}
@@ -71,6 +80,10 @@ func (s *smithy) WorkflowByID(_ context.Context, _ int64, id string) (handoff.Wo
 	answer := map[string]any{"outcome": "sent"}
 	if s.answer != nil {
 		answer = s.answer(string(inputs))
+	}
+	var in struct{ Deployment *forgeDeployment }
+	if _ = json.Unmarshal(inputs, &in); in.Deployment != nil && answer["outcome"] == "sent" {
+		answer["number"] = s.deployed[in.Deployment.Environment+in.Deployment.Key]
 	}
 	run := handoff.WorkflowRun{ID: id, State: handoff.WorkflowCompleted, CreatedAt: time.Unix(1_800_000_000, 0)}
 	if answer["outcome"] == nil {

@@ -1281,6 +1281,7 @@ CREATE TABLE cd_forge_mirrors (
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     plans boolean NOT NULL DEFAULT true,
+    deployments boolean NOT NULL DEFAULT false,
     CONSTRAINT cd_forge_mirrors_pkey PRIMARY KEY (organization_id, application_id),
     CONSTRAINT cd_forge_mirrors_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
     CONSTRAINT cd_forge_mirrors_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
@@ -1293,6 +1294,8 @@ COMMENT ON TABLE cd_forge_mirrors IS
     'Applications whose checks are published as statuses of commits; none is without a row. Rows end with the application.';
 COMMENT ON COLUMN cd_forge_mirrors.credential IS
     'The name of a credential; empty for the one with the longest matching URL.';
+COMMENT ON COLUMN cd_forge_mirrors.deployments IS
+    'Whether deployments are published, too.';
 COMMENT ON COLUMN cd_forge_mirrors.environment_ids IS
     'The environments whose checks are published; empty for all.';
 COMMENT ON COLUMN cd_forge_mirrors.plans IS
@@ -1442,39 +1445,56 @@ CREATE TABLE cd_forge_statuses (
     description text NOT NULL DEFAULT ''::text,
     link text NOT NULL DEFAULT ''::text,
     away_since timestamp with time zone,
+    kind text NOT NULL DEFAULT 'status'::text,
+    stage text NOT NULL DEFAULT ''::text,
+    rollout_id bigint NOT NULL DEFAULT 0,
+    forge_number bigint NOT NULL DEFAULT 0,
     CONSTRAINT cd_forge_statuses_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_forge_statuses_one_of_a_name UNIQUE (organization_id, repository, commit_sha, name),
     CONSTRAINT cd_forge_statuses_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_forge_statuses_commit_is_one CHECK ((commit_sha ~ '^[0-9a-f]{40}([0-9a-f]{24})?$'::text)),
+    CONSTRAINT cd_forge_statuses_deployment_has_a_stage CHECK ((((kind = 'deployment'::text) = (stage <> ''::text)) AND ((kind = 'deployment'::text) = (rollout_id > 0)))),
     CONSTRAINT cd_forge_statuses_error_is_bounded CHECK ((octet_length(error) <= 4000)),
     CONSTRAINT cd_forge_statuses_failed_says_why CHECK (((state <> 'failed'::text) OR (error <> ''::text))),
     CONSTRAINT cd_forge_statuses_host_is_bounded CHECK (((octet_length(host) >= 1) AND (octet_length(host) <= 300))),
+    CONSTRAINT cd_forge_statuses_inputs_are_of_the_kind CHECK (((state <> 'sending'::text) OR (kind = 'status'::text) OR (inputs ? 'deployment'::text))),
+    CONSTRAINT cd_forge_statuses_kind_is_known CHECK ((kind = ANY (ARRAY['status'::text, 'deployment'::text]))),
     CONSTRAINT cd_forge_statuses_name_is_ours CHECK (((name ~~ 'lockstep/%'::text) AND (octet_length(name) <= 255))),
     CONSTRAINT cd_forge_statuses_phase_is_known CHECK ((phase = ANY (ARRAY['pending'::text, 'success'::text, 'failure'::text]))),
     CONSTRAINT cd_forge_statuses_repository_is_bounded CHECK (((octet_length(repository) >= 1) AND (octet_length(repository) <= 1000))),
     CONSTRAINT cd_forge_statuses_sending_has_inputs CHECK (((state <> 'sending'::text) OR ((inputs IS NOT NULL) AND (run > 0)))),
+    CONSTRAINT cd_forge_statuses_stage_is_known CHECK ((stage = ANY (ARRAY[''::text, 'queued'::text, 'in_progress'::text, 'success'::text, 'failure'::text, 'inactive'::text]))),
     CONSTRAINT cd_forge_statuses_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'sending'::text, 'sent'::text, 'failed'::text])))
 );
 CREATE INDEX cd_forge_statuses_due ON cd_forge_statuses USING btree (organization_id, due_at, id) WHERE (state = ANY (ARRAY['pending'::text, 'sending'::text]));
 CREATE INDEX cd_forge_statuses_of_commit ON cd_forge_statuses USING btree (organization_id, commit_sha, id);
 CREATE INDEX cd_forge_statuses_of_state ON cd_forge_statuses USING btree (organization_id, state, id);
+CREATE INDEX cd_forge_statuses_open_deployments ON cd_forge_statuses USING btree (organization_id, application_id, version_set_id, rollout_id) WHERE ((kind = 'deployment'::text) AND (stage = ANY (ARRAY['queued'::text, 'in_progress'::text, 'success'::text])));
 CREATE INDEX cd_forge_statuses_sending ON cd_forge_statuses USING btree (organization_id, host) WHERE (state = 'sending'::text);
-CREATE INDEX cd_forge_statuses_settled ON cd_forge_statuses USING btree (organization_id, updated_at) WHERE (state = ANY (ARRAY['sent'::text, 'failed'::text]));
+CREATE INDEX cd_forge_statuses_settled ON cd_forge_statuses USING btree (organization_id, updated_at) WHERE ((state = ANY (ARRAY['sent'::text, 'failed'::text])) AND ((state = 'failed'::text) OR (stage = ANY (ARRAY[''::text, 'failure'::text, 'inactive'::text]))));
 CREATE TRIGGER cd_forge_statuses_touch BEFORE UPDATE ON cd_forge_statuses FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_forge_statuses IS
-    'Statuses of commits at forges, one of each name: a copy of what checks have come to, which no decision depends on. Rows end 30 days after their last change.';
+    'Statuses and deployments of commits at forges, one of each name: a copy, which no decision depends on. Rows end 30 days after their last change, those of deployments not before they have ended at the forge.';
 COMMENT ON COLUMN cd_forge_statuses.application_id IS
     'Whose it is, and with environment_id and version_set_id what it is about; 0 if that is not known.';
 COMMENT ON COLUMN cd_forge_statuses.away_since IS
     'When its server first failed to answer since it was sent last; null if it has not.';
 COMMENT ON COLUMN cd_forge_statuses.due_at IS
     'When it is sent, or looked at again while a run sends it.';
+COMMENT ON COLUMN cd_forge_statuses.forge_number IS
+    'What the forge calls a deployment; 0 if that is not known.';
 COMMENT ON COLUMN cd_forge_statuses.inputs IS
     'Of the present run: begun again, it is begun with the same.';
+COMMENT ON COLUMN cd_forge_statuses.kind IS
+    'What the forge is given: a status of the commit, or a deployment of it.';
 COMMENT ON COLUMN cd_forge_statuses.revision IS
     'Counts what it was to say; sent_revision is what the forge has.';
+COMMENT ON COLUMN cd_forge_statuses.rollout_id IS
+    'The rollout of a deployment; 0 for a status.';
 COMMENT ON COLUMN cd_forge_statuses.run IS
     'Counts the runs that were begun for it, and names the present one together with its id.';
+COMMENT ON COLUMN cd_forge_statuses.stage IS
+    'How far a deployment has come; empty for a status.';
 COMMENT ON COLUMN cd_forge_statuses.started IS
     'Whether the engine has the present run.';
 
@@ -2827,6 +2847,7 @@ CREATE UNIQUE INDEX cd_rollouts_one_active_per_application ON cd_rollouts USING 
 CREATE TRIGGER cd_rollouts_are_kept BEFORE DELETE ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollouts_controls_are_known BEFORE INSERT ON cd_rollouts FOR EACH ROW WHEN (((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 1)) EXECUTE FUNCTION cd_refuse_unknown_controls();
 CREATE TRIGGER cd_rollouts_ended_is_final BEFORE UPDATE ON cd_rollouts FOR EACH ROW WHEN (((old.state = ANY (ARRAY['completed'::text, 'failed'::text, 'cancelled'::text])) AND (new.state <> old.state))) EXECUTE FUNCTION cd_refuse_change_of_ended();
+CREATE TRIGGER cd_rollouts_mark_forge AFTER UPDATE OF state ON cd_rollouts FOR EACH ROW WHEN (((new.state IS DISTINCT FROM old.state) AND (new.state = ANY (ARRAY['completed'::text, 'failed'::text, 'cancelled'::text])))) EXECUTE FUNCTION cd_mark_forge_end();
 CREATE TRIGGER cd_rollouts_pins_are_immutable BEFORE UPDATE ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'application_id', 'version_set_id', 'flow_definition_id', 'rollback_of', 'passages', 'strategy', 'strategy_reason', 'inputs', 'created_at');
 CREATE TRIGGER cd_rollouts_touch BEFORE UPDATE ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON COLUMN cd_rollouts.asked IS
@@ -3488,7 +3509,8 @@ AS $function$
         SELECT NULLIF(current_setting('lockstep.organization', true), '')::bigint AS id
     ), settled AS (
         SELECT s.organization_id, s.id FROM cd_forge_statuses s JOIN own ON own.id = s.organization_id
-        WHERE s.state IN ('sent', 'failed') AND s.updated_at < before ORDER BY s.updated_at LIMIT most
+        WHERE s.state IN ('sent', 'failed') AND (s.state = 'failed' OR s.stage IN ('', 'failure', 'inactive')) AND s.updated_at < before
+        ORDER BY s.updated_at LIMIT most
     ), gone AS (
         DELETE FROM cd_forge_statuses s USING settled WHERE s.organization_id = settled.organization_id AND s.id = settled.id RETURNING 1
     )
@@ -3750,6 +3772,17 @@ BEGIN
           < CASE WHEN g.also IS NULL THEN COALESCE(g.quorum, 1) ELSE 1 END;
     PERFORM set_config('lockstep.across', '', true);
 END $function$;
+
+CREATE OR REPLACE FUNCTION cd_mark_forge_end()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    PERFORM cd_mark_forge_subject(NEW.organization_id, NEW.application_id, NEW.version_set_id);
+    RETURN NULL;
+END $function$;
+COMMENT ON FUNCTION cd_mark_forge_end IS
+    'A rollout may end without a change of the state of an environment that it was in.';
 
 CREATE OR REPLACE FUNCTION cd_mark_forge_report()
  RETURNS trigger

@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 )
 
-// program publishes one status.
+// program publishes one status, or one deployment.
 //
 //go:embed set.star
 var program []byte
@@ -89,13 +89,13 @@ func (u *UseCases) begin(ctx context.Context, tx Tx, organization int64, s Statu
 	if err != nil {
 		return s, false, err
 	}
-	why, err := unwanted(ctx, tx, organization, s, mirrors)
+	production, why, err := unwanted(ctx, tx, organization, s, mirrors)
 	if err != nil {
 		return s, false, err
 	}
 	if why != "" {
 		s.State, s.Error = Failed, why
-		u.counts.statuses.failed.Add(1)
+		u.counts.of(s.Kind).failed.Add(1)
 		return s, false, tx.SaveForgeStatus(ctx, s)
 	}
 	h, err := tx.LockForgeHost(ctx, s.Host)
@@ -124,7 +124,7 @@ func (u *UseCases) begin(ctx context.Context, tx Tx, organization int64, s Statu
 	if err := tx.SaveForgeHost(ctx, h); err != nil {
 		return s, false, err
 	}
-	if s.Inputs, err = inputs(s); err != nil {
+	if s.Inputs, err = inputs(organization, s, production); err != nil {
 		return s, false, err
 	}
 	s.State, s.Run, s.Started, s.DueAt, s.BegunRevision = Sending, s.Run+1, false, now.Add(lease), s.Revision
@@ -135,39 +135,43 @@ func (u *UseCases) begin(ctx context.Context, tx Tx, organization int64, s Statu
 	return s, err == nil, err
 }
 
-// unwanted is why a status is not published any more; empty if it is.
-func unwanted(ctx context.Context, tx Tx, organization int64, s Status, mirrors []Mirror) (string, error) {
+// unwanted is why a status is not published any more, empty if it is, and whether people use its environment.
+func unwanted(ctx context.Context, tx Tx, organization int64, s Status, mirrors []Mirror) (production bool, why string, err error) {
 	environments, err := tx.EnvironmentsByID(ctx, organization, []int64{s.EnvironmentID})
 	if err != nil {
-		return "", err
+		return false, "", err
 	}
 	applications, err := tx.ApplicationsByID(ctx, organization, []int64{s.ApplicationID})
 	if err != nil {
-		return "", err
+		return false, "", err
 	}
 	at := slices.IndexFunc(mirrors, func(m Mirror) bool { return m.ApplicationID == s.ApplicationID && m.Enabled })
 	e, exists := environments[s.EnvironmentID]
 	switch {
 	case at < 0 || !mirrors[at].covers(s.EnvironmentID):
-		return "publishing was switched off", nil
+		why = "publishing was switched off"
+	case s.Kind == PublishedDeployment && !mirrors[at].Deployments:
+		why = "publishing of deployments was switched off"
 	case !exists || e.ArchivedAt != nil:
-		return "its environment was archived", nil
+		why = "its environment was archived"
 	case applications[s.ApplicationID].ArchivedAt != nil:
-		return "its application was archived", nil
-	default:
-		return "", nil
+		why = "its application was archived"
 	}
+	return e.Tier == core.TierProduction, why, nil
 }
 
-// inputs are those of the program that publishes a status.
-func inputs(s Status) (json.RawMessage, error) {
-	arguments := map[string]any{
+// inputs are those of the program that publishes a status, or a deployment.
+func inputs(organization int64, s Status, production bool) (json.RawMessage, error) {
+	of, arguments := "status", map[string]any{
 		"repo_url": s.Repository, "commit": s.Commit, "name": s.Name, "state": s.Phase, "description": s.Description, "url": s.Link,
+	}
+	if s.Kind == PublishedDeployment {
+		of, arguments = "deployment", s.deploymentArguments(organization, production)
 	}
 	if s.Credential != "" {
 		arguments["credential"] = s.Credential
 	}
-	made, err := json.Marshal(map[string]any{"status": arguments})
+	made, err := json.Marshal(map[string]any{of: arguments})
 	if err != nil {
 		return nil, fmt.Errorf("write the inputs of status %d: %w", s.ID, err)
 	}
@@ -193,7 +197,7 @@ func (u *UseCases) start(ctx context.Context, organization int64, s Status) (Sta
 		case err == nil:
 			s.Started, s.DueAt = true, now.Add(firstGlance)
 		case handoff.RefusedPermanently(err):
-			s.again(&u.counts.statuses, now, "the engine refused to send it: "+fault.Public(err))
+			s.again(u.counts.of(s.Kind), now, "the engine refused to send it: "+fault.Public(err))
 		default: // it is tried again for as long as the engine is away, with the same run
 			s.DueAt, s.Error = now.Add(lease), "the engine cannot be reached: "+fault.Public(err)
 		}
@@ -215,7 +219,7 @@ func (u *UseCases) look(ctx context.Context, organization int64, s Status) (Stat
 		case err != nil:
 			s.DueAt = now.Add(lease)
 		case gone:
-			s.again(&u.counts.statuses, now, "its run is not known to the engine any more")
+			s.again(u.counts.of(s.Kind), now, "its run is not known to the engine any more")
 		case run.State == handoff.WorkflowRunning || run.State == handoff.WorkflowParked:
 			s.DueAt = now.Add(glance)
 			if run.State == handoff.WorkflowParked {
@@ -224,7 +228,7 @@ func (u *UseCases) look(ctx context.Context, organization int64, s Status) (Stat
 		case run.State == handoff.WorkflowCompleted:
 			u.ended(s, h, now, read(run.Status))
 		default:
-			s.again(&u.counts.statuses, now, core.Because("its run is "+string(run.State), run.Error))
+			s.again(u.counts.of(s.Kind), now, core.Because("its run is "+string(run.State), run.Error))
 		}
 	}, err)
 }
@@ -260,11 +264,16 @@ type outcome struct {
 	outcome, why, link string
 	wait               time.Duration
 	quota              *Quota
+	// number is what the forge calls a deployment; 0 if it has not said.
+	number int64
 }
 
 // ended is a run that reports what came of the status.
 func (u *UseCases) ended(s *Status, h *Host, now time.Time, o outcome) {
-	sent := s.settled(&u.counts.statuses, h, &h.Standing, keptByStatuses, now, o)
+	sent := s.settled(u.counts.of(s.Kind), h, &h.Standing, keptByStatuses, now, o)
+	if o.number > 0 {
+		s.ForgeNumber = o.number
+	}
 	if h.Problem = ""; h.Failures > 0 {
 		h.Problem = s.Error
 	}
@@ -298,6 +307,10 @@ func (d *Delivery) settled(c *attempts, h *Host, at *Standing, part int64, now t
 		c.away.Add(1)
 		d.busy(at, now, cmp.Or(o.why, "it does not answer"), 0)
 		d.away(c, now)
+	case "unsupported": // another attempt would be the same
+		at.Failures = 0
+		d.State, d.Attempts, d.Error, d.AwaySince = Failed, max(1, d.Attempts), cut(cmp.Or(o.why, "the forge has nothing of the kind"), maxError), nil
+		c.failed.Add(1)
 	default:
 		at.Failures = 0
 		d.again(c, now, cmp.Or(o.why, "its run ended without saying what came of it"))
@@ -363,6 +376,8 @@ func read(pairs []handoff.WorkflowPair) (o outcome) {
 			var seconds int64
 			_ = json.Unmarshal([]byte(p.Value), &seconds)
 			o.wait = time.Duration(max(0, min(seconds, 24*3600))) * time.Second
+		case "number":
+			_ = json.Unmarshal([]byte(p.Value), &o.number)
 		case "limit":
 			_ = json.Unmarshal([]byte(p.Value), &q.Limit)
 		case "remaining":

@@ -30,6 +30,8 @@ type Mirror struct {
 	Enabled    bool
 	// Plans reports whether comments on pull requests are about the application, too; they are without a mirror.
 	Plans bool
+	// Deployments reports whether deployments are published, too.
+	Deployments bool
 	// Author is who saved it last, at ChangedAt.
 	Author    core.Author
 	ChangedAt time.Time
@@ -50,15 +52,19 @@ const (
 // States are all states.
 func States() []State { return []State{Pending, Sending, Sent, Failed} }
 
-// Status is a status of a commit at a forge.
+// Status is a status of a commit at a forge, or a deployment of it.
 type Status struct {
-	ID int64
+	ID   int64
+	Kind Published
 	// Repository is the URL, Host its server.
 	Repository, Host, Commit string
-	// Name is what forges call its context: lockstep/<application>/<environment>/<key>, or without a key for what was deployed there.
+	// Name is what forges call its context: lockstep/<application>/<environment>/<key>, or without a key for what was deployed there. That of a
+	// deployment has #rollout_<id> after the environment.
 	Name string
 	// ApplicationID is whose it is, EnvironmentID what it is about. The name has both.
 	ApplicationID, EnvironmentID int64
+	// RolloutID is that of a deployment, and ForgeNumber what the forge calls it; 0 if that is not known.
+	RolloutID, ForgeNumber int64
 	Part
 	Credential string
 	// Revision counts what it was to say, SentRevision is what the forge has, and BegunRevision what the present run sends.
@@ -87,8 +93,10 @@ type Delivery struct {
 // Part is what a status states, or is to state.
 type Part struct {
 	// Set is the version set that it is about: what is about an older one changes nothing.
-	Set               int64
-	Phase             core.CheckPhase
+	Set   int64
+	Phase core.CheckPhase
+	// Stage is that of a deployment; empty for a status.
+	Stage             Stage
 	Description, Link string
 }
 
@@ -157,6 +165,7 @@ type Reads interface {
 // Filter narrows a list of statuses; its zero value does not.
 type Filter struct {
 	State  State
+	Kind   Published
 	Commit string
 	// Before is the status that the list continues after; 0 for the newest. Most is how many are returned.
 	Before int64
@@ -212,8 +221,10 @@ type Tx interface {
 	// ForgeLive is what is live of an application, by environment.
 	ForgeLive(ctx context.Context, application int64) (map[int64]Live, error)
 	VersionsOfSet(ctx context.Context, set int64) ([]SetVersion, error)
-	// MergeForgeStatus stores what is to be published under a name, unless that is known.
-	MergeForgeStatus(ctx context.Context, s Status) error
+	// MergeForgeStatus stores what is to be published under a name, unless that is known, or only what is known is to be changed.
+	MergeForgeStatus(ctx context.Context, s Status, onlyKnown bool) error
+	// OpenForgeDeployments are the rollouts of a version set with deployments that may change yet.
+	OpenForgeDeployments(ctx context.Context, application, set int64) ([]int64, error)
 
 	// DueForgeStatus locks one that is to be sent or looked at, skipping those that others have locked; false for none. None is sent to a
 	// server that is paused, or to which that many are being sent: one, while it does not answer.
@@ -337,6 +348,7 @@ func New(d Deps) *UseCases {
 // counts counts what this process has done, for the metrics.
 type counts struct {
 	statuses, pulls     attempts
+	deployments         attempts
 	pullsIgnored        atomic.Int64
 	taken, old, ignored atomic.Int64
 }
@@ -357,6 +369,17 @@ func (u *UseCases) Reported() map[string]int64 {
 
 // Counts returns what became of attempts in this process, by outcome.
 func (u *UseCases) Counts() map[string]int64 { return u.counts.statuses.read() }
+
+// DeploymentCounts returns what became of attempts to publish deployments in this process, by outcome.
+func (u *UseCases) DeploymentCounts() map[string]int64 { return u.counts.deployments.read() }
+
+// of counts the attempts of a kind.
+func (c *counts) of(k Published) *attempts {
+	if k == PublishedDeployment {
+		return &c.deployments
+	}
+	return &c.statuses
+}
 
 // PullCounts returns what became of plans in comments in this process, by outcome.
 func (u *UseCases) PullCounts() map[string]int64 {

@@ -29,8 +29,10 @@ type NewMirror struct {
 	Credential   string
 	Enabled      bool
 	// Plans reports whether comments on pull requests are about the application, too; nil leaves it as it is.
-	Plans  *bool
-	Reason string
+	Plans *bool
+	// Deployments reports whether deployments are published, too; nil leaves it as it is.
+	Deployments *bool
+	Reason      string
 }
 
 // Named is a mirror with the names of what it is about.
@@ -92,6 +94,10 @@ func (u *UseCases) PutMirror(ctx context.Context, a core.Actor, n NewMirror) (Na
 		if n.Plans != nil {
 			saved.Plans = *n.Plans
 		}
+		saved.Deployments = before != nil && before.Deployments
+		if n.Deployments != nil {
+			saved.Deployments = *n.Deployments
+		}
 		if err := tx.SaveForgeMirror(ctx, saved.Mirror); err != nil {
 			return err
 		}
@@ -135,7 +141,7 @@ func (n *Named) before() any {
 }
 
 func (n Named) state() map[string]any {
-	return map[string]any{"environments": n.Environments, "credential": n.Credential, "enabled": n.Enabled, "plans": n.Plans}
+	return map[string]any{"environments": n.Environments, "credential": n.Credential, "enabled": n.Enabled, "plans": n.Plans, "deployments": n.Deployments}
 }
 
 func named(m Mirror, application string, environments map[int64]core.Environment) Named {

@@ -116,9 +116,11 @@ type subject struct {
 	rollout     core.Rollout
 	stops       []core.RolloutEnvironment
 	states      []core.CheckState
-	live        map[int64]Live
-	names       map[int64]core.Environment
-	commits     []commit
+	// rollouts are those whose deployments are published.
+	rollouts []under
+	live     map[int64]Live
+	names    map[int64]core.Environment
+	commits  []commit
 	// gaps are what keeps the commits from being all of the version set; none if they are.
 	gaps []string
 }
@@ -128,9 +130,12 @@ type commit struct{ repository, host, sha string }
 
 // statement is what is published of a subject under a name.
 type statement struct {
-	name        string
-	environment int64
-	part        Part
+	name                 string
+	environment, rollout int64
+	kind                 Published
+	part                 Part
+	// onlyKnown means that it changes what is published already, and is published for nothing else.
+	onlyKnown bool
 }
 
 // make turns a mark into statuses. What is read before the marks are taken is not older than the marks.
@@ -152,12 +157,12 @@ func (u *UseCases) make(ctx context.Context, organization int64, m Mark) error {
 		if counted, err = u.count(ctx, tx, organization, s); err != nil {
 			return err
 		}
-		for _, st := range u.statements(s) {
+		for _, st := range append(u.statements(s), u.deployments(s)...) {
 			for _, c := range s.commits {
 				if err := tx.MergeForgeStatus(ctx, Status{
-					Repository: c.repository, Host: c.host, Commit: c.sha, Name: st.name, ApplicationID: m.Application,
-					EnvironmentID: st.environment, Part: st.part, Credential: s.mirror.Credential, Delivery: Delivery{DueAt: now},
-				}); err != nil {
+					Kind: st.kind, Repository: c.repository, Host: c.host, Commit: c.sha, Name: st.name, ApplicationID: m.Application,
+					EnvironmentID: st.environment, RolloutID: st.rollout, Part: st.part, Credential: s.mirror.Credential, Delivery: Delivery{DueAt: now},
+				}, st.onlyKnown); err != nil {
 					return err
 				}
 			}
@@ -261,7 +266,15 @@ func (s *subject) readPlaces(ctx context.Context, tx Tx, organization int64, rep
 	if s.live, err = tx.ForgeLive(ctx, s.mark.Application); err != nil {
 		return err
 	}
+	if err := s.readDeployments(ctx, tx, organization); err != nil {
+		return err
+	}
 	var places []int64
+	for _, one := range s.rollouts {
+		for _, e := range one.stops {
+			places = append(places, e.EnvironmentID)
+		}
+	}
 	for _, r := range reports {
 		places = append(places, r.EnvironmentID)
 	}
@@ -314,7 +327,7 @@ func (u *UseCases) statements(s subject) []statement {
 			return
 		}
 		// With the application: who may configure one names any repository in its sources, and must not speak for others there.
-		st := statement{name: prefix + s.application.Name + "/" + s.names[environment].Name, environment: environment, part: Part{
+		st := statement{name: prefix + s.application.Name + "/" + s.names[environment].Name, environment: environment, kind: PublishedStatus, part: Part{
 			Set: s.mark.VersionSet, Phase: phase, Description: cut(description, maxDescription), Link: link,
 		}}
 		if key != "" {

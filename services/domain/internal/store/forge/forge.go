@@ -5,6 +5,7 @@
 package forge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -21,6 +22,7 @@ import (
 func mirror(r query.ForgeMirror) forge.Mirror {
 	return forge.Mirror{
 		ApplicationID: r.ApplicationID, EnvironmentIDs: r.EnvironmentIds, Credential: r.Credential, Enabled: r.Enabled, Plans: r.Plans,
+		Deployments: r.Deployments,
 		Author: core.Author{
 			Principal: core.Principal{Type: core.PrincipalType(r.PrincipalType), ID: r.PrincipalID}, Name: r.PrincipalName,
 		},
@@ -32,7 +34,10 @@ func status(r query.ForgeStatus) forge.Status {
 	return forge.Status{
 		ID: r.ID, Repository: r.Repository, Host: r.Host, Commit: r.CommitSha, Name: r.Name,
 		ApplicationID: r.ApplicationID, EnvironmentID: r.EnvironmentID,
-		Part:       forge.Part{Set: r.VersionSetID, Phase: core.CheckPhase(r.Phase), Description: r.Description, Link: r.Link},
+		Kind: forge.Published(r.Kind), RolloutID: r.RolloutID, ForgeNumber: r.ForgeNumber,
+		Part: forge.Part{
+			Set: r.VersionSetID, Phase: core.CheckPhase(r.Phase), Stage: forge.Stage(r.Stage), Description: r.Description, Link: r.Link,
+		},
 		Credential: r.Credential,
 		Revision:   int(r.Revision), SentRevision: int(r.SentRevision), BegunRevision: int(r.BegunRevision),
 		CreatedAt: r.CreatedAt,
@@ -74,7 +79,7 @@ func (r Reads) ForgeMirrors(ctx context.Context, organization int64) ([]forge.Mi
 func (r Reads) ForgeStatuses(ctx context.Context, organization int64, f forge.Filter) (all []forge.Status, err error) {
 	err = r.Run(ctx, organization, func(q *query.Queries) error {
 		rows, err := q.ForgeStatuses(ctx, query.ForgeStatusesParams{
-			OrganizationID: organization, State: string(f.State), CommitSha: f.Commit, Before: f.Before, Most: int32(f.Most),
+			OrganizationID: organization, State: string(f.State), CommitSha: f.Commit, Kind: string(f.Kind), Before: f.Before, Most: int32(f.Most),
 		})
 		all = make([]forge.Status, len(rows))
 		for i, row := range rows {
@@ -114,7 +119,7 @@ type Writes struct {
 func (w Writes) SaveForgeMirror(ctx context.Context, m forge.Mirror) error {
 	err := w.Q.SaveForgeMirror(ctx, query.SaveForgeMirrorParams{
 		OrganizationID: w.Entered, ApplicationID: m.ApplicationID, EnvironmentIds: m.EnvironmentIDs, Credential: m.Credential, Enabled: m.Enabled,
-		Plans: m.Plans, PrincipalType: string(m.Author.Type), PrincipalID: m.Author.ID, PrincipalName: m.Author.Name, ChangedAt: m.ChangedAt,
+		Plans: m.Plans, Deployments: m.Deployments, PrincipalType: string(m.Author.Type), PrincipalID: m.Author.ID, PrincipalName: m.Author.Name, ChangedAt: m.ChangedAt,
 	})
 	return pg.Classify(err, "save whether application %d is published", m.ApplicationID)
 }
@@ -192,13 +197,20 @@ func (w Writes) VersionsOfSet(ctx context.Context, set int64) ([]forge.SetVersio
 }
 
 // MergeForgeStatus implements forge.Tx.
-func (w Writes) MergeForgeStatus(ctx context.Context, s forge.Status) error {
+func (w Writes) MergeForgeStatus(ctx context.Context, s forge.Status, onlyKnown bool) error {
 	err := w.Q.MergeForgeStatus(ctx, query.MergeForgeStatusParams{
 		OrganizationID: w.Entered, Repository: s.Repository, Host: s.Host, CommitSha: s.Commit, Name: s.Name,
 		ApplicationID: s.ApplicationID, EnvironmentID: s.EnvironmentID, VersionSetID: s.Set, Phase: string(s.Phase),
-		Description: s.Description, Link: s.Link, Credential: s.Credential, DueAt: s.DueAt,
+		Description: s.Description, Link: s.Link, Credential: s.Credential, DueAt: s.DueAt, Kind: string(cmp.Or(s.Kind, forge.PublishedStatus)),
+		Stage: string(s.Stage), RolloutID: s.RolloutID, OnlyKnown: onlyKnown,
 	})
 	return pg.Classify(err, "store status %s of %s", s.Name, s.Commit)
+}
+
+// OpenForgeDeployments implements forge.Tx.
+func (w Writes) OpenForgeDeployments(ctx context.Context, application, set int64) ([]int64, error) {
+	all, err := w.Q.OpenForgeDeployments(ctx, w.Entered, application, set)
+	return all, pg.Classify(err, "read the deployments of version set %d at forges", set)
 }
 
 // DueForgeStatus implements forge.Tx.
@@ -231,7 +243,7 @@ func (w Writes) SaveForgeStatus(ctx context.Context, s forge.Status) error {
 		OrganizationID: w.Entered, ID: s.ID, State: string(s.State), DueAt: s.DueAt, Attempts: int32(s.Attempts), Run: int32(s.Run),
 		Started: s.Started,
 		Inputs:  s.Inputs, BegunRevision: int32(s.BegunRevision), SentRevision: int32(s.SentRevision), Error: s.Error, SentAt: s.SentAt,
-		AwaySince: s.AwaySince,
+		AwaySince: s.AwaySince, ForgeNumber: s.ForgeNumber,
 	})
 	return pg.Classify(err, "save status %d", s.ID)
 }

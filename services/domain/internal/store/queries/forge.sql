@@ -8,10 +8,10 @@ SELECT organization_id::bigint FROM cd_organizations_with_due_pulls(@at) AS orga
 SELECT * FROM cd_forge_mirrors WHERE organization_id = @organization_id ORDER BY application_id;
 
 -- name: SaveForgeMirror :exec
-INSERT INTO cd_forge_mirrors (organization_id, application_id, environment_ids, credential, enabled, plans, principal_type, principal_id, principal_name, changed_at)
-VALUES (@organization_id, @application_id, @environment_ids, @credential, @enabled, @plans, @principal_type, @principal_id, @principal_name, @changed_at)
+INSERT INTO cd_forge_mirrors (organization_id, application_id, environment_ids, credential, enabled, plans, deployments, principal_type, principal_id, principal_name, changed_at)
+VALUES (@organization_id, @application_id, @environment_ids, @credential, @enabled, @plans, @deployments, @principal_type, @principal_id, @principal_name, @changed_at)
 ON CONFLICT (organization_id, application_id) DO UPDATE SET environment_ids = EXCLUDED.environment_ids, credential = EXCLUDED.credential,
-    enabled = EXCLUDED.enabled, plans = EXCLUDED.plans, principal_type = EXCLUDED.principal_type, principal_id = EXCLUDED.principal_id,
+    enabled = EXCLUDED.enabled, plans = EXCLUDED.plans, deployments = EXCLUDED.deployments, principal_type = EXCLUDED.principal_type, principal_id = EXCLUDED.principal_id,
     principal_name = EXCLUDED.principal_name, changed_at = EXCLUDED.changed_at;
 
 -- name: MarkForgeLive :exec
@@ -68,18 +68,27 @@ WHERE e.organization_id = @organization_id AND e.version_set_id = @version_set_i
 -- sends now is sent again afterwards; one that waits after a failed attempt continues to wait. One that failed without an attempt was not
 -- published because publishing was off.
 INSERT INTO cd_forge_statuses AS s (organization_id, repository, host, commit_sha, name, application_id, environment_id, version_set_id, phase, description, link,
-    credential, due_at)
-VALUES (@organization_id, @repository, @host, @commit_sha, @name, @application_id, @environment_id, @version_set_id, @phase, @description, @link, @credential, @due_at)
+    credential, due_at, kind, stage, rollout_id)
+SELECT @organization_id, @repository, @host, @commit_sha, @name, @application_id, @environment_id, @version_set_id, @phase, @description, @link, @credential, @due_at,
+    @kind, @stage, @rollout_id
+WHERE NOT @only_known::boolean OR EXISTS (SELECT FROM cd_forge_statuses o WHERE o.organization_id = @organization_id AND o.repository = @repository
+    AND o.commit_sha = @commit_sha AND o.name = @name)
 ON CONFLICT (organization_id, repository, commit_sha, name) DO UPDATE SET
     application_id = EXCLUDED.application_id, environment_id = EXCLUDED.environment_id, version_set_id = EXCLUDED.version_set_id, phase = EXCLUDED.phase,
-    description = EXCLUDED.description, link = EXCLUDED.link, credential = EXCLUDED.credential, revision = s.revision + 1,
+    description = EXCLUDED.description, link = EXCLUDED.link, credential = EXCLUDED.credential, stage = EXCLUDED.stage, revision = s.revision + 1,
     due_at = CASE WHEN s.state = 'sending' OR s.state = 'pending' THEN s.due_at ELSE EXCLUDED.due_at END,
     attempts = CASE WHEN s.state IN ('pending', 'sending') THEN s.attempts ELSE 0 END,
     state = CASE WHEN s.state = 'sending' THEN s.state ELSE 'pending' END
-WHERE ((s.application_id, s.environment_id, s.version_set_id, s.phase, s.description, s.link, s.credential) IS DISTINCT FROM
-    (EXCLUDED.application_id, EXCLUDED.environment_id, EXCLUDED.version_set_id, EXCLUDED.phase, EXCLUDED.description, EXCLUDED.link, EXCLUDED.credential)
+WHERE ((s.application_id, s.environment_id, s.version_set_id, s.phase, s.stage, s.description, s.link, s.credential) IS DISTINCT FROM
+    (EXCLUDED.application_id, EXCLUDED.environment_id, EXCLUDED.version_set_id, EXCLUDED.phase, EXCLUDED.stage, EXCLUDED.description, EXCLUDED.link,
+        EXCLUDED.credential)
     OR s.state = 'failed' AND s.attempts = 0)
   AND (s.version_set_id <= EXCLUDED.version_set_id OR s.application_id <> EXCLUDED.application_id);
+
+-- name: OpenForgeDeployments :many
+-- The rollouts of a version set with deployments that may change yet.
+SELECT DISTINCT rollout_id FROM cd_forge_statuses WHERE organization_id = @organization_id AND application_id = @application_id
+  AND version_set_id = @version_set_id AND kind = 'deployment' AND stage IN ('queued', 'in_progress', 'success') ORDER BY rollout_id;
 
 -- name: DueForgeStatus :one
 -- The one that has been due longest and may be begun now, or whose run is to be looked at; those that others have locked are skipped.
@@ -95,7 +104,8 @@ SELECT * FROM cd_forge_statuses WHERE organization_id = @organization_id AND id 
 
 -- name: SaveForgeStatus :exec
 UPDATE cd_forge_statuses SET state = @state, due_at = @due_at, attempts = @attempts, run = @run, started = @started, inputs = sqlc.narg(inputs)::jsonb,
-    begun_revision = @begun_revision, sent_revision = @sent_revision, error = @error, sent_at = @sent_at, away_since = @away_since
+    begun_revision = @begun_revision, sent_revision = @sent_revision, error = @error, sent_at = @sent_at, away_since = @away_since,
+    forge_number = @forge_number
 WHERE organization_id = @organization_id AND id = @id;
 
 -- name: HurryForgeStatus :exec
@@ -108,6 +118,7 @@ SELECT count(*) FROM cd_forge_statuses WHERE organization_id = @organization_id 
 -- name: ForgeStatuses :many
 SELECT * FROM cd_forge_statuses
 WHERE organization_id = @organization_id AND (@state::text = '' OR state = @state) AND (@commit_sha::text = '' OR commit_sha = @commit_sha)
+  AND (@kind::text = '' OR kind = @kind)
   AND (@before::bigint = 0 OR id < @before)
 ORDER BY id DESC LIMIT @most;
 

@@ -95,7 +95,7 @@ func (q *Queries) DueForgePull(ctx context.Context, arg DueForgePullParams) (For
 }
 
 const dueForgeStatus = `-- name: DueForgeStatus :one
-SELECT organization_id, id, repository, host, commit_sha, name, credential, revision, sent_revision, state, due_at, attempts, run, started, inputs, begun_revision, error, sent_at, created_at, updated_at, application_id, environment_id, version_set_id, phase, description, link, away_since FROM cd_forge_statuses s WHERE s.organization_id = $1 AND s.state IN ('pending', 'sending') AND s.due_at <= $2
+SELECT organization_id, id, repository, host, commit_sha, name, credential, revision, sent_revision, state, due_at, attempts, run, started, inputs, begun_revision, error, sent_at, created_at, updated_at, application_id, environment_id, version_set_id, phase, description, link, away_since, kind, stage, rollout_id, forge_number FROM cd_forge_statuses s WHERE s.organization_id = $1 AND s.state IN ('pending', 'sending') AND s.due_at <= $2
   AND (s.state = 'sending' OR s.host <> ALL (ARRAY(
       SELECT h.host FROM cd_forge_hosts h WHERE h.organization_id = $1 AND (h.paused_until > $2 OR (
           SELECT count(*) FROM cd_forge_statuses x WHERE x.organization_id = h.organization_id AND x.host = h.host AND x.state = 'sending'
@@ -135,6 +135,10 @@ func (q *Queries) DueForgeStatus(ctx context.Context, organizationID int64, at t
 		&i.Description,
 		&i.Link,
 		&i.AwaySince,
+		&i.Kind,
+		&i.Stage,
+		&i.RolloutID,
+		&i.ForgeNumber,
 	)
 	return i, err
 }
@@ -371,7 +375,7 @@ func (q *Queries) ForgeMarksOf(ctx context.Context, organizationID int64, applic
 }
 
 const forgeMirrors = `-- name: ForgeMirrors :many
-SELECT organization_id, id, application_id, environment_ids, credential, enabled, principal_type, principal_id, principal_name, changed_at, created_at, updated_at, plans FROM cd_forge_mirrors WHERE organization_id = $1 ORDER BY application_id
+SELECT organization_id, id, application_id, environment_ids, credential, enabled, principal_type, principal_id, principal_name, changed_at, created_at, updated_at, plans, deployments FROM cd_forge_mirrors WHERE organization_id = $1 ORDER BY application_id
 `
 
 func (q *Queries) ForgeMirrors(ctx context.Context, organizationID int64) ([]ForgeMirror, error) {
@@ -397,6 +401,7 @@ func (q *Queries) ForgeMirrors(ctx context.Context, organizationID int64) ([]For
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.Plans,
+			&i.Deployments,
 		); err != nil {
 			return nil, err
 		}
@@ -544,16 +549,18 @@ func (q *Queries) ForgeReports(ctx context.Context, organizationID int64, commit
 }
 
 const forgeStatuses = `-- name: ForgeStatuses :many
-SELECT organization_id, id, repository, host, commit_sha, name, credential, revision, sent_revision, state, due_at, attempts, run, started, inputs, begun_revision, error, sent_at, created_at, updated_at, application_id, environment_id, version_set_id, phase, description, link, away_since FROM cd_forge_statuses
+SELECT organization_id, id, repository, host, commit_sha, name, credential, revision, sent_revision, state, due_at, attempts, run, started, inputs, begun_revision, error, sent_at, created_at, updated_at, application_id, environment_id, version_set_id, phase, description, link, away_since, kind, stage, rollout_id, forge_number FROM cd_forge_statuses
 WHERE organization_id = $1 AND ($2::text = '' OR state = $2) AND ($3::text = '' OR commit_sha = $3)
-  AND ($4::bigint = 0 OR id < $4)
-ORDER BY id DESC LIMIT $5
+  AND ($4::text = '' OR kind = $4)
+  AND ($5::bigint = 0 OR id < $5)
+ORDER BY id DESC LIMIT $6
 `
 
 type ForgeStatusesParams struct {
 	OrganizationID int64
 	State          string
 	CommitSha      string
+	Kind           string
 	Before         int64
 	Most           int32
 }
@@ -563,6 +570,7 @@ func (q *Queries) ForgeStatuses(ctx context.Context, arg ForgeStatusesParams) ([
 		arg.OrganizationID,
 		arg.State,
 		arg.CommitSha,
+		arg.Kind,
 		arg.Before,
 		arg.Most,
 	)
@@ -601,6 +609,10 @@ func (q *Queries) ForgeStatuses(ctx context.Context, arg ForgeStatusesParams) ([
 			&i.Description,
 			&i.Link,
 			&i.AwaySince,
+			&i.Kind,
+			&i.Stage,
+			&i.RolloutID,
+			&i.ForgeNumber,
 		); err != nil {
 			return nil, err
 		}
@@ -925,7 +937,7 @@ func (q *Queries) LockForgePull(ctx context.Context, organizationID int64, iD in
 }
 
 const lockForgeStatus = `-- name: LockForgeStatus :one
-SELECT organization_id, id, repository, host, commit_sha, name, credential, revision, sent_revision, state, due_at, attempts, run, started, inputs, begun_revision, error, sent_at, created_at, updated_at, application_id, environment_id, version_set_id, phase, description, link, away_since FROM cd_forge_statuses WHERE organization_id = $1 AND id = $2 FOR UPDATE
+SELECT organization_id, id, repository, host, commit_sha, name, credential, revision, sent_revision, state, due_at, attempts, run, started, inputs, begun_revision, error, sent_at, created_at, updated_at, application_id, environment_id, version_set_id, phase, description, link, away_since, kind, stage, rollout_id, forge_number FROM cd_forge_statuses WHERE organization_id = $1 AND id = $2 FOR UPDATE
 `
 
 func (q *Queries) LockForgeStatus(ctx context.Context, organizationID int64, iD int64) (ForgeStatus, error) {
@@ -959,6 +971,10 @@ func (q *Queries) LockForgeStatus(ctx context.Context, organizationID int64, iD 
 		&i.Description,
 		&i.Link,
 		&i.AwaySince,
+		&i.Kind,
+		&i.Stage,
+		&i.RolloutID,
+		&i.ForgeNumber,
 	)
 	return i, err
 }
@@ -1090,16 +1106,20 @@ func (q *Queries) MergeForgePull(ctx context.Context, arg MergeForgePullParams) 
 
 const mergeForgeStatus = `-- name: MergeForgeStatus :exec
 INSERT INTO cd_forge_statuses AS s (organization_id, repository, host, commit_sha, name, application_id, environment_id, version_set_id, phase, description, link,
-    credential, due_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+    credential, due_at, kind, stage, rollout_id)
+SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
+    $14, $15, $16
+WHERE NOT $17::boolean OR EXISTS (SELECT FROM cd_forge_statuses o WHERE o.organization_id = $1 AND o.repository = $2
+    AND o.commit_sha = $4 AND o.name = $5)
 ON CONFLICT (organization_id, repository, commit_sha, name) DO UPDATE SET
     application_id = EXCLUDED.application_id, environment_id = EXCLUDED.environment_id, version_set_id = EXCLUDED.version_set_id, phase = EXCLUDED.phase,
-    description = EXCLUDED.description, link = EXCLUDED.link, credential = EXCLUDED.credential, revision = s.revision + 1,
+    description = EXCLUDED.description, link = EXCLUDED.link, credential = EXCLUDED.credential, stage = EXCLUDED.stage, revision = s.revision + 1,
     due_at = CASE WHEN s.state = 'sending' OR s.state = 'pending' THEN s.due_at ELSE EXCLUDED.due_at END,
     attempts = CASE WHEN s.state IN ('pending', 'sending') THEN s.attempts ELSE 0 END,
     state = CASE WHEN s.state = 'sending' THEN s.state ELSE 'pending' END
-WHERE ((s.application_id, s.environment_id, s.version_set_id, s.phase, s.description, s.link, s.credential) IS DISTINCT FROM
-    (EXCLUDED.application_id, EXCLUDED.environment_id, EXCLUDED.version_set_id, EXCLUDED.phase, EXCLUDED.description, EXCLUDED.link, EXCLUDED.credential)
+WHERE ((s.application_id, s.environment_id, s.version_set_id, s.phase, s.stage, s.description, s.link, s.credential) IS DISTINCT FROM
+    (EXCLUDED.application_id, EXCLUDED.environment_id, EXCLUDED.version_set_id, EXCLUDED.phase, EXCLUDED.stage, EXCLUDED.description, EXCLUDED.link,
+        EXCLUDED.credential)
     OR s.state = 'failed' AND s.attempts = 0)
   AND (s.version_set_id <= EXCLUDED.version_set_id OR s.application_id <> EXCLUDED.application_id)
 `
@@ -1118,6 +1138,10 @@ type MergeForgeStatusParams struct {
 	Link           string
 	Credential     string
 	DueAt          time.Time
+	Kind           string
+	Stage          string
+	RolloutID      int64
+	OnlyKnown      bool
 }
 
 // Stores what is to be published under a name, unless that is known already, or is about an older version set than what is known. One that a run
@@ -1138,8 +1162,38 @@ func (q *Queries) MergeForgeStatus(ctx context.Context, arg MergeForgeStatusPara
 		arg.Link,
 		arg.Credential,
 		arg.DueAt,
+		arg.Kind,
+		arg.Stage,
+		arg.RolloutID,
+		arg.OnlyKnown,
 	)
 	return err
+}
+
+const openForgeDeployments = `-- name: OpenForgeDeployments :many
+SELECT DISTINCT rollout_id FROM cd_forge_statuses WHERE organization_id = $1 AND application_id = $2
+  AND version_set_id = $3 AND kind = 'deployment' AND stage IN ('queued', 'in_progress', 'success') ORDER BY rollout_id
+`
+
+// The rollouts of a version set with deployments that may change yet.
+func (q *Queries) OpenForgeDeployments(ctx context.Context, organizationID int64, applicationID int64, versionSetID int64) ([]int64, error) {
+	rows, err := q.db.Query(ctx, openForgeDeployments, organizationID, applicationID, versionSetID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var rollout_id int64
+		if err := rows.Scan(&rollout_id); err != nil {
+			return nil, err
+		}
+		items = append(items, rollout_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const organizationsWithDueForge = `-- name: OrganizationsWithDueForge :many
@@ -1301,10 +1355,10 @@ func (q *Queries) SaveForgeHost(ctx context.Context, arg SaveForgeHostParams) er
 }
 
 const saveForgeMirror = `-- name: SaveForgeMirror :exec
-INSERT INTO cd_forge_mirrors (organization_id, application_id, environment_ids, credential, enabled, plans, principal_type, principal_id, principal_name, changed_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+INSERT INTO cd_forge_mirrors (organization_id, application_id, environment_ids, credential, enabled, plans, deployments, principal_type, principal_id, principal_name, changed_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 ON CONFLICT (organization_id, application_id) DO UPDATE SET environment_ids = EXCLUDED.environment_ids, credential = EXCLUDED.credential,
-    enabled = EXCLUDED.enabled, plans = EXCLUDED.plans, principal_type = EXCLUDED.principal_type, principal_id = EXCLUDED.principal_id,
+    enabled = EXCLUDED.enabled, plans = EXCLUDED.plans, deployments = EXCLUDED.deployments, principal_type = EXCLUDED.principal_type, principal_id = EXCLUDED.principal_id,
     principal_name = EXCLUDED.principal_name, changed_at = EXCLUDED.changed_at
 `
 
@@ -1315,6 +1369,7 @@ type SaveForgeMirrorParams struct {
 	Credential     string
 	Enabled        bool
 	Plans          bool
+	Deployments    bool
 	PrincipalType  string
 	PrincipalID    int64
 	PrincipalName  string
@@ -1329,6 +1384,7 @@ func (q *Queries) SaveForgeMirror(ctx context.Context, arg SaveForgeMirrorParams
 		arg.Credential,
 		arg.Enabled,
 		arg.Plans,
+		arg.Deployments,
 		arg.PrincipalType,
 		arg.PrincipalID,
 		arg.PrincipalName,
@@ -1463,8 +1519,9 @@ func (q *Queries) SaveForgeReport(ctx context.Context, arg SaveForgeReportParams
 
 const saveForgeStatus = `-- name: SaveForgeStatus :exec
 UPDATE cd_forge_statuses SET state = $1, due_at = $2, attempts = $3, run = $4, started = $5, inputs = $6::jsonb,
-    begun_revision = $7, sent_revision = $8, error = $9, sent_at = $10, away_since = $11
-WHERE organization_id = $12 AND id = $13
+    begun_revision = $7, sent_revision = $8, error = $9, sent_at = $10, away_since = $11,
+    forge_number = $12
+WHERE organization_id = $13 AND id = $14
 `
 
 type SaveForgeStatusParams struct {
@@ -1479,6 +1536,7 @@ type SaveForgeStatusParams struct {
 	Error          string
 	SentAt         *time.Time
 	AwaySince      *time.Time
+	ForgeNumber    int64
 	OrganizationID int64
 	ID             int64
 }
@@ -1496,6 +1554,7 @@ func (q *Queries) SaveForgeStatus(ctx context.Context, arg SaveForgeStatusParams
 		arg.Error,
 		arg.SentAt,
 		arg.AwaySince,
+		arg.ForgeNumber,
 		arg.OrganizationID,
 		arg.ID,
 	)

@@ -829,6 +829,8 @@ type ForgeMirror struct {
 	UpdatedAt     time.Time
 	// Whether comments on pull requests are about the application, too.
 	Plans bool
+	// Whether deployments are published, too.
+	Deployments bool
 }
 
 // Pull requests whose plans are written into a comment. Rows end 30 days after they were last done with; the comment is found again without them.
@@ -894,7 +896,7 @@ type ForgeReport struct {
 	Kind string
 }
 
-// Statuses of commits at forges, one of each name: a copy of what checks have come to, which no decision depends on. Rows end 30 days after their last change.
+// Statuses and deployments of commits at forges, one of each name: a copy, which no decision depends on. Rows end 30 days after their last change, those of deployments not before they have ended at the forge.
 type ForgeStatus struct {
 	OrganizationID int64
 	ID             int64
@@ -930,6 +932,14 @@ type ForgeStatus struct {
 	Link          string
 	// When its server first failed to answer since it was sent last; null if it has not.
 	AwaySince *time.Time
+	// What the forge is given: a status of the commit, or a deployment of it.
+	Kind string
+	// How far a deployment has come; empty for a status.
+	Stage string
+	// The rollout of a deployment; 0 for a status.
+	RolloutID int64
+	// What the forge calls a deployment; 0 if that is not known.
+	ForgeNumber int64
 }
 
 // Passages within the scope wait while one is in force: from starts_at until ends_at, or until it was ended. An empty list of the scope limits nothing. Rows are kept: they are few, and journals refer to them.
