@@ -531,6 +531,16 @@ func TestMirrorsAreChecked(t *testing.T) {
 			t.Errorf("found %v; want %q", err, want)
 		}
 	}
+	_, err := p.pool.Exec(t.Context(), `INSERT INTO cd_credentials (organization_id, name, kind, url_prefixes, username, header, forge, version, reference,
+			sealed, key_id, principal_type, principal_id, principal_name, changed_at)
+		VALUES ($1, 'tea', 'git', '{https://git.test}', 'bot', '', 'gitea', 1, 'file:/token', NULL, 0, 'user', 1, 'ann', now())`, org)
+	p.ok(err)
+	on := true
+	tea := forge.NewMirror{Application: p.application.Name, Credential: "tea", Enabled: true, Deployments: &on}
+	if _, err := p.forges.PutMirror(t.Context(), user(), tea); err == nil || !strings.Contains(err.Error(),
+		"/deployments: found true with the credential tea of a Gitea or Forgejo, which have no interface for deployments; expected false, or a credential of GitHub or GitLab") {
+		t.Errorf("found %v; want that a Gitea has no deployments (D64)", err)
+	}
 	reader := core.Actor{Organization: org, Type: core.PrincipalUser, ID: 9, Name: "eve", Permissions: core.PermissionsOf(core.MayRead, core.MayReport)}
 	if _, err := p.forges.PutMirror(t.Context(), reader, forge.NewMirror{Application: p.application.Name}); !fault.Is(err, fault.Denied) {
 		t.Errorf("found %v; want it denied", err)

@@ -33,6 +33,8 @@ type exposition struct {
 	notifications func() map[string]int64
 	// forges counts statuses of commits by outcome.
 	forges func() map[string]int64
+	// deployments counts deployments at forges by outcome.
+	deployments func() map[string]int64
 	// plans counts plans in comments on pull requests by outcome.
 	plans func() map[string]int64
 	// reported are what became of statuses that forges report, by what.
@@ -51,7 +53,7 @@ func (e exposition) collectors() []prometheus.Collector {
 	return append(bus.Metrics(e.conn), pg.Metrics(e.pool), pg.StandbyMetrics(e.standby), outbox.Metrics(e.pool),
 		telemetry.BreakGlass(e.breakGlass), telemetry.Breaches(e.breaches), telemetry.FreezeBypasses(e.bypasses),
 		journalMetrics{e.journal}, store.Metrics(e.pool), triggerMetrics{e.decisions}, notificationMetrics{e.notifications},
-		forgeMetrics{e.forges}, pullMetrics{e.plans}, reportMetrics{e.reported}, latencyMetrics{e.latencies},
+		forgeMetrics{e.forges}, deploymentMetrics{e.deployments}, pullMetrics{e.plans}, reportMetrics{e.reported}, latencyMetrics{e.latencies},
 		feedMetrics{e.feeds}, pressMetrics{e.presses},
 		credentialMetrics{e.credentials},
 		e.delivery, e.streams)
@@ -71,6 +73,7 @@ func Metrics() []prometheus.Collector {
 		triggerMetrics{},
 		notificationMetrics{},
 		forgeMetrics{},
+		deploymentMetrics{},
 		pullMetrics{},
 		reportMetrics{},
 		latencyMetrics{},
@@ -186,6 +189,24 @@ func (m reportMetrics) Collect(ch chan<- prometheus.Metric) {
 func reportCounts() *prometheus.Desc {
 	return prometheus.NewDesc("lockstep_forge_reports_total", "What became of statuses of commits that forges have reported to this process, by outcome: taken, old "+
 		"because a later one is known, or ignored because no hook may report it.", []string{"outcome"}, nil)
+}
+
+// deploymentMetrics exports the outcomes of attempts to publish deployments at forges.
+type deploymentMetrics struct{ read func() map[string]int64 }
+
+// Describe implements prometheus.Collector.
+func (deploymentMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- deploymentCounts() }
+
+// Collect implements prometheus.Collector.
+func (m deploymentMetrics) Collect(ch chan<- prometheus.Metric) {
+	for outcome, n := range m.read() {
+		ch <- prometheus.MustNewConstMetric(deploymentCounts(), prometheus.CounterValue, float64(n), outcome)
+	}
+}
+
+func deploymentCounts() *prometheus.Desc {
+	return prometheus.NewDesc("lockstep_forge_deployments_total", "Attempts to publish deployments at forges in this process, by outcome: sent, retried "+
+		"or failed after a refusal, limited because the forge accepts no more requests for now, or away because it does not answer.", []string{"outcome"}, nil)
 }
 
 func forgeCounts() *prometheus.Desc {

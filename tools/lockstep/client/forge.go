@@ -15,20 +15,28 @@ type ForgeMirror struct {
 	Enabled    bool   `json:"enabled"`
 	// Plans is whether the plans of pull requests are about the application, too; nil to leave it as it is.
 	Plans *bool `json:"plans,omitempty"`
+	// Deployments is whether its deployments are published, too; nil to leave it as it is.
+	Deployments *bool `json:"deployments,omitempty"`
 	// Author and ChangedAt are who saved it last, and when.
 	Author    string    `json:"author,omitempty"`
 	ChangedAt time.Time `json:"changedAt"`
 }
 
-// ForgeStatus is a status of a commit at its forge.
+// ForgeStatus is a status of a commit at its forge, or a deployment of it.
 type ForgeStatus struct {
 	// Number identifies it within the organization.
-	Number     int    `json:"number"`
+	Number int `json:"number"`
+	// Kind is STATUS or DEPLOYMENT.
+	Kind       string `json:"kind"`
 	Repository string `json:"repository"`
 	Commit     string `json:"commit"`
 	Name       string `json:"name"`
 	// Phase is PENDING, SUCCESS or FAILURE.
-	Phase       string `json:"phase"`
+	Phase string `json:"phase"`
+	// Stage is QUEUED, IN_PROGRESS, SUCCESS, FAILURE or INACTIVE of a deployment, RolloutID its rollout, and ForgeNumber what the forge calls it.
+	Stage       string `json:"stage,omitempty"`
+	RolloutID   string `json:"rolloutId,omitempty"`
+	ForgeNumber *int   `json:"forgeNumber,omitempty"`
 	Description string `json:"description"`
 	Link        string `json:"link"`
 	// State is PENDING, SENDING, SENT or FAILED.
@@ -100,8 +108,8 @@ type MadeForgeHook struct {
 
 const (
 	forgeHookFields   = `number forge repositories checkKeys plans author createdAt reportedAt`
-	forgeMirrorFields = `application environments credential enabled plans author changedAt`
-	forgeStatusFields = `number repository commit name phase description link state error attempts dueAt sentAt`
+	forgeMirrorFields = `application environments credential enabled plans deployments author changedAt`
+	forgeStatusFields = `number kind repository commit name phase stage rolloutId forgeNumber description link state error attempts dueAt sentAt`
 	forgePullFields   = `number repository pullRequest commit link state outcome error dueAt endedAt`
 	forgeHostFields   = `host waiting pausedUntil problem quotaLimit quotaRemaining quotaResetsAt`
 )
@@ -113,18 +121,21 @@ func (c *Client) ForgeMirrors(ctx context.Context) ([]ForgeMirror, error) {
 	return data.ForgeMirrors, err
 }
 
-// ForgeStatuses reads statuses of commits, the newest first. State and commit are empty for all.
-func (c *Client) ForgeStatuses(ctx context.Context, state, commit string, first int) ([]ForgeStatus, error) {
+// ForgeStatuses reads statuses and deployments of commits, the newest first. State, kind and commit are empty for all.
+func (c *Client) ForgeStatuses(ctx context.Context, state, kind, commit string, first int) ([]ForgeStatus, error) {
 	var data struct{ ForgeStatuses []ForgeStatus }
 	variables := map[string]any{"first": first}
 	if state != "" {
 		variables["state"] = state
 	}
+	if kind != "" {
+		variables["kind"] = kind
+	}
 	if commit != "" {
 		variables["commit"] = commit
 	}
-	err := c.do(ctx, `query($state: ForgeStatusState, $commit: String, $first: Int!) {
-		forgeStatuses(state: $state, commit: $commit, first: $first) { `+forgeStatusFields+` } }`, variables, &data)
+	err := c.do(ctx, `query($state: ForgeStatusState, $kind: ForgePublicationKind, $commit: String, $first: Int!) {
+		forgeStatuses(state: $state, kind: $kind, commit: $commit, first: $first) { `+forgeStatusFields+` } }`, variables, &data)
 	return data.ForgeStatuses, err
 }
 
@@ -145,6 +156,9 @@ func (c *Client) PutForgeMirror(ctx context.Context, m ForgeMirror, reason strin
 	}
 	if m.Plans != nil {
 		input["plans"] = *m.Plans
+	}
+	if m.Deployments != nil {
+		input["deployments"] = *m.Deployments
 	}
 	return change[ForgeMirror](ctx, c, "putForgeMirror", "PutForgeMirrorInput", "mirror", forgeMirrorFields, input)
 }

@@ -195,7 +195,7 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.RemoveMyNotification(ctx, "a"); return err },
 		func() error { _, err := c.RetryMyNotification(ctx, 1); return err },
 		func() error { _, err := c.ForgeMirrors(ctx); return err },
-		func() error { _, err := c.ForgeStatuses(ctx, "FAILED", "c", 5); return err },
+		func() error { _, err := c.ForgeStatuses(ctx, "FAILED", "DEPLOYMENT", "c", 5); return err },
 		func() error { _, err := c.ForgeHosts(ctx); return err },
 		func() error { _, err := c.PutForgeMirror(ctx, client.ForgeMirror{Application: "shop"}, ""); return err },
 		func() error { _, err := c.RetryForgeStatuses(ctx, 1, ""); return err },

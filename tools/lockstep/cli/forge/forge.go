@@ -1,8 +1,9 @@
-// Package forge has the commands about statuses of commits: which applications have their checks published, what became of it, and where
+// Package forge has the commands about statuses and deployments of commits: which applications have theirs published, what became of it, and where
 // forges report statuses to.
 package forge
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -20,7 +21,7 @@ import (
 func Commands(c *command.Command) []*cobra.Command {
 	own := commands{c}
 	return []*cobra.Command{
-		command.Noun("forge", "", "Statuses of commits: publish checks at GitHub, GitLab, Gitea and Forgejo, see what became of it, and count what they report",
+		command.Noun("forge", "", "Statuses of commits: publish checks and deployments at GitHub, GitLab, Gitea and Forgejo, see what became of it, and count what they report",
 			own.publish(), own.list(), own.statuses(), own.plans(), own.hosts(), own.retry(), own.hook()),
 	}
 }
@@ -29,7 +30,7 @@ func Commands(c *command.Command) []*cobra.Command {
 type commands struct{ *command.Command }
 
 func mirrorTable(w io.Writer, all []client.ForgeMirror) {
-	command.Row(w, "APPLICATION", "STATE", "ENVIRONMENTS", "CREDENTIAL", "PLANS")
+	command.Row(w, "APPLICATION", "STATE", "ENVIRONMENTS", "CREDENTIAL", "PLANS", "DEPLOYMENTS")
 	for _, m := range all {
 		state, environments, credential := "on", strings.Join(m.Environments, ", "), m.Credential
 		if !m.Enabled {
@@ -45,21 +46,29 @@ func mirrorTable(w io.Writer, all []client.ForgeMirror) {
 		if m.Plans != nil && !*m.Plans {
 			plans = "no"
 		}
-		command.Row(w, m.Application, state, environments, credential, plans)
+		deployments := "no"
+		if m.Deployments != nil && *m.Deployments {
+			deployments = "yes"
+		}
+		command.Row(w, m.Application, state, environments, credential, plans, deployments)
 	}
 }
 
 func (c commands) publish() *cobra.Command {
 	var environments []string
 	var credential, reason string
-	var off, plans bool
-	cmd := c.Asking("publish APPLICATION", "Publish the checks of an application as statuses of its commits, or end that",
-		"  lockstep forge publish shop\n  lockstep forge publish shop --environment production --credential github\n  lockstep forge publish shop --off\n"+
+	var off, plans, deployments bool
+	cmd := c.Asking("publish APPLICATION", "Publish the checks of an application as statuses of its commits, and its deployments, or end that",
+		"  lockstep forge publish shop\n  lockstep forge publish shop --environment production --credential github\n  lockstep forge publish shop --deployments\n"+
+			"  lockstep forge publish shop --off\n"+
 			"  lockstep forge publish shop --off --plans=false",
 		command.Exactly(1), func(cmd *cobra.Command, api *client.Client, args []string) error {
 			m := client.ForgeMirror{Application: args[0], Environments: environments, Credential: credential, Enabled: !off}
 			if cmd.Flags().Changed("plans") {
 				m.Plans = &plans
+			}
+			if cmd.Flags().Changed("deployments") {
+				m.Deployments = &deployments
 			}
 			one, err := api.PutForgeMirror(cmd.Context(), m, reason)
 			if err != nil {
@@ -71,6 +80,7 @@ func (c commands) publish() *cobra.Command {
 	cmd.Flags().StringVar(&credential, "credential", "", "the `name` of the credential; by default the one with the longest matching URL")
 	cmd.Flags().BoolVar(&off, "off", false, "publish nothing more")
 	cmd.Flags().BoolVar(&plans, "plans", true, "whether the plans of pull requests are about the application, too; by default as it is")
+	cmd.Flags().BoolVar(&deployments, "deployments", false, "whether deployments are published at GitHub and GitLab, too; by default as it is")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
 	return cmd
 }
@@ -87,27 +97,28 @@ func (c commands) list() *cobra.Command {
 }
 
 func (c commands) statuses() *cobra.Command {
-	var state, commit string
+	var state, kind, commit string
 	var first int
-	cmd := c.Asking("statuses", "List statuses of commits with their outcomes, the newest first",
-		"  lockstep forge statuses --state failed", command.Exactly(0), func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			all, err := api.ForgeStatuses(cmd.Context(), strings.ToUpper(state), commit, first)
+	cmd := c.Asking("statuses", "List statuses and deployments of commits with their outcomes, the newest first",
+		"  lockstep forge statuses --state failed\n  lockstep forge statuses --kind deployment", command.Exactly(0), func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			all, err := api.ForgeStatuses(cmd.Context(), strings.ToUpper(state), strings.ToUpper(kind), commit, first)
 			if err != nil {
 				return err
 			}
 			return c.Print(all, func(w io.Writer) {
-				command.Row(w, "ID", "COMMIT", "NAME", "PHASE", "STATE", "SENT", "WHY NOT")
+				command.Row(w, "ID", "KIND", "COMMIT", "NAME", "PHASE", "STATE", "SENT", "WHY NOT")
 				for _, s := range all {
 					sent := ""
 					if s.SentAt != nil {
 						sent = command.Moment(*s.SentAt)
 					}
-					command.Row(w, command.Number(s.Number), s.Commit[:min(12, len(s.Commit))], s.Name, journal.Human(s.Phase), journal.Human(s.State),
-						sent, s.Error)
+					command.Row(w, command.Number(s.Number), journal.Human(s.Kind), s.Commit[:min(12, len(s.Commit))], s.Name,
+						journal.Human(cmp.Or(s.Stage, s.Phase)), journal.Human(s.State), sent, s.Error)
 				}
 			})
 		})
 	cmd.Flags().StringVar(&state, "state", "", "only those in a `state`: pending, sending, sent or failed")
+	cmd.Flags().StringVar(&kind, "kind", "", "only those of a `kind`: status or deployment")
 	cmd.Flags().StringVar(&commit, "commit", "", "only those of the commit with that full `id`")
 	cmd.Flags().IntVar(&first, "first", 50, "how many at most, up to 100")
 	return cmd

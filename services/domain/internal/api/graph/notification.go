@@ -369,8 +369,13 @@ func (q query) ChatAccounts(ctx context.Context) ([]model.ChatAccount, error) {
 }
 
 // ForgeStatuses are those of the organization, the newest first.
-func (q query) ForgeStatuses(ctx context.Context, state *forge.State, commit *string, before *int, first int) ([]model.ForgeStatus, error) {
+func (q query) ForgeStatuses(
+	ctx context.Context, state *forge.State, kind *forge.Published, commit *string, before *int, first int,
+) ([]model.ForgeStatus, error) {
 	f := forge.Filter{Most: first, Commit: orEmpty(commit)}
+	if kind != nil {
+		f.Kind = *kind
+	}
 	if state != nil {
 		f.State = *state
 	}
@@ -413,7 +418,8 @@ func (q query) ForgePulls(ctx context.Context, before *int, first int) ([]model.
 func (m mutation) PutForgeMirror(ctx context.Context, in model.PutForgeMirrorInput) (p model.ForgeMirrorPayload, err error) {
 	saved, err := m.domain.Forges.PutMirror(ctx, loadersOf(ctx).actor, forge.NewMirror{
 		Application: in.Application, Environments: in.Environments, Credential: in.Credential, Enabled: in.Enabled, Plans: in.Plans,
-		Reason: orEmpty(in.Reason),
+		Deployments: in.Deployments,
+		Reason:      orEmpty(in.Reason),
 	})
 	p.Mirror, p.Errors, err = changed(saved, err, model.WrapForgeMirror)
 	return p, err

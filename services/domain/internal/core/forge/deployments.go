@@ -117,7 +117,7 @@ func (u *UseCases) deployments(s subject) (all []statement) {
 	return all
 }
 
-// stage is how far a rollout has come in an environment, and what is said of it; empty before its turn has come.
+// stage is how far a rollout has come in an environment, and a text for people; empty before its turn has come.
 func (s subject) stage(r core.Rollout, e core.RolloutEnvironment, reached bool) (Stage, string) {
 	what := fmt.Sprintf("rollout_%d of %s", r.ID, s.set.Name)
 	if r.RollbackOf != 0 {

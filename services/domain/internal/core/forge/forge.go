@@ -207,6 +207,8 @@ type Tx interface {
 	LockApplication(ctx context.Context, id int64) (core.Application, error)
 
 	SaveForgeMirror(ctx context.Context, m Mirror) error
+	// ForgeOfCredential is the kind of forge of a credential of the organization; empty if it has no such credential, or it is of none.
+	ForgeOfCredential(ctx context.Context, name string) (string, error)
 	// MarkForgeLive marks what is live of an application, and what its latest rollouts are about.
 	MarkForgeLive(ctx context.Context, application int64) error
 	// DueForgeMark returns the version set whose mark has been due longest, with all of its marks; false for none.

@@ -98,6 +98,11 @@ func (u *UseCases) PutMirror(ctx context.Context, a core.Actor, n NewMirror) (Na
 		if n.Deployments != nil {
 			saved.Deployments = *n.Deployments
 		}
+		if saved.Enabled && saved.Deployments {
+			if err := deployable(ctx, tx, n.Credential); err != nil {
+				return err
+			}
+		}
 		if err := tx.SaveForgeMirror(ctx, saved.Mirror); err != nil {
 			return err
 		}
@@ -114,6 +119,23 @@ func (u *UseCases) PutMirror(ctx context.Context, a core.Actor, n NewMirror) (Na
 	})
 	u.wake()
 	return saved, err
+}
+
+// deployable refuses a credential for deployments whose forge has none. Credentials of the operator are not known here: with
+// one of them a deployment fails with that reason when it is sent.
+func deployable(ctx context.Context, tx Tx, credential string) error {
+	if credential == "" {
+		return nil
+	}
+	kind, err := tx.ForgeOfCredential(ctx, credential)
+	if err != nil {
+		return err
+	}
+	if kind == "gitea" {
+		return invalid("/deployments", "found true with the credential %s of a Gitea or Forgejo, which have no interface for deployments; expected false, or a "+
+			"credential of GitHub or GitLab", credential)
+	}
+	return nil
 }
 
 // before is the mirror of an application; nil for none.

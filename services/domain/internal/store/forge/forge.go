@@ -124,6 +124,12 @@ func (w Writes) SaveForgeMirror(ctx context.Context, m forge.Mirror) error {
 	return pg.Classify(err, "save whether application %d is published", m.ApplicationID)
 }
 
+// ForgeOfCredential implements forge.Tx.
+func (w Writes) ForgeOfCredential(ctx context.Context, name string) (string, error) {
+	kind, err := w.Q.ForgeOfCredential(ctx, w.Entered, name)
+	return kind, pg.Classify(err, "read the forge of credential %s", name)
+}
+
 // MarkForgeLive implements forge.Tx.
 func (w Writes) MarkForgeLive(ctx context.Context, application int64) error {
 	return pg.Classify(w.Q.MarkForgeLive(ctx, w.Entered, application), "mark what is live of application %d", application)

@@ -14,6 +14,10 @@ ON CONFLICT (organization_id, application_id) DO UPDATE SET environment_ids = EX
     enabled = EXCLUDED.enabled, plans = EXCLUDED.plans, deployments = EXCLUDED.deployments, principal_type = EXCLUDED.principal_type, principal_id = EXCLUDED.principal_id,
     principal_name = EXCLUDED.principal_name, changed_at = EXCLUDED.changed_at;
 
+-- name: ForgeOfCredential :one
+-- The kind of forge of a credential of the organization; empty if it has no such credential, or it is of none.
+SELECT COALESCE((SELECT c.forge FROM cd_credentials c WHERE c.organization_id = @organization_id AND c.name = @name AND c.revoked_at IS NULL), '')::text;
+
 -- name: MarkForgeLive :exec
 -- Has the statuses of what is live of an application looked at, and of the rollouts that are the latest in its environments.
 SELECT cd_mark_forge_subject(s.organization_id, s.application_id, s.version_set_id) FROM (

@@ -413,6 +413,18 @@ func (q *Queries) ForgeMirrors(ctx context.Context, organizationID int64) ([]For
 	return items, nil
 }
 
+const forgeOfCredential = `-- name: ForgeOfCredential :one
+SELECT COALESCE((SELECT c.forge FROM cd_credentials c WHERE c.organization_id = $1 AND c.name = $2 AND c.revoked_at IS NULL), '')::text
+`
+
+// The kind of forge of a credential of the organization; empty if it has no such credential, or it is of none.
+func (q *Queries) ForgeOfCredential(ctx context.Context, organizationID int64, name string) (string, error) {
+	row := q.db.QueryRow(ctx, forgeOfCredential, organizationID, name)
+	var column_1 string
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const forgePulls = `-- name: ForgePulls :many
 SELECT id, hook_id, name, number, repository, host, asked_by, revision, begun_revision, step, head, link, outcome, state, due_at, attempts, run,
     started, away_since, error, sent_at

@@ -151,7 +151,7 @@ type QueryResolver interface {
 	Feeds(ctx context.Context) ([]model.Feed, error)
 	Badges(ctx context.Context) ([]model.Badges, error)
 	ForgeMirrors(ctx context.Context) ([]model.ForgeMirror, error)
-	ForgeStatuses(ctx context.Context, state *forge.State, commit *string, before *int, first int) ([]model.ForgeStatus, error)
+	ForgeStatuses(ctx context.Context, state *forge.State, kind *forge.Published, commit *string, before *int, first int) ([]model.ForgeStatus, error)
 	ForgeHosts(ctx context.Context) ([]model.ForgeHost, error)
 	ForgeHooks(ctx context.Context) ([]model.ForgeHook, error)
 	ForgePulls(ctx context.Context, before *int, first int) ([]model.ForgePull, error)
@@ -2154,30 +2154,38 @@ func (ec *executionContext) field_Query_forgeStatuses_args(ctx context.Context, 
 		return nil, err
 	}
 	args["state"] = arg0
-	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "commit",
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "kind",
+		func(ctx context.Context, v any) (*forge.Published, error) {
+			return ec.unmarshalOForgePublicationKind2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚋforgeᚐPublished(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["kind"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "commit",
 		func(ctx context.Context, v any) (*string, error) {
 			return ec.unmarshalOString2ᚖstring(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["commit"] = arg1
-	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "before",
+	args["commit"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "before",
 		func(ctx context.Context, v any) (*int, error) {
 			return ec.unmarshalOInt2ᚖint(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["before"] = arg2
-	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+	args["before"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "first",
 		func(ctx context.Context, v any) (int, error) {
 			return ec.unmarshalNInt2int(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["first"] = arg3
+	args["first"] = arg4
 	return args, nil
 }
 
@@ -8596,7 +8604,7 @@ func (ec *executionContext) _Query_forgeStatuses(ctx context.Context, field grap
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().ForgeStatuses(ctx, fc.Args["state"].(*forge.State), fc.Args["commit"].(*string), fc.Args["before"].(*int), fc.Args["first"].(int))
+			return ec.Resolvers.Query().ForgeStatuses(ctx, fc.Args["state"].(*forge.State), fc.Args["kind"].(*forge.Published), fc.Args["commit"].(*string), fc.Args["before"].(*int), fc.Args["first"].(int))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v []model.ForgeStatus) graphql.Marshaler {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -16,6 +17,7 @@ type ForgeMirror struct {
 	Credential   string
 	Enabled      bool
 	Plans        bool
+	Deployments  bool
 	Author       string
 	ChangedAt    time.Time
 }
@@ -23,7 +25,7 @@ type ForgeMirror struct {
 // WrapForgeMirror makes one of the domain's.
 func WrapForgeMirror(m forge.Named) ForgeMirror {
 	return ForgeMirror{
-		Application: m.Application, Environments: m.Environments, Credential: m.Credential, Enabled: m.Enabled, Plans: m.Plans,
+		Application: m.Application, Environments: m.Environments, Credential: m.Credential, Enabled: m.Enabled, Plans: m.Plans, Deployments: m.Deployments,
 		Author: m.Author.Name, ChangedAt: m.ChangedAt,
 	}
 }
@@ -31,8 +33,12 @@ func WrapForgeMirror(m forge.Named) ForgeMirror {
 // ForgeStatus is the domain's.
 type ForgeStatus struct {
 	Number                   int64
+	Kind                     forge.Published
 	Repository, Commit, Name string
 	Phase                    core.CheckPhase
+	Stage                    *forge.Stage
+	RolloutID                *string
+	ForgeNumber              *int64
 	Description, Link        string
 	State                    forge.State
 	Error                    string
@@ -43,11 +49,18 @@ type ForgeStatus struct {
 // WrapForgeStatus makes one of the domain's.
 func WrapForgeStatus(s forge.Status) ForgeStatus {
 	made := ForgeStatus{
-		Number: s.ID, Repository: s.Repository, Commit: s.Commit, Name: s.Name, Phase: s.Phase, Description: s.Description, Link: s.Link,
+		Number: s.ID, Kind: s.Kind, Repository: s.Repository, Commit: s.Commit, Name: s.Name, Phase: s.Phase, Description: s.Description, Link: s.Link,
 		State: s.State, Error: s.Error, Attempts: s.Attempts, SentAt: s.SentAt,
 	}
 	if s.State == forge.Pending || s.State == forge.Sending {
 		made.DueAt = &s.DueAt
+	}
+	if s.Kind == forge.PublishedDeployment {
+		rollout := fmt.Sprintf("rollout_%d", s.RolloutID)
+		made.Stage, made.RolloutID = &s.Stage, &rollout
+	}
+	if s.ForgeNumber != 0 {
+		made.ForgeNumber = &s.ForgeNumber
 	}
 	return made
 }
@@ -139,3 +152,17 @@ func MarshalForgeStatusState(s forge.State) graphql.Marshaler { return word(stri
 
 // UnmarshalForgeStatusState reads a state.
 func UnmarshalForgeStatusState(v any) (forge.State, error) { return enum(v, forge.States()...) }
+
+// MarshalForgePublicationKind writes what is published.
+func MarshalForgePublicationKind(k forge.Published) graphql.Marshaler { return word(string(k)) }
+
+// UnmarshalForgePublicationKind reads what is published.
+func UnmarshalForgePublicationKind(v any) (forge.Published, error) {
+	return enum(v, forge.Publications()...)
+}
+
+// MarshalForgeDeploymentStage writes a stage.
+func MarshalForgeDeploymentStage(s forge.Stage) graphql.Marshaler { return word(string(s)) }
+
+// UnmarshalForgeDeploymentStage reads a stage.
+func UnmarshalForgeDeploymentStage(v any) (forge.Stage, error) { return enum(v, forge.Stages()...) }

@@ -918,6 +918,9 @@ type PutForgeMirrorInput struct {
 	Enabled bool `json:"enabled"`
 	// Whether the plans of pull requests are about the application, too; null to leave it as it is, which is true at first.
 	Plans *bool `json:"plans,omitempty"`
+	// Whether its deployments are published, too; null to leave it as it is, which is false at first. GitHub and GitLab have deployments, Gitea and
+	// Forgejo have none.
+	Deployments *bool `json:"deployments,omitempty"`
 	// Why; kept in the journal.
 	Reason *string `json:"reason,omitempty"`
 }
