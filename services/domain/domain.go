@@ -29,6 +29,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/transport"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/autoflow"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/cdevents"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/chat"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/check"
@@ -436,7 +437,7 @@ func assemble(
 	})
 	s.notify = notify.New(notify.Deps{
 		Store: s.store.ForNotify(), Engine: workflows, Clock: now, URL: c.PublicURL, Sealer: sealer,
-		Secrets: s.credentials, Wake: s.wakeNotifiers,
+		Secrets: s.credentials, Events: cdevents.Writer{}, Wake: s.wakeNotifiers,
 	})
 	if s.chats, err = s.chatAnswers(c, sealer, now); err != nil {
 		return nil, err

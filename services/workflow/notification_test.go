@@ -191,3 +191,58 @@ func TestTheProgramOfNotificationsReportsTheOutcome(t *testing.T) {
 		}
 	}
 }
+
+// A message of several requests was sent once the channel has accepted all of them, in order; where one fails, the later ones are not sent, and
+// the message is sent again from the first one (D62).
+func TestTheProgramOfNotificationsSendsSeveralRequests(t *testing.T) {
+	t.Parallel()
+	program, err := os.ReadFile(filepath.Join("..", "domain", "internal", "core", "notify", "send.star"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var calls []string
+	fails := ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sent, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		calls = append(calls, string(sent))
+		if string(sent) == fails {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(server.Close)
+	s := startWith(t, func(c *workflow.Config) { c.HTTPAllowNetworks = []string{"127.0.0.1"} })
+	request := func(n int) string {
+		return fmt.Sprintf(`{"url": "%s/cd", "method": "POST", "json": {"n":%d}, "timeout": 30, "retry_status": [], "repeatable": false, "max_body": 65536}`,
+			server.URL, n)
+	}
+	for i, one := range []struct {
+		fails, want string
+		calls       []string
+	}{
+		{"", `"sent"`, []string{`{"n":1}`, `{"n":2}`, `{"n":3}`}},
+		{`{"n":2}`, `"again"`, []string{`{"n":1}`, `{"n":2}`}},
+		{`{"n":1}`, `"again"`, []string{`{"n":1}`}},
+	} {
+		mu.Lock()
+		calls, fails = nil, one.fails
+		mu.Unlock()
+		id := fmt.Sprintf("notification-10-%d", i+1)
+		_, err := s.StartWorkflow(t.Context(), &autoflowv1.StartWorkflowRequest{
+			OrganizationId: organization, WorkflowId: id, Starlark: program,
+			Inputs: fmt.Appendf(nil, `{"function": "http.request", "answer": {"ok": "", "ref": ""}, "request": %s, "further": [%s, %s]}`,
+				request(1), request(2), request(3)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		status := s.await(id, autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED).GetStatus()
+		mu.Lock()
+		if diff := cmp.Diff(one.calls, calls); diff != "" || status["outcome"] != one.want {
+			t.Errorf("%q fails: found %s; calls (-want +got):\n%s", one.fails, status["outcome"], diff)
+		}
+		mu.Unlock()
+	}
+}

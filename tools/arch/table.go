@@ -96,6 +96,7 @@ func table() []rule {
 		adapter("registry", "sigstore", join(sql, nats, kube, star), "pkg/provenance", "pkg/secret", "pkg/secret/reference"),
 		adapter("domain", "console", join(sql, nats, kube, star)),
 		adapter("domain", "bundle", join(sql, nats, kube, star), "pkg/driver/**", "pkg/flow", "pkg/source"),
+		adapter("domain", "cdevents", join(sql, nats, kube, star, grpcs)),
 		adapter("domain", "oidc", join(sql, nats, kube, star, grpcs)),
 		adapter("domain", "autoflow", join(sql, nats, kube, star), "proto/**", "pkg/rpc", "pkg/telemetry"),
 		adapter("workflow", "script", join(sql, nats, kube), "pkg/yamltext"),

@@ -55,6 +55,8 @@ type channelConfig struct {
 	Workspace string `json:"workspace,omitempty"`
 	// Sign are the names of credentials that sign requests of a webhook.
 	Sign []string `json:"sign,omitempty"`
+	// Payload is what a webhook receives; empty for PayloadCloudEvents.
+	Payload string `json:"payload,omitempty"`
 	// Answers is the name of the organization's credential that the chat server proves presses of buttons with; empty for no buttons.
 	Answers string `json:"answers,omitempty"`
 	// Templates are what the organization has it say.
@@ -122,9 +124,12 @@ func Kinds() []KindDescription {
 				account("The name of the credential that is the routing key.")),
 		},
 		{
-			core.NotifyWebhook, "A CloudEvent by HTTP for each change, signed as Standard Webhooks has it.",
+			core.NotifyWebhook, "A CloudEvent by HTTP for each change, or events of CDEvents, signed as Standard Webhooks has it.",
 			schemaOf([]string{"url"}, property("url", text(maxURL, "The URL, https://…; it is no secret.")),
-				account("The name of the credential to send."), property("sign", list("Names of credentials whose secrets sign the request: two while one is replaced."))),
+				account("The name of the credential to send."), property("sign", list("Names of credentials whose secrets sign the request: two while one is replaced.")),
+				property("payload", fmt.Sprintf(`"type":"string","enum":[%q,%q],"description":%q`, PayloadCloudEvents, PayloadCDEvents,
+					"What it receives: a CloudEvent about each message, or events of CDEvents about what happened to services, for tools that read these; "+
+						"cloudevents by default."))),
 		},
 	}
 }
@@ -288,6 +293,13 @@ func readChannel(ctx context.Context, kind core.NotificationKind, raw json.RawMe
 	}
 	checkAddresses(&found, c)
 	c.Templates.check(ctx, &found)
+	if c.Payload != "" && c.Payload != PayloadCloudEvents && c.Payload != PayloadCDEvents {
+		found.add("/config/payload", "found %.100q; expected %s or %s", c.Payload, PayloadCloudEvents, PayloadCDEvents)
+	}
+	if c.Payload == PayloadCDEvents && len(c.Templates) > 0 {
+		found.add("/config/templates", "found with the payload %s, whose events have no texts; expected none, or the payload %s", PayloadCDEvents,
+			PayloadCloudEvents)
+	}
 	if len(c.Sign) > 4 {
 		found.add("/config/sign", "found %d; expected at most 4", len(c.Sign))
 	}

@@ -102,6 +102,8 @@ type Tx interface {
 	NotificationsByID(ctx context.Context, ids []int64) ([]core.Notification, error)
 	// NotifiedRollout is what messages say of a rollout.
 	NotifiedRollout(ctx context.Context, id int64) (Rollout, error)
+	// NotifiedArtifacts are what a rollout has changed in the environments that it has completed, at most so many and one more.
+	NotifiedArtifacts(ctx context.Context, rollout int64, most int) ([]Artifact, error)
 	NotifiedGate(ctx context.Context, rollout int64, gate string) (Gate, error)
 	NotifiedFreeze(ctx context.Context, id int64) (Freeze, error)
 	OpenGates(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Gate, error)
@@ -128,47 +130,6 @@ type Tx interface {
 	OpenNotificationLink(ctx context.Context, o core.NotificationOpening) (opening core.NotificationOpening, first bool, err error)
 }
 
-// Rollout is what messages say of a rollout.
-type Rollout struct {
-	ID, ApplicationID, RollbackOf int64
-	State                         core.RolloutState
-	Application, VersionSet       string
-	// AskedBy is what those are called who created it.
-	AskedBy string
-	// Environments are in the order of promotion.
-	Environments []RolloutEnvironment
-	// Changes are what it changes in the first environment, at most 21.
-	Changes []Change
-}
-
-// RolloutEnvironment is an environment of a rollout.
-type RolloutEnvironment struct {
-	ID    int64
-	Name  string
-	Tier  core.Tier
-	State core.RolloutState
-}
-
-// Change is a version of a service that a rollout brings; Previous is empty if there was none.
-type Change struct{ Service, Version, Previous string }
-
-// Gate is what messages say of an approval.
-type Gate struct {
-	EnvironmentID int64
-	Quorum        int
-	Group, Reason string
-	ExpiresAt     *time.Time
-}
-
-// Freeze is what messages say of a freeze.
-type Freeze struct {
-	StartsAt, EndsAt time.Time
-	EndedAt          *time.Time
-	Reason, Author   string
-	// Scope is what it stops; empty for everything.
-	Scope []string
-}
-
 // Engine runs what sends messages.
 type Engine interface {
 	// Start submits a run; the same again answers the same.
@@ -188,6 +149,7 @@ type UseCases struct {
 	sealer Sealer
 	// secrets reads what chat servers prove presses with.
 	secrets Secrets
+	events  Interchange
 	wake    func()
 	// served is the organization whose turn was last.
 	served atomic.Int64
@@ -205,6 +167,8 @@ type Deps struct {
 	Sealer Sealer
 	// Secrets reads the secrets of channels that take answers; nil for none.
 	Secrets Secrets
+	// Events writes events of CDEvents; nil for none.
+	Events Interchange
 	// Wake is called when something is to be sent; it may be nil.
 	Wake func()
 }
@@ -214,7 +178,7 @@ func New(d Deps) *UseCases {
 	if d.Wake == nil {
 		d.Wake = func() {}
 	}
-	return &UseCases{store: d.Store, engine: d.Engine, clock: d.Clock, url: d.URL, sealer: d.Sealer, secrets: d.Secrets, wake: d.Wake}
+	return &UseCases{store: d.Store, engine: d.Engine, clock: d.Clock, url: d.URL, sealer: d.Sealer, secrets: d.Secrets, events: d.Events, wake: d.Wake}
 }
 
 // Channels are those of an organization, by name.

@@ -103,7 +103,13 @@ func (u *UseCases) render(
 	made.id = fmt.Sprintf("lockstep-%d-%d-%s", organization, c.ID, strings.ReplaceAll(m.Key, ":", "-"))
 	config, m = u.directed(c.Kind, config, m, &made, to)
 	r.title, r.templateError = made.title, made.templateError
-	r.inputs, err = json.Marshal(requestFor(c.Kind, config, organization, m, made))
+	request := requestFor(c.Kind, config, organization, m, made)
+	if c.Kind == core.NotifyWebhook && config.Payload == PayloadCDEvents {
+		if request, err = u.interchange(ctx, tx, organization, config, m, made); err != nil {
+			return r, err
+		}
+	}
+	r.inputs, err = json.Marshal(request)
 	if err != nil {
 		return r, fmt.Errorf("write notification_%d: %w", m.ID, err)
 	}

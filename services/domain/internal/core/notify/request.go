@@ -17,6 +17,8 @@ type inputs struct {
 	Answer   answer         `json:"answer"`
 	// Direct is the user that it is written to where a channel of that user has to be made first; empty for none.
 	Direct string `json:"direct,omitempty"`
+	// Further are requests that follow the first one, in order; the message was sent once the channel has accepted all of them.
+	Further []map[string]any `json:"further,omitempty"`
 }
 
 // answer names members of the channel's answer: OK is true if it took the message, and Ref how it calls the message. Empty for none.
@@ -348,6 +350,11 @@ func webhook(c channelConfig, organization int64, m core.NotificationMessage, wh
 	if len(what.moments) > 0 {
 		body["time"] = stamp(what.moments[len(what.moments)-1].At)
 	}
+	return inputs{Function: "http.request", Request: eventRequest(c, id, body)}
+}
+
+// eventRequest is the request that sends a CloudEvent in structured mode to a webhook, signed where that is configured.
+func eventRequest(c channelConfig, id string, body any) map[string]any {
 	r := post("POST", c.URL, body)
 	r["headers"] = object{"Content-Type": "application/cloudevents+json; charset=UTF-8"}
 	if c.Account != "" {
@@ -360,7 +367,7 @@ func webhook(c channelConfig, organization int64, m core.NotificationMessage, wh
 		}
 		r["sign"], r["sign_id"] = sign, id
 	}
-	return inputs{Function: "http.request", Request: r}
+	return r
 }
 
 // rolloutName is how people call a rollout; empty for none.

@@ -135,6 +135,20 @@ func (w Writes) NotifiedRollout(ctx context.Context, id int64) (notify.Rollout, 
 	return r, pg.Classify(err, "read versions of rollout %d", id)
 }
 
+// NotifiedArtifacts implements notify.Tx.
+func (w Writes) NotifiedArtifacts(ctx context.Context, rollout int64, most int) ([]notify.Artifact, error) {
+	rows, err := w.Q.NotifiedArtifacts(ctx, w.Entered, rollout, int32(most+1))
+	all := make([]notify.Artifact, len(rows))
+	for i, r := range rows {
+		all[i] = notify.Artifact{
+			EnvironmentID: r.EnvironmentID, Environment: r.Environment, Application: r.Application, Service: r.Service, SourceID: r.ArtifactSourceID,
+			Image: core.Version{Reference: r.Reference}.IsImage(), Reference: r.Reference, Digest: r.Digest, Version: r.Version,
+			HasPrevious: r.HasPrevious, Removed: r.Removed,
+		}
+	}
+	return all, pg.Classify(err, "read what rollout %d has changed", rollout)
+}
+
 // NotifiedGate implements notify.Tx.
 func (w Writes) NotifiedGate(ctx context.Context, rollout int64, gate string) (notify.Gate, error) {
 	row, err := w.Q.NotifiedGate(ctx, w.Entered, rollout, gate)

@@ -114,6 +114,32 @@ SELECT e.id, e.name, e.tier, f.state, COALESCE(f.previous_version_set_id, 0)::bi
 JOIN cd_environments e ON e.organization_id = f.organization_id AND e.id = f.environment_id
 WHERE f.organization_id = @organization_id AND f.rollout_id = @rollout_id ORDER BY f.position;
 
+-- name: NotifiedArtifacts :many
+-- What a rollout has brought to the environments that it has completed, and what it has removed there.
+SELECT e.id AS environment_id, e.name AS environment, a.name AS application, s.name AS service, v.artifact_source_id, v.name AS version, v.digest,
+    v.reference, c.has_previous, c.removed
+FROM (
+    SELECT f.environment_id, f.position, n.service_id, n.version_id, (o.version_id IS NOT NULL)::boolean AS has_previous, false AS removed
+    FROM cd_rollouts r
+    JOIN cd_rollout_environments f ON f.organization_id = r.organization_id AND f.rollout_id = r.id AND f.state = 'completed'
+    JOIN cd_version_set_entries n ON n.organization_id = r.organization_id AND n.version_set_id = r.version_set_id
+    LEFT JOIN cd_version_set_entries o ON o.organization_id = f.organization_id AND o.version_set_id = f.previous_version_set_id
+        AND o.artifact_source_id = n.artifact_source_id
+    WHERE r.organization_id = @organization_id AND r.id = @rollout_id AND o.version_id IS DISTINCT FROM n.version_id
+    UNION ALL
+    SELECT f.environment_id, f.position, o.service_id, o.version_id, true, true
+    FROM cd_rollouts r
+    JOIN cd_rollout_environments f ON f.organization_id = r.organization_id AND f.rollout_id = r.id AND f.state = 'completed'
+    JOIN cd_version_set_entries o ON o.organization_id = f.organization_id AND o.version_set_id = f.previous_version_set_id
+    WHERE r.organization_id = @organization_id AND r.id = @rollout_id AND NOT EXISTS (
+        SELECT FROM cd_version_set_entries n WHERE n.organization_id = o.organization_id AND n.version_set_id = r.version_set_id AND n.service_id = o.service_id)
+) c
+JOIN cd_environments e ON e.organization_id = @organization_id AND e.id = c.environment_id
+JOIN cd_services s ON s.organization_id = @organization_id AND s.id = c.service_id
+JOIN cd_applications a ON a.organization_id = s.organization_id AND a.id = s.application_id
+JOIN cd_versions v ON v.organization_id = @organization_id AND v.id = c.version_id
+ORDER BY c.position, s.name, v.id LIMIT @most;
+
 -- name: NotifiedVersions :many
 -- What a version set changes beside another one; all of it beside none.
 SELECT s.name AS service, v.name AS version, COALESCE(p.name, '')::text AS previous FROM cd_version_set_entries n

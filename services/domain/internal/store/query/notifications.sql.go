@@ -1358,6 +1358,77 @@ func (q *Queries) NotificationsByID(ctx context.Context, organizationID int64, i
 	return items, nil
 }
 
+const notifiedArtifacts = `-- name: NotifiedArtifacts :many
+SELECT e.id AS environment_id, e.name AS environment, a.name AS application, s.name AS service, v.artifact_source_id, v.name AS version, v.digest,
+    v.reference, c.has_previous, c.removed
+FROM (
+    SELECT f.environment_id, f.position, n.service_id, n.version_id, (o.version_id IS NOT NULL)::boolean AS has_previous, false AS removed
+    FROM cd_rollouts r
+    JOIN cd_rollout_environments f ON f.organization_id = r.organization_id AND f.rollout_id = r.id AND f.state = 'completed'
+    JOIN cd_version_set_entries n ON n.organization_id = r.organization_id AND n.version_set_id = r.version_set_id
+    LEFT JOIN cd_version_set_entries o ON o.organization_id = f.organization_id AND o.version_set_id = f.previous_version_set_id
+        AND o.artifact_source_id = n.artifact_source_id
+    WHERE r.organization_id = $1 AND r.id = $2 AND o.version_id IS DISTINCT FROM n.version_id
+    UNION ALL
+    SELECT f.environment_id, f.position, o.service_id, o.version_id, true, true
+    FROM cd_rollouts r
+    JOIN cd_rollout_environments f ON f.organization_id = r.organization_id AND f.rollout_id = r.id AND f.state = 'completed'
+    JOIN cd_version_set_entries o ON o.organization_id = f.organization_id AND o.version_set_id = f.previous_version_set_id
+    WHERE r.organization_id = $1 AND r.id = $2 AND NOT EXISTS (
+        SELECT FROM cd_version_set_entries n WHERE n.organization_id = o.organization_id AND n.version_set_id = r.version_set_id AND n.service_id = o.service_id)
+) c
+JOIN cd_environments e ON e.organization_id = $1 AND e.id = c.environment_id
+JOIN cd_services s ON s.organization_id = $1 AND s.id = c.service_id
+JOIN cd_applications a ON a.organization_id = s.organization_id AND a.id = s.application_id
+JOIN cd_versions v ON v.organization_id = $1 AND v.id = c.version_id
+ORDER BY c.position, s.name, v.id LIMIT $3
+`
+
+type NotifiedArtifactsRow struct {
+	EnvironmentID    int64
+	Environment      string
+	Application      string
+	Service          string
+	ArtifactSourceID int64
+	Version          string
+	Digest           string
+	Reference        string
+	HasPrevious      bool
+	Removed          bool
+}
+
+// What a rollout has brought to the environments that it has completed, and what it has removed there.
+func (q *Queries) NotifiedArtifacts(ctx context.Context, organizationID int64, rolloutID int64, most int32) ([]NotifiedArtifactsRow, error) {
+	rows, err := q.db.Query(ctx, notifiedArtifacts, organizationID, rolloutID, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NotifiedArtifactsRow
+	for rows.Next() {
+		var i NotifiedArtifactsRow
+		if err := rows.Scan(
+			&i.EnvironmentID,
+			&i.Environment,
+			&i.Application,
+			&i.Service,
+			&i.ArtifactSourceID,
+			&i.Version,
+			&i.Digest,
+			&i.Reference,
+			&i.HasPrevious,
+			&i.Removed,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const notifiedEnvironments = `-- name: NotifiedEnvironments :many
 SELECT e.id, e.name, e.tier, f.state, COALESCE(f.previous_version_set_id, 0)::bigint AS previous_version_set_id FROM cd_rollout_environments f
 JOIN cd_environments e ON e.organization_id = f.organization_id AND e.id = f.environment_id
