@@ -1,96 +1,101 @@
-// Package cdevents writes what happened to services as events of CDEvents (https://cdevents.dev), with the SDK that this project publishes. It
-// decides nothing: which events there are is package notify's.
+// Package cdevents writes what happened to services as events of CDEvents 0.5 (https://cdevents.dev), each inside of a CloudEvent. It decides
+// nothing: which events there are is package notify's.
+//
+// The SDK that CDEvents publishes compiles the schemas of all of its releases whenever a process starts, which takes a third of what a command
+// takes. So the documents are written here, and the tests read and check them with the SDK and its schemas.
 package cdevents
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path"
 	"strings"
+	"time"
 
-	"github.com/cdevents/sdk-go/pkg/api"
-	events "github.com/cdevents/sdk-go/pkg/api/v05"
 	packageurl "github.com/package-url/packageurl-go"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/notify"
 )
+
+// specVersion is the release of CDEvents, in which each type has a version of its own.
+const specVersion = "0.5.0"
 
 // Writer writes events. Its zero value does.
 type Writer struct{}
 
 var _ notify.Interchange = Writer{}
 
-// WriteEvent returns an event as a CloudEvent in structured mode. It is checked against the published schema of its type.
+// cloudEvent is a CloudEvent in structured mode.
+type cloudEvent struct {
+	SpecVersion     string  `json:"specversion"`
+	ID              string  `json:"id"`
+	Source          string  `json:"source"`
+	Type            string  `json:"type"`
+	Subject         string  `json:"subject"`
+	Time            string  `json:"time"`
+	DataContentType string  `json:"datacontenttype"`
+	Data            cdEvent `json:"data"`
+}
+
+// cdEvent is an event of CDEvents.
+type cdEvent struct {
+	Context struct {
+		SpecVersion string `json:"specversion"`
+		ID          string `json:"id"`
+		Source      string `json:"source"`
+		Type        string `json:"type"`
+		Timestamp   string `json:"timestamp"`
+	} `json:"context"`
+	Subject struct {
+		ID      string `json:"id"`
+		Source  string `json:"source"`
+		Content any    `json:"content"`
+	} `json:"subject"`
+}
+
+// content is that of an event about a service.
+type content struct {
+	ArtifactID  string    `json:"artifactId,omitempty"`
+	Environment reference `json:"environment"`
+}
+
+// reference names something of a source.
+type reference struct {
+	ID     string `json:"id"`
+	Source string `json:"source"`
+}
+
+// WriteEvent returns an event as a CloudEvent.
 func (Writer) WriteEvent(e notify.DeliveryEvent) (json.RawMessage, error) {
-	made, err := event(e)
-	if err != nil {
-		return nil, fmt.Errorf("make event %s: %w", e.ID, err)
+	service := e.Type != notify.Notified
+	switch {
+	case e.ID == "" || e.Source == "" || e.Subject == "":
+		return nil, errors.New("found an event without an id, a source or a subject")
+	case service && e.Environment == "":
+		return nil, fmt.Errorf("event %s: found a service without an environment", e.ID)
 	}
-	made.SetId(e.ID)
-	made.SetSource(e.Source)
-	made.SetTimestamp(e.At.UTC())
-	made.SetSubjectId(e.Subject)
-	made.SetSubjectSource(e.Source)
-	wrapped, err := api.AsCloudEvent(made)
-	if err != nil {
-		return nil, fmt.Errorf("check event %s: %w", e.ID, err)
+	about := reference{e.Environment, e.Source}
+	var made cdEvent
+	made.Subject.ID, made.Subject.Source = e.Subject, e.Source
+	kind := ""
+	switch e.Type {
+	case notify.ServiceDeployed, notify.ServiceUpgraded, notify.ServiceRolledBack:
+		kind, made.Subject.Content = "dev.cdevents."+string(e.Type)+".0.3.0", content{packageURL(e.Artifact), about}
+	case notify.ServiceRemoved:
+		kind, made.Subject.Content = "dev.cdevents."+string(e.Type)+".0.3.0", content{Environment: about}
+	case notify.Notified:
+		kind, made.Subject.Content = "dev.cdeventsx.lockstep-"+string(e.Type)+".0.1.0", e.Content
 	}
-	wrapped.SetTime(e.At.UTC())
-	if e.Type == notify.Notified { // an event of a custom type does not know its type otherwise
-		wrapped.SetType(custom().String())
-	}
-	raw, err := json.Marshal(wrapped)
+	at := e.At.UTC().Format(time.RFC3339Nano)
+	made.Context.SpecVersion, made.Context.ID, made.Context.Source, made.Context.Type, made.Context.Timestamp = specVersion, e.ID, e.Source, kind, at
+	raw, err := json.Marshal(cloudEvent{
+		SpecVersion: "1.0", ID: e.ID, Source: e.Source, Type: kind, Subject: e.Subject, Time: at, DataContentType: "application/json", Data: made,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("write event %s: %w", e.ID, err)
 	}
 	return raw, nil
-}
-
-// event is an event of the type, with what only that type has.
-func event(e notify.DeliveryEvent) (api.CDEvent, error) {
-	environment := &api.Reference{Id: e.Environment, Source: e.Source}
-	artifact := packageURL(e.Artifact)
-	switch e.Type {
-	case notify.ServiceDeployed:
-		made, err := events.NewServiceDeployedEvent()
-		if err == nil {
-			made.SetSubjectEnvironment(environment)
-			made.SetSubjectArtifactId(artifact)
-		}
-		return made, err //nolint:wrapcheck // the caller says of which event
-	case notify.ServiceUpgraded:
-		made, err := events.NewServiceUpgradedEvent()
-		if err == nil {
-			made.SetSubjectEnvironment(environment)
-			made.SetSubjectArtifactId(artifact)
-		}
-		return made, err //nolint:wrapcheck // as above
-	case notify.ServiceRolledBack:
-		made, err := events.NewServiceRolledbackEvent()
-		if err == nil {
-			made.SetSubjectEnvironment(environment)
-			made.SetSubjectArtifactId(artifact)
-		}
-		return made, err //nolint:wrapcheck // as above
-	case notify.ServiceRemoved:
-		made, err := events.NewServiceRemovedEvent()
-		if err == nil {
-			made.SetSubjectEnvironment(environment)
-		}
-		return made, err //nolint:wrapcheck // as above
-	case notify.Notified:
-	}
-	made, err := events.NewCustomTypeEvent()
-	if err == nil {
-		made.SetEventType(custom())
-		made.SetSubjectContent(e.Content)
-	}
-	return made, err //nolint:wrapcheck // as above
-}
-
-// custom is the type of what CDEvents has no event for.
-func custom() api.CDEventType {
-	return api.CDEventType{Custom: "lockstep", Subject: "notification", Predicate: "sent", Version: "0.1.0"}
 }
 
 // packageURL names an artifact: an image by its digest, and anything else by its version.

@@ -87,7 +87,7 @@ func TestEventsAreValidByTheirSchemas(t *testing.T) {
 	}
 }
 
-// D62: what has no image is named by its version. What the schema of a type refuses is not written.
+// D62: what has no image is named by its version. What the schemas refuse is not written.
 func TestOtherArtifactsAndInvalidEvents(t *testing.T) {
 	t.Parallel()
 	e := sample(notify.ServiceDeployed)
@@ -96,7 +96,11 @@ func TestOtherArtifactsAndInvalidEvents(t *testing.T) {
 	if err != nil || !strings.Contains(string(raw), `pkg:generic/shop/config@main%20%C3%BC@1`) {
 		t.Errorf("found %s, %v", raw, err)
 	}
-	e.ID = ""
+	e.Environment = ""
+	if raw, err := (cdevents.Writer{}).WriteEvent(e); err == nil {
+		t.Errorf("found %s; want an event without an environment refused", raw)
+	}
+	e.Environment, e.ID = "production", ""
 	if raw, err := (cdevents.Writer{}).WriteEvent(e); err == nil {
 		t.Errorf("found %s; want an event without an id refused", raw)
 	}

@@ -63,7 +63,7 @@ type Artifact struct {
 
 // Interchange writes events of CDEvents.
 type Interchange interface {
-	// WriteEvent returns an event as a CloudEvent, checked against the schema of its type.
+	// WriteEvent returns an event as a CloudEvent, valid by the schema of its type.
 	WriteEvent(e DeliveryEvent) (json.RawMessage, error)
 }
 
