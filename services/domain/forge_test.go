@@ -356,6 +356,118 @@ func TestAForgeIsNotFlooded(t *testing.T) {
 	p.want(len(p.at.order), 70)
 }
 
+// others makes two more organizations like the first one, and gives each as many statuses as are named.
+func (p published) others(statuses ...string) {
+	p.t.Helper()
+	for _, organization := range []int64{2, 3} {
+		apart := organization * 1000
+		for _, copied := range []string{
+			`cd_organizations SELECT (jsonb_populate_record(a, jsonb_build_object('id', $1::bigint, 'name', 'o' || ($1::bigint + $2::bigint)))).* FROM cd_organizations a WHERE id = 1
+				ON CONFLICT (id) DO NOTHING`,
+			`cd_applications SELECT (jsonb_populate_record(a, jsonb_build_object('organization_id', $1::bigint, 'id', a.id + $2::bigint))).* FROM cd_applications a
+				WHERE organization_id = 1`,
+			`cd_environments SELECT (jsonb_populate_record(a, jsonb_build_object('organization_id', $1::bigint, 'id', a.id + $2::bigint))).* FROM cd_environments a
+				WHERE organization_id = 1`,
+			`cd_forge_mirrors SELECT (jsonb_populate_record(a, jsonb_build_object('organization_id', $1::bigint, 'application_id', a.application_id + $2::bigint))).*
+				FROM cd_forge_mirrors a WHERE organization_id = 1`,
+		} {
+			table, from, _ := strings.Cut(copied, " ")
+			_, err := p.pool.Exec(p.t.Context(), "INSERT INTO "+table+" OVERRIDING SYSTEM VALUE "+from, organization, apart)
+			p.ok(err)
+		}
+		for _, name := range statuses {
+			_, err := p.pool.Exec(p.t.Context(), `INSERT INTO cd_forge_statuses
+					(organization_id, repository, host, commit_sha, name, application_id, environment_id, version_set_id, phase, credential, due_at)
+				VALUES ($1, 'https://git.test/shop', 'git.test', $2, 'lockstep/shop/dev/' || $3, $4, $5, 1, 'success', '', $6)`,
+				organization, shaOf(7), name, p.application.ID+apart, p.places["dev"].ID+apart, p.now.Now())
+			p.ok(err)
+		}
+	}
+}
+
+// sentBy are how many statuses each of the three organizations has sent.
+func (p published) sentBy() (all []int) {
+	for organization := 1; organization <= 3; organization++ {
+		all = append(all, p.countOf(`SELECT count(*) FROM cd_forge_statuses WHERE organization_id = $1 AND run > 0`, organization))
+	}
+	return all
+}
+
+// workAll does what is due until nothing is; runs are looked at when they are due.
+func (p published) workAll() {
+	p.t.Helper()
+	for range 5000 {
+		_, worked, err := p.forges.WorkDue(p.t.Context())
+		p.ok(err)
+		if !worked {
+			return
+		}
+	}
+	p.t.Fatal("statuses do not come to an end")
+}
+
+// R3-09, D64: with the credentials of the operator, 120 statuses a minute of all organizations, of which each gets its part; one with
+// credentials of its own has its own 60. What pauses the account of the operator pauses all who share it, and nobody else.
+func TestOrganizationsShareTheBudgetOfTheOperator(t *testing.T) {
+	long(t)
+	t.Parallel()
+	p := publishing(t, "")
+	p.mirror(true)
+	shared := true
+	p.at.answer = func(string) map[string]any { return map[string]any{"outcome": "sent", "shared": shared} }
+	var names []string
+	for i := range 100 {
+		names = append(names, fmt.Sprint(i))
+		p.row("git.test", fmt.Sprint(i))
+	}
+	p.others(names...)
+	for range 5 { // within the minute: each has ten under way at once
+		p.workAll()
+		p.now.Advance(6 * time.Second)
+	}
+	got := p.sentBy()
+	p.want(got[0]+got[1]+got[2], 120)
+	for i, n := range got {
+		if n < 30 || n > 60 {
+			t.Errorf("organization %d has sent %d of 120; want about a third", i+1, n)
+		}
+	}
+	shared = false // from now on they have credentials of their own
+	_, err := p.pool.Exec(t.Context(), `UPDATE cd_forge_hosts SET shared = false, paused_until = 'epoch', window_count = 0`)
+	p.ok(err)
+	before := p.sentBy()
+	for range 8 {
+		p.workAll()
+		p.now.Advance(6 * time.Second)
+	}
+	for i, n := range p.sentBy() {
+		if want := min(60, 100-before[i]); n-before[i] < want {
+			t.Errorf("organization %d has sent %d; want %d of its own", i+1, n-before[i], want)
+		}
+	}
+}
+
+// D64: the operator's account has accepted no more requests: who shares it waits without asking, and who has another account does not.
+func TestALimitOfTheOperatorPausesAllWhoShareIt(t *testing.T) {
+	t.Parallel()
+	p := publishing(t, "")
+	p.mirror(true)
+	p.at.answer = func(string) map[string]any {
+		return map[string]any{"outcome": "limited", "why": "status 429", "wait": 600, "shared": true}
+	}
+	p.row("git.test", "a")
+	p.work()
+	p.others("b")
+	_, err := p.pool.Exec(t.Context(), `INSERT INTO cd_forge_hosts (organization_id, host, shared) VALUES (3, 'git.test', false)`)
+	p.ok(err)
+	p.at.answer = func(string) map[string]any { return map[string]any{"outcome": "sent"} }
+	p.workAll()
+	p.want(p.sentBy(), []int{1, 0, 1})
+	p.now.Advance(10 * time.Minute)
+	p.workAll()
+	p.want(p.sentBy(), []int{1, 1, 1})
+}
+
 // R3-09: what a forge refuses is tried again with growing pauses, then given up and shown, and can be sent again.
 func TestARefusedStatusIsShown(t *testing.T) {
 	t.Parallel()

@@ -1225,6 +1225,7 @@ CREATE TABLE cd_forge_hosts (
     pull_window_count integer NOT NULL DEFAULT 0,
     pull_failures integer NOT NULL DEFAULT 0,
     pull_paused_until timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
+    shared boolean NOT NULL DEFAULT true,
     CONSTRAINT cd_forge_hosts_pkey PRIMARY KEY (organization_id, host),
     CONSTRAINT cd_forge_hosts_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_forge_hosts_host_is_bounded CHECK (((octet_length(host) >= 1) AND (octet_length(host) <= 300))),
@@ -1247,6 +1248,8 @@ COMMENT ON COLUMN cd_forge_hosts.pull_window_at IS
     'When the present minute began, in which pull_window_count pull requests were begun. They take nothing from what statuses may send.';
 COMMENT ON COLUMN cd_forge_hosts.quota_limit IS
     'How many requests it accepts, and with the next two columns how many still and until when; null where it does not say.';
+COMMENT ON COLUMN cd_forge_hosts.shared IS
+    'Whether the organization last used a credential of the operator there; true before that is known.';
 COMMENT ON COLUMN cd_forge_hosts.window_at IS
     'When the present minute began, in which window_count statuses were begun.';
 
@@ -3193,6 +3196,30 @@ COMMENT ON COLUMN driver_artifacts.digest IS
     'That of the manifest, which has the layer''s.';
 COMMENT ON COLUMN driver_artifacts.drivers IS
     'name@major of each driver inside.';
+
+CREATE TABLE forge_budgets (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    host text NOT NULL,
+    window_at timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
+    window_count integer NOT NULL DEFAULT 0,
+    paused_until timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
+    quota_limit bigint,
+    quota_remaining bigint,
+    quota_resets_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT forge_budgets_pkey PRIMARY KEY (host),
+    CONSTRAINT forge_budgets_host_is_bounded CHECK (((octet_length(host) >= 1) AND (octet_length(host) <= 300)))
+);
+CREATE TRIGGER forge_budgets_touch BEFORE UPDATE ON forge_budgets FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE forge_budgets IS
+    'What all organizations together send to a server with the credentials of the operator, and nothing that belongs to them. Rows are kept: there are few.';
+COMMENT ON COLUMN forge_budgets.paused_until IS
+    'Nothing is begun there before with the credentials of the operator.';
+COMMENT ON COLUMN forge_budgets.quota_limit IS
+    'How many requests it accepts from them, and with the next two columns how many still and until when; null where it does not say.';
+COMMENT ON COLUMN forge_budgets.window_at IS
+    'When the present minute began, in which window_count runs were begun.';
 
 CREATE SEQUENCE cd_journal_positions;
 

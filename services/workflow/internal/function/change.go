@@ -112,7 +112,7 @@ func anyOf(texts []string) []any {
 
 // limitAnswer is what a forge says about its limits, and the result if it accepts the request.
 func limitAnswer(l activity.Limit, result string) map[string]any {
-	answer := map[string]any{"result": result, "why": l.Limited, "wait": int64(math.Ceil(l.Wait.Seconds())), "quota": nil}
+	answer := map[string]any{"result": result, "why": l.Limited, "wait": int64(math.Ceil(l.Wait.Seconds())), "quota": nil, "shared": l.Shared}
 	if l.Limited != "" {
 		answer["result"] = "limited"
 	}
@@ -128,7 +128,7 @@ func writeComment(forge activity.Forge) *Function {
 		spec: Spec{
 			Name: "git.comment", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true,
 			Effect: activity.Publishes, Touches: touchesRepository,
-			Doc: "Has a pull request, or merge request, have a comment of which there is one. Answers `{result, why, wait, quota, url}` as `git.set_status`\n" +
+			Doc: "Has a pull request, or merge request, have a comment of which there is one. Answers `{result, why, wait, quota, shared, url}` as `git.set_status`\n" +
 				"does; `url` is empty if there is none.\n\n" +
 				"The comment is found again by `marker`, its first line, among those of the credential's own account; others with the line are left alone.\n" +
 				"Of several that are its own the oldest stays.\n\nThe repository needs a credential with a `forge`.",

@@ -24,7 +24,7 @@ func TestAChangeIsAnswered(t *testing.T) {
 	call := activity.Call{Organization: 1, Args: m{"repo_url": "https://git/x", "number": int64(3), "asked_by": []any{"ann", "bob"}}}
 	got, err := named(t, f, "git.read_change").Call(t.Context(), call)
 	want := m{
-		"result": "read", "why": "", "wait": int64(0), "quota": nil, "url": "https://git/x/3", "state": "open", "into": "main", "head": "abc",
+		"result": "read", "why": "", "wait": int64(0), "quota": nil, "shared": false, "url": "https://git/x/3", "state": "open", "into": "main", "head": "abc",
 		"message": strings.Repeat("x", 4096), "refused": "", "paths": []any{"a.yaml"}, "more": true,
 		"resources": []any{"added Secret key", "and those in 2 manifests that are too large, or have aliases or a key twice"},
 	}
@@ -47,7 +47,7 @@ func TestACommentIsWritten(t *testing.T) {
 	f := &forge{written: activity.CommentReport{URL: "https://git/x/3#1"}}
 	args := m{"repo_url": "https://git/x", "number": int64(3), "marker": "<!-- x -->", "body": "hello", "only_known": true}
 	got, err := named(t, f, "git.comment").Call(t.Context(), activity.Call{Organization: 1, Args: args})
-	if diff := cmp.Diff(any(m{"result": "set", "why": "", "wait": int64(0), "quota": nil, "url": "https://git/x/3#1"}), got); err != nil || diff != "" {
+	if diff := cmp.Diff(any(m{"result": "set", "why": "", "wait": int64(0), "quota": nil, "shared": false, "url": "https://git/x/3#1"}), got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	want := activity.CommentRequest{Organization: 1, RepoURL: "https://git/x", Number: 3, Marker: "<!-- x -->", Body: "hello", OnlyKnown: true}

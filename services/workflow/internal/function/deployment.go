@@ -12,7 +12,7 @@ func setDeployment(forge activity.Forge) *Function {
 		spec: Spec{
 			Name: "git.set_deployment", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true,
 			Effect: activity.Publishes, Touches: touchesRepository,
-			Doc: "Has a forge show a deployment of a commit. Answers `{result, why, wait, quota, number}`: `result` is `set`, `unchanged` if the forge shows it\n" +
+			Doc: "Has a forge show a deployment of a commit. Answers `{result, why, wait, quota, shared, number}`: `result` is `set`, `unchanged` if the forge shows it\n" +
 				"already, `open` if it exists and has yet to be ended, `unsupported` if the forge has no deployments, or `limited` as `git.set_status` answers.\n" +
 				"`number` is what the forge calls the deployment, 0 if that is not known.\n\n" +
 				"The deployment is found again by `number`. Without it GitHub finds it by `key`, and GitLab among the deployments of the commit and the\n" +

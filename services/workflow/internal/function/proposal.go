@@ -176,9 +176,10 @@ func setStatus(forge activity.Forge) *Function {
 		spec: Spec{
 			Name: "git.set_status", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true,
 			Effect: activity.Publishes, Touches: touchesRepository,
-			Doc: "Reports a status of a commit to its forge. Answers `{result, why, wait, quota}`: `result` is `set`, `unchanged` if the forge has the status\n" +
+			Doc: "Reports a status of a commit to its forge. Answers `{result, why, wait, quota, shared}`: `result` is `set`, `unchanged` if the forge has the status\n" +
 				"already, or `limited` if it accepts no more requests for now, with the reason in `why`, and for how many seconds in `wait`, 0 if it does not\n" +
-				"say. `quota` is `{limit, remaining, resets_at}` where the forge says how many requests it still accepts, and null elsewhere.\n\n" +
+				"say. `quota` is `{limit, remaining, resets_at}` where the forge says how many requests it still accepts, and null elsewhere.\n" +
+				"`shared` is whether the credential is the operator's, which other organizations may use as well.\n\n" +
 				"The repository needs a credential with a `forge`.",
 			Arguments: []Field{
 				{Name: "repo_url", Doc: "The repository's URL, `https://…`.", Type: Text, Required: true},
@@ -210,7 +211,7 @@ func setStatus(forge activity.Forge) *Function {
 
 // setAnswer is the answer of git.set_status.
 func setAnswer(r activity.StatusReport) any {
-	answer := map[string]any{"result": "set", "why": r.Limited, "wait": int64(math.Ceil(r.Wait.Seconds())), "quota": nil}
+	answer := map[string]any{"result": "set", "why": r.Limited, "wait": int64(math.Ceil(r.Wait.Seconds())), "quota": nil, "shared": r.Shared}
 	switch {
 	case r.Limited != "":
 		answer["result"] = "limited"

@@ -108,11 +108,11 @@ func TestAStatusIsReported(t *testing.T) {
 		report activity.StatusReport
 		want   map[string]any
 	}{
-		"set":       {activity.StatusReport{Quota: quota}, map[string]any{"result": "set", "why": "", "wait": int64(0), "quota": any(ofQuota)}},
-		"unchanged": {activity.StatusReport{Unchanged: true}, map[string]any{"result": "unchanged", "why": "", "wait": int64(0), "quota": nil}},
+		"set":       {activity.StatusReport{Quota: quota}, map[string]any{"result": "set", "why": "", "wait": int64(0), "quota": any(ofQuota), "shared": false}},
+		"unchanged": {activity.StatusReport{Unchanged: true, Shared: true}, map[string]any{"result": "unchanged", "why": "", "wait": int64(0), "quota": nil, "shared": true}},
 		"limited": {
 			activity.StatusReport{Limited: "busy", Wait: 1500 * time.Millisecond, Quota: quota},
-			map[string]any{"result": "limited", "why": "busy", "wait": int64(2), "quota": any(ofQuota)},
+			map[string]any{"result": "limited", "why": "busy", "wait": int64(2), "quota": any(ofQuota), "shared": false},
 		},
 	} {
 		f := &forge{report: tt.report}
@@ -156,7 +156,7 @@ func TestADeploymentIsReported(t *testing.T) {
 	} {
 		f := &forge{deployment: tt.report}
 		got, err := named(t, f, "git.set_deployment").Call(t.Context(), activity.Call{Organization: 1, Args: args})
-		tt.want["wait"], tt.want["quota"] = int64(0), nil
+		tt.want["wait"], tt.want["quota"], tt.want["shared"] = int64(0), nil, false
 		if diff := cmp.Diff(any(tt.want), got); err != nil || diff != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
 		}

@@ -63,8 +63,8 @@ const (
 )
 
 // limitOf separates a forge that accepts no more requests for now from an error.
-func limitOf(quota *activity.Quota, err error) (activity.Limit, error) {
-	found := activity.Limit{Quota: quota}
+func limitOf(seen allowance, err error) (activity.Limit, error) {
+	found := activity.Limit{Quota: seen.quota, Shared: seen.shared}
 	if limit, ok := errors.AsType[*limitError](err); ok {
 		found.Limited, found.Wait = fault.Public(err), limit.wait
 		return found, nil
@@ -74,14 +74,14 @@ func limitOf(quota *activity.Quota, err error) (activity.Limit, error) {
 
 // ReadChange implements activity.Forge.
 func (f *Forge) ReadChange(ctx context.Context, r activity.ChangeRequest) (found activity.Change, err error) {
-	var quota *activity.Quota
+	var seen allowance
 	var base, ref string
 	err = f.propose(ctx, r.Organization, r.RepoURL, func(ctx context.Context, h *hosted) (err error) {
 		found, base, ref, err = h.readChange(ctx, r)
-		quota = h.seen.quota
+		seen = *h.seen
 		return err
 	})
-	if found.Limit, err = limitOf(quota, err); err != nil || found.Limited != "" || found.Refused != "" || found.State != activity.ProposalOpen {
+	if found.Limit, err = limitOf(seen, err); err != nil || found.Limited != "" || found.Refused != "" || found.State != activity.ProposalOpen {
 		return found, err
 	}
 	found.Files, err = f.manifests(ctx, r, base, ref, found)
@@ -239,13 +239,13 @@ func (f *Forge) Comment(ctx context.Context, r activity.CommentRequest) (report 
 		return report, fault.Because(err, fault.Unavailable, "waited for another comment on pull request %d of %s", r.Number, r.RepoURL)
 	}
 	defer release()
-	var quota *activity.Quota
+	var seen allowance
 	err = f.propose(ctx, r.Organization, r.RepoURL, func(ctx context.Context, h *hosted) (err error) {
 		report.URL, err = h.comment(ctx, r)
-		quota = h.seen.quota
+		seen = *h.seen
 		return err
 	})
-	report.Limit, err = limitOf(quota, err)
+	report.Limit, err = limitOf(seen, err)
 	return report, err
 }
 

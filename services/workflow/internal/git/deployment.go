@@ -45,18 +45,18 @@ func (f *Forge) SetDeployment(ctx context.Context, r activity.DeploymentRequest)
 		return report, invalid("commit", "found %q, expected the id of a commit", r.Commit)
 	}
 	r.Description = shortened(r.Description)
-	var quota *activity.Quota
+	var seen allowance
 	err = f.propose(ctx, r.Organization, r.RepoURL, func(ctx context.Context, h *hosted) error {
 		report = activity.DeploymentReport{}
 		err := h.deploy(ctx, r, &report)
-		quota = h.seen.quota
+		seen = *h.seen
 		return err
 	})
 	if isUnsupported(err) {
 		report.Unsupported = fault.Public(err)
 		return report, nil
 	}
-	report.Limit, err = limitOf(quota, err)
+	report.Limit, err = limitOf(seen, err)
 	return report, err
 }
 

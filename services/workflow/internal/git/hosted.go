@@ -112,7 +112,7 @@ func (f *Forge) hosted(ctx context.Context, organization int64, repoURL string) 
 		return nil, invalid("repo_url", "found the path %q, expected the project's name and not its number", u.Path)
 	}
 	base := u.Scheme + "://" + u.Host
-	r := rest{client: f.rest, forge: c.Forge, url: repoURL, project: project, now: f.clock.Now, seen: &allowance{}}
+	r := rest{client: f.rest, forge: c.Forge, url: repoURL, project: project, now: f.clock.Now, seen: &allowance{shared: c.own == nil}}
 	defer func() {
 		// Its interface is elsewhere than the repository, and redirects within it, as for a project that was renamed. A credential of an
 		// organization goes to the one project only.

@@ -72,7 +72,7 @@ func (f *Forge) SetStatus(ctx context.Context, s activity.StatusRequest) (report
 	err = f.propose(ctx, s.Organization, s.RepoURL, func(ctx context.Context, h *hosted) error {
 		report = activity.StatusReport{}
 		err := h.publish(ctx, s.Commit, wanted, &report)
-		report.Quota = h.seen.quota
+		report.Quota, report.Shared = h.seen.quota, h.seen.shared
 		return err
 	})
 	if limit, ok := errors.AsType[*limitError](err); ok {
@@ -111,7 +111,11 @@ type limitError struct{ wait time.Duration }
 func (e *limitError) Error() string { return "too many requests" }
 
 // allowance is what the answers of a forge say about the requests that it still accepts.
-type allowance struct{ quota *activity.Quota }
+type allowance struct {
+	quota *activity.Quota
+	// shared reports whether the credential is the operator's, which other organizations may use as well.
+	shared bool
+}
 
 // look reads what an answer says about the requests that are still accepted: GitHub's and GitLab's headers.
 func (r rest) look(answer *http.Response) {

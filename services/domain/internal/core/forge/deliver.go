@@ -22,9 +22,12 @@ var program []byte
 
 const (
 	// window is the time within which at most rate statuses are begun at a server, and together is how many are being sent there at most.
-	window   = time.Minute
-	rate     = 60
-	together = 10
+	window = time.Minute
+	rate   = 60
+	// rateOfAll is how many all organizations together begin with the credentials of the operator: twice what one may begin, so that none takes
+	// all of it. Pull requests, which anybody may cause, take half of it at most.
+	rateOfAll = 2 * rate
+	together  = 10
 	// call bounds one call of the engine, and lease is how long a worker may be silent before another one repeats the call.
 	call  = 10 * time.Second
 	lease = 30 * time.Second
@@ -118,6 +121,10 @@ func (u *UseCases) begin(ctx context.Context, tx Tx, organization int64, s Statu
 		return s, false, nil
 	case h.WindowCount >= most:
 		h.PausedUntil = h.WindowAt.Add(window)
+		return s, false, tx.SaveForgeHost(ctx, h)
+	}
+	if wait := h.spend(now, rateOfAll); !wait.IsZero() {
+		h.PausedUntil = wait
 		return s, false, tx.SaveForgeHost(ctx, h)
 	}
 	h.WindowCount++
@@ -266,6 +273,8 @@ type outcome struct {
 	quota              *Quota
 	// number is what the forge calls a deployment; 0 if it has not said.
 	number int64
+	// shared is whether a credential of the operator was used; nil if the program has not said.
+	shared *bool
 }
 
 // ended is a run that reports what came of the status.
@@ -288,21 +297,21 @@ func (u *UseCases) ended(s *Status, h *Host, now time.Time, o outcome) {
 // settled takes the outcome of a run, and reports whether it has done its work. It pauses the server where less than a part of its quota is
 // left.
 func (d *Delivery) settled(c *attempts, h *Host, at *Standing, part int64, now time.Time, o outcome) bool {
-	if o.quota != nil {
-		h.Quota = o.quota
-	}
+	h.learn(at, o, false)
 	switch o.outcome {
 	case "sent":
 		d.State, d.Attempts, d.Error, d.SentAt, d.AwaySince = Sent, 0, "", &now, nil
 		at.Failures = 0
 		if h.Quota.scarce(part, now) { // the rest is for what rollouts need
 			at.PausedUntil = earlier(h.Quota.ResetsAt, now.Add(longestWait))
+			h.learn(at, o, true)
 		}
 		c.sent.Add(1)
 		return true
 	case "limited":
 		c.limited.Add(1)
 		d.busy(at, now, cmp.Or(o.why, "it accepts no more requests for now"), o.wait)
+		h.learn(at, o, true)
 	case "away":
 		c.away.Add(1)
 		d.busy(at, now, cmp.Or(o.why, "it does not answer"), 0)
@@ -376,6 +385,8 @@ func read(pairs []handoff.WorkflowPair) (o outcome) {
 			var seconds int64
 			_ = json.Unmarshal([]byte(p.Value), &seconds)
 			o.wait = time.Duration(max(0, min(seconds, 24*3600))) * time.Second
+		case "shared":
+			_ = json.Unmarshal([]byte(p.Value), &o.shared)
 		case "number":
 			_ = json.Unmarshal([]byte(p.Value), &o.number)
 		case "limit":

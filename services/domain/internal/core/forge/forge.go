@@ -118,6 +118,58 @@ type Host struct {
 	Quota *Quota
 	// Waiting is how many statuses wait for it or are being sent.
 	Waiting int
+	// Shared reports whether the organization uses a credential of the operator there, as far as is known. If so, Budget is what all
+	// organizations together have sent with it.
+	Shared bool
+	Budget Budget
+}
+
+// Budget is what all organizations together send to a server with the credentials of the operator.
+type Budget struct {
+	// WindowAt is when the present minute began, in which WindowCount runs were begun.
+	WindowAt    time.Time
+	WindowCount int
+	// PausedUntil is before when nothing is begun, and Quota how many requests it still accepts; nil where it does not say.
+	PausedUntil time.Time
+	Quota       *Quota
+}
+
+// spend takes one of the most that all organizations together may begin within a minute, and returns until when they have to wait; the zero
+// time if it was taken.
+func (h *Host) spend(now time.Time, most int) time.Time {
+	b := &h.Budget
+	switch {
+	case !h.Shared:
+		return time.Time{}
+	case b.PausedUntil.After(now):
+		return b.PausedUntil
+	case !now.Before(b.WindowAt.Add(window)) || b.WindowAt.After(now):
+		b.WindowAt, b.WindowCount = now, 0
+	}
+	if b.WindowCount >= most {
+		return b.WindowAt.Add(window)
+	}
+	b.WindowCount++
+	return time.Time{}
+}
+
+// learn takes what an answer says of the account that was used. What pauses statuses pauses those of all who share the account.
+func (h *Host) learn(at *Standing, o outcome, limited bool) {
+	if o.shared != nil {
+		h.Shared = *o.shared
+	}
+	if o.quota != nil {
+		h.Quota = o.quota
+	}
+	if !h.Shared {
+		return
+	}
+	if o.quota != nil {
+		h.Budget.Quota = o.quota
+	}
+	if limited && at == &h.Standing && at.PausedUntil.After(h.Budget.PausedUntil) {
+		h.Budget.PausedUntil = at.PausedUntil
+	}
 }
 
 // Standing is how a server has dealt with what was brought there.
@@ -239,7 +291,7 @@ type Tx interface {
 	RetryForgeStatuses(ctx context.Context, id int64, at time.Time, most int) (int, error)
 	// ForgetForgeStatuses deletes what is older, up to a limit.
 	ForgetForgeStatuses(ctx context.Context, before time.Time, most int) error
-	// LockForgeHost locks a server, known or not.
+	// LockForgeHost locks a server, known or not, and the budget that all organizations have there.
 	LockForgeHost(ctx context.Context, host string) (Host, error)
 	SaveForgeHost(ctx context.Context, h Host) error
 

@@ -79,10 +79,17 @@ func (u *UseCases) beginPull(ctx context.Context, tx Tx, organization int64, p P
 	if !now.Before(h.PullWindowAt.Add(window)) || h.PullWindowAt.After(now) {
 		h.PullWindowAt, h.PullWindowCount = now, 0
 	}
+	if h.Shared && h.Budget.Quota != nil {
+		h.Quota = h.Budget.Quota
+	}
 	scarce := h.Quota.scarce(keptByPulls, now) && !h.Quota.ResetsAt.After(now.Add(longestWait))
 	paused := h.PausedUntil.After(now) || h.Pulls.PausedUntil.After(now)
 	if paused || scarce || sending >= pullsTogether || h.Pulls.Failures > 0 && sending > 0 || h.PullWindowCount >= pullRate {
 		return p, false, nil // by another worker, just now
+	}
+	if wait := h.spend(now, rateOfAll/2); !wait.IsZero() {
+		h.Pulls.PausedUntil = wait
+		return p, false, tx.SaveForgeHost(ctx, h)
 	}
 	h.PullWindowCount++
 	if err := tx.SaveForgeHost(ctx, h); err != nil {
@@ -200,9 +207,7 @@ func (u *UseCases) pullRead(p *Pull, h *Host, now time.Time, organization int64,
 		u.pullEnded(p, h, now, o)
 		return nil
 	}
-	if o.quota != nil {
-		h.Quota = o.quota
-	}
+	h.learn(&h.Pulls, o, false)
 	h.Pulls.Failures, p.Error = 0, ""
 	p.Step = StepWrite
 	*p, err = p.next(now, "comment", map[string]any{

@@ -275,12 +275,20 @@ func (w Writes) ForgetForgeStatuses(ctx context.Context, before time.Time, most 
 // LockForgeHost implements forge.Tx.
 func (w Writes) LockForgeHost(ctx context.Context, host string) (forge.Host, error) {
 	r, err := w.Q.LockForgeHost(ctx, w.Entered, host)
+	if err != nil {
+		return forge.Host{}, pg.Classify(err, "lock server %s", host)
+	}
+	b, err := w.Q.LockForgeBudget(ctx, host)
 	return forge.Host{
+		Shared: r.Shared, Budget: forge.Budget{
+			WindowAt: b.WindowAt, WindowCount: int(b.WindowCount), PausedUntil: b.PausedUntil,
+			Quota: quota(b.QuotaLimit, b.QuotaRemaining, b.QuotaResetsAt),
+		},
 		Host: r.Host, Standing: forge.Standing{PausedUntil: r.PausedUntil, Failures: int(r.Failures)}, Problem: r.Problem,
 		Pulls: forge.Standing{PausedUntil: r.PullPausedUntil, Failures: int(r.PullFailures)}, WindowAt: r.WindowAt,
 		WindowCount: int(r.WindowCount), PullWindowAt: r.PullWindowAt, PullWindowCount: int(r.PullWindowCount),
 		Quota: quota(r.QuotaLimit, r.QuotaRemaining, r.QuotaResetsAt),
-	}, pg.Classify(err, "lock server %s", host)
+	}, pg.Classify(err, "lock what all organizations send to %s", host)
 }
 
 // SaveForgeHost implements forge.Tx.
@@ -288,12 +296,21 @@ func (w Writes) SaveForgeHost(ctx context.Context, h forge.Host) error {
 	p := query.SaveForgeHostParams{
 		OrganizationID: w.Entered, Host: h.Host, PausedUntil: h.PausedUntil, Problem: h.Problem, Failures: int32(h.Failures),
 		WindowAt: h.WindowAt, WindowCount: int32(h.WindowCount), PullWindowAt: h.PullWindowAt, PullWindowCount: int32(h.PullWindowCount),
-		PullPausedUntil: h.Pulls.PausedUntil, PullFailures: int32(h.Pulls.Failures),
+		PullPausedUntil: h.Pulls.PausedUntil, PullFailures: int32(h.Pulls.Failures), Shared: h.Shared,
 	}
 	if q := h.Quota; q != nil {
 		p.QuotaLimit, p.QuotaRemaining, p.QuotaResetsAt = &q.Limit, &q.Remaining, &q.ResetsAt
 	}
-	return pg.Classify(w.Q.SaveForgeHost(ctx, p), "save server %s", h.Host)
+	if err := w.Q.SaveForgeHost(ctx, p); err != nil || !h.Shared {
+		return pg.Classify(err, "save server %s", h.Host)
+	}
+	all := query.SaveForgeBudgetParams{
+		Host: h.Host, WindowAt: h.Budget.WindowAt, WindowCount: int32(h.Budget.WindowCount), PausedUntil: h.Budget.PausedUntil,
+	}
+	if q := h.Budget.Quota; q != nil {
+		all.QuotaLimit, all.QuotaRemaining, all.QuotaResetsAt = &q.Limit, &q.Remaining, &q.ResetsAt
+	}
+	return pg.Classify(w.Q.SaveForgeBudget(ctx, all), "save what all organizations send to %s", h.Host)
 }
 
 // HurryForgeStatus implements rollout.Tx.

@@ -146,8 +146,18 @@ ON CONFLICT (organization_id, host) DO UPDATE SET host = EXCLUDED.host RETURNING
 -- name: SaveForgeHost :exec
 UPDATE cd_forge_hosts SET paused_until = @paused_until, problem = @problem, failures = @failures, window_at = @window_at, window_count = @window_count,
     pull_window_at = @pull_window_at, pull_window_count = @pull_window_count, pull_paused_until = @pull_paused_until, pull_failures = @pull_failures,
-    quota_limit = @quota_limit, quota_remaining = @quota_remaining, quota_resets_at = @quota_resets_at
+    quota_limit = @quota_limit, quota_remaining = @quota_remaining, quota_resets_at = @quota_resets_at, shared = @shared
 WHERE organization_id = @organization_id AND host = @host;
+
+-- name: LockForgeBudget :one
+-- Across organizations, on purpose: they share the account of the operator. Made if it is not known yet.
+INSERT INTO forge_budgets (host) VALUES (@host) ON CONFLICT (host) DO UPDATE SET host = EXCLUDED.host RETURNING *;
+
+-- name: SaveForgeBudget :exec
+-- Across organizations, on purpose: they share the account of the operator.
+UPDATE forge_budgets SET window_at = @window_at, window_count = @window_count, paused_until = @paused_until, quota_limit = @quota_limit,
+    quota_remaining = @quota_remaining, quota_resets_at = @quota_resets_at
+WHERE host = @host;
 
 -- name: ForgeHosts :many
 SELECT h.*, (SELECT count(*) FROM cd_forge_statuses s WHERE s.organization_id = h.organization_id AND s.host = h.host AND s.state IN ('pending', 'sending'))::bigint AS waiting

@@ -247,7 +247,7 @@ func (q *Queries) ForgeHooksAfter(ctx context.Context, behind int64, most int32)
 }
 
 const forgeHosts = `-- name: ForgeHosts :many
-SELECT h.organization_id, h.id, h.host, h.paused_until, h.problem, h.failures, h.window_at, h.window_count, h.quota_limit, h.quota_remaining, h.quota_resets_at, h.created_at, h.updated_at, h.pull_window_at, h.pull_window_count, h.pull_failures, h.pull_paused_until, (SELECT count(*) FROM cd_forge_statuses s WHERE s.organization_id = h.organization_id AND s.host = h.host AND s.state IN ('pending', 'sending'))::bigint AS waiting
+SELECT h.organization_id, h.id, h.host, h.paused_until, h.problem, h.failures, h.window_at, h.window_count, h.quota_limit, h.quota_remaining, h.quota_resets_at, h.created_at, h.updated_at, h.pull_window_at, h.pull_window_count, h.pull_failures, h.pull_paused_until, h.shared, (SELECT count(*) FROM cd_forge_statuses s WHERE s.organization_id = h.organization_id AND s.host = h.host AND s.state IN ('pending', 'sending'))::bigint AS waiting
 FROM cd_forge_hosts h WHERE h.organization_id = $1 ORDER BY h.host LIMIT 100
 `
 
@@ -269,6 +269,7 @@ type ForgeHostsRow struct {
 	PullWindowCount int32
 	PullFailures    int32
 	PullPausedUntil time.Time
+	Shared          bool
 	Waiting         int64
 }
 
@@ -299,6 +300,7 @@ func (q *Queries) ForgeHosts(ctx context.Context, organizationID int64) ([]Forge
 			&i.PullWindowCount,
 			&i.PullFailures,
 			&i.PullPausedUntil,
+			&i.Shared,
 			&i.Waiting,
 		); err != nil {
 			return nil, err
@@ -859,6 +861,29 @@ func (q *Queries) LatestRolloutOfSet(ctx context.Context, organizationID int64, 
 	return column_1, err
 }
 
+const lockForgeBudget = `-- name: LockForgeBudget :one
+INSERT INTO forge_budgets (host) VALUES ($1) ON CONFLICT (host) DO UPDATE SET host = EXCLUDED.host RETURNING id, host, window_at, window_count, paused_until, quota_limit, quota_remaining, quota_resets_at, created_at, updated_at
+`
+
+// Across organizations, on purpose: they share the account of the operator. Made if it is not known yet.
+func (q *Queries) LockForgeBudget(ctx context.Context, host string) (ForgeBudget, error) {
+	row := q.db.QueryRow(ctx, lockForgeBudget, host)
+	var i ForgeBudget
+	err := row.Scan(
+		&i.ID,
+		&i.Host,
+		&i.WindowAt,
+		&i.WindowCount,
+		&i.PausedUntil,
+		&i.QuotaLimit,
+		&i.QuotaRemaining,
+		&i.QuotaResetsAt,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
 const lockForgeCommit = `-- name: LockForgeCommit :exec
 SELECT pg_advisory_xact_lock(hashtextextended(concat_ws('/', 'lockstep/forge commit', current_schema(), $1::bigint, $2::text), 0))
 `
@@ -881,7 +906,7 @@ func (q *Queries) LockForgeHooks(ctx context.Context, organizationID int64) erro
 
 const lockForgeHost = `-- name: LockForgeHost :one
 INSERT INTO cd_forge_hosts (organization_id, host) VALUES ($1, $2)
-ON CONFLICT (organization_id, host) DO UPDATE SET host = EXCLUDED.host RETURNING organization_id, id, host, paused_until, problem, failures, window_at, window_count, quota_limit, quota_remaining, quota_resets_at, created_at, updated_at, pull_window_at, pull_window_count, pull_failures, pull_paused_until
+ON CONFLICT (organization_id, host) DO UPDATE SET host = EXCLUDED.host RETURNING organization_id, id, host, paused_until, problem, failures, window_at, window_count, quota_limit, quota_remaining, quota_resets_at, created_at, updated_at, pull_window_at, pull_window_count, pull_failures, pull_paused_until, shared
 `
 
 // Made if it is not known yet.
@@ -906,6 +931,7 @@ func (q *Queries) LockForgeHost(ctx context.Context, organizationID int64, host 
 		&i.PullWindowCount,
 		&i.PullFailures,
 		&i.PullPausedUntil,
+		&i.Shared,
 	)
 	return i, err
 }
@@ -1299,6 +1325,36 @@ func (q *Queries) RetryForgeStatuses(ctx context.Context, arg RetryForgeStatuses
 	return result.RowsAffected(), nil
 }
 
+const saveForgeBudget = `-- name: SaveForgeBudget :exec
+UPDATE forge_budgets SET window_at = $1, window_count = $2, paused_until = $3, quota_limit = $4,
+    quota_remaining = $5, quota_resets_at = $6
+WHERE host = $7
+`
+
+type SaveForgeBudgetParams struct {
+	WindowAt       time.Time
+	WindowCount    int32
+	PausedUntil    time.Time
+	QuotaLimit     *int64
+	QuotaRemaining *int64
+	QuotaResetsAt  *time.Time
+	Host           string
+}
+
+// Across organizations, on purpose: they share the account of the operator.
+func (q *Queries) SaveForgeBudget(ctx context.Context, arg SaveForgeBudgetParams) error {
+	_, err := q.db.Exec(ctx, saveForgeBudget,
+		arg.WindowAt,
+		arg.WindowCount,
+		arg.PausedUntil,
+		arg.QuotaLimit,
+		arg.QuotaRemaining,
+		arg.QuotaResetsAt,
+		arg.Host,
+	)
+	return err
+}
+
 const saveForgeCommit = `-- name: SaveForgeCommit :exec
 INSERT INTO cd_forge_commits (organization_id, application_id, version_set_id, commit_sha)
 VALUES ($1, $2, $3, $4)
@@ -1325,8 +1381,8 @@ func (q *Queries) SaveForgeCommit(ctx context.Context, arg SaveForgeCommitParams
 const saveForgeHost = `-- name: SaveForgeHost :exec
 UPDATE cd_forge_hosts SET paused_until = $1, problem = $2, failures = $3, window_at = $4, window_count = $5,
     pull_window_at = $6, pull_window_count = $7, pull_paused_until = $8, pull_failures = $9,
-    quota_limit = $10, quota_remaining = $11, quota_resets_at = $12
-WHERE organization_id = $13 AND host = $14
+    quota_limit = $10, quota_remaining = $11, quota_resets_at = $12, shared = $13
+WHERE organization_id = $14 AND host = $15
 `
 
 type SaveForgeHostParams struct {
@@ -1342,6 +1398,7 @@ type SaveForgeHostParams struct {
 	QuotaLimit      *int64
 	QuotaRemaining  *int64
 	QuotaResetsAt   *time.Time
+	Shared          bool
 	OrganizationID  int64
 	Host            string
 }
@@ -1360,6 +1417,7 @@ func (q *Queries) SaveForgeHost(ctx context.Context, arg SaveForgeHostParams) er
 		arg.QuotaLimit,
 		arg.QuotaRemaining,
 		arg.QuotaResetsAt,
+		arg.Shared,
 		arg.OrganizationID,
 		arg.Host,
 	)

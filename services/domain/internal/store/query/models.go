@@ -738,6 +738,23 @@ type FlowDefinition struct {
 	UpdatedAt  time.Time
 }
 
+// What all organizations together send to a server with the credentials of the operator, and nothing that belongs to them. Rows are kept: there are few.
+type ForgeBudget struct {
+	ID   *int64
+	Host string
+	// When the present minute began, in which window_count runs were begun.
+	WindowAt    time.Time
+	WindowCount int32
+	// Nothing is begun there before with the credentials of the operator.
+	PausedUntil time.Time
+	// How many requests it accepts from them, and with the next two columns how many still and until when; null where it does not say.
+	QuotaLimit     *int64
+	QuotaRemaining *int64
+	QuotaResetsAt  *time.Time
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
 // Which version sets that were rolled out come from a commit, in organizations with hooks: a report has their checks looked at while they are being rolled out. Rows stay, as version sets do.
 type ForgeCommit struct {
 	OrganizationID int64
@@ -798,6 +815,8 @@ type ForgeHost struct {
 	PullFailures int32
 	// No pull request is begun there before; statuses are.
 	PullPausedUntil time.Time
+	// Whether the organization last used a credential of the operator there; true before that is known.
+	Shared bool
 }
 
 // Version sets whose statuses may have changed, of applications that are published. Each cause adds a row, so that none waits for another one or for what looks at them; rows are deleted when that was done.

@@ -43,6 +43,8 @@ type Limit struct {
 	Wait    time.Duration
 	// Quota is how many it still accepts, if it says so; nil if not.
 	Quota *Quota
+	// Shared reports whether the credential is the operator's, which other organizations may use as well.
+	Shared bool
 }
 
 // CommentRequest is a comment of which a pull request has one.

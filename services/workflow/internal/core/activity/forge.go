@@ -173,6 +173,8 @@ type StatusReport struct {
 	Wait    time.Duration
 	// Quota is how many requests the forge still accepts, if it says so; nil if not.
 	Quota *Quota
+	// Shared reports whether the credential is the operator's, which other organizations may use as well.
+	Shared bool
 }
 
 // DeploymentRequest is a deployment that a forge is to show.
