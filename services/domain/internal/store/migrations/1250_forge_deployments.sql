@@ -11,7 +11,7 @@ ALTER TABLE cd_forge_statuses
         CHECK (stage IN ('', 'queued', 'in_progress', 'success', 'failure', 'inactive')),
     ADD COLUMN rollout_id bigint NOT NULL DEFAULT 0,
     ADD COLUMN forge_number bigint NOT NULL DEFAULT 0,
-    ADD CONSTRAINT cd_forge_statuses_deployment_has_a_stage CHECK ((kind = 'deployment') = (stage <> '') AND (kind = 'deployment') = (rollout_id > 0)),
+    ADD CONSTRAINT cd_forge_statuses_deployment_has_a_stage CHECK (CASE kind WHEN 'status' THEN stage = '' WHEN 'deployment' THEN stage <> '' AND rollout_id > 0 ELSE true END),
     -- A replica of an earlier release does not know deployments, and would send one as a status: it is left to the others.
     ADD CONSTRAINT cd_forge_statuses_inputs_are_of_the_kind CHECK (state <> 'sending' OR kind = 'status' OR inputs ? 'deployment');
 COMMENT ON COLUMN cd_forge_statuses.kind IS 'What the forge is given: a status of the commit, or a deployment of it.';
