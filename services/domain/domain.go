@@ -195,7 +195,7 @@ func (s *service) parts(c Config, conn *bus.Conn, workflows autoflow.Engine, api
 			delivery: delivery, streams: s.streams, decisions: s.triggers.Decisions,
 			notifications: s.notify.Counts, forges: s.forges.Counts, deployments: s.forges.DeploymentCounts, plans: s.forges.PullCounts, reported: s.forges.Reported,
 			latencies: s.rollouts.CheckLatencies,
-			feeds:     s.feeds.Counts, presses: s.chats.Counts, credentials: s.credentials.Expiring,
+			feeds:     s.feeds.Counts, presses: s.chats.Counts, commands: s.chats.CommandCounts, credentials: s.credentials.Expiring,
 		}.collectors()...)))
 		if len(c.DeliveryMetrics.Environments) > 0 {
 			parts = append(parts, run.Loop("delivery metrics",
@@ -439,9 +439,6 @@ func assemble(
 		Store: s.store.ForNotify(), Engine: workflows, Clock: now, URL: c.PublicURL, Sealer: sealer,
 		Secrets: s.credentials, Events: cdevents.Writer{}, Wake: s.wakeNotifiers,
 	})
-	if s.chats, err = s.chatAnswers(c, sealer, now); err != nil {
-		return nil, err
-	}
 	s.freezes = freeze.New(s.store.ForFreeze(), now, s.wakeChores)
 	s.checks = check.New(s.store.ForCheck(), flows, now, s.wakeChores)
 	s.handoffs = handoff.New(handoff.Deps{
@@ -460,6 +457,9 @@ func assemble(
 	})
 	s.retention = retention.New(s.store.ForRetention(), now)
 	s.view = view.New(view.Deps{Reads: s.store, Drivers: s.drivers, Flows: flows, Clock: now})
+	if s.chats, err = s.chatAnswers(c, sealer, now); err != nil {
+		return nil, err
+	}
 	s.feeds = feed.New(s.store.ForFeed(), now, c.PublicURL)
 	s.forges = forge.New(forge.Deps{
 		Store: s.store.ForForge(), Engine: workflows, Checks: s.view, Plans: s.triggers, Secrets: events.NewRegistry(conn), Clock: now,

@@ -44,7 +44,9 @@ type exposition struct {
 	// feeds are requests for feeds and badges, by outcome.
 	feeds func() map[string]int64
 	// presses are those of buttons in chats, by what became of them.
-	presses     func() map[string]int64
+	presses func() map[string]int64
+	// commands are slash commands in chats, by what became of them.
+	commands    func() map[string]int64
 	credentials func(ctx context.Context) (expiring, expired int64, err error)
 }
 
@@ -54,7 +56,7 @@ func (e exposition) collectors() []prometheus.Collector {
 		telemetry.BreakGlass(e.breakGlass), telemetry.Breaches(e.breaches), telemetry.FreezeBypasses(e.bypasses),
 		journalMetrics{e.journal}, store.Metrics(e.pool), triggerMetrics{e.decisions}, notificationMetrics{e.notifications},
 		forgeMetrics{e.forges}, deploymentMetrics{e.deployments}, pullMetrics{e.plans}, reportMetrics{e.reported}, latencyMetrics{e.latencies},
-		feedMetrics{e.feeds}, pressMetrics{e.presses},
+		feedMetrics{e.feeds}, pressMetrics{e.presses}, commandMetrics{e.commands},
 		credentialMetrics{e.credentials},
 		e.delivery, e.streams)
 }
@@ -244,6 +246,24 @@ func (m pressMetrics) Collect(ch chan<- prometheus.Metric) {
 	for outcome, n := range m.read() {
 		ch <- prometheus.MustNewConstMetric(pressCounts(), prometheus.CounterValue, float64(n), outcome)
 	}
+}
+
+// commandMetrics exports the outcomes of slash commands in chats.
+type commandMetrics struct{ read func() map[string]int64 }
+
+// Describe implements prometheus.Collector.
+func (commandMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- commandCounts() }
+
+// Collect implements prometheus.Collector.
+func (m commandMetrics) Collect(ch chan<- prometheus.Metric) {
+	for outcome, n := range m.read() {
+		ch <- prometheus.MustNewConstMetric(commandCounts(), prometheus.CounterValue, float64(n), outcome)
+	}
+}
+
+func commandCounts() *prometheus.Desc {
+	return prometheus.NewDesc("lockstep_chat_commands_total", "Slash commands in chats that this process has received, by outcome: answered, refused, "+
+		"unlinked (the chat account is no member's), repeated, unproved (no chat server has proved it).", []string{"outcome"}, nil)
 }
 
 func pressCounts() *prometheus.Desc {

@@ -50,6 +50,9 @@ func routes() map[string]route {
 		domain + `"POST " + ChatPath + "{organization}/{channel}"`: {
 			"domain", []string{"/chat/organization_1/guessed", "/chat/organization_9/guessed"}, look,
 		},
+		domain + `"POST " + ChatPath + "{organization}/{channel}" + CommandPath`: {
+			"domain", []string{"/chat/organization_1/guessed/command", "/chat/organization_9/guessed/command"}, look,
+		},
 		// A feed proves its readers by the token in its address, and a badge is shown for what was opted in: others find neither.
 		domain + `"GET " + feed.FeedPath + "{organization}/{token}/{file}"`: {
 			"domain", []string{"/feeds/organization_1/guessed/production-changes.atom", "/feeds/organization_9/guessed/freezes.ics"}, nil,

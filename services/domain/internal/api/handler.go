@@ -57,7 +57,9 @@ func NewHandler(d Deps) http.Handler {
 	mux.Handle(ChecksPath, keys.authenticate(checksHandler(d.Checks)))
 	mux.Handle(EvaluateCheckPath, keys.authenticate(evaluateHandler(d.Evaluations)))
 	if d.Chats != nil {
-		mux.HandleFunc("POST "+ChatPath+"{organization}/{channel}", keys.pressed(chatHandler{d.Chats, d.Log}))
+		chats := chatHandler{d.Chats, d.Log}
+		mux.HandleFunc("POST "+ChatPath+"{organization}/{channel}", keys.pressed(chats.take))
+		mux.HandleFunc("POST "+ChatPath+"{organization}/{channel}"+CommandPath, keys.pressed(chats.command))
 	}
 	if d.Feeds != nil {
 		feeds, readers := feedHandler{d.Feeds, d.Log}, newKeyring(d.Tokens, d.Access, d.Clock, d.FeedGuard)

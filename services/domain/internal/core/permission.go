@@ -240,7 +240,7 @@ func permissionFor(action Action) (Permission, bool) {
 		ActionAbortRollout, ActionRetryRollout, ActionStopRollback, ActionLookAtArtifactSource, ActionSendEvent, ActionReleasePromotionHold,
 		ActionLookUpProvenance, ActionCancelChain:
 		return MayDeploy, true
-	case ActionApproveGate, ActionRejectGate, ActionDecideCheck, ActionAnswerCall, ActionLinkChatAccount:
+	case ActionApproveGate, ActionRejectGate, ActionDecideCheck, ActionAnswerCall:
 		return MayApprove, true
 	case ActionBreakGlass, ActionForceChange:
 		return MayBreakGlass, true
@@ -269,8 +269,8 @@ func permissionFor(action Action) (Permission, bool) {
 		ActionAccessChanges, ActionRegisterAgent, ActionRotateAgent, ActionRevokeAgent, ActionRevokeAgentKey,
 		ActionOrganizations, ActionCreateOrganization, ActionRenameOrganization, ActionSetDirectChanges:
 		return MayAdminister, true
-	case ActionCreateToken, ActionRevokeToken, ActionWithdrawChange, ActionOpenLink, ActionUnlinkChatAccount, ActionPutMyNotification,
-		ActionRemoveMyNotification, ActionRetryMyNotification:
+	case ActionCreateToken, ActionRevokeToken, ActionWithdrawChange, ActionOpenLink, ActionLinkChatAccount, ActionUnlinkChatAccount,
+		ActionPutMyNotification, ActionRemoveMyNotification, ActionRetryMyNotification:
 		return MayRead, true // one's own; those of others take the permission to administer
 	default:
 		return 0, false

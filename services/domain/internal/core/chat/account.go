@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -20,6 +21,17 @@ const maxToken = 2 << 10
 func (u *UseCases) Accounts(ctx context.Context, a core.Actor) ([]Account, error) {
 	all, err := u.Store.ChatAccounts(ctx, a.Organization)
 	return slices.DeleteFunc(all, func(one Account) bool { return !mayHandle(a, one) }), err
+}
+
+// keep keeps the other secret of Mattermost that the account was linked with before: that of buttons for a command, and the other way round.
+func (a *Account) keep(before Account, p Press) {
+	byCommands := bytes.Equal(before.KeyDigest, before.CommandDigest)
+	switch {
+	case !p.Command:
+		a.CommandDigest = before.CommandDigest
+	case !byCommands:
+		a.KeyDigest = before.KeyDigest
+	}
 }
 
 func mayHandle(a core.Actor, one Account) bool {
@@ -44,8 +56,8 @@ func (u *UseCases) Candidate(ctx context.Context, a core.Actor, token string) (A
 	return found, err
 }
 
-// Link makes a chat account the one of the member who has signed in: what its user answers is the member's answer from now on. So it takes
-// the permission to approve: a token without it does not become one that has it.
+// Link makes a chat account the one of the member who has signed in: what its user answers is the member's answer from now on. It is good for
+// what the session, or the token, is good for that links it: a token without a permission does not become an account that has it.
 func (u *UseCases) Link(ctx context.Context, a core.Actor, token string) (Account, error) {
 	var linked Account
 	if err := a.MaySomewhere(core.ActionLinkChatAccount); err != nil {
@@ -66,7 +78,7 @@ func (u *UseCases) Link(ctx context.Context, a core.Actor, token string) (Accoun
 		now := u.Clock.Now()
 		linked = p.account(a)
 		linked.LinkedAt = now
-		before, err := replaced(ctx, tx, a, linked, now)
+		before, err := replaced(ctx, tx, a, p, &linked, now)
 		if err != nil {
 			return err
 		}
@@ -83,7 +95,7 @@ func (u *UseCases) Link(ctx context.Context, a core.Actor, token string) (Accoun
 }
 
 // replaced ends the link of the same account to the same member, which was made with another secret, and refuses any other.
-func replaced(ctx context.Context, tx Tx, a core.Actor, n Account, now time.Time) (before any, err error) {
+func replaced(ctx context.Context, tx Tx, a core.Actor, p Press, n *Account, now time.Time) (before any, err error) {
 	found, err := tx.ChatAccountsOf(ctx, n.Kind, n.Workspace, n.User, a.ID)
 	if err != nil {
 		return nil, err
@@ -107,6 +119,9 @@ func replaced(ctx context.Context, tx Tx, a core.Actor, n Account, now time.Time
 			)
 		}
 		before = state(one)
+		if !left && n.Kind == core.NotifyMattermost {
+			n.keep(one, p)
+		}
 		if err := tx.RemoveChatAccount(ctx, one.ID, now); err != nil {
 			return nil, err
 		}
@@ -144,7 +159,7 @@ func (u *UseCases) Unlink(ctx context.Context, a core.Actor, id int64, reason st
 
 // readToken reads a token of a link.
 func (u *UseCases) readToken(ctx context.Context, a core.Actor, token string) (l account, err error) {
-	unknown := fault.New(fault.Refused, "the link was not made by this installation, or was changed; press a button in the chat for a new one")
+	unknown := fault.New(fault.Refused, "the link was not made by this installation, or was changed; press a button, or send a command, in the chat for a new one")
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(token) > maxToken {
 		return l, unknown
@@ -163,7 +178,7 @@ func (u *UseCases) readToken(ctx context.Context, a core.Actor, token string) (l
 	case l.Organization != a.Organization:
 		return l, fault.New(fault.NotFound, "the link is of another organization; sign in there, and open it again")
 	case u.Clock.Now().Unix() >= l.Expires:
-		return l, fault.New(fault.Refused, "the link is older than 10 minutes; press a button in the chat for a new one")
+		return l, fault.New(fault.Refused, "the link is older than 10 minutes; press a button, or send a command, in the chat for a new one")
 	}
 	return l, nil
 }
@@ -172,16 +187,21 @@ func (u *UseCases) readToken(ctx context.Context, a core.Actor, token string) (l
 func (u *UseCases) pressOf(ctx context.Context, tx Tx, l account) (Press, error) {
 	p, err := tx.LockPress(ctx, l.Press)
 	if fault.Is(err, fault.NotFound) || err == nil && p.LinkedAt != nil {
-		return p, fault.New(fault.Refused, "the link was used before; press a button in the chat for a new one")
+		return p, fault.New(fault.Refused, "the link was used before; press a button, or send a command, in the chat for a new one")
 	}
 	return p, err
 }
 
 // account is the one of the user who pressed, as a member's.
 func (p Press) account(a core.Actor) Account {
-	return Account{
+	made := Account{
 		Kind: p.Kind, Workspace: p.Workspace, User: p.User, Name: p.Name, MemberID: a.ID, Member: a.DisplayName(), KeyDigest: p.KeyDigest,
+		Permissions: a.Somewhere() & inChats(),
 	}
+	if p.Command {
+		made.CommandDigest = p.KeyDigest
+	}
+	return made
 }
 
 func change(action core.Action, a Account, reason string) core.Change {
@@ -193,5 +213,11 @@ func change(action core.Action, a Account, reason string) core.Change {
 
 // state is what the journal of changes keeps of an account.
 func state(a Account) map[string]any {
-	return map[string]any{"kind": a.Kind, "workspace": a.Workspace, "user": a.User, "name": a.Name, "member": a.MemberID}
+	permissions := []string{}
+	for _, p := range a.Permissions.List() {
+		permissions = append(permissions, p.String())
+	}
+	return map[string]any{
+		"kind": a.Kind, "workspace": a.Workspace, "user": a.User, "name": a.Name, "member": a.MemberID, "permissions": permissions,
+	}
 }

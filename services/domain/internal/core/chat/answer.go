@@ -35,10 +35,15 @@ const (
 type counts struct{ answered, refused, unlinked, repeated, unproved atomic.Int64 }
 
 // Counts returns the number of presses that this process has received, by what became of them.
-func (u *UseCases) Counts() map[string]int64 {
+func (u *UseCases) Counts() map[string]int64 { return u.counts.all() }
+
+// CommandCounts returns the number of slash commands that this process has received, by what became of them.
+func (u *UseCases) CommandCounts() map[string]int64 { return u.commands.all() }
+
+func (c *counts) all() map[string]int64 {
 	return map[string]int64{
-		"answered": u.counts.answered.Load(), "refused": u.counts.refused.Load(), "unlinked": u.counts.unlinked.Load(),
-		"repeated": u.counts.repeated.Load(), "unproved": u.counts.unproved.Load(),
+		"answered": c.answered.Load(), "refused": c.refused.Load(), "unlinked": c.unlinked.Load(), "repeated": c.repeated.Load(),
+		"unproved": c.unproved.Load(),
 	}
 }
 
@@ -51,7 +56,9 @@ type Taken struct {
 	Member int64
 	// Outcome is answered, refused, unlinked, repeated or ignored.
 	Outcome string
-	// Text is for the one who pressed; empty for nothing.
+	// Verb is what a slash command asks for; empty for a button.
+	Verb string
+	// Text is for the one who pressed, as the chat shows it; empty for nothing.
 	Text string
 }
 
@@ -84,7 +91,7 @@ func (u *UseCases) Take(ctx context.Context, r Request) (Taken, error) {
 		if q, err = u.question(ctx, tx, r.Organization, p, a); err != nil {
 			return err
 		}
-		who, taken.Text, err = u.member(ctx, tx, r.Organization, p)
+		who, taken.Text, err = u.member(ctx, tx, r.Organization, p, core.MayApprove)
 		return err
 	})
 	if err != nil {
@@ -92,7 +99,7 @@ func (u *UseCases) Take(ctx context.Context, r Request) (Taken, error) {
 	}
 	switch {
 	case taken.Outcome == "repeated":
-		u.counts.repeated.Add(1)
+		u.counts.count(taken.Outcome)
 		return taken, nil
 	case q.closed != "":
 		taken.Outcome, taken.Text = "refused", q.closed
@@ -109,7 +116,7 @@ func (u *UseCases) Take(ctx context.Context, r Request) (Taken, error) {
 	if err != nil {
 		return taken, fmt.Errorf("settle a press in channel %s: %w", r.Channel, err)
 	}
-	u.count(taken.Outcome)
+	u.counts.count(taken.Outcome)
 	if p.reply != "" && taken.Text != "" {
 		ctx, cancel := context.WithTimeout(ctx, replyTime)
 		defer cancel()
@@ -118,14 +125,16 @@ func (u *UseCases) Take(ctx context.Context, r Request) (Taken, error) {
 	return taken, nil
 }
 
-func (u *UseCases) count(outcome string) {
+func (c *counts) count(outcome string) {
 	switch outcome {
 	case "answered":
-		u.counts.answered.Add(1)
+		c.answered.Add(1)
 	case "unlinked":
-		u.counts.unlinked.Add(1)
+		c.unlinked.Add(1)
+	case "repeated":
+		c.repeated.Add(1)
 	default:
-		u.counts.refused.Add(1)
+		c.refused.Add(1)
 	}
 }
 
@@ -180,8 +189,8 @@ func (u *UseCases) question(ctx context.Context, tx Tx, organization int64, p Pr
 }
 
 // member is the member who has linked the account of a press, with the rights of this moment; the zero value, with a text for the user,
-// for nobody.
-func (u *UseCases) member(ctx context.Context, tx Tx, organization int64, p Press) (core.Actor, string, error) {
+// for nobody. It is nobody also where the account was linked by what was not good for the permission that is needed.
+func (u *UseCases) member(ctx context.Context, tx Tx, organization int64, p Press, needs core.Permission) (core.Actor, string, error) {
 	found, err := tx.ChatAccountsOf(ctx, p.Kind, p.Workspace, p.User, 0)
 	if err != nil {
 		return core.Actor{}, "", err
@@ -196,34 +205,45 @@ func (u *UseCases) member(ctx context.Context, tx Tx, organization int64, p Pres
 		switch {
 		case !known || m.RemovedAt != nil:
 			why = "The member whose chat account this was has left Lockstep."
-		case !bytes.Equal(found[0].KeyDigest, p.KeyDigest):
+		case !found[0].proves(p):
 			why = "The secret of this channel was replaced since you linked your chat account, so it has to be linked again."
 		case m.Kind != core.PrincipalUser:
 			return core.Actor{}, "Machines do not answer in chats.", nil
 		default:
 			a, err := actor(ctx, tx, organization, m)
-			return a, "", err
+			if err != nil || found[0].Permissions.Has(needs) || !a.Somewhere().Has(needs) {
+				return a.LimitedTo(found[0].Permissions), "", err
+			}
+			why = fmt.Sprintf("Your chat account was linked when you were not signed in with the permission %q, so it has to be linked again.", needs)
 		}
 	}
 	link, err := u.accountLink(ctx, organization, p)
 	return core.Actor{}, why + " " + link, err
 }
 
-// actor is a member with the rights of this moment. What takes more than an answer is not for chats.
+// proves is whether the account was linked with the secret that has proved a press.
+func (a Account) proves(p Press) bool {
+	return bytes.Equal(a.KeyDigest, p.KeyDigest) || len(a.CommandDigest) > 0 && bytes.Equal(a.CommandDigest, p.KeyDigest)
+}
+
+// inChats are the permissions that chat accounts may be good for.
+func inChats() core.Permissions { return core.PermissionsOf(core.MayRead, core.MayApprove, core.MayFreeze) }
+
+// actor is a member with the rights of this moment. Everything else is not for chats.
 func actor(ctx context.Context, tx Tx, organization int64, m core.Member) (core.Actor, error) {
 	groups, err := tx.GroupsByMember(ctx, organization, []int64{m.ID})
 	if err != nil {
 		return core.Actor{}, err
 	}
 	grants, err := tx.GrantsByMember(ctx, organization, []int64{m.ID})
-	return core.ActorOf(organization, m, grants[m.ID], groups[m.ID]).LimitedTo(core.PermissionsOf(core.MayRead, core.MayApprove)), err
+	return core.ActorOf(organization, m, grants[m.ID], groups[m.ID]).LimitedTo(inChats()), err
 }
 
 // answer answers a question by the rules of the console. The error is that it could not be answered now; what is not allowed is a text.
 func (u *UseCases) answer(ctx context.Context, a core.Actor, p Press, q asked) (outcome, text string, err error) {
 	decision := map[bool]string{true: "approved", false: "rejected"}[p.approve]
 	resolution := rollout.Resolution{RolloutID: q.RolloutID, GateID: q.GateID, RequestID: q.RequestID}
-	resolution.Reason = fmt.Sprintf("%s in %s (channel %s) as %s", decision, p.Kind.Title(), q.channel, p.Name)
+	resolution.Reason = decision + " " + p.where(q.channel)
 	switch {
 	case p.call:
 		_, err = u.Calls.AnswerCall(ctx, a, q.RequestID, p.approve, resolution.Reason)
@@ -234,9 +254,9 @@ func (u *UseCases) answer(ctx context.Context, a core.Actor, p Press, q asked) (
 	}
 	switch {
 	case err == nil:
-		return "answered", fmt.Sprintf("You %s %s, as %s.", decision, q.what, a.DisplayName()), nil
+		return "answered", notify.Markup(p.Kind, fmt.Sprintf("You %s %s, as %s.", decision, q.what, a.DisplayName())), nil
 	case fault.Is(err, fault.Refused), fault.Is(err, fault.Denied), fault.Is(err, fault.Invalid), fault.Is(err, fault.NotFound):
-		return "refused", "Nothing was decided: " + fault.Public(err) + ".", nil
+		return "refused", notify.Markup(p.Kind, "Nothing was decided: "+fault.Public(err)+"."), nil
 	default:
 		return "failed", "", fmt.Errorf("answer in a chat: %w", err)
 	}
@@ -263,8 +283,12 @@ func (u *UseCases) accountLink(ctx context.Context, organization int64, p Press)
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("Link it within 10 minutes by signing in, and press again: %s%s#%s. The link is for you alone.",
-		strings.TrimSuffix(u.URL, "/"), AccountPath, base64.RawURLEncoding.EncodeToString(sealed)), nil
+	again := "press again"
+	if p.Command {
+		again = "send the command again"
+	}
+	return fmt.Sprintf("Link it within 10 minutes by signing in, and %s: %s%s#%s. The link is for you alone.",
+		again, strings.TrimSuffix(u.URL, "/"), AccountPath, base64.RawURLEncoding.EncodeToString(sealed)), nil
 }
 
 // ByAnswer is whether the chat shows its user the text that it gets as an answer; to others it is sent.

@@ -27,12 +27,15 @@ type Account struct {
 	MemberID int64
 	// Member is what the member is called.
 	Member string
-	// KeyDigest identifies the secret that proved the user when the account was linked.
-	KeyDigest []byte
-	LinkedAt  time.Time
+	// KeyDigest identifies the secret that proved the user when the account was linked; CommandDigest the one that proves slash commands, if
+	// the account was linked by one of these, too. Mattermost has one for each.
+	KeyDigest, CommandDigest []byte
+	// Permissions are what the account is good for at most: what the session, or the token, was good for that linked it.
+	Permissions core.Permissions
+	LinkedAt    time.Time
 }
 
-// Press is a button that a user pressed, as the chat server has proved it.
+// Press is a button that a user pressed, or a slash command that a user sent, as the chat server has proved it.
 type Press struct {
 	ID, ChannelID int64
 	// Kind and Channel are those of the channel, Channel its name.
@@ -43,6 +46,8 @@ type Press struct {
 	Workspace, User, Name string
 	KeyDigest             []byte
 	ReceivedAt            time.Time
+	// Command is that it is a slash command.
+	Command bool
 	// LinkedAt is when an account was linked by it; nil for never.
 	LinkedAt *time.Time
 
@@ -74,12 +79,14 @@ type Tx interface {
 	GroupsByMember(ctx context.Context, organization int64, members []int64) (map[int64][]core.Group, error)
 	GrantsByMember(ctx context.Context, organization int64, members []int64) (map[int64][]core.Grant, error)
 
-	// AddPress keeps a press. Settled is that it was received before, and something became of it.
+	// AddPress keeps a press. Settled is that it was received before, by any channel of the organization, and something became of it.
 	AddPress(ctx context.Context, p Press) (id int64, settled bool, err error)
 	// SettlePress keeps what became of it.
 	SettlePress(ctx context.Context, id int64, outcome string) error
 	// LockPress is one that was kept; NotFound for none.
 	LockPress(ctx context.Context, id int64) (Press, error)
+	// PressesOf is how many presses there are of the user of a press since an instant, up to a limit.
+	PressesOf(ctx context.Context, p Press, since time.Time, most int) (int, error)
 	// PressLinked keeps that an account was linked by it.
 	PressLinked(ctx context.Context, id int64, at time.Time) error
 	// ForgetPresses deletes what is older, up to a limit.
@@ -122,6 +129,8 @@ type Deps struct {
 	Store    Store
 	Rollouts Rollouts
 	Calls    Calls
+	Freezes  Freezes
+	View     View
 	Secrets  Secrets
 	Sealer   Sealer
 	Clock    clock.Clock
@@ -131,12 +140,12 @@ type Deps struct {
 	Reply func(ctx context.Context, url, text string)
 }
 
-// UseCases takes answers from chats, and links accounts. It is safe for concurrent use.
+// UseCases takes answers and slash commands from chats, and links accounts. It is safe for concurrent use.
 //
 // Errors have the classes of pkg/fault: Unauthenticated for what no chat server has proved, Invalid, NotFound, Refused, Denied.
 type UseCases struct {
 	Deps
-	counts counts
+	counts, commands counts
 }
 
 // New makes the use cases over their dependencies.

@@ -46,8 +46,10 @@ func unproved() error {
 	return fault.New(fault.Unauthenticated, "found no proof of a chat server: the address, the secret, the signature or its time is wrong")
 }
 
-// sender is the channel of a request, and the secret that its chat server shares with it.
-func (u *UseCases) sender(ctx context.Context, r Request) (core.NotificationChannel, notify.Answers, string, error) {
+// sender is the channel of a request, and the secret that its chat server proves it with.
+func (u *UseCases) sender(
+	ctx context.Context, r Request, of func(core.NotificationChannel) (notify.Answers, bool),
+) (core.NotificationChannel, notify.Answers, string, error) {
 	channels, err := u.Store.NotificationChannels(ctx, r.Organization)
 	if err != nil {
 		return core.NotificationChannel{}, notify.Answers{}, "", err
@@ -56,7 +58,7 @@ func (u *UseCases) sender(ctx context.Context, r Request) (core.NotificationChan
 	if i < 0 {
 		return core.NotificationChannel{}, notify.Answers{}, "", unproved()
 	}
-	a, takes := notify.AnswersOf(channels[i])
+	a, takes := of(channels[i])
 	if !takes {
 		return channels[i], a, "", unproved()
 	}
@@ -73,7 +75,7 @@ func (u *UseCases) sender(ctx context.Context, r Request) (core.NotificationChan
 
 // read proves and reads a request; false for one that is about nothing of ours.
 func (u *UseCases) read(ctx context.Context, r Request) (p Press, a notify.Answers, ours bool, err error) {
-	c, a, value, err := u.sender(ctx, r)
+	c, a, value, err := u.sender(ctx, r, notify.AnswersOf)
 	if err != nil {
 		return p, a, false, err
 	}
@@ -97,23 +99,29 @@ func keyDigest(kind core.NotificationKind, value string) []byte {
 	return m.Sum(nil)
 }
 
-// slack reads what Slack sends when a button of Block Kit is pressed: a form whose payload is JSON, signed with the signing secret of the
-// app over the time and the body as it is.
-func (p *Press) slack(r Request, secret, home string, now time.Time) (ours bool, err error) {
+// proveSlack checks what Slack signs with the signing secret of the app: the time, and the body as it is. The digest identifies the request.
+func proveSlack(r Request, secret string, now time.Time) (digest []byte, err error) {
 	at, err := strconv.ParseInt(r.Timestamp, 10, 64)
 	given, is := strings.CutPrefix(r.Signature, "v0=")
 	signature, wrong := hex.DecodeString(given)
 	if err != nil || !is || wrong != nil || strconv.FormatInt(at, 10) != r.Timestamp {
-		return false, unproved()
+		return nil, unproved()
 	}
 	m := hmac.New(sha256.New, []byte(secret))
 	_, _ = fmt.Fprintf(m, "v0:%s:", r.Timestamp) // never fails
 	_, _ = m.Write(r.Body)
 	if age := now.Sub(time.Unix(at, 0)); !hmac.Equal(m.Sum(nil), signature) || age > freshness || age < -freshness {
-		return false, unproved()
+		return nil, unproved()
 	}
 	sum := sha256.Sum256(signature)
-	p.Digest = sum[:]
+	return sum[:], nil
+}
+
+// slack reads what Slack sends when a button of Block Kit is pressed: a form whose payload is JSON.
+func (p *Press) slack(r Request, secret, home string, now time.Time) (ours bool, err error) {
+	if p.Digest, err = proveSlack(r, secret, now); err != nil {
+		return false, err
+	}
 	form, err := url.ParseQuery(string(r.Body))
 	if err != nil || len(form["payload"]) != 1 {
 		return false, fault.New(fault.Invalid, "found no form with one payload; expected what Slack sends to the request URL of interactivity")

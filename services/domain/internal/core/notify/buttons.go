@@ -43,6 +43,23 @@ func AnswersOf(c core.NotificationChannel) (Answers, bool) {
 	return Answers{config.Answers, strings.TrimSuffix(config.URL, "/"), config.Target}, config.Answers != "" && config.Target != ""
 }
 
+// CommandsOf is how a channel takes slash commands; false for one that takes none.
+func CommandsOf(c core.NotificationChannel) (Answers, bool) {
+	var config channelConfig
+	if c.Kind != core.NotifySlack && c.Kind != core.NotifyMattermost || json.Unmarshal(c.Config, &config) != nil {
+		return Answers{}, false
+	}
+	return Answers{config.Commands, strings.TrimSuffix(config.URL, "/"), config.Target}, config.Commands != "" && config.Target != ""
+}
+
+// Markup is a text as a chat shows it: nothing of it is markup, a link or a mention there.
+func Markup(kind core.NotificationKind, text string) string {
+	if kind == core.NotifySlack {
+		return slackText(text)
+	}
+	return markdownText(text)
+}
+
 // Secrets reads the values of credentials of organizations.
 type Secrets interface {
 	Secret(ctx context.Context, organization int64, name string) (string, error)
@@ -51,15 +68,29 @@ type Secrets interface {
 // leastSecret is how long the secret has to be that a chat server proves presses with, in bytes: those of Slack have 32.
 const leastSecret = 32
 
-// checkAnswers refuses a channel whose buttons would not work.
-func (u *UseCases) checkAnswers(ctx context.Context, organization int64, c channelConfig) error {
-	if c.Answers == "" {
+// leastToken is how long the token is that Mattermost makes for a slash command.
+const leastToken = 26
+
+// checkAnswers refuses a channel whose buttons or commands would not work.
+func (u *UseCases) checkAnswers(ctx context.Context, organization int64, kind core.NotificationKind, c channelConfig) error {
+	if err := u.checkProof(ctx, organization, c, "/config/answers", c.Answers, leastSecret); err != nil {
+		return err
+	}
+	least := leastSecret
+	if kind == core.NotifyMattermost {
+		least = leastToken
+	}
+	return u.checkProof(ctx, organization, c, "/config/commands", c.Commands, least)
+}
+
+// checkProof checks the credential that a chat server proves its requests with; an empty name is none.
+func (u *UseCases) checkProof(ctx context.Context, organization int64, c channelConfig, field, name string, least int) error {
+	if name == "" {
 		return nil
 	}
-	const field = "/config/answers"
 	switch {
 	case c.Target == "":
-		return invalid(field, "found without target; expected both: only a bot posts messages that are updated with the answer")
+		return invalid(field, "found without target; expected both: only the channel of a bot takes answers and commands")
 	case u.url == "":
 		return invalid(field, "found, but the address of the console is not known; an operator has to configure it (public_url)")
 	case u.sealer == nil || !u.sealer.Configured():
@@ -67,14 +98,14 @@ func (u *UseCases) checkAnswers(ctx context.Context, organization int64, c chann
 	case u.secrets == nil:
 		return invalid(field, "found, but credentials cannot be read here")
 	}
-	value, err := u.secrets.Secret(ctx, organization, c.Answers)
+	value, err := u.secrets.Secret(ctx, organization, name)
 	switch {
 	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Refused):
 		return invalid(field, "%s", fault.Public(err))
 	case err != nil:
 		return err
-	case len(value) < leastSecret:
-		return invalid(field, "found a secret of %d bytes; expected at least %d, which nobody can guess", len(value), leastSecret)
+	case len(value) < least:
+		return invalid(field, "found a secret of %d bytes; expected at least %d, which nobody can guess", len(value), least)
 	}
 	return nil
 }

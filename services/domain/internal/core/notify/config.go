@@ -59,6 +59,8 @@ type channelConfig struct {
 	Payload string `json:"payload,omitempty"`
 	// Answers is the name of the organization's credential that the chat server proves presses of buttons with; empty for no buttons.
 	Answers string `json:"answers,omitempty"`
+	// Commands is the name of the organization's credential that the chat server proves slash commands with; empty for no commands.
+	Commands string `json:"commands,omitempty"`
 	// Templates are what the organization has it say.
 	Templates templates `json:"templates,omitempty"`
 }
@@ -84,6 +86,7 @@ func Kinds() []KindDescription {
 				account("The name of the credential: the URL of the webhook, or the token of the bot."),
 				property("target", text(maxText, "The ID of the channel that a bot posts to, such as C0123456789.")),
 				property("answers", text(255, "The name of the organization's credential that is the signing secret of the Slack app: messages get buttons that answer.")),
+				property("commands", text(255, "The name of the organization's credential that is the signing secret of the Slack app: it takes /lockstep commands.")),
 				property("personal", yes("Members may subscribe: the bot writes to each of them, who has linked an account of the workspace. Without target.")),
 				membersRate(),
 				property("workspace", text(maxText, "The ID of the workspace, such as T0123456789; for a personal channel."))),
@@ -99,6 +102,7 @@ func Kinds() []KindDescription {
 				account("The name of the credential: the URL of the webhook, or the token of the bot."),
 				property("target", text(maxText, "The ID of the channel that a bot posts to.")),
 				property("answers", text(255, "The name of the organization's credential, bound to the server, that proves presses: messages get buttons that answer.")),
+				property("commands", text(255, "The name of the organization's credential, bound to the server, that is the token of the slash command /lockstep.")),
 				property("personal", yes("Members may subscribe: the bot writes to each of them, who has linked an account of the server. Without target.")),
 				membersRate()),
 		},
@@ -291,6 +295,9 @@ func readChannel(ctx context.Context, kind core.NotificationKind, raw json.RawMe
 	if c.Answers != "" && !accountForm.MatchString(c.Answers) || strings.Contains(c.Answers, "://") {
 		found.add("/config/answers", "found what is no name of a credential; expected the name under which the organization has it, never the secret itself")
 	}
+	if c.Commands != "" && !accountForm.MatchString(c.Commands) || strings.Contains(c.Commands, "://") {
+		found.add("/config/commands", "found what is no name of a credential; expected the name under which the organization has it, never the secret itself")
+	}
 	checkAddresses(&found, c)
 	c.Templates.check(ctx, &found)
 	if c.Payload != "" && c.Payload != PayloadCloudEvents && c.Payload != PayloadCDEvents {
@@ -322,8 +329,8 @@ func (c channelConfig) checkPersonal(found *problems, kind core.NotificationKind
 		found.add("/config/members_rate", "found without personal; a channel that is a place has rate alone")
 	case !c.Personal && c.Workspace != "":
 		found.add("/config/workspace", "found without personal; only a channel that writes to members has a workspace")
-	case c.Personal && (c.Target != "" || len(c.To) > 0 || c.Answers != ""):
-		found.add("/config/personal", "found with target, to or answers; a personal channel writes to each member, and has none of them")
+	case c.Personal && (c.Target != "" || len(c.To) > 0 || c.Answers != "" || c.Commands != ""):
+		found.add("/config/personal", "found with target, to, answers or commands; a personal channel writes to each member, and has none of them")
 	case c.Personal && kind == core.NotifySlack && !targetForm.MatchString(c.Workspace):
 		found.add("/config/workspace", "found %.100q; a personal channel needs the ID of its workspace, such as T0123456789", c.Workspace)
 	}

@@ -258,7 +258,7 @@ func (u *UseCases) PutChannel(ctx context.Context, a core.Actor, n NewChannel) (
 	if err != nil {
 		return saved, err
 	}
-	if err := u.checkAnswers(ctx, a.Organization, c); err != nil {
+	if err := u.checkAnswers(ctx, a.Organization, n.Kind, c); err != nil {
 		return saved, err
 	}
 	if n.Rate < 1 || n.Rate > MaxRate {

@@ -26,7 +26,7 @@ type Reads struct {
 func account(r query.ChatAccountsRow) chat.Account {
 	return chat.Account{
 		ID: r.ID, Kind: core.NotificationKind(r.Kind), Workspace: r.Workspace, User: r.ChatUser, Name: r.ChatName, MemberID: r.MemberID,
-		Member: r.Member, KeyDigest: r.KeyDigest, LinkedAt: r.LinkedAt,
+		Member: r.Member, KeyDigest: r.KeyDigest, CommandDigest: r.CommandDigest, Permissions: core.Permissions(r.Permissions), LinkedAt: r.LinkedAt,
 	}
 }
 
@@ -55,7 +55,7 @@ type Writes struct {
 func (w Writes) AddPress(ctx context.Context, p chat.Press) (id int64, settled bool, err error) {
 	row, err := w.Q.InsertChatRequest(ctx, query.InsertChatRequestParams{
 		OrganizationID: w.Entered, ChannelID: p.ChannelID, Digest: p.Digest, Workspace: p.Workspace, ChatUser: p.User, ChatName: p.Name,
-		KeyDigest: p.KeyDigest, ReceivedAt: p.ReceivedAt,
+		KeyDigest: p.KeyDigest, ReceivedAt: p.ReceivedAt, Command: p.Command,
 	})
 	return row.ID, row.Outcome != "", pg.Classify(err, "keep a press in channel %d", p.ChannelID)
 }
@@ -73,8 +73,16 @@ func (w Writes) LockPress(ctx context.Context, id int64) (chat.Press, error) {
 	}
 	return chat.Press{
 		ID: r.ID, ChannelID: r.ChannelID, Kind: core.NotificationKind(r.Kind), Channel: r.Channel, Digest: r.Digest, Workspace: r.Workspace,
-		User: r.ChatUser, Name: r.ChatName, KeyDigest: r.KeyDigest, ReceivedAt: r.ReceivedAt, LinkedAt: r.LinkedAt,
+		User: r.ChatUser, Name: r.ChatName, KeyDigest: r.KeyDigest, ReceivedAt: r.ReceivedAt, Command: r.Command, LinkedAt: r.LinkedAt,
 	}, pg.Classify(err, "lock press %d", id)
+}
+
+// PressesOf implements chat.Tx.
+func (w Writes) PressesOf(ctx context.Context, p chat.Press, since time.Time, most int) (int, error) {
+	n, err := w.Q.ChatRequestsOfUser(ctx, query.ChatRequestsOfUserParams{
+		OrganizationID: w.Entered, Since: since, Workspace: p.Workspace, ChatUser: p.User, Most: int32(most),
+	})
+	return int(n), pg.Classify(err, "count the requests of %s", p.User)
 }
 
 // PressLinked implements chat.Tx.
@@ -111,7 +119,7 @@ func (w Writes) ChatAccountsOf(
 func (w Writes) AddChatAccount(ctx context.Context, a chat.Account) (chat.Account, error) {
 	id, err := w.Q.InsertChatAccount(ctx, query.InsertChatAccountParams{
 		OrganizationID: w.Entered, Kind: string(a.Kind), Workspace: a.Workspace, ChatUser: a.User, ChatName: a.Name, MemberID: a.MemberID,
-		KeyDigest: a.KeyDigest, LinkedAt: a.LinkedAt,
+		KeyDigest: a.KeyDigest, CommandDigest: a.CommandDigest, Permissions: int16(a.Permissions), LinkedAt: a.LinkedAt, //nolint:gosec // few bits
 	})
 	a.ID = id
 	return a, pg.Classify(err, "link the chat account of %s", a.User)

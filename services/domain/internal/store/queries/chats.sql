@@ -1,8 +1,8 @@
 -- name: InsertChatRequest :one
--- The one that was received before, for a repeated press.
-INSERT INTO cd_chat_requests (organization_id, channel_id, digest, workspace, chat_user, chat_name, key_digest, received_at)
-VALUES (@organization_id, @channel_id, @digest, @workspace, @chat_user, @chat_name, @key_digest, @received_at)
-ON CONFLICT (organization_id, channel_id, digest) DO UPDATE SET received_at = cd_chat_requests.received_at RETURNING id, outcome;
+-- The one that was received before, at the address of any channel, for a repeated press.
+INSERT INTO cd_chat_requests (organization_id, channel_id, digest, workspace, chat_user, chat_name, key_digest, received_at, command)
+VALUES (@organization_id, @channel_id, @digest, @workspace, @chat_user, @chat_name, @key_digest, @received_at, @command)
+ON CONFLICT (organization_id, digest) DO UPDATE SET received_at = cd_chat_requests.received_at RETURNING id, outcome;
 
 -- name: SettleChatRequest :exec
 UPDATE cd_chat_requests SET outcome = @outcome WHERE organization_id = @organization_id AND id = @id AND outcome = '';
@@ -11,6 +11,14 @@ UPDATE cd_chat_requests SET outcome = @outcome WHERE organization_id = @organiza
 SELECT r.*, c.kind, c.name AS channel FROM cd_chat_requests r
 JOIN cd_notification_channels c ON c.organization_id = r.organization_id AND c.id = r.channel_id
 WHERE r.organization_id = @organization_id AND r.id = @id FOR UPDATE OF r;
+
+-- name: ChatRequestsOfUser :one
+-- How many requests of a user came since an instant, up to a limit.
+SELECT count(*) FROM (
+    SELECT 1 FROM cd_chat_requests r
+    WHERE r.organization_id = @organization_id AND r.received_at >= @since AND r.workspace = @workspace AND r.chat_user = @chat_user
+    LIMIT @most
+) found;
 
 -- name: LinkChatRequest :exec
 UPDATE cd_chat_requests SET linked_at = @at WHERE organization_id = @organization_id AND id = @id;
@@ -29,8 +37,8 @@ WHERE a.organization_id = @organization_id AND a.kind = @kind AND a.workspace = 
   AND (a.chat_user = @chat_user OR a.member_id = @member_id) ORDER BY a.id;
 
 -- name: InsertChatAccount :one
-INSERT INTO cd_chat_accounts (organization_id, kind, workspace, chat_user, chat_name, member_id, key_digest, linked_at)
-VALUES (@organization_id, @kind, @workspace, @chat_user, @chat_name, @member_id, @key_digest, @linked_at) RETURNING id;
+INSERT INTO cd_chat_accounts (organization_id, kind, workspace, chat_user, chat_name, member_id, key_digest, command_digest, permissions, linked_at)
+VALUES (@organization_id, @kind, @workspace, @chat_user, @chat_name, @member_id, @key_digest, @command_digest, @permissions, @linked_at) RETURNING id;
 
 -- name: RemoveChatAccount :exec
 UPDATE cd_chat_accounts SET removed_at = @at WHERE organization_id = @organization_id AND id = @id AND removed_at IS NULL;

@@ -11,7 +11,7 @@ import (
 )
 
 const chatAccounts = `-- name: ChatAccounts :many
-SELECT a.organization_id, a.id, a.kind, a.workspace, a.chat_user, a.chat_name, a.member_id, a.key_digest, a.linked_at, a.removed_at, a.created_at, a.updated_at, m.name AS member FROM cd_chat_accounts a JOIN cd_members m ON m.organization_id = a.organization_id AND m.id = a.member_id
+SELECT a.organization_id, a.id, a.kind, a.workspace, a.chat_user, a.chat_name, a.member_id, a.key_digest, a.linked_at, a.removed_at, a.created_at, a.updated_at, a.command_digest, a.permissions, m.name AS member FROM cd_chat_accounts a JOIN cd_members m ON m.organization_id = a.organization_id AND m.id = a.member_id
 WHERE a.organization_id = $1 AND a.removed_at IS NULL ORDER BY a.id
 `
 
@@ -28,6 +28,8 @@ type ChatAccountsRow struct {
 	RemovedAt      *time.Time
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+	CommandDigest  []byte
+	Permissions    int16
 	Member         string
 }
 
@@ -53,6 +55,8 @@ func (q *Queries) ChatAccounts(ctx context.Context, organizationID int64) ([]Cha
 			&i.RemovedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.CommandDigest,
+			&i.Permissions,
 			&i.Member,
 		); err != nil {
 			return nil, err
@@ -66,7 +70,7 @@ func (q *Queries) ChatAccounts(ctx context.Context, organizationID int64) ([]Cha
 }
 
 const chatAccountsOfUser = `-- name: ChatAccountsOfUser :many
-SELECT a.organization_id, a.id, a.kind, a.workspace, a.chat_user, a.chat_name, a.member_id, a.key_digest, a.linked_at, a.removed_at, a.created_at, a.updated_at, m.name AS member FROM cd_chat_accounts a JOIN cd_members m ON m.organization_id = a.organization_id AND m.id = a.member_id
+SELECT a.organization_id, a.id, a.kind, a.workspace, a.chat_user, a.chat_name, a.member_id, a.key_digest, a.linked_at, a.removed_at, a.created_at, a.updated_at, a.command_digest, a.permissions, m.name AS member FROM cd_chat_accounts a JOIN cd_members m ON m.organization_id = a.organization_id AND m.id = a.member_id
 WHERE a.organization_id = $1 AND a.kind = $2 AND a.workspace = $3 AND a.removed_at IS NULL
   AND (a.chat_user = $4 OR a.member_id = $5) ORDER BY a.id
 `
@@ -92,6 +96,8 @@ type ChatAccountsOfUserRow struct {
 	RemovedAt      *time.Time
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+	CommandDigest  []byte
+	Permissions    int16
 	Member         string
 }
 
@@ -124,6 +130,8 @@ func (q *Queries) ChatAccountsOfUser(ctx context.Context, arg ChatAccountsOfUser
 			&i.RemovedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.CommandDigest,
+			&i.Permissions,
 			&i.Member,
 		); err != nil {
 			return nil, err
@@ -134,6 +142,36 @@ func (q *Queries) ChatAccountsOfUser(ctx context.Context, arg ChatAccountsOfUser
 		return nil, err
 	}
 	return items, nil
+}
+
+const chatRequestsOfUser = `-- name: ChatRequestsOfUser :one
+SELECT count(*) FROM (
+    SELECT 1 FROM cd_chat_requests r
+    WHERE r.organization_id = $1 AND r.received_at >= $2 AND r.workspace = $3 AND r.chat_user = $4
+    LIMIT $5
+) found
+`
+
+type ChatRequestsOfUserParams struct {
+	OrganizationID int64
+	Since          time.Time
+	Workspace      string
+	ChatUser       string
+	Most           int32
+}
+
+// How many requests of a user came since an instant, up to a limit.
+func (q *Queries) ChatRequestsOfUser(ctx context.Context, arg ChatRequestsOfUserParams) (int64, error) {
+	row := q.db.QueryRow(ctx, chatRequestsOfUser,
+		arg.OrganizationID,
+		arg.Since,
+		arg.Workspace,
+		arg.ChatUser,
+		arg.Most,
+	)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const forgetChatRequests = `-- name: ForgetChatRequests :one
@@ -148,8 +186,8 @@ func (q *Queries) ForgetChatRequests(ctx context.Context, before time.Time, most
 }
 
 const insertChatAccount = `-- name: InsertChatAccount :one
-INSERT INTO cd_chat_accounts (organization_id, kind, workspace, chat_user, chat_name, member_id, key_digest, linked_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING id
+INSERT INTO cd_chat_accounts (organization_id, kind, workspace, chat_user, chat_name, member_id, key_digest, command_digest, permissions, linked_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING id
 `
 
 type InsertChatAccountParams struct {
@@ -160,6 +198,8 @@ type InsertChatAccountParams struct {
 	ChatName       string
 	MemberID       int64
 	KeyDigest      []byte
+	CommandDigest  []byte
+	Permissions    int16
 	LinkedAt       time.Time
 }
 
@@ -172,6 +212,8 @@ func (q *Queries) InsertChatAccount(ctx context.Context, arg InsertChatAccountPa
 		arg.ChatName,
 		arg.MemberID,
 		arg.KeyDigest,
+		arg.CommandDigest,
+		arg.Permissions,
 		arg.LinkedAt,
 	)
 	var id int64
@@ -180,9 +222,9 @@ func (q *Queries) InsertChatAccount(ctx context.Context, arg InsertChatAccountPa
 }
 
 const insertChatRequest = `-- name: InsertChatRequest :one
-INSERT INTO cd_chat_requests (organization_id, channel_id, digest, workspace, chat_user, chat_name, key_digest, received_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-ON CONFLICT (organization_id, channel_id, digest) DO UPDATE SET received_at = cd_chat_requests.received_at RETURNING id, outcome
+INSERT INTO cd_chat_requests (organization_id, channel_id, digest, workspace, chat_user, chat_name, key_digest, received_at, command)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+ON CONFLICT (organization_id, digest) DO UPDATE SET received_at = cd_chat_requests.received_at RETURNING id, outcome
 `
 
 type InsertChatRequestParams struct {
@@ -194,6 +236,7 @@ type InsertChatRequestParams struct {
 	ChatName       string
 	KeyDigest      []byte
 	ReceivedAt     time.Time
+	Command        bool
 }
 
 type InsertChatRequestRow struct {
@@ -201,7 +244,7 @@ type InsertChatRequestRow struct {
 	Outcome string
 }
 
-// The one that was received before, for a repeated press.
+// The one that was received before, at the address of any channel, for a repeated press.
 func (q *Queries) InsertChatRequest(ctx context.Context, arg InsertChatRequestParams) (InsertChatRequestRow, error) {
 	row := q.db.QueryRow(ctx, insertChatRequest,
 		arg.OrganizationID,
@@ -212,6 +255,7 @@ func (q *Queries) InsertChatRequest(ctx context.Context, arg InsertChatRequestPa
 		arg.ChatName,
 		arg.KeyDigest,
 		arg.ReceivedAt,
+		arg.Command,
 	)
 	var i InsertChatRequestRow
 	err := row.Scan(&i.ID, &i.Outcome)
@@ -238,7 +282,7 @@ func (q *Queries) LockChatAccounts(ctx context.Context, organizationID int64) er
 }
 
 const lockChatRequest = `-- name: LockChatRequest :one
-SELECT r.organization_id, r.id, r.channel_id, r.digest, r.workspace, r.chat_user, r.chat_name, r.key_digest, r.received_at, r.outcome, r.linked_at, r.created_at, r.updated_at, c.kind, c.name AS channel FROM cd_chat_requests r
+SELECT r.organization_id, r.id, r.channel_id, r.digest, r.workspace, r.chat_user, r.chat_name, r.key_digest, r.received_at, r.outcome, r.linked_at, r.created_at, r.updated_at, r.command, c.kind, c.name AS channel FROM cd_chat_requests r
 JOIN cd_notification_channels c ON c.organization_id = r.organization_id AND c.id = r.channel_id
 WHERE r.organization_id = $1 AND r.id = $2 FOR UPDATE OF r
 `
@@ -257,6 +301,7 @@ type LockChatRequestRow struct {
 	LinkedAt       *time.Time
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+	Command        bool
 	Kind           string
 	Channel        string
 }
@@ -278,6 +323,7 @@ func (q *Queries) LockChatRequest(ctx context.Context, organizationID int64, iD 
 		&i.LinkedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Command,
 		&i.Kind,
 		&i.Channel,
 	)

@@ -460,9 +460,13 @@ type ChatAccount struct {
 	RemovedAt *time.Time
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	// A digest of the secret that proved a slash command with whose link the account was linked; null for none.
+	CommandDigest []byte
+	// What the account is good for at most, as bits of cd_access_tokens.scopes: what that was good for which linked it.
+	Permissions int16
 }
 
-// Presses of buttons that chat servers have sent, each once, so that a repeated one is no second answer. Rows end after 30 days.
+// Presses of buttons and slash commands that chat servers have sent, each once, so that a repeated one is no second answer, also at the address of another channel. Rows end after 30 days.
 type ChatRequest struct {
 	OrganizationID int64
 	ID             int64
@@ -480,6 +484,8 @@ type ChatRequest struct {
 	LinkedAt  *time.Time
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	// Whether it is a slash command, and not the press of a button.
+	Command bool
 }
 
 // Runs of the programs of checks. What a run has reported is among the statuses, under its number; only what the latest run of a check reports counts for its rollout. Rows end with the rollout.

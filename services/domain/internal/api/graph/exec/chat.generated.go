@@ -164,6 +164,29 @@ func (ec *executionContext) fieldContext_ChatAccount_member(_ context.Context, f
 	return graphql.NewScalarFieldContext("ChatAccount", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _ChatAccount_permissions(ctx context.Context, field graphql.CollectedField, obj *model.ChatAccount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ChatAccount_permissions(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Permissions, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []core.Permission) graphql.Marshaler {
+			return ec.marshalNPermission2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐPermissionᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ChatAccount_permissions(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ChatAccount", field, false, false, errors.New("field of type Permission does not have child fields"))
+}
+
 func (ec *executionContext) _ChatAccount_linkedAt(ctx context.Context, field graphql.CollectedField, obj *model.ChatAccount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -373,6 +396,11 @@ func (ec *executionContext) _ChatAccount(ctx context.Context, sel ast.SelectionS
 			}
 		case "member":
 			out.Values[i] = ec._ChatAccount_member(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "permissions":
+			out.Values[i] = ec._ChatAccount_permissions(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

@@ -455,13 +455,14 @@ type ComplexityRoot struct {
 	}
 
 	ChatAccount struct {
-		Kind      func(childComplexity int) int
-		LinkedAt  func(childComplexity int) int
-		Member    func(childComplexity int) int
-		Name      func(childComplexity int) int
-		Number    func(childComplexity int) int
-		User      func(childComplexity int) int
-		Workspace func(childComplexity int) int
+		Kind        func(childComplexity int) int
+		LinkedAt    func(childComplexity int) int
+		Member      func(childComplexity int) int
+		Name        func(childComplexity int) int
+		Number      func(childComplexity int) int
+		Permissions func(childComplexity int) int
+		User        func(childComplexity int) int
+		Workspace   func(childComplexity int) int
 	}
 
 	ChatAccountPayload struct {
@@ -3803,6 +3804,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ChatAccount.Number(childComplexity), true
+	case "ChatAccount.permissions":
+		if e.ComplexityRoot.ChatAccount.Permissions == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ChatAccount.Permissions(childComplexity), true
 	case "ChatAccount.user":
 		if e.ComplexityRoot.ChatAccount.User == nil {
 			break
@@ -12992,7 +12999,7 @@ type CancelChainPayload {
   errors: [UserError!]!
 }
 `, BuiltIn: false},
-	{Name: "../schema/chat.graphqls", Input: `# Chat accounts: which member a user of a chat is, who answers there by the buttons of messages.
+	{Name: "../schema/chat.graphqls", Input: `# Chat accounts: which member a user of a chat is, who answers there by the buttons of messages and by slash commands.
 
 extend type Query {
   "The chat accounts that members have linked: one's own, and all of them for those who administer."
@@ -13025,6 +13032,8 @@ type ChatAccount {
   name: String!
   "What the member is called; the viewer, for one that is not linked."
   member: String!
+  "What it is good for at most: of these, what the member may do at the moment."
+  permissions: [Permission!]!
   "When it was linked; null for one that is not."
   linkedAt: Time
 }
@@ -18853,6 +18862,8 @@ func (ec *executionContext) childFields_ChatAccount(ctx context.Context, field g
 		return ec.fieldContext_ChatAccount_name(ctx, field)
 	case "member":
 		return ec.fieldContext_ChatAccount_member(ctx, field)
+	case "permissions":
+		return ec.fieldContext_ChatAccount_permissions(ctx, field)
 	case "linkedAt":
 		return ec.fieldContext_ChatAccount_linkedAt(ctx, field)
 	}

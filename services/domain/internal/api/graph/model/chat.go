@@ -12,12 +12,15 @@ type ChatAccount struct {
 	Number                        int
 	Kind                          core.NotificationKind
 	Workspace, User, Name, Member string
+	Permissions                   []core.Permission
 	LinkedAt                      *time.Time
 }
 
 // WrapChatAccount makes one of the domain's.
 func WrapChatAccount(a chat.Account) ChatAccount {
-	made := ChatAccount{Number: int(a.ID), Kind: a.Kind, Workspace: a.Workspace, User: a.User, Name: a.Name, Member: a.Member}
+	made := ChatAccount{
+		Number: int(a.ID), Kind: a.Kind, Workspace: a.Workspace, User: a.User, Name: a.Name, Member: a.Member, Permissions: a.Permissions.List(),
+	}
 	if !a.LinkedAt.IsZero() {
 		made.LinkedAt = &a.LinkedAt
 	}
