@@ -93,11 +93,13 @@ type ChatAccount struct {
 	// Kind is SLACK or MATTERMOST.
 	Kind string `json:"kind"`
 	// Workspace is the team in Slack, the URL of the server of Mattermost.
-	Workspace string     `json:"workspace"`
-	User      string     `json:"user"`
-	Name      string     `json:"name"`
-	Member    string     `json:"member"`
-	LinkedAt  *time.Time `json:"linkedAt,omitempty"`
+	Workspace string `json:"workspace"`
+	User      string `json:"user"`
+	Name      string `json:"name"`
+	Member    string `json:"member"`
+	// Permissions are what it is good for at most, such as APPROVE.
+	Permissions []string   `json:"permissions"`
+	LinkedAt    *time.Time `json:"linkedAt,omitempty"`
 }
 
 // MyNotificationChannel is a channel that the viewer may subscribe to.
@@ -121,7 +123,7 @@ type MyNotification struct {
 
 const (
 	myNotificationFields      = `name channel config enabled changedAt`
-	chatAccountFields         = `number kind workspace user name member linkedAt`
+	chatAccountFields         = `number kind workspace user name member permissions linkedAt`
 	notificationChannelFields = `name kind config rate enabled author changedAt`
 	notificationRouteFields   = `name channel config enabled author changedAt`
 	notificationMessageFields = `number channel route rollout { id } title severity state error templateError attempts dueAt sentAt createdAt

@@ -626,12 +626,16 @@ CREATE TABLE cd_chat_accounts (
     removed_at timestamp with time zone,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    command_digest bytea,
+    permissions smallint NOT NULL DEFAULT 5,
     CONSTRAINT cd_chat_accounts_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_chat_accounts_member FOREIGN KEY (organization_id, member_id) REFERENCES cd_members(organization_id, id),
     CONSTRAINT cd_chat_accounts_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_chat_accounts_command_digest_is_one CHECK ((octet_length(command_digest) = 32)),
     CONSTRAINT cd_chat_accounts_key_is_a_digest CHECK ((octet_length(key_digest) = 32)),
     CONSTRAINT cd_chat_accounts_kind_is_known CHECK ((kind = ANY (ARRAY['slack'::text, 'mattermost'::text]))),
     CONSTRAINT cd_chat_accounts_name_is_bounded CHECK ((octet_length(chat_name) <= 255)),
+    CONSTRAINT cd_chat_accounts_permissions_are_known CHECK (((permissions >= 1) AND (permissions <= 511))),
     CONSTRAINT cd_chat_accounts_user_is_bounded CHECK (((octet_length(chat_user) >= 1) AND (octet_length(chat_user) <= 255))),
     CONSTRAINT cd_chat_accounts_workspace_is_bounded CHECK (((octet_length(workspace) >= 1) AND (octet_length(workspace) <= 1000)))
 );
@@ -640,8 +644,12 @@ CREATE UNIQUE INDEX cd_chat_accounts_user_is_one_members ON cd_chat_accounts USI
 CREATE TRIGGER cd_chat_accounts_touch BEFORE UPDATE ON cd_chat_accounts FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_chat_accounts IS
     'Which member a user of a chat is: the one who has signed in and linked the account. Rows are kept; removed_at ends one.';
+COMMENT ON COLUMN cd_chat_accounts.command_digest IS
+    'A digest of the secret that proved a slash command with whose link the account was linked; null for none.';
 COMMENT ON COLUMN cd_chat_accounts.key_digest IS
     'A digest of the secret with which the chat proved the user when the account was linked: with another secret, it has to be linked again.';
+COMMENT ON COLUMN cd_chat_accounts.permissions IS
+    'What the account is good for at most, as bits of cd_access_tokens.scopes: what that was good for which linked it.';
 COMMENT ON COLUMN cd_chat_accounts.workspace IS
     'The team in Slack, the URL of the server of Mattermost: users have their numbers there.';
 
@@ -659,6 +667,7 @@ CREATE TABLE cd_chat_requests (
     linked_at timestamp with time zone,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    command boolean NOT NULL DEFAULT false,
     CONSTRAINT cd_chat_requests_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_chat_requests_once UNIQUE (organization_id, channel_id, digest),
     CONSTRAINT cd_chat_requests_channel FOREIGN KEY (organization_id, channel_id) REFERENCES cd_notification_channels(organization_id, id),
@@ -671,9 +680,12 @@ CREATE TABLE cd_chat_requests (
     CONSTRAINT cd_chat_requests_workspace_is_bounded CHECK (((octet_length(workspace) >= 1) AND (octet_length(workspace) <= 1000)))
 );
 CREATE INDEX cd_chat_requests_by_time ON cd_chat_requests USING btree (organization_id, received_at);
+CREATE UNIQUE INDEX cd_chat_requests_once_in_all_channels ON cd_chat_requests USING btree (organization_id, digest);
 CREATE TRIGGER cd_chat_requests_touch BEFORE UPDATE ON cd_chat_requests FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_chat_requests IS
-    'Presses of buttons that chat servers have sent, each once, so that a repeated one is no second answer. Rows end after 30 days.';
+    'Presses of buttons and slash commands that chat servers have sent, each once, so that a repeated one is no second answer, also at the address of another channel. Rows end after 30 days.';
+COMMENT ON COLUMN cd_chat_requests.command IS
+    'Whether it is a slash command, and not the press of a button.';
 COMMENT ON COLUMN cd_chat_requests.digest IS
     'Identifies the press: of its signature, or of what the server calls it.';
 COMMENT ON COLUMN cd_chat_requests.linked_at IS

@@ -22,7 +22,7 @@ func Commands(c *command.Command) []*cobra.Command {
 			under("channel", "Where notifications are sent to", own.channels(), own.addChannel(), own.removeChannel(), own.kinds()),
 			under("route", "What channels are sent, and how", own.routes(), own.addRoute(), own.removeRoute()),
 			under("me", "What you have sent to yourself", own.myChannels(), own.mine(), own.addMine(), own.removeMine(), own.myMessages(), own.retryMine()),
-			under("account", "Chat accounts, whose users answer by the buttons of messages", own.accounts(), own.removeAccount()),
+			under("account", "Chat accounts, whose users answer by the buttons of messages and by slash commands", own.accounts(), own.removeAccount()),
 			own.test(), own.preview(), own.list(), own.retry()),
 	}
 }
@@ -287,13 +287,13 @@ func messageNumber(text string) (int, error) {
 }
 
 func accountTable(w io.Writer, all []client.ChatAccount) {
-	command.Row(w, "ID", "KIND", "WORKSPACE", "USER", "NAME", "MEMBER", "LINKED")
+	command.Row(w, "ID", "KIND", "WORKSPACE", "USER", "NAME", "MEMBER", "GOOD FOR", "LINKED")
 	for _, a := range all {
 		linked := ""
 		if a.LinkedAt != nil {
 			linked = command.Moment(*a.LinkedAt)
 		}
-		command.Row(w, command.Number(a.Number), journal.Human(a.Kind), a.Workspace, a.User, a.Name, a.Member, linked)
+		command.Row(w, command.Number(a.Number), journal.Human(a.Kind), a.Workspace, a.User, a.Name, a.Member, strings.ToLower(strings.Join(a.Permissions, ",")), linked)
 	}
 }
 

@@ -227,7 +227,9 @@ func (a Account) proves(p Press) bool {
 }
 
 // inChats are the permissions that chat accounts may be good for.
-func inChats() core.Permissions { return core.PermissionsOf(core.MayRead, core.MayApprove, core.MayFreeze) }
+func inChats() core.Permissions {
+	return core.PermissionsOf(core.MayRead, core.MayApprove, core.MayFreeze)
+}
 
 // actor is a member with the rights of this moment. Everything else is not for chats.
 func actor(ctx context.Context, tx Tx, organization int64, m core.Member) (core.Actor, error) {

@@ -43,14 +43,14 @@ type Freezes interface {
 	StartFreeze(ctx context.Context, a core.Actor, n freeze.NewFreeze) (core.Freeze, error)
 }
 
-// says makes the lines of an answer. Everything that comes from elsewhere is text there: no markup, no link, no mention.
-type says struct {
+// reply makes the lines of an answer. Everything that comes from elsewhere is text there: no markup, no link, no mention.
+type reply struct {
 	kind  core.NotificationKind
 	lines []string
 }
 
 // add adds a line; its arguments are texts.
-func (s *says) add(format string, args ...string) {
+func (s *reply) add(format string, args ...string) {
 	shown := make([]any, len(args))
 	for i, a := range args {
 		shown[i] = notify.Markup(s.kind, oneLine(a))
@@ -58,7 +58,7 @@ func (s *says) add(format string, args ...string) {
 	s.lines = append(s.lines, fmt.Sprintf(format, shown...))
 }
 
-func (s *says) text() string { return strings.Join(s.lines, "\n") }
+func (s *reply) text() string { return strings.Join(s.lines, "\n") }
 
 // oneLine is a text in one line, with an end.
 func oneLine(text string) string {
@@ -71,7 +71,7 @@ func oneLine(text string) string {
 
 // perform performs a command by the rules of the console. The error is that it could not be performed now; what is not allowed is a text.
 func (u *UseCases) perform(ctx context.Context, a core.Actor, p Press, o order) (outcome, text string, err error) {
-	s := &says{kind: p.Kind}
+	s := &reply{kind: p.Kind}
 	switch err = o.wrong; {
 	case err != nil:
 	case o.verb == verbStatus:
@@ -124,8 +124,8 @@ func (u *UseCases) active(ctx context.Context, a core.Actor, app core.Applicatio
 	return r, sets[r.VersionSetID], true, err
 }
 
-// status says what runs where, or what is under way.
-func (u *UseCases) status(ctx context.Context, a core.Actor, o order, s *says) error {
+// status reply what runs where, or what is under way.
+func (u *UseCases) status(ctx context.Context, a core.Actor, o order, s *reply) error {
 	if len(o.args) == 0 {
 		return u.underWay(ctx, a, s)
 	}
@@ -164,7 +164,7 @@ func (u *UseCases) status(ctx context.Context, a core.Actor, o order, s *says) e
 }
 
 // underWay are the newest rollouts that are not over.
-func (u *UseCases) underWay(ctx context.Context, a core.Actor, s *says) error {
+func (u *UseCases) underWay(ctx context.Context, a core.Actor, s *reply) error {
 	found, err := u.View.Rollouts(ctx, a.Organization, core.RolloutFilter{
 		States: []core.RolloutState{core.RolloutPending, core.RolloutInProgress, core.RolloutPaused},
 	}, core.Page{First: maxLines})
@@ -196,8 +196,8 @@ func (u *UseCases) underWay(ctx context.Context, a core.Actor, s *says) error {
 	return nil
 }
 
-// why says what the rollout of an application waits for.
-func (u *UseCases) why(ctx context.Context, a core.Actor, o order, s *says) error {
+// why reply what the rollout of an application waits for.
+func (u *UseCases) why(ctx context.Context, a core.Actor, o order, s *reply) error {
 	app, err := u.application(ctx, a, o)
 	if err != nil {
 		return err
@@ -214,7 +214,7 @@ func (u *UseCases) why(ctx context.Context, a core.Actor, o order, s *says) erro
 	return u.waits(ctx, a, r, s)
 }
 
-func (u *UseCases) waits(ctx context.Context, a core.Actor, r core.Rollout, s *says) error {
+func (u *UseCases) waits(ctx context.Context, a core.Actor, r core.Rollout, s *reply) error {
 	found, err := u.View.Waits(ctx, a.Organization, []int64{r.ID})
 	if err != nil {
 		return err
@@ -241,7 +241,7 @@ func (u *UseCases) waits(ctx context.Context, a core.Actor, r core.Rollout, s *s
 }
 
 // resolve answers a question by its number. Without a number it shows what asks: nobody approves what was not shown.
-func (u *UseCases) resolve(ctx context.Context, a core.Actor, p Press, o order, s *says) error {
+func (u *UseCases) resolve(ctx context.Context, a core.Actor, p Press, o order, s *reply) error {
 	app, err := u.application(ctx, a, o)
 	if err != nil {
 		return err
@@ -291,7 +291,7 @@ func (p Press) where(channel string) string {
 
 // questions shows what asks for approval, with how to answer it.
 func (u *UseCases) questions(
-	ctx context.Context, a core.Actor, app core.Application, r core.Rollout, set core.VersionSet, open []core.Gate, s *says,
+	ctx context.Context, a core.Actor, app core.Application, r core.Rollout, set core.VersionSet, open []core.Gate, s *reply,
 ) error {
 	cells, err := u.View.CellsByApplication(ctx, a.Organization, []int64{app.ID})
 	if err != nil {
@@ -320,7 +320,7 @@ func (u *UseCases) questions(
 }
 
 // freeze stops the rollouts of an application, or of all, for a time.
-func (u *UseCases) freeze(ctx context.Context, a core.Actor, p Press, o order, s *says) error {
+func (u *UseCases) freeze(ctx context.Context, a core.Actor, p Press, o order, s *reply) error {
 	if len(o.args) < 3 {
 		return fault.New(fault.Invalid, "found %d words after freeze; expected /lockstep freeze APPLICATION DURATION REASON, such as freeze shop 2h incident 7",
 			len(o.args))

@@ -2619,13 +2619,14 @@ export interface NotificationsData {
     user: string
     name: string
     member: string
+    permissions: Array<Permission>
     linkedAt: string | null
   }>
 }
 export interface NotificationsVariables {
   state?: NotificationState | null
 }
-export const Notifications: Operation<NotificationsData, NotificationsVariables> = { name: 'Notifications', text: 'query Notifications($state: NotificationState) { notificationChannels { ...NotificationChannelFields } notificationRoutes { ...NotificationRouteFields } notificationMessages(state: $state, first: 50) { ...NotificationMessageFields } chatAccounts { number kind workspace user name member linkedAt } } fragment NotificationChannelFields on NotificationChannel { name kind config rate enabled author changedAt } fragment NotificationRouteFields on NotificationRoute { name channel config enabled author changedAt } fragment NotificationMessageFields on NotificationMessage { number channel route rollout { id } title severity state error templateError attempts dueAt sentAt createdAt openings { member openedAt answeredAt } }' }
+export const Notifications: Operation<NotificationsData, NotificationsVariables> = { name: 'Notifications', text: 'query Notifications($state: NotificationState) { notificationChannels { ...NotificationChannelFields } notificationRoutes { ...NotificationRouteFields } notificationMessages(state: $state, first: 50) { ...NotificationMessageFields } chatAccounts { number kind workspace user name member permissions linkedAt } } fragment NotificationChannelFields on NotificationChannel { name kind config rate enabled author changedAt } fragment NotificationRouteFields on NotificationRoute { name channel config enabled author changedAt } fragment NotificationMessageFields on NotificationMessage { number channel route rollout { id } title severity state error templateError attempts dueAt sentAt createdAt openings { member openedAt answeredAt } }' }
 
 export interface NotificationKindsData {
   notificationKinds: Array<{
@@ -2853,12 +2854,13 @@ export interface ChatAccountOfLinkData {
     workspace: string
     user: string
     name: string
+    permissions: Array<Permission>
   } | null
 }
 export interface ChatAccountOfLinkVariables {
   token: string
 }
-export const ChatAccountOfLink: Operation<ChatAccountOfLinkData, ChatAccountOfLinkVariables> = { name: 'ChatAccountOfLink', text: 'query ChatAccountOfLink($token: String!) { chatAccountOfLink(token: $token) { kind workspace user name } }' }
+export const ChatAccountOfLink: Operation<ChatAccountOfLinkData, ChatAccountOfLinkVariables> = { name: 'ChatAccountOfLink', text: 'query ChatAccountOfLink($token: String!) { chatAccountOfLink(token: $token) { kind workspace user name permissions } }' }
 
 export interface LinkChatAccountData {
   linkChatAccount: {

@@ -19,7 +19,7 @@ export default function ChatAccountPage() {
       <Page title="Chat account linked">
         <Empty icon="completed" title="Linked">
           <p>
-            What <bdi>{account?.name}</bdi> answers in the chat is your answer now. Press the button in the chat again.
+            What <bdi>{account?.name}</bdi> answers in the chat is your answer now. Press the button, or send the command, in the chat again.
           </p>
           <p>
             <Link to="/notifications">Linked chat accounts</Link>
@@ -38,7 +38,7 @@ export default function ChatAccountPage() {
             Is <strong dir="auto">{account.name}</strong> ({account.user}) in {account.kind === 'SLACK' ? 'Slack' : 'Mattermost'} (<bdi>{account.workspace}</bdi>) your own account?
           </p>
           <p>
-            What it answers is an answer in your name, <bdi>{member}</bdi>, from then on. If you have not pressed a button in that chat yourself just now, close this page: another person has sent you the link.
+            What it answers is an answer in your name, <bdi>{member}</bdi>, from then on: by buttons and by slash commands, where you may {account.permissions.map((p) => p.toLowerCase()).join(', ')}. If you have not pressed a button or sent a command in that chat yourself just now, close this page: another person has sent you the link.
           </p>
           <FormError error={link.error} shown={() => false} />
           <p className="buttons">

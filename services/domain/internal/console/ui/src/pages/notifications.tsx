@@ -399,6 +399,7 @@ function Accounts({ all, changed }: { all: Account[]; changed: () => Promise<unk
               <th scope="col">Account</th>
               <th scope="col">Workspace</th>
               <th scope="col">Answers as</th>
+              <th scope="col">Good for</th>
               <th scope="col">Linked</th>
               <th scope="col">Actions</th>
             </tr>
@@ -413,6 +414,7 @@ function Accounts({ all, changed }: { all: Account[]; changed: () => Promise<unk
                 <td>
                   <bdi>{a.member}</bdi>
                 </td>
+                <td>{a.permissions.map((p) => p.toLowerCase()).join(', ')}</td>
                 <td>{a.linkedAt && <Ago at={a.linkedAt} />}</td>
                 <td className="buttons">
                   <button type="button" aria-label={`Unlink ${a.name}`} onClick={() => setRemoving(a)}>
