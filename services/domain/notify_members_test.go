@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/notify"
@@ -243,4 +244,77 @@ func TestADirectMessageInMattermost(t *testing.T) {
 			t.Errorf("%s: found %v; want %s", config, err, want)
 		}
 	}
+}
+
+// R4-29, D62: a turn that would be within a member's quiet hours goes to the next member at once. What is of high severity passes quiet hours.
+func TestATurnWithinQuietHoursGoesToTheNext(t *testing.T) {
+	t.Parallel()
+	m := subscribing(t) // 2027-01-15 08:00 UTC
+	m.limit(1, true)
+	const quiet = `{"severities":["low","high"],"quiet":{"from":"08:01","to":"08:30","time_zone":"UTC"}}`
+	for _, name := range []string{"ann", "bob", "cid", "dan"} {
+		config := `{"severities":["low","high"]}`
+		if name == "cid" {
+			config = quiet
+		}
+		m.subscribe(m.member(name, core.RoleViewer, name+"@example.com"), "all", "mail", config)
+	}
+	r := m.begin(user())
+	m.report(event.RolloutStarted{RolloutID: r.ID})
+	m.work()
+	due := func(name string) string {
+		t.Helper()
+		var at time.Time
+		m.ok(m.pool.QueryRow(t.Context(), `SELECT m.due_at FROM cd_notification_messages m JOIN cd_members p ON p.id = m.member_id
+			WHERE p.name = $1 AND m.state = 'pending' ORDER BY m.id LIMIT 1`, name).Scan(&at))
+		return at.UTC().Format("15:04:05")
+	}
+	m.want(len(m.received()["ann@example.com"]), 1)
+	m.want([]string{due("bob"), due("cid"), due("dan")}, []string{"08:00:45", "08:30:00", "08:01:45"}) // without cid, dan has the turn after bob
+	m.now.Advance(2 * time.Minute)
+	m.work()
+	m.want([]int{len(m.received()["bob@example.com"]), len(m.received()["cid@example.com"]), len(m.received()["dan@example.com"])}, []int{1, 0, 1})
+	// What is of high severity has a turn within quiet hours, and takes nothing along that is not.
+	m.ok(m.fails(m.environment("desk", core.TierDevelopment).ID))
+	for range 6 {
+		m.work()
+		m.now.Advance(time.Minute)
+	}
+	m.want(m.received()["cid@example.com"], []string{"desk: its agent is offline"})
+	m.now.Advance(30 * time.Minute)
+	for range 6 {
+		m.work()
+		m.now.Advance(time.Minute)
+	}
+	m.want(len(m.received()["cid@example.com"]), 2)
+	m.want(m.countOf(`SELECT count(*) FROM cd_notification_messages WHERE state NOT IN ('sent', 'digested')`), 0)
+}
+
+// D62: an attempt that is repeated waits for the end of quiet hours, too, and so does what the engine could not take before them.
+func TestARepeatedAttemptKeepsQuietHours(t *testing.T) {
+	t.Parallel()
+	m := subscribing(t) // 2027-01-15 08:00 UTC
+	m.channel("team", core.NotifySlack, `{"account":"slack"}`, 0)
+	m.route("awake", "team", `{"events":["rollout_began","agent_offline"],"quiet":{"from":"08:01","to":"09:00","time_zone":"UTC"}}`)
+	m.subscribe(m.member("ann", core.RoleViewer, "ann@example.com"), "all", "mail", `{"quiet":{"from":"08:01","to":"09:00","time_zone":"UTC"}}`)
+	answer := m.post.answer
+	m.post.answer = func(string) [4]string { return [4]string{"failed", "", "status 500", "90"} }
+	r := m.begin(user())
+	m.report(event.RolloutStarted{RolloutID: r.ID})
+	m.work()
+	m.now.Advance(6 * time.Second) // until it is looked at what became of it
+	m.work()
+	tried := len(m.sent())
+	m.want(tried, 2)
+	m.post.answer = answer
+	m.now.Advance(2 * time.Minute)
+	m.work()
+	m.want(len(m.sent()), tried)
+	m.ok(m.fails(m.environment("desk", core.TierDevelopment).ID))
+	m.work()
+	m.want(len(m.sent()), tried+2)
+	m.now.Advance(time.Hour)
+	m.work()
+	m.want(len(m.sent()), tried+4)
+	m.want(m.countOf(`SELECT count(*) FROM cd_notification_messages WHERE state <> 'sent'`), 0)
 }

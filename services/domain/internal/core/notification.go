@@ -303,6 +303,9 @@ type NotificationMessage struct {
 	State                                                        NotificationState
 	// DueAt is when it is sent, or looked at again.
 	DueAt time.Time
+	// Quiet are the quiet hours of the route or subscription that made it last: what is not of high severity is not sent within them. It is
+	// nil for none.
+	Quiet json.RawMessage
 	// Slotted is that DueAt is its turn among the messages to all members of its channel.
 	Slotted bool
 	// Attempts counts the failed runs since it was last sent, Run all runs.

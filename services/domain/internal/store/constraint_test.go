@@ -241,6 +241,7 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"an account that is good for nothing (D63)", `UPDATE cd_chat_accounts SET permissions = 0`, "cd_chat_accounts_permissions_are_known"},
 		{"an account with half a secret for commands (D63)", `UPDATE cd_chat_accounts SET command_digest = ''`, "cd_chat_accounts_command_digest_is_one"},
 		{"a press of no user (D63)", `UPDATE cd_chat_requests SET chat_user = ''`, "cd_chat_requests_user_is_bounded"},
+		{"quiet hours that are no object (D62)", `UPDATE cd_notification_messages SET quiet = '[]'`, "cd_notification_messages_quiet_is_an_object"},
 		{"a dead letter without a reason", `UPDATE cd_notification_messages SET state = 'failed'`, "cd_notification_messages_failed_says_why"},
 		{"an error of a template without an end", `UPDATE cd_notification_messages SET template_error = repeat('x', 4001)`, "cd_notification_messages_template_error_is_bounded"},
 		{"a message that nothing sends", `UPDATE cd_notification_messages SET state = 'sending'`, "cd_notification_messages_sending_has_inputs"},

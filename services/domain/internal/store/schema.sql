@@ -1901,6 +1901,7 @@ CREATE TABLE cd_notification_messages (
     member_id bigint,
     template_error text NOT NULL DEFAULT ''::text,
     slotted boolean NOT NULL DEFAULT false,
+    quiet jsonb,
     CONSTRAINT cd_notification_messages_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_notification_messages_one_of_a_key UNIQUE (organization_id, channel_id, key),
     CONSTRAINT cd_notification_messages_channel FOREIGN KEY (organization_id, channel_id) REFERENCES cd_notification_channels(organization_id, id),
@@ -1911,6 +1912,7 @@ CREATE TABLE cd_notification_messages (
     CONSTRAINT cd_notification_messages_failed_says_why CHECK (((state <> 'failed'::text) OR (error <> ''::text))),
     CONSTRAINT cd_notification_messages_is_bounded CHECK (((cardinality(notification_ids) >= 1) AND (cardinality(notification_ids) <= 200))),
     CONSTRAINT cd_notification_messages_key_is_bounded CHECK (((octet_length(key) >= 1) AND (octet_length(key) <= 255))),
+    CONSTRAINT cd_notification_messages_quiet_is_an_object CHECK (((jsonb_typeof(quiet) = 'object'::text) AND (octet_length((quiet)::text) <= 1000))),
     CONSTRAINT cd_notification_messages_ref_is_bounded CHECK ((octet_length(ref) <= 255)),
     CONSTRAINT cd_notification_messages_sending_has_inputs CHECK (((state <> 'sending'::text) OR ((inputs IS NOT NULL) AND (run > 0)))),
     CONSTRAINT cd_notification_messages_severity_is_known CHECK (((severity >= 0) AND (severity <= 2))),
@@ -1933,6 +1935,8 @@ COMMENT ON COLUMN cd_notification_messages.member_id IS
     'The member whose own it is; null for one to the channel itself.';
 COMMENT ON COLUMN cd_notification_messages.notification_ids IS
     'What it is about, oldest first; left_out counts those beyond the bound.';
+COMMENT ON COLUMN cd_notification_messages.quiet IS
+    'The quiet hours of the route or subscription that made it last: what is not of high severity is not sent within them. Null for none.';
 COMMENT ON COLUMN cd_notification_messages.ref IS
     'How the channel calls the message, for updates; empty where it cannot be updated.';
 COMMENT ON COLUMN cd_notification_messages.revision IS

@@ -505,6 +505,15 @@ func (c RouteConfig) checkMatch(found *problems) {
 	}
 }
 
+// stored is how a message keeps them; nil for none.
+func (q *Quiet) stored() json.RawMessage {
+	if q == nil {
+		return nil
+	}
+	raw, _ := json.Marshal(q) // of texts
+	return raw
+}
+
 func clockTime(text string) (time.Time, error) {
 	at, err := time.Parse("15:04", text)
 	if err != nil {

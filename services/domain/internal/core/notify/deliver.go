@@ -126,6 +126,9 @@ func (u *UseCases) begin(
 		u.fail(&m, to.why)
 		return m, false, tx.SaveMessage(ctx, m)
 	}
+	if until, err := quietUntil(ctx, tx, m, now); err != nil || !until.IsZero() {
+		return m, false, u.hold(ctx, tx, &m, until, err)
+	}
 	if end := to.WindowAt.Add(window); !now.Before(end) || to.WindowAt.After(now) {
 		to.WindowAt, to.WindowCount = now, 0
 	} else if to.WindowCount >= c.Rate {
@@ -182,6 +185,9 @@ func (u *UseCases) slot(
 			return false, err
 		}
 		if len(first) > 0 {
+			if until, err := quietUntil(ctx, tx, *m, first[0].DueAt); err != nil || !until.IsZero() {
+				return true, u.hold(ctx, tx, m, until, err)
+			}
 			u.counts.postponed.Add(1)
 			m.Slotted, m.DueAt = true, first[0].DueAt
 			return true, tx.SaveMessage(ctx, *m)
@@ -195,6 +201,11 @@ func (u *UseCases) slot(
 	if c.WindowAt.After(turn) {
 		turn = c.WindowAt
 	}
+	if !asks { // a turn that would be within quiet hours is left to the next member
+		if until, err := quietUntil(ctx, tx, *m, turn); err != nil || !until.IsZero() {
+			return true, u.hold(ctx, tx, m, until, err)
+		}
+	}
 	next := turn.Add(window / time.Duration(config.membersRate()))
 	if !asks || !next.After(now.Add(window)) { // questions delay the others by a minute at most
 		c.WindowAt = next
@@ -205,6 +216,38 @@ func (u *UseCases) slot(
 	u.counts.postponed.Add(1)
 	m.Slotted, m.DueAt = true, turn
 	return true, tx.SaveMessage(ctx, *m)
+}
+
+// quietUntil is when the quiet hours of a message end which an instant is in: those of the route or subscription that made it last. It is the
+// zero time where there are none, and for a message that has something of high severity to say, or nothing new.
+func quietUntil(ctx context.Context, tx Tx, m core.NotificationMessage, at time.Time) (time.Time, error) {
+	if len(m.Quiet) == 0 {
+		return time.Time{}, nil
+	}
+	var q Quiet
+	if err := json.Unmarshal(m.Quiet, &q); err != nil {
+		return time.Time{}, fmt.Errorf("read the quiet hours of message %d: %w", m.ID, err)
+	}
+	until := q.until(at)
+	if until.IsZero() {
+		return until, nil
+	}
+	fresh, err := tx.NotificationsByID(ctx, m.NotificationIDs[min(m.SentCount, len(m.NotificationIDs)):])
+	loud := func(n core.Notification) bool { return n.Moment.Severity() >= core.SeverityHigh }
+	if err != nil || len(fresh) == 0 || slices.ContainsFunc(fresh, loud) {
+		return time.Time{}, err
+	}
+	return until, nil
+}
+
+// hold has a message wait for the end of quiet hours. It has no turn then.
+func (u *UseCases) hold(ctx context.Context, tx Tx, m *core.NotificationMessage, until time.Time, err error) error {
+	if err != nil {
+		return err
+	}
+	u.counts.postponed.Add(1)
+	m.Slotted, m.DueAt = false, until
+	return tx.SaveMessage(ctx, *m)
 }
 
 // asks is whether what a message has to say is a question.
@@ -239,8 +282,21 @@ func (u *UseCases) digest(ctx context.Context, tx Tx, m core.NotificationMessage
 	if err != nil || len(others) == 0 {
 		return m, err
 	}
+	loud := make([]core.NotificationMessage, 0, len(others))
+	for _, one := range others {
+		until, err := quietUntil(ctx, tx, one, now)
+		if err != nil {
+			return m, err
+		}
+		if until.IsZero() {
+			loud = append(loud, one)
+		}
+	}
+	if others = loud; len(others) == 0 {
+		return m, nil
+	}
 	d := core.NotificationMessage{
-		ChannelID: m.ChannelID, MemberID: m.MemberID, Key: fmt.Sprintf("digest:%d:%d", m.ID, m.Revision), DueAt: now,
+		ChannelID: m.ChannelID, MemberID: m.MemberID, Key: fmt.Sprintf("digest:%d:%d", m.ID, m.Revision), DueAt: now, Quiet: m.Quiet,
 	}
 	for _, one := range append([]core.NotificationMessage{m}, others...) {
 		fresh := one.NotificationIDs[min(one.SentCount, len(one.NotificationIDs)):]

@@ -345,6 +345,7 @@ func (s Subscriber) message(n core.Notification, now time.Time) (core.Notificati
 		return core.NotificationMessage{}, fmt.Errorf("read a subscription of member %d: %w", s.ID, err)
 	}
 	m := core.NotificationMessage{ChannelID: s.ChannelID, MemberID: s.ID, RolloutID: n.RolloutID, Severity: n.Moment.Severity()}
+	m.Quiet = config.Quiet.stored()
 	what := key(n)
 	var digest time.Time
 	if m.DueAt, digest = config.due(n.Moment, now); !digest.IsZero() {

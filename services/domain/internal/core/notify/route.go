@@ -323,7 +323,7 @@ func (f facts) to(
 		if !f.match(ctx, config) {
 			continue
 		}
-		m.RouteID = r.ID
+		m.RouteID, m.Quiet = r.ID, config.Quiet.stored()
 		var digest time.Time
 		if m.DueAt, digest = config.due(n.Moment, now); !digest.IsZero() {
 			m.Key, m.RolloutID = fmt.Sprintf("digest:%d:%d", r.ID, digest.Unix()), 0

@@ -73,7 +73,7 @@ func (w Writes) AddRoutedNotification(ctx context.Context, n core.Notification) 
 func (w Writes) AttachNotification(ctx context.Context, m core.NotificationMessage, n core.Notification) error {
 	err := w.Q.AttachNotification(ctx, query.AttachNotificationParams{
 		OrganizationID: w.Entered, ChannelID: m.ChannelID, RouteID: orNull(m.RouteID), RolloutID: orNull(m.RolloutID), Key: m.Key,
-		Severity: int16(m.Severity), NotificationID: n.ID, DueAt: m.DueAt,
+		Severity: int16(m.Severity), NotificationID: n.ID, DueAt: m.DueAt, Quiet: m.Quiet,
 	})
 	return pg.Classify(err, "have a message of channel %d say notification %d", m.ChannelID, n.ID)
 }

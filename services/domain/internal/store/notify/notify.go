@@ -43,7 +43,7 @@ func message(r query.NotificationMessage) core.NotificationMessage {
 		Severity: core.NotificationSeverity(r.Severity), NotificationIDs: r.NotificationIds, LeftOut: int(r.LeftOut), Revision: int(r.Revision),
 		SentRevision: int(r.SentRevision), SentCount: int(r.SentCount), BegunRevision: int(r.BegunRevision), BegunCount: int(r.BegunCount),
 		State: core.NotificationState(r.State), DueAt: r.DueAt, Attempts: int(r.Attempts), Run: int(r.Run), Started: r.Started, Inputs: r.Inputs,
-		Ref: r.Ref, Title: r.Title, Error: r.Error, TemplateError: r.TemplateError, Slotted: r.Slotted, SentAt: r.SentAt,
+		Ref: r.Ref, Title: r.Title, Error: r.Error, TemplateError: r.TemplateError, Slotted: r.Slotted, Quiet: r.Quiet, SentAt: r.SentAt,
 		CreatedAt: r.CreatedAt,
 	}
 }
@@ -241,7 +241,7 @@ func (w Writes) ForgetTurns(ctx context.Context, channel int64, at time.Time) er
 func (w Writes) AddDigest(ctx context.Context, m core.NotificationMessage) (core.NotificationMessage, error) {
 	row, err := w.Q.InsertDigest(ctx, query.InsertDigestParams{
 		OrganizationID: w.Entered, ChannelID: m.ChannelID, MemberID: orNull(m.MemberID), Key: m.Key, Severity: int16(m.Severity),
-		NotificationIds: m.NotificationIDs, LeftOut: int32(m.LeftOut), DueAt: m.DueAt,
+		NotificationIds: m.NotificationIDs, LeftOut: int32(m.LeftOut), DueAt: m.DueAt, Quiet: m.Quiet,
 	})
 	return message(row), pg.Classify(err, "add a digest for channel %d", m.ChannelID)
 }

@@ -129,6 +129,7 @@ func (w Writes) AttachPersonalNotification(ctx context.Context, all []core.Notif
 		Rollouts: of(func(m core.NotificationMessage) int64 { return m.RolloutID }),
 		Keys:     words(all, func(m core.NotificationMessage) string { return m.Key }),
 		Dues:     words(all, func(m core.NotificationMessage) time.Time { return m.DueAt }),
+		Quiets:   words(all, func(m core.NotificationMessage) string { return string(m.Quiet) }),
 	})
 	return pg.Classify(err, "have messages to %d members say notification %d", len(all), n.ID)
 }

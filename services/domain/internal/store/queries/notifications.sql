@@ -164,15 +164,16 @@ FROM cd_freezes f WHERE f.organization_id = @organization_id AND f.id = @id;
 -- name: AttachNotification :exec
 -- Makes the message of a key, or has it say one thing more. One that a run sends now is sent again afterwards; one that waits after a failed
 -- attempt continues to wait.
-INSERT INTO cd_notification_messages AS m (organization_id, channel_id, route_id, rollout_id, key, severity, notification_ids, due_at)
-VALUES (@organization_id, @channel_id, sqlc.narg(route_id), sqlc.narg(rollout_id), @key, @severity, ARRAY[@notification_id::bigint], @due_at)
+INSERT INTO cd_notification_messages AS m (organization_id, channel_id, route_id, rollout_id, key, severity, notification_ids, due_at, quiet)
+VALUES (@organization_id, @channel_id, sqlc.narg(route_id), sqlc.narg(rollout_id), @key, @severity, ARRAY[@notification_id::bigint], @due_at,
+    sqlc.narg(quiet)::jsonb)
 ON CONFLICT (organization_id, channel_id, key) DO UPDATE SET
     notification_ids = CASE WHEN cardinality(m.notification_ids) < 200 THEN m.notification_ids || @notification_id::bigint ELSE m.notification_ids END,
     left_out = m.left_out + (cardinality(m.notification_ids) >= 200)::integer,
     revision = m.revision + 1, severity = GREATEST(m.severity, EXCLUDED.severity),
     due_at = CASE WHEN m.state = 'sending' OR m.state = 'pending' AND m.attempts > 0 THEN m.due_at WHEN m.state = 'pending' THEN LEAST(m.due_at, EXCLUDED.due_at) ELSE EXCLUDED.due_at END,
     attempts = CASE WHEN m.state IN ('pending', 'sending') THEN m.attempts ELSE 0 END,
-    slotted = m.slotted AND m.state = 'pending',
+    slotted = m.slotted AND m.state = 'pending', quiet = EXCLUDED.quiet,
     state = CASE WHEN m.state = 'sending' THEN m.state ELSE 'pending' END
 WHERE NOT (@notification_id::bigint = ANY(m.notification_ids));
 
@@ -217,8 +218,8 @@ UPDATE cd_notification_messages m SET due_at = @at, slotted = false WHERE m.orga
     FOR UPDATE SKIP LOCKED);
 
 -- name: InsertDigest :one
-INSERT INTO cd_notification_messages (organization_id, channel_id, member_id, key, severity, notification_ids, left_out, due_at)
-VALUES (@organization_id, @channel_id, sqlc.narg(member_id), @key, @severity, @notification_ids, @left_out, @due_at) RETURNING *;
+INSERT INTO cd_notification_messages (organization_id, channel_id, member_id, key, severity, notification_ids, left_out, due_at, quiet)
+VALUES (@organization_id, @channel_id, sqlc.narg(member_id), @key, @severity, @notification_ids, @left_out, @due_at, sqlc.narg(quiet)::jsonb) RETURNING *;
 
 -- name: HurryMessage :exec
 -- The run that sends a message has ended: it is looked at now.
@@ -287,17 +288,19 @@ ORDER BY s.member_id, s.channel_id, s.name;
 
 -- name: AttachPersonalNotification :execrows
 -- AttachNotification for the messages of many members at once. A question does not wait for the turn that its message has.
-INSERT INTO cd_notification_messages AS m (organization_id, channel_id, member_id, rollout_id, key, severity, notification_ids, due_at)
-SELECT @organization_id::bigint, o.channel_id, o.member_id, NULLIF(o.rollout_id, 0), o.key, @severity::smallint, ARRAY[@notification_id::bigint], o.due_at
+INSERT INTO cd_notification_messages AS m (organization_id, channel_id, member_id, rollout_id, key, severity, notification_ids, due_at, quiet)
+SELECT @organization_id::bigint, o.channel_id, o.member_id, NULLIF(o.rollout_id, 0), o.key, @severity::smallint, ARRAY[@notification_id::bigint], o.due_at,
+    NULLIF(o.quiet, '')::jsonb
 FROM (SELECT unnest(@channels::bigint[]) AS channel_id, unnest(@members::bigint[]) AS member_id, unnest(@rollouts::bigint[]) AS rollout_id,
-    unnest(@keys::text[]) AS key, unnest(@dues::timestamptz[]) AS due_at) o
+    unnest(@keys::text[]) AS key, unnest(@dues::timestamptz[]) AS due_at,
+    unnest(@quiets::text[]) AS quiet) o
 ON CONFLICT (organization_id, channel_id, key) DO UPDATE SET
     notification_ids = CASE WHEN cardinality(m.notification_ids) < 200 THEN m.notification_ids || @notification_id::bigint ELSE m.notification_ids END,
     left_out = m.left_out + (cardinality(m.notification_ids) >= 200)::integer,
     revision = m.revision + 1, severity = GREATEST(m.severity, EXCLUDED.severity),
     due_at = CASE WHEN m.state = 'sending' OR m.state = 'pending' AND (m.attempts > 0 OR m.slotted AND NOT @asks::boolean) THEN m.due_at WHEN m.state = 'pending' THEN LEAST(m.due_at, EXCLUDED.due_at) ELSE EXCLUDED.due_at END,
     attempts = CASE WHEN m.state IN ('pending', 'sending') THEN m.attempts ELSE 0 END,
-    slotted = m.slotted AND m.state = 'pending' AND NOT @asks::boolean,
+    slotted = m.slotted AND m.state = 'pending' AND NOT @asks::boolean, quiet = EXCLUDED.quiet,
     state = CASE WHEN m.state = 'sending' THEN m.state ELSE 'pending' END
 WHERE NOT (@notification_id::bigint = ANY(m.notification_ids));
 

@@ -1234,6 +1234,8 @@ type NotificationMessage struct {
 	TemplateError string
 	// Whether due_at is its turn among the messages to all members of its channel: it waits for that once.
 	Slotted bool
+	// The quiet hours of the route or subscription that made it last: what is not of high severity is not sent within them. Null for none.
+	Quiet json.RawMessage
 }
 
 // Where members receive what they have subscribed to. Rows end when their member is removed.

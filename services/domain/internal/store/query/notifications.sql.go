@@ -60,15 +60,16 @@ func (q *Queries) AnswerNotificationLinksOfCall(ctx context.Context, arg AnswerN
 }
 
 const attachNotification = `-- name: AttachNotification :exec
-INSERT INTO cd_notification_messages AS m (organization_id, channel_id, route_id, rollout_id, key, severity, notification_ids, due_at)
-VALUES ($1, $2, $3, $4, $5, $6, ARRAY[$7::bigint], $8)
+INSERT INTO cd_notification_messages AS m (organization_id, channel_id, route_id, rollout_id, key, severity, notification_ids, due_at, quiet)
+VALUES ($1, $2, $3, $4, $5, $6, ARRAY[$7::bigint], $8,
+    $9::jsonb)
 ON CONFLICT (organization_id, channel_id, key) DO UPDATE SET
     notification_ids = CASE WHEN cardinality(m.notification_ids) < 200 THEN m.notification_ids || $7::bigint ELSE m.notification_ids END,
     left_out = m.left_out + (cardinality(m.notification_ids) >= 200)::integer,
     revision = m.revision + 1, severity = GREATEST(m.severity, EXCLUDED.severity),
     due_at = CASE WHEN m.state = 'sending' OR m.state = 'pending' AND m.attempts > 0 THEN m.due_at WHEN m.state = 'pending' THEN LEAST(m.due_at, EXCLUDED.due_at) ELSE EXCLUDED.due_at END,
     attempts = CASE WHEN m.state IN ('pending', 'sending') THEN m.attempts ELSE 0 END,
-    slotted = m.slotted AND m.state = 'pending',
+    slotted = m.slotted AND m.state = 'pending', quiet = EXCLUDED.quiet,
     state = CASE WHEN m.state = 'sending' THEN m.state ELSE 'pending' END
 WHERE NOT ($7::bigint = ANY(m.notification_ids))
 `
@@ -82,6 +83,7 @@ type AttachNotificationParams struct {
 	Severity       int16
 	NotificationID int64
 	DueAt          time.Time
+	Quiet          json.RawMessage
 }
 
 // Makes the message of a key, or has it say one thing more. One that a run sends now is sent again afterwards; one that waits after a failed
@@ -96,22 +98,25 @@ func (q *Queries) AttachNotification(ctx context.Context, arg AttachNotification
 		arg.Severity,
 		arg.NotificationID,
 		arg.DueAt,
+		arg.Quiet,
 	)
 	return err
 }
 
 const attachPersonalNotification = `-- name: AttachPersonalNotification :execrows
-INSERT INTO cd_notification_messages AS m (organization_id, channel_id, member_id, rollout_id, key, severity, notification_ids, due_at)
-SELECT $1::bigint, o.channel_id, o.member_id, NULLIF(o.rollout_id, 0), o.key, $2::smallint, ARRAY[$3::bigint], o.due_at
+INSERT INTO cd_notification_messages AS m (organization_id, channel_id, member_id, rollout_id, key, severity, notification_ids, due_at, quiet)
+SELECT $1::bigint, o.channel_id, o.member_id, NULLIF(o.rollout_id, 0), o.key, $2::smallint, ARRAY[$3::bigint], o.due_at,
+    NULLIF(o.quiet, '')::jsonb
 FROM (SELECT unnest($4::bigint[]) AS channel_id, unnest($5::bigint[]) AS member_id, unnest($6::bigint[]) AS rollout_id,
-    unnest($7::text[]) AS key, unnest($8::timestamptz[]) AS due_at) o
+    unnest($7::text[]) AS key, unnest($8::timestamptz[]) AS due_at,
+    unnest($9::text[]) AS quiet) o
 ON CONFLICT (organization_id, channel_id, key) DO UPDATE SET
     notification_ids = CASE WHEN cardinality(m.notification_ids) < 200 THEN m.notification_ids || $3::bigint ELSE m.notification_ids END,
     left_out = m.left_out + (cardinality(m.notification_ids) >= 200)::integer,
     revision = m.revision + 1, severity = GREATEST(m.severity, EXCLUDED.severity),
-    due_at = CASE WHEN m.state = 'sending' OR m.state = 'pending' AND (m.attempts > 0 OR m.slotted AND NOT $9::boolean) THEN m.due_at WHEN m.state = 'pending' THEN LEAST(m.due_at, EXCLUDED.due_at) ELSE EXCLUDED.due_at END,
+    due_at = CASE WHEN m.state = 'sending' OR m.state = 'pending' AND (m.attempts > 0 OR m.slotted AND NOT $10::boolean) THEN m.due_at WHEN m.state = 'pending' THEN LEAST(m.due_at, EXCLUDED.due_at) ELSE EXCLUDED.due_at END,
     attempts = CASE WHEN m.state IN ('pending', 'sending') THEN m.attempts ELSE 0 END,
-    slotted = m.slotted AND m.state = 'pending' AND NOT $9::boolean,
+    slotted = m.slotted AND m.state = 'pending' AND NOT $10::boolean, quiet = EXCLUDED.quiet,
     state = CASE WHEN m.state = 'sending' THEN m.state ELSE 'pending' END
 WHERE NOT ($3::bigint = ANY(m.notification_ids))
 `
@@ -125,6 +130,7 @@ type AttachPersonalNotificationParams struct {
 	Rollouts       []int64
 	Keys           []string
 	Dues           []time.Time
+	Quiets         []string
 	Asks           bool
 }
 
@@ -139,6 +145,7 @@ func (q *Queries) AttachPersonalNotification(ctx context.Context, arg AttachPers
 		arg.Rollouts,
 		arg.Keys,
 		arg.Dues,
+		arg.Quiets,
 		arg.Asks,
 	)
 	if err != nil {
@@ -227,7 +234,7 @@ func (q *Queries) CountPersonalMessage(ctx context.Context, arg CountPersonalMes
 }
 
 const dueMessage = `-- name: DueMessage :one
-SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id, template_error, slotted FROM cd_notification_messages WHERE organization_id = $1 AND state IN ('pending', 'sending') AND member_id IS NULL AND due_at <= $2
+SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id, template_error, slotted, quiet FROM cd_notification_messages WHERE organization_id = $1 AND state IN ('pending', 'sending') AND member_id IS NULL AND due_at <= $2
 ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED
 `
 
@@ -265,6 +272,7 @@ func (q *Queries) DueMessage(ctx context.Context, organizationID int64, at time.
 		&i.MemberID,
 		&i.TemplateError,
 		&i.Slotted,
+		&i.Quiet,
 	)
 	return i, err
 }
@@ -300,7 +308,7 @@ func (q *Queries) DueNotification(ctx context.Context, organizationID int64, at 
 }
 
 const duePersonalMessage = `-- name: DuePersonalMessage :one
-SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id, template_error, slotted FROM cd_notification_messages WHERE organization_id = $1 AND state IN ('pending', 'sending') AND member_id IS NOT NULL AND due_at <= $2
+SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id, template_error, slotted, quiet FROM cd_notification_messages WHERE organization_id = $1 AND state IN ('pending', 'sending') AND member_id IS NOT NULL AND due_at <= $2
 ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED
 `
 
@@ -338,6 +346,7 @@ func (q *Queries) DuePersonalMessage(ctx context.Context, organizationID int64, 
 		&i.MemberID,
 		&i.TemplateError,
 		&i.Slotted,
+		&i.Quiet,
 	)
 	return i, err
 }
@@ -495,8 +504,8 @@ func (q *Queries) InsertDeclinedNotification(ctx context.Context, arg InsertDecl
 }
 
 const insertDigest = `-- name: InsertDigest :one
-INSERT INTO cd_notification_messages (organization_id, channel_id, member_id, key, severity, notification_ids, left_out, due_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id, template_error, slotted
+INSERT INTO cd_notification_messages (organization_id, channel_id, member_id, key, severity, notification_ids, left_out, due_at, quiet)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::jsonb) RETURNING organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id, template_error, slotted, quiet
 `
 
 type InsertDigestParams struct {
@@ -508,6 +517,7 @@ type InsertDigestParams struct {
 	NotificationIds []int64
 	LeftOut         int32
 	DueAt           time.Time
+	Quiet           json.RawMessage
 }
 
 func (q *Queries) InsertDigest(ctx context.Context, arg InsertDigestParams) (NotificationMessage, error) {
@@ -520,6 +530,7 @@ func (q *Queries) InsertDigest(ctx context.Context, arg InsertDigestParams) (Not
 		arg.NotificationIds,
 		arg.LeftOut,
 		arg.DueAt,
+		arg.Quiet,
 	)
 	var i NotificationMessage
 	err := row.Scan(
@@ -552,6 +563,7 @@ func (q *Queries) InsertDigest(ctx context.Context, arg InsertDigestParams) (Not
 		&i.MemberID,
 		&i.TemplateError,
 		&i.Slotted,
+		&i.Quiet,
 	)
 	return i, err
 }
@@ -801,7 +813,7 @@ func (q *Queries) InsertRoutedNotification(ctx context.Context, arg InsertRouted
 }
 
 const lockMessage = `-- name: LockMessage :one
-SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id, template_error, slotted FROM cd_notification_messages WHERE organization_id = $1 AND id = $2 FOR UPDATE
+SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id, template_error, slotted, quiet FROM cd_notification_messages WHERE organization_id = $1 AND id = $2 FOR UPDATE
 `
 
 func (q *Queries) LockMessage(ctx context.Context, organizationID int64, iD int64) (NotificationMessage, error) {
@@ -837,6 +849,7 @@ func (q *Queries) LockMessage(ctx context.Context, organizationID int64, iD int6
 		&i.MemberID,
 		&i.TemplateError,
 		&i.Slotted,
+		&i.Quiet,
 	)
 	return i, err
 }
@@ -1019,7 +1032,7 @@ func (q *Queries) NotificationMessageExists(ctx context.Context, organizationID 
 }
 
 const notificationMessages = `-- name: NotificationMessages :many
-SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id, template_error, slotted FROM cd_notification_messages
+SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id, template_error, slotted, quiet FROM cd_notification_messages
 WHERE organization_id = $1 AND COALESCE(member_id, 0) = $2::bigint AND ($3::text = '' OR state = $3) AND ($4::bigint = 0 OR channel_id = $4)
   AND ($5::bigint = 0 OR id < $5)
 ORDER BY id DESC LIMIT $6
@@ -1080,6 +1093,7 @@ func (q *Queries) NotificationMessages(ctx context.Context, arg NotificationMess
 			&i.MemberID,
 			&i.TemplateError,
 			&i.Slotted,
+			&i.Quiet,
 		); err != nil {
 			return nil, err
 		}
@@ -1899,7 +1913,7 @@ func (q *Queries) SetMemberAddress(ctx context.Context, arg SetMemberAddressPara
 }
 
 const waitingMessages = `-- name: WaitingMessages :many
-SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id, template_error, slotted FROM cd_notification_messages WHERE organization_id = $1 AND channel_id = $2 AND COALESCE(member_id, 0) = $3::bigint
+SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id, template_error, slotted, quiet FROM cd_notification_messages WHERE organization_id = $1 AND channel_id = $2 AND COALESCE(member_id, 0) = $3::bigint
   AND state = 'pending' AND (due_at <= $4 OR slotted) AND id <> $5
 ORDER BY due_at, id LIMIT $6 FOR UPDATE SKIP LOCKED
 `
@@ -1960,6 +1974,7 @@ func (q *Queries) WaitingMessages(ctx context.Context, arg WaitingMessagesParams
 			&i.MemberID,
 			&i.TemplateError,
 			&i.Slotted,
+			&i.Quiet,
 		); err != nil {
 			return nil, err
 		}
