@@ -316,5 +316,7 @@ func TestARepeatedAttemptKeepsQuietHours(t *testing.T) {
 	m.now.Advance(time.Hour)
 	m.work()
 	m.want(len(m.sent()), tried+4)
+	m.now.Advance(6 * time.Second)
+	m.work()
 	m.want(m.countOf(`SELECT count(*) FROM cd_notification_messages WHERE state <> 'sent'`), 0)
 }
