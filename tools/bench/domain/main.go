@@ -26,10 +26,12 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/run"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/natsserver"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/postgres"
 	"github.com/lockstep-cd/lockstep/services/domain"
+	"github.com/lockstep-cd/lockstep/services/workflow"
 	"github.com/lockstep-cd/lockstep/tools/bench/probe"
 )
 
@@ -51,6 +53,8 @@ type options struct {
 	events int
 	// passages is how many rollouts wait for a passage of ten conditions, a third of them for each kind.
 	passages int
+	// notifications is how many approvals are asked for in a channel; 0 leaves that out.
+	notifications int
 	// data is a folder that keeps the organization for the next time, whose pages are measured as they are; empty for none.
 	data string
 	// profile is where the processor's time during the pages goes to; empty for none.
@@ -61,6 +65,10 @@ type options struct {
 }
 
 func main() {
+	// What runs the programs of notifications is a child of the workflow service.
+	if len(os.Args) == 2 && os.Args[1] == workflow.SandboxCommand {
+		os.Exit(run.Main("bench "+workflow.SandboxCommand, workflow.Sandbox)) //nolint:forbidigo // as below
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var o options
@@ -68,24 +76,25 @@ func main() {
 	flag.IntVar(&o.requests, "requests", 300, "how many `times` each page is asked for")
 	flag.IntVar(&o.events, "events", 16_000, "how many `words` of workflows the journal takes; 0 for none, and for no artifacts")
 	flag.IntVar(&o.passages, "passages", 99, "how many `rollouts` pass an entrance with ten conditions; 0 for none")
+	flag.IntVar(&o.notifications, "notifications", 0, "how many `approvals` are asked for in a channel, by a workflow service of its own; 0 for none")
 	flag.StringVar(&o.data, "data", "", "keep the organization in this `folder`, and measure its pages, and nothing else, if it has one")
 	flag.StringVar(&o.profile, "profile", "", "write a CPU profile of service and client during the pages into this `file`")
 	flag.BoolVar(&o.unsealed, "unsealed", false, "do not seal the journals, to compare")
 	flag.StringVar(&o.out, "json", "", "write the figures as JSON into this `file`")
 	flag.Parse()
-	if err := run(ctx, o); err != nil {
+	if err := bench(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1) //nolint:forbidigo // this is a main package, as tools/bench is
 	}
 }
 
-func run(ctx context.Context, o options) (err error) {
+func bench(ctx context.Context, o options) (failed error) {
 	log := telemetry.Logger(os.Stderr, "warn")
 	dir, err := probe.Folder()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { failed = errors.Join(failed, os.RemoveAll(dir)) }()
 	if o.data == "" {
 		o.data = filepath.Join(dir, "postgres")
 	}
@@ -93,7 +102,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, database.Stop()) }()
+	defer func() { failed = errors.Join(failed, database.Stop()) }()
 	nats, err := natsserver.Start(natsserver.Config{
 		StoreDir: filepath.Join(dir, "nats"), Log: log, Users: []natsserver.User{
 			{Name: "workflow", Password: "workflow"},
@@ -109,13 +118,17 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
+	runs, err := probe.FreeAddress()
+	if err != nil {
+		return err
+	}
 	c := domain.Config{
 		Database: pg.Database{DatabaseURL: database.URL()}, Schema: schema, HTTPAddress: address, BootstrapToken: token,
 		Settings: telemetry.Settings{LogLevel: "error"},
 		NATS:     bus.NATS{NATSURL: nats.URL(), NATSPassword: "domain"},
-		// Nothing listens there: reading needs the database alone.
-		WorkflowAddress: "127.0.0.1:1",
-		Journal:         domain.Journal{Unsealed: o.unsealed, SealEvery: time.Second, CheckEvery: 24 * time.Hour},
+		// Nothing listens there before notifications are measured: reading needs the database alone.
+		WorkflowAddress: runs, WorkflowToken: token,
+		Journal: domain.Journal{Unsealed: o.unsealed, SealEvery: time.Second, CheckEvery: 24 * time.Hour},
 	}
 	filled, err := fill(ctx, c, o, log)
 	if err != nil {
@@ -130,6 +143,13 @@ func run(ctx context.Context, o options) (err error) {
 			return err
 		}
 	}
+	if o.notifications > 0 {
+		end, err := engine(ctx, database.URL(), nats.URL(), runs)
+		if err != nil {
+			return err
+		}
+		defer func() { failed = errors.Join(failed, end()) }() // after the service that calls it
+	}
 	serving, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- domain.Run(serving, c) }()
@@ -137,6 +157,11 @@ func run(ctx context.Context, o options) (err error) {
 	err = takeIn(ctx, nats.URL(), database.URL(), published, o, log)
 	if err == nil && published > 0 && o.passages > 0 {
 		err = passages(ctx, nats.URL(), database.URL(), service, o, log)
+	}
+	if err == nil && o.notifications > 0 {
+		if err = service.Await(ctx); err == nil {
+			err = notifications(ctx, nats.URL(), database.URL(), service, o, log)
+		}
 	}
 	if err != nil {
 		stop()
