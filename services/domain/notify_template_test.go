@@ -132,10 +132,10 @@ func TestAPreviewIsWhatWouldBeSent(t *testing.T) {
 				Channel: string(kind), Moment: moment, Text: &own, Title: &broken,
 			})
 			p.ok(err)
-			if written.Title != preset.Title || !strings.Contains(written.Lines[0], "Look: as planned <b>") || !strings.HasPrefix(written.Problem, "the title of ") {
+			if written.Title != preset.Title || !strings.Contains(written.Lines[0], "Look: ") || !strings.HasSuffix(written.Lines[0], " <b>") || !strings.HasPrefix(written.Problem, "the title of ") {
 				t.Errorf("%s %s: found %+v", kind, moment, written)
 			}
-			if !json.Valid(written.Message) || !strings.Contains(string(written.Message), "Look: as planned") {
+			if !json.Valid(written.Message) || !strings.Contains(string(written.Message), "Look: ") {
 				t.Errorf("%s %s: found %s", kind, moment, written.Message)
 			}
 		}

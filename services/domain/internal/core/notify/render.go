@@ -160,6 +160,9 @@ func (u *UseCases) compose(
 		} else {
 			c.over = all[0].Moment == core.MomentFreezeEnded || last.Moment == core.MomentProceeded
 		}
+		if todo := whatToDo(last, r); todo != "" && !c.over && own[last.Moment][partText] == "" {
+			c.lines = append(c.lines, "What to do: "+todo)
+		}
 		c.link = u.linkOf(all[0])
 		c.title = c.write(own, last, r, partTitle, c.title, c.lines, c.link)[0]
 	}
@@ -292,6 +295,37 @@ func headline(n core.Notification) string {
 		return "Test of route " + n.Subject
 	default:
 		return strings.ReplaceAll(string(n.Moment), "_", " ")
+	}
+}
+
+// whatToDo is what people can do about the latest moment of a message; empty for nothing.
+func whatToDo(last core.Notification, r Rollout) string {
+	switch last.Moment { //nolint:exhaustive // there is nothing to do about the others
+	case core.MomentApprovalNeeded, core.MomentApprovalUnanswered:
+		if r.State.Terminal() {
+			return ""
+		}
+		return "look at what changes, then approve or reject it."
+	case core.MomentCallRequested, core.MomentCallUnanswered:
+		return "look at what it calls, then approve or reject it."
+	case core.MomentRolloutStopped:
+		return "resume it, or cancel it."
+	case core.MomentRolloutFailed:
+		return "find out why it failed, then begin another rollout or roll it back."
+	case core.MomentRollbackBegan:
+		return "nothing while it proceeds; find out why it was needed before the next rollout."
+	case core.MomentCheckFailed:
+		return "repair what the check has found, then have it evaluated again."
+	case core.MomentBreach:
+		return "find out what has advanced it, and roll it back if that must not run."
+	case core.MomentAgentOffline:
+		return "check the relay there and its connection; nothing is deployed there before it is back."
+	case core.MomentDrift:
+		return "take the difference back, or roll out what is wanted."
+	case core.MomentTriggerDeclined:
+		return "begin a rollout yourself if there should be one."
+	default:
+		return ""
 	}
 }
 

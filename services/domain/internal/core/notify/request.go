@@ -145,6 +145,9 @@ func slack(c channelConfig, m core.NotificationMessage, what content) inputs {
 	return withToken(c, "POST", "chat.update", body, accepted)
 }
 
+// spoken is all of it for a screen reader, without the address of the link.
+func (c content) spoken() string { return strings.Join(append([]string{c.title}, c.lines...), ". ") }
+
 // teams is an Adaptive Card as a workflow of Teams receives it. Text runs have no markup, so nothing in a text is a link or a mention.
 func teams(what content) object {
 	run := func(text string, bold bool) object {
@@ -164,7 +167,7 @@ func teams(what content) object {
 	}
 	card := object{
 		"$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.4", "body": body,
-		"fallbackText": what.title, "speak": what.title,
+		"fallbackText": cut(what.text(), 2900), "speak": cut(what.spoken(), 2900),
 	}
 	if what.link != "" {
 		card["actions"] = values{object{"type": "Action.OpenUrl", "title": "Open in Lockstep", "url": what.link}}

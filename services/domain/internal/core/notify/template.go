@@ -156,26 +156,46 @@ func sampleOf(moment core.NotificationMoment) sample {
 			Changes: []Change{{"api", "1.4.2", "1.4.1"}, {"worker", "1.4.2", ""}},
 		},
 	}
+	last := &s.rollout.Environments[1]
 	switch moment { //nolint:exhaustive // the others are as above
-	case core.MomentRolloutFailed, core.MomentBreach:
-		s.rollout.State = core.RolloutFailed
+	case core.MomentRolloutFailed:
+		s.rollout.State, last.State, s.notification.Reason = core.RolloutFailed, core.RolloutFailed, "worker is degraded: 2 of 3 pods do not start"
+	case core.MomentBreach:
+		s.rollout.State, last.State, s.notification.Reason = core.RolloutFailed, core.RolloutFailed, "production reached 50 %"
 	case core.MomentRolloutCompleted:
-		s.rollout.State = core.RolloutCompleted
+		s.rollout.State, last.State = core.RolloutCompleted, core.RolloutCompleted
+	case core.MomentRolloutStopped:
+		s.notification.Reason = "payments are slow"
 	case core.MomentRollbackBegan:
 		s.rollout.RollbackOf = 11
 	case core.MomentRolledBack:
-		s.rollout.RollbackOf, s.rollout.State = 11, core.RolloutCompleted
+		s.rollout.RollbackOf, s.rollout.State, last.State = 11, core.RolloutCompleted, core.RolloutCompleted
 	case core.MomentFreezeBegan, core.MomentFreezeEnded, core.MomentAgentOffline, core.MomentDrift, core.MomentTriggerDeclined:
 		s.notification.RolloutID, s.notification.SubjectID, s.notification.Subject = 0, 3, "nightly"
-	case core.MomentCallRequested:
+		s.notification.Reason = cmp.Or(map[core.NotificationMoment]string{
+			core.MomentAgentOffline: "no heartbeat for 90 s", core.MomentDrift: "Deployment api has 5 replicas instead of 3",
+			core.MomentTriggerDeclined: "rollout_11 is under way",
+		}[moment], s.notification.Reason)
+	case core.MomentTest:
+		s.notification.RolloutID, s.notification.Subject, s.notification.Reason = 0, "production", ""
+	case core.MomentCallRequested, core.MomentCallUnanswered:
 		s.notification.RolloutID, s.notification.SubjectID, s.notification.Subject = 0, 3, "http.request"
 	case core.MomentCheckFailed:
-		s.notification.Subject = "e2e"
+		s.notification.Subject, s.notification.Reason = "e2e", "2 of 140 tests failed"
 	}
 	if s.notification.RolloutID == 0 {
 		s.rollout = Rollout{}
 	}
 	return s
+}
+
+// question is what a sample asks.
+func (s sample) question() openQuestion {
+	q := core.Question{RolloutID: s.notification.RolloutID, GateID: s.notification.Subject, RequestID: 4711}
+	if q.RolloutID == 0 {
+		q.GateID = ""
+	}
+	return openQuestion{Question: q, what: s.notification.Subject}
 }
 
 func (s sample) NotifiedRollout(context.Context, int64) (Rollout, error) { return s.rollout, nil }
@@ -248,6 +268,10 @@ func (u *UseCases) Preview(ctx context.Context, a core.Actor, n NewPreview) (p P
 		return p, err
 	}
 	made.id = "lockstep-preview"
+	if n.Moment.Asks() {
+		made.open = []openQuestion{s.question()}
+		made.callback = fmt.Sprintf("%s%sorganization_%d/%s", strings.TrimSuffix(u.url, "/"), CallbackPath, a.Organization, n.Channel)
+	}
 	if _, personal := isPersonal(channels[i]); personal {
 		config, m = u.directed(channels[i].Kind, config, m, &made, "member")
 	}
