@@ -19,8 +19,8 @@ var update = flag.Bool("update", false, "rewrite testdata/messages.json, of whic
 type defaultMessage struct {
 	Event core.NotificationMoment `json:"event"`
 	Kind  core.NotificationKind   `json:"kind"`
-	// Says is the message for whoever reads it aloud: the title and the lines.
-	Says []string `json:"says"`
+	// Lines are the title and the lines of the message.
+	Lines []string `json:"lines"`
 	Body any      `json:"body"`
 }
 
@@ -58,7 +58,7 @@ func defaultMessages(t *testing.T) (all []defaultMessage) {
 	return all
 }
 
-// R4-29: each default message is short, and says what is so and what to do; the console's browser tests take pictures of them.
+// R4-29: each default message is short, with what is so and what to do; the console's browser tests take pictures of them.
 func TestDefaultMessages(t *testing.T) {
 	t.Parallel()
 	var got bytes.Buffer
@@ -83,14 +83,14 @@ func TestDefaultMessages(t *testing.T) {
 		t.Error("the default messages differ from testdata/messages.json; look at them, and rewrite it with -update")
 	}
 	for _, m := range all {
-		if n := utf8.RuneCountInString(m.Says[0]); n > 70 {
-			t.Errorf("%s: found a title of %d characters, %q; expected at most 70", m.Event, n, m.Says[0])
+		if n := utf8.RuneCountInString(m.Lines[0]); n > 70 {
+			t.Errorf("%s: found a title of %d characters, %q; expected at most 70", m.Event, n, m.Lines[0])
 		}
-		if len(m.Says) > 6 {
-			t.Errorf("%s: found %d lines; expected at most 5: %q", m.Event, len(m.Says)-1, m.Says)
+		if len(m.Lines) > 6 {
+			t.Errorf("%s: found %d lines; expected at most 5: %q", m.Event, len(m.Lines)-1, m.Lines)
 		}
-		text := strings.Join(m.Says, "\n")
-		for _, line := range m.Says[1:] {
+		text := strings.Join(m.Lines, "\n")
+		for _, line := range m.Lines[1:] {
 			if n := utf8.RuneCountInString(line); n > 160 {
 				t.Errorf("%s: found a line of %d characters, %q; expected at most 160", m.Event, n, line)
 			}

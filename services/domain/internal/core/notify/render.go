@@ -231,6 +231,8 @@ func (r Rollout) title(last core.Notification) (title string, over bool) {
 			what = "approval needed"
 		case core.MomentCheckFailed:
 			what = "a check failed"
+		case core.MomentBreach:
+			what = "advanced without a grant"
 		case core.MomentRolloutStopped:
 			what = "stopped"
 		case core.MomentRolloutBegan, core.MomentRollbackBegan:

@@ -161,7 +161,7 @@ func sampleOf(moment core.NotificationMoment) sample {
 	case core.MomentRolloutFailed:
 		s.rollout.State, last.State, s.notification.Reason = core.RolloutFailed, core.RolloutFailed, "worker is degraded: 2 of 3 pods do not start"
 	case core.MomentBreach:
-		s.rollout.State, last.State, s.notification.Reason = core.RolloutFailed, core.RolloutFailed, "production reached 50 %"
+		s.notification.Reason = "production reached 50 %"
 	case core.MomentRolloutCompleted:
 		s.rollout.State, last.State = core.RolloutCompleted, core.RolloutCompleted
 	case core.MomentRolloutStopped:

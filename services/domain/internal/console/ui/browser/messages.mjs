@@ -84,9 +84,9 @@ for (const kind of Object.keys(draw)) {
       const at = await empty(mode)
       await at.page.setContent(page(kind, mode, messages))
       await check(at.page, `${kind} ${mode}`)
-      // Everything that is said is shown, and nothing but the title's length decides how many lines it takes.
+      // Everything is shown.
       const shown = (await at.page.locator('main').innerText()).replaceAll('\n', ' ')
-      for (const m of messages) for (const line of m.says) assert.ok(shown.includes(line), `${m.event}: found no ${line}`)
+      for (const m of messages) for (const line of m.lines) assert.ok(shown.includes(line), `${m.event}: found no ${line}`)
       await shot(at.page, `messages-${kind}-${mode}`)
       await at.context.close()
     })
@@ -103,11 +103,11 @@ for (const mode of ['light', 'dark']) {
       if (mode === 'dark') await at.page.addStyleTag({ content: 'html{background:#121212}' })
       await check(at.page, `${m.event} as mail, ${mode}`)
       const shown = (await at.page.locator('body').innerText()).replaceAll('\n', ' ')
-      for (const line of m.says) {
+      for (const line of m.lines) {
         assert.ok(shown.includes(line), `${m.event}: found no ${line} in the HTML`)
         assert.ok(m.body.text.includes(line), `${m.event}: found no ${line} in the text`)
       }
-      assert.equal(m.body.subject, m.says[0])
+      assert.equal(m.body.subject, m.lines[0])
       await shot(at.page, `messages-mail-${mode}-${m.event}`, { fullPage: false })
       await at.context.close()
     }
