@@ -21,7 +21,7 @@ type defaultMessage struct {
 	Kind  core.NotificationKind   `json:"kind"`
 	// Lines are the title and the lines of the message.
 	Lines []string `json:"lines"`
-	Body any      `json:"body"`
+	Body  any      `json:"body"`
 }
 
 // defaultMessages are all default messages of the channels that people read.
