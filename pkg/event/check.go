@@ -1,5 +1,7 @@
 package event
 
+import "encoding/json"
+
 // CheckReported is com.gitlab.cd.check.reported: what the program of a check has found out. Of the events of one run the latest
 // counts.
 type CheckReported struct {
@@ -16,6 +18,8 @@ type CheckReported struct {
 	// Environments are the phases of environments of the rollout, if the program has found them out together: the runs of the same check in
 	// the others begin with them.
 	Environments []CheckedEnvironment `json:"environments,omitempty" jsonschema:"maxItems=1000"`
+	// Output is what the program keeps for the runs of the same check in other environments, at most 16 KiB.
+	Output json.RawMessage `json:"output,omitempty" jsonschema:"type=object"`
 }
 
 // CheckedEnvironment is what the program of a check has found out about an environment.

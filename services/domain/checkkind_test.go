@@ -348,3 +348,69 @@ func TestOneCallIsForAllEnvironments(t *testing.T) {
 		})
 	}
 }
+
+// R3-34, R3-35, R3-36, R3-38: what a program keeps is for the runs of the same check in other environments, the latest report last, also if
+// the check decides for one environment only. It is replaced by what is kept next, left by a report without one, and bounded.
+func TestOutputsOfACheckAreReadElsewhere(t *testing.T) {
+	t.Parallel()
+	c := promoter(t, "")
+	step := func(environment, most string) string {
+		return `{"type":"deploy","environment":"` + environment + `","config":` + appEnvConfig(environment) +
+			`,"checks":{"proposed":[{"key":"ticket","kind":"gauge@1","with":{"most":` + most + `}}]}}`
+	}
+	_, err := c.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{
+		ApplicationID: c.application.ID,
+		Definition:    json.RawMessage(`{"steps":[` + step("dev", "7") + `,` + step("test", "7") + `,` + step("prod", "8") + `]}`),
+	})
+	c.ok(err)
+	c.makeReady()
+	r := c.rollout(c.set)
+	elsewhere := func(run string) string {
+		t.Helper()
+		var in struct {
+			Check struct {
+				Elsewhere []struct {
+					Environment, Phase string
+					Output             map[string]string
+				}
+			}
+		}
+		c.ok(json.Unmarshal(c.programs()[run].Inputs, &in))
+		return fmt.Sprint(in.Check.Elsewhere)
+	}
+	reported := func(phase, output string) {
+		t.Helper()
+		c.ok(c.reportOf("check-1", event.CheckReported{CheckRunID: 1, Phase: phase, Output: json.RawMessage(output)}))
+		c.review()
+	}
+	c.enter(r, "dev")
+	c.want(elsewhere("check-1"), "[]")
+	reported("pending", `{"long":"`+strings.Repeat("x", 16<<10)+`"}`)
+	c.want(c.waits(r, "check"), []string{
+		`check: passage "dev" needs check "ticket" of "dev", which is failure: failure by gauge@1: ` +
+			`its program has reported an output of 16395 bytes; expected at most 16384`,
+	})
+	reported("pending", `{"text":"a\u0000b"}`)
+	c.want(c.waits(r, "check"), []string{
+		`check: passage "dev" needs check "ticket" of "dev", which is failure: failure by gauge@1: ` +
+			`its program has reported an output with a NUL character; expected text without`,
+	})
+	c.ok(c.reportOf("check-1", event.CheckReported{CheckRunID: 1, Phase: "pending", Description: "a\x00b"}))
+	c.review()
+	c.want(c.waits(r, "check"), []string{`check: passage "dev" needs check "ticket" of "dev", which is pending: pending by gauge@1: a` + "\uFFFD" + `b`})
+	reported("pending", `{"ticket":"CHG-6"}`)
+	statuses := c.countOf(`SELECT count(*) FROM cd_check_statuses`)
+	reported("pending", `{"ticket":"CHG-7"}`) // no status of its own
+	c.want(c.countOf(`SELECT count(*) FROM cd_check_statuses`), statuses)
+	reported("success", "")
+	c.complete(r, "dev")
+	c.enter(r, "test")
+	c.want(elsewhere("check-2"), "[{dev success map[ticket:CHG-7]}]")
+	c.want(c.granted(), []string{"dev"}) // what is read elsewhere decides nothing
+	c.ok(c.reportOf("check-2", event.CheckReported{CheckRunID: 2, Phase: "success"}))
+	c.review()
+	c.complete(r, "test")
+	c.enter(r, "prod")
+	c.want(elsewhere("check-3"), "[]") // it is configured otherwise
+	c.verifyJournal(r)
+}

@@ -122,7 +122,7 @@ func ofRollouts() map[string]reader {
 		event.TypeCheckReported: as(func(d event.CheckReported) rollout.Change {
 			m := rollout.CheckReported{
 				RunID: d.CheckRunID, Phase: core.CheckPhase(d.Phase), Description: d.Description,
-				Link: d.Link, Asks: d.Asks, Environments: map[string]core.CheckPhase{},
+				Link: d.Link, Asks: d.Asks, Environments: map[string]core.CheckPhase{}, Output: d.Output,
 			}
 			for _, one := range d.Environments {
 				m.Environments[one.Environment] = core.CheckPhase(one.Phase)

@@ -706,11 +706,14 @@ CREATE TABLE cd_check_runs (
     ended_at timestamp with time zone,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    output json NOT NULL DEFAULT '{}'::json,
     CONSTRAINT cd_check_runs_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_check_runs_are_numbered UNIQUE (organization_id, rollout_id, environment_id, target, key, own, number),
     CONSTRAINT cd_check_runs_check FOREIGN KEY (organization_id, rollout_id, environment_id, target, key, own) REFERENCES cd_rollout_checks(organization_id, rollout_id, environment_id, target, key, own),
     CONSTRAINT cd_check_runs_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
-    CONSTRAINT cd_check_runs_are_counted_from_one CHECK ((number >= 1))
+    CONSTRAINT cd_check_runs_are_counted_from_one CHECK ((number >= 1)),
+    CONSTRAINT cd_check_runs_output_is_an_object CHECK ((json_typeof(output) = 'object'::text)),
+    CONSTRAINT cd_check_runs_output_is_bounded CHECK ((octet_length((output)::text) <= 16384))
 );
 CREATE UNIQUE INDEX cd_check_runs_one_is_open ON cd_check_runs USING btree (organization_id, rollout_id, environment_id, target, key, own) WHERE (ended_at IS NULL);
 CREATE TRIGGER cd_check_runs_touch BEFORE UPDATE ON cd_check_runs FOR EACH ROW EXECUTE FUNCTION cd_touch();
@@ -720,6 +723,8 @@ COMMENT ON COLUMN cd_check_runs.ended_at IS
     'Since when the run reports nothing any more: its program has ended, or the check is not required any more.';
 COMMENT ON COLUMN cd_check_runs.number IS
     'Counts the runs of the check, from 1: another one is opened when a check whose run has ended is to be evaluated again.';
+COMMENT ON COLUMN cd_check_runs.output IS
+    'What its program has reported last for the runs of the same check in other environments. It is handed over as text, so it is not jsonb.';
 
 CREATE TABLE cd_check_statuses (
     organization_id bigint NOT NULL,

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -66,10 +67,13 @@ func (p passages) openCheckRun(ctx context.Context, c core.PinnedCheck, number i
 		Check:  checkedInput{RunID: run.ID, Key: c.Key, Kind: c.Kind, Target: c.Target, Number: number, Before: []checkedBefore{}},
 		Config: c.Config, Subject: subject,
 	}
+	together, elsewhere, err := p.foundElsewhere(ctx, c, subject.Environments)
+	if err != nil {
+		return err
+	}
+	in.Check.Elsewhere = elsewhere
 	if number == 1 {
-		if in.Check.Before, err = p.foundBefore(ctx, c); err != nil {
-			return err
-		}
+		in.Check.Before = together
 	}
 	if len(in.Config) == 0 {
 		in.Config = json.RawMessage(`{}`)
@@ -84,32 +88,59 @@ func (p passages) openCheckRun(ctx context.Context, c core.PinnedCheck, number i
 	})
 }
 
-// foundBefore are the phases of environments that the runs of the same check in others have reported last: of one that is configured alike,
-// and whose kind was pinned alike.
-func (p passages) foundBefore(ctx context.Context, c core.PinnedCheck) ([]checkedBefore, error) {
+// foundElsewhere is what the runs of the same check in other environments have reported last, the latest report last: of those that are
+// configured alike, and whose kind was pinned alike. together are the phases of environments that the latest report of all has.
+func (p passages) foundElsewhere(
+	ctx context.Context, c core.PinnedCheck, environments []environmentSeen,
+) (together []checkedBefore, elsewhere []checkedElsewhere, err error) {
+	together, elsewhere = []checkedBefore{}, []checkedElsewhere{}
 	known, err := p.tx.Checks(ctx, p.rollout.ID, p.rollout.VersionSetID)
-	if err != nil {
-		return nil, err
+	if err != nil || len(known.Runs) == 0 {
+		return together, elsewhere, err
 	}
-	var latest core.CheckReport
+	outputs, err := p.tx.CheckOutputs(ctx, p.rollout.ID)
+	if err != nil {
+		return together, elsewhere, err
+	}
+	type found struct {
+		run    core.CheckRun
+		report core.CheckReport
+	}
+	var all []found
 	for _, run := range known.Runs {
 		at := slices.IndexFunc(known.Pinned, run.Of)
-		if at < 0 {
+		if at < 0 || run.EnvironmentID == c.EnvironmentID {
 			continue
 		}
 		other := known.Pinned[at]
-		alike := other.Key == c.Key && other.Target == c.Target && other.Digest == c.Digest && bytes.Equal(other.Config, c.Config)
+		if other.Key != c.Key || other.Target != c.Target || other.Digest != c.Digest || !bytes.Equal(other.Config, c.Config) {
+			continue
+		}
 		for _, r := range known.Reports {
-			if alike && r.Reporter.Principal == run.Reporter(c.Kind).Principal && r.EnvironmentID == run.EnvironmentID && r.ID > latest.ID {
-				latest = r
+			if r.Reporter.Principal == run.Reporter(c.Kind).Principal && r.EnvironmentID == run.EnvironmentID && r.Key == run.Key {
+				all = append(all, found{run, r})
 			}
 		}
 	}
-	before := []checkedBefore{}
-	for _, name := range slices.Sorted(maps.Keys(latest.Environments)) {
-		before = append(before, checkedBefore{name, latest.Environments[name]})
+	slices.SortFunc(all, func(a, b found) int { return cmp.Compare(a.report.ID, b.report.ID) })
+	for i, one := range all {
+		output, kept := outputs[one.run.ID]
+		if !kept {
+			output = json.RawMessage(`{}`)
+		}
+		for _, e := range environments {
+			if e.ID == one.run.EnvironmentID {
+				elsewhere = append(elsewhere, checkedElsewhere{Environment: e.Name, Phase: one.report.Phase, Output: output})
+			}
+		}
+		if i < len(all)-1 {
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(one.report.Environments)) {
+			together = append(together, checkedBefore{name, one.report.Environments[name]})
+		}
 	}
-	return before, nil
+	return together, elsewhere, nil
 }
 
 // subjectOf is what a check is about.
@@ -237,7 +268,12 @@ type CheckReported struct {
 	Asks bool
 	// Environments are the phases of environments by name, if it has found them out together.
 	Environments map[string]core.CheckPhase
+	// Output is what it keeps for the runs of the same check in other environments; nil for nothing.
+	Output json.RawMessage
 }
+
+// outputMost is how many bytes the output of the program of a check may have.
+const outputMost = 16 << 10
 
 func (m CheckReported) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
 	run, err := tx.CheckRun(ctx, m.RunID)
@@ -250,6 +286,16 @@ func (m CheckReported) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _
 			"its program has reported the link %.100q; expected an http or https address without credentials", m.Link,
 		)}
 	}
+	if len(m.Output) > outputMost {
+		m = CheckReported{RunID: m.RunID, Phase: core.CheckFailure, Description: fmt.Sprintf(
+			"its program has reported an output of %d bytes; expected at most %d", len(m.Output), outputMost,
+		)}
+	}
+	if bytes.Contains(m.Output, []byte(`\u0000`)) { // the inputs of a run cannot have it
+		m = CheckReported{RunID: m.RunID, Phase: core.CheckFailure, Description: "its program has reported an output with a NUL character; expected text without"}
+	}
+	// What an answer says may be in the description, and no column has it.
+	m.Description = strings.ReplaceAll(m.Description, "\x00", "\uFFFD")
 	t, err := lockTree(ctx, tx, c, run.RolloutID)
 	if err != nil || t.rollout.State.Terminal() {
 		return err
@@ -262,6 +308,11 @@ func (m CheckReported) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _
 		m = CheckReported{RunID: m.RunID, Phase: core.CheckFailure, Description: fmt.Sprintf(
 			"its program has reported the environment %.100q; expected one of the rollout", strange,
 		)}
+	}
+	if len(m.Output) > 0 {
+		if err := tx.SetCheckOutput(ctx, run.ID, m.Output); err != nil {
+			return err
+		}
 	}
 	return t.recordCheck(ctx, run, m)
 }

@@ -110,6 +110,16 @@ type checkedInput struct {
 	// Before are the phases of environments that the latest run of the same check of the rollout has found out (R3-44). A run that was asked
 	// for begins without them.
 	Before []checkedBefore `json:"before"`
+	// Elsewhere is what the latest runs of the same check in other environments of the rollout have reported when the run begins; the latest
+	// report comes last.
+	Elsewhere []checkedElsewhere `json:"elsewhere"`
+}
+
+type checkedElsewhere struct {
+	Environment string          `json:"environment"`
+	Phase       core.CheckPhase `json:"phase"`
+	// Output is what its program has reported for others; {} for nothing.
+	Output json.RawMessage `json:"output"`
 }
 
 type checkedBefore struct {

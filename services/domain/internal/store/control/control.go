@@ -240,7 +240,10 @@ func (r Reads) CheckRuns(ctx context.Context, organization int64, rollouts []int
 	err := r.Run(ctx, organization, func(q *query.Queries) error {
 		rows, err := q.CheckRuns(ctx, organization, rollouts)
 		for _, row := range rows {
-			found[row.RolloutID] = append(found[row.RolloutID], checkRun(row))
+			found[row.RolloutID] = append(found[row.RolloutID], checkRun(query.CheckRun{
+				ID: row.ID, RolloutID: row.RolloutID, EnvironmentID: row.EnvironmentID, Target: row.Target, Key: row.Key, Own: row.Own,
+				Number: row.Number, EndedAt: row.EndedAt, CreatedAt: row.CreatedAt,
+			}))
 		}
 		return pg.Classify(err, "read runs of checks")
 	})

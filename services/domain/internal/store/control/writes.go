@@ -307,6 +307,22 @@ func (w Writes) CheckRun(ctx context.Context, id int64) (core.CheckRun, error) {
 	return checkRun(row), missing(err, "run of a check", id)
 }
 
+// SetCheckOutput implements rollout.Tx.
+func (w Writes) SetCheckOutput(ctx context.Context, run int64, output json.RawMessage) error {
+	err := w.Q.SetCheckOutput(ctx, output, w.Entered, run)
+	return pg.Classify(err, "keep the output of run %d of a check", run)
+}
+
+// CheckOutputs implements rollout.Tx.
+func (w Writes) CheckOutputs(ctx context.Context, rollout int64) (map[int64]json.RawMessage, error) {
+	rows, err := w.Q.CheckOutputs(ctx, w.Entered, rollout)
+	all := make(map[int64]json.RawMessage, len(rows))
+	for _, row := range rows {
+		all[row.ID] = row.Output
+	}
+	return all, pg.Classify(err, "read outputs of checks of rollout %d", rollout)
+}
+
 // EndCheckRuns implements rollout.Tx.
 func (w Writes) EndCheckRuns(ctx context.Context, rollout int64, runs []int64, at time.Time) ([]core.CheckRun, error) {
 	rows, err := w.Q.EndCheckRuns(ctx, query.EndCheckRunsParams{

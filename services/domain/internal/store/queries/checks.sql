@@ -66,7 +66,9 @@ RETURNING *;
 
 -- name: CheckRuns :many
 -- Of rollouts, the latest of each check.
-SELECT DISTINCT ON (rollout_id, environment_id, target, key, own) * FROM cd_check_runs
+SELECT DISTINCT ON (rollout_id, environment_id, target, key, own)
+    id, rollout_id, environment_id, target, key, own, number, ended_at, created_at
+FROM cd_check_runs
 WHERE organization_id = @organization_id AND rollout_id = ANY(@ids::bigint[])
 ORDER BY rollout_id, environment_id, target, key, own, number DESC;
 
@@ -81,3 +83,10 @@ RETURNING *;
 
 -- name: SetCheckRunWorkflowRef :exec
 UPDATE cd_check_runs SET workflow_ref = @workflow_ref WHERE organization_id = @organization_id AND id = @id;
+
+-- name: CheckOutputs :many
+-- Of the runs of a rollout that have reported one.
+SELECT id, output FROM cd_check_runs WHERE organization_id = @organization_id AND rollout_id = @rollout_id AND output::text <> '{}';
+
+-- name: SetCheckOutput :exec
+UPDATE cd_check_runs SET output = @output::json WHERE organization_id = @organization_id AND id = @id AND output::text <> (@output::json)::text;

@@ -11,8 +11,38 @@ import (
 	"time"
 )
 
+const checkOutputs = `-- name: CheckOutputs :many
+SELECT id, output FROM cd_check_runs WHERE organization_id = $1 AND rollout_id = $2 AND output::text <> '{}'
+`
+
+type CheckOutputsRow struct {
+	ID     int64
+	Output []byte
+}
+
+// Of the runs of a rollout that have reported one.
+func (q *Queries) CheckOutputs(ctx context.Context, organizationID int64, rolloutID int64) ([]CheckOutputsRow, error) {
+	rows, err := q.db.Query(ctx, checkOutputs, organizationID, rolloutID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CheckOutputsRow
+	for rows.Next() {
+		var i CheckOutputsRow
+		if err := rows.Scan(&i.ID, &i.Output); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const checkRun = `-- name: CheckRun :one
-SELECT id, organization_id, rollout_id, environment_id, target, key, own, number, workflow_ref, ended_at, created_at, updated_at FROM cd_check_runs WHERE organization_id = $1 AND id = $2
+SELECT id, organization_id, rollout_id, environment_id, target, key, own, number, workflow_ref, ended_at, created_at, updated_at, output FROM cd_check_runs WHERE organization_id = $1 AND id = $2
 `
 
 func (q *Queries) CheckRun(ctx context.Context, organizationID int64, iD int64) (CheckRun, error) {
@@ -31,39 +61,51 @@ func (q *Queries) CheckRun(ctx context.Context, organizationID int64, iD int64) 
 		&i.EndedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Output,
 	)
 	return i, err
 }
 
 const checkRuns = `-- name: CheckRuns :many
-SELECT DISTINCT ON (rollout_id, environment_id, target, key, own) id, organization_id, rollout_id, environment_id, target, key, own, number, workflow_ref, ended_at, created_at, updated_at FROM cd_check_runs
+SELECT DISTINCT ON (rollout_id, environment_id, target, key, own)
+    id, rollout_id, environment_id, target, key, own, number, ended_at, created_at
+FROM cd_check_runs
 WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[])
 ORDER BY rollout_id, environment_id, target, key, own, number DESC
 `
 
+type CheckRunsRow struct {
+	ID            int64
+	RolloutID     int64
+	EnvironmentID int64
+	Target        string
+	Key           string
+	Own           bool
+	Number        int32
+	EndedAt       *time.Time
+	CreatedAt     time.Time
+}
+
 // Of rollouts, the latest of each check.
-func (q *Queries) CheckRuns(ctx context.Context, organizationID int64, ids []int64) ([]CheckRun, error) {
+func (q *Queries) CheckRuns(ctx context.Context, organizationID int64, ids []int64) ([]CheckRunsRow, error) {
 	rows, err := q.db.Query(ctx, checkRuns, organizationID, ids)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []CheckRun
+	var items []CheckRunsRow
 	for rows.Next() {
-		var i CheckRun
+		var i CheckRunsRow
 		if err := rows.Scan(
 			&i.ID,
-			&i.OrganizationID,
 			&i.RolloutID,
 			&i.EnvironmentID,
 			&i.Target,
 			&i.Key,
 			&i.Own,
 			&i.Number,
-			&i.WorkflowRef,
 			&i.EndedAt,
 			&i.CreatedAt,
-			&i.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -78,7 +120,7 @@ func (q *Queries) CheckRuns(ctx context.Context, organizationID int64, ids []int
 const endCheckRuns = `-- name: EndCheckRuns :many
 UPDATE cd_check_runs SET ended_at = $1
 WHERE organization_id = $2 AND rollout_id = $3 AND ended_at IS NULL AND (cardinality($4::bigint[]) = 0 OR id = ANY($4::bigint[]))
-RETURNING id, organization_id, rollout_id, environment_id, target, key, own, number, workflow_ref, ended_at, created_at, updated_at
+RETURNING id, organization_id, rollout_id, environment_id, target, key, own, number, workflow_ref, ended_at, created_at, updated_at, output
 `
 
 type EndCheckRunsParams struct {
@@ -116,6 +158,7 @@ func (q *Queries) EndCheckRuns(ctx context.Context, arg EndCheckRunsParams) ([]C
 			&i.EndedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Output,
 		); err != nil {
 			return nil, err
 		}
@@ -172,7 +215,7 @@ func (q *Queries) ForgetCheckStatuses(ctx context.Context, latest int64) (int64,
 const insertCheckRun = `-- name: InsertCheckRun :one
 INSERT INTO cd_check_runs (organization_id, rollout_id, environment_id, target, key, own, number, created_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-RETURNING id, organization_id, rollout_id, environment_id, target, key, own, number, workflow_ref, ended_at, created_at, updated_at
+RETURNING id, organization_id, rollout_id, environment_id, target, key, own, number, workflow_ref, ended_at, created_at, updated_at, output
 `
 
 type InsertCheckRunParams struct {
@@ -211,6 +254,7 @@ func (q *Queries) InsertCheckRun(ctx context.Context, arg InsertCheckRunParams) 
 		&i.EndedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Output,
 	)
 	return i, err
 }
@@ -463,6 +507,15 @@ ON CONFLICT (organization_id, environment_id) DO UPDATE SET checks = excluded.ch
 
 func (q *Queries) SaveEnvironmentChecks(ctx context.Context, organizationID int64, environmentID int64, checks json.RawMessage) error {
 	_, err := q.db.Exec(ctx, saveEnvironmentChecks, organizationID, environmentID, checks)
+	return err
+}
+
+const setCheckOutput = `-- name: SetCheckOutput :exec
+UPDATE cd_check_runs SET output = $1::json WHERE organization_id = $2 AND id = $3 AND output::text <> ($1::json)::text
+`
+
+func (q *Queries) SetCheckOutput(ctx context.Context, output []byte, organizationID int64, iD int64) error {
+	_, err := q.db.Exec(ctx, setCheckOutput, output, organizationID, iD)
 	return err
 }
 

@@ -504,6 +504,8 @@ type CheckRun struct {
 	EndedAt   *time.Time
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	// What its program has reported last for the runs of the same check in other environments. It is json and not jsonb, which refuses characters that answers may have.
+	Output []byte
 }
 
 // What was reported about checks; a row is never changed. The latest for each key, subject and reporter counts; a row that repeats that is not added. A status of another version set than the one in question decides nothing. Rows end when their reporter has reported 20 later ones about the same key and subject; what satisfied a passage is in the journal of its rollout.
