@@ -249,7 +249,7 @@ func approvalEvents() []Definition {
 		define(PathDomain, "", CheckReported{
 			CheckRunID: 9, Phase: "pending", Description: "metric errors is inconclusive", Asks: true, Link: "https://metrics.example.com/errors",
 			Environments: []CheckedEnvironment{{Environment: "staging", Phase: "success"}, {Environment: "production", Phase: "pending"}},
-			Output: json.RawMessage(`{"approvers":2}`),
+			Output:       json.RawMessage(`{"approvers":2}`),
 		}, "By the program of a check, whenever what it has found out changes.", EmitterProgram),
 		define(PathDomain, "", CheckNudged{CheckRunID: 9},
 			"By the domain service, when a caller asks for a check to be evaluated now. The program of the check may wait for it.", EmitterDomain),
