@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 
@@ -69,6 +70,9 @@ func statusOf(top node, address string, phases map[string]string) ([]core.Commit
 	return oneStatus(s, top.err())
 }
 
+// beforeAll is the time of a run that was created and of which nothing says when.
+const beforeAll = "1970-01-01T00:00:00Z"
+
 // checkRun reads a run of a check at GitHub. Only success is success: GitHub itself lets neutral and skipped runs pass, which have checked
 // nothing.
 func checkRun(top node) ([]core.CommitStatus, error) {
@@ -90,6 +94,10 @@ func checkRun(top node) ([]core.CommitStatus, error) {
 		if s.Phase == "pending" {
 			s.Description = "it has ended as " + conclusion
 		}
+	} else if s.ObservedAt == "" {
+		// It is queued: hooks have the creation of a run, and its end, so this is the first of its reports. Its time must be before those of the
+		// others also if it is delivered last, which the time of reception would not be. A suite is made before its runs.
+		s.ObservedAt = cmp.Or(stamp(run.in("check_suite").text("created_at")), beforeAll)
 	}
 	s.Sequence, _ = run.number("id")
 	return oneStatus(s, top.err())

@@ -19,6 +19,11 @@ func TestStatusesOfForges(t *testing.T) {
 			"html_url":"https://github.com/shop/api/runs/42","started_at":"2026-03-25T10:00:00Z","completed_at":"2026-03-25T10:05:00Z",
 			"output":{"title":"all is well","summary":"long"}},"repository":{"clone_url":"https://github.com/shop/api.git"}}`, sha, status, conclusion)
 	}
+	queued := func(suite, status string) string {
+		return fmt.Sprintf(`{"action":"created","check_run":{"id":42,"name":"build","head_sha":%q,"status":%q,"conclusion":null,"started_at":null,
+			"completed_at":null,"html_url":"https://github.com/shop/api/runs/42","output":{"title":null},"check_suite":{"id":7%s}},
+			"repository":{"clone_url":"https://github.com/shop/api.git"}}`, sha, status, suite)
+	}
 	gitea := func(state, updated string) string {
 		return fmt.Sprintf(`{"commit":{"id":%q},"context":"ci/e2e","created_at":"2026-03-25T10:00:00Z","description":"tests","id":7,
 			"repository":{"clone_url":"https://git.example.com/shop/api.git"},"sha":%q,"state":%q,"target_url":"https://ci.example.com/7","updated_at":%s}`,
@@ -44,6 +49,17 @@ func TestStatusesOfForges(t *testing.T) {
 		},
 		"run that began again": {
 			"github", run("in_progress", `null`), github("check_run"), "https://github.com/shop/api.git run build pending 2026-03-25T10:00:00Z 42 [all is well]",
+		},
+		"run that is queued": {
+			"github", queued(`,"created_at":"2026-03-25T09:59:00Z"`, "queued"), github("check_run"),
+			"https://github.com/shop/api.git run build pending 2026-03-25T09:59:00Z 42 []",
+		},
+		"run that is queued in a suite without a time": {
+			"github", queued("", "queued"), github("check_run"), "https://github.com/shop/api.git run build pending 1970-01-01T00:00:00Z 42 []",
+		},
+		"run that has ended, without a time": {
+			"github", strings.Replace(queued("", "completed"), `"conclusion":null`, `"conclusion":"success"`, 1), github("check_run"),
+			"https://github.com/shop/api.git run build success  42 []", // refused by the intake
 		},
 		"run that was skipped": {
 			"github", run("completed", `"skipped"`), github("check_run"),
