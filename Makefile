@@ -37,6 +37,7 @@ KUBECONFORM        := $(BIN)/kubeconform-$(KUBECONFORM_VERSION)/kubeconform
 KUBE_SCORE         := $(BIN)/kube-score-$(KUBE_SCORE_VERSION)/kube-score
 HUGO               := $(BIN)/hugo-$(HUGO_VERSION)/hugo
 VERSITYGW          := $(BIN)/versitygw-$(VERSITYGW_VERSION)/versitygw
+PROMETHEUS         := $(BIN)/prometheus-$(PROMETHEUS_VERSION)/prometheus
 GITEA              := $(BIN)/gitea-$(GITEA_VERSION)/gitea
 
 # $(call install,module,version): two makes at once each build their own and the last one wins, with the same content.
@@ -77,6 +78,12 @@ $(GITEA):
 	mkdir -p $(@D)/root && cp -r --no-preserve=mode options templates public $(@D)/root/ && \
 	GOWORK=off CGO_ENABLED=1 go build -trimpath -tags 'sqlite sqlite_unlock_notify' -ldflags '-s -w -X main.Version=$(GITEA_VERSION:v%=%)' -o $@ .
 
+# Prometheus measures in scenarios. It finds nothing by itself, so it has none of the clients of clouds.
+$(PROMETHEUS):
+	@echo "building prometheus $(PROMETHEUS_VERSION), once, into $(BIN) (minutes on a small machine)" >&2
+	@mkdir -p $(@D); cd "$$(GOWORK=off go mod download -json $(PROMETHEUS_MODULE)@$(PROMETHEUS_VERSION) | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p')" && \
+	GOWORK=off CGO_ENABLED=0 go build -trimpath -tags netgo,remove_all_sd -ldflags '-s -w' -o $@ ./cmd/prometheus
+
 # --- targets
 
 .PHONY: help
@@ -102,13 +109,17 @@ test: ## Run every test that needs no real cluster (TEST_FLAGS="-race -run X" ad
 cluster: ## Build the real cluster of the end-to-end tests, once (25 minutes the first time)
 	@XDG_CACHE_HOME="$(CACHE)" tools/cluster/build.sh
 
+# Only where a scenario with metrics is played: building it takes minutes.
+METRIC_SCENARIOS := analysis
+E2E_PROMETHEUS   := $(if $(filter-out -v,$(E2E_FLAGS)),$(if $(filter $(METRIC_SCENARIOS),$(E2E_FLAGS)),$(PROMETHEUS)),$(PROMETHEUS))
+
 .PHONY: e2e
-e2e: $(KUSTOMIZE) $(HELM) ## Run the end-to-end scenarios on a real Kubernetes with Argo CD and Argo Rollouts (E2E_FLAGS="-v canary")
+e2e: $(KUSTOMIZE) $(HELM) $(E2E_PROMETHEUS) ## Run the end-to-end scenarios on a real Kubernetes with Argo CD and Argo Rollouts (E2E_FLAGS="-v canary")
 	@programs=$$(XDG_CACHE_HOME="$(CACHE)" tools/cluster/build.sh); \
 	out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; \
 	echo "building lockstep (the first time takes minutes)" >&2; \
 	go build -o "$$out/e2e" ./tools/e2e; \
-	"$$out/e2e" --programs "$$programs" --kustomize "$(KUSTOMIZE)" --helm "$(HELM)" --scenarios tools/e2e/scenarios $(E2E_FLAGS)
+	"$$out/e2e" --programs "$$programs" --kustomize "$(KUSTOMIZE)" --helm "$(HELM)" $(addprefix --prometheus ,$(E2E_PROMETHEUS)) --scenarios tools/e2e/scenarios $(E2E_FLAGS)
 
 .PHONY: e2e-charts
 e2e-charts: ## Install, upgrade, roll back and uninstall the charts on a real API server

@@ -30,6 +30,10 @@ HUGO_MODULE          := github.com/gohugoio/hugo
 VERSITYGW_MODULE  := github.com/versity/versitygw/cmd/versitygw
 VERSITYGW_VERSION := v1.0.14
 
+# It measures in the scenarios of analyses.
+PROMETHEUS_MODULE  := github.com/prometheus/prometheus
+PROMETHEUS_VERSION := v0.316.0
+
 # A forge, for tests of proposals.
 GITEA_MODULE  := code.gitea.io/gitea
 GITEA_VERSION := v1.26.0

@@ -43,12 +43,16 @@ func run(ctx context.Context, args []string) (err error) {
 	verbose := flags.Bool("v", false, "print each act")
 	kustomize := flags.String("kustomize", "", "`program` that Argo CD renders kustomizations with")
 	helm := flags.String("helm", "", "`program` that Argo CD renders charts with")
+	prometheus := flags.String("prometheus", "", "`program` that scenarios with metrics need")
 	figures := flags.Int("measure", 0, "measure instead of running scenarios, with so many concurrent `rollouts` on one relay")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	all, err := scenario.Load(*scenarios, flags.Args()...)
 	if err != nil {
+		return err
+	}
+	if err := measurable(all, *prometheus); err != nil {
 		return err
 	}
 	level := "warn"
@@ -69,7 +73,9 @@ func run(ctx context.Context, args []string) (err error) {
 	}()
 	clk := clock.System()
 	began := clk.Now()
-	config := cluster.Config{Programs: *programs, Kustomize: *kustomize, Helm: *helm, Dir: filepath.Join(data, "cluster"), Log: log}
+	config := cluster.Config{
+		Programs: *programs, Kustomize: *kustomize, Helm: *helm, Prometheus: *prometheus, Dir: filepath.Join(data, "cluster"), Log: log,
+	}
 	if *figures > 0 {
 		config.Audit = cluster.Relay
 	}
@@ -83,6 +89,16 @@ func run(ctx context.Context, args []string) (err error) {
 		return take(ctx, place, *figures, filepath.Join(data, "lockstep", "run", "relay.pid"))
 	}
 	return play(ctx, place, all)
+}
+
+// measurable is an error if a scenario needs metrics and there is no Prometheus.
+func measurable(all []scenario.Scenario, prometheus string) error {
+	for _, s := range all {
+		if s.Metrics && prometheus == "" {
+			return fmt.Errorf("scenario %s: found no --prometheus, expected the path of the program", s.Name)
+		}
+	}
+	return nil
 }
 
 // samples is the number of rollouts, of ten gates each, for the latencies.

@@ -30,6 +30,8 @@ type Config struct {
 	Kustomize string
 	// Helm is the program with which Argo CD renders charts; empty if it renders none.
 	Helm string
+	// Prometheus is the program of that name; empty for none.
+	Prometheus string
 	// Audit is the account whose requests the API server records in AuditFile; empty for none.
 	Audit string
 	// Dir keeps data and logs.
@@ -49,6 +51,8 @@ type Cluster struct {
 	processes []*process // in the order of their start
 	rest      *rest.Config
 	api       dynamic.Interface
+	gauges    *gauges
+	scraped   *http.Server // what Prometheus scrapes
 }
 
 // Start starts a cluster and returns when everything is ready. After an error nothing is left running.
@@ -97,6 +101,9 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.run(ctx, c.controllers()...); err != nil {
 		return err
 	}
+	if err := c.startMetrics(ctx); err != nil {
+		return err
+	}
 	return c.awaitNode(ctx)
 }
 
@@ -128,6 +135,7 @@ func (c *Cluster) Stop() {
 		p.end()
 	}
 	c.processes = nil
+	c.stopMetrics()
 	if c.reserved != nil {
 		c.reserved.Release()
 	}

@@ -42,7 +42,7 @@ func resources() map[string]resource {
 		"CustomResourceDefinition": {"customresourcedefinitions", false},
 		"ClusterRole":              {"clusterroles", false}, "ClusterRoleBinding": {"clusterrolebindings", false},
 		"Stage": {"stages", false}, "AppProject": {"appprojects", true}, "Application": {"applications", true},
-		"ApplicationSet": {"applicationsets", true}, "Rollout": {"rollouts", true},
+		"ApplicationSet": {"applicationsets", true}, "Rollout": {"rollouts", true}, "AnalysisTemplate": {"analysistemplates", true},
 	}
 }
 

@@ -30,7 +30,7 @@ func (c *Cluster) prepare() error {
 	}
 	var err error
 	if c.ports, c.reserved, err = port.ChooseFor("etcd", "etcd-peer", "apiserver", "controller-manager", "scheduler", "redis", "repo-server",
-		"repo-server-metrics", "application-controller", "rollouts", "rollouts-metrics", "kwok"); err != nil {
+		"repo-server-metrics", "application-controller", "rollouts", "rollouts-metrics", "kwok", "prometheus"); err != nil {
 		return err
 	}
 	if err := c.writeKey(); err != nil {

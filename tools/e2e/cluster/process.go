@@ -27,7 +27,7 @@ type program struct {
 	name string
 	// stage orders the start: the programs of a stage start together, when the previous stage is ready.
 	stage int
-	// file is the executable's name if it differs from the program's.
+	// file is the executable's name if it differs from the program's, or its path.
 	file string
 	args []string
 	// env is added to this process's environment.
@@ -64,6 +64,9 @@ func (c *Cluster) spawn(ctx context.Context, p program) (*process, error) {
 	if file == "" {
 		file = p.name
 	}
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(c.config.Programs, "bin", file)
+	}
 	started := &process{program: p, logFile: c.LogFile(p.name), ended: make(chan struct{})}
 	output, err := os.OpenFile(started.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -72,7 +75,7 @@ func (c *Cluster) spawn(ctx context.Context, p program) (*process, error) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // ended by end, in the cluster's order
 	started.stop = stop
 	//nolint:gosec // programs of our own
-	started.cmd = exec.CommandContext(ctx, filepath.Join(c.config.Programs, "bin", file), p.args...)
+	started.cmd = exec.CommandContext(ctx, file, p.args...)
 	started.cmd.Dir, started.cmd.Stdout, started.cmd.Stderr = c.config.Dir, output, output
 	started.cmd.Env = append(os.Environ(), p.env...)
 	started.cmd.SysProcAttr = attributes()

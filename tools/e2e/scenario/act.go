@@ -46,6 +46,10 @@ func (a Act) fields() []string {
 	add(a.RollBackAfter != nil, "roll_back_after")
 	add(a.RolledBack != nil, "rolled_back")
 	add(a.Stays != nil, "stays")
+	add(a.Metric != nil, "metric")
+	add(a.Check != nil, "check")
+	add(a.Passed != "", "passed")
+	add(a.Decide != nil, "decide")
 	return names
 }
 
@@ -84,6 +88,23 @@ func (r *run) act(ctx context.Context, a Act) error {
 		return r.commit(ctx, a.Commit)
 	case a.Commits != nil:
 		return r.commits(ctx, *a.Commits)
+	default:
+		return r.onCheck(ctx, a)
+	}
+}
+
+// onCheck executes acts about checks.
+func (r *run) onCheck(ctx context.Context, a Act) error {
+	switch {
+	case a.Metric != nil:
+		return r.metric(*a.Metric)
+	case a.Check != nil:
+		return r.check(ctx, *a.Check)
+	case a.Passed != "":
+		return r.passed(ctx, a.Passed)
+	case a.Decide != nil:
+		_, err := r.world.API.DecideCheck(ctx, r.started.ID, r.scenario.full(a.Decide.Environment), a.Decide.Key, a.Decide.Phase, "end-to-end test")
+		return err
 	default:
 		return r.onCluster(ctx, a)
 	}

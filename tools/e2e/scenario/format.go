@@ -26,6 +26,8 @@ type Scenario struct {
 	BlueGreen bool           `yaml:"blue_green"`
 	Kustomize bool           `yaml:"kustomize"`
 	Config    map[string]any `yaml:"config"`
+	// Metrics requires Prometheus, which only the real cluster has: ${prometheus} is its URL.
+	Metrics bool `yaml:"metrics"`
 	// GitHost is the host of the Git server in the driver's configuration; credentials exist for the server's address.
 	GitHost string `yaml:"git_host"`
 	// Environments in the order of the pipeline.
@@ -49,6 +51,8 @@ type Environment struct {
 	Agent int `yaml:"agent"`
 	// Jobs are those of its step: before, after and on_failure.
 	Jobs map[string][]map[string]any `yaml:"jobs"`
+	// Checks are those of its step: active and proposed.
+	Checks map[string][]map[string]any `yaml:"checks"`
 }
 
 // Edit replaces text in the manifests.
@@ -120,6 +124,34 @@ type Act struct {
 	RolledBack *Rollout `yaml:"rolled_back"`
 	// Stays checks for a while that deployments of the started rollout stay in their states.
 	Stays *Stays `yaml:"stays"`
+	// Metric sets a value that Prometheus scrapes as e2e_value{name="…"}.
+	Metric *Metric `yaml:"metric"`
+	// Check waits until the started rollout waits for a check in a certain way; Passed, until it no longer waits for a check but for others.
+	Check  *Check `yaml:"check"`
+	Passed string `yaml:"passed"`
+	// Decide answers for a check that asks a person.
+	Decide *Decision `yaml:"decide"`
+}
+
+// Metric is a value. It is removed if Gone.
+type Metric struct {
+	Name  string  `yaml:"name"`
+	Value float64 `yaml:"value"`
+	Gone  bool    `yaml:"gone"`
+}
+
+// Check is how a rollout waits for a check: its status, and a pattern of the details.
+type Check struct {
+	Key    string `yaml:"key"`
+	Status string `yaml:"status"`
+	Detail string `yaml:"detail"`
+}
+
+// Decision is the answer of a person.
+type Decision struct {
+	Environment string `yaml:"environment"`
+	Key         string `yaml:"key"`
+	Phase       string `yaml:"phase"`
 }
 
 // Setup is the expected outcome of the onboarding and the setup.
@@ -268,7 +300,7 @@ func (s Scenario) world(repository string) demo.Scenario {
 		}
 	}
 	for _, e := range s.Environments {
-		stage := demo.Stage{Environment: s.full(e.Name), Tier: "STAGING", Gates: e.Gates, Soak: e.Soak, Approval: e.Approval, Agent: e.Agent, Jobs: e.Jobs}
+		stage := demo.Stage{Environment: s.full(e.Name), Tier: "STAGING", Gates: e.Gates, Soak: e.Soak, Approval: e.Approval, Agent: e.Agent, Jobs: e.Jobs, Checks: e.Checks}
 		if e.Approval != "" {
 			stage.ApprovalReason = "a person looks first"
 		}

@@ -143,6 +143,9 @@ func (r *run) connectAll(ctx context.Context) {
 // expand fills in placeholders.
 func (r *run) expand(ctx context.Context, text string) string {
 	pairs := []string{"${repository}", r.Stack.RepositoryURL(r.scenario.Name)}
+	if measuring, ok := r.Cluster.(Measuring); ok {
+		pairs = append(pairs, "${prometheus}", measuring.Metrics())
+	}
 	if commits, err := gitserver.Log(ctx, r.Stack.GitDir(), r.scenario.Name); err == nil && len(commits) > 1 {
 		pairs = append(pairs, "${head}", commits[0].SHA, "${before}", commits[1].SHA)
 	}

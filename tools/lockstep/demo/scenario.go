@@ -39,6 +39,8 @@ type Stage struct {
 	Agent int
 	// Jobs are those of its step in the pipeline: before, after and on_failure.
 	Jobs map[string][]map[string]any
+	// Checks are those of its step: active and proposed.
+	Checks map[string][]map[string]any
 }
 
 // driverRef names the driver that the demo deploys with.
@@ -89,6 +91,9 @@ func (s Scenario) Flow(repositoryURL string) map[string]any {
 		}
 		for when, jobs := range stage.Jobs {
 			step[when] = jobs
+		}
+		if len(stage.Checks) > 0 {
+			step["checks"] = stage.Checks
 		}
 		steps = append(steps, step)
 	}
