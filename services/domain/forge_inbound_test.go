@@ -31,6 +31,14 @@ type derives struct {
 	changed *atomic.Int64
 }
 
+func (d derives) ForgeRefusals(_ context.Context, _ int64, keys []string) (map[string][]forge.Refusal, error) {
+	all := map[string][]forge.Refusal{}
+	for i, key := range keys {
+		all[key] = []forge.Refusal{{What: "sha", Reason: "found nothing", Times: 1, LastAt: time.Unix(int64(i), 0).UTC()}}
+	}
+	return all, nil
+}
+
 func (d derives) ForgeHook(_ context.Context, organization int64, key, of string) (path, secret string, err error) {
 	return fmt.Sprintf("/v1/forge/%s/%d-%s", of, organization, key), "secret of " + key, d.err
 }
@@ -465,4 +473,50 @@ func TestHooksAreBoundedAlsoAtTheSameTime(t *testing.T) {
 	if err != nil || len(hooks) != bound || added.Load() != bound-1 || refused.Load() != asked-bound+1 { // the loop began with one
 		t.Errorf("found %d hooks, %d added, %d refused, %v; expected %d hooks", len(hooks), added.Load(), refused.Load(), err, bound)
 	}
+}
+
+// D48: what forges have reported is listed, the newest first and by commit, and what was left out of their deliveries to those who may
+// configure the organization. Nothing is listed of a hook that was removed.
+func TestReportsAndRefusalsOfForgesAreListed(t *testing.T) {
+	t.Parallel()
+	h := reported(t, e2e)
+	h.rollout(h.set)
+	for i := range 3 {
+		h.receives(h.status(i, "ci/e2e", "pending", int64(i), int64(i)))
+	}
+	h.receives(h.status(1, "ci/e2e", "success", 9, 9)) // replaces what was reported before
+	list := func(f forge.ReportFilter) (lines []string) {
+		t.Helper()
+		all, err := h.forges.Reports(t.Context(), org, f)
+		h.ok(err)
+		for _, r := range all {
+			lines = append(lines, fmt.Sprintf("%s %s %s", r.Commit[36:], r.Context, r.Phase))
+		}
+		return lines
+	}
+	last := func(commit int) string { return shaOf(commit)[36:] }
+	h.want(list(forge.ReportFilter{Most: 2}), []string{last(2) + " ci/e2e pending", last(1) + " ci/e2e success"})
+	all, err := h.forges.Reports(t.Context(), org, forge.ReportFilter{Most: 2})
+	h.ok(err)
+	h.want(list(forge.ReportFilter{Most: 2, Before: all[1].ID}), []string{last(0) + " ci/e2e pending"})
+	h.want(list(forge.ReportFilter{Most: 9, Commit: shaOf(1)}), []string{last(1) + " ci/e2e success"})
+	for _, wrong := range []forge.ReportFilter{{Most: 0}, {Most: 101}, {Most: 1, Commit: "main"}} {
+		if _, err := h.forges.Reports(t.Context(), org, wrong); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%+v: found %v; expected it to be refused", wrong, err)
+		}
+	}
+	_, err = h.forges.AddHook(t.Context(), user(), forge.NewHook{Forge: "github", Repositories: []string{"github.com/shop/*"}})
+	h.ok(err)
+	refusals, err := h.forges.Refusals(t.Context(), user())
+	h.ok(err)
+	h.want(len(refusals), 2)
+	h.want(refusals[1].HookID, h.hook.ID) // the latest comes first
+	viewer := user()
+	viewer.Permissions = 0
+	if _, err := h.forges.Refusals(t.Context(), viewer); !fault.Is(err, fault.Denied) {
+		t.Errorf("found %v; expected it to be denied", err)
+	}
+	_, err = h.forges.RemoveHook(t.Context(), user(), h.hook.ID, "moved")
+	h.ok(err)
+	h.want(list(forge.ReportFilter{Most: 9}), []string(nil))
 }

@@ -143,6 +143,13 @@ func TestStatusesOfForgesAreChecked(t *testing.T) {
 	if n := count(t, pool, "refusal"); n != 6 {
 		t.Errorf("found %d refusals; want 6", n)
 	}
+	all, err := answers{in.sources}.ForgeRefusals(t.Context(), 3, []string{"nobody", forgeKey})
+	if err != nil || len(all) != 1 || all[0].GetKey() != forgeKey || len(all[0].GetRefused()) != 6 || all[0].GetRefused()[0].GetReason() == "" {
+		t.Errorf("found %v, %v; want six refusals of the hook", all, err)
+	}
+	if theirs, err := (answers{in.sources}).ForgeRefusals(t.Context(), 4, []string{forgeKey}); err != nil || len(theirs) != 0 {
+		t.Errorf("found %v, %v of another organization; want none", theirs, err)
+	}
 	large := bytes.Repeat([]byte(" "), 1<<20+1)
 	if code, _ := deliver(t, s.URL+path, githubSigned("status", secret, large), large); code != http.StatusRequestEntityTooLarge {
 		t.Errorf("found %d; want 413", code)

@@ -64,3 +64,28 @@ func refusedParts(all []api.RefusedStatus) []*sourcesv1.Refused {
 	}
 	return parts
 }
+
+// ForgeRefusals implements events.Answers.
+func (a answers) ForgeRefusals(ctx context.Context, organization int64, keys []string) ([]*sourcesv1.ForgeRefusals, error) {
+	senders := make([]string, len(keys))
+	for i, key := range keys {
+		senders[i] = core.StatusHook{Organization: organization, Key: key}.Sender()
+	}
+	refused, err := store.NewHooks(store.HooksDeps{Pool: a.pool}).Refusals(ctx, senders)
+	if err != nil {
+		return nil, err
+	}
+	var all []*sourcesv1.ForgeRefusals
+	for i, key := range keys {
+		one := &sourcesv1.ForgeRefusals{Key: key}
+		for _, r := range refused[senders[i]] {
+			one.Refused = append(one.Refused, &sourcesv1.Refused{
+				What: r.What, Reason: r.Reason, Times: r.Times, FirstAt: timestamppb.New(r.First), LastAt: timestamppb.New(r.Last),
+			})
+		}
+		if len(one.Refused) > 0 {
+			all = append(all, one)
+		}
+	}
+	return all, nil
+}

@@ -37,6 +37,7 @@ func (a Act) fields() []string {
 	add(a.Same != "", "same")
 	add(a.Abort != "", "abort")
 	add(a.Retry != "", "retry")
+	add(a.Cancel != "", "cancel")
 	add(a.Disconnect != "", "disconnect")
 	add(a.Connect != "", "connect")
 	add(a.Offline != "", "offline")
@@ -72,6 +73,9 @@ func (r *run) act(ctx context.Context, a Act) error {
 		return err
 	case a.Retry != "":
 		_, err := r.world.API.RetryRollout(ctx, r.started.ID, a.Retry)
+		return err
+	case a.Cancel != "":
+		_, err := r.world.API.CancelRollout(ctx, r.started.ID, a.Cancel)
 		return err
 	case a.RollBackAfter != nil:
 		policy := client.RollbackPolicy{OnFailed: true, OnDegraded: true, DegradedAfterSeconds: *a.RollBackAfter}

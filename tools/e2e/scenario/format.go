@@ -108,6 +108,8 @@ type Act struct {
 	// Abort aborts the started rollout, and Retry retries it; both give a reason.
 	Abort string `yaml:"abort"`
 	Retry string `yaml:"retry"`
+	// Cancel cancels it between two environments, for a reason.
+	Cancel string `yaml:"cancel"`
 	// Disconnect stops a part of Lockstep until Connect.
 	Disconnect string `yaml:"disconnect"`
 	Connect    string `yaml:"connect"`

@@ -68,7 +68,7 @@ func askedOfTheHostile() []string {
 		"notify account remove 3", "notify me channels", "notify me list", "notify me add a --channel b", "notify me remove a",
 		"notify me messages", "notify me retry 7",
 		"forge publish HOSTILE --environment HOSTILE", "forge list", "forge statuses --state failed", "forge hosts", "forge plans", "forge retry 7", "forge hook list",
-		"forge hook add --forge github --repository HOSTILE", "forge hook remove 7",
+		"forge hook add --forge github --repository HOSTILE", "forge hook remove 7", "forge hook reports", "forge hook refusals",
 		"feed list", "feed create a", "feed revoke a", "badge list", "badge set a",
 		"chain list a", "chain show a", "chain cancel a",
 		"credential list", "credential show HOSTILE", "credential create a --url https://x.example --reference env:X", "credential rotate a --reference env:X", "credential revoke a",

@@ -80,6 +80,37 @@ type ForgeHook struct {
 	ReportedAt *time.Time `json:"reportedAt,omitempty"`
 }
 
+// ForgeReport is a status of a commit that a forge has reported.
+type ForgeReport struct {
+	// Number identifies it within the organization; Hook is the number of the hook that has received it.
+	Number     int    `json:"number"`
+	Hook       int    `json:"hook"`
+	Repository string `json:"repository"`
+	Commit     string `json:"commit"`
+	Context    string `json:"context"`
+	// Kind is STATUS or RUN; empty where the report did not say it. Phase is PENDING, SUCCESS or FAILURE.
+	Kind        string `json:"kind,omitempty"`
+	Phase       string `json:"phase"`
+	Description string `json:"description"`
+	Link        string `json:"link"`
+	// ObservedAt is when the forge had it, ChangedAt when it was recorded.
+	ObservedAt time.Time `json:"observedAt"`
+	ChangedAt  time.Time `json:"changedAt"`
+	// Counted is whether a version set that was rolled out comes from the commit.
+	Counted bool `json:"counted"`
+}
+
+// ForgeRefusal is a part of a delivery to a hook that was left out.
+type ForgeRefusal struct {
+	Hook   int    `json:"hook"`
+	What   string `json:"what"`
+	Reason string `json:"reason"`
+	// Times is how often the same was left out.
+	Times   int       `json:"times"`
+	FirstAt time.Time `json:"firstAt"`
+	LastAt  time.Time `json:"lastAt"`
+}
+
 // ForgePull is a pull request whose plan is written into a comment on it.
 type ForgePull struct {
 	// Number identifies it within the organization, Repository and PullRequest at the forge.
@@ -111,6 +142,7 @@ const (
 	forgeMirrorFields = `application environments credential enabled plans deployments author changedAt`
 	forgeStatusFields = `number kind repository commit name phase stage rolloutId forgeNumber description link state error attempts dueAt sentAt`
 	forgePullFields   = `number repository pullRequest commit link state outcome error dueAt endedAt`
+	forgeReportFields = `number hook repository commit context kind phase description link observedAt changedAt counted`
 	forgeHostFields   = `host waiting pausedUntil problem quotaLimit quotaRemaining quotaResetsAt`
 )
 
@@ -175,6 +207,28 @@ func (c *Client) ForgeHooks(ctx context.Context) ([]ForgeHook, error) {
 	var data struct{ ForgeHooks []ForgeHook }
 	err := c.do(ctx, `{ forgeHooks { `+forgeHookFields+` } }`, nil, &data)
 	return data.ForgeHooks, err
+}
+
+// ForgeReports reads what forges have reported of commits, the newest first. Commit is empty for all.
+func (c *Client) ForgeReports(ctx context.Context, commit string, before, first int) ([]ForgeReport, error) {
+	var data struct{ ForgeReports []ForgeReport }
+	variables := map[string]any{"first": first}
+	if commit != "" {
+		variables["commit"] = commit
+	}
+	if before != 0 {
+		variables["before"] = before
+	}
+	err := c.do(ctx, `query($commit: String, $before: Int, $first: Int!) {
+		forgeReports(commit: $commit, before: $before, first: $first) { `+forgeReportFields+` } }`, variables, &data)
+	return data.ForgeReports, err
+}
+
+// ForgeRefusals reads what was left out of the deliveries to hooks, the latest first.
+func (c *Client) ForgeRefusals(ctx context.Context) ([]ForgeRefusal, error) {
+	var data struct{ ForgeRefusals []ForgeRefusal }
+	err := c.do(ctx, `{ forgeRefusals { hook what reason times firstAt lastAt } }`, nil, &data)
+	return data.ForgeRefusals, err
 }
 
 // AddForgeHook makes a hook: of its fields, forge, repositories, check keys and plans count.

@@ -273,7 +273,10 @@ type StatesRequest struct {
 	// senders also requests the hooks and tokens of the organization. An older registry service rejects a request without ids.
 	Senders bool `protobuf:"varint,3,opt,name=senders,proto3" json:"senders,omitempty"`
 	// forge_hook also requests the path and the secret of a hook for statuses of commits. An older registry service rejects a request without ids.
-	ForgeHook     *ForgeHook `protobuf:"bytes,4,opt,name=forge_hook,json=forgeHook,proto3" json:"forge_hook,omitempty"`
+	ForgeHook *ForgeHook `protobuf:"bytes,4,opt,name=forge_hook,json=forgeHook,proto3" json:"forge_hook,omitempty"`
+	// forge_hook_keys also requests what was left out of the deliveries to these hooks for statuses of commits, at most 100. An older registry
+	// service rejects a request without ids.
+	ForgeHookKeys []string `protobuf:"bytes,5,rep,name=forge_hook_keys,json=forgeHookKeys,proto3" json:"forge_hook_keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -336,6 +339,68 @@ func (x *StatesRequest) GetForgeHook() *ForgeHook {
 	return nil
 }
 
+func (x *StatesRequest) GetForgeHookKeys() []string {
+	if x != nil {
+		return x.ForgeHookKeys
+	}
+	return nil
+}
+
+// ForgeRefusals is what was left out of the deliveries to a hook for statuses of commits.
+type ForgeRefusals struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// key identifies the hook within the organization.
+	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// refused is what was left out last, the latest first.
+	Refused       []*Refused `protobuf:"bytes,2,rep,name=refused,proto3" json:"refused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForgeRefusals) Reset() {
+	*x = ForgeRefusals{}
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForgeRefusals) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForgeRefusals) ProtoMessage() {}
+
+func (x *ForgeRefusals) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForgeRefusals.ProtoReflect.Descriptor instead.
+func (*ForgeRefusals) Descriptor() ([]byte, []int) {
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ForgeRefusals) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *ForgeRefusals) GetRefused() []*Refused {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
 // ForgeHook is a hook of an organization, to which a forge reports statuses of commits.
 type ForgeHook struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -357,7 +422,7 @@ type ForgeHook struct {
 
 func (x *ForgeHook) Reset() {
 	*x = ForgeHook{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[5]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -369,7 +434,7 @@ func (x *ForgeHook) String() string {
 func (*ForgeHook) ProtoMessage() {}
 
 func (x *ForgeHook) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[5]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -382,7 +447,7 @@ func (x *ForgeHook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgeHook.ProtoReflect.Descriptor instead.
 func (*ForgeHook) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{5}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ForgeHook) GetKey() string {
@@ -436,14 +501,16 @@ type StatesResponse struct {
 	// organization, those for all.
 	Senders []*Sender `protobuf:"bytes,2,rep,name=senders,proto3" json:"senders,omitempty"`
 	// forge_hook is the hook that was requested.
-	ForgeHook     *ForgeHook `protobuf:"bytes,3,opt,name=forge_hook,json=forgeHook,proto3" json:"forge_hook,omitempty"`
+	ForgeHook *ForgeHook `protobuf:"bytes,3,opt,name=forge_hook,json=forgeHook,proto3" json:"forge_hook,omitempty"`
+	// forge_refusals are those of the hooks that were requested and have any.
+	ForgeRefusals []*ForgeRefusals `protobuf:"bytes,4,rep,name=forge_refusals,json=forgeRefusals,proto3" json:"forge_refusals,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatesResponse) Reset() {
 	*x = StatesResponse{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[6]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -455,7 +522,7 @@ func (x *StatesResponse) String() string {
 func (*StatesResponse) ProtoMessage() {}
 
 func (x *StatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[6]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -468,7 +535,7 @@ func (x *StatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatesResponse.ProtoReflect.Descriptor instead.
 func (*StatesResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{6}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StatesResponse) GetStates() []*State {
@@ -488,6 +555,13 @@ func (x *StatesResponse) GetSenders() []*Sender {
 func (x *StatesResponse) GetForgeHook() *ForgeHook {
 	if x != nil {
 		return x.ForgeHook
+	}
+	return nil
+}
+
+func (x *StatesResponse) GetForgeRefusals() []*ForgeRefusals {
+	if x != nil {
+		return x.ForgeRefusals
 	}
 	return nil
 }
@@ -517,7 +591,7 @@ type Sender struct {
 
 func (x *Sender) Reset() {
 	*x = Sender{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[7]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -529,7 +603,7 @@ func (x *Sender) String() string {
 func (*Sender) ProtoMessage() {}
 
 func (x *Sender) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[7]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -542,7 +616,7 @@ func (x *Sender) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sender.ProtoReflect.Descriptor instead.
 func (*Sender) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{7}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Sender) GetName() string {
@@ -620,7 +694,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[8]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -632,7 +706,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[8]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -645,7 +719,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{8}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Refused) GetWhat() string {
@@ -708,7 +782,7 @@ type State struct {
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[9]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -720,7 +794,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[9]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -733,7 +807,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{9}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *State) GetId() int64 {
@@ -807,7 +881,7 @@ type LookRequest struct {
 
 func (x *LookRequest) Reset() {
 	*x = LookRequest{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[10]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -819,7 +893,7 @@ func (x *LookRequest) String() string {
 func (*LookRequest) ProtoMessage() {}
 
 func (x *LookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[10]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -832,7 +906,7 @@ func (x *LookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookRequest.ProtoReflect.Descriptor instead.
 func (*LookRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{10}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LookRequest) GetOrganizationId() int64 {
@@ -869,7 +943,7 @@ type LookResponse struct {
 
 func (x *LookResponse) Reset() {
 	*x = LookResponse{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[11]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -881,7 +955,7 @@ func (x *LookResponse) String() string {
 func (*LookResponse) ProtoMessage() {}
 
 func (x *LookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[11]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -894,7 +968,7 @@ func (x *LookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookResponse.ProtoReflect.Descriptor instead.
 func (*LookResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{11}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LookResponse) GetProblem() string {
@@ -926,7 +1000,7 @@ type ProveRequest struct {
 
 func (x *ProveRequest) Reset() {
 	*x = ProveRequest{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[12]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -938,7 +1012,7 @@ func (x *ProveRequest) String() string {
 func (*ProveRequest) ProtoMessage() {}
 
 func (x *ProveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[12]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -951,7 +1025,7 @@ func (x *ProveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProveRequest.ProtoReflect.Descriptor instead.
 func (*ProveRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{12}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ProveRequest) GetOrganizationId() int64 {
@@ -988,7 +1062,7 @@ type ProveResponse struct {
 
 func (x *ProveResponse) Reset() {
 	*x = ProveResponse{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[13]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1000,7 +1074,7 @@ func (x *ProveResponse) String() string {
 func (*ProveResponse) ProtoMessage() {}
 
 func (x *ProveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[13]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1013,7 +1087,7 @@ func (x *ProveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProveResponse.ProtoReflect.Descriptor instead.
 func (*ProveResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{13}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ProveResponse) GetOff() bool {
@@ -1052,25 +1126,30 @@ const file_lockstep_sources_v1_sources_proto_rawDesc = "" +
 	"\x0forganization_id\x18\x02 \x01(\x03R\x0eorganizationId\x12\x1d\n" +
 	"\n" +
 	"source_ref\x18\x03 \x01(\tR\tsourceRef\x12#\n" +
-	"\rsource_config\x18\x04 \x01(\tR\fsourceConfig\"\xa3\x01\n" +
+	"\rsource_config\x18\x04 \x01(\tR\fsourceConfig\"\xcb\x01\n" +
 	"\rStatesRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\x03R\x03ids\x12\x18\n" +
 	"\asenders\x18\x03 \x01(\bR\asenders\x12=\n" +
 	"\n" +
-	"forge_hook\x18\x04 \x01(\v2\x1e.lockstep.sources.v1.ForgeHookR\tforgeHook\"\x98\x01\n" +
+	"forge_hook\x18\x04 \x01(\v2\x1e.lockstep.sources.v1.ForgeHookR\tforgeHook\x12&\n" +
+	"\x0fforge_hook_keys\x18\x05 \x03(\tR\rforgeHookKeys\"Y\n" +
+	"\rForgeRefusals\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x126\n" +
+	"\arefused\x18\x02 \x03(\v2\x1c.lockstep.sources.v1.RefusedR\arefused\"\x98\x01\n" +
 	"\tForgeHook\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05forge\x18\x02 \x01(\tR\x05forge\x12\x12\n" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12\x16\n" +
 	"\x06secret\x18\x04 \x01(\tR\x06secret\x12\x0e\n" +
 	"\x02id\x18\x05 \x01(\x03R\x02id\x12'\n" +
-	"\x0forganization_id\x18\x06 \x01(\x03R\x0eorganizationId\"\xba\x01\n" +
+	"\x0forganization_id\x18\x06 \x01(\x03R\x0eorganizationId\"\x85\x02\n" +
 	"\x0eStatesResponse\x122\n" +
 	"\x06states\x18\x01 \x03(\v2\x1a.lockstep.sources.v1.StateR\x06states\x125\n" +
 	"\asenders\x18\x02 \x03(\v2\x1b.lockstep.sources.v1.SenderR\asenders\x12=\n" +
 	"\n" +
-	"forge_hook\x18\x03 \x01(\v2\x1e.lockstep.sources.v1.ForgeHookR\tforgeHook\"\xd2\x02\n" +
+	"forge_hook\x18\x03 \x01(\v2\x1e.lockstep.sources.v1.ForgeHookR\tforgeHook\x12I\n" +
+	"\x0eforge_refusals\x18\x04 \x03(\v2\".lockstep.sources.v1.ForgeRefusalsR\rforgeRefusals\"\xd2\x02\n" +
 	"\x06Sender\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06format\x18\x02 \x01(\tR\x06format\x12\"\n" +
@@ -1125,46 +1204,49 @@ func file_lockstep_sources_v1_sources_proto_rawDescGZIP() []byte {
 	return file_lockstep_sources_v1_sources_proto_rawDescData
 }
 
-var file_lockstep_sources_v1_sources_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_lockstep_sources_v1_sources_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_lockstep_sources_v1_sources_proto_goTypes = []any{
 	(*PullRequest)(nil),           // 0: lockstep.sources.v1.PullRequest
 	(*PullResponse)(nil),          // 1: lockstep.sources.v1.PullResponse
 	(*ForgeHooks)(nil),            // 2: lockstep.sources.v1.ForgeHooks
 	(*Source)(nil),                // 3: lockstep.sources.v1.Source
 	(*StatesRequest)(nil),         // 4: lockstep.sources.v1.StatesRequest
-	(*ForgeHook)(nil),             // 5: lockstep.sources.v1.ForgeHook
-	(*StatesResponse)(nil),        // 6: lockstep.sources.v1.StatesResponse
-	(*Sender)(nil),                // 7: lockstep.sources.v1.Sender
-	(*Refused)(nil),               // 8: lockstep.sources.v1.Refused
-	(*State)(nil),                 // 9: lockstep.sources.v1.State
-	(*LookRequest)(nil),           // 10: lockstep.sources.v1.LookRequest
-	(*LookResponse)(nil),          // 11: lockstep.sources.v1.LookResponse
-	(*ProveRequest)(nil),          // 12: lockstep.sources.v1.ProveRequest
-	(*ProveResponse)(nil),         // 13: lockstep.sources.v1.ProveResponse
-	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
+	(*ForgeRefusals)(nil),         // 5: lockstep.sources.v1.ForgeRefusals
+	(*ForgeHook)(nil),             // 6: lockstep.sources.v1.ForgeHook
+	(*StatesResponse)(nil),        // 7: lockstep.sources.v1.StatesResponse
+	(*Sender)(nil),                // 8: lockstep.sources.v1.Sender
+	(*Refused)(nil),               // 9: lockstep.sources.v1.Refused
+	(*State)(nil),                 // 10: lockstep.sources.v1.State
+	(*LookRequest)(nil),           // 11: lockstep.sources.v1.LookRequest
+	(*LookResponse)(nil),          // 12: lockstep.sources.v1.LookResponse
+	(*ProveRequest)(nil),          // 13: lockstep.sources.v1.ProveRequest
+	(*ProveResponse)(nil),         // 14: lockstep.sources.v1.ProveResponse
+	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
 }
 var file_lockstep_sources_v1_sources_proto_depIdxs = []int32{
 	3,  // 0: lockstep.sources.v1.PullResponse.sources:type_name -> lockstep.sources.v1.Source
 	2,  // 1: lockstep.sources.v1.PullResponse.forge_hooks:type_name -> lockstep.sources.v1.ForgeHooks
-	5,  // 2: lockstep.sources.v1.ForgeHooks.hooks:type_name -> lockstep.sources.v1.ForgeHook
-	5,  // 3: lockstep.sources.v1.StatesRequest.forge_hook:type_name -> lockstep.sources.v1.ForgeHook
-	9,  // 4: lockstep.sources.v1.StatesResponse.states:type_name -> lockstep.sources.v1.State
-	7,  // 5: lockstep.sources.v1.StatesResponse.senders:type_name -> lockstep.sources.v1.Sender
-	5,  // 6: lockstep.sources.v1.StatesResponse.forge_hook:type_name -> lockstep.sources.v1.ForgeHook
-	14, // 7: lockstep.sources.v1.Sender.expires_at:type_name -> google.protobuf.Timestamp
-	14, // 8: lockstep.sources.v1.Sender.last_published_at:type_name -> google.protobuf.Timestamp
-	8,  // 9: lockstep.sources.v1.Sender.refused:type_name -> lockstep.sources.v1.Refused
-	14, // 10: lockstep.sources.v1.Refused.first_at:type_name -> google.protobuf.Timestamp
-	14, // 11: lockstep.sources.v1.Refused.last_at:type_name -> google.protobuf.Timestamp
-	14, // 12: lockstep.sources.v1.State.looked_at:type_name -> google.protobuf.Timestamp
-	14, // 13: lockstep.sources.v1.State.next_at:type_name -> google.protobuf.Timestamp
-	14, // 14: lockstep.sources.v1.State.last_artifact_at:type_name -> google.protobuf.Timestamp
-	3,  // 15: lockstep.sources.v1.LookRequest.source:type_name -> lockstep.sources.v1.Source
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	6,  // 2: lockstep.sources.v1.ForgeHooks.hooks:type_name -> lockstep.sources.v1.ForgeHook
+	6,  // 3: lockstep.sources.v1.StatesRequest.forge_hook:type_name -> lockstep.sources.v1.ForgeHook
+	9,  // 4: lockstep.sources.v1.ForgeRefusals.refused:type_name -> lockstep.sources.v1.Refused
+	10, // 5: lockstep.sources.v1.StatesResponse.states:type_name -> lockstep.sources.v1.State
+	8,  // 6: lockstep.sources.v1.StatesResponse.senders:type_name -> lockstep.sources.v1.Sender
+	6,  // 7: lockstep.sources.v1.StatesResponse.forge_hook:type_name -> lockstep.sources.v1.ForgeHook
+	5,  // 8: lockstep.sources.v1.StatesResponse.forge_refusals:type_name -> lockstep.sources.v1.ForgeRefusals
+	15, // 9: lockstep.sources.v1.Sender.expires_at:type_name -> google.protobuf.Timestamp
+	15, // 10: lockstep.sources.v1.Sender.last_published_at:type_name -> google.protobuf.Timestamp
+	9,  // 11: lockstep.sources.v1.Sender.refused:type_name -> lockstep.sources.v1.Refused
+	15, // 12: lockstep.sources.v1.Refused.first_at:type_name -> google.protobuf.Timestamp
+	15, // 13: lockstep.sources.v1.Refused.last_at:type_name -> google.protobuf.Timestamp
+	15, // 14: lockstep.sources.v1.State.looked_at:type_name -> google.protobuf.Timestamp
+	15, // 15: lockstep.sources.v1.State.next_at:type_name -> google.protobuf.Timestamp
+	15, // 16: lockstep.sources.v1.State.last_artifact_at:type_name -> google.protobuf.Timestamp
+	3,  // 17: lockstep.sources.v1.LookRequest.source:type_name -> lockstep.sources.v1.Source
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_lockstep_sources_v1_sources_proto_init() }
@@ -1178,7 +1260,7 @@ func file_lockstep_sources_v1_sources_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lockstep_sources_v1_sources_proto_rawDesc), len(file_lockstep_sources_v1_sources_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -95,6 +95,24 @@ func (r Registry) ForgeHook(ctx context.Context, organization int64, key, of str
 	return answer.GetForgeHook().GetPath(), answer.GetForgeHook().GetSecret(), err
 }
 
+// ForgeRefusals implements forge.Secrets.
+func (r Registry) ForgeRefusals(ctx context.Context, organization int64, keys []string) (map[string][]forge.Refusal, error) {
+	answer, err := ask(ctx, r.conn, stateWithin, bus.SourcesStates, &sourcesv1.StatesRequest{OrganizationId: organization, ForgeHookKeys: keys},
+		&sourcesv1.StatesResponse{})
+	if fault.Is(err, fault.Invalid) {
+		return nil, fault.New(fault.Unavailable, "the registry service is an older release, which does not report what it has refused of forges; upgrade it")
+	}
+	all := map[string][]forge.Refusal{}
+	for _, hook := range answer.GetForgeRefusals() {
+		for _, one := range hook.GetRefused() {
+			all[hook.GetKey()] = append(all[hook.GetKey()], forge.Refusal{
+				What: one.GetWhat(), Reason: one.GetReason(), Times: one.GetTimes(), FirstAt: one.GetFirstAt().AsTime(), LastAt: one.GetLastAt().AsTime(),
+			})
+		}
+	}
+	return all, err
+}
+
 // Look implements setup.SourceStatus.
 func (r Registry) Look(ctx context.Context, organization, id int64) (setup.SourceSight, error) {
 	return r.look(ctx, &sourcesv1.LookRequest{OrganizationId: organization, Id: id})

@@ -105,10 +105,15 @@ type Answers interface {
 	Senders(ctx context.Context, organization int64) ([]*sourcesv1.Sender, error)
 	// ForgeHook returns the path and the secret of a hook of an organization for statuses of commits.
 	ForgeHook(ctx context.Context, organization int64, key, forge string) (path, secret string, err error)
+	// ForgeRefusals returns what was left out of the deliveries to such hooks of an organization.
+	ForgeRefusals(ctx context.Context, organization int64, keys []string) ([]*sourcesv1.ForgeRefusals, error)
 }
 
 // maxStates bounds the sources in one request.
 const maxStates = 1000
+
+// maxForgeHooks bounds the hooks for statuses of commits in one request.
+const maxForgeHooks = 100
 
 // Answerer answers requests over the bus.
 type Answerer interface {
@@ -122,10 +127,13 @@ func Serve(ctx context.Context, conn Answerer, a Answers) error {
 		if err := decode(raw, &request); err != nil {
 			return nil, err
 		}
-		empty := len(request.GetIds()) == 0 && !request.GetSenders() && request.GetForgeHook() == nil
+		empty := len(request.GetIds()) == 0 && !request.GetSenders() && request.GetForgeHook() == nil && len(request.GetForgeHookKeys()) == 0
 		if n := len(request.GetIds()); request.GetOrganizationId() <= 0 || empty || n > maxStates {
 			return nil, fault.New(fault.Invalid, "found organization %d and %d ids; expected one, and 1 to %d",
 				request.GetOrganizationId(), n, maxStates)
+		}
+		if n := len(request.GetForgeHookKeys()); n > maxForgeHooks {
+			return nil, fault.New(fault.Invalid, "found %d hooks of forges; expected at most %d", n, maxForgeHooks)
 		}
 		states, err := a.States(ctx, request.GetOrganizationId(), request.GetIds())
 		if err != nil {
@@ -134,6 +142,11 @@ func Serve(ctx context.Context, conn Answerer, a Answers) error {
 		answer := &sourcesv1.StatesResponse{}
 		if request.GetSenders() {
 			if answer.Senders, err = a.Senders(ctx, request.GetOrganizationId()); err != nil {
+				return nil, err
+			}
+		}
+		if keys := request.GetForgeHookKeys(); len(keys) > 0 {
+			if answer.ForgeRefusals, err = a.ForgeRefusals(ctx, request.GetOrganizationId(), keys); err != nil {
 				return nil, err
 			}
 		}

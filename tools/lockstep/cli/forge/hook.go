@@ -15,7 +15,7 @@ import (
 
 func (c commands) hook() *cobra.Command {
 	cmd := command.Noun("hook", "hooks", "Hooks to which forges report statuses of commits, which count for checks, and pull requests",
-		c.addHook(), c.listHooks(), c.removeHook())
+		c.addHook(), c.listHooks(), c.removeHook(), c.reports(), c.refusals())
 	cmd.GroupID = "" // only the root has groups
 	return cmd
 }
@@ -92,4 +92,48 @@ func (c commands) removeHook() *cobra.Command {
 		})
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
 	return cmd
+}
+
+func (c commands) reports() *cobra.Command {
+	var commit string
+	var before, first int
+	cmd := c.Asking("reports", "List what forges have reported of commits, the newest first",
+		"  lockstep forge hook reports\n  lockstep forge hook reports --commit 9fceb02d0ae598e95dc970b74767f19372d61af8",
+		command.Exactly(0), func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			all, err := api.ForgeReports(cmd.Context(), commit, before, first)
+			if err != nil {
+				return err
+			}
+			return c.Print(all, func(w io.Writer) {
+				command.Row(w, "ID", "HOOK", "COMMIT", "REPOSITORY", "NAME", "PHASE", "RECORDED", "COUNTS", "DESCRIPTION")
+				for _, r := range all {
+					counts := "no"
+					if r.Counted {
+						counts = "yes"
+					}
+					command.Row(w, command.Number(r.Number), command.Number(r.Hook), r.Commit[:min(12, len(r.Commit))], r.Repository, r.Context,
+						journal.Human(r.Phase), command.Moment(r.ChangedAt), counts, r.Description)
+				}
+			})
+		})
+	cmd.Flags().StringVar(&commit, "commit", "", "only those of the commit with that full `id`")
+	cmd.Flags().IntVar(&before, "before", 0, "continue the list after the report with that `id`")
+	cmd.Flags().IntVar(&first, "first", 50, "how many at most, up to 100")
+	return cmd
+}
+
+func (c commands) refusals() *cobra.Command {
+	return c.Asking("refusals", "List what was left out of the deliveries of forges, the latest first", "  lockstep forge hook refusals", command.Exactly(0),
+		func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			all, err := api.ForgeRefusals(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return c.Print(all, func(w io.Writer) {
+				command.Row(w, "HOOK", "WHAT", "TIMES", "LAST", "WHY")
+				for _, r := range all {
+					command.Row(w, command.Number(r.Hook), r.What, command.Number(r.Times), command.Moment(r.LastAt), r.Reason)
+				}
+			})
+		})
 }

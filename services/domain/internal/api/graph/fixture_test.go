@@ -157,6 +157,11 @@ func (f *fixture) domain() graph.Domain {
 // derives gives hooks secrets, as the registry service does.
 type derives struct{}
 
+func (derives) ForgeRefusals(_ context.Context, _ int64, keys []string) (map[string][]forge.Refusal, error) {
+	at := time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)
+	return map[string][]forge.Refusal{keys[0]: {{What: "check_run.conclusion", Reason: "found \"perfect\"", Times: 2, FirstAt: at, LastAt: at}}}, nil
+}
+
 func (derives) ForgeHook(_ context.Context, organization int64, key, of string) (path, secret string, err error) {
 	return fmt.Sprintf("/v1/forge/%s/%d-%s", of, organization, key), "secret", nil
 }

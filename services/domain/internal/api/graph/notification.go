@@ -332,6 +332,8 @@ type Forges interface {
 	Pulls(ctx context.Context, organization, before int64, most int) ([]forge.Pull, error)
 	Retry(ctx context.Context, a core.Actor, status int64, reason string) (forge.Retried, error)
 	Hooks(ctx context.Context, organization int64) ([]forge.Hook, error)
+	Reports(ctx context.Context, organization int64, f forge.ReportFilter) ([]forge.Known, error)
+	Refusals(ctx context.Context, a core.Actor) ([]forge.Refusal, error)
 	AddHook(ctx context.Context, a core.Actor, n forge.NewHook) (forge.MadeHook, error)
 	RemoveHook(ctx context.Context, a core.Actor, number int64, reason string) (forge.Hook, error)
 }
@@ -444,6 +446,30 @@ func (q query) ForgeHooks(ctx context.Context) ([]model.ForgeHook, error) {
 	all := []model.ForgeHook{}
 	for _, h := range hooks {
 		all = append(all, model.WrapForgeHook(h))
+	}
+	return all, err
+}
+
+// ForgeReports are those of the organization, the newest first.
+func (q query) ForgeReports(ctx context.Context, commit *string, before *int, first int) ([]model.ForgeReport, error) {
+	f := forge.ReportFilter{Commit: orEmpty(commit), Most: first}
+	if before != nil {
+		f.Before = int64(*before)
+	}
+	reports, err := q.domain.Forges.Reports(ctx, loadersOf(ctx).actor.Organization, f)
+	all := []model.ForgeReport{}
+	for _, r := range reports {
+		all = append(all, model.WrapForgeReport(r))
+	}
+	return all, err
+}
+
+// ForgeRefusals is what was left out of the deliveries to the organization's hooks.
+func (q query) ForgeRefusals(ctx context.Context) ([]model.ForgeRefusal, error) {
+	refusals, err := q.domain.Forges.Refusals(ctx, loadersOf(ctx).actor)
+	all := []model.ForgeRefusal{}
+	for _, r := range refusals {
+		all = append(all, model.WrapForgeRefusal(r))
 	}
 	return all, err
 }

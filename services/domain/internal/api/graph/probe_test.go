@@ -232,7 +232,7 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 		// probed above or below, one's own, and nobody's
 		"node": {}, "viewer": {}, "validateDriverConfig": {}, "drivers": {}, "driverOrigins": {}, "artifactSourceKinds": {},
 		"artifactSenders": {}, "journalCursor": {}, "journalCheck": {}, "journalChain": {}, "recordDifferences": {}, "retention": {}, "validateFlowDefinition": {}, "checksSchema": {}, "checkKinds": {}, "checkPolicies": {}, "policyVocabulary": {}, "triggerKinds": {}, "notificationKinds": {},
-		"notificationChannels": {""}, "notificationRoutes": {""}, "notificationMessages": {""}, "credentials": {""}, "forgeMirrors": {""}, "forgeStatuses": {""}, "forgeHosts": {""}, "forgeHooks": {""}, "forgePulls": {""},
+		"notificationChannels": {""}, "notificationRoutes": {""}, "notificationMessages": {""}, "credentials": {""}, "forgeMirrors": {""}, "forgeStatuses": {""}, "forgeHosts": {""}, "forgeHooks": {""}, "forgeReports": {""}, "forgeRefusals": {""}, "forgePulls": {""},
 		"chatAccounts": {""}, "chatAccountOfLink": {`(token: "` + f.pressed() + `")`},
 		"myNotificationChannels": {""}, "myNotifications": {""}, "myNotificationMessages": {""},
 		"feeds": {""}, "badges": {""}, "notificationPreview": {`(channel: "team", event: DRIFT)`},
@@ -282,8 +282,10 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 				selection = "application"
 			case "ForgeHost":
 				selection = "host"
-			case "NotificationMessage", "ForgeStatus", "ForgeHook", "ForgePull", "ChatAccount":
+			case "NotificationMessage", "ForgeStatus", "ForgeHook", "ForgeReport", "ForgePull", "ChatAccount":
 				selection = "number"
+			case "ForgeRefusal":
+				selection = "what"
 			case "NotificationPreview":
 				selection = "title"
 			case "WorkflowCount":

@@ -212,6 +212,8 @@ type Reads interface {
 	ForgePulls(ctx context.Context, organization, before int64, most int) ([]Pull, error)
 	// ForgeHooks are those that were not removed, the oldest first.
 	ForgeHooks(ctx context.Context, organization int64) ([]Hook, error)
+	// ForgeReportsOf are reports of hooks that were not removed, the newest first.
+	ForgeReportsOf(ctx context.Context, organization int64, f ReportFilter) ([]Known, error)
 }
 
 // Filter narrows a list of statuses; its zero value does not.

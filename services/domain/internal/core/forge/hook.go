@@ -42,8 +42,38 @@ func permits(keys []string, key string) bool { return len(keys) == 0 || slices.C
 type Secrets interface {
 	// ForgeHook is the path at the registry service and the secret of a hook.
 	ForgeHook(ctx context.Context, organization int64, key, forge string) (path, secret string, err error)
+	// ForgeRefusals is what the registry service has left out of the deliveries to hooks, by key, the latest first.
+	ForgeRefusals(ctx context.Context, organization int64, keys []string) (map[string][]Refusal, error)
 	// Changed hints that there are other hooks than before. The hint may get lost.
 	Changed()
+}
+
+// Refusal is a part of a delivery that was left out: it could not be read, or says what no status is.
+type Refusal struct {
+	// HookID is the hook that it was delivered to.
+	HookID       int64
+	What, Reason string
+	// Times is how often the same was left out.
+	Times           int64
+	FirstAt, LastAt time.Time
+}
+
+// Known is a report that is recorded, as it is listed.
+type Known struct {
+	Received
+	ID int64
+	// ChangedAt is when it was recorded, or replaced by a later one.
+	ChangedAt time.Time
+	// Counted reports whether a version set that was rolled out comes from the commit.
+	Counted bool
+}
+
+// ReportFilter narrows a list of reports; its zero value does not.
+type ReportFilter struct {
+	Commit string
+	// Before is the report that the list continues after; 0 for the newest. Most is how many are returned.
+	Before int64
+	Most   int
 }
 
 // PlacedHook is a hook with whose it is.
@@ -192,4 +222,40 @@ func hookSubject(id int64) core.AccessSubject {
 
 func (h Hook) state() map[string]any {
 	return map[string]any{"forge": h.Forge, "repositories": h.Repositories, "checkKeys": h.CheckKeys, "plans": h.Plans}
+}
+
+// Reports are what hooks that there still are have received of commits, the newest first.
+func (u *UseCases) Reports(ctx context.Context, organization int64, f ReportFilter) ([]Known, error) {
+	if f.Most < 1 || f.Most > MaxStatuses {
+		return nil, invalid("/first", "found %d; expected 1 to %d", f.Most, MaxStatuses)
+	}
+	if f.Commit != "" && !commitForm.MatchString(f.Commit) {
+		return nil, invalid("/commit", "found %.100q; expected the 40 or 64 hexadecimal digits of a commit, in lower case", f.Commit)
+	}
+	return u.store.ForgeReportsOf(ctx, organization, f)
+}
+
+// Refusals is what was left out of the deliveries to the hooks of an organization, the latest first, for those who may configure it.
+func (u *UseCases) Refusals(ctx context.Context, a core.Actor) ([]Refusal, error) {
+	if err := a.May(core.ActionAddForgeHook); err != nil {
+		return nil, err
+	}
+	hooks, err := u.store.ForgeHooks(ctx, a.Organization)
+	if err != nil || len(hooks) == 0 {
+		return nil, err
+	}
+	keys := make([]string, len(hooks))
+	for i, h := range hooks {
+		keys[i] = h.Key
+	}
+	found, err := u.secrets.ForgeRefusals(ctx, a.Organization, keys)
+	var all []Refusal
+	for _, h := range hooks {
+		for _, r := range found[h.Key] {
+			r.HookID = h.ID
+			all = append(all, r)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Refusal) int { return b.LastAt.Compare(a.LastAt) })
+	return all, err
 }

@@ -99,11 +99,7 @@ func (w Writes) ForgeReports(ctx context.Context, commits []string) ([]forge.Rec
 	rows, err := w.Q.ForgeReports(ctx, w.Entered, commits)
 	all := make([]forge.Received, len(rows))
 	for i, row := range rows {
-		r := row.ForgeReport
-		all[i] = forge.Received{HookID: r.HookID, CheckKeys: row.CheckKeys, Report: forge.Report{
-			Repository: r.Repository, Commit: r.CommitSha, Kind: r.Kind, Context: r.Context, Phase: core.CheckPhase(r.Phase),
-			Description: r.Description, Link: r.Link, ObservedAt: r.ObservedAt, Sequence: r.Sequence,
-		}}
+		all[i] = received(row.ForgeReport, row.CheckKeys)
 	}
 	return all, pg.Classify(err, "read reports about %d commits", len(commits))
 }
@@ -135,4 +131,29 @@ func (w Writes) MarkForgeRollouts(ctx context.Context) error {
 func (w Writes) ForgetForgeReports(ctx context.Context, before time.Time, most int) error {
 	_, err := w.Q.ForgetForgeReports(ctx, before, int32(most))
 	return pg.Classify(err, "delete old reports of forges")
+}
+
+func received(r query.ForgeReport, keys []string) forge.Received {
+	return forge.Received{HookID: r.HookID, CheckKeys: keys, Report: forge.Report{
+		Repository: r.Repository, Commit: r.CommitSha, Kind: r.Kind, Context: r.Context, Phase: core.CheckPhase(r.Phase),
+		Description: r.Description, Link: r.Link, ObservedAt: r.ObservedAt, Sequence: r.Sequence,
+	}}
+}
+
+// ForgeReportsOf implements forge.Reads.
+func (r Reads) ForgeReportsOf(ctx context.Context, organization int64, f forge.ReportFilter) ([]forge.Known, error) {
+	var all []forge.Known
+	err := r.Run(ctx, organization, func(q *query.Queries) error {
+		rows, err := q.ForgeReportsOf(ctx, query.ForgeReportsOfParams{
+			OrganizationID: organization, CommitSha: f.Commit, Before: f.Before, Most: int32(f.Most),
+		})
+		for _, row := range rows {
+			all = append(all, forge.Known{
+				Received: received(row.ForgeReport, row.CheckKeys), ID: row.ForgeReport.ID, ChangedAt: row.ForgeReport.UpdatedAt,
+				Counted: row.ForgeReport.Counted,
+			})
+		}
+		return pg.Classify(err, "read reports of forges")
+	})
+	return all, err
 }

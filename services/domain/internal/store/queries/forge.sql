@@ -220,6 +220,13 @@ WHERE r.organization_id = @organization_id AND r.commit_sha = ANY(@commits::text
 ORDER BY CASE WHEN r.kind = 'run' THEN r.sequence ELSE 0 END, r.observed_at, r.sequence,
     array_position(ARRAY['pending', 'success', 'failure'], r.phase), r.id;
 
+-- name: ForgeReportsOf :many
+SELECT sqlc.embed(r), h.check_keys FROM cd_forge_reports r
+JOIN cd_forge_hooks h ON h.organization_id = r.organization_id AND h.id = r.hook_id AND h.removed_at IS NULL
+WHERE r.organization_id = @organization_id AND (@commit_sha::text = '' OR r.commit_sha = @commit_sha)
+    AND (@before::bigint = 0 OR r.id < @before)
+ORDER BY r.id DESC LIMIT @most;
+
 -- name: SaveForgeCommit :exec
 INSERT INTO cd_forge_commits (organization_id, application_id, version_set_id, commit_sha)
 VALUES (@organization_id, @application_id, @version_set_id, @commit_sha)

@@ -562,6 +562,68 @@ func (q *Queries) ForgeReports(ctx context.Context, organizationID int64, commit
 	return items, nil
 }
 
+const forgeReportsOf = `-- name: ForgeReportsOf :many
+SELECT r.organization_id, r.id, r.hook_id, r.repository, r.commit_sha, r.context, r.phase, r.description, r.link, r.observed_at, r.sequence, r.created_at, r.updated_at, r.counted, r.kind, h.check_keys FROM cd_forge_reports r
+JOIN cd_forge_hooks h ON h.organization_id = r.organization_id AND h.id = r.hook_id AND h.removed_at IS NULL
+WHERE r.organization_id = $1 AND ($2::text = '' OR r.commit_sha = $2)
+    AND ($3::bigint = 0 OR r.id < $3)
+ORDER BY r.id DESC LIMIT $4
+`
+
+type ForgeReportsOfParams struct {
+	OrganizationID int64
+	CommitSha      string
+	Before         int64
+	Most           int32
+}
+
+type ForgeReportsOfRow struct {
+	ForgeReport ForgeReport
+	CheckKeys   []string
+}
+
+func (q *Queries) ForgeReportsOf(ctx context.Context, arg ForgeReportsOfParams) ([]ForgeReportsOfRow, error) {
+	rows, err := q.db.Query(ctx, forgeReportsOf,
+		arg.OrganizationID,
+		arg.CommitSha,
+		arg.Before,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ForgeReportsOfRow
+	for rows.Next() {
+		var i ForgeReportsOfRow
+		if err := rows.Scan(
+			&i.ForgeReport.OrganizationID,
+			&i.ForgeReport.ID,
+			&i.ForgeReport.HookID,
+			&i.ForgeReport.Repository,
+			&i.ForgeReport.CommitSha,
+			&i.ForgeReport.Context,
+			&i.ForgeReport.Phase,
+			&i.ForgeReport.Description,
+			&i.ForgeReport.Link,
+			&i.ForgeReport.ObservedAt,
+			&i.ForgeReport.Sequence,
+			&i.ForgeReport.CreatedAt,
+			&i.ForgeReport.UpdatedAt,
+			&i.ForgeReport.Counted,
+			&i.ForgeReport.Kind,
+			&i.CheckKeys,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const forgeStatuses = `-- name: ForgeStatuses :many
 SELECT organization_id, id, repository, host, commit_sha, name, credential, revision, sent_revision, state, due_at, attempts, run, started, inputs, begun_revision, error, sent_at, created_at, updated_at, application_id, environment_id, version_set_id, phase, description, link, away_since, kind, stage, rollout_id, forge_number FROM cd_forge_statuses
 WHERE organization_id = $1 AND ($2::text = '' OR state = $2) AND ($3::text = '' OR commit_sha = $3)

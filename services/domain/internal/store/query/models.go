@@ -504,7 +504,7 @@ type CheckRun struct {
 	EndedAt   *time.Time
 	CreatedAt time.Time
 	UpdatedAt time.Time
-	// What its program has reported last for the runs of the same check in other environments. It is json and not jsonb, which refuses characters that answers may have.
+	// What its program has reported last for the runs of the same check in other environments. It is handed over as text, so it is not jsonb.
 	Output []byte
 }
 

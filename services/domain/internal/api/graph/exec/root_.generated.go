@@ -455,14 +455,13 @@ type ComplexityRoot struct {
 	}
 
 	ChatAccount struct {
-		Kind        func(childComplexity int) int
-		LinkedAt    func(childComplexity int) int
-		Member      func(childComplexity int) int
-		Name        func(childComplexity int) int
-		Number      func(childComplexity int) int
-		Permissions func(childComplexity int) int
-		User        func(childComplexity int) int
-		Workspace   func(childComplexity int) int
+		Kind      func(childComplexity int) int
+		LinkedAt  func(childComplexity int) int
+		Member    func(childComplexity int) int
+		Name      func(childComplexity int) int
+		Number    func(childComplexity int) int
+		User      func(childComplexity int) int
+		Workspace func(childComplexity int) int
 	}
 
 	ChatAccountPayload struct {
@@ -793,7 +792,6 @@ type ComplexityRoot struct {
 		Author       func(childComplexity int) int
 		ChangedAt    func(childComplexity int) int
 		Credential   func(childComplexity int) int
-		Deployments  func(childComplexity int) int
 		Enabled      func(childComplexity int) int
 		Environments func(childComplexity int) int
 		Plans        func(childComplexity int) int
@@ -817,22 +815,42 @@ type ComplexityRoot struct {
 		State       func(childComplexity int) int
 	}
 
+	ForgeRefusal struct {
+		FirstAt func(childComplexity int) int
+		Hook    func(childComplexity int) int
+		LastAt  func(childComplexity int) int
+		Reason  func(childComplexity int) int
+		Times   func(childComplexity int) int
+		What    func(childComplexity int) int
+	}
+
+	ForgeReport struct {
+		ChangedAt   func(childComplexity int) int
+		Commit      func(childComplexity int) int
+		Context     func(childComplexity int) int
+		Counted     func(childComplexity int) int
+		Description func(childComplexity int) int
+		Hook        func(childComplexity int) int
+		Kind        func(childComplexity int) int
+		Link        func(childComplexity int) int
+		Number      func(childComplexity int) int
+		ObservedAt  func(childComplexity int) int
+		Phase       func(childComplexity int) int
+		Repository  func(childComplexity int) int
+	}
+
 	ForgeStatus struct {
 		Attempts    func(childComplexity int) int
 		Commit      func(childComplexity int) int
 		Description func(childComplexity int) int
 		DueAt       func(childComplexity int) int
 		Error       func(childComplexity int) int
-		ForgeNumber func(childComplexity int) int
-		Kind        func(childComplexity int) int
 		Link        func(childComplexity int) int
 		Name        func(childComplexity int) int
 		Number      func(childComplexity int) int
 		Phase       func(childComplexity int) int
 		Repository  func(childComplexity int) int
-		RolloutID   func(childComplexity int) int
 		SentAt      func(childComplexity int) int
-		Stage       func(childComplexity int) int
 		State       func(childComplexity int) int
 	}
 
@@ -1600,7 +1618,9 @@ type ComplexityRoot struct {
 		ForgeHosts             func(childComplexity int) int
 		ForgeMirrors           func(childComplexity int) int
 		ForgePulls             func(childComplexity int, before *int, first int) int
-		ForgeStatuses          func(childComplexity int, state *forge.State, kind *forge.Published, commit *string, before *int, first int) int
+		ForgeRefusals          func(childComplexity int) int
+		ForgeReports           func(childComplexity int, commit *string, before *int, first int) int
+		ForgeStatuses          func(childComplexity int, state *forge.State, commit *string, before *int, first int) int
 		Freezes                func(childComplexity int, first *int, after *string, last *int, before *string, includeOver *bool, orderBy *core.Order) int
 		GatesForMe             func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		Groups                 func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
@@ -3804,12 +3824,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ChatAccount.Number(childComplexity), true
-	case "ChatAccount.permissions":
-		if e.ComplexityRoot.ChatAccount.Permissions == nil {
-			break
-		}
-
-		return e.ComplexityRoot.ChatAccount.Permissions(childComplexity), true
 	case "ChatAccount.user":
 		if e.ComplexityRoot.ChatAccount.User == nil {
 			break
@@ -5071,12 +5085,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ForgeMirror.Credential(childComplexity), true
-	case "ForgeMirror.deployments":
-		if e.ComplexityRoot.ForgeMirror.Deployments == nil {
-			break
-		}
-
-		return e.ComplexityRoot.ForgeMirror.Deployments(childComplexity), true
 	case "ForgeMirror.enabled":
 		if e.ComplexityRoot.ForgeMirror.Enabled == nil {
 			break
@@ -5170,6 +5178,116 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.ForgePull.State(childComplexity), true
 
+	case "ForgeRefusal.firstAt":
+		if e.ComplexityRoot.ForgeRefusal.FirstAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeRefusal.FirstAt(childComplexity), true
+	case "ForgeRefusal.hook":
+		if e.ComplexityRoot.ForgeRefusal.Hook == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeRefusal.Hook(childComplexity), true
+	case "ForgeRefusal.lastAt":
+		if e.ComplexityRoot.ForgeRefusal.LastAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeRefusal.LastAt(childComplexity), true
+	case "ForgeRefusal.reason":
+		if e.ComplexityRoot.ForgeRefusal.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeRefusal.Reason(childComplexity), true
+	case "ForgeRefusal.times":
+		if e.ComplexityRoot.ForgeRefusal.Times == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeRefusal.Times(childComplexity), true
+	case "ForgeRefusal.what":
+		if e.ComplexityRoot.ForgeRefusal.What == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeRefusal.What(childComplexity), true
+
+	case "ForgeReport.changedAt":
+		if e.ComplexityRoot.ForgeReport.ChangedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeReport.ChangedAt(childComplexity), true
+	case "ForgeReport.commit":
+		if e.ComplexityRoot.ForgeReport.Commit == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeReport.Commit(childComplexity), true
+	case "ForgeReport.context":
+		if e.ComplexityRoot.ForgeReport.Context == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeReport.Context(childComplexity), true
+	case "ForgeReport.counted":
+		if e.ComplexityRoot.ForgeReport.Counted == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeReport.Counted(childComplexity), true
+	case "ForgeReport.description":
+		if e.ComplexityRoot.ForgeReport.Description == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeReport.Description(childComplexity), true
+	case "ForgeReport.hook":
+		if e.ComplexityRoot.ForgeReport.Hook == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeReport.Hook(childComplexity), true
+	case "ForgeReport.kind":
+		if e.ComplexityRoot.ForgeReport.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeReport.Kind(childComplexity), true
+	case "ForgeReport.link":
+		if e.ComplexityRoot.ForgeReport.Link == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeReport.Link(childComplexity), true
+	case "ForgeReport.number":
+		if e.ComplexityRoot.ForgeReport.Number == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeReport.Number(childComplexity), true
+	case "ForgeReport.observedAt":
+		if e.ComplexityRoot.ForgeReport.ObservedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeReport.ObservedAt(childComplexity), true
+	case "ForgeReport.phase":
+		if e.ComplexityRoot.ForgeReport.Phase == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeReport.Phase(childComplexity), true
+	case "ForgeReport.repository":
+		if e.ComplexityRoot.ForgeReport.Repository == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeReport.Repository(childComplexity), true
+
 	case "ForgeStatus.attempts":
 		if e.ComplexityRoot.ForgeStatus.Attempts == nil {
 			break
@@ -5200,18 +5318,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ForgeStatus.Error(childComplexity), true
-	case "ForgeStatus.forgeNumber":
-		if e.ComplexityRoot.ForgeStatus.ForgeNumber == nil {
-			break
-		}
-
-		return e.ComplexityRoot.ForgeStatus.ForgeNumber(childComplexity), true
-	case "ForgeStatus.kind":
-		if e.ComplexityRoot.ForgeStatus.Kind == nil {
-			break
-		}
-
-		return e.ComplexityRoot.ForgeStatus.Kind(childComplexity), true
 	case "ForgeStatus.link":
 		if e.ComplexityRoot.ForgeStatus.Link == nil {
 			break
@@ -5242,24 +5348,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ForgeStatus.Repository(childComplexity), true
-	case "ForgeStatus.rolloutId":
-		if e.ComplexityRoot.ForgeStatus.RolloutID == nil {
-			break
-		}
-
-		return e.ComplexityRoot.ForgeStatus.RolloutID(childComplexity), true
 	case "ForgeStatus.sentAt":
 		if e.ComplexityRoot.ForgeStatus.SentAt == nil {
 			break
 		}
 
 		return e.ComplexityRoot.ForgeStatus.SentAt(childComplexity), true
-	case "ForgeStatus.stage":
-		if e.ComplexityRoot.ForgeStatus.Stage == nil {
-			break
-		}
-
-		return e.ComplexityRoot.ForgeStatus.Stage(childComplexity), true
 	case "ForgeStatus.state":
 		if e.ComplexityRoot.ForgeStatus.State == nil {
 			break
@@ -8980,6 +9074,23 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.ForgePulls(childComplexity, args["before"].(*int), args["first"].(int)), true
+	case "Query.forgeRefusals":
+		if e.ComplexityRoot.Query.ForgeRefusals == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.ForgeRefusals(childComplexity), true
+	case "Query.forgeReports":
+		if e.ComplexityRoot.Query.ForgeReports == nil {
+			break
+		}
+
+		args, err := ec.field_Query_forgeReports_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.ForgeReports(childComplexity, args["commit"].(*string), args["before"].(*int), args["first"].(int)), true
 	case "Query.forgeStatuses":
 		if e.ComplexityRoot.Query.ForgeStatuses == nil {
 			break
@@ -8990,7 +9101,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.ForgeStatuses(childComplexity, args["state"].(*forge.State), args["kind"].(*forge.Published), args["commit"].(*string), args["before"].(*int), args["first"].(int)), true
+		return e.ComplexityRoot.Query.ForgeStatuses(childComplexity, args["state"].(*forge.State), args["commit"].(*string), args["before"].(*int), args["first"].(int)), true
 	case "Query.freezes":
 		if e.ComplexityRoot.Query.Freezes == nil {
 			break
@@ -12999,7 +13110,7 @@ type CancelChainPayload {
   errors: [UserError!]!
 }
 `, BuiltIn: false},
-	{Name: "../schema/chat.graphqls", Input: `# Chat accounts: which member a user of a chat is, who answers there by the buttons of messages and by slash commands.
+	{Name: "../schema/chat.graphqls", Input: `# Chat accounts: which member a user of a chat is, who answers there by the buttons of messages.
 
 extend type Query {
   "The chat accounts that members have linked: one's own, and all of them for those who administer."
@@ -13032,8 +13143,6 @@ type ChatAccount {
   name: String!
   "What the member is called; the viewer, for one that is not linked."
   member: String!
-  "What it is good for at most: of these, what the member may do at the moment."
-  permissions: [Permission!]!
   "When it was linked; null for one that is not."
   linkedAt: Time
 }
@@ -14220,20 +14329,15 @@ type BadgesPayload {
   errors: [UserError!]!
 }
 `, BuiltIn: false},
-	{Name: "../schema/forge.graphqls", Input: `# Statuses and deployments of commits: which applications have theirs published at the forges of their repositories, what became of each, and
+	{Name: "../schema/forge.graphqls", Input: `# Statuses of commits: which applications have their checks published at the forges of their repositories, what became of each status, and
 # where forges report statuses to.
 
 extend type Query {
   "The applications whose checks are published, by application; also those where it was switched off."
   forgeMirrors: [ForgeMirror!]!
-  """
-  Statuses and deployments of commits with their outcomes, the newest first. They are kept for 30 days after their last change, deployments not
-  less than they are live.
-  """
+  "Statuses of commits with their outcomes, the newest first. They are kept for 30 days after their last change."
   forgeStatuses(
     state: ForgeStatusState
-    "Only statuses, or only deployments; null for both."
-    kind: ForgePublicationKind
     "The full ID of a commit."
     commit: String
     "The number of the status after which the list continues."
@@ -14245,6 +14349,17 @@ extend type Query {
   forgeHosts: [ForgeHost!]!
   "The hooks to which forges report statuses of commits and pull requests, the oldest first."
   forgeHooks: [ForgeHook!]!
+  "What forges have reported of commits, the newest first: of each context and kind the latest."
+  forgeReports(
+    "The full ID of a commit."
+    commit: String
+    "The number of the report after which the list continues."
+    before: Int
+    "At most 100."
+    first: Int! = 50
+  ): [ForgeReport!]!
+  "What was left out of the deliveries to hooks, the latest first: at most 20 of each. Only for those who may configure the organization."
+  forgeRefusals: [ForgeRefusal!]!
   "Pull requests whose plans are written into a comment, the newest first. They are kept for 30 days after they were last done with."
   forgePulls(
     "The number of the pull request after which the list continues."
@@ -14277,33 +14392,24 @@ type ForgeMirror {
   enabled: Boolean!
   "Whether the plans of pull requests are about the application, too."
   plans: Boolean!
-  "Whether its deployments are published, too, at GitHub and GitLab."
-  deployments: Boolean!
   "The name of the member who saved it last."
   author: String!
   "When it was saved last."
   changedAt: Time!
 }
 
-"A status of a commit at its forge, or a deployment of it. The forge may have an older one, and nothing is decided by it."
+"A status of a commit at its forge. The forge may have an older one, and nothing is decided by it."
 type ForgeStatus {
   "Identifies it within the organization."
   number: Int!
-  kind: ForgePublicationKind!
   "The URL of the repository."
   repository: String!
   "The full ID of the commit."
   commit: String!
-  "Its name at the forge, such as lockstep/shop/production/e2e; of a deployment its environment with the rollout, such as lockstep/shop/production#rollout_7."
+  "Its name at the forge, such as lockstep/shop/production/e2e."
   name: String!
   "What it says, or is to say."
   phase: CheckPhase!
-  "How far a deployment has come, or is to have come; null for a status."
-  stage: ForgeDeploymentStage
-  "The rollout of a deployment; null for a status."
-  rolloutId: ID
-  "What the forge calls a deployment; null before it has one, and for a status."
-  forgeNumber: Int
   "What it says for people, or is to say."
   description: String!
   "Where it links to; empty for nowhere."
@@ -14317,28 +14423,6 @@ type ForgeStatus {
   dueAt: Time
   "When it was sent last; null for never."
   sentAt: Time
-}
-
-"What is published about a commit."
-enum ForgePublicationKind {
-  "A status: what a check has come to, or where the commit is."
-  STATUS
-  "A deployment of the commit to an environment, by a rollout."
-  DEPLOYMENT
-}
-
-"How far a deployment has come, as forges show it. GitLab shows what is queued as running, and what has succeeded as such also when it was replaced."
-enum ForgeDeploymentStage {
-  "The rollout has come to the environment, and waits before it."
-  QUEUED
-  "The rollout is in the environment."
-  IN_PROGRESS
-  "It is live there."
-  SUCCESS
-  "The rollout has failed there."
-  FAILURE
-  "It was replaced, or ended before it was done."
-  INACTIVE
 }
 
 "The outcome of a status of a commit."
@@ -14412,6 +14496,56 @@ type ForgeHook {
   reportedAt: Time
 }
 
+"A status of a commit that a forge has reported."
+type ForgeReport {
+  "Identifies it within the organization."
+  number: Int!
+  "The number of the hook that has received it."
+  hook: Int!
+  "The host and path of the repository, in lower case."
+  repository: String!
+  "The full ID of the commit."
+  commit: String!
+  "The context of a status, or the name of a check run or a job."
+  context: String!
+  "Null where the report did not say it."
+  kind: ForgeReportKind
+  phase: CheckPhase!
+  "Text for people, from the forge."
+  description: String!
+  "Where it links to; empty for nowhere."
+  link: String!
+  "When the forge had it, by its own clock."
+  observedAt: Time!
+  "When it was recorded, or replaced by a later one."
+  changedAt: Time!
+  "Whether a version set that was rolled out comes from the commit."
+  counted: Boolean!
+}
+
+"What a forge has reported."
+enum ForgeReportKind {
+  STATUS
+  "A check run or a job."
+  RUN
+}
+
+"A part of a delivery to a hook that was left out."
+type ForgeRefusal {
+  "The number of the hook."
+  hook: Int!
+  "The commit or, if it is not known, the field of the delivery."
+  what: String!
+  "Why it was left out."
+  reason: String!
+  "How often the same was left out."
+  times: Int!
+  "When it was left out for the first time."
+  firstAt: Time!
+  "When it was left out for the last time."
+  lastAt: Time!
+}
+
 "A kind of forge."
 enum ForgeKind {
   "Statuses and check runs of GitHub."
@@ -14476,11 +14610,6 @@ input PutForgeMirrorInput {
   enabled: Boolean! = true
   "Whether the plans of pull requests are about the application, too; null to leave it as it is, which is true at first."
   plans: Boolean
-  """
-  Whether its deployments are published, too; null to leave it as it is, which is false at first. GitHub and GitLab have deployments, Gitea and
-  Forgejo have none.
-  """
-  deployments: Boolean
   "Why; kept in the journal."
   reason: String = ""
 }
@@ -18862,8 +18991,6 @@ func (ec *executionContext) childFields_ChatAccount(ctx context.Context, field g
 		return ec.fieldContext_ChatAccount_name(ctx, field)
 	case "member":
 		return ec.fieldContext_ChatAccount_member(ctx, field)
-	case "permissions":
-		return ec.fieldContext_ChatAccount_permissions(ctx, field)
 	case "linkedAt":
 		return ec.fieldContext_ChatAccount_linkedAt(ctx, field)
 	}
@@ -19528,8 +19655,6 @@ func (ec *executionContext) childFields_ForgeMirror(ctx context.Context, field g
 		return ec.fieldContext_ForgeMirror_enabled(ctx, field)
 	case "plans":
 		return ec.fieldContext_ForgeMirror_plans(ctx, field)
-	case "deployments":
-		return ec.fieldContext_ForgeMirror_deployments(ctx, field)
 	case "author":
 		return ec.fieldContext_ForgeMirror_author(ctx, field)
 	case "changedAt":
@@ -19574,12 +19699,58 @@ func (ec *executionContext) childFields_ForgePull(ctx context.Context, field gra
 	return nil, fmt.Errorf("no field named %q was found under type ForgePull", field.Name)
 }
 
+func (ec *executionContext) childFields_ForgeRefusal(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "hook":
+		return ec.fieldContext_ForgeRefusal_hook(ctx, field)
+	case "what":
+		return ec.fieldContext_ForgeRefusal_what(ctx, field)
+	case "reason":
+		return ec.fieldContext_ForgeRefusal_reason(ctx, field)
+	case "times":
+		return ec.fieldContext_ForgeRefusal_times(ctx, field)
+	case "firstAt":
+		return ec.fieldContext_ForgeRefusal_firstAt(ctx, field)
+	case "lastAt":
+		return ec.fieldContext_ForgeRefusal_lastAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ForgeRefusal", field.Name)
+}
+
+func (ec *executionContext) childFields_ForgeReport(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "number":
+		return ec.fieldContext_ForgeReport_number(ctx, field)
+	case "hook":
+		return ec.fieldContext_ForgeReport_hook(ctx, field)
+	case "repository":
+		return ec.fieldContext_ForgeReport_repository(ctx, field)
+	case "commit":
+		return ec.fieldContext_ForgeReport_commit(ctx, field)
+	case "context":
+		return ec.fieldContext_ForgeReport_context(ctx, field)
+	case "kind":
+		return ec.fieldContext_ForgeReport_kind(ctx, field)
+	case "phase":
+		return ec.fieldContext_ForgeReport_phase(ctx, field)
+	case "description":
+		return ec.fieldContext_ForgeReport_description(ctx, field)
+	case "link":
+		return ec.fieldContext_ForgeReport_link(ctx, field)
+	case "observedAt":
+		return ec.fieldContext_ForgeReport_observedAt(ctx, field)
+	case "changedAt":
+		return ec.fieldContext_ForgeReport_changedAt(ctx, field)
+	case "counted":
+		return ec.fieldContext_ForgeReport_counted(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ForgeReport", field.Name)
+}
+
 func (ec *executionContext) childFields_ForgeStatus(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "number":
 		return ec.fieldContext_ForgeStatus_number(ctx, field)
-	case "kind":
-		return ec.fieldContext_ForgeStatus_kind(ctx, field)
 	case "repository":
 		return ec.fieldContext_ForgeStatus_repository(ctx, field)
 	case "commit":
@@ -19588,12 +19759,6 @@ func (ec *executionContext) childFields_ForgeStatus(ctx context.Context, field g
 		return ec.fieldContext_ForgeStatus_name(ctx, field)
 	case "phase":
 		return ec.fieldContext_ForgeStatus_phase(ctx, field)
-	case "stage":
-		return ec.fieldContext_ForgeStatus_stage(ctx, field)
-	case "rolloutId":
-		return ec.fieldContext_ForgeStatus_rolloutId(ctx, field)
-	case "forgeNumber":
-		return ec.fieldContext_ForgeStatus_forgeNumber(ctx, field)
 	case "description":
 		return ec.fieldContext_ForgeStatus_description(ctx, field)
 	case "link":

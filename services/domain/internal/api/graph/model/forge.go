@@ -107,6 +107,51 @@ func WrapForgeHook(h forge.Hook) ForgeHook {
 	}
 }
 
+// ForgeReport is the domain's.
+type ForgeReport struct {
+	Number, Hook                int64
+	Repository, Commit, Context string
+	Kind                        *string
+	Phase                       core.CheckPhase
+	Description, Link           string
+	ObservedAt, ChangedAt       time.Time
+	Counted                     bool
+}
+
+// WrapForgeReport makes one of the domain's.
+func WrapForgeReport(r forge.Known) ForgeReport {
+	made := ForgeReport{
+		Number: r.ID, Hook: r.HookID, Repository: r.Repository, Commit: r.Commit, Context: r.Context, Phase: r.Phase, Description: r.Description,
+		ObservedAt: r.ObservedAt, ChangedAt: r.ChangedAt, Counted: r.Counted,
+	}
+	if core.PlainLink(r.Link) {
+		made.Link = r.Link
+	}
+	if r.Kind != "" {
+		made.Kind = &r.Kind
+	}
+	return made
+}
+
+// ForgeRefusal is the domain's.
+type ForgeRefusal struct {
+	Hook            int64
+	What, Reason    string
+	Times           int64
+	FirstAt, LastAt time.Time
+}
+
+// WrapForgeRefusal makes one of the domain's.
+func WrapForgeRefusal(r forge.Refusal) ForgeRefusal {
+	return ForgeRefusal{Hook: r.HookID, What: r.What, Reason: r.Reason, Times: r.Times, FirstAt: r.FirstAt, LastAt: r.LastAt}
+}
+
+// MarshalForgeReportKind writes a kind of report.
+func MarshalForgeReportKind(s string) graphql.Marshaler { return word(s) }
+
+// UnmarshalForgeReportKind reads a kind of report.
+func UnmarshalForgeReportKind(v any) (string, error) { return enum(v, forge.KindStatus, forge.KindRun) }
+
 // ForgePull is the domain's.
 type ForgePull struct {
 	Number         int64

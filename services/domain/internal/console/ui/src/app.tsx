@@ -28,6 +28,7 @@ const NewPipeline = lazy(() => import('./pages/new-pipeline'))
 const Metrics = lazy(() => import('./pages/metrics'))
 const Sources = lazy(() => import('./pages/sources'))
 const EditSource = lazy(() => import('./pages/edit-source'))
+const Forges = lazy(() => import('./pages/forges'))
 const Workflows = lazy(() => import('./pages/workflows'))
 const WorkflowDetail = lazy(() => import('./pages/workflow'))
 const Schedules = lazy(() => import('./pages/schedules'))
@@ -162,6 +163,7 @@ function Frame({ viewer, cursor, onLeave }: { viewer: ViewerData['viewer']; curs
               <Route path="/sources" element={<Sources />} />
               <Route path="/sources/new" element={<EditSource />} />
               <Route path="/sources/:id" element={<EditSource />} />
+              <Route path="/forges" element={<Forges />} />
               <Route path="/workflows" element={<Workflows />} />
               <Route path="/workflows/:id" element={<WorkflowDetail />} />
               <Route path="/schedules" element={<Schedules />} />
@@ -240,6 +242,9 @@ function Menu({ owner }: { owner: boolean }) {
       </NavLink>
       <NavLink to="/sources">
         <Icon name="source" /> Sources
+      </NavLink>
+      <NavLink to="/forges">
+        <Icon name="workflow" /> Forges
       </NavLink>
       <NavLink to="/workflows">
         <Icon name="workflow" /> Workflows

@@ -11,6 +11,14 @@ export interface AbortRolloutInput {
   reason?: string | null
 }
 
+export interface AddForgeHookInput {
+  forge: ForgeKind
+  repositories: Array<string>
+  checkKeys?: Array<string>
+  plans?: boolean
+  reason?: string | null
+}
+
 export interface AnswerCallInput {
   callRequestId: string
   approve: boolean
@@ -176,6 +184,10 @@ export type FailurePolicy = 'STOP' | 'ABORT' | 'ROLLBACK'
 
 export type FeedKind = 'PRODUCTION_CHANGES' | 'FREEZES'
 
+export type ForgeKind = 'GITHUB' | 'GITLAB' | 'GITEA'
+
+export type ForgeReportKind = 'STATUS' | 'RUN'
+
 export type GateOutcome = 'REJECT' | 'APPROVE'
 
 export interface GrantPermissionsInput {
@@ -313,6 +325,11 @@ export interface RegisterAgentInput {
 export interface ReleasePromotionHoldInput {
   application: string
   environment: string
+  reason?: string | null
+}
+
+export interface RemoveForgeHookInput {
+  number: number
   reason?: string | null
 }
 
@@ -3131,6 +3148,88 @@ export interface RetryMyNotificationVariables {
   input: RetryMyNotificationInput
 }
 export const RetryMyNotification: Operation<RetryMyNotificationData, RetryMyNotificationVariables> = { name: 'RetryMyNotification', text: 'mutation RetryMyNotification($input: RetryMyNotificationInput!) { retryMyNotification(input: $input) { message { number } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface ForgeHooksData {
+  forgeHooks: Array<{
+    number: number
+    forge: ForgeKind
+    repositories: Array<string>
+    checkKeys: Array<string>
+    plans: boolean
+    author: string
+    createdAt: string
+    reportedAt: string | null
+  }>
+  forgeReports: Array<{
+    number: number
+    hook: number
+    repository: string
+    commit: string
+    context: string
+    kind: ForgeReportKind | null
+    phase: CheckPhase
+    description: string
+    link: string
+    changedAt: string
+    counted: boolean
+  }>
+}
+export interface ForgeHooksVariables {
+  first: number
+  before?: number | null
+}
+export const ForgeHooks: Operation<ForgeHooksData, ForgeHooksVariables> = { name: 'ForgeHooks', text: 'query ForgeHooks($first: Int!, $before: Int) { forgeHooks { number forge repositories checkKeys plans author createdAt reportedAt } forgeReports(first: $first, before: $before) { number hook repository commit context kind phase description link changedAt counted } }' }
+
+export interface ForgeRefusalsData {
+  forgeRefusals: Array<{
+    hook: number
+    what: string
+    reason: string
+    times: number
+    firstAt: string
+    lastAt: string
+  }>
+}
+export type ForgeRefusalsVariables = Record<string, never>
+export const ForgeRefusals: Operation<ForgeRefusalsData, ForgeRefusalsVariables> = { name: 'ForgeRefusals', text: 'query ForgeRefusals { forgeRefusals { hook what reason times firstAt lastAt } }' }
+
+export interface AddForgeHookData {
+  addForgeHook: {
+    made: {
+      hook: {
+        number: number
+      }
+      path: string
+      secret: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface AddForgeHookVariables {
+  input: AddForgeHookInput
+}
+export const AddForgeHook: Operation<AddForgeHookData, AddForgeHookVariables> = { name: 'AddForgeHook', text: 'mutation AddForgeHook($input: AddForgeHookInput!) { addForgeHook(input: $input) { made { hook { number } path secret } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface RemoveForgeHookData {
+  removeForgeHook: {
+    hook: {
+      number: number
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RemoveForgeHookVariables {
+  input: RemoveForgeHookInput
+}
+export const RemoveForgeHook: Operation<RemoveForgeHookData, RemoveForgeHookVariables> = { name: 'RemoveForgeHook', text: 'mutation RemoveForgeHook($input: RemoveForgeHookInput!) { removeForgeHook(input: $input) { hook { number } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
 
 export interface ViewerData {
   viewer: {

@@ -19,7 +19,7 @@ import { Ago } from './time'
 type Environment = NonNullable<EnvironmentPageData['environment']>
 type RolloutCheck = NonNullable<RolloutPageData['rollout']>['checks'][number]
 
-const phases: Record<CheckPhase, { word: string; tone: 'good' | 'bad' | 'wait'; icon: 'completed' | 'failed' | 'clock' }> = {
+export const phases: Record<CheckPhase, { word: string; tone: 'good' | 'bad' | 'wait'; icon: 'completed' | 'failed' | 'clock' }> = {
   SUCCESS: { word: 'Green', tone: 'good', icon: 'completed' },
   FAILURE: { word: 'Red', tone: 'bad', icon: 'failed' },
   PENDING: { word: 'Pending', tone: 'wait', icon: 'clock' },
