@@ -1,5 +1,7 @@
 package event
 
+import "encoding/json"
+
 // CredentialChanged is com.gitlab.cd.credential.changed: a credential of the organization, completely, with a reference to its value or
 // with the sealed value, which only services with the operator's keyset open. Of events about the same credential, that with the highest
 // sequence counts.
@@ -20,6 +22,8 @@ type CredentialChanged struct {
 	Header string `json:"header,omitempty" jsonschema:"maxLength=255"`
 	// Forge is the interface that its repositories are read and written through; absent for Git's own protocol.
 	Forge string `json:"forge,omitempty" jsonschema:"maxLength=63"`
+	// Proof is how the client proves itself other than by sending the value: oauth2 or certificate; absent for neither.
+	Proof json.RawMessage `json:"proof,omitempty" jsonschema:"type=object"`
 	// Reference refers to the value; absent for a sealed value, and once it was revoked.
 	Reference string `json:"reference,omitempty" jsonschema:"maxLength=1000"`
 	// Sealed is the sealed value; absent for a reference, and once it was revoked.

@@ -56,6 +56,8 @@ type Terms struct {
 	Username, Header string
 	// Forge is the interface of the repositories; empty for Git's own protocol.
 	Forge string
+	// Proof is how the client proves itself other than by sending the value.
+	Proof Proof `json:",omitzero"`
 }
 
 // Bytes are the terms in a form in which no two of them are equal.
@@ -127,6 +129,7 @@ func (t Terms) Check() []fault.Field {
 	case !slices.Contains(Forges(), t.Forge):
 		wrong("/forge", "found %.100q; expected one of %s", t.Forge, strings.Join(Forges(), ", "))
 	}
+	t.Proof.check(t, wrong)
 	return found
 }
 
@@ -160,6 +163,10 @@ func (t Terms) CheckValue(value string) []fault.Field {
 	switch {
 	case value == "" || len(value) > MaxValue:
 		return []fault.Field{{Name: "/value", Problem: fmt.Sprintf("found %d bytes; expected 1 to %d", len(value), MaxValue)}}
+	case t.Proof.Certificate.Client:
+		if problem := checkPair(value); problem != "" {
+			return []fault.Field{{Name: "/value", Problem: problem}}
+		}
 	case strings.ContainsAny(value, "\r\n\x00"):
 		return []fault.Field{{Name: "/value", Problem: "found a line break or a zero byte; expected a value that a header can have"}}
 	}

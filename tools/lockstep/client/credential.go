@@ -15,6 +15,9 @@ type Credential struct {
 	Username    string   `json:"username,omitempty"`
 	Header      string   `json:"header,omitempty"`
 	Forge       string   `json:"forge,omitempty"`
+	// OAuth2 makes it a client of OAuth 2.0, Certificate a certificate of the client.
+	OAuth2      *CredentialOAuth2      `json:"oauth2,omitempty"`
+	Certificate *CredentialCertificate `json:"certificate,omitempty"`
 	// Version counts the values.
 	Version int `json:"version"`
 	// Reference refers to the value; empty for a sealed one.
@@ -29,6 +32,21 @@ type Credential struct {
 	ChangedAt time.Time `json:"changedAt"`
 }
 
+// CredentialOAuth2 is a client of a server that issues tokens.
+type CredentialOAuth2 struct {
+	TokenURL string   `json:"tokenUrl"`
+	ClientID string   `json:"clientId"`
+	Scopes   []string `json:"scopes"`
+	// Send is how the client proves itself: header or body.
+	Send string `json:"send"`
+}
+
+// CredentialCertificate is a certificate of the client.
+type CredentialCertificate struct {
+	// CA are authorities that may vouch for servers in place of all others, in PEM.
+	CA string `json:"ca"`
+}
+
 // CredentialValue is the value of a credential: itself, or a reference to it.
 type CredentialValue struct {
 	Value, Reference string
@@ -36,7 +54,7 @@ type CredentialValue struct {
 	ExpiresAt *time.Time
 }
 
-const credentialFields = `name kind urlPrefixes username header forge version reference sealed state expiresAt revokedAt author changedAt` //nolint:gosec // names of fields
+const credentialFields = `name kind urlPrefixes username header forge oauth2 { tokenUrl clientId scopes send } certificate { ca } version reference sealed state expiresAt revokedAt author changedAt` //nolint:gosec // names of fields
 
 func (v CredentialValue) onto(input map[string]any) map[string]any {
 	if v.Value != "" {
@@ -60,10 +78,17 @@ func (c *Client) Credentials(ctx context.Context) ([]Credential, error) {
 
 // CreateCredential makes a credential.
 func (c *Client) CreateCredential(ctx context.Context, n Credential, v CredentialValue, reason string) (Credential, error) {
-	return change[Credential](ctx, c, "createCredential", "CreateCredentialInput", "credential", credentialFields, v.onto(map[string]any{
+	input := v.onto(map[string]any{
 		"name": n.Name, "kind": n.Kind, "urlPrefixes": n.URLPrefixes, "username": n.Username, "header": n.Header, "forge": n.Forge,
 		"reason": reason,
-	}))
+	})
+	if n.OAuth2 != nil {
+		input["oauth2"] = n.OAuth2
+	}
+	if n.Certificate != nil {
+		input["certificate"] = n.Certificate
+	}
+	return change[Credential](ctx, c, "createCredential", "CreateCredentialInput", "credential", credentialFields, input)
 }
 
 // RotateCredential gives a credential another value.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -76,9 +77,15 @@ func (t *tx) AnnounceCredential(ctx context.Context, c credential.Credential, at
 	if err != nil {
 		return pg.Classify(err, "number credential %q", c.Name)
 	}
+	var proof json.RawMessage
+	if !c.Proof.IsZero() {
+		if proof, err = json.Marshal(c.Proof); err != nil {
+			return fmt.Errorf("encode the proof of credential %q: %w", c.Name, err)
+		}
+	}
 	return t.publish(ctx, "credential-"+c.Name, at, event.CredentialChanged{
 		Name: c.Name, Sequence: sequence, Version: c.Version, Kind: string(c.Kind), URLPrefixes: c.URLPrefixes, Username: c.Username,
-		Header: c.Header, Forge: c.Forge, Reference: c.Reference, Sealed: c.Sealed, Revoked: c.RevokedAt != nil,
+		Header: c.Header, Forge: c.Forge, Reference: c.Reference, Sealed: c.Sealed, Revoked: c.RevokedAt != nil, Proof: proof,
 	})
 }
 

@@ -2,8 +2,10 @@ package events
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/callpolicy"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
@@ -35,10 +37,16 @@ func (d Domain) policies(ctx context.Context, wire event.Event, e history.Event)
 		if err != nil {
 			return err
 		}
+		var proof sealing.Proof
+		if len(data.Proof) > 0 {
+			if err := json.Unmarshal(data.Proof, &proof); err != nil {
+				return fault.Because(err, fault.Invalid, "read the proof of credential %q", data.Name)
+			}
+		}
 		return d.Policies.ReceiveCredential(ctx, wire, credential.Report{Sequence: data.Sequence, Credential: credential.Credential{
 			Terms: sealing.Terms{
 				Organization: e.Organization, Name: data.Name, Version: data.Version, Kind: sealing.Kind(data.Kind), URLPrefixes: data.URLPrefixes,
-				Username: data.Username, Header: data.Header, Forge: data.Forge,
+				Username: data.Username, Header: data.Header, Forge: data.Forge, Proof: proof,
 			},
 			Reference: data.Reference, Sealed: data.Sealed, Revoked: data.Revoked,
 		}})

@@ -273,6 +273,10 @@ func (s *Store) ReceivePolicySet(ctx context.Context, wire event.Event, set call
 
 // ReceiveCredential stores a credential, unless a later report is stored.
 func (s *Store) ReceiveCredential(ctx context.Context, wire event.Event, r credential.Report) error {
+	proof, err := json.Marshal(r.Proof)
+	if err != nil {
+		return fmt.Errorf("encode the proof of credential %q: %w", r.Name, err)
+	}
 	return s.tx(ctx, func(tx pgx.Tx, q *query.Queries) error {
 		first, err := s.ClaimEvent(ctx, tx, wire)
 		if err != nil || !first {
@@ -281,7 +285,7 @@ func (s *Store) ReceiveCredential(ctx context.Context, wire event.Event, r crede
 		return pg.Classify(q.SaveCredential(ctx, query.SaveCredentialParams{
 			Organization: r.Organization, Name: r.Name, Sequence: r.Sequence, Version: int32(r.Version), Kind: string(r.Kind),
 			UrlPrefixes: r.URLPrefixes, Username: r.Username, Header: r.Header, Forge: r.Forge, Reference: r.Reference, Sealed: r.Sealed,
-			Revoked: r.Revoked,
+			Revoked: r.Revoked, Proof: proof,
 		}), "save credential %q", r.Name)
 	})
 }
@@ -307,10 +311,12 @@ func (s *Store) CredentialsOfKind(ctx context.Context, organization int64, kind 
 }
 
 func credentialOf(row query.CredentialsOfKindRow) credential.Credential {
+	var proof sealing.Proof
+	_ = json.Unmarshal(row.Proof, &proof) // a value that was sealed for another proof does not open
 	return credential.Credential{
 		Terms: sealing.Terms{
 			Organization: row.Organization, Name: row.Name, Version: int(row.Version), Kind: sealing.Kind(row.Kind), URLPrefixes: row.UrlPrefixes,
-			Username: row.Username, Header: row.Header, Forge: row.Forge,
+			Username: row.Username, Header: row.Header, Forge: row.Forge, Proof: proof,
 		},
 		Reference: row.Reference, Sealed: row.Sealed, Revoked: row.Revoked,
 	}

@@ -135,10 +135,7 @@ func (c credentials) named(ctx context.Context, r activity.WebRequest) (*Credent
 			return nil, err
 		}
 		if own != nil {
-			return &Credential{
-				Name: own.Name, URLPrefixes: own.URLPrefixes, Username: own.Username, Header: own.Header,
-				Organizations: []int64{own.Organization}, own: own,
-			}, nil
+			return ofOrganization(own), nil
 		}
 	}
 	for i := range c.all {
@@ -169,6 +166,38 @@ func (c credentials) named(ctx context.Context, r activity.WebRequest) (*Credent
 	return nil, fault.New(fault.Denied, "this organization has no credential %q: neither one of its own nor one of the operator (http_credentials)", r.Credential)
 }
 
+// ofOrganization is a credential of an organization, as those of operators are.
+func ofOrganization(own *credential.Credential) *Credential {
+	o := own.Proof.OAuth2
+	return &Credential{
+		Name: own.Name, URLPrefixes: own.URLPrefixes, Username: own.Username, Header: own.Header, Organizations: []int64{own.Organization},
+		OAuth2: OAuth2{TokenURL: o.TokenURL, ClientID: o.ClientID, Scopes: o.Scopes, Send: o.Send}, own: own,
+	}
+}
+
+// identity is what a credential is known by, for what is kept between two requests: an operator's is always the same, and one of an
+// organization is read anew for each request.
+type identity struct {
+	operators    *Credential
+	organization int64
+	name         string
+}
+
+func (c *Credential) identity() identity {
+	if c.own == nil {
+		return identity{operators: c}
+	}
+	return identity{organization: c.own.Organization, name: c.own.Name}
+}
+
+// terms are what the secret of a credential of an organization is bound to: with other ones, what was kept is of no use.
+func (c *Credential) terms() []byte {
+	if c.own == nil {
+		return nil
+	}
+	return c.own.Bytes()
+}
+
 // login is what is sent with a request; the zero value has no header.
 type login struct {
 	credential Credential
@@ -190,8 +219,12 @@ func (c credentials) login(ctx context.Context, r activity.WebRequest, target *u
 		return login{}, err
 	}
 	l := login{credential: *found}
-	if found.TLS.Certificate != "" {
-		if l.secured, err = c.secured.of(ctx, c.secrets, found); err != nil || found.onlyTLS() {
+	if found.certified() {
+		texts, err := c.certificate(ctx, found, value)
+		if err != nil {
+			return l, err
+		}
+		if l.secured, err = c.secured.of(found, texts); err != nil || found.onlyTLS() {
 			return l, err
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/secret/reference"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
@@ -50,9 +49,43 @@ func (t TLS) problems(prefixes []string) map[string]string {
 	return wrong
 }
 
+// certified reports whether a certificate proves the client.
+func (c Credential) certified() bool {
+	return c.TLS.Certificate != "" || c.own != nil && c.own.Proof.Certificate.Client
+}
+
 // onlyTLS reports whether a certificate is all that proves the client.
 func (c Credential) onlyTLS() bool {
-	return c.TLS.Certificate != "" && c.Ref == "" && c.Username == "" && c.Header == "" && c.OAuth2.TokenURL == "" && c.own == nil
+	if c.own != nil {
+		return c.own.Proof.Certificate.Client
+	}
+	return c.TLS.Certificate != "" && c.Ref == "" && c.Username == "" && c.Header == "" && c.OAuth2.TokenURL == ""
+}
+
+// pem are a certificate, its key, and the authorities of servers; empty for those of the service.
+type pem struct{ certificate, key, authorities string }
+
+// certificate is that of a credential as it is now. value is the value of one of an organization.
+func (c credentials) certificate(ctx context.Context, found *Credential, value string) (pem, error) {
+	if found.own != nil {
+		return pem{certificate: value, key: value, authorities: found.own.Proof.Certificate.CA}, nil
+	}
+	var texts [3]string
+	for i, ref := range []string{found.TLS.Certificate, found.TLS.Key, found.TLS.CA} {
+		if ref == "" {
+			continue
+		}
+		text, err := c.secrets.Read(ctx, ref)
+		if fault.Is(err, fault.Unavailable) { // which passes: the request is tried again
+			return pem{}, fault.Because(err, fault.Unavailable, "the certificate of credential %q: %s", found.Name, fault.Public(err))
+		}
+		if err != nil {
+			return pem{}, fault.Because(err, fault.Unauthenticated, "the certificate of credential %q cannot be read from its references", found.Name)
+		}
+		texts[i] = text
+	}
+	activity.Conceal(ctx, texts[1])
+	return pem{texts[0], texts[1], texts[2]}, nil
 }
 
 // secured are the transports of credentials with certificates. What one certificate has opened, no other request uses.
@@ -61,7 +94,7 @@ type secured struct {
 	make     func(settings func(host string) *tls.Config) Secured
 
 	mu    sync.Mutex
-	known map[*Credential]opened
+	known map[identity]opened
 }
 
 type opened struct {
@@ -75,45 +108,49 @@ func newSecured(d Deps) *secured {
 	if settings == nil {
 		settings = func(host string) *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host} }
 	}
-	return &secured{settings: settings, make: d.Secured, known: map[*Credential]opened{}}
+	return &secured{settings: settings, make: d.Secured, known: map[identity]opened{}}
 }
 
+// openAtMost is how many transports of certificates of organizations are kept. Beyond it one is closed.
+const openAtMost = 200
+
 // of is the transport of a credential.
-func (s *secured) of(ctx context.Context, secrets *secret.Reader, c *Credential) (http.RoundTripper, error) {
-	var texts [3]string
-	for i, ref := range []string{c.TLS.Certificate, c.TLS.Key, c.TLS.CA} {
-		if ref == "" {
-			continue
-		}
-		text, err := secrets.Read(ctx, ref)
-		if fault.Is(err, fault.Unavailable) { // which passes: the request is tried again
-			return nil, fault.Because(err, fault.Unavailable, "the certificate of credential %q: %s", c.Name, fault.Public(err))
-		}
-		if err != nil {
-			return nil, fault.Because(err, fault.Unauthenticated, "the certificate of credential %q cannot be read from its references", c.Name)
-		}
-		texts[i] = text
-	}
-	activity.Conceal(ctx, texts[1])
+func (s *secured) of(c *Credential, texts pem) (http.RoundTripper, error) {
 	if s.make == nil {
 		return nil, fault.New(fault.Unauthenticated, "the credential %q has a certificate, which cannot be sent here", c.Name)
 	}
-	digest := sha256.Sum256([]byte(strings.Join(texts[:], "\x00")))
+	digest := sha256.Sum256([]byte(strings.Join([]string{texts.certificate, texts.key, texts.authorities, string(c.terms())}, "\x00")))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known, made := s.known[c]
+	known, made := s.known[c.identity()]
 	if made && known.of == digest {
 		return known.transport, nil
 	}
-	settings, err := s.with(c, texts[0], texts[1], texts[2])
+	settings, err := s.with(c, texts.certificate, texts.key, texts.authorities)
 	if err != nil {
 		return nil, err
 	}
 	if made {
 		known.transport.Close()
+	} else if c.own != nil {
+		s.makeRoom()
 	}
-	s.known[c] = opened{of: digest, transport: s.make(settings)}
-	return s.known[c].transport, nil
+	s.known[c.identity()] = opened{of: digest, transport: s.make(settings)}
+	return s.known[c.identity()].transport, nil
+}
+
+// makeRoom closes one transport of an organization if there are as many as may be. Its requests under way are finished.
+func (s *secured) makeRoom() {
+	if len(s.known) < openAtMost {
+		return
+	}
+	for of, one := range s.known {
+		if of.operators == nil {
+			one.transport.Close()
+			delete(s.known, of)
+			return
+		}
+	}
 }
 
 // with are the settings with a certificate, and with authorities in place of all others if there are any.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
@@ -38,9 +40,6 @@ const (
 	tokenWithin = 30 * time.Second
 )
 
-// scopeForm is that of a scope (RFC 6749, 3.3).
-var scopeForm = regexp.MustCompile(`^[\x21\x23-\x5b\x5d-\x7e]{1,255}$`)
-
 // problems are what is wrong with its fields, by their names behind the field of the whole.
 func (o OAuth2) problems(otherwise bool) map[string]string {
 	wrong := map[string]string{}
@@ -58,7 +57,7 @@ func (o OAuth2) problems(otherwise bool) map[string]string {
 		wrong[".client_id"] = "expected 1 to 255 characters"
 	}
 	for _, scope := range o.Scopes {
-		if !scopeForm.MatchString(scope) {
+		if !sealing.ScopeForm().MatchString(scope) {
 			wrong[".scopes"] = "expected names of 1 to 255 printable characters without spaces, quotes and backslashes"
 		}
 	}
@@ -77,7 +76,7 @@ type tokens struct {
 	clock     clock.Clock
 
 	mu     sync.Mutex
-	issued map[*Credential]token
+	issued map[identity]token
 }
 
 type token struct {
@@ -88,14 +87,14 @@ type token struct {
 }
 
 func newTokens(transport http.RoundTripper, now clock.Clock) *tokens {
-	return &tokens{transport: transport, clock: now, issued: map[*Credential]token{}}
+	return &tokens{transport: transport, clock: now, issued: map[identity]token{}}
 }
 
 // of is a token of a credential, whose secret is that of its client.
 func (t *tokens) of(ctx context.Context, c *Credential, secret string, timeout time.Duration) (string, error) {
-	digest := sha256.Sum256([]byte(secret))
+	digest := sha256.Sum256(append([]byte(secret+"\x00"), c.terms()...))
 	t.mu.Lock()
-	known, issued := t.issued[c]
+	known, issued := t.issued[c.identity()]
 	t.mu.Unlock()
 	if issued && known.of == digest && t.clock.Now().Before(known.end) {
 		activity.Conceal(ctx, known.value)
@@ -109,23 +108,35 @@ func (t *tokens) of(ctx context.Context, c *Credential, secret string, timeout t
 	}
 	if good > tokenMargin {
 		t.mu.Lock()
-		t.issued[c] = token{value: value, of: digest, end: t.clock.Now().Add(min(good-tokenMargin, tokenAtMost))}
+		t.makeRoom()
+		t.issued[c.identity()] = token{value: value, of: digest, end: t.clock.Now().Add(min(good-tokenMargin, tokenAtMost))}
 		t.mu.Unlock()
 	}
 	return value, nil
+}
+
+// issuedAtMost is how many tokens are kept before those that have ended are dropped.
+const issuedAtMost = 1000
+
+// makeRoom drops the tokens that have ended if there are many.
+func (t *tokens) makeRoom() {
+	if len(t.issued) >= issuedAtMost {
+		now := t.clock.Now()
+		maps.DeleteFunc(t.issued, func(_ identity, one token) bool { return !now.Before(one.end) })
+	}
 }
 
 // forget drops a token that a server does not accept.
 func (t *tokens) forget(c *Credential, value string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.issued[c].value == value {
-		delete(t.issued, c)
+	if t.issued[c.identity()].value == value {
+		delete(t.issued, c.identity())
 	}
 }
 
 // issue has a token issued, and returns how long it is good for; 0 if the server does not say. It is requested with the transport of all
-// requests, which decides what may be reached (D41), and follows no redirect: the secret goes to the URL of the operator only.
+// requests, which decides what may be reached (D41), and follows no redirect: the secret goes to the URL of the credential only.
 func (t *tokens) issue(ctx context.Context, c *Credential, secret string) (string, time.Duration, error) {
 	activity.Conceal(ctx, secret)
 	activity.Conceal(ctx, c.OAuth2.ClientID+":"+secret)

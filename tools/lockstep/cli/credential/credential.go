@@ -129,16 +129,31 @@ func (v *value) read(cmd *cobra.Command, now time.Time) (given client.Credential
 func (c commands) create() *cobra.Command {
 	var n client.Credential
 	var v value
+	var token client.CredentialOAuth2
+	var certificate bool
+	var authorities string
 	cmd := c.Asking("create NAME", "Make a credential. The value is read from standard input or a file, and never shown again",
 		"  lockstep credential create api --kind http --url https://api.example.com/v1 < token.txt\n"+
 			"  lockstep credential create manifests --kind git --url https://git.example.com/shop --username bot --value-file token.txt --expires-in 90d\n"+
-			"  lockstep credential create hub --kind http --url https://hub.example.com/ --header X-Api-Key --reference vault:secret/data/shop/hub#key",
+			"  lockstep credential create hub --kind http --url https://hub.example.com/ --header X-Api-Key --reference vault:secret/data/shop/hub#key\n"+
+			"  lockstep credential create approvals --kind http --url https://approvals.example.com/ --token-url https://id.example.com/token --client-id lockstep --scope read < secret.txt\n"+
+			"  cat client.pem client-key.pem | lockstep credential create inner --kind http --url https://inner.example.com/ --client-certificate --ca inner-ca.pem",
 		command.Exactly(1), func(cmd *cobra.Command, api *client.Client, args []string) error {
 			given, err := v.read(cmd, c.Clock.Now())
 			if err != nil {
 				return err
 			}
 			n.Name, n.Kind = args[0], strings.ToUpper(n.Kind)
+			if token.TokenURL != "" || token.ClientID != "" || len(token.Scopes) > 0 {
+				token.Scopes = append([]string{}, token.Scopes...)
+				n.OAuth2 = &token
+			}
+			if certificate || authorities != "" {
+				n.Certificate = &client.CredentialCertificate{}
+				if n.Certificate.CA, err = textOf(authorities); err != nil {
+					return err
+				}
+			}
 			made, err := api.CreateCredential(cmd.Context(), n, given, v.reason)
 			if err != nil {
 				return err
@@ -151,8 +166,26 @@ func (c commands) create() *cobra.Command {
 	cmd.Flags().StringVar(&n.Username, "username", "", "makes it a user `name` and a password; otherwise http is a bearer token")
 	cmd.Flags().StringVar(&n.Header, "header", "", "makes it the value of that `header`, such as X-Api-Key")
 	command.WordFlag(cmd, &n.Forge, "forge", "", "of git: the interface of the repositories", []string{"git", "gitlab", "github", "gitea"})
+	cmd.Flags().StringVar(&token.TokenURL, "token-url", "", "makes it a client of OAuth 2.0: the `URL` where tokens are issued; the value is the client's secret")
+	cmd.Flags().StringVar(&token.ClientID, "client-id", "", "of OAuth 2.0: the `id` of the client")
+	cmd.Flags().StringArrayVar(&token.Scopes, "scope", nil, "of OAuth 2.0: a `scope` of the tokens; repeatable")
+	command.WordFlag(cmd, &token.Send, "send", "header", "of OAuth 2.0: how the client proves itself", []string{"header", "body"})
+	cmd.Flags().BoolVar(&certificate, "client-certificate", false, "the value is a certificate and its key, in PEM, which connections are opened with")
+	cmd.Flags().StringVar(&authorities, "ca", "", "with --client-certificate: a `file` with the authorities that may vouch for the servers, in PEM")
 	v.flags(cmd)
 	return cmd
+}
+
+// textOf is the text of a file that is no secret; empty for no file.
+func textOf(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fault.Because(err, fault.Invalid, "--ca: %s", err)
+	}
+	return string(text), nil
 }
 
 func (c commands) rotate() *cobra.Command {

@@ -35,13 +35,30 @@ func (m mutation) CreateCredential(ctx context.Context, in model.CreateCredentia
 	made, err := m.domain.Credentials.Create(ctx, loadersOf(ctx).actor, credential.NewCredential{
 		Terms: sealing.Terms{
 			Name: in.Name, Kind: in.Kind, URLPrefixes: in.URLPrefixes, Username: orEmpty(in.Username), Header: orEmpty(in.Header),
-			Forge: orEmpty(in.Forge),
+			Forge: orEmpty(in.Forge), Proof: proofOf(in),
 		},
 		NewValue: credential.NewValue{
 			Value: credential.Value(orEmpty(in.Value)), Reference: orEmpty(in.Reference), ExpiresAt: in.ExpiresAt, Reason: orEmpty(in.Reason),
 		},
 	})
 	return credentialPayload(ctx, made, err)
+}
+
+// proofOf is how the client proves itself, as the input has it.
+func proofOf(in model.CreateCredentialInput) (p sealing.Proof) {
+	if o := in.Oauth2; o != nil {
+		p.OAuth2 = sealing.OAuth2{TokenURL: o.TokenURL, ClientID: o.ClientID, Send: o.Send}
+		if p.OAuth2.Send == "header" {
+			p.OAuth2.Send = ""
+		}
+		if len(o.Scopes) > 0 {
+			p.OAuth2.Scopes = o.Scopes
+		}
+	}
+	if in.Certificate != nil {
+		p.Certificate = sealing.Certificate{Client: true, CA: in.Certificate.Ca}
+	}
+	return p
 }
 
 // RotateCredential gives one another value.

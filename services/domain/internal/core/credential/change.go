@@ -78,13 +78,13 @@ func (u *UseCases) Create(ctx context.Context, a core.Actor, n NewCredential) (C
 
 // Rotate gives a credential another value, which the next use gets. What it is bound to stays.
 func (u *UseCases) Rotate(ctx context.Context, a core.Actor, name string, n NewValue) (Credential, error) {
-	if err := u.check(sealing.Terms{Organization: a.Organization}, n); err != nil {
-		return Credential{}, err
-	}
 	var rotated Credential
 	err := core.By(ctx, u.store, a, core.ActionRotateCredential, func(ctx context.Context, tx Tx) error {
 		before, err := u.locked(ctx, tx, name)
 		if err != nil {
+			return err
+		}
+		if err := u.check(before.Terms, n); err != nil { // what a value has to be depends on what it is bound to
 			return err
 		}
 		next := before
@@ -210,6 +210,9 @@ func state(c Credential) map[string]any {
 		if text != "" {
 			s[name] = text
 		}
+	}
+	if !c.Proof.IsZero() {
+		s["proof"] = c.Proof
 	}
 	if c.ExpiresAt != nil {
 		s["expires_at"] = c.ExpiresAt.UTC()

@@ -163,6 +163,8 @@ func (u *UseCases) Secret(ctx context.Context, organization int64, name string) 
 	}
 	c := all[at]
 	switch {
+	case !c.Proof.IsZero():
+		return "", fault.New(fault.Refused, "the credential %q is a client of OAuth 2.0 or a certificate; expected one whose value is itself the secret", name)
 	case c.Sealed != nil:
 		value, err := u.sealer.Open(ctx, c.Sealed, c.Terms)
 		return strings.TrimSpace(value), err

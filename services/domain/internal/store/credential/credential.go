@@ -5,7 +5,9 @@ package credential
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -38,10 +40,12 @@ func (r Reads) Credentials(ctx context.Context, organization int64) ([]credentia
 }
 
 func of(r query.Credential) credential.Credential {
+	var proof sealing.Proof
+	_ = json.Unmarshal(r.Proof, &proof) // a value that was sealed for another proof does not open
 	return credential.Credential{
 		ID: r.ID, Terms: sealing.Terms{
 			Organization: r.OrganizationID, Name: r.Name, Version: int(r.Version), Kind: sealing.Kind(r.Kind), URLPrefixes: r.UrlPrefixes,
-			Username: r.Username, Header: r.Header, Forge: r.Forge,
+			Username: r.Username, Header: r.Header, Forge: r.Forge, Proof: proof,
 		},
 		Reference: r.Reference, Sealed: r.Sealed, Key: uint32(r.KeyID), ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt,
 		Author: core.Author{
@@ -83,11 +87,15 @@ func (w Writes) LockCredentialByID(ctx context.Context, id int64) (credential.Cr
 
 // SaveCredential implements credential.Tx.
 func (w Writes) SaveCredential(ctx context.Context, c credential.Credential) (credential.Credential, error) {
+	proof, err := json.Marshal(c.Proof)
+	if err != nil {
+		return c, fmt.Errorf("encode the proof of credential %q: %w", c.Name, err)
+	}
 	row, err := w.Q.SaveCredential(ctx, query.SaveCredentialParams{
 		OrganizationID: w.Entered, Name: c.Name, Kind: string(c.Kind), UrlPrefixes: c.URLPrefixes, Username: c.Username, Header: c.Header,
 		Forge: c.Forge, Version: int32(c.Version), Reference: c.Reference, Sealed: c.Sealed, KeyID: int64(c.Key), ExpiresAt: c.ExpiresAt,
 		RevokedAt: c.RevokedAt, PrincipalType: string(c.Author.Type), PrincipalID: c.Author.ID, PrincipalName: c.Author.Name,
-		ChangedAt: c.ChangedAt,
+		ChangedAt: c.ChangedAt, Proof: proof,
 	})
 	return of(row), pg.Classify(err, "save credential %q", c.Name)
 }

@@ -13,14 +13,15 @@ SELECT * FROM cd_credentials WHERE organization_id = @organization_id AND id = @
 
 -- name: SaveCredential :one
 INSERT INTO cd_credentials (organization_id, name, kind, url_prefixes, username, header, forge, version, reference, sealed, key_id, expires_at, revoked_at,
-    principal_type, principal_id, principal_name, changed_at)
+    principal_type, principal_id, principal_name, changed_at, proof)
 VALUES (@organization_id, @name, @kind, @url_prefixes, @username, @header, @forge, @version, @reference, @sealed, @key_id, @expires_at, @revoked_at,
-    @principal_type, @principal_id, @principal_name, @changed_at)
+    @principal_type, @principal_id, @principal_name, @changed_at, @proof)
 ON CONFLICT (organization_id, name) DO UPDATE SET
     kind = excluded.kind, url_prefixes = excluded.url_prefixes, username = excluded.username, header = excluded.header, forge = excluded.forge,
     version = excluded.version, reference = excluded.reference, sealed = excluded.sealed, key_id = excluded.key_id, expires_at = excluded.expires_at,
     revoked_at = excluded.revoked_at, principal_type = excluded.principal_type, principal_id = excluded.principal_id,
-    principal_name = excluded.principal_name, changed_at = excluded.changed_at
+    principal_name = excluded.principal_name, changed_at = excluded.changed_at,
+    proof = excluded.proof
 RETURNING *;
 
 -- name: ResealCredential :exec

@@ -7,11 +7,12 @@ package query
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
 
 const credentials = `-- name: Credentials :many
-SELECT organization_id, id, name, kind, url_prefixes, username, header, forge, version, reference, sealed, key_id, expires_at, revoked_at, principal_type, principal_id, principal_name, changed_at, created_at, updated_at FROM cd_credentials WHERE organization_id = $1 ORDER BY name
+SELECT organization_id, id, name, kind, url_prefixes, username, header, forge, version, reference, sealed, key_id, expires_at, revoked_at, principal_type, principal_id, principal_name, changed_at, created_at, updated_at, proof FROM cd_credentials WHERE organization_id = $1 ORDER BY name
 `
 
 func (q *Queries) Credentials(ctx context.Context, organizationID int64) ([]Credential, error) {
@@ -44,6 +45,7 @@ func (q *Queries) Credentials(ctx context.Context, organizationID int64) ([]Cred
 			&i.ChangedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Proof,
 		); err != nil {
 			return nil, err
 		}
@@ -164,7 +166,7 @@ func (q *Queries) CredentialsOfOtherKeys(ctx context.Context, primaryKey int64, 
 }
 
 const lockCredential = `-- name: LockCredential :one
-SELECT organization_id, id, name, kind, url_prefixes, username, header, forge, version, reference, sealed, key_id, expires_at, revoked_at, principal_type, principal_id, principal_name, changed_at, created_at, updated_at FROM cd_credentials WHERE organization_id = $1 AND name = $2 FOR NO KEY UPDATE
+SELECT organization_id, id, name, kind, url_prefixes, username, header, forge, version, reference, sealed, key_id, expires_at, revoked_at, principal_type, principal_id, principal_name, changed_at, created_at, updated_at, proof FROM cd_credentials WHERE organization_id = $1 AND name = $2 FOR NO KEY UPDATE
 `
 
 func (q *Queries) LockCredential(ctx context.Context, organizationID int64, name string) (Credential, error) {
@@ -191,12 +193,13 @@ func (q *Queries) LockCredential(ctx context.Context, organizationID int64, name
 		&i.ChangedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Proof,
 	)
 	return i, err
 }
 
 const lockCredentialByID = `-- name: LockCredentialByID :one
-SELECT organization_id, id, name, kind, url_prefixes, username, header, forge, version, reference, sealed, key_id, expires_at, revoked_at, principal_type, principal_id, principal_name, changed_at, created_at, updated_at FROM cd_credentials WHERE organization_id = $1 AND id = $2 FOR NO KEY UPDATE
+SELECT organization_id, id, name, kind, url_prefixes, username, header, forge, version, reference, sealed, key_id, expires_at, revoked_at, principal_type, principal_id, principal_name, changed_at, created_at, updated_at, proof FROM cd_credentials WHERE organization_id = $1 AND id = $2 FOR NO KEY UPDATE
 `
 
 func (q *Queries) LockCredentialByID(ctx context.Context, organizationID int64, iD int64) (Credential, error) {
@@ -223,6 +226,7 @@ func (q *Queries) LockCredentialByID(ctx context.Context, organizationID int64, 
 		&i.ChangedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Proof,
 	)
 	return i, err
 }
@@ -260,15 +264,16 @@ func (q *Queries) ResealCredential(ctx context.Context, arg ResealCredentialPara
 
 const saveCredential = `-- name: SaveCredential :one
 INSERT INTO cd_credentials (organization_id, name, kind, url_prefixes, username, header, forge, version, reference, sealed, key_id, expires_at, revoked_at,
-    principal_type, principal_id, principal_name, changed_at)
+    principal_type, principal_id, principal_name, changed_at, proof)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
-    $14, $15, $16, $17)
+    $14, $15, $16, $17, $18)
 ON CONFLICT (organization_id, name) DO UPDATE SET
     kind = excluded.kind, url_prefixes = excluded.url_prefixes, username = excluded.username, header = excluded.header, forge = excluded.forge,
     version = excluded.version, reference = excluded.reference, sealed = excluded.sealed, key_id = excluded.key_id, expires_at = excluded.expires_at,
     revoked_at = excluded.revoked_at, principal_type = excluded.principal_type, principal_id = excluded.principal_id,
-    principal_name = excluded.principal_name, changed_at = excluded.changed_at
-RETURNING organization_id, id, name, kind, url_prefixes, username, header, forge, version, reference, sealed, key_id, expires_at, revoked_at, principal_type, principal_id, principal_name, changed_at, created_at, updated_at
+    principal_name = excluded.principal_name, changed_at = excluded.changed_at,
+    proof = excluded.proof
+RETURNING organization_id, id, name, kind, url_prefixes, username, header, forge, version, reference, sealed, key_id, expires_at, revoked_at, principal_type, principal_id, principal_name, changed_at, created_at, updated_at, proof
 `
 
 type SaveCredentialParams struct {
@@ -289,6 +294,7 @@ type SaveCredentialParams struct {
 	PrincipalID    int64
 	PrincipalName  string
 	ChangedAt      time.Time
+	Proof          json.RawMessage
 }
 
 func (q *Queries) SaveCredential(ctx context.Context, arg SaveCredentialParams) (Credential, error) {
@@ -310,6 +316,7 @@ func (q *Queries) SaveCredential(ctx context.Context, arg SaveCredentialParams) 
 		arg.PrincipalID,
 		arg.PrincipalName,
 		arg.ChangedAt,
+		arg.Proof,
 	)
 	var i Credential
 	err := row.Scan(
@@ -333,6 +340,7 @@ func (q *Queries) SaveCredential(ctx context.Context, arg SaveCredentialParams) 
 		&i.ChangedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Proof,
 	)
 	return i, err
 }

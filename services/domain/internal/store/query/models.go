@@ -573,6 +573,8 @@ type Credential struct {
 	ChangedAt     time.Time
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
+	// How the client proves itself other than by sending the value: oauth2 with where tokens are issued, or certificate with the authorities of servers. It has no secret.
+	Proof json.RawMessage
 }
 
 type Deployment struct {

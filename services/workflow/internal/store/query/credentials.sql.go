@@ -7,10 +7,11 @@ package query
 
 import (
 	"context"
+	"encoding/json"
 )
 
 const credentialNamed = `-- name: CredentialNamed :many
-SELECT organization, name, version, kind, url_prefixes, username, header, forge, reference, sealed, revoked FROM credential
+SELECT organization, name, version, kind, url_prefixes, username, header, forge, reference, sealed, revoked, proof FROM credential
 WHERE organization = $1 AND name = $2
 `
 
@@ -31,6 +32,7 @@ type CredentialNamedRow struct {
 	Reference    string
 	Sealed       []byte
 	Revoked      bool
+	Proof        json.RawMessage
 }
 
 func (q *Queries) CredentialNamed(ctx context.Context, arg CredentialNamedParams) ([]CredentialNamedRow, error) {
@@ -54,6 +56,7 @@ func (q *Queries) CredentialNamed(ctx context.Context, arg CredentialNamedParams
 			&i.Reference,
 			&i.Sealed,
 			&i.Revoked,
+			&i.Proof,
 		); err != nil {
 			return nil, err
 		}
@@ -66,7 +69,7 @@ func (q *Queries) CredentialNamed(ctx context.Context, arg CredentialNamedParams
 }
 
 const credentialsOfKind = `-- name: CredentialsOfKind :many
-SELECT organization, name, version, kind, url_prefixes, username, header, forge, reference, NULL::bytea AS sealed, revoked FROM credential
+SELECT organization, name, version, kind, url_prefixes, username, header, forge, reference, NULL::bytea AS sealed, revoked, proof FROM credential
 WHERE organization = $1 AND kind = $2 ORDER BY name
 `
 
@@ -87,6 +90,7 @@ type CredentialsOfKindRow struct {
 	Reference    string
 	Sealed       []byte
 	Revoked      bool
+	Proof        json.RawMessage
 }
 
 // Without the sealed values, of which an organization may have megabytes: one of them is used.
@@ -111,6 +115,7 @@ func (q *Queries) CredentialsOfKind(ctx context.Context, arg CredentialsOfKindPa
 			&i.Reference,
 			&i.Sealed,
 			&i.Revoked,
+			&i.Proof,
 		); err != nil {
 			return nil, err
 		}
@@ -123,12 +128,12 @@ func (q *Queries) CredentialsOfKind(ctx context.Context, arg CredentialsOfKindPa
 }
 
 const saveCredential = `-- name: SaveCredential :exec
-INSERT INTO credential (organization, name, sequence, version, kind, url_prefixes, username, header, forge, reference, sealed, revoked)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+INSERT INTO credential (organization, name, sequence, version, kind, url_prefixes, username, header, forge, reference, sealed, revoked, proof)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 ON CONFLICT (organization, name) DO UPDATE SET
     sequence = excluded.sequence, version = excluded.version, kind = excluded.kind, url_prefixes = excluded.url_prefixes,
     username = excluded.username, header = excluded.header, forge = excluded.forge, reference = excluded.reference, sealed = excluded.sealed,
-    revoked = excluded.revoked
+    revoked = excluded.revoked, proof = excluded.proof
 WHERE credential.sequence < excluded.sequence AND (NOT credential.revoked OR excluded.revoked OR credential.version < excluded.version)
 `
 
@@ -145,6 +150,7 @@ type SaveCredentialParams struct {
 	Reference    string
 	Sealed       []byte
 	Revoked      bool
+	Proof        json.RawMessage
 }
 
 // Reports come more than once and in any order: that with the highest sequence stays. A value that was revoked does not come back,
@@ -163,6 +169,7 @@ func (q *Queries) SaveCredential(ctx context.Context, arg SaveCredentialParams) 
 		arg.Reference,
 		arg.Sealed,
 		arg.Revoked,
+		arg.Proof,
 	)
 	return err
 }

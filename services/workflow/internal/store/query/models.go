@@ -111,6 +111,8 @@ type Credential struct {
 	Reference    string
 	Sealed       []byte
 	Revoked      bool
+	// How the client proves itself other than by sending the value. It has no secret.
+	Proof json.RawMessage
 }
 
 type Delivery struct {

@@ -165,6 +165,70 @@ func (ec *executionContext) fieldContext_Credential_forge(_ context.Context, fie
 	return graphql.NewScalarFieldContext("Credential", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _Credential_oauth2(ctx context.Context, field graphql.CollectedField, obj *model.Credential) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Credential_oauth2(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Oauth2, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.CredentialOAuth2) graphql.Marshaler {
+			return ec.marshalOCredentialOAuth22ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialOAuth2(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Credential_oauth2(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Credential",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_CredentialOAuth2(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Credential_certificate(ctx context.Context, field graphql.CollectedField, obj *model.Credential) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Credential_certificate(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Certificate, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.CredentialCertificate) graphql.Marshaler {
+			return ec.marshalOCredentialCertificate2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialCertificate(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Credential_certificate(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Credential",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_CredentialCertificate(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Credential_version(ctx context.Context, field graphql.CollectedField, obj *model.Credential) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -349,6 +413,121 @@ func (ec *executionContext) fieldContext_Credential_changedAt(_ context.Context,
 	return graphql.NewScalarFieldContext("Credential", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _CredentialCertificate_ca(ctx context.Context, field graphql.CollectedField, obj *model.CredentialCertificate) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CredentialCertificate_ca(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Ca, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CredentialCertificate_ca(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CredentialCertificate", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _CredentialOAuth2_tokenUrl(ctx context.Context, field graphql.CollectedField, obj *model.CredentialOAuth2) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CredentialOAuth2_tokenUrl(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TokenURL, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CredentialOAuth2_tokenUrl(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CredentialOAuth2", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _CredentialOAuth2_clientId(ctx context.Context, field graphql.CollectedField, obj *model.CredentialOAuth2) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CredentialOAuth2_clientId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ClientID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CredentialOAuth2_clientId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CredentialOAuth2", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _CredentialOAuth2_scopes(ctx context.Context, field graphql.CollectedField, obj *model.CredentialOAuth2) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CredentialOAuth2_scopes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Scopes, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CredentialOAuth2_scopes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CredentialOAuth2", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _CredentialOAuth2_send(ctx context.Context, field graphql.CollectedField, obj *model.CredentialOAuth2) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CredentialOAuth2_send(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Send, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CredentialOAuth2_send(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CredentialOAuth2", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _CredentialPayload_credential(ctx context.Context, field graphql.CollectedField, obj *model.CredentialPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -441,7 +620,7 @@ func (ec *executionContext) unmarshalInputCreateCredentialInput(ctx context.Cont
 		asMap["reason"] = ""
 	}
 
-	fieldsInOrder := [...]string{"name", "kind", "urlPrefixes", "username", "header", "forge", "value", "reference", "expiresAt", "reason"}
+	fieldsInOrder := [...]string{"name", "kind", "urlPrefixes", "username", "header", "forge", "oauth2", "certificate", "value", "reference", "expiresAt", "reason"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -490,6 +669,20 @@ func (ec *executionContext) unmarshalInputCreateCredentialInput(ctx context.Cont
 				return it, err
 			}
 			it.Forge = data
+		case "oauth2":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("oauth2"))
+			data, err := ec.unmarshalOCredentialOAuth2Input2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialOAuth2Input(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Oauth2 = data
+		case "certificate":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("certificate"))
+			data, err := ec.unmarshalOCredentialCertificateInput2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialCertificateInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Certificate = data
 		case "value":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("value"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -518,6 +711,98 @@ func (ec *executionContext) unmarshalInputCreateCredentialInput(ctx context.Cont
 				return it, err
 			}
 			it.Reason = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputCredentialCertificateInput(ctx context.Context, obj any) (model.CredentialCertificateInput, error) {
+	var it model.CredentialCertificateInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["ca"]; !present {
+		asMap["ca"] = ""
+	}
+
+	fieldsInOrder := [...]string{"ca"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "ca":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("ca"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Ca = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputCredentialOAuth2Input(ctx context.Context, obj any) (model.CredentialOAuth2Input, error) {
+	var it model.CredentialOAuth2Input
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["scopes"]; !present {
+		asMap["scopes"] = []any{}
+	}
+	if _, present := asMap["send"]; !present {
+		asMap["send"] = "header"
+	}
+
+	fieldsInOrder := [...]string{"tokenUrl", "clientId", "scopes", "send"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "tokenUrl":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("tokenUrl"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.TokenURL = data
+		case "clientId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("clientId"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ClientID = data
+		case "scopes":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("scopes"))
+			data, err := ec.unmarshalNString2ᚕstringᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Scopes = data
+		case "send":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("send"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Send = data
 		}
 	}
 	return it, nil
@@ -676,6 +961,16 @@ func (ec *executionContext) _Credential(ctx context.Context, sel ast.SelectionSe
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "oauth2":
+			out.Values[i] = ec._Credential_oauth2(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "certificate":
+			out.Values[i] = ec._Credential_certificate(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
 		case "version":
 			out.Values[i] = ec._Credential_version(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -713,6 +1008,97 @@ func (ec *executionContext) _Credential(ctx context.Context, sel ast.SelectionSe
 			}
 		case "changedAt":
 			out.Values[i] = ec._Credential_changedAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var credentialCertificateImplementors = []string{"CredentialCertificate"}
+
+func (ec *executionContext) _CredentialCertificate(ctx context.Context, sel ast.SelectionSet, obj *model.CredentialCertificate) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, credentialCertificateImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("CredentialCertificate")
+		case "ca":
+			out.Values[i] = ec._CredentialCertificate_ca(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var credentialOAuth2Implementors = []string{"CredentialOAuth2"}
+
+func (ec *executionContext) _CredentialOAuth2(ctx context.Context, sel ast.SelectionSet, obj *model.CredentialOAuth2) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, credentialOAuth2Implementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("CredentialOAuth2")
+		case "tokenUrl":
+			out.Values[i] = ec._CredentialOAuth2_tokenUrl(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "clientId":
+			out.Values[i] = ec._CredentialOAuth2_clientId(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "scopes":
+			out.Values[i] = ec._CredentialOAuth2_scopes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "send":
+			out.Values[i] = ec._CredentialOAuth2_send(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -860,6 +1246,36 @@ func (ec *executionContext) marshalOCredential2ᚖgithubᚗcomᚋlockstepᚑcd�
 		return graphql.Null
 	}
 	return ec._Credential(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOCredentialCertificate2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialCertificate(ctx context.Context, sel ast.SelectionSet, v *model.CredentialCertificate) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._CredentialCertificate(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOCredentialCertificateInput2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialCertificateInput(ctx context.Context, v any) (*model.CredentialCertificateInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputCredentialCertificateInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOCredentialOAuth22ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialOAuth2(ctx context.Context, sel ast.SelectionSet, v *model.CredentialOAuth2) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._CredentialOAuth2(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOCredentialOAuth2Input2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialOAuth2Input(ctx context.Context, v any) (*model.CredentialOAuth2Input, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputCredentialOAuth2Input(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 // endregion ***************************** type.gotpl *****************************

@@ -559,12 +559,14 @@ type ComplexityRoot struct {
 
 	Credential struct {
 		Author      func(childComplexity int) int
+		Certificate func(childComplexity int) int
 		ChangedAt   func(childComplexity int) int
 		ExpiresAt   func(childComplexity int) int
 		Forge       func(childComplexity int) int
 		Header      func(childComplexity int) int
 		Kind        func(childComplexity int) int
 		Name        func(childComplexity int) int
+		Oauth2      func(childComplexity int) int
 		Reference   func(childComplexity int) int
 		RevokedAt   func(childComplexity int) int
 		Sealed      func(childComplexity int) int
@@ -572,6 +574,17 @@ type ComplexityRoot struct {
 		URLPrefixes func(childComplexity int) int
 		Username    func(childComplexity int) int
 		Version     func(childComplexity int) int
+	}
+
+	CredentialCertificate struct {
+		Ca func(childComplexity int) int
+	}
+
+	CredentialOAuth2 struct {
+		ClientID func(childComplexity int) int
+		Scopes   func(childComplexity int) int
+		Send     func(childComplexity int) int
+		TokenURL func(childComplexity int) int
 	}
 
 	CredentialPayload struct {
@@ -4146,6 +4159,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Credential.Author(childComplexity), true
+	case "Credential.certificate":
+		if e.ComplexityRoot.Credential.Certificate == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Credential.Certificate(childComplexity), true
 	case "Credential.changedAt":
 		if e.ComplexityRoot.Credential.ChangedAt == nil {
 			break
@@ -4182,6 +4201,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Credential.Name(childComplexity), true
+	case "Credential.oauth2":
+		if e.ComplexityRoot.Credential.Oauth2 == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Credential.Oauth2(childComplexity), true
 	case "Credential.reference":
 		if e.ComplexityRoot.Credential.Reference == nil {
 			break
@@ -4224,6 +4249,38 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Credential.Version(childComplexity), true
+
+	case "CredentialCertificate.ca":
+		if e.ComplexityRoot.CredentialCertificate.Ca == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CredentialCertificate.Ca(childComplexity), true
+
+	case "CredentialOAuth2.clientId":
+		if e.ComplexityRoot.CredentialOAuth2.ClientID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CredentialOAuth2.ClientID(childComplexity), true
+	case "CredentialOAuth2.scopes":
+		if e.ComplexityRoot.CredentialOAuth2.Scopes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CredentialOAuth2.Scopes(childComplexity), true
+	case "CredentialOAuth2.send":
+		if e.ComplexityRoot.CredentialOAuth2.Send == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CredentialOAuth2.Send(childComplexity), true
+	case "CredentialOAuth2.tokenUrl":
+		if e.ComplexityRoot.CredentialOAuth2.TokenURL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CredentialOAuth2.TokenURL(childComplexity), true
 
 	case "CredentialPayload.credential":
 		if e.ComplexityRoot.CredentialPayload.Credential == nil {
@@ -12215,6 +12272,8 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputCreateRolloutInput,
 		ec.unmarshalInputCreateServiceInput,
 		ec.unmarshalInputCreateTokenInput,
+		ec.unmarshalInputCredentialCertificateInput,
+		ec.unmarshalInputCredentialOAuth2Input,
 		ec.unmarshalInputDecideChangeInput,
 		ec.unmarshalInputDecideCheckInput,
 		ec.unmarshalInputEndFreezeInput,
@@ -13540,6 +13599,10 @@ type Credential {
   header: String!
   "The interface that its repositories are read and written through: git, gitlab, github or gitea; empty for git."
   forge: String!
+  "Makes it a client of OAuth 2.0, for which tokens are issued; null for none."
+  oauth2: CredentialOAuth2
+  "Makes it a certificate of the client; null for none."
+  certificate: CredentialCertificate
   "Counts the values."
   version: Int!
   "Refers to the value; empty for a sealed one."
@@ -13557,6 +13620,39 @@ type Credential {
   changedAt: Time!
 }
 
+"A client of a server that issues tokens (OAuth 2.0 client credentials). The value of the credential is its secret."
+type CredentialOAuth2 {
+  "Where tokens are issued. The secret is sent there only."
+  tokenUrl: String!
+  clientId: String!
+  scopes: [String!]!
+  "How the client proves itself: header or body."
+  send: String!
+}
+
+"A certificate of the client. The value of the credential is the certificate and its key."
+type CredentialCertificate {
+  "Authorities, in PEM, that may vouch for servers in place of all others; empty for those of the installation."
+  ca: String!
+}
+
+"A client of OAuth 2.0."
+input CredentialOAuth2Input {
+  "Where tokens are issued, such as https://id.example.com/oauth2/token. The secret is sent there only."
+  tokenUrl: String!
+  clientId: String!
+  "At most 20."
+  scopes: [String!]! = []
+  "How the client proves itself: header, with basic authentication, or body."
+  send: String! = "header"
+}
+
+"A certificate of the client."
+input CredentialCertificateInput {
+  "Authorities, in PEM, that may vouch for servers in place of all others."
+  ca: String! = ""
+}
+
 "Input of createCredential."
 input CreateCredentialInput {
   "1 to 63 lower-case letters, digits, dots, hyphens and underscores."
@@ -13570,6 +13666,10 @@ input CreateCredentialInput {
   header: String = ""
   "For GIT: the interface of the repositories, git, gitlab, github or gitea."
   forge: String = ""
+  "Makes it a client of OAuth 2.0, of which the value is the secret. Only for HTTP, and without username and header."
+  oauth2: CredentialOAuth2Input
+  "Makes it a certificate of the client, of which the value is the certificate and its key, in PEM. Only for HTTP, and without the others."
+  certificate: CredentialCertificateInput
   "The value itself, which is sealed and never shown again; or else reference."
   value: String
   "A reference to the value, such as vault:secret/data/shop/api#token, which begins as an operator allows it."
@@ -19197,6 +19297,10 @@ func (ec *executionContext) childFields_Credential(ctx context.Context, field gr
 		return ec.fieldContext_Credential_header(ctx, field)
 	case "forge":
 		return ec.fieldContext_Credential_forge(ctx, field)
+	case "oauth2":
+		return ec.fieldContext_Credential_oauth2(ctx, field)
+	case "certificate":
+		return ec.fieldContext_Credential_certificate(ctx, field)
 	case "version":
 		return ec.fieldContext_Credential_version(ctx, field)
 	case "reference":
@@ -19215,6 +19319,28 @@ func (ec *executionContext) childFields_Credential(ctx context.Context, field gr
 		return ec.fieldContext_Credential_changedAt(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Credential", field.Name)
+}
+
+func (ec *executionContext) childFields_CredentialCertificate(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "ca":
+		return ec.fieldContext_CredentialCertificate_ca(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CredentialCertificate", field.Name)
+}
+
+func (ec *executionContext) childFields_CredentialOAuth2(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "tokenUrl":
+		return ec.fieldContext_CredentialOAuth2_tokenUrl(ctx, field)
+	case "clientId":
+		return ec.fieldContext_CredentialOAuth2_clientId(ctx, field)
+	case "scopes":
+		return ec.fieldContext_CredentialOAuth2_scopes(ctx, field)
+	case "send":
+		return ec.fieldContext_CredentialOAuth2_send(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CredentialOAuth2", field.Name)
 }
 
 func (ec *executionContext) childFields_CredentialPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

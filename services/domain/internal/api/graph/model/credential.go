@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -15,6 +16,8 @@ type Credential struct {
 	Kind                    sealing.Kind
 	URLPrefixes             []string
 	Username, Header, Forge string
+	Oauth2                  *CredentialOAuth2
+	Certificate             *CredentialCertificate
 	Version                 int
 	Reference               string
 	Sealed                  bool
@@ -24,9 +27,28 @@ type Credential struct {
 	ChangedAt               time.Time
 }
 
+// CredentialOAuth2 is a client of OAuth 2.0.
+type CredentialOAuth2 struct {
+	TokenURL, ClientID string
+	Scopes             []string
+	Send               string
+}
+
+// CredentialCertificate is that the value is a certificate.
+type CredentialCertificate struct{ Ca string }
+
 // WrapCredential makes one of the domain's, as it is at an instant.
 func WrapCredential(c credential.Credential, at time.Time) Credential {
+	var client *CredentialOAuth2
+	if o := c.Proof.OAuth2; !o.IsZero() {
+		client = &CredentialOAuth2{TokenURL: o.TokenURL, ClientID: o.ClientID, Scopes: append([]string{}, o.Scopes...), Send: cmp.Or(o.Send, "header")}
+	}
+	var certificate *CredentialCertificate
+	if c.Proof.Certificate.Client {
+		certificate = &CredentialCertificate{Ca: c.Proof.Certificate.CA}
+	}
 	return Credential{
+		Oauth2: client, Certificate: certificate,
 		Name: c.Name, Kind: c.Kind, URLPrefixes: c.URLPrefixes, Username: c.Username, Header: c.Header, Forge: c.Forge, Version: c.Version,
 		Reference: c.Reference, Sealed: c.Key != 0, State: c.StateAt(at), ExpiresAt: c.ExpiresAt, RevokedAt: c.RevokedAt, Author: c.Author.Name,
 		ChangedAt: c.ChangedAt,

@@ -299,6 +299,10 @@ type CreateCredentialInput struct {
 	Header *string `json:"header,omitempty"`
 	// For GIT: the interface of the repositories, git, gitlab, github or gitea.
 	Forge *string `json:"forge,omitempty"`
+	// Makes it a client of OAuth 2.0, of which the value is the secret. Only for HTTP, and without username and header.
+	Oauth2 *CredentialOAuth2Input `json:"oauth2,omitempty"`
+	// Makes it a certificate of the client, of which the value is the certificate and its key, in PEM. Only for HTTP, and without the others.
+	Certificate *CredentialCertificateInput `json:"certificate,omitempty"`
 	// The value itself, which is sealed and never shown again; or else reference.
 	Value *string `json:"value,omitempty"`
 	// A reference to the value, such as vault:secret/data/shop/api#token, which begins as an operator allows it.
@@ -442,6 +446,23 @@ type CreateTokenPayload struct {
 	// The token itself. It is not stored and cannot be shown again.
 	Token  *string     `json:"token,omitempty"`
 	Errors []UserError `json:"errors"`
+}
+
+// A certificate of the client.
+type CredentialCertificateInput struct {
+	// Authorities, in PEM, that may vouch for servers in place of all others.
+	Ca string `json:"ca"`
+}
+
+// A client of OAuth 2.0.
+type CredentialOAuth2Input struct {
+	// Where tokens are issued, such as https://id.example.com/oauth2/token. The secret is sent there only.
+	TokenURL string `json:"tokenUrl"`
+	ClientID string `json:"clientId"`
+	// At most 20.
+	Scopes []string `json:"scopes"`
+	// How the client proves itself: header, with basic authentication, or body.
+	Send string `json:"send"`
 }
 
 // Result of createCredential, rotateCredential and revokeCredential.

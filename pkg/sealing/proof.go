@@ -1,0 +1,126 @@
+package sealing
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
+
+// The bounds of proofs.
+const (
+	maxScopes = 20
+	maxCA     = 32 << 10
+)
+
+// Proof is how a client proves itself other than by sending the value; its zero value is none. It is for the kind http only.
+type Proof struct {
+	// OAuth2 makes the value the secret of a client, for which tokens are issued (OAuth 2.0 client credentials, RFC 6749, 4.4).
+	OAuth2 OAuth2 `json:"oauth2,omitzero"`
+	// Certificate makes the value a certificate and its key, in PEM, that connections are opened with.
+	Certificate Certificate `json:"certificate,omitzero"`
+}
+
+// IsZero reports whether the value itself is sent.
+func (p Proof) IsZero() bool { return p.OAuth2.IsZero() && p.Certificate == Certificate{} }
+
+// OAuth2 is a client of a server that issues tokens.
+type OAuth2 struct {
+	// TokenURL is where tokens are issued. The secret is sent there only.
+	TokenURL string   `json:"token_url,omitempty"`
+	ClientID string   `json:"client_id,omitempty"`
+	Scopes   []string `json:"scopes,omitempty"`
+	// Send is how the client proves itself: header, the default, or body.
+	Send string `json:"send,omitempty"`
+}
+
+// IsZero reports whether it is none.
+func (o OAuth2) IsZero() bool {
+	return o.TokenURL == "" && o.ClientID == "" && len(o.Scopes) == 0 && o.Send == ""
+}
+
+// Certificate is that the value is a certificate.
+type Certificate struct {
+	Client bool `json:"client,omitempty"`
+	// CA are authorities, in PEM, that may vouch for servers in place of all others; empty for those of the service.
+	CA string `json:"ca,omitempty"`
+}
+
+// ScopeForm is that of a scope (RFC 6749, 3.3).
+func ScopeForm() *regexp.Regexp { return scopeForm }
+
+var scopeForm = regexp.MustCompile(`^[\x21\x23-\x5b\x5d-\x7e]{1,255}$`)
+
+// check finds what is wrong with a proof of terms.
+func (p Proof) check(t Terms, wrong func(field, format string, args ...any)) {
+	if p.IsZero() {
+		return
+	}
+	if t.Kind != HTTP {
+		wrong("/kind", "found %.100s with oauth2 or certificate; expected http", string(t.Kind))
+	}
+	if !p.OAuth2.IsZero() && p.Certificate.Client || t.Username != "" || t.Header != "" {
+		wrong("/oauth2", "found more than one of username, header, oauth2 and certificate; expected one of them or none")
+	}
+	if !p.OAuth2.IsZero() {
+		p.OAuth2.check(wrong)
+	}
+	for i, prefix := range t.URLPrefixes {
+		u, err := ParsePrefix(prefix)
+		switch {
+		case err != nil: // which is reported elsewhere
+		case p.Certificate.Client && u.Scheme != "https":
+			wrong(fmt.Sprintf("/urlPrefixes/%d", i), "found the scheme %s, where no certificate is sent; expected https", u.Scheme)
+		case u.Scheme != "https" && u.Scheme != "http":
+			wrong(fmt.Sprintf("/urlPrefixes/%d", i), "found the scheme %s; expected https or http", u.Scheme)
+		}
+	}
+	switch ca := p.Certificate.CA; {
+	case ca == "":
+	case !p.Certificate.Client:
+		wrong("/certificate/ca", "found without client; expected it with a certificate of the client only")
+	case len(ca) > maxCA || !x509.NewCertPool().AppendCertsFromPEM([]byte(ca)):
+		wrong("/certificate/ca", "found %d bytes without a certificate that can be read; expected certificates in PEM, at most %d bytes", len(ca), maxCA)
+	}
+}
+
+func (o OAuth2) check(wrong func(field, format string, args ...any)) {
+	u, err := ParseURL(o.TokenURL, "https", "http")
+	switch {
+	case err != nil:
+		wrong("/oauth2/tokenUrl", "%s", fault.FieldsOf(err)[0].Problem)
+	case len(o.TokenURL) > maxPrefix || hasFragment(o.TokenURL):
+		wrong("/oauth2/tokenUrl", "found %d bytes, or a fragment; expected at most %d bytes without one, such as https://%s/token", len(o.TokenURL), maxPrefix, u.Host)
+	}
+	if o.ClientID == "" || len(o.ClientID) > maxUsername {
+		wrong("/oauth2/clientId", "found %d bytes; expected 1 to %d", len(o.ClientID), maxUsername)
+	}
+	if len(o.Scopes) > maxScopes {
+		wrong("/oauth2/scopes", "found %d; expected at most %d", len(o.Scopes), maxScopes)
+	}
+	for i, scope := range o.Scopes {
+		if !scopeForm.MatchString(scope) {
+			wrong(fmt.Sprintf("/oauth2/scopes/%d", i), "found %.100q; expected 1 to 255 printable characters without spaces, quotes and backslashes", scope)
+		}
+	}
+	if !slices.Contains([]string{"", "header", "body"}, o.Send) {
+		wrong("/oauth2/send", "found %.100q; expected header or body", o.Send)
+	}
+}
+
+func hasFragment(raw string) bool {
+	u, err := url.Parse(raw)
+	return err != nil || u.Fragment != ""
+}
+
+// checkPair finds what is wrong with a certificate and its key. Nothing of them is in the problem.
+func checkPair(value string) string {
+	if _, err := tls.X509KeyPair([]byte(value), []byte(value)); err != nil {
+		return "found no certificate and key that belong together; expected both in PEM, one behind the other"
+	}
+	return ""
+}
