@@ -15,6 +15,7 @@ func TestTermsAreChecked(t *testing.T) {
 	if found := good.Check(); len(found) != 0 {
 		t.Errorf("good terms: %v", found)
 	}
+	oauth2 := sealing.OAuth2{TokenURL: "https://id.example/token", ClientID: "shop"}
 	for _, tt := range []struct {
 		name, field string
 		change      func(*sealing.Terms)
@@ -33,6 +34,21 @@ func TestTermsAreChecked(t *testing.T) {
 		{"a header with git", "/header", func(s *sealing.Terms) { s.Kind, s.Header = sealing.Git, "X-Api-Key" }},
 		{"a forge with http", "/forge", func(s *sealing.Terms) { s.Forge = "gitlab" }},
 		{"an unknown forge", "/forge", func(s *sealing.Terms) { s.Kind, s.Forge = sealing.Git, "cvs" }},
+		{"OAuth 2.0 with git", "/kind", func(s *sealing.Terms) { s.Kind, s.Proof.OAuth2 = sealing.Git, oauth2 }},
+		{"OAuth 2.0 with a header", "/oauth2", func(s *sealing.Terms) { s.Header, s.Proof.OAuth2 = "X-Api-Key", oauth2 }},
+		{"OAuth 2.0 and a certificate", "/oauth2", func(s *sealing.Terms) {
+			s.Proof = sealing.Proof{OAuth2: oauth2, Certificate: sealing.Certificate{Client: true}}
+		}},
+		{"a token URL with a user", "/oauth2/tokenUrl", func(s *sealing.Terms) { s.Proof.OAuth2 = oauth2; s.Proof.OAuth2.TokenURL = "https://u:p@id.example/" }},
+		{"a token URL with a fragment", "/oauth2/tokenUrl", func(s *sealing.Terms) { s.Proof.OAuth2 = oauth2; s.Proof.OAuth2.TokenURL += "#x" }},
+		{"no client", "/oauth2/clientId", func(s *sealing.Terms) { s.Proof.OAuth2 = oauth2; s.Proof.OAuth2.ClientID = "" }},
+		{"a scope with a space", "/oauth2/scopes/0", func(s *sealing.Terms) { s.Proof.OAuth2 = oauth2; s.Proof.OAuth2.Scopes = []string{"a b"} }},
+		{"another proof of the client", "/oauth2/send", func(s *sealing.Terms) { s.Proof.OAuth2 = oauth2; s.Proof.OAuth2.Send = "cookie" }},
+		{"OAuth 2.0 for mail", "/urlPrefixes/0", func(s *sealing.Terms) { s.Proof.OAuth2, s.URLPrefixes = oauth2, []string{"smtp://a.example"} }},
+		{"a certificate in clear", "/urlPrefixes/0", func(s *sealing.Terms) {
+			s.Proof.Certificate.Client, s.URLPrefixes = true, []string{"http://a.example/"}
+		}},
+		{"authorities that are none", "/certificate/ca", func(s *sealing.Terms) { s.Proof.Certificate = sealing.Certificate{Client: true, CA: "x"} }},
 		{"a user with a colon", "/username", func(s *sealing.Terms) { s.Username = "a:b" }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -50,6 +66,20 @@ func TestTermsAreChecked(t *testing.T) {
 		if len(found) != 1 || value != "" && strings.Contains(found[0].Problem, value) {
 			t.Errorf("a value of %d bytes: %v", len(value), found)
 		}
+	}
+}
+
+// R3-41: what values were sealed for by a release before proofs stays what they open for.
+func TestTermsWithoutAProofAreAsBefore(t *testing.T) {
+	t.Parallel()
+	terms := sealing.Terms{Organization: 1, Name: "api", Version: 1, Kind: sealing.HTTP, URLPrefixes: []string{"https://api.example.com/v1"}}
+	const before = `{"use":"lockstep/credential/1","terms":{"Organization":1,"Name":"api","Version":1,"Kind":"http","URLPrefixes":["https://api.example.com/v1"],"Username":"","Header":"","Forge":""}}`
+	if got := string(terms.Bytes()); got != before {
+		t.Errorf("found %s; want %s", got, before)
+	}
+	terms.Proof.Certificate.Client = true
+	if got := string(terms.Bytes()); got == before {
+		t.Error("a certificate opens as a value that is sent itself")
 	}
 }
 

@@ -1,12 +1,14 @@
 package domain
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/certs/certstest"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -223,5 +225,75 @@ func TestWhenCredentialsAreAnnounced(t *testing.T) {
 	a.again()
 	if every, _ := a.due(at.Add(12*time.Hour + 5*time.Minute)); !every {
 		t.Error("after a failure: found that not all are announced; want them")
+	}
+}
+
+// R3-41, D56: a client of OAuth 2.0 and a certificate of the client are sealed for what they are: their value opens for nothing else. They
+// are checked when they are made and when they are rotated, announced and recorded without a secret, and sealed anew as all others.
+func TestClientsAndCertificatesAreSealed(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t)
+	files := certstest.New(t).Files(t, t.TempDir(), "client")
+	read := func(file string) string {
+		t.Helper()
+		text, err := os.ReadFile(file)
+		k.ok(err)
+		return string(text)
+	}
+	pair, authorities := read(files.Cert)+"\n"+read(files.Key), read(files.CA)
+	const canary = "kx7f3ab9-never-in-clear"
+	token := sealing.Proof{OAuth2: sealing.OAuth2{TokenURL: "https://id.example.com/token", ClientID: "shop", Scopes: []string{"read"}}}
+	certificate := sealing.Proof{Certificate: sealing.Certificate{Client: true, CA: authorities}}
+	for name, one := range map[string]struct {
+		proof sealing.Proof
+		value string
+		wrong string // a value that it cannot have
+	}{"token": {token, canary, "a\nb"}, "certificate": {certificate, pair, canary}} {
+		put := func(value string) (credential.Credential, error) {
+			return k.credentials.Create(t.Context(), user(), credential.NewCredential{
+				Terms:    sealing.Terms{Name: name, Kind: sealing.HTTP, URLPrefixes: []string{"https://api.example.com/"}, Proof: one.proof},
+				NewValue: credential.NewValue{Value: credential.Value(value)},
+			})
+		}
+		if _, err := put(one.wrong); !fault.Is(err, fault.Invalid) || strings.Contains(err.Error(), canary) {
+			t.Errorf("%s: found %v; expected it to be refused without the value", name, err)
+		}
+		_, err := put(one.value)
+		k.ok(err)
+		if _, err := k.credentials.Rotate(t.Context(), user(), name, credential.NewValue{Value: credential.Value(one.wrong)}); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s: found %v; expected the rotation to be refused", name, err)
+		}
+		_, err = k.credentials.Rotate(t.Context(), user(), name, credential.NewValue{Value: credential.Value(one.value)})
+		k.ok(err)
+		e, n := k.announced(org, name)
+		if n != 2 {
+			t.Errorf("%s: found %d events; expected 2", name, n)
+		}
+		var proof sealing.Proof
+		k.ok(json.Unmarshal(e.Proof, &proof))
+		terms := sealing.Terms{Organization: org, Name: name, Version: 2, Kind: sealing.HTTP, URLPrefixes: e.URLPrefixes, Proof: proof}
+		value, err := k.keys.Open(t.Context(), e.Sealed, terms)
+		k.ok(err)
+		if value != one.value {
+			t.Errorf("%s: the value opens as another one", name)
+		}
+		terms.Proof = sealing.Proof{}
+		if _, err := k.keys.Open(t.Context(), e.Sealed, terms); err == nil {
+			t.Errorf("%s: the value opens as one that is sent itself", name)
+		}
+		if _, err := k.credentials.Secret(t.Context(), org, name); !fault.Is(err, fault.Refused) {
+			t.Errorf("%s: found %v; expected that it is no secret to check with", name, err)
+		}
+		if n := k.countOf(`SELECT count(*) FROM cd_changes WHERE concat(before::text, after::text) LIKE '%` + canary + `%'`); n != 0 {
+			t.Errorf("%s: %d changes have the value in clear", name, n)
+		}
+		_, err = k.credentials.Revoke(t.Context(), user(), name, "leaked")
+		k.ok(err)
+	}
+	text, err := os.ReadFile(k.file)
+	k.ok(err)
+	k.put(keyset.Add(string(text)))
+	if n, err := k.credentials.Reseal(t.Context()); n != 0 || err != nil {
+		t.Errorf("sealed %d anew, %v; expected none: they were revoked", n, err)
 	}
 }

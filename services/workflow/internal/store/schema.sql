@@ -134,12 +134,15 @@ CREATE TABLE credential (
     reference text NOT NULL,
     sealed bytea,
     revoked boolean NOT NULL,
+    proof jsonb NOT NULL DEFAULT '{}'::jsonb,
     CONSTRAINT credential_pkey PRIMARY KEY (organization, name),
     CONSTRAINT credential_check CHECK (((NOT revoked) OR ((reference = ''::text) AND (sealed IS NULL)))),
     CONSTRAINT credential_organization_check CHECK ((organization > 0)),
     CONSTRAINT credential_sealed_check CHECK ((octet_length(sealed) <= 98304)),
     CONSTRAINT credential_version_check CHECK ((version > 0))
 );
+COMMENT ON COLUMN credential.proof IS
+    'How the client proves itself other than by sending the value. It has no secret.';
 
 CREATE TABLE delivery (
     execution bigint NOT NULL,
