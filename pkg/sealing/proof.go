@@ -38,7 +38,7 @@ type OAuth2 struct {
 	Send string `json:"send,omitempty"`
 }
 
-// IsZero reports whether it is none.
+// IsZero reports whether there is no client.
 func (o OAuth2) IsZero() bool {
 	return o.TokenURL == "" && o.ClientID == "" && len(o.Scopes) == 0 && o.Send == ""
 }

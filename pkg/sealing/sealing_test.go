@@ -48,7 +48,7 @@ func TestTermsAreChecked(t *testing.T) {
 		{"a certificate in clear", "/urlPrefixes/0", func(s *sealing.Terms) {
 			s.Proof.Certificate.Client, s.URLPrefixes = true, []string{"http://a.example/"}
 		}},
-		{"authorities that are none", "/certificate/ca", func(s *sealing.Terms) { s.Proof.Certificate = sealing.Certificate{Client: true, CA: "x"} }},
+		{"authorities that cannot be read", "/certificate/ca", func(s *sealing.Terms) { s.Proof.Certificate = sealing.Certificate{Client: true, CA: "x"} }},
 		{"a user with a colon", "/username", func(s *sealing.Terms) { s.Username = "a:b" }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
