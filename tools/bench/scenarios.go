@@ -43,6 +43,7 @@ func scenarios() []scenario {
 		{name: "B18-replicas", run: replicas},
 		{name: "B19-children", run: children},
 		{name: "B20-messages", run: messages},
+		{name: "B21-checks", run: webRequests, config: reachable},
 	}
 }
 

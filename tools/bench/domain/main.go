@@ -55,6 +55,8 @@ type options struct {
 	passages int
 	// notifications is how many approvals are asked for in a channel; 0 leaves that out.
 	notifications int
+	// open is how many checks are open meanwhile, of which one in a hundred changes each second.
+	open int
 	// data is a folder that keeps the organization for the next time, whose pages are measured as they are; empty for none.
 	data string
 	// profile is where the processor's time during the pages goes to; empty for none.
@@ -77,6 +79,7 @@ func main() {
 	flag.IntVar(&o.events, "events", 16_000, "how many `words` of workflows the journal takes; 0 for none, and for no artifacts")
 	flag.IntVar(&o.passages, "passages", 99, "how many `rollouts` pass an entrance with ten conditions; 0 for none")
 	flag.IntVar(&o.notifications, "notifications", 0, "how many `approvals` are asked for in a channel, by a workflow service of its own; 0 for none")
+	flag.IntVar(&o.open, "open", 0, "how many `checks` are open while passages are measured, of which one in a hundred changes each second")
 	flag.StringVar(&o.data, "data", "", "keep the organization in this `folder`, and measure its pages, and nothing else, if it has one")
 	flag.StringVar(&o.profile, "profile", "", "write a CPU profile of service and client during the pages into this `file`")
 	flag.BoolVar(&o.unsealed, "unsealed", false, "do not seal the journals, to compare")

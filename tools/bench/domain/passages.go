@@ -147,6 +147,17 @@ func passages(ctx context.Context, nats, database string, api probe.API, o optio
 			return fmt.Errorf("the service has not settled: %w", err)
 		}
 	}
+	active := int(2_000 * o.scale)
+	first := int64(100_000*o.scale) - int64(active) + 1 + int64(len(all))
+	waiting, err := open(ctx, conn, database, first, min(o.open, active-o.events/16-len(all)), o.open)
+	if err != nil {
+		cancel()
+		return err
+	}
+	busy := clock.System().Now()
+	changes, unchanging := context.WithCancel(ctx)
+	defer unchanging()
+	group.Go(func() error { return waiting.change(changes, api) })
 	took := make([][]time.Duration, len(passageKinds()))
 	var decided []time.Duration
 	began, err := handled()
@@ -176,6 +187,11 @@ func passages(ctx context.Context, nats, database string, api probe.API, o optio
 				decided = append(decided, time.Duration((now.seconds-before.seconds)*float64(time.Second)))
 			}
 		}
+	}
+	unchanging()
+	if waiting.checks() > 0 {
+		fmt.Fprintf(os.Stdout, "meanwhile %d checks were open, of which %.0f a second changed, %d later than a second after they were due\n", waiting.checks(),
+			float64(waiting.reports.Load())/clock.System().Now().Sub(busy).Seconds(), waiting.late.Load())
 	}
 	if len(decided) > 0 {
 		slices.Sort(decided)
