@@ -151,6 +151,7 @@ func (s *service) parts(c Config, conn *bus.Conn, workflows autoflow.Engine, api
 	parts := []run.Part{
 		{Name: "listener", Run: func(ctx context.Context, ready func()) error { return s.listen(ctx, conn, ready) }},
 		{Name: "policies", Run: s.attend},
+		{Name: "reviews", Run: s.reviewPassages},
 		{Name: "triggers", Run: s.decideAll},
 		{Name: "notifications", Run: s.notifyAll},
 		{Name: "forges", Run: s.publishAll},
@@ -338,8 +339,8 @@ type service struct {
 	drivers *bundle.Drivers
 	// streams counts the open subscriptions of the API; nil before its handler is made.
 	streams *transport.Streams
-	// due holds one wake-up for the dispatchers, and chore one for what is done by time.
-	due, chore chan struct{}
+	// due holds one wake-up for the dispatchers, chore one for what is done by time, and review one for those who evaluate passages again.
+	due, chore, review chan struct{}
 	// decide holds one wake-up for those who have triggers decide.
 	decide chan struct{}
 	// notifiers holds one wake-up for those who send notifications.
@@ -371,7 +372,7 @@ func assemble(
 	pool *pgxpool.Pool, conn eventBus, drivers bundle.Deps, workflows engineReads, now clock.Clock, c Config, log *slog.Logger,
 ) (*service, error) {
 	s := &service{
-		log: log, pool: pool, due: make(chan struct{}, 1), chore: make(chan struct{}, 1), barred: make(chan struct{}, 1),
+		log: log, pool: pool, due: make(chan struct{}, 1), chore: make(chan struct{}, 1), review: make(chan struct{}, 1), barred: make(chan struct{}, 1),
 		undeclared: make(chan struct{}, 1), decide: make(chan struct{}, 1), notifiers: make(chan struct{}, 1), publishers: make(chan struct{}, 1),
 	}
 	s.inbox = outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: conn, Clock: clock.System(), Log: log, Name: name})
@@ -495,6 +496,7 @@ func (s *service) wakeNotifiers() {
 
 // wakeChores signals that something is due now that is otherwise found within chorePoll: passages to be evaluated again.
 func (s *service) wakeChores() {
+	s.wakeReviewer()
 	select {
 	case s.chore <- struct{}{}:
 	default: // one is waiting already

@@ -113,11 +113,6 @@ type chore func(ctx context.Context) (what string, attrs []slog.Attr, worked boo
 // chores are what policies want done by time.
 func (s *service) chores() []chore {
 	return []chore{
-		// People and programs that report wait for the first one.
-		func(ctx context.Context) (string, []slog.Attr, bool, error) {
-			rollout, worked, err := s.rollouts.ReviewDue(ctx)
-			return "passages evaluated again", []slog.Attr{slog.Int64(telemetry.KeyRollout, rollout)}, worked, err
-		},
 		func(ctx context.Context) (string, []slog.Attr, bool, error) {
 			r, worked, err := s.rollouts.RollBackDue(ctx)
 			return "automatic rollback", []slog.Attr{
@@ -155,23 +150,72 @@ func (s *service) attend(ctx context.Context, ready func()) error {
 	for ctx.Err() == nil {
 		again := false
 		for _, do := range s.chores() {
-			what, attrs, worked, err := do(ctx)
-			// What fails because the process stops is no news.
-			if ctx.Err() != nil || !worked && err == nil {
-				continue
-			}
-			level := slog.LevelInfo
-			if err != nil {
-				level, attrs = fault.Describe(fault.ClassOf(err)).Level, append(attrs, slog.Any(telemetry.KeyError, err))
-			}
-			s.log.LogAttrs(ctx, level, "policy carried out", append(attrs, slog.String(telemetry.KeyPart, what))...)
-			again = again || err == nil
+			again = s.carryOut(ctx, do) || again
 		}
 		if !again {
 			s.pauseUntil(ctx, s.chore)
 		}
 	}
 	return nil
+}
+
+// carryOut does one thing, and reports whether there was something to do.
+func (s *service) carryOut(ctx context.Context, do chore) bool {
+	what, attrs, worked, err := do(ctx)
+	// What fails because the process stops is no news.
+	if ctx.Err() != nil || !worked && err == nil {
+		return false
+	}
+	level := slog.LevelInfo
+	if err != nil {
+		level, attrs = fault.Describe(fault.ClassOf(err)).Level, append(attrs, slog.Any(telemetry.KeyError, err))
+	}
+	s.log.LogAttrs(ctx, level, "policy carried out", append(attrs, slog.String(telemetry.KeyPart, what))...)
+	return err == nil
+}
+
+// reviewWorkers is how many rollouts are reviewed at once: people and programs that report wait for it.
+const reviewWorkers = 3
+
+// reviewPassages evaluates the passages of rollouts for which that is due, as long as there are some. It waits for nothing else that is due by
+// time, which may be much. The first worker looks each chorePoll or when it is woken; each that finds a rollout wakes another.
+func (s *service) reviewPassages(ctx context.Context, ready func()) error {
+	ready()
+	review := func(ctx context.Context) (string, []slog.Attr, bool, error) {
+		rollout, worked, err := s.rollouts.ReviewDue(ctx)
+		if worked {
+			s.wakeReviewer()
+		}
+		return "passages evaluated again", []slog.Attr{slog.Int64(telemetry.KeyRollout, rollout)}, worked, err
+	}
+	var wg sync.WaitGroup
+	for i := range reviewWorkers {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if s.carryOut(ctx, review) {
+					continue
+				}
+				if i == 0 {
+					s.pauseUntil(ctx, s.review)
+					continue
+				}
+				select {
+				case <-ctx.Done():
+				case <-s.review:
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return nil
+}
+
+// wakeReviewer wakes a worker that reviews passages, unless one is woken already.
+func (s *service) wakeReviewer() {
+	select {
+	case s.review <- struct{}{}:
+	default:
+	}
 }
 
 // deciders is how many triggers decide at once.
