@@ -615,6 +615,29 @@ func (ec *executionContext) fieldContext_ForgeMirror_plans(_ context.Context, fi
 	return graphql.NewScalarFieldContext("ForgeMirror", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
+func (ec *executionContext) _ForgeMirror_deployments(ctx context.Context, field graphql.CollectedField, obj *model.ForgeMirror) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgeMirror_deployments(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Deployments, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgeMirror_deployments(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgeMirror", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _ForgeMirror_author(ctx context.Context, field graphql.CollectedField, obj *model.ForgeMirror) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1392,6 +1415,29 @@ func (ec *executionContext) fieldContext_ForgeStatus_number(_ context.Context, f
 	return graphql.NewScalarFieldContext("ForgeStatus", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _ForgeStatus_kind(ctx context.Context, field graphql.CollectedField, obj *model.ForgeStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgeStatus_kind(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Kind, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v forge.Published) graphql.Marshaler {
+			return ec.marshalNForgePublicationKind2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚋforgeᚐPublished(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgeStatus_kind(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgeStatus", field, false, false, errors.New("field of type ForgePublicationKind does not have child fields"))
+}
+
 func (ec *executionContext) _ForgeStatus_repository(ctx context.Context, field graphql.CollectedField, obj *model.ForgeStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1482,6 +1528,75 @@ func (ec *executionContext) _ForgeStatus_phase(ctx context.Context, field graphq
 }
 func (ec *executionContext) fieldContext_ForgeStatus_phase(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("ForgeStatus", field, false, false, errors.New("field of type CheckPhase does not have child fields"))
+}
+
+func (ec *executionContext) _ForgeStatus_stage(ctx context.Context, field graphql.CollectedField, obj *model.ForgeStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgeStatus_stage(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Stage, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *forge.Stage) graphql.Marshaler {
+			return ec.marshalOForgeDeploymentStage2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚋforgeᚐStage(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ForgeStatus_stage(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgeStatus", field, false, false, errors.New("field of type ForgeDeploymentStage does not have child fields"))
+}
+
+func (ec *executionContext) _ForgeStatus_rolloutId(ctx context.Context, field graphql.CollectedField, obj *model.ForgeStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgeStatus_rolloutId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.RolloutID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ForgeStatus_rolloutId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgeStatus", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _ForgeStatus_forgeNumber(ctx context.Context, field graphql.CollectedField, obj *model.ForgeStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgeStatus_forgeNumber(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ForgeNumber, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ForgeStatus_forgeNumber(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgeStatus", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _ForgeStatus_description(ctx context.Context, field graphql.CollectedField, obj *model.ForgeStatus) (ret graphql.Marshaler) {
@@ -1929,7 +2044,7 @@ func (ec *executionContext) unmarshalInputPutForgeMirrorInput(ctx context.Contex
 		asMap["reason"] = ""
 	}
 
-	fieldsInOrder := [...]string{"application", "environments", "credential", "enabled", "plans", "reason"}
+	fieldsInOrder := [...]string{"application", "environments", "credential", "enabled", "plans", "deployments", "reason"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -1971,6 +2086,13 @@ func (ec *executionContext) unmarshalInputPutForgeMirrorInput(ctx context.Contex
 				return it, err
 			}
 			it.Plans = data
+		case "deployments":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("deployments"))
+			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Deployments = data
 		case "reason":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -2337,6 +2459,11 @@ func (ec *executionContext) _ForgeMirror(ctx context.Context, sel ast.SelectionS
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "deployments":
+			out.Values[i] = ec._ForgeMirror_deployments(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "author":
 			out.Values[i] = ec._ForgeMirror_author(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -2667,6 +2794,11 @@ func (ec *executionContext) _ForgeStatus(ctx context.Context, sel ast.SelectionS
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "kind":
+			out.Values[i] = ec._ForgeStatus_kind(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "repository":
 			out.Values[i] = ec._ForgeStatus_repository(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -2685,6 +2817,21 @@ func (ec *executionContext) _ForgeStatus(ctx context.Context, sel ast.SelectionS
 		case "phase":
 			out.Values[i] = ec._ForgeStatus_phase(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "stage":
+			out.Values[i] = ec._ForgeStatus_stage(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "rolloutId":
+			out.Values[i] = ec._ForgeStatus_rolloutId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "forgeNumber":
+			out.Values[i] = ec._ForgeStatus_forgeNumber(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "description":
@@ -2974,6 +3121,22 @@ func (ec *executionContext) marshalNForgeMirrorPayload2githubᚗcomᚋlockstep�
 	return ec._ForgeMirrorPayload(ctx, sel, &v)
 }
 
+func (ec *executionContext) unmarshalNForgePublicationKind2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚋforgeᚐPublished(ctx context.Context, v any) (forge.Published, error) {
+	res, err := model.UnmarshalForgePublicationKind(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNForgePublicationKind2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚋforgeᚐPublished(ctx context.Context, sel ast.SelectionSet, v forge.Published) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalForgePublicationKind(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) marshalNForgePull2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgePull(ctx context.Context, sel ast.SelectionSet, v model.ForgePull) graphql.Marshaler {
 	return ec._ForgePull(ctx, sel, &v)
 }
@@ -3089,6 +3252,24 @@ func (ec *executionContext) marshalNRetryForgeStatusesPayload2githubᚗcomᚋloc
 	return ec._RetryForgeStatusesPayload(ctx, sel, &v)
 }
 
+func (ec *executionContext) unmarshalOForgeDeploymentStage2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚋforgeᚐStage(ctx context.Context, v any) (*forge.Stage, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := model.UnmarshalForgeDeploymentStage(v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOForgeDeploymentStage2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚋforgeᚐStage(ctx context.Context, sel ast.SelectionSet, v *forge.Stage) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := model.MarshalForgeDeploymentStage(*v)
+	return res
+}
+
 func (ec *executionContext) marshalOForgeHook2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgeHook(ctx context.Context, sel ast.SelectionSet, v *model.ForgeHook) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
@@ -3101,6 +3282,24 @@ func (ec *executionContext) marshalOForgeMirror2ᚖgithubᚗcomᚋlockstepᚑcd�
 		return graphql.Null
 	}
 	return ec._ForgeMirror(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOForgePublicationKind2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚋforgeᚐPublished(ctx context.Context, v any) (*forge.Published, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := model.UnmarshalForgePublicationKind(v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOForgePublicationKind2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚋforgeᚐPublished(ctx context.Context, sel ast.SelectionSet, v *forge.Published) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := model.MarshalForgePublicationKind(*v)
+	return res
 }
 
 func (ec *executionContext) unmarshalOForgeReportKind2ᚖstring(ctx context.Context, v any) (*string, error) {

@@ -455,13 +455,14 @@ type ComplexityRoot struct {
 	}
 
 	ChatAccount struct {
-		Kind      func(childComplexity int) int
-		LinkedAt  func(childComplexity int) int
-		Member    func(childComplexity int) int
-		Name      func(childComplexity int) int
-		Number    func(childComplexity int) int
-		User      func(childComplexity int) int
-		Workspace func(childComplexity int) int
+		Kind        func(childComplexity int) int
+		LinkedAt    func(childComplexity int) int
+		Member      func(childComplexity int) int
+		Name        func(childComplexity int) int
+		Number      func(childComplexity int) int
+		Permissions func(childComplexity int) int
+		User        func(childComplexity int) int
+		Workspace   func(childComplexity int) int
 	}
 
 	ChatAccountPayload struct {
@@ -805,6 +806,7 @@ type ComplexityRoot struct {
 		Author       func(childComplexity int) int
 		ChangedAt    func(childComplexity int) int
 		Credential   func(childComplexity int) int
+		Deployments  func(childComplexity int) int
 		Enabled      func(childComplexity int) int
 		Environments func(childComplexity int) int
 		Plans        func(childComplexity int) int
@@ -858,12 +860,16 @@ type ComplexityRoot struct {
 		Description func(childComplexity int) int
 		DueAt       func(childComplexity int) int
 		Error       func(childComplexity int) int
+		ForgeNumber func(childComplexity int) int
+		Kind        func(childComplexity int) int
 		Link        func(childComplexity int) int
 		Name        func(childComplexity int) int
 		Number      func(childComplexity int) int
 		Phase       func(childComplexity int) int
 		Repository  func(childComplexity int) int
+		RolloutID   func(childComplexity int) int
 		SentAt      func(childComplexity int) int
+		Stage       func(childComplexity int) int
 		State       func(childComplexity int) int
 	}
 
@@ -1633,7 +1639,7 @@ type ComplexityRoot struct {
 		ForgePulls             func(childComplexity int, before *int, first int) int
 		ForgeRefusals          func(childComplexity int) int
 		ForgeReports           func(childComplexity int, commit *string, before *int, first int) int
-		ForgeStatuses          func(childComplexity int, state *forge.State, commit *string, before *int, first int) int
+		ForgeStatuses          func(childComplexity int, state *forge.State, kind *forge.Published, commit *string, before *int, first int) int
 		Freezes                func(childComplexity int, first *int, after *string, last *int, before *string, includeOver *bool, orderBy *core.Order) int
 		GatesForMe             func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		Groups                 func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
@@ -3837,6 +3843,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ChatAccount.Number(childComplexity), true
+	case "ChatAccount.permissions":
+		if e.ComplexityRoot.ChatAccount.Permissions == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ChatAccount.Permissions(childComplexity), true
 	case "ChatAccount.user":
 		if e.ComplexityRoot.ChatAccount.User == nil {
 			break
@@ -5142,6 +5154,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ForgeMirror.Credential(childComplexity), true
+	case "ForgeMirror.deployments":
+		if e.ComplexityRoot.ForgeMirror.Deployments == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeMirror.Deployments(childComplexity), true
 	case "ForgeMirror.enabled":
 		if e.ComplexityRoot.ForgeMirror.Enabled == nil {
 			break
@@ -5375,6 +5393,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ForgeStatus.Error(childComplexity), true
+	case "ForgeStatus.forgeNumber":
+		if e.ComplexityRoot.ForgeStatus.ForgeNumber == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeStatus.ForgeNumber(childComplexity), true
+	case "ForgeStatus.kind":
+		if e.ComplexityRoot.ForgeStatus.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeStatus.Kind(childComplexity), true
 	case "ForgeStatus.link":
 		if e.ComplexityRoot.ForgeStatus.Link == nil {
 			break
@@ -5405,12 +5435,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ForgeStatus.Repository(childComplexity), true
+	case "ForgeStatus.rolloutId":
+		if e.ComplexityRoot.ForgeStatus.RolloutID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeStatus.RolloutID(childComplexity), true
 	case "ForgeStatus.sentAt":
 		if e.ComplexityRoot.ForgeStatus.SentAt == nil {
 			break
 		}
 
 		return e.ComplexityRoot.ForgeStatus.SentAt(childComplexity), true
+	case "ForgeStatus.stage":
+		if e.ComplexityRoot.ForgeStatus.Stage == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeStatus.Stage(childComplexity), true
 	case "ForgeStatus.state":
 		if e.ComplexityRoot.ForgeStatus.State == nil {
 			break
@@ -9158,7 +9200,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.ForgeStatuses(childComplexity, args["state"].(*forge.State), args["commit"].(*string), args["before"].(*int), args["first"].(int)), true
+		return e.ComplexityRoot.Query.ForgeStatuses(childComplexity, args["state"].(*forge.State), args["kind"].(*forge.Published), args["commit"].(*string), args["before"].(*int), args["first"].(int)), true
 	case "Query.freezes":
 		if e.ComplexityRoot.Query.Freezes == nil {
 			break
@@ -13169,7 +13211,7 @@ type CancelChainPayload {
   errors: [UserError!]!
 }
 `, BuiltIn: false},
-	{Name: "../schema/chat.graphqls", Input: `# Chat accounts: which member a user of a chat is, who answers there by the buttons of messages.
+	{Name: "../schema/chat.graphqls", Input: `# Chat accounts: which member a user of a chat is, who answers there by the buttons of messages and by slash commands.
 
 extend type Query {
   "The chat accounts that members have linked: one's own, and all of them for those who administer."
@@ -13202,6 +13244,8 @@ type ChatAccount {
   name: String!
   "What the member is called; the viewer, for one that is not linked."
   member: String!
+  "What it is good for at most: of these, what the member may do at the moment."
+  permissions: [Permission!]!
   "When it was linked; null for one that is not."
   linkedAt: Time
 }
@@ -14429,15 +14473,20 @@ type BadgesPayload {
   errors: [UserError!]!
 }
 `, BuiltIn: false},
-	{Name: "../schema/forge.graphqls", Input: `# Statuses of commits: which applications have their checks published at the forges of their repositories, what became of each status, and
+	{Name: "../schema/forge.graphqls", Input: `# Statuses and deployments of commits: which applications have theirs published at the forges of their repositories, what became of each, and
 # where forges report statuses to.
 
 extend type Query {
   "The applications whose checks are published, by application; also those where it was switched off."
   forgeMirrors: [ForgeMirror!]!
-  "Statuses of commits with their outcomes, the newest first. They are kept for 30 days after their last change."
+  """
+  Statuses and deployments of commits with their outcomes, the newest first. They are kept for 30 days after their last change, deployments not
+  less than they are live.
+  """
   forgeStatuses(
     state: ForgeStatusState
+    "Only statuses, or only deployments; null for both."
+    kind: ForgePublicationKind
     "The full ID of a commit."
     commit: String
     "The number of the status after which the list continues."
@@ -14492,24 +14541,33 @@ type ForgeMirror {
   enabled: Boolean!
   "Whether the plans of pull requests are about the application, too."
   plans: Boolean!
+  "Whether its deployments are published, too, at GitHub and GitLab."
+  deployments: Boolean!
   "The name of the member who saved it last."
   author: String!
   "When it was saved last."
   changedAt: Time!
 }
 
-"A status of a commit at its forge. The forge may have an older one, and nothing is decided by it."
+"A status of a commit at its forge, or a deployment of it. The forge may have an older one, and nothing is decided by it."
 type ForgeStatus {
   "Identifies it within the organization."
   number: Int!
+  kind: ForgePublicationKind!
   "The URL of the repository."
   repository: String!
   "The full ID of the commit."
   commit: String!
-  "Its name at the forge, such as lockstep/shop/production/e2e."
+  "Its name at the forge, such as lockstep/shop/production/e2e; of a deployment its environment with the rollout, such as lockstep/shop/production#rollout_7."
   name: String!
   "What it says, or is to say."
   phase: CheckPhase!
+  "How far a deployment has come, or is to have come; null for a status."
+  stage: ForgeDeploymentStage
+  "The rollout of a deployment; null for a status."
+  rolloutId: ID
+  "What the forge calls a deployment; null before it has one, and for a status."
+  forgeNumber: Int
   "What it says for people, or is to say."
   description: String!
   "Where it links to; empty for nowhere."
@@ -14523,6 +14581,28 @@ type ForgeStatus {
   dueAt: Time
   "When it was sent last; null for never."
   sentAt: Time
+}
+
+"What is published about a commit."
+enum ForgePublicationKind {
+  "A status: what a check has come to, or where the commit is."
+  STATUS
+  "A deployment of the commit to an environment, by a rollout."
+  DEPLOYMENT
+}
+
+"How far a deployment has come, as forges show it. GitLab shows what is queued as running, and what has succeeded as such also when it was replaced."
+enum ForgeDeploymentStage {
+  "The rollout has come to the environment, and waits before it."
+  QUEUED
+  "The rollout is in the environment."
+  IN_PROGRESS
+  "It is live there."
+  SUCCESS
+  "The rollout has failed there."
+  FAILURE
+  "It was replaced, or ended before it was done."
+  INACTIVE
 }
 
 "The outcome of a status of a commit."
@@ -14710,6 +14790,11 @@ input PutForgeMirrorInput {
   enabled: Boolean! = true
   "Whether the plans of pull requests are about the application, too; null to leave it as it is, which is true at first."
   plans: Boolean
+  """
+  Whether its deployments are published, too; null to leave it as it is, which is false at first. GitHub and GitLab have deployments, Gitea and
+  Forgejo have none.
+  """
+  deployments: Boolean
   "Why; kept in the journal."
   reason: String = ""
 }
@@ -19091,6 +19176,8 @@ func (ec *executionContext) childFields_ChatAccount(ctx context.Context, field g
 		return ec.fieldContext_ChatAccount_name(ctx, field)
 	case "member":
 		return ec.fieldContext_ChatAccount_member(ctx, field)
+	case "permissions":
+		return ec.fieldContext_ChatAccount_permissions(ctx, field)
 	case "linkedAt":
 		return ec.fieldContext_ChatAccount_linkedAt(ctx, field)
 	}
@@ -19781,6 +19868,8 @@ func (ec *executionContext) childFields_ForgeMirror(ctx context.Context, field g
 		return ec.fieldContext_ForgeMirror_enabled(ctx, field)
 	case "plans":
 		return ec.fieldContext_ForgeMirror_plans(ctx, field)
+	case "deployments":
+		return ec.fieldContext_ForgeMirror_deployments(ctx, field)
 	case "author":
 		return ec.fieldContext_ForgeMirror_author(ctx, field)
 	case "changedAt":
@@ -19877,6 +19966,8 @@ func (ec *executionContext) childFields_ForgeStatus(ctx context.Context, field g
 	switch field.Name {
 	case "number":
 		return ec.fieldContext_ForgeStatus_number(ctx, field)
+	case "kind":
+		return ec.fieldContext_ForgeStatus_kind(ctx, field)
 	case "repository":
 		return ec.fieldContext_ForgeStatus_repository(ctx, field)
 	case "commit":
@@ -19885,6 +19976,12 @@ func (ec *executionContext) childFields_ForgeStatus(ctx context.Context, field g
 		return ec.fieldContext_ForgeStatus_name(ctx, field)
 	case "phase":
 		return ec.fieldContext_ForgeStatus_phase(ctx, field)
+	case "stage":
+		return ec.fieldContext_ForgeStatus_stage(ctx, field)
+	case "rolloutId":
+		return ec.fieldContext_ForgeStatus_rolloutId(ctx, field)
+	case "forgeNumber":
+		return ec.fieldContext_ForgeStatus_forgeNumber(ctx, field)
 	case "description":
 		return ec.fieldContext_ForgeStatus_description(ctx, field)
 	case "link":
