@@ -260,7 +260,8 @@ func TestClientsAndCertificatesAreSealed(t *testing.T) {
 		}
 		_, err := put(one.value)
 		k.ok(err)
-		if _, err := k.credentials.Rotate(t.Context(), user(), name, credential.NewValue{Value: credential.Value(one.wrong)}); !fault.Is(err, fault.Invalid) {
+		wrong := credential.NewValue{Value: credential.Value(one.wrong)}
+		if _, err := k.credentials.Rotate(t.Context(), user(), name, wrong); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s: found %v; expected the rotation to be refused", name, err)
 		}
 		_, err = k.credentials.Rotate(t.Context(), user(), name, credential.NewValue{Value: credential.Value(one.value)})

@@ -372,7 +372,8 @@ func assemble(
 	pool *pgxpool.Pool, conn eventBus, drivers bundle.Deps, workflows engineReads, now clock.Clock, c Config, log *slog.Logger,
 ) (*service, error) {
 	s := &service{
-		log: log, pool: pool, due: make(chan struct{}, 1), chore: make(chan struct{}, 1), review: make(chan struct{}, 1), barred: make(chan struct{}, 1),
+		log: log, pool: pool, due: make(chan struct{}, 1), chore: make(chan struct{}, 1),
+		review: make(chan struct{}, 1), barred: make(chan struct{}, 1),
 		undeclared: make(chan struct{}, 1), decide: make(chan struct{}, 1), notifiers: make(chan struct{}, 1), publishers: make(chan struct{}, 1),
 	}
 	s.inbox = outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: conn, Clock: clock.System(), Log: log, Name: name})

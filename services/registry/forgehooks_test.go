@@ -144,7 +144,8 @@ func TestStatusesOfForgesAreChecked(t *testing.T) {
 		t.Errorf("found %d refusals; want 6", n)
 	}
 	all, err := answers{in.sources}.ForgeRefusals(t.Context(), 3, []string{"nobody", forgeKey})
-	if err != nil || len(all) != 1 || all[0].GetKey() != forgeKey || len(all[0].GetRefused()) != 6 || all[0].GetRefused()[0].GetReason() == "" {
+	if err != nil || len(all) != 1 || all[0].GetKey() != forgeKey ||
+		len(all[0].GetRefused()) != 6 || all[0].GetRefused()[0].GetReason() == "" {
 		t.Errorf("found %v, %v; want six refusals of the hook", all, err)
 	}
 	if theirs, err := (answers{in.sources}).ForgeRefusals(t.Context(), 4, []string{forgeKey}); err != nil || len(theirs) != 0 {

@@ -77,14 +77,14 @@ func (a answers) ForgeRefusals(ctx context.Context, organization int64, keys []s
 	}
 	var all []*sourcesv1.ForgeRefusals
 	for i, key := range keys {
-		one := &sourcesv1.ForgeRefusals{Key: key}
+		var parts []*sourcesv1.Refused
 		for _, r := range refused[senders[i]] {
-			one.Refused = append(one.Refused, &sourcesv1.Refused{
+			parts = append(parts, &sourcesv1.Refused{
 				What: r.What, Reason: r.Reason, Times: r.Times, FirstAt: timestamppb.New(r.First), LastAt: timestamppb.New(r.Last),
 			})
 		}
-		if len(one.Refused) > 0 {
-			all = append(all, one)
+		if len(parts) > 0 {
+			all = append(all, &sourcesv1.ForgeRefusals{Key: key, Refused: parts})
 		}
 	}
 	return all, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -95,6 +96,22 @@ func open(ctx context.Context, conn *bus.Conn, database string, first int64, rol
 	return o, nil
 }
 
+// openBehind opens checks of rollouts under way that nothing else is measured with: those behind so many.
+func openBehind(ctx context.Context, conn *bus.Conn, database string, behind int, o options) (*opened, error) {
+	active := int(2_000 * o.scale)
+	first := int64(100_000*o.scale) - int64(active) + 1 + int64(behind)
+	return open(ctx, conn, database, first, min(o.open, active-o.events/16-behind), o.open)
+}
+
+// print prints what has changed in a time.
+func (o *opened) print(took time.Duration) {
+	if o.checks() == 0 {
+		return
+	}
+	fmt.Fprintf(os.Stdout, "meanwhile %d checks were open, of which %.0f a second changed, %d later than a second after they were due\n", o.checks(),
+		float64(o.reports.Load())/took.Seconds(), o.late.Load())
+}
+
 // change reports statuses until ctx ends: each second one of a hundred checks gets another phase. One check of each rollout is never
 // reported, so that no passage is granted.
 func (o *opened) change(ctx context.Context, api probe.API) error {
@@ -111,16 +128,15 @@ func (o *opened) change(ctx context.Context, api probe.API) error {
 				i := int(next.Add(1)) - 1
 				due := began.Add(time.Duration(i) * every)
 				if early := due.Sub(clock.System().Now()); early > 0 {
-					if clock.Sleep(ctx, clock.System(), early) != nil {
-						return nil
-					}
+					_ = clock.Sleep(ctx, clock.System(), early) // it ends early with ctx, which is looked at below
 				} else if early < -time.Second {
 					o.late.Add(1)
 				}
-				if err := o.report(ctx, api, i); err != nil {
-					if ctx.Err() != nil {
-						return nil
-					}
+				err := o.report(ctx, api, i)
+				if ctx.Err() != nil {
+					return nil
+				}
+				if err != nil {
 					return err
 				}
 				o.reports.Add(1)

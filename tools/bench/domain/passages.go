@@ -147,9 +147,7 @@ func passages(ctx context.Context, nats, database string, api probe.API, o optio
 			return fmt.Errorf("the service has not settled: %w", err)
 		}
 	}
-	active := int(2_000 * o.scale)
-	first := int64(100_000*o.scale) - int64(active) + 1 + int64(len(all))
-	waiting, err := open(ctx, conn, database, first, min(o.open, active-o.events/16-len(all)), o.open)
+	waiting, err := openBehind(ctx, conn, database, len(all), o)
 	if err != nil {
 		cancel()
 		return err
@@ -189,10 +187,7 @@ func passages(ctx context.Context, nats, database string, api probe.API, o optio
 		}
 	}
 	unchanging()
-	if waiting.checks() > 0 {
-		fmt.Fprintf(os.Stdout, "meanwhile %d checks were open, of which %.0f a second changed, %d later than a second after they were due\n", waiting.checks(),
-			float64(waiting.reports.Load())/clock.System().Now().Sub(busy).Seconds(), waiting.late.Load())
-	}
+	waiting.print(clock.System().Now().Sub(busy))
 	if len(decided) > 0 {
 		slices.Sort(decided)
 		p50, p99 := probe.Percentiles(decided)

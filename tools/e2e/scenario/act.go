@@ -107,7 +107,8 @@ func (r *run) onCheck(ctx context.Context, a Act) error {
 	case a.Passed != "":
 		return r.passed(ctx, a.Passed)
 	case a.Decide != nil:
-		_, err := r.world.API.DecideCheck(ctx, r.started.ID, r.scenario.full(a.Decide.Environment), a.Decide.Key, a.Decide.Phase, "end-to-end test")
+		in := r.scenario.full(a.Decide.Environment)
+		_, err := r.world.API.DecideCheck(ctx, r.started.ID, in, a.Decide.Key, a.Decide.Phase, "end-to-end test")
 		return err
 	default:
 		return r.onCluster(ctx, a)

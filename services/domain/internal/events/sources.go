@@ -97,16 +97,17 @@ func (r Registry) ForgeHook(ctx context.Context, organization int64, key, of str
 
 // ForgeRefusals implements forge.Secrets.
 func (r Registry) ForgeRefusals(ctx context.Context, organization int64, keys []string) (map[string][]forge.Refusal, error) {
-	answer, err := ask(ctx, r.conn, stateWithin, bus.SourcesStates, &sourcesv1.StatesRequest{OrganizationId: organization, ForgeHookKeys: keys},
-		&sourcesv1.StatesResponse{})
+	request := &sourcesv1.StatesRequest{OrganizationId: organization, ForgeHookKeys: keys}
+	answer, err := ask(ctx, r.conn, stateWithin, bus.SourcesStates, request, &sourcesv1.StatesResponse{})
 	if fault.Is(err, fault.Invalid) {
-		return nil, fault.New(fault.Unavailable, "the registry service is an older release, which does not report what it has refused of forges; upgrade it")
+		return nil, fault.New(fault.Unavailable, "the registry service is an older release, which does not report its refusals; upgrade it")
 	}
 	all := map[string][]forge.Refusal{}
 	for _, hook := range answer.GetForgeRefusals() {
 		for _, one := range hook.GetRefused() {
 			all[hook.GetKey()] = append(all[hook.GetKey()], forge.Refusal{
-				What: one.GetWhat(), Reason: one.GetReason(), Times: one.GetTimes(), FirstAt: one.GetFirstAt().AsTime(), LastAt: one.GetLastAt().AsTime(),
+				What: one.GetWhat(), Reason: one.GetReason(), Times: one.GetTimes(), FirstAt: one.GetFirstAt().AsTime(),
+				LastAt: one.GetLastAt().AsTime(),
 			})
 		}
 	}

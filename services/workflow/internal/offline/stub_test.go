@@ -97,7 +97,7 @@ func (s *stub) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	sent := r.Clone(r.Context())
 	sent.URL.Scheme, sent.URL.Host = s.address.Scheme, s.address.Host
-	return http.DefaultTransport.RoundTrip(sent) //nolint:wrapcheck // a part of the transport
+	return http.DefaultTransport.RoundTrip(sent)
 }
 
 // ServeHTTP implements http.Handler.

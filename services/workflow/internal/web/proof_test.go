@@ -71,7 +71,8 @@ func TestAnOrganizationsOwnClientHasTokensIssued(t *testing.T) {
 	i.wants("Bearer token-2", theirs)
 	s.set(func(c *credential.Credential) { c.Proof.OAuth2.ClientID = "shop-2" }) // revoked, and created again
 	i.wants("Bearer token-3", theirs)
-	want := "client_credentials shop:canary%2Fof%2Bthe+client read,client_credentials shop:another+canary read,client_credentials shop-2:another+canary read"
+	want := "client_credentials shop:canary%2Fof%2Bthe+client read," +
+		"client_credentials shop:another+canary read,client_credentials shop-2:another+canary read"
 	if got := strings.Join(i.requests, ","); got != want {
 		t.Errorf("found %s; want %s", got, want)
 	}

@@ -41,7 +41,9 @@ type CredentialCertificate struct{ Ca string }
 func WrapCredential(c credential.Credential, at time.Time) Credential {
 	var client *CredentialOAuth2
 	if o := c.Proof.OAuth2; !o.IsZero() {
-		client = &CredentialOAuth2{TokenURL: o.TokenURL, ClientID: o.ClientID, Scopes: append([]string{}, o.Scopes...), Send: cmp.Or(o.Send, "header")}
+		client = &CredentialOAuth2{
+			TokenURL: o.TokenURL, ClientID: o.ClientID, Scopes: append([]string{}, o.Scopes...), Send: cmp.Or(o.Send, "header"),
+		}
 	}
 	var certificate *CredentialCertificate
 	if c.Proof.Certificate.Client {
