@@ -98,7 +98,7 @@ func TestTokensThatHaveEndedAreDropped(t *testing.T) {
 	}
 }
 
-// R3-41: an organization's own certificate is sent to the URLs of its credential alone, is rotated with the next request, and signs nothing.
+// R3-41: an organization's own certificate is sent to the URLs of its credential alone, and is rotated with the next request.
 func TestAnOrganizationsOwnCertificate(t *testing.T) {
 	t.Parallel()
 	c := certifying(t)
