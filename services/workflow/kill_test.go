@@ -221,6 +221,7 @@ func ask(ctx context.Context, url string, question, answer any) error {
 // spawn starts a process with an engine, which is killed at a commit. killed counts the kills.
 func (w *world) spawn(database pg.Config, c crash, killed *atomic.Int64) process {
 	w.t.Helper()
+	w.lowered = w.lowered || c.applied
 	nobody := &engines{t: w.t} // who would be woken is in another process, and looks by itself
 	kept := store.New(store.Deps{
 		Pool: w.pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {},

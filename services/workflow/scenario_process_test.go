@@ -10,15 +10,19 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
+	"github.com/lockstep-cd/lockstep/pkg/schema"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/eventtype"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store/eventtypes"
 )
 
 // The processes of a scenario: each is a life of the service, without bus and API, and may crash at a commit.
@@ -87,6 +91,7 @@ type process struct {
 }
 
 func (w *world) boot(c crash) process {
+	w.lowered = w.lowered || c.applied
 	ctx, cancel := context.WithCancel(w.t.Context())
 	var functions []activity.Function
 	for _, name := range w.answered {
@@ -143,6 +148,20 @@ func (d declared) Agents(context.Context) ([]agent.Agent, error) {
 	return []agent.Agent{{ID: 7, Organization: d.organization}, {ID: 8, Organization: d.organization + 1}}, nil
 }
 
+// declaredTypes are the types of events that organizations have declared, as the service has them.
+func declaredTypes(pool *pgxpool.Pool, wall clock.Clock, log *slog.Logger) *eventtype.Types {
+	return eventtype.New(eventtype.Deps{
+		Store: eventtypes.New(pool), Reserved: event.Prefix, Clock: wall, Log: log,
+		Compile: func(text []byte) (eventtype.Validate, error) {
+			compiled, err := schema.Compile(text)
+			if err != nil {
+				return nil, err
+			}
+			return compiled.Validate, nil
+		},
+	})
+}
+
 func assemble(a assembly) (assembled, error) {
 	var runner *engine.Engine
 	large := 0
@@ -164,7 +183,7 @@ func assemble(a assembly) (assembled, error) {
 	}
 	runner = engine.New(engine.Deps{
 		Store: crashing, Scripts: scripts, Functions: registry, Agents: agent.NewRegistry(declared{organization: a.organization}, a.wall, a.log),
-		CheckEmit: events.CheckEmit, Clock: a.wall, Log: a.log,
+		CheckEmit: events.CheckEmitOf(context.Background(), declaredTypes(a.pool, a.wall, a.log)), Clock: a.wall, Log: a.log,
 		Settings: engine.Settings{
 			Instance: "scenario", Lease: time.Hour, Poll: 20 * time.Millisecond, CallTimeout: time.Minute, WaitTimeout: 24 * time.Hour,
 			Live: 10, Cache: 1 << 20, Activities: 10, History: 1000, Crashes: 3, Retention: 24 * time.Hour,

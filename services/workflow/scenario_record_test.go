@@ -2,6 +2,8 @@ package workflow_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -42,6 +44,7 @@ func (w *world) recordings(service *control.Service, a *txtar.Archive, e executi
 			r.Program[f.Name] = string(f.Data)
 		}
 	}
+	r.Program[mainFile] = string(w.start.Program.Source) // that of a change
 	entries, err := service.History(w.t.Context(), w.organization, "scenario", 0, 1000)
 	if err != nil {
 		w.t.Fatal(err)
@@ -66,7 +69,25 @@ func (w *world) recorded(service *control.Service, e execution.Execution) string
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return offline.Narrative{Ref: e.Ref, Entries: entries, Effects: w.effects, Sent: w.sent()}.String()
+	narrative := offline.Narrative{Ref: e.Ref, Entries: entries, Effects: w.effects, Sent: w.sent()}.String()
+	if status := w.status(); status != "{}" {
+		narrative += "status " + status + "\n"
+	}
+	return longText.ReplaceAllStringFunc(narrative, func(text string) string { return fmt.Sprintf("x times %d", len(text)) })
+}
+
+// longText is what {"$repeat": N} answers.
+var longText = regexp.MustCompile(`x{1000,}`)
+
+// status is what the run reports of itself, as JSON.
+func (w *world) status() string {
+	w.t.Helper()
+	var text string
+	if err := w.pool.QueryRow(w.t.Context(), `SELECT coalesce(jsonb_object_agg(s.key, s.value), '{}')::text
+FROM status s JOIN execution e ON e.id = s.execution WHERE e.organization = $1 AND e.workflow = 'scenario'`, w.organization).Scan(&text); err != nil {
+		w.t.Fatal(err)
+	}
+	return text
 }
 
 // sent are the events that left.

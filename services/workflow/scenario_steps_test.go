@@ -9,9 +9,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/outbox"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/emitters"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
 )
 
 // The steps of a scenario: what a script does to its run.
@@ -38,6 +43,11 @@ func steps() map[string]func(w *world, service *control.Service, step, arguments
 		"call":     (*world).stepCall,
 		"answered": (*world).stepAnswered,
 		"cancel":   (*world).stepCancel,
+		"start":    (*world).stepStart,
+		"change":   (*world).stepChange,
+		"status":   (*world).stepStatus,
+		"payloads": (*world).stepPayloads,
+		"runs":     (*world).stepRuns,
 	}
 }
 
@@ -98,6 +108,68 @@ func (w *world) stepAnswered(service *control.Service, _, arguments string) erro
 // stepCancel cancels the run: cancel REASON.
 func (w *world) stepCancel(service *control.Service, _, arguments string) error {
 	return service.Cancel(w.t.Context(), w.organization, "scenario", arguments)
+}
+
+// stepStart starts the run again with a message, twice: start ID DATA. It exists, so the message alone arrives, once.
+func (w *world) stepStart(service *control.Service, _, arguments string) error {
+	id, data, _ := strings.Cut(arguments, " ")
+	again := w.start
+	again.Message = &history.Message{ID: id, Data: json.RawMessage(data)}
+	for range 2 {
+		if started, err := service.Start(w.t.Context(), again); err != nil || started.Created {
+			return fmt.Errorf("created %t, error %w", started.Created, err)
+		}
+	}
+	return nil
+}
+
+// stepChange gives the run another program: change FILE.
+func (w *world) stepChange(service *control.Service, _, file string) error {
+	runs := store.New(store.Deps{
+		Pool: w.pool, Encode: events.Encode, Add: outbox.AddNumbered, AddNew: outbox.AddNew, Committed: func() {},
+		Woken: func(engine.Woken) {}, Clock: shown{w.clock}, Log: bustest.Log(w.t),
+	})
+	operator := control.NewOperator(service, runs, control.NewSubscriptions(runs, shown{w.clock}, bustest.Log(w.t)))
+	next := w.start.Program
+	next.Source = w.changed[file]
+	if _, err := operator.ChangeProgram(w.t.Context(), control.ChangeRequest{Organization: w.organization, Workflow: "scenario", Program: next}); err != nil {
+		return err
+	}
+	w.start.Program = next
+	return nil
+}
+
+// stepStatus expects what the run reports of itself: status JSON.
+func (w *world) stepStatus(_ *control.Service, _, want string) error {
+	if got := w.status(); got != want {
+		return fmt.Errorf("found %s, expected %s", got, want)
+	}
+	return nil
+}
+
+// stepPayloads expects as many values of more than 64 KiB to be kept, each once: payloads N. A process that keeps smaller values by digest
+// also keeps some that have a large one in them.
+func (w *world) stepPayloads(_ *control.Service, _, want string) error {
+	if w.lowered {
+		return nil
+	}
+	return w.count(want, `SELECT count(*) FROM payload WHERE organization = $1 AND octet_length(data) > 65536`)
+}
+
+// stepRuns expects as many runs of the organization, with children: runs N.
+func (w *world) stepRuns(_ *control.Service, _, want string) error {
+	return w.count(want, `SELECT count(*) FROM execution WHERE organization = $1`)
+}
+
+func (w *world) count(want, statement string) error {
+	var found int
+	if err := w.pool.QueryRow(w.t.Context(), statement, w.organization).Scan(&found); err != nil {
+		return err
+	}
+	if strconv.Itoa(found) != want {
+		return fmt.Errorf("found %d, expected %s", found, want)
+	}
+	return nil
 }
 
 // twice delivers something and its duplicate: only the second must be recognized as one.

@@ -18,8 +18,11 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/eventtype"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/store"
 )
@@ -30,7 +33,9 @@ var update = flag.Bool("update", false, "rewrite the histories of the scenarios"
 //
 //   - main.star and other modules, the program, and inputs.json, its inputs;
 //   - answers.json, the answers of Functions: name → list, of which the last one repeats. {"$error": …} fails; with "$times" it fails so
-//     often, and then answers "sha";
+//     often, and then answers "sha"; {"$repeat": N} is a text of N characters;
+//   - message.json, the message that the run is started with, and types.json, the schemas of event types by name, which its organization
+//     has declared;
 //   - script.txt, the steps that are carried out one by one whenever the run is parked: scenario_steps_test.go lists them;
 //   - history.txt, what must be recorded and sent (-update rewrites it).
 //
@@ -75,7 +80,7 @@ func TestScenarios(t *testing.T) {
 
 // play runs a scenario to its end, in an organization of its own. It answers how many commits there were, and what was
 // recorded.
-func play(t *testing.T, pool *pgxpool.Pool, organization int64, a *txtar.Archive, c crash) (commits int, history string, kept []recording) {
+func play(t *testing.T, pool *pgxpool.Pool, organization int64, a *txtar.Archive, c crash) (commits int, narrative string, kept []recording) {
 	t.Helper()
 	return playIn(t, pool, organization, a, func(w *world) process { return w.boot(c) })
 }
@@ -83,19 +88,22 @@ func play(t *testing.T, pool *pgxpool.Pool, organization int64, a *txtar.Archive
 // playIn is play with a first process of its own.
 func playIn(
 	t *testing.T, pool *pgxpool.Pool, organization int64, a *txtar.Archive, boot func(*world) process,
-) (commits int, history string, kept []recording) {
+) (commits int, narrative string, kept []recording) {
 	t.Helper()
 	w := &world{
 		t: t, pool: pool, organization: organization,
 		clock: clocktest.New(time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)), done: map[string]json.RawMessage{}, failures: map[string]int{},
+		changed: map[string][]byte{},
 	}
 	if err := json.Unmarshal([]byte(section(a, "answers.json")), &w.answers); err != nil {
 		t.Fatal(err)
 	}
 	w.answered = slices.Sorted(maps.Keys(w.answers))
+	w.declare(a)
+	w.start = w.startOf(a)
 	p := boot(w)
 	defer func() { p.stop() }()
-	if _, err := p.service.Start(t.Context(), w.startOf(a)); err != nil {
+	if _, err := p.service.Start(t.Context(), w.start); err != nil {
 		t.Fatal(err)
 	}
 	steps := strings.Split(strings.TrimSpace(section(a, "script.txt")), "\n")
@@ -129,9 +137,33 @@ func (w *world) startOf(a *txtar.Archive) execution.Start {
 			s.Program.Source = f.Data
 		} else if strings.HasSuffix(f.Name, ".star") {
 			s.Program.Modules[f.Name] = f.Data
+		} else if f.Name == "message.json" {
+			s.Message = new(history.Message)
+			if err := json.Unmarshal(f.Data, s.Message); err != nil {
+				w.t.Fatal(err)
+			}
+		} else if strings.HasPrefix(f.Name, "changed") {
+			w.changed[f.Name] = f.Data
 		}
 	}
 	return s
+}
+
+// declare declares the event types of a scenario for its organization.
+func (w *world) declare(a *txtar.Archive) {
+	w.t.Helper()
+	var types map[string]json.RawMessage
+	if text := section(a, "types.json"); text == "" {
+		return
+	} else if err := json.Unmarshal([]byte(text), &types); err != nil {
+		w.t.Fatal(err)
+	}
+	declared := declaredTypes(w.pool, w.clock, bustest.Log(w.t))
+	for name, schema := range types {
+		if _, err := declared.Declare(w.t.Context(), eventtype.Type{Organization: w.organization, Name: name, Schema: schema}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
 }
 
 // settle waits until nothing happens without the script any more, or the process has crashed.
@@ -188,10 +220,10 @@ func section(a *txtar.Archive, name string) string {
 	return ""
 }
 
-func rewrite(t *testing.T, file string, a *txtar.Archive, history string) {
+func rewrite(t *testing.T, file string, a *txtar.Archive, narrative string) {
 	t.Helper()
 	a.Files = slices.DeleteFunc(a.Files, func(f txtar.File) bool { return f.Name == "history.txt" })
-	a.Files = append(a.Files, txtar.File{Name: "history.txt", Data: []byte(history)})
+	a.Files = append(a.Files, txtar.File{Name: "history.txt", Data: []byte(narrative)})
 	if err := os.WriteFile(file, txtar.Format(a), 0o600); err != nil {
 		t.Fatal(err)
 	}

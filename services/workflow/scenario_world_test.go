@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
@@ -36,6 +37,11 @@ type world struct {
 	done     map[string]json.RawMessage
 	// failures counts the attempts that failed because the scenario says how many do.
 	failures map[string]int
+	// start is what the run was started with: its program is replaced by that of a change. changed are the programs to change to.
+	start   execution.Start
+	changed map[string][]byte
+	// lowered is set if a process kept smaller values by digest than a service does.
+	lowered bool
 }
 
 // carryOut has the effect once for each key, and answers the same again for the same key.
@@ -49,7 +55,7 @@ func (w *world) carryOut(function, key string) (json.RawMessage, error) {
 			w.t.Errorf("no answer for %s", function)
 			return nil, &history.FunctionError{Code: "unscripted"}
 		}
-		answer = list[0]
+		answer = repeated(list[0])
 		if len(list) > 1 {
 			w.answers[function] = list[1:]
 		}
@@ -77,6 +83,17 @@ func (w *world) carryOut(function, key string) (json.RawMessage, error) {
 		return nil, failed.Error
 	}
 	return json.RawMessage(`"` + failed.SHA + `"`), nil
+}
+
+// repeated is an answer, in full.
+func repeated(answer json.RawMessage) json.RawMessage {
+	var long struct {
+		Repeat int `json:"$repeat"`
+	}
+	if json.Unmarshal(answer, &long) != nil || long.Repeat == 0 {
+		return answer
+	}
+	return json.RawMessage(`"` + strings.Repeat("x", long.Repeat) + `"`)
 }
 
 // shown is the scenario's clock with timers of the real one, so that loops run while the scenario's time stands still.
