@@ -3,6 +3,7 @@ package simulation
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -26,6 +27,7 @@ func (c *checker) look(m *Memory) {
 	for _, e := range m.executions {
 		c.history(e)
 		c.consumed(m, e)
+		c.statuses(e)
 		switch {
 		case e.State == execution.Parked:
 			c.parked(e)
@@ -72,6 +74,19 @@ func (c *checker) history(e *stored) {
 		done[operation{entry.Generation, entry.Op}] = true
 	}
 	c.seen[e.ID] = slices.Clone(e.history)
+}
+
+// statuses are those that the history says, whatever the generation that has recorded them.
+func (c *checker) statuses(e *stored) {
+	want := map[string]string{}
+	for _, entry := range e.history {
+		if entry.Kind == history.KindStatus {
+			want[entry.Name] = string(entry.Value)
+		}
+	}
+	if !maps.Equal(want, e.statuses) {
+		c.violation("%s reports %v, and its history says %v", e.Workflow, e.statuses, want)
+	}
 }
 
 // consumed checks that a run consumes each event once, none that came before it, and none from a source that cannot emit its type.
@@ -177,7 +192,7 @@ func (c *checker) finish(m *Memory, w *world) {
 					c.violation("%s: the event of %s left %d times", e.Workflow, entry.Op, sent[key])
 				}
 				delete(sent, key)
-			case entry.Kind == history.KindRun && entry.Error == nil && entry.Name != (note{}).Name(): // which does nothing in the world
+			case entry.Kind == history.KindRun && entry.Error == nil && entry.Name != (checkpoint{}).Name(): // which does nothing in the world
 				if done, known := w.effects[key]; !known || !bytes.Equal(done.answer, entry.Value) {
 					c.violation("%s: %s is recorded with %s, and the world answered %s", e.Workflow, entry.Op, entry.Value, done.answer)
 				}

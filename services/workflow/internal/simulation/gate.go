@@ -268,7 +268,7 @@ func (p *port) AnswerTo(ctx context.Context, m history.Message) (answer *history
 		open   bool
 	}
 	f, err := read(ctx, p, "answer to "+m.ID, func() (f found, err error) {
-		f.open = p.memory.channels[m.Token] != nil
+		f.open = p.memory.isOpen(m.Token)
 		for _, e := range p.memory.events {
 			if e.Source == history.AnswerSource(m.Token) && e.ID == m.ID {
 				return f, json.Unmarshal(e.Data, &f.answer)

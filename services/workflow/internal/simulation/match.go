@@ -41,7 +41,7 @@ func (m *Memory) send(msg history.Message, l *engine.Lease) (matched int, duplic
 	if err != nil {
 		return 0, false, nil, err
 	}
-	if m.channels[msg.Token] == nil {
+	if !m.isOpen(msg.Token) {
 		if m.heard[eventName(e)] {
 			return 0, true, nil, nil
 		}

@@ -85,6 +85,8 @@ type stored struct {
 	// parent has started it, attached is set if it ends with that, and orphaned if it is to.
 	parent             *stored
 	attached, orphaned bool
+	// changed is set if it was given another program.
+	changed bool
 
 	start       execution.Start
 	digests     execution.Digests
@@ -92,6 +94,8 @@ type stored struct {
 	turn, wakes int64
 	crashes     int
 	owner       *engine.Lease
+	// statuses are what the run reports of itself, by key.
+	statuses map[string]string
 	// history has the entries of all generations, each with its number. continuations are what those behind the first began with.
 	history       []history.Entry
 	continuations []json.RawMessage
@@ -138,6 +142,16 @@ func (m *Memory) find(organization int64, workflow string) *stored {
 	return nil
 }
 
+// isOpen reports whether a channel is one of a run that takes messages. The inbox of a run is open until it ends, and no row.
+func (m *Memory) isOpen(token string) bool {
+	for _, e := range m.executions {
+		if token == history.InboxToken(e.Ref) {
+			return !e.State.Ended()
+		}
+	}
+	return m.channels[token] != nil
+}
+
 func (m *Memory) byID(id int64) (*stored, error) {
 	if id < 1 || id > int64(len(m.executions)) {
 		return nil, fault.New(fault.NotFound, "there is no execution %d", id)
@@ -159,7 +173,8 @@ func (m *Memory) create(n engine.NewExecution) engine.Created {
 			CreatedAt: n.At, UpdatedAt: n.At, Attempt: 1, Generation: 1, Program: program.Hex(n.Digest),
 		},
 		start: n.Start, digests: digests, startEvent: int64(len(m.events)),
-		timers: map[history.OpRef]*timer{}, waits: map[history.OpRef][]history.Want{}, calls: map[history.OpRef]*call{},
+		statuses: map[string]string{},
+		timers:   map[history.OpRef]*timer{}, waits: map[history.OpRef][]history.Want{}, calls: map[history.OpRef]*call{},
 		polls: map[history.OpRef]engine.Polling{}, deliveries: map[history.OpRef]*delivery{},
 	}
 	if n.Owner != nil {
@@ -167,6 +182,13 @@ func (m *Memory) create(n engine.NewExecution) engine.Created {
 		e.owner = &owner
 	}
 	m.executions = append(m.executions, e)
+	if n.Message != nil {
+		message, err := n.Message.Event()
+		if err != nil {
+			panic(err) // the Service has checked the message
+		}
+		m.save(message)
+	}
 	return engine.Created{ID: e.ID, Ref: e.Ref, Created: true}
 }
 

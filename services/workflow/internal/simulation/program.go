@@ -36,6 +36,14 @@ const (
 type plan struct {
 	workflow string
 	source   string
+	// before is the program that it is started with, if it is given source while it waits.
+	before string
+	// old are the labels of the sides of patched that are in before.
+	old []string
+	// greeted is set if it is started with a message to its inbox.
+	greeted bool
+	// messages are the labels of the messages to its inbox.
+	messages []string
 	// events are the numbers k of the events {wf, k} that it waits for and that will come. Some come before it starts.
 	events []int
 	// cancelled is set if it is cancelled at some time.
@@ -52,10 +60,23 @@ type author struct {
 	sent     []int
 	// suffix is added to every label in the program's text: what a generation does has other labels than what the next one does.
 	suffix string
-	out    strings.Builder
+	// patches counts the changes that the program takes by patched. before is the program without them.
+	patches     int
+	old         []string
+	out, before strings.Builder
+	// messages are the labels of messages to its inbox.
+	messages []string
 }
 
-// write makes a program of up to four branches that use every operation there is. All of them end in bounded time: whatever
+// first is the program that a run is started with.
+func (pl plan) first() string {
+	if pl.before != "" {
+		return pl.before
+	}
+	return pl.source
+}
+
+// write makes a program of up to four branches that use every operation there is (TestProgramsUseEveryOperation). All of them end in bounded time: whatever
 // does not come has a timeout. A third of the programs continue in further generations, each of which does the same under labels of
 // its own, and hands the next one a channel that is answered at the border.
 func write(random *rand.Rand, workflow string, peers []string) plan {
@@ -85,7 +106,7 @@ func write(random *rand.Rand, workflow string, peers []string) plan {
 		a.line(2, "receive(token, timeout = %d)", 1+random.IntN(20))
 	}
 	if random.IntN(2) == 0 {
-		a.line(depth, "run('note', {'n': n})")
+		a.line(depth, "run('checkpoint', {'state': {'n': n}})")
 	}
 	for range random.IntN(2) {
 		a.step(depth)
@@ -117,13 +138,25 @@ func write(random *rand.Rand, workflow string, peers []string) plan {
 		a.line(0, "def main():")
 		a.line(1, "generation(1, None)")
 	}
-	return plan{workflow: workflow, source: a.out.String(), events: a.sent, cancelled: random.IntN(6) == 0}
+	pl := plan{
+		workflow: workflow, source: a.out.String(), events: a.sent, cancelled: random.IntN(6) == 0, greeted: random.IntN(3) == 0,
+		messages: a.messages, old: a.old,
+	}
+	if a.patches > 0 && random.IntN(2) == 0 {
+		pl.before = a.before.String()
+	}
+	return pl
 }
 
 func (a *author) line(depth int, format string, args ...any) {
-	a.out.WriteString(strings.Repeat("    ", depth))
-	fmt.Fprintf(&a.out, format, args...)
-	a.out.WriteByte('\n')
+	writeLine(&a.out, depth, format, args...)
+	writeLine(&a.before, depth, format, args...)
+}
+
+func writeLine(to *strings.Builder, depth int, format string, args ...any) {
+	to.WriteString(strings.Repeat("    ", depth))
+	fmt.Fprintf(to, format, args...)
+	to.WriteByte('\n')
 }
 
 // label is the text of a new label.
@@ -134,9 +167,20 @@ func (a *author) label() string {
 
 // step writes one operation, or a few that belong together.
 func (a *author) step(depth int) {
-	switch a.random.IntN(14) {
+	switch a.random.IntN(18) {
 	case 13:
 		a.children(depth)
+	case 14:
+		a.line(depth, "set_status('%s', %s)", []string{"step", "place"}[a.random.IntN(2)],
+			[]string{"n", "'here'", "None", "True"}[a.random.IntN(4)])
+	case 15:
+		a.patch(depth)
+	case 16:
+		a.messages = append(a.messages, fmt.Sprintf("%s-m%d", a.workflow, a.labels))
+		a.line(depth, "letter = receive(inbox(), timeout = %d)", 1+a.random.IntN(20))
+		a.line(depth, "letter and reply(letter, letter.data)")
+	case 17:
+		a.line(depth, "print(run('checkpoint', {'state': {'label': %s}}))", a.label())
 	case 0, 1, 2:
 		a.line(depth, "run('act', {'label': %s, 'fail': %s}, on_error = 'return')", a.label(),
 			[]string{"False", "False", "True"}[a.random.IntN(3)])
@@ -188,6 +232,19 @@ func (a *author) attempts(depth int) {
 		a.random.IntN(5), a.label())
 }
 
+// patch writes a change of the program: the one before has the old side of it alone, and a run that was started with that one and is given
+// this one takes the old side where it has been already.
+func (a *author) patch(depth int) {
+	is, was := a.label(), a.label()
+	a.old = append(a.old, fmt.Sprintf("%s-%d", a.workflow, a.labels))
+	writeLine(&a.before, depth, "run('act', {'label': %s}, on_error = 'return')", was)
+	a.patches++
+	writeLine(&a.out, depth, "if patched('p%d'):", a.patches)
+	writeLine(&a.out, depth+1, "print(run('act', {'label': %s}, on_error = 'return'))", is)
+	writeLine(&a.out, depth, "else:")
+	writeLine(&a.out, depth+1, "run('act', {'label': %s}, on_error = 'return')", was)
+}
+
 // children writes children: one that is waited for, which may fail, and perhaps one that ends only with its parent.
 func (a *author) children(depth int) {
 	name := fmt.Sprintf("h%d", a.labels)
@@ -197,6 +254,14 @@ func (a *author) children(depth int) {
 		a.line(depth, "start_workflow(program = 'receive(channel(), timeout = 10000000)')")
 	}
 	a.line(depth, "print(await_workflow(%s, timeout = %d, on_error = 'return').value)", name, 30+a.random.IntN(60))
+	if a.random.IntN(2) == 0 { // it does not end with its parent, and ends by itself
+		a.line(depth, "start_workflow(program = child, inputs = {'label': %s, 'fails': False}, detached = True)", a.label())
+	}
+	if a.random.IntN(2) == 0 { // one child for all generations: what it does has one label
+		a.labels++
+		a.line(depth, "print(await_workflow(start_workflow(program = child, inputs = {'label': '%s-%d', 'fails': False}, id = 'k%d'), timeout = %d, on_error = 'return').ok)",
+			a.workflow, a.labels, a.labels, 30+a.random.IntN(60))
+	}
 }
 
 // waits writes a wait for an event that comes, for one that does not, or for one that another branch waits for too.

@@ -33,8 +33,9 @@ type Result struct {
 	Borders, Carried int
 	// Answered counts the calls that were answered to their callers.
 	Answered int
-	// Begun counts the runs that were stored with their first turn.
-	Begun int
+	// Begun counts the runs that were stored with their first turn, Changed those that were given another program while they waited, and
+	// Old the sides of patched that were taken before.
+	Begun, Changed, Old int
 }
 
 // The engine's numbers in a simulation. Their ratios are those of the service; the time is virtual.
@@ -102,6 +103,12 @@ func Simulate(t *testing.T, seed uint64, defect Defect) (r Result) {
 		r = s.settle()
 	})
 	return r
+}
+
+// Programs are those that a seed writes for one run.
+func Programs(seed uint64) []string {
+	pl := write(rand.New(rand.NewPCG(seed, 1)), "w1", []string{"w1", "w2"}) //nolint:gosec // seeded on purpose
+	return []string{pl.source, pl.before}
 }
 
 // Outage lets nothing go wrong but one thing: for a while the store is not to be reached by anybody. It answers how often the
@@ -204,6 +211,12 @@ func (s *simulation) begin() {
 		if pl.cancelled {
 			s.world.cancel(pl.workflow)
 		}
+		for _, label := range pl.messages {
+			s.world.mail(pl.workflow, label)
+		}
+		if pl.before != "" {
+			s.world.change(pl)
+		}
 	}
 	for _, name := range s.names {
 		s.boot(name)
@@ -225,6 +238,12 @@ func (s *simulation) settle() Result {
 			if entry.Kind == history.KindReceive && entry.Op == (history.OpRef{}) && entry.Event > 0 {
 				s.result.Carried++ // the first thing that a later generation does
 			}
+		}
+	}
+	for _, pl := range s.plans {
+		if e := s.memory.find(organization, pl.workflow); e != nil && e.changed {
+			s.result.Changed++
+			s.result.Old += s.world.oldSides(pl)
 		}
 	}
 	s.world.mu.Lock()

@@ -164,15 +164,40 @@ func TestWhatKillsIsQuarantinedAndNothingElse(t *testing.T) {
 	}
 }
 
+// TestProgramsUseEveryOperation compares what the programs of many seeds call with what the interpreter offers (issue 18).
+func TestProgramsUseEveryOperation(t *testing.T) {
+	t.Parallel()
+	var sources strings.Builder
+	for seed := range uint64(200) {
+		for _, source := range simulation.Programs(seed) {
+			sources.WriteString(source)
+		}
+	}
+	for _, operation := range []string{
+		"run(", "poll(", "sleep(", "wait_for_event(", "spawn(", "gather(", "channel(", "receive(", "inbox(", "reply(", "attempt(", "defer(",
+		"on_cancel(", "start_workflow(", "await_workflow(", "detached = True", "id = 'k", "set_status(", "patched(", "continue_with(", "now()",
+		"uuid()", "random()", "print(", "'emit'", "'checkpoint'",
+	} {
+		if !strings.Contains(sources.String(), operation) {
+			t.Errorf("no program has %s", operation)
+		}
+	}
+}
+
 // TestManySeedsHaveBorders shows that generations end in simulations while things go wrong, and that messages and events are
 // received behind the border that were sent before it.
 func TestManySeedsHaveBorders(t *testing.T) {
 	t.Parallel()
 	borders, carried, begun, answered := 0, 0, 0, 0
+	changed, old := 0, 0
 	for seed := range uint64(60) {
 		r := simulation.Simulate(t, seed, simulation.None)
 		report(t, seed, r)
 		borders, carried, begun, answered = borders+r.Borders, carried+r.Carried, begun+r.Begun, answered+r.Answered
+		changed, old = changed+r.Changed, old+r.Old
+	}
+	if changed == 0 || old == 0 {
+		t.Errorf("%d runs were given another program, and %d old sides of its changes were taken, expected some of each", changed, old)
 	}
 	if answered == 0 {
 		t.Error("no call was answered")
@@ -183,5 +208,6 @@ func TestManySeedsHaveBorders(t *testing.T) {
 	if begun == 0 {
 		t.Error("no run was stored with its first turn")
 	}
-	t.Logf("%d borders, %d messages carried over, %d runs stored with their first turn, %d calls answered", borders, carried, begun, answered)
+	t.Logf("%d borders, %d messages carried over, %d runs stored with their first turn, %d calls answered, %d programs changed, %d old sides",
+		borders, carried, begun, answered, changed, old)
 }

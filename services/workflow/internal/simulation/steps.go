@@ -195,7 +195,7 @@ func (s *simulation) boot(name string) {
 	if s.defect == ReplaysShort {
 		scripts = short{scripts}
 	}
-	functions, err := activity.NewFunctions(act{s.world, p}, note{}, activity.OnCluster("k8s.get"))
+	functions, err := activity.NewFunctions(act{s.world, p}, checkpoint{}, activity.OnCluster("k8s.get"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func (s *simulation) boot(name string) {
 	// Of two lives of a process one knows the programs from the beginning, and runs ahead of their starts.
 	for _, pl := range s.plans {
 		if p.life%2 == 1 {
-			engine.Vouch(program.Digest([]byte(pl.source)))
+			engine.Vouch(program.Digest([]byte(pl.first())))
 		}
 	}
 	to.woken = engine.Wake

@@ -50,6 +50,9 @@ func (m *Memory) commit(c engine.Commit, l *engine.Lease) (engine.Committed, []e
 	for _, entry := range c.Entries {
 		entry.Generation = e.Generation
 		e.history = append(e.history, entry)
+		if entry.Kind == history.KindStatus {
+			e.statuses[entry.Name] = string(entry.Value)
+		}
 	}
 	done := engine.Committed{Turn: e.turn, State: c.Next}
 	if c.Next == execution.Parked && e.wakes != c.Wakes && m.defect != ParksBlindly {

@@ -250,18 +250,34 @@ func (w *world) receive(what string, copies int, e history.Event) {
 	}})
 }
 
-// start is a caller who starts a program and starts it again until it knows that it has been started.
+// start is a caller who starts a program and starts it again until it knows that it has been started, perhaps with a message.
 func (w *world) start(pl plan) {
 	w.put(&message{name: "start " + pl.workflow, copies: 2, handle: func(ctx context.Context, p *process) error {
-		_, err := p.service.Start(ctx, execution.Start{
-			Organization: organization, Workflow: pl.workflow, Program: program.Program{Source: []byte(pl.source)},
-		})
+		start := execution.Start{Organization: organization, Workflow: pl.workflow, Program: program.Program{Source: []byte(pl.first())}}
+		if pl.greeted {
+			start.Message = &history.Message{ID: "start of " + pl.workflow, Data: json.RawMessage(`"greeting"`)}
+		}
+		_, err := p.service.Start(ctx, start)
 		if err != nil && !fault.Is(err, fault.Unavailable) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.violation("start of %s: %v", pl.workflow, err)
 		}
 		return err
+	}})
+}
+
+// mail is a message to the inbox of a run, by its id.
+func (w *world) mail(workflow, label string) {
+	w.put(&message{name: "mail " + label, copies: 2, handle: func(ctx context.Context, p *process) error {
+		m, err := p.service.Inbox(ctx, history.Message{Organization: organization, ID: label, Data: json.RawMessage(`"letter"`)}, workflow)
+		if fault.Is(err, fault.NotFound) {
+			return nil // it has not begun
+		}
+		if err != nil {
+			return err
+		}
+		return w.call(ctx, p, m)
 	}})
 }
 
@@ -336,21 +352,21 @@ func (a act) Call(ctx context.Context, c activity.Call) (any, error) {
 	return answer, nil
 }
 
-// note is a pure Function: it may be called before the start of its run is stored.
-type note struct{}
+// checkpoint is a pure Function: it may be called before the start of its run is stored.
+type checkpoint struct{}
 
-func (note) Name() string { return "note" }
+func (checkpoint) Name() string { return "checkpoint" }
 
-func (note) Location() activity.Location { return activity.InProcess }
+func (checkpoint) Location() activity.Location { return activity.InProcess }
 
-// Effect is Reads: what it changes exists in the simulation only.
-func (note) Effect() activity.Effect { return activity.Reads }
+// Effect is Reads: it changes nothing.
+func (checkpoint) Effect() activity.Effect { return activity.Reads }
 
 // Pure is what it is.
-func (note) Pure() bool { return true }
+func (checkpoint) Pure() bool { return true }
 
-// Call answers its arguments.
-func (note) Call(_ context.Context, c activity.Call) (any, error) { return c.Args, nil }
+// Call answers the state.
+func (checkpoint) Call(_ context.Context, c activity.Call) (any, error) { return c.Args["state"], nil }
 
 func (w *world) count(by int) {
 	w.mu.Lock()
