@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -35,27 +36,7 @@ func (s *Store) List(ctx context.Context, q control.ListQuery) (list []execution
 	if err != nil {
 		return nil, 0, err
 	}
-	var rows []query.FindExecutionRow
-	switch {
-	case p.Labels != nil:
-		var found []query.ListLabelledRow
-		found, err = s.queries.ListLabelled(ctx, query.ListLabelledParams(p.labelled()))
-		for _, row := range found {
-			rows = append(rows, query.FindExecutionRow(row))
-		}
-	case p.troubled:
-		var found []query.ListTroubledRow
-		found, err = s.queries.ListTroubled(ctx, query.ListTroubledParams(p.ListExecutionsParams))
-		for _, row := range found {
-			rows = append(rows, query.FindExecutionRow(row))
-		}
-	default:
-		var found []query.ListExecutionsRow
-		found, err = s.queries.ListExecutions(ctx, p.ListExecutionsParams)
-		for _, row := range found {
-			rows = append(rows, query.FindExecutionRow(row))
-		}
-	}
+	rows, err := s.page(ctx, p)
 	if err == nil && len(rows) < q.Limit {
 		rest, err = s.rest(ctx, p)
 	}
@@ -71,16 +52,49 @@ func (s *Store) List(ctx context.Context, q control.ListQuery) (list []execution
 	return list, rest, nil
 }
 
+// page reads the rows of a page.
+func (s *Store) page(ctx context.Context, p listParams) (rows []query.FindExecutionRow, err error) {
+	switch p.by {
+	case byLabel:
+		var found []query.ListLabelledRow
+		found, err = s.queries.ListLabelled(ctx, query.ListLabelledParams(p.labelled()))
+		for _, row := range found {
+			rows = append(rows, query.FindExecutionRow(row))
+		}
+	case byStatus:
+		var found []query.ListReportingRow
+		found, err = s.queries.ListReporting(ctx, query.ListReportingParams(p.reporting()))
+		for _, row := range found {
+			rows = append(rows, query.FindExecutionRow(row))
+		}
+	case byTrouble:
+		var found []query.ListTroubledRow
+		found, err = s.queries.ListTroubled(ctx, query.ListTroubledParams(p.ListExecutionsParams))
+		for _, row := range found {
+			rows = append(rows, query.FindExecutionRow(row))
+		}
+	default:
+		var found []query.ListExecutionsRow
+		found, err = s.queries.ListExecutions(ctx, p.ListExecutionsParams)
+		for _, row := range found {
+			rows = append(rows, query.FindExecutionRow(row))
+		}
+	}
+	return rows, err
+}
+
 // Count counts executions, up to most+1. atLeast reports that there may be more.
 func (s *Store) Count(ctx context.Context, q control.ListQuery, most int) (n int64, atLeast bool, err error) {
 	p, err := s.listParams(ctx, q, countBudget, most+1)
 	if err != nil {
 		return 0, false, err
 	}
-	switch {
-	case p.Labels != nil:
+	switch p.by {
+	case byLabel:
 		n, err = s.queries.CountLabelled(ctx, p.labelled())
-	case p.troubled:
+	case byStatus:
+		n, err = s.queries.CountReporting(ctx, p.reporting())
+	case byTrouble:
 		n, err = s.queries.CountTroubled(ctx, query.CountTroubledParams(p.ListExecutionsParams))
 	default:
 		n, err = s.queries.CountExecutions(ctx, query.CountExecutionsParams(p.ListExecutionsParams))
@@ -95,21 +109,76 @@ func (s *Store) Count(ctx context.Context, q control.ListQuery, most int) (n int
 	return n, rest != 0, pg.Classify(err, "count workflows of organization %d", q.Organization)
 }
 
+// order is the index that a list reads, from its end.
+type order int
+
+const (
+	// byAge reads all executions of the organization, byTrouble those in the index execution_by_trouble.
+	byAge order = iota
+	byTrouble
+	// byLabel reads those that bear a label, byStatus those that report a status value.
+	byLabel
+	byStatus
+)
+
 // listParams are the arguments of the statements of lists.
 type listParams struct {
 	query.ListExecutionsParams
-	// Labels is nil if there are none.
+
+	by order
+	// Labels are all that are wanted; nil if there are none.
 	Labels []byte
-	// troubled reports that all states that are wanted are in the index execution_troubled.
-	troubled bool
+	// Key and Value are the label, or the status value, that is read by.
+	Key, Value string
 }
 
 func (p listParams) labelled() query.CountLabelledParams {
 	return query.CountLabelledParams{
-		Organization: p.Organization, Before: p.Before, Least: p.Least, Labels: p.Labels, States: p.States, Program: p.Program,
-		StartedFrom: p.StartedFrom, StartedTo: p.StartedTo, EndedFrom: p.EndedFrom, EndedTo: p.EndedTo, Prefix: p.Prefix, Part: p.Part,
-		StatusKeys: p.StatusKeys, StatusValues: p.StatusValues, Most: p.Most,
+		Organization: p.Organization, Key: p.Key, Value: p.Value, Before: p.Before, Least: p.Least, Budget: p.Budget, Labels: p.Labels,
+		States: p.States, Program: p.Program, StartedFrom: p.StartedFrom, StartedTo: p.StartedTo, EndedFrom: p.EndedFrom, EndedTo: p.EndedTo,
+		Prefix: p.Prefix, Part: p.Part, StatusKeys: p.StatusKeys, StatusValues: p.StatusValues, Most: p.Most,
 	}
+}
+
+func (p listParams) reporting() query.CountReportingParams {
+	return query.CountReportingParams{
+		Organization: p.Organization, Key: p.Key, Value: p.Value, Before: p.Before, Least: p.Least, Budget: p.Budget,
+		States: p.States, Program: p.Program, StartedFrom: p.StartedFrom, StartedTo: p.StartedTo, EndedFrom: p.EndedFrom, EndedTo: p.EndedTo,
+		Prefix: p.Prefix, Part: p.Part, StatusKeys: p.StatusKeys, StatusValues: p.StatusValues, Most: p.Most,
+	}
+}
+
+// choose decides by which index the list is read: of several labels, or status values, by the one that the fewest executions bear.
+func (s *Store) choose(ctx context.Context, q control.ListQuery, p *listParams) (err error) {
+	p.by = byAge
+	if len(q.States) > 0 && !slices.ContainsFunc(q.States, untroubled) {
+		p.by = byTrouble
+	}
+	at := int32(1)
+	switch {
+	case len(q.Labels) > 0:
+		p.by = byLabel
+		if p.Labels, err = json.Marshal(q.Labels); err != nil {
+			return fmt.Errorf("encode labels: %w", err)
+		}
+		r := query.RarestLabelledParams{Organization: q.Organization, Keys: slices.Sorted(maps.Keys(q.Labels))}
+		for _, key := range r.Keys {
+			r.Vals = append(r.Vals, q.Labels[key])
+		}
+		if len(r.Keys) > 1 {
+			at, err = s.queries.RarestLabelled(ctx, r)
+		}
+		p.Key, p.Value = r.Keys[max(at, 1)-1], r.Vals[max(at, 1)-1]
+	case len(q.Status) > 0:
+		p.by = byStatus
+		if len(p.StatusKeys) > 1 {
+			at, err = s.queries.RarestReporting(ctx, query.RarestReportingParams{
+				Organization: q.Organization, Keys: p.StatusKeys, Vals: p.StatusValues,
+			})
+		}
+		p.Key, p.Value = p.StatusKeys[max(at, 1)-1], p.StatusValues[max(at, 1)-1]
+	}
+	return pg.Classify(err, "find what the fewest workflows of organization %d bear", q.Organization)
 }
 
 func (s *Store) listParams(ctx context.Context, q control.ListQuery, budget, most int) (p listParams, err error) {
@@ -118,17 +187,14 @@ func (s *Store) listParams(ctx context.Context, q control.ListQuery, budget, mos
 		Program: q.Program, StartedFrom: orNull(q.StartedFrom), StartedTo: orNull(q.StartedTo), EndedFrom: orNull(q.EndedFrom),
 		EndedTo: orNull(q.EndedTo), Prefix: q.Prefix, Part: q.Part, StatusKeys: []string{}, StatusValues: []string{},
 	}
-	for key, value := range q.Status {
-		p.StatusKeys, p.StatusValues = append(p.StatusKeys, key), append(p.StatusValues, value)
+	for _, key := range slices.Sorted(maps.Keys(q.Status)) {
+		p.StatusKeys, p.StatusValues = append(p.StatusKeys, key), append(p.StatusValues, q.Status[key])
 	}
 	for i, state := range q.States {
 		p.States[i] = state.String()
 	}
-	p.troubled = len(q.States) > 0 && !slices.ContainsFunc(q.States, untroubled)
-	if len(q.Labels) > 0 {
-		if p.Labels, err = json.Marshal(q.Labels); err != nil {
-			return p, fmt.Errorf("encode labels: %w", err)
-		}
+	if err := s.choose(ctx, q, &p); err != nil {
+		return p, err
 	}
 	if p.Before == 0 {
 		p.Before = math.MaxInt64
@@ -190,10 +256,24 @@ func (s *Store) firstFrom(ctx context.Context, organization int64, from time.Tim
 // rest is the last execution that a list has read where its budget has ended, else 0.
 func (s *Store) rest(ctx context.Context, p listParams) (int64, error) {
 	var n, last int64
-	switch {
-	case p.Labels != nil:
-		return 0, nil
-	case p.troubled:
+	switch p.by {
+	case byLabel:
+		row, err := s.queries.ScannedLabelled(ctx, query.ScannedLabelledParams{
+			Organization: p.Organization, Key: p.Key, Value: p.Value, Before: p.Before, Least: p.Least, Budget: p.Budget,
+		})
+		if err != nil {
+			return 0, err
+		}
+		n, last = row.N, row.Last
+	case byStatus:
+		row, err := s.queries.ScannedReporting(ctx, query.ScannedReportingParams{
+			Organization: p.Organization, Key: p.Key, Value: p.Value, Before: p.Before, Least: p.Least, Budget: p.Budget,
+		})
+		if err != nil {
+			return 0, err
+		}
+		n, last = row.N, row.Last
+	case byTrouble:
 		row, err := s.queries.ScannedTroubled(ctx, query.ScannedTroubledParams{
 			Organization: p.Organization, Before: p.Before, Least: p.Least, Budget: p.Budget,
 		})
@@ -216,7 +296,7 @@ func (s *Store) rest(ctx context.Context, p listParams) (int64, error) {
 	return last, nil
 }
 
-// untroubled are the states that the index execution_troubled leaves out.
+// untroubled are the states that the index execution_by_trouble leaves out.
 func untroubled(s execution.State) bool {
 	return s != execution.Failed && s != execution.Cancelled && s != execution.Quarantined && s != execution.Terminated
 }

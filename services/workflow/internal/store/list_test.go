@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"io/fs"
 	"strings"
 	"testing"
 	"time"
@@ -154,5 +155,44 @@ func TestAPageReadsNoMoreThanItsBudget(t *testing.T) {
 	}
 	if n, atLeast, err := b.Count(t.Context(), control.ListQuery{Organization: 7}, 10_000); err != nil || !atLeast || n != 10_000 {
 		t.Errorf("counted %d (at least: %t), error %v, expected at least 10,000", n, atLeast, err)
+	}
+}
+
+// TestLabelsBelongToTheirRun: a run's labels end with it, and runs that were stored before there was a table of labels are listed by theirs.
+func TestLabelsBelongToTheirRun(t *testing.T) {
+	t.Parallel()
+	b := newTestStore(t)
+	fleet(b, 7, 20)
+	labels := func() (n int) {
+		t.Helper()
+		if err := b.Pool.QueryRow(t.Context(), `SELECT count(*) FROM execution_label WHERE key = 'team'`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := labels(); n != 4 {
+		t.Fatalf("found %d labels, expected 4", n)
+	}
+	if _, err := b.Pool.Exec(t.Context(), `DELETE FROM execution_label`); err != nil {
+		t.Fatal(err)
+	}
+	migration, err := fs.ReadFile(Migrations(), "1201_labels_of_before.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	up, _, _ := strings.Cut(string(migration), "-- +goose Down")
+	for range 2 { // after a crash before it is noted, it is repeated
+		if _, err := b.Pool.Exec(t.Context(), up); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found, _ := b.all(control.ListQuery{Organization: 7, Labels: map[string]string{"team": "shop"}}, 3); len(found) != 4 {
+		t.Errorf("found %v, expected 4 runs", found)
+	}
+	if _, err := b.Pool.Exec(t.Context(), `DELETE FROM execution WHERE workflow LIKE 'a-1%' OR workflow LIKE 'b-1%'`); err != nil {
+		t.Fatal(err)
+	}
+	if n := labels(); n != 2 { // of runs 5 and 20
+		t.Errorf("found %d labels, expected 2", n)
 	}
 }

@@ -250,8 +250,20 @@ CREATE TABLE execution (
     CONSTRAINT execution_workflow_check CHECK ((workflow <> ''::text))
 ) WITH (fillfactor=80, autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_threshold=5000, autovacuum_analyze_scale_factor=0.02);
 CREATE INDEX execution_by_age ON execution USING btree (organization, id);
-CREATE INDEX execution_labelled ON execution USING gin (labels jsonb_path_ops) WHERE ((labels <> '{}'::jsonb) AND (labels <> 'null'::jsonb));
-CREATE INDEX execution_troubled ON execution USING btree (organization, id DESC) WHERE troubled;
+CREATE INDEX execution_by_trouble ON execution USING btree (organization, id) WHERE troubled;
+CREATE TRIGGER execution_is_labelled AFTER INSERT ON execution FOR EACH ROW WHEN (((jsonb_typeof(new.labels) = 'object'::text) AND (new.labels <> '{}'::jsonb))) EXECUTE FUNCTION execution_is_labelled();
+CREATE TRIGGER execution_labels_end AFTER DELETE ON execution REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION execution_labels_end();
+
+CREATE TABLE execution_label (
+    organization bigint NOT NULL,
+    key text NOT NULL,
+    value text NOT NULL,
+    execution bigint NOT NULL,
+    CONSTRAINT execution_label_pkey PRIMARY KEY (organization, key, value, execution),
+    CONSTRAINT execution_label_organization_check CHECK ((organization > 0))
+);
+COMMENT ON TABLE execution_label IS
+    'A label of an execution. Deleted with the execution.';
 
 CREATE TABLE flow (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -594,6 +606,7 @@ CREATE TABLE status (
     CONSTRAINT status_key_check CHECK ((key <> ''::text)),
     CONSTRAINT status_organization_check CHECK ((organization > 0))
 );
+CREATE INDEX status_by_value ON status USING btree (organization, key, value, execution);
 
 CREATE TABLE territory (
     organization bigint NOT NULL,
@@ -693,6 +706,31 @@ CREATE TABLE worker_function (
 );
 COMMENT ON TABLE worker_function IS
     'A Function that workers have registered. Deleted 30 days after its last worker was seen.';
+
+CREATE OR REPLACE FUNCTION execution_is_labelled()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    INSERT INTO execution_label (organization, key, value, execution)
+    SELECT NEW.organization, l.key, l.value, NEW.id FROM jsonb_each_text(NEW.labels) AS l
+    ON CONFLICT DO NOTHING;
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION execution_labels_end()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    DELETE FROM execution_label USING (
+        SELECT gone.organization, gone.id, l.key, l.value
+        FROM gone CROSS JOIN LATERAL jsonb_each_text(CASE WHEN jsonb_typeof(gone.labels) = 'object' THEN gone.labels ELSE '{}' END) AS l
+    ) AS g
+    WHERE execution_label.organization = g.organization AND execution_label.key = g.key AND execution_label.value = g.value
+      AND execution_label.execution = g.id;
+    RETURN NULL;
+END $function$;
 
 CREATE OR REPLACE FUNCTION flow_meets_events()
  RETURNS trigger

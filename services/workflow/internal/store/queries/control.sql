@@ -1,13 +1,14 @@
 -- name: ListExecutions :many
--- The newest executions of an organization, by execution_by_age, from its end. At most so many are read as the budget allows.
+-- The newest executions of an organization, by execution_by_age, from its end. At most so many are read as the budget allows. Both columns
+-- are compared and ordered together: by the number alone the executions of other organizations would be read, too.
 SELECT id, ref, organization, workflow, state, error, program, labels, attempt, created_at, ended_at,
     greatest(last_seq, last.seq)::bigint AS last_seq, coalesce(last.recorded_at, created_at)::timestamptz AS updated_at,
     coalesce((SELECT g.number FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 1)::int AS generation,
     coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
 FROM (
     SELECT e.* FROM execution e
-    WHERE e.organization = sqlc.arg(organization) AND e.id < sqlc.arg(before) AND e.id >= sqlc.arg(least)
-    ORDER BY e.id DESC LIMIT sqlc.arg(budget)
+    WHERE (e.organization, e.id) < (sqlc.arg(organization), sqlc.arg(before)) AND (e.organization, e.id) >= (sqlc.arg(organization), sqlc.arg(least))
+    ORDER BY e.organization DESC, e.id DESC LIMIT sqlc.arg(budget)
 ) AS execution
 LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
 WHERE (cardinality(sqlc.arg(states)::text[]) = 0 OR state = ANY (sqlc.arg(states)::text[]))
@@ -24,19 +25,19 @@ WHERE (cardinality(sqlc.arg(states)::text[]) = 0 OR state = ANY (sqlc.arg(states
           WHERE s.organization = execution.organization AND s.execution = execution.id AND s.key = wanted.key AND s.value = wanted.value::jsonb
       )
   )
-ORDER BY id DESC
+ORDER BY organization DESC, id DESC
 LIMIT sqlc.arg(most);
 
 -- name: ListTroubled :many
--- ListExecutions of those that ended badly, by execution_troubled.
+-- ListExecutions of those that ended badly, by execution_by_trouble.
 SELECT id, ref, organization, workflow, state, error, program, labels, attempt, created_at, ended_at,
     greatest(last_seq, last.seq)::bigint AS last_seq, coalesce(last.recorded_at, created_at)::timestamptz AS updated_at,
     coalesce((SELECT g.number FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 1)::int AS generation,
     coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
 FROM (
     SELECT e.* FROM execution e
-    WHERE e.organization = sqlc.arg(organization) AND e.id < sqlc.arg(before) AND e.id >= sqlc.arg(least) AND e.troubled
-    ORDER BY e.id DESC LIMIT sqlc.arg(budget)
+    WHERE (e.organization, e.id) < (sqlc.arg(organization), sqlc.arg(before)) AND (e.organization, e.id) >= (sqlc.arg(organization), sqlc.arg(least)) AND e.troubled
+    ORDER BY e.organization DESC, e.id DESC LIMIT sqlc.arg(budget)
 ) AS execution
 LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
 WHERE state = ANY (sqlc.arg(states)::text[])
@@ -53,50 +54,23 @@ WHERE state = ANY (sqlc.arg(states)::text[])
           WHERE s.organization = execution.organization AND s.execution = execution.id AND s.key = wanted.key AND s.value = wanted.value::jsonb
       )
   )
-ORDER BY id DESC
-LIMIT sqlc.arg(most);
-
--- name: ListLabelled :many
--- ListExecutions of those with labels, by execution_labelled.
-SELECT id, ref, organization, workflow, state, error, program, labels, attempt, created_at, ended_at,
-    greatest(last_seq, last.seq)::bigint AS last_seq, coalesce(last.recorded_at, created_at)::timestamptz AS updated_at,
-    coalesce((SELECT g.number FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 1)::int AS generation,
-    coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
-FROM execution
-LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
-WHERE execution.organization = sqlc.arg(organization) AND id < sqlc.arg(before) AND id >= sqlc.arg(least)
-  AND labels <> '{}' AND labels <> 'null' AND labels @> sqlc.arg(labels)::jsonb
-  AND (cardinality(sqlc.arg(states)::text[]) = 0 OR state = ANY (sqlc.arg(states)::text[]))
-  AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
-  AND (sqlc.narg(started_from)::timestamptz IS NULL OR created_at >= sqlc.narg(started_from))
-  AND (sqlc.narg(started_to)::timestamptz IS NULL OR created_at < sqlc.narg(started_to))
-  AND (sqlc.narg(ended_from)::timestamptz IS NULL OR ended_at >= sqlc.narg(ended_from))
-  AND (sqlc.narg(ended_to)::timestamptz IS NULL OR ended_at < sqlc.narg(ended_to))
-  AND starts_with(workflow, sqlc.arg(prefix)::text) AND position(sqlc.arg(part)::text IN workflow) > 0
-  AND NOT EXISTS (
-      SELECT FROM (SELECT unnest(sqlc.arg(status_keys)::text[]) AS key, unnest(sqlc.arg(status_values)::text[]) AS value) AS wanted
-      WHERE NOT EXISTS (
-          SELECT FROM status s
-          WHERE s.organization = execution.organization AND s.execution = execution.id AND s.key = wanted.key AND s.value = wanted.value::jsonb
-      )
-  )
-ORDER BY id DESC
+ORDER BY organization DESC, id DESC
 LIMIT sqlc.arg(most);
 
 -- name: ScannedExecutions :one
 -- How many executions a list has read, and the last of them.
 SELECT count(*) AS n, coalesce(min(scanned.id), 0)::bigint AS last FROM (
     SELECT e.id FROM execution e
-    WHERE e.organization = sqlc.arg(organization) AND e.id < sqlc.arg(before) AND e.id >= sqlc.arg(least)
-    ORDER BY e.id DESC LIMIT sqlc.arg(budget)
+    WHERE (e.organization, e.id) < (sqlc.arg(organization), sqlc.arg(before)) AND (e.organization, e.id) >= (sqlc.arg(organization), sqlc.arg(least))
+    ORDER BY e.organization DESC, e.id DESC LIMIT sqlc.arg(budget)
 ) AS scanned;
 
 -- name: ScannedTroubled :one
 -- How many executions a list has read, and the last of them.
 SELECT count(*) AS n, coalesce(min(scanned.id), 0)::bigint AS last FROM (
     SELECT e.id FROM execution e
-    WHERE e.organization = sqlc.arg(organization) AND e.id < sqlc.arg(before) AND e.id >= sqlc.arg(least) AND e.troubled
-    ORDER BY e.id DESC LIMIT sqlc.arg(budget)
+    WHERE (e.organization, e.id) < (sqlc.arg(organization), sqlc.arg(before)) AND (e.organization, e.id) >= (sqlc.arg(organization), sqlc.arg(least)) AND e.troubled
+    ORDER BY e.organization DESC, e.id DESC LIMIT sqlc.arg(budget)
 ) AS scanned;
 
 -- name: CountExecutions :one
@@ -104,8 +78,8 @@ SELECT count(*) AS n, coalesce(min(scanned.id), 0)::bigint AS last FROM (
 SELECT count(*) FROM (
     SELECT FROM (
         SELECT e.* FROM execution e
-        WHERE e.organization = sqlc.arg(organization) AND e.id < sqlc.arg(before) AND e.id >= sqlc.arg(least)
-        ORDER BY e.id DESC LIMIT sqlc.arg(budget)
+        WHERE (e.organization, e.id) < (sqlc.arg(organization), sqlc.arg(before)) AND (e.organization, e.id) >= (sqlc.arg(organization), sqlc.arg(least))
+        ORDER BY e.organization DESC, e.id DESC LIMIT sqlc.arg(budget)
     ) AS execution
     WHERE (cardinality(sqlc.arg(states)::text[]) = 0 OR state = ANY (sqlc.arg(states)::text[]))
       AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
@@ -128,8 +102,8 @@ SELECT count(*) FROM (
 SELECT count(*) FROM (
     SELECT FROM (
         SELECT e.* FROM execution e
-        WHERE e.organization = sqlc.arg(organization) AND e.id < sqlc.arg(before) AND e.id >= sqlc.arg(least) AND e.troubled
-        ORDER BY e.id DESC LIMIT sqlc.arg(budget)
+        WHERE (e.organization, e.id) < (sqlc.arg(organization), sqlc.arg(before)) AND (e.organization, e.id) >= (sqlc.arg(organization), sqlc.arg(least)) AND e.troubled
+        ORDER BY e.organization DESC, e.id DESC LIMIT sqlc.arg(budget)
     ) AS execution
     WHERE state = ANY (sqlc.arg(states)::text[])
       AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
@@ -148,34 +122,20 @@ SELECT count(*) FROM (
     LIMIT sqlc.arg(most)
 ) AS found;
 
--- name: CountLabelled :one
-SELECT count(*) FROM (
-    SELECT FROM execution
-    WHERE execution.organization = sqlc.arg(organization) AND id < sqlc.arg(before) AND id >= sqlc.arg(least)
-      AND labels <> '{}' AND labels <> 'null' AND labels @> sqlc.arg(labels)::jsonb
-      AND (cardinality(sqlc.arg(states)::text[]) = 0 OR state = ANY (sqlc.arg(states)::text[]))
-      AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
-      AND (sqlc.narg(started_from)::timestamptz IS NULL OR created_at >= sqlc.narg(started_from))
-      AND (sqlc.narg(started_to)::timestamptz IS NULL OR created_at < sqlc.narg(started_to))
-      AND (sqlc.narg(ended_from)::timestamptz IS NULL OR ended_at >= sqlc.narg(ended_from))
-      AND (sqlc.narg(ended_to)::timestamptz IS NULL OR ended_at < sqlc.narg(ended_to))
-      AND starts_with(workflow, sqlc.arg(prefix)::text) AND position(sqlc.arg(part)::text IN workflow) > 0
-  AND NOT EXISTS (
-      SELECT FROM (SELECT unnest(sqlc.arg(status_keys)::text[]) AS key, unnest(sqlc.arg(status_values)::text[]) AS value) AS wanted
-      WHERE NOT EXISTS (
-          SELECT FROM status s
-          WHERE s.organization = execution.organization AND s.execution = execution.id AND s.key = wanted.key AND s.value = wanted.value::jsonb
-      )
-  )
-    LIMIT sqlc.arg(most)
-) AS found;
-
 -- name: ExecutionFrom :one
 -- The first execution of an organization with at least this number.
-SELECT id, created_at FROM execution WHERE organization = sqlc.arg(organization) AND id >= sqlc.arg(id) ORDER BY id LIMIT 1;
+SELECT id, created_at FROM (
+    SELECT e.organization, e.id, e.created_at FROM execution e
+    WHERE (e.organization, e.id) >= (sqlc.arg(organization), sqlc.arg(id)) ORDER BY e.organization, e.id LIMIT 1
+) AS following WHERE organization = sqlc.arg(organization);
 
 -- name: LastExecution :one
-SELECT coalesce((SELECT id FROM execution WHERE organization = sqlc.arg(organization) ORDER BY id DESC LIMIT 1), 0)::bigint AS id;
+SELECT coalesce((
+    SELECT newest.id FROM (
+        SELECT e.organization, e.id FROM execution e
+        WHERE (e.organization, e.id) <= (sqlc.arg(organization), 9223372036854775807) ORDER BY e.organization DESC, e.id DESC LIMIT 1
+    ) AS newest WHERE newest.organization = sqlc.arg(organization)
+), 0)::bigint AS id;
 
 -- name: LogEntries :many
 -- The entries of a history that a log shows.

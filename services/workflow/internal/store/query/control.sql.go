@@ -110,8 +110,8 @@ const countExecutions = `-- name: CountExecutions :one
 SELECT count(*) FROM (
     SELECT FROM (
         SELECT e.id, e.ref, e.organization, e.workflow, e.state, e.error, e.program, e.modules, e.inputs, e.secrets, e.labels, e.last_seq, e.turn, e.wakes, e.owner, e.owner_epoch, e.start_event, e.created_at, e.ended_at, e.attempt, e.crashes, e.troubled FROM execution e
-        WHERE e.organization = $1 AND e.id < $2 AND e.id >= $3
-        ORDER BY e.id DESC LIMIT $4
+        WHERE (e.organization, e.id) < ($1, $2) AND (e.organization, e.id) >= ($1, $3)
+        ORDER BY e.organization DESC, e.id DESC LIMIT $4
     ) AS execution
     WHERE (cardinality($5::text[]) = 0 OR state = ANY ($5::text[]))
       AND ($6::bytea IS NULL OR program = $6)
@@ -173,76 +173,12 @@ func (q *Queries) CountExecutions(ctx context.Context, arg CountExecutionsParams
 	return count, err
 }
 
-const countLabelled = `-- name: CountLabelled :one
-SELECT count(*) FROM (
-    SELECT FROM execution
-    WHERE execution.organization = $1 AND id < $2 AND id >= $3
-      AND labels <> '{}' AND labels <> 'null' AND labels @> $4::jsonb
-      AND (cardinality($5::text[]) = 0 OR state = ANY ($5::text[]))
-      AND ($6::bytea IS NULL OR program = $6)
-      AND ($7::timestamptz IS NULL OR created_at >= $7)
-      AND ($8::timestamptz IS NULL OR created_at < $8)
-      AND ($9::timestamptz IS NULL OR ended_at >= $9)
-      AND ($10::timestamptz IS NULL OR ended_at < $10)
-      AND starts_with(workflow, $11::text) AND position($12::text IN workflow) > 0
-  AND NOT EXISTS (
-      SELECT FROM (SELECT unnest($13::text[]) AS key, unnest($14::text[]) AS value) AS wanted
-      WHERE NOT EXISTS (
-          SELECT FROM status s
-          WHERE s.organization = execution.organization AND s.execution = execution.id AND s.key = wanted.key AND s.value = wanted.value::jsonb
-      )
-  )
-    LIMIT $15
-) AS found
-`
-
-type CountLabelledParams struct {
-	Organization int64
-	Before       int64
-	Least        int64
-	Labels       json.RawMessage
-	States       []string
-	Program      []byte
-	StartedFrom  *time.Time
-	StartedTo    *time.Time
-	EndedFrom    *time.Time
-	EndedTo      *time.Time
-	Prefix       string
-	Part         string
-	StatusKeys   []string
-	StatusValues []string
-	Most         int32
-}
-
-func (q *Queries) CountLabelled(ctx context.Context, arg CountLabelledParams) (int64, error) {
-	row := q.db.QueryRow(ctx, countLabelled,
-		arg.Organization,
-		arg.Before,
-		arg.Least,
-		arg.Labels,
-		arg.States,
-		arg.Program,
-		arg.StartedFrom,
-		arg.StartedTo,
-		arg.EndedFrom,
-		arg.EndedTo,
-		arg.Prefix,
-		arg.Part,
-		arg.StatusKeys,
-		arg.StatusValues,
-		arg.Most,
-	)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
 const countTroubled = `-- name: CountTroubled :one
 SELECT count(*) FROM (
     SELECT FROM (
         SELECT e.id, e.ref, e.organization, e.workflow, e.state, e.error, e.program, e.modules, e.inputs, e.secrets, e.labels, e.last_seq, e.turn, e.wakes, e.owner, e.owner_epoch, e.start_event, e.created_at, e.ended_at, e.attempt, e.crashes, e.troubled FROM execution e
-        WHERE e.organization = $1 AND e.id < $2 AND e.id >= $3 AND e.troubled
-        ORDER BY e.id DESC LIMIT $4
+        WHERE (e.organization, e.id) < ($1, $2) AND (e.organization, e.id) >= ($1, $3) AND e.troubled
+        ORDER BY e.organization DESC, e.id DESC LIMIT $4
     ) AS execution
     WHERE state = ANY ($5::text[])
       AND ($6::bytea IS NULL OR program = $6)
@@ -355,7 +291,10 @@ func (q *Queries) EndExecution(ctx context.Context, arg EndExecutionParams) erro
 }
 
 const executionFrom = `-- name: ExecutionFrom :one
-SELECT id, created_at FROM execution WHERE organization = $1 AND id >= $2 ORDER BY id LIMIT 1
+SELECT id, created_at FROM (
+    SELECT e.organization, e.id, e.created_at FROM execution e
+    WHERE (e.organization, e.id) >= ($1, $2) ORDER BY e.organization, e.id LIMIT 1
+) AS following WHERE organization = $1
 `
 
 type ExecutionFromParams struct {
@@ -468,7 +407,12 @@ func (q *Queries) IsReset(ctx context.Context, arg IsResetParams) (bool, error) 
 }
 
 const lastExecution = `-- name: LastExecution :one
-SELECT coalesce((SELECT id FROM execution WHERE organization = $1 ORDER BY id DESC LIMIT 1), 0)::bigint AS id
+SELECT coalesce((
+    SELECT newest.id FROM (
+        SELECT e.organization, e.id FROM execution e
+        WHERE (e.organization, e.id) <= ($1, 9223372036854775807) ORDER BY e.organization DESC, e.id DESC LIMIT 1
+    ) AS newest WHERE newest.organization = $1
+), 0)::bigint AS id
 `
 
 func (q *Queries) LastExecution(ctx context.Context, organization int64) (int64, error) {
@@ -485,8 +429,8 @@ SELECT id, ref, organization, workflow, state, error, program, labels, attempt, 
     coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
 FROM (
     SELECT e.id, e.ref, e.organization, e.workflow, e.state, e.error, e.program, e.modules, e.inputs, e.secrets, e.labels, e.last_seq, e.turn, e.wakes, e.owner, e.owner_epoch, e.start_event, e.created_at, e.ended_at, e.attempt, e.crashes, e.troubled FROM execution e
-    WHERE e.organization = $1 AND e.id < $2 AND e.id >= $3
-    ORDER BY e.id DESC LIMIT $4
+    WHERE (e.organization, e.id) < ($1, $2) AND (e.organization, e.id) >= ($1, $3)
+    ORDER BY e.organization DESC, e.id DESC LIMIT $4
 ) AS execution
 LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
 WHERE (cardinality($5::text[]) = 0 OR state = ANY ($5::text[]))
@@ -503,7 +447,7 @@ WHERE (cardinality($5::text[]) = 0 OR state = ANY ($5::text[]))
           WHERE s.organization = execution.organization AND s.execution = execution.id AND s.key = wanted.key AND s.value = wanted.value::jsonb
       )
   )
-ORDER BY id DESC
+ORDER BY organization DESC, id DESC
 LIMIT $15
 `
 
@@ -543,7 +487,8 @@ type ListExecutionsRow struct {
 	BaseSeq      int64
 }
 
-// The newest executions of an organization, by execution_by_age, from its end. At most so many are read as the budget allows.
+// The newest executions of an organization, by execution_by_age, from its end. At most so many are read as the budget allows. Both columns
+// are compared and ordered together: by the number alone the executions of other organizations would be read, too.
 func (q *Queries) ListExecutions(ctx context.Context, arg ListExecutionsParams) ([]ListExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, listExecutions,
 		arg.Organization,
@@ -596,122 +541,6 @@ func (q *Queries) ListExecutions(ctx context.Context, arg ListExecutionsParams) 
 	return items, nil
 }
 
-const listLabelled = `-- name: ListLabelled :many
-SELECT id, ref, organization, workflow, state, error, program, labels, attempt, created_at, ended_at,
-    greatest(last_seq, last.seq)::bigint AS last_seq, coalesce(last.recorded_at, created_at)::timestamptz AS updated_at,
-    coalesce((SELECT g.number FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 1)::int AS generation,
-    coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
-FROM execution
-LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
-WHERE execution.organization = $1 AND id < $2 AND id >= $3
-  AND labels <> '{}' AND labels <> 'null' AND labels @> $4::jsonb
-  AND (cardinality($5::text[]) = 0 OR state = ANY ($5::text[]))
-  AND ($6::bytea IS NULL OR program = $6)
-  AND ($7::timestamptz IS NULL OR created_at >= $7)
-  AND ($8::timestamptz IS NULL OR created_at < $8)
-  AND ($9::timestamptz IS NULL OR ended_at >= $9)
-  AND ($10::timestamptz IS NULL OR ended_at < $10)
-  AND starts_with(workflow, $11::text) AND position($12::text IN workflow) > 0
-  AND NOT EXISTS (
-      SELECT FROM (SELECT unnest($13::text[]) AS key, unnest($14::text[]) AS value) AS wanted
-      WHERE NOT EXISTS (
-          SELECT FROM status s
-          WHERE s.organization = execution.organization AND s.execution = execution.id AND s.key = wanted.key AND s.value = wanted.value::jsonb
-      )
-  )
-ORDER BY id DESC
-LIMIT $15
-`
-
-type ListLabelledParams struct {
-	Organization int64
-	Before       int64
-	Least        int64
-	Labels       json.RawMessage
-	States       []string
-	Program      []byte
-	StartedFrom  *time.Time
-	StartedTo    *time.Time
-	EndedFrom    *time.Time
-	EndedTo      *time.Time
-	Prefix       string
-	Part         string
-	StatusKeys   []string
-	StatusValues []string
-	Most         int32
-}
-
-type ListLabelledRow struct {
-	ID           int64
-	Ref          string
-	Organization int64
-	Workflow     string
-	State        string
-	Error        string
-	Program      []byte
-	Labels       json.RawMessage
-	Attempt      int32
-	CreatedAt    time.Time
-	EndedAt      *time.Time
-	LastSeq      int64
-	UpdatedAt    time.Time
-	Generation   int32
-	BaseSeq      int64
-}
-
-// ListExecutions of those with labels, by execution_labelled.
-func (q *Queries) ListLabelled(ctx context.Context, arg ListLabelledParams) ([]ListLabelledRow, error) {
-	rows, err := q.db.Query(ctx, listLabelled,
-		arg.Organization,
-		arg.Before,
-		arg.Least,
-		arg.Labels,
-		arg.States,
-		arg.Program,
-		arg.StartedFrom,
-		arg.StartedTo,
-		arg.EndedFrom,
-		arg.EndedTo,
-		arg.Prefix,
-		arg.Part,
-		arg.StatusKeys,
-		arg.StatusValues,
-		arg.Most,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ListLabelledRow
-	for rows.Next() {
-		var i ListLabelledRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.Ref,
-			&i.Organization,
-			&i.Workflow,
-			&i.State,
-			&i.Error,
-			&i.Program,
-			&i.Labels,
-			&i.Attempt,
-			&i.CreatedAt,
-			&i.EndedAt,
-			&i.LastSeq,
-			&i.UpdatedAt,
-			&i.Generation,
-			&i.BaseSeq,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const listTroubled = `-- name: ListTroubled :many
 SELECT id, ref, organization, workflow, state, error, program, labels, attempt, created_at, ended_at,
     greatest(last_seq, last.seq)::bigint AS last_seq, coalesce(last.recorded_at, created_at)::timestamptz AS updated_at,
@@ -719,8 +548,8 @@ SELECT id, ref, organization, workflow, state, error, program, labels, attempt, 
     coalesce((SELECT g.base_seq FROM generation g WHERE g.execution = execution.id ORDER BY g.number DESC LIMIT 1), 0)::bigint AS base_seq
 FROM (
     SELECT e.id, e.ref, e.organization, e.workflow, e.state, e.error, e.program, e.modules, e.inputs, e.secrets, e.labels, e.last_seq, e.turn, e.wakes, e.owner, e.owner_epoch, e.start_event, e.created_at, e.ended_at, e.attempt, e.crashes, e.troubled FROM execution e
-    WHERE e.organization = $1 AND e.id < $2 AND e.id >= $3 AND e.troubled
-    ORDER BY e.id DESC LIMIT $4
+    WHERE (e.organization, e.id) < ($1, $2) AND (e.organization, e.id) >= ($1, $3) AND e.troubled
+    ORDER BY e.organization DESC, e.id DESC LIMIT $4
 ) AS execution
 LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
 WHERE state = ANY ($5::text[])
@@ -737,7 +566,7 @@ WHERE state = ANY ($5::text[])
           WHERE s.organization = execution.organization AND s.execution = execution.id AND s.key = wanted.key AND s.value = wanted.value::jsonb
       )
   )
-ORDER BY id DESC
+ORDER BY organization DESC, id DESC
 LIMIT $15
 `
 
@@ -777,7 +606,7 @@ type ListTroubledRow struct {
 	BaseSeq      int64
 }
 
-// ListExecutions of those that ended badly, by execution_troubled.
+// ListExecutions of those that ended badly, by execution_by_trouble.
 func (q *Queries) ListTroubled(ctx context.Context, arg ListTroubledParams) ([]ListTroubledRow, error) {
 	rows, err := q.db.Query(ctx, listTroubled,
 		arg.Organization,
@@ -1158,8 +987,8 @@ func (q *Queries) SaveRetry(ctx context.Context, arg SaveRetryParams) error {
 const scannedExecutions = `-- name: ScannedExecutions :one
 SELECT count(*) AS n, coalesce(min(scanned.id), 0)::bigint AS last FROM (
     SELECT e.id FROM execution e
-    WHERE e.organization = $1 AND e.id < $2 AND e.id >= $3
-    ORDER BY e.id DESC LIMIT $4
+    WHERE (e.organization, e.id) < ($1, $2) AND (e.organization, e.id) >= ($1, $3)
+    ORDER BY e.organization DESC, e.id DESC LIMIT $4
 ) AS scanned
 `
 
@@ -1191,8 +1020,8 @@ func (q *Queries) ScannedExecutions(ctx context.Context, arg ScannedExecutionsPa
 const scannedTroubled = `-- name: ScannedTroubled :one
 SELECT count(*) AS n, coalesce(min(scanned.id), 0)::bigint AS last FROM (
     SELECT e.id FROM execution e
-    WHERE e.organization = $1 AND e.id < $2 AND e.id >= $3 AND e.troubled
-    ORDER BY e.id DESC LIMIT $4
+    WHERE (e.organization, e.id) < ($1, $2) AND (e.organization, e.id) >= ($1, $3) AND e.troubled
+    ORDER BY e.organization DESC, e.id DESC LIMIT $4
 ) AS scanned
 `
 

@@ -191,6 +191,14 @@ type Execution struct {
 	Troubled     bool
 }
 
+// A label of an execution. Deleted with the execution.
+type ExecutionLabel struct {
+	Organization int64
+	Key          string
+	Value        string
+	Execution    int64
+}
+
 type Flow struct {
 	ID           int64
 	Organization int64
