@@ -4,12 +4,16 @@
     python -m grpc_tools.protoc -I PROTO --python_out=. --grpc_python_out=. PROTO/lockstep/autoflow/v1/autoflow.proto
 
 where PROTO is the folder proto of the repository. Then: WORKER_TOKEN=… python worker.py workflow.example.com:8083 [--plain]
+
+A call comes at least once: whoever is killed between an effect and its answer is given the call again, under the same id. So the effect is
+stored with the id of its call.
 """
 
 import json
 import os
 import queue
 import signal
+import sqlite3
 import sys
 import threading
 import time
@@ -19,15 +23,22 @@ import grpc
 from lockstep.autoflow.v1 import autoflow_pb2 as pb
 from lockstep.autoflow.v1 import autoflow_pb2_grpc as rpc
 
-reserved = {}  # in place of a warehouse, which would keep the numbers by the id of the call
+WAREHOUSE = os.environ.get("WAREHOUSE", "warehouse.db")  # a file in place of a warehouse
 
 
 def reserve(call_id, arguments):
-    """Reserves once for each call: a repeated call finds its number."""
+    """Reserves once for each call, by its id: a call that is repeated, also after this process was killed, finds its number."""
     if arguments["count"] > 100:
         return pb.WorkResult(call_id=call_id, failure=pb.WorkFailure(code="sold_out", message="there are not so many"))
-    number = reserved.setdefault(call_id, "R-%d" % (len(reserved) + 1))
-    return pb.WorkResult(call_id=call_id, value=json.dumps({"number": number}).encode())
+    warehouse = sqlite3.connect(WAREHOUSE, timeout=10)
+    try:
+        with warehouse:  # one transaction: all of it is stored, or nothing
+            warehouse.execute("CREATE TABLE IF NOT EXISTS reservation (number INTEGER PRIMARY KEY, call_id TEXT UNIQUE, item TEXT, count INTEGER)")
+            warehouse.execute("INSERT OR IGNORE INTO reservation (call_id, item, count) VALUES (?, ?, ?)", (call_id, arguments["item"], arguments["count"]))
+            (number,) = warehouse.execute("SELECT number FROM reservation WHERE call_id = ?", (call_id,)).fetchone()
+    finally:
+        warehouse.close()
+    return pb.WorkResult(call_id=call_id, value=json.dumps({"number": "R-%d" % number}).encode())
 
 
 RESERVE = pb.WorkerFunction(
