@@ -359,7 +359,7 @@ ci: ## What CI runs: drift, format-check, lint, arch, charts, test, model, simul
 	if command -v npm >/dev/null; then $(MAKE) clients; $(MAKE) console-drift; $(MAKE) console-test; else echo "npm: found none; the clients' and the console's own tests are left out" >&2; fi
 
 .PHONY: nightly
-nightly: ## What takes hours: every scenario on a real cluster, an hour of chaos, half an hour of soak, the faults of clusters, proposals on a real Gitea, long simulation, deep models, random passages, the race detector, every fuzz target for minutes (FUZZ=2m)
+nightly: ## What takes hours: every scenario on a real cluster, an hour of chaos, half an hour of soak, the faults of clusters, proposals on a real Gitea, long simulation, deep models, random passages, a parent of 10,000 children that is killed, the race detector, every fuzz target for minutes (FUZZ=2m)
 	@$(MAKE) race
 	@$(MAKE) e2e
 	@$(MAKE) chaos FOR=60m
@@ -369,6 +369,7 @@ nightly: ## What takes hours: every scenario on a real cluster, an hour of chaos
 	@$(MAKE) simulate FOR=30m
 	@$(MAKE) model DEEP=1
 	@LOCKSTEP_POLICY_REQUESTS=1000000 go test -count=1 -timeout 20m -v -run '^TestTheIndexDecidesAsPlainEvaluationDoes$$' ./pkg/policy
+	@go test -count=1 -timeout 20m -v -run '^TestAParentOfManyChildren$$' ./services/workflow -children 10000
 	@LOCKSTEP_PASSAGES=10m go test -count=1 -timeout 20m -v -run '^TestPassagesKeepToTheReference$$' ./services/domain
 	@$(MAKE) fuzz FUZZ=$(or $(FUZZ),2m)
 

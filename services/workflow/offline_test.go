@@ -13,9 +13,9 @@ import (
 )
 
 // ofTheService are the scenarios that are about what only the service has: an agent of another organization, rows that are kept and read
-// without the program, another program for a run, and what an organization has declared.
+// without the program, and what an organization has declared.
 var ofTheService = []string{
-	"timeouts", "set_status", "patched", "declared_types", "start_message", "large_values", "continue_children",
+	"timeouts", "set_status", "declared_types", "start_message", "large_values", "continue_children",
 }
 
 // TestScenariosLeadToTheSameAsInTheEngine plays the scenarios whose histories the engine has written over PostgreSQL, with crashes at each

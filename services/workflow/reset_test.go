@@ -213,16 +213,17 @@ func TestAWaitingRunIsGivenAnotherProgram(t *testing.T) { // issue 18
 	s := start(t)
 	s.submit("w", "now()\n"+parked, "")
 	before := s.await("w", autoflowv1.WorkflowState_WORKFLOW_STATE_PARKED)
-	for what, source := range map[string]string{
-		"another entry":    "uuid()\n" + parked,
-		"another wait":     "now()\n" + strings.Replace(parked, `"n": 1`, `"n": 2`, 1),
-		"more before it":   "now()\n" + strings.Replace(parked, "main():\n", "main():\n    print(1)\n", 1),
-		"a further branch": "now()\nspawn(lambda: sleep(60))\n" + parked,
-		"an end":           "now()",
-		"a failure":        "now()\nfail('x')",
+	for what, c := range map[string]struct{ source, want string }{
+		"another entry":    {"uuid()\n" + parked, `does not fit entry 1 of the history of workflow "w"`},
+		"another wait":     {"now()\n" + strings.Replace(parked, `"n": 1`, `"n": 2`, 1), "after entry 1 of its history: at main.star:3:19, call 0.1 of"},
+		"more before it":   {"now()\n" + strings.Replace(parked, "main():\n", "main():\n    print(1)\n", 1), "after entry 1 of its history: it would first record print"},
+		"a further branch": {"now()\nspawn(lambda: sleep(60))\n" + parked, "after entry 1 of its history: at main.star:2:20, call 1.0 of"},
+		"an end":           {"now()", "after entry 1 of its history: it would end"},
+		"a failure":        {"now()\nfail('x')", "after entry 1 of its history: it would fail: main.star:2:5: fail: x"},
 	} {
-		if _, err := s.changeProgram(source, false); !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "does not fit") {
-			t.Errorf("%s: %v", what, err)
+		if _, err := s.changeProgram(c.source, false); !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "does not fit") ||
+			!strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, expected %q", what, err, c.want)
 		}
 	}
 	if _, err := s.changeProgram("def", false); !fault.Is(err, fault.Invalid) {
@@ -236,6 +237,10 @@ func TestAWaitingRunIsGivenAnotherProgram(t *testing.T) { // issue 18
 	if err != nil || w.GetProgramDigest() == before.GetProgramDigest() || len(w.GetProgramChanges()) != 1 ||
 		w.GetProgramChanges()[0].GetReplacedDigest() != before.GetProgramDigest() || w.GetProgramChanges()[0].GetReason() != "a bug" {
 		t.Fatalf("%v, error %v", w, err)
+	}
+	// Whoever does not know whether it was done asks again.
+	if again, err := s.changeProgram(next, false); err != nil || len(again.GetProgramChanges()) != 1 || again.GetProgramDigest() != w.GetProgramDigest() {
+		t.Errorf("the same program again: %v, error %v, expected the one change", again, err)
 	}
 	s.tickNumber("1")
 	s.await("w", autoflowv1.WorkflowState_WORKFLOW_STATE_COMPLETED)

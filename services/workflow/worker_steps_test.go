@@ -89,6 +89,8 @@ type shop struct {
 	t     *testing.T
 	pool  *pgxpool.Pool
 	clock *clocktest.Clock
+	// instance is the name of its processes.
+	instance string
 
 	mu sync.Mutex
 	// effects are what was done, by the id of the call; attempts counts repeats, too.
@@ -131,6 +133,10 @@ const (
 	shopping = `print([run("shop.effect", {"n": n}) for n in range(1, 5)])`
 )
 
+func effects() []worker.Declaration {
+	return []worker.Declaration{{Name: "shop.effect", Effect: "reads", Retry: true}}
+}
+
 // shopProcess is a life of the service, with one worker at a time.
 type shopProcess struct {
 	*shop
@@ -165,13 +171,16 @@ func (s *shop) boot(life *doomed) *shopProcess {
 	runner = engine.New(engine.Deps{
 		Store: kept, Scripts: scripts, Functions: registry, Agents: agent.NewRegistry(declared{organization: 1}, wall, log),
 		Offered: p.hub.Offered, CheckEmit: events.CheckEmit, Clock: wall, Log: log, Settings: engine.Settings{
-			Instance: "shop", Lease: time.Hour, Poll: 5 * time.Millisecond, CallTimeout: time.Hour, WaitTimeout: time.Hour,
+			Instance: s.instance, Lease: time.Hour, Poll: 5 * time.Millisecond, CallTimeout: time.Hour, WaitTimeout: time.Hour,
 			Live: 10, Cache: 1 << 20, Activities: 10, History: 1000, Crashes: 100, Retention: time.Hour,
 		},
 	})
 	p.service = control.NewService(kept, scripts, wall, runner)
 	var parts sync.WaitGroup
-	parts.Go(func() { _ = runner.Run(ctx, func() {}) })
+	parts.Go(func() {
+		_ = runner.Run(ctx, func() {})
+		die() // what a process that was killed had sent to the database may come behind what its successor does, which is replaced then
+	})
 	p.stop = func() { die(); parts.Wait(); p.sessions.Wait() }
 	return p
 }
@@ -181,7 +190,7 @@ func (s *shop) boot(life *doomed) *shopProcess {
 func (p *shopProcess) work(life *doomed, closes bool) {
 	session, err := p.hub.Open(p.ctx, worker.Opening{
 		Organization: 1, Prefix: "shop", Name: "worker", InFlight: 1,
-		Functions: []worker.Declaration{{Name: "shop.effect", Effect: "reads", Retry: true}},
+		Functions: effects(),
 	})
 	if err != nil {
 		return
@@ -250,10 +259,16 @@ func shopOnce(t *testing.T, pool *pgxpool.Pool, n int, process, of *doomed, clos
 	t.Helper()
 	s := &shop{
 		t: t, pool: pool, clock: clocktest.New(time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC).AddDate(0, 0, n)),
-		effects: map[string]int{}, once: map[string]bool{},
+		effects: map[string]int{}, once: map[string]bool{}, instance: fmt.Sprintf("shop-%d", n),
 	}
 	p := s.boot(process)
 	defer func() { p.stop() }()
+	// Another worker was here before: the program's calls wait for one, whatever comes first.
+	if err := p.offers.Store.SaveDeclarations(t.Context(), worker.Registration{
+		Organization: 1, All: effects(), Most: worker.MaxFunctions, Now: s.clock.Now(), Admit: func([]worker.Kept) error { return nil },
+	}); err != nil {
+		t.Fatal(err)
+	}
 	name := fmt.Sprintf("shopping-%d", n)
 	start := execution.Start{Organization: 1, Workflow: name, Program: program.Program{Source: []byte(shopping)}}
 	if _, err := p.service.Start(t.Context(), start); err != nil {

@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -59,6 +60,42 @@ func (w *world) act(r *run, a Action) error {
 		}
 	case a.Cancel != nil:
 		return w.cancel(r, *a.Cancel)
+	case a.Change != "":
+		if err := w.change(r, a.changed); err != nil {
+			return fmt.Errorf("change: %s: %w", a.Change, err)
+		}
+	}
+	return nil
+}
+
+// change gives a run that waits another program. Its history must replay under it, and lead to the same waits.
+func (w *world) change(r *run, source []byte) error {
+	was := r.machine.Pending()
+	r.program.Source = source
+	if err := w.scripts.Check(r.program, r.inputs); err != nil {
+		return err
+	}
+	differs, is, err := w.replay(r)
+	switch ended, failure := r.machine.Outcome(); {
+	case err != nil:
+		return err
+	case is:
+		return fmt.Errorf("the program does not fit entry %d of the history: %w", differs.Seq, differs)
+	case ended && failure != nil:
+		return fmt.Errorf("the program does not fit: it would fail: %w", failure)
+	case ended:
+		return errors.New("the program does not fit: it would end")
+	}
+	if entries, _ := r.machine.Take(); len(entries) > 0 {
+		return fmt.Errorf("the program does not fit behind entry %d of the history: it would first record %s", len(r.entries),
+			title(entries[0].Kind, entries[0].Name))
+	}
+	same := func(a, b history.Op) bool {
+		return a.Ref == b.Ref && a.Kind == b.Kind && a.Name == b.Name && a.Hash == b.Hash
+	}
+	if is := r.machine.Pending(); !slices.EqualFunc(was, is, same) {
+		return fmt.Errorf("the program does not fit behind entry %d of the history: it would wait for %s, where the run waits for %s", len(r.entries),
+			named(is), named(was))
 	}
 	return nil
 }
@@ -114,9 +151,11 @@ func (w *world) narrative(r *run) Narrative {
 }
 
 // waits are what the run is blocked on, for people.
-func (r *run) waits() string {
+func (r *run) waits() string { return named(r.machine.Pending()) }
+
+func named(ops []history.Op) string {
 	var all []string
-	for _, op := range r.machine.Pending() {
+	for _, op := range ops {
 		name := op.Name
 		if op.Kind == history.KindWait {
 			name = history.Describe(op.Types, op.Filter)

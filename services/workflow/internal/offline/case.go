@@ -63,6 +63,10 @@ type Action struct {
 	Call *CallStep `json:"call,omitempty"`
 	// Cancel has the run cancelled, for this reason.
 	Cancel *string `json:"cancel,omitempty"`
+	// Change gives the run another program, as ChangeProgram does: the file, beside the table.
+	Change string `json:"change,omitempty"`
+	// changed is the text of that file.
+	changed []byte
 }
 
 // EventStep is an event.
@@ -185,6 +189,14 @@ func ReadTable(text []byte, load func(name string) ([]byte, error)) ([]Case, err
 		if len(c.Inputs) == 0 {
 			c.Inputs = json.RawMessage("{}")
 		}
+		for n := range c.Steps {
+			if c.Steps[n].Change == "" {
+				continue
+			}
+			if c.Steps[n].changed, err = load(c.Steps[n].Change); err != nil {
+				return nil, fault.New(fault.Invalid, "cases[%d] (%s): steps[%d].change: %w", i, c.Name, n, err)
+			}
+		}
 		cases[i] = Case{
 			Name: c.Name, Program: p, Inputs: c.Inputs, Functions: functions, Steps: c.Steps, Expect: c.Expect,
 			EventTypes: t.EventTypes, Patient: true,
@@ -204,13 +216,13 @@ func (c Case) check() error {
 	}
 	for i, s := range c.Steps {
 		set := 0
-		for _, is := range []bool{s.Event != nil, s.Advance != "", s.Send != nil, s.Call != nil, s.Cancel != nil} {
+		for _, is := range []bool{s.Event != nil, s.Advance != "", s.Send != nil, s.Call != nil, s.Cancel != nil, s.Change != ""} {
 			if is {
 				set++
 			}
 		}
 		if set != 1 {
-			return fmt.Errorf("steps[%d]: found %d of event, advance, send, call and cancel, expected one", i, set)
+			return fmt.Errorf("steps[%d]: found %d of event, advance, send, call, cancel and change, expected one", i, set)
 		}
 		if s.Event != nil && s.Event.Type == "" {
 			return fmt.Errorf("steps[%d].event.type is missing", i)
@@ -235,7 +247,7 @@ func (c Case) check() error {
 // ReadScenario reads a case of files by name: main.star and modules, inputs.json, answers.json, script.txt and history.txt. answers.json
 // has the answers by the name of the Function, where {"$error": …} fails, with "$times" so often and then answers sha. script.txt has a
 // line for each step: "event TYPE DATA", "send CHANNEL ID DATA", "call ID DATA", "answered ID ANSWER", "advance DURATION", "cancel
-// REASON".
+// REASON", "change FILE", where FILE is not a module.
 func ReadScenario(name string, files map[string][]byte) (Case, error) {
 	c := Case{
 		Name: name, Program: program.Program{Modules: map[string][]byte{}}, Inputs: files["inputs.json"], Functions: map[string][]Answer{},
@@ -281,6 +293,11 @@ func ReadScenario(name string, files map[string][]byte) (Case, error) {
 		if err != nil {
 			return c, fault.New(fault.Invalid, "%s: script.txt: %w", name, err)
 		}
+		if action.Change != "" {
+			if action.changed = files[action.Change]; action.changed == nil {
+				return c, fault.New(fault.Invalid, "%s: script.txt: there is no file %s", name, action.Change)
+			}
+		}
 		c.Steps = append(c.Steps, action)
 	}
 	c.Expect.History = string(files["history.txt"])
@@ -312,8 +329,10 @@ func action(line string) (Action, error) {
 		return Action{Call: &CallStep{ID: first, Answer: given.Value, Error: given.Error}}, nil
 	case "cancel":
 		return Action{Cancel: &rest}, nil
+	case "change":
+		return Action{Change: rest}, nil
 	default:
-		return Action{}, fmt.Errorf("found the step %q, expected event, advance, send, call, answered or cancel", line)
+		return Action{}, fmt.Errorf("found the step %q, expected event, advance, send, call, answered, cancel or change", line)
 	}
 }
 

@@ -109,3 +109,42 @@ func TestATestThatDoesNotEndFails(t *testing.T) {
 		t.Errorf("%v", o.Failures)
 	}
 }
+
+// TestACaseChangesItsProgram: a program that fits the history is taken from there on, and one that does not fails the case with what differs.
+func TestACaseChangesItsProgram(t *testing.T) { // issue 18
+	t.Parallel()
+	files := map[string]string{
+		"was.star":   "def main():\n    run(\"a.b\")\n    wait_for_event(\"com.example.go\")\n    return \"was\"\n",
+		"fits.star":  "def main():\n    if patched(\"x\"):\n        run(\"c.d\")\n    run(\"a.b\")\n    wait_for_event(\"com.example.go\")\n    return patched(\"x\")\n",
+		"entry.star": "def main():\n    run(\"c.d\")\n    wait_for_event(\"com.example.go\")\n",
+		"wait.star":  "def main():\n    run(\"a.b\")\n    wait_for_event(\"com.example.stop\")\n",
+		"more.star":  "def main():\n    run(\"a.b\")\n    print(1)\n    wait_for_event(\"com.example.go\")\n",
+		"ends.star":  "def main():\n    run(\"a.b\")\n",
+		"fails.star": "def main():\n    run(\"a.b\")\n    fail(\"x\")\n",
+		"text.star":  "def",
+	}
+	load := func(name string) ([]byte, error) {
+		if text, is := files[name]; is {
+			return []byte(text), nil
+		}
+		return nil, os.ErrNotExist
+	}
+	for file, want := range map[string]string{
+		"fits.star": "", "entry.star": "entry 1", "wait.star": "behind entry 1", "more.star": "would first record", "ends.star": "would end",
+		"fails.star": "would fail", "text.star": "text.star",
+	} {
+		cases, err := offline.ReadTable([]byte(`{"program": "was.star", "functions": {"a.b": [{"result": 1}]}, "cases": [{"name": "change",
+			"steps": [{"change": "`+file+`"}, {"event": {"type": "com.example.go"}}], "expect": {"result": false}}]}`), load)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := offline.Test(cases[0], seeds(10), anything)
+		if o.Passed != (want == "") || !strings.Contains(strings.Join(o.Failures, "\n"), want) {
+			t.Errorf("%s: passed %t with %q, expected %q", file, o.Passed, o.Failures, want)
+		}
+	}
+	_, err := offline.ReadTable([]byte(`{"program": "was.star", "cases": [{"name": "none", "steps": [{"change": "none.star"}]}]}`), load)
+	if err == nil || !strings.Contains(err.Error(), "steps[0].change") {
+		t.Errorf("a file that is missing: %v", err)
+	}
+}

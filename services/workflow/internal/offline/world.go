@@ -182,6 +182,15 @@ func (w *world) begin(r *run) error {
 
 // reopen is what a process does that has nothing in memory: it replays what is stored.
 func (w *world) reopen(r *run) error {
+	differs, is, err := w.replay(r)
+	if is {
+		return fmt.Errorf("after a crash the program does not fit its own history: entry %d: %w", differs.Seq, differs)
+	}
+	return err
+}
+
+// replay opens the program of a run and replays what is stored. differs is set if that does not fit.
+func (w *world) replay(r *run) (differs *program.Mismatch, is bool, err error) {
 	if r.machine != nil {
 		r.machine.Close()
 	}
@@ -205,14 +214,11 @@ func (w *world) reopen(r *run) error {
 		},
 	})
 	if err != nil {
-		return err
+		return nil, false, err
 	}
 	r.machine = machine
-	differs, is := errors.AsType[*program.Mismatch](machine.Replay(r.entries[r.base:]))
-	if is {
-		return fmt.Errorf("after a crash the program does not fit its own history: entry %d: %w", differs.Seq, differs)
-	}
-	return nil
+	differs, is = errors.AsType[*program.Mismatch](machine.Replay(r.entries[r.base:]))
+	return differs, is, nil
 }
 
 // base32 is a number as a token has it.

@@ -1,10 +1,12 @@
 package control
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -79,7 +81,7 @@ func (o *Operator) ChangeProgram(ctx context.Context, r ChangeRequest) (View, er
 	if err := compare(scripts, loaded, r.Program); err != nil {
 		return View{}, err
 	}
-	if !r.DryRun {
+	if !r.DryRun && !same(loaded.Program, r.Program) { // a repeat changes nothing
 		r.Reason = history.Storable(r.Reason)
 		err := o.control.ChangeProgram(ctx, ProgramChange{
 			ChangeRequest: r, Execution: e.ID, Turn: loaded.Turn, Wakes: loaded.Wakes, LastSeq: loaded.Base + int64(len(loaded.History)),
@@ -91,6 +93,11 @@ func (o *Operator) ChangeProgram(ctx context.Context, r ChangeRequest) (View, er
 		o.changed(ctx, r.Organization, r.Workflow)
 	}
 	return o.View(ctx, r.Organization, r.Workflow)
+}
+
+// same reports whether two programs have the same text.
+func same(a, b program.Program) bool {
+	return bytes.Equal(a.Source, b.Source) && maps.EqualFunc(a.Modules, b.Modules, bytes.Equal)
 }
 
 // compare replays a history under the program that recorded it and under another one, which has to wait for the same then.
