@@ -2,9 +2,14 @@ package workflow_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/bustest"
@@ -218,5 +223,201 @@ func TestBatchesOverTheAPI(t *testing.T) {
 	list, err := s.ListBatches(t.Context(), &autoflowv1.ListBatchesRequest{OrganizationId: organization})
 	if err != nil || len(list.GetBatches()) != 1 {
 		t.Errorf("found %v, error %v, expected one batch", list, err)
+	}
+}
+
+// doomedOperations are the operations of a process that may die at each of them, and doomedBatches its store of batches.
+type doomedOperations struct {
+	batch.Runs
+	life *doomed
+}
+
+func (r doomedOperations) List(ctx context.Context, q control.ListQuery) (list []execution.Execution, rest int64, err error) {
+	err = r.life.do(func() (err error) { list, rest, err = r.Runs.List(ctx, q); return err })
+	return list, rest, err
+}
+
+func (r doomedOperations) Cancel(ctx context.Context, organization int64, workflow, reason string) error {
+	return r.life.do(func() error { return r.Runs.Cancel(ctx, organization, workflow, reason) })
+}
+
+func (r doomedOperations) Terminate(ctx context.Context, organization int64, workflow, reason string) (v control.View, err error) {
+	err = r.life.do(func() (err error) { v, err = r.Runs.Terminate(ctx, organization, workflow, reason); return err })
+	return v, err
+}
+
+func (r doomedOperations) Retry(ctx context.Context, request control.RetryRequest) (v control.View, err error) {
+	err = r.life.do(func() (err error) { v, err = r.Runs.Retry(ctx, request); return err })
+	return v, err
+}
+
+func (r doomedOperations) Reset(ctx context.Context, request control.ResetRequest) (v control.View, created bool, err error) {
+	err = r.life.do(func() (err error) { v, created, err = r.Runs.Reset(ctx, request); return err })
+	return v, created, err
+}
+
+type doomedBatches struct {
+	batch.Store
+	life *doomed
+}
+
+func (s doomedBatches) TakeBatches(ctx context.Context, now, again time.Time, limit int) (due []batch.Batch, err error) {
+	err = s.life.do(func() (err error) { due, err = s.Store.TakeBatches(ctx, now, again, limit); return err })
+	return due, err
+}
+
+func (s doomedBatches) AdvanceBatch(ctx context.Context, b batch.Batch, p batch.Progress) error {
+	return s.life.do(func() error { return s.Store.AdvanceBatch(ctx, b, p) })
+}
+
+// batchOnce starts a batch of three runs, which are done in two parts, in a process that dies as life says, and has another process end it.
+func (tt *timetable) batchOnce(n int, action batch.Action, life *doomed) (b batch.Batch, label string) {
+	tt.t.Helper()
+	label = fmt.Sprintf("%s-%d", action, n)
+	for i := range 3 {
+		tt.run(organization, fmt.Sprintf("%s-%d", label, i), label)
+	}
+	if action == batch.Retry || action == batch.Reset { // which are for runs that have failed
+		if _, err := tt.pool.Exec(tt.t.Context(), `WITH failed AS (
+	UPDATE execution SET state = 'failed', ended_at = $2, owner = NULL, owner_epoch = NULL, last_seq = 1 WHERE labels ->> 'kind' = $1 RETURNING id
+), step AS (
+	INSERT INTO entry (execution, seq, branch, op, kind, name, hash, value, recorded_at) SELECT id, 1, 0, 0, 'sleep', '', 0, 'null', $2 FROM failed
+) DELETE FROM runnable USING failed WHERE execution = failed.id`, label, tt.clock.Now()); err != nil {
+			tt.t.Fatal(err)
+		}
+	}
+	sound, dies := tt.batches(&doomed{}), tt.batches(&doomed{})
+	dies.Store, dies.Runs = doomedBatches{dies.Store, life}, doomedOperations{dies.Runs, life}
+	b, err := sound.Start(tt.t.Context(), batch.Batch{
+		Organization: organization, Action: action, Rate: 2, Reason: "cleaned up", StartedBy: "alice",
+		Filter: control.ListQuery{Organization: organization, Labels: map[string]string{"kind": label}},
+	})
+	if err != nil || b.Total != 3 || b.AtLeast {
+		tt.t.Fatalf("%s: started %+v, error %v, expected a batch of 3", label, b, err)
+	}
+	for range 20 {
+		if b, err = sound.Get(tt.t.Context(), organization, b.ID); err != nil {
+			tt.t.Fatal(err)
+		}
+		if b.State == batch.Done {
+			return b, label
+		}
+		by := dies
+		if life.dead {
+			by = sound
+			tt.clock.Advance(31 * time.Second) // the part that was taken comes again
+		}
+		if err := by.Round(tt.t.Context()); err != nil && !errors.Is(err, errKilled) {
+			tt.t.Fatal(err)
+		}
+		tt.clock.Advance(time.Second)
+	}
+	tt.t.Fatalf("%s does not end: %+v", label, b)
+	return b, label
+}
+
+// TestKilledAtEveryStepOfABatch kills a process before and after each step of a batch, for each action: taking the batch, reading a part of
+// it, each run, and the note of progress. Another process ends it, and every run has been changed once (C22).
+func TestKilledAtEveryStepOfABatch(t *testing.T) { // issue 18
+	t.Parallel()
+	for _, action := range []batch.Action{batch.Cancel, batch.Terminate, batch.Retry, batch.Reset} {
+		t.Run(string(action), func(t *testing.T) {
+			t.Parallel()
+			tt := newTimetable(t)
+			undisturbed := &doomed{}
+			b, label := tt.batchOnce(0, action, undisturbed)
+			tt.changedOnce(b, label, action)
+			if undisturbed.n != 9 { // two parts, each of which is taken, read and noted, and three runs
+				t.Errorf("found %d steps, expected 9", undisturbed.n)
+			}
+			n := 0
+			for at := 1; at <= undisturbed.n; at++ {
+				for _, applied := range []bool{false, true} {
+					n++
+					life := &doomed{at: at, applied: applied}
+					b, label := tt.batchOnce(n, action, life)
+					tt.changedOnce(b, label, action)
+					if !life.dead && at < undisturbed.n {
+						t.Errorf("the process was not killed at step %d", at)
+					}
+				}
+			}
+		})
+	}
+}
+
+// changedOnce compares what a batch has led to.
+func (tt *timetable) changedOnce(b batch.Batch, label string, action batch.Action) {
+	tt.t.Helper()
+	// A repeat finds a run that was retried running, and what was cancelled, terminated or reset as it was left.
+	if b.Finished+b.Refused != 3 || b.Refused > 0 && action != batch.Retry || b.Total != 3 {
+		tt.t.Errorf("%s: %d done and %d refused (%s) of %d", label, b.Finished, b.Refused, b.LastRefusal, b.Total)
+	}
+	counts := map[string]int{}
+	rows, err := tt.pool.Query(tt.t.Context(), `SELECT state || ' ' || attempt, count(*) FROM execution WHERE labels ->> 'kind' = $1 GROUP BY 1`, label)
+	if err != nil {
+		tt.t.Fatal(err)
+	}
+	var what string
+	var n int
+	if _, err := pgx.ForEachRow(rows, []any{&what, &n}, func() error { counts[what] = n; return nil }); err != nil {
+		tt.t.Fatal(err)
+	}
+	want := map[batch.Action]map[string]int{
+		batch.Cancel: {"cancelled 1": 3}, batch.Terminate: {"terminated 1": 3}, batch.Retry: {"running 2": 3},
+		batch.Reset: {"failed 1": 3, "running 1": 3},
+	}[action]
+	if diff := cmp.Diff(want, counts); diff != "" {
+		tt.t.Errorf("%s (-want +got):\n%s", label, diff)
+	}
+}
+
+// TestABatchResetsToAnEntry: many runs are reset to one entry; one whose history does not reach it is refused, and an entry is for resets only.
+func TestABatchResetsToAnEntry(t *testing.T) { // issue 18
+	t.Parallel()
+	s := start(t)
+	for id, source := range map[string]string{
+		"a": "x = uuid()\ny = uuid()\nprint(x, y)\nfail(x)", "b": "x = uuid()\ny = uuid()\nprint(x, y)\nfail(x)", "short": "fail(\"at once\")",
+	} {
+		s.submit(id, source, "")
+		s.await(id, autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED)
+	}
+	filter := &autoflowv1.ListWorkflowsRequest{OrganizationId: organization}
+	started, err := s.StartBatch(t.Context(), &autoflowv1.StartBatchRequest{
+		Action: autoflowv1.BatchAction_BATCH_ACTION_RESET, Filter: filter, WorkflowIds: []string{"a", "b", "short"}, ToSequence: 2,
+	})
+	if err != nil || started.GetBatch().GetTotal() != 3 || started.GetBatch().GetToSequence() != 2 {
+		t.Fatalf("started %v, error %v", started, err)
+	}
+	number := started.GetBatch().GetId()
+	s.eventually("the batch has ended", func(ctx context.Context) bool {
+		got, err := s.GetBatch(ctx, &autoflowv1.GetBatchRequest{OrganizationId: organization, Id: number})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := got.GetBatch()
+		if b.GetState() != autoflowv1.BatchState_BATCH_STATE_DONE {
+			return false
+		}
+		if b.GetDone() != 2 || b.GetRefused() != 1 || !strings.Contains(b.GetLastRefusal(), "short") || b.GetAction() != autoflowv1.BatchAction_BATCH_ACTION_RESET {
+			t.Errorf("found %v, expected two resets and a refusal", b)
+		}
+		return true
+	})
+	for _, id := range []string{"a", "b"} {
+		again := fmt.Sprintf("%s.reset-%d", id, number)
+		s.await(again, autoflowv1.WorkflowState_WORKFLOW_STATE_FAILED)
+		was, is := strings.Fields(s.lines(id)[0]), strings.Fields(s.lines(again)[0])
+		if was[0] != is[0] || was[1] == is[1] {
+			t.Errorf("%s: printed %v, and %v before; expected the first value to be kept, and the second one not", again, is, was)
+		}
+	}
+	for action, sequence := range map[autoflowv1.BatchAction]int64{
+		autoflowv1.BatchAction_BATCH_ACTION_RETRY: 2, autoflowv1.BatchAction_BATCH_ACTION_RESET: -1,
+	} {
+		_, err := s.StartBatch(t.Context(), &autoflowv1.StartBatchRequest{Action: action, Filter: filter, WorkflowIds: []string{"a"}, ToSequence: sequence})
+		if fields := fault.FieldsOf(err); !fault.Is(err, fault.Invalid) || len(fields) != 1 || fields[0].Name != "to_sequence" {
+			t.Errorf("%s to %d: %v", action, sequence, err)
+		}
 	}
 }

@@ -8020,7 +8020,10 @@ type StartBatchRequest struct {
 	// How many workflows a second, at most 1000; 0 means 50.
 	Rate int32 `protobuf:"varint,5,opt,name=rate,proto3" json:"rate,omitempty"`
 	// Whether only to say what it would be about.
-	DryRun        bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	DryRun bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// For a reset: the entry of the last generation of each workflow from which on nothing is kept, as for ResetWorkflow. 0 means the step that
+	// failed. A workflow whose history does not reach it is refused.
+	ToSequence    int64 `protobuf:"varint,7,opt,name=to_sequence,json=toSequence,proto3" json:"to_sequence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8095,6 +8098,13 @@ func (x *StartBatchRequest) GetDryRun() bool {
 		return x.DryRun
 	}
 	return false
+}
+
+func (x *StartBatchRequest) GetToSequence() int64 {
+	if x != nil {
+		return x.ToSequence
+	}
+	return 0
 }
 
 // StartBatchResponse is the receipt, or the preview.
@@ -8196,7 +8206,14 @@ type Batch struct {
 	// When it was started.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// When it ended; absent while it is running.
-	FinishedAt    *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	// About how many workflows it was when it was started, at most 10,000. Those that no longer meet the conditions when it is their turn are
+	// left out: fewer may be done and refused in the end.
+	Total int64 `protobuf:"varint,13,opt,name=total,proto3" json:"total,omitempty"`
+	// Whether there may have been more.
+	TotalAtLeast bool `protobuf:"varint,14,opt,name=total_at_least,json=totalAtLeast,proto3" json:"total_at_least,omitempty"`
+	// The entry that a reset goes back to; 0 is the step that failed.
+	ToSequence    int64 `protobuf:"varint,15,opt,name=to_sequence,json=toSequence,proto3" json:"to_sequence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8313,6 +8330,27 @@ func (x *Batch) GetFinishedAt() *timestamppb.Timestamp {
 		return x.FinishedAt
 	}
 	return nil
+}
+
+func (x *Batch) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *Batch) GetTotalAtLeast() bool {
+	if x != nil {
+		return x.TotalAtLeast
+	}
+	return false
+}
+
+func (x *Batch) GetToSequence() int64 {
+	if x != nil {
+		return x.ToSequence
+	}
+	return 0
 }
 
 // GetBatchRequest names a batch.
@@ -10582,19 +10620,21 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x06filter\x18\x01 \x01(\v2*.lockstep.autoflow.v1.ListWorkflowsRequestR\x06filter\"I\n" +
 	"\x16CountWorkflowsResponse\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x03R\x05count\x12\x19\n" +
-	"\bat_least\x18\x02 \x01(\bR\aatLeast\"\xfa\x01\n" +
+	"\bat_least\x18\x02 \x01(\bR\aatLeast\"\x9b\x02\n" +
 	"\x11StartBatchRequest\x129\n" +
 	"\x06action\x18\x01 \x01(\x0e2!.lockstep.autoflow.v1.BatchActionR\x06action\x12B\n" +
 	"\x06filter\x18\x02 \x01(\v2*.lockstep.autoflow.v1.ListWorkflowsRequestR\x06filter\x12!\n" +
 	"\fworkflow_ids\x18\x03 \x03(\tR\vworkflowIds\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04rate\x18\x05 \x01(\x05R\x04rate\x12\x17\n" +
-	"\adry_run\x18\x06 \x01(\bR\x06dryRun\"\xb0\x01\n" +
+	"\adry_run\x18\x06 \x01(\bR\x06dryRun\x12\x1f\n" +
+	"\vto_sequence\x18\a \x01(\x03R\n" +
+	"toSequence\"\xb0\x01\n" +
 	"\x12StartBatchResponse\x121\n" +
 	"\x05batch\x18\x01 \x01(\v2\x1b.lockstep.autoflow.v1.BatchR\x05batch\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x03R\x05count\x12\x19\n" +
 	"\bat_least\x18\x03 \x01(\bR\aatLeast\x126\n" +
-	"\x06sample\x18\x04 \x03(\v2\x1e.lockstep.autoflow.v1.WorkflowR\x06sample\"\xc7\x03\n" +
+	"\x06sample\x18\x04 \x03(\v2\x1e.lockstep.autoflow.v1.WorkflowR\x06sample\"\xa4\x04\n" +
 	"\x05Batch\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12'\n" +
 	"\x0forganization_id\x18\x02 \x01(\x03R\x0eorganizationId\x129\n" +
@@ -10611,7 +10651,11 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12;\n" +
 	"\vfinished_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"finishedAt\"J\n" +
+	"finishedAt\x12\x14\n" +
+	"\x05total\x18\r \x01(\x03R\x05total\x12$\n" +
+	"\x0etotal_at_least\x18\x0e \x01(\bR\ftotalAtLeast\x12\x1f\n" +
+	"\vto_sequence\x18\x0f \x01(\x03R\n" +
+	"toSequence\"J\n" +
 	"\x0fGetBatchRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x03R\x02id\"E\n" +

@@ -24,7 +24,7 @@ func (s *Server) StartBatch(ctx context.Context, req *autoflowv1.StartBatchReque
 	}
 	b := batch.Batch{
 		Organization: org, Filter: q, Workflows: req.GetWorkflowIds(), Reason: req.GetReason(), Rate: int(req.GetRate()),
-		StartedBy: callerName(ctx),
+		StartedBy: callerName(ctx), To: req.GetToSequence(),
 		Action: map[autoflowv1.BatchAction]batch.Action{
 			autoflowv1.BatchAction_BATCH_ACTION_CANCEL:    batch.Cancel,
 			autoflowv1.BatchAction_BATCH_ACTION_TERMINATE: batch.Terminate,
@@ -112,7 +112,9 @@ func batchOf(b batch.Batch) *autoflowv1.Batch {
 			batch.Cancel:    autoflowv1.BatchAction_BATCH_ACTION_CANCEL,
 			batch.Terminate: autoflowv1.BatchAction_BATCH_ACTION_TERMINATE,
 			batch.Retry:     autoflowv1.BatchAction_BATCH_ACTION_RETRY,
+			batch.Reset:     autoflowv1.BatchAction_BATCH_ACTION_RESET,
 		}[b.Action],
+		Total: b.Total, TotalAtLeast: b.AtLeast, ToSequence: b.To,
 		State: map[batch.State]autoflowv1.BatchState{
 			batch.Running: autoflowv1.BatchState_BATCH_STATE_RUNNING,
 			batch.Done:    autoflowv1.BatchState_BATCH_STATE_DONE,

@@ -34,6 +34,7 @@ func (e *Engine) batchStart(verb, short string, action autoflowv1.BatchAction, e
 	var labels map[string]string
 	var digest, reason string
 	var rate int32
+	var to int64
 	var dryRun bool
 	var texts listFlags
 	cmd := e.asking(verb, short, example, command.Exactly(0),
@@ -46,7 +47,7 @@ func (e *Engine) batchStart(verb, short string, action autoflowv1.BatchAction, e
 				filter.States = append(filter.States, parseState(name))
 			}
 			answer, err := client.StartBatch(ctx, &autoflowv1.StartBatchRequest{
-				Action: action, Filter: filter, WorkflowIds: ids, Reason: reason, Rate: rate, DryRun: dryRun,
+				Action: action, Filter: filter, WorkflowIds: ids, Reason: reason, Rate: rate, DryRun: dryRun, ToSequence: to,
 			})
 			if err != nil {
 				return err
@@ -75,21 +76,33 @@ func (e *Engine) batchStart(verb, short string, action autoflowv1.BatchAction, e
 	flags.StringSliceVar(&ids, "id", nil, "the workflow with this `id`, instead of conditions; repeatable")
 	flags.StringVar(&reason, "reason", "", "why, for the histories")
 	flags.Int32Var(&rate, "rate", 0, "how many workflows a second, as a `number` up to 1000; by default 50")
+	if action == autoflowv1.BatchAction_BATCH_ACTION_RESET {
+		flags.Int64Var(&to, "to", 0, "keep the history of each workflow before the entry with this `sequence`; by default before the step that failed")
+	}
 	flags.BoolVar(&dryRun, "dry-run", false, "only show how many workflows it would be about, and some of them")
 	return cmd
 }
 
 func batchTable(w io.Writer, all ...*autoflowv1.Batch) {
-	command.Row(w, "ID", "ACTION", "STATE", "DONE", "REFUSED", "STARTED", "FINISHED", "BY", "REASON", "LAST REFUSAL")
+	command.Row(w, "ID", "ACTION", "STATE", "DONE", "REFUSED", "OF", "STARTED", "FINISHED", "BY", "REASON", "LAST REFUSAL")
 	for _, b := range all {
 		finished := ""
 		if b.GetFinishedAt() != nil {
 			finished = command.Moment(b.GetFinishedAt().AsTime())
 		}
 		command.Row(w, strconv.FormatInt(b.GetId(), 10), wordOf(b.GetAction().String(), "BATCH_ACTION_"), wordOf(b.GetState().String(), "BATCH_STATE_"),
-			command.Number(int(b.GetDone())), command.Number(int(b.GetRefused())), command.Moment(b.GetCreatedAt().AsTime()), finished,
+			command.Number(int(b.GetDone())), command.Number(int(b.GetRefused())), totalOf(b), command.Moment(b.GetCreatedAt().AsTime()), finished,
 			b.GetStartedBy(), firstLineOf(b.GetReason()), firstLineOf(b.GetLastRefusal()))
 	}
+}
+
+// totalOf is how many workflows a batch was about when it was started.
+func totalOf(b *autoflowv1.Batch) string {
+	total := command.Number(int(b.GetTotal()))
+	if b.GetTotalAtLeast() {
+		return "at least " + total
+	}
+	return total
 }
 
 func batchID(given string) (int64, error) {

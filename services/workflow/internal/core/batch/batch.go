@@ -26,7 +26,7 @@ const (
 	Cancel    Action = "cancel"
 	Terminate Action = "terminate"
 	Retry     Action = "retry"
-	// Reset starts a run that continues from the step that failed.
+	// Reset starts a run that continues from the step that failed, or from an entry.
 	Reset Action = "reset"
 )
 
@@ -53,6 +53,11 @@ type Batch struct {
 	StartedBy string
 	// Rate is how many runs a second.
 	Rate int
+	// To is the first entry that a reset does not keep; 0 is the step that failed.
+	To int64
+	// Total is how many runs it was about when it was started, AtLeast that there may have been more.
+	Total   int64
+	AtLeast bool
 	// Position is the ID below which runs are still to be done, or the place in Workflows.
 	Position int64
 	// Finished counts the runs that the action was carried out on, Refused those that did not allow it.
@@ -161,7 +166,12 @@ func (s *Batches) Start(ctx context.Context, b Batch) (Batch, error) {
 		b.Rate = defaultRate
 	}
 	b.State, b.CreatedAt, b.Reason = Running, s.Clock.Now(), history.Storable(b.Reason)
+	b.Total = int64(len(b.Workflows))
 	if len(b.Workflows) == 0 {
+		var err error
+		if b.Total, b.AtLeast, err = s.Runs.Count(ctx, b.Filter); err != nil {
+			return Batch{}, err
+		}
 		last, _, err := s.Runs.List(ctx, control.ListQuery{Organization: b.Organization, Limit: 1})
 		if err != nil {
 			return Batch{}, err
@@ -196,6 +206,11 @@ func (b Batch) check() error {
 	fields = append(fields, fault.FieldsOf(execution.CheckReason(b.Reason, least))...)
 	if b.Rate < 0 || b.Rate > maxRate {
 		fields = append(fields, fault.Field{Name: "rate", Problem: fmt.Sprintf("found %d, expected 0 to %d", b.Rate, maxRate)})
+	}
+	if b.To < 0 || b.To > 0 && b.Action != Reset {
+		fields = append(fields, fault.Field{
+			Name: "to_sequence", Problem: fmt.Sprintf("found %d for %s, expected 0, or the number of an entry for a reset", b.To, b.Action),
+		})
 	}
 	f := b.Filter
 	conditions := len(f.States) > 0 || len(f.Labels) > 0 || len(f.Program) > 0 || f.Prefix != "" || f.Part != "" || len(f.Status) > 0 ||
@@ -350,7 +365,7 @@ func (s *Batches) one(ctx context.Context, b Batch, workflow string) error {
 		_, err = s.Runs.Retry(ctx, control.RetryRequest{Organization: b.Organization, Workflow: workflow, Reason: b.Reason})
 	case Reset:
 		_, _, err = s.Runs.Reset(ctx, control.ResetRequest{
-			Organization: b.Organization, Workflow: workflow, New: fmt.Sprintf("%s.reset-%d", workflow, b.ID), Reason: b.Reason,
+			Organization: b.Organization, Workflow: workflow, New: fmt.Sprintf("%s.reset-%d", workflow, b.ID), Reason: b.Reason, To: b.To,
 		})
 	default:
 		err = fault.New(fault.Internal, "batch %d has the action %q", b.ID, b.Action)

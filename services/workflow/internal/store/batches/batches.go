@@ -34,6 +34,10 @@ func New(pool *pgxpool.Pool) *Store { return &Store{pool: pool, queries: query.N
 type filter struct {
 	Query     control.ListQuery `json:"query"`
 	Workflows []string          `json:"workflows,omitempty"`
+	// To is the entry of a reset, Total how many there were at the start.
+	To      int64 `json:"to,omitempty"`
+	Total   int64 `json:"total,omitempty"`
+	AtLeast bool  `json:"at_least,omitempty"`
 }
 
 // kept is for how long a batch is kept that has ended.
@@ -44,7 +48,7 @@ const keptMost = 1000
 
 // SaveBatch stores a batch, and forgets old ones of the organization.
 func (s *Store) SaveBatch(ctx context.Context, b batch.Batch, most int) (id int64, err error) {
-	encoded, err := json.Marshal(filter{b.Filter, b.Workflows})
+	encoded, err := json.Marshal(filter{b.Filter, b.Workflows, b.To, b.Total, b.AtLeast})
 	if err != nil {
 		return 0, fmt.Errorf("encode the conditions of a batch: %w", err)
 	}
@@ -88,7 +92,7 @@ func batchOf(row query.Batch) (batch.Batch, error) {
 	if err := json.Unmarshal(row.Filter, &f); err != nil {
 		return b, fmt.Errorf("decode batch %d of organization %d: %w", row.ID, row.Organization, err)
 	}
-	b.Filter, b.Workflows = f.Query, f.Workflows
+	b.Filter, b.Workflows, b.To, b.Total, b.AtLeast = f.Query, f.Workflows, f.To, f.Total, f.AtLeast
 	return b, nil
 }
 
