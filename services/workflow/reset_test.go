@@ -238,7 +238,7 @@ func TestAWaitingRunIsGivenAnotherProgram(t *testing.T) { // issue 18
 		w.GetProgramChanges()[0].GetReplacedDigest() != before.GetProgramDigest() || w.GetProgramChanges()[0].GetReason() != "a bug" {
 		t.Fatalf("%v, error %v", w, err)
 	}
-	// Whoever does not know whether it was done asks again.
+	// A caller that does not know whether it was done asks again.
 	if again, err := s.changeProgram(next, false); err != nil || len(again.GetProgramChanges()) != 1 || again.GetProgramDigest() != w.GetProgramDigest() {
 		t.Errorf("the same program again: %v, error %v, expected the one change", again, err)
 	}

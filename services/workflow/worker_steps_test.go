@@ -293,7 +293,7 @@ func shopOnce(t *testing.T, pool *pgxpool.Pool, n int, process, of *doomed, clos
 			e, _ := ended()
 			t.Fatalf("the run does not end: %+v, statements %d, steps of workers %d", e, process.n, of.n)
 		}
-		if p.ctx.Err() != nil { // nothing of it is told to anybody: its calls are offered again when their time is over
+		if p.ctx.Err() != nil { // nobody is notified: its calls are offered again when their time is over
 			<-working
 			p.stop()
 			s.clock.Advance(heartbeatOfShop + time.Second)
