@@ -239,7 +239,8 @@ func TestAWaitingRunIsGivenAnotherProgram(t *testing.T) { // issue 18
 		t.Fatalf("%v, error %v", w, err)
 	}
 	// A caller that does not know whether it was done asks again.
-	if again, err := s.changeProgram(next, false); err != nil || len(again.GetProgramChanges()) != 1 || again.GetProgramDigest() != w.GetProgramDigest() {
+	again, err := s.changeProgram(next, false)
+	if err != nil || len(again.GetProgramChanges()) != 1 || again.GetProgramDigest() != w.GetProgramDigest() {
 		t.Errorf("the same program again: %v, error %v, expected the one change", again, err)
 	}
 	s.tickNumber("1")

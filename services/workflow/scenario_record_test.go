@@ -83,8 +83,9 @@ var longText = regexp.MustCompile(`x{1000,}`)
 func (w *world) status() string {
 	w.t.Helper()
 	var text string
-	if err := w.pool.QueryRow(w.t.Context(), `SELECT coalesce(jsonb_object_agg(s.key, s.value), '{}')::text
-FROM status s JOIN execution e ON e.id = s.execution WHERE e.organization = $1 AND e.workflow = 'scenario'`, w.organization).Scan(&text); err != nil {
+	err := w.pool.QueryRow(w.t.Context(), `SELECT coalesce(jsonb_object_agg(s.key, s.value), '{}')::text
+FROM status s JOIN execution e ON e.id = s.execution WHERE e.organization = $1 AND e.workflow = 'scenario'`, w.organization).Scan(&text)
+	if err != nil {
 		w.t.Fatal(err)
 	}
 	return text

@@ -132,7 +132,8 @@ func (w *world) stepChange(service *control.Service, _, file string) error {
 	operator := control.NewOperator(service, runs, control.NewSubscriptions(runs, shown{w.clock}, bustest.Log(w.t)))
 	next := w.start.Program
 	next.Source = w.changed[file]
-	if _, err := operator.ChangeProgram(w.t.Context(), control.ChangeRequest{Organization: w.organization, Workflow: "scenario", Program: next}); err != nil {
+	request := control.ChangeRequest{Organization: w.organization, Workflow: "scenario", Program: next}
+	if _, err := operator.ChangeProgram(w.t.Context(), request); err != nil {
 		return err
 	}
 	w.start.Program = next

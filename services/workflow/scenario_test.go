@@ -80,7 +80,9 @@ func TestScenarios(t *testing.T) {
 
 // play runs a scenario to its end, in an organization of its own. It answers how many commits there were, and what was
 // recorded.
-func play(t *testing.T, pool *pgxpool.Pool, organization int64, a *txtar.Archive, c crash) (commits int, narrative string, kept []recording) {
+func play(
+	t *testing.T, pool *pgxpool.Pool, organization int64, a *txtar.Archive, c crash,
+) (commits int, narrative string, kept []recording) {
 	t.Helper()
 	return playIn(t, pool, organization, a, func(w *world) process { return w.boot(c) })
 }

@@ -37,7 +37,8 @@ type wholeOperation struct {
 func (tt *timetable) failed(workflow string) {
 	tt.t.Helper()
 	tt.exec(`WITH failed AS (
-	UPDATE execution SET state = 'failed', ended_at = $2, owner = NULL, owner_epoch = NULL, last_seq = 2 WHERE workflow = $1 RETURNING id, organization
+	UPDATE execution SET state = 'failed', ended_at = $2, owner = NULL, owner_epoch = NULL, last_seq = 2 WHERE workflow = $1
+	RETURNING id, organization
 ), step AS (
 	INSERT INTO entry (execution, seq, branch, op, kind, name, hash, value, recorded_at)
 	SELECT failed.id, s.seq, 0, s.seq - 1, s.kind, s.name, 0, s.value::json, $2::timestamptz
@@ -134,7 +135,9 @@ func (tt *timetable) wholeOperations() map[string]wholeOperation {
 		"a reset": {
 			tables: 5, prepare: func(workflow string) { tt.run(organization, workflow, "old"); tt.failed(workflow) },
 			do: func(workflow string) error {
-				_, _, err := operator.Reset(tt.t.Context(), control.ResetRequest{Organization: organization, Workflow: workflow, New: workflow + "-new", To: 2})
+				_, _, err := operator.Reset(tt.t.Context(), control.ResetRequest{
+					Organization: organization, Workflow: workflow, New: workflow + "-new", To: 2,
+				})
 				return err
 			},
 			holds: func(workflow string) error {
@@ -150,7 +153,8 @@ DELETE FROM runnable USING parked WHERE execution = parked.id`, workflow)
 			},
 			do: func(workflow string) error {
 				_, err := operator.ChangeProgram(tt.t.Context(), control.ChangeRequest{
-					Organization: organization, Workflow: workflow, Program: program.Program{Source: []byte("sleep(seconds = 60)\nprint(\"" + workflow + "\")")},
+					Organization: organization, Workflow: workflow,
+					Program: program.Program{Source: []byte("sleep(seconds = 60)\nprint(\"" + workflow + "\")")},
 				})
 				return err
 			},
@@ -166,7 +170,8 @@ DELETE FROM runnable USING parked WHERE execution = parked.id`, workflow)
 			tables: 4, prepare: func(workflow string) { must(large(workflow)); tt.failed(workflow) }, do: remove,
 			holds: func(workflow string) error {
 				return count(0, `SELECT (SELECT count(*) FROM execution WHERE workflow = $1) + (SELECT count(*) FROM payload_use u WHERE NOT EXISTS (
-SELECT FROM execution e WHERE e.id = u.owner)) + (SELECT count(*) FROM execution_label l WHERE NOT EXISTS (SELECT FROM execution e WHERE e.id = l.execution))
+SELECT FROM execution e WHERE e.id = u.owner)) + (SELECT count(*) FROM execution_label l WHERE NOT EXISTS (
+SELECT FROM execution e WHERE e.id = l.execution))
 + (SELECT count(*) FROM entry n WHERE NOT EXISTS (SELECT FROM execution e WHERE e.id = n.execution))`, workflow)
 			},
 		},
@@ -232,7 +237,9 @@ type doomedRetention struct {
 	life *doomed
 }
 
-func (s doomedRetention) Runs(ctx context.Context, organization, after int64, before time.Time, most int) (runs []retention.Run, err error) {
+func (s doomedRetention) Runs(
+	ctx context.Context, organization, after int64, before time.Time, most int,
+) (runs []retention.Run, err error) {
 	err = s.life.do(func() (err error) { runs, err = s.Store.Runs(ctx, organization, after, before, most); return err })
 	return runs, err
 }

@@ -45,7 +45,8 @@ if run("shop.reserve", {"item": "sku-1"}, on_error = "return").code != "invalid"
 	}
 }
 
-// dyingWorker is the worker in docs/examples, which kills itself with signal 9 before the first effect, between the first effect and its answer,
+// dyingWorker is the worker in docs/examples, which kills itself with signal 9 before the first effect, between the
+// first effect and its answer,
 // or as its second call is answered. What the third argument names is written before: each of them happens once.
 const dyingWorker = `
 import os, signal, sys
@@ -71,8 +72,8 @@ worker.reserve = reserve
 worker.main()
 `
 
-// TestTheWorkerInPythonIsKilled: a call whose worker is killed (signal 9) before its effect, or between the effect and the answer, is given to the next
-// worker under the same id, which finds what was reserved: nothing is reserved twice (issue 18, item 1).
+// TestTheWorkerInPythonIsKilled: a call whose worker is killed (signal 9) before its effect, or between the effect and the answer, is
+// given to the next worker under the same id, which finds what was reserved: nothing is reserved twice (issue 18, item 1).
 func TestTheWorkerInPythonIsKilled(t *testing.T) {
 	t.Parallel()
 	python, folder := generatePython(t)

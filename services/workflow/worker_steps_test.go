@@ -254,7 +254,8 @@ func (p *shopProcess) carryOut(session *worker.Session, c worker.Call, life *doo
 	return life.do(func() error { return session.Answer(p.ctx, c.ID, value, nil) }) != nil
 }
 
-// shopOnce starts the run in a life of the service that dies as process says, with a worker that dies as of says, and lets others finish it.
+// shopOnce starts the run in a life of the service that dies as process says, with a worker that dies as of says, and lets others
+// finish it.
 func shopOnce(t *testing.T, pool *pgxpool.Pool, n int, process, of *doomed, closes bool) {
 	t.Helper()
 	s := &shop{

@@ -71,7 +71,7 @@ func (e *stored) pendingUnder(p program.Program) (all []awaited) {
 		all = append(all, awaited{op: entry.Op, kind: entry.Kind})
 	}
 	for _, op := range machine.Pending() {
-		all = append(all, awaited{op.Ref, op.Kind, uint64(op.Hash)})
+		all = append(all, awaited{op.Ref, op.Kind, op.Hash})
 	}
 	return all
 }

@@ -96,13 +96,15 @@ func newCrowd(t *testing.T, n int) crowd {
 	c.startRun(7)
 	for _, statement := range []string{
 		`INSERT INTO execution (ref, organization, workflow, state, program, modules, inputs, secrets, labels, start_event, created_at, ended_at)
-SELECT 'ref-' || o || '-' || i, o, CASE WHEN i % 2 = 0 THEN 'a' ELSE 'b' END || '-' || i, CASE WHEN i % 3 = 0 THEN 'failed' ELSE 'parked' END,
+SELECT 'ref-' || o || '-' || i, o, CASE WHEN i % 2 = 0 THEN 'a' ELSE 'b' END || '-' || i,
+    CASE WHEN i % 3 = 0 THEN 'failed' ELSE 'parked' END,
     CASE WHEN i % 2 = 0 THEN (SELECT program FROM execution LIMIT 1) ELSE '\x00' END, '{}', '{}', '{}',
     CASE WHEN i % 2 = 0 THEN '{"team": "shop"}'::jsonb ELSE '{}' END || CASE WHEN i % 500 = 0 AND i <= 5000 THEN '{"ticket": "seven"}'::jsonb ELSE '{}' END,
     0, now(), CASE WHEN i % 3 = 0 THEN now() END
 FROM generate_series(1, $1::int) AS i, unnest(ARRAY[7, 8]::bigint[]) AS o`,
 		`INSERT INTO status (organization, execution, key, value, set_at)
-SELECT organization, id, s.key, s.value::jsonb, created_at FROM execution CROSS JOIN (VALUES ('step', '1'), ('place', '"here"')) AS s(key, value)
+SELECT organization, id, s.key, s.value::jsonb, created_at
+FROM execution CROSS JOIN (VALUES ('step', '1'), ('place', '"here"')) AS s(key, value)
 WHERE $1::int > 0 AND (s.key = 'step' AND workflow LIKE 'a-%' OR s.key = 'place' AND labels ? 'ticket')`,
 	} {
 		if _, err := pool.Exec(t.Context(), statement, n); err != nil {

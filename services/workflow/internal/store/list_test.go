@@ -158,7 +158,8 @@ func TestAPageReadsNoMoreThanItsBudget(t *testing.T) {
 	}
 }
 
-// TestLabelsBelongToTheirRun: a run's labels end with it, and runs that were stored before there was a table of labels are listed by theirs.
+// TestLabelsBelongToTheirRun: a run's labels end with it, and runs that were stored before there was a table of labels are listed by
+// theirs.
 func TestLabelsBelongToTheirRun(t *testing.T) {
 	t.Parallel()
 	b := newTestStore(t)
