@@ -279,9 +279,11 @@ func (tt *timetable) batchOnce(n int, action batch.Action, life *doomed) (b batc
 	}
 	if action == batch.Retry || action == batch.Reset { // which are for runs that have failed
 		if _, err := tt.pool.Exec(tt.t.Context(), `WITH failed AS (
-	UPDATE execution SET state = 'failed', ended_at = $2, owner = NULL, owner_epoch = NULL, last_seq = 1 WHERE labels ->> 'kind' = $1 RETURNING id
+	UPDATE execution SET state = 'failed', ended_at = $2, owner = NULL, owner_epoch = NULL, last_seq = 1
+	WHERE labels ->> 'kind' = $1 RETURNING id
 ), step AS (
-	INSERT INTO entry (execution, seq, branch, op, kind, name, hash, value, recorded_at) SELECT id, 1, 0, 0, 'sleep', '', 0, 'null', $2 FROM failed
+	INSERT INTO entry (execution, seq, branch, op, kind, name, hash, value, recorded_at)
+	SELECT id, 1, 0, 0, 'sleep', '', 0, 'null', $2 FROM failed
 ) DELETE FROM runnable USING failed WHERE execution = failed.id`, label, tt.clock.Now()); err != nil {
 			tt.t.Fatal(err)
 		}
@@ -372,7 +374,8 @@ func (tt *timetable) changedOnce(b batch.Batch, label string, action batch.Actio
 	}
 }
 
-// TestABatchResetsToAnEntry: many runs are reset to one entry; one whose history does not reach it is refused, and an entry is for resets only.
+// TestABatchResetsToAnEntry: many runs are reset to one entry; one whose history does not reach it is refused, and an entry is for
+// resets only.
 func TestABatchResetsToAnEntry(t *testing.T) { // issue 18
 	t.Parallel()
 	s := start(t)
@@ -399,7 +402,8 @@ func TestABatchResetsToAnEntry(t *testing.T) { // issue 18
 		if b.GetState() != autoflowv1.BatchState_BATCH_STATE_DONE {
 			return false
 		}
-		if b.GetDone() != 2 || b.GetRefused() != 1 || !strings.Contains(b.GetLastRefusal(), "short") || b.GetAction() != autoflowv1.BatchAction_BATCH_ACTION_RESET {
+		if b.GetDone() != 2 || b.GetRefused() != 1 || !strings.Contains(b.GetLastRefusal(), "short") ||
+			b.GetAction() != autoflowv1.BatchAction_BATCH_ACTION_RESET {
 			t.Errorf("found %v, expected two resets and a refusal", b)
 		}
 		return true
@@ -415,7 +419,9 @@ func TestABatchResetsToAnEntry(t *testing.T) { // issue 18
 	for action, sequence := range map[autoflowv1.BatchAction]int64{
 		autoflowv1.BatchAction_BATCH_ACTION_RETRY: 2, autoflowv1.BatchAction_BATCH_ACTION_RESET: -1,
 	} {
-		_, err := s.StartBatch(t.Context(), &autoflowv1.StartBatchRequest{Action: action, Filter: filter, WorkflowIds: []string{"a"}, ToSequence: sequence})
+		_, err := s.StartBatch(t.Context(), &autoflowv1.StartBatchRequest{
+			Action: action, Filter: filter, WorkflowIds: []string{"a"}, ToSequence: sequence,
+		})
 		if fields := fault.FieldsOf(err); !fault.Is(err, fault.Invalid) || len(fields) != 1 || fields[0].Name != "to_sequence" {
 			t.Errorf("%s to %d: %v", action, sequence, err)
 		}

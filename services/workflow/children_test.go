@@ -17,8 +17,8 @@ var (
 	undisturbed  = flag.Bool("undisturbed", false, "do not kill the service while they run")
 )
 
-// One parent has more children than it could have branches, each with a result of its own; the service is killed (signal 9) in the middle, when
-// some have started and some have ended, and every child has run once. `make nightly` has 10,000.
+// One parent has more children than it could have branches, each with a result of its own; the service is killed (signal 9) in the middle,
+// when some have started and some have ended, and every child has run once. `make nightly` has 10,000.
 func TestAParentOfManyChildren(t *testing.T) {
 	t.Parallel()
 	s := start(t)

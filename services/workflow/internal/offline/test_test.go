@@ -110,7 +110,8 @@ func TestATestThatDoesNotEndFails(t *testing.T) {
 	}
 }
 
-// TestACaseChangesItsProgram: a program that fits the history is taken from there on, and one that does not fails the case with what differs.
+// TestACaseChangesItsProgram: a program that fits the history is taken from there on, and one that does not fails the case with what
+// differs.
 func TestACaseChangesItsProgram(t *testing.T) { // issue 18
 	t.Parallel()
 	files := map[string]string{

@@ -76,7 +76,8 @@ func (pl plan) first() string {
 	return pl.source
 }
 
-// write makes a program of up to four branches that use every operation there is (TestProgramsUseEveryOperation). All of them end in bounded time: whatever
+// write makes a program of up to four branches that use every operation there is
+// (TestProgramsUseEveryOperation). All of them end in bounded time: whatever
 // does not come has a timeout. A third of the programs continue in further generations, each of which does the same under labels of
 // its own, and hands the next one a channel that is answered at the border.
 func write(random *rand.Rand, workflow string, peers []string) plan {
