@@ -1477,7 +1477,12 @@ CREATE TABLE cd_forge_statuses (
     CONSTRAINT cd_forge_statuses_one_of_a_name UNIQUE (organization_id, repository, commit_sha, name),
     CONSTRAINT cd_forge_statuses_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_forge_statuses_commit_is_one CHECK ((commit_sha ~ '^[0-9a-f]{40}([0-9a-f]{24})?$'::text)),
-    CONSTRAINT cd_forge_statuses_deployment_has_a_stage CHECK ((((kind = 'deployment'::text) = (stage <> ''::text)) AND ((kind = 'deployment'::text) = (rollout_id > 0)))),
+    CONSTRAINT cd_forge_statuses_deployment_has_a_stage CHECK (
+CASE kind
+    WHEN 'status'::text THEN (stage = ''::text)
+    WHEN 'deployment'::text THEN ((stage <> ''::text) AND (rollout_id > 0))
+    ELSE true
+END),
     CONSTRAINT cd_forge_statuses_error_is_bounded CHECK ((octet_length(error) <= 4000)),
     CONSTRAINT cd_forge_statuses_failed_says_why CHECK (((state <> 'failed'::text) OR (error <> ''::text))),
     CONSTRAINT cd_forge_statuses_host_is_bounded CHECK (((octet_length(host) >= 1) AND (octet_length(host) <= 300))),
