@@ -144,7 +144,7 @@ type standbyConn struct {
 // Close implements net.Conn.
 func (c *standbyConn) Close() error {
 	c.closed(c)
-	return c.Conn.Close() //nolint:wrapcheck // the connection's own
+	return c.Conn.Close()
 }
 
 func (s *Standby) opened(conn net.Conn) net.Conn {
@@ -418,8 +418,8 @@ func Leave(ctx context.Context) {
 	}
 }
 
-// Read is InPipeline for a transaction that changes nothing: on the standby if ctx has begun there, and otherwise, or if that is not possible
-// now, on the primary. fn may run twice.
+// Read is InPipeline for a transaction that changes nothing: on the standby if ctx has begun there, and otherwise, or if that is not
+// possible now, on the primary. fn may run twice.
 func Read(ctx context.Context, primary *pgxpool.Pool, fn func(pgx.Tx) error) error {
 	r, ok := ctx.Value(readingKey{}).(*reading)
 	if !ok || r.left.Load() {

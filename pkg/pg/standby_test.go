@@ -59,7 +59,9 @@ func replicate(t *testing.T) *replicated {
 	go func() { done <- r.standby.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		<-done
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
 	})
 	wait.For(t, "the standby is known to be fresh", func() bool {
 		_, known := r.standby.Lag()

@@ -24,8 +24,8 @@ const (
 	listenAgainAfter = 50 * time.Millisecond
 )
 
-// Listen listens on a TCP address, host:port, and waits a second while it is in use: by a process that is just ending, or by a child of this
-// one that still has a listener of before.
+// Listen listens on a TCP address, host:port, and waits a second while it is in use: by a process that is just ending, or by a child of
+// this one that still has a listener of before.
 func Listen(ctx context.Context, c clock.Clock, address string) (net.Listener, error) {
 	for n := 0; ; n++ {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)

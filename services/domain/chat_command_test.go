@@ -196,7 +196,8 @@ func TestAnAccountIsGoodForWhatLinkedIt(t *testing.T) {
 	c.expect(c.order("U7", approve), "answered")
 	// Accounts of before this was kept are good for what they were good for: to read and to approve.
 	_, err = c.pool.Exec(t.Context(), `INSERT INTO cd_chat_accounts (organization_id, kind, workspace, chat_user, chat_name, member_id, key_digest, linked_at)
-		SELECT organization_id, kind, workspace, 'U8', 'old', 8, key_digest, linked_at FROM cd_chat_accounts WHERE removed_at IS NULL AND member_id = 7`)
+		SELECT organization_id, kind, workspace, 'U8', 'old', 8, key_digest, linked_at FROM cd_chat_accounts WHERE removed_at IS NULL AND
+			member_id = 7`)
 	c.ok(err)
 	c.expect(c.order("U8", "approve "+app), "refused", "asks for no approval now")
 	c.expect(c.order("U8", "freeze "+app+" 2h why"), "unlinked")
@@ -381,7 +382,8 @@ func TestAnswersToCommandsAreEscaped(t *testing.T) {
 
 const mattermostCommands = `{"url":"https://chat.example.com","account":"bot","target":"C1","answers":"slack-signing","commands":"mattermost-command"}`
 
-// D63: Mattermost proves a command by its token, which is another secret than that of the buttons: an account is linked by each, and has both.
+// D63: Mattermost proves a command by its token, which is another secret than that of the buttons: an account is linked by each, and has
+// both.
 func TestACommandInMattermostAnswers(t *testing.T) {
 	t.Parallel()
 	const token = "xr3j5x3p4pfk7kk6ck7b4e6ghh"
@@ -457,7 +459,8 @@ func TestTheAddressOfCommands(t *testing.T) {
 	c.linkByCommand("U7", person(7))
 	handler := func(chats api.Chats) http.Handler {
 		return api.NewHandler(api.Deps{
-			GraphQL: http.NotFoundHandler(), Console: http.NotFoundHandler(), Access: c.access, Clock: c.now, Chats: chats, Log: slog.New(slog.DiscardHandler),
+			GraphQL: http.NotFoundHandler(), Console: http.NotFoundHandler(), Access: c.access, Clock: c.now, Chats: chats,
+			Log: slog.New(slog.DiscardHandler),
 		})
 	}
 	send := func(chats api.Chats, path string, r chat.Request) (int, map[string]string) {

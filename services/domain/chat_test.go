@@ -57,8 +57,9 @@ func chats(t *testing.T, kind core.NotificationKind, config, entry string) *chat
 		Store: c.store.ForNotify(), Engine: c.post, Clock: c.now, URL: "https://cd.example.com", Sealer: sealer, Secrets: secrets,
 	})
 	c.chats = chat.New(chat.Deps{
-		Store: c.store.ForChat(), Rollouts: c.rollouts, Calls: c.policies, Freezes: c.freezes, View: c.view, Secrets: secrets, Sealer: sealer, Clock: c.now,
-		URL: "https://cd.example.com", Reply: func(_ context.Context, to, text string) {
+		Store: c.store.ForChat(), Rollouts: c.rollouts, Calls: c.policies, Freezes: c.freezes, View: c.view, Secrets: secrets, Sealer: sealer,
+		Clock: c.now,
+		URL:   "https://cd.example.com", Reply: func(_ context.Context, to, text string) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.replies = append(c.replies, [2]string{to, text})

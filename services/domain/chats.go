@@ -29,7 +29,8 @@ func (s *service) chatAnswers(c Config, sealer *keyset.Keyset, now clock.Clock) 
 	}
 	client := transport.Client()
 	return chat.New(chat.Deps{
-		Store: s.store.ForChat(), Rollouts: s.rollouts, Calls: s.policies, Freezes: s.freezes, View: s.view, Secrets: s.credentials, Sealer: sealer, Clock: now, URL: c.PublicURL,
+		Store: s.store.ForChat(), Rollouts: s.rollouts, Calls: s.policies, Freezes: s.freezes, View: s.view, Secrets: s.credentials,
+		Sealer: sealer, Clock: now, URL: c.PublicURL,
 		Reply: func(ctx context.Context, url, text string) {
 			if err := replyInSlack(ctx, client, url, text); err != nil {
 				s.log.WarnContext(ctx, "replying in a chat failed", slog.Any(telemetry.KeyError, err))

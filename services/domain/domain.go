@@ -194,7 +194,8 @@ func (s *service) parts(c Config, conn *bus.Conn, workflows autoflow.Engine, api
 			breakGlass: s.store.BrokenGlass, breaches: s.store.Breaches, bypasses: s.store.FreezeBypasses,
 			journal:  s.store.JournalHealth,
 			delivery: delivery, streams: s.streams, decisions: s.triggers.Decisions,
-			notifications: s.notify.Counts, forges: s.forges.Counts, deployments: s.forges.DeploymentCounts, plans: s.forges.PullCounts, reported: s.forges.Reported,
+			notifications: s.notify.Counts, forges: s.forges.Counts, deployments: s.forges.DeploymentCounts, plans: s.forges.PullCounts,
+			reported:  s.forges.Reported,
 			latencies: s.rollouts.CheckLatencies,
 			feeds:     s.feeds.Counts, presses: s.chats.Counts, commands: s.chats.CommandCounts, credentials: s.credentials.Expiring,
 		}.collectors()...)))

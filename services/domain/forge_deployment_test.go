@@ -82,8 +82,8 @@ func (p published) cancel(r core.Rollout) {
 	p.deliver(p.emit(event.WorkflowCancelled{WorkflowID: run}, run))
 }
 
-// D64: deployments are published where that is switched on, and only there: one for each commit, environment and rollout, as it proceeds; what
-// replaces another one makes it inactive. The number that a forge has given is known from then on.
+// D64: deployments are published where that is switched on, and only there: one for each commit, environment and rollout, as it proceeds;
+// what replaces another one makes it inactive. The number that a forge has given is known from then on.
 func TestDeploymentsArePublished(t *testing.T) {
 	t.Parallel()
 	p := publishing(t, "")

@@ -28,8 +28,8 @@ func interchange(t *testing.T) postal {
 	return p
 }
 
-// events are those of the runs since one of a number: type, subject and environment, and the id of each. Each is valid by its schema, and signed
-// with both secrets under its id.
+// events are those of the runs since one of a number: type, subject and environment, and the id of each. Each is valid by its schema, and
+// signed with both secrets under its id.
 func (p postal) events(since int) (all, ids []string) {
 	p.t.Helper()
 	for _, inputs := range p.sent()[since:] {
@@ -74,8 +74,8 @@ func (p postal) events(since int) (all, ids []string) {
 	return all, ids
 }
 
-// D62: a webhook may receive events of CDEvents: what a rollout has deployed, upgraded or taken back in each environment, and for everything
-// else a notification. What is sent again has the same ids.
+// D62: a webhook may receive events of CDEvents: what a rollout has deployed, upgraded or taken back in each environment, and for
+// everything else a notification. What is sent again has the same ids.
 func TestAWebhookReceivesCDEvents(t *testing.T) {
 	t.Parallel()
 	p := interchange(t)

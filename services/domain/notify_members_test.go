@@ -246,7 +246,8 @@ func TestADirectMessageInMattermost(t *testing.T) {
 	}
 }
 
-// R4-29, D62: a turn that would be within a member's quiet hours goes to the next member at once. What is of high severity passes quiet hours.
+// R4-29, D62: a turn that would be within a member's quiet hours goes to the next member at once. What is of high severity passes quiet
+// hours.
 func TestATurnWithinQuietHoursGoesToTheNext(t *testing.T) {
 	t.Parallel()
 	m := subscribing(t) // 2027-01-15 08:00 UTC

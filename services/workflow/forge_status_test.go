@@ -100,7 +100,8 @@ func TestTheProgramOfStatusesReportsTheOutcome(t *testing.T) {
 	}
 }
 
-// The program publishes a deployment with as many calls as it takes, and reports its number with the first one, so that it is made once (D64).
+// The program publishes a deployment with as many calls as it takes, and reports its number with the first one, so that it is made once
+// (D64).
 func TestTheProgramOfDeploymentsReportsTheNumber(t *testing.T) {
 	t.Parallel()
 	program, err := os.ReadFile(filepath.Join("..", "domain", "internal", "core", "forge", "set.star"))

@@ -192,8 +192,8 @@ func TestTheProgramOfNotificationsReportsTheOutcome(t *testing.T) {
 	}
 }
 
-// A message of several requests was sent once the channel has accepted all of them, in order; where one fails, the later ones are not sent, and
-// the message is sent again from the first one (D62).
+// A message of several requests was sent once the channel has accepted all of them, in order; where one fails, the later ones are not sent,
+// and the message is sent again from the first one (D62).
 func TestTheProgramOfNotificationsSendsSeveralRequests(t *testing.T) {
 	t.Parallel()
 	program, err := os.ReadFile(filepath.Join("..", "domain", "internal", "core", "notify", "send.star"))

@@ -49,7 +49,8 @@ WITH chosen AS (
     JOIN cd_environments n ON n.id = e.environment_id
     WHERE r.id >= $1 AND r.id < $1 + $2
 ), asked AS (
-    INSERT INTO cd_rollout_gates (organization_id, rollout_id, gate_id, quorum, requester_may_approve) SELECT 1, id, name, 1, true FROM chosen
+    INSERT INTO cd_rollout_gates (organization_id, rollout_id, gate_id, quorum, requester_may_approve) SELECT 1, id, name, 1, true FROM
+    	chosen
 )
 SELECT id, name FROM chosen ORDER BY id`
 
@@ -188,7 +189,7 @@ func reports(ctx context.Context, conn *bus.Conn, from, to int64, sent *atomic.I
 		for n := range perDeployment {
 			for d := range int64(4) {
 				if clock.Sleep(ctx, clock.System(), reportedEvery) != nil {
-					return nil // there are enough
+					return nil //nolint:nilerr // there are enough
 				}
 				deployment := 4*(rollout-1) + 1 + d
 				e, err := event.New(event.Header{

@@ -134,7 +134,7 @@ func (o *opened) change(ctx context.Context, api probe.API) error {
 				}
 				err := o.report(ctx, api, i)
 				if ctx.Err() != nil {
-					return nil
+					return nil //nolint:nilerr // there are enough
 				}
 				if err != nil {
 					return err

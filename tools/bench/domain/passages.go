@@ -188,12 +188,7 @@ func passages(ctx context.Context, nats, database string, api probe.API, o optio
 	}
 	unchanging()
 	waiting.print(clock.System().Now().Sub(busy))
-	if len(decided) > 0 {
-		slices.Sort(decided)
-		p50, p99 := probe.Percentiles(decided)
-		fmt.Fprintf(os.Stdout, "the decision alone, from the request's receipt to its acknowledgement after the commit: %d, p50 %.1f ms (goal 5), p99 %.1f ms, load %s\n", len(decided),
-			p50, p99, probe.Load())
-	}
+	printDecided(decided)
 	for kind, name := range passageKinds() {
 		if len(took[kind]) == 0 {
 			continue
@@ -205,6 +200,15 @@ func passages(ctx context.Context, nats, database string, api probe.API, o optio
 	}
 	cancel()
 	return group.Wait()
+}
+
+func printDecided(decided []time.Duration) {
+	if len(decided) == 0 {
+		return
+	}
+	p50, p99 := probe.Percentiles(decided)
+	fmt.Fprintf(os.Stdout, "the decision alone, from the request's receipt to its acknowledgement after the commit: %d, p50 %.1f ms (goal 5), "+
+		"p99 %.1f ms, load %s\n", len(decided), p50, p99, probe.Load())
 }
 
 // handling is how many requests for passages the service in this process has handled, and for how many seconds together.

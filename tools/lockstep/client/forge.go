@@ -33,7 +33,8 @@ type ForgeStatus struct {
 	Name       string `json:"name"`
 	// Phase is PENDING, SUCCESS or FAILURE.
 	Phase string `json:"phase"`
-	// Stage is QUEUED, IN_PROGRESS, SUCCESS, FAILURE or INACTIVE of a deployment, RolloutID its rollout, and ForgeNumber what the forge calls it.
+	// Stage is QUEUED, IN_PROGRESS, SUCCESS, FAILURE or INACTIVE of a deployment, RolloutID its rollout, and ForgeNumber what the forge calls
+	// it.
 	Stage       string `json:"stage,omitempty"`
 	RolloutID   string `json:"rolloutId,omitempty"`
 	ForgeNumber *int   `json:"forgeNumber,omitempty"`

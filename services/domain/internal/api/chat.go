@@ -27,7 +27,8 @@ type Chats interface {
 	Command(ctx context.Context, r chat.Request) (chat.Taken, error)
 }
 
-// chatHandler takes the presses of buttons, and slash commands. Nobody is signed in: the chat server proves what it sends, and package chat checks it.
+// chatHandler takes the presses of buttons, and slash commands. Nobody is signed in: the chat server proves what it sends, and package chat
+// checks it.
 type chatHandler struct {
 	chats Chats
 	log   *slog.Logger
@@ -109,7 +110,8 @@ func (h chatHandler) take(w http.ResponseWriter, r *http.Request) error {
 	return answered(w, answer)
 }
 
-// command answers a slash command as take does a press: to its user alone. Who has proved itself gets a text also if it cannot be performed.
+// command answers a slash command as take does a press: to its user alone. Who has proved itself gets a text also if it cannot be
+// performed.
 func (h chatHandler) command(w http.ResponseWriter, r *http.Request) error {
 	asked, err := h.request(w, r)
 	if asked == nil {

@@ -1,8 +1,8 @@
-// Package cdevents writes what happened to services as events of CDEvents 0.5 (https://cdevents.dev), each inside of a CloudEvent. It decides
-// nothing: which events there are is package notify's.
+// Package cdevents writes what happened to services as events of CDEvents 0.5 (https://cdevents.dev), each inside of a CloudEvent. It
+// decides nothing: which events there are is package notify's.
 //
-// The SDK that CDEvents publishes compiles the schemas of all of its releases whenever a process starts, which takes a third of what a command
-// takes. So the documents are written here, and the tests read and check them with the SDK and its schemas.
+// The SDK that CDEvents publishes compiles the schemas of all of its releases whenever a process starts, which takes a third of what a
+// command takes. So the documents are written here, and the tests read and check them with the SDK and its schemas.
 package cdevents
 
 import (
@@ -88,7 +88,8 @@ func (Writer) WriteEvent(e notify.DeliveryEvent) (json.RawMessage, error) {
 		kind, made.Subject.Content = "dev.cdeventsx.lockstep-"+string(e.Type)+".0.1.0", e.Content
 	}
 	at := e.At.UTC().Format(time.RFC3339Nano)
-	made.Context.SpecVersion, made.Context.ID, made.Context.Source, made.Context.Type, made.Context.Timestamp = specVersion, e.ID, e.Source, kind, at
+	made.Context.SpecVersion, made.Context.ID, made.Context.Source, made.Context.Type, made.Context.Timestamp = specVersion, e.ID, e.Source,
+		kind, at
 	raw, err := json.Marshal(cloudEvent{
 		SpecVersion: "1.0", ID: e.ID, Source: e.Source, Type: kind, Subject: e.Subject, Time: at, DataContentType: "application/json", Data: made,
 	})

@@ -25,7 +25,8 @@ func sample(kind notify.DeliveryEventType) notify.DeliveryEvent {
 	}
 }
 
-// D62: each event is one that the published SDK reads again, valid by the published schema of its type, inside of a CloudEvent of the same id.
+// D62: each event is one that the published SDK reads again, valid by the published schema of its type, inside of a CloudEvent of the same
+// id.
 func TestEventsAreValidByTheirSchemas(t *testing.T) {
 	t.Parallel()
 	const image = "pkg:oci/api@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa?repository_url=registry.example.com:5000%2Fteam%2Fapi&tag=1.4.2"

@@ -38,8 +38,8 @@ type unsupportedError struct{}
 // Error implements error.
 func (unsupportedError) Error() string { return "no deployments" }
 
-// SetDeployment implements activity.Forge. A deployment is ended by its number only: a forge without keys finds those that have not ended, so
-// a caller that does not know the number, because an answer was lost, would have it made a second time.
+// SetDeployment implements activity.Forge. A deployment is ended by its number only: a forge without keys finds those that have not ended,
+// so a caller that does not know the number, because an answer was lost, would have it made a second time.
 func (f *Forge) SetDeployment(ctx context.Context, r activity.DeploymentRequest) (report activity.DeploymentReport, err error) {
 	if !commitID.MatchString(r.Commit) {
 		return report, invalid("commit", "found %q, expected the id of a commit", r.Commit)
@@ -190,7 +190,8 @@ func (g gitLab) deployment(ctx context.Context, r activity.DeploymentRequest) (d
 	return found, err
 }
 
-// addDeployment makes it running in any case: of one that has ended GitLab returns the latest of the environment instead if that is the same.
+// addDeployment makes it running in any case: of one that has ended GitLab returns the latest of the environment instead if that is the
+// same.
 func (g gitLab) addDeployment(ctx context.Context, r activity.DeploymentRequest) (deployed, error) {
 	var made gitLabDeployment
 	err := g.ask(ctx, http.MethodPost, "/deployments", map[string]any{

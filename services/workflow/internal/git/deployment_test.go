@@ -16,8 +16,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
-// deploymentForge is what GitHub and GitLab do with deployments, as GitHub's REST API description and GitLab's lib/api/deployments.rb have it:
-// which members a document has to have, what each answers, and which changes of state are refused.
+// deploymentForge is what GitHub and GitLab do with deployments, as GitHub's REST API description and GitLab's lib/api/deployments.rb have
+// it: which members a document has to have, what each answers, and which changes of state are refused.
 type deploymentForge struct {
 	kind string
 	mu   sync.Mutex
@@ -215,8 +215,8 @@ func TestADeploymentIsMadeOnceAndChanged(t *testing.T) {
 	}
 }
 
-// D64: what began and ended before the first call takes two: one that makes it, one that ends it. Whichever answer is lost, and however often
-// the call is repeated, there is one deployment.
+// D64: what began and ended before the first call takes two: one that makes it, one that ends it. Whichever answer is lost, and however
+// often the call is repeated, there is one deployment.
 func TestADeploymentThatHasEndedIsMadeOnce(t *testing.T) {
 	t.Parallel()
 	for kind, states := range map[string]map[string]string{

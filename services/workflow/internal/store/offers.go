@@ -22,8 +22,8 @@ import (
 
 var _ worker.Store = (*Store)(nil)
 
-// TakeOffers implements worker.Store. It does not wait for the disk: where a crash of the database loses who has a call, the call is offered
-// again, as after the loss of its worker, whose answer is refused.
+// TakeOffers implements worker.Store. It does not wait for the disk: where a crash of the database loses who has a call, the call is
+// offered again, as after the loss of its worker, whose answer is refused.
 func (s *Store) TakeOffers(ctx context.Context, t worker.Taking) ([]worker.Call, error) {
 	var rows []query.TakeOffersRow
 	err := s.hastily(ctx, func(tx pgx.Tx, q *query.Queries) (err error) {
@@ -40,7 +40,8 @@ func (s *Store) TakeOffers(ctx context.Context, t worker.Taking) ([]worker.Call,
 	calls := make([]worker.Call, len(rows))
 	for i, row := range rows {
 		calls[i] = worker.Call{
-			ID: row.ID, Execution: row.Execution, Organization: t.Organization, Workflow: row.Workflow, Function: row.Function, Args: row.Args, Attempt: int(row.Attempt),
+			ID: row.ID, Execution: row.Execution, Organization: t.Organization, Workflow: row.Workflow, Function: row.Function, Args: row.Args,
+			Attempt:  int(row.Attempt),
 			Deadline: row.Deadline, Trace: row.Trace,
 		}
 	}
@@ -75,14 +76,14 @@ func (s *Store) ReleaseOffers(ctx context.Context, session string, ids []string,
 func (s *Store) AnswerOffer(ctx context.Context, a worker.Answer) (accepted bool, err error) {
 	var woken []engine.Woken
 	err = s.pipelined(ctx, func(tx pgx.Tx, q *query.Queries) (err error) {
-		woken, accepted = nil, false
+		woken = nil
 		// An execution is locked before the rows that belong to it. From then on only TakeOffers could give the call to another worker, which
 		// takes what is due, and a call that is answered is no longer offered.
 		if err := q.LockExecution(ctx, a.Execution); err != nil {
 			return pg.Classify(err, "lock execution %d", a.Execution)
 		}
 		if a.Error != nil && a.Error.Retryable {
-			again := false
+			var again bool
 			if accepted, again, err = s.postpone(ctx, q, a); err != nil || again || !accepted {
 				return err
 			}

@@ -1,5 +1,5 @@
-// Package forge has the commands about statuses and deployments of commits: which applications have theirs published, what became of it, and where
-// forges report statuses to.
+// Package forge has the commands about statuses and deployments of commits: which applications have theirs published, what became of it,
+// and where forges report statuses to.
 package forge
 
 import (

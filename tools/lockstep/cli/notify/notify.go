@@ -293,7 +293,8 @@ func accountTable(w io.Writer, all []client.ChatAccount) {
 		if a.LinkedAt != nil {
 			linked = command.Moment(*a.LinkedAt)
 		}
-		command.Row(w, command.Number(a.Number), journal.Human(a.Kind), a.Workspace, a.User, a.Name, a.Member, strings.ToLower(strings.Join(a.Permissions, ",")), linked)
+		command.Row(w, command.Number(a.Number), journal.Human(a.Kind), a.Workspace, a.User, a.Name, a.Member,
+			strings.ToLower(strings.Join(a.Permissions, ",")), linked)
 	}
 }
 

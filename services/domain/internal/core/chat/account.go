@@ -23,7 +23,8 @@ func (u *UseCases) Accounts(ctx context.Context, a core.Actor) ([]Account, error
 	return slices.DeleteFunc(all, func(one Account) bool { return !mayHandle(a, one) }), err
 }
 
-// keep keeps the other secret of Mattermost that the account was linked with before: that of buttons for a command, and the other way round.
+// keep keeps the other secret of Mattermost that the account was linked with before: that of buttons for a command, and the other way
+// round.
 func (a *Account) keep(before Account, p Press) {
 	byCommands := bytes.Equal(before.KeyDigest, before.CommandDigest)
 	switch {
@@ -56,8 +57,8 @@ func (u *UseCases) Candidate(ctx context.Context, a core.Actor, token string) (A
 	return found, err
 }
 
-// Link makes a chat account the one of the member who has signed in: what its user answers is the member's answer from now on. It is good for
-// what the session, or the token, is good for that links it: a token without a permission does not become an account that has it.
+// Link makes a chat account the one of the member who has signed in: what its user answers is the member's answer from now on. It is good
+// for what the session, or the token, is good for that links it: a token without a permission does not become an account that has it.
 func (u *UseCases) Link(ctx context.Context, a core.Actor, token string) (Account, error) {
 	var linked Account
 	if err := a.MaySomewhere(core.ActionLinkChatAccount); err != nil {

@@ -115,7 +115,9 @@ func (u *UseCases) application(ctx context.Context, a core.Actor, o order) (core
 }
 
 // active is the rollout of an application that is under way, with its version set; false for none.
-func (u *UseCases) active(ctx context.Context, a core.Actor, app core.Application) (r core.Rollout, set core.VersionSet, is bool, err error) {
+func (u *UseCases) active(ctx context.Context, a core.Actor, app core.Application) (
+	r core.Rollout, set core.VersionSet, is bool, err error,
+) {
 	all, err := u.View.ActiveRollouts(ctx, a.Organization, []int64{app.ID})
 	if r, is = all[app.ID]; err != nil || !is {
 		return r, set, false, err
@@ -275,7 +277,8 @@ func (u *UseCases) resolve(ctx context.Context, a core.Actor, p Press, o order, 
 		decision, decide = "rejected", u.Rollouts.RejectGate
 	}
 	_, err = decide(ctx, a, rollout.Resolution{
-		RolloutID: r.ID, GateID: open[i].GateID, RequestID: number, Reason: core.Because(decision+" "+p.where(p.Channel), strings.Join(o.args[2:], " ")),
+		RolloutID: r.ID, GateID: open[i].GateID, RequestID: number,
+		Reason: core.Because(decision+" "+p.where(p.Channel), strings.Join(o.args[2:], " ")),
 	})
 	if err != nil {
 		return err

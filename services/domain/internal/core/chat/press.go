@@ -99,7 +99,8 @@ func keyDigest(kind core.NotificationKind, value string) []byte {
 	return m.Sum(nil)
 }
 
-// proveSlack checks what Slack signs with the signing secret of the app: the time, and the body as it is. The digest identifies the request.
+// proveSlack checks what Slack signs with the signing secret of the app: the time, and the body as it is. The digest identifies the
+// request.
 func proveSlack(r Request, secret string, now time.Time) (digest []byte, err error) {
 	at, err := strconv.ParseInt(r.Timestamp, 10, 64)
 	given, is := strings.CutPrefix(r.Signature, "v0=")

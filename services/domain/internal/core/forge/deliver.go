@@ -24,8 +24,8 @@ const (
 	// window is the time within which at most rate statuses are begun at a server, and together is how many are being sent there at most.
 	window = time.Minute
 	rate   = 60
-	// rateOfAll is how many all organizations together begin with the credentials of the operator: twice what one may begin, so that none takes
-	// all of it. Pull requests, which anybody may cause, take half of it at most.
+	// rateOfAll is how many all organizations together begin with the credentials of the operator: twice what one may begin, so that none
+	// takes all of it. Pull requests, which anybody may cause, take half of it at most.
 	rateOfAll = 2 * rate
 	together  = 10
 	// call bounds one call of the engine, and lease is how long a worker may be silent before another one repeats the call.
@@ -318,7 +318,8 @@ func (d *Delivery) settled(c *attempts, h *Host, at *Standing, part int64, now t
 		d.away(c, now)
 	case "unsupported": // another attempt would be the same
 		at.Failures = 0
-		d.State, d.Attempts, d.Error, d.AwaySince = Failed, max(1, d.Attempts), cut(cmp.Or(o.why, "the forge has nothing of the kind"), maxError), nil
+		d.State, d.Attempts, d.Error, d.AwaySince = Failed, max(1, d.Attempts), cut(cmp.Or(o.why, "the forge has nothing of the kind"),
+			maxError), nil
 		c.failed.Add(1)
 	default:
 		at.Failures = 0

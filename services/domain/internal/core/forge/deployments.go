@@ -58,8 +58,8 @@ type under struct {
 	stops   []core.RolloutEnvironment
 }
 
-// readDeployments reads the rollouts whose deployments are published: the latest of the version set, and those that forges do not yet have the
-// end of.
+// readDeployments reads the rollouts whose deployments are published: the latest of the version set, and those that forges do not yet have
+// the end of.
 func (s *subject) readDeployments(ctx context.Context, tx Tx, organization int64) error {
 	s.rollouts = nil
 	if !s.mirror.Deployments {

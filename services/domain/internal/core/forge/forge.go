@@ -58,8 +58,8 @@ type Status struct {
 	Kind Published
 	// Repository is the URL, Host its server.
 	Repository, Host, Commit string
-	// Name is what forges call its context: lockstep/<application>/<environment>/<key>, or without a key for what was deployed there. That of a
-	// deployment has #rollout_<id> after the environment.
+	// Name is what forges call its context: lockstep/<application>/<environment>/<key>, or without a key for what was deployed there. That of
+	// a deployment has #rollout_<id> after the environment.
 	Name string
 	// ApplicationID is whose it is, EnvironmentID what it is about. The name has both.
 	ApplicationID, EnvironmentID int64

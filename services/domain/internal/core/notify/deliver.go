@@ -218,8 +218,8 @@ func (u *UseCases) slot(
 	return true, tx.SaveMessage(ctx, *m)
 }
 
-// quietUntil is when the quiet hours of a message end which an instant is in: those of the route or subscription that made it last. It is the
-// zero time where there are none, and for a message that has something of high severity to say, or nothing new.
+// quietUntil is when the quiet hours of a message end which an instant is in: those of the route or subscription that made it last. It is
+// the zero time where there are none, and for a message that has something of high severity to say, or nothing new.
 func quietUntil(ctx context.Context, tx Tx, m core.NotificationMessage, at time.Time) (time.Time, error) {
 	if len(m.Quiet) == 0 {
 		return time.Time{}, nil

@@ -74,7 +74,9 @@ func brings(m core.NotificationMoment) bool {
 
 // deliveryEvents are what a message is about: of a rollout that has ended one for each service and environment that it has changed, and one
 // for everything else.
-func deliveryEvents(ctx context.Context, tx Tx, organization int64, m core.NotificationMessage, what content) (all []DeliveryEvent, err error) {
+func deliveryEvents(ctx context.Context, tx Tx, organization int64, m core.NotificationMessage, what content) (
+	all []DeliveryEvent, err error,
+) {
 	source := fmt.Sprintf("/lockstep/organizations/%d", organization)
 	for i, n := range what.moments {
 		base := fmt.Sprintf("notification_%d_%d", organization, n.ID)
@@ -104,7 +106,10 @@ func deliveryEvents(ctx context.Context, tx Tx, organization int64, m core.Notif
 	}
 	if len(all) == 0 { // the notifications were deleted meanwhile
 		id := fmt.Sprintf("notification_%d_message_%d_%d", organization, m.ID, m.Revision)
-		all = append(all, DeliveryEvent{Type: Notified, ID: id, Source: source, At: m.DueAt, Subject: id, Content: map[string]any{"title": what.title}})
+		all = append(all, DeliveryEvent{
+			Type: Notified, ID: id, Source: source, At: m.DueAt, Subject: id,
+			Content: map[string]any{"title": what.title},
+		})
 	}
 	return all, nil
 }

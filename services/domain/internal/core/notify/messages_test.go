@@ -46,7 +46,10 @@ func defaultMessages(t *testing.T) (all []defaultMessage) {
 		if moment.Asks() {
 			made.open = []openQuestion{s.question()}
 		}
-		for _, kind := range []core.NotificationKind{core.NotifySlack, core.NotifyTeams, core.NotifyMattermost, core.NotifyDiscord, core.NotifyEmail} {
+		for _, kind := range []core.NotificationKind{
+			core.NotifySlack, core.NotifyTeams, core.NotifyMattermost, core.NotifyDiscord,
+			core.NotifyEmail,
+		} {
 			request := requestFor(kind, channels[kind], 1, m, made).Request
 			body := request["json"]
 			if kind == core.NotifyEmail {

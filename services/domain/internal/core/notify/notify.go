@@ -178,7 +178,10 @@ func New(d Deps) *UseCases {
 	if d.Wake == nil {
 		d.Wake = func() {}
 	}
-	return &UseCases{store: d.Store, engine: d.Engine, clock: d.Clock, url: d.URL, sealer: d.Sealer, secrets: d.Secrets, events: d.Events, wake: d.Wake}
+	return &UseCases{
+		store: d.Store, engine: d.Engine, clock: d.Clock, url: d.URL, sealer: d.Sealer, secrets: d.Secrets, events: d.Events,
+		wake: d.Wake,
+	}
 }
 
 // Channels are those of an organization, by name.

@@ -302,7 +302,7 @@ func headline(n core.Notification) string {
 
 // whatToDo is what people can do about the latest moment of a message; empty for nothing.
 func whatToDo(last core.Notification, r Rollout) string {
-	switch last.Moment { //nolint:exhaustive // there is nothing to do about the others
+	switch last.Moment {
 	case core.MomentApprovalNeeded, core.MomentApprovalUnanswered:
 		if r.State.Terminal() {
 			return ""

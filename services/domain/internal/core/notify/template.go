@@ -159,7 +159,8 @@ func sampleOf(moment core.NotificationMoment) sample {
 	last := &s.rollout.Environments[1]
 	switch moment { //nolint:exhaustive // the others are as above
 	case core.MomentRolloutFailed:
-		s.rollout.State, last.State, s.notification.Reason = core.RolloutFailed, core.RolloutFailed, "worker is degraded: 2 of 3 pods do not start"
+		s.rollout.State, last.State, s.notification.Reason = core.RolloutFailed, core.RolloutFailed,
+			"worker is degraded: 2 of 3 pods do not start"
 	case core.MomentBreach:
 		s.notification.Reason = "production reached 50 %"
 	case core.MomentRolloutCompleted:

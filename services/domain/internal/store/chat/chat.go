@@ -26,7 +26,8 @@ type Reads struct {
 func account(r query.ChatAccountsRow) chat.Account {
 	return chat.Account{
 		ID: r.ID, Kind: core.NotificationKind(r.Kind), Workspace: r.Workspace, User: r.ChatUser, Name: r.ChatName, MemberID: r.MemberID,
-		Member: r.Member, KeyDigest: r.KeyDigest, CommandDigest: r.CommandDigest, Permissions: core.Permissions(r.Permissions), LinkedAt: r.LinkedAt,
+		Member: r.Member, KeyDigest: r.KeyDigest, CommandDigest: r.CommandDigest, Permissions: core.Permissions(r.Permissions),
+		LinkedAt: r.LinkedAt,
 	}
 }
 
@@ -119,7 +120,7 @@ func (w Writes) ChatAccountsOf(
 func (w Writes) AddChatAccount(ctx context.Context, a chat.Account) (chat.Account, error) {
 	id, err := w.Q.InsertChatAccount(ctx, query.InsertChatAccountParams{
 		OrganizationID: w.Entered, Kind: string(a.Kind), Workspace: a.Workspace, ChatUser: a.User, ChatName: a.Name, MemberID: a.MemberID,
-		KeyDigest: a.KeyDigest, CommandDigest: a.CommandDigest, Permissions: int16(a.Permissions), LinkedAt: a.LinkedAt, //nolint:gosec // few bits
+		KeyDigest: a.KeyDigest, CommandDigest: a.CommandDigest, Permissions: int16(a.Permissions), LinkedAt: a.LinkedAt,
 	})
 	a.ID = id
 	return a, pg.Classify(err, "link the chat account of %s", a.User)

@@ -119,7 +119,8 @@ type Writes struct {
 func (w Writes) SaveForgeMirror(ctx context.Context, m forge.Mirror) error {
 	err := w.Q.SaveForgeMirror(ctx, query.SaveForgeMirrorParams{
 		OrganizationID: w.Entered, ApplicationID: m.ApplicationID, EnvironmentIds: m.EnvironmentIDs, Credential: m.Credential, Enabled: m.Enabled,
-		Plans: m.Plans, Deployments: m.Deployments, PrincipalType: string(m.Author.Type), PrincipalID: m.Author.ID, PrincipalName: m.Author.Name, ChangedAt: m.ChangedAt,
+		Plans: m.Plans, Deployments: m.Deployments, PrincipalType: string(m.Author.Type), PrincipalID: m.Author.ID,
+		PrincipalName: m.Author.Name, ChangedAt: m.ChangedAt,
 	})
 	return pg.Classify(err, "save whether application %d is published", m.ApplicationID)
 }

@@ -147,7 +147,8 @@ func (s *Session) give(ctx context.Context, c Call) {
 		return
 	}
 	if refusal != nil {
-		if _, err := h.Store.AnswerOffer(ctx, Answer{Session: s.id, Call: c.ID, Execution: c.Execution, Error: refusal}); err != nil && ctx.Err() == nil {
+		if _, err := h.Store.AnswerOffer(ctx, Answer{Session: s.id, Call: c.ID, Execution: c.Execution, Error: refusal}); err != nil &&
+			ctx.Err() == nil {
 			h.Log.WarnContext(ctx, "answering a refused call failed; will retry", "function", c.Function, "workflow", c.Workflow, "error", err)
 		}
 		s.drop(c.ID)

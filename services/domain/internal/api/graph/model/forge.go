@@ -25,8 +25,9 @@ type ForgeMirror struct {
 // WrapForgeMirror makes one of the domain's.
 func WrapForgeMirror(m forge.Named) ForgeMirror {
 	return ForgeMirror{
-		Application: m.Application, Environments: m.Environments, Credential: m.Credential, Enabled: m.Enabled, Plans: m.Plans, Deployments: m.Deployments,
-		Author: m.Author.Name, ChangedAt: m.ChangedAt,
+		Application: m.Application, Environments: m.Environments, Credential: m.Credential, Enabled: m.Enabled, Plans: m.Plans,
+		Deployments: m.Deployments,
+		Author:      m.Author.Name, ChangedAt: m.ChangedAt,
 	}
 }
 
@@ -49,7 +50,8 @@ type ForgeStatus struct {
 // WrapForgeStatus makes one of the domain's.
 func WrapForgeStatus(s forge.Status) ForgeStatus {
 	made := ForgeStatus{
-		Number: s.ID, Kind: s.Kind, Repository: s.Repository, Commit: s.Commit, Name: s.Name, Phase: s.Phase, Description: s.Description, Link: s.Link,
+		Number: s.ID, Kind: s.Kind, Repository: s.Repository, Commit: s.Commit, Name: s.Name, Phase: s.Phase, Description: s.Description,
+		Link:  s.Link,
 		State: s.State, Error: s.Error, Attempts: s.Attempts, SentAt: s.SentAt,
 	}
 	if s.State == forge.Pending || s.State == forge.Sending {
