@@ -45,6 +45,13 @@ func InTxWith(ctx context.Context, pool *pgxpool.Pool, settings map[string]strin
 	return repeated(ctx, func() error { return once(ctx, pool, begin, fn) })
 }
 
+// InSnapshot is InTx for reads that have to see the same: what others commit meanwhile is not visible to any of them.
+func InSnapshot(ctx context.Context, pool *pgxpool.Pool, fn func(pgx.Tx) error) error {
+	return repeated(ctx, func() error {
+		return once(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, fn)
+	})
+}
+
 // localSettings are the calls that make settings, in the order of their names. PostgreSQL takes no parameters in several statements at
 // once.
 func localSettings(settings map[string]string) []string {

@@ -36,10 +36,17 @@ func (s *Store) List(ctx context.Context, q control.ListQuery) (list []execution
 	if err != nil {
 		return nil, 0, err
 	}
-	rows, err := s.page(ctx, p)
-	if err == nil && len(rows) < q.Limit {
-		rest, err = s.rest(ctx, p)
-	}
+	var rows []query.FindExecutionRow
+	// What changes meanwhile must not move the end of what was read past what was not.
+	err = pg.InSnapshot(ctx, s.Pool, func(tx pgx.Tx) error {
+		in := s.queries.WithTx(tx)
+		rest = 0
+		if rows, err = page(ctx, in, p); err != nil || len(rows) == q.Limit {
+			return err
+		}
+		rest, err = p.rest(ctx, in)
+		return err
+	})
 	if err != nil {
 		return nil, 0, pg.Classify(err, "list workflows of organization %d", q.Organization)
 	}
@@ -53,29 +60,29 @@ func (s *Store) List(ctx context.Context, q control.ListQuery) (list []execution
 }
 
 // page reads the rows of a page.
-func (s *Store) page(ctx context.Context, p listParams) (rows []query.FindExecutionRow, err error) {
+func page(ctx context.Context, q *query.Queries, p listParams) (rows []query.FindExecutionRow, err error) {
 	switch p.by {
 	case byLabel:
 		var found []query.ListLabelledRow
-		found, err = s.queries.ListLabelled(ctx, query.ListLabelledParams(p.labelled()))
+		found, err = q.ListLabelled(ctx, query.ListLabelledParams(p.labelled()))
 		for _, row := range found {
 			rows = append(rows, query.FindExecutionRow(row))
 		}
 	case byStatus:
 		var found []query.ListReportingRow
-		found, err = s.queries.ListReporting(ctx, query.ListReportingParams(p.reporting()))
+		found, err = q.ListReporting(ctx, query.ListReportingParams(p.reporting()))
 		for _, row := range found {
 			rows = append(rows, query.FindExecutionRow(row))
 		}
 	case byTrouble:
 		var found []query.ListTroubledRow
-		found, err = s.queries.ListTroubled(ctx, query.ListTroubledParams(p.ListExecutionsParams))
+		found, err = q.ListTroubled(ctx, query.ListTroubledParams(p.troubled()))
 		for _, row := range found {
 			rows = append(rows, query.FindExecutionRow(row))
 		}
 	default:
 		var found []query.ListExecutionsRow
-		found, err = s.queries.ListExecutions(ctx, p.ListExecutionsParams)
+		found, err = q.ListExecutions(ctx, p.ListExecutionsParams)
 		for _, row := range found {
 			rows = append(rows, query.FindExecutionRow(row))
 		}
@@ -95,7 +102,7 @@ func (s *Store) Count(ctx context.Context, q control.ListQuery, most int) (n int
 	case byStatus:
 		n, err = s.queries.CountReporting(ctx, p.reporting())
 	case byTrouble:
-		n, err = s.queries.CountTroubled(ctx, query.CountTroubledParams(p.ListExecutionsParams))
+		n, err = s.queries.CountTroubled(ctx, p.troubled())
 	default:
 		n, err = s.queries.CountExecutions(ctx, query.CountExecutionsParams(p.ListExecutionsParams))
 	}
@@ -105,7 +112,7 @@ func (s *Store) Count(ctx context.Context, q control.ListQuery, most int) (n int
 	if n > int64(most) {
 		return int64(most), true, nil
 	}
-	rest, err := s.rest(ctx, p)
+	rest, err := p.rest(ctx, s.queries)
 	return n, rest != 0, pg.Classify(err, "count workflows of organization %d", q.Organization)
 }
 
@@ -140,45 +147,68 @@ func (p listParams) labelled() query.CountLabelledParams {
 	}
 }
 
-func (p listParams) reporting() query.CountReportingParams {
-	return query.CountReportingParams{
-		Organization: p.Organization, Key: p.Key, Value: p.Value, Before: p.Before, Least: p.Least, Budget: p.Budget,
+func (p listParams) troubled() query.CountTroubledParams {
+	return query.CountTroubledParams{
+		Organization: p.Organization, Before: p.Before, Least: p.Least, Budget: p.Budget, Labels: p.Labels,
 		States: p.States, Program: p.Program, StartedFrom: p.StartedFrom, StartedTo: p.StartedTo, EndedFrom: p.EndedFrom, EndedTo: p.EndedTo,
 		Prefix: p.Prefix, Part: p.Part, StatusKeys: p.StatusKeys, StatusValues: p.StatusValues, Most: p.Most,
 	}
 }
 
-// choose decides by which index the list is read: of several labels, or status values, by the one that the fewest executions bear.
-func (s *Store) choose(ctx context.Context, q control.ListQuery, p *listParams) (err error) {
-	p.by = byAge
-	if len(q.States) > 0 && !slices.ContainsFunc(q.States, untroubled) {
-		p.by = byTrouble
+func (p listParams) reporting() query.CountReportingParams {
+	return query.CountReportingParams{
+		Organization: p.Organization, Key: p.Key, Value: p.Value, Before: p.Before, Least: p.Least, Budget: p.Budget, Labels: p.Labels,
+		States: p.States, Program: p.Program, StartedFrom: p.StartedFrom, StartedTo: p.StartedTo, EndedFrom: p.EndedFrom, EndedTo: p.EndedTo,
+		Prefix: p.Prefix, Part: p.Part, StatusKeys: p.StatusKeys, StatusValues: p.StatusValues, Most: p.Most,
 	}
-	at := int32(1)
-	switch {
-	case len(q.Labels) > 0:
-		p.by = byLabel
+}
+
+// choose decides by which index the list is read: of labels, status values and bad ends, by what the fewest executions have.
+func (s *Store) choose(ctx context.Context, q control.ListQuery, p *listParams) (err error) {
+	labels := query.RarestLabelledParams{Organization: q.Organization, Keys: slices.Sorted(maps.Keys(q.Labels))}
+	for _, key := range labels.Keys {
+		labels.Vals = append(labels.Vals, q.Labels[key])
+	}
+	if len(labels.Keys) > 0 {
 		if p.Labels, err = json.Marshal(q.Labels); err != nil {
 			return fmt.Errorf("encode labels: %w", err)
 		}
-		r := query.RarestLabelledParams{Organization: q.Organization, Keys: slices.Sorted(maps.Keys(q.Labels))}
-		for _, key := range r.Keys {
-			r.Vals = append(r.Vals, q.Labels[key])
+	}
+	troubled := len(q.States) > 0 && !slices.ContainsFunc(q.States, untroubled)
+	p.by = byAge
+	fewest := int64(math.MaxInt64)
+	// One alone is not counted.
+	counts := len(labels.Keys)+len(p.StatusKeys) > 1 || troubled && len(labels.Keys)+len(p.StatusKeys) > 0
+	if len(labels.Keys) > 0 {
+		found := query.RarestLabelledRow{At: 1}
+		if counts {
+			found, err = s.queries.RarestLabelled(ctx, labels)
 		}
-		if len(r.Keys) > 1 {
-			at, err = s.queries.RarestLabelled(ctx, r)
-		}
-		p.Key, p.Value = r.Keys[max(at, 1)-1], r.Vals[max(at, 1)-1]
-	case len(q.Status) > 0:
-		p.by = byStatus
-		if len(p.StatusKeys) > 1 {
-			at, err = s.queries.RarestReporting(ctx, query.RarestReportingParams{
+		p.by, fewest = byLabel, found.N
+		p.Key, p.Value = labels.Keys[max(found.At, 1)-1], labels.Vals[max(found.At, 1)-1]
+	}
+	if len(p.StatusKeys) > 0 && err == nil {
+		found := query.RarestReportingRow{At: 1}
+		if counts {
+			found, err = s.queries.RarestReporting(ctx, query.RarestReportingParams{
 				Organization: q.Organization, Keys: p.StatusKeys, Vals: p.StatusValues,
 			})
 		}
-		p.Key, p.Value = p.StatusKeys[max(at, 1)-1], p.StatusValues[max(at, 1)-1]
+		if found.N < fewest {
+			p.by, fewest = byStatus, found.N
+			p.Key, p.Value = p.StatusKeys[max(found.At, 1)-1], p.StatusValues[max(found.At, 1)-1]
+		}
 	}
-	return pg.Classify(err, "find what the fewest workflows of organization %d bear", q.Organization)
+	if troubled && err == nil {
+		var n int64
+		if counts {
+			n, err = s.queries.FewTroubled(ctx, q.Organization)
+		}
+		if n < fewest {
+			p.by = byTrouble
+		}
+	}
+	return pg.Classify(err, "find what the fewest workflows of organization %d have", q.Organization)
 }
 
 func (s *Store) listParams(ctx context.Context, q control.ListQuery, budget, most int) (p listParams, err error) {
@@ -254,11 +284,11 @@ func (s *Store) firstFrom(ctx context.Context, organization int64, from time.Tim
 }
 
 // rest is the last execution that a list has read where its budget has ended, else 0.
-func (s *Store) rest(ctx context.Context, p listParams) (int64, error) {
+func (p listParams) rest(ctx context.Context, q *query.Queries) (int64, error) {
 	var n, last int64
 	switch p.by {
 	case byLabel:
-		row, err := s.queries.ScannedLabelled(ctx, query.ScannedLabelledParams{
+		row, err := q.ScannedLabelled(ctx, query.ScannedLabelledParams{
 			Organization: p.Organization, Key: p.Key, Value: p.Value, Before: p.Before, Least: p.Least, Budget: p.Budget,
 		})
 		if err != nil {
@@ -266,7 +296,7 @@ func (s *Store) rest(ctx context.Context, p listParams) (int64, error) {
 		}
 		n, last = row.N, row.Last
 	case byStatus:
-		row, err := s.queries.ScannedReporting(ctx, query.ScannedReportingParams{
+		row, err := q.ScannedReporting(ctx, query.ScannedReportingParams{
 			Organization: p.Organization, Key: p.Key, Value: p.Value, Before: p.Before, Least: p.Least, Budget: p.Budget,
 		})
 		if err != nil {
@@ -274,7 +304,7 @@ func (s *Store) rest(ctx context.Context, p listParams) (int64, error) {
 		}
 		n, last = row.N, row.Last
 	case byTrouble:
-		row, err := s.queries.ScannedTroubled(ctx, query.ScannedTroubledParams{
+		row, err := q.ScannedTroubled(ctx, query.ScannedTroubledParams{
 			Organization: p.Organization, Before: p.Before, Least: p.Least, Budget: p.Budget,
 		})
 		if err != nil {
@@ -282,7 +312,7 @@ func (s *Store) rest(ctx context.Context, p listParams) (int64, error) {
 		}
 		n, last = row.N, row.Last
 	default:
-		row, err := s.queries.ScannedExecutions(ctx, query.ScannedExecutionsParams{
+		row, err := q.ScannedExecutions(ctx, query.ScannedExecutionsParams{
 			Organization: p.Organization, Before: p.Before, Least: p.Least, Budget: p.Budget,
 		})
 		if err != nil {

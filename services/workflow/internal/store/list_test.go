@@ -99,6 +99,28 @@ WHERE workflow LIKE 'a-%' OR workflow LIKE 'b-%'`); err != nil {
 		},
 		"status of another type": {control.ListQuery{Status: map[string]string{"step": `"2"`}}, func(int) bool { return false }},
 		"label, part":            {control.ListQuery{Labels: map[string]string{"team": "shop"}, Part: "b-"}, func(i int) bool { return i%5 == 0 && i%2 == 1 }},
+		"label, failed": {
+			control.ListQuery{Labels: map[string]string{"team": "shop"}, States: []execution.State{execution.Failed}},
+			func(i int) bool { return i%5 == 0 && failed(i) },
+		},
+		"label, status, failed": {
+			control.ListQuery{
+				Labels: map[string]string{"team": "shop"}, Status: map[string]string{"step": "2"}, States: []execution.State{execution.Failed},
+			},
+			func(i int) bool { return i%5 == 0 && failed(i) && (first+int64(i)-1)%4 == 2 },
+		},
+		"label, status": {
+			control.ListQuery{Labels: map[string]string{"team": "shop"}, Status: map[string]string{"step": "2"}},
+			func(i int) bool { return i%5 == 0 && (first+int64(i)-1)%4 == 2 },
+		},
+		"status, failed": {
+			control.ListQuery{Status: map[string]string{"step": "2"}, States: []execution.State{execution.Failed}},
+			func(i int) bool { return failed(i) && (first+int64(i)-1)%4 == 2 },
+		},
+		"status, terminated": {
+			control.ListQuery{Status: map[string]string{"step": "2"}, States: []execution.State{execution.Terminated}},
+			func(int) bool { return false },
+		},
 		"label, ended": {
 			control.ListQuery{Labels: map[string]string{"team": "shop"}, EndedTo: at(100)},
 			func(i int) bool { return i%5 == 0 && failed(i) && i < 100 },

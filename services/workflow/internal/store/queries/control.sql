@@ -41,6 +41,7 @@ FROM (
 ) AS execution
 LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
 WHERE state = ANY (sqlc.arg(states)::text[])
+  AND (sqlc.narg(labels)::jsonb IS NULL OR labels @> sqlc.narg(labels)::jsonb)
   AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
   AND (sqlc.narg(started_from)::timestamptz IS NULL OR created_at >= sqlc.narg(started_from))
   AND (sqlc.narg(started_to)::timestamptz IS NULL OR created_at < sqlc.narg(started_to))
@@ -106,6 +107,7 @@ SELECT count(*) FROM (
         ORDER BY e.organization DESC, e.id DESC LIMIT sqlc.arg(budget)
     ) AS execution
     WHERE state = ANY (sqlc.arg(states)::text[])
+  AND (sqlc.narg(labels)::jsonb IS NULL OR labels @> sqlc.narg(labels)::jsonb)
       AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
       AND (sqlc.narg(started_from)::timestamptz IS NULL OR created_at >= sqlc.narg(started_from))
       AND (sqlc.narg(started_to)::timestamptz IS NULL OR created_at < sqlc.narg(started_to))

@@ -68,8 +68,8 @@ SELECT count(*) AS n, coalesce(min(bearing.number), 0)::bigint AS last FROM (
 ) AS bearing;
 
 -- name: RarestLabelled :one
--- The one of several that the fewest executions bear, as far as that is cheap to know.
-SELECT wanted.at::int AS at
+-- The one of several that the fewest executions bear, and how many do, as far as that is cheap to know.
+SELECT wanted.at::int AS at, few.n
 FROM (
     SELECT unnest(sqlc.arg(keys)::text[]) AS key, unnest(sqlc.arg(vals)::text[]) AS value, generate_subscripts(sqlc.arg(keys)::text[], 1) AS at
 ) AS wanted
@@ -97,6 +97,7 @@ FROM (
 CROSS JOIN LATERAL (SELECT e.* FROM execution e WHERE e.id = bearing.number LIMIT 1) AS execution
 LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
 WHERE (cardinality(sqlc.arg(states)::text[]) = 0 OR state = ANY (sqlc.arg(states)::text[]))
+  AND (sqlc.narg(labels)::jsonb IS NULL OR labels @> sqlc.narg(labels)::jsonb)
   AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
   AND (sqlc.narg(started_from)::timestamptz IS NULL OR created_at >= sqlc.narg(started_from))
   AND (sqlc.narg(started_to)::timestamptz IS NULL OR created_at < sqlc.narg(started_to))
@@ -124,6 +125,7 @@ SELECT count(*) FROM (
 ) AS bearing
     CROSS JOIN LATERAL (SELECT e.* FROM execution e WHERE e.id = bearing.number LIMIT 1) AS execution
     WHERE (cardinality(sqlc.arg(states)::text[]) = 0 OR state = ANY (sqlc.arg(states)::text[]))
+  AND (sqlc.narg(labels)::jsonb IS NULL OR labels @> sqlc.narg(labels)::jsonb)
   AND (sqlc.narg(program)::bytea IS NULL OR program = sqlc.narg(program))
   AND (sqlc.narg(started_from)::timestamptz IS NULL OR created_at >= sqlc.narg(started_from))
   AND (sqlc.narg(started_to)::timestamptz IS NULL OR created_at < sqlc.narg(started_to))
@@ -150,8 +152,8 @@ SELECT count(*) AS n, coalesce(min(bearing.number), 0)::bigint AS last FROM (
 ) AS bearing;
 
 -- name: RarestReporting :one
--- The one of several that the fewest executions bear, as far as that is cheap to know.
-SELECT wanted.at::int AS at
+-- The one of several that the fewest executions bear, and how many do, as far as that is cheap to know.
+SELECT wanted.at::int AS at, few.n
 FROM (
     SELECT unnest(sqlc.arg(keys)::text[]) AS key, unnest(sqlc.arg(vals)::text[]) AS value, generate_subscripts(sqlc.arg(keys)::text[], 1) AS at
 ) AS wanted
@@ -163,3 +165,9 @@ CROSS JOIN LATERAL (
 ) AS few
 ORDER BY few.n, wanted.at
 LIMIT 1;
+
+-- name: FewTroubled :one
+-- How many executions have ended badly, as far as that is cheap to know.
+SELECT count(*) FROM (
+    SELECT FROM execution e WHERE e.organization = sqlc.arg(organization) AND e.troubled ORDER BY e.id LIMIT 1000
+) AS counted;

@@ -181,20 +181,21 @@ SELECT count(*) FROM (
         ORDER BY e.organization DESC, e.id DESC LIMIT $4
     ) AS execution
     WHERE state = ANY ($5::text[])
-      AND ($6::bytea IS NULL OR program = $6)
-      AND ($7::timestamptz IS NULL OR created_at >= $7)
-      AND ($8::timestamptz IS NULL OR created_at < $8)
-      AND ($9::timestamptz IS NULL OR ended_at >= $9)
-      AND ($10::timestamptz IS NULL OR ended_at < $10)
-      AND starts_with(workflow, $11::text) AND position($12::text IN workflow) > 0
+  AND ($6::jsonb IS NULL OR labels @> $6::jsonb)
+      AND ($7::bytea IS NULL OR program = $7)
+      AND ($8::timestamptz IS NULL OR created_at >= $8)
+      AND ($9::timestamptz IS NULL OR created_at < $9)
+      AND ($10::timestamptz IS NULL OR ended_at >= $10)
+      AND ($11::timestamptz IS NULL OR ended_at < $11)
+      AND starts_with(workflow, $12::text) AND position($13::text IN workflow) > 0
   AND NOT EXISTS (
-      SELECT FROM (SELECT unnest($13::text[]) AS key, unnest($14::text[]) AS value) AS wanted
+      SELECT FROM (SELECT unnest($14::text[]) AS key, unnest($15::text[]) AS value) AS wanted
       WHERE NOT EXISTS (
           SELECT FROM status s
           WHERE s.organization = execution.organization AND s.execution = execution.id AND s.key = wanted.key AND s.value = wanted.value::jsonb
       )
   )
-    LIMIT $15
+    LIMIT $16
 ) AS found
 `
 
@@ -204,6 +205,7 @@ type CountTroubledParams struct {
 	Least        int64
 	Budget       int32
 	States       []string
+	Labels       []byte
 	Program      []byte
 	StartedFrom  *time.Time
 	StartedTo    *time.Time
@@ -223,6 +225,7 @@ func (q *Queries) CountTroubled(ctx context.Context, arg CountTroubledParams) (i
 		arg.Least,
 		arg.Budget,
 		arg.States,
+		arg.Labels,
 		arg.Program,
 		arg.StartedFrom,
 		arg.StartedTo,
@@ -553,21 +556,22 @@ FROM (
 ) AS execution
 LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
 WHERE state = ANY ($5::text[])
-  AND ($6::bytea IS NULL OR program = $6)
-  AND ($7::timestamptz IS NULL OR created_at >= $7)
-  AND ($8::timestamptz IS NULL OR created_at < $8)
-  AND ($9::timestamptz IS NULL OR ended_at >= $9)
-  AND ($10::timestamptz IS NULL OR ended_at < $10)
-  AND starts_with(workflow, $11::text) AND position($12::text IN workflow) > 0
+  AND ($6::jsonb IS NULL OR labels @> $6::jsonb)
+  AND ($7::bytea IS NULL OR program = $7)
+  AND ($8::timestamptz IS NULL OR created_at >= $8)
+  AND ($9::timestamptz IS NULL OR created_at < $9)
+  AND ($10::timestamptz IS NULL OR ended_at >= $10)
+  AND ($11::timestamptz IS NULL OR ended_at < $11)
+  AND starts_with(workflow, $12::text) AND position($13::text IN workflow) > 0
   AND NOT EXISTS (
-      SELECT FROM (SELECT unnest($13::text[]) AS key, unnest($14::text[]) AS value) AS wanted
+      SELECT FROM (SELECT unnest($14::text[]) AS key, unnest($15::text[]) AS value) AS wanted
       WHERE NOT EXISTS (
           SELECT FROM status s
           WHERE s.organization = execution.organization AND s.execution = execution.id AND s.key = wanted.key AND s.value = wanted.value::jsonb
       )
   )
 ORDER BY organization DESC, id DESC
-LIMIT $15
+LIMIT $16
 `
 
 type ListTroubledParams struct {
@@ -576,6 +580,7 @@ type ListTroubledParams struct {
 	Least        int64
 	Budget       int32
 	States       []string
+	Labels       []byte
 	Program      []byte
 	StartedFrom  *time.Time
 	StartedTo    *time.Time
@@ -614,6 +619,7 @@ func (q *Queries) ListTroubled(ctx context.Context, arg ListTroubledParams) ([]L
 		arg.Least,
 		arg.Budget,
 		arg.States,
+		arg.Labels,
 		arg.Program,
 		arg.StartedFrom,
 		arg.StartedTo,

@@ -97,20 +97,21 @@ SELECT count(*) FROM (
 ) AS bearing
     CROSS JOIN LATERAL (SELECT e.id, e.ref, e.organization, e.workflow, e.state, e.error, e.program, e.modules, e.inputs, e.secrets, e.labels, e.last_seq, e.turn, e.wakes, e.owner, e.owner_epoch, e.start_event, e.created_at, e.ended_at, e.attempt, e.crashes, e.troubled FROM execution e WHERE e.id = bearing.number LIMIT 1) AS execution
     WHERE (cardinality($7::text[]) = 0 OR state = ANY ($7::text[]))
-  AND ($8::bytea IS NULL OR program = $8)
-  AND ($9::timestamptz IS NULL OR created_at >= $9)
-  AND ($10::timestamptz IS NULL OR created_at < $10)
-  AND ($11::timestamptz IS NULL OR ended_at >= $11)
-  AND ($12::timestamptz IS NULL OR ended_at < $12)
-  AND starts_with(workflow, $13::text) AND position($14::text IN workflow) > 0
+  AND ($8::jsonb IS NULL OR labels @> $8::jsonb)
+  AND ($9::bytea IS NULL OR program = $9)
+  AND ($10::timestamptz IS NULL OR created_at >= $10)
+  AND ($11::timestamptz IS NULL OR created_at < $11)
+  AND ($12::timestamptz IS NULL OR ended_at >= $12)
+  AND ($13::timestamptz IS NULL OR ended_at < $13)
+  AND starts_with(workflow, $14::text) AND position($15::text IN workflow) > 0
   AND NOT EXISTS (
-      SELECT FROM (SELECT unnest($15::text[]) AS key, unnest($16::text[]) AS value) AS wanted
+      SELECT FROM (SELECT unnest($16::text[]) AS key, unnest($17::text[]) AS value) AS wanted
       WHERE NOT EXISTS (
           SELECT FROM status s
           WHERE s.organization = execution.organization AND s.execution = execution.id AND s.key = wanted.key AND s.value = wanted.value::jsonb
       )
   )
-    LIMIT $17
+    LIMIT $18
 ) AS found
 `
 
@@ -122,6 +123,7 @@ type CountReportingParams struct {
 	Least        int64
 	Budget       int32
 	States       []string
+	Labels       []byte
 	Program      []byte
 	StartedFrom  *time.Time
 	StartedTo    *time.Time
@@ -144,6 +146,7 @@ func (q *Queries) CountReporting(ctx context.Context, arg CountReportingParams) 
 		arg.Least,
 		arg.Budget,
 		arg.States,
+		arg.Labels,
 		arg.Program,
 		arg.StartedFrom,
 		arg.StartedTo,
@@ -155,6 +158,20 @@ func (q *Queries) CountReporting(ctx context.Context, arg CountReportingParams) 
 		arg.StatusValues,
 		arg.Most,
 	)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const fewTroubled = `-- name: FewTroubled :one
+SELECT count(*) FROM (
+    SELECT FROM execution e WHERE e.organization = $1 AND e.troubled ORDER BY e.id LIMIT 1000
+) AS counted
+`
+
+// How many executions have ended badly, as far as that is cheap to know.
+func (q *Queries) FewTroubled(ctx context.Context, organization int64) (int64, error) {
+	row := q.db.QueryRow(ctx, fewTroubled, organization)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
@@ -301,21 +318,22 @@ FROM (
 CROSS JOIN LATERAL (SELECT e.id, e.ref, e.organization, e.workflow, e.state, e.error, e.program, e.modules, e.inputs, e.secrets, e.labels, e.last_seq, e.turn, e.wakes, e.owner, e.owner_epoch, e.start_event, e.created_at, e.ended_at, e.attempt, e.crashes, e.troubled FROM execution e WHERE e.id = bearing.number LIMIT 1) AS execution
 LEFT JOIN LATERAL (SELECT entry.seq, entry.recorded_at FROM entry WHERE entry.execution = execution.id ORDER BY entry.seq DESC LIMIT 1) AS last ON true
 WHERE (cardinality($7::text[]) = 0 OR state = ANY ($7::text[]))
-  AND ($8::bytea IS NULL OR program = $8)
-  AND ($9::timestamptz IS NULL OR created_at >= $9)
-  AND ($10::timestamptz IS NULL OR created_at < $10)
-  AND ($11::timestamptz IS NULL OR ended_at >= $11)
-  AND ($12::timestamptz IS NULL OR ended_at < $12)
-  AND starts_with(workflow, $13::text) AND position($14::text IN workflow) > 0
+  AND ($8::jsonb IS NULL OR labels @> $8::jsonb)
+  AND ($9::bytea IS NULL OR program = $9)
+  AND ($10::timestamptz IS NULL OR created_at >= $10)
+  AND ($11::timestamptz IS NULL OR created_at < $11)
+  AND ($12::timestamptz IS NULL OR ended_at >= $12)
+  AND ($13::timestamptz IS NULL OR ended_at < $13)
+  AND starts_with(workflow, $14::text) AND position($15::text IN workflow) > 0
   AND NOT EXISTS (
-      SELECT FROM (SELECT unnest($15::text[]) AS key, unnest($16::text[]) AS value) AS wanted
+      SELECT FROM (SELECT unnest($16::text[]) AS key, unnest($17::text[]) AS value) AS wanted
       WHERE NOT EXISTS (
           SELECT FROM status s
           WHERE s.organization = execution.organization AND s.execution = execution.id AND s.key = wanted.key AND s.value = wanted.value::jsonb
       )
   )
 ORDER BY bearing.number DESC
-LIMIT $17
+LIMIT $18
 `
 
 type ListReportingParams struct {
@@ -326,6 +344,7 @@ type ListReportingParams struct {
 	Least        int64
 	Budget       int32
 	States       []string
+	Labels       []byte
 	Program      []byte
 	StartedFrom  *time.Time
 	StartedTo    *time.Time
@@ -366,6 +385,7 @@ func (q *Queries) ListReporting(ctx context.Context, arg ListReportingParams) ([
 		arg.Least,
 		arg.Budget,
 		arg.States,
+		arg.Labels,
 		arg.Program,
 		arg.StartedFrom,
 		arg.StartedTo,
@@ -412,7 +432,7 @@ func (q *Queries) ListReporting(ctx context.Context, arg ListReportingParams) ([
 }
 
 const rarestLabelled = `-- name: RarestLabelled :one
-SELECT wanted.at::int AS at
+SELECT wanted.at::int AS at, few.n
 FROM (
     SELECT unnest($1::text[]) AS key, unnest($2::text[]) AS value, generate_subscripts($1::text[], 1) AS at
 ) AS wanted
@@ -432,16 +452,21 @@ type RarestLabelledParams struct {
 	Organization int64
 }
 
-// The one of several that the fewest executions bear, as far as that is cheap to know.
-func (q *Queries) RarestLabelled(ctx context.Context, arg RarestLabelledParams) (int32, error) {
+type RarestLabelledRow struct {
+	At int32
+	N  int64
+}
+
+// The one of several that the fewest executions bear, and how many do, as far as that is cheap to know.
+func (q *Queries) RarestLabelled(ctx context.Context, arg RarestLabelledParams) (RarestLabelledRow, error) {
 	row := q.db.QueryRow(ctx, rarestLabelled, arg.Keys, arg.Vals, arg.Organization)
-	var at int32
-	err := row.Scan(&at)
-	return at, err
+	var i RarestLabelledRow
+	err := row.Scan(&i.At, &i.N)
+	return i, err
 }
 
 const rarestReporting = `-- name: RarestReporting :one
-SELECT wanted.at::int AS at
+SELECT wanted.at::int AS at, few.n
 FROM (
     SELECT unnest($1::text[]) AS key, unnest($2::text[]) AS value, generate_subscripts($1::text[], 1) AS at
 ) AS wanted
@@ -461,12 +486,17 @@ type RarestReportingParams struct {
 	Organization int64
 }
 
-// The one of several that the fewest executions bear, as far as that is cheap to know.
-func (q *Queries) RarestReporting(ctx context.Context, arg RarestReportingParams) (int32, error) {
+type RarestReportingRow struct {
+	At int32
+	N  int64
+}
+
+// The one of several that the fewest executions bear, and how many do, as far as that is cheap to know.
+func (q *Queries) RarestReporting(ctx context.Context, arg RarestReportingParams) (RarestReportingRow, error) {
 	row := q.db.QueryRow(ctx, rarestReporting, arg.Keys, arg.Vals, arg.Organization)
-	var at int32
-	err := row.Scan(&at)
-	return at, err
+	var i RarestReportingRow
+	err := row.Scan(&i.At, &i.N)
+	return i, err
 }
 
 const scannedLabelled = `-- name: ScannedLabelled :one
