@@ -56,8 +56,12 @@ func TestEachRowForThoseWhoComeFromOtherEnginesRuns(t *testing.T) {
 	if err != nil || len(programs) < 10 {
 		t.Fatalf("found %d programs, error %v", len(programs), err)
 	}
+	earlier := 0 // programs as they were, in the row of what they have become
 	for _, file := range programs {
 		name := filepath.Base(file)
+		if strings.HasSuffix(name, ".before.star") {
+			earlier++
+		}
 		if strings.HasSuffix(name, ".test.star") {
 			continue
 		}
@@ -76,8 +80,8 @@ func TestEachRowForThoseWhoComeFromOtherEnginesRuns(t *testing.T) {
 			}
 		}
 	}
-	if rows != len(programs)-1 {
-		t.Errorf("found %d rows for %d programs", rows, len(programs)-1)
+	if rows != len(programs)-1-earlier {
+		t.Errorf("found %d rows for %d programs", rows, len(programs)-1-earlier)
 	}
 }
 

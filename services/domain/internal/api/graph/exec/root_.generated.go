@@ -13668,7 +13668,9 @@ type Credential {
 type CredentialOAuth2 {
   "Where tokens are issued. The secret is sent there only."
   tokenUrl: String!
+  "Who the client is there."
   clientId: String!
+  "What tokens are asked for; empty for what the server gives by itself."
   scopes: [String!]!
   "How the client proves itself: header or body."
   send: String!
@@ -13684,6 +13686,7 @@ type CredentialCertificate {
 input CredentialOAuth2Input {
   "Where tokens are issued, such as https://id.example.com/oauth2/token. The secret is sent there only."
   tokenUrl: String!
+  "Who the client is there."
   clientId: String!
   "At most 20."
   scopes: [String!]! = []
