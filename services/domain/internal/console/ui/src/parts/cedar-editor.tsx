@@ -4,7 +4,7 @@ import { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap, t
 import { defaultKeymap, history, historyKeymap } from '@codemirror/commands'
 import { bracketMatching, HighlightStyle, StreamLanguage, syntaxHighlighting } from '@codemirror/language'
 import { lintGutter, setDiagnostics, type Diagnostic } from '@codemirror/lint'
-import { EditorState } from '@codemirror/state'
+import { Annotation, EditorState } from '@codemirror/state'
 import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from '@codemirror/view'
 import { tags } from '@lezer/highlight'
 import { useEffect, useRef } from 'react'
@@ -73,12 +73,17 @@ const look = EditorView.theme({
   '.cm-tooltip-autocomplete ul li[aria-selected] .cm-completionDetail': { color: 'inherit' },
 })
 
+/** Marks a text that was given from outside. */
+const given = Annotation.define<boolean>()
+
 export default function CedarEditor({ label, value, findings, vocabulary, onChange }: EditorProps) {
   const place = useRef<HTMLDivElement>(null)
   const view = useRef<EditorView | null>(null)
   const latest = useRef({ vocabulary, onChange })
   latest.current = { vocabulary, onChange }
   const first = useRef({ label, value })
+  // Texts that were handed on and have not returned as the value yet: by then more may have been typed, which they must not replace.
+  const sent = useRef<string[]>([])
 
   useEffect(() => {
     const root = place.current!.shadowRoot ?? place.current!.attachShadow({ mode: 'open' })
@@ -104,7 +109,12 @@ export default function CedarEditor({ label, value, findings, vocabulary, onChan
           // Tab leaves the editor, so that the keyboard is not caught in it.
           keymap.of([...closeBracketsKeymap, ...defaultKeymap, ...historyKeymap, ...completionKeymap]),
           EditorView.contentAttributes.of({ 'aria-label': first.current.label }),
-          EditorView.updateListener.of((u) => u.docChanged && latest.current.onChange(u.state.doc.toString())),
+          EditorView.updateListener.of((u) => {
+            if (!u.docChanged || u.transactions.some((t) => t.annotation(given))) return
+            const text = u.state.doc.toString()
+            sent.current.push(text)
+            latest.current.onChange(text)
+          }),
         ],
       }),
     })
@@ -114,7 +124,14 @@ export default function CedarEditor({ label, value, findings, vocabulary, onChan
 
   useEffect(() => {
     const editor = view.current
-    if (editor && editor.state.doc.toString() !== value) editor.dispatch({ changes: { from: 0, to: editor.state.doc.length, insert: value } })
+    const returned = sent.current.lastIndexOf(value)
+    if (returned >= 0) {
+      sent.current.splice(0, returned + 1)
+      return
+    }
+    sent.current = []
+    if (!editor || editor.state.doc.toString() === value) return
+    editor.dispatch({ changes: { from: 0, to: editor.state.doc.length, insert: value }, annotations: given.of(true) })
   }, [value])
 
   useEffect(() => {
