@@ -1,0 +1,68 @@
+package store_test
+
+import (
+	"io/fs"
+	"testing"
+	"testing/fstest"
+
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store"
+)
+
+// before are the migrations before one of them.
+func before(t *testing.T, number string) fs.FS {
+	t.Helper()
+	all, err := fs.Glob(store.Migrations(), "*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	some := fstest.MapFS{}
+	for _, name := range all {
+		if name >= number {
+			continue
+		}
+		text, err := fs.ReadFile(store.Migrations(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		some[name] = &fstest.MapFile{Data: text}
+	}
+	if len(some) == 0 || len(some) == len(all) {
+		t.Fatalf("%d of %d migrations are before %s", len(some), len(all), number)
+	}
+	return some
+}
+
+// D63: an upgrade finds a press that came at the addresses of two channels, also where the owner of the tables is no superuser, whom row
+// security stops.
+func TestAnUpgradeLeavesAPressOnce(t *testing.T) {
+	t.Parallel()
+	superuser, c := pgtest.New(t)
+	owner := plainOwner(t, superuser, c)
+	if err := pg.Migrate(t.Context(), owner, "domain", before(t, "1260")); err != nil {
+		t.Fatal(err)
+	}
+	pgtest.As(t, c, role)
+	if err := store.Protect(t.Context(), owner, role); err != nil {
+		t.Fatal(err)
+	}
+	const rows = `
+		INSERT INTO cd_notification_channels (organization_id, name, kind, config, rate, enabled, principal_type, principal_id, principal_name, changed_at)
+			VALUES (1, 'a', 'slack', '{}', 20, true, 'user', 1, 'one', now()), (1, 'b', 'slack', '{}', 20, true, 'user', 1, 'one', now());
+		INSERT INTO cd_chat_requests (organization_id, channel_id, digest, workspace, chat_user, chat_name, key_digest, received_at)
+		SELECT 1, c.id, sha256(d::bytea), 'T1', 'U7', 'seven', sha256('key'), now() FROM cd_notification_channels c, unnest(ARRAY['twice', 'also twice']) d`
+	if _, err := superuser.Exec(t.Context(), seed+";"+rows); err != nil {
+		t.Fatal(err)
+	}
+	if err := pg.Migrate(t.Context(), owner, "domain", store.Migrations()); err != nil {
+		t.Fatal(err)
+	}
+	var kept, twice int
+	var forced bool
+	err := superuser.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM cd_chat_requests), (SELECT count(*) - count(DISTINCT digest) FROM cd_chat_requests),
+		(SELECT relforcerowsecurity FROM pg_class WHERE oid = 'cd_chat_requests'::regclass)`).Scan(&kept, &twice, &forced)
+	if err != nil || kept != 3 || twice != 0 || !forced {
+		t.Errorf("found %d presses, %d of them again, row security forced: %t, %v; want 3 with that of the seed, 0 and true", kept, twice, forced, err)
+	}
+}
