@@ -291,6 +291,45 @@ func TestATurnWithinQuietHoursGoesToTheNext(t *testing.T) {
 	m.want(m.countOf(`SELECT count(*) FROM cd_notification_messages WHERE state NOT IN ('sent', 'digested')`), 0)
 }
 
+// D62: what no route asks for follows in a message that waits for the end of quiet hours, and does not end the waiting; what is of high
+// severity does. A message that has been sent keeps its quiet hours.
+func TestWhatFollowsKeepsQuietHours(t *testing.T) {
+	t.Parallel()
+	p := notifying(t) // 2027-01-15 08:00 UTC
+	p.channel("team", core.NotifySlack, `{"account":"slack-bot","target":"C1"}`, 0)
+	p.post.answer = func(string) [4]string { return [4]string{"sent", "171.5", "", "0"} }
+	p.route("awake", "team", `{"events":["rollout_began"],"quiet":{"from":"07:00","to":"09:00","time_zone":"UTC"}}`)
+	pause := func(r core.Rollout) {
+		t.Helper()
+		p.now.Advance(time.Minute)
+		_, err := p.rollouts.PauseRollout(t.Context(), user(), r.ID, "")
+		p.ok(err)
+		p.work()
+	}
+	r := p.rollout(p.set)
+	p.report(event.RolloutStarted{RolloutID: r.ID})
+	p.work()
+	p.want(len(p.sent()), 0)
+	pause(r)
+	p.want(len(p.sent()), 0)
+	p.now.Advance(58 * time.Minute) // 08:59
+	p.work()
+	p.want(len(p.sent()), 0)
+	p.now.Advance(time.Minute)
+	p.work()
+	p.want(len(p.sent()), 1)
+	p.now.Advance(23 * time.Hour) // 08:00 of the next day
+	p.work()
+	_, err := p.rollouts.ResumeRollout(t.Context(), user(), r.ID, "")
+	p.ok(err)
+	pause(r)
+	p.want(len(p.sent()), 1)
+	p.report(event.RolloutFailed{RolloutID: r.ID, Reason: "broken"})
+	p.work()
+	p.want(len(p.sent()), 2)
+	p.want(p.countOf(`SELECT count(*) FROM cd_notification_messages WHERE state <> 'sent'`), 0)
+}
+
 // D62: an attempt that is repeated waits for the end of quiet hours, too, and so does what the engine could not take before them.
 func TestARepeatedAttemptKeepsQuietHours(t *testing.T) {
 	t.Parallel()

@@ -76,8 +76,9 @@ type Tx interface {
 	PutOffNotification(ctx context.Context, id int64, until time.Time) error
 	// AddRoutedNotification adds one that is not routed.
 	AddRoutedNotification(ctx context.Context, n core.Notification) (core.Notification, error)
-	// AttachNotification makes the message of a key, or has it say one thing more.
-	AttachNotification(ctx context.Context, m core.NotificationMessage, n core.Notification) error
+	// AttachNotification makes the message of a key, or has it say one thing more. What follows was not asked for by a route: the message
+	// keeps its quiet hours, and what is not of high severity does not have it sent before they end.
+	AttachNotification(ctx context.Context, m core.NotificationMessage, n core.Notification, follows bool) error
 	NotificationMessageExists(ctx context.Context, channel int64, key string) (bool, error)
 	// ForgetNotifications deletes what is older, up to a limit.
 	ForgetNotifications(ctx context.Context, before time.Time, most int) error
@@ -519,7 +520,7 @@ func (u *UseCases) TestRoute(ctx context.Context, a core.Actor, name string) (co
 		m := core.NotificationMessage{
 			ChannelID: route.ChannelID, RouteID: route.ID, Key: fmt.Sprintf("notification:%d", n.ID), Severity: n.Moment.Severity(), DueAt: now,
 		}
-		if err := tx.AttachNotification(ctx, m, n); err != nil {
+		if err := tx.AttachNotification(ctx, m, n, false); err != nil {
 			return err
 		}
 		return core.Record(ctx, tx, a, change(core.ActionTestNotifyRoute, "route", name, ""), nil, map[string]any{"message": m.Key})

@@ -151,7 +151,7 @@ func (u *UseCases) toChannels(
 			return err
 		}
 		u.counts.escalated.Add(1)
-		return tx.AttachNotification(ctx, m, n)
+		return tx.AttachNotification(ctx, m, n, true)
 	}
 	for _, c := range channels {
 		if _, personal := isPersonal(c); personal || !c.Enabled {
@@ -161,7 +161,8 @@ func (u *UseCases) toChannels(
 		if err != nil {
 			return err
 		}
-		if !sends {
+		unasked := !sends
+		if unasked {
 			// What it does not want to hear of first, it wants to see in the message that it has.
 			if !follows(n) || !updates(c) {
 				continue
@@ -175,7 +176,7 @@ func (u *UseCases) toChannels(
 			continue
 		}
 		m.Severity = n.Moment.Severity()
-		if err := tx.AttachNotification(ctx, m, n); err != nil {
+		if err := tx.AttachNotification(ctx, m, n, unasked); err != nil {
 			return err
 		}
 		if r := slices.IndexFunc(routes, func(r core.NotificationRoute) bool { return r.ID == m.RouteID }); r >= 0 {

@@ -70,10 +70,11 @@ func (w Writes) AddRoutedNotification(ctx context.Context, n core.Notification) 
 }
 
 // AttachNotification implements notify.Tx.
-func (w Writes) AttachNotification(ctx context.Context, m core.NotificationMessage, n core.Notification) error {
+func (w Writes) AttachNotification(ctx context.Context, m core.NotificationMessage, n core.Notification, follows bool) error {
 	err := w.Q.AttachNotification(ctx, query.AttachNotificationParams{
 		OrganizationID: w.Entered, ChannelID: m.ChannelID, RouteID: orNull(m.RouteID), RolloutID: orNull(m.RolloutID), Key: m.Key,
 		Severity: int16(m.Severity), NotificationID: n.ID, DueAt: m.DueAt, Quiet: m.Quiet,
+		Follows: follows, Waits: follows && m.Severity < core.SeverityHigh,
 	})
 	return pg.Classify(err, "have a message of channel %d say notification %d", m.ChannelID, n.ID)
 }

@@ -163,7 +163,7 @@ FROM cd_freezes f WHERE f.organization_id = @organization_id AND f.id = @id;
 
 -- name: AttachNotification :exec
 -- Makes the message of a key, or has it say one thing more. One that a run sends now is sent again afterwards; one that waits after a failed
--- attempt continues to wait.
+-- attempt continues to wait. What only follows leaves the quiet hours as they are, and what waits for their end does so still.
 INSERT INTO cd_notification_messages AS m (organization_id, channel_id, route_id, rollout_id, key, severity, notification_ids, due_at, quiet)
 VALUES (@organization_id, @channel_id, sqlc.narg(route_id), sqlc.narg(rollout_id), @key, @severity, ARRAY[@notification_id::bigint], @due_at,
     sqlc.narg(quiet)::jsonb)
@@ -171,9 +171,9 @@ ON CONFLICT (organization_id, channel_id, key) DO UPDATE SET
     notification_ids = CASE WHEN cardinality(m.notification_ids) < 200 THEN m.notification_ids || @notification_id::bigint ELSE m.notification_ids END,
     left_out = m.left_out + (cardinality(m.notification_ids) >= 200)::integer,
     revision = m.revision + 1, severity = GREATEST(m.severity, EXCLUDED.severity),
-    due_at = CASE WHEN m.state = 'sending' OR m.state = 'pending' AND m.attempts > 0 THEN m.due_at WHEN m.state = 'pending' THEN LEAST(m.due_at, EXCLUDED.due_at) ELSE EXCLUDED.due_at END,
+    due_at = CASE WHEN m.state = 'sending' OR m.state = 'pending' AND (m.attempts > 0 OR @waits::boolean AND m.quiet IS NOT NULL) THEN m.due_at WHEN m.state = 'pending' THEN LEAST(m.due_at, EXCLUDED.due_at) ELSE EXCLUDED.due_at END,
     attempts = CASE WHEN m.state IN ('pending', 'sending') THEN m.attempts ELSE 0 END,
-    slotted = m.slotted AND m.state = 'pending', quiet = EXCLUDED.quiet,
+    slotted = m.slotted AND m.state = 'pending', quiet = CASE WHEN @follows::boolean THEN m.quiet ELSE EXCLUDED.quiet END,
     state = CASE WHEN m.state = 'sending' THEN m.state ELSE 'pending' END
 WHERE NOT (@notification_id::bigint = ANY(m.notification_ids));
 

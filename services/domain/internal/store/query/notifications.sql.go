@@ -67,9 +67,9 @@ ON CONFLICT (organization_id, channel_id, key) DO UPDATE SET
     notification_ids = CASE WHEN cardinality(m.notification_ids) < 200 THEN m.notification_ids || $7::bigint ELSE m.notification_ids END,
     left_out = m.left_out + (cardinality(m.notification_ids) >= 200)::integer,
     revision = m.revision + 1, severity = GREATEST(m.severity, EXCLUDED.severity),
-    due_at = CASE WHEN m.state = 'sending' OR m.state = 'pending' AND m.attempts > 0 THEN m.due_at WHEN m.state = 'pending' THEN LEAST(m.due_at, EXCLUDED.due_at) ELSE EXCLUDED.due_at END,
+    due_at = CASE WHEN m.state = 'sending' OR m.state = 'pending' AND (m.attempts > 0 OR $10::boolean AND m.quiet IS NOT NULL) THEN m.due_at WHEN m.state = 'pending' THEN LEAST(m.due_at, EXCLUDED.due_at) ELSE EXCLUDED.due_at END,
     attempts = CASE WHEN m.state IN ('pending', 'sending') THEN m.attempts ELSE 0 END,
-    slotted = m.slotted AND m.state = 'pending', quiet = EXCLUDED.quiet,
+    slotted = m.slotted AND m.state = 'pending', quiet = CASE WHEN $11::boolean THEN m.quiet ELSE EXCLUDED.quiet END,
     state = CASE WHEN m.state = 'sending' THEN m.state ELSE 'pending' END
 WHERE NOT ($7::bigint = ANY(m.notification_ids))
 `
@@ -84,10 +84,12 @@ type AttachNotificationParams struct {
 	NotificationID int64
 	DueAt          time.Time
 	Quiet          json.RawMessage
+	Waits          bool
+	Follows        bool
 }
 
 // Makes the message of a key, or has it say one thing more. One that a run sends now is sent again afterwards; one that waits after a failed
-// attempt continues to wait.
+// attempt continues to wait. What only follows leaves the quiet hours as they are, and what waits for their end does so still.
 func (q *Queries) AttachNotification(ctx context.Context, arg AttachNotificationParams) error {
 	_, err := q.db.Exec(ctx, attachNotification,
 		arg.OrganizationID,
@@ -99,6 +101,8 @@ func (q *Queries) AttachNotification(ctx context.Context, arg AttachNotification
 		arg.NotificationID,
 		arg.DueAt,
 		arg.Quiet,
+		arg.Waits,
+		arg.Follows,
 	)
 	return err
 }
