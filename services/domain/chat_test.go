@@ -59,10 +59,10 @@ func chats(t *testing.T, kind core.NotificationKind, config, entry string) *chat
 	c.chats = chat.New(chat.Deps{
 		Store: c.store.ForChat(), Rollouts: c.rollouts, Calls: c.policies, Freezes: c.freezes, View: c.view, Secrets: secrets, Sealer: sealer,
 		Clock: c.now,
-		URL:   "https://cd.example.com", Reply: func(_ context.Context, to, text string) {
+		URL:   "https://cd.example.com", Reply: func(_ context.Context, to string, t chat.Taken) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.replies = append(c.replies, [2]string{to, text})
+			c.replies = append(c.replies, [2]string{to, t.Text})
 		},
 	})
 	c.secret(user(), "slack-signing", signing)

@@ -31,8 +31,8 @@ func (s *service) chatAnswers(c Config, sealer *keyset.Keyset, now clock.Clock) 
 	return chat.New(chat.Deps{
 		Store: s.store.ForChat(), Rollouts: s.rollouts, Calls: s.policies, Freezes: s.freezes, View: s.view, Secrets: s.credentials,
 		Sealer: sealer, Clock: now, URL: c.PublicURL,
-		Reply: func(ctx context.Context, url, text string) {
-			if err := replyInSlack(ctx, client, url, text); err != nil {
+		Reply: func(ctx context.Context, url string, t chat.Taken) {
+			if err := replyInSlack(ctx, client, url, t); err != nil {
 				s.log.WarnContext(ctx, "replying in a chat failed", slog.Any(telemetry.KeyError, err))
 			}
 		},
@@ -40,8 +40,10 @@ func (s *service) chatAnswers(c Config, sealer *keyset.Keyset, now clock.Clock) 
 }
 
 // replyInSlack has Slack show a text to the one who has pressed a button, and leave the message as it is.
-func replyInSlack(ctx context.Context, client *http.Client, url, text string) error {
-	body, err := json.Marshal(map[string]any{"response_type": "ephemeral", "replace_original": false, "text": text})
+func replyInSlack(ctx context.Context, client *http.Client, url string, t chat.Taken) error {
+	message := t.Message()
+	message["response_type"], message["replace_original"] = "ephemeral", false
+	body, err := json.Marshal(message)
 	if err != nil {
 		return fmt.Errorf("write a reply: %w", err)
 	}

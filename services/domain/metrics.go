@@ -263,10 +263,10 @@ func (m commandMetrics) Collect(ch chan<- prometheus.Metric) {
 
 func commandCounts() *prometheus.Desc {
 	return prometheus.NewDesc("lockstep_chat_commands_total", "Slash commands in chats that this process has received, by outcome: answered, refused, "+
-		"unlinked (the chat account is no member's), repeated, unproved (no chat server has proved it).", []string{"outcome"}, nil)
+		"unlinked (the chat account is no member's), repeated, failed, unproved (no chat server has proved it).", []string{"outcome"}, nil)
 }
 
 func pressCounts() *prometheus.Desc {
 	return prometheus.NewDesc("lockstep_chat_presses_total", "Presses of buttons in chats that this process has received, by outcome: answered, refused, "+
-		"unlinked (the chat account is no member's), repeated, unproved (no chat server has proved it).", []string{"outcome"}, nil)
+		"unlinked (the chat account is no member's), repeated, failed, unproved (no chat server has proved it).", []string{"outcome"}, nil)
 }

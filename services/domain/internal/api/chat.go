@@ -103,7 +103,7 @@ func (h chatHandler) take(w http.ResponseWriter, r *http.Request) error {
 		known(w, "chat", err)
 		return err
 	}
-	answer := map[string]string{}
+	answer := map[string]any{}
 	if taken.Text != "" && taken.ByAnswer() {
 		answer["ephemeral_text"] = taken.Text
 	}
@@ -123,14 +123,15 @@ func (h chatHandler) command(w http.ResponseWriter, r *http.Request) error {
 		known(w, "chat", err)
 		return err
 	}
-	answer := map[string]string{}
+	answer := map[string]any{}
 	if taken.Text != "" {
-		answer["response_type"], answer["text"] = "ephemeral", taken.Text
+		answer = taken.Message()
+		answer["response_type"] = "ephemeral"
 	}
 	return answered(w, answer)
 }
 
-func answered(w http.ResponseWriter, answer map[string]string) error {
+func answered(w http.ResponseWriter, answer map[string]any) error {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(answer) // a client that is gone needs no answer
 	return nil

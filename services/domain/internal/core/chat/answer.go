@@ -32,7 +32,7 @@ const (
 )
 
 // counts counts what this process has done, for the metrics.
-type counts struct{ answered, refused, unlinked, repeated, unproved atomic.Int64 }
+type counts struct{ answered, refused, unlinked, repeated, unproved, failed atomic.Int64 }
 
 // Counts returns the number of presses that this process has received, by what became of them.
 func (u *UseCases) Counts() map[string]int64 { return u.counts.all() }
@@ -43,7 +43,7 @@ func (u *UseCases) CommandCounts() map[string]int64 { return u.commands.all() }
 func (c *counts) all() map[string]int64 {
 	return map[string]int64{
 		"answered": c.answered.Load(), "refused": c.refused.Load(), "unlinked": c.unlinked.Load(), "repeated": c.repeated.Load(),
-		"unproved": c.unproved.Load(),
+		"unproved": c.unproved.Load(), "failed": c.failed.Load(),
 	}
 }
 
@@ -54,12 +54,14 @@ type Taken struct {
 	Kind         core.NotificationKind
 	// Member is who has answered; 0 for nobody.
 	Member int64
-	// Outcome is answered, refused, unlinked, repeated or ignored.
+	// Outcome is answered, refused, unlinked, repeated, ignored or failed.
 	Outcome string
 	// Verb is what a slash command asks for; empty for a button.
 	Verb string
-	// Text is for the one who pressed, as the chat shows it; empty for nothing.
+	// Text is for the one who pressed; empty for nothing. It is plain for Slack, and as the chat shows it for others: see Message.
 	Text string
+	// Links are the addresses of Lockstep in it.
+	Links []string
 }
 
 // Take takes a request of a chat server: an answer, once, or a link for those whose account is not linked. It is Unauthenticated for what
@@ -76,7 +78,11 @@ func (u *UseCases) Take(ctx context.Context, r Request) (Taken, error) {
 	var who core.Actor
 	var q asked
 	err = u.Store.In(ctx, r.Organization, func(ctx context.Context, tx Tx) error {
-		who, taken.Outcome, taken.Text = core.Actor{}, "", ""
+		who, q, taken.Outcome, taken.Text, taken.Links = core.Actor{}, asked{}, "", "", nil
+		if many, err := u.tooMany(ctx, tx, p); err != nil || many {
+			q.closed = fmt.Sprintf("Found more than %d presses and commands within a minute. Wait a minute, and press again.", perMinute)
+			return err
+		}
 		var settled bool
 		if p.ID, settled, err = tx.AddPress(ctx, p); err != nil {
 			return err
@@ -91,10 +97,11 @@ func (u *UseCases) Take(ctx context.Context, r Request) (Taken, error) {
 		if q, err = u.question(ctx, tx, r.Organization, p, a); err != nil {
 			return err
 		}
-		who, taken.Text, err = u.member(ctx, tx, r.Organization, p, core.MayApprove)
+		who, taken.Text, taken.Links, err = u.member(ctx, tx, r.Organization, p, core.MayApprove)
 		return err
 	})
 	if err != nil {
+		u.counts.failed.Add(1)
 		return taken, fmt.Errorf("take a press in channel %s: %w", r.Channel, err)
 	}
 	switch {
@@ -102,25 +109,27 @@ func (u *UseCases) Take(ctx context.Context, r Request) (Taken, error) {
 		u.counts.count(taken.Outcome)
 		return taken, nil
 	case q.closed != "":
-		taken.Outcome, taken.Text = "refused", q.closed
+		taken.Outcome, taken.Text, taken.Links = "refused", q.closed, nil
 	case who.ID == 0:
 		taken.Outcome = "unlinked"
 	default:
 		taken.Member = who.ID
 		if taken.Outcome, taken.Text, err = u.answer(ctx, who, p, q); err != nil {
+			u.counts.failed.Add(1)
 			return taken, err
 		}
 	}
 	// A crash before this has a repeated press taken again: the rules of the question let nobody answer it twice.
 	err = u.Store.In(ctx, r.Organization, func(ctx context.Context, tx Tx) error { return tx.SettlePress(ctx, p.ID, taken.Outcome) })
 	if err != nil {
+		u.counts.failed.Add(1)
 		return taken, fmt.Errorf("settle a press in channel %s: %w", r.Channel, err)
 	}
 	u.counts.count(taken.Outcome)
 	if p.reply != "" && taken.Text != "" {
 		ctx, cancel := context.WithTimeout(ctx, replyTime)
 		defer cancel()
-		u.Reply(ctx, p.reply, taken.Text)
+		u.Reply(ctx, p.reply, taken)
 	}
 	return taken, nil
 }
@@ -133,6 +142,8 @@ func (c *counts) count(outcome string) {
 		c.unlinked.Add(1)
 	case "repeated":
 		c.repeated.Add(1)
+	case "failed":
+		c.failed.Add(1)
 	default:
 		c.refused.Add(1)
 	}
@@ -190,16 +201,18 @@ func (u *UseCases) question(ctx context.Context, tx Tx, organization int64, p Pr
 
 // member is the member who has linked the account of a press, with the rights of this moment; the zero value, with a text for the user,
 // for nobody. It is nobody also where the account was linked by what was not good for the permission that is needed.
-func (u *UseCases) member(ctx context.Context, tx Tx, organization int64, p Press, needs core.Permission) (core.Actor, string, error) {
+func (u *UseCases) member(ctx context.Context, tx Tx, organization int64, p Press, needs core.Permission) (
+	core.Actor, string, []string, error,
+) {
 	found, err := tx.ChatAccountsOf(ctx, p.Kind, p.Workspace, p.User, 0)
 	if err != nil {
-		return core.Actor{}, "", err
+		return core.Actor{}, "", nil, err
 	}
 	why := "Your chat account is not linked to a member of Lockstep."
 	if len(found) > 0 {
 		members, err := tx.MembersByID(ctx, organization, []int64{found[0].MemberID})
 		if err != nil {
-			return core.Actor{}, "", err
+			return core.Actor{}, "", nil, err
 		}
 		m, known := members[found[0].MemberID]
 		switch {
@@ -208,17 +221,17 @@ func (u *UseCases) member(ctx context.Context, tx Tx, organization int64, p Pres
 		case !found[0].proves(p):
 			why = "The secret of this channel was replaced since you linked your chat account, so it has to be linked again."
 		case m.Kind != core.PrincipalUser:
-			return core.Actor{}, "Machines do not answer in chats.", nil
+			return core.Actor{}, "Machines do not answer in chats.", nil, nil
 		default:
 			a, err := actor(ctx, tx, organization, m)
 			if err != nil || found[0].Permissions.Has(needs) || !a.Somewhere().Has(needs) {
-				return a.LimitedTo(found[0].Permissions), "", err
+				return a.LimitedTo(found[0].Permissions), "", nil, err
 			}
 			why = fmt.Sprintf("Your chat account was linked when you were not signed in with the permission %q, so it has to be linked again.", needs)
 		}
 	}
-	link, err := u.accountLink(ctx, organization, p)
-	return core.Actor{}, why + " " + link, err
+	how, links, err := u.accountLink(ctx, organization, p)
+	return core.Actor{}, why + " " + how, links, err
 }
 
 // proves is whether the account was linked with the secret that has proved a press.
@@ -242,7 +255,7 @@ func actor(ctx context.Context, tx Tx, organization int64, m core.Member) (core.
 }
 
 // answer answers a question by the rules of the console. The error is that it could not be answered now; what is not allowed is a text.
-func (u *UseCases) answer(ctx context.Context, a core.Actor, p Press, q asked) (outcome, text string, err error) {
+func (u *UseCases) answer(ctx context.Context, a core.Actor, p Press, q asked) (outcome, shown string, err error) {
 	decision := map[bool]string{true: "approved", false: "rejected"}[p.approve]
 	resolution := rollout.Resolution{RolloutID: q.RolloutID, GateID: q.GateID, RequestID: q.RequestID}
 	resolution.Reason = decision + " " + p.where(q.channel)
@@ -256,9 +269,9 @@ func (u *UseCases) answer(ctx context.Context, a core.Actor, p Press, q asked) (
 	}
 	switch {
 	case err == nil:
-		return "answered", notify.Markup(p.Kind, fmt.Sprintf("You %s %s, as %s.", decision, q.what, a.DisplayName())), nil
+		return "answered", asText(p.Kind, fmt.Sprintf("You %s %s, as %s.", decision, q.what, a.DisplayName())), nil
 	case fault.Is(err, fault.Refused), fault.Is(err, fault.Denied), fault.Is(err, fault.Invalid), fault.Is(err, fault.NotFound):
-		return "refused", notify.Markup(p.Kind, "Nothing was decided: "+fault.Public(err)+"."), nil
+		return "refused", asText(p.Kind, "Nothing was decided: "+fault.Public(err)+"."), nil
 	default:
 		return "failed", "", fmt.Errorf("answer in a chat: %w", err)
 	}
@@ -272,25 +285,25 @@ type account struct {
 	Expires int64 `json:"expires"`
 }
 
-// accountLink is a sentence with the link that links the account of a press.
-func (u *UseCases) accountLink(ctx context.Context, organization int64, p Press) (string, error) {
+// accountLink is a sentence with the link that links the account of a press, and the link.
+func (u *UseCases) accountLink(ctx context.Context, organization int64, p Press) (string, []string, error) {
 	text, err := json.Marshal(account{organization, p.ID, u.Clock.Now().Add(linkLife).Unix()})
 	if err != nil {
-		return "", fmt.Errorf("write a link: %w", err)
+		return "", nil, fmt.Errorf("write a link: %w", err)
 	}
 	sealed, err := u.Sealer.SealFor(ctx, sealing.UseChatAccount, string(text))
 	if fault.Is(err, fault.Refused) || fault.Is(err, fault.Unavailable) {
-		return "Linking is not possible now; answer in Lockstep.", nil
+		return "Linking is not possible now; answer in Lockstep.", nil, nil
 	}
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	again := "press again"
 	if p.Command {
 		again = "send the command again"
 	}
-	return fmt.Sprintf("Link it within 10 minutes by signing in, and %s: %s%s#%s. The link is for you alone.",
-		again, strings.TrimSuffix(u.URL, "/"), AccountPath, base64.RawURLEncoding.EncodeToString(sealed)), nil
+	link := fmt.Sprintf("%s%s#%s", strings.TrimSuffix(u.URL, "/"), AccountPath, base64.RawURLEncoding.EncodeToString(sealed))
+	return fmt.Sprintf("Link it within 10 minutes by signing in, and %s: %s. The link is for you alone.", again, link), []string{link}, nil
 }
 
 // ByAnswer is whether the chat shows its user the text that it gets as an answer; to others it is sent.

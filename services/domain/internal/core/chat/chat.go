@@ -136,8 +136,8 @@ type Deps struct {
 	Clock    clock.Clock
 	// URL is the address of the console.
 	URL string
-	// Reply has Slack show a text to the one who pressed a button, at an address that Slack has given for it. A failure is nobody's to see.
-	Reply func(ctx context.Context, url, text string)
+	// Reply has Slack show what became of a press to the one who pressed a button, at an address that Slack has given for it. A failure is nobody's to see.
+	Reply func(ctx context.Context, url string, t Taken)
 }
 
 // UseCases takes answers and slash commands from chats, and links accounts. It is safe for concurrent use.
@@ -151,7 +151,7 @@ type UseCases struct {
 // New makes the use cases over their dependencies.
 func New(d Deps) *UseCases {
 	if d.Reply == nil {
-		d.Reply = func(context.Context, string, string) {}
+		d.Reply = func(context.Context, string, Taken) {}
 	}
 	return &UseCases{Deps: d}
 }

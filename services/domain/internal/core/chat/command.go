@@ -57,10 +57,11 @@ func (u *UseCases) Command(ctx context.Context, r Request) (Taken, error) {
 		u.commands.count(taken.Outcome)
 		return taken, nil
 	}
-	err = u.obey(ctx, p, o, &taken)
+	if err = u.obey(ctx, p, o, &taken); err != nil {
+		taken.Outcome = "failed"
+	}
 	u.commands.count(taken.Outcome)
 	if err != nil {
-		taken.Outcome = "failed"
 		taken.Text = "Lockstep could not answer in time, or at all. What is so now: /lockstep status"
 		return taken, fmt.Errorf("take a command in channel %s: %w", r.Channel, err)
 	}
@@ -71,8 +72,13 @@ func (u *UseCases) Command(ctx context.Context, r Request) (Taken, error) {
 func (u *UseCases) obey(ctx context.Context, p Press, o order, taken *Taken) error {
 	var who core.Actor
 	outcome, text := "", ""
+	var links []string
 	err := u.Store.In(ctx, taken.Organization, func(ctx context.Context, tx Tx) error {
-		who, outcome, text = core.Actor{}, "", ""
+		who, outcome, text, links = core.Actor{}, "", "", nil
+		if many, err := u.tooMany(ctx, tx, p); err != nil || many {
+			outcome, text = "refused", fmt.Sprintf("Found more than %d commands within a minute. Wait a minute, and send it again.", perMinute)
+			return err
+		}
 		id, settled, err := tx.AddPress(ctx, p)
 		if err != nil {
 			return err
@@ -82,19 +88,10 @@ func (u *UseCases) obey(ctx context.Context, p Press, o order, taken *Taken) err
 			return nil
 		}
 		p.ID = id
-		now := u.Clock.Now()
-		if err := tx.ForgetPresses(ctx, now.Add(-kept), forgottenAtOnce); err != nil {
+		if err := tx.ForgetPresses(ctx, u.Clock.Now().Add(-kept), forgottenAtOnce); err != nil {
 			return err
 		}
-		many, err := tx.PressesOf(ctx, p, now.Add(-time.Minute), perMinute+1)
-		if err != nil {
-			return err
-		}
-		if many > perMinute {
-			outcome, text = "refused", fmt.Sprintf("Found more than %d commands within a minute. Wait a minute, and send it again.", perMinute)
-			return tx.SettlePress(ctx, id, outcome)
-		}
-		if who, text, err = u.member(ctx, tx, taken.Organization, p, o.needs()); err != nil {
+		if who, text, links, err = u.member(ctx, tx, taken.Organization, p, o.needs()); err != nil {
 			return err
 		}
 		if outcome = "answered"; who.ID == 0 {
@@ -105,11 +102,16 @@ func (u *UseCases) obey(ctx context.Context, p Press, o order, taken *Taken) err
 	if err != nil {
 		return err
 	}
-	if taken.Member, taken.Outcome, taken.Text = who.ID, outcome, text; who.ID == 0 {
+	if taken.Member, taken.Outcome, taken.Text, taken.Links = who.ID, outcome, text, links; who.ID == 0 {
 		return nil
 	}
-	taken.Outcome, taken.Text, err = u.perform(ctx, who, p, o)
-	return err
+	return u.perform(ctx, who, p, o, taken)
+}
+
+// tooMany is whether the user of a press or command has sent as many as are taken within a minute. No more of them are kept.
+func (u *UseCases) tooMany(ctx context.Context, tx Tx, p Press) (bool, error) {
+	many, err := tx.PressesOf(ctx, p, u.Clock.Now().Add(-time.Minute), perMinute)
+	return many >= perMinute, err
 }
 
 // readCommand proves and reads a command; false for what is none.
@@ -237,7 +239,7 @@ func help() string {
 		"/lockstep status - what is under way", "/lockstep status APPLICATION - what runs where", "/lockstep why APPLICATION - what its rollout waits for",
 		"/lockstep approve APPLICATION - what asks for approval, and how to answer it", "/lockstep approve APPLICATION NUMBER [REASON] - approve that question",
 		"/lockstep reject APPLICATION NUMBER [REASON] - reject it, which cancels the rollout",
-		"/lockstep freeze APPLICATION DURATION REASON - stop its rollouts, such as for 2h; all applications with \"everything\"",
+		"/lockstep freeze APPLICATION DURATION REASON - stop its rollouts, such as for 2h; those of all applications with --all",
 		"Only you see the answers.",
 	}, "\n")
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/core/notify"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
 )
@@ -22,9 +21,10 @@ const (
 	// maxLines is how many lines of one kind an answer has, maxLine how long each is, in characters.
 	maxLines = 10
 	maxLine  = 300
-	// everything is what a freeze of all applications is called.
-	everything = "everything"
 )
+
+// everything are how a freeze of all applications is asked for. No application has such a name. Some keyboards make one dash of two.
+func everything() []string { return []string{"--all", "—all", "–all"} }
 
 // View is what commands show.
 type View interface {
@@ -45,17 +45,25 @@ type Freezes interface {
 
 // reply makes the lines of an answer. Everything that comes from elsewhere is text there: no markup, no link, no mention.
 type reply struct {
-	kind  core.NotificationKind
-	lines []string
+	kind         core.NotificationKind
+	lines, links []string
 }
 
 // add adds a line; its arguments are texts.
 func (s *reply) add(format string, args ...string) {
 	shown := make([]any, len(args))
 	for i, a := range args {
-		shown[i] = notify.Markup(s.kind, oneLine(a))
+		shown[i] = asText(s.kind, oneLine(a))
 	}
 	s.lines = append(s.lines, fmt.Sprintf(format, shown...))
+}
+
+// rollout adds the link to a rollout, where the address of the console is known.
+func (s *reply) rollout(url string, r core.Rollout) {
+	if url != "" {
+		link := fmt.Sprintf("%s/rollouts/rollout_%d", strings.TrimSuffix(url, "/"), r.ID)
+		s.lines, s.links = append(s.lines, link), append(s.links, link)
+	}
 }
 
 func (s *reply) text() string { return strings.Join(s.lines, "\n") }
@@ -70,7 +78,7 @@ func oneLine(text string) string {
 }
 
 // perform performs a command by the rules of the console. The error is that it could not be performed now; what is not allowed is a text.
-func (u *UseCases) perform(ctx context.Context, a core.Actor, p Press, o order) (outcome, text string, err error) {
+func (u *UseCases) perform(ctx context.Context, a core.Actor, p Press, o order, taken *Taken) (err error) {
 	s := &reply{kind: p.Kind}
 	switch err = o.wrong; {
 	case err != nil:
@@ -85,16 +93,17 @@ func (u *UseCases) perform(ctx context.Context, a core.Actor, p Press, o order) 
 	default:
 		err = fault.New(fault.Invalid, "found %.50q; expected one of %s", o.verb, strings.Join(verbs(), ", "))
 	}
+	taken.Outcome = "answered"
 	switch {
 	case err == nil:
-		return "answered", s.text(), nil
 	case fault.Is(err, fault.Refused), fault.Is(err, fault.Denied), fault.Is(err, fault.Invalid), fault.Is(err, fault.NotFound):
-		s.lines = nil
+		s.lines, s.links, taken.Outcome = nil, nil, "refused"
 		s.add("Nothing was done: %s.", reasonOf(err))
-		return "refused", s.text(), nil
 	default:
-		return "failed", "", err
+		return err
 	}
+	taken.Text, taken.Links = s.text(), s.links
+	return nil
 }
 
 // reasonOf is why something is not possible, with what is wrong with the input.
@@ -236,9 +245,7 @@ func (u *UseCases) waits(ctx context.Context, a core.Actor, r core.Rollout, s *r
 	if len(all) == 0 {
 		s.add("It waits for nothing.")
 	}
-	if u.URL != "" {
-		s.lines = append(s.lines, fmt.Sprintf("%s/rollouts/rollout_%d", strings.TrimSuffix(u.URL, "/"), r.ID))
-	}
+	s.rollout(u.URL, r)
 	return nil
 }
 
@@ -316,9 +323,7 @@ func (u *UseCases) questions(
 		s.add("  To approve it: /lockstep approve %s %s", app.Name, number)
 		s.add("  To reject it, which cancels the rollout: /lockstep reject %s %s", app.Name, number)
 	}
-	if u.URL != "" {
-		s.lines = append(s.lines, fmt.Sprintf("%s/rollouts/rollout_%d", strings.TrimSuffix(u.URL, "/"), r.ID))
-	}
+	s.rollout(u.URL, r)
 	return nil
 }
 
@@ -335,7 +340,7 @@ func (u *UseCases) freeze(ctx context.Context, a core.Actor, p Press, o order, s
 	now := u.Clock.Now()
 	n := freeze.NewFreeze{StartsAt: now, EndsAt: now.Add(lasts), Reason: fmt.Sprintf("%s (%s)", strings.Join(o.args[2:], " "), p.where(p.Channel))}
 	what := "all applications"
-	if o.args[0] != everything {
+	if !slices.Contains(everything(), o.args[0]) {
 		app, err := u.application(ctx, a, o)
 		if err != nil {
 			return err
