@@ -136,7 +136,8 @@ type Deps struct {
 	Clock    clock.Clock
 	// URL is the address of the console.
 	URL string
-	// Reply has Slack show what became of a press to the one who pressed a button, at an address that Slack has given for it. A failure is nobody's to see.
+	// Reply has Slack show what became of a press to the one who pressed the button, at an address that Slack has given for it. A failure is
+	// nobody's to see.
 	Reply func(ctx context.Context, url string, t Taken)
 }
 

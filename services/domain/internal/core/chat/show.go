@@ -15,8 +15,8 @@ func asText(kind core.NotificationKind, plain string) string {
 	return notify.Markup(kind, plain)
 }
 
-// Message is the text as the chat takes it, in JSON. Slack gets it as text that it reads no markup, link or mention out of, beside the links
-// of Lockstep.
+// Message is the text as the chat takes it, in JSON. Slack gets it as text that it reads no markup, link or mention out of, beside the
+// links of Lockstep.
 func (t Taken) Message() map[string]any {
 	if t.Kind != core.NotifySlack {
 		return map[string]any{"text": t.Text}
