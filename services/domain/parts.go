@@ -178,7 +178,7 @@ func (s *service) carryOut(ctx context.Context, do chore) bool {
 const reviewWorkers = 3
 
 // reviewPassages evaluates the passages of rollouts for which that is due, as long as there are some. It waits for nothing else that is
-// due by time. The first worker looks each chorePoll or when it is woken; each that finds a rollout wakes another.
+// due by time. The first worker looks each chorePoll or when it is woken; each that evaluates a rollout wakes another.
 func (s *service) reviewPassages(ctx context.Context, ready func()) error {
 	ready()
 	review := func(ctx context.Context) (string, []slog.Attr, bool, error) {

@@ -2,7 +2,10 @@ package rollout
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
@@ -67,43 +70,88 @@ func (u *UseCases) expire(ctx context.Context, tx Tx, organization int64, due *c
 	return u.decide(ctx, t)
 }
 
+// reviewAgain is how long a review that has failed is postponed.
+const reviewAgain = 10 * time.Second
+
 // ReviewDue evaluates the requested passages of the next rollout for which that is due (D46): a freeze has ended, a check has changed, or a
-// time has come. It answers 0 when there was none.
+// time has come. Organizations take turns. A review that fails is postponed, and the next organization is tried; the error is then about
+// the failed ones, also if worked is true: then rollout was evaluated.
 func (u *UseCases) ReviewDue(ctx context.Context) (rollout int64, worked bool, err error) {
 	organizations, err := u.store.OrganizationsWithDueReviews(ctx, u.clock.Now())
 	if err != nil {
 		return 0, false, err
 	}
-	for _, organization := range organizations {
-		err := u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
-			rollout = 0
-			// Locked until they are settled: other replicas skip them, and a crash leaves them due. Rows that are added from here on stay.
-			due, reviews, err := tx.DueReview(ctx, u.clock.Now())
-			if err != nil || len(reviews) == 0 {
-				return err
-			}
-			rollout = due
-			c := cause{
-				Actor: core.Actor{Organization: organization, Type: core.PrincipalSchedule}, at: u.clock.Now(), triggeredBy: "review of passages",
-			}
-			t, err := lockTree(ctx, tx, c, rollout)
-			if err != nil {
-				return err
-			}
-			if t.rollout.State.Terminal() {
-				err = tx.ForgetPassageStops(ctx, rollout, nil)
-			} else {
-				err = u.decide(ctx, t)
-			}
-			if err != nil {
-				return err
-			}
-			return tx.SettleReviews(ctx, reviews)
-		})
-		if err != nil || rollout != 0 {
+	var failed []error
+	for _, organization := range inTurn(organizations, u.reviewed.Load()) {
+		u.reviewed.Store(organization)
+		rollout, reviews, err := u.reviewIn(ctx, organization)
+		switch {
+		case err == nil && rollout == 0:
+			continue
+		case err == nil:
 			u.wake()
-			return rollout, rollout != 0, err
+			return rollout, true, errors.Join(failed...)
+		case ctx.Err() != nil:
+			return 0, false, err
+		}
+		failed = append(failed, fmt.Errorf("review rollout %d of organization %d: %w", rollout, organization, err))
+		if err := u.postponeReviews(ctx, organization, rollout, reviews); err != nil {
+			failed = append(failed, err)
 		}
 	}
-	return 0, false, nil
+	return 0, false, errors.Join(failed...)
+}
+
+// inTurn are organizations in the order of their turns, behind the one that was last.
+func inTurn(organizations []int64, last int64) []int64 {
+	slices.Sort(organizations)
+	at, found := slices.BinarySearch(organizations, last)
+	if found {
+		at++
+	}
+	return slices.Concat(organizations[at:], organizations[:at])
+}
+
+// reviewIn evaluates the passages of the next rollout of an organization for which that is due; 0 without any. Also with an error it says
+// which it was, and of which reviews.
+func (u *UseCases) reviewIn(ctx context.Context, organization int64) (rollout int64, reviews []int64, err error) {
+	err = u.store.In(ctx, organization, func(ctx context.Context, tx Tx) (err error) {
+		// Locked until they are settled: other replicas skip them, and a crash leaves them due. Rows that are added from here on stay.
+		if rollout, reviews, err = tx.DueReview(ctx, u.clock.Now()); err != nil {
+			return err
+		}
+		if len(reviews) == 0 {
+			return tx.SettleLostReviews(ctx, u.clock.Now())
+		}
+		c := cause{
+			Actor: core.Actor{Organization: organization, Type: core.PrincipalSchedule}, at: u.clock.Now(), triggeredBy: "review of passages",
+		}
+		t, err := lockTree(ctx, tx, c, rollout)
+		if err != nil {
+			return err
+		}
+		if t.rollout.State.Terminal() {
+			err = tx.ForgetPassageStops(ctx, rollout, nil)
+		} else {
+			err = u.decide(ctx, t)
+		}
+		if err != nil {
+			return err
+		}
+		return tx.SettleReviews(ctx, reviews)
+	})
+	return rollout, reviews, err
+}
+
+// postponeReviews has a rollout reviewed later in place of reviews that have failed, in a transaction of its own.
+func (u *UseCases) postponeReviews(ctx context.Context, organization, rollout int64, reviews []int64) error {
+	if len(reviews) == 0 {
+		return nil
+	}
+	return u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+		if err := tx.ScheduleReview(ctx, rollout, u.clock.Now().Add(reviewAgain)); err != nil {
+			return err
+		}
+		return tx.SettleReviews(ctx, reviews)
+	})
 }

@@ -125,8 +125,10 @@ type ControlTx interface {
 	ForgetPassageStops(ctx context.Context, rollout int64, keep []string) error
 	// ScheduleReview has a rollout's passages evaluated at an instant. It is idempotent.
 	ScheduleReview(ctx context.Context, rollout int64, due time.Time) error
-	// DueReview locks the reviews of the next rollout that is due, and skips what others have locked; 0 without any.
+	// DueReview locks the next rollout that is due, and its reviews. It skips what others have locked; 0 without any.
 	DueReview(ctx context.Context, at time.Time) (rollout int64, reviews []int64, err error)
+	// SettleLostReviews ends reviews of rollouts that do not exist.
+	SettleLostReviews(ctx context.Context, at time.Time) error
 	// SettleReviews ends reviews that were done.
 	SettleReviews(ctx context.Context, reviews []int64) error
 }

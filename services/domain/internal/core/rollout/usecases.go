@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
@@ -34,6 +35,8 @@ type UseCases struct {
 	stuck     func(context.Context, Stuck)
 	policies  *policy.Engine
 	checks    checkCounts
+	// reviewed is the organization that was last in turn to have a rollout reviewed.
+	reviewed atomic.Int64
 }
 
 // Readiness records what workflows report about environments.

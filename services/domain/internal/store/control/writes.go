@@ -232,6 +232,12 @@ func (w Writes) DueReview(ctx context.Context, at time.Time) (rollout int64, rev
 	return rollout, reviews, pg.Classify(err, "find due review")
 }
 
+// SettleLostReviews implements rollout.Tx.
+func (w Writes) SettleLostReviews(ctx context.Context, at time.Time) error {
+	_, err := w.Q.SettleLostReviews(ctx, w.Entered, at)
+	return pg.Classify(err, "settle reviews of rollouts that do not exist")
+}
+
 // SettleReviews implements rollout.Tx.
 func (w Writes) SettleReviews(ctx context.Context, reviews []int64) error {
 	_, err := w.Q.SettleReviews(ctx, reviews)

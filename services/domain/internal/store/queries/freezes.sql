@@ -115,12 +115,23 @@ WHERE organization_id = @organization_id AND kind = 'freeze' AND control_id = AN
 INSERT INTO cd_passage_reviews (organization_id, rollout_id, due_at) VALUES (@organization_id, @rollout_id, @due_at) ON CONFLICT DO NOTHING;
 
 -- name: DueReview :many
--- The rollout that is due first, with all of its reviews that are due; what others have locked is skipped.
+-- The rollout that is due first, with all of its reviews that are due. The first lock is the rollout's, as everywhere before anything under
+-- it. What others have locked is skipped: nobody waits here for a rollout that is busy.
 SELECT r.id, r.rollout_id FROM cd_passage_reviews r
 WHERE r.organization_id = @organization_id AND r.due_at <= @at AND r.rollout_id = (
-    SELECT f.rollout_id FROM cd_passage_reviews f WHERE f.organization_id = @organization_id AND f.due_at <= @at ORDER BY f.due_at, f.id LIMIT 1 FOR UPDATE SKIP LOCKED
+    SELECT o.id FROM cd_passage_reviews f
+    JOIN cd_rollouts o ON o.organization_id = f.organization_id AND o.id = f.rollout_id
+    WHERE f.organization_id = @organization_id AND f.due_at <= @at ORDER BY f.due_at, f.id LIMIT 1 FOR NO KEY UPDATE OF o SKIP LOCKED
 )
 ORDER BY r.id FOR UPDATE SKIP LOCKED;
+
+-- name: SettleLostReviews :one
+-- Those of rollouts that do not exist, which nobody can evaluate.
+SELECT cd_settle_reviews(ARRAY(
+    SELECT r.id FROM cd_passage_reviews r WHERE r.organization_id = @organization_id AND r.due_at <= @at AND NOT EXISTS (
+        SELECT 1 FROM cd_rollouts o WHERE o.organization_id = r.organization_id AND o.id = r.rollout_id
+    ) ORDER BY r.id LIMIT 1000
+))::bigint;
 
 -- name: SettleReviews :one
 SELECT cd_settle_reviews(@ids::bigint[])::bigint;

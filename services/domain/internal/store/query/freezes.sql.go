@@ -98,7 +98,9 @@ func (q *Queries) CountStopped(ctx context.Context, organizationID int64, ids []
 const dueReview = `-- name: DueReview :many
 SELECT r.id, r.rollout_id FROM cd_passage_reviews r
 WHERE r.organization_id = $1 AND r.due_at <= $2 AND r.rollout_id = (
-    SELECT f.rollout_id FROM cd_passage_reviews f WHERE f.organization_id = $1 AND f.due_at <= $2 ORDER BY f.due_at, f.id LIMIT 1 FOR UPDATE SKIP LOCKED
+    SELECT o.id FROM cd_passage_reviews f
+    JOIN cd_rollouts o ON o.organization_id = f.organization_id AND o.id = f.rollout_id
+    WHERE f.organization_id = $1 AND f.due_at <= $2 ORDER BY f.due_at, f.id LIMIT 1 FOR NO KEY UPDATE OF o SKIP LOCKED
 )
 ORDER BY r.id FOR UPDATE SKIP LOCKED
 `
@@ -108,7 +110,8 @@ type DueReviewRow struct {
 	RolloutID int64
 }
 
-// The rollout that is due first, with all of its reviews that are due; what others have locked is skipped.
+// The rollout that is due first, with all of its reviews that are due. The first lock is the rollout's, as everywhere before anything under
+// it. What others have locked is skipped: nobody waits here for a rollout that is busy.
 func (q *Queries) DueReview(ctx context.Context, organizationID int64, at time.Time) ([]DueReviewRow, error) {
 	rows, err := q.db.Query(ctx, dueReview, organizationID, at)
 	if err != nil {
@@ -757,6 +760,22 @@ INSERT INTO cd_passage_reviews (organization_id, rollout_id, due_at) VALUES ($1,
 func (q *Queries) ScheduleReview(ctx context.Context, organizationID int64, rolloutID int64, dueAt time.Time) error {
 	_, err := q.db.Exec(ctx, scheduleReview, organizationID, rolloutID, dueAt)
 	return err
+}
+
+const settleLostReviews = `-- name: SettleLostReviews :one
+SELECT cd_settle_reviews(ARRAY(
+    SELECT r.id FROM cd_passage_reviews r WHERE r.organization_id = $1 AND r.due_at <= $2 AND NOT EXISTS (
+        SELECT 1 FROM cd_rollouts o WHERE o.organization_id = r.organization_id AND o.id = r.rollout_id
+    ) ORDER BY r.id LIMIT 1000
+))::bigint
+`
+
+// Those of rollouts that do not exist, which nobody can evaluate.
+func (q *Queries) SettleLostReviews(ctx context.Context, organizationID int64, at time.Time) (int64, error) {
+	row := q.db.QueryRow(ctx, settleLostReviews, organizationID, at)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const settleReviews = `-- name: SettleReviews :one
