@@ -3,10 +3,12 @@ package sealing
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
@@ -83,9 +85,29 @@ func (p Proof) check(t Terms, wrong func(field, format string, args ...any)) {
 	case ca == "":
 	case !p.Certificate.Client:
 		wrong("/certificate/ca", "found without client; expected it with a certificate of the client only")
-	case len(ca) > maxCA || !x509.NewCertPool().AppendCertsFromPEM([]byte(ca)):
-		wrong("/certificate/ca", "found %d bytes without a certificate that can be read; expected certificates in PEM, at most %d bytes", len(ca), maxCA)
+	case len(ca) > maxCA:
+		wrong("/certificate/ca", "found %d bytes; expected certificates in PEM, at most %d bytes", len(ca), maxCA)
+	case !onlyCertificates(ca):
+		wrong("/certificate/ca", "found %d bytes that are not only certificates that can be read; expected certificates in PEM, and nothing else", len(ca))
 	}
+}
+
+// onlyCertificates reports whether a text in PEM is certificates and nothing else. Authorities are shown, and a key beside them would be too.
+func onlyCertificates(text string) bool {
+	var again []byte
+	for rest := []byte(text); ; {
+		block, behind := pem.Decode(rest)
+		if block == nil {
+			break
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil || block.Type != "CERTIFICATE" || len(block.Headers) > 0 {
+			return false
+		}
+		again, rest = append(again, pem.EncodeToMemory(block)...), behind
+	}
+	// What is before, between and behind the blocks is skipped above.
+	words := func(text string) string { return strings.Join(strings.Fields(text), "") }
+	return len(again) > 0 && words(text) == words(string(again))
 }
 
 func (o OAuth2) check(wrong func(field, format string, args ...any)) {

@@ -1,6 +1,12 @@
 package sealing_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
 	"net/url"
 	"strings"
 	"testing"
@@ -49,6 +55,15 @@ func TestTermsAreChecked(t *testing.T) {
 			s.Proof.Certificate.Client, s.URLPrefixes = true, []string{"http://a.example/"}
 		}},
 		{"authorities that cannot be read", "/certificate/ca", func(s *sealing.Terms) { s.Proof.Certificate = sealing.Certificate{Client: true, CA: "x"} }},
+		{"a key beside the authorities", "/certificate/ca", func(s *sealing.Terms) {
+			s.Proof.Certificate = sealing.Certificate{Client: true, CA: authority(t) + key}
+		}},
+		{"a key in front of the authorities", "/certificate/ca", func(s *sealing.Terms) {
+			s.Proof.Certificate = sealing.Certificate{Client: true, CA: key + authority(t)}
+		}},
+		{"a key that was cut off", "/certificate/ca", func(s *sealing.Terms) {
+			s.Proof.Certificate = sealing.Certificate{Client: true, CA: authority(t) + key[:40]}
+		}},
 		{"a user with a colon", "/username", func(s *sealing.Terms) { s.Username = "a:b" }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -56,7 +71,7 @@ func TestTermsAreChecked(t *testing.T) {
 			changed := good
 			tt.change(&changed)
 			found := changed.Check()
-			if len(found) != 1 || found[0].Name != tt.field {
+			if len(found) != 1 || found[0].Name != tt.field || strings.Contains(found[0].Problem, "canary") {
 				t.Errorf("found %v, expected a problem of %s", found, tt.field)
 			}
 		})
@@ -66,6 +81,36 @@ func TestTermsAreChecked(t *testing.T) {
 		if len(found) != 1 || value != "" && strings.Contains(found[0].Problem, value) {
 			t.Errorf("a value of %d bytes: %v", len(value), found)
 		}
+	}
+}
+
+// key is no certificate, and is not to be shown.
+const key = "-----BEGIN PRIVATE KEY-----\ncanary00canary00\n-----END PRIVATE KEY-----\n"
+
+// authority is the certificate of one, in PEM.
+func authority(t *testing.T) string {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}
+
+// R3-41: authorities are one certificate or more.
+func TestAuthoritiesAreCertificates(t *testing.T) {
+	t.Parallel()
+	terms := sealing.Terms{
+		Organization: 1, Name: "api", Version: 1, Kind: sealing.HTTP, URLPrefixes: []string{"https://api.example.com/"},
+		Proof: sealing.Proof{Certificate: sealing.Certificate{Client: true, CA: authority(t) + "\r\n" + authority(t) + "\n"}},
+	}
+	if found := terms.Check(); len(found) != 0 {
+		t.Errorf("found %v; want no problem", found)
 	}
 }
 
