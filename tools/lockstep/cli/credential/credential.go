@@ -4,6 +4,7 @@ package credential
 import (
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -144,11 +145,14 @@ func (c commands) create() *cobra.Command {
 				return err
 			}
 			n.Name, n.Kind = args[0], strings.ToUpper(n.Kind)
-			if token.TokenURL != "" || token.ClientID != "" || len(token.Scopes) > 0 {
+			if slices.ContainsFunc([]string{"token-url", "client-id", "scope", "send"}, cmd.Flags().Changed) {
 				token.Scopes = append([]string{}, token.Scopes...)
 				n.OAuth2 = &token
 			}
-			if certificate || authorities != "" {
+			if certificate {
+				n.Certificate = &client.CredentialCertificate{}
+			}
+			if cmd.Flags().Changed("ca") {
 				n.Certificate = &client.CredentialCertificate{}
 				if n.Certificate.CA, err = textOf(authorities); err != nil {
 					return err
@@ -176,14 +180,14 @@ func (c commands) create() *cobra.Command {
 	return cmd
 }
 
-// textOf is the text of a file that is no secret; empty for no file.
+// textOf is the text of a file that is no secret.
 func textOf(file string) (string, error) {
-	if file == "" {
-		return "", nil
-	}
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return "", fault.Because(err, fault.Invalid, "--ca: %s", err)
+	}
+	if strings.TrimSpace(string(text)) == "" {
+		return "", fault.New(fault.Invalid, "--ca: found nothing in %s; expected certificates in PEM", file)
 	}
 	return string(text), nil
 }

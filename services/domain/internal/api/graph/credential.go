@@ -54,6 +54,9 @@ func proofOf(in model.CreateCredentialInput) (p sealing.Proof) {
 		if len(o.Scopes) > 0 {
 			p.OAuth2.Scopes = o.Scopes
 		}
+		if p.OAuth2.IsZero() { // it is given, so it is not none: what it lacks is reported
+			p.OAuth2.Send = "header"
+		}
 	}
 	if in.Certificate != nil {
 		p.Certificate = sealing.Certificate{Client: true, CA: in.Certificate.Ca}
