@@ -95,12 +95,16 @@ type secured struct {
 
 	mu    sync.Mutex
 	known map[identity]opened
+	// uses is how often one was used.
+	uses uint64
 }
 
 type opened struct {
 	// of is the digest of the certificate, the key and the authorities: rotated ones take effect with the next request.
 	of        [sha256.Size]byte
 	transport Secured
+	// used is which use was its last.
+	used uint64
 }
 
 func newSecured(d Deps) *secured {
@@ -111,8 +115,9 @@ func newSecured(d Deps) *secured {
 	return &secured{settings: settings, make: d.Secured, known: map[identity]opened{}}
 }
 
-// openAtMost is how many transports of certificates of organizations are kept. Beyond it one is closed.
-const openAtMost = 200
+// openAtMost is how many transports of certificates of organizations are kept, and openForOne of one organization. Beyond it the least
+// recently used one is closed: its requests under way are finished.
+const openAtMost, openForOne = 200, 20
 
 // of is the transport of a credential.
 func (s *secured) of(c *Credential, texts pem) (http.RoundTripper, error) {
@@ -120,37 +125,48 @@ func (s *secured) of(c *Credential, texts pem) (http.RoundTripper, error) {
 		return nil, fault.New(fault.Unauthenticated, "the credential %q has a certificate, which cannot be sent here", c.Name)
 	}
 	digest := sha256.Sum256([]byte(strings.Join([]string{texts.certificate, texts.key, texts.authorities, string(c.terms())}, "\x00")))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known, made := s.known[c.identity()]
-	if made && known.of == digest {
-		return known.transport, nil
+	if known := s.use(c, digest); known != nil {
+		return known, nil
 	}
-	settings, err := s.with(c, texts.certificate, texts.key, texts.authorities)
+	settings, err := s.with(c, texts.certificate, texts.key, texts.authorities) // while others use theirs
 	if err != nil {
 		return nil, err
 	}
-	if made {
-		known.transport.Close()
-	} else if c.own != nil {
-		s.makeRoom()
+	if known := s.use(c, digest); known != nil {
+		return known, nil
 	}
-	s.known[c.identity()] = opened{of: digest, transport: s.make(settings)}
-	return s.known[c.identity()].transport, nil
+	return s.open(c, digest, s.make(settings)), nil
 }
 
-// makeRoom closes one transport of an organization if there are as many as may be. Its requests under way are finished.
-func (s *secured) makeRoom() {
-	if len(s.known) < openAtMost {
-		return
+// use is the transport of a credential that there is for a digest; nil for none.
+func (s *secured) use(c *Credential, digest [sha256.Size]byte) http.RoundTripper {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known, made := s.known[c.identity()]
+	if !made || known.of != digest {
+		return nil
 	}
-	for of, one := range s.known {
-		if of.operators == nil {
-			one.transport.Close()
-			delete(s.known, of)
-			return
-		}
+	s.uses++
+	known.used = s.uses
+	s.known[c.identity()] = known
+	return known.transport
+}
+
+// open keeps a transport of a credential, in place of the one before, and closes what is too much.
+func (s *secured) open(c *Credential, digest [sha256.Size]byte, transport Secured) http.RoundTripper {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	drop, found := surplus(s.known, c.identity(), openForOne, openAtMost, func(one opened) uint64 { return one.used })
+	if !found {
+		drop = c.identity()
 	}
+	if before, made := s.known[drop]; made {
+		before.transport.Close()
+		delete(s.known, drop)
+	}
+	s.uses++
+	s.known[c.identity()] = opened{of: digest, transport: transport, used: s.uses}
+	return transport
 }
 
 // with are the settings with a certificate, and with authorities in place of all others if there are any.

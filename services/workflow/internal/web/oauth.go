@@ -77,6 +77,8 @@ type tokens struct {
 
 	mu     sync.Mutex
 	issued map[identity]token
+	// count is how many were issued.
+	count uint64
 }
 
 type token struct {
@@ -84,6 +86,8 @@ type token struct {
 	// of is the digest of the secret that it was issued for: a rotated one takes effect with the next request.
 	of  [sha256.Size]byte
 	end time.Time
+	// number is the how many-th it was.
+	number uint64
 }
 
 func newTokens(transport http.RoundTripper, now clock.Clock) *tokens {
@@ -108,21 +112,30 @@ func (t *tokens) of(ctx context.Context, c *Credential, secret string, timeout t
 	}
 	if good > tokenMargin {
 		t.mu.Lock()
-		t.makeRoom()
-		t.issued[c.identity()] = token{value: value, of: digest, end: t.clock.Now().Add(min(good-tokenMargin, tokenAtMost))}
+		t.makeRoom(c.identity())
+		t.count++
+		end := t.clock.Now().Add(min(good-tokenMargin, tokenAtMost))
+		t.issued[c.identity()] = token{value: value, of: digest, end: end, number: t.count}
 		t.mu.Unlock()
 	}
 	return value, nil
 }
 
-// issuedAtMost is how many tokens are kept before those that have ended are dropped.
-const issuedAtMost = 1000
+const (
+	// issuedAtMost is how many tokens are kept for organizations, and issuedForOne for one of them. Beyond it the oldest one is dropped.
+	issuedAtMost, issuedForOne = 1000, 50
+	// tokenMost is how many bytes a token may have.
+	tokenMost = 16 << 10
+)
 
-// makeRoom drops the tokens that have ended if there are many.
-func (t *tokens) makeRoom() {
+// makeRoom drops what is too much with one more token.
+func (t *tokens) makeRoom(of identity) {
 	if len(t.issued) >= issuedAtMost {
 		now := t.clock.Now()
 		maps.DeleteFunc(t.issued, func(_ identity, one token) bool { return !now.Before(one.end) })
+	}
+	if drop, ok := surplus(t.issued, of, issuedForOne, issuedAtMost, func(one token) uint64 { return one.number }); ok {
+		delete(t.issued, drop)
 	}
 }
 
@@ -153,6 +166,11 @@ func (t *tokens) issue(ctx context.Context, c *Credential, secret string) (strin
 	issued, err := config.Token(context.WithValue(ctx, oauth2.HTTPClient, client))
 	if err != nil {
 		return "", 0, notIssued(err, c)
+	}
+	if n := len(issued.AccessToken); n > tokenMost {
+		return "", 0, fault.New(
+			fault.Unauthenticated, "the server of credential %q has issued a token of %d bytes; expected at most %d", c.Name, n, tokenMost,
+		)
 	}
 	activity.Conceal(ctx, issued.AccessToken)
 	if kind := issued.Type(); kind != "Bearer" {

@@ -204,15 +204,19 @@ func TestATokenThatIsNotIssued(t *testing.T) {
 		class  fault.Class
 		want   string
 	}{
-		"the client is unknown":    {401, `{"error":"invalid_client","error_description":"canary/of+the client"}`, fault.Unauthenticated, "status 401 (invalid_client)"},
-		"a code that is a text":    {400, `{"error":"canary/of+the client is wrong"}`, fault.Unauthenticated, `for the credential "approvals": status 400`},
-		"the server is busy":       {503, `canary/of+the client`, fault.Unavailable, "status 503"},
-		"too many requests":        {429, `slower`, fault.Unavailable, "status 429"},
-		"a redirect":               {302, ``, fault.Unauthenticated, "status 302"},
-		"no token":                 {200, `{"token_type":"bearer"}`, fault.Unauthenticated, "has issued no token that can be read"},
-		"no JSON":                  {200, `token-1`, fault.Unauthenticated, "has issued no token that can be read"},
-		"another type":             {200, `{"access_token":"token-%d","token_type":"mac"}`, fault.Unauthenticated, `of type "MAC"`},
-		"characters of no header":  {200, `{"access_token":"token-%d\r\nX: y","token_type":"bearer"}`, fault.Unauthenticated, "characters that no header can have"},
+		"the client is unknown":   {401, `{"error":"invalid_client","error_description":"canary/of+the client"}`, fault.Unauthenticated, "status 401 (invalid_client)"},
+		"a code that is a text":   {400, `{"error":"canary/of+the client is wrong"}`, fault.Unauthenticated, `for the credential "approvals": status 400`},
+		"the server is busy":      {503, `canary/of+the client`, fault.Unavailable, "status 503"},
+		"too many requests":       {429, `slower`, fault.Unavailable, "status 429"},
+		"a redirect":              {302, ``, fault.Unauthenticated, "status 302"},
+		"no token":                {200, `{"token_type":"bearer"}`, fault.Unauthenticated, "has issued no token that can be read"},
+		"no JSON":                 {200, `token-1`, fault.Unauthenticated, "has issued no token that can be read"},
+		"another type":            {200, `{"access_token":"token-%d","token_type":"mac"}`, fault.Unauthenticated, `of type "MAC"`},
+		"characters of no header": {200, `{"access_token":"token-%d\r\nX: y","token_type":"bearer"}`, fault.Unauthenticated, "characters that no header can have"},
+		"a very long token": {
+			200, `{"access_token":"token-%d` + strings.Repeat("x", tokenMost) + `","token_type":"bearer"}`,
+			fault.Unauthenticated, "a token of 16391 bytes; expected at most 16384",
+		},
 		"an error with the status": {200, `{"error":"invalid_scope"}`, fault.Unauthenticated, "status 200 (invalid_scope)"},
 	} {
 		t.Run(name, func(t *testing.T) {
