@@ -387,14 +387,17 @@ func TestOutputsOfACheckAreReadElsewhere(t *testing.T) {
 	c.want(elsewhere("check-1"), "[]")
 	reported("pending", `{"long":"`+strings.Repeat("x", 16<<10)+`"}`)
 	c.want(c.waits(r, "check"), []string{
-		`check: passage "dev" needs check "ticket" of "dev", which is failure: failure by gauge@1: ` +
-			`its program has reported an output of 16395 bytes; expected at most 16384`,
+		`check: passage "dev" needs check "ticket" of "dev", which is pending: pending by gauge@1: ` +
+			`its output is not kept: found 16395 bytes; expected at most 16384`,
 	})
 	reported("pending", `{"text":"a\u0000b"}`)
 	c.want(c.waits(r, "check"), []string{
-		`check: passage "dev" needs check "ticket" of "dev", which is failure: failure by gauge@1: ` +
-			`its program has reported an output with a NUL character; expected text without`,
+		`check: passage "dev" needs check "ticket" of "dev", which is pending: pending by gauge@1: ` +
+			`its output is not kept: found a NUL character; expected text without`,
 	})
+	// Encoders write some characters with escapes, for HTML. A backslash before u0000 is no NUL character.
+	reported("pending", `{ "text": "a\\u0000b`+strings.Repeat(`\u003C`, 16<<10-40)+`" }`)
+	c.want(c.countOf(`SELECT count(*) FROM cd_check_runs WHERE output::text LIKE '%u0000b<<<%'`), 1)
 	c.ok(c.reportOf("check-1", event.CheckReported{CheckRunID: 1, Phase: "pending", Description: "a\x00b"}))
 	c.review()
 	c.want(c.waits(r, "check"), []string{`check: passage "dev" needs check "ticket" of "dev", which is pending: pending by gauge@1: a` + "\uFFFD" + `b`})

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -40,14 +42,7 @@ func (m CheckReported) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _
 			"its program has reported the link %.100q; expected an http or https address without credentials", m.Link,
 		)}
 	}
-	if len(m.Output) > outputMost {
-		m = CheckReported{RunID: m.RunID, Phase: core.CheckFailure, Description: fmt.Sprintf(
-			"its program has reported an output of %d bytes; expected at most %d", len(m.Output), outputMost,
-		)}
-	}
-	if bytes.Contains(m.Output, []byte(`\u0000`)) { // the inputs of a run cannot have it
-		m = CheckReported{RunID: m.RunID, Phase: core.CheckFailure, Description: "its program has reported an output with a NUL character; expected text without"}
-	}
+	m = m.withPlainOutput()
 	// What an answer says may be in the description, and no column has it.
 	m.Description = strings.ReplaceAll(m.Description, "\x00", "\uFFFD")
 	t, err := lockTree(ctx, tx, c, run.RolloutID)
@@ -69,6 +64,61 @@ func (m CheckReported) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _
 		}
 	}
 	return t.recordCheck(ctx, run, m)
+}
+
+// withPlainOutput is the same with the output in its compact form, without escapes that JSON does not need. One that cannot be kept is left
+// out, and the description says so: what the program has decided counts all the same.
+func (m CheckReported) withPlainOutput() CheckReported {
+	if len(m.Output) == 0 {
+		return m
+	}
+	plain, nul, err := plainJSON(m.Output)
+	note := ""
+	switch {
+	case err != nil:
+		note = "its output is not kept: found no JSON"
+	case len(plain) > outputMost:
+		note = fmt.Sprintf("its output is not kept: found %d bytes; expected at most %d", len(plain), outputMost)
+	case nul: // the inputs of a run cannot have it
+		note = "its output is not kept: found a NUL character; expected text without"
+	}
+	m.Output = plain
+	if note != "" {
+		const most = 1000
+		if m.Output = nil; m.Description != "" {
+			note = "; " + note
+		}
+		m.Description = strings.ToValidUTF8(m.Description[:min(len(m.Description), most-len(note))], "") + note
+	}
+	return m
+}
+
+// plainJSON is the compact form of a JSON text, without the escapes that some encoders write for the sake of HTML. nul reports whether a
+// string in it has a NUL character.
+func plainJSON(raw json.RawMessage) (plain json.RawMessage, nul bool, err error) {
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, raw); err != nil {
+		return nil, false, err
+	}
+	const escape = len(`\u0000`)
+	for text := compact.Bytes(); len(text) > 0; {
+		n := 1
+		if text[0] == '\\' { // which is in a string, and has one more behind it at least
+			if n = 2; text[1] == 'u' {
+				n = escape
+			}
+		}
+		switch one := strings.ToLower(string(text[:n])); one {
+		case `\u003c`, `\u003e`, `\u0026`, `\u2028`, `\u2029`:
+			character, _ := strconv.ParseUint(one[2:], 16, 32)
+			plain = utf8.AppendRune(plain, rune(character))
+		default:
+			nul = nul || one == `\u0000`
+			plain = append(plain, text[:n]...)
+		}
+		text = text[n:]
+	}
+	return plain, nul, nil
 }
 
 // strangeEnvironment is the name of an environment that the rollout does not have; empty for none.

@@ -88,6 +88,9 @@ func (p passages) openCheckRun(ctx context.Context, c core.PinnedCheck, number i
 	})
 }
 
+// elsewhereMost is how many bytes the outputs have that a run begins with. Those of the oldest reports beyond it are omitted.
+const elsewhereMost = 256 << 10
+
 // foundElsewhere is what the runs of the same check in other environments have reported last, the latest report last: of those that are
 // configured alike, and whose kind was pinned alike. together are the phases of environments that the latest report of all has.
 func (p passages) foundElsewhere(
@@ -96,10 +99,6 @@ func (p passages) foundElsewhere(
 	together, elsewhere = []checkedBefore{}, []checkedElsewhere{}
 	known, err := p.tx.Checks(ctx, p.rollout.ID, p.rollout.VersionSetID)
 	if err != nil || len(known.Runs) == 0 {
-		return together, elsewhere, err
-	}
-	outputs, err := p.tx.CheckOutputs(ctx, p.rollout.ID)
-	if err != nil {
 		return together, elsewhere, err
 	}
 	type found struct {
@@ -123,14 +122,25 @@ func (p passages) foundElsewhere(
 		}
 	}
 	slices.SortFunc(all, func(a, b found) int { return cmp.Compare(a.report.ID, b.report.ID) })
+	var newest []int64
+	for _, one := range slices.Backward(all) {
+		newest = append(newest, one.run.ID)
+	}
+	outputs, err := p.tx.CheckOutputs(ctx, newest, elsewhereMost)
+	if err != nil {
+		return together, elsewhere, err
+	}
 	for i, one := range all {
 		output, kept := outputs[one.run.ID]
-		if !kept {
+		omitted := kept && len(output) == 0
+		if len(output) == 0 {
 			output = json.RawMessage(`{}`)
 		}
 		for _, e := range environments {
 			if e.ID == one.run.EnvironmentID {
-				elsewhere = append(elsewhere, checkedElsewhere{Environment: e.Name, Phase: one.report.Phase, Output: output})
+				elsewhere = append(elsewhere, checkedElsewhere{
+					Environment: e.Name, Phase: one.report.Phase, Output: output, Omitted: omitted,
+				})
 			}
 		}
 		if i < len(all)-1 {

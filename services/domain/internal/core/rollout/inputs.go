@@ -120,6 +120,8 @@ type checkedElsewhere struct {
 	Phase       core.CheckPhase `json:"phase"`
 	// Output is what its program has reported for others; {} for nothing.
 	Output json.RawMessage `json:"output"`
+	// Omitted reports whether there is an output that is not shown, since those of later reports are large.
+	Omitted bool `json:"omitted,omitempty"`
 }
 
 type checkedBefore struct {

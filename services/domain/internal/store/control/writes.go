@@ -320,13 +320,13 @@ func (w Writes) SetCheckOutput(ctx context.Context, run int64, output json.RawMe
 }
 
 // CheckOutputs implements rollout.Tx.
-func (w Writes) CheckOutputs(ctx context.Context, rollout int64) (map[int64]json.RawMessage, error) {
-	rows, err := w.Q.CheckOutputs(ctx, w.Entered, rollout)
+func (w Writes) CheckOutputs(ctx context.Context, runs []int64, most int) (map[int64]json.RawMessage, error) {
+	rows, err := w.Q.CheckOutputs(ctx, int64(most), runs, w.Entered)
 	all := make(map[int64]json.RawMessage, len(rows))
 	for _, row := range rows {
-		all[row.ID] = row.Output
+		all[row.ID] = json.RawMessage(row.Output)
 	}
-	return all, pg.Classify(err, "read outputs of checks of rollout %d", rollout)
+	return all, pg.Classify(err, "read outputs of %d runs of checks", len(runs))
 }
 
 // EndCheckRuns implements rollout.Tx.

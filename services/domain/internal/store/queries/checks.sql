@@ -85,8 +85,12 @@ RETURNING *;
 UPDATE cd_check_runs SET workflow_ref = @workflow_ref WHERE organization_id = @organization_id AND id = @id;
 
 -- name: CheckOutputs :many
--- Of the runs of a rollout that have reported one.
-SELECT id, output FROM cd_check_runs WHERE organization_id = @organization_id AND rollout_id = @rollout_id AND output::text <> '{}';
+-- Of runs that have reported one: as many of the first ones as have no more than @most bytes together; empty for the others.
+SELECT o.id, (CASE WHEN o.bytes <= @most::bigint THEN o.output::text ELSE '' END)::text AS output FROM (
+    SELECT r.id, r.output, sum(octet_length(r.output::text)) OVER (ORDER BY w.place) AS bytes
+    FROM unnest(@ids::bigint[]) WITH ORDINALITY AS w(id, place)
+    JOIN cd_check_runs r ON r.organization_id = @organization_id AND r.id = w.id AND r.output::text <> '{}'
+) o;
 
 -- name: SetCheckOutput :exec
 UPDATE cd_check_runs SET output = @output::json WHERE organization_id = @organization_id AND id = @id AND output::text <> (@output::json)::text;

@@ -12,17 +12,21 @@ import (
 )
 
 const checkOutputs = `-- name: CheckOutputs :many
-SELECT id, output FROM cd_check_runs WHERE organization_id = $1 AND rollout_id = $2 AND output::text <> '{}'
+SELECT o.id, (CASE WHEN o.bytes <= $1::bigint THEN o.output::text ELSE '' END)::text AS output FROM (
+    SELECT r.id, r.output, sum(octet_length(r.output::text)) OVER (ORDER BY w.place) AS bytes
+    FROM unnest($2::bigint[]) WITH ORDINALITY AS w(id, place)
+    JOIN cd_check_runs r ON r.organization_id = $3 AND r.id = w.id AND r.output::text <> '{}'
+) o
 `
 
 type CheckOutputsRow struct {
 	ID     int64
-	Output []byte
+	Output string
 }
 
-// Of the runs of a rollout that have reported one.
-func (q *Queries) CheckOutputs(ctx context.Context, organizationID int64, rolloutID int64) ([]CheckOutputsRow, error) {
-	rows, err := q.db.Query(ctx, checkOutputs, organizationID, rolloutID)
+// Of runs that have reported one: as many of the first ones as have no more than @most bytes together; empty for the others.
+func (q *Queries) CheckOutputs(ctx context.Context, most int64, ids []int64, organizationID int64) ([]CheckOutputsRow, error) {
+	rows, err := q.db.Query(ctx, checkOutputs, most, ids, organizationID)
 	if err != nil {
 		return nil, err
 	}
