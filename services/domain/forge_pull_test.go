@@ -492,6 +492,28 @@ func TestPullRequestsPauseNoStatuses(t *testing.T) {
 	}
 }
 
+// R4-27, D64: of the quota that all organizations share less than half is left: pull requests wait for it, without being looked at meanwhile.
+func TestPullRequestsWaitForASharedQuota(t *testing.T) {
+	t.Parallel()
+	r := reviewing(t)
+	resets := r.now.Now().Add(30 * time.Minute)
+	_, err := r.pool.Exec(t.Context(), `INSERT INTO forge_budgets (host, quota_limit, quota_remaining, quota_resets_at) VALUES ('git.test', 5000, 2000, $1)`, resets)
+	r.ok(err)
+	r.pushes(1, "")
+	looks := 0
+	for range 10 {
+		_, worked, err := r.forges.WorkDue(t.Context())
+		r.ok(err)
+		if worked {
+			looks++
+		}
+	}
+	r.want([]any{looks <= 1, r.at.written}, []any{true, 0})
+	r.now.Advance(31 * time.Minute)
+	r.work()
+	r.want(r.at.written, 1)
+}
+
 // R4-27: a run that an engine has from another release, whose program was another one, is looked at, and is not begun a second time.
 func TestARunOfAnotherReleaseIsLookedAt(t *testing.T) {
 	t.Parallel()

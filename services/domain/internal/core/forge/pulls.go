@@ -79,13 +79,12 @@ func (u *UseCases) beginPull(ctx context.Context, tx Tx, organization int64, p P
 	if !now.Before(h.PullWindowAt.Add(window)) || h.PullWindowAt.After(now) {
 		h.PullWindowAt, h.PullWindowCount = now, 0
 	}
-	if h.Shared && h.Budget.Quota != nil {
-		h.Quota = h.Budget.Quota
-	}
-	scarce := h.Quota.scarce(keptByPulls, now) && !h.Quota.ResetsAt.After(now.Add(longestWait))
-	paused := h.PausedUntil.After(now) || h.Pulls.PausedUntil.After(now)
-	if paused || scarce || sending >= pullsTogether || h.Pulls.Failures > 0 && sending > 0 || h.PullWindowCount >= pullRate {
-		return p, false, nil // by another worker, just now
+	if until, not := h.pullsWait(now, sending); not {
+		if until.IsZero() { // by another worker, just now: it is not due until that one is done
+			return p, false, nil
+		}
+		h.Pulls.PausedUntil = until
+		return p, false, tx.SaveForgeHost(ctx, h)
 	}
 	if wait := h.spend(now, rateOfAll/2); !wait.IsZero() {
 		h.Pulls.PausedUntil = wait
@@ -108,6 +107,23 @@ func (u *UseCases) beginPull(ctx context.Context, tx Tx, organization int64, p P
 	}
 	p, err = tx.LockForgePull(ctx, p.ID) // with the inputs as they are read again if the run is begun a second time
 	return p, err == nil, err
+}
+
+// pullsWait reports whether no pull request may be begun at a server now, and until when; the zero time if that is known already.
+func (h *Host) pullsWait(now time.Time, sending int) (until time.Time, not bool) {
+	quota := h.Quota
+	if h.Shared && h.Budget.Quota != nil {
+		quota = h.Budget.Quota
+	}
+	switch {
+	case h.PausedUntil.After(now), h.Pulls.PausedUntil.After(now), sending >= pullsTogether, h.Pulls.Failures > 0 && sending > 0:
+		return time.Time{}, true
+	case quota.scarce(keptByPulls, now) && !quota.ResetsAt.After(now.Add(longestWait)):
+		return quota.ResetsAt, true
+	case h.PullWindowCount >= pullRate:
+		return h.PullWindowAt.Add(window), true
+	}
+	return time.Time{}, false
 }
 
 // maxLink bounds the address of a comment.
