@@ -406,6 +406,15 @@ func (p published) workAll() {
 	p.t.Fatal("statuses do not come to an end")
 }
 
+// own gives an organization a credential for a repository, and no other.
+func (p published) own(organization int, name, repository string) {
+	p.t.Helper()
+	_, err := p.pool.Exec(p.t.Context(), `INSERT INTO cd_credentials (organization_id, name, kind, url_prefixes, username, header, forge, version, reference, key_id,
+			principal_type, principal_id, principal_name, changed_at)
+		VALUES ($1, $2, 'git', ARRAY[$3], 'bot', '', 'github', 1, 'env:TOKEN', 0, 'user', 1, 'ann', now())`, organization, name, repository)
+	p.ok(err)
+}
+
 // R3-09, D64: with the credentials of the operator, 120 statuses a minute of all organizations, of which each gets its part; one with
 // credentials of its own has its own 60. What pauses the account of the operator pauses all who share it, and nobody else.
 func TestOrganizationsShareTheBudgetOfTheOperator(t *testing.T) {
@@ -433,7 +442,10 @@ func TestOrganizationsShareTheBudgetOfTheOperator(t *testing.T) {
 		}
 	}
 	shared = false // from now on they have credentials of their own
-	_, err := p.pool.Exec(t.Context(), `UPDATE cd_forge_hosts SET shared = false, paused_until = 'epoch', window_count = 0`)
+	for organization := 1; organization <= 3; organization++ {
+		p.own(organization, "theirs", "https://git.test/shop")
+	}
+	_, err := p.pool.Exec(t.Context(), `UPDATE cd_forge_hosts SET window_count = 0`)
 	p.ok(err)
 	before := p.sentBy()
 	for range 8 {
@@ -458,14 +470,50 @@ func TestALimitOfTheOperatorPausesAllWhoShareIt(t *testing.T) {
 	p.row("git.test", "a")
 	p.work()
 	p.others("b")
-	_, err := p.pool.Exec(t.Context(), `INSERT INTO cd_forge_hosts (organization_id, host, shared) VALUES (3, 'git.test', false)`)
+	p.own(3, "theirs", "https://git.test/elsewhere")
+	_, err := p.pool.Exec(t.Context(), `UPDATE cd_forge_statuses SET credential = 'theirs' WHERE organization_id = 3`)
 	p.ok(err)
 	p.at.answer = func(string) map[string]any { return map[string]any{"outcome": "sent"} }
 	p.workAll()
 	p.want(p.sentBy(), []int{1, 0, 1})
+	hosts, err := p.forges.Hosts(t.Context(), 2)
+	p.ok(err)
+	p.want([]any{hosts[0].PausedUntil.After(p.now.Now()), strings.Contains(hosts[0].Problem, "all organizations together")}, []any{true, true})
 	p.now.Advance(10 * time.Minute)
 	p.workAll()
 	p.want(p.sentBy(), []int{1, 1, 1})
+}
+
+// D64: what an organization used last says nothing of the next status: that of a credential of its own is not counted, and that without one is,
+// unless its run has not used the account of the operator. What nobody uses is deleted.
+func TestWhatCountsInTheBudgetOfTheOperator(t *testing.T) {
+	t.Parallel()
+	p := publishing(t, "")
+	p.mirror(true)
+	p.own(1, "theirs", "https://git.test/elsewhere")
+	_, err := p.pool.Exec(t.Context(), `INSERT INTO forge_budgets (host, window_at, paused_until) VALUES ('old.test', $1, 'epoch'), ('paused.test', 'epoch', $2)`,
+		p.now.Now().Add(-25*time.Hour), p.now.Now())
+	p.ok(err)
+	count := func() int { return p.countOf(`SELECT COALESCE(sum(window_count), 0) FROM forge_budgets`) }
+	for i, one := range []struct {
+		credential string
+		shared     any
+		want       int
+	}{{"theirs", false, 0}, {"", true, 1}, {"theirs", false, 1}, {"", true, 2}, {"", false, 2}, {"", nil, 3}, {"none", false, 3}} {
+		p.at.answer = func(string) map[string]any {
+			if one.shared == nil {
+				return map[string]any{"outcome": "sent"}
+			}
+			return map[string]any{"outcome": "sent", "shared": one.shared}
+		}
+		p.row("git.test", fmt.Sprint(i))
+		_, err := p.pool.Exec(t.Context(), `UPDATE cd_forge_statuses SET credential = $1 WHERE state = 'pending'`, one.credential)
+		p.ok(err)
+		p.work()
+		p.want([]any{i, count()}, []any{i, one.want})
+	}
+	p.want(p.countOf(`SELECT count(*) FROM forge_budgets WHERE host = 'old.test'`), 0)
+	p.want(p.countOf(`SELECT count(*) FROM forge_budgets`), 2)
 }
 
 // R3-09: what a forge refuses is tried again with growing pauses, then given up and shown, and can be sent again.

@@ -1246,7 +1246,7 @@ CREATE TABLE cd_forge_hosts (
     pull_window_count integer NOT NULL DEFAULT 0,
     pull_failures integer NOT NULL DEFAULT 0,
     pull_paused_until timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
-    shared boolean NOT NULL DEFAULT true,
+    shared_paused_until timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
     CONSTRAINT cd_forge_hosts_pkey PRIMARY KEY (organization_id, host),
     CONSTRAINT cd_forge_hosts_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_forge_hosts_host_is_bounded CHECK (((octet_length(host) >= 1) AND (octet_length(host) <= 300))),
@@ -1269,8 +1269,8 @@ COMMENT ON COLUMN cd_forge_hosts.pull_window_at IS
     'When the present minute began, in which pull_window_count pull requests were begun. They take nothing from what statuses may send.';
 COMMENT ON COLUMN cd_forge_hosts.quota_limit IS
     'How many requests it accepts, and with the next two columns how many still and until when; null where it does not say.';
-COMMENT ON COLUMN cd_forge_hosts.shared IS
-    'Whether the organization last used a credential of the operator there; true before that is known.';
+COMMENT ON COLUMN cd_forge_hosts.shared_paused_until IS
+    'Nothing is begun there before for which a credential of the operator may be used: what all organizations together may send was sent.';
 COMMENT ON COLUMN cd_forge_hosts.window_at IS
     'When the present minute began, in which window_count statuses were begun.';
 
@@ -1352,6 +1352,7 @@ CREATE TABLE cd_forge_pulls (
     sent_at timestamp with time zone,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    spent_at timestamp with time zone,
     CONSTRAINT cd_forge_pulls_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_forge_pulls_one_of_a_number UNIQUE (organization_id, name, number),
     CONSTRAINT cd_forge_pulls_hook FOREIGN KEY (organization_id, hook_id) REFERENCES cd_forge_hooks(organization_id, id),
@@ -1396,6 +1397,8 @@ COMMENT ON COLUMN cd_forge_pulls.run IS
     'Counts the runs that were begun for it, and names the present one together with its id.';
 COMMENT ON COLUMN cd_forge_pulls.sent_at IS
     'When it was last done with, or given up.';
+COMMENT ON COLUMN cd_forge_pulls.spent_at IS
+    'When the present run was taken from what all organizations together may send; null if it was not.';
 COMMENT ON COLUMN cd_forge_pulls.step IS
     'What the present run does: it reads the pull request, or writes the comment.';
 
@@ -1473,6 +1476,7 @@ CREATE TABLE cd_forge_statuses (
     stage text NOT NULL DEFAULT ''::text,
     rollout_id bigint NOT NULL DEFAULT 0,
     forge_number bigint NOT NULL DEFAULT 0,
+    spent_at timestamp with time zone,
     CONSTRAINT cd_forge_statuses_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_forge_statuses_one_of_a_name UNIQUE (organization_id, repository, commit_sha, name),
     CONSTRAINT cd_forge_statuses_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
@@ -1522,6 +1526,8 @@ COMMENT ON COLUMN cd_forge_statuses.rollout_id IS
     'The rollout of a deployment; 0 for a status.';
 COMMENT ON COLUMN cd_forge_statuses.run IS
     'Counts the runs that were begun for it, and names the present one together with its id.';
+COMMENT ON COLUMN cd_forge_statuses.spent_at IS
+    'When the present run was taken from what all organizations together may send; null if it was not.';
 COMMENT ON COLUMN cd_forge_statuses.stage IS
     'How far a deployment has come; empty for a status.';
 COMMENT ON COLUMN cd_forge_statuses.started IS
@@ -3243,7 +3249,7 @@ CREATE TABLE forge_budgets (
 );
 CREATE TRIGGER forge_budgets_touch BEFORE UPDATE ON forge_budgets FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE forge_budgets IS
-    'What all organizations together send to a server with the credentials of the operator, and nothing that belongs to them. Rows are kept: there are few.';
+    'What all organizations together send to a server with the credentials of the operator, and nothing that belongs to them. Rows end a day after they were last used.';
 COMMENT ON COLUMN forge_budgets.paused_until IS
     'Nothing is begun there before with the credentials of the operator.';
 COMMENT ON COLUMN forge_budgets.quota_limit IS
@@ -3462,6 +3468,17 @@ BEGIN
 END $function$;
 COMMENT ON FUNCTION cd_forge_hooks_after IS
     'One service receives the deliveries to the hooks of all organizations; it learns nothing else about them.';
+
+CREATE OR REPLACE FUNCTION cd_forge_own(organization bigint, credential text, repository text)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE
+AS $function$
+    SELECT EXISTS (SELECT FROM cd_credentials c WHERE c.organization_id = organization AND c.kind = 'git' AND c.revoked_at IS NULL
+        AND CASE WHEN credential = '' THEN repository = ANY (c.url_prefixes) ELSE c.name = credential END)
+$function$;
+COMMENT ON FUNCTION cd_forge_own IS
+    'Whether a credential of the organization itself is used in any case: it is named, or its URL is the whole repository.';
 
 CREATE OR REPLACE FUNCTION cd_forget_artifact_deletions(before timestamp with time zone, at_most integer)
  RETURNS bigint

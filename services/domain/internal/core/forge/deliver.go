@@ -123,9 +123,22 @@ func (u *UseCases) begin(ctx context.Context, tx Tx, organization int64, s Statu
 		h.PausedUntil = h.WindowAt.Add(window)
 		return s, false, tx.SaveForgeHost(ctx, h)
 	}
-	if wait := h.spend(now, rateOfAll); !wait.IsZero() {
-		h.PausedUntil = wait
-		return s, false, tx.SaveForgeHost(ctx, h)
+	own, err := tx.OwnForgeCredential(ctx, s.Credential, s.Repository)
+	if err != nil || !own && h.SharedUntil.After(now) {
+		return s, false, err
+	}
+	if s.SpentAt = nil; !own {
+		b, err := tx.LockForgeBudget(ctx, s.Host)
+		if err != nil {
+			return s, false, err
+		}
+		if h.SharedUntil = b.spend(now, rateOfAll); h.SharedUntil.After(now) {
+			return s, false, tx.SaveForgeHost(ctx, h)
+		}
+		if err := keep(ctx, tx, s.Host, b, now); err != nil {
+			return s, false, err
+		}
+		s.SpentAt = &now
 	}
 	h.WindowCount++
 	if err := tx.SaveForgeHost(ctx, h); err != nil {
@@ -140,6 +153,17 @@ func (u *UseCases) begin(ctx context.Context, tx Tx, organization int64, s Statu
 	}
 	s, err = tx.LockForgeStatus(ctx, s.ID) // with the inputs as they are read again if the run is begun a second time
 	return s, err == nil, err
+}
+
+// budgetKept is how long a budget is kept that nobody uses.
+const budgetKept = 24 * time.Hour
+
+// keep saves a budget from which something was taken. With the first of each minute some are deleted that nobody uses.
+func keep(ctx context.Context, tx Tx, host string, b Budget, now time.Time) error {
+	if err := tx.SaveForgeBudget(ctx, host, b); err != nil || b.WindowCount > 1 {
+		return err
+	}
+	return tx.ForgetForgeBudgets(ctx, now.Add(-budgetKept))
 }
 
 // unwanted is why a status is not published any more, empty if it is, and whether people use its environment.
@@ -254,11 +278,18 @@ func (u *UseCases) settle(
 			return err
 		}
 		do(&now, &h, u.clock.Now())
+		spent := now.SpentAt
+		if h.news.unused { // it is given back once
+			now.SpentAt = nil
+		}
 		s = now
 		if err := tx.SaveForgeHost(ctx, h); err != nil {
 			return err
 		}
-		return tx.SaveForgeStatus(ctx, s)
+		if err := tx.SaveForgeStatus(ctx, s); err != nil {
+			return err
+		}
+		return tell(ctx, tx, s.Host, spent, h.news)
 	})
 	if err != nil {
 		return s, fmt.Errorf("settle status %d: %w", s.ID, err)

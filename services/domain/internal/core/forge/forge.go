@@ -88,6 +88,8 @@ type Delivery struct {
 	// Error is why the last attempt failed; empty if it did not.
 	Error  string
 	SentAt *time.Time
+	// SpentAt is when the present run was taken from what all organizations together may send; nil if it was not.
+	SpentAt *time.Time
 }
 
 // Part is what a status states, or is to state.
@@ -118,10 +120,18 @@ type Host struct {
 	Quota *Quota
 	// Waiting is how many statuses wait for it or are being sent.
 	Waiting int
-	// Shared reports whether the organization uses a credential of the operator there, as far as is known. If so, Budget is what all
-	// organizations together have sent with it.
-	Shared bool
-	Budget Budget
+	// SharedUntil is before when nothing is begun there for which a credential of the operator may be used.
+	SharedUntil time.Time
+	// news is what all who share the account of the operator learn from an answer.
+	news news
+}
+
+// news is what an answer says of the account of the operator: nothing if it is empty.
+type news struct {
+	quota       *Quota
+	pausedUntil time.Time
+	// unused reports that the account was not used.
+	unused bool
 }
 
 // Budget is what all organizations together send to a server with the credentials of the operator.
@@ -136,14 +146,11 @@ type Budget struct {
 
 // spend takes one of the most that all organizations together may begin within a minute, and returns until when they have to wait; the zero
 // time if it was taken.
-func (h *Host) spend(now time.Time, most int) time.Time {
-	b := &h.Budget
-	switch {
-	case !h.Shared:
-		return time.Time{}
-	case b.PausedUntil.After(now):
+func (b *Budget) spend(now time.Time, most int) time.Time {
+	if b.PausedUntil.After(now) {
 		return b.PausedUntil
-	case !now.Before(b.WindowAt.Add(window)) || b.WindowAt.After(now):
+	}
+	if !now.Before(b.WindowAt.Add(window)) || b.WindowAt.After(now) {
 		b.WindowAt, b.WindowCount = now, 0
 	}
 	if b.WindowCount >= most {
@@ -155,21 +162,41 @@ func (h *Host) spend(now time.Time, most int) time.Time {
 
 // learn takes what an answer says of the account that was used. What pauses statuses pauses those of all who share the account.
 func (h *Host) learn(at *Standing, o outcome, limited bool) {
-	if o.shared != nil {
-		h.Shared = *o.shared
-	}
 	if o.quota != nil {
 		h.Quota = o.quota
 	}
-	if !h.Shared {
-		return
+	switch {
+	case o.shared == nil: // it may have been either
+	case !*o.shared:
+		h.news.unused = true
+	default:
+		h.news.quota = o.quota
+		if limited && at == &h.Standing {
+			h.news.pausedUntil = at.PausedUntil
+		}
 	}
-	if o.quota != nil {
-		h.Budget.Quota = o.quota
+}
+
+// tell changes what all who share the account of the operator know of a server: what a run was counted for that did not use the account is
+// given back.
+func tell(ctx context.Context, tx Tx, host string, spent *time.Time, n news) error {
+	if n.unused = n.unused && spent != nil; !n.unused && n.quota == nil && n.pausedUntil.IsZero() {
+		return nil
 	}
-	if limited && at == &h.Standing && at.PausedUntil.After(h.Budget.PausedUntil) {
-		h.Budget.PausedUntil = at.PausedUntil
+	b, err := tx.LockForgeBudget(ctx, host)
+	if err != nil {
+		return err
 	}
+	if n.unused && b.WindowCount > 0 && !b.WindowAt.After(*spent) && spent.Before(b.WindowAt.Add(window)) {
+		b.WindowCount--
+	}
+	if n.quota != nil {
+		b.Quota = n.quota
+	}
+	if n.pausedUntil.After(b.PausedUntil) {
+		b.PausedUntil = n.pausedUntil
+	}
+	return tx.SaveForgeBudget(ctx, host, b)
 }
 
 // Standing is how a server has dealt with what was brought there.
@@ -293,9 +320,17 @@ type Tx interface {
 	RetryForgeStatuses(ctx context.Context, id int64, at time.Time, most int) (int, error)
 	// ForgetForgeStatuses deletes what is older, up to a limit.
 	ForgetForgeStatuses(ctx context.Context, before time.Time, most int) error
-	// LockForgeHost locks a server, known or not, and the budget that all organizations have there.
+	// LockForgeHost locks a server, known or not.
 	LockForgeHost(ctx context.Context, host string) (Host, error)
 	SaveForgeHost(ctx context.Context, h Host) error
+	// OwnForgeCredential reports whether a credential of the organization itself is used for a repository in any case: it is named, or it is
+	// for this repository alone. Otherwise it may be one of the operator.
+	OwnForgeCredential(ctx context.Context, credential, repository string) (bool, error)
+	// LockForgeBudget locks what all organizations together send to a server, known or not. It is locked last.
+	LockForgeBudget(ctx context.Context, host string) (Budget, error)
+	// SaveForgeBudget saves it, and ForgetForgeBudgets deletes some that were neither used nor paused since.
+	SaveForgeBudget(ctx context.Context, host string, b Budget) error
+	ForgetForgeBudgets(ctx context.Context, before time.Time) error
 
 	// MergeForgePull notes that a pull request may have changed; it is begun at DueAt, and not before a pause after it was last done with. It
 	// reports false if it is not known and as many as most wait already, or if it was asked for, does not wait, and half as many wait that

@@ -1,6 +1,7 @@
 package forge
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -212,7 +213,15 @@ func (u *UseCases) Statuses(ctx context.Context, organization int64, f Filter) (
 
 // Hosts are the servers that statuses of an organization are sent to.
 func (u *UseCases) Hosts(ctx context.Context, organization int64) ([]Host, error) {
-	return u.store.ForgeHosts(ctx, organization)
+	all, err := u.store.ForgeHosts(ctx, organization)
+	for i, h := range all {
+		if now := u.clock.Now(); h.SharedUntil.After(now) && h.SharedUntil.After(h.PausedUntil) {
+			all[i].PausedUntil = h.SharedUntil
+			all[i].Problem = cmp.Or(h.Problem, "what all organizations together may send with the credentials of the operator was sent; a status with a credential of the "+
+				"organization does not wait")
+		}
+	}
+	return all, err
 }
 
 // maxRetried is how many statuses are sent again at once.

@@ -1,6 +1,7 @@
 package forge
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -79,16 +80,33 @@ func (u *UseCases) beginPull(ctx context.Context, tx Tx, organization int64, p P
 	if !now.Before(h.PullWindowAt.Add(window)) || h.PullWindowAt.After(now) {
 		h.PullWindowAt, h.PullWindowCount = now, 0
 	}
-	if until, not := h.pullsWait(now, sending); not {
+	own, err := tx.OwnForgeCredential(ctx, "", p.Repository)
+	if err != nil {
+		return p, false, err
+	}
+	p.SpentAt = nil
+	var b Budget
+	if !own {
+		if b, err = tx.LockForgeBudget(ctx, p.Host); err != nil {
+			return p, false, err
+		}
+	}
+	if until, not := h.pullsWait(now, sending, b); not {
 		if until.IsZero() { // by another worker, just now: it is not due until that one is done
 			return p, false, nil
 		}
 		h.Pulls.PausedUntil = until
 		return p, false, tx.SaveForgeHost(ctx, h)
 	}
-	if wait := h.spend(now, rateOfAll/2); !wait.IsZero() {
-		h.Pulls.PausedUntil = wait
-		return p, false, tx.SaveForgeHost(ctx, h)
+	if !own {
+		if wait := b.spend(now, rateOfAll/2); !wait.IsZero() {
+			h.Pulls.PausedUntil = wait
+			return p, false, tx.SaveForgeHost(ctx, h)
+		}
+		if err := keep(ctx, tx, p.Host, b, now); err != nil {
+			return p, false, err
+		}
+		p.SpentAt = &now
 	}
 	h.PullWindowCount++
 	if err := tx.SaveForgeHost(ctx, h); err != nil {
@@ -110,11 +128,8 @@ func (u *UseCases) beginPull(ctx context.Context, tx Tx, organization int64, p P
 }
 
 // pullsWait reports whether no pull request may be begun at a server now, and until when; the zero time if that is known already.
-func (h *Host) pullsWait(now time.Time, sending int) (until time.Time, not bool) {
-	quota := h.Quota
-	if h.Shared && h.Budget.Quota != nil {
-		quota = h.Budget.Quota
-	}
+func (h *Host) pullsWait(now time.Time, sending int, shared Budget) (until time.Time, not bool) {
+	quota := cmp.Or(shared.Quota, h.Quota)
 	switch {
 	case h.PausedUntil.After(now), h.Pulls.PausedUntil.After(now), sending >= pullsTogether, h.Pulls.Failures > 0 && sending > 0:
 		return time.Time{}, true
@@ -277,6 +292,10 @@ func (u *UseCases) settlePull(
 		if now.State != Sending { // what was read is read again when it is begun
 			now.Inputs, now.Reading = nil, nil
 		}
+		spent := now.SpentAt
+		if h.news.unused { // it is given back once
+			now.SpentAt = nil
+		}
 		p = now
 		if err := tx.SaveForgeHost(ctx, h); err != nil {
 			return err
@@ -284,7 +303,10 @@ func (u *UseCases) settlePull(
 		if err := tx.SaveForgePull(ctx, p); err != nil {
 			return err
 		}
-		return tx.ForgetForgePulls(ctx, at.Add(-kept), forgottenAtOnce)
+		if err := tx.ForgetForgePulls(ctx, at.Add(-kept), forgottenAtOnce); err != nil {
+			return err
+		}
+		return tell(ctx, tx, p.Host, spent, h.news)
 	})
 	if err != nil {
 		return p, fmt.Errorf("settle pull request %d: %w", p.ID, err)

@@ -43,7 +43,7 @@ func status(r query.ForgeStatus) forge.Status {
 		CreatedAt: r.CreatedAt,
 		Delivery: forge.Delivery{
 			State: forge.State(r.State), DueAt: r.DueAt, Attempts: int(r.Attempts), Run: int(r.Run), Started: r.Started, Inputs: r.Inputs,
-			Error: r.Error, SentAt: r.SentAt, AwaySince: r.AwaySince,
+			Error: r.Error, SentAt: r.SentAt, AwaySince: r.AwaySince, SpentAt: r.SpentAt,
 		},
 	}
 }
@@ -101,6 +101,7 @@ func (r Reads) ForgeHosts(ctx context.Context, organization int64) ([]forge.Host
 				Host: row.Host, Standing: forge.Standing{PausedUntil: row.PausedUntil, Failures: int(row.Failures)}, Problem: row.Problem,
 				Pulls: forge.Standing{PausedUntil: row.PullPausedUntil, Failures: int(row.PullFailures)}, WindowAt: row.WindowAt,
 				WindowCount: int(row.WindowCount), Quota: quota(row.QuotaLimit, row.QuotaRemaining, row.QuotaResetsAt), Waiting: int(row.Waiting),
+				SharedUntil: row.SharedPausedUntil,
 			}
 		}
 		return pg.Classify(err, "read the servers that statuses are sent to")
@@ -250,7 +251,7 @@ func (w Writes) SaveForgeStatus(ctx context.Context, s forge.Status) error {
 		OrganizationID: w.Entered, ID: s.ID, State: string(s.State), DueAt: s.DueAt, Attempts: int32(s.Attempts), Run: int32(s.Run),
 		Started: s.Started,
 		Inputs:  s.Inputs, BegunRevision: int32(s.BegunRevision), SentRevision: int32(s.SentRevision), Error: s.Error, SentAt: s.SentAt,
-		AwaySince: s.AwaySince, ForgeNumber: s.ForgeNumber,
+		AwaySince: s.AwaySince, ForgeNumber: s.ForgeNumber, SpentAt: s.SpentAt,
 	})
 	return pg.Classify(err, "save status %d", s.ID)
 }
@@ -279,17 +280,12 @@ func (w Writes) LockForgeHost(ctx context.Context, host string) (forge.Host, err
 	if err != nil {
 		return forge.Host{}, pg.Classify(err, "lock server %s", host)
 	}
-	b, err := w.Q.LockForgeBudget(ctx, host)
 	return forge.Host{
-		Shared: r.Shared, Budget: forge.Budget{
-			WindowAt: b.WindowAt, WindowCount: int(b.WindowCount), PausedUntil: b.PausedUntil,
-			Quota: quota(b.QuotaLimit, b.QuotaRemaining, b.QuotaResetsAt),
-		},
 		Host: r.Host, Standing: forge.Standing{PausedUntil: r.PausedUntil, Failures: int(r.Failures)}, Problem: r.Problem,
 		Pulls: forge.Standing{PausedUntil: r.PullPausedUntil, Failures: int(r.PullFailures)}, WindowAt: r.WindowAt,
 		WindowCount: int(r.WindowCount), PullWindowAt: r.PullWindowAt, PullWindowCount: int(r.PullWindowCount),
-		Quota: quota(r.QuotaLimit, r.QuotaRemaining, r.QuotaResetsAt),
-	}, pg.Classify(err, "lock what all organizations send to %s", host)
+		Quota: quota(r.QuotaLimit, r.QuotaRemaining, r.QuotaResetsAt), SharedUntil: r.SharedPausedUntil,
+	}, nil
 }
 
 // SaveForgeHost implements forge.Tx.
@@ -297,21 +293,40 @@ func (w Writes) SaveForgeHost(ctx context.Context, h forge.Host) error {
 	p := query.SaveForgeHostParams{
 		OrganizationID: w.Entered, Host: h.Host, PausedUntil: h.PausedUntil, Problem: h.Problem, Failures: int32(h.Failures),
 		WindowAt: h.WindowAt, WindowCount: int32(h.WindowCount), PullWindowAt: h.PullWindowAt, PullWindowCount: int32(h.PullWindowCount),
-		PullPausedUntil: h.Pulls.PausedUntil, PullFailures: int32(h.Pulls.Failures), Shared: h.Shared,
+		PullPausedUntil: h.Pulls.PausedUntil, PullFailures: int32(h.Pulls.Failures), SharedPausedUntil: h.SharedUntil,
 	}
 	if q := h.Quota; q != nil {
 		p.QuotaLimit, p.QuotaRemaining, p.QuotaResetsAt = &q.Limit, &q.Remaining, &q.ResetsAt
 	}
-	if err := w.Q.SaveForgeHost(ctx, p); err != nil || !h.Shared {
-		return pg.Classify(err, "save server %s", h.Host)
+	return pg.Classify(w.Q.SaveForgeHost(ctx, p), "save server %s", h.Host)
+}
+
+// OwnForgeCredential implements forge.Tx.
+func (w Writes) OwnForgeCredential(ctx context.Context, credential, repository string) (bool, error) {
+	own, err := w.Q.OwnForgeCredential(ctx, w.Entered, credential, repository)
+	return own, pg.Classify(err, "read whose credential is used for %s", repository)
+}
+
+// LockForgeBudget implements forge.Tx.
+func (w Writes) LockForgeBudget(ctx context.Context, host string) (forge.Budget, error) {
+	b, err := w.Q.LockForgeBudget(ctx, host)
+	return forge.Budget{
+		WindowAt: b.WindowAt, WindowCount: int(b.WindowCount), PausedUntil: b.PausedUntil, Quota: quota(b.QuotaLimit, b.QuotaRemaining, b.QuotaResetsAt),
+	}, pg.Classify(err, "lock what all organizations send to %s", host)
+}
+
+// SaveForgeBudget implements forge.Tx.
+func (w Writes) SaveForgeBudget(ctx context.Context, host string, b forge.Budget) error {
+	p := query.SaveForgeBudgetParams{Host: host, WindowAt: b.WindowAt, WindowCount: int32(b.WindowCount), PausedUntil: b.PausedUntil}
+	if q := b.Quota; q != nil {
+		p.QuotaLimit, p.QuotaRemaining, p.QuotaResetsAt = &q.Limit, &q.Remaining, &q.ResetsAt
 	}
-	all := query.SaveForgeBudgetParams{
-		Host: h.Host, WindowAt: h.Budget.WindowAt, WindowCount: int32(h.Budget.WindowCount), PausedUntil: h.Budget.PausedUntil,
-	}
-	if q := h.Budget.Quota; q != nil {
-		all.QuotaLimit, all.QuotaRemaining, all.QuotaResetsAt = &q.Limit, &q.Remaining, &q.ResetsAt
-	}
-	return pg.Classify(w.Q.SaveForgeBudget(ctx, all), "save what all organizations send to %s", h.Host)
+	return pg.Classify(w.Q.SaveForgeBudget(ctx, p), "save what all organizations send to %s", host)
+}
+
+// ForgetForgeBudgets implements forge.Tx.
+func (w Writes) ForgetForgeBudgets(ctx context.Context, before time.Time) error {
+	return pg.Classify(w.Q.ForgetForgeBudgets(ctx, before), "delete what nobody sends with")
 }
 
 // HurryForgeStatus implements rollout.Tx.

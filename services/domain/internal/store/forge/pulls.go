@@ -20,7 +20,7 @@ func pull(r query.ForgePull) forge.Pull {
 		Outcome: r.Outcome,
 		Delivery: forge.Delivery{
 			State: forge.State(r.State), DueAt: r.DueAt, Attempts: int(r.Attempts), Run: int(r.Run), Started: r.Started, Inputs: r.Inputs,
-			Error: r.Error, SentAt: r.SentAt, AwaySince: r.AwaySince,
+			Error: r.Error, SentAt: r.SentAt, AwaySince: r.AwaySince, SpentAt: r.SpentAt,
 		},
 	}
 }
@@ -77,7 +77,7 @@ func (w Writes) SaveForgePull(ctx context.Context, p forge.Pull) error {
 	err := w.Q.SaveForgePull(ctx, query.SaveForgePullParams{
 		OrganizationID: w.Entered, ID: p.ID, State: string(p.State), DueAt: p.DueAt, Attempts: int32(p.Attempts), Run: int32(p.Run),
 		Started: p.Started, Inputs: p.Inputs, BegunRevision: int32(p.BegunRevision), Step: string(p.Step), Reading: p.Reading, Head: p.Head,
-		Link: p.Link, Outcome: p.Outcome, Error: p.Error, SentAt: p.SentAt, AwaySince: p.AwaySince, AskedBy: p.AskedBy,
+		Link: p.Link, Outcome: p.Outcome, Error: p.Error, SentAt: p.SentAt, AwaySince: p.AwaySince, AskedBy: p.AskedBy, SpentAt: p.SpentAt,
 	})
 	return pg.Classify(err, "save pull request %d", p.ID)
 }

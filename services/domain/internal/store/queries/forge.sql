@@ -95,12 +95,15 @@ SELECT DISTINCT rollout_id FROM cd_forge_statuses WHERE organization_id = @organ
   AND version_set_id = @version_set_id AND kind = 'deployment' AND stage IN ('queued', 'in_progress', 'success') ORDER BY rollout_id;
 
 -- name: DueForgeStatus :one
--- The one that has been due longest and may be begun now, or whose run is to be looked at; those that others have locked are skipped.
+-- The one that has been due longest and may be begun now, or whose run is to be looked at; those that others have locked are skipped. What waits
+-- for the account of the operator holds up nothing that is sent with a credential of the organization.
 SELECT * FROM cd_forge_statuses s WHERE s.organization_id = @organization_id AND s.state IN ('pending', 'sending') AND s.due_at <= @at
   AND (s.state = 'sending' OR s.host <> ALL (ARRAY(
       SELECT h.host FROM cd_forge_hosts h WHERE h.organization_id = @organization_id AND (h.paused_until > @at OR (
           SELECT count(*) FROM cd_forge_statuses x WHERE x.organization_id = h.organization_id AND x.host = h.host AND x.state = 'sending'
-      ) >= CASE WHEN h.failures > 0 THEN 1 ELSE @together::bigint END))))
+      ) >= CASE WHEN h.failures > 0 THEN 1 ELSE @together::bigint END)))
+      AND (s.host <> ALL (ARRAY(SELECT h.host FROM cd_forge_hosts h WHERE h.organization_id = @organization_id AND h.shared_paused_until > @at))
+          OR cd_forge_own(@organization_id, s.credential, s.repository)))
 ORDER BY s.due_at, s.id LIMIT 1 FOR UPDATE SKIP LOCKED;
 
 -- name: LockForgeStatus :one
@@ -109,7 +112,7 @@ SELECT * FROM cd_forge_statuses WHERE organization_id = @organization_id AND id 
 -- name: SaveForgeStatus :exec
 UPDATE cd_forge_statuses SET state = @state, due_at = @due_at, attempts = @attempts, run = @run, started = @started, inputs = sqlc.narg(inputs)::jsonb,
     begun_revision = @begun_revision, sent_revision = @sent_revision, error = @error, sent_at = @sent_at, away_since = @away_since,
-    forge_number = @forge_number
+    forge_number = @forge_number, spent_at = @spent_at
 WHERE organization_id = @organization_id AND id = @id;
 
 -- name: HurryForgeStatus :exec
@@ -146,8 +149,18 @@ ON CONFLICT (organization_id, host) DO UPDATE SET host = EXCLUDED.host RETURNING
 -- name: SaveForgeHost :exec
 UPDATE cd_forge_hosts SET paused_until = @paused_until, problem = @problem, failures = @failures, window_at = @window_at, window_count = @window_count,
     pull_window_at = @pull_window_at, pull_window_count = @pull_window_count, pull_paused_until = @pull_paused_until, pull_failures = @pull_failures,
-    quota_limit = @quota_limit, quota_remaining = @quota_remaining, quota_resets_at = @quota_resets_at, shared = @shared
+    quota_limit = @quota_limit, quota_remaining = @quota_remaining, quota_resets_at = @quota_resets_at,
+    shared_paused_until = @shared_paused_until
 WHERE organization_id = @organization_id AND host = @host;
+
+-- name: OwnForgeCredential :one
+-- Whether a credential of the organization itself is used in any case.
+SELECT cd_forge_own(@organization_id, @credential, @repository)::boolean;
+
+-- name: ForgetForgeBudgets :exec
+-- Across organizations, on purpose. Those that others have locked are in use.
+DELETE FROM forge_budgets WHERE host IN (
+    SELECT b.host FROM forge_budgets b WHERE b.window_at < @before AND b.paused_until < @before ORDER BY b.host LIMIT 20 FOR UPDATE SKIP LOCKED);
 
 -- name: LockForgeBudget :one
 -- Across organizations, on purpose: they share the account of the operator. Made if it is not known yet.
@@ -299,7 +312,7 @@ SELECT * FROM cd_forge_pulls WHERE organization_id = @organization_id AND id = @
 -- name: SaveForgePull :exec
 UPDATE cd_forge_pulls SET state = @state, due_at = @due_at, attempts = @attempts, run = @run, started = @started, inputs = sqlc.narg(inputs)::jsonb,
     begun_revision = @begun_revision, step = @step, reading = sqlc.narg(reading)::jsonb, head = @head, link = @link, outcome = @outcome, error = @error,
-    sent_at = @sent_at, away_since = @away_since, asked_by = @asked_by
+    sent_at = @sent_at, away_since = @away_since, asked_by = @asked_by, spent_at = @spent_at
 WHERE organization_id = @organization_id AND id = @id;
 
 -- name: SaveForgePullReading :exec

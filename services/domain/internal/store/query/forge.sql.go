@@ -32,7 +32,7 @@ func (q *Queries) DueForgeMark(ctx context.Context, organizationID int64, at tim
 }
 
 const dueForgePull = `-- name: DueForgePull :one
-SELECT organization_id, id, hook_id, name, number, repository, host, asked_by, revision, begun_revision, step, reading, head, link, outcome, state, due_at, attempts, run, started, inputs, away_since, error, sent_at, created_at, updated_at FROM cd_forge_pulls p WHERE p.organization_id = $1 AND p.state IN ('pending', 'sending') AND p.due_at <= $2
+SELECT organization_id, id, hook_id, name, number, repository, host, asked_by, revision, begun_revision, step, reading, head, link, outcome, state, due_at, attempts, run, started, inputs, away_since, error, sent_at, created_at, updated_at, spent_at FROM cd_forge_pulls p WHERE p.organization_id = $1 AND p.state IN ('pending', 'sending') AND p.due_at <= $2
   AND (p.state = 'sending' OR p.host <> ALL (ARRAY(
       SELECT h.host FROM cd_forge_hosts h WHERE h.organization_id = $1 AND (h.paused_until > $2 OR h.pull_paused_until > $2
           OR h.quota_remaining < h.quota_limit / 2 AND h.quota_resets_at > $2 AND h.quota_resets_at <= $3::timestamptz
@@ -90,20 +90,24 @@ func (q *Queries) DueForgePull(ctx context.Context, arg DueForgePullParams) (For
 		&i.SentAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.SpentAt,
 	)
 	return i, err
 }
 
 const dueForgeStatus = `-- name: DueForgeStatus :one
-SELECT organization_id, id, repository, host, commit_sha, name, credential, revision, sent_revision, state, due_at, attempts, run, started, inputs, begun_revision, error, sent_at, created_at, updated_at, application_id, environment_id, version_set_id, phase, description, link, away_since, kind, stage, rollout_id, forge_number FROM cd_forge_statuses s WHERE s.organization_id = $1 AND s.state IN ('pending', 'sending') AND s.due_at <= $2
+SELECT organization_id, id, repository, host, commit_sha, name, credential, revision, sent_revision, state, due_at, attempts, run, started, inputs, begun_revision, error, sent_at, created_at, updated_at, application_id, environment_id, version_set_id, phase, description, link, away_since, kind, stage, rollout_id, forge_number, spent_at FROM cd_forge_statuses s WHERE s.organization_id = $1 AND s.state IN ('pending', 'sending') AND s.due_at <= $2
   AND (s.state = 'sending' OR s.host <> ALL (ARRAY(
       SELECT h.host FROM cd_forge_hosts h WHERE h.organization_id = $1 AND (h.paused_until > $2 OR (
           SELECT count(*) FROM cd_forge_statuses x WHERE x.organization_id = h.organization_id AND x.host = h.host AND x.state = 'sending'
-      ) >= CASE WHEN h.failures > 0 THEN 1 ELSE $3::bigint END))))
+      ) >= CASE WHEN h.failures > 0 THEN 1 ELSE $3::bigint END)))
+      AND (s.host <> ALL (ARRAY(SELECT h.host FROM cd_forge_hosts h WHERE h.organization_id = $1 AND h.shared_paused_until > $2))
+          OR cd_forge_own($1, s.credential, s.repository)))
 ORDER BY s.due_at, s.id LIMIT 1 FOR UPDATE SKIP LOCKED
 `
 
-// The one that has been due longest and may be begun now, or whose run is to be looked at; those that others have locked are skipped.
+// The one that has been due longest and may be begun now, or whose run is to be looked at; those that others have locked are skipped. What waits
+// for the account of the operator holds up nothing that is sent with a credential of the organization.
 func (q *Queries) DueForgeStatus(ctx context.Context, organizationID int64, at time.Time, together int64) (ForgeStatus, error) {
 	row := q.db.QueryRow(ctx, dueForgeStatus, organizationID, at, together)
 	var i ForgeStatus
@@ -139,6 +143,7 @@ func (q *Queries) DueForgeStatus(ctx context.Context, organizationID int64, at t
 		&i.Stage,
 		&i.RolloutID,
 		&i.ForgeNumber,
+		&i.SpentAt,
 	)
 	return i, err
 }
@@ -247,30 +252,30 @@ func (q *Queries) ForgeHooksAfter(ctx context.Context, behind int64, most int32)
 }
 
 const forgeHosts = `-- name: ForgeHosts :many
-SELECT h.organization_id, h.id, h.host, h.paused_until, h.problem, h.failures, h.window_at, h.window_count, h.quota_limit, h.quota_remaining, h.quota_resets_at, h.created_at, h.updated_at, h.pull_window_at, h.pull_window_count, h.pull_failures, h.pull_paused_until, h.shared, (SELECT count(*) FROM cd_forge_statuses s WHERE s.organization_id = h.organization_id AND s.host = h.host AND s.state IN ('pending', 'sending'))::bigint AS waiting
+SELECT h.organization_id, h.id, h.host, h.paused_until, h.problem, h.failures, h.window_at, h.window_count, h.quota_limit, h.quota_remaining, h.quota_resets_at, h.created_at, h.updated_at, h.pull_window_at, h.pull_window_count, h.pull_failures, h.pull_paused_until, h.shared_paused_until, (SELECT count(*) FROM cd_forge_statuses s WHERE s.organization_id = h.organization_id AND s.host = h.host AND s.state IN ('pending', 'sending'))::bigint AS waiting
 FROM cd_forge_hosts h WHERE h.organization_id = $1 ORDER BY h.host LIMIT 100
 `
 
 type ForgeHostsRow struct {
-	OrganizationID  int64
-	ID              *int64
-	Host            string
-	PausedUntil     time.Time
-	Problem         string
-	Failures        int32
-	WindowAt        time.Time
-	WindowCount     int32
-	QuotaLimit      *int64
-	QuotaRemaining  *int64
-	QuotaResetsAt   *time.Time
-	CreatedAt       time.Time
-	UpdatedAt       time.Time
-	PullWindowAt    time.Time
-	PullWindowCount int32
-	PullFailures    int32
-	PullPausedUntil time.Time
-	Shared          bool
-	Waiting         int64
+	OrganizationID    int64
+	ID                *int64
+	Host              string
+	PausedUntil       time.Time
+	Problem           string
+	Failures          int32
+	WindowAt          time.Time
+	WindowCount       int32
+	QuotaLimit        *int64
+	QuotaRemaining    *int64
+	QuotaResetsAt     *time.Time
+	CreatedAt         time.Time
+	UpdatedAt         time.Time
+	PullWindowAt      time.Time
+	PullWindowCount   int32
+	PullFailures      int32
+	PullPausedUntil   time.Time
+	SharedPausedUntil time.Time
+	Waiting           int64
 }
 
 func (q *Queries) ForgeHosts(ctx context.Context, organizationID int64) ([]ForgeHostsRow, error) {
@@ -300,7 +305,7 @@ func (q *Queries) ForgeHosts(ctx context.Context, organizationID int64) ([]Forge
 			&i.PullWindowCount,
 			&i.PullFailures,
 			&i.PullPausedUntil,
-			&i.Shared,
+			&i.SharedPausedUntil,
 			&i.Waiting,
 		); err != nil {
 			return nil, err
@@ -625,7 +630,7 @@ func (q *Queries) ForgeReportsOf(ctx context.Context, arg ForgeReportsOfParams) 
 }
 
 const forgeStatuses = `-- name: ForgeStatuses :many
-SELECT organization_id, id, repository, host, commit_sha, name, credential, revision, sent_revision, state, due_at, attempts, run, started, inputs, begun_revision, error, sent_at, created_at, updated_at, application_id, environment_id, version_set_id, phase, description, link, away_since, kind, stage, rollout_id, forge_number FROM cd_forge_statuses
+SELECT organization_id, id, repository, host, commit_sha, name, credential, revision, sent_revision, state, due_at, attempts, run, started, inputs, begun_revision, error, sent_at, created_at, updated_at, application_id, environment_id, version_set_id, phase, description, link, away_since, kind, stage, rollout_id, forge_number, spent_at FROM cd_forge_statuses
 WHERE organization_id = $1 AND ($2::text = '' OR state = $2) AND ($3::text = '' OR commit_sha = $3)
   AND ($4::text = '' OR kind = $4)
   AND ($5::bigint = 0 OR id < $5)
@@ -689,6 +694,7 @@ func (q *Queries) ForgeStatuses(ctx context.Context, arg ForgeStatusesParams) ([
 			&i.Stage,
 			&i.RolloutID,
 			&i.ForgeNumber,
+			&i.SpentAt,
 		); err != nil {
 			return nil, err
 		}
@@ -709,6 +715,17 @@ func (q *Queries) ForgeStatusesSending(ctx context.Context, organizationID int64
 	var count int64
 	err := row.Scan(&count)
 	return count, err
+}
+
+const forgetForgeBudgets = `-- name: ForgetForgeBudgets :exec
+DELETE FROM forge_budgets WHERE host IN (
+    SELECT b.host FROM forge_budgets b WHERE b.window_at < $1 AND b.paused_until < $1 ORDER BY b.host LIMIT 20 FOR UPDATE SKIP LOCKED)
+`
+
+// Across organizations, on purpose. Those that others have locked are in use.
+func (q *Queries) ForgetForgeBudgets(ctx context.Context, before time.Time) error {
+	_, err := q.db.Exec(ctx, forgetForgeBudgets, before)
+	return err
 }
 
 const forgetForgeMarks = `-- name: ForgetForgeMarks :one
@@ -968,7 +985,7 @@ func (q *Queries) LockForgeHooks(ctx context.Context, organizationID int64) erro
 
 const lockForgeHost = `-- name: LockForgeHost :one
 INSERT INTO cd_forge_hosts (organization_id, host) VALUES ($1, $2)
-ON CONFLICT (organization_id, host) DO UPDATE SET host = EXCLUDED.host RETURNING organization_id, id, host, paused_until, problem, failures, window_at, window_count, quota_limit, quota_remaining, quota_resets_at, created_at, updated_at, pull_window_at, pull_window_count, pull_failures, pull_paused_until, shared
+ON CONFLICT (organization_id, host) DO UPDATE SET host = EXCLUDED.host RETURNING organization_id, id, host, paused_until, problem, failures, window_at, window_count, quota_limit, quota_remaining, quota_resets_at, created_at, updated_at, pull_window_at, pull_window_count, pull_failures, pull_paused_until, shared_paused_until
 `
 
 // Made if it is not known yet.
@@ -993,13 +1010,13 @@ func (q *Queries) LockForgeHost(ctx context.Context, organizationID int64, host 
 		&i.PullWindowCount,
 		&i.PullFailures,
 		&i.PullPausedUntil,
-		&i.Shared,
+		&i.SharedPausedUntil,
 	)
 	return i, err
 }
 
 const lockForgePull = `-- name: LockForgePull :one
-SELECT organization_id, id, hook_id, name, number, repository, host, asked_by, revision, begun_revision, step, reading, head, link, outcome, state, due_at, attempts, run, started, inputs, away_since, error, sent_at, created_at, updated_at FROM cd_forge_pulls WHERE organization_id = $1 AND id = $2 FOR UPDATE
+SELECT organization_id, id, hook_id, name, number, repository, host, asked_by, revision, begun_revision, step, reading, head, link, outcome, state, due_at, attempts, run, started, inputs, away_since, error, sent_at, created_at, updated_at, spent_at FROM cd_forge_pulls WHERE organization_id = $1 AND id = $2 FOR UPDATE
 `
 
 func (q *Queries) LockForgePull(ctx context.Context, organizationID int64, iD int64) (ForgePull, error) {
@@ -1032,12 +1049,13 @@ func (q *Queries) LockForgePull(ctx context.Context, organizationID int64, iD in
 		&i.SentAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.SpentAt,
 	)
 	return i, err
 }
 
 const lockForgeStatus = `-- name: LockForgeStatus :one
-SELECT organization_id, id, repository, host, commit_sha, name, credential, revision, sent_revision, state, due_at, attempts, run, started, inputs, begun_revision, error, sent_at, created_at, updated_at, application_id, environment_id, version_set_id, phase, description, link, away_since, kind, stage, rollout_id, forge_number FROM cd_forge_statuses WHERE organization_id = $1 AND id = $2 FOR UPDATE
+SELECT organization_id, id, repository, host, commit_sha, name, credential, revision, sent_revision, state, due_at, attempts, run, started, inputs, begun_revision, error, sent_at, created_at, updated_at, application_id, environment_id, version_set_id, phase, description, link, away_since, kind, stage, rollout_id, forge_number, spent_at FROM cd_forge_statuses WHERE organization_id = $1 AND id = $2 FOR UPDATE
 `
 
 func (q *Queries) LockForgeStatus(ctx context.Context, organizationID int64, iD int64) (ForgeStatus, error) {
@@ -1075,6 +1093,7 @@ func (q *Queries) LockForgeStatus(ctx context.Context, organizationID int64, iD 
 		&i.Stage,
 		&i.RolloutID,
 		&i.ForgeNumber,
+		&i.SpentAt,
 	)
 	return i, err
 }
@@ -1323,6 +1342,18 @@ func (q *Queries) OrganizationsWithDueForge(ctx context.Context, at time.Time) (
 	return items, nil
 }
 
+const ownForgeCredential = `-- name: OwnForgeCredential :one
+SELECT cd_forge_own($1, $2, $3)::boolean
+`
+
+// Whether a credential of the organization itself is used in any case.
+func (q *Queries) OwnForgeCredential(ctx context.Context, organizationID int64, credential string, repository string) (bool, error) {
+	row := q.db.QueryRow(ctx, ownForgeCredential, organizationID, credential, repository)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const putOffForgeMarks = `-- name: PutOffForgeMarks :exec
 UPDATE cd_forge_marks SET due_at = GREATEST(due_at, $1::timestamptz) WHERE organization_id = $2 AND id = ANY($3::bigint[])
 `
@@ -1443,26 +1474,27 @@ func (q *Queries) SaveForgeCommit(ctx context.Context, arg SaveForgeCommitParams
 const saveForgeHost = `-- name: SaveForgeHost :exec
 UPDATE cd_forge_hosts SET paused_until = $1, problem = $2, failures = $3, window_at = $4, window_count = $5,
     pull_window_at = $6, pull_window_count = $7, pull_paused_until = $8, pull_failures = $9,
-    quota_limit = $10, quota_remaining = $11, quota_resets_at = $12, shared = $13
+    quota_limit = $10, quota_remaining = $11, quota_resets_at = $12,
+    shared_paused_until = $13
 WHERE organization_id = $14 AND host = $15
 `
 
 type SaveForgeHostParams struct {
-	PausedUntil     time.Time
-	Problem         string
-	Failures        int32
-	WindowAt        time.Time
-	WindowCount     int32
-	PullWindowAt    time.Time
-	PullWindowCount int32
-	PullPausedUntil time.Time
-	PullFailures    int32
-	QuotaLimit      *int64
-	QuotaRemaining  *int64
-	QuotaResetsAt   *time.Time
-	Shared          bool
-	OrganizationID  int64
-	Host            string
+	PausedUntil       time.Time
+	Problem           string
+	Failures          int32
+	WindowAt          time.Time
+	WindowCount       int32
+	PullWindowAt      time.Time
+	PullWindowCount   int32
+	PullPausedUntil   time.Time
+	PullFailures      int32
+	QuotaLimit        *int64
+	QuotaRemaining    *int64
+	QuotaResetsAt     *time.Time
+	SharedPausedUntil time.Time
+	OrganizationID    int64
+	Host              string
 }
 
 func (q *Queries) SaveForgeHost(ctx context.Context, arg SaveForgeHostParams) error {
@@ -1479,7 +1511,7 @@ func (q *Queries) SaveForgeHost(ctx context.Context, arg SaveForgeHostParams) er
 		arg.QuotaLimit,
 		arg.QuotaRemaining,
 		arg.QuotaResetsAt,
-		arg.Shared,
+		arg.SharedPausedUntil,
 		arg.OrganizationID,
 		arg.Host,
 	)
@@ -1528,8 +1560,8 @@ func (q *Queries) SaveForgeMirror(ctx context.Context, arg SaveForgeMirrorParams
 const saveForgePull = `-- name: SaveForgePull :exec
 UPDATE cd_forge_pulls SET state = $1, due_at = $2, attempts = $3, run = $4, started = $5, inputs = $6::jsonb,
     begun_revision = $7, step = $8, reading = $9::jsonb, head = $10, link = $11, outcome = $12, error = $13,
-    sent_at = $14, away_since = $15, asked_by = $16
-WHERE organization_id = $17 AND id = $18
+    sent_at = $14, away_since = $15, asked_by = $16, spent_at = $17
+WHERE organization_id = $18 AND id = $19
 `
 
 type SaveForgePullParams struct {
@@ -1549,6 +1581,7 @@ type SaveForgePullParams struct {
 	SentAt         *time.Time
 	AwaySince      *time.Time
 	AskedBy        []string
+	SpentAt        *time.Time
 	OrganizationID int64
 	ID             int64
 }
@@ -1571,6 +1604,7 @@ func (q *Queries) SaveForgePull(ctx context.Context, arg SaveForgePullParams) er
 		arg.SentAt,
 		arg.AwaySince,
 		arg.AskedBy,
+		arg.SpentAt,
 		arg.OrganizationID,
 		arg.ID,
 	)
@@ -1652,8 +1686,8 @@ func (q *Queries) SaveForgeReport(ctx context.Context, arg SaveForgeReportParams
 const saveForgeStatus = `-- name: SaveForgeStatus :exec
 UPDATE cd_forge_statuses SET state = $1, due_at = $2, attempts = $3, run = $4, started = $5, inputs = $6::jsonb,
     begun_revision = $7, sent_revision = $8, error = $9, sent_at = $10, away_since = $11,
-    forge_number = $12
-WHERE organization_id = $13 AND id = $14
+    forge_number = $12, spent_at = $13
+WHERE organization_id = $14 AND id = $15
 `
 
 type SaveForgeStatusParams struct {
@@ -1669,6 +1703,7 @@ type SaveForgeStatusParams struct {
 	SentAt         *time.Time
 	AwaySince      *time.Time
 	ForgeNumber    int64
+	SpentAt        *time.Time
 	OrganizationID int64
 	ID             int64
 }
@@ -1687,6 +1722,7 @@ func (q *Queries) SaveForgeStatus(ctx context.Context, arg SaveForgeStatusParams
 		arg.SentAt,
 		arg.AwaySince,
 		arg.ForgeNumber,
+		arg.SpentAt,
 		arg.OrganizationID,
 		arg.ID,
 	)

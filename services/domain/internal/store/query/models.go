@@ -748,7 +748,7 @@ type FlowDefinition struct {
 	UpdatedAt  time.Time
 }
 
-// What all organizations together send to a server with the credentials of the operator, and nothing that belongs to them. Rows are kept: there are few.
+// What all organizations together send to a server with the credentials of the operator, and nothing that belongs to them. Rows end a day after they were last used.
 type ForgeBudget struct {
 	ID   *int64
 	Host string
@@ -825,8 +825,8 @@ type ForgeHost struct {
 	PullFailures int32
 	// No pull request is begun there before; statuses are.
 	PullPausedUntil time.Time
-	// Whether the organization last used a credential of the operator there; true before that is known.
-	Shared bool
+	// Nothing is begun there before for which a credential of the operator may be used: what all organizations together may send was sent.
+	SharedPausedUntil time.Time
 }
 
 // Version sets whose statuses may have changed, of applications that are published. Each cause adds a row, so that none waits for another one or for what looks at them; rows are deleted when that was done.
@@ -900,6 +900,8 @@ type ForgePull struct {
 	SentAt    *time.Time
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	// When the present run was taken from what all organizations together may send; null if it was not.
+	SpentAt *time.Time
 }
 
 // The latest status of each context and kind of a commit that a hook received. Rows that do not count end 90 days after their last change.
@@ -969,6 +971,8 @@ type ForgeStatus struct {
 	RolloutID int64
 	// What the forge calls a deployment; 0 if that is not known.
 	ForgeNumber int64
+	// When the present run was taken from what all organizations together may send; null if it was not.
+	SpentAt *time.Time
 }
 
 // Passages within the scope wait while one is in force: from starts_at until ends_at, or until it was ended. An empty list of the scope limits nothing. Rows are kept: they are few, and journals refer to them.
