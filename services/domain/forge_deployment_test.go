@@ -21,15 +21,16 @@ import (
 
 // forgeDeployment are the arguments of the program that publishes a deployment.
 type forgeDeployment struct {
-	RepoURL     string `json:"repo_url"`
-	Commit      string `json:"commit"`
-	Environment string `json:"environment"`
-	Key         string `json:"key"`
-	Number      int64  `json:"number"`
-	State       string `json:"state"`
-	Description string `json:"description"`
-	URL         string `json:"url"`
-	Production  bool   `json:"production"`
+	RepoURL     string  `json:"repo_url"`
+	Commit      string  `json:"commit"`
+	Environment string  `json:"environment"`
+	Key         string  `json:"key"`
+	Number      int64   `json:"number"`
+	Taken       []int64 `json:"taken"`
+	State       string  `json:"state"`
+	Description string  `json:"description"`
+	URL         string  `json:"url"`
+	Production  bool    `json:"production"`
 }
 
 // deploy is what a forge does with a deployment: it has one of a key in an environment. It returns how a test reads it.
@@ -123,6 +124,29 @@ func TestDeploymentsArePublished(t *testing.T) {
 	p.want(p.forges.DeploymentCounts()["sent"] > 5, true)
 	p.want(p.deployments(), []string(nil))
 	p.want(p.countOf(`SELECT count(*) FROM cd_changes WHERE action = 'putForgeMirror' AND after->>'deployments' = 'true'`), 1)
+}
+
+// D64: a forge that keeps no keys answers with the deployment of another organization's rollout: its number is stored once, and the program is told
+// which are taken.
+func TestNoTwoRolloutsHaveOneDeployment(t *testing.T) {
+	t.Parallel()
+	p := publishing(t, "")
+	p.deploys(true)
+	p.others("x")
+	_, err := p.pool.Exec(t.Context(), `UPDATE cd_forge_statuses SET kind = 'deployment', stage = 'in_progress', rollout_id = 5, forge_number = 41, state = 'sent',
+		name = 'lockstep/' || $1::text || '/dev#rollout_5', repository = $2`, p.application.Name, "https://git.test/shop/config")
+	p.ok(err)
+	p.rollout(p.set)
+	p.work()
+	p.want(p.countOf(`SELECT count(*) FROM cd_forge_statuses WHERE organization_id = 1 AND repository = 'https://git.test/shop/config' AND kind = 'deployment'`), 1)
+	p.want(p.countOf(`SELECT count(*) FROM cd_forge_statuses WHERE organization_id = 1 AND forge_number = 41`), 0)
+	told := 0
+	for _, inputs := range p.at.started {
+		if strings.Contains(string(inputs), `"taken": [41, 41]`) {
+			told++
+		}
+	}
+	p.want(told, 1)
 }
 
 // D64: what fails is a failure, what was cancelled inactive, and what had not been published is not published for its end.

@@ -1500,6 +1500,7 @@ END),
     CONSTRAINT cd_forge_statuses_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'sending'::text, 'sent'::text, 'failed'::text])))
 );
 CREATE INDEX cd_forge_statuses_due ON cd_forge_statuses USING btree (organization_id, due_at, id) WHERE (state = ANY (ARRAY['pending'::text, 'sending'::text]));
+CREATE INDEX cd_forge_statuses_numbers ON cd_forge_statuses USING btree (repository, forge_number) WHERE (forge_number > 0);
 CREATE INDEX cd_forge_statuses_of_commit ON cd_forge_statuses USING btree (organization_id, commit_sha, id);
 CREATE INDEX cd_forge_statuses_of_state ON cd_forge_statuses USING btree (organization_id, state, id);
 CREATE INDEX cd_forge_statuses_open_deployments ON cd_forge_statuses USING btree (organization_id, application_id, version_set_id, rollout_id) WHERE ((kind = 'deployment'::text) AND (stage = ANY (ARRAY['queued'::text, 'in_progress'::text, 'success'::text])));
@@ -3468,6 +3469,23 @@ BEGIN
 END $function$;
 COMMENT ON FUNCTION cd_forge_hooks_after IS
     'One service receives the deliveries to the hooks of all organizations; it learns nothing else about them.';
+
+CREATE OR REPLACE FUNCTION cd_forge_numbers(organization bigint, status bigint, place text, title text)
+ RETURNS TABLE(number bigint)
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended(concat_ws('/', 'lockstep/forge number', current_schema(), place), 0));
+    PERFORM set_config('lockstep.across', 'on', true);
+    RETURN QUERY SELECT s.forge_number FROM cd_forge_statuses s WHERE s.repository = place AND s.forge_number > 0
+        AND split_part(s.name, '#', 1) = title AND (s.organization_id, s.id) IS DISTINCT FROM (organization, status)
+        ORDER BY s.forge_number DESC LIMIT 200;
+    PERFORM set_config('lockstep.across', '', true);
+END $function$;
+COMMENT ON FUNCTION cd_forge_numbers IS
+    'What a forge calls the latest other deployments of an environment, of all organizations: several may publish to one repository. One transaction at a time for each repository.';
 
 CREATE OR REPLACE FUNCTION cd_forge_own(organization bigint, credential text, repository text)
  RETURNS boolean

@@ -25,6 +25,10 @@ func setDeployment(forge activity.Forge) *Function {
 				{Name: "key", Doc: "What the deployment is found again by at GitHub.", Type: Text, Required: true},
 				{Name: "number", Doc: "What the forge calls the deployment; 0 if that is not known.", Type: Number},
 				{
+					Name: "taken", Doc: "Numbers of deployments that belong to others: GitLab, which keeps no key, takes none of them for this one.", Type: List,
+					Element: &Field{Type: Number, Required: true},
+				},
+				{
 					Name: "state", Doc: "The state. GitLab has no `queued`, and knows by itself which deployment is the latest.", Type: Text, Required: true,
 					OneOf: activity.DeploymentStates(),
 				},
@@ -37,9 +41,14 @@ func setDeployment(forge activity.Forge) *Function {
 		do: func(ctx context.Context, call activity.Call) (any, error) {
 			number, _ := whole(call.Args["number"])
 			production, _ := call.Args["production"].(bool)
+			given, _ := call.Args["taken"].([]any)
+			taken := make([]int64, len(given))
+			for i, one := range given {
+				taken[i], _ = whole(one)
+			}
 			r, err := forge.SetDeployment(withLogin(ctx, call), activity.DeploymentRequest{
 				Organization: call.Organization, RepoURL: text(call.Args, "repo_url"), Commit: text(call.Args, "commit"),
-				Environment: text(call.Args, "environment"), Key: text(call.Args, "key"), Number: number, State: text(call.Args, "state"),
+				Environment: text(call.Args, "environment"), Key: text(call.Args, "key"), Number: number, Taken: taken, State: text(call.Args, "state"),
 				Description: text(call.Args, "description"), URL: text(call.Args, "url"), Production: production,
 			})
 			if err != nil {

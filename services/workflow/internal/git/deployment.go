@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -178,7 +179,7 @@ func (g gitLab) deployment(ctx context.Context, r activity.DeploymentRequest) (d
 		err := g.ask(ctx, http.MethodGet, fmt.Sprintf("/deployments?environment=%s&status=running&order_by=id&sort=desc&per_page=100&page=%d",
 			url.QueryEscape(r.Environment), page), nil, &all)
 		for _, d := range all {
-			if strings.EqualFold(d.SHA, r.Commit) {
+			if strings.EqualFold(d.SHA, r.Commit) && !slices.Contains(r.Taken, d.ID) {
 				found = deployed{number: d.ID, state: d.Status}
 			}
 		}

@@ -293,6 +293,18 @@ func TestDeploymentsOfOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
+// D64: GitLab keeps no key: a deployment that belongs to another rollout is not taken for this one, and another one is made.
+func TestADeploymentOfAnotherIsNotTaken(t *testing.T) {
+	t.Parallel()
+	s, f, r := deploymentsOn(t, GitLab)
+	f.all = append(f.all, &fakeDeployment{id: 7, sha: r.Commit, environment: r.Environment, state: "running"})
+	r.Taken = []int64{7}
+	got, err := s.forge.SetDeployment(t.Context(), r)
+	if err != nil || got.Number == 7 || got.Number == 0 || len(f.all) != 2 {
+		t.Errorf("found %+v, %v and %d deployments; want another one", got, err, len(f.all))
+	}
+}
+
 // D64: Gitea and Forgejo have no deployments, and nothing is asked of them.
 func TestAForgeWithoutDeployments(t *testing.T) {
 	t.Parallel()

@@ -144,7 +144,13 @@ func (u *UseCases) begin(ctx context.Context, tx Tx, organization int64, s Statu
 	if err := tx.SaveForgeHost(ctx, h); err != nil {
 		return s, false, err
 	}
-	if s.Inputs, err = inputs(organization, s, production); err != nil {
+	var taken []int64
+	if s.Kind == PublishedDeployment && s.ForgeNumber == 0 {
+		if taken, err = tx.ForgeNumbersOfOthers(ctx, s.ID, s.Repository, s.title()); err != nil {
+			return s, false, err
+		}
+	}
+	if s.Inputs, err = inputs(organization, s, production, taken); err != nil {
 		return s, false, err
 	}
 	s.State, s.Run, s.Started, s.DueAt, s.BegunRevision = Sending, s.Run+1, false, now.Add(lease), s.Revision
@@ -192,12 +198,12 @@ func unwanted(ctx context.Context, tx Tx, organization int64, s Status, mirrors 
 }
 
 // inputs are those of the program that publishes a status, or a deployment.
-func inputs(organization int64, s Status, production bool) (json.RawMessage, error) {
+func inputs(organization int64, s Status, production bool, taken []int64) (json.RawMessage, error) {
 	of, arguments := "status", map[string]any{
 		"repo_url": s.Repository, "commit": s.Commit, "name": s.Name, "state": s.Phase, "description": s.Description, "url": s.Link,
 	}
 	if s.Kind == PublishedDeployment {
-		of, arguments = "deployment", s.deploymentArguments(organization, production)
+		of, arguments = "deployment", s.deploymentArguments(organization, production, taken)
 	}
 	if s.Credential != "" {
 		arguments["credential"] = s.Credential
@@ -277,7 +283,11 @@ func (u *UseCases) settle(
 		if err != nil {
 			return err
 		}
+		before := now.ForgeNumber
 		do(&now, &h, u.clock.Now())
+		if err := u.own(ctx, tx, &now, before, u.clock.Now()); err != nil {
+			return err
+		}
 		spent := now.SpentAt
 		if h.news.unused { // it is given back once
 			now.SpentAt = nil

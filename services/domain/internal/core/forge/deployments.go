@@ -172,10 +172,34 @@ func (s subject) replacedBy(r core.Rollout, e core.RolloutEnvironment) string {
 
 // deploymentArguments are those of the program that publishes a deployment. Its environment has the name of the application before its own:
 // several applications may come from one repository, and none speaks for another there.
-func (s Status) deploymentArguments(organization int64, production bool) map[string]any {
+func (s Status) deploymentArguments(organization int64, production bool, taken []int64) map[string]any {
 	environment, _, _ := strings.Cut(strings.TrimPrefix(s.Name, prefix), separator)
-	return map[string]any{
+	arguments := map[string]any{
 		"repo_url": s.Repository, "commit": s.Commit, "environment": environment, "key": fmt.Sprintf("o%d/rollout_%d", organization, s.RolloutID),
 		"number": s.ForgeNumber, "state": s.Stage, "description": s.Description, "url": s.Link, "production": production,
 	}
+	if s.ForgeNumber == 0 && len(taken) > 0 {
+		arguments["taken"] = taken
+	}
+	return arguments
+}
+
+// title is the name of a deployment without its rollout.
+func (s Status) title() string {
+	title, _, _ := strings.Cut(s.Name, separator)
+	return title
+}
+
+// own keeps a deployment that belongs to another rollout, also of another organization, from being taken for this one: it is looked for again,
+// and made if there is no other.
+func (u *UseCases) own(ctx context.Context, tx Tx, s *Status, before int64, now time.Time) error {
+	if s.ForgeNumber == 0 || s.ForgeNumber == before {
+		return nil
+	}
+	taken, err := tx.ForgeNumbersOfOthers(ctx, s.ID, s.Repository, s.title())
+	if err == nil && slices.Contains(taken, s.ForgeNumber) {
+		s.again(u.counts.of(s.Kind), now, fmt.Sprintf("the forge answered with the deployment %d, which is of another rollout", s.ForgeNumber))
+		s.ForgeNumber, s.SentRevision = 0, 0
+	}
+	return err
 }

@@ -314,6 +314,9 @@ type Tx interface {
 	DueForgeStatus(ctx context.Context, at time.Time, together int) (Status, bool, error)
 	LockForgeStatus(ctx context.Context, id int64) (Status, error)
 	SaveForgeStatus(ctx context.Context, s Status) error
+	// ForgeNumbersOfOthers is what the forge calls the other deployments of an environment of a repository, of all organizations. It keeps
+	// others from storing one of the repository until the transaction ends.
+	ForgeNumbersOfOthers(ctx context.Context, status int64, repository, environment string) ([]int64, error)
 	// ForgeStatusesSending is how many are being sent to a server.
 	ForgeStatusesSending(ctx context.Context, host string) (int, error)
 	// RetryForgeStatuses has those sent again that were given up: one, or the oldest for 0, up to a limit.

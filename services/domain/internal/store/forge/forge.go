@@ -256,6 +256,14 @@ func (w Writes) SaveForgeStatus(ctx context.Context, s forge.Status) error {
 	return pg.Classify(err, "save status %d", s.ID)
 }
 
+// ForgeNumbersOfOthers implements forge.Tx.
+func (w Writes) ForgeNumbersOfOthers(ctx context.Context, status int64, repository, environment string) ([]int64, error) {
+	all, err := w.Q.ForgeNumbersOfOthers(ctx, query.ForgeNumbersOfOthersParams{
+		OrganizationID: w.Entered, Status: status, Place: repository, Title: environment,
+	})
+	return all, pg.Classify(err, "read which deployments of %s belong to others", repository)
+}
+
 // ForgeStatusesSending implements forge.Tx.
 func (w Writes) ForgeStatusesSending(ctx context.Context, host string) (int, error) {
 	n, err := w.Q.ForgeStatusesSending(ctx, w.Entered, host)

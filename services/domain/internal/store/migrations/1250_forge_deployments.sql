@@ -22,6 +22,22 @@ COMMENT ON TABLE cd_forge_statuses IS 'Statuses and deployments of commits at fo
 CREATE INDEX cd_forge_statuses_open_deployments ON cd_forge_statuses (organization_id, application_id, version_set_id, rollout_id)
     WHERE kind = 'deployment' AND stage IN ('queued', 'in_progress', 'success');
 
+CREATE INDEX cd_forge_statuses_numbers ON cd_forge_statuses (repository, forge_number) WHERE forge_number > 0;
+
+-- +goose StatementBegin
+CREATE FUNCTION cd_forge_numbers(organization bigint, status bigint, place text, title text) RETURNS TABLE(number bigint)
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended(concat_ws('/', 'lockstep/forge number', current_schema(), place), 0));
+    PERFORM set_config('lockstep.across', 'on', true);
+    RETURN QUERY SELECT s.forge_number FROM cd_forge_statuses s WHERE s.repository = place AND s.forge_number > 0
+        AND split_part(s.name, '#', 1) = title AND (s.organization_id, s.id) IS DISTINCT FROM (organization, status)
+        ORDER BY s.forge_number DESC LIMIT 200;
+    PERFORM set_config('lockstep.across', '', true);
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION cd_forge_numbers(bigint, bigint, text, text) IS 'What a forge calls the latest other deployments of an environment, of all organizations: several may publish to one repository. One transaction at a time for each repository.';
+
 DROP INDEX cd_forge_statuses_settled;
 CREATE INDEX cd_forge_statuses_settled ON cd_forge_statuses (organization_id, updated_at)
     WHERE state IN ('sent', 'failed') AND (state = 'failed' OR stage IN ('', 'failure', 'inactive'));
@@ -54,6 +70,7 @@ CREATE TRIGGER cd_rollouts_mark_forge AFTER UPDATE OF state ON cd_rollouts FOR E
 
 -- +goose Down
 DROP TRIGGER cd_rollouts_mark_forge ON cd_rollouts;
+DROP FUNCTION cd_forge_numbers(bigint, bigint, text, text);
 DROP FUNCTION cd_mark_forge_end();
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION cd_forget_forge_statuses(before timestamptz, most integer) RETURNS bigint LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$

@@ -119,6 +119,10 @@ WHERE organization_id = @organization_id AND id = @id;
 -- The run that sends a status has ended: it is looked at now.
 UPDATE cd_forge_statuses SET due_at = LEAST(due_at, @at) WHERE organization_id = @organization_id AND id = @id AND run = @run AND state = 'sending' AND started;
 
+-- name: ForgeNumbersOfOthers :many
+-- Across organizations, on purpose: several may publish to one repository.
+SELECT n.number::bigint AS number FROM cd_forge_numbers(@organization_id::bigint, @status::bigint, @place::text, @title::text) AS n;
+
 -- name: ForgeStatusesSending :one
 SELECT count(*) FROM cd_forge_statuses WHERE organization_id = @organization_id AND host = @host AND state = 'sending';
 

@@ -420,6 +420,43 @@ func (q *Queries) ForgeMirrors(ctx context.Context, organizationID int64) ([]For
 	return items, nil
 }
 
+const forgeNumbersOfOthers = `-- name: ForgeNumbersOfOthers :many
+SELECT n.number::bigint AS number FROM cd_forge_numbers($1::bigint, $2::bigint, $3::text, $4::text) AS n
+`
+
+type ForgeNumbersOfOthersParams struct {
+	OrganizationID int64
+	Status         int64
+	Place          string
+	Title          string
+}
+
+// Across organizations, on purpose: several may publish to one repository.
+func (q *Queries) ForgeNumbersOfOthers(ctx context.Context, arg ForgeNumbersOfOthersParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, forgeNumbersOfOthers,
+		arg.OrganizationID,
+		arg.Status,
+		arg.Place,
+		arg.Title,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var number int64
+		if err := rows.Scan(&number); err != nil {
+			return nil, err
+		}
+		items = append(items, number)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const forgeOfCredential = `-- name: ForgeOfCredential :one
 SELECT COALESCE((SELECT c.forge FROM cd_credentials c WHERE c.organization_id = $1 AND c.name = $2 AND c.revoked_at IS NULL), '')::text
 `

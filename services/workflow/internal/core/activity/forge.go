@@ -185,6 +185,8 @@ type DeploymentRequest struct {
 	Environment, Key string
 	// Number is what the forge calls the deployment; 0 if that is not known.
 	Number int64
+	// Taken are the numbers of deployments that belong to others: none of them is taken for this one.
+	Taken []int64
 	// State is one of DeploymentStates.
 	State, Description, URL string
 	// Production reports whether people use the environment.
