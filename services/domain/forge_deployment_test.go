@@ -126,7 +126,7 @@ func TestDeploymentsArePublished(t *testing.T) {
 	p.want(p.countOf(`SELECT count(*) FROM cd_changes WHERE action = 'putForgeMirror' AND after->>'deployments' = 'true'`), 1)
 }
 
-// D64: a forge that keeps no keys answers with the deployment of another organization's rollout: its number is stored once, and the program is told
+// D64: a forge that keeps no keys answers with the deployment of another organization's rollout: its number is stored once, and the program learns
 // which are taken.
 func TestNoTwoRolloutsHaveOneDeployment(t *testing.T) {
 	t.Parallel()
@@ -140,13 +140,13 @@ func TestNoTwoRolloutsHaveOneDeployment(t *testing.T) {
 	p.work()
 	p.want(p.countOf(`SELECT count(*) FROM cd_forge_statuses WHERE organization_id = 1 AND repository = 'https://git.test/shop/config' AND kind = 'deployment'`), 1)
 	p.want(p.countOf(`SELECT count(*) FROM cd_forge_statuses WHERE organization_id = 1 AND forge_number = 41`), 0)
-	told := 0
+	learned := 0
 	for _, inputs := range p.at.started {
 		if strings.Contains(string(inputs), `"taken": [41, 41]`) {
-			told++
+			learned++
 		}
 	}
-	p.want(told, 1)
+	p.want(learned, 1)
 }
 
 // D64: what fails is a failure, what was cancelled inactive, and what had not been published is not published for its end.

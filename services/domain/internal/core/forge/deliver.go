@@ -299,7 +299,7 @@ func (u *UseCases) settle(
 		if err := tx.SaveForgeStatus(ctx, s); err != nil {
 			return err
 		}
-		return tell(ctx, tx, s.Host, spent, h.news)
+		return settleBudget(ctx, tx, s.Host, spent, h.news)
 	})
 	if err != nil {
 		return s, fmt.Errorf("settle status %d: %w", s.ID, err)

@@ -177,9 +177,9 @@ func (h *Host) learn(at *Standing, o outcome, limited bool) {
 	}
 }
 
-// tell changes what all who share the account of the operator know of a server: what a run was counted for that did not use the account is
+// settleBudget changes what all who share the account of the operator know of a server: what a run was counted for that did not use the account is
 // given back.
-func tell(ctx context.Context, tx Tx, host string, spent *time.Time, n news) error {
+func settleBudget(ctx context.Context, tx Tx, host string, spent *time.Time, n news) error {
 	if n.unused = n.unused && spent != nil; !n.unused && n.quota == nil && n.pausedUntil.IsZero() {
 		return nil
 	}

@@ -306,7 +306,7 @@ func (u *UseCases) settlePull(
 		if err := tx.ForgetForgePulls(ctx, at.Add(-kept), forgottenAtOnce); err != nil {
 			return err
 		}
-		return tell(ctx, tx, p.Host, spent, h.news)
+		return settleBudget(ctx, tx, p.Host, spent, h.news)
 	})
 	if err != nil {
 		return p, fmt.Errorf("settle pull request %d: %w", p.ID, err)

@@ -13668,7 +13668,7 @@ type Credential {
 type CredentialOAuth2 {
   "Where tokens are issued. The secret is sent there only."
   tokenUrl: String!
-  "Who the client is there."
+  "The name of the client at that server."
   clientId: String!
   "What tokens are asked for; empty for what the server gives by itself."
   scopes: [String!]!
@@ -13686,7 +13686,7 @@ type CredentialCertificate {
 input CredentialOAuth2Input {
   "Where tokens are issued, such as https://id.example.com/oauth2/token. The secret is sent there only."
   tokenUrl: String!
-  "Who the client is there."
+  "The name of the client at that server."
   clientId: String!
   "At most 20."
   scopes: [String!]! = []

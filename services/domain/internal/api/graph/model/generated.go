@@ -458,7 +458,7 @@ type CredentialCertificateInput struct {
 type CredentialOAuth2Input struct {
 	// Where tokens are issued, such as https://id.example.com/oauth2/token. The secret is sent there only.
 	TokenURL string `json:"tokenUrl"`
-	// Who the client is there.
+	// The name of the client at that server.
 	ClientID string `json:"clientId"`
 	// At most 20.
 	Scopes []string `json:"scopes"`
