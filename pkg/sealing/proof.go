@@ -92,7 +92,8 @@ func (p Proof) check(t Terms, wrong func(field, format string, args ...any)) {
 	}
 }
 
-// onlyCertificates reports whether a text in PEM is certificates and nothing else. Authorities are shown, and a key beside them would be too.
+// onlyCertificates reports whether a text in PEM is certificates and nothing else. Authorities are shown, and a key beside them would be
+// too.
 func onlyCertificates(text string) bool {
 	var again []byte
 	for rest := []byte(text); ; {

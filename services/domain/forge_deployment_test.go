@@ -126,8 +126,8 @@ func TestDeploymentsArePublished(t *testing.T) {
 	p.want(p.countOf(`SELECT count(*) FROM cd_changes WHERE action = 'putForgeMirror' AND after->>'deployments' = 'true'`), 1)
 }
 
-// D64: a forge that keeps no keys answers with the deployment of another organization's rollout: its number is stored once, and the program learns
-// which are taken.
+// D64: a forge that keeps no keys answers with the deployment of another organization's rollout: its number is stored once, and the program
+// learns which are taken.
 func TestNoTwoRolloutsHaveOneDeployment(t *testing.T) {
 	t.Parallel()
 	p := publishing(t, "")

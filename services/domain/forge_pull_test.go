@@ -492,7 +492,8 @@ func TestPullRequestsPauseNoStatuses(t *testing.T) {
 	}
 }
 
-// R4-27, D64: of the quota that all organizations share less than half is left: pull requests wait for it, without being looked at meanwhile.
+// R4-27, D64: of the quota that all organizations share less than half is left: pull requests wait for it, without being looked at
+// meanwhile.
 func TestPullRequestsWaitForASharedQuota(t *testing.T) {
 	t.Parallel()
 	r := reviewing(t)

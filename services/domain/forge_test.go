@@ -484,8 +484,8 @@ func TestALimitOfTheOperatorPausesAllWhoShareIt(t *testing.T) {
 	p.want(p.sentBy(), []int{1, 1, 1})
 }
 
-// D64: what an organization used last says nothing of the next status: that of a credential of its own is not counted, and that without one is,
-// unless its run has not used the account of the operator. What nobody uses is deleted.
+// D64: what an organization used last says nothing of the next status: that of a credential of its own is not counted, and that without one
+// is, unless its run has not used the account of the operator. What nobody uses is deleted.
 func TestWhatCountsInTheBudgetOfTheOperator(t *testing.T) {
 	t.Parallel()
 	p := publishing(t, "")

@@ -48,10 +48,12 @@ func TestAnUpgradeLeavesAPressOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	const rows = `
-		INSERT INTO cd_notification_channels (organization_id, name, kind, config, rate, enabled, principal_type, principal_id, principal_name, changed_at)
+		INSERT INTO cd_notification_channels (organization_id, name, kind, config, rate, enabled, principal_type, principal_id, principal_name,
+			changed_at)
 			VALUES (1, 'a', 'slack', '{}', 20, true, 'user', 1, 'one', now()), (1, 'b', 'slack', '{}', 20, true, 'user', 1, 'one', now());
 		INSERT INTO cd_chat_requests (organization_id, channel_id, digest, workspace, chat_user, chat_name, key_digest, received_at)
-		SELECT 1, c.id, sha256(d::bytea), 'T1', 'U7', 'seven', sha256('key'), now() FROM cd_notification_channels c, unnest(ARRAY['twice', 'also twice']) d`
+		SELECT 1, c.id, sha256(d::bytea), 'T1', 'U7', 'seven', sha256('key'), now() FROM cd_notification_channels c,
+			unnest(ARRAY['twice', 'also twice']) d`
 	if _, err := superuser.Exec(t.Context(), seed+";"+rows); err != nil {
 		t.Fatal(err)
 	}

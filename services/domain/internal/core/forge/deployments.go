@@ -190,8 +190,8 @@ func (s Status) title() string {
 	return title
 }
 
-// own keeps a deployment that belongs to another rollout, also of another organization, from being taken for this one: it is searched for again,
-// and made if there is no other.
+// own keeps a deployment that belongs to another rollout, also of another organization, from being taken for this one: it is searched for
+// again, and made if there is no other.
 func (u *UseCases) own(ctx context.Context, tx Tx, s *Status, before int64, now time.Time) error {
 	if s.ForgeNumber == 0 || s.ForgeNumber == before {
 		return nil

@@ -177,8 +177,8 @@ func (h *Host) learn(at *Standing, o outcome, limited bool) {
 	}
 }
 
-// settleBudget changes what all who share the account of the operator know of a server: what a run was counted for that did not use the account is
-// given back.
+// settleBudget changes what all who share the account of the operator know of a server: what a run was counted for that did not use the
+// account is given back.
 func settleBudget(ctx context.Context, tx Tx, host string, spent *time.Time, n news) error {
 	if n.unused = n.unused && spent != nil; !n.unused && n.quota == nil && n.pausedUntil.IsZero() {
 		return nil

@@ -142,8 +142,8 @@ type CheckRunTx interface {
 	EndCheckRuns(ctx context.Context, rollout int64, runs []int64, at time.Time) ([]core.CheckRun, error)
 	// SetCheckOutput keeps what a run has reported for the runs of the same check in other environments.
 	SetCheckOutput(ctx context.Context, run int64, output json.RawMessage) error
-	// CheckOutputs are those of the runs that have reported one: as many of the first ones as have no more than most bytes together. Those of the
-	// others are empty.
+	// CheckOutputs are those of the runs that have reported one: as many of the first ones as have no more than most bytes together. Those of
+	// the others are empty.
 	CheckOutputs(ctx context.Context, runs []int64, most int) (map[int64]json.RawMessage, error)
 	AddCheckReport(ctx context.Context, r core.CheckReport) (core.CheckReport, error)
 	// CheckReports are the latest about version sets, of each environment, key and reporter.

@@ -319,7 +319,8 @@ func (w Writes) OwnForgeCredential(ctx context.Context, credential, repository s
 func (w Writes) LockForgeBudget(ctx context.Context, host string) (forge.Budget, error) {
 	b, err := w.Q.LockForgeBudget(ctx, host)
 	return forge.Budget{
-		WindowAt: b.WindowAt, WindowCount: int(b.WindowCount), PausedUntil: b.PausedUntil, Quota: quota(b.QuotaLimit, b.QuotaRemaining, b.QuotaResetsAt),
+		WindowAt: b.WindowAt, WindowCount: int(b.WindowCount), PausedUntil: b.PausedUntil,
+		Quota: quota(b.QuotaLimit, b.QuotaRemaining, b.QuotaResetsAt),
 	}, pg.Classify(err, "lock what all organizations send to %s", host)
 }
 
