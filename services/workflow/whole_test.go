@@ -184,7 +184,7 @@ SELECT FROM execution e WHERE e.id = l.execution))
 }
 
 // TestAnOperationIsWholeOrNothing has the database refuse an operation in the middle, at each table that it changes, and at its commit: all
-// is as it was, and done again it is done. A caller that does not know does it once more, which changes nothing (C26, C27, C28).
+// is as it was, and done again it is done. A caller that does not know does it once more, which changes nothing (C26) (C27) (C28).
 func TestAnOperationIsWholeOrNothing(t *testing.T) { // issue 18
 	t.Parallel()
 	for _, name := range slices.Sorted(maps.Keys((&timetable{t: t}).wholeOperations())) {

@@ -138,7 +138,7 @@ func TestADeploymentIsReported(t *testing.T) {
 	t.Parallel()
 	args := m{
 		"repo_url": "https://git/x", "commit": "c", "environment": "shop/production", "key": "o1/rollout_7", "number": int64(3), "state": "success",
-		"description": "done", "url": "https://cd", "production": true,
+		"description": "done", "url": "https://cd", "production": true, "taken": []any{int64(41)},
 	}
 	for name, tt := range map[string]struct {
 		report activity.DeploymentReport
@@ -162,7 +162,7 @@ func TestADeploymentIsReported(t *testing.T) {
 		}
 		want := activity.DeploymentRequest{
 			Organization: 1, RepoURL: "https://git/x", Commit: "c", Environment: "shop/production", Key: "o1/rollout_7", Number: 3, State: "success",
-			Description: "done", URL: "https://cd", Production: true,
+			Description: "done", URL: "https://cd", Production: true, Taken: []int64{41},
 		}
 		if diff := cmp.Diff(want, f.deployed); diff != "" {
 			t.Errorf("%s: (-want +got):\n%s", name, diff)
