@@ -81,14 +81,15 @@ func deliveryEvents(ctx context.Context, tx Tx, organization int64, m core.Notif
 	for i, n := range what.moments {
 		base := fmt.Sprintf("notification_%d_%d", organization, n.ID)
 		var changed []Artifact
+		inAll := 0
 		if brings(n.Moment) {
-			if changed, err = tx.NotifiedArtifacts(ctx, n.RolloutID, maxEvents); err != nil {
+			if changed, inAll, err = tx.NotifiedArtifacts(ctx, n.RolloutID, maxEvents); err != nil {
 				return nil, err
 			}
 		}
 		room := maxEvents - len(all) - 1
 		shown := changed[:max(0, min(len(changed), room))]
-		if left := len(changed) - len(shown); left > 0 || len(shown) == 0 || n.Moment == core.MomentRolloutFailed {
+		if left := inAll - len(shown); left > 0 || len(shown) == 0 || n.Moment == core.MomentRolloutFailed {
 			if room <= 0 { // the last event counts what follows, too
 				left += len(what.moments) - i - 1
 			}

@@ -103,8 +103,8 @@ type Tx interface {
 	NotificationsByID(ctx context.Context, ids []int64) ([]core.Notification, error)
 	// NotifiedRollout is what messages say of a rollout.
 	NotifiedRollout(ctx context.Context, id int64) (Rollout, error)
-	// NotifiedArtifacts are what a rollout has changed in the environments that it has completed, at most so many and one more.
-	NotifiedArtifacts(ctx context.Context, rollout int64, most int) ([]Artifact, error)
+	// NotifiedArtifacts are what a rollout has changed in the environments that it has completed, at most so many, and how many there are.
+	NotifiedArtifacts(ctx context.Context, rollout int64, most int) (some []Artifact, all int, err error)
 	NotifiedGate(ctx context.Context, rollout int64, gate string) (Gate, error)
 	NotifiedFreeze(ctx context.Context, id int64) (Freeze, error)
 	OpenGates(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Gate, error)

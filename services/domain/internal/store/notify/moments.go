@@ -137,17 +137,18 @@ func (w Writes) NotifiedRollout(ctx context.Context, id int64) (notify.Rollout, 
 }
 
 // NotifiedArtifacts implements notify.Tx.
-func (w Writes) NotifiedArtifacts(ctx context.Context, rollout int64, most int) ([]notify.Artifact, error) {
-	rows, err := w.Q.NotifiedArtifacts(ctx, w.Entered, rollout, int32(most+1))
-	all := make([]notify.Artifact, len(rows))
+func (w Writes) NotifiedArtifacts(ctx context.Context, rollout int64, most int) (some []notify.Artifact, all int, err error) {
+	rows, err := w.Q.NotifiedArtifacts(ctx, w.Entered, rollout, int32(most))
+	some = make([]notify.Artifact, len(rows))
 	for i, r := range rows {
-		all[i] = notify.Artifact{
+		all = int(r.InAll)
+		some[i] = notify.Artifact{
 			EnvironmentID: r.EnvironmentID, Environment: r.Environment, Application: r.Application, Service: r.Service, SourceID: r.ArtifactSourceID,
 			Image: core.Version{Reference: r.Reference}.IsImage(), Reference: r.Reference, Digest: r.Digest, Version: r.Version,
 			HasPrevious: r.HasPrevious, Removed: r.Removed,
 		}
 	}
-	return all, pg.Classify(err, "read what rollout %d has changed", rollout)
+	return some, all, pg.Classify(err, "read what rollout %d has changed", rollout)
 }
 
 // NotifiedGate implements notify.Tx.

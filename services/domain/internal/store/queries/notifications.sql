@@ -117,7 +117,7 @@ WHERE f.organization_id = @organization_id AND f.rollout_id = @rollout_id ORDER 
 -- name: NotifiedArtifacts :many
 -- What a rollout has brought to the environments that it has completed, and what it has removed there.
 SELECT e.id AS environment_id, e.name AS environment, a.name AS application, s.name AS service, v.artifact_source_id, v.name AS version, v.digest,
-    v.reference, c.has_previous, c.removed
+    v.reference, c.has_previous, c.removed, count(*) OVER () AS in_all
 FROM (
     SELECT f.environment_id, f.position, n.service_id, n.version_id, (o.version_id IS NOT NULL)::boolean AS has_previous, false AS removed
     FROM cd_rollouts r

@@ -1378,7 +1378,7 @@ func (q *Queries) NotificationsByID(ctx context.Context, organizationID int64, i
 
 const notifiedArtifacts = `-- name: NotifiedArtifacts :many
 SELECT e.id AS environment_id, e.name AS environment, a.name AS application, s.name AS service, v.artifact_source_id, v.name AS version, v.digest,
-    v.reference, c.has_previous, c.removed
+    v.reference, c.has_previous, c.removed, count(*) OVER () AS in_all
 FROM (
     SELECT f.environment_id, f.position, n.service_id, n.version_id, (o.version_id IS NOT NULL)::boolean AS has_previous, false AS removed
     FROM cd_rollouts r
@@ -1413,6 +1413,7 @@ type NotifiedArtifactsRow struct {
 	Reference        string
 	HasPrevious      bool
 	Removed          bool
+	InAll            int64
 }
 
 // What a rollout has brought to the environments that it has completed, and what it has removed there.
@@ -1436,6 +1437,7 @@ func (q *Queries) NotifiedArtifacts(ctx context.Context, organizationID int64, r
 			&i.Reference,
 			&i.HasPrevious,
 			&i.Removed,
+			&i.InAll,
 		); err != nil {
 			return nil, err
 		}
