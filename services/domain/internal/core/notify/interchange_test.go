@@ -13,7 +13,8 @@ type manyServices struct{ Tx }
 
 func (manyServices) NotifiedArtifacts(_ context.Context, _ int64, most int) (some []Artifact, all int, err error) {
 	for i := range most {
-		some = append(some, Artifact{EnvironmentID: 1, Environment: "dev", Application: "shop", Service: fmt.Sprintf("api-%d", i), SourceID: int64(i)})
+		service := fmt.Sprintf("api-%d", i)
+		some = append(some, Artifact{EnvironmentID: 1, Environment: "dev", Application: "shop", Service: service, SourceID: int64(i)})
 	}
 	return some, 200, nil
 }
