@@ -442,8 +442,10 @@ func (r *reading) there(ctx context.Context, fn func(pgx.Tx) error) error {
 		return fault.Because(err, fault.Unavailable, "no connection to the standby is free")
 	}
 	return pipedOn(ctx, conn, func(tx pgx.Tx) error {
-		// The connection may lead to another server than the one that was asked, or that one may have changed: then this statement fails.
-		_, err := tx.Exec(ctx, "SELECT 1 / (pg_is_in_recovery() AND pg_last_wal_replay_lsn() >= $1::text::pg_lsn)::int", r.position.String())
+		// The connection may lead to another server than the one that was asked, or that one may have changed: then this statement fails, with
+		// a text for the log of that server.
+		_, err := tx.Exec(ctx, "SELECT CASE WHEN pg_is_in_recovery() AND pg_last_wal_replay_lsn() >= $1::text::pg_lsn THEN '0/0' "+
+			"ELSE 'this is no standby that has ' || $1 END::pg_lsn", r.position.String())
 		if err != nil {
 			return Classify(err, "check the standby")
 		}

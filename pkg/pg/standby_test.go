@@ -193,6 +193,12 @@ func TestAReadLeavesAStandbyThatGoesSilent(t *testing.T) {
 func TestAServerThatTakesWritesIsNoStandby(t *testing.T) {
 	t.Parallel()
 	r := replicate(t)
+	var under context.Context // a request that begins while it still is one
+	wait.For(t, "the standby takes reads", func() bool {
+		under = r.begin("0/0")
+		_, there := r.read(under, "fig")
+		return there
+	})
 	if err := r.pair.KillPrimary(); err != nil {
 		t.Fatal(err)
 	}
@@ -203,6 +209,9 @@ func TestAServerThatTakesWritesIsNoStandby(t *testing.T) {
 		_, err := r.primary.Exec(t.Context(), "INSERT INTO fruit VALUES ('fig')")
 		return err == nil
 	})
+	if found, there := r.read(under, "fig"); !found || there {
+		t.Errorf("a request that began before: found %v on the standby %v, expected the primary", found, there)
+	}
 	wait.For(t, "it is asked as the primary", func() bool {
 		ctx, err := r.standby.Begin(t.Context(), pg.Now)
 		return err == nil && ctx == t.Context()

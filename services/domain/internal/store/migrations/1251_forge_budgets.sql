@@ -1,4 +1,4 @@
--- What all organizations together send to a forge with the credentials of the operator: its account has one quota, whoever uses it (D64).
+-- What all organizations together send to a forge with the credentials of the operator: its account has one quota (D64).
 
 -- +goose Up
 CREATE TABLE forge_budgets (
