@@ -56,7 +56,8 @@ const (
 
 	// committedAt is how far the log is in which everything is that anybody can see on the primary. Behind what was flushed there may be
 	// records that no commit waits for, and that reach no standby until something else is committed.
-	committedAt = "CASE current_setting('synchronous_commit') WHEN 'off' THEN pg_current_wal_insert_lsn() ELSE pg_current_wal_flush_lsn() END::text"
+	committedAt = "CASE current_setting('synchronous_commit') WHEN 'off' THEN pg_current_wal_insert_lsn() " +
+		"ELSE pg_current_wal_flush_lsn() END::text"
 	// replayedAt is how far a standby is.
 	replayedAt = "coalesce(pg_last_wal_replay_lsn(), '0/0')::text"
 )
