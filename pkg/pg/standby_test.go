@@ -193,12 +193,14 @@ func TestAReadLeavesAStandbyThatGoesSilent(t *testing.T) {
 func TestAServerThatTakesWritesIsNoStandby(t *testing.T) {
 	t.Parallel()
 	r := replicate(t)
-	var under context.Context // a request that begins while it still is one
 	wait.For(t, "the standby takes reads", func() bool {
-		under = r.begin("0/0")
-		_, there := r.read(under, "fig")
+		_, there := r.read(r.begin("0/0"), "fig")
 		return there
 	})
+	under := r.begin("0/0")
+	if _, there := r.read(under, "fig"); !there {
+		t.Fatal("a request that begins before: found it at the primary, expected the standby")
+	}
 	if err := r.pair.KillPrimary(); err != nil {
 		t.Fatal(err)
 	}
