@@ -3,9 +3,7 @@ package history
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -173,39 +171,47 @@ func afterString(data []byte, i int) int {
 	return len(data)
 }
 
-// repeated says which member a JSON value has twice.
+// repeated says which member a JSON value has twice. It is valid JSON: names are what stands behind a bracket or a comma of an object.
 func repeated(data []byte) string {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	// object is nil for a list. named is set if the next token of an object is a value.
+	// names is nil for a list. next is set where a name of an object comes next.
 	type level struct {
-		object map[string]bool
-		named  bool
+		names map[string]bool
+		next  bool
 	}
 	var open []level
-	for {
-		token, err := d.Token()
-		if errors.Is(err, io.EOF) || err != nil {
-			return "" // it was JSON before
-		}
-		if len(open) > 0 {
-			in := &open[len(open)-1]
-			if name, isText := token.(string); isText && in.object != nil && !in.named {
-				if in.object[name] {
-					return fmt.Sprintf("found the member %.80q twice, at byte %d, expected each once", name, d.InputOffset())
-				}
-				in.object[name], in.named = true, true
-				continue
-			}
-			in.named = false
-		}
-		switch token {
-		case json.Delim('{'):
-			open = append(open, level{object: map[string]bool{}})
-		case json.Delim('['):
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '{':
+			open = append(open, level{names: map[string]bool{}, next: true})
+		case '[':
 			open = append(open, level{})
-		case json.Delim('}'), json.Delim(']'):
+		case '}', ']':
 			open = open[:len(open)-1]
+		case ',':
+			in := &open[len(open)-1]
+			in.next = in.names != nil
+		case '"':
+			end := afterString(data, i)
+			if len(open) > 0 && open[len(open)-1].next {
+				in := &open[len(open)-1]
+				name := unquoted(data[i:end])
+				if in.names[name] {
+					return fmt.Sprintf("found the member %.80q twice, at byte %d, expected each once", name, end)
+				}
+				in.names[name], in.next = true, false
+			}
+			i = end - 1
 		}
 	}
+	return ""
+}
+
+// unquoted is the text that a string of valid JSON writes.
+func unquoted(quoted []byte) string {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return string(quoted[1 : len(quoted)-1])
+	}
+	var text string
+	_ = json.Unmarshal(quoted, &text) // it is valid
+	return text
 }

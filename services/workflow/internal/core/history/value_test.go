@@ -39,6 +39,13 @@ func TestEveryDoorHasItsLimits(t *testing.T) {
 		},
 		{"a member twice, written differently", `{"a": 1, "\u0061": 2}`, `found the member "a" twice`, []Door{InputsDoor}},
 		{"one name in several objects", `{"a": {"a": 1}, "b": [{"a": 1}, {"a": 2}], "c": "a"}`, "", nil},
+		{"a text in a list twice", `["a", "a", {"a": ["a", "a", "a"], "b": "a"}]`, "", nil},
+		{"names and texts with brackets and commas", `{"a{": "},\"a{\": 1", "b,": ["[", ",", "a{"], "\\\"": "\\", "c": {}}`, "", nil},
+		{"a member twice behind such", `{"a,": "}", "b": [",{"], "\"": 1, "a,": 2}`, `found the member "a," twice`, []Door{InputsDoor}},
+		{
+			"a member twice behind an object", `{"a": {"b": {}}, "b": [[], {}], "a": null}`, `found the member "a" twice, at byte 35`,
+			[]Door{InputsDoor},
+		},
 	} {
 		for _, door := range []Door{EventDoor, MessageDoor, InputsDoor, AnswerDoor} {
 			want := tt.want
