@@ -29,14 +29,7 @@ type replicated struct {
 
 func replicate(t *testing.T) *replicated {
 	t.Helper()
-	port := func() string {
-		_, number, err := net.SplitHostPort(porttest.FreeAddress(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return number
-	}
-	pair, err := postgres.StartPair(t.Context(), t.TempDir(), [2]string{port(), port()}, bustest.Log(t))
+	pair, err := postgres.StartPair(t.Context(), t.TempDir(), [2]string{freePort(t), freePort(t)}, bustest.Log(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,25 +42,41 @@ func replicate(t *testing.T) *replicated {
 	if _, err := r.primary.Exec(t.Context(), "CREATE TABLE fruit (name text)"); err != nil {
 		t.Fatal(err)
 	}
-	r.standby, err = pg.OpenStandby(t.Context(), pg.Config{URL: pair.StandbyURL()}, r.primary, time.Hour, clock.System())
+	r.follow(pair.StandbyURL())
+	return r
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	_, number, err := net.SplitHostPort(porttest.FreeAddress(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(r.standby.Close)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	return number
+}
+
+// follow has reads go to a standby from now on.
+func (r *replicated) follow(url string) {
+	r.Helper()
+	standby, err := pg.OpenStandby(r.Context(), pg.Config{URL: url}, r.primary, time.Hour, clock.System())
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.standby = standby
+	r.Cleanup(standby.Close)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	done := make(chan error, 1)
-	go func() { done <- r.standby.Run(ctx) }()
-	t.Cleanup(func() {
+	go func() { done <- standby.Run(ctx) }()
+	r.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
-			t.Error(err)
+			r.Error(err)
 		}
 	})
-	wait.For(t, "the standby is known to be fresh", func() bool {
-		_, known := r.standby.Lag()
+	wait.For(r.T, "the standby is known to be fresh", func() bool {
+		_, known := standby.Lag()
 		return known
 	})
-	return r
 }
 
 // store adds a fruit and answers its position.
@@ -231,6 +240,41 @@ func TestPositionsAreRead(t *testing.T) {
 	for _, text := range []string{"", "/", "1", "1/", "/1", "100000000/0", "0/100000000", "-1/0", "x/y", "1/2/3", " 1/2"} {
 		if p, err := pg.ParsePosition(text); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%q: found %s (%v), expected a refusal", text, p, err)
+		}
+	}
+}
+
+// A standby that stays with the server that was the primary before shows what is no longer so, however fresh it says that it is.
+func TestAStandbyOfAnotherTimelineIsNotRead(t *testing.T) {
+	t.Parallel()
+	r := replicate(t)
+	left, err := r.pair.Another(t.Context(), freePort(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.follow(left)
+	fig := r.store("fig")
+	wait.For(t, "the standby that is left behind takes reads", func() bool {
+		_, there := r.read(r.begin(fig), "fig")
+		return there
+	})
+	if err := r.pair.KillPrimary(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.pair.Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wait.For(t, "the promoted server takes the write", func() bool {
+		_, err := r.primary.Exec(t.Context(), "INSERT INTO fruit VALUES ('plum')")
+		return err == nil
+	})
+	wait.For(t, "the primary is asked", func() bool {
+		_, there := r.read(r.begin("0/0"), "plum")
+		return !there
+	})
+	for range 20 {
+		if found, there := r.read(r.begin("0/0"), "plum"); !found || there {
+			t.Fatalf("found %v on the standby %v, expected the primary", found, there)
 		}
 	}
 }

@@ -24,15 +24,15 @@ type Pair struct {
 	dir       string
 	bin       binaries
 	who       *account
-	ports     [2]string
-	processes [2]process
+	ports     []string
+	processes []process
 	// frozen are processes that Freeze has stopped.
 	frozen []int
 }
 
 // StartPair starts a pair in a folder, on two free ports of the loopback interface.
 func StartPair(ctx context.Context, dir string, ports [2]string, log *slog.Logger) (_ *Pair, err error) {
-	p := &Pair{ports: ports}
+	p := &Pair{ports: ports[:], processes: make([]process, len(ports))}
 	if p.who, err = serverAccount(); err != nil {
 		return nil, err
 	}
@@ -147,6 +147,21 @@ func (p *Pair) awaitTrue(ctx context.Context, server int, query string) error {
 	}
 }
 
+// Another starts one more standby of the primary, on a port of the loopback interface, and answers its URL. Once the pair's own standby is
+// promoted it stays behind, on the timeline of before.
+func (p *Pair) Another(ctx context.Context, port string) (url string, err error) {
+	server := len(p.ports)
+	p.ports, p.processes = append(p.ports, port), append(p.processes, nil)
+	data := filepath.Join(p.dir, fmt.Sprintf("standby%d", server))
+	err = replace(data, p.who, func(fresh string) error {
+		return p.program(ctx, "pg_basebackup", "-d", p.url(0), "-D", fresh, "-R", "-X", "stream", "--no-sync", "--checkpoint=fast")
+	})
+	if err != nil {
+		return "", err
+	}
+	return p.url(server), p.launch(ctx, server, p.dir, data)
+}
+
 // KillPrimary ends the primary as kill -9 does.
 func (p *Pair) KillPrimary() error {
 	if err := syscall.Kill(p.processes[0].PID(), syscall.SIGKILL); err != nil {
@@ -161,7 +176,7 @@ func (p *Pair) Promote(ctx context.Context) error {
 	return p.exec(ctx, 1, "SELECT pg_promote(true, 60)")
 }
 
-// Stop ends both and removes what they have stored.
+// Stop ends all of them and removes what they have stored.
 func (p *Pair) Stop() {
 	for _, pid := range p.frozen {
 		_ = syscall.Kill(pid, syscall.SIGCONT) // one that has ended meanwhile is as good
