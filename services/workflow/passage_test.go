@@ -168,7 +168,7 @@ func TestAHostileProgramChangesNothing(t *testing.T) {
 	scripts := script.New(script.Limits{})
 	runner = engine.New(engine.Deps{
 		Store: kept, Scripts: scripts, Functions: registry, Agents: agent.NewRegistry(declared{organization: 1}, wall, log), Guard: guardian,
-		Offered: hub.Offered, CheckEmit: events.CheckEmit, Clock: wall, Log: log, Settings: engine.Settings{
+		Offered: hub.Offered, Room: hub.Room, CheckEmit: events.CheckEmit, Clock: wall, Log: log, Settings: engine.Settings{
 			Instance: "hostile", Lease: time.Hour, Poll: 20 * time.Millisecond, CallTimeout: time.Minute, WaitTimeout: time.Hour,
 			Live: 10, Cache: 1 << 20, Activities: 10, History: 1000, Crashes: 3, Retention: time.Hour,
 		},

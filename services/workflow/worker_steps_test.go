@@ -170,7 +170,7 @@ func (s *shop) boot(life *doomed) *shopProcess {
 	scripts := script.New(script.Limits{})
 	runner = engine.New(engine.Deps{
 		Store: kept, Scripts: scripts, Functions: registry, Agents: agent.NewRegistry(declared{organization: 1}, wall, log),
-		Offered: p.hub.Offered, CheckEmit: events.CheckEmit, Clock: wall, Log: log, Settings: engine.Settings{
+		Offered: p.hub.Offered, Room: p.hub.Room, CheckEmit: events.CheckEmit, Clock: wall, Log: log, Settings: engine.Settings{
 			Instance: s.instance, Lease: time.Hour, Poll: 5 * time.Millisecond, CallTimeout: time.Hour, WaitTimeout: time.Hour,
 			Live: 10, Cache: 1 << 20, Activities: 10, History: 1000, Crashes: 100, Retention: time.Hour,
 		},

@@ -133,7 +133,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	watchers := control.NewSubscriptions(executions, wall, log)
 	runner = engine.New(engine.Deps{
 		Store: watchers.Store(executions), Scripts: scripts, Functions: registry, Agents: owners, Guard: guardian, Policies: policies,
-		CheckEmit: events.CheckEmitOf(ctx, types), Offered: workers.Offered, Observe: observe(wall), Clock: wall, Log: log,
+		CheckEmit: events.CheckEmitOf(ctx, types), Offered: workers.Offered, Room: workers.Room, Observe: observe(wall), Clock: wall, Log: log,
 		Flows: func() { flows.Wake() }, Settings: settings(c),
 	})
 	service := control.NewService(executions, scripts, wall, runner)

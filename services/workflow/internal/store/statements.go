@@ -217,6 +217,11 @@ func addCall(p *query.OpenCallsParams, c *commit, o engine.Opening, row opRow) e
 	p.Executions, p.Branches, p.Ops = append(p.Executions, row.execution), append(p.Branches, row.branch), append(p.Ops, row.op)
 	p.Functions, p.Args = append(p.Functions, o.Op.Name), append(p.Args, string(o.Op.Args))
 	p.Locations, p.Agents = append(p.Locations, int16(o.Location)), append(p.Agents, o.Agent)
-	p.NoRetries, p.Ats, p.Deadlines = append(p.NoRetries, o.Op.NoRetry || o.Poll != nil), append(p.Ats, c.At), append(p.Deadlines, o.Due)
+	holder, at := "", c.At
+	if o.Room != nil {
+		holder, at = o.Room.Holder, o.Room.Until
+	}
+	p.Holders = append(p.Holders, holder)
+	p.NoRetries, p.Ats, p.Deadlines = append(p.NoRetries, o.Op.NoRetry || o.Poll != nil), append(p.Ats, at), append(p.Deadlines, o.Due)
 	return nil
 }

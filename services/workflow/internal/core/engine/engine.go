@@ -64,6 +64,9 @@ type Deps struct {
 	Flows func()
 	// Offered is called when a turn has opened a call that a worker is to carry out; nil: there are no workers.
 	Offered func(organization int64, function string)
+	// Room keeps place for a call at a worker of this process, which saves the call the way by which any process finds it; nil, or a result
+	// that is nil: there is none.
+	Room func(organization int64, function string) *activity.Room
 	// Observe is called for each attempt at an in-process Function, and end for its end, with the error's text, if any, without secrets;
 	// nil: no observer. Replay attempts nothing.
 	Observe func(ctx context.Context, call activity.Call) (inside context.Context, end func(problem string))

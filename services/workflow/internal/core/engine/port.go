@@ -222,6 +222,8 @@ type Opening struct {
 	Location activity.Location
 	Agent    int64
 	Request  string
+	// Room is where a call has its worker already; nil: it is offered to all.
+	Room *activity.Room
 	// Poll is set for a poll. What the store held of it before is closed by the same commit.
 	Poll *Polling
 }

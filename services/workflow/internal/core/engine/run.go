@@ -403,7 +403,9 @@ func (r *run) commit(ctx context.Context) (execution.State, error) {
 	// on is durable.
 	if state == execution.Parked || len(r.entries)+len(r.closed)+len(todo.opened) > 0 {
 		var err error
+		r.keepRoom(todo.opened)
 		if state, err = r.store(ctx, Commit{Open: todo.opened, Next: state}); err != nil {
+			leaveRoom(todo.opened)
 			return state, err
 		}
 		r.stored(todo.opened)
@@ -440,9 +442,7 @@ func (r *run) stored(opened []Opening) {
 		case activity.Cluster:
 			r.engine.calls.Raise()
 		case activity.Worker:
-			if r.engine.Offered != nil {
-				r.engine.Offered(r.loaded.Organization, o.Op.Name)
-			}
+			r.offer(o)
 		case activity.InProcess, activity.Held:
 		}
 	}

@@ -47,6 +47,11 @@ type Hub struct {
 	first  chan struct{}
 	opened sync.Once
 
+	// leftCalls are to be offered again, of which leaving notifies Run.
+	leaving   wake.Signal
+	leftLock  sync.Mutex
+	leftCalls []leftCall
+
 	mu       sync.Mutex
 	sessions map[int64][]*Session // by organization
 	next     int                  // rotates among equally free sessions
@@ -56,7 +61,8 @@ type Hub struct {
 // NewHub makes a Hub without sessions.
 func NewHub(d Deps) *Hub {
 	return &Hub{
-		Deps: d, notify: wake.NewSignal(), slots: fair.NewSlots(statements), first: make(chan struct{}), sessions: map[int64][]*Session{},
+		Deps: d, notify: wake.NewSignal(), leaving: wake.NewSignal(), slots: fair.NewSlots(statements), first: make(chan struct{}),
+		sessions: map[int64][]*Session{},
 	}
 }
 
@@ -128,7 +134,8 @@ func (h *Hub) Open(ctx context.Context, o Opening) (*Session, error) {
 	h.Catalogue.Forget(o.Organization)
 	s := &Session{
 		hub: h, id: id.New(now), organization: o.Organization, name: o.Name, most: o.InFlight,
-		out: make(chan Message, 2*o.InFlight+1), look: wake.NewSignal(), beat: wake.NewSignal(), held: map[string]Call{}, heard: now,
+		out: make(chan Message, 2*o.InFlight+1), look: wake.NewSignal(), beat: wake.NewSignal(), stored: wake.NewSignal(),
+		held: map[string]Call{}, heard: now,
 	}
 	for _, f := range o.Functions {
 		s.functions = append(s.functions, f.Name)
@@ -214,6 +221,16 @@ func (h *Hub) Load() (sessions, held int, given int64) {
 // Offered has one session look for calls of a Function: the one with most room. If none of this replica has any, the other replicas are
 // notified.
 func (h *Hub) Offered(organization int64, function string) {
+	best := h.roomiest(organization, function)
+	if best == nil {
+		h.notify.Raise()
+		return
+	}
+	best.look.Raise()
+}
+
+// roomiest is the session with most room for calls of a Function; nil: none has any.
+func (h *Hub) roomiest(organization int64, function string) *Session {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var best *Session
@@ -222,15 +239,18 @@ func (h *Hub) Offered(organization int64, function string) {
 	h.next++
 	for i := range all {
 		s := all[(i+h.next)%len(all)]
-		if free := s.free(); free > room && slices.Contains(s.functions, function) {
+		if !slices.Contains(s.functions, function) {
+			continue
+		}
+		free := s.free()
+		if free <= 0 {
+			s.wanted()
+		}
+		if free > room {
 			best, room = s, free
 		}
 	}
-	if best == nil {
-		h.notify.Raise()
-		return
-	}
-	best.look.Raise()
+	return best
 }
 
 // Run notifies other replicas, and is notified by them, until ctx ends.
@@ -253,6 +273,9 @@ func (h *Hub) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-h.notify:
+		case <-h.leaving:
+			h.releaseLeft(ctx)
+			continue
 		case <-ctx.Done():
 			return nil
 		}

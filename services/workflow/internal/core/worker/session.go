@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"sync"
@@ -28,11 +29,16 @@ type Session struct {
 	out          chan Message
 	look         wake.Signal
 	beat         wake.Signal
+	stored       wake.Signal
 
-	mu       sync.Mutex
-	held     map[string]Call
+	mu   sync.Mutex
+	held map[string]Call
+	// kept is how many calls are being stored as this session's, and fresh are those that are stored and not given yet.
+	kept     int
+	fresh    []Call
 	draining bool
-	full     bool // the last look found as many calls as it took
+	closed   bool
+	full     bool // others may wait for room: the last look found as many calls as it took, or a call found no room
 	heard    time.Time
 }
 
@@ -48,7 +54,14 @@ func (s *Session) free() int {
 	if s.draining {
 		return 0
 	}
-	return s.most - len(s.held)
+	return s.most - len(s.held) - s.kept
+}
+
+// wanted notes that a call has found no room.
+func (s *Session) wanted() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.full = true
 }
 
 func (s *Session) ids() []string {
@@ -65,12 +78,21 @@ func (s *Session) ids() []string {
 func (s *Session) Run(ctx context.Context) error {
 	h := s.hub
 	seen := h.Clock.Now()
+	var looked time.Time
+	only := false // there is nothing to do but to give what is stored as this session's
 	for ctx.Err() == nil {
-		if err := s.take(ctx); err != nil && ctx.Err() == nil {
-			h.Log.WarnContext(ctx, "taking calls for a worker failed; will retry", "worker", s.name, "session", s.id, "error", err)
+		if now := h.Clock.Now(); !only || now.Sub(looked) >= h.Poll {
+			looked = now
+			if err := s.take(ctx); err != nil && ctx.Err() == nil {
+				h.Log.WarnContext(ctx, "taking calls for a worker failed; will retry", "worker", s.name, "session", s.id, "error", err)
+			}
 		}
+		only = false
 		t := h.Clock.NewTimer(h.Poll)
 		select {
+		case <-s.stored:
+			only = true
+			s.giveStored(ctx)
 		case <-s.look:
 		case <-s.beat:
 			if err := s.extend(ctx); err != nil && ctx.Err() == nil {
@@ -292,7 +314,7 @@ func (s *Session) Answer(ctx context.Context, call string, value json.RawMessage
 func (s *Session) answered(ctx context.Context) {
 	s.mu.Lock()
 	more := s.full && !s.draining
-	drained := s.draining && len(s.held) == 0
+	drained := s.draining && len(s.held)+s.kept == 0
 	s.mu.Unlock()
 	if more {
 		s.look.Raise()
@@ -335,6 +357,7 @@ func (s *Session) Close(ctx context.Context) {
 	}
 	h.mu.Unlock()
 	s.mu.Lock()
+	s.closed = true
 	functions := map[string]bool{}
 	for _, c := range s.held {
 		functions[c.Function] = true
@@ -342,16 +365,21 @@ func (s *Session) Close(ctx context.Context) {
 	s.mu.Unlock()
 	ids := s.ids()
 	h.Log.InfoContext(ctx, "worker disconnected", "worker", s.name, "organization", s.organization, "session", s.id, "calls", len(ids))
-	if len(ids) == 0 {
-		return
+	if len(ids) > 0 {
+		s.release(ctx, ids, slices.Sorted(maps.Keys(functions)))
 	}
+}
+
+// release offers calls that the session has to other workers. ctx may have ended.
+func (s *Session) release(ctx context.Context, ids, functions []string) {
+	h := s.hub
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second) // the stream has ended, and with it ctx
 	defer cancel()
 	if err := h.Store.ReleaseOffers(ctx, s.id, ids, h.Clock.Now()); err != nil {
 		h.Log.WarnContext(ctx, "releasing the calls of a worker failed; they are offered again later", "worker", s.name, "error", err)
 		return
 	}
-	for function := range functions {
+	for _, function := range functions {
 		h.Offered(s.organization, function)
 	}
 }

@@ -230,12 +230,15 @@ SELECT unnest(sqlc.arg(executions)::bigint[]), unnest(sqlc.arg(branches)::int[])
     unnest(sqlc.arg(dues)::timestamptz[]), unnest(sqlc.arg(opened)::timestamptz[]);
 
 -- name: OpenCalls :exec
--- A call of a relay is due immediately, one of a worker is offered, and one of this process is never sent.
-INSERT INTO call (id, execution, branch, op, function, args, location, agent, no_retry, retry, next_at, deadline, organization, offer_at)
+-- A call of a relay is due immediately, one of a worker is offered, at once or once its holder is not heard of, and one of this process is
+-- never sent.
+INSERT INTO call (
+    id, execution, branch, op, function, args, location, agent, no_retry, retry, next_at, deadline, organization, offer_at, holder, attempt
+)
 SELECT u.id, u.execution, u.branch, u.op, u.function, u.args::json, u.location, u.agent, u.no_retry, nullif(u.retry, '')::json,
     CASE WHEN u.location = 1 THEN u.at END, u.deadline,
     CASE WHEN u.location = 2 THEN (SELECT e.organization FROM execution e WHERE e.id = u.execution) ELSE 0 END,
-    CASE WHEN u.location = 2 THEN u.at END
+    CASE WHEN u.location = 2 THEN u.at END, u.holder, CASE WHEN u.holder <> '' THEN 1 ELSE 0 END
 FROM (
     SELECT unnest(sqlc.arg(ids)::text[]) AS id, unnest(sqlc.arg(executions)::bigint[]) AS execution,
         unnest(sqlc.arg(branches)::int[]) AS branch, unnest(sqlc.arg(ops)::int[]) AS op,
@@ -243,7 +246,7 @@ FROM (
         unnest(sqlc.arg(locations)::smallint[]) AS location, unnest(sqlc.arg(agents)::bigint[]) AS agent,
         unnest(sqlc.arg(no_retries)::boolean[]) AS no_retry, unnest(sqlc.arg(retries)::text[]) AS retry,
         unnest(sqlc.arg(ats)::timestamptz[]) AS at,
-        unnest(sqlc.arg(deadlines)::timestamptz[]) AS deadline
+        unnest(sqlc.arg(deadlines)::timestamptz[]) AS deadline, unnest(sqlc.arg(holders)::text[]) AS holder
 ) AS u;
 
 -- name: OpenWaits :exec

@@ -686,11 +686,13 @@ func (q *Queries) LockTypes(ctx context.Context, arg LockTypesParams) error {
 }
 
 const openCalls = `-- name: OpenCalls :exec
-INSERT INTO call (id, execution, branch, op, function, args, location, agent, no_retry, retry, next_at, deadline, organization, offer_at)
+INSERT INTO call (
+    id, execution, branch, op, function, args, location, agent, no_retry, retry, next_at, deadline, organization, offer_at, holder, attempt
+)
 SELECT u.id, u.execution, u.branch, u.op, u.function, u.args::json, u.location, u.agent, u.no_retry, nullif(u.retry, '')::json,
     CASE WHEN u.location = 1 THEN u.at END, u.deadline,
     CASE WHEN u.location = 2 THEN (SELECT e.organization FROM execution e WHERE e.id = u.execution) ELSE 0 END,
-    CASE WHEN u.location = 2 THEN u.at END
+    CASE WHEN u.location = 2 THEN u.at END, u.holder, CASE WHEN u.holder <> '' THEN 1 ELSE 0 END
 FROM (
     SELECT unnest($1::text[]) AS id, unnest($2::bigint[]) AS execution,
         unnest($3::int[]) AS branch, unnest($4::int[]) AS op,
@@ -698,7 +700,7 @@ FROM (
         unnest($7::smallint[]) AS location, unnest($8::bigint[]) AS agent,
         unnest($9::boolean[]) AS no_retry, unnest($10::text[]) AS retry,
         unnest($11::timestamptz[]) AS at,
-        unnest($12::timestamptz[]) AS deadline
+        unnest($12::timestamptz[]) AS deadline, unnest($13::text[]) AS holder
 ) AS u
 `
 
@@ -715,9 +717,11 @@ type OpenCallsParams struct {
 	Retries    []string
 	Ats        []time.Time
 	Deadlines  []time.Time
+	Holders    []string
 }
 
-// A call of a relay is due immediately, one of a worker is offered, and one of this process is never sent.
+// A call of a relay is due immediately, one of a worker is offered, at once or once its holder is not heard of, and one of this process is
+// never sent.
 func (q *Queries) OpenCalls(ctx context.Context, arg OpenCallsParams) error {
 	_, err := q.db.Exec(ctx, openCalls,
 		arg.Ids,
@@ -732,6 +736,7 @@ func (q *Queries) OpenCalls(ctx context.Context, arg OpenCallsParams) error {
 		arg.Retries,
 		arg.Ats,
 		arg.Deadlines,
+		arg.Holders,
 	)
 	return err
 }
