@@ -2,9 +2,9 @@
 // stream to one replica of this service.
 //
 // A call is a row that any replica may give to any worker of the organization with that Function. Taking it names the worker's session as
-// its holder until a time that heartbeats extend; when the session ends or falls silent, the call is offered again. A run whose process has a
-// worker with room stores the call as that worker's at once, which saves taking it. Only the holder may answer, and the first answer counts,
-// so a call is carried out at least once under one id and answered once.
+// its holder until a time that heartbeats extend; when the session ends or falls silent, the call is offered again. A run whose process has
+// a worker with room stores the call as that worker's at once, which saves taking it. Only the holder may answer, and the first answer
+// counts, so a call is carried out at least once under one id and answered once.
 package worker
 
 import (
