@@ -6,20 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
@@ -181,16 +176,7 @@ func TestAChainSurvivesAKillAtEachStatement(t *testing.T) {
 	blog.follow("shop")
 	docs.follow("shop")
 	shop.ok(shop.chain("then", `{"blocks":[{"applications":["blog"]},{"applications":["docs"]}]}`))
-	died := &crash{}
-	config := pgtest.As(t, shop.db, role).Config()
-	config.ConnConfig.Tracer = died
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	shop.ok(err)
-	t.Cleanup(pool.Close)
-	drivers, err := givenDrivers(t.Context(), Config{DriverDir: filepath.Join("testdata", "drivers")}, slog.New(slog.DiscardHandler))
-	shop.ok(err)
-	mortal, err := assemble(pool, noBus{}, drivers, nil, shop.now, Config{}, slog.New(slog.DiscardHandler))
-	shop.ok(err)
+	mortal, died := shop.mortal(shop.now)
 	on := events.New(mortal.intake, mortal.rollouts, mortal.forges, mortal.inbox)
 	r := shop.rollout(shop.set)
 	// killed has the process die at each statement of a piece of work, one after the other, until the work gets through.

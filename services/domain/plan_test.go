@@ -4,17 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/planner"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
@@ -142,8 +137,8 @@ func TestAStrategyThatCannotBe(t *testing.T) {
 	s.plans(r, planner.Quick, "the pipeline has no weights where the rollout goes")
 }
 
-// D59: a quick sync stops at no weight, whatever its program does: it sees none. What the weights require is required before it enters
-// their environment, and a program that asks for the passage of a weight all the same is answered at once.
+// D59, R4-13, R4-14: a quick sync stops at no weight, whatever its program does: it sees none. What the weights require is required before
+// it enters their environment, and a program that asks for the passage of a weight all the same is answered at once.
 func TestAQuickSyncKeepsEveryCondition(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
@@ -303,16 +298,7 @@ func TestAPlanSurvivesAKillAtEachStatement(t *testing.T) {
 	t.Parallel()
 	w := clocked(t)
 	w.weighted("")
-	died := &crash{}
-	config := pgtest.As(t, w.db, role).Config()
-	config.ConnConfig.Tracer = died
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	w.ok(err)
-	t.Cleanup(pool.Close)
-	drivers, err := givenDrivers(t.Context(), Config{DriverDir: filepath.Join("testdata", "drivers")}, slog.New(slog.DiscardHandler))
-	w.ok(err)
-	mortal, err := assemble(pool, noBus{}, drivers, nil, w.now, Config{}, slog.New(slog.DiscardHandler))
-	w.ok(err)
+	mortal, died := w.mortal(w.now)
 	create := func(ctx context.Context) error {
 		_, err := mortal.rollouts.CreateRollout(ctx, user(), rollout.NewRollout{VersionSetID: w.set.ID, Strategy: planner.ChooseQuick})
 		return err

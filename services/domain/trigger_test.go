@@ -195,8 +195,8 @@ func TestAChangedScheduleForgetsItsFormerTimes(t *testing.T) {
 	w.want([]int64{counted["began"], counted["declined"], counted["failed"]}, []int64{1, 1, 0})
 }
 
-// D58: while a rollout is under way, what a trigger wants waits in the application's queue, whatever its policy says about requests; the
-// decision returns its outcome.
+// D58, R4-04: while a rollout is under way, what a trigger wants waits in the application's queue, whatever its policy says about requests;
+// the decision returns its outcome.
 func TestATriggerFeedsTheQueue(t *testing.T) {
 	t.Parallel()
 	w := clocked(t)
