@@ -60,6 +60,11 @@ export interface BypassFreezeInput {
 
 export type CallRequestState = 'DENIED' | 'PENDING' | 'APPROVED' | 'PERMITTED' | 'REFUSED' | 'EXPIRED' | 'WITHDRAWN'
 
+export interface CancelChainInput {
+  chainId: string
+  reason?: string | null
+}
+
 export interface CancelRolloutInput {
   rolloutId: string
   then?: CancelThen | null
@@ -72,6 +77,10 @@ export interface CancelWorkflowInput {
   workflowId: string
   reason?: string | null
 }
+
+export type ChainNodeState = 'WAITING' | 'PENDING' | 'QUEUED' | 'RUNNING' | 'COMPLETED' | 'UNCHANGED' | 'FAILED' | 'SKIPPED' | 'STOPPED' | 'CANCELLED'
+
+export type ChainState = 'RUNNING' | 'COMPLETED' | 'STOPPED' | 'CANCELLED'
 
 export interface ChangeWorkflowScheduleInput {
   name: string
@@ -804,6 +813,58 @@ export interface PolicyProblemFields {
   column: number | null
   policy: string | null
   message: string
+}
+
+export interface ChainFields {
+  id: string
+  application: {
+    id: string
+    name: string
+  }
+  rollout: {
+    id: string
+  }
+  parent: {
+    id: string
+    application: {
+      name: string
+    }
+  } | null
+  state: ChainState
+  reason: string
+  block: number
+  blocks: number
+  beganAt: string
+  endedAt: string | null
+  nodes: Array<{
+    application: {
+      id: string
+      name: string
+    }
+    block: number
+    state: ChainNodeState
+    reason: string
+    rollout: {
+      id: string
+    } | null
+    chains: Array<{
+      id: string
+      application: {
+        name: string
+      }
+      state: ChainState
+      nodes: Array<{
+        application: {
+          name: string
+        }
+        block: number
+        state: ChainNodeState
+        rollout: {
+          id: string
+        } | null
+      }>
+    }>
+  }>
 }
 
 export interface AbilityFields {
@@ -3230,6 +3291,193 @@ export interface RemoveForgeHookVariables {
   input: RemoveForgeHookInput
 }
 export const RemoveForgeHook: Operation<RemoveForgeHookData, RemoveForgeHookVariables> = { name: 'RemoveForgeHook', text: 'mutation RemoveForgeHook($input: RemoveForgeHookInput!) { removeForgeHook(input: $input) { hook { number } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface ApplicationChainsData {
+  application: {
+    id: string
+    chains: Array<{
+      id: string
+      application: {
+        id: string
+        name: string
+      }
+      rollout: {
+        id: string
+      }
+      parent: {
+        id: string
+        application: {
+          name: string
+        }
+      } | null
+      state: ChainState
+      reason: string
+      block: number
+      blocks: number
+      beganAt: string
+      endedAt: string | null
+      nodes: Array<{
+        application: {
+          id: string
+          name: string
+        }
+        block: number
+        state: ChainNodeState
+        reason: string
+        rollout: {
+          id: string
+        } | null
+        chains: Array<{
+          id: string
+          application: {
+            name: string
+          }
+          state: ChainState
+          nodes: Array<{
+            application: {
+              name: string
+            }
+            block: number
+            state: ChainNodeState
+            rollout: {
+              id: string
+            } | null
+          }>
+        }>
+      }>
+    }>
+  } | null
+}
+export interface ApplicationChainsVariables {
+  name: string
+}
+export const ApplicationChains: Operation<ApplicationChainsData, ApplicationChainsVariables> = { name: 'ApplicationChains', text: 'query ApplicationChains($name: String!) { application(name: $name) { id chains { ...ChainFields } } } fragment ChainFields on Chain { id application { id name } rollout { id } parent { id application { name } } state reason block blocks beganAt endedAt nodes { application { id name } block state reason rollout { id } chains { id application { name } state nodes { application { name } block state rollout { id } } } } }' }
+
+export interface RolloutChainsData {
+  rollout: {
+    id: string
+    chains: Array<{
+      id: string
+      application: {
+        id: string
+        name: string
+      }
+      rollout: {
+        id: string
+      }
+      parent: {
+        id: string
+        application: {
+          name: string
+        }
+      } | null
+      state: ChainState
+      reason: string
+      block: number
+      blocks: number
+      beganAt: string
+      endedAt: string | null
+      nodes: Array<{
+        application: {
+          id: string
+          name: string
+        }
+        block: number
+        state: ChainNodeState
+        reason: string
+        rollout: {
+          id: string
+        } | null
+        chains: Array<{
+          id: string
+          application: {
+            name: string
+          }
+          state: ChainState
+          nodes: Array<{
+            application: {
+              name: string
+            }
+            block: number
+            state: ChainNodeState
+            rollout: {
+              id: string
+            } | null
+          }>
+        }>
+      }>
+    }>
+  } | null
+}
+export interface RolloutChainsVariables {
+  id: string
+}
+export const RolloutChains: Operation<RolloutChainsData, RolloutChainsVariables> = { name: 'RolloutChains', text: 'query RolloutChains($id: ID!) { rollout(id: $id) { id chains { ...ChainFields } } } fragment ChainFields on Chain { id application { id name } rollout { id } parent { id application { name } } state reason block blocks beganAt endedAt nodes { application { id name } block state reason rollout { id } chains { id application { name } state nodes { application { name } block state rollout { id } } } } }' }
+
+export interface CancelChainData {
+  cancelChain: {
+    chain: {
+      id: string
+      application: {
+        id: string
+        name: string
+      }
+      rollout: {
+        id: string
+      }
+      parent: {
+        id: string
+        application: {
+          name: string
+        }
+      } | null
+      state: ChainState
+      reason: string
+      block: number
+      blocks: number
+      beganAt: string
+      endedAt: string | null
+      nodes: Array<{
+        application: {
+          id: string
+          name: string
+        }
+        block: number
+        state: ChainNodeState
+        reason: string
+        rollout: {
+          id: string
+        } | null
+        chains: Array<{
+          id: string
+          application: {
+            name: string
+          }
+          state: ChainState
+          nodes: Array<{
+            application: {
+              name: string
+            }
+            block: number
+            state: ChainNodeState
+            rollout: {
+              id: string
+            } | null
+          }>
+        }>
+      }>
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface CancelChainVariables {
+  input: CancelChainInput
+}
+export const CancelChain: Operation<CancelChainData, CancelChainVariables> = { name: 'CancelChain', text: 'mutation CancelChain($input: CancelChainInput!) { cancelChain(input: $input) { chain { ...ChainFields } errors { ...Problem } } } fragment ChainFields on Chain { id application { id name } rollout { id } parent { id application { name } } state reason block blocks beganAt endedAt nodes { application { id name } block state reason rollout { id } chains { id application { name } state nodes { application { name } block state rollout { id } } } } } fragment Problem on UserError { field message code }' }
 
 export interface ViewerData {
   viewer: {

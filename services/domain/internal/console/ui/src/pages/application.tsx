@@ -11,6 +11,7 @@ import { span } from '../logic/time'
 import { ActButton } from '../parts/act'
 import { announce } from '../parts/announce'
 import { Archive, Archived } from '../parts/archive'
+import { ChainsOfApplication } from '../parts/chains'
 import { VersionName } from '../parts/changes'
 import { useFirst } from '../parts/fold'
 import { FormError } from '../parts/form'
@@ -84,6 +85,7 @@ export function ApplicationPage() {
             <Link to={`/rollouts?application=${app.name}`}>All rollouts of {app.name}</Link>
           </p>
         </section>
+        <ChainsOfApplication name={app.name} />
         {!app.archivedAt && <Triggers name={app.name} />}
         <Policies app={app} />
         {!app.archivedAt && (
