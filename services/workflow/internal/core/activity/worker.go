@@ -10,9 +10,10 @@ import (
 type Room struct {
 	Holder string
 	Until  time.Time
-	// Give hands the stored call over, Leave gives the place up where it was not stored. One of them is called, once.
+	// Give hands the stored call over. Leave gives the place up where it was not stored; where that is not known, it is given the id, and
+	// offers the call to all. What is called after the first of them does nothing.
 	Give  func(Offer)
-	Leave func()
+	Leave func(id string)
 }
 
 // Offer is the first attempt at a call of a worker.

@@ -16,14 +16,23 @@ func (r *run) keepRoom(opened []Opening) {
 	}
 }
 
-// leaveRoom gives up what keepRoom has kept for a turn that was not stored. If it was, and only the database's answer is lost, the calls
-// are offered to all once their workers are not heard of.
+// leaveRoom gives up what keepRoom has kept, and nobody was given.
 func leaveRoom(opened []Opening) {
 	for _, o := range opened {
 		if o.Room != nil {
-			o.Room.Leave()
+			o.Room.Leave("")
 		}
 	}
+}
+
+// loseRoom gives it up after an error of the commit, which it returns. The calls may be stored all the same: they are offered to all then.
+func (r *run) loseRoom(opened []Opening, err error) error {
+	for _, o := range opened {
+		if o.Room != nil {
+			o.Room.Leave(o.Op.Activity(r.loaded.Ref))
+		}
+	}
+	return err
 }
 
 // offer has a worker get a call that is stored.

@@ -403,9 +403,8 @@ func (r *run) commit(ctx context.Context) (execution.State, error) {
 	// on is durable.
 	if state == execution.Parked || len(r.entries)+len(r.closed)+len(todo.opened) > 0 {
 		var err error
-		r.keepRoom(todo.opened)
+		defer leaveRoom(todo.opened) // what is given by then is not left
 		if state, err = r.store(ctx, Commit{Open: todo.opened, Next: state}); err != nil {
-			leaveRoom(todo.opened)
 			return state, err
 		}
 		r.stored(todo.opened)
@@ -485,9 +484,10 @@ func (r *run) store(ctx context.Context, c Commit) (execution.State, error) {
 			return c.Next, err
 		}
 	}
+	r.keepRoom(c.Open) // behind everything that waits: the worker has the call for a limited time
 	done, err := r.engine.Store.Commit(ctx, c)
 	if err != nil {
-		return c.Next, err
+		return c.Next, r.loseRoom(c.Open, err)
 	}
 	if c.Family && done.State.Ended() {
 		r.engine.orphans.Raise()

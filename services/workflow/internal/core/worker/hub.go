@@ -47,10 +47,10 @@ type Hub struct {
 	first  chan struct{}
 	opened sync.Once
 
-	// leftCalls are to be offered again, of which leaving notifies Run.
+	// leftCalls are stored as a session's that does not have them, of which leaving notifies Run.
 	leaving   wake.Signal
 	leftLock  sync.Mutex
-	leftCalls []leftCall
+	leftCalls map[*Session][]Call
 
 	mu       sync.Mutex
 	sessions map[int64][]*Session // by organization
@@ -62,7 +62,7 @@ type Hub struct {
 func NewHub(d Deps) *Hub {
 	return &Hub{
 		Deps: d, notify: wake.NewSignal(), leaving: wake.NewSignal(), slots: fair.NewSlots(statements), first: make(chan struct{}),
-		sessions: map[int64][]*Session{},
+		sessions: map[int64][]*Session{}, leftCalls: map[*Session][]Call{},
 	}
 }
 
@@ -270,12 +270,10 @@ func (h *Hub) Run(ctx context.Context) error {
 			_ = clock.Sleep(ctx, h.Clock, h.Poll) // ends early with ctx
 		}
 	})
+	parts.Go(func() { h.releaseLeft(ctx) })
 	for {
 		select {
 		case <-h.notify:
-		case <-h.leaving:
-			h.releaseLeft(ctx)
-			continue
 		case <-ctx.Done():
 			return nil
 		}

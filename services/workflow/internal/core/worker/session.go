@@ -37,6 +37,7 @@ type Session struct {
 	kept     int
 	fresh    []Call
 	draining bool
+	drained  bool // the worker has been told
 	closed   bool
 	full     bool // others may wait for room: the last look found as many calls as it took, or a call found no room
 	heard    time.Time
@@ -118,28 +119,21 @@ func (s *Session) Run(ctx context.Context) error {
 
 // take gives the worker as many calls as it has room for.
 func (s *Session) take(ctx context.Context) error {
-	h := s.hub
 	for {
-		room := s.free()
-		if room <= 0 {
-			s.mu.Lock()
-			s.full = true // there may be more when there is room again
-			s.mu.Unlock()
+		room := s.keepAll()
+		if room == 0 {
 			return nil
 		}
-		now := h.Clock.Now()
-		if err := h.slots.Acquire(ctx, s.organization); err != nil {
-			return err
-		}
-		calls, err := h.Store.TakeOffers(ctx, Taking{
-			Organization: s.organization, Functions: s.functions, Session: s.id, Now: now, Until: now.Add(h.Heartbeat), Most: room,
-		})
-		h.slots.Release()
-		if err != nil {
-			return err
-		}
+		calls, err := s.takeUpTo(ctx, room)
 		s.mu.Lock()
-		s.full = len(calls) == room
+		s.kept -= room
+		if err != nil {
+			s.full = true
+			s.mu.Unlock()
+			return err
+		}
+		more := s.full || len(calls) == room // a call has found no room meanwhile, or there may be others
+		s.full = more
 		var given []Call
 		for _, c := range calls {
 			// The worker may be at it already: a crash of the database has lost that the session has it.
@@ -152,10 +146,22 @@ func (s *Session) take(ctx context.Context) error {
 		for _, c := range given {
 			s.give(ctx, c)
 		}
-		if len(calls) < room {
+		if !more {
 			return nil
 		}
 	}
+}
+
+func (s *Session) takeUpTo(ctx context.Context, most int) ([]Call, error) {
+	h := s.hub
+	if err := h.slots.Acquire(ctx, s.organization); err != nil {
+		return nil, err
+	}
+	defer h.slots.Release()
+	now := h.Clock.Now()
+	return h.Store.TakeOffers(ctx, Taking{
+		Organization: s.organization, Functions: s.functions, Session: s.id, Now: now, Until: now.Add(h.Heartbeat), Most: most,
+	})
 }
 
 // give sends a call to the worker, if the guard admits it. The answer to any other is the refusal.
@@ -314,7 +320,8 @@ func (s *Session) Answer(ctx context.Context, call string, value json.RawMessage
 func (s *Session) answered(ctx context.Context) {
 	s.mu.Lock()
 	more := s.full && !s.draining
-	drained := s.draining && len(s.held)+s.kept == 0
+	drained := s.draining && !s.drained && len(s.held)+s.kept == 0
+	s.drained = s.drained || drained
 	s.mu.Unlock()
 	if more {
 		s.look.Raise()
@@ -366,14 +373,14 @@ func (s *Session) Close(ctx context.Context) {
 	ids := s.ids()
 	h.Log.InfoContext(ctx, "worker disconnected", "worker", s.name, "organization", s.organization, "session", s.id, "calls", len(ids))
 	if len(ids) > 0 {
-		s.release(ctx, ids, slices.Sorted(maps.Keys(functions)))
+		s.release(context.WithoutCancel(ctx), ids, slices.Sorted(maps.Keys(functions))) // the stream has ended, and with it ctx
 	}
 }
 
-// release offers calls that the session has to other workers. ctx may have ended.
+// release offers calls that the session has to other workers.
 func (s *Session) release(ctx context.Context, ids, functions []string) {
 	h := s.hub
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second) // the stream has ended, and with it ctx
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if err := h.Store.ReleaseOffers(ctx, s.id, ids, h.Clock.Now()); err != nil {
 		h.Log.WarnContext(ctx, "releasing the calls of a worker failed; they are offered again later", "worker", s.name, "error", err)
