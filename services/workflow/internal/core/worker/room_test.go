@@ -259,3 +259,19 @@ func TestACallThatMayBeStoredIsOfferedToAll(t *testing.T) {
 	late.Give(activity.Offer{ID: "cake"})
 	wait.For(t, "the cake is released", func() bool { return store.isReleased("cake") })
 }
+
+// A drain that begins during a look ends behind it.
+func TestADrainWaitsForALook(t *testing.T) {
+	t.Parallel()
+	looking, drained := make(chan struct{}), make(chan struct{})
+	_, session := bakeryWith(t, &kept{}, clock.System(), 1, func(*worker.Hub) {
+		close(looking)
+		<-drained
+	})
+	<-looking
+	session.Drain(t.Context())
+	close(drained)
+	if m := <-session.Messages(); !m.Drained {
+		t.Errorf("found %+v, expected the end of the drain", m)
+	}
+}

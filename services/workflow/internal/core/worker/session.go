@@ -87,6 +87,7 @@ func (s *Session) Run(ctx context.Context) error {
 			if err := s.take(ctx); err != nil && ctx.Err() == nil {
 				h.Log.WarnContext(ctx, "taking calls for a worker failed; will retry", "worker", s.name, "session", s.id, "error", err)
 			}
+			s.endDrain(ctx) // it waits for a look, which keeps all room
 		}
 		only = false
 		t := h.Clock.NewTimer(h.Poll)
@@ -320,13 +321,20 @@ func (s *Session) Answer(ctx context.Context, call string, value json.RawMessage
 func (s *Session) answered(ctx context.Context) {
 	s.mu.Lock()
 	more := s.full && !s.draining
-	drained := s.draining && !s.drained && len(s.held)+s.kept == 0
-	s.drained = s.drained || drained
 	s.mu.Unlock()
 	if more {
 		s.look.Raise()
 	}
-	if drained {
+	s.endDrain(ctx)
+}
+
+// endDrain tells the worker, once, that it has no call and gets none.
+func (s *Session) endDrain(ctx context.Context) {
+	s.mu.Lock()
+	ends := s.draining && !s.drained && len(s.held)+s.kept == 0
+	s.drained = s.drained || ends
+	s.mu.Unlock()
+	if ends {
 		s.send(ctx, Message{Drained: true})
 	}
 }
