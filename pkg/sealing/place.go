@@ -15,6 +15,14 @@ const (
 	SchemeMailTLS = "smtps"
 )
 
+// SchemeWorker is that of Functions of workers: worker://shop.charge stands for all that a worker is sent with calls of shop.charge.
+const SchemeWorker = "worker"
+
+// WorkerURL is where a value goes that is sent to workers with the calls of a Function.
+func WorkerURL(function string) *url.URL {
+	return &url.URL{Scheme: SchemeWorker, Host: function, Path: "/"}
+}
+
 // ParseURL reads a URL of one of some schemes. What servers could read in several ways is refused: the check of a prefix would mean
 // nothing.
 func ParseURL(raw string, schemes ...string) (*url.URL, error) {
@@ -44,9 +52,15 @@ func ParseURL(raw string, schemes ...string) (*url.URL, error) {
 	return u, nil
 }
 
-// ParsePrefix reads the beginning of the URLs of a credential: of web or mail servers.
+// ParsePrefix reads the beginning of the URLs of a credential: of web or mail servers, or a Function of workers.
 func ParsePrefix(raw string) (*url.URL, error) {
-	return ParseURL(raw, "https", "http", SchemeMail, SchemeMailTLS)
+	u, err := ParseURL(raw, "https", "http", SchemeMail, SchemeMailTLS, SchemeWorker)
+	if err == nil && u.Scheme == SchemeWorker && (u.Path != "/" || u.Port() != "" || u.Host != strings.ToLower(u.Host) || !strings.Contains(u.Host, ".")) {
+		return nil, fault.InvalidFields(fault.Field{
+			Name: "url", Problem: fmt.Sprintf("found %.100q; expected the name of a function of workers and nothing behind it: worker://shop.charge", raw),
+		})
+	}
+	return u, err
 }
 
 // Covers reports whether a URL is below one of some prefixes. Scheme, host and port have to be the same, and the path has to begin with the

@@ -47,6 +47,9 @@ type Function struct {
 	Retry  bool
 	Effect Effect
 	Places []*Place
+	// Secrets are arguments that name credentials, or secrets of the run: Call.Secrets has their values. A credential has to be for the
+	// Function, with worker://shop.charge among its URLs.
+	Secrets []string
 	// Do carries it out. The value is encoded as JSON; an *Error says what went wrong, and any other error is the code "internal". ctx ends at
 	// the call's deadline, or when the call is no longer this worker's.
 	Do func(ctx context.Context, call Call) (any, error)
@@ -79,7 +82,24 @@ type Call struct {
 	Organization int64
 	// TraceParent is the trace of the run (W3C); empty for none.
 	TraceParent string
+	// Secrets are the values of the Function's secret arguments, by argument. They belong into no log and no result.
+	Secrets Secrets
 }
+
+// Secrets are values that are shown nowhere: they are printed, logged and encoded without them.
+type Secrets map[string]string
+
+// String does not show the values.
+func (s Secrets) String() string { return fmt.Sprintf("%d secrets", len(s)) }
+
+// GoString does not show the values.
+func (s Secrets) GoString() string { return s.String() }
+
+// LogValue does not show the values.
+func (s Secrets) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// MarshalJSON does not show the values.
+func (s Secrets) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
 
 // Error is a failure that programs see and can compare with. It is recorded, so it contains no secret.
 type Error struct {
@@ -177,11 +197,13 @@ func (s *session) run(ctx context.Context) error {
 	open, closeStream := context.WithCancel(context.WithoutCancel(ctx))
 	defer s.calls.Wait()
 	defer closeStream()
+	// Also while the service is away: Work waits for it.
+	stopConnecting := context.AfterFunc(ctx, closeStream)
 	var err error
 	if s.stream, err = autoflowv1.NewAutoFlowClient(s.Conn).Work(open, grpc.WaitForReady(true)); err != nil {
+		stopConnecting()
 		return fmt.Errorf("connect: %w", err)
 	}
-	stopConnecting := context.AfterFunc(ctx, closeStream)
 	interval, err := s.register()
 	if !stopConnecting() || err != nil {
 		return err
@@ -219,6 +241,7 @@ func (s *session) register() (time.Duration, error) {
 	for _, f := range s.Functions {
 		r.Functions = append(r.Functions, &autoflowv1.WorkerFunction{
 			Name: f.Name, Doc: f.Doc, ArgumentsSchema: f.Arguments, ResultSchema: f.Result, Retry: f.Retry, Effect: f.Effect, Places: f.Places,
+			Secrets: f.Secrets,
 		})
 	}
 	_ = s.send(&autoflowv1.WorkRequest{Message: &autoflowv1.WorkRequest_Register{Register: r}}) // Recv returns what went wrong
@@ -312,11 +335,31 @@ func (s *session) do(ctx context.Context, c *autoflowv1.WorkCall) (value any, er
 	}()
 	for _, f := range s.Functions {
 		if f.Name == c.GetFunction() {
+			if missing := f.missing(c); missing != "" {
+				return nil, &Error{Code: "unreachable", Message: "the service did not send the secret " + missing, Retryable: true}
+			}
 			return f.Do(ctx, Call{
 				ID: c.GetCallId(), Attempt: int(c.GetAttempt()), Function: c.GetFunction(), Arguments: c.GetArguments(),
 				Deadline: c.GetDeadline().AsTime(), Workflow: c.GetWorkflowId(), Organization: c.GetOrganizationId(), TraceParent: c.GetTraceParent(),
+				Secrets: c.GetSecrets(),
 			})
 		}
 	}
 	return nil, &Error{Code: "unknown_function", Message: "the worker does not have the function " + c.GetFunction()}
+}
+
+// missing is a secret argument of a call that was sent without its value, by a service of an earlier release; "" for none.
+func (f Function) missing(c *autoflowv1.WorkCall) string {
+	if len(f.Secrets) == 0 {
+		return ""
+	}
+	var arguments map[string]json.RawMessage
+	_ = json.Unmarshal(c.GetArguments(), &arguments) // what is no object has no such arguments
+	for _, name := range f.Secrets {
+		given, named := arguments[name]
+		if _, sent := c.GetSecrets()[name]; named && string(given) != "null" && !sent {
+			return name
+		}
+	}
+	return ""
 }

@@ -224,6 +224,9 @@ func methods(organization int64, id string) map[string]func(context.Context, aut
 		"GetLimits": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
 			return first(c.GetLimits(ctx, &autoflowv1.GetLimitsRequest{OrganizationId: organization}))
 		},
+		"ListLimitUse": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
+			return first(c.ListLimitUse(ctx, &autoflowv1.ListLimitUseRequest{}))
+		},
 		"SetLimits": func(ctx context.Context, c autoflowv1.AutoFlowClient) error {
 			return first(c.SetLimits(ctx, &autoflowv1.SetLimitsRequest{OrganizationId: organization, Limits: &autoflowv1.Limits{OpenRuns: 1000}}))
 		},
@@ -279,7 +282,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 			err := call(t.Context(), stranger)
 			switch method {
 			case "CheckProgram": // a program that is looked at belongs to nobody yet
-			case "DeclareAgents", "SetLimits", "Work": // for all organizations; and a worker has a token of its own scope
+			case "DeclareAgents", "ListLimitUse", "SetLimits", "Work": // for all organizations; and a worker has a token of its own scope
 				if !fault.Is(err, fault.Denied) {
 					t.Errorf("%s: %v, expected a denial", method, err)
 				}
@@ -315,7 +318,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 			forEachMethod(t, "mine", func(method string, call func(context.Context, autoflowv1.AutoFlowClient) error) {
 				// Read where the table has none. Whose agents are, and what an organization may use, is for no token of one organization to say.
 				// Nobody works but with a token for that.
-				let := at(scope) >= at(needs[method]) && method != "DeclareAgents" && method != "SetLimits" && method != "Work"
+				let := at(scope) >= at(needs[method]) && method != "DeclareAgents" && method != "SetLimits" && method != "ListLimitUse" && method != "Work"
 				if err := call(t.Context(), caller); let == fault.Is(err, fault.Denied) {
 					t.Errorf("%s with scope %s: %v", method, scope, err)
 				}

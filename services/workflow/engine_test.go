@@ -52,6 +52,8 @@ type engines struct {
 	checkEmit   func(history.Emit) *history.FunctionError
 	// policies decide about calls in those that run next; nil for none.
 	policies engine.CallPolicies
+	// limits bound programs in those that run next; nil for none.
+	limits engine.Limits
 
 	mu      sync.Mutex
 	running []*engine.Engine
@@ -125,7 +127,7 @@ func (e *engines) runWith(instance string, s Store, act behaviour, history int) 
 		e.t.Fatal(err)
 	}
 	engine := engine.New(engine.Deps{
-		Store: s, Scripts: e.scripts, Functions: functions, CheckEmit: e.checkEmit, Policies: e.policies, Clock: e.clock, Log: bustest.Log(e.t),
+		Store: s, Scripts: e.scripts, Functions: functions, CheckEmit: e.checkEmit, Limits: e.limits, Policies: e.policies, Clock: e.clock, Log: bustest.Log(e.t),
 		Settings: engine.Settings{
 			Generations: e.generations,
 			Instance:    instance, Lease: shortLease, Poll: 20 * time.Millisecond, CallTimeout: time.Minute, WaitTimeout: time.Hour,

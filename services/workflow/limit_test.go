@@ -239,6 +239,13 @@ func TestLimitsOverTheAPI(t *testing.T) {
 	if !refused {
 		t.Error("20 starts were let in at one in a second")
 	}
+	used, err := s.ListLimitUse(ctx, &autoflowv1.ListLimitUseRequest{})
+	if err != nil || len(used.GetUses()) == 0 || used.GetUses()[0].GetLimit() != "starts_per_second" || used.GetUses()[0].GetMost() != 1 {
+		t.Errorf("found %v, %v; expected a use of starts_per_second", used, err)
+	}
+	if _, err := s.ListLimitUse(ctx, &autoflowv1.ListLimitUseRequest{AtLeastPercent: 101}); !fault.Is(err, fault.Invalid) {
+		t.Errorf("found %v, expected that 101 percent is invalid", err)
+	}
 	for rule, ok := range map[*autoflowv1.RetentionRule]bool{
 		{Label: "kind", Value: "x", Keep: durationpb.New(time.Hour)}:   true,
 		{Value: "x", Keep: durationpb.New(time.Hour)}:                  false,

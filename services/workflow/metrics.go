@@ -3,6 +3,7 @@ package workflow
 import (
 	"cmp"
 	"slices"
+	"strconv"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
@@ -142,16 +143,52 @@ type limitMetrics struct{ limits *limit.Limiter }
 // limitedDesc describes the counter.
 func limitedDesc() *prometheus.Desc {
 	return prometheus.NewDesc("lockstep_limited_total",
-		"Starts and events that were refused because their organization was at a limit, by limit.", []string{"limit"}, nil)
+		"Starts, events and calls of channels that were refused because their organization was at a limit, by limit.", []string{"limit"}, nil)
 }
 
+// pacedDesc describes the counter of waits.
+func pacedDesc() *prometheus.Desc {
+	return prometheus.NewDesc("lockstep_limit_waits_total",
+		"Waits of programs because their organization was at a limit, by limit: starts, events, or storage before a next generation.",
+		[]string{"limit"}, nil)
+}
+
+// usedDesc and mostDesc describe the use of limits.
+func usedDesc() *prometheus.Desc {
+	return prometheus.NewDesc("lockstep_limit_used",
+		"What an organization uses of a limit, for the 20 uses of half a limit or more that are closest to theirs. Every replica has all of them, so take the "+
+			"maximum.", []string{"organization", "limit"}, nil)
+}
+
+func mostDesc() *prometheus.Desc {
+	return prometheus.NewDesc("lockstep_limit_max", "The limits of lockstep_limit_used.", []string{"organization", "limit"}, nil)
+}
+
+// What lockstep_limit_used has: organizations that use this share of a limit, and at most so many uses.
+const (
+	usedShare = 0.5
+	usedMost  = 20
+)
+
 // Describe implements prometheus.Collector.
-func (limitMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- limitedDesc() }
+func (limitMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{limitedDesc(), pacedDesc(), usedDesc(), mostDesc()} {
+		ch <- d
+	}
+}
 
 // Collect implements prometheus.Collector.
 func (m limitMetrics) Collect(ch chan<- prometheus.Metric) {
 	for kind, count := range m.limits.Refused() {
 		ch <- prometheus.MustNewConstMetric(limitedDesc(), prometheus.CounterValue, float64(count), limit.Names()[kind])
+	}
+	for kind, count := range m.limits.Waits() {
+		ch <- prometheus.MustNewConstMetric(pacedDesc(), prometheus.CounterValue, float64(count), limit.Names()[kind])
+	}
+	for _, u := range m.limits.Nearest(usedShare, usedMost) {
+		labels := []string{strconv.FormatInt(u.Organization, 10), limit.Names()[u.Kind]}
+		ch <- prometheus.MustNewConstMetric(usedDesc(), prometheus.GaugeValue, u.Used, labels...)
+		ch <- prometheus.MustNewConstMetric(mostDesc(), prometheus.GaugeValue, float64(u.Most), labels...)
 	}
 }
 

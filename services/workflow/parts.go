@@ -83,7 +83,7 @@ func checkScopes(ctx context.Context, c Config, several func(context.Context) (b
 func functions(
 	c Config, own credential.Store, several func(context.Context) (bool, error), budget *gitfetch.Budget, wall clock.Clock, log *slog.Logger,
 	watching function.WatchDeps,
-) (*activity.Functions, *git.Forge, error) {
+) (*activity.Functions, *git.Forge, *web.Client, error) {
 	// A program names its repositories, so they are anybody's URLs (D41); those that the operator has credentials for are
 	// the operator's own.
 	allowed := slices.Clone(c.GitAllowNetworks)
@@ -95,15 +95,15 @@ func functions(
 	guard := httpx.Config{Allow: allowed, Timeout: gitfetch.RequestTimeout, MaxBody: gitfetch.MaxBody, Log: log}
 	var err error
 	if guard.TLS, err = certs.Beside(c.GitCAFile, log); err != nil {
-		return nil, nil, fmt.Errorf("git_ca_file: %w", err)
+		return nil, nil, nil, fmt.Errorf("git_ca_file: %w", err)
 	}
 	transport, err := httpx.New(guard)
 	if err != nil {
-		return nil, nil, fmt.Errorf("git_allow_networks: %w", err)
+		return nil, nil, nil, fmt.Errorf("git_allow_networks: %w", err)
 	}
 	secrets, err := secret.New(c.Vault, wall, log)
 	if err != nil {
-		return nil, nil, fmt.Errorf("vault: %w", err)
+		return nil, nil, nil, fmt.Errorf("vault: %w", err)
 	}
 	book := credential.NewBook(credential.Deps{
 		Store: own, Open: keyset.New(secrets, c.Credentials.KeysetRef).Open, Read: secrets.Read, Settings: c.Credentials,
@@ -114,17 +114,17 @@ func functions(
 		AuthorEmail: c.GitAuthorEmail, Clock: wall, Log: log,
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("configure git: %w", err)
+		return nil, nil, nil, fmt.Errorf("configure git: %w", err)
 	}
 	requests, err := requester(c, book, several, secrets, log)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	registry, err := activity.NewFunctions(append(function.All(forge, requests), function.Watching(watching)...)...)
 	if err != nil {
-		return nil, nil, fmt.Errorf("register functions: %w", err)
+		return nil, nil, nil, fmt.Errorf("register functions: %w", err)
 	}
-	return registry, forge, nil
+	return registry, forge, requests, nil
 }
 
 // mostTimeout bounds every exchange of http.request; its calls have timeouts of their own, which are shorter.

@@ -60,10 +60,10 @@ def die():
         file.write("dead")
     os.kill(os.getpid(), signal.SIGKILL)
 
-def reserve(call_id, arguments):
+def reserve(call_id, arguments, secrets):
     if when == "before":
         die()
-    answer = original(call_id, arguments)
+    answer = original(call_id, arguments, secrets)
     if when == "between" or when == "second" and answer.value == b'{"number": "R-2"}':
         die()
     return answer

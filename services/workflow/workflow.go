@@ -117,7 +117,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	watches := events.NewWatches(events.WatchesDeps{Store: executions, Bus: conn, Clock: wall, Log: log})
 	owners := agent.NewRegistry(executions, wall, log)
 	budget := gitfetch.NewBudget(c.GitLimits)
-	registry, forge, err := functions(c, executions, executions.SeveralOrganizations, budget, wall,
+	registry, forge, requests, err := functions(c, executions, executions.SeveralOrganizations, budget, wall,
 		log, function.WatchDeps{Store: executions, Observers: executions, Changed: watches.Changed, Agents: owners})
 	if err != nil {
 		return err
@@ -127,17 +127,19 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	catalogue := worker.NewCatalogue(executions, function.OfWorker, wall, log)
 	registry.Add(catalogue)
 	workers := worker.NewHub(worker.Deps{
-		Store: executions, Catalogue: catalogue, Guard: guardian, Heartbeat: c.WorkerHeartbeat, Poll: poll, Clock: wall, Log: log,
+		Store: executions, Catalogue: catalogue, Guard: guardian, Secrets: requests, Heartbeat: c.WorkerHeartbeat, Poll: poll, Clock: wall, Log: log,
 	})
 	types := eventTypes(pool, wall, log)
 	watchers := control.NewSubscriptions(executions, wall, log)
 	runner = engine.New(engine.Deps{
 		Store: watchers.Store(executions), Scripts: scripts, Functions: registry, Agents: owners, Guard: guardian, Policies: policies,
-		CheckEmit: events.CheckEmitOf(ctx, types), Offered: workers.Offered, Room: workers.Room, Observe: observe(wall), Clock: wall, Log: log,
+		Limits: limiter, CheckEmit: events.CheckEmitOf(ctx, types), Offered: workers.Offered, Room: workers.Room, Observe: observe(wall),
+		Clock: wall, Log: log,
 		Flows: func() { flows.Wake() }, Settings: settings(c),
 	})
 	service := control.NewService(executions, scripts, wall, runner)
-	service.Admit = limiter.Start
+	service.Admit, service.AdmitMessage, service.AdmitCall = limiter.Start, limiter.Event, limiter.Call
+	service.Full = func(organization int64) bool { return limiter.Full(limit.Program{Organization: organization}) }
 	flows = flow.NewFlows(flow.Deps{Store: executions, Scripts: scripts, Start: service.StartOfFlow, Clock: wall, Log: log})
 	measured := newScheduleMetrics()
 	schedules := schedule.New(scheduleDeps(pool, scripts, service, measured, wall, log))

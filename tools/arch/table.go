@@ -192,7 +192,7 @@ func rooms() map[string][]room {
 			{"worker", []string{"wake", "history", "activity"}},
 			{"callpolicy", nil},
 			{"credential", nil},
-			{"engine", []string{"wake", "history", "program", "activity", "agent", "execution", "callpolicy"}},
+			{"engine", []string{"wake", "history", "program", "activity", "agent", "execution", "callpolicy", "limit"}},
 			{"control", []string{"history", "program", "activity", "agent", "execution", "engine"}},
 			{"batch", []string{"wake", "history", "execution", "control"}},
 		},

@@ -5,6 +5,10 @@
 
 where PROTO is the folder proto of the repository. Then: WORKER_TOKEN=… python worker.py workflow.example.com:8083 [--plain]
 
+A Function that needs a secret of Lockstep declares the argument with its name, secrets=["key"], and reads call.secrets["key"]: the value of the
+credential that the program has named there, if that credential is for the Function (worker://shop.reserve among its URLs). It belongs into no
+log and no result.
+
 A call comes at least once: whoever is killed between an effect and its answer is given the call again, under the same id. So the effect is
 stored with the id of its call.
 """
@@ -26,8 +30,10 @@ from lockstep.autoflow.v1 import autoflow_pb2_grpc as rpc
 WAREHOUSE = os.environ.get("WAREHOUSE", "warehouse.db")  # a file in place of a warehouse
 
 
-def reserve(call_id, arguments):
+def reserve(call_id, arguments, secrets):
     """Reserves once for each call, by its id: a call that is repeated, also after this process was killed, finds its number."""
+    if "key" in arguments and len(secrets["key"]) < 8:  # a real warehouse would be asked with it
+        return pb.WorkResult(call_id=call_id, failure=pb.WorkFailure(code="unauthorized", message="the key is not one of the warehouse"))
     if arguments["count"] > 100:
         return pb.WorkResult(call_id=call_id, failure=pb.WorkFailure(code="sold_out", message="there are not so many"))
     warehouse = sqlite3.connect(WAREHOUSE, timeout=10)
@@ -47,9 +53,10 @@ RESERVE = pb.WorkerFunction(
     arguments_schema=json.dumps({
         "type": "object",
         "required": ["item", "count"],
-        "properties": {"item": {"type": "string"}, "count": {"type": "integer", "minimum": 1}},
+        "properties": {"item": {"type": "string"}, "count": {"type": "integer", "minimum": 1}, "key": {"type": "string"}},
     }).encode(),
     effect=pb.FUNCTION_EFFECT_READS,
+    secrets=["key"],
 )
 
 
@@ -70,7 +77,7 @@ def work(stub, token, stopping):
 
     def carry_out(call):
         try:
-            result = reserve(call.call_id, json.loads(call.arguments))
+            result = reserve(call.call_id, json.loads(call.arguments), call.secrets)
         except Exception as problem:  # the failure of this call, and of no other
             print("call", call.call_id, "failed:", problem, file=sys.stderr)
             result = pb.WorkResult(call_id=call.call_id, failure=pb.WorkFailure(code="internal", message="see the worker's log"))

@@ -62,6 +62,7 @@ const (
 	AutoFlow_DeleteEventType_FullMethodName       = "/lockstep.autoflow.v1.AutoFlow/DeleteEventType"
 	AutoFlow_GetLimits_FullMethodName             = "/lockstep.autoflow.v1.AutoFlow/GetLimits"
 	AutoFlow_SetLimits_FullMethodName             = "/lockstep.autoflow.v1.AutoFlow/SetLimits"
+	AutoFlow_ListLimitUse_FullMethodName          = "/lockstep.autoflow.v1.AutoFlow/ListLimitUse"
 	AutoFlow_ListRetention_FullMethodName         = "/lockstep.autoflow.v1.AutoFlow/ListRetention"
 	AutoFlow_SetRetention_FullMethodName          = "/lockstep.autoflow.v1.AutoFlow/SetRetention"
 	AutoFlow_DeclareAgents_FullMethodName         = "/lockstep.autoflow.v1.AutoFlow/DeclareAgents"
@@ -250,9 +251,12 @@ type AutoFlowClient interface {
 	// GetLimits returns what an organization may use, what it uses, and the last changes of its limits and rules of retention. For organization
 	// 0 they are the limits of all organizations that have none of their own. Codes: INVALID_ARGUMENT.
 	GetLimits(ctx context.Context, in *GetLimitsRequest, opts ...grpc.CallOption) (*GetLimitsResponse, error)
-	// SetLimits changes what an organization may use. It takes a token of all organizations. What is in progress continues; starts and events
-	// beyond a limit are refused with RESOURCE_EXHAUSTED. Codes: INVALID_ARGUMENT, PERMISSION_DENIED.
+	// SetLimits changes what an organization may use. It takes a token of all organizations. What is in progress continues; starts, events and
+	// calls beyond a limit are refused with RESOURCE_EXHAUSTED, and programs wait or get an error that they can catch. Codes: INVALID_ARGUMENT, PERMISSION_DENIED.
 	SetLimits(ctx context.Context, in *SetLimitsRequest, opts ...grpc.CallOption) (*SetLimitsResponse, error)
+	// ListLimitUse returns which organizations are closest to their limits. It takes a token of all organizations. Codes: INVALID_ARGUMENT,
+	// PERMISSION_DENIED.
+	ListLimitUse(ctx context.Context, in *ListLimitUseRequest, opts ...grpc.CallOption) (*ListLimitUseResponse, error)
 	// ListRetention returns the rules by which runs of an organization are deleted some time after their end. Codes: INVALID_ARGUMENT.
 	ListRetention(ctx context.Context, in *ListRetentionRequest, opts ...grpc.CallOption) (*ListRetentionResponse, error)
 	// SetRetention sets a rule, or removes it. Of several rules for the labels of a run, the longest counts; the rule without a label counts for
@@ -709,6 +713,16 @@ func (c *autoFlowClient) SetLimits(ctx context.Context, in *SetLimitsRequest, op
 	return out, nil
 }
 
+func (c *autoFlowClient) ListLimitUse(ctx context.Context, in *ListLimitUseRequest, opts ...grpc.CallOption) (*ListLimitUseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListLimitUseResponse)
+	err := c.cc.Invoke(ctx, AutoFlow_ListLimitUse_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *autoFlowClient) ListRetention(ctx context.Context, in *ListRetentionRequest, opts ...grpc.CallOption) (*ListRetentionResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListRetentionResponse)
@@ -943,9 +957,12 @@ type AutoFlowServer interface {
 	// GetLimits returns what an organization may use, what it uses, and the last changes of its limits and rules of retention. For organization
 	// 0 they are the limits of all organizations that have none of their own. Codes: INVALID_ARGUMENT.
 	GetLimits(context.Context, *GetLimitsRequest) (*GetLimitsResponse, error)
-	// SetLimits changes what an organization may use. It takes a token of all organizations. What is in progress continues; starts and events
-	// beyond a limit are refused with RESOURCE_EXHAUSTED. Codes: INVALID_ARGUMENT, PERMISSION_DENIED.
+	// SetLimits changes what an organization may use. It takes a token of all organizations. What is in progress continues; starts, events and
+	// calls beyond a limit are refused with RESOURCE_EXHAUSTED, and programs wait or get an error that they can catch. Codes: INVALID_ARGUMENT, PERMISSION_DENIED.
 	SetLimits(context.Context, *SetLimitsRequest) (*SetLimitsResponse, error)
+	// ListLimitUse returns which organizations are closest to their limits. It takes a token of all organizations. Codes: INVALID_ARGUMENT,
+	// PERMISSION_DENIED.
+	ListLimitUse(context.Context, *ListLimitUseRequest) (*ListLimitUseResponse, error)
 	// ListRetention returns the rules by which runs of an organization are deleted some time after their end. Codes: INVALID_ARGUMENT.
 	ListRetention(context.Context, *ListRetentionRequest) (*ListRetentionResponse, error)
 	// SetRetention sets a rule, or removes it. Of several rules for the labels of a run, the longest counts; the rule without a label counts for
@@ -1103,6 +1120,9 @@ func (UnimplementedAutoFlowServer) GetLimits(context.Context, *GetLimitsRequest)
 }
 func (UnimplementedAutoFlowServer) SetLimits(context.Context, *SetLimitsRequest) (*SetLimitsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetLimits not implemented")
+}
+func (UnimplementedAutoFlowServer) ListLimitUse(context.Context, *ListLimitUseRequest) (*ListLimitUseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListLimitUse not implemented")
 }
 func (UnimplementedAutoFlowServer) ListRetention(context.Context, *ListRetentionRequest) (*ListRetentionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListRetention not implemented")
@@ -1846,6 +1866,24 @@ func _AutoFlow_SetLimits_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AutoFlow_ListLimitUse_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListLimitUseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutoFlowServer).ListLimitUse(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutoFlow_ListLimitUse_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutoFlowServer).ListLimitUse(ctx, req.(*ListLimitUseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AutoFlow_ListRetention_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListRetentionRequest)
 	if err := dec(in); err != nil {
@@ -2083,6 +2121,10 @@ var AutoFlow_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetLimits",
 			Handler:    _AutoFlow_SetLimits_Handler,
+		},
+		{
+			MethodName: "ListLimitUse",
+			Handler:    _AutoFlow_ListLimitUse_Handler,
 		},
 		{
 			MethodName: "ListRetention",

@@ -103,6 +103,7 @@ func Scopes() map[string]rpc.Scope {
 		autoflowv1.AutoFlow_ListEventTypes_FullMethodName:        rpc.ScopeRead,
 		autoflowv1.AutoFlow_ListFunctions_FullMethodName:         rpc.ScopeRead,
 		autoflowv1.AutoFlow_GetLimits_FullMethodName:             rpc.ScopeRead,
+		autoflowv1.AutoFlow_ListLimitUse_FullMethodName:          rpc.ScopeRead,
 		autoflowv1.AutoFlow_SetLimits_FullMethodName:             rpc.ScopeAdmin,
 		autoflowv1.AutoFlow_ListRetention_FullMethodName:         rpc.ScopeRead,
 		autoflowv1.AutoFlow_SetRetention_FullMethodName:          rpc.ScopeAdmin,

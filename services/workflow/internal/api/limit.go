@@ -1,7 +1,9 @@
 package api
 
 import (
+	"cmp"
 	"context"
+	"math"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -23,7 +25,10 @@ func (s *Server) GetLimits(ctx context.Context, req *autoflowv1.GetLimitsRequest
 	if err != nil {
 		return nil, err
 	}
-	resp := &autoflowv1.GetLimitsResponse{Limits: wireLimits(now.Limits), Own: now.Own, OpenRuns: now.Runs, StorageBytes: now.Bytes}
+	resp := &autoflowv1.GetLimitsResponse{
+		Limits: wireLimits(now.Limits), Own: now.Own, OpenRuns: now.Runs, StorageBytes: now.Bytes,
+		StartsRate: now.Rates[limit.Starts], EventsRate: now.Rates[limit.Events], CallsRate: now.Rates[limit.Calls],
+	}
 	for _, c := range now.Changes {
 		resp.Changes = append(resp.Changes, &autoflowv1.SettingChange{
 			ChangedAt: timestamppb.New(c.At), Setting: c.Setting, ChangedBy: c.By, Reason: c.Reason, Before: c.Before, After: c.After,
@@ -35,23 +40,59 @@ func (s *Server) GetLimits(ctx context.Context, req *autoflowv1.GetLimitsRequest
 func wireLimits(l limit.Limits) *autoflowv1.Limits {
 	return &autoflowv1.Limits{
 		OpenRuns: l.OpenRuns, StartsPerSecond: l.StartsPerSecond, EventsPerSecond: l.EventsPerSecond, StorageBytes: l.StorageBytes,
+		CallsPerSecond: l.CallsPerSecond,
 	}
+}
+
+// The bounds of ListLimitUse.
+const (
+	usesDefault = 100
+	usesMost    = 1000
+)
+
+// ListLimitUse answers who is close to a limit.
+func (s *Server) ListLimitUse(ctx context.Context, req *autoflowv1.ListLimitUseRequest) (*autoflowv1.ListLimitUseResponse, error) {
+	if err := ofAll(ctx, "the use of all organizations is shown to"); err != nil {
+		return nil, err
+	}
+	percent, most := req.GetAtLeastPercent(), cmp.Or(req.GetPageSize(), usesDefault)
+	if percent < 0 || percent > 100 {
+		return nil, invalid("at_least_percent", "found %d, expected 0 to 100", percent)
+	}
+	if most < 1 || most > usesMost {
+		return nil, invalid("page_size", "found %d, expected 1 to %d", most, usesMost)
+	}
+	resp := &autoflowv1.ListLimitUseResponse{}
+	for _, u := range s.Limits.Nearest(max(float64(percent)/100, math.SmallestNonzeroFloat64), int(most)) {
+		resp.Uses = append(resp.Uses, &autoflowv1.LimitUse{
+			OrganizationId: u.Organization, Limit: limit.Names()[u.Kind], Used: u.Used, Most: u.Most,
+		})
+	}
+	return resp, nil
+}
+
+// ofAll refuses tokens of one organization.
+func ofAll(ctx context.Context, what string) error {
+	caller, known := rpc.CallerFrom(ctx)
+	if !known {
+		return fault.New(fault.Unauthenticated, "the call carries no known token")
+	}
+	if caller.Organization != 0 {
+		return fault.New(fault.Denied, "%s a token of all organizations; this one is for organization %d", what, caller.Organization)
+	}
+	return nil
 }
 
 // SetLimits changes what an organization may use. An organization must not raise its own limits, so it takes a token of all of them.
 func (s *Server) SetLimits(ctx context.Context, req *autoflowv1.SetLimitsRequest) (*autoflowv1.SetLimitsResponse, error) {
-	caller, known := rpc.CallerFrom(ctx)
-	if !known {
-		return nil, fault.New(fault.Unauthenticated, "the call carries no known token")
-	}
-	if caller.Organization != 0 {
-		return nil, fault.New(fault.Denied, "limits are set with a token of all organizations; this one is for organization %d", caller.Organization)
+	if err := ofAll(ctx, "limits are set with"); err != nil {
+		return nil, err
 	}
 	c := limit.Change{Organization: req.GetOrganizationId(), By: callerName(ctx), Reason: req.GetReason()}
 	if l := req.GetLimits(); l != nil {
 		c.To = &limit.Limits{
 			OpenRuns: l.GetOpenRuns(), StartsPerSecond: l.GetStartsPerSecond(), EventsPerSecond: l.GetEventsPerSecond(),
-			StorageBytes: l.GetStorageBytes(),
+			StorageBytes: l.GetStorageBytes(), CallsPerSecond: l.GetCallsPerSecond(),
 		}
 	}
 	if err := s.Limits.Set(ctx, c); err != nil {

@@ -118,7 +118,7 @@ func firstOf(ctx context.Context, stream autoflowv1.AutoFlow_WorkServer) (worker
 	for _, f := range r.GetFunctions() {
 		d := worker.Declaration{
 			Name: f.GetName(), Doc: history.Storable(f.GetDoc()), Arguments: f.GetArgumentsSchema(), Result: f.GetResultSchema(),
-			Retry: f.GetRetry(), Effect: effectNames()[f.GetEffect()],
+			Retry: f.GetRetry(), Effect: effectNames()[f.GetEffect()], Secrets: f.GetSecrets(),
 		}
 		for _, p := range f.GetPlaces() {
 			d.Places = append(d.Places, worker.PlaceForm{
@@ -213,6 +213,7 @@ func message(m worker.Message) *autoflowv1.WorkResponse {
 		return &autoflowv1.WorkResponse{Message: &autoflowv1.WorkResponse_Call{Call: &autoflowv1.WorkCall{
 			CallId: m.Call.ID, Attempt: int32(m.Call.Attempt), Function: m.Call.Function, Arguments: m.Call.Args,
 			Deadline: timestamppb.New(m.Call.Deadline), WorkflowId: m.Call.Workflow, OrganizationId: m.Call.Organization, TraceParent: m.Call.Trace,
+			Secrets: m.Call.Secrets,
 		}}}
 	case m.Cancelled != "":
 		return &autoflowv1.WorkResponse{Message: &autoflowv1.WorkResponse_Cancelled{Cancelled: &autoflowv1.WorkCancelled{CallId: m.Cancelled}}}
@@ -248,6 +249,7 @@ func (s *Server) ListFunctions(ctx context.Context, req *autoflowv1.ListFunction
 			resp.Functions = append(resp.Functions, &autoflowv1.FunctionInfo{
 				Name: f.Name, Doc: f.Doc, ArgumentsSchema: f.Arguments, ResultSchema: f.Result, Effect: effect(f.EffectOf()), Worker: true,
 				Workers: int32(connected[f.Name]), RegisteredAt: timestamppb.New(f.RegisteredAt),
+				Secrets: f.Secrets,
 			})
 		}
 	}

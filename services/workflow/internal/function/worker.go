@@ -12,6 +12,9 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/worker"
 )
 
+// maxSecretName bounds the names of credentials and secrets, in bytes.
+const maxSecretName = 255
+
 // ofWorker is a Function that workers have registered.
 type ofWorker struct {
 	worker.Declaration
@@ -60,8 +63,17 @@ func (f *ofWorker) Call(context.Context, activity.Call) (any, error) {
 	return nil, &history.FunctionError{Code: history.CodeInternal, Message: f.Name() + " is executed by a worker, not here"}
 }
 
-// Check compares arguments with the schema.
+// Check compares arguments with the schema. Those that are secrets are names.
 func (f *ofWorker) Check(args map[string]any) error {
+	for _, name := range f.Secrets {
+		if given, is := args[name]; is && given != nil {
+			if text, is := given.(string); !is || text == "" || len(text) > maxSecretName {
+				return &history.FunctionError{
+					Code: history.CodeInvalid, Message: fmt.Sprintf("%s: %s: expected the name of a credential, or of a secret of the run", f.Name(), name),
+				}
+			}
+		}
+	}
 	if f.arguments == nil {
 		return nil
 	}

@@ -276,7 +276,7 @@ func (w *world) commit(r *run) error {
 		if e.Event > 0 {
 			r.consumed[int(e.Event)] = true
 		}
-		if e.Kind == history.KindStart {
+		if e.Kind == history.KindStart && e.Error == nil {
 			child, err := r.child(e)
 			if err != nil {
 				return err

@@ -95,6 +95,7 @@ func (m *machine) Close() {
 
 // do moves the program on, and reports whether that has stopped the run.
 func (m *machine) do(req request) (stopped bool) {
+	req.Bounded = m.env.Asks()
 	r, err := m.scripts.places.ask(m.home, req, m.env, m.scripts.patience())
 	if err != nil {
 		// What it did in this turn is not part of the run: nobody has heard of it.

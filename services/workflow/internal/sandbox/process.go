@@ -212,6 +212,8 @@ func answerTo(q question, env program.Environment) answer {
 		return answer{Text: env.Token()}
 	case history.KindEmit:
 		return answer{Refusal: env.Emit(q.ID, q.Type, q.Data)}
+	case history.KindStart:
+		return answer{Refusal: env.Start(q.Bytes)}
 	default:
 		return answer{Refusal: &history.FunctionError{Code: history.CodeInternal, Message: "unknown question"}}
 	}

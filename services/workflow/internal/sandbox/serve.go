@@ -73,6 +73,8 @@ type child struct {
 	out      io.Writer
 	sessions map[uint64]*session
 	watch    *watchdog
+	// bounded is set while children have to be admitted.
+	bounded bool
 }
 
 // session is one run.
@@ -90,6 +92,7 @@ func (c *child) handle(ctx context.Context, req request) reply {
 		c.watch.begin()
 		defer c.watch.end()
 	}
+	c.bounded = req.Bounded
 	switch req.Do {
 	case doHello:
 		limits := req.Limits.withDefaults()
@@ -176,6 +179,12 @@ func (c *child) environment(req request) program.Environment {
 		Token:  func() string { return c.ask(question{Kind: history.KindChannel}).Text },
 		Emit: func(id, eventType string, data json.RawMessage) *history.FunctionError {
 			return c.ask(question{Kind: history.KindEmit, ID: id, Type: eventType, Data: data}).Refusal
+		},
+		Start: func(bytes int) *history.FunctionError {
+			if !c.bounded {
+				return nil
+			}
+			return c.ask(question{Kind: history.KindStart, Bytes: bytes}).Refusal
 		},
 	}
 }

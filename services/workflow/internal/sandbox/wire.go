@@ -37,6 +37,8 @@ type request struct {
 	Begun   bool             `json:",omitempty"`
 	Watched bool             `json:",omitempty"`
 	Stopped *program.Stopped `json:",omitempty"`
+	// Bounded is set while children have to be admitted.
+	Bounded bool `json:",omitempty"`
 	// Limits are for hello.
 	Limits Limits `json:",omitzero"`
 	// Answer is for a question of the child.
@@ -86,12 +88,14 @@ type turn struct {
 	Asked []program.Asked `json:",omitempty"`
 }
 
-// question is what only the service can say: the time, an identifier, chance, a token, whether an event may be sent.
+// question is what only the service can say: the time, an identifier, chance, a token, whether an event may be sent or a child started.
 type question struct {
 	Kind history.Kind
 	ID   string          `json:",omitempty"`
 	Type string          `json:",omitempty"`
 	Data json.RawMessage `json:",omitempty"`
+	// Bytes is the size of a child's inputs.
+	Bytes int `json:",omitempty"`
 }
 
 type answer struct {

@@ -55,7 +55,8 @@ func (workflow) AttrNames() []string { return []string{"id"} }
 
 // startWorkflow(module="", inputs={}, id="", detached=False, program="") starts a run of its own, of a module that was submitted with this
 // program or of a program that is given as text, and answers a handle for await_workflow. It is stored in the transaction that records
-// that it was started, so it is started once. The id names it among the children of this run.
+// that it was started, so it is started once. The id names it among the children of this run. At a limit of the organization it is an
+// error with the code "limited".
 func startWorkflow(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	b, err := branchOf(thread, fn)
 	if err != nil {
@@ -103,23 +104,33 @@ func startWorkflow(thread *starlark.Thread, fn *starlark.Builtin, args starlark.
 	if child.Workflow, err = id.ChildRun(m.env.Workflow, key, name); err != nil {
 		return nil, fmt.Errorf("start_workflow: %w", err)
 	}
-	if name != "" {
-		if m.children[name] {
-			return nil, fmt.Errorf("start_workflow: the run has started a child with the id %q already", name)
+	if m.children[name] {
+		return nil, fmt.Errorf("start_workflow: the run has started a child with the id %q already", name)
+	}
+	if text, err = json.Marshal(child); err != nil {
+		return nil, fmt.Errorf("start_workflow: %w", err)
+	}
+	c, err := m.immediate(op, func() history.Completion {
+		if m.env.Start != nil {
+			if refusal := m.env.Start(len(encoded) + len(source)); refusal != nil {
+				return history.Completion{Op: op.Ref, Error: refusal}
+			}
 		}
+		return history.Completion{Op: op.Ref, Value: text}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if c.Error != nil { // its id is free
+		return nil, fmt.Errorf("start_workflow: %w", c.Error)
+	}
+	if name != "" {
 		if m.children == nil {
 			m.children = map[string]bool{}
 		}
 		m.children[name] = true
 	}
 	m.parent = m.parent || !detached
-	if text, err = json.Marshal(child); err != nil {
-		return nil, fmt.Errorf("start_workflow: %w", err)
-	}
-	c, err := m.immediate(op, func() history.Completion { return history.Completion{Op: op.Ref, Value: text} })
-	if err != nil {
-		return nil, err
-	}
 	// Of a run that was retried the entries before the retry were recorded under another handle.
 	if err := json.Unmarshal(c.Value, &child); err != nil {
 		return nil, fmt.Errorf("start_workflow: the recorded child: %w", err)

@@ -48,6 +48,18 @@ func (s *Store) TakeOffers(ctx context.Context, t worker.Taking) ([]worker.Call,
 	return calls, nil
 }
 
+// SecretsOf implements worker.Store.
+func (s *Store) SecretsOf(ctx context.Context, execution int64) (secrets map[string]string, err error) {
+	encoded, err := s.queries.SecretsOf(ctx, execution)
+	if err != nil {
+		return nil, pg.Classify(err, "read the secrets of execution %d", execution)
+	}
+	if err := json.Unmarshal(encoded, &secrets); err != nil {
+		return nil, fmt.Errorf("the secrets of execution %d: %w", execution, err)
+	}
+	return secrets, nil
+}
+
 // ExtendOffers implements worker.Store.
 func (s *Store) ExtendOffers(ctx context.Context, session string, ids []string, until time.Time) ([]string, error) {
 	kept, err := s.queries.ExtendOffers(ctx, query.ExtendOffersParams{Until: &until, Ids: ids, Session: session})

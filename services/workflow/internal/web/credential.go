@@ -269,6 +269,10 @@ func (c credentials) readAny(ctx context.Context, r activity.WebRequest, target 
 	if err != nil {
 		return nil, "", err
 	}
+	if !found.covers(target) && target.Scheme == sealing.SchemeWorker {
+		return nil, "", fault.New(fault.Denied, "the credential %q is not for workers of the function %s; expected one with %s://%s among its URLs",
+			r.Credential, target.Host, sealing.SchemeWorker, target.Host)
+	}
 	if !found.covers(target) {
 		return nil, "", fault.New(fault.Denied, "the credential %q is not for this URL; expected one that begins with %s", r.Credential,
 			strings.Join(found.URLPrefixes, " or "))
@@ -290,6 +294,13 @@ func (c credentials) readAny(ctx context.Context, r activity.WebRequest, target 
 	}
 	activity.Conceal(ctx, value)
 	return found, value, nil
+}
+
+// SecretFor is the secret of a credential for a worker with a Function, as it is now. The credential has to name the Function among its URLs.
+func (c *Client) SecretFor(ctx context.Context, organization int64, function, name string, secrets map[string]string) (string, error) {
+	_, value, err := c.credentials.read(ctx, activity.WebRequest{Organization: organization, Credential: name, Secrets: secrets},
+		sealing.WorkerURL(function))
+	return value, err
 }
 
 func (l login) covers(u *url.URL) bool { return l.header != "" && l.credential.covers(u) }

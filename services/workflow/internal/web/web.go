@@ -26,6 +26,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/worker"
 )
 
 // The limits.
@@ -74,6 +75,7 @@ type Client struct {
 var (
 	_ activity.Web    = (*Client)(nil)
 	_ activity.Mailer = (*Client)(nil)
+	_ worker.Secrets  = (*Client)(nil)
 )
 
 // New checks the form of the credentials and makes a Client.

@@ -76,6 +76,9 @@ func showFunction(w io.Writer, f *autoflowv1.FunctionInfo) {
 	command.Row(w, "EFFECT", effectOf(f))
 	if f.GetWorker() {
 		command.Row(w, "WORKERS", strconv.Itoa(int(f.GetWorkers())))
+		if len(f.GetSecrets()) > 0 {
+			command.Row(w, "SECRETS", text.Line(strings.Join(f.GetSecrets(), ", ")))
+		}
 		command.Row(w, "REGISTERED", command.Moment(f.GetRegisteredAt().AsTime()))
 	}
 	if doc := strings.TrimSpace(f.GetDoc()); doc != "" {

@@ -17,7 +17,7 @@ import (
 
 // limits is about what an organization may use.
 func (e *Engine) limits() *cobra.Command {
-	cmd := command.Noun("limits", "limit", "What an organization may use of the engine", e.limitsGet(), e.limitsSet())
+	cmd := command.Noun("limits", "limit", "What an organization may use of the engine", e.limitsGet(), e.limitsList(), e.limitsSet())
 	cmd.GroupID = ""
 	return cmd
 }
@@ -33,8 +33,13 @@ func (e *Engine) limitsGet() *cobra.Command {
 				l := found.GetLimits()
 				command.Row(w, "LIMIT", "MOST", "NOW")
 				command.Row(w, "open runs", most(l.GetOpenRuns()), command.Number(int(found.GetOpenRuns())))
-				command.Row(w, "starts per second", most(l.GetStartsPerSecond()), "")
-				command.Row(w, "events per second", most(l.GetEventsPerSecond()), "")
+				command.Row(w, "starts per second", most(l.GetStartsPerSecond()), rate(found.GetStartsRate()))
+				command.Row(w, "events per second", most(l.GetEventsPerSecond()), rate(found.GetEventsRate()))
+				calls := "200 at each replica"
+				if n := l.GetCallsPerSecond(); n > 0 {
+					calls = command.Number(int(n))
+				}
+				command.Row(w, "calls per second", calls, rate(found.GetCallsRate()))
 				command.Row(w, "bytes stored", most(l.GetStorageBytes()), command.Number(int(found.GetStorageBytes())))
 				for _, c := range found.GetChanges() {
 					command.Row(w, command.Moment(c.GetChangedAt().AsTime()), c.GetSetting()+" by "+c.GetChangedBy()+": "+c.GetBefore()+" to "+c.GetAfter(),
@@ -43,6 +48,35 @@ func (e *Engine) limitsGet() *cobra.Command {
 			})
 		})
 }
+
+// limitsList shows who is close to a limit.
+func (e *Engine) limitsList() *cobra.Command {
+	var above, limit int
+	cmd := e.asking("list", "List the organizations that are closest to their limits", "  lockstep workflow limits list --above 80",
+		command.Exactly(0), func(ctx context.Context, client autoflowv1.AutoFlowClient, _ []string) error {
+			found, err := client.ListLimitUse(ctx, &autoflowv1.ListLimitUseRequest{AtLeastPercent: int32(above), PageSize: int32(limit)})
+			if err != nil {
+				return err
+			}
+			return e.Print(messages(found.GetUses()), func(w io.Writer) {
+				command.Row(w, "ORGANIZATION", "LIMIT", "MOST", "NOW", "USED")
+				for _, u := range found.GetUses() {
+					now := command.Number(int(u.GetUsed()))
+					if strings.HasSuffix(u.GetLimit(), "_per_second") {
+						now = rate(u.GetUsed())
+					}
+					command.Row(w, strconv.FormatInt(u.GetOrganizationId(), 10), strings.ReplaceAll(u.GetLimit(), "_", " "), command.Number(int(u.GetMost())), now,
+						strconv.Itoa(int(100*u.GetUsed()/float64(u.GetMost())))+" %")
+				}
+			})
+		})
+	cmd.Flags().IntVar(&above, "above", 50, "only those that use at least this `percentage` of a limit")
+	command.LimitFlag(cmd, &limit, 100)
+	return cmd
+}
+
+// rate is a number in a second as text.
+func rate(n float64) string { return strconv.FormatFloat(n, 'f', 1, 64) }
 
 // most is a limit as text.
 func most(n int64) string {
@@ -57,7 +91,7 @@ func (e *Engine) limitsSet() *cobra.Command {
 	var reason string
 	var remove bool
 	cmd := e.asking("set", "Set the limits of an organization; 0 is no limit, and organization 0 is for all without limits of their own",
-		"  lockstep workflow limits set --organization 2 --open-runs 10000 --starts 100 --events 500 --storage 10000000000 --reason 'shared installation'",
+		"  lockstep workflow limits set --organization 2 --open-runs 10000 --starts 100 --events 500 --calls 400 --storage 10000000000 --reason 'shared installation'",
 		command.Exactly(0), func(ctx context.Context, client autoflowv1.AutoFlowClient, _ []string) error {
 			req := &autoflowv1.SetLimitsRequest{OrganizationId: e.organization, Limits: &l, Reason: reason}
 			if remove {
@@ -73,6 +107,7 @@ func (e *Engine) limitsSet() *cobra.Command {
 	flags.Int64Var(&l.OpenRuns, "open-runs", 0, "`number` of runs that have not ended")
 	flags.Int64Var(&l.StartsPerSecond, "starts", 0, "`number` of starts in a second")
 	flags.Int64Var(&l.EventsPerSecond, "events", 0, "`number` of events and messages in a second")
+	flags.Int64Var(&l.CallsPerSecond, "calls", 0, "`number` of calls of channels in a second; 0 is 200 at each replica")
 	flags.Int64Var(&l.StorageBytes, "storage", 0, "`bytes` of runs, histories, events and payloads")
 	flags.BoolVar(&remove, "remove", false, "remove the organization's own limits")
 	flags.StringVar(&reason, "reason", "", "why, as `text`")

@@ -80,6 +80,9 @@ func Clean(ctx context.Context, value any) any {
 	return c.clean(value)
 }
 
+// CleanValue is a decoded JSON value without the secrets.
+func (c *Concealed) CleanValue(value any) any { return c.clean(value) }
+
 func (c *Concealed) clean(value any) any {
 	switch v := value.(type) {
 	case string:

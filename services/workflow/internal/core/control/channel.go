@@ -97,13 +97,8 @@ func (s *Service) deliver(ctx context.Context, start execution.Start, to executi
 	return to, nil
 }
 
-// The bounds of the calls of one organization in this process: how many wait at once, and how many may begin at once and then in each
-// interval.
-const (
-	callsMost   = 1000
-	callsAtOnce = 1000
-	callsEvery  = time.Second / 200
-)
+// callsMost is how many calls of one organization may wait at once in this process.
+const callsMost = 1000
 
 // CallChannel sends a message and answers what the program replies. The same ID again is the same call: it joins the wait, or has the
 // answer at once. fault.NotFound: there is no such channel, or its run has ended and had no such call; fault.Refused: the run has
@@ -115,11 +110,16 @@ func (s *Service) CallChannel(ctx context.Context, m history.Message, w Wait) (h
 	if err := checkMessage(m, "request_id"); err != nil {
 		return history.Answer{}, err
 	}
-	leave, err := s.calls.enter(m.Organization, s.clock.Now())
+	leave, err := s.calls.enter(m.Organization)
 	if err != nil {
 		return history.Answer{}, err
 	}
 	defer leave()
+	if s.AdmitCall != nil {
+		if err := s.AdmitCall(m.Organization); err != nil {
+			return history.Answer{}, err
+		}
+	}
 	// Before the message: it may be answered with the turn that receives it.
 	answered, forget := s.runner.WatchAnswer(m.Organization, m.Token, m.ID)
 	defer forget()
@@ -194,48 +194,27 @@ func (s *Service) pause(ctx context.Context, notified, stopping <-chan struct{},
 //
 // It is safe for concurrent use.
 type calls struct {
-	mu sync.Mutex
-	of map[int64]*callers
-}
-
-type callers struct {
-	waiting int
-	// until is when the organization has used up what it was allowed.
-	until time.Time
+	mu      sync.Mutex
+	waiting map[int64]int
 }
 
 // enter lets a call in; leave ends it.
-func (c *calls) enter(organization int64, now time.Time) (leave func(), err error) {
+func (c *calls) enter(organization int64) (leave func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.of == nil {
-		c.of = map[int64]*callers{}
+	if c.waiting == nil {
+		c.waiting = map[int64]int{}
 	}
-	for other, o := range c.of { // those who have not called for a while need no entry
-		if o.waiting == 0 && o.until.Before(now) {
-			delete(c.of, other)
-		}
+	if n := c.waiting[organization]; n >= callsMost {
+		return nil, fault.New(fault.Limited, "found %d calls of organization %d that wait for an answer, expected fewer than %d", n, organization,
+			callsMost)
 	}
-	o := c.of[organization]
-	if o == nil {
-		o = &callers{}
-		c.of[organization] = o
-	}
-	if o.waiting >= callsMost {
-		return nil, fault.New(fault.Limited, "found %d calls of organization %d that wait for an answer, expected fewer than %d", o.waiting,
-			organization, callsMost)
-	}
-	if o.until.Before(now) {
-		o.until = now
-	}
-	if o.until.Sub(now) > (callsAtOnce-1)*callsEvery {
-		return nil, fault.New(fault.Limited, "organization %d calls more often than %d times a second", organization, time.Second/callsEvery)
-	}
-	o.until = o.until.Add(callsEvery)
-	o.waiting++
+	c.waiting[organization]++
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		o.waiting--
+		if c.waiting[organization]--; c.waiting[organization] == 0 {
+			delete(c.waiting, organization)
+		}
 	}, nil
 }

@@ -54,6 +54,9 @@ func (o *Operator) Reset(ctx context.Context, r ResetRequest) (View, bool, error
 	if err := checkOwn(r.Workflow); err != nil {
 		return View{}, false, err
 	}
+	if err := o.admitAgain(ctx, r.Organization, r.New); err != nil {
+		return View{}, false, err
+	}
 	r.At = o.clock.Now()
 	r.Ref = id.New(r.At)
 	r.Labels = map[string]string{LabelResetOf: label(r.Workflow), LabelResetTo: strconv.FormatInt(r.To, 10)}

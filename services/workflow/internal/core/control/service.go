@@ -19,7 +19,13 @@ import (
 type Service struct {
 	// Admit refuses a start with so many bytes of inputs where its organization is at a limit; nil: there is none. Runs of the domain service
 	// are always admitted.
-	Admit   func(organization int64, bytes int) error
+	Admit func(organization int64, bytes int) error
+	// AdmitMessage refuses the message of a start in the same way.
+	AdmitMessage func(organization int64, bytes int) error
+	// AdmitCall refuses a call of a channel; nil: none is.
+	AdmitCall func(organization int64) error
+	// Full reports whether the runs of an organization wait for storage before their next generations; nil: they do not.
+	Full    func(organization int64) bool
 	store   Store
 	scripts program.Scripts
 	clock   clock.Clock
@@ -65,6 +71,11 @@ func NewService(store Store, scripts program.Scripts, c clock.Clock, runner Runn
 func (s *Service) Start(ctx context.Context, start execution.Start) (execution.Started, error) {
 	if err := checkStartMessage(start); err != nil {
 		return execution.Started{}, err
+	}
+	if start.Message != nil && s.AdmitMessage != nil && !id.ReservedRun(start.Workflow) {
+		if err := s.AdmitMessage(start.Organization, len(start.Message.Data)); err != nil {
+			return execution.Started{}, err
+		}
 	}
 	err := start.Admit()
 	if err == nil {
@@ -188,6 +199,7 @@ func (s *Service) Get(ctx context.Context, organization int64, workflow string) 
 	if err != nil {
 		return execution.Execution{}, nil, err
 	}
+	open = s.withFull(e, open)
 	sentences := make([]string, len(open))
 	for i, w := range open {
 		sentences[i] = w.Sentence()

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
@@ -103,17 +102,11 @@ type allowances struct {
 	until map[int64]time.Time
 }
 
-// allow waits until an organization may start so many children.
-func (e *Engine) allow(ctx context.Context, organization int64, children int) error {
-	pause := e.children.take(organization, children, e.Clock.Now())
-	if pause <= 0 {
-		return nil
-	}
-	return clock.Sleep(ctx, e.Clock, pause)
-}
-
 // take is how long an organization has to wait before it starts so many children.
 func (a *allowances) take(organization int64, children int, now time.Time) time.Duration {
+	if children == 0 {
+		return 0
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.until == nil {

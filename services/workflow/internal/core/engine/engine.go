@@ -57,6 +57,8 @@ type Deps struct {
 	Guard CallGuard
 	// Policies decides about calls before their first attempt; nil: none do.
 	Policies CallPolicies
+	// Limits bound what programs make; nil: nothing does.
+	Limits Limits
 	// CheckEmit says whether a program may emit the event; nil when it may. CodeUnreachable: that could not be found out now. The turn is
 	// repeated then, because its program has done nothing wrong.
 	CheckEmit func(history.Emit) *history.FunctionError
@@ -121,6 +123,9 @@ type Engine struct {
 func New(d Deps) *Engine {
 	if d.Random == nil {
 		d.Random = drawn
+	}
+	if d.Limits == nil {
+		d.Limits = unlimited{}
 	}
 	return &Engine{
 		Deps:       d,
@@ -221,7 +226,7 @@ func (e *Engine) driveOne(ctx context.Context, j job, woken wake.Signal) {
 		return // its place is free already, and perhaps another run of it at work
 	}
 	if err == nil && rests != nil {
-		e.rest(ctx, j.id, rests.Organization, rests.HeldUntil)
+		e.rest(ctx, j.id, *rests)
 		return
 	}
 	e.setback(ctx, j, err)

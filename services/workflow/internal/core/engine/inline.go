@@ -41,6 +41,7 @@ func (e *Engine) Ahead(ctx context.Context, n NewExecution, l Loaded) (c Created
 			e.Log.ErrorContext(ctx, "turn panicked before its start was stored", "workflow", l.Workflow, "panic", thrown, "stack", string(debug.Stack()))
 			c, done, err = Created{}, false, nil
 		}
+		r.settle()
 		if r.machine != nil && !handedOver {
 			r.machine.Close()
 		}
@@ -50,6 +51,9 @@ func (e *Engine) Ahead(ctx context.Context, n NewExecution, l Loaded) (c Created
 		e.openings.learn(l.Execution.Program, ran && e.Clock.Now().Sub(began) <= aheadMost)
 	}
 	if !ran {
+		return Created{}, false, nil
+	}
+	if !e.Limits.TryEvents(r.allowed(), r.makes().events) {
 		return Created{}, false, nil
 	}
 	id, begun, err := e.Store.Begin(ctx, n, first)

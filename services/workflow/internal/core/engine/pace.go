@@ -31,10 +31,9 @@ func (e *Engine) heldUntil(before, now time.Time) time.Time {
 // Held is how many generations have been held back.
 func (e *Engine) Held() int64 { return e.held.Load() }
 
-// rest gives up the place of an execution until its generation may run. No other process takes it meanwhile; what arrives for it is read
-// then.
-func (e *Engine) rest(ctx context.Context, execution, organization int64, until time.Time) {
+// rest gives up the place of an execution until it may continue. No other process takes it meanwhile; what arrives for it is read then.
+func (e *Engine) rest(ctx context.Context, execution int64, w waiting) {
 	e.places.rest(execution)
-	_ = clock.Sleep(ctx, e.Clock, until.Sub(e.Clock.Now())) // ends early with everything
-	e.places.resume(job{id: execution, organization: organization})
+	_ = clock.Sleep(ctx, e.Clock, w.until.Sub(e.Clock.Now())) // ends early with everything
+	e.places.resume(job{id: execution, organization: w.organization, paid: w.paid})
 }

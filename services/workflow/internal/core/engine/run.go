@@ -52,6 +52,9 @@ type run struct {
 	starts []ChildStart
 	family bool
 	broken error
+	// claimed are children of the present turn that count as open already, and paid is what it has taken from the rates (allow.go).
+	claimed int
+	paid    made
 	// unchecked is why the present turn is repeated: an event could not be checked.
 	unchecked *program.Interrupted
 	// consumed are the kinds of events of which this generation has consumed some, by their names.
@@ -76,8 +79,8 @@ type openOp struct {
 }
 
 // drive continues an execution until it parks, ends, is taken away or ctx ends. parked is set if the run is in the
-// cache now, or gone because there was no room, and has given up its place; rests that its generation is held back, and until when.
-func (e *Engine) drive(ctx context.Context, j job, woken wake.Signal) (parked bool, rests *Loaded, err error) {
+// cache now, or gone because there was no room, and has given up its place; rests is set if it waits without one, and until when.
+func (e *Engine) drive(ctx context.Context, j job, woken wake.Signal) (parked bool, rests *waiting, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	r := e.places.unpark(j)
@@ -91,7 +94,7 @@ func (e *Engine) drive(ctx context.Context, j job, woken wake.Signal) (parked bo
 			return false, nil, err
 		}
 	}
-	r.woken = woken
+	r.woken, r.paid = woken, j.paid
 	defer func() {
 		// A panic would come again at every claim, so it ends the run. This is deferred after stop and so runs before it:
 		// fail needs a ctx that has not ended.
@@ -99,15 +102,19 @@ func (e *Engine) drive(ctx context.Context, j job, woken wake.Signal) (parked bo
 			e.Log.ErrorContext(ctx, "turn panicked", "execution", j.id, "panic", thrown, "stack", string(debug.Stack()))
 			err = r.fail(ctx, fmt.Errorf("internal error: %v", thrown))
 		}
+		r.settle()
 		if !parked && r.machine != nil {
 			r.machine.Close()
 		}
 	}()
 	for {
-		if r.machine == nil && r.loaded.HeldUntil.After(e.Clock.Now()) {
-			return false, &r.loaded, nil
+		if rests := r.rests(); rests != nil {
+			return false, rests, nil
 		}
 		state, err := r.run(ctx)
+		if until, is := err.(*waiting); is { //nolint:errorlint // it is not wrapped
+			return false, until, nil
+		}
 		if err == nil && r.over {
 			following, err := r.next(ctx)
 			if err != nil {
@@ -217,8 +224,13 @@ func (r *run) openProgram() (program.Machine, error) {
 			if refusal != nil && refusal.Code == history.CodeUnreachable {
 				r.unchecked = &program.Interrupted{Reason: refusal.Message}
 			}
+			if refusal == nil {
+				refusal = r.admitEmit(len(data))
+			}
 			return refusal
 		},
+		Bounded: func() bool { return e.Limits.Bounded(r.loaded.Organization) },
+		Start:   r.admitChild,
 	})
 }
 
@@ -458,7 +470,7 @@ func (r *run) take() {
 		entry.Seq, entry.At = r.seq, now
 		r.entries = append(r.entries, entry)
 		r.weight += int64(len(entry.Value))
-		if entry.Kind == history.KindStart {
+		if entry.Kind == history.KindStart && entry.Error == nil {
 			r.takeChild(entry)
 		}
 		// A channel is closed with the run, and a run with deferred calls may have been sent a cancellation.
@@ -476,13 +488,11 @@ func (r *run) store(ctx context.Context, c Commit) (execution.State, error) {
 	if c.Turn == 0 {
 		r.engine.openings.learn(r.loaded.Execution.Program, c.beginsWell())
 	}
-	if len(c.Starts) > 0 {
-		if r.broken != nil {
-			return c.Next, r.broken
-		}
-		if err := r.engine.allow(ctx, r.loaded.Organization, len(c.Starts)); err != nil {
-			return c.Next, err
-		}
+	if r.broken != nil {
+		return c.Next, r.broken
+	}
+	if err := r.pace(ctx); err != nil {
+		return c.Next, err
 	}
 	r.keepRoom(c.Open) // behind everything that waits: the worker has the call for a limited time
 	done, err := r.engine.Store.Commit(ctx, c)
@@ -509,6 +519,13 @@ func (r *run) whole(c Commit) Commit {
 // committed begins an empty turn after one was stored, and notifies callers that wait for the end of the run.
 func (r *run) committed(c Commit, done Committed) {
 	r.loaded.Turn = done.Turn
+	r.settle()
+	r.paid = made{}
+	written := int64(0)
+	for _, e := range c.Entries {
+		written += entrySize + int64(len(e.Value))
+	}
+	r.engine.Limits.Wrote(r.loaded.Organization, written)
 	for _, e := range c.Emits {
 		if e.Answers != "" {
 			r.engine.answers.notify(callName{e.Organization, e.Answers, e.ID})
@@ -571,26 +588,4 @@ func (r *run) moreResults() (some bool) {
 		}
 	}
 	return some
-}
-
-// fromWakeup takes the arrival that the wake-up carries. all is set if nothing else has arrived since the run parked: the counter of
-// arrivals is then one higher than at that time. A look at the moment of its commit would have read the same, so the fence and the
-// counter of the next commit notice whatever has happened after it, as they do after a look.
-func (r *run) fromWakeup() (arrival Arrival, all bool) {
-	c := r.wakeup
-	r.wakeup = nil
-	if c == nil || c.Wakes != r.loaded.Wakes+1 {
-		return Arrival{}, false
-	}
-	r.touched, r.loaded.Wakes = true, c.Wakes
-	return c.Arrival, true
-}
-
-// look reads what has arrived for the execution. If its state is Parked there is none: the wake-up was late.
-func (r *run) look(ctx context.Context) (execution.State, []Arrival, error) {
-	r.touched = true
-	// The counter is read before the arrivals. What arrives later makes it differ, so the next commit does not park.
-	standing, arrived, err := r.engine.Store.Arrivals(ctx, r.loaded.ID)
-	r.loaded.Wakes = standing.Wakes
-	return standing.State, arrived, err
 }

@@ -35,6 +35,8 @@ type job struct {
 	run *run
 	// wakeup is why it was woken.
 	wakeup *Wakeup
+	// paid is what its turn has taken from the rates of its organization, if it has waited for them.
+	paid made
 }
 
 // scheduler are the executions in this process. An execution is driven by one goroutine, or queues for that, or is parked

@@ -32,6 +32,8 @@ const (
 	CodeUnreadable = "unreadable"
 	// CodeForbidden is a call that would change what its run may not change.
 	CodeForbidden = "forbidden"
+	// CodeLimited is an operation that would exceed a limit of the organization: retry it when others have ended, or do without.
+	CodeLimited = "limited"
 	// CodeUnreachable is a call that was not executed because something that it needs is not available now.
 	CodeUnreachable = "unreachable"
 	// CodeChildFailed and CodeChildCancelled are the ends of a child that is waited for.

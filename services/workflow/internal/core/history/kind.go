@@ -38,7 +38,8 @@ const (
 	KindAttempt Kind = "attempt"
 	// KindStatus is a value that the run reports of itself, by its key; null takes it away.
 	KindStatus Kind = "status"
-	// KindStart is a child that was started in the transaction that wrote the entry; its Value is a Child.
+	// KindStart is a child that was started in the transaction that wrote the entry; its Value is a Child. One that was refused has an
+	// Error.
 	KindStart Kind = "start"
 	// KindPatched records that the run takes a change of its program.
 	KindPatched Kind = "patched"

@@ -1,5 +1,8 @@
 // Package limit bounds what an organization uses: open runs, starts and events per second, and storage. Work in progress continues; only
-// new work is refused. Decisions use counts that are some seconds old, plus what this process has admitted since.
+// new work is refused, or waits. Decisions use counts that are some seconds old, plus what this process has admitted since.
+//
+// Callers and programs meet limits in different ways (program.go): a caller is refused, a program gets an error that it can catch where only
+// the end of other work helps, and waits where time does.
 package limit
 
 import (
@@ -24,7 +27,16 @@ type Limits struct {
 	EventsPerSecond int64 `json:"events_per_second"`
 	// StorageBytes are the runs, histories, events and payloads in the database.
 	StorageBytes int64 `json:"storage_bytes"`
+	// CallsPerSecond are calls of channels over all replicas; five seconds of them may come at once. 0 is callsDefault at each replica.
+	CallsPerSecond int64 `json:"calls_per_second,omitempty"`
 }
+
+// The calls of channels of an organization without a limit of its own, per second and replica, and for how many seconds of them there is a
+// burst.
+const (
+	callsDefault = 200
+	callsBurst   = 5
+)
 
 // Everyone is the organization whose limits apply to all that have none of their own.
 const Everyone = 0
@@ -76,12 +88,13 @@ const (
 	Starts
 	Events
 	Storage
+	Calls
 	kinds
 )
 
 // Names are the kinds' names.
 func Names() [kinds]string {
-	return [kinds]string{"open_runs", "starts_per_second", "events_per_second", "storage_bytes"}
+	return [kinds]string{"open_runs", "starts_per_second", "events_per_second", "storage_bytes", "calls_per_second"}
 }
 
 // Limiter keeps organizations within their limits.
@@ -90,6 +103,9 @@ type Limiter struct {
 	clock   clock.Clock
 	log     *slog.Logger
 	refused [kinds]atomic.Int64
+	waits   [kinds]atomic.Int64
+	// none is set while there are no limits at all: then nothing is counted for them.
+	none atomic.Bool
 
 	mu        sync.Mutex
 	limits    map[int64]Limits
@@ -103,6 +119,13 @@ type Limiter struct {
 type tenant struct {
 	open, stored   int64
 	starts, events bucket
+	calls          bucket
+	// used are the rates of late.
+	used [kinds]average
+	// claimed are children that programs have started in turns that are not stored yet.
+	claimed int64
+	// own are the rates of programs, and domain those of the domain service's runs.
+	own, domain rates
 }
 
 // bucket is a rate, as tokens that fill up.
@@ -111,14 +134,19 @@ type bucket struct {
 	at     time.Time
 }
 
-// take takes a token from a bucket that is filled at a rate per second. If it has none, wait is the time until it has.
-func (b *bucket) take(rate float64, now time.Time) (ok bool, wait time.Duration) {
+// fill has a bucket at a rate per second have what it gained since it was last used, up to a burst.
+func (b *bucket) fill(rate, burst float64, now time.Time) {
 	if b.at.IsZero() {
-		b.tokens = max(rate, 1)
+		b.tokens = max(burst, 1)
 	} else {
-		b.tokens = min(max(rate, 1), b.tokens+rate*max(0, now.Sub(b.at).Seconds()))
+		b.tokens = min(max(burst, 1), b.tokens+rate*max(0, now.Sub(b.at).Seconds()))
 	}
-	if b.at = now; b.tokens < 1 {
+	b.at = now
+}
+
+// take takes a token from a bucket that is filled at a rate per second. If it has none, wait is the time until it has.
+func (b *bucket) take(rate, burst float64, now time.Time) (ok bool, wait time.Duration) {
+	if b.fill(rate, burst, now); b.tokens < 1 {
 		return false, time.Duration((1 - b.tokens) / rate * float64(time.Second))
 	}
 	b.tokens--
@@ -150,6 +178,7 @@ func (l *Limiter) Refresh(ctx context.Context) error {
 	}
 	l.mu.Lock()
 	l.limits, l.processes = limits, max(1, processes)
+	l.none.Store(len(limits) == 0)
 	count, measure := false, map[int64]bool{}
 	for organization, of := range limits {
 		count = count || of.OpenRuns > 0
@@ -247,19 +276,21 @@ func (l *Limiter) Start(organization int64, bytes int) error {
 	switch {
 	case of == Limits{}:
 		return nil
-	case of.OpenRuns > 0 && t.open >= of.OpenRuns:
-		return l.refuse(OpenRuns, "found %d open runs of organization %d, expected fewer than %d: wait until some have ended", t.open, organization,
-			of.OpenRuns)
+	}
+	if err := l.place(t, of, organization); err != nil {
+		return err
 	}
 	if err := l.room(t, of, organization); err != nil {
 		return err
 	}
 	if of.StartsPerSecond > 0 {
-		if ok, wait := t.starts.take(l.share(of.StartsPerSecond), l.clock.Now()); !ok {
+		if ok, wait := t.starts.take(l.share(of.StartsPerSecond), l.share(of.StartsPerSecond), l.clock.Now()); !ok {
 			return l.refuse(Starts, "organization %d starts runs more often than %d times a second; retry after %s", organization, of.StartsPerSecond,
 				wait.Round(time.Millisecond))
 		}
+		t.own.starts.owe(l.share(of.StartsPerSecond), l.clock.Now())
 	}
+	t.used[Starts].add(1, l.clock.Now())
 	t.stored += int64(bytes)
 	return nil
 }
@@ -276,12 +307,41 @@ func (l *Limiter) Event(organization int64, bytes int) error {
 		return err
 	}
 	if of.EventsPerSecond > 0 {
-		if ok, wait := t.events.take(l.share(of.EventsPerSecond), l.clock.Now()); !ok {
+		if ok, wait := t.events.take(l.share(of.EventsPerSecond), l.share(of.EventsPerSecond), l.clock.Now()); !ok {
 			return l.refuse(Events, "organization %d sends events more often than %d times a second; retry after %s", organization,
 				of.EventsPerSecond, wait.Round(time.Millisecond))
 		}
+		t.own.events.owe(l.share(of.EventsPerSecond), l.clock.Now())
 	}
+	t.used[Events].add(1, l.clock.Now())
 	t.stored += int64(bytes)
+	return nil
+}
+
+// Call admits a call of a channel, or refuses it with fault.Limited.
+func (l *Limiter) Call(organization int64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t, limit := l.tenant(organization), l.of(organization).CallsPerSecond
+	rate := l.share(limit)
+	if limit == 0 {
+		limit, rate = callsDefault, callsDefault
+	}
+	now := l.clock.Now()
+	if ok, wait := t.calls.take(rate, callsBurst*rate, now); !ok {
+		return l.refuse(Calls, "organization %d calls channels more often than %d times a second; retry after %s", organization, limit,
+			wait.Round(time.Millisecond))
+	}
+	t.used[Calls].add(1, now)
+	return nil
+}
+
+// place refuses a run that would exceed the limit of open ones.
+func (l *Limiter) place(t *tenant, of Limits, organization int64) error {
+	if open := t.open + t.claimed; of.OpenRuns > 0 && open >= of.OpenRuns {
+		return l.refuse(OpenRuns, "found %d open runs of organization %d, expected fewer than %d: wait until some have ended", open, organization,
+			of.OpenRuns)
+	}
 	return nil
 }
 
@@ -323,8 +383,9 @@ type Standing struct {
 	Limits
 	// Own is set if the limits are its own, and not those of Everyone.
 	Own bool
-	// Runs and Bytes are what it uses now: counted for this answer.
+	// Runs and Bytes are what it uses now: counted for this answer. Rates are per second, of late and by kind, as this process has them.
 	Runs, Bytes int64
+	Rates       [kinds]float64
 	Changes     []Changed
 }
 
@@ -344,7 +405,7 @@ func (l *Limiter) Get(ctx context.Context, organization int64) (s Standing, err 
 	if err != nil {
 		return s, err
 	}
-	s.Runs = runs[organization]
+	s.Runs, s.Rates = runs[organization], l.ratesOf(organization)
 	s.Bytes, err = l.store.Storage(ctx, organization)
 	return s, err
 }
@@ -360,7 +421,7 @@ func (l *Limiter) Set(ctx context.Context, c Change) error {
 	if c.To != nil {
 		for name, value := range map[string]int64{
 			"open_runs": c.To.OpenRuns, "starts_per_second": c.To.StartsPerSecond, "events_per_second": c.To.EventsPerSecond,
-			"storage_bytes": c.To.StorageBytes,
+			"storage_bytes": c.To.StorageBytes, "calls_per_second": c.To.CallsPerSecond,
 		} {
 			if value < 0 {
 				return fault.InvalidFields(fault.Field{Name: name, Problem: fmt.Sprintf("found %d, expected 0, which is no limit, or more", value)})

@@ -36,7 +36,14 @@ type Environment struct {
 	// Emit checks a domain event that the program sends. A nil error means that it will leave with the entry that
 	// records it.
 	Emit func(id, eventType string, data json.RawMessage) *history.FunctionError
+	// Start admits a child with so many bytes of inputs; nil: all are. Bounded reports whether Start has to be asked at all; it is asked before
+	// what moves the program on. nil: it has to.
+	Start   func(bytes int) *history.FunctionError
+	Bounded func() bool
 }
+
+// Asks reports whether children have to be admitted.
+func (e Environment) Asks() bool { return e.Start != nil && (e.Bounded == nil || e.Bounded()) }
 
 // A Machine is one program being run. It holds goroutines until Close. None of its methods may be called while another one is running, not
 // even Stop or Close: what a program computes between two waits is bounded by the limit of its steps, so each method returns by itself.

@@ -28,6 +28,8 @@ type Deps struct {
 	Catalogue *Catalogue
 	// Guard is asked before each attempt; nil admits all calls.
 	Guard Guard
+	// Secrets finds the values of secret arguments; nil: there are none.
+	Secrets Secrets
 	// Heartbeat is how long a worker may be silent before its calls are given to others.
 	Heartbeat time.Duration
 	// Poll is how often a session looks for calls of which it was not notified.

@@ -76,6 +76,8 @@ type anything struct{ worker.Function }
 
 func (anything) CheckResult(json.RawMessage) error { return nil }
 
+func (anything) SecretArguments() []string { return nil }
+
 // bakery is a hub with one worker that has room for so many calls.
 func bakery(t *testing.T, room int) (*kept, *worker.Hub, *worker.Session) {
 	t.Helper()

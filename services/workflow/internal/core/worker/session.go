@@ -169,9 +169,12 @@ func (s *Session) takeUpTo(ctx context.Context, most int) ([]Call, error) {
 func (s *Session) give(ctx context.Context, c Call) {
 	h := s.hub
 	refusal, err := s.admit(ctx, c)
+	if err == nil && refusal == nil {
+		refusal, err = s.resolve(ctx, &c)
+	}
 	if err != nil { // it is offered again when the time of this attempt is over
-		h.Log.WarnContext(ctx, "checking the passage of a worker's call failed; will retry", "function", c.Function, "workflow", c.Workflow,
-			"error", err)
+		h.Log.WarnContext(ctx, "checking the passage or the secrets of a worker's call failed; will retry", "function", c.Function, "workflow",
+			c.Workflow, "error", err)
 		s.drop(c.ID)
 		return
 	}
@@ -182,6 +185,13 @@ func (s *Session) give(ctx context.Context, c Call) {
 		}
 		s.drop(c.ID)
 		return
+	}
+	if len(c.Secrets) > 0 {
+		s.mu.Lock()
+		if _, held := s.held[c.ID]; held {
+			s.held[c.ID] = c
+		}
+		s.mu.Unlock()
 	}
 	h.mu.Lock()
 	h.given++
@@ -280,6 +290,7 @@ func (s *Session) Answer(ctx context.Context, call string, value json.RawMessage
 	if err != nil {
 		return err
 	}
+	value, failure = c.clean(value, failure)
 	a := Answer{Session: s.id, Call: call, Execution: c.Execution, Value: value, Error: worded(failure)}
 	if a.Error == nil {
 		if a.Error = history.AnswerDoor.Refuse(c.Function, value); a.Error == nil && found {

@@ -37,6 +37,9 @@ type Declaration struct {
 	Effect string `json:"effect"`
 	// Places are what a call changes.
 	Places []PlaceForm `json:"places,omitempty"`
+	// Secrets are the arguments whose values are names of credentials, or of secrets of the run: the worker is sent what they name beside
+	// the arguments.
+	Secrets []string `json:"secrets,omitempty"`
 }
 
 // PlaceForm is a place of which each member is a JSON pointer into the arguments of a call.
@@ -56,6 +59,8 @@ type PlaceForm struct {
 type Function interface {
 	activity.Function
 	activity.Checker
+	// SecretArguments are Declaration.Secrets.
+	SecretArguments() []string
 	// CheckResult says what is wrong with an answer.
 	CheckResult(value json.RawMessage) error
 }
@@ -76,6 +81,7 @@ const (
 	maxName         = 200
 	keptFor         = 30 * 24 * time.Hour
 	maxPlaces       = 20
+	maxSecrets      = 16
 	maxPausedAnswer = time.Hour
 )
 
@@ -95,6 +101,8 @@ type Store interface {
 	SeeDeclarations(ctx context.Context, organization int64, names []string, now time.Time) error
 	// Declarations reads those of an organization.
 	Declarations(ctx context.Context, organization int64) ([]Kept, error)
+	// SecretsOf reads the references of an execution's secrets, by name.
+	SecretsOf(ctx context.Context, execution int64) (map[string]string, error)
 	// NotifyOffers has the other replicas look for offered calls.
 	NotifyOffers(ctx context.Context) error
 	// ListenOffers calls notified when another replica has notified this one, until ctx or the connection ends.
@@ -134,6 +142,10 @@ type Call struct {
 	Attempt      int
 	Deadline     time.Time
 	Trace        string
+	// Secrets are the values of the Function's secret arguments, by argument. They are sent to the worker and stored nowhere.
+	Secrets map[string]string
+	// concealed takes them out of what the worker answers.
+	concealed *activity.Concealed
 }
 
 // Answer is what a worker answers.
@@ -192,6 +204,16 @@ func (d Declaration) Check(prefix string) (wrong []fault.Field) {
 	case len(d.Places) > maxPlaces:
 		report("places", "found %d, expected at most %d", len(d.Places), maxPlaces)
 	}
+	if len(d.Secrets) > maxSecrets {
+		report("secrets", "found %d, expected at most %d", len(d.Secrets), maxSecrets)
+	}
+	for i, name := range d.Secrets {
+		if name == "" || len(name) > maxName || history.Storable(name) != name {
+			report(fmt.Sprintf("secrets[%d]", i), "found %.80q, expected the name of an argument", name)
+		} else if slices.Contains(d.Secrets[:i], name) {
+			report(fmt.Sprintf("secrets[%d]", i), "found %q a second time", name)
+		}
+	}
 	for i, p := range d.Places {
 		if problem := p.check(); problem != "" {
 			report(fmt.Sprintf("places[%d]", i), "%s", problem)
@@ -230,6 +252,9 @@ func (p PlaceForm) String() string {
 	}
 	return strings.Join(all, " ")
 }
+
+// SecretArguments are the arguments that name secrets.
+func (d Declaration) SecretArguments() []string { return d.Secrets }
 
 // EffectOf is what the Function does to anything outside of this service; Unstated if the declaration does not say.
 func (d Declaration) EffectOf() activity.Effect { return effects()[d.Effect] }

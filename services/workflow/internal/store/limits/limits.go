@@ -53,6 +53,7 @@ func (s *Store) Limits(ctx context.Context, now time.Time) (map[int64]limit.Limi
 func limitsOf(row query.UsageLimit) limit.Limits {
 	return limit.Limits{
 		OpenRuns: row.OpenRuns, StartsPerSecond: row.StartsPerSecond, EventsPerSecond: row.EventsPerSecond, StorageBytes: row.StorageBytes,
+		CallsPerSecond: row.CallsPerSecond,
 	}
 }
 
@@ -70,7 +71,7 @@ func (s *Store) SetLimits(ctx context.Context, c limit.Change) error {
 		}
 		return before, *c.To, pg.Classify(q.SaveUsageLimit(ctx, query.SaveUsageLimitParams{
 			Organization: c.Organization, OpenRuns: c.To.OpenRuns, StartsPerSecond: c.To.StartsPerSecond, EventsPerSecond: c.To.EventsPerSecond,
-			StorageBytes: c.To.StorageBytes,
+			StorageBytes: c.To.StorageBytes, CallsPerSecond: c.To.CallsPerSecond,
 		}), "save the limits of organization %d", c.Organization)
 	}, query.SaveSettingChangeParams{Setting: "limits", ChangedBy: c.By, Reason: c.Reason, ChangedAt: c.At})
 }

@@ -1,5 +1,5 @@
 -- name: UsageLimits :many
-SELECT organization, open_runs, starts_per_second, events_per_second, storage_bytes FROM usage_limit ORDER BY organization;
+SELECT organization, open_runs, starts_per_second, events_per_second, storage_bytes, calls_per_second FROM usage_limit ORDER BY organization;
 
 -- name: LiveProcesses :one
 SELECT count(*) FROM lease WHERE until > sqlc.arg(now)::timestamptz AND NOT ended;
@@ -9,13 +9,14 @@ SELECT count(*) FROM lease WHERE until > sqlc.arg(now)::timestamptz AND NOT ende
 SELECT pg_advisory_xact_lock(hashtext('settings'), hashtext(sqlc.arg(organization)::bigint::text));
 
 -- name: UsageLimitOf :one
-SELECT organization, open_runs, starts_per_second, events_per_second, storage_bytes FROM usage_limit WHERE organization = $1;
+SELECT organization, open_runs, starts_per_second, events_per_second, storage_bytes, calls_per_second FROM usage_limit WHERE organization = $1;
 
 -- name: SaveUsageLimit :exec
-INSERT INTO usage_limit (organization, open_runs, starts_per_second, events_per_second, storage_bytes) VALUES ($1, $2, $3, $4, $5)
+INSERT INTO usage_limit (organization, open_runs, starts_per_second, events_per_second, storage_bytes, calls_per_second)
+VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (organization) DO UPDATE SET
     open_runs = excluded.open_runs, starts_per_second = excluded.starts_per_second, events_per_second = excluded.events_per_second,
-    storage_bytes = excluded.storage_bytes;
+    storage_bytes = excluded.storage_bytes, calls_per_second = excluded.calls_per_second;
 
 -- name: DropUsageLimit :exec
 DELETE FROM usage_limit WHERE organization = $1;

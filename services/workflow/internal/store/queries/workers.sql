@@ -34,6 +34,9 @@ WHERE id = ANY (ARRAY(
     FOR UPDATE SKIP LOCKED
 ));
 
+-- name: SecretsOf :one
+SELECT secrets FROM execution WHERE id = $1;
+
 -- name: PostponeOffer :exec
 UPDATE call SET offer_at = $2, refused = refused + 1, holder = '' WHERE id = $1;
 

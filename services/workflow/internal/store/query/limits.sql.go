@@ -282,10 +282,11 @@ func (q *Queries) SaveSettingChange(ctx context.Context, arg SaveSettingChangePa
 }
 
 const saveUsageLimit = `-- name: SaveUsageLimit :exec
-INSERT INTO usage_limit (organization, open_runs, starts_per_second, events_per_second, storage_bytes) VALUES ($1, $2, $3, $4, $5)
+INSERT INTO usage_limit (organization, open_runs, starts_per_second, events_per_second, storage_bytes, calls_per_second)
+VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (organization) DO UPDATE SET
     open_runs = excluded.open_runs, starts_per_second = excluded.starts_per_second, events_per_second = excluded.events_per_second,
-    storage_bytes = excluded.storage_bytes
+    storage_bytes = excluded.storage_bytes, calls_per_second = excluded.calls_per_second
 `
 
 type SaveUsageLimitParams struct {
@@ -294,6 +295,7 @@ type SaveUsageLimitParams struct {
 	StartsPerSecond int64
 	EventsPerSecond int64
 	StorageBytes    int64
+	CallsPerSecond  int64
 }
 
 func (q *Queries) SaveUsageLimit(ctx context.Context, arg SaveUsageLimitParams) error {
@@ -303,6 +305,7 @@ func (q *Queries) SaveUsageLimit(ctx context.Context, arg SaveUsageLimitParams) 
 		arg.StartsPerSecond,
 		arg.EventsPerSecond,
 		arg.StorageBytes,
+		arg.CallsPerSecond,
 	)
 	return err
 }
@@ -373,7 +376,7 @@ func (q *Queries) StorageOf(ctx context.Context, organization int64) (int64, err
 }
 
 const usageLimitOf = `-- name: UsageLimitOf :one
-SELECT organization, open_runs, starts_per_second, events_per_second, storage_bytes FROM usage_limit WHERE organization = $1
+SELECT organization, open_runs, starts_per_second, events_per_second, storage_bytes, calls_per_second FROM usage_limit WHERE organization = $1
 `
 
 func (q *Queries) UsageLimitOf(ctx context.Context, organization int64) (UsageLimit, error) {
@@ -385,12 +388,13 @@ func (q *Queries) UsageLimitOf(ctx context.Context, organization int64) (UsageLi
 		&i.StartsPerSecond,
 		&i.EventsPerSecond,
 		&i.StorageBytes,
+		&i.CallsPerSecond,
 	)
 	return i, err
 }
 
 const usageLimits = `-- name: UsageLimits :many
-SELECT organization, open_runs, starts_per_second, events_per_second, storage_bytes FROM usage_limit ORDER BY organization
+SELECT organization, open_runs, starts_per_second, events_per_second, storage_bytes, calls_per_second FROM usage_limit ORDER BY organization
 `
 
 func (q *Queries) UsageLimits(ctx context.Context) ([]UsageLimit, error) {
@@ -408,6 +412,7 @@ func (q *Queries) UsageLimits(ctx context.Context) ([]UsageLimit, error) {
 			&i.StartsPerSecond,
 			&i.EventsPerSecond,
 			&i.StorageBytes,
+			&i.CallsPerSecond,
 		); err != nil {
 			return nil, err
 		}

@@ -475,6 +475,7 @@ type UsageLimit struct {
 	StartsPerSecond int64
 	EventsPerSecond int64
 	StorageBytes    int64
+	CallsPerSecond  int64
 }
 
 type Wait struct {

@@ -212,6 +212,17 @@ func (q *Queries) SaveWorkerFunctions(ctx context.Context, arg SaveWorkerFunctio
 	return err
 }
 
+const secretsOf = `-- name: SecretsOf :one
+SELECT secrets FROM execution WHERE id = $1
+`
+
+func (q *Queries) SecretsOf(ctx context.Context, id int64) ([]byte, error) {
+	row := q.db.QueryRow(ctx, secretsOf, id)
+	var secrets []byte
+	err := row.Scan(&secrets)
+	return secrets, err
+}
+
 const seeWorkerFunctions = `-- name: SeeWorkerFunctions :exec
 UPDATE worker_function SET seen_at = $1
 WHERE organization = $2 AND name = ANY ($3::text[]) AND seen_at < $1
