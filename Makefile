@@ -338,10 +338,15 @@ clients: $(CLIENT)/node_modules/.package-lock.json ## Generate the gRPC clients 
 		{ echo "clients: install Python's grpcio, protoc and grpc_python_plugin (Debian: python3-grpcio protobuf-compiler protobuf-compiler-grpc)" >&2; exit 1; }
 	@LOCKSTEP_CLIENTS=1 go test -timeout 10m $(TEST_FLAGS) -run 'TestTheClientsInTheExamples|TestTheWorkerInPython' ./services/workflow
 
+.PHONY: publishable
+publishable: $(BUF) $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC) ## Fail when the module of the protocol buffers could not be published, or would be of no use to others
+	@BUF=$(abspath $(BUF)) PROTOC_GEN_GO=$(abspath $(PROTOC_GEN_GO)) PROTOC_GEN_GO_GRPC=$(abspath $(PROTOC_GEN_GO_GRPC)) tools/publishable.sh
+
 .PHONY: check
 check: ## What to run before every commit: format, import rules, lint of what has changed, tests of what has changed and of what imports it but the longest, the generated clients (about 3 minutes once built)
 	@$(MAKE) format-check
 	@$(MAKE) arch
+	@$(MAKE) publishable
 	@$(MAKE) lint-changed
 	@packages=$$(tools/changed.sh); if [ -n "$$packages" ]; then go test -short -parallel 6 -timeout 10m $(TEST_FLAGS) $$packages; else echo "nothing has changed"; fi
 	@if command -v npm >/dev/null; then $(MAKE) clients; else echo "npm: found none; the generated clients are not tried" >&2; fi

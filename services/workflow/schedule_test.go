@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -122,7 +124,7 @@ func (tt *timetable) register(by *schedule.Schedules, s schedule.Schedule) {
 	if s.Organization == 0 {
 		s.Organization = organization
 	}
-	if _, _, err := by.Register(tt.t.Context(), s, "test"); err != nil {
+	if _, _, err := by.Register(tt.t.Context(), schedule.Registration{Schedule: s}, "test"); err != nil {
 		tt.t.Fatal(err)
 	}
 }
@@ -482,5 +484,88 @@ func TestLatenessOfSchedules(t *testing.T) {
 	}
 	if counted[schedule.Missed] < 15 || counted[schedule.Started] < 3 {
 		t.Errorf("counted %v", counted)
+	}
+}
+
+// Issue 18, item 6: a change keeps the program, modules, inputs, secrets and labels that it leaves out, and is refused where the schedule is
+// not the expected version; what is kept is that of the version which is replaced.
+func TestAScheduleIsChangedWithWhatItKeeps(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	spec := func(every time.Duration) *autoflowv1.ScheduleSpec { return &autoflowv1.ScheduleSpec{Every: durationpb.New(every)} }
+	version := func(n int32) *int32 { return &n }
+	first := &autoflowv1.RegisterScheduleRequest{
+		OrganizationId: organization, Name: "tick", Spec: spec(time.Hour), Inputs: []byte(`{"who": "me"}`), Labels: map[string]string{"team": "shop"},
+		Starlark: []byte("load('lib.star', 'x')\nprint(x, who)\n"), Modules: map[string][]byte{"lib.star": []byte("x = 1\n")},
+		ExpectedVersion: version(0),
+	}
+	keep := &autoflowv1.RegisterScheduleRequest{OrganizationId: organization, Name: "tick", Spec: spec(time.Minute), Keep: true}
+	if _, err := s.RegisterSchedule(t.Context(), keep); !fault.Is(err, fault.NotFound) {
+		t.Errorf("keeping what does not exist: found %v", err)
+	}
+	if _, err := s.RegisterSchedule(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := s.RegisterSchedule(t.Context(), first); err != nil || again.GetCreated() {
+		t.Errorf("a repeat: found %v, error %v, expected that nothing has changed", again, err)
+	}
+	other := &autoflowv1.RegisterScheduleRequest{
+		OrganizationId: organization, Name: "tick", Spec: spec(time.Hour), Starlark: []byte("x = 1"), ExpectedVersion: version(0),
+	}
+	if _, err := s.RegisterSchedule(t.Context(), other); !fault.Is(err, fault.Conflict) {
+		t.Errorf("a new one of a taken name: found %v", err)
+	}
+	content := func() *autoflowv1.ScheduleContent {
+		t.Helper()
+		found, err := s.GetSchedule(t.Context(), &autoflowv1.GetScheduleRequest{OrganizationId: organization, Name: "tick", IncludeContent: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found.GetContent()
+	}
+	before := content()
+	keep.ExpectedVersion = version(1)
+	changed, err := s.RegisterSchedule(t.Context(), keep)
+	if err != nil || changed.GetSchedule().GetVersion() != 2 || changed.GetSchedule().GetSpec().GetEvery().AsDuration() != time.Minute {
+		t.Fatal(changed, err)
+	}
+	if after := content(); !proto.Equal(before, after) || string(after.GetModules()["lib.star"]) != "x = 1\n" || len(after.GetInputs()) == 0 {
+		t.Errorf("found %v, expected what was kept: %v", after, before)
+	}
+	if again, err := s.RegisterSchedule(t.Context(), keep); !fault.Is(err, fault.Conflict) {
+		t.Errorf("a change of version 1 again: found %v, error %v", again, err)
+	}
+	keep.ExpectedVersion, keep.Starlark = nil, []byte("print(who)\n")
+	if _, err := s.RegisterSchedule(t.Context(), keep); err != nil {
+		t.Fatal(err)
+	}
+	if after := content(); string(after.GetStarlark()) != "print(who)\n" || string(after.GetInputs()) != string(before.GetInputs()) {
+		t.Errorf("found %v, expected another program with the inputs of before", after)
+	}
+	without, err := s.GetSchedule(t.Context(), &autoflowv1.GetScheduleRequest{OrganizationId: organization, Name: "tick"})
+	if err != nil || without.GetContent() != nil {
+		t.Errorf("found %v, error %v, expected no content that was not requested", without, err)
+	}
+	// Many change it at once: each change is of the version that it has read, so that none is lost.
+	keep.Starlark = nil
+	var group sync.WaitGroup
+	var done, conflicts atomic.Int32
+	for i := range 8 {
+		group.Go(func() {
+			one := proto.CloneOf(keep)
+			one.Spec, one.ExpectedVersion = spec(time.Duration(i+2)*time.Minute), version(3)
+			switch _, err := s.RegisterSchedule(t.Context(), one); {
+			case err == nil:
+				done.Add(1)
+			case fault.Is(err, fault.Conflict):
+				conflicts.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if done.Load() != 1 || conflicts.Load() != 7 {
+		t.Errorf("found %d changes and %d conflicts, expected one change of version 3", done.Load(), conflicts.Load())
 	}
 }

@@ -217,7 +217,8 @@ type AutoFlowClient interface {
 	// schedule/NAME/NUMBER/TIME; nobody else may start a run with such an id. A schedule of the same name is replaced: due times that have
 	// passed are not caught up, and what waits, is paused or was counted stays. Registering the same content again has no effect.
 	//
-	// Codes: INVALID_ARGUMENT; FAILED_PRECONDITION if the organization has 20,000 schedules.
+	// Codes: INVALID_ARGUMENT; FAILED_PRECONDITION if the organization has 20,000 schedules; NOT_FOUND if `keep` is set and there is no
+	// schedule of this name; ABORTED if it does not have the expected version.
 	RegisterSchedule(ctx context.Context, in *RegisterScheduleRequest, opts ...grpc.CallOption) (*RegisterScheduleResponse, error)
 	// GetSchedule returns a schedule with its next ten due times and the outcomes of the last 100. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	GetSchedule(ctx context.Context, in *GetScheduleRequest, opts ...grpc.CallOption) (*GetScheduleResponse, error)
@@ -923,7 +924,8 @@ type AutoFlowServer interface {
 	// schedule/NAME/NUMBER/TIME; nobody else may start a run with such an id. A schedule of the same name is replaced: due times that have
 	// passed are not caught up, and what waits, is paused or was counted stays. Registering the same content again has no effect.
 	//
-	// Codes: INVALID_ARGUMENT; FAILED_PRECONDITION if the organization has 20,000 schedules.
+	// Codes: INVALID_ARGUMENT; FAILED_PRECONDITION if the organization has 20,000 schedules; NOT_FOUND if `keep` is set and there is no
+	// schedule of this name; ABORTED if it does not have the expected version.
 	RegisterSchedule(context.Context, *RegisterScheduleRequest) (*RegisterScheduleResponse, error)
 	// GetSchedule returns a schedule with its next ten due times and the outcomes of the last 100. Codes: NOT_FOUND, INVALID_ARGUMENT.
 	GetSchedule(context.Context, *GetScheduleRequest) (*GetScheduleResponse, error)

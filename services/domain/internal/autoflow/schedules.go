@@ -3,7 +3,12 @@ package autoflow
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -50,6 +55,76 @@ func (e Engine) ScheduleByName(ctx context.Context, organization int64, name str
 	return s, nil
 }
 
+// ScheduleContent implements handoff.Schedules.
+func (e Engine) ScheduleContent(ctx context.Context, organization int64, name string) (handoff.ScheduleContent, error) {
+	answer, err := e.client.GetSchedule(ctx, &autoflowv1.GetScheduleRequest{OrganizationId: organization, Name: name, IncludeContent: true})
+	if err != nil {
+		return handoff.ScheduleContent{}, fmt.Errorf("get schedule %s: %w", name, err)
+	}
+	found := answer.GetContent()
+	c := handoff.ScheduleContent{Program: string(found.GetStarlark()), Inputs: found.GetInputs()}
+	for _, file := range slices.Sorted(maps.Keys(found.GetModules())) {
+		c.Modules = append(c.Modules, handoff.ScheduleModule{Name: file, Source: string(found.GetModules()[file])})
+	}
+	for _, key := range slices.Sorted(maps.Keys(found.GetLabels())) {
+		c.Labels = append(c.Labels, handoff.WorkflowPair{Key: key, Value: found.GetLabels()[key]})
+	}
+	return c, nil
+}
+
+// RegisterSchedule implements handoff.Schedules.
+func (e Engine) RegisterSchedule(ctx context.Context, organization int64, r handoff.ScheduleRegistration) error {
+	version := int32(r.Version)
+	request := &autoflowv1.RegisterScheduleRequest{
+		OrganizationId: organization, Name: r.Name, Overlap: overlap(r.Overlap), CatchUp: seconds(r.CatchUpSeconds),
+		Spec: &autoflowv1.ScheduleSpec{
+			Cron: r.Cron, Every: seconds(r.EverySeconds), Anchor: moment(r.AnchorAt), TimeZone: r.TimeZone, Start: moment(r.StartAt),
+			End: moment(r.EndAt), Jitter: seconds(r.JitterSeconds),
+		},
+		Inputs: r.Inputs, Paused: r.Paused, Note: r.Reason, Keep: r.Version > 0, ExpectedVersion: &version,
+	}
+	if r.Program != nil {
+		request.Starlark = []byte(*r.Program)
+	}
+	if _, err := e.client.RegisterSchedule(ctx, request); err != nil {
+		return fmt.Errorf("register schedule %s: %w", r.Name, err)
+	}
+	return nil
+}
+
+// BackfillSchedule implements handoff.Schedules.
+func (e Engine) BackfillSchedule(ctx context.Context, organization int64, name string, b handoff.Backfill) (handoff.Backfilled, error) {
+	answer, err := e.client.BackfillSchedule(ctx, &autoflowv1.BackfillScheduleRequest{
+		OrganizationId: organization, Name: name, From: timestamppb.New(b.From), To: timestamppb.New(b.To), Overlap: overlap(b.Overlap),
+	})
+	if err != nil {
+		return handoff.Backfilled{}, fmt.Errorf("backfill schedule %s: %w", name, err)
+	}
+	return handoff.Backfilled{Due: int(answer.GetDue()), Added: int(answer.GetAdded())}, nil
+}
+
+// DeleteSchedule implements handoff.Schedules.
+func (e Engine) DeleteSchedule(ctx context.Context, organization int64, name string) error {
+	_, err := e.client.DeleteSchedule(ctx, &autoflowv1.DeleteScheduleRequest{OrganizationId: organization, Name: name})
+	if err != nil {
+		return fmt.Errorf("delete schedule %s: %w", name, err)
+	}
+	return nil
+}
+
+// overlap is a policy in the contract; the engine's own where it is empty.
+func overlap(o handoff.ScheduleOverlap) autoflowv1.ScheduleOverlap {
+	return autoflowv1.ScheduleOverlap(autoflowv1.ScheduleOverlap_value["SCHEDULE_OVERLAP_"+strings.ToUpper(string(o))])
+}
+
+// seconds is a duration that may be absent.
+func seconds(n int) *durationpb.Duration {
+	if n == 0 {
+		return nil
+	}
+	return &durationpb.Duration{Seconds: int64(n)}
+}
+
 // PauseSchedule implements handoff.Schedules.
 func (e Engine) PauseSchedule(ctx context.Context, organization int64, name, note string) error {
 	_, err := e.client.PauseSchedule(ctx, &autoflowv1.PauseScheduleRequest{OrganizationId: organization, Name: name, Note: note})
@@ -83,8 +158,12 @@ func schedule(s *autoflowv1.Schedule) handoff.Schedule {
 		zone = "UTC"
 	}
 	return handoff.Schedule{
-		Name: s.GetName(), Version: int(s.GetVersion()), Digest: s.GetProgramDigest(), Cron: s.GetSpec().GetCron(),
-		EverySeconds: int(s.GetSpec().GetEvery().AsDuration().Seconds()), TimeZone: zone,
+		Name: s.GetName(), Version: int(s.GetVersion()), Digest: s.GetProgramDigest(),
+		ScheduleTimes: handoff.ScheduleTimes{
+			Cron: s.GetSpec().GetCron(), EverySeconds: int(s.GetSpec().GetEvery().AsDuration().Seconds()), TimeZone: zone,
+			AnchorAt: ended(s.GetSpec().GetAnchor()), StartAt: ended(s.GetSpec().GetStart()), EndAt: ended(s.GetSpec().GetEnd()),
+			JitterSeconds: int(s.GetSpec().GetJitter().AsDuration().Seconds()),
+		},
 		Overlap:        handoff.ScheduleOverlap(constant(s.GetOverlap().String(), "SCHEDULE_OVERLAP_")),
 		CatchUpSeconds: int(s.GetCatchUp().AsDuration().Seconds()), Paused: s.GetPaused(), Note: s.GetNote(),
 		CreatedAt: s.GetCreatedAt().AsTime(), ChangedAt: s.GetChangedAt().AsTime(), NextDueAt: ended(s.GetNextDueAt()),

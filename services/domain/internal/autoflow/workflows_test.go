@@ -29,7 +29,9 @@ type server struct {
 	listed  *autoflowv1.ListWorkflowsRequest
 	counted *autoflowv1.ListWorkflowsRequest
 	done    []string
-	retried *autoflowv1.RetryWorkflowRequest
+	// registered is the last registration of a schedule.
+	registered *autoflowv1.RegisterScheduleRequest
+	retried    *autoflowv1.RetryWorkflowRequest
 }
 
 func (s *server) one() *autoflowv1.Workflow {

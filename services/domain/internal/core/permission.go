@@ -225,6 +225,9 @@ const (
 	ActionSetLegalHold            Action = "setLegalHold"
 	ActionRetryWorkflow           Action = "retryWorkflow"
 	ActionCancelWorkflow          Action = "cancelWorkflow"
+	ActionRegisterSchedule        Action = "registerWorkflowSchedule"
+	ActionBackfillSchedule        Action = "backfillWorkflowSchedule"
+	ActionDeleteSchedule          Action = "deleteWorkflowSchedule"
 	ActionPauseSchedule           Action = "pauseWorkflowSchedule"
 	ActionResumeSchedule          Action = "resumeWorkflowSchedule"
 	ActionTriggerSchedule         Action = "triggerWorkflowSchedule"
@@ -252,6 +255,8 @@ func permissionFor(action Action) (Permission, bool) {
 	case ActionReportCheck, ActionEvaluateCheck:
 		return MayReport, true
 	case ActionCreateArtifactSource, ActionSetArtifactSourceConfig, ActionTryArtifactSource, ActionRetryWorkflow, ActionCancelWorkflow:
+		return MayConfigure, true
+	case ActionRegisterSchedule, ActionBackfillSchedule, ActionDeleteSchedule:
 		return MayConfigure, true
 	case ActionPauseSchedule, ActionResumeSchedule, ActionTriggerSchedule, ActionPutNotifyChannel, ActionRemoveNotifyChannel,
 		ActionPutNotifyRoute, ActionRemoveNotifyRoute, ActionTestNotifyRoute, ActionRetryNotification, ActionPutForgeMirror,

@@ -33,11 +33,16 @@ func (s *Server) RegisterSchedule(
 	if err != nil {
 		return nil, err
 	}
-	current, created, err := s.Schedules.Register(ctx, schedule.Schedule{
+	given := schedule.Registration{Keep: req.GetKeep(), Schedule: schedule.Schedule{
 		Organization: org, Name: req.GetName(), Spec: spec, Overlap: overlap, CatchUp: catchUp,
 		Program: program.Program{Source: req.GetStarlark(), Modules: req.GetModules()},
 		Inputs:  req.GetInputs(), Secrets: req.GetSecrets(), Labels: req.GetLabels(), Paused: req.GetPaused(), Note: req.GetNote(),
-	}, callerName(ctx))
+	}}
+	if req.ExpectedVersion != nil {
+		expected := int(req.GetExpectedVersion())
+		given.Expected = &expected
+	}
+	current, created, err := s.Schedules.Register(ctx, given, callerName(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +71,15 @@ func (s *Server) GetSchedule(ctx context.Context, req *autoflowv1.GetScheduleReq
 	}
 	for _, f := range v.Fires {
 		resp.Fires = append(resp.Fires, fireOf(f))
+	}
+	if req.GetIncludeContent() {
+		c, err := s.Schedules.Content(ctx, org, req.GetName())
+		if err != nil {
+			return nil, err
+		}
+		resp.Content = &autoflowv1.ScheduleContent{
+			Starlark: c.Program.Source, Modules: c.Program.Modules, Inputs: c.Inputs, Secrets: c.Secrets, Labels: c.Labels,
+		}
 	}
 	return resp, nil
 }

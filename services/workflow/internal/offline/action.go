@@ -90,14 +90,16 @@ func (w *world) change(r *run, source []byte) error {
 		return fmt.Errorf("the program does not fit behind entry %d of the history: it would first record %s", len(r.entries),
 			title(entries[0].Kind, entries[0].Name))
 	}
-	same := func(a, b history.Op) bool {
-		return a.Ref == b.Ref && a.Kind == b.Kind && a.Name == b.Name && a.Hash == b.Hash
-	}
-	if is := r.machine.Pending(); !slices.EqualFunc(was, is, same) {
+	if is := r.machine.Pending(); !slices.EqualFunc(was, is, sameOp) {
 		return fmt.Errorf("the program does not fit behind entry %d of the history: it would wait for %s, where the run waits for %s", len(r.entries),
 			named(is), named(was))
 	}
 	return nil
+}
+
+// sameOp reports whether two operations are the same one.
+func sameOp(a, b history.Op) bool {
+	return a.Ref == b.Ref && a.Kind == b.Kind && a.Name == b.Name && a.Hash == b.Hash
 }
 
 // pass lets time pass, in which what is due happens in its order.

@@ -33,6 +33,10 @@ type Case struct {
 	Compute map[string]Carrier
 	// World makes Functions that are carried out where the case has no answer for them, anew each time that the case is played.
 	World func() map[string]Carrier
+	// Outside is a world with a life of its own, made for one play of the case; nil for none. It carries Functions out in place of answers.
+	Outside Outside
+	// Begins is when the case begins; zero for a time that is always the same.
+	Begins time.Time
 	// CallTimeout and WaitTimeout are the timeouts of calls and waits that give none.
 	CallTimeout, WaitTimeout time.Duration
 

@@ -81,7 +81,12 @@ func (w *world) carryOut(op history.Op, key string) (json.RawMessage, *history.F
 	answer, known := w.done[key]
 	if !known {
 		var is bool
-		if carrier, outside := w.carriers[op.Name]; outside && len(w.answers[op.Name]) == 0 {
+		if w.c.Outside != nil {
+			answer.Result, answer.Error = w.c.Outside.Call(w.now, op.Name, key, op.Args)
+			if answer.Error != nil && answer.Error.Retryable {
+				return nil, answer.Error
+			}
+		} else if carrier, outside := w.carriers[op.Name]; outside && len(w.answers[op.Name]) == 0 {
 			answer.Result, answer.Error = carrier(key, op.Args)
 		} else if answer, is = w.next(op); !is {
 			w.lacks("functions: found no answer for %s with %s, which the program calls at %s", op.Name, op.Args, op.Position)
@@ -112,7 +117,7 @@ func (w *world) knows(name string) bool {
 	_, answers := w.answers[name]
 	_, carries := w.carriers[name]
 	_, computes := w.computes(name)
-	return answers || carries || computes
+	return answers || carries || computes || w.c.Outside != nil && name != "checkpoint"
 }
 
 // computes is a Function that only computes, and that the case does not answer for.

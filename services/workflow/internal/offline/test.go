@@ -3,12 +3,14 @@ package offline
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
@@ -58,6 +60,35 @@ func Test(c Case, seeds []uint64, check func(history.Emit) *history.FunctionErro
 	}
 	o.Passed = len(o.Failures) == 0
 	return o
+}
+
+// Played is what one play of a case has led to.
+type Played struct {
+	// State is completed, failed, cancelled or waiting; Failure why it failed.
+	State, Failure string
+	// Entries are the whole history, At is when it ended.
+	Entries []history.Entry
+	At      time.Time
+	Crashes int
+}
+
+// Play plays a case once, with crashes at random by a seed; with none for 0. It is for cases with an Outside, which live once: what a case
+// expects is not compared, and each run has to lead to what the world makes of it.
+func Play(c Case, seed uint64, check func(history.Emit) *history.FunctionError) (Played, error) {
+	var chance *rand.Rand
+	if seed > 0 {
+		chance = rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // repeated by its seed
+	}
+	w := newWorld(c, check, chance)
+	r, err := w.play()
+	if err == nil && len(w.trouble) > 0 {
+		err = errors.New(strings.Join(w.trouble, "; "))
+	}
+	p := Played{State: r.ended, Failure: r.failure, Entries: r.entries, At: w.now, Crashes: w.crashes}
+	if p.State == "" {
+		p.State = "waiting"
+	}
+	return p, err
 }
 
 // compare says what is not as expected.

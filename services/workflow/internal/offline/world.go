@@ -54,6 +54,8 @@ type world struct {
 	turns    int
 	// trouble is what the case itself lacks.
 	trouble []string
+	// replaying is set while a program repeats what is stored, and timed if it has asked for the time meanwhile.
+	replaying, timed bool
 }
 
 // madeCall is a call of a Function that has had its effect.
@@ -108,6 +110,10 @@ func newWorld(c Case, check func(history.Emit) *history.FunctionError, chance *r
 	for name, list := range c.Functions {
 		w.answers[name] = list
 	}
+	if !c.Begins.IsZero() {
+		w.now = c.Begins
+		w.unique = int(max(0, w.now.Sub(begins).Milliseconds())) // another case in the same world has other identifiers
+	}
 	if c.World != nil {
 		w.carriers = c.World()
 	}
@@ -121,7 +127,9 @@ const workflowID = "scenario"
 func (w *world) play() (*run, error) {
 	defer func() {
 		for _, r := range w.runs {
-			r.machine.Close()
+			if r.machine != nil { // a program that is refused has none
+				r.machine.Close()
+			}
 		}
 	}()
 	workflow := workflowID
@@ -148,11 +156,16 @@ func (w *world) play() (*run, error) {
 			}
 			steps = steps[1:]
 		default:
-			next := w.nextTime()
-			if next.IsZero() || w.c.Expect.State == "waiting" {
+			next, e := w.nextTime(), w.comes()
+			switch {
+			case e != nil && (next.IsZero() || !next.Before(e.Time)):
+				w.now = later(w.now, e.Time)
+				w.arrive(*e)
+			case next.IsZero() || w.c.Expect.State == "waiting":
 				return first, nil
+			default:
+				w.now = next
 			}
-			w.now = next
 		}
 	}
 }
@@ -183,10 +196,25 @@ func (w *world) begin(r *run) error {
 // reopen is what a process does that has nothing in memory: it replays what is stored.
 func (w *world) reopen(r *run) error {
 	differs, is, err := w.replay(r)
-	if is {
+	switch {
+	case is:
 		return fmt.Errorf("after a crash the program does not fit its own history: entry %d: %w", differs.Seq, differs)
+	case err == nil && w.timed:
+		return errors.New("after a crash the program asks for the time where its history has an answer")
 	}
 	return err
+}
+
+// resume is reopen after everything was stored: the program has to wait for the same again.
+func (w *world) resume(r *run) error {
+	was := r.machine.Pending()
+	if err := w.reopen(r); err != nil {
+		return err
+	}
+	if is := r.machine.Pending(); !slices.EqualFunc(was, is, sameOp) {
+		return fmt.Errorf("after a crash the program waits for %s, where it waited for %s", named(is), named(was))
+	}
+	return nil
 }
 
 // replay opens the program of a run and replays what is stored. differs is set if that does not fit.
@@ -196,7 +224,10 @@ func (w *world) replay(r *run) (differs *program.Mismatch, is bool, err error) {
 	}
 	machine, err := w.scripts.Open(r.program, r.inputs, program.Environment{
 		Ref: history.Handle(r.ref, 1, r.generation), Workflow: r.workflow, Continuation: r.continuation, Begun: len(r.open) > 0,
-		Now: func() time.Time { return w.now },
+		Now: func() time.Time {
+			w.timed = w.timed || w.replaying
+			return w.now
+		},
 		UUID: func() string {
 			w.unique++
 			return fmt.Sprintf("00000000-0000-7000-9000-%012d", w.unique)
@@ -217,7 +248,9 @@ func (w *world) replay(r *run) (differs *program.Mismatch, is bool, err error) {
 		return nil, false, err
 	}
 	r.machine = machine
+	w.replaying, w.timed = len(r.entries) > r.base, false
 	differs, is = errors.AsType[*program.Mismatch](machine.Replay(r.entries[r.base:]))
+	w.replaying = false
 	return differs, is, nil
 }
 
@@ -243,7 +276,8 @@ func (w *world) turn(r *run, do func(program.Machine)) error {
 	if w.turns++; w.turns > maxTurns {
 		return errOver
 	}
-	die := w.chance != nil && w.chance.IntN(4) == 0
+	// A replay costs as much as the history is long: the longer it is, the rarer are crashes.
+	die := w.chance != nil && w.chance.IntN(4+(len(r.entries)-r.base)/20) == 0
 	before := map[history.OpRef]opened{}
 	for ref, o := range r.open {
 		before[ref] = *o
@@ -260,7 +294,7 @@ func (w *world) turn(r *run, do func(program.Machine)) error {
 		return err
 	}
 	w.crashes++
-	return w.reopen(r)
+	return w.resume(r)
 }
 
 // commit stores what the machine has done.
@@ -299,6 +333,9 @@ func (w *world) commit(r *run) error {
 			continue
 		}
 		r.sent = append(r.sent, w.emit(r, e))
+		if w.c.Outside != nil {
+			w.c.Outside.Emitted(w.now, w.emit(r, e))
+		}
 		w.receive(emitted(w.emit(r, e)))
 	}
 	for _, child := range children {
@@ -423,6 +460,13 @@ func (c Case) limit(op history.Op) time.Duration {
 	}
 }
 
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
@@ -470,7 +514,13 @@ func (w *world) possible(r *run, op history.Op) func(program.Machine) {
 			return func(m program.Machine) { m.Complete(history.Completion{Op: op.Ref, Value: end}) }
 		}
 	} else if wants := op.Wants(); len(wants) > 0 {
-		if row := w.find(r, wants); row > 0 {
+		row := w.find(r, wants)
+		if row == 0 && w.c.Outside != nil {
+			if e, has := w.c.Outside.Next(w.now, wants); has && !e.Time.After(w.now) {
+				row = w.arrive(e)
+			}
+		}
+		if row > 0 {
 			c := history.Completion{Op: op.Ref, Value: w.events[row-1].Value(), Event: int64(row)}
 			return func(m program.Machine) { m.Complete(c) }
 		}
@@ -525,35 +575,4 @@ func (w *world) receive(e history.Event) (duplicate bool) {
 	e.Row = int64(len(w.events) + 1)
 	w.events = append(w.events, e)
 	return false
-}
-
-// nextAttempt is when a call is attempted again; zero: none is.
-func (w *world) nextAttempt() (next time.Time) {
-	for _, r := range w.runs {
-		for _, o := range r.open {
-			if o.next.After(w.now) && (next.IsZero() || o.next.Before(next)) {
-				next = o.next
-			}
-		}
-	}
-	return next
-}
-
-// nextTime is when something happens by itself; zero: never.
-func (w *world) nextTime() (next time.Time) {
-	for _, r := range w.runs {
-		for _, o := range r.open {
-			at := o.due
-			if o.next.After(w.now) {
-				at = earlier(at, o.next)
-			}
-			if next.IsZero() || at.Before(next) {
-				next = at
-			}
-		}
-	}
-	if next.Before(w.now) && !next.IsZero() {
-		return w.now
-	}
-	return next
 }

@@ -124,3 +124,25 @@ func TestCasesInStarlark(t *testing.T) {
 		}
 	}
 }
+
+// TestTheScheduleInTheExamplesIsWhatItsRowShows: the file of schedules reads as `lockstep schedule apply` reads it, and has the program of
+// its row, which the cases play (issue 18).
+func TestTheScheduleInTheExamplesIsWhatItsRowShows(t *testing.T) {
+	t.Parallel()
+	const folder = "../../../../docs/examples/elsewhere"
+	all, err := readDefinitions(filepath.Join(folder, "schedules.yaml"))
+	if err != nil || len(all) != 1 {
+		t.Fatalf("found %d schedules, error %v", len(all), err)
+	}
+	request, err := all[0].whole(1, folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile(filepath.Join(folder, "nightly.star"))
+	if err != nil || string(request.GetStarlark()) != string(source) {
+		t.Errorf("found the program %q, error %v", request.GetStarlark(), err)
+	}
+	if cron := request.GetSpec().GetCron(); len(cron) != 1 || request.GetCatchUp().GetSeconds() != 7200 || string(request.GetInputs()) != `{"keep_days":30}` {
+		t.Errorf("found %v", request)
+	}
+}

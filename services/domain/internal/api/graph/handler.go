@@ -172,6 +172,12 @@ type Workflows interface {
 	Schedules(ctx context.Context, a core.Actor, p core.Page) (core.Slice[handoff.Schedule], error)
 	Schedule(ctx context.Context, a core.Actor, name string) (handoff.Schedule, error)
 	ChangeSchedule(ctx context.Context, a core.Actor, action core.Action, name, reason string) (handoff.Schedule, string, error)
+	Functions(ctx context.Context, a core.Actor) ([]handoff.Function, error)
+	ScheduleContent(ctx context.Context, a core.Actor, name string) (handoff.ScheduleContent, error)
+	RegisterSchedule(ctx context.Context, a core.Actor, r handoff.ScheduleRegistration) (handoff.Schedule, error)
+	BackfillSchedule(
+		ctx context.Context, a core.Actor, name, reason string, b handoff.Backfill,
+	) (handoff.Schedule, handoff.Backfilled, error)
 	CountWorkflows(ctx context.Context, a core.Actor, f handoff.WorkflowFilter) (handoff.WorkflowCount, error)
 	WorkflowLogs(ctx context.Context, a core.Actor, id string, p core.Page) (core.Slice[handoff.WorkflowLine], error)
 	WorkflowTimeline(ctx context.Context, a core.Actor, id string, first int, before int64) (handoff.WorkflowTimeline, error)

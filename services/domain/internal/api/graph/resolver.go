@@ -88,7 +88,9 @@ func (resolvers) DeliveryMetrics() exec.DeliveryMetricsResolver { return deliver
 func (r resolvers) Workflow() exec.WorkflowResolver { return workflow{r.domain} }
 
 // WorkflowSchedule resolves its fields.
-func (resolvers) WorkflowSchedule() exec.WorkflowScheduleResolver { return workflowSchedule{} }
+func (r resolvers) WorkflowSchedule() exec.WorkflowScheduleResolver {
+	return workflowSchedule{r.domain}
+}
 
 // Query begins every query.
 func (r resolvers) Query() exec.QueryResolver { return query{r.domain} }

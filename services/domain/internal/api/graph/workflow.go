@@ -139,6 +139,11 @@ func operated(w handoff.WorkflowRun, err error) (model.WorkflowPayload, error) {
 	return p, nil
 }
 
+// WorkflowFunctions is what programs can call.
+func (q query) WorkflowFunctions(ctx context.Context) ([]handoff.Function, error) {
+	return q.domain.Workflows.Functions(ctx, loadersOf(ctx).actor)
+}
+
 // WorkflowSchedules is a page of schedules of the engine.
 func (q query) WorkflowSchedules(ctx context.Context, first *int, after *string) (model.WorkflowScheduleConnection, error) {
 	p, err := forward(first, after)
@@ -156,13 +161,23 @@ func (q query) WorkflowSchedule(ctx context.Context, name string) (*model.Workfl
 }
 
 // workflowSchedule resolves the fields of WorkflowSchedule that are the viewer's.
-type workflowSchedule struct{}
+type workflowSchedule struct{ domain Domain }
+
+// Content is null for those who may not change the schedule.
+func (r workflowSchedule) Content(ctx context.Context, s *model.WorkflowSchedule) (*handoff.ScheduleContent, error) {
+	c, err := r.domain.Workflows.ScheduleContent(ctx, loadersOf(ctx).actor, s.Name)
+	if fault.Is(err, fault.Denied) {
+		return nil, nil
+	}
+	return orNull(c, err, asItIs[handoff.ScheduleContent])
+}
 
 // ViewerCan is about a schedule as it stands.
 func (workflowSchedule) ViewerCan(ctx context.Context, s *model.WorkflowSchedule) ([]model.Ability, error) {
 	a := loadersOf(ctx).actor
 	return abilities(func(action core.Action) error { return s.MayOperate(a, action) },
-		core.ActionPauseSchedule, core.ActionResumeSchedule, core.ActionTriggerSchedule)
+		core.ActionRegisterSchedule, core.ActionPauseSchedule, core.ActionResumeSchedule, core.ActionTriggerSchedule,
+		core.ActionBackfillSchedule, core.ActionDeleteSchedule)
 }
 
 // PauseWorkflowSchedule has a schedule start nothing.
@@ -180,6 +195,72 @@ func (m mutation) TriggerWorkflowSchedule(
 	ctx context.Context, in model.ChangeWorkflowScheduleInput,
 ) (model.WorkflowSchedulePayload, error) {
 	return m.changeSchedule(ctx, core.ActionTriggerSchedule, in)
+}
+
+// DeleteWorkflowSchedule ends a schedule.
+func (m mutation) DeleteWorkflowSchedule(ctx context.Context, in model.ChangeWorkflowScheduleInput) (model.WorkflowSchedulePayload, error) {
+	return m.changeSchedule(ctx, core.ActionDeleteSchedule, in)
+}
+
+// RegisterWorkflowSchedule makes or changes a schedule.
+func (m mutation) RegisterWorkflowSchedule(
+	ctx context.Context, in model.RegisterWorkflowScheduleInput,
+) (model.WorkflowSchedulePayload, error) {
+	p := model.WorkflowSchedulePayload{Errors: []model.UserError{}}
+	changed, err := m.domain.Workflows.RegisterSchedule(ctx, loadersOf(ctx).actor, handoff.ScheduleRegistration{
+		Name: in.Name, Version: in.Version, Overlap: in.Overlap, CatchUpSeconds: in.CatchUpSeconds, Program: in.Program, Inputs: in.Inputs,
+		Paused: in.Paused, Reason: orEmpty(in.Reason),
+		ScheduleTimes: handoff.ScheduleTimes{
+			Cron: in.Cron, EverySeconds: in.EverySeconds, AnchorAt: in.AnchorAt, TimeZone: in.TimeZone, StartAt: in.StartAt, EndAt: in.EndAt,
+			JitterSeconds: in.JitterSeconds,
+		},
+	})
+	if err != nil {
+		p.Errors, err = scheduleErrors(err)
+		return p, err
+	}
+	s := model.WrapSchedule(changed)
+	p.Schedule = &s
+	return p, nil
+}
+
+// BackfillWorkflowSchedule starts runs for due times in the past.
+func (m mutation) BackfillWorkflowSchedule(
+	ctx context.Context, in model.BackfillWorkflowScheduleInput,
+) (model.BackfillWorkflowSchedulePayload, error) {
+	p := model.BackfillWorkflowSchedulePayload{Errors: []model.UserError{}}
+	b := handoff.Backfill{From: in.From, To: in.To}
+	if in.Overlap != nil {
+		b.Overlap = *in.Overlap
+	}
+	changed, result, err := m.domain.Workflows.BackfillSchedule(ctx, loadersOf(ctx).actor, in.Name, orEmpty(in.Reason), b)
+	if err != nil {
+		p.Errors, err = scheduleErrors(err)
+		return p, err
+	}
+	s := model.WrapSchedule(changed)
+	p.Schedule, p.Due, p.Added = &s, result.Due, result.Added
+	return p, nil
+}
+
+// scheduleErrors are the errors of a payload with the fields of the engine's contract under the names that they have here.
+func scheduleErrors(err error) ([]model.UserError, error) {
+	problems, err := userErrors(inField(err, "/name"))
+	names := map[string]string{
+		"starlark": "program", "time_zone": "timeZone", "every": "everySeconds", "anchor": "anchorAt", "start": "startAt", "end": "endAt",
+		"jitter": "jitterSeconds", "catch_up": "catchUpSeconds", "note": "reason",
+	}
+	for i, p := range problems {
+		path := p.Field
+		if len(path) > 1 && path[0] == "spec" {
+			path = path[1:]
+		}
+		if len(path) > 0 && names[path[0]] != "" {
+			path = append([]string{names[path[0]]}, path[1:]...)
+		}
+		problems[i].Field = path
+	}
+	return problems, err
 }
 
 func (m mutation) changeSchedule(

@@ -25,6 +25,7 @@ type Workflows interface {
 	// RetryWorkflow continues a failed run from the step that failed, or from an entry of its history.
 	RetryWorkflow(ctx context.Context, organization int64, id, reason string, from int64) error
 	Schedules
+	Functions
 	// Cancel asks a run to stop.
 	Cancel(ctx context.Context, organization int64, id, reason string) error
 }

@@ -8,8 +8,11 @@ import (
 // Store keeps schedules and the outcomes of their due times. Each method is one transaction.
 type Store interface {
 	// SaveSchedule makes s the schedule of its name. settle is called with the one that exists, if one does, inside the transaction, and
-	// returns its next due time; the same digest again stores nothing, and created is false. fault.Refused where the organization has most.
-	SaveSchedule(ctx context.Context, s Schedule, digest [32]byte, most int, settle func(old *Known) time.Time) (Schedule, bool, error)
+	// returns its next due time, or why s is not stored; the same digest again stores nothing, and created is false. fault.Refused where
+	// the organization has most.
+	SaveSchedule(
+		ctx context.Context, s Schedule, digest [32]byte, most int, settle func(old *Known) (time.Time, error),
+	) (Schedule, bool, error)
 	// ChangeSchedule applies change to a schedule that is locked, stores Paused, Note, NextDue, ChangedBy and ChangedAt of the result, and
 	// has it looked at immediately; fault.NotFound. Of the fires that change returns, those are stored whose due time has no run and
 	// will get none; added counts them.

@@ -49,9 +49,87 @@ func New(d Deps) *Schedules {
 	return &Schedules{Deps: d, alarm: wake.NewAlarm()}
 }
 
+// Registration is a schedule that is to be kept.
+type Registration struct {
+	Schedule
+	// Keep is set if the program, modules, inputs, secrets and labels, where they are empty, stay those of the schedule that exists.
+	Keep bool
+	// Expected is the version that the schedule has to have, 0 for none; nil for any.
+	Expected *int
+}
+
+// attempts bounds how often a registration that keeps content begins again because another one came first.
+const attempts = 5
+
 // Register checks a schedule and makes it the one of its name. The same content again is a no-op. Due times that have passed before are not
 // caught up.
-func (s *Schedules) Register(ctx context.Context, given Schedule, by string) (current Schedule, created bool, err error) {
+func (s *Schedules) Register(ctx context.Context, r Registration, by string) (current Schedule, created bool, err error) {
+	if !r.Keep {
+		return s.register(ctx, r.Schedule, r.Expected, by)
+	}
+	if err := s.named(r.Organization, r.Name); err != nil {
+		return Schedule{}, false, err
+	}
+	for range attempts {
+		// What is kept was read before the transaction: it is that of a version, which the schedule still has to have then.
+		found, whole, err := s.content(ctx, r.Organization, r.Name)
+		if err != nil {
+			return Schedule{}, false, err
+		}
+		if r.Expected != nil && *r.Expected != found.Version {
+			return Schedule{}, false, overtaken(r.Name, found.Version, *r.Expected)
+		}
+		current, created, err = s.register(ctx, r.keeping(whole), &found.Version, by)
+		if fault.ClassOf(err) != fault.Conflict {
+			return current, created, err
+		}
+	}
+	return current, created, err
+}
+
+// keeping is the schedule with what it leaves out taken from another one.
+func (r Registration) keeping(old Schedule) Schedule {
+	s := r.Schedule
+	if len(s.Program.Source) == 0 {
+		s.Program.Source = old.Program.Source
+	}
+	if len(s.Program.Modules) == 0 {
+		s.Program.Modules = old.Program.Modules
+	}
+	if len(bytes.TrimSpace(s.Inputs)) == 0 {
+		s.Inputs = old.Inputs
+	}
+	if len(s.Secrets) == 0 {
+		s.Secrets = old.Secrets
+	}
+	if len(s.Labels) == 0 {
+		s.Labels = old.Labels
+	}
+	return s
+}
+
+// content reads a schedule, and with it what its runs are started with.
+func (s *Schedules) content(ctx context.Context, organization int64, name string) (found, whole Schedule, err error) {
+	if found, err = s.Store.FindSchedule(ctx, organization, name); err != nil {
+		return found, whole, err
+	}
+	all, err := s.Store.LoadSchedules(ctx, []Taken{{Schedule: found}})
+	if err != nil {
+		return found, whole, err
+	}
+	whole, exists := all[found.ID]
+	if !exists {
+		return found, whole, fault.New(fault.NotFound, "schedule %q was deleted", name)
+	}
+	return found, whole, nil
+}
+
+// overtaken is the error about a version that is not the expected one.
+func overtaken(name string, found, expected int) error {
+	return fault.New(fault.Conflict, "found version %d of schedule %q, expected version %d: it was changed meanwhile", found, name, expected)
+}
+
+func (s *Schedules) register(ctx context.Context, given Schedule, expected *int, by string) (current Schedule, created bool, err error) {
 	if len(bytes.TrimSpace(given.Inputs)) == 0 {
 		given.Inputs = nil // as for a run
 	}
@@ -71,12 +149,15 @@ func (s *Schedules) Register(ctx context.Context, given Schedule, by string) (cu
 	}
 	now := s.Clock.Now()
 	given.CreatedAt, given.ChangedAt, given.ChangedBy = now, now, by
-	current, created, err = s.Store.SaveSchedule(ctx, given, digest, MaxSchedules, func(old *Known) time.Time {
-		from := now
+	current, created, err = s.Store.SaveSchedule(ctx, given, digest, MaxSchedules, func(old *Known) (time.Time, error) {
+		from, version := now, 0
 		if old != nil {
-			from = latest(from, old.LastDue) // the clock may have been set back
+			from, version = latest(from, old.LastDue), old.Version // the clock may have been set back
 		}
-		return plan.Next(from)
+		if expected != nil && *expected != version {
+			return time.Time{}, overtaken(given.Name, version, *expected)
+		}
+		return plan.Next(from), nil
 	})
 	if err == nil && created {
 		s.alarm.Raise()
@@ -222,6 +303,15 @@ const (
 	// KeptFires is how many due times of a schedule are kept that were dealt with, beside those whose run is under way.
 	KeptFires = 100
 )
+
+// Content is what the runs of a schedule are started with: a schedule with only that.
+func (s *Schedules) Content(ctx context.Context, organization int64, name string) (Schedule, error) {
+	if err := s.named(organization, name); err != nil {
+		return Schedule{}, err
+	}
+	_, whole, err := s.content(ctx, organization, name)
+	return whole, err
+}
 
 // Get answers a schedule with its next and its last due times.
 func (s *Schedules) Get(ctx context.Context, organization int64, name string) (View, error) {

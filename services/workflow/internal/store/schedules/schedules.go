@@ -38,7 +38,7 @@ func (s *Store) tx(ctx context.Context, fn func(*query.Queries) error) error {
 
 // SaveSchedule makes a schedule the one of its name.
 func (s *Store) SaveSchedule(
-	ctx context.Context, given schedule.Schedule, sum [32]byte, most int, settle func(old *schedule.Known) time.Time,
+	ctx context.Context, given schedule.Schedule, sum [32]byte, most int, settle func(old *schedule.Known) (time.Time, error),
 ) (current schedule.Schedule, created bool, err error) {
 	err = s.tx(ctx, func(q *query.Queries) error {
 		current, created = given, false
@@ -62,7 +62,9 @@ func (s *Store) SaveSchedule(
 		current.ID, current.Version, current.CreatedAt, created = old.ID, old.Version+1, old.CreatedAt, true
 		current.Paused, current.Note = old.Paused, old.Note
 		current.Started, current.Skipped, current.Missed, current.Refused = old.Started, old.Skipped, old.Missed, old.Refused
-		current.NextDue = settle(&old)
+		if current.NextDue, err = settle(&old); err != nil {
+			return err
+		}
 		c, err := columnsOf(ctx, q, given)
 		if err != nil {
 			return err
@@ -78,7 +80,7 @@ func (s *Store) SaveSchedule(
 
 // insert stores a schedule with a new name.
 func insert(
-	ctx context.Context, q *query.Queries, given schedule.Schedule, sum [32]byte, most int, settle func(old *schedule.Known) time.Time,
+	ctx context.Context, q *query.Queries, given schedule.Schedule, sum [32]byte, most int, settle func(old *schedule.Known) (time.Time, error),
 ) (id int64, nextDue time.Time, err error) {
 	n, err := q.CountSchedules(ctx, query.CountSchedulesParams{Organization: given.Organization, Most: int32(most)})
 	if err != nil {
@@ -88,11 +90,13 @@ func insert(
 		return 0, nextDue, fault.New(fault.Refused, "found %d schedules of organization %d, expected at most %d with this one", n,
 			given.Organization, most)
 	}
+	if nextDue, err = settle(nil); err != nil {
+		return 0, nextDue, err
+	}
 	c, err := columnsOf(ctx, q, given)
 	if err != nil {
 		return 0, nextDue, err
 	}
-	nextDue = settle(nil)
 	id, err = q.SaveSchedule(ctx, query.SaveScheduleParams{
 		Organization: given.Organization, Name: given.Name, Spec: c.spec, Overlap: string(given.Overlap), CatchUp: int64(given.CatchUp),
 		Program: c.program, Modules: c.modules, Inputs: c.inputs, Secrets: c.secrets, Labels: c.labels, Digest: sum[:],

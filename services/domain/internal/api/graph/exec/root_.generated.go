@@ -363,6 +363,13 @@ type ComplexityRoot struct {
 		Why     func(childComplexity int) int
 	}
 
+	BackfillWorkflowSchedulePayload struct {
+		Added    func(childComplexity int) int
+		Due      func(childComplexity int) int
+		Errors   func(childComplexity int) int
+		Schedule func(childComplexity int) int
+	}
+
 	Badges struct {
 		Application func(childComplexity int) int
 		Author      func(childComplexity int) int
@@ -1132,6 +1139,7 @@ type ComplexityRoot struct {
 		ApproveGate                      func(childComplexity int, input model.ResolveGateInput) int
 		ArchiveApplication               func(childComplexity int, input model.ArchiveApplicationInput) int
 		ArchiveEnvironment               func(childComplexity int, input model.ArchiveEnvironmentInput) int
+		BackfillWorkflowSchedule         func(childComplexity int, input model.BackfillWorkflowScheduleInput) int
 		BreakGlass                       func(childComplexity int, input model.BreakGlassInput) int
 		BypassFreeze                     func(childComplexity int, input model.BypassFreezeInput) int
 		CancelChain                      func(childComplexity int, input model.CancelChainInput) int
@@ -1150,6 +1158,7 @@ type ComplexityRoot struct {
 		CreateRollout                    func(childComplexity int, input model.CreateRolloutInput) int
 		CreateToken                      func(childComplexity int, input model.CreateTokenInput) int
 		DecideCheck                      func(childComplexity int, input model.DecideCheckInput) int
+		DeleteWorkflowSchedule           func(childComplexity int, input model.ChangeWorkflowScheduleInput) int
 		EndFreeze                        func(childComplexity int, input model.EndFreezeInput) int
 		EvaluateCheck                    func(childComplexity int, input model.EvaluateCheckInput) int
 		ExtendFreeze                     func(childComplexity int, input model.ExtendFreezeInput) int
@@ -1172,6 +1181,7 @@ type ComplexityRoot struct {
 		PutTrigger                       func(childComplexity int, input model.PutTriggerInput) int
 		ReconcileRecord                  func(childComplexity int, input model.ReconcileRecordInput) int
 		RegisterAgent                    func(childComplexity int, input model.RegisterAgentInput) int
+		RegisterWorkflowSchedule         func(childComplexity int, input model.RegisterWorkflowScheduleInput) int
 		RejectChange                     func(childComplexity int, input model.DecideChangeInput) int
 		RejectGate                       func(childComplexity int, input model.ResolveGateInput) int
 		ReleasePromotionHold             func(childComplexity int, input model.ReleasePromotionHoldInput) int
@@ -1680,6 +1690,7 @@ type ComplexityRoot struct {
 		WhereDigest            func(childComplexity int, digest string) int
 		Workflow               func(childComplexity int, workflowID string) int
 		WorkflowCount          func(childComplexity int, states []handoff.WorkflowState, program *string, subject *string, filter *handoff.WorkflowConditions) int
+		WorkflowFunctions      func(childComplexity int) int
 		WorkflowSchedule       func(childComplexity int, name string) int
 		WorkflowSchedules      func(childComplexity int, first *int, after *string) int
 		Workflows              func(childComplexity int, first *int, after *string, states []handoff.WorkflowState, program *string, subject *string, filter *handoff.WorkflowConditions) int
@@ -1919,6 +1930,13 @@ type ComplexityRoot struct {
 		VersionSet   func(childComplexity int) int
 	}
 
+	ScheduleContent struct {
+		Inputs  func(childComplexity int) int
+		Labels  func(childComplexity int) int
+		Modules func(childComplexity int) int
+		Program func(childComplexity int) int
+	}
+
 	ScheduleFire struct {
 		Count         func(childComplexity int) int
 		Detail        func(childComplexity int) int
@@ -1929,6 +1947,11 @@ type ComplexityRoot struct {
 		WorkflowError func(childComplexity int) int
 		WorkflowID    func(childComplexity int) int
 		WorkflowState func(childComplexity int) int
+	}
+
+	ScheduleModule struct {
+		Name   func(childComplexity int) int
+		Source func(childComplexity int) int
 	}
 
 	SendEventPayload struct {
@@ -2255,6 +2278,17 @@ type ComplexityRoot struct {
 		Value      func(childComplexity int) int
 	}
 
+	WorkflowFunction struct {
+		ArgumentsSchema func(childComplexity int) int
+		Connected       func(childComplexity int) int
+		Doc             func(childComplexity int) int
+		Effect          func(childComplexity int) int
+		Name            func(childComplexity int) int
+		RegisteredAt    func(childComplexity int) int
+		ResultSchema    func(childComplexity int) int
+		Worker          func(childComplexity int) int
+	}
+
 	WorkflowHistoryConnection struct {
 		Edges    func(childComplexity int) int
 		Nodes    func(childComplexity int) int
@@ -2264,6 +2298,11 @@ type ComplexityRoot struct {
 	WorkflowHistoryEdge struct {
 		Cursor func(childComplexity int) int
 		Node   func(childComplexity int) int
+	}
+
+	WorkflowLabel struct {
+		Key   func(childComplexity int) int
+		Value func(childComplexity int) int
 	}
 
 	WorkflowLine struct {
@@ -2302,13 +2341,17 @@ type ComplexityRoot struct {
 	}
 
 	WorkflowSchedule struct {
+		AnchorAt       func(childComplexity int) int
 		CatchUpSeconds func(childComplexity int) int
 		ChangedAt      func(childComplexity int) int
+		Content        func(childComplexity int) int
 		CreatedAt      func(childComplexity int) int
 		Cron           func(childComplexity int) int
 		Digest         func(childComplexity int) int
+		EndAt          func(childComplexity int) int
 		EverySeconds   func(childComplexity int) int
 		Fires          func(childComplexity int) int
+		JitterSeconds  func(childComplexity int) int
 		Missed         func(childComplexity int) int
 		Name           func(childComplexity int) int
 		NextDueAt      func(childComplexity int) int
@@ -2318,6 +2361,7 @@ type ComplexityRoot struct {
 		Paused         func(childComplexity int) int
 		Refused        func(childComplexity int) int
 		Skipped        func(childComplexity int) int
+		StartAt        func(childComplexity int) int
 		Started        func(childComplexity int) int
 		TimeZone       func(childComplexity int) int
 		Version        func(childComplexity int) int
@@ -3453,6 +3497,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.AutomaticRollback.Why(childComplexity), true
+
+	case "BackfillWorkflowSchedulePayload.added":
+		if e.ComplexityRoot.BackfillWorkflowSchedulePayload.Added == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BackfillWorkflowSchedulePayload.Added(childComplexity), true
+	case "BackfillWorkflowSchedulePayload.due":
+		if e.ComplexityRoot.BackfillWorkflowSchedulePayload.Due == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BackfillWorkflowSchedulePayload.Due(childComplexity), true
+	case "BackfillWorkflowSchedulePayload.errors":
+		if e.ComplexityRoot.BackfillWorkflowSchedulePayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BackfillWorkflowSchedulePayload.Errors(childComplexity), true
+	case "BackfillWorkflowSchedulePayload.schedule":
+		if e.ComplexityRoot.BackfillWorkflowSchedulePayload.Schedule == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BackfillWorkflowSchedulePayload.Schedule(childComplexity), true
 
 	case "Badges.application":
 		if e.ComplexityRoot.Badges.Application == nil {
@@ -6443,6 +6512,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.ArchiveEnvironment(childComplexity, args["input"].(model.ArchiveEnvironmentInput)), true
+	case "Mutation.backfillWorkflowSchedule":
+		if e.ComplexityRoot.Mutation.BackfillWorkflowSchedule == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_backfillWorkflowSchedule_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.BackfillWorkflowSchedule(childComplexity, args["input"].(model.BackfillWorkflowScheduleInput)), true
 	case "Mutation.breakGlass":
 		if e.ComplexityRoot.Mutation.BreakGlass == nil {
 			break
@@ -6641,6 +6721,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.DecideCheck(childComplexity, args["input"].(model.DecideCheckInput)), true
+	case "Mutation.deleteWorkflowSchedule":
+		if e.ComplexityRoot.Mutation.DeleteWorkflowSchedule == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_deleteWorkflowSchedule_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.DeleteWorkflowSchedule(childComplexity, args["input"].(model.ChangeWorkflowScheduleInput)), true
 	case "Mutation.endFreeze":
 		if e.ComplexityRoot.Mutation.EndFreeze == nil {
 			break
@@ -6883,6 +6974,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RegisterAgent(childComplexity, args["input"].(model.RegisterAgentInput)), true
+	case "Mutation.registerWorkflowSchedule":
+		if e.ComplexityRoot.Mutation.RegisterWorkflowSchedule == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_registerWorkflowSchedule_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RegisterWorkflowSchedule(childComplexity, args["input"].(model.RegisterWorkflowScheduleInput)), true
 	case "Mutation.rejectChange":
 		if e.ComplexityRoot.Mutation.RejectChange == nil {
 			break
@@ -9587,6 +9689,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.WorkflowCount(childComplexity, args["states"].([]handoff.WorkflowState), args["program"].(*string), args["subject"].(*string), args["filter"].(*handoff.WorkflowConditions)), true
+	case "Query.workflowFunctions":
+		if e.ComplexityRoot.Query.WorkflowFunctions == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.WorkflowFunctions(childComplexity), true
 	case "Query.workflowSchedule":
 		if e.ComplexityRoot.Query.WorkflowSchedule == nil {
 			break
@@ -10503,6 +10611,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.RolloutPreview.VersionSet(childComplexity), true
 
+	case "ScheduleContent.inputs":
+		if e.ComplexityRoot.ScheduleContent.Inputs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ScheduleContent.Inputs(childComplexity), true
+	case "ScheduleContent.labels":
+		if e.ComplexityRoot.ScheduleContent.Labels == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ScheduleContent.Labels(childComplexity), true
+	case "ScheduleContent.modules":
+		if e.ComplexityRoot.ScheduleContent.Modules == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ScheduleContent.Modules(childComplexity), true
+	case "ScheduleContent.program":
+		if e.ComplexityRoot.ScheduleContent.Program == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ScheduleContent.Program(childComplexity), true
+
 	case "ScheduleFire.count":
 		if e.ComplexityRoot.ScheduleFire.Count == nil {
 			break
@@ -10557,6 +10690,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ScheduleFire.WorkflowState(childComplexity), true
+
+	case "ScheduleModule.name":
+		if e.ComplexityRoot.ScheduleModule.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ScheduleModule.Name(childComplexity), true
+	case "ScheduleModule.source":
+		if e.ComplexityRoot.ScheduleModule.Source == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ScheduleModule.Source(childComplexity), true
 
 	case "SendEventPayload.errors":
 		if e.ComplexityRoot.SendEventPayload.Errors == nil {
@@ -11818,6 +11964,55 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.WorkflowEntry.Value(childComplexity), true
 
+	case "WorkflowFunction.argumentsSchema":
+		if e.ComplexityRoot.WorkflowFunction.ArgumentsSchema == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowFunction.ArgumentsSchema(childComplexity), true
+	case "WorkflowFunction.connected":
+		if e.ComplexityRoot.WorkflowFunction.Connected == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowFunction.Connected(childComplexity), true
+	case "WorkflowFunction.doc":
+		if e.ComplexityRoot.WorkflowFunction.Doc == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowFunction.Doc(childComplexity), true
+	case "WorkflowFunction.effect":
+		if e.ComplexityRoot.WorkflowFunction.Effect == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowFunction.Effect(childComplexity), true
+	case "WorkflowFunction.name":
+		if e.ComplexityRoot.WorkflowFunction.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowFunction.Name(childComplexity), true
+	case "WorkflowFunction.registeredAt":
+		if e.ComplexityRoot.WorkflowFunction.RegisteredAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowFunction.RegisteredAt(childComplexity), true
+	case "WorkflowFunction.resultSchema":
+		if e.ComplexityRoot.WorkflowFunction.ResultSchema == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowFunction.ResultSchema(childComplexity), true
+	case "WorkflowFunction.worker":
+		if e.ComplexityRoot.WorkflowFunction.Worker == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowFunction.Worker(childComplexity), true
+
 	case "WorkflowHistoryConnection.edges":
 		if e.ComplexityRoot.WorkflowHistoryConnection.Edges == nil {
 			break
@@ -11849,6 +12044,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.WorkflowHistoryEdge.Node(childComplexity), true
+
+	case "WorkflowLabel.key":
+		if e.ComplexityRoot.WorkflowLabel.Key == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowLabel.Key(childComplexity), true
+	case "WorkflowLabel.value":
+		if e.ComplexityRoot.WorkflowLabel.Value == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowLabel.Value(childComplexity), true
 
 	case "WorkflowLine.branch":
 		if e.ComplexityRoot.WorkflowLine.Branch == nil {
@@ -11975,6 +12183,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.WorkflowRetry.Reason(childComplexity), true
 
+	case "WorkflowSchedule.anchorAt":
+		if e.ComplexityRoot.WorkflowSchedule.AnchorAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedule.AnchorAt(childComplexity), true
 	case "WorkflowSchedule.catchUpSeconds":
 		if e.ComplexityRoot.WorkflowSchedule.CatchUpSeconds == nil {
 			break
@@ -11987,6 +12201,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.WorkflowSchedule.ChangedAt(childComplexity), true
+	case "WorkflowSchedule.content":
+		if e.ComplexityRoot.WorkflowSchedule.Content == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedule.Content(childComplexity), true
 	case "WorkflowSchedule.createdAt":
 		if e.ComplexityRoot.WorkflowSchedule.CreatedAt == nil {
 			break
@@ -12005,6 +12225,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.WorkflowSchedule.Digest(childComplexity), true
+	case "WorkflowSchedule.endAt":
+		if e.ComplexityRoot.WorkflowSchedule.EndAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedule.EndAt(childComplexity), true
 	case "WorkflowSchedule.everySeconds":
 		if e.ComplexityRoot.WorkflowSchedule.EverySeconds == nil {
 			break
@@ -12017,6 +12243,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.WorkflowSchedule.Fires(childComplexity), true
+	case "WorkflowSchedule.jitterSeconds":
+		if e.ComplexityRoot.WorkflowSchedule.JitterSeconds == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedule.JitterSeconds(childComplexity), true
 	case "WorkflowSchedule.missed":
 		if e.ComplexityRoot.WorkflowSchedule.Missed == nil {
 			break
@@ -12071,6 +12303,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.WorkflowSchedule.Skipped(childComplexity), true
+	case "WorkflowSchedule.startAt":
+		if e.ComplexityRoot.WorkflowSchedule.StartAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowSchedule.StartAt(childComplexity), true
 	case "WorkflowSchedule.started":
 		if e.ComplexityRoot.WorkflowSchedule.Started == nil {
 			break
@@ -12296,6 +12534,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputArchiveApplicationInput,
 		ec.unmarshalInputArchiveEnvironmentInput,
 		ec.unmarshalInputAuditFilter,
+		ec.unmarshalInputBackfillWorkflowScheduleInput,
 		ec.unmarshalInputBreakGlassInput,
 		ec.unmarshalInputBypassFreezeInput,
 		ec.unmarshalInputCancelChainInput,
@@ -12342,6 +12581,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputPutTriggerInput,
 		ec.unmarshalInputReconcileRecordInput,
 		ec.unmarshalInputRegisterAgentInput,
+		ec.unmarshalInputRegisterWorkflowScheduleInput,
 		ec.unmarshalInputReleasePromotionHoldInput,
 		ec.unmarshalInputRemoveForgeHookInput,
 		ec.unmarshalInputRemoveMemberInput,
@@ -15064,6 +15304,44 @@ type UnpinEnvironmentPayload {
   errors: [UserError!]!
 }
 `, BuiltIn: false},
+	{Name: "../schema/function.graphqls", Input: `# Functions: what programs of the workflow engine can call.
+
+extend type Query {
+  "What programs of the organization can call, by name: Functions of the engine, and those of the organization's workers."
+  workflowFunctions: [WorkflowFunction!]!
+}
+
+"What a Function does to anything outside of the engine."
+enum FunctionEffect {
+  "It changes nothing."
+  READS
+  "It changes something."
+  CHANGES
+  "It only takes back what a rollout has begun."
+  TAKES_BACK
+  "Neither: its documentation says what it does."
+  SPECIAL
+}
+
+"Something that programs can call."
+type WorkflowFunction {
+  "What programs call it."
+  name: String!
+  "What it does and answers, as Markdown. Of a worker's Function, the worker has written it."
+  doc: String!
+  effect: FunctionEffect!
+  "A JSON Schema of the arguments, as a worker has declared it; null for none."
+  argumentsSchema: JSON
+  "A JSON Schema of the answer, as a worker has declared it; null for none."
+  resultSchema: JSON
+  "Whether workers of the organization carry it out."
+  worker: Boolean!
+  "How many workers with it are connected to one process of the engine."
+  connected: Int!
+  "When workers have declared it as it is; null for a Function of the engine."
+  registeredAt: Time
+}
+`, BuiltIn: false},
 	{Name: "../schema/gate.graphqls", Input: `# Gates: approvals, and everything else that a rollout waits for.
 
 extend type Query {
@@ -17537,6 +17815,15 @@ extend type Query {
 }
 
 extend type Mutation {
+  """
+  Registers a program that is started at given times, or changes the schedule whose version is given. A new version does not catch up on due
+  times that have passed; what waits, is paused or was counted stays.
+  """
+  registerWorkflowSchedule(input: RegisterWorkflowScheduleInput!): WorkflowSchedulePayload!
+  "Starts runs for the due times of a range that have none, also while the schedule is paused. Again, it starts nothing."
+  backfillWorkflowSchedule(input: BackfillWorkflowScheduleInput!): BackfillWorkflowSchedulePayload!
+  "Deletes a schedule. Runs that it has started continue. The payload has the schedule as it was."
+  deleteWorkflowSchedule(input: ChangeWorkflowScheduleInput!): WorkflowSchedulePayload!
   "Has a schedule start nothing until it is resumed."
   pauseWorkflowSchedule(input: ChangeWorkflowScheduleInput!): WorkflowSchedulePayload!
   "Ends the pause of a schedule. What was due meanwhile is not started."
@@ -17587,8 +17874,16 @@ type WorkflowSchedule {
   cron: [String!]!
   "The interval that it is due by, in seconds; 0 for none."
   everySeconds: Int!
+  "The time from which the interval is counted; null for the beginning of 1970."
+  anchorAt: Time
   "The time zone in which the expressions are read, such as Europe/Berlin."
   timeZone: String!
+  "It is not due before this time; null for no bound."
+  startAt: Time
+  "It is not due at this time, or later; null for no bound."
+  endAt: Time
+  "Each start is delayed by less than this, in seconds."
+  jitterSeconds: Int!
   overlap: ScheduleOverlap!
   "How late a run may start, in seconds."
   catchUpSeconds: Int!
@@ -17613,8 +17908,34 @@ type WorkflowSchedule {
   refused: Int!
   "Its last 100 due times with their outcomes, newest first; empty in lists."
   fires: [ScheduleFire!]!
+  "What its runs are started with; null for those who may not change it."
+  content: ScheduleContent
   "The actions on it, and whether the viewer may perform them in its current state."
   viewerCan: [Ability!]!
+}
+
+"What the runs of a schedule are started with."
+type ScheduleContent {
+  "The Starlark program."
+  program: String!
+  "The files that it may load()."
+  modules: [ScheduleModule!]!
+  "An object; each member becomes a global of the program."
+  inputs: JSON!
+  "The labels of every run, beside schedule and due_at."
+  labels: [WorkflowLabel!]!
+}
+
+"A file that the program of a schedule may load()."
+type ScheduleModule {
+  name: String!
+  source: String!
+}
+
+"A label of a run."
+type WorkflowLabel {
+  key: String!
+  value: String!
 }
 
 "A due time and its outcome."
@@ -17653,7 +17974,67 @@ type WorkflowScheduleEdge {
   node: WorkflowSchedule!
 }
 
-"Input of pauseWorkflowSchedule, resumeWorkflowSchedule and triggerWorkflowSchedule."
+"Input of registerWorkflowSchedule. At least one of cron and everySeconds is needed."
+input RegisterWorkflowScheduleInput {
+  "1 to 100 lower-case letters, digits, \".\", \"_\" and \"-\"."
+  name: String!
+  "The version that is changed; 0 for a schedule that does not exist yet. The answer is CONFLICT if it has another version meanwhile."
+  version: Int! = 0
+  """
+  Expressions of five fields: minute, hour, day of the month, month, day of the week; or @hourly, @daily, @weekly, @monthly, @yearly. At
+  most 16.
+  """
+  cron: [String!]! = []
+  "An interval in seconds, from 1 to 366 days; 0 for none."
+  everySeconds: Int! = 0
+  "The time from which the interval is counted; by default the beginning of 1970."
+  anchorAt: Time
+  "The IANA time zone in which the expressions are read, such as Europe/Berlin."
+  timeZone: String! = "UTC"
+  "Not due before this time."
+  startAt: Time
+  "Not due at this time, or later."
+  endAt: Time
+  "Each start is delayed by less than this, at most an hour."
+  jitterSeconds: Int! = 0
+  overlap: ScheduleOverlap! = SKIP
+  "How late a run may start, in seconds, from 10 to 7 days."
+  catchUpSeconds: Int! = 600
+  "The Starlark program. Needed for a new schedule; without it, a change keeps the program."
+  program: String
+  "An object; each member becomes a global of the program. Without it, a change keeps the inputs."
+  inputs: JSON
+  "Whether a new schedule begins paused."
+  paused: Boolean! = false
+  "Why, for the record; at most 1024 characters."
+  reason: String = ""
+}
+
+"Input of backfillWorkflowSchedule."
+input BackfillWorkflowScheduleInput {
+  "The name of the schedule."
+  name: String!
+  "The due times from this time on."
+  from: Time!
+  "The due times before this time, which has passed."
+  to: Time!
+  "The policy for these due times; by default they run one after the other."
+  overlap: ScheduleOverlap
+  "Why, for the record; at most 1024 characters."
+  reason: String = ""
+}
+
+"Result of backfillWorkflowSchedule."
+type BackfillWorkflowSchedulePayload {
+  schedule: WorkflowSchedule
+  "How many due times the range has."
+  due: Int!
+  "How many of them get a run, or wait for one; the others have one."
+  added: Int!
+  errors: [UserError!]!
+}
+
+"Input of pauseWorkflowSchedule, resumeWorkflowSchedule, triggerWorkflowSchedule and deleteWorkflowSchedule."
 input ChangeWorkflowScheduleInput {
   "The name of the schedule."
   name: String!
@@ -17661,7 +18042,7 @@ input ChangeWorkflowScheduleInput {
   reason: String = ""
 }
 
-"Result of pauseWorkflowSchedule, resumeWorkflowSchedule and triggerWorkflowSchedule."
+"Result of the mutations of one schedule."
 type WorkflowSchedulePayload {
   schedule: WorkflowSchedule
   "The run that triggerWorkflowSchedule has requested; it starts a moment later, or not, as the schedule decides. Empty otherwise."
@@ -18981,6 +19362,20 @@ func (ec *executionContext) childFields_AutomaticRollback(ctx context.Context, f
 		return ec.fieldContext_AutomaticRollback_rollout(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type AutomaticRollback", field.Name)
+}
+
+func (ec *executionContext) childFields_BackfillWorkflowSchedulePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "schedule":
+		return ec.fieldContext_BackfillWorkflowSchedulePayload_schedule(ctx, field)
+	case "due":
+		return ec.fieldContext_BackfillWorkflowSchedulePayload_due(ctx, field)
+	case "added":
+		return ec.fieldContext_BackfillWorkflowSchedulePayload_added(ctx, field)
+	case "errors":
+		return ec.fieldContext_BackfillWorkflowSchedulePayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type BackfillWorkflowSchedulePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_Badges(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -21733,6 +22128,20 @@ func (ec *executionContext) childFields_RolloutPreview(ctx context.Context, fiel
 	return nil, fmt.Errorf("no field named %q was found under type RolloutPreview", field.Name)
 }
 
+func (ec *executionContext) childFields_ScheduleContent(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "program":
+		return ec.fieldContext_ScheduleContent_program(ctx, field)
+	case "modules":
+		return ec.fieldContext_ScheduleContent_modules(ctx, field)
+	case "inputs":
+		return ec.fieldContext_ScheduleContent_inputs(ctx, field)
+	case "labels":
+		return ec.fieldContext_ScheduleContent_labels(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ScheduleContent", field.Name)
+}
+
 func (ec *executionContext) childFields_ScheduleFire(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "dueAt":
@@ -21755,6 +22164,16 @@ func (ec *executionContext) childFields_ScheduleFire(ctx context.Context, field 
 		return ec.fieldContext_ScheduleFire_finishedAt(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ScheduleFire", field.Name)
+}
+
+func (ec *executionContext) childFields_ScheduleModule(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_ScheduleModule_name(ctx, field)
+	case "source":
+		return ec.fieldContext_ScheduleModule_source(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ScheduleModule", field.Name)
 }
 
 func (ec *executionContext) childFields_SendEventPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -22397,6 +22816,28 @@ func (ec *executionContext) childFields_WorkflowEntry(ctx context.Context, field
 	return nil, fmt.Errorf("no field named %q was found under type WorkflowEntry", field.Name)
 }
 
+func (ec *executionContext) childFields_WorkflowFunction(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_WorkflowFunction_name(ctx, field)
+	case "doc":
+		return ec.fieldContext_WorkflowFunction_doc(ctx, field)
+	case "effect":
+		return ec.fieldContext_WorkflowFunction_effect(ctx, field)
+	case "argumentsSchema":
+		return ec.fieldContext_WorkflowFunction_argumentsSchema(ctx, field)
+	case "resultSchema":
+		return ec.fieldContext_WorkflowFunction_resultSchema(ctx, field)
+	case "worker":
+		return ec.fieldContext_WorkflowFunction_worker(ctx, field)
+	case "connected":
+		return ec.fieldContext_WorkflowFunction_connected(ctx, field)
+	case "registeredAt":
+		return ec.fieldContext_WorkflowFunction_registeredAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WorkflowFunction", field.Name)
+}
+
 func (ec *executionContext) childFields_WorkflowHistoryConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "edges":
@@ -22417,6 +22858,16 @@ func (ec *executionContext) childFields_WorkflowHistoryEdge(ctx context.Context,
 		return ec.fieldContext_WorkflowHistoryEdge_node(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type WorkflowHistoryEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_WorkflowLabel(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "key":
+		return ec.fieldContext_WorkflowLabel_key(ctx, field)
+	case "value":
+		return ec.fieldContext_WorkflowLabel_value(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WorkflowLabel", field.Name)
 }
 
 func (ec *executionContext) childFields_WorkflowLine(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -22501,8 +22952,16 @@ func (ec *executionContext) childFields_WorkflowSchedule(ctx context.Context, fi
 		return ec.fieldContext_WorkflowSchedule_cron(ctx, field)
 	case "everySeconds":
 		return ec.fieldContext_WorkflowSchedule_everySeconds(ctx, field)
+	case "anchorAt":
+		return ec.fieldContext_WorkflowSchedule_anchorAt(ctx, field)
 	case "timeZone":
 		return ec.fieldContext_WorkflowSchedule_timeZone(ctx, field)
+	case "startAt":
+		return ec.fieldContext_WorkflowSchedule_startAt(ctx, field)
+	case "endAt":
+		return ec.fieldContext_WorkflowSchedule_endAt(ctx, field)
+	case "jitterSeconds":
+		return ec.fieldContext_WorkflowSchedule_jitterSeconds(ctx, field)
 	case "overlap":
 		return ec.fieldContext_WorkflowSchedule_overlap(ctx, field)
 	case "catchUpSeconds":
@@ -22529,6 +22988,8 @@ func (ec *executionContext) childFields_WorkflowSchedule(ctx context.Context, fi
 		return ec.fieldContext_WorkflowSchedule_refused(ctx, field)
 	case "fires":
 		return ec.fieldContext_WorkflowSchedule_fires(ctx, field)
+	case "content":
+		return ec.fieldContext_WorkflowSchedule_content(ctx, field)
 	case "viewerCan":
 		return ec.fieldContext_WorkflowSchedule_viewerCan(ctx, field)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/feed"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 )
 
 // Whether the viewer may perform an action now. The mutation applies the same rule and gives the same reason.
@@ -133,6 +134,30 @@ type AuditFilter struct {
 	Until *time.Time `json:"until,omitempty"`
 }
 
+// Input of backfillWorkflowSchedule.
+type BackfillWorkflowScheduleInput struct {
+	// The name of the schedule.
+	Name string `json:"name"`
+	// The due times from this time on.
+	From time.Time `json:"from"`
+	// The due times before this time, which has passed.
+	To time.Time `json:"to"`
+	// The policy for these due times; by default they run one after the other.
+	Overlap *handoff.ScheduleOverlap `json:"overlap,omitempty"`
+	// Why, for the record; at most 1024 characters.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of backfillWorkflowSchedule.
+type BackfillWorkflowSchedulePayload struct {
+	Schedule *WorkflowSchedule `json:"schedule,omitempty"`
+	// How many due times the range has.
+	Due int `json:"due"`
+	// How many of them get a run, or wait for one; the others have one.
+	Added  int         `json:"added"`
+	Errors []UserError `json:"errors"`
+}
+
 // Result of setBadges.
 type BadgesPayload struct {
 	Badges *Badges     `json:"badges,omitempty"`
@@ -208,7 +233,7 @@ type CancelWorkflowInput struct {
 	Reason *string `json:"reason,omitempty"`
 }
 
-// Input of pauseWorkflowSchedule, resumeWorkflowSchedule and triggerWorkflowSchedule.
+// Input of pauseWorkflowSchedule, resumeWorkflowSchedule, triggerWorkflowSchedule and deleteWorkflowSchedule.
 type ChangeWorkflowScheduleInput struct {
 	// The name of the schedule.
 	Name string `json:"name"`
@@ -1061,6 +1086,40 @@ type RegisterAgentInput struct {
 	Name string `json:"name"`
 }
 
+// Input of registerWorkflowSchedule. At least one of cron and everySeconds is needed.
+type RegisterWorkflowScheduleInput struct {
+	// 1 to 100 lower-case letters, digits, ".", "_" and "-".
+	Name string `json:"name"`
+	// The version that is changed; 0 for a schedule that does not exist yet. The answer is CONFLICT if it has another version meanwhile.
+	Version int `json:"version"`
+	// Expressions of five fields: minute, hour, day of the month, month, day of the week; or @hourly, @daily, @weekly, @monthly, @yearly. At
+	// most 16.
+	Cron []string `json:"cron"`
+	// An interval in seconds, from 1 to 366 days; 0 for none.
+	EverySeconds int `json:"everySeconds"`
+	// The time from which the interval is counted; by default the beginning of 1970.
+	AnchorAt *time.Time `json:"anchorAt,omitempty"`
+	// The IANA time zone in which the expressions are read, such as Europe/Berlin.
+	TimeZone string `json:"timeZone"`
+	// Not due before this time.
+	StartAt *time.Time `json:"startAt,omitempty"`
+	// Not due at this time, or later.
+	EndAt *time.Time `json:"endAt,omitempty"`
+	// Each start is delayed by less than this, at most an hour.
+	JitterSeconds int                     `json:"jitterSeconds"`
+	Overlap       handoff.ScheduleOverlap `json:"overlap"`
+	// How late a run may start, in seconds, from 10 to 7 days.
+	CatchUpSeconds int `json:"catchUpSeconds"`
+	// The Starlark program. Needed for a new schedule; without it, a change keeps the program.
+	Program *string `json:"program,omitempty"`
+	// An object; each member becomes a global of the program. Without it, a change keeps the inputs.
+	Inputs json.RawMessage `json:"inputs,omitempty"`
+	// Whether a new schedule begins paused.
+	Paused bool `json:"paused"`
+	// Why, for the record; at most 1024 characters.
+	Reason *string `json:"reason,omitempty"`
+}
+
 // Input of releasePromotionHold.
 type ReleasePromotionHoldInput struct {
 	// By name or identifier.
@@ -1779,7 +1838,7 @@ type WorkflowPayload struct {
 	Errors   []UserError `json:"errors"`
 }
 
-// Result of pauseWorkflowSchedule, resumeWorkflowSchedule and triggerWorkflowSchedule.
+// Result of the mutations of one schedule.
 type WorkflowSchedulePayload struct {
 	Schedule *WorkflowSchedule `json:"schedule,omitempty"`
 	// The run that triggerWorkflowSchedule has requested; it starts a moment later, or not, as the schedule decides. Empty otherwise.

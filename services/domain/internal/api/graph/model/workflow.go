@@ -46,3 +46,11 @@ func UnmarshalScheduleOutcome(v any) (handoff.ScheduleOutcome, error) {
 	return enum(v,
 		handoff.FireWaiting, handoff.FireStarting, handoff.FireStarted, handoff.FireSkipped, handoff.FireMissed, handoff.FireRefused)
 }
+
+// MarshalFunctionEffect writes an effect.
+func MarshalFunctionEffect(e handoff.FunctionEffect) graphql.Marshaler { return word(string(e)) }
+
+// UnmarshalFunctionEffect reads an effect.
+func UnmarshalFunctionEffect(v any) (handoff.FunctionEffect, error) {
+	return enum(v, handoff.FunctionReads, handoff.FunctionChanges, handoff.FunctionTakesBack, handoff.FunctionSpecial)
+}

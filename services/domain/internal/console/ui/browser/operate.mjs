@@ -194,7 +194,7 @@ test('a feed is made and revoked, and badges are shown and ended', async () => {
   await page.finish()
 })
 
-const routes = ['/sources', '/sources?application=shop', '/sources/new', '/sources/artifactsource_1', '/sources/artifactsource_999', '/workflows', '/workflows?state=failed', '/workflows/nothing', '/schedules', '/schedules/nothing', '/forges', '/notifications', '/my-notifications', '/policies', '/policies/nothing', '/new-policy-set',
+const routes = ['/sources', '/sources?application=shop', '/sources/new', '/sources/artifactsource_1', '/sources/artifactsource_999', '/workflows', '/workflows?state=failed', '/workflows/nothing', '/functions', '/functions?text=git', '/schedules', '/schedules/nothing', '/new-schedule', '/edit-schedule/nothing', '/forges', '/notifications', '/my-notifications', '/policies', '/policies/nothing', '/new-policy-set',
   '/agents', '/access', '/access?show=groups', '/access?show=grants', '/access?show=tokens', '/changes', '/changes?show=all', '/activity', '/activity?who=nobody-known', '/activity?action=createApplication', '/activity?action=approve&application=shop&since=2026-11-01']
 for (const look of [{ name: 'light' }, { name: 'dark', dark: true }, { name: '320', width: 320, height: 700 }, { name: 'forced', forced: true }]) {
   test(`every route for operators, ${look.name}`, async () => {
@@ -323,6 +323,112 @@ def main(leaf = False):
   await chosen.getByRole('heading', { name: 'Error' }).waitFor()
   await shot(page, 'workflow-timeline-failed-light')
   await page.finish()
+})
+
+// Issue 18, item 1.
+test('what programs can call is listed with its documentation, and found by name', async () => {
+  const page = await open(browser, stack)
+  await page.goto('/workflows')
+  await page.getByRole('link', { name: 'Functions' }).click()
+  await page.getByText('No worker has declared a Function here yet.').waitFor()
+  await page.getByLabel('Name contains').fill('http.req')
+  const request = page.locator('summary', { hasText: 'http.request' })
+  await request.focus()
+  await page.keyboard.press('Enter')
+  await page.getByText(/idempotency/i).first().waitFor()
+  assert.equal(await page.locator('summary').count(), 1)
+  await check(page, 'the Functions')
+  await shot(page, 'functions-light')
+  await page.finish()
+})
+
+// Issue 18, item 6.
+test('a schedule is registered, changed, paused with a reason, backfilled, resumed and deleted; what is wrong is at its field', async () => {
+  const page = await open(browser, stack)
+  await page.goto('/schedules')
+  await page.getByRole('link', { name: 'New schedule' }).click()
+  await page.getByLabel('Name').fill('hourly')
+  await page.getByLabel('Cron expressions').fill('0 * * *')
+  await page.getByLabel('Time zone of the expressions').fill('Europe/Berlin')
+  await page.getByLabel('Interval').fill('soon')
+  await page.getByText('Expected a duration such as').waitFor()
+  await page.getByLabel('Interval').fill('')
+  await page.getByRole('button', { name: 'Register' }).click()
+  await page.locator('.field', { has: page.getByLabel('Cron expressions') }).getByText(/expected five fields/i).waitFor()
+  await check(page, 'a new schedule with findings')
+  await page.getByLabel('Cron expressions').fill('0 * * * *')
+  await page.getByLabel('Program').fill('print(who, schedule.due_at')
+  await page.getByRole('button', { name: 'Register' }).click()
+  await page.locator('.field', { has: page.getByLabel('Program') }).locator('.problem').waitFor()
+  await shot(page, 'new-schedule-light')
+  await page.getByLabel('Program').fill('print(who, schedule.due_at)\n')
+  await page.getByLabel('Inputs').fill('{"who": "me"}')
+  await page.getByRole('button', { name: 'Register' }).click()
+  await page.getByRole('heading', { name: 'hourly' }).waitFor()
+  assert.equal(await page.getByRole('region', { name: 'Next' }).getByRole('listitem').count(), 10)
+  await page.getByText('print(who, schedule.due_at)').waitFor()
+  await check(page, 'a schedule')
+  await shot(page, 'schedule-light')
+
+  // A new one of the same name replaces nothing.
+  await page.goto('/new-schedule')
+  await page.getByLabel('Name').fill('hourly')
+  await page.getByLabel('Interval').fill('1h')
+  await page.getByRole('button', { name: 'Register' }).click()
+  await page.getByRole('alert').getByText(/found version 1 of schedule "hourly"/).waitFor()
+  page.once('dialog', (d) => void d.accept())
+  await page.goto('/schedules/hourly')
+
+  await page.getByRole('button', { name: 'Change', exact: true }).click()
+  assert.equal(await page.getByLabel('Program').inputValue(), 'print(who, schedule.due_at)\n')
+  await page.getByLabel('Cron expressions').fill('30 * * * *\n@daily')
+  await page.getByLabel('While another run is under way').selectOption('ALLOW')
+  await page.getByLabel('Jitter').fill('5s')
+  await check(page, 'a change of a schedule')
+  await page.getByRole('button', { name: 'Save version 2' }).click()
+  await page.getByRole('heading', { name: 'hourly' }).waitFor()
+  await page.getByText('30 * * * *, @daily (Europe/Berlin)').waitFor()
+  await page.getByText('version 2 of the schedule').waitFor()
+
+  await page.getByRole('button', { name: 'Pause', exact: true }).click()
+  await page.getByLabel('Reason').fill('see incident 81')
+  await page.getByRole('dialog').getByRole('button', { name: 'Pause' }).click()
+  await page.getByRole('heading', { name: 'Why it is paused' }).waitFor()
+  await page.getByText('see incident 81').waitFor()
+
+  // Ranges in the past are started while it is paused; those to come are refused.
+  const local = (at) => new Date(at - new Date(at).getTimezoneOffset() * 60_000).toISOString().slice(0, 19)
+  await page.getByRole('button', { name: 'Backfill', exact: true }).click()
+  await page.getByLabel('From').fill(local(Date.now() - 2 * 3_600_000))
+  await page.getByLabel('Until').fill(local(Date.now() + 3_600_000))
+  await page.getByRole('dialog').getByRole('button', { name: 'Backfill' }).click()
+  await page.getByRole('dialog').getByText(/expected no time to come/).waitFor()
+  await check(page, 'a backfill that is refused')
+  await page.getByLabel('Until').fill(local(Date.now() - 1_000))
+  await page.getByRole('dialog').getByRole('button', { name: 'Backfill' }).click()
+  await page.getByRole('row', { name: /Started on request/ }).nth(1).waitFor()
+  await page.getByRole('row', { name: /Started on request/ }).first().getByRole('link').click()
+  await page.getByText(/^me 20\d\d-/).waitFor()
+  await page.goto('/schedules/hourly')
+  await page.getByRole('button', { name: 'Resume', exact: true }).click()
+  await page.getByRole('dialog').getByRole('button', { name: 'Resume' }).click()
+  await page.getByRole('region', { name: 'Next' }).waitFor()
+
+  await page.getByRole('button', { name: 'Delete', exact: true }).click()
+  await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click()
+  await page.getByRole('heading', { name: 'Schedules' }).waitFor()
+  await page.getByText('No schedules here').waitFor()
+  await page.finish()
+
+  const viewer = await open(browser, stack, { signedIn: false })
+  await viewer.goto('/new-schedule')
+  await viewer.getByRole('link', { name: 'Sign in with Example ID' }).click()
+  await viewer.getByRole('link', { name: 'vera@example.com' }).click()
+  await viewer.getByLabel('Name').fill('mine')
+  await viewer.getByLabel('Interval').fill('1h')
+  await viewer.getByRole('button', { name: 'Register' }).click()
+  await viewer.getByRole('alert').getByText(/needs the permission "configure"/).waitFor()
+  await viewer.finish()
 })
 
 test('a source is tested before it is added, checked when asked, and its form is the schema’s', async () => {

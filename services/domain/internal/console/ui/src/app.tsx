@@ -32,6 +32,8 @@ const Forges = lazy(() => import('./pages/forges'))
 const Workflows = lazy(() => import('./pages/workflows'))
 const WorkflowDetail = lazy(() => import('./pages/workflow'))
 const Schedules = lazy(() => import('./pages/schedules'))
+const Functions = lazy(() => import('./pages/functions'))
+const EditSchedule = lazy(() => import('./pages/edit-schedule'))
 const ScheduleDetail = lazy(() => import('./pages/schedule'))
 const Answer = lazy(() => import('./pages/answer'))
 const ChatAccount = lazy(() => import('./pages/chat-account'))
@@ -168,6 +170,9 @@ function Frame({ viewer, cursor, onLeave }: { viewer: ViewerData['viewer']; curs
               <Route path="/workflows/:id" element={<WorkflowDetail />} />
               <Route path="/schedules" element={<Schedules />} />
               <Route path="/schedules/:name" element={<ScheduleDetail />} />
+              <Route path="/functions" element={<Functions />} />
+              <Route path="/new-schedule" element={<EditSchedule />} />
+              <Route path="/edit-schedule/:name" element={<EditSchedule />} />
               <Route path="/answer" element={<Answer />} />
               <Route path="/chat-account" element={<ChatAccount />} />
               <Route path="/notifications" element={<Notifications />} />

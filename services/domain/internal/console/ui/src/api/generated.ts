@@ -48,6 +48,14 @@ export type AutomaticRollbackCause = 'FAILED' | 'DEGRADED'
 
 export type AutomaticRollbackState = 'DUE' | 'STARTED' | 'DROPPED'
 
+export interface BackfillWorkflowScheduleInput {
+  name: string
+  from: string
+  to: string
+  overlap?: ScheduleOverlap | null
+  reason?: string | null
+}
+
 export interface BreakGlassInput {
   rolloutId: string
   reason: string
@@ -197,6 +205,8 @@ export type ForgeKind = 'GITHUB' | 'GITLAB' | 'GITEA'
 
 export type ForgeReportKind = 'STATUS' | 'RUN'
 
+export type FunctionEffect = 'READS' | 'CHANGES' | 'TAKES_BACK' | 'SPECIAL'
+
 export type GateOutcome = 'REJECT' | 'APPROVE'
 
 export interface GrantPermissionsInput {
@@ -329,6 +339,24 @@ export type Readiness = 'PENDING' | 'READY' | 'NOT_READY'
 
 export interface RegisterAgentInput {
   name: string
+}
+
+export interface RegisterWorkflowScheduleInput {
+  name: string
+  version?: number
+  cron?: Array<string>
+  everySeconds?: number
+  anchorAt?: string | null
+  timeZone?: string
+  startAt?: string | null
+  endAt?: string | null
+  jitterSeconds?: number
+  overlap?: ScheduleOverlap
+  catchUpSeconds?: number
+  program?: string | null
+  inputs?: unknown | null
+  paused?: boolean
+  reason?: string | null
 }
 
 export interface ReleasePromotionHoldInput {
@@ -2346,6 +2374,20 @@ export interface WorkflowSchedulePageData {
     skipped: number
     missed: number
     refused: number
+    startAt: string | null
+    endAt: string | null
+    jitterSeconds: number
+    content: {
+      program: string
+      modules: Array<{
+        name: string
+      }>
+      inputs: unknown
+      labels: Array<{
+        key: string
+        value: string
+      }>
+    } | null
     overlap: ScheduleOverlap
     catchUpSeconds: number
     version: number
@@ -2371,7 +2413,116 @@ export interface WorkflowSchedulePageData {
 export interface WorkflowSchedulePageVariables {
   name: string
 }
-export const WorkflowSchedulePage: Operation<WorkflowSchedulePageData, WorkflowSchedulePageVariables> = { name: 'WorkflowSchedulePage', text: 'query WorkflowSchedulePage($name: String!) { workflowSchedule(name: $name) { ...ScheduleFields overlap catchUpSeconds version programDigest nextDueTimes fires { dueAt outcome requested detail count workflowId workflowState workflowError } viewerCan { action allowed reason } } } fragment ScheduleFields on WorkflowSchedule { name cron everySeconds timeZone paused note nextDueAt started skipped missed refused }' }
+export const WorkflowSchedulePage: Operation<WorkflowSchedulePageData, WorkflowSchedulePageVariables> = { name: 'WorkflowSchedulePage', text: 'query WorkflowSchedulePage($name: String!) { workflowSchedule(name: $name) { ...ScheduleFields startAt endAt jitterSeconds content { program modules { name } inputs labels { key value } } overlap catchUpSeconds version programDigest nextDueTimes fires { dueAt outcome requested detail count workflowId workflowState workflowError } viewerCan { action allowed reason } } } fragment ScheduleFields on WorkflowSchedule { name cron everySeconds timeZone paused note nextDueAt started skipped missed refused }' }
+
+export interface WorkflowFunctionsData {
+  workflowFunctions: Array<{
+    name: string
+    doc: string
+    effect: FunctionEffect
+    argumentsSchema: unknown | null
+    resultSchema: unknown | null
+    worker: boolean
+    connected: number
+    registeredAt: string | null
+  }>
+}
+export type WorkflowFunctionsVariables = Record<string, never>
+export const WorkflowFunctions: Operation<WorkflowFunctionsData, WorkflowFunctionsVariables> = { name: 'WorkflowFunctions', text: 'query WorkflowFunctions { workflowFunctions { name doc effect argumentsSchema resultSchema worker connected registeredAt } }' }
+
+export interface WorkflowScheduleContentData {
+  workflowSchedule: {
+    name: string
+    cron: Array<string>
+    everySeconds: number
+    timeZone: string
+    paused: boolean
+    note: string
+    nextDueAt: string | null
+    started: number
+    skipped: number
+    missed: number
+    refused: number
+    anchorAt: string | null
+    startAt: string | null
+    endAt: string | null
+    jitterSeconds: number
+    overlap: ScheduleOverlap
+    catchUpSeconds: number
+    version: number
+    content: {
+      program: string
+      modules: Array<{
+        name: string
+        source: string
+      }>
+      inputs: unknown
+    } | null
+    viewerCan: Array<{
+      action: string
+      allowed: boolean
+      reason: string | null
+    }>
+  } | null
+}
+export interface WorkflowScheduleContentVariables {
+  name: string
+}
+export const WorkflowScheduleContent: Operation<WorkflowScheduleContentData, WorkflowScheduleContentVariables> = { name: 'WorkflowScheduleContent', text: 'query WorkflowScheduleContent($name: String!) { workflowSchedule(name: $name) { ...ScheduleFields anchorAt startAt endAt jitterSeconds overlap catchUpSeconds version content { program modules { name source } inputs } viewerCan { action allowed reason } } } fragment ScheduleFields on WorkflowSchedule { name cron everySeconds timeZone paused note nextDueAt started skipped missed refused }' }
+
+export interface RegisterScheduleData {
+  registerWorkflowSchedule: {
+    schedule: {
+      name: string
+      version: number
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RegisterScheduleVariables {
+  input: RegisterWorkflowScheduleInput
+}
+export const RegisterSchedule: Operation<RegisterScheduleData, RegisterScheduleVariables> = { name: 'RegisterSchedule', text: 'mutation RegisterSchedule($input: RegisterWorkflowScheduleInput!) { registerWorkflowSchedule(input: $input) { schedule { name version } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface BackfillScheduleData {
+  backfillWorkflowSchedule: {
+    schedule: {
+      name: string
+    } | null
+    due: number
+    added: number
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface BackfillScheduleVariables {
+  input: BackfillWorkflowScheduleInput
+}
+export const BackfillSchedule: Operation<BackfillScheduleData, BackfillScheduleVariables> = { name: 'BackfillSchedule', text: 'mutation BackfillSchedule($input: BackfillWorkflowScheduleInput!) { backfillWorkflowSchedule(input: $input) { schedule { name } due added errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface DeleteScheduleData {
+  deleteWorkflowSchedule: {
+    schedule: {
+      name: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface DeleteScheduleVariables {
+  input: ChangeWorkflowScheduleInput
+}
+export const DeleteSchedule: Operation<DeleteScheduleData, DeleteScheduleVariables> = { name: 'DeleteSchedule', text: 'mutation DeleteSchedule($input: ChangeWorkflowScheduleInput!) { deleteWorkflowSchedule(input: $input) { schedule { name } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
 
 export interface PauseScheduleData {
   pauseWorkflowSchedule: {

@@ -37,3 +37,44 @@ export const outcomeWords: Record<ScheduleOutcome, string> = {
   MISSED: 'Missed',
   REFUSED: 'Refused',
 }
+
+const letters: Array<[seconds: number, letter: string]> = [
+  [86_400, 'd'],
+  [3_600, 'h'],
+  [60, 'm'],
+  [1, 's'],
+]
+
+/** Seconds as people type them: 90 s is 1m30s. Nothing for 0. */
+export function durationText(seconds: number): string {
+  let rest = seconds
+  let text = ''
+  for (const [unit, letter] of letters) {
+    const count = Math.floor(rest / unit)
+    if (count > 0) text += `${count}${letter}`
+    rest -= count * unit
+  }
+  return text
+}
+
+/** The seconds of a text such as 1h30m or 1d 12h; 0 for none, and null for a text that is no duration. */
+export function durationSeconds(text: string): number | null {
+  const parts = text.trim()
+  if (!/^(\d{1,9}[dhms]\s*)*$/.test(parts)) return null
+  let sum = 0
+  for (const [, count, letter] of parts.matchAll(/(\d+)([dhms])/g)) sum += Number(count) * (letters.find(([, l]) => l === letter)?.[0] ?? 0)
+  return sum
+}
+
+/** An instant as the browser's field for a time has it, in the viewer's time zone; nothing for none. */
+export function localText(instant: string | null | undefined): string {
+  if (!instant) return ''
+  const at = new Date(instant)
+  return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 19)
+}
+
+/** The instant of such a field; null for none. */
+export function instantOf(text: string): string | null {
+  const at = new Date(text)
+  return text === '' || Number.isNaN(at.getTime()) ? null : at.toISOString()
+}

@@ -13,13 +13,22 @@ export default function Schedules() {
   const query = useAsk(WorkflowSchedules, { first: 50, after })
   const nodes = query.data?.workflowSchedules.nodes
   return (
-    <Page title="Schedules" above={<Link to="/workflows">workflows</Link>} lead={<p>Programs that the engine starts at given times.</p>}>
+    <Page
+      title="Schedules"
+      above={<Link to="/workflows">workflows</Link>}
+      lead={<p>Programs that the engine starts at given times.</p>}
+      beside={
+        <Link className="button primary" to="/new-schedule">
+          New schedule
+        </Link>
+      }
+    >
       {!nodes ? (
         <Waiting query={query} what="schedules" />
       ) : nodes.length === 0 ? (
         <Empty icon="clock" title="No schedules here">
           <p>
-            One is registered with <code>lockstep schedule register</code>.
+            <Link to="/new-schedule">Register one</Link>, or use <code>lockstep schedule register</code>.
           </p>
         </Empty>
       ) : (

@@ -54,7 +54,7 @@ export default function Workflows() {
     return `?${next}`
   }
   return (
-    <Page title={subject ? `Workflows of ${subject}` : 'Workflows'} lead={<p>What the engine runs: the programs of drivers, with what they recorded and printed.</p>}>
+    <Page title={subject ? `Workflows of ${subject}` : 'Workflows'} lead={<p>What the engine runs: the programs of drivers, with what they recorded and printed.</p>} beside={<Link to="/functions">Functions</Link>}>
       <nav className="tabs" aria-label="States">
         {filters.map(([k, word]) => (
           <Link key={k} to={to(k)} aria-current={k === key ? 'page' : undefined}>
