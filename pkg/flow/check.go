@@ -53,6 +53,14 @@ func structure(def Definition) []fault.Field {
 				})
 				continue
 			}
+			for n, name := range s.Follows {
+				if _, earlier := environments[name]; !earlier {
+					found = append(found, fault.Field{
+						Name:    fmt.Sprintf("%s/follows/%d", at, n),
+						Problem: fmt.Sprintf("found %q; expected an environment that an earlier step deploys to", name),
+					})
+				}
+			}
 			environments[s.Environment] = i
 			if s.Approval != nil {
 				claim(EnvironmentGateID(s.Environment), at+"/approval")

@@ -98,6 +98,9 @@ type Step struct {
 	Environment string `json:"environment,omitempty"`
 	// Approval, if set, is required before a deploy step's first change.
 	Approval *Approval `json:"approval,omitempty"`
+	// Follows are the environments of earlier deploy steps whose active checks guard the entrance of this one; nil for that of the deploy
+	// step before it.
+	Follows []string `json:"follows,omitzero"`
 	// Checks are those of a deploy step's environment, beside those of the definition.
 	Checks Checks `json:"checks,omitzero"`
 	// Gates are where all services of a deploy step stop and wait for each other; weights rise from gate to gate.

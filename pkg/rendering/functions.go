@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 	"text/template"
 
 	"github.com/Masterminds/sprig/v3"
@@ -39,19 +40,30 @@ func (m *meter) spend(units int) error {
 	return nil
 }
 
-// functions returns all functions of a template. Each is metered, those of text/template that make texts included.
-func (m *meter) functions() template.FuncMap {
-	all := template.FuncMap{}
-	sprigs := sprig.TxtFuncMap()
-	for _, name := range allowed() {
-		all[name] = m.metered(name, sprigs[name])
-	}
-	for name, f := range map[string]any{
+// known are the functions that templates have, by name.
+//
+//nolint:gochecknoglobals // a constant
+var known = sync.OnceValue(func() map[string]any {
+	all := map[string]any{
 		"print": fmt.Sprint, "println": fmt.Sprintln, "printf": fmt.Sprintf,
 		"html": template.HTMLEscaper, "js": template.JSEscaper, "urlquery": template.URLQueryEscaper,
 		"urlQueryEscape": template.URLQueryEscaper,
-	} {
-		all[name] = m.metered(name, f)
+	}
+	sprigs := sprig.TxtFuncMap()
+	for _, name := range allowed() {
+		all[name] = sprigs[name]
+	}
+	return all
+})
+
+// functions returns the functions that a text can call: those whose names are in it. Each is metered, also those of text/template that make
+// texts.
+func (m *meter) functions(text string) template.FuncMap {
+	all := template.FuncMap{}
+	for name, f := range known() {
+		if strings.Contains(text, name) {
+			all[name] = m.metered(name, f)
+		}
 	}
 	all[shown] = func(v any) any {
 		if v == nil {

@@ -119,7 +119,7 @@ func open(text string, delimiters Delimiters, m *meter) (t *template.Template, h
 	case delimiters != Curly && strings.Contains(text, "{{"):
 		hint = " (the text has no {[, so {{ }} are read as this template's; delimiters: square leaves them to others)"
 	}
-	t = template.New("template").Delims(left, right).Funcs(m.functions()).Option("missingkey=zero")
+	t = template.New("template").Delims(left, right).Funcs(m.functions(text)).Option("missingkey=zero")
 	if t, err = t.Parse(text); err != nil {
 		return nil, "", &Error{Stage: Parsing, Message: problem(err) + hint}
 	}

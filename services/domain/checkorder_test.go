@@ -6,7 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/check"
 )
 
 // orders are all orders of some numbers.
@@ -73,4 +76,43 @@ func TestATimerOfAnEnvironmentThatDoesNotExistIsRefused(t *testing.T) {
 	if len(found) == 0 || !strings.Contains(fmt.Sprint(found), `found "staging-2"; expected an environment that exists`) {
 		t.Errorf("found %v", found)
 	}
+}
+
+// Decisions cost in proportion to what may change: a status that is no success opens nothing, so no passage is evaluated for it, also by
+// the program of a check; what is shown follows it all the same.
+func TestWhatOpensNothingIsNotEvaluated(t *testing.T) {
+	t.Parallel()
+	c := promoter(t, "")
+	r := c.rollout(c.set)
+	c.enter(r, "dev")
+	c.complete(r, "dev")
+	c.enter(r, "test")
+	c.review()
+	report := func(phase core.CheckPhase, want int) {
+		t.Helper()
+		_, err := c.checks.ReportCheck(t.Context(), user(), check.Report{
+			ApplicationID: c.application.ID, EnvironmentID: c.places["dev"].ID, VersionSetID: c.set.ID, Key: "healthy", Phase: phase,
+		})
+		c.ok(err)
+		if waits := c.waits(r, "check"); phase != core.CheckSuccess && (len(waits) != 1 || !strings.Contains(waits[0], fmt.Sprintf("which is %s: %s by", phase, phase))) {
+			t.Errorf("waits %q", waits)
+		}
+		c.want(c.countOf(`SELECT count(*) FROM cd_passage_reviews`), want)
+	}
+	report(core.CheckPending, 0)
+	report(core.CheckFailure, 0)
+	report(core.CheckPending, 0)
+	report(core.CheckSuccess, 1)
+	c.want(c.review(), 1)
+	c.want(c.granted(), []string{"dev", "test"})
+
+	g, of := gauged(t)
+	g.enter(of, "dev", "prod")
+	g.review()
+	for _, phase := range []core.CheckPhase{core.CheckPending, core.CheckFailure} {
+		g.ok(g.reportOf(id.CheckRun(1), event.CheckReported{CheckRunID: 1, Phase: string(phase)}))
+		g.want(g.countOf(`SELECT count(*) FROM cd_passage_reviews`), 0)
+	}
+	g.ok(g.reportOf(id.CheckRun(1), event.CheckReported{CheckRunID: 1, Phase: "success"}))
+	g.want(g.countOf(`SELECT count(*) FROM cd_passage_reviews`), 1)
 }

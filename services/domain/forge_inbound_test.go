@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
@@ -519,4 +520,62 @@ func TestReportsAndRefusalsOfForgesAreListed(t *testing.T) {
 	_, err = h.forges.RemoveHook(t.Context(), user(), h.hook.ID, "moved")
 	h.ok(err)
 	h.want(list(forge.ReportFilter{Most: 9}), []string(nil))
+}
+
+// A page of reports costs what it shows: what was reported to hooks that were removed, before and after what it shows, costs nothing.
+func TestAPageOfReportsCostsWhatItShows(t *testing.T) {
+	t.Parallel()
+	h := reported(t, e2e)
+	old, err := h.forges.AddHook(t.Context(), user(), forge.NewHook{Forge: "gitea", Repositories: []string{"git.test/old/*"}, Reason: "e2e"})
+	h.ok(err)
+	_, err = h.forges.RemoveHook(t.Context(), user(), old.ID, "moved")
+	h.ok(err)
+	fill := func(hook int64, name string, n int) {
+		t.Helper()
+		_, err := h.pool.Exec(t.Context(), `INSERT INTO cd_forge_reports (organization_id, hook_id, repository, commit_sha, context, kind, phase, description, link,
+				observed_at, sequence, counted)
+			SELECT $1, $2, 'git.test/shop', lpad(to_hex(i), 40, '0'), $3, 'status', 'success', '', '', 'epoch', 1, false
+			FROM generate_series(1, $4::int) i`,
+			org, hook, name, n)
+		h.ok(err)
+	}
+	fill(h.hook.ID, "before", 50)
+	fill(old.ID, "old", 5000)
+	fill(h.hook.ID, "after", 5)
+	_, err = h.pool.Exec(t.Context(), `ANALYZE cd_forge_reports, cd_forge_hooks`)
+	h.ok(err)
+	config := pgtest.As(t, h.db, role).Config()
+	r := &recorder{planned: map[*pgx.Conn]string{}}
+	config.ConnConfig.Tracer = r
+	reading, err := pgxpool.NewWithConfig(t.Context(), config)
+	h.ok(err)
+	t.Cleanup(reading.Close)
+	drivers, err := givenDrivers(t.Context(), Config{}, slog.New(slog.DiscardHandler))
+	h.ok(err)
+	s, err := assemble(reading, noBus{}, drivers, nil, h.now, Config{}, slog.New(slog.DiscardHandler))
+	h.ok(err)
+	var before int64
+	for _, filter := range []forge.ReportFilter{{Most: 20}, {Most: 20, Before: -1}, {Most: 20, Commit: strings.Repeat("0", 38) + "05"}} {
+		if filter.Before < 0 { // what follows the first page
+			filter.Before = before
+		}
+		r.take()
+		page, err := s.forges.Reports(t.Context(), org, filter)
+		h.ok(err)
+		if filter.Commit == "" {
+			h.want(len(page), 20)
+			before = page[19].ID
+		} else {
+			h.want(len(page), 2)
+		}
+		rows := 0.0
+		for _, a := range r.take() {
+			n, err := visits(t.Context(), reading, a)
+			h.ok(err)
+			rows += n
+		}
+		if rows == 0 || rows > 150 {
+			t.Errorf("%+v: visited %.0f rows for a page of %d", filter, rows, len(page))
+		}
+	}
 }

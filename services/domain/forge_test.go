@@ -499,12 +499,22 @@ func TestWhatCountsInTheBudgetOfTheOperator(t *testing.T) {
 		credential string
 		shared     any
 		want       int
-	}{{"theirs", false, 0}, {"", true, 1}, {"theirs", false, 1}, {"", true, 2}, {"", false, 2}, {"", nil, 3}, {"none", false, 3}} {
+		outcome    string
+	}{
+		{"theirs", false, 0, "sent"},
+		{"", true, 1, "sent"},
+		{"theirs", false, 1, "sent"},
+		{"", true, 2, "sent"},
+		{"", false, 2, "sent"},
+		{"", nil, 3, "sent"},
+		{"none", false, 3, "sent"},
+		{"", false, 3, "refused"}, // no forge is configured: nothing was sent
+	} {
 		p.at.answer = func(string) map[string]any {
 			if one.shared == nil {
-				return map[string]any{"outcome": "sent"}
+				return map[string]any{"outcome": one.outcome}
 			}
-			return map[string]any{"outcome": "sent", "shared": one.shared}
+			return map[string]any{"outcome": one.outcome, "shared": one.shared}
 		}
 		p.row("git.test", fmt.Sprint(i))
 		_, err := p.pool.Exec(t.Context(), `UPDATE cd_forge_statuses SET credential = $1 WHERE state = 'pending'`, one.credential)

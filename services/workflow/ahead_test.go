@@ -29,7 +29,12 @@ import (
 type countedStarts struct {
 	Store
 
-	created, begun, asked, loaded atomic.Int64
+	created, begun, asked, loaded, committed atomic.Int64
+}
+
+func (c *countedStarts) Commit(ctx context.Context, turn engine.Commit) (engine.Committed, error) {
+	c.committed.Add(1)
+	return c.Store.Commit(ctx, turn)
 }
 
 func (c *countedStarts) Get(ctx context.Context, organization int64, workflow string) (execution.Execution, error) {

@@ -85,16 +85,18 @@ func TestTheProgramOfPullRequestsReportsTheOutcome(t *testing.T) {
 		return fmt.Sprintf(`"comment": {"repo_url": "%s/team/%s", "number": 3, "marker": "<!-- x -->", "body": "plan", "only_known": false}`, forge.URL, project)
 	}
 	n := 0
-	for name, tt := range map[string]struct{ run, inputs, want string }{
+	for name, tt := range map[string]struct{ run, inputs, want, shared string }{
 		"read":              {inputs: change("fine"), want: `"read" "" `},
 		"read, busy":        {inputs: change("busy"), want: `"limited" "`},
 		"read, away":        {inputs: change("away"), want: `"away" "unreachable: `},
 		"read, gone":        {inputs: strings.Replace(change("fine"), `"number": 3`, `"number": 4`, 1), want: `"refused" "not_found: `},
+		"read, no forge":    {inputs: strings.Replace(change("fine"), forge.URL, "https://plain.test", 1), want: `"refused" "not_configured: `, shared: "false"},
+		"write, no forge":   {inputs: strings.Replace(comment("fine"), forge.URL, "https://plain.test", 1), want: `"refused" "not_configured: `, shared: "false"},
 		"write":             {inputs: comment("fine"), want: `"sent" "" "https://forge/3#1"`},
 		"write, busy":       {inputs: comment("busy"), want: `"limited" "`},
 		"write, away":       {inputs: comment("away"), want: `"away" "unreachable: `},
-		"by another run":    {run: "nightly", inputs: comment("fine"), want: `"refused" "forbidden: `},
-		"by a run of a set": {run: "rollout-7", inputs: comment("fine"), want: `"refused" "forbidden: `},
+		"by another run":    {run: "nightly", inputs: comment("fine"), want: `"refused" "forbidden: `, shared: "false"},
+		"by a run of a set": {run: "rollout-7", inputs: comment("fine"), want: `"refused" "forbidden: `, shared: "false"},
 	} {
 		n++
 		run := tt.run
@@ -112,6 +114,9 @@ func TestTheProgramOfPullRequestsReportsTheOutcome(t *testing.T) {
 		got := strings.Join([]string{status["outcome"], status["why"], status["link"]}, " ")
 		if !strings.HasPrefix(got, tt.want) || strings.Contains(got, "S3CR3T") || strings.HasSuffix(name, "busy") && status["wait"] != "120" {
 			t.Errorf("%s: found %s; want %s", name, got, tt.want)
+		}
+		if tt.shared != "" && status["shared"] != tt.shared {
+			t.Errorf("%s: found shared %q; want %q", name, status["shared"], tt.shared)
 		}
 	}
 	if len(comments) != 1 || comments[0] != "<!-- x -->\nplan" {

@@ -67,13 +67,15 @@ func TestTheProgramOfStatusesReportsTheOutcome(t *testing.T) {
 	for name, tt := range map[string]struct {
 		run, repository, want string
 		posts                 int32
+		shared                string
 	}{
-		"set":                  {repository: "fine", want: `"sent" "" 0` + quota, posts: 1},
-		"too many":             {repository: "busy", want: `"limited" "`, posts: 1},
+		"set":                  {repository: "fine", want: `"sent" "" 0` + quota, posts: 1, shared: "true"},
+		"too many":             {repository: "busy", want: `"limited" "`, posts: 1, shared: "true"},
 		"away":                 {repository: "away", want: `"away" "unreachable: `, posts: 1},
 		"denied":               {repository: "denies", want: `"refused" "unauthorized: `, posts: 1},
-		"another run":          {run: "nightly", repository: "fine", want: `"refused" "forbidden: `},
-		"the run of a rollout": {run: "rollout-7", repository: "fine", want: `"refused" "forbidden: `},
+		"no forge":             {repository: "https://plain.test/team/shop", want: `"refused" "not_configured: no forge is configured`, shared: "false"},
+		"another run":          {run: "nightly", repository: "fine", want: `"refused" "forbidden: `, shared: "false"},
+		"the run of a rollout": {run: "rollout-7", repository: "fine", want: `"refused" "forbidden: `, shared: "false"},
 	} {
 		posts.Store(0)
 		n++
@@ -81,10 +83,14 @@ func TestTheProgramOfStatusesReportsTheOutcome(t *testing.T) {
 		if run == "" {
 			run = fmt.Sprintf("forge-status-7-%d", n)
 		}
+		repository := tt.repository
+		if !strings.HasPrefix(repository, "https://") {
+			repository = forge.URL + "/team/" + repository
+		}
 		_, err := s.StartWorkflow(t.Context(), &autoflowv1.StartWorkflowRequest{
 			OrganizationId: organization, WorkflowId: run, Starlark: program,
-			Inputs: fmt.Appendf(nil, `{"status": {"repo_url": "%s/team/%s", "commit": "%s", "name": "lockstep/dev/e2e", "state": "success", "description": "", "url": ""}}`,
-				forge.URL, tt.repository, strings.Repeat("c", 40)),
+			Inputs: fmt.Appendf(nil, `{"status": {"repo_url": "%s", "commit": "%s", "name": "lockstep/dev/e2e", "state": "success", "description": "", "url": ""}}`,
+				repository, strings.Repeat("c", 40)),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -93,6 +99,9 @@ func TestTheProgramOfStatusesReportsTheOutcome(t *testing.T) {
 		got := strings.Join([]string{status["outcome"], status["why"], status["wait"], status["limit"], status["remaining"], status["resets_at"]}, " ")
 		if !strings.HasPrefix(got, tt.want) || strings.Contains(got, "S3CR3T") || tt.repository == "busy" && status["wait"] != "120" {
 			t.Errorf("%s: found %s; want %s", name, got, tt.want)
+		}
+		if status["shared"] != tt.shared { // what is false spends nothing of what all organizations share
+			t.Errorf("%s: found shared %q; want %q", name, status["shared"], tt.shared)
 		}
 		if found := posts.Load(); found != tt.posts {
 			t.Errorf("%s: found %d statuses; want %d", name, found, tt.posts)

@@ -111,7 +111,7 @@ func understand(def flow.Definition) core.Flow {
 		if f.Runbook {
 			step.Config, step.Namespaces = json.RawMessage(`{}`), []string{s.Job.Namespace}
 		}
-		step.Deadline = deadline(s.Deadline)
+		step.Deadline, step.Follows = deadline(s.Deadline), s.Follows
 		step.CheckSet = core.CheckSet{
 			Active: checks(def.Checks.Active, s.Checks.Active), Proposed: checks(def.Checks.Proposed, s.Checks.Proposed),
 		}

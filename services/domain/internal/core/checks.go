@@ -37,12 +37,15 @@ const (
 	CheckSchedule CheckKind = "schedule"
 	// CheckHealth is green while everything that the rollout has deployed to an environment is healthy there.
 	CheckHealth CheckKind = "health"
+	// CheckPrevious is of the service itself, at every entrance but the first: it is green while nothing is known to be unhealthy that the
+	// rollout has deployed to what the environment follows. No pipeline declares it, and none is pinned.
+	CheckPrevious CheckKind = "previous-environment"
 )
 
 // Program reports whether the program of a check kind decides: every kind but those above, named as name@major.
 func (k CheckKind) Program() bool {
 	switch k {
-	case CheckStatus, CheckTimer, CheckSchedule, CheckHealth:
+	case CheckStatus, CheckTimer, CheckSchedule, CheckHealth, CheckPrevious:
 		return false
 	default:
 		return true
@@ -192,6 +195,9 @@ type CheckPlace struct {
 	Completed *time.Time
 	// Deployments are the rollout's there.
 	Deployments []Deployment
+	// Follows and NeedsHealth are as those of RolloutEnvironment.
+	Follows     []int64
+	NeedsHealth bool
 }
 
 // Checks are those of a rollout, with what was reported about its version set.
@@ -208,15 +214,40 @@ type Checks struct {
 }
 
 // Entering are the states of the checks that guard the entrance of an environment, which is at an index of the rollout's: the proposed ones
-// of its own, and the active ones of the environment before it (R3-11, R3-12).
+// of its own, and the active ones of the environments that it follows (R3-11, R3-12, R3-16). What an environment requires by itself also
+// guards the one behind it in the order of the pipeline, whichever that follows: no pipeline weakens it.
 func (c Checks) Entering(places []CheckPlace, index int, at time.Time) []CheckState {
+	followed := following(places, index)
 	var all []CheckState
 	for _, pinned := range c.Pinned {
 		switch {
 		case pinned.EnvironmentID == places[index].EnvironmentID && pinned.Target == CheckProposed:
 			all = append(all, c.state(pinned, places[index], at))
-		case index > 0 && pinned.EnvironmentID == places[index-1].EnvironmentID && pinned.Target == CheckActive:
-			all = append(all, c.state(pinned, places[index-1], at))
+		case pinned.Target == CheckActive:
+			i := slices.IndexFunc(places[:index], func(p CheckPlace) bool { return p.EnvironmentID == pinned.EnvironmentID })
+			if i >= 0 && (slices.Contains(followed, i) || pinned.Own && i == index-1) {
+				all = append(all, c.state(pinned, places[i], at))
+			}
+		}
+	}
+	if places[index].NeedsHealth {
+		all = append(all, c.unhealthy(places, followed)...)
+	}
+	return all
+}
+
+// following are the indexes of the environments that one follows, in order.
+func following(places []CheckPlace, index int) []int {
+	if places[index].Follows == nil {
+		if index == 0 {
+			return nil
+		}
+		return []int{index - 1}
+	}
+	var all []int
+	for i, p := range places[:index] {
+		if slices.Contains(places[index].Follows, p.EnvironmentID) {
+			all = append(all, i)
 		}
 	}
 	return all

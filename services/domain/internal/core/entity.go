@@ -320,9 +320,13 @@ type RolloutEnvironment struct {
 	Weights []Weight
 	// SkipsWeights is why the rollout will not stop at them, so that their conditions apply at the entrance; empty if it will.
 	SkipsWeights WeightSkip
-	State        RolloutState
-	StartedAt    *time.Time
-	FinishedAt   *time.Time
+	// Follows are the environments whose active checks guard its entrance; nil for the one before it.
+	Follows []int64
+	// NeedsHealth reports whether it is entered only while nothing is known to be unhealthy that the rollout has deployed to those.
+	NeedsHealth bool
+	State       RolloutState
+	StartedAt   *time.Time
+	FinishedAt  *time.Time
 }
 
 // Deployment actuates one service within a rollout environment.

@@ -3,6 +3,8 @@ package core
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -52,6 +54,8 @@ type HealthReads interface {
 	// HealthsByEnvironment are the healths of all services that were seen in each environment.
 	HealthsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64][]ServiceHealth, error)
 	Contacts(ctx context.Context, organization int64, environments []int64) (map[int64]Contact, error)
+	// HealthsOfServices are those of some services, as far as they were seen in environments.
+	HealthsOfServices(ctx context.Context, organization int64, environments, services []int64) (map[int64][]ServiceHealth, error)
 }
 
 // HealthObservations is the latest of what observers have seen, by environment. There is no key for what was never seen.
@@ -60,12 +64,38 @@ type HealthObservations struct {
 	Contacts map[int64]Contact
 }
 
+// With are the observations with the healths of further environments.
+func (o HealthObservations) With(healths map[int64][]ServiceHealth) HealthObservations {
+	all := maps.Clone(healths)
+	if all == nil {
+		all = map[int64][]ServiceHealth{}
+	}
+	maps.Copy(all, o.Healths)
+	return HealthObservations{Healths: all, Contacts: o.Contacts}
+}
+
 // HealthPlaces are the environments that have a check of kind health.
 func HealthPlaces(pinned []PinnedCheck) []int64 {
 	var all []int64
 	for _, p := range pinned {
 		if p.Kind == CheckHealth {
 			all = append(all, p.EnvironmentID)
+		}
+	}
+	return Distinct(all)
+}
+
+// FollowedPlaces are the environments of a rollout that are complete and that one follows which is yet to be entered.
+func FollowedPlaces(environments []RolloutEnvironment) []int64 {
+	var all []int64
+	for _, e := range environments {
+		if !e.NeedsHealth || e.State != RolloutPending {
+			continue
+		}
+		for _, before := range environments {
+			if before.State == RolloutCompleted && slices.Contains(e.Follows, before.EnvironmentID) {
+				all = append(all, before.EnvironmentID)
+			}
 		}
 	}
 	return Distinct(all)
@@ -120,6 +150,44 @@ func (c Checks) healthy(pinned PinnedCheck, place CheckPlace) CheckState {
 		s.Phase, s.Detail = CheckSuccess, "everything that was deployed is healthy"
 	}
 	return s
+}
+
+// unhealthy are the environments among those that are followed in which something is known to be unhealthy that the rollout has deployed
+// there: one row for each. What is not known, such as while an agent cannot be reached, keeps nothing closed; a check of kind health does,
+// and has a row of its own.
+func (c Checks) unhealthy(places []CheckPlace, followed []int) []CheckState {
+	var all []CheckState
+	for _, i := range followed {
+		place := places[i]
+		declared := slices.ContainsFunc(c.Pinned, func(p PinnedCheck) bool {
+			return p.Kind == CheckHealth && p.Target == CheckActive && p.EnvironmentID == place.EnvironmentID
+		})
+		if place.Completed == nil || declared {
+			continue
+		}
+		seen := map[int64]ServiceHealth{}
+		for _, h := range c.Observed.Healths[place.EnvironmentID] {
+			seen[h.ServiceID] = h
+		}
+		s := CheckState{Phase: CheckSuccess, PinnedCheck: PinnedCheck{
+			Check: Check{Key: string(CheckPrevious), Kind: CheckPrevious}, EnvironmentID: place.EnvironmentID, Target: CheckActive,
+		}}
+		for _, d := range place.Deployments {
+			health, reason, since := healthOf(d, seen[d.ServiceID])
+			if health != HealthDegraded && health != HealthProgressing || s.Phase == CheckPending && health == HealthProgressing {
+				continue
+			}
+			s.Phase, s.Detail, s.Since = CheckPending, Because(fmt.Sprintf("%s is %s", c.service(d.ServiceID), health), reason), since
+			if health == HealthDegraded {
+				s.Phase = CheckFailure
+				break
+			}
+		}
+		if s.Phase != CheckSuccess {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // healthOf is the health of what one deployment has brought, why, and since when.

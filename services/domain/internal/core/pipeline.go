@@ -57,6 +57,8 @@ type DeployStep struct {
 	Gates       []FlowGate
 	// Active and Proposed are the checks of the environment, merged with those of the whole pipeline.
 	CheckSet
+	// Follows are the environments of earlier steps whose active checks guard the entrance of this one; nil for the one before it.
+	Follows []string
 	// Deadline is how long the rollout may stay in the environment; nil for any time.
 	Deadline *DeadlineRule
 	// Config is the driver's; opaque.

@@ -73,7 +73,7 @@ func rolloutEnvironment(r query.RolloutEnvironment) core.RolloutEnvironment {
 	return core.RolloutEnvironment{
 		ID: r.ID, RolloutID: r.RolloutID, EnvironmentID: r.EnvironmentID, Position: int(r.Position), DriverBindingID: r.DriverBindingID,
 		DriverDigest: r.DriverDigest, PreviousVersionSetID: orZero(r.PreviousVersionSetID), State: core.RolloutState(r.State),
-		Weights: r.Weights, SkipsWeights: core.WeightSkip(r.SkipsWeights),
+		Weights: r.Weights, SkipsWeights: core.WeightSkip(r.SkipsWeights), Follows: r.Follows, NeedsHealth: r.NeedsHealth,
 		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 	}
 }

@@ -84,13 +84,27 @@ func (t *tx) SaveContact(ctx context.Context, c core.Contact) (bool, error) {
 func (r reader) HealthsByEnvironment(
 	ctx context.Context, organization int64, environments []int64,
 ) (map[int64][]core.ServiceHealth, error) {
-	return under(ctx, r, organization, environments, "healths", (*query.Queries).HealthsByEnvironment,
-		func(row query.ServiceEnvironmentHealth) (int64, core.ServiceHealth) {
-			return row.EnvironmentID, core.ServiceHealth{
-				ServiceID: row.ServiceID, EnvironmentID: row.EnvironmentID, Health: core.Health(row.Health), Reason: row.Reason,
-				Since: row.Since, ObservedAt: row.ObservedAt,
-			}
-		})
+	return under(ctx, r, organization, environments, "healths", (*query.Queries).HealthsByEnvironment, serviceHealth)
+}
+
+// HealthsOfServices implements core.HealthReads.
+func (r reader) HealthsOfServices(
+	ctx context.Context, organization int64, environments, services []int64,
+) (map[int64][]core.ServiceHealth, error) {
+	if len(services) == 0 {
+		return nil, nil
+	}
+	return under(ctx, r, organization, environments, "healths of services",
+		func(q *query.Queries, ctx context.Context, organization int64, environments []int64) ([]query.ServiceEnvironmentHealth, error) {
+			return q.HealthsOfServices(ctx, organization, services, environments)
+		}, serviceHealth)
+}
+
+func serviceHealth(row query.ServiceEnvironmentHealth) (int64, core.ServiceHealth) {
+	return row.EnvironmentID, core.ServiceHealth{
+		ServiceID: row.ServiceID, EnvironmentID: row.EnvironmentID, Health: core.Health(row.Health), Reason: row.Reason,
+		Since: row.Since, ObservedAt: row.ObservedAt,
+	}
 }
 
 // Reconciliations implements view.ObservedReads.

@@ -1432,6 +1432,7 @@ CREATE TABLE cd_forge_reports (
 );
 CREATE INDEX cd_forge_reports_by_hook ON cd_forge_reports USING btree (organization_id, hook_id, updated_at);
 CREATE INDEX cd_forge_reports_by_time ON cd_forge_reports USING btree (organization_id, updated_at) WHERE (NOT counted);
+CREATE INDEX cd_forge_reports_of_hook ON cd_forge_reports USING btree (organization_id, hook_id, id);
 CREATE TRIGGER cd_forge_reports_touch BEFORE UPDATE OF phase, description, link, observed_at, sequence ON cd_forge_reports FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_forge_reports IS
     'The latest status of each context and kind of a commit that a hook received. Rows that do not count end 90 days after their last change.';
@@ -2623,6 +2624,8 @@ CREATE TABLE cd_rollout_environments (
     skips_weights text NOT NULL DEFAULT ''::text,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    follows bigint[],
+    needs_health boolean NOT NULL DEFAULT false,
     CONSTRAINT cd_rollout_environments_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_rollout_environments_environment_is_unique UNIQUE (organization_id, rollout_id, environment_id),
     CONSTRAINT cd_rollout_environments_position_is_unique UNIQUE (organization_id, rollout_id, "position"),
@@ -2633,6 +2636,7 @@ CREATE TABLE cd_rollout_environments (
     CONSTRAINT cd_rollout_environments_previous_version_set FOREIGN KEY (organization_id, previous_version_set_id) REFERENCES cd_version_sets(organization_id, id),
     CONSTRAINT cd_rollout_environments_rollout FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
     CONSTRAINT cd_rollout_environments_finished_when_ended CHECK (((state = ANY (ARRAY['completed'::text, 'failed'::text, 'cancelled'::text])) = (finished_at IS NOT NULL))),
+    CONSTRAINT cd_rollout_environments_follows_are_bounded CHECK ((cardinality(follows) <= 50)),
     CONSTRAINT cd_rollout_environments_position_counts CHECK (("position" > 0)),
     CONSTRAINT cd_rollout_environments_skips_weights_is_known CHECK ((skips_weights = ANY (ARRAY[''::text, 'first_deploy'::text, 'unchanged'::text, 'promote_full'::text, 'no_gates'::text, 'quick_sync'::text]))),
     CONSTRAINT cd_rollout_environments_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'in_progress'::text, 'paused'::text, 'completed'::text, 'failed'::text, 'cancelled'::text])))
@@ -2642,10 +2646,14 @@ CREATE TRIGGER cd_rollout_environments_are_kept BEFORE DELETE ON cd_rollout_envi
 CREATE TRIGGER cd_rollout_environments_ended_is_final BEFORE UPDATE ON cd_rollout_environments FOR EACH ROW WHEN (((old.state = ANY (ARRAY['completed'::text, 'failed'::text, 'cancelled'::text])) AND (new.state <> old.state))) EXECUTE FUNCTION cd_refuse_change_of_ended();
 CREATE TRIGGER cd_rollout_environments_keep_cell AFTER INSERT OR UPDATE OF state ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_keep_cell();
 CREATE TRIGGER cd_rollout_environments_mark_forge AFTER INSERT OR UPDATE OF state ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_mark_forge_stop();
-CREATE TRIGGER cd_rollout_environments_pins_are_immutable BEFORE UPDATE ON cd_rollout_environments FOR EACH ROW WHEN ((((((((((((old.id IS DISTINCT FROM new.id) OR (old.organization_id IS DISTINCT FROM new.organization_id)) OR (old.rollout_id IS DISTINCT FROM new.rollout_id)) OR (old.environment_id IS DISTINCT FROM new.environment_id)) OR (old."position" IS DISTINCT FROM new."position")) OR (old.driver_binding_id IS DISTINCT FROM new.driver_binding_id)) OR (old.driver_digest IS DISTINCT FROM new.driver_digest)) OR (old.previous_version_set_id IS DISTINCT FROM new.previous_version_set_id)) OR (old.weights IS DISTINCT FROM new.weights)) OR (old.skips_weights IS DISTINCT FROM new.skips_weights)) OR (old.created_at IS DISTINCT FROM new.created_at))) EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'rollout_id', 'environment_id', 'position', 'driver_binding_id', 'driver_digest', 'previous_version_set_id', 'weights', 'skips_weights', 'created_at');
+CREATE TRIGGER cd_rollout_environments_pins_are_immutable BEFORE UPDATE ON cd_rollout_environments FOR EACH ROW WHEN ((((((((((((((old.id IS DISTINCT FROM new.id) OR (old.organization_id IS DISTINCT FROM new.organization_id)) OR (old.rollout_id IS DISTINCT FROM new.rollout_id)) OR (old.environment_id IS DISTINCT FROM new.environment_id)) OR (old."position" IS DISTINCT FROM new."position")) OR (old.driver_binding_id IS DISTINCT FROM new.driver_binding_id)) OR (old.driver_digest IS DISTINCT FROM new.driver_digest)) OR (old.previous_version_set_id IS DISTINCT FROM new.previous_version_set_id)) OR (old.weights IS DISTINCT FROM new.weights)) OR (old.skips_weights IS DISTINCT FROM new.skips_weights)) OR (old.follows IS DISTINCT FROM new.follows)) OR (old.needs_health IS DISTINCT FROM new.needs_health)) OR (old.created_at IS DISTINCT FROM new.created_at))) EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'rollout_id', 'environment_id', 'position', 'driver_binding_id', 'driver_digest', 'previous_version_set_id', 'weights', 'skips_weights', 'follows', 'needs_health', 'created_at');
 CREATE TRIGGER cd_rollout_environments_touch BEFORE UPDATE ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON COLUMN cd_rollout_environments.driver_digest IS
     'The bundle that this rollout runs here, to the byte.';
+COMMENT ON COLUMN cd_rollout_environments.follows IS
+    'The environments whose active checks guard its entrance, by number. Null for the one before it, as in rollouts from before the column.';
+COMMENT ON COLUMN cd_rollout_environments.needs_health IS
+    'Whether it is entered only while nothing is known to be unhealthy that the rollout has deployed to what it follows. Not of a rollback.';
 COMMENT ON COLUMN cd_rollout_environments.previous_version_set_id IS
     'The set of the last rollout that completed here: what is replaced. NULL while none has.';
 COMMENT ON COLUMN cd_rollout_environments.skips_weights IS

@@ -55,7 +55,7 @@ func (t *tx) AddRolloutEnvironment(ctx context.Context, e core.RolloutEnvironmen
 	row, err := t.q.InsertRolloutEnvironment(ctx, query.InsertRolloutEnvironmentParams{
 		OrganizationID: t.organization, RolloutID: e.RolloutID, EnvironmentID: e.EnvironmentID, Position: int32(e.Position),
 		DriverBindingID: e.DriverBindingID, DriverDigest: e.DriverDigest, PreviousVersionSetID: orNull(e.PreviousVersionSetID),
-		Weights: given(e.Weights), SkipsWeights: string(e.SkipsWeights),
+		Weights: given(e.Weights), SkipsWeights: string(e.SkipsWeights), Follows: e.Follows, NeedsHealth: e.NeedsHealth,
 	})
 	return rolloutEnvironment(row), pg.Classify(err, "add environment %d to rollout %d", e.EnvironmentID, e.RolloutID)
 }

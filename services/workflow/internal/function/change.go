@@ -2,6 +2,7 @@ package function
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/function/manifest"
 )
 
@@ -62,7 +64,7 @@ func readChange(forge activity.Forge) *Function {
 				Organization: call.Organization, RepoURL: text(call.Args, "repo_url"), Number: number, AskedBy: list(call.Args, "asked_by"),
 			})
 			if err != nil {
-				return nil, err
+				return nil, withoutForge(err)
 			}
 			message := c.Message[:min(len(c.Message), mostSubject)]
 			resources, err := resourcesOf(ctx, c)
@@ -110,6 +112,17 @@ func anyOf(texts []string) []any {
 	return all
 }
 
+// CodeNotConfigured is a call for whose repository no forge is configured: nothing was sent.
+const CodeNotConfigured = "not_configured"
+
+// withoutForge gives the error of a repository without a forge a code of its own, by which its caller knows that no account was used.
+func withoutForge(err error) error {
+	if _, is := errors.AsType[activity.NoForgeError](err); is {
+		return &history.FunctionError{Code: CodeNotConfigured, Message: fault.Public(err)}
+	}
+	return err
+}
+
 // limitAnswer is what a forge says about its limits, and the result if it accepts the request.
 func limitAnswer(l activity.Limit, result string) map[string]any {
 	answer := map[string]any{"result": result, "why": l.Limited, "wait": int64(math.Ceil(l.Wait.Seconds())), "quota": nil, "shared": l.Shared}
@@ -152,7 +165,7 @@ func writeComment(forge activity.Forge) *Function {
 				Body: text(call.Args, "body"), OnlyKnown: only,
 			})
 			if err != nil {
-				return nil, err
+				return nil, withoutForge(err)
 			}
 			answer := limitAnswer(r.Limit, "set")
 			answer["url"] = r.URL

@@ -52,7 +52,7 @@ func setDeployment(forge activity.Forge) *Function {
 				Description: text(call.Args, "description"), URL: text(call.Args, "url"), Production: production,
 			})
 			if err != nil {
-				return nil, err
+				return nil, withoutForge(err)
 			}
 			return deploymentAnswer(r), nil
 		},

@@ -31,7 +31,7 @@ func evaluate() *Function {
 	text := func(name, doc string) Field { return Field{Name: name, Doc: doc, Type: Text} }
 	return &Function{
 		spec: Spec{
-			Name: "expression.evaluate", Location: activity.InProcess, Retry: RetryNever, Idempotent: true, Effect: activity.Reads,
+			Name: "expression.evaluate", Location: activity.InProcess, Computes: true, Retry: RetryNever, Idempotent: true, Effect: activity.Reads,
 			Check: checkStages,
 			Doc: "Evaluates expressions and fills in templates, one after the other, and answers `{values}`, the value of each by its name. The\n" +
 				"language is [CEL](https://cel.dev), with its macros, optional values (`data.?x.orValue(0)`), `cel.bind`, functions on texts\n" +

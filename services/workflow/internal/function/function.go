@@ -39,6 +39,8 @@ type Spec struct {
 	Idempotent bool
 	// Pure Functions do nothing in the world and answer at once, from their arguments alone (activity.Pure).
 	Pure bool
+	// Computes is for Functions that do nothing in the world and compute their answer from their arguments alone (activity.Computing).
+	Computes bool
 	// Effect states what it does to anything outside of this service. A Function without one cannot be registered.
 	Effect activity.Effect
 	// Touches returns the places that a call changes; nil for Functions that only read.
@@ -60,13 +62,14 @@ type Function struct {
 }
 
 var (
-	_ activity.Function = (*Function)(nil)
-	_ activity.Checker  = (*Function)(nil)
-	_ activity.Pure     = (*Function)(nil)
-	_ activity.Toucher  = (*Function)(nil)
-	_ activity.Varying  = (*Function)(nil)
-	_ activity.Ender    = (*Function)(nil)
-	_ activity.Owned    = (*Function)(nil)
+	_ activity.Function  = (*Function)(nil)
+	_ activity.Checker   = (*Function)(nil)
+	_ activity.Pure      = (*Function)(nil)
+	_ activity.Computing = (*Function)(nil)
+	_ activity.Toucher   = (*Function)(nil)
+	_ activity.Varying   = (*Function)(nil)
+	_ activity.Ender     = (*Function)(nil)
+	_ activity.Owned     = (*Function)(nil)
 )
 
 // Outgoing sends what leaves this installation.
@@ -101,6 +104,9 @@ func (f *Function) Location() activity.Location { return f.spec.Location }
 
 // Pure reports whether a call has no effect that could be observed.
 func (f *Function) Pure() bool { return f.spec.Pure }
+
+// Computes reports whether a call only computes.
+func (f *Function) Computes() bool { return f.spec.Computes }
 
 // Effect is what it does to anything outside of this service.
 func (f *Function) Effect() activity.Effect {

@@ -202,7 +202,7 @@ func setStatus(forge activity.Forge) *Function {
 				},
 			})
 			if err != nil {
-				return nil, err
+				return nil, withoutForge(err)
 			}
 			return setAnswer(r), nil
 		},

@@ -19,7 +19,7 @@ const (
 func renderTemplate() *Function {
 	return &Function{
 		spec: Spec{
-			Name: "template.render", Location: activity.InProcess, Retry: RetryNever, Idempotent: true, Effect: activity.Reads,
+			Name: "template.render", Location: activity.InProcess, Computes: true, Retry: RetryNever, Idempotent: true, Effect: activity.Reads,
 			Doc: "Fills in a template and answers `{text}`. Expressions are between `{[` and `]}`, so that a text may have the `{{ }}` of Helm and of Argo\n" +
 				"Workflows as they are: `{[ .version.name ]}`. A text without `{[` is read with `{{ }}`, unless `delimiters` says otherwise.\n\n" +
 				"The language is that of [Go's templates](https://pkg.go.dev/text/template) with the functions of\n" +

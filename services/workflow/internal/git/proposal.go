@@ -54,7 +54,7 @@ func (f *Forge) propose(ctx context.Context, organization int64, repoURL string,
 			return err
 		}
 		if h == nil {
-			return fault.New(fault.Refused, "no forge is configured for %s, so nothing can be proposed there; an operator has to set forge to one of %s, "+
+			return fault.Because(activity.NoForgeError{}, fault.Refused, "no forge is configured for %s, so nothing can be proposed there; an operator has to set forge to one of %s, "+
 				"with credentials for its API (git_credentials)", repoURL, strings.Join(Forges()[1:], ", "))
 		}
 		return operate(ctx, h)

@@ -201,7 +201,8 @@ func (u *UseCases) ReportCheck(ctx context.Context, a core.Actor, r Report) (cor
 		if made, err = tx.AddCheckReport(ctx, made); err != nil {
 			return err
 		}
-		if rollout, busy := active[r.ApplicationID]; busy && rollout.VersionSetID == set {
+		// Every reporter has to agree, so what is no success opens nothing.
+		if rollout, busy := active[r.ApplicationID]; busy && rollout.VersionSetID == set && made.Phase == core.CheckSuccess {
 			return tx.ScheduleReview(ctx, rollout.ID, made.CreatedAt)
 		}
 		return nil

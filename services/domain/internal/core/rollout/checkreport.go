@@ -146,7 +146,7 @@ func (t *tree) strangeEnvironment(ctx context.Context, reported map[string]core.
 	return "", nil
 }
 
-// recordCheck records a status by a run, unless it repeats the one before, and has the passages evaluated.
+// recordCheck records a status by a run, unless it repeats the one before, and has the passages evaluated that it may open.
 func (t *tree) recordCheck(ctx context.Context, run core.CheckRun, m CheckReported) error {
 	c, err := t.tx.Checks(ctx, t.rollout.ID, t.rollout.VersionSetID)
 	if err != nil {
@@ -174,6 +174,9 @@ func (t *tree) recordCheck(ctx context.Context, run core.CheckRun, m CheckReport
 	}
 	if counted := t.cause.reported; counted != nil {
 		*counted = append(*counted, checkOutcome{c.Pinned[at].Kind, m.Phase, t.cause.at.Sub(run.CreatedAt)})
+	}
+	if m.Phase != core.CheckSuccess {
+		return nil
 	}
 	return t.tx.ScheduleReview(ctx, t.rollout.ID, t.cause.at)
 }

@@ -161,6 +161,7 @@ func (u *UseCases) createStop(ctx context.Context, t *tree, p plan, s stop, posi
 		RolloutID: t.rollout.ID, EnvironmentID: s.environment.ID, Position: position, DriverBindingID: s.environment.Binding.ID,
 		DriverDigest: s.driver.Digest, PreviousVersionSetID: p.live[s.environment.ID],
 		Weights: s.weights(), SkipsWeights: p.skipsWeights(s),
+		Follows: p.follows(position - 1), NeedsHealth: p.back == nil || p.back.forward,
 	})
 	if err != nil {
 		return in, err

@@ -33,6 +33,40 @@ func (p plan) pinGates(ctx context.Context, tx Tx, rollout int64) error {
 	return nil
 }
 
+// follows are the environments whose active checks guard the entrance of a plan's stop, by number: those that its step names, else the one
+// before it (R3-11, R3-16). In the place of one that the rollout leaves out are those that it follows itself.
+func (p plan) follows(i int) []int64 {
+	steps := p.flow.Deploys
+	at := func(name string) int {
+		return slices.IndexFunc(steps, func(s core.DeployStep) bool { return s.Environment == name })
+	}
+	before := func(name string) []string {
+		switch n := at(name); {
+		case n < 0:
+			return nil
+		case steps[n].Follows != nil:
+			return steps[n].Follows
+		case n > 0:
+			return []string{steps[n-1].Environment}
+		}
+		return nil
+	}
+	ids, seen := []int64{}, map[string]bool{}
+	for names := before(p.stops[i].environment.Name); len(names) > 0; names = names[1:] {
+		name := names[0]
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		if n := slices.IndexFunc(p.stops, func(s stop) bool { return s.environment.Name == name }); n >= 0 {
+			ids = append(ids, p.stops[n].environment.ID)
+		} else {
+			names = slices.Concat(names, before(name))
+		}
+	}
+	return ids
+}
+
 // gateRules are the rules of the plan's gates, by id.
 func (p plan) gateRules() map[string]core.PinnedGate {
 	rules := map[string]core.PinnedGate{}

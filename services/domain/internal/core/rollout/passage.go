@@ -31,6 +31,15 @@ type passages struct {
 func (t *tree) passages(ctx context.Context) (passages, error) {
 	p := passages{tree: t, open: map[string]bool{}, judged: map[string]*judged{}}
 	var gates []core.Gate
+	environments := make([]core.RolloutEnvironment, len(t.environments))
+	var services []int64
+	for i, b := range t.environments {
+		environments[i] = b.RolloutEnvironment
+		for _, d := range b.deployments {
+			services = append(services, d.ServiceID)
+		}
+	}
+	var followed map[int64][]core.ServiceHealth
 	err := t.tx.Together(ctx, func(ctx context.Context) (err error) {
 		p.hold, gates, err = t.words(ctx)
 		return err
@@ -43,6 +52,9 @@ func (t *tree) passages(ctx context.Context) (passages, error) {
 	}, func(ctx context.Context) (err error) {
 		p.policies, err = t.tx.PoliciesConcerning(ctx, t.rollout.ApplicationID, t.rollout.ID)
 		return err
+	}, func(ctx context.Context) (err error) {
+		followed, err = t.tx.HealthsOfServices(ctx, t.cause.Organization, core.FollowedPlaces(environments), core.Distinct(services))
+		return err
 	})
 	if err != nil {
 		return p, err
@@ -50,7 +62,8 @@ func (t *tree) passages(ctx context.Context) (passages, error) {
 	for _, g := range gates {
 		p.open[g.GateID] = true
 	}
-	p.checks.Observed, err = core.ObservedIn(ctx, t.tx, t.cause.Organization, core.HealthPlaces(p.checks.Pinned))
+	declared, err := core.ObservedIn(ctx, t.tx, t.cause.Organization, core.HealthPlaces(p.checks.Pinned))
+	p.checks.Observed = declared.With(followed)
 	return p, err
 }
 
@@ -58,7 +71,7 @@ func (t *tree) passages(ctx context.Context) (passages, error) {
 func (p passages) entering(gate string) []core.CheckState {
 	places := make([]core.CheckPlace, len(p.environments))
 	for i, b := range p.environments {
-		places[i] = core.CheckPlace{EnvironmentID: b.EnvironmentID}
+		places[i] = core.CheckPlace{EnvironmentID: b.EnvironmentID, Follows: b.Follows, NeedsHealth: b.NeedsHealth}
 		if b.State == core.RolloutCompleted {
 			places[i].Completed = b.FinishedAt
 		}

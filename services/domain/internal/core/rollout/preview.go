@@ -368,9 +368,14 @@ func (p plan) checksAt(i int) []Need {
 	}
 	s := p.stops[i]
 	add(append(slices.Clone(s.step.Proposed), s.checks.Proposed...), "would enter "+s.environment.Name)
-	if i > 0 {
-		before := p.stops[i-1]
-		add(append(slices.Clone(before.step.Active), before.checks.Active...), "is in "+before.environment.Name)
+	followed := p.follows(i)
+	for n, before := range p.stops[:i] {
+		about := "is in " + before.environment.Name
+		if slices.Contains(followed, before.environment.ID) {
+			add(append(slices.Clone(before.step.Active), before.checks.Active...), about)
+		} else if n == i-1 { // what it requires by itself, no pipeline weakens
+			add(before.checks.Active, about)
+		}
 	}
 	return all
 }

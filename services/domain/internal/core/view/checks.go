@@ -72,7 +72,9 @@ func (u *UseCases) RolloutChecks(ctx context.Context, organization int64, rollou
 func checkPlaces(environments []core.RolloutEnvironment, deployments map[int64][]core.Deployment) []core.CheckPlace {
 	places := make([]core.CheckPlace, len(environments))
 	for i, e := range environments {
-		places[i] = core.CheckPlace{EnvironmentID: e.EnvironmentID, Deployments: deployments[e.ID]}
+		places[i] = core.CheckPlace{
+			EnvironmentID: e.EnvironmentID, Deployments: deployments[e.ID], Follows: e.Follows, NeedsHealth: e.NeedsHealth,
+		}
 		if e.State == core.RolloutCompleted {
 			places[i].Completed = e.FinishedAt
 		}

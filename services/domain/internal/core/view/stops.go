@@ -56,14 +56,27 @@ func (u *UseCases) readControls(ctx context.Context, organization int64, v *wait
 			return err
 		}
 	}
-	var places []int64
+	var places, followed, services []int64
 	for _, pinned := range checks {
 		places = append(places, core.HealthPlaces(pinned)...)
+	}
+	for _, id := range rollouts {
+		followed = append(followed, core.FollowedPlaces(v.standings[id].Environments)...)
+		for _, e := range v.standings[id].Environments {
+			for _, d := range v.deployments[e.ID] {
+				services = append(services, d.ServiceID)
+			}
+		}
 	}
 	observed, err := core.ObservedIn(ctx, u, organization, core.Distinct(places))
 	if err != nil {
 		return err
 	}
+	healths, err := u.HealthsOfServices(ctx, organization, core.Distinct(followed), core.Distinct(services))
+	if err != nil {
+		return err
+	}
+	observed = observed.With(healths)
 	decisions, err := u.LatestPolicyDecisions(ctx, organization, rollouts)
 	if err != nil {
 		return err
@@ -198,7 +211,7 @@ func (v waitView) checksOf(s core.Standing, gate string, checks core.Checks) []W
 		if state.Kind == core.CheckTimer || state.Kind == core.CheckSchedule {
 			w.Resolver, w.Needs = "time", 0
 		}
-		if state.Kind == core.CheckHealth {
+		if state.Kind == core.CheckHealth || state.Kind == core.CheckPrevious {
 			w.Resolver, w.Needs = "the health of what was deployed", 0
 		}
 		if state.Kind.Program() {

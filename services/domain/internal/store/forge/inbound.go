@@ -144,16 +144,23 @@ func received(r query.ForgeReport, keys []string) forge.Received {
 func (r Reads) ForgeReportsOf(ctx context.Context, organization int64, f forge.ReportFilter) ([]forge.Known, error) {
 	var all []forge.Known
 	err := r.Run(ctx, organization, func(q *query.Queries) error {
-		rows, err := q.ForgeReportsOf(ctx, query.ForgeReportsOfParams{
+		known := func(r query.ForgeReport, keys []string) {
+			all = append(all, forge.Known{Received: received(r, keys), ID: r.ID, ChangedAt: r.UpdatedAt, Counted: r.Counted})
+		}
+		if f.Commit == "" {
+			rows, err := q.ForgeReportsOf(ctx, organization, f.Before, int32(f.Most))
+			for _, row := range rows {
+				known(row.ForgeReport, row.CheckKeys)
+			}
+			return pg.Classify(err, "read reports of forges")
+		}
+		rows, err := q.ForgeReportsOfCommit(ctx, query.ForgeReportsOfCommitParams{
 			OrganizationID: organization, CommitSha: f.Commit, Before: f.Before, Most: int32(f.Most),
 		})
 		for _, row := range rows {
-			all = append(all, forge.Known{
-				Received: received(row.ForgeReport, row.CheckKeys), ID: row.ForgeReport.ID, ChangedAt: row.ForgeReport.UpdatedAt,
-				Counted: row.ForgeReport.Counted,
-			})
+			known(row.ForgeReport, row.CheckKeys)
 		}
-		return pg.Classify(err, "read reports of forges")
+		return pg.Classify(err, "read reports of forges about a commit")
 	})
 	return all, err
 }

@@ -21,13 +21,16 @@ WHERE EXISTS (SELECT 1 FROM cd_rollout_checks c WHERE c.organization_id = @organ
 ON CONFLICT DO NOTHING;
 
 -- name: ReviewHealth :exec
--- Of the active rollouts that have a check of kind health in an environment.
+-- Of the active rollouts that have a check of kind health in an environment, or are to enter one that follows it.
 INSERT INTO cd_passage_reviews (organization_id, rollout_id, due_at)
 SELECT r.organization_id, r.id, @due_at::timestamptz FROM cd_rollouts r
-WHERE r.organization_id = @organization_id AND r.state IN ('pending', 'in_progress', 'paused') AND EXISTS (
+WHERE r.organization_id = @organization_id AND r.state IN ('pending', 'in_progress', 'paused') AND (EXISTS (
     SELECT 1 FROM cd_rollout_checks c
     WHERE c.organization_id = r.organization_id AND c.rollout_id = r.id AND c.environment_id = @environment_id AND c.kind = 'health'
-)
+) OR EXISTS (
+    SELECT 1 FROM cd_rollout_environments e
+    WHERE e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.needs_health AND e.state = 'pending' AND @environment_id = ANY(e.follows)
+))
 ON CONFLICT DO NOTHING;
 
 -- name: LockReporter :exec

@@ -238,10 +238,23 @@ ORDER BY CASE WHEN r.kind = 'run' THEN r.sequence ELSE 0 END, r.observed_at, r.s
     array_position(ARRAY['pending', 'success', 'failure'], r.phase), r.id;
 
 -- name: ForgeReportsOf :many
+-- Of each hook that was not removed the newest that may be on the page, however much the others have received.
+WITH page AS (
+    SELECT x.id, h.check_keys FROM cd_forge_hooks h CROSS JOIN LATERAL (
+        SELECT r.id FROM cd_forge_reports r
+        WHERE r.organization_id = h.organization_id AND r.hook_id = h.id AND r.id < COALESCE(NULLIF(@before::bigint, 0), 9223372036854775807)
+        ORDER BY r.id DESC LIMIT @most
+    ) x
+    WHERE h.organization_id = @organization_id AND h.removed_at IS NULL
+    ORDER BY x.id DESC LIMIT @most
+)
+SELECT sqlc.embed(r), p.check_keys FROM page p JOIN cd_forge_reports r ON r.organization_id = @organization_id AND r.id = p.id
+ORDER BY r.id DESC;
+
+-- name: ForgeReportsOfCommit :many
 SELECT sqlc.embed(r), h.check_keys FROM cd_forge_reports r
 JOIN cd_forge_hooks h ON h.organization_id = r.organization_id AND h.id = r.hook_id AND h.removed_at IS NULL
-WHERE r.organization_id = @organization_id AND (@commit_sha::text = '' OR r.commit_sha = @commit_sha)
-    AND (@before::bigint = 0 OR r.id < @before)
+WHERE r.organization_id = @organization_id AND r.commit_sha = @commit_sha AND (@before::bigint = 0 OR r.id < @before)
 ORDER BY r.id DESC LIMIT @most;
 
 -- name: SaveForgeCommit :exec

@@ -78,6 +78,10 @@ RETURNING (c.since = c.observed_at)::boolean AS news;
 -- name: HealthsByEnvironment :many
 SELECT * FROM cd_service_environment_healths WHERE organization_id = @organization_id AND environment_id = ANY(@ids::bigint[]) ORDER BY service_id;
 
+-- name: HealthsOfServices :many
+SELECT * FROM cd_service_environment_healths
+WHERE organization_id = @organization_id AND service_id = ANY(@services::bigint[]) AND environment_id = ANY(@environments::bigint[]) ORDER BY service_id;
+
 -- name: Reconciliations :many
 SELECT * FROM cd_application_environment_reconciliations
 WHERE organization_id = @organization_id AND application_environment_id = ANY(@ids::bigint[]);

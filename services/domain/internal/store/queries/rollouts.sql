@@ -15,8 +15,8 @@ SELECT COALESCE(traceparent, '')::text FROM cd_version_sets WHERE organization_i
 SELECT COALESCE(traceparent, '')::text FROM cd_rollouts WHERE organization_id = @organization_id AND id = @id;
 
 -- name: InsertRolloutEnvironment :one
-INSERT INTO cd_rollout_environments (organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id, weights, skips_weights)
-VALUES (@organization_id, @rollout_id, @environment_id, @position, @driver_binding_id, @driver_digest, @previous_version_set_id, @weights, @skips_weights) RETURNING *;
+INSERT INTO cd_rollout_environments (organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id, weights, skips_weights, follows, needs_health)
+VALUES (@organization_id, @rollout_id, @environment_id, @position, @driver_binding_id, @driver_digest, @previous_version_set_id, @weights, @skips_weights, @follows, @needs_health) RETURNING *;
 
 -- name: InsertDeployment :one
 INSERT INTO cd_deployments (organization_id, rollout_environment_id, service_id)

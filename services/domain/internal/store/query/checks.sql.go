@@ -451,14 +451,17 @@ func (q *Queries) ReviewChecked(ctx context.Context, organizationID int64, rollo
 const reviewHealth = `-- name: ReviewHealth :exec
 INSERT INTO cd_passage_reviews (organization_id, rollout_id, due_at)
 SELECT r.organization_id, r.id, $1::timestamptz FROM cd_rollouts r
-WHERE r.organization_id = $2 AND r.state IN ('pending', 'in_progress', 'paused') AND EXISTS (
+WHERE r.organization_id = $2 AND r.state IN ('pending', 'in_progress', 'paused') AND (EXISTS (
     SELECT 1 FROM cd_rollout_checks c
     WHERE c.organization_id = r.organization_id AND c.rollout_id = r.id AND c.environment_id = $3 AND c.kind = 'health'
-)
+) OR EXISTS (
+    SELECT 1 FROM cd_rollout_environments e
+    WHERE e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.needs_health AND e.state = 'pending' AND $3 = ANY(e.follows)
+))
 ON CONFLICT DO NOTHING
 `
 
-// Of the active rollouts that have a check of kind health in an environment.
+// Of the active rollouts that have a check of kind health in an environment, or are to enter one that follows it.
 func (q *Queries) ReviewHealth(ctx context.Context, dueAt time.Time, organizationID int64, environmentID int64) error {
 	_, err := q.db.Exec(ctx, reviewHealth, dueAt, organizationID, environmentID)
 	return err

@@ -269,7 +269,7 @@ const productionChanges = `-- name: ProductionChanges :many
 SELECT f.id, f.rollout_id, f.state, f.started_at::timestamptz AS started_at, f.updated_at, e.id AS environment_id, e.name AS environment, a.name AS application,
     s.name AS version_set, COALESCE(r.rollback_of, 0)::bigint AS rollback_of
 FROM cd_environments e CROSS JOIN LATERAL (
-    SELECT i.id, i.organization_id, i.rollout_id, i.environment_id, i.position, i.driver_binding_id, i.driver_digest, i.previous_version_set_id, i.state, i.started_at, i.finished_at, i.weights, i.skips_weights, i.created_at, i.updated_at FROM cd_rollout_environments i WHERE i.organization_id = e.organization_id AND i.environment_id = e.id AND i.started_at IS NOT NULL
+    SELECT i.id, i.organization_id, i.rollout_id, i.environment_id, i.position, i.driver_binding_id, i.driver_digest, i.previous_version_set_id, i.state, i.started_at, i.finished_at, i.weights, i.skips_weights, i.created_at, i.updated_at, i.follows, i.needs_health FROM cd_rollout_environments i WHERE i.organization_id = e.organization_id AND i.environment_id = e.id AND i.started_at IS NOT NULL
     ORDER BY i.rollout_id DESC LIMIT $1::integer
 ) f
 JOIN cd_rollouts r ON r.organization_id = f.organization_id AND r.id = f.rollout_id

@@ -605,27 +605,83 @@ func (q *Queries) ForgeReports(ctx context.Context, organizationID int64, commit
 }
 
 const forgeReportsOf = `-- name: ForgeReportsOf :many
-SELECT r.organization_id, r.id, r.hook_id, r.repository, r.commit_sha, r.context, r.phase, r.description, r.link, r.observed_at, r.sequence, r.created_at, r.updated_at, r.counted, r.kind, h.check_keys FROM cd_forge_reports r
-JOIN cd_forge_hooks h ON h.organization_id = r.organization_id AND h.id = r.hook_id AND h.removed_at IS NULL
-WHERE r.organization_id = $1 AND ($2::text = '' OR r.commit_sha = $2)
-    AND ($3::bigint = 0 OR r.id < $3)
-ORDER BY r.id DESC LIMIT $4
+WITH page AS (
+    SELECT x.id, h.check_keys FROM cd_forge_hooks h CROSS JOIN LATERAL (
+        SELECT r.id FROM cd_forge_reports r
+        WHERE r.organization_id = h.organization_id AND r.hook_id = h.id AND r.id < COALESCE(NULLIF($2::bigint, 0), 9223372036854775807)
+        ORDER BY r.id DESC LIMIT $3
+    ) x
+    WHERE h.organization_id = $1 AND h.removed_at IS NULL
+    ORDER BY x.id DESC LIMIT $3
+)
+SELECT r.organization_id, r.id, r.hook_id, r.repository, r.commit_sha, r.context, r.phase, r.description, r.link, r.observed_at, r.sequence, r.created_at, r.updated_at, r.counted, r.kind, p.check_keys FROM page p JOIN cd_forge_reports r ON r.organization_id = $1 AND r.id = p.id
+ORDER BY r.id DESC
 `
-
-type ForgeReportsOfParams struct {
-	OrganizationID int64
-	CommitSha      string
-	Before         int64
-	Most           int32
-}
 
 type ForgeReportsOfRow struct {
 	ForgeReport ForgeReport
 	CheckKeys   []string
 }
 
-func (q *Queries) ForgeReportsOf(ctx context.Context, arg ForgeReportsOfParams) ([]ForgeReportsOfRow, error) {
-	rows, err := q.db.Query(ctx, forgeReportsOf,
+// Of each hook that was not removed the newest that may be on the page, however much the others have received.
+func (q *Queries) ForgeReportsOf(ctx context.Context, organizationID int64, before int64, most int32) ([]ForgeReportsOfRow, error) {
+	rows, err := q.db.Query(ctx, forgeReportsOf, organizationID, before, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ForgeReportsOfRow
+	for rows.Next() {
+		var i ForgeReportsOfRow
+		if err := rows.Scan(
+			&i.ForgeReport.OrganizationID,
+			&i.ForgeReport.ID,
+			&i.ForgeReport.HookID,
+			&i.ForgeReport.Repository,
+			&i.ForgeReport.CommitSha,
+			&i.ForgeReport.Context,
+			&i.ForgeReport.Phase,
+			&i.ForgeReport.Description,
+			&i.ForgeReport.Link,
+			&i.ForgeReport.ObservedAt,
+			&i.ForgeReport.Sequence,
+			&i.ForgeReport.CreatedAt,
+			&i.ForgeReport.UpdatedAt,
+			&i.ForgeReport.Counted,
+			&i.ForgeReport.Kind,
+			&i.CheckKeys,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const forgeReportsOfCommit = `-- name: ForgeReportsOfCommit :many
+SELECT r.organization_id, r.id, r.hook_id, r.repository, r.commit_sha, r.context, r.phase, r.description, r.link, r.observed_at, r.sequence, r.created_at, r.updated_at, r.counted, r.kind, h.check_keys FROM cd_forge_reports r
+JOIN cd_forge_hooks h ON h.organization_id = r.organization_id AND h.id = r.hook_id AND h.removed_at IS NULL
+WHERE r.organization_id = $1 AND r.commit_sha = $2 AND ($3::bigint = 0 OR r.id < $3)
+ORDER BY r.id DESC LIMIT $4
+`
+
+type ForgeReportsOfCommitParams struct {
+	OrganizationID int64
+	CommitSha      string
+	Before         int64
+	Most           int32
+}
+
+type ForgeReportsOfCommitRow struct {
+	ForgeReport ForgeReport
+	CheckKeys   []string
+}
+
+func (q *Queries) ForgeReportsOfCommit(ctx context.Context, arg ForgeReportsOfCommitParams) ([]ForgeReportsOfCommitRow, error) {
+	rows, err := q.db.Query(ctx, forgeReportsOfCommit,
 		arg.OrganizationID,
 		arg.CommitSha,
 		arg.Before,
@@ -635,9 +691,9 @@ func (q *Queries) ForgeReportsOf(ctx context.Context, arg ForgeReportsOfParams) 
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ForgeReportsOfRow
+	var items []ForgeReportsOfCommitRow
 	for rows.Next() {
-		var i ForgeReportsOfRow
+		var i ForgeReportsOfCommitRow
 		if err := rows.Scan(
 			&i.ForgeReport.OrganizationID,
 			&i.ForgeReport.ID,

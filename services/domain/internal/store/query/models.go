@@ -1624,6 +1624,10 @@ type RolloutEnvironment struct {
 	SkipsWeights string
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
+	// The environments whose active checks guard its entrance, by number. Null for the one before it, as in rollouts from before the column.
+	Follows []int64
+	// Whether it is entered only while nothing is known to be unhealthy that the rollout has deployed to what it follows. Not of a rollback.
+	NeedsHealth bool
 }
 
 // Beside the two journals of the design: a rollout environment has a state, so it has a journal.

@@ -105,6 +105,42 @@ func (q *Queries) HealthsByEnvironment(ctx context.Context, organizationID int64
 	return items, nil
 }
 
+const healthsOfServices = `-- name: HealthsOfServices :many
+SELECT id, organization_id, service_id, environment_id, health, observed_at, reason, since, created_at, updated_at FROM cd_service_environment_healths
+WHERE organization_id = $1 AND service_id = ANY($2::bigint[]) AND environment_id = ANY($3::bigint[]) ORDER BY service_id
+`
+
+func (q *Queries) HealthsOfServices(ctx context.Context, organizationID int64, services []int64, environments []int64) ([]ServiceEnvironmentHealth, error) {
+	rows, err := q.db.Query(ctx, healthsOfServices, organizationID, services, environments)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ServiceEnvironmentHealth
+	for rows.Next() {
+		var i ServiceEnvironmentHealth
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.ServiceID,
+			&i.EnvironmentID,
+			&i.Health,
+			&i.ObservedAt,
+			&i.Reason,
+			&i.Since,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const mayObserve = `-- name: MayObserve :one
 SELECT EXISTS (
     SELECT FROM cd_application_environments ae

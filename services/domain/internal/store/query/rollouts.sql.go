@@ -369,8 +369,8 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (R
 }
 
 const insertRolloutEnvironment = `-- name: InsertRolloutEnvironment :one
-INSERT INTO cd_rollout_environments (organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id, weights, skips_weights)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING id, organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id, state, started_at, finished_at, weights, skips_weights, created_at, updated_at
+INSERT INTO cd_rollout_environments (organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id, weights, skips_weights, follows, needs_health)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) RETURNING id, organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id, state, started_at, finished_at, weights, skips_weights, created_at, updated_at, follows, needs_health
 `
 
 type InsertRolloutEnvironmentParams struct {
@@ -383,6 +383,8 @@ type InsertRolloutEnvironmentParams struct {
 	PreviousVersionSetID *int64
 	Weights              []core.Weight
 	SkipsWeights         string
+	Follows              []int64
+	NeedsHealth          bool
 }
 
 func (q *Queries) InsertRolloutEnvironment(ctx context.Context, arg InsertRolloutEnvironmentParams) (RolloutEnvironment, error) {
@@ -396,6 +398,8 @@ func (q *Queries) InsertRolloutEnvironment(ctx context.Context, arg InsertRollou
 		arg.PreviousVersionSetID,
 		arg.Weights,
 		arg.SkipsWeights,
+		arg.Follows,
+		arg.NeedsHealth,
 	)
 	var i RolloutEnvironment
 	err := row.Scan(
@@ -414,6 +418,8 @@ func (q *Queries) InsertRolloutEnvironment(ctx context.Context, arg InsertRollou
 		&i.SkipsWeights,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Follows,
+		&i.NeedsHealth,
 	)
 	return i, err
 }
@@ -734,7 +740,7 @@ func (q *Queries) Rollbacks(ctx context.Context, organizationID int64, ids []int
 }
 
 const rolloutEnvironmentsByID = `-- name: RolloutEnvironmentsByID :many
-SELECT id, organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id, state, started_at, finished_at, weights, skips_weights, created_at, updated_at FROM cd_rollout_environments WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id, state, started_at, finished_at, weights, skips_weights, created_at, updated_at, follows, needs_health FROM cd_rollout_environments WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) RolloutEnvironmentsByID(ctx context.Context, organizationID int64, ids []int64) ([]RolloutEnvironment, error) {
@@ -762,6 +768,8 @@ func (q *Queries) RolloutEnvironmentsByID(ctx context.Context, organizationID in
 			&i.SkipsWeights,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Follows,
+			&i.NeedsHealth,
 		); err != nil {
 			return nil, err
 		}
@@ -774,7 +782,7 @@ func (q *Queries) RolloutEnvironmentsByID(ctx context.Context, organizationID in
 }
 
 const rolloutEnvironmentsByRollout = `-- name: RolloutEnvironmentsByRollout :many
-SELECT id, organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id, state, started_at, finished_at, weights, skips_weights, created_at, updated_at FROM cd_rollout_environments WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[]) ORDER BY rollout_id, position
+SELECT id, organization_id, rollout_id, environment_id, position, driver_binding_id, driver_digest, previous_version_set_id, state, started_at, finished_at, weights, skips_weights, created_at, updated_at, follows, needs_health FROM cd_rollout_environments WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[]) ORDER BY rollout_id, position
 `
 
 func (q *Queries) RolloutEnvironmentsByRollout(ctx context.Context, organizationID int64, ids []int64) ([]RolloutEnvironment, error) {
@@ -802,6 +810,8 @@ func (q *Queries) RolloutEnvironmentsByRollout(ctx context.Context, organization
 			&i.SkipsWeights,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Follows,
+			&i.NeedsHealth,
 		); err != nil {
 			return nil, err
 		}

@@ -164,6 +164,13 @@ type StatusRequest struct {
 	Status          CommitStatus
 }
 
+// NoForgeError reports that a repository has no credential with a forge, so that nothing was sent anywhere. It is inside of an error of the
+// class Refused.
+type NoForgeError struct{}
+
+// Error implements error.
+func (NoForgeError) Error() string { return "no forge is configured" }
+
 // StatusReport is the outcome of a status.
 type StatusReport struct {
 	// Unchanged reports whether the forge had it already.

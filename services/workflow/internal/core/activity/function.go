@@ -58,6 +58,18 @@ func IsPure(f Function) bool {
 	return can && f.Location() == InProcess && p.Pure()
 }
 
+// Computing is a Function of this process that can say of itself that it does nothing in the world and computes its answer from its
+// arguments alone, which may take a while. Nothing is lost if an answer is not recorded: it is computed again.
+type Computing interface {
+	Computes() bool
+}
+
+// IsComputing reports whether a Function says that it is.
+func IsComputing(f Function) bool {
+	c, can := f.(Computing)
+	return can && f.Location() == InProcess && c.Computes()
+}
+
 // Call is one use of a Function.
 type Call struct {
 	// ID is "<execution>/<branch>.<op>": the idempotency key, the same for every attempt at the same activity.
