@@ -85,6 +85,11 @@ func registryEvents() []Definition {
 			Hook: "7f3a9c52e1b84d06", Repository: "https://github.com/shop/config", Number: 7, AskedBy: "ann",
 		}, "By the registry service, when a forge reports a pull request to a hook of an organization, or a comment that asks for its plan. The "+
 			"domain service comments on it.", EmitterRegistry),
+		define(PathRegistry, "", PullRequestCommented{
+			Hook: "7f3a9c52e1b84d06", Repository: "https://github.com/shop/config", Number: 7, CommentID: 1901, AuthorID: 42, Author: "ann",
+			Text: "/lockstep approve 118 looks good",
+		}, "By the registry service, when a forge reports a comment with a command to a hook of an organization. The domain service performs it "+
+			"for the member who has linked the account, if the pull request is that of a proposed change.", EmitterRegistry),
 	}
 }
 

@@ -13,6 +13,24 @@ type PullRequestReported struct {
 	AskedBy string `json:"asked_by,omitempty" jsonschema:"maxLength=255"`
 }
 
+// PullRequestCommented is com.gitlab.cd.pull_request.commented: a user has written a command into a comment on a pull request, or merge
+// request. Who it is, the domain service knows by the accounts that members have linked.
+type PullRequestCommented struct {
+	// Hook is the key of the organization's hook that received it.
+	Hook string `json:"hook" jsonschema:"minLength=1,maxLength=64"`
+	// Repository is the address of the repository that it is to be merged into.
+	Repository string `json:"repository" jsonschema:"minLength=1,maxLength=1024"`
+	// Number is that of the pull request in the repository.
+	Number int64 `json:"number" jsonschema:"minimum=1"`
+	// CommentID is the forge's number of the comment, by which a repeated one is recognized.
+	CommentID int64 `json:"comment_id" jsonschema:"minimum=1"`
+	// AuthorID is the forge's number of who has written it, which stays when the account is renamed; Author is the name.
+	AuthorID int64  `json:"author_id" jsonschema:"minimum=1"`
+	Author   string `json:"author" jsonschema:"minLength=1,maxLength=255"`
+	// Text is the first line of the comment as it was made, without changes that were made to it later.
+	Text string `json:"text" jsonschema:"minLength=1,maxLength=2000"`
+}
+
 // PullRequestRead is com.gitlab.cd.pull_request.read: what a run has found out about a pull request.
 type PullRequestRead struct {
 	// PullRequestID is what the run was started for, and Run which of its runs it is.

@@ -5,6 +5,7 @@ const (
 	TypeArtifactPublished                = "com.gitlab.cd.artifact.published"
 	TypeArtifactDeleted                  = "com.gitlab.cd.artifact.deleted"
 	TypePullRequestReported              = "com.gitlab.cd.pull_request.reported"
+	TypePullRequestCommented             = "com.gitlab.cd.pull_request.commented"
 	TypePullRequestRead                  = "com.gitlab.cd.pull_request.read"
 	TypeCommitStatusReported             = "com.gitlab.cd.commit_status.reported"
 	TypeFunctionCalled                   = "com.gitlab.cd.function.called"
@@ -69,6 +70,9 @@ func (CommitStatusReported) EventType() string { return TypeCommitStatusReported
 
 // EventType is com.gitlab.cd.pull_request.reported.
 func (PullRequestReported) EventType() string { return TypePullRequestReported }
+
+// EventType is com.gitlab.cd.pull_request.commented.
+func (PullRequestCommented) EventType() string { return TypePullRequestCommented }
 
 // EventType is com.gitlab.cd.pull_request.read.
 func (PullRequestRead) EventType() string { return TypePullRequestRead }

@@ -177,7 +177,7 @@ func TestAChainSurvivesAKillAtEachStatement(t *testing.T) {
 	docs.follow("shop")
 	shop.ok(shop.chain("then", `{"blocks":[{"applications":["blog"]},{"applications":["docs"]}]}`))
 	mortal, died := shop.mortal(shop.now)
-	on := events.New(mortal.intake, mortal.rollouts, mortal.forges, mortal.inbox)
+	on := events.New(mortal.intake, mortal.rollouts, mortal.forges, mortal.chats, mortal.inbox)
 	r := shop.rollout(shop.set)
 	// killed has the process die at each statement of a piece of work, one after the other, until the work gets through.
 	killed := func(do func(ctx context.Context) error) {

@@ -30,7 +30,7 @@ func (s *service) chatAnswers(c Config, sealer *keyset.Keyset, now clock.Clock) 
 	client := transport.Client()
 	return chat.New(chat.Deps{
 		Store: s.store.ForChat(), Rollouts: s.rollouts, Calls: s.policies, Freezes: s.freezes, View: s.view, Secrets: s.credentials,
-		Sealer: sealer, Clock: now, URL: c.PublicURL,
+		Sealer: sealer, Clock: now, URL: c.PublicURL, Wake: s.wakePublishers,
 		Reply: func(ctx context.Context, url string, t chat.Taken) {
 			if err := replyInSlack(ctx, client, url, t); err != nil {
 				s.log.WarnContext(ctx, "replying in a chat failed", slog.Any(telemetry.KeyError, err))

@@ -198,6 +198,7 @@ func (s *service) parts(c Config, conn *bus.Conn, workflows autoflow.Engine, api
 			reported:  s.forges.Reported,
 			latencies: s.rollouts.CheckLatencies,
 			feeds:     s.feeds.Counts, presses: s.chats.Counts, commands: s.chats.CommandCounts, credentials: s.credentials.Expiring,
+			comments: s.chats.CommentCounts, answers: s.forges.AnswerCounts,
 		}.collectors()...)))
 		if len(c.DeliveryMetrics.Environments) > 0 {
 			parts = append(parts, run.Loop("delivery metrics",
@@ -520,7 +521,7 @@ func (s *service) listen(ctx context.Context, conn *bus.Conn, ready func()) erro
 	if err := conn.Apply(ctx, events.Topology()); err != nil {
 		return fmt.Errorf("make streams and consumers: %w", err)
 	}
-	h := events.New(s.intake, s.rollouts, s.forges, s.inbox)
+	h := events.New(s.intake, s.rollouts, s.forges, s.chats, s.inbox)
 	return run.Parts(ctx, s.log, stopWithin,
 		run.Loop("outbox", s.sender.Run),
 		run.Loop("inbox", s.inbox.Run),

@@ -91,7 +91,7 @@ func setupWith(t *testing.T, now clock.Clock, c Config) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{service: assembled, log: log, t: t, pool: pool, db: db, engine: &engine{}}
-	f.on = events.New(f.intake, f.rollouts, f.forges, f.inbox)
+	f.on = events.New(f.intake, f.rollouts, f.forges, f.chats, f.inbox)
 	for id, organization := range map[int64]string{org: "default", 2: "other"} {
 		if err := f.store.EnsureOrganization(t.Context(), id, organization); err != nil {
 			t.Fatal(err)

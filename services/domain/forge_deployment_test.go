@@ -256,6 +256,32 @@ func TestSwitchingDeploymentsOff(t *testing.T) {
 	p.want(p.deployments(), []string{fmt.Sprintf("%s/test queued #0: rollout_%d of %s", p.application.Name, r.ID, p.set.Name)})
 }
 
+// D64: what was replaced while publishing was off is inactive once it is on again.
+func TestDeploymentsReplacedWhilePublishingWasOff(t *testing.T) {
+	t.Parallel()
+	p := publishing(t, "")
+	p.deploys(true)
+	first := p.rollout(p.set)
+	p.begin(first, "dev")
+	p.complete(first, "dev")
+	p.work()
+	p.cancel(first)
+	p.work()
+	p.deploys(false)
+	p.work()
+	set := p.commit(902)
+	second := p.rollout(set)
+	p.begin(second, "dev")
+	p.complete(second, "dev")
+	p.work()
+	p.at.since()
+	p.deploys(true)
+	got, want := p.deployments(), fmt.Sprintf("%s/dev inactive #41: rollout_%d of %s: it was replaced by %s", p.application.Name, first.ID, p.set.Name, set.Name)
+	if !slices.Contains(got, want) {
+		t.Errorf("found %q; want %q among them", got, want)
+	}
+}
+
 // D64: deployments and statuses have one budget, and a live deployment is not forgotten, so that what replaces it can end it.
 func TestDeploymentsShareTheBudgetAndStay(t *testing.T) {
 	t.Parallel()

@@ -62,7 +62,7 @@ func reported(t *testing.T, extra string) hooked {
 	t.Helper()
 	h := hooked{published: publishing(t, extra), hints: &atomic.Int64{}}
 	h.forges = forge.New(forge.Deps{Store: h.store.ForForge(), Engine: h.at, Checks: h.view, Secrets: derives{changed: h.hints}, Clock: h.now})
-	h.on = events.New(h.intake, h.rollouts, h.forges, h.inbox)
+	h.on = events.New(h.intake, h.rollouts, h.forges, h.chats, h.inbox)
 	var err error
 	h.hook, err = h.forges.AddHook(t.Context(), user(), forge.NewHook{Forge: "gitea", Repositories: []string{"git.test/shop/*"}, Reason: "e2e"})
 	h.ok(err)

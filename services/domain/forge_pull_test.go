@@ -136,7 +136,7 @@ func reviewing(t *testing.T) reviewed {
 	}}
 	r.at.arrives = func(data event.PullRequestRead, run string) { r.deliver(r.emit(data, run)) }
 	r.forges = r.forging(r.service)
-	r.on = events.New(r.intake, r.rollouts, r.forges, r.inbox)
+	r.on = events.New(r.intake, r.rollouts, r.forges, r.chats, r.inbox)
 	r.withManifests()
 	r.weighted(`"checks":{"proposed":[{"key":"ticket"}]},`)
 	var err error

@@ -46,8 +46,10 @@ type exposition struct {
 	// presses are those of buttons in chats, by what became of them.
 	presses func() map[string]int64
 	// commands are slash commands in chats, by what became of them.
-	commands    func() map[string]int64
-	credentials func(ctx context.Context) (expiring, expired int64, err error)
+	commands func() map[string]int64
+	// comments are commands in comments on pull requests, and answers what became of writing their answers, by outcome.
+	comments, answers func() map[string]int64
+	credentials       func(ctx context.Context) (expiring, expired int64, err error)
 }
 
 // collectors are everything that /metrics exposes beside telemetry.Metrics.
@@ -56,7 +58,7 @@ func (e exposition) collectors() []prometheus.Collector {
 		telemetry.BreakGlass(e.breakGlass), telemetry.Breaches(e.breaches), telemetry.FreezeBypasses(e.bypasses),
 		journalMetrics{e.journal}, store.Metrics(e.pool), triggerMetrics{e.decisions}, notificationMetrics{e.notifications},
 		forgeMetrics{e.forges}, deploymentMetrics{e.deployments}, pullMetrics{e.plans}, reportMetrics{e.reported}, latencyMetrics{e.latencies},
-		feedMetrics{e.feeds}, pressMetrics{e.presses}, commandMetrics{e.commands},
+		feedMetrics{e.feeds}, pressMetrics{e.presses}, commandMetrics{e.commands}, commentMetrics{e.comments}, answerMetrics{e.answers},
 		credentialMetrics{e.credentials},
 		e.delivery, e.streams)
 }
@@ -81,6 +83,8 @@ func Metrics() []prometheus.Collector {
 		latencyMetrics{},
 		feedMetrics{},
 		pressMetrics{},
+		commentMetrics{},
+		answerMetrics{},
 		credentialMetrics{},
 		pg.StandbyMetrics(nil),
 		transport.NewStreams(1),
@@ -155,6 +159,43 @@ func pullCounts() *prometheus.Desc {
 	return prometheus.NewDesc("lockstep_forge_plans_total", "Plans of pull requests in this process, by outcome: sent when the pull request is done with, retried "+
 		"or failed after a refusal, limited because the forge accepts no more requests for now, away because it does not answer, or ignored because no hook "+
 		"or no application is about it.", []string{"outcome"}, nil)
+}
+
+// commentMetrics exports the outcomes of commands in comments in this process.
+type commentMetrics struct{ read func() map[string]int64 }
+
+// Describe implements prometheus.Collector.
+func (commentMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- commentCounts() }
+
+// Collect implements prometheus.Collector.
+func (m commentMetrics) Collect(ch chan<- prometheus.Metric) {
+	for outcome, n := range m.read() {
+		ch <- prometheus.MustNewConstMetric(commentCounts(), prometheus.CounterValue, float64(n), outcome)
+	}
+}
+
+func commentCounts() *prometheus.Desc {
+	return prometheus.NewDesc("lockstep_forge_commands_total", "Commands in comments on pull requests in this process, by outcome: answered, refused by the rules, "+
+		"unlinked because nobody has linked the account, linked, repeated, failed for an error of the service, or ignored because no hook or no rollout is about "+
+		"it, or one account has sent too many.", []string{"outcome"}, nil)
+}
+
+// answerMetrics exports what became of writing answers to commands into comments in this process.
+type answerMetrics struct{ read func() map[string]int64 }
+
+// Describe implements prometheus.Collector.
+func (answerMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- answerCounts() }
+
+// Collect implements prometheus.Collector.
+func (m answerMetrics) Collect(ch chan<- prometheus.Metric) {
+	for outcome, n := range m.read() {
+		ch <- prometheus.MustNewConstMetric(answerCounts(), prometheus.CounterValue, float64(n), outcome)
+	}
+}
+
+func answerCounts() *prometheus.Desc {
+	return prometheus.NewDesc("lockstep_forge_answers_total", "Comments with answers to commands in this process, by outcome: sent, retried or failed after a "+
+		"refusal, limited because the forge accepts no more requests for now, or away because it does not answer.", []string{"outcome"}, nil)
 }
 
 // latencyMetrics exports what the programs of checks have reported to this process, and how long after their runs began.

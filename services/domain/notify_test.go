@@ -428,7 +428,7 @@ func TestDigestsQuietHoursAndFreezes(t *testing.T) {
 		subjects = append(subjects, in.Request.Subject+in.Request.JSON.Data.Title)
 	}
 	slices.Sort(subjects)
-	p.want(subjects, []string{"Freeze freeze_1 began", "Freeze freeze_1 ended", "Lockstep: 3 notifications"})
+	p.want(subjects, []string{"Everything: freeze ended: fair", "Everything: frozen until 2027-01-15 08:30 UTC: fair", "Lockstep: 3 notifications"})
 }
 
 // D62: what cannot work is refused when it is saved, with what was found and expected; only those who configure change anything, and each

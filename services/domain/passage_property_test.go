@@ -228,7 +228,7 @@ func TestPassagesKeepToTheReference(t *testing.T) {
 		s.ok(err)
 		s.service, err = assemble(pool, noBus{}, drivers, nil, clock.System(), Config{}, slog.New(slog.DiscardHandler))
 		s.ok(err)
-		s.on = events.New(s.intake, s.rollouts, s.forges, s.inbox)
+		s.on = events.New(s.intake, s.rollouts, s.forges, s.chats, s.inbox)
 	}
 	begin()
 	for _, name := range []string{"platform", "managers"} {

@@ -282,3 +282,57 @@ func TestForgesReportPullRequests(t *testing.T) {
 		t.Errorf("found %d events; want 2", n)
 	}
 }
+
+// D63: a comment with a command is one event however often it is delivered, also with another text; one whose signature is forged is none.
+func TestForgesReportCommandsInComments(t *testing.T) {
+	t.Parallel()
+	s, pool, in := serveConfig(t, Config{ForgeHooks: ForgeHooksConfig{Secrets: []string{secretFile(t, hookSecret)}}})
+	path, secret, err := answers{in.sources}.ForgeHook(t.Context(), 3, forgeKey, "github")
+	if err != nil {
+		t.Fatal(err)
+	}
+	comment := func(id int, text string) []byte {
+		return fmt.Appendf(nil, `{"action":"created","issue":{"number":7,"pull_request":{}},"comment":{"id":%d,"body":%q,"author_association":"MEMBER",
+			"user":{"id":42,"login":"ann","type":"User"}},"repository":{"clone_url":"https://github.com/shop/api.git"}}`, id, text)
+	}
+	first := comment(9, "/lockstep approve 118 \tlooks good ann@example.com")
+	for _, forged := range []string{"", "x", hookSecret} {
+		if code, text := deliver(t, s.URL+path, githubSigned("issue_comment", forged, first), first); code != http.StatusNotFound {
+			t.Errorf("found %d %s; want 404", code, text)
+		}
+	}
+	for _, body := range [][]byte{first, first, comment(9, "/lockstep reject 118")} {
+		if code, text := deliver(t, s.URL+path, githubSigned("issue_comment", secret, body), body); code != http.StatusAccepted {
+			t.Fatalf("found %d %s; want 202", code, text)
+		}
+	}
+	var raw string
+	if err := pool.QueryRow(t.Context(), "SELECT event FROM outbox").Scan(&raw); err != nil {
+		t.Fatal(err) // also if there are two
+	}
+	var sent struct {
+		Data event.PullRequestCommented `json:"data"`
+	}
+	if err := json.Unmarshal([]byte(raw), &sent); err != nil {
+		t.Fatal(err)
+	}
+	if want := (event.PullRequestCommented{
+		Hook: forgeKey, Repository: "https://github.com/shop/api.git", Number: 7, CommentID: 9, AuthorID: 42, Author: "ann",
+		Text: "/lockstep approve 118  looks good ann@example.com",
+	}); sent.Data != want {
+		t.Errorf("found %+v; want %+v", sent.Data, want)
+	}
+	for want, body := range map[string][]byte{
+		"comment.id: found":                        comment(0, "/lockstep why"),
+		"expected a command of at most 2000 bytes": comment(10, "/lockstep why "+strings.Repeat("x", 2000)),
+		"comment.user.id: found":                   bytes.Replace(comment(11, "/lockstep why"), []byte(`"id":42`), []byte(`"id":-1`), 1),
+		"comment.user.login: found":                bytes.Replace(comment(12, "/lockstep why"), []byte(`"ann"`), []byte(`"a\u0000"`), 1),
+	} {
+		if _, text := deliver(t, s.URL+path, githubSigned("issue_comment", secret, body), body); !strings.Contains(text, want) {
+			t.Errorf("found %s; want %q", text, want)
+		}
+	}
+	if n := count(t, pool, "outbox"); n != 1 {
+		t.Errorf("found %d events; want 1", n)
+	}
+}

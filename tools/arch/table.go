@@ -169,7 +169,7 @@ func rooms() map[string][]room {
 			{"forge", []string{nouns, "rollout", "trigger", "handoff"}},
 			{"feed", []string{nouns}},
 			{"view", []string{nouns, "access", "setup"}},
-			{"chat", []string{nouns, "freeze", "notify", "rollout", "view"}},
+			{"chat", []string{nouns, "forge", "freeze", "notify", "rollout", "view"}},
 			{"control", []string{nouns, "access", "freeze", "setup", "policy"}},
 			{"evidence", []string{nouns, "rollout"}},
 			{"reconcile", []string{nouns, "rollout", "handoff"}},

@@ -22,6 +22,7 @@ func table() map[string][]event.Emitter {
 		event.TypeArtifactDeleted:      registry,
 		event.TypeCommitStatusReported: {event.EmitterRegistry},
 		event.TypePullRequestReported:  {event.EmitterRegistry},
+		event.TypePullRequestCommented: {event.EmitterRegistry},
 
 		event.TypeFunctionCalled:           engine,
 		event.TypeFunctionCompleted:        relay,

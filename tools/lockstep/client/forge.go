@@ -75,6 +75,8 @@ type ForgeHook struct {
 	CheckKeys    []string `json:"checkKeys"`
 	// Plans is whether the plans of pull requests that it reports are written into a comment on them.
 	Plans bool `json:"plans"`
+	// Commands is whether commands are taken that comments on pull requests of proposed changes begin with.
+	Commands bool `json:"commands"`
 	// Author is who made it, at CreatedAt; ReportedAt is when it last reported what was not known.
 	Author     string     `json:"author"`
 	CreatedAt  time.Time  `json:"createdAt"`
@@ -139,7 +141,7 @@ type MadeForgeHook struct {
 }
 
 const (
-	forgeHookFields   = `number forge repositories checkKeys plans author createdAt reportedAt`
+	forgeHookFields   = `number forge repositories checkKeys plans commands author createdAt reportedAt`
 	forgeMirrorFields = `application environments credential enabled plans deployments author changedAt`
 	forgeStatusFields = `number kind repository commit name phase stage rolloutId forgeNumber description link state error attempts dueAt sentAt`
 	forgePullFields   = `number repository pullRequest commit link state outcome error dueAt endedAt`
@@ -232,11 +234,11 @@ func (c *Client) ForgeRefusals(ctx context.Context) ([]ForgeRefusal, error) {
 	return data.ForgeRefusals, err
 }
 
-// AddForgeHook makes a hook: of its fields, forge, repositories, check keys and plans count.
+// AddForgeHook makes a hook: of its fields, forge, repositories, check keys, plans and commands count.
 func (c *Client) AddForgeHook(ctx context.Context, h ForgeHook, reason string) (MadeForgeHook, error) {
 	return change[MadeForgeHook](ctx, c, "addForgeHook", "AddForgeHookInput", "made", `hook { `+forgeHookFields+` } path secret`, map[string]any{
 		"forge": h.Forge, "repositories": append([]string{}, h.Repositories...), "checkKeys": append([]string{}, h.CheckKeys...), "plans": h.Plans,
-		"reason": reason,
+		"commands": h.Commands, "reason": reason,
 	})
 }
 
@@ -259,4 +261,48 @@ func (c *Client) RetryForgeStatuses(ctx context.Context, number int, reason stri
 		input["number"] = number
 	}
 	return change[Retried](ctx, c, "retryForgeStatuses", "RetryForgeStatusesInput", "retried", "count more", input)
+}
+
+// ForgeAccount is an account at a forge that a member has linked.
+type ForgeAccount struct {
+	// Number identifies it within the organization.
+	Number int `json:"number"`
+	// Place is the server and the hook, User the forge's number of the user, and Name what the forge called the user.
+	Place string `json:"place"`
+	User  string `json:"user"`
+	Name  string `json:"name"`
+	// Member is what the member is called.
+	Member string `json:"member"`
+	// Permissions are what it is good for at most.
+	Permissions []string  `json:"permissions"`
+	LinkedAt    time.Time `json:"linkedAt"`
+}
+
+// ForgeCode is a code with which an account at a forge is linked.
+type ForgeCode struct {
+	// Comment is what the account has to write into a comment on a pull request.
+	Comment   string    `json:"comment"`
+	Account   string    `json:"account"`
+	ExpiresAt time.Time `json:"expiresAt"`
+}
+
+const forgeAccountFields = `number place user name member permissions linkedAt`
+
+// ForgeAccounts reads the accounts at forges that members have linked.
+func (c *Client) ForgeAccounts(ctx context.Context) ([]ForgeAccount, error) {
+	var data struct{ ForgeAccounts []ForgeAccount }
+	err := c.do(ctx, `{ forgeAccounts { `+forgeAccountFields+` } }`, nil, &data)
+	return data.ForgeAccounts, err
+}
+
+// MakeForgeCode makes a code for an account of the viewer at a hook.
+func (c *Client) MakeForgeCode(ctx context.Context, hook int, account string) (ForgeCode, error) {
+	return change[ForgeCode](ctx, c, "makeForgeAccountCode", "MakeForgeAccountCodeInput", "made", "comment account expiresAt",
+		map[string]any{"hook": hook, "account": account})
+}
+
+// UnlinkForgeAccount ends that an account is a member's, and answers it as it was.
+func (c *Client) UnlinkForgeAccount(ctx context.Context, number int, reason string) (ForgeAccount, error) {
+	return change[ForgeAccount](ctx, c, "unlinkForgeAccount", "UnlinkForgeAccountInput", "account", forgeAccountFields,
+		map[string]any{"number": number, "reason": reason})
 }

@@ -192,6 +192,9 @@ const (
 	ActionOpenLink                Action = "openNotificationLink"
 	ActionLinkChatAccount         Action = "linkChatAccount"
 	ActionUnlinkChatAccount       Action = "unlinkChatAccount"
+	ActionMakeForgeCode           Action = "makeForgeAccountCode"
+	ActionLinkForgeAccount        Action = "linkForgeAccount" // by a comment with a code
+	ActionUnlinkForgeAccount      Action = "unlinkForgeAccount"
 	ActionCancelChain             Action = "cancelChain"
 	ActionCreateCredential        Action = "createCredential"
 	ActionRotateCredential        Action = "rotateCredential" //nolint:gosec // a name
@@ -275,7 +278,8 @@ func permissionFor(action Action) (Permission, bool) {
 		ActionOrganizations, ActionCreateOrganization, ActionRenameOrganization, ActionSetDirectChanges:
 		return MayAdminister, true
 	case ActionCreateToken, ActionRevokeToken, ActionWithdrawChange, ActionOpenLink, ActionLinkChatAccount, ActionUnlinkChatAccount,
-		ActionPutMyNotification, ActionRemoveMyNotification, ActionRetryMyNotification:
+		ActionPutMyNotification, ActionRemoveMyNotification, ActionRetryMyNotification, ActionMakeForgeCode, ActionLinkForgeAccount,
+		ActionUnlinkForgeAccount:
 		return MayRead, true // one's own; those of others take the permission to administer
 	default:
 		return 0, false
@@ -300,6 +304,7 @@ func (a Actor) May(action Action) error {
 	forPeople := []Action{
 		ActionBreakGlass, ActionBypassFreeze, ActionConfirmChange, ActionForceChange, ActionReleasePromotionHold, ActionDecideCheck,
 		ActionOpenLink, ActionLinkChatAccount, ActionPutMyNotification, ActionRemoveMyNotification, ActionRetryMyNotification,
+		ActionMakeForgeCode, ActionLinkForgeAccount,
 	}
 	if slices.Contains(forPeople, action) && a.Type != PrincipalUser {
 		return fault.New(fault.Denied, "%s is for people; %s is none (%s)", action, a.DisplayName(), a.Type)

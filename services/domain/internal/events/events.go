@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/chat"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
@@ -33,6 +34,11 @@ type Rollouts interface {
 type Forges interface {
 	ReportStatuses(ctx context.Context, all []forge.Report) []error
 	ReportPulls(ctx context.Context, all []forge.PullReport) []error
+}
+
+// Comments takes commands in comments on pull requests.
+type Comments interface {
+	ReportComments(ctx context.Context, all []chat.CommentReport) []error
 }
 
 var (
@@ -87,27 +93,30 @@ type Handlers struct {
 	intake   Intake
 	rollouts Rollouts
 	forges   Forges
+	comments Comments
 	inbox    Inbox
 }
 
 // New makes handlers that pass events on to use cases.
-func New(i Intake, r Rollouts, f Forges, inbox Inbox) *Handlers {
-	return &Handlers{intake: i, rollouts: r, forges: f, inbox: inbox}
+func New(i Intake, r Rollouts, f Forges, c Comments, inbox Inbox) *Handlers {
+	return &Handlers{intake: i, rollouts: r, forges: f, comments: c, inbox: inbox}
 }
 
 // Registry handles events of the registry path, together. An error decides what happens to its event by its class: it is
 // tried again, or Rejected is called.
 func (h *Handlers) Registry(ctx context.Context, all []bus.Delivery) []error {
 	errs := make([]error, len(all))
-	// The order of the four does not matter. What is of no known type is refused as a publication.
+	// The order of the five does not matter. What is of no known type is refused as a publication.
 	deleted := func(t string) bool { return t == event.TypeArtifactDeleted }
 	reported := func(t string) bool { return t == event.TypeCommitStatusReported }
 	changed := func(t string) bool { return t == event.TypePullRequestReported }
-	published := func(t string) bool { return !deleted(t) && !reported(t) && !changed(t) }
+	commented := func(t string) bool { return t == event.TypePullRequestCommented }
+	published := func(t string) bool { return !deleted(t) && !reported(t) && !changed(t) && !commented(t) }
 	together(ctx, all, errs, published, publication, h.intake.PublishArtifacts)
 	together(ctx, all, errs, deleted, deletion, h.intake.DeleteArtifacts)
 	together(ctx, all, errs, reported, statusReport, h.forges.ReportStatuses)
 	together(ctx, all, errs, changed, pullReport, h.forges.ReportPulls)
+	together(ctx, all, errs, commented, commentReport, h.comments.ReportComments)
 	return errs
 }
 
@@ -163,6 +172,19 @@ func pullReport(e event.Event) (forge.PullReport, error) {
 	}
 	in, err := inbound(e)
 	return forge.PullReport{In: in, Hook: data.Hook, Repository: data.Repository, Number: data.Number, AskedBy: data.AskedBy}, err
+}
+
+// commentReport reads a comment with a command.
+func commentReport(e event.Event) (chat.CommentReport, error) {
+	data, err := event.Decode[event.PullRequestCommented](e)
+	if err != nil {
+		return chat.CommentReport{}, err
+	}
+	in, err := inbound(e)
+	return chat.CommentReport{
+		In: in, Hook: data.Hook, Repository: data.Repository, Number: data.Number, CommentID: data.CommentID, AuthorID: data.AuthorID,
+		Author: data.Author, Text: data.Text,
+	}, err
 }
 
 // publication reads an event of the registry path.

@@ -117,10 +117,18 @@ INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, 
     VALUES (1, 1, 1, 1, 'healthy', 'success', '', '', 'user', 1, 'ann');
 `
 
+// recent are the rows of tables that earlier releases, of which upgrades begin, do not have.
+const recent = `
+INSERT INTO cd_forge_codes (organization_id, hook_id, member_id, account, permissions, digest, expires_at)
+    SELECT 1, 1, id, 'ann', 5, sha256('1'), now() FROM cd_members WHERE name = 'opener';
+INSERT INTO cd_forge_comments (organization_id, hook_id, name, number, comment_id, author_id, author, command, received_at)
+    VALUES (1, 1, 'github.com/shop/api', 7, 42, 11, 'ann', '/lockstep why', now());
+`
+
 func seeded(t *testing.T) *pgxpool.Pool {
 	t.Helper()
 	pool, _ := pgtest.New(t, migration())
-	if _, err := pool.Exec(t.Context(), seed); err != nil {
+	if _, err := pool.Exec(t.Context(), seed+recent); err != nil {
 		t.Fatalf("seed: %v", err)
 	}
 	return pool
@@ -240,6 +248,11 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a command that is received again by another channel (D63)", `WITH other AS (INSERT INTO cd_notification_channels (organization_id, name, kind, config, rate, enabled, principal_type, principal_id, principal_name, changed_at) VALUES (1, 'other', 'slack', '{}', 20, true, 'user', 1, 'a', now()) RETURNING id) INSERT INTO cd_chat_requests (organization_id, channel_id, digest, workspace, chat_user, chat_name, key_digest, received_at) SELECT 1, id, sha256('1'), 'T1', 'U1', 'a', sha256('1'), now() FROM other`, "cd_chat_requests_once_in_all_channels"},
 		{"an account that is good for nothing (D63)", `UPDATE cd_chat_accounts SET permissions = 0`, "cd_chat_accounts_permissions_are_known"},
 		{"an account with half a secret for commands (D63)", `UPDATE cd_chat_accounts SET command_digest = ''`, "cd_chat_accounts_command_digest_is_one"},
+		{"a code that two have (D63)", `INSERT INTO cd_forge_codes (organization_id, hook_id, member_id, account, permissions, digest, expires_at) SELECT 1, 1, id, 'bob', 5, sha256('1'), now() FROM cd_members WHERE name = 'other'`, "cd_forge_codes_once"},
+		{"two codes of a member (D63)", `INSERT INTO cd_forge_codes (organization_id, hook_id, member_id, account, permissions, digest, expires_at) SELECT 1, 1, id, 'bob', 5, sha256('2'), now() FROM cd_members WHERE name = 'opener'`, "cd_forge_codes_member_has_one"},
+		{"a comment that is received again (D63)", `INSERT INTO cd_forge_comments (organization_id, hook_id, name, number, comment_id, author_id, author, command, received_at) VALUES (1, 1, 'github.com/shop/api', 8, 42, 12, 'bob', '/lockstep why', now())`, "cd_forge_comments_once"},
+		{"a comment of nobody (D63)", `UPDATE cd_forge_comments SET author_id = 0`, "cd_forge_comments_author_is_one"},
+		{"an outcome of a comment that is not known (D63)", `UPDATE cd_forge_comments SET outcome = 'done'`, "cd_forge_comments_outcome_is_known"},
 		{"a press of no user (D63)", `UPDATE cd_chat_requests SET chat_user = ''`, "cd_chat_requests_user_is_bounded"},
 		{"quiet hours that are no object (D62)", `UPDATE cd_notification_messages SET quiet = '[]'`, "cd_notification_messages_quiet_is_an_object"},
 		{"a dead letter without a reason", `UPDATE cd_notification_messages SET state = 'failed'`, "cd_notification_messages_failed_says_why"},

@@ -37,7 +37,7 @@ func twins(t *testing.T) (owner, service *pgxpool.Pool) {
 	}
 	alone := strings.NewReplacer(`, (2, 'shop')`, ``, `, (2, 3, 'api')`, ``, `, (2, 3, 'oci-image@1', '{}', 'k1')`,
 		``, `, (2, 'staging', 'staging')`, ``)
-	if _, err := owner.Exec(t.Context(), alone.Replace(seed)); err != nil {
+	if _, err := owner.Exec(t.Context(), alone.Replace(seed+recent)); err != nil {
 		t.Fatal(err)
 	}
 	err := pgx.BeginFunc(t.Context(), owner, func(tx pgx.Tx) error {

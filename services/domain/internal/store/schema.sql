@@ -633,7 +633,7 @@ CREATE TABLE cd_chat_accounts (
     CONSTRAINT cd_chat_accounts_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_chat_accounts_command_digest_is_one CHECK ((octet_length(command_digest) = 32)),
     CONSTRAINT cd_chat_accounts_key_is_a_digest CHECK ((octet_length(key_digest) = 32)),
-    CONSTRAINT cd_chat_accounts_kind_is_known CHECK ((kind = ANY (ARRAY['slack'::text, 'mattermost'::text]))),
+    CONSTRAINT cd_chat_accounts_kind_is_known CHECK ((kind = ANY (ARRAY['slack'::text, 'mattermost'::text, 'forge'::text]))),
     CONSTRAINT cd_chat_accounts_name_is_bounded CHECK ((octet_length(chat_name) <= 255)),
     CONSTRAINT cd_chat_accounts_permissions_are_known CHECK (((permissions >= 1) AND (permissions <= 511))),
     CONSTRAINT cd_chat_accounts_user_is_bounded CHECK (((octet_length(chat_user) >= 1) AND (octet_length(chat_user) <= 255))),
@@ -651,7 +651,7 @@ COMMENT ON COLUMN cd_chat_accounts.key_digest IS
 COMMENT ON COLUMN cd_chat_accounts.permissions IS
     'What the account is good for at most, as bits of cd_access_tokens.scopes: what that was good for which linked it.';
 COMMENT ON COLUMN cd_chat_accounts.workspace IS
-    'The team in Slack, the URL of the server of Mattermost: users have their numbers there.';
+    'The team in Slack, the URL of the server of Mattermost, the server and the hook of a forge: users have their numbers there.';
 
 CREATE TABLE cd_chat_requests (
     organization_id bigint NOT NULL,
@@ -849,6 +849,7 @@ CREATE TABLE cd_deployment_links (
     CONSTRAINT cd_deployment_links_status_is_bounded CHECK ((length(status) <= 500)),
     CONSTRAINT cd_deployment_links_url_is_one CHECK (((url = ''::text) OR ((url ~ '^https?://[^[:space:]]+$'::text) AND (length(url) <= 2048))))
 );
+CREATE INDEX cd_deployment_links_by_page ON cd_deployment_links USING btree (organization_id, md5(lower(regexp_replace(url, '^https?://'::text, ''::text)))) WHERE (url <> ''::text);
 CREATE TRIGGER cd_deployment_links_touch BEFORE UPDATE ON cd_deployment_links FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_deployment_links IS
     'What a deployment is outside of Lockstep, as its program has reported it last: one row for each at most, kept with the deployment.';
@@ -1171,6 +1172,93 @@ COMMENT ON COLUMN cd_feeds.digest IS
 COMMENT ON COLUMN cd_feeds.last_read_at IS
     'When it was read of late, to the day; null for never.';
 
+CREATE TABLE cd_forge_codes (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    hook_id bigint NOT NULL,
+    member_id bigint NOT NULL,
+    account text NOT NULL,
+    permissions smallint NOT NULL,
+    digest bytea NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    used_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_forge_codes_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_forge_codes_member_has_one UNIQUE (organization_id, hook_id, member_id),
+    CONSTRAINT cd_forge_codes_once UNIQUE (organization_id, digest),
+    CONSTRAINT cd_forge_codes_hook FOREIGN KEY (organization_id, hook_id) REFERENCES cd_forge_hooks(organization_id, id),
+    CONSTRAINT cd_forge_codes_member FOREIGN KEY (organization_id, member_id) REFERENCES cd_members(organization_id, id),
+    CONSTRAINT cd_forge_codes_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_forge_codes_account_is_bounded CHECK (((octet_length(account) >= 1) AND (octet_length(account) <= 255))),
+    CONSTRAINT cd_forge_codes_digest_is_one CHECK ((octet_length(digest) = 32)),
+    CONSTRAINT cd_forge_codes_permissions_are_known CHECK (((permissions >= 1) AND (permissions <= 511)))
+);
+CREATE TRIGGER cd_forge_codes_touch BEFORE UPDATE ON cd_forge_codes FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_forge_codes IS
+    'Codes that members have made to link their account at a forge, by writing the code into a comment there. A member has one for each hook; a new one replaces it.';
+COMMENT ON COLUMN cd_forge_codes.account IS
+    'What the account is called at the forge, in lower case: nobody else can use the code, although a comment can be read by others.';
+COMMENT ON COLUMN cd_forge_codes.digest IS
+    'Of the code, which is not stored.';
+COMMENT ON COLUMN cd_forge_codes.permissions IS
+    'What the account will be good for at most: what that was good for which made the code.';
+COMMENT ON COLUMN cd_forge_codes.used_at IS
+    'When it linked an account; null if it has not. It works once.';
+
+CREATE TABLE cd_forge_comments (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    hook_id bigint NOT NULL,
+    name text NOT NULL,
+    number bigint NOT NULL,
+    comment_id bigint NOT NULL,
+    author_id bigint NOT NULL,
+    author text NOT NULL,
+    command text NOT NULL,
+    received_at timestamp with time zone NOT NULL,
+    begun_at timestamp with time zone,
+    outcome text NOT NULL DEFAULT ''::text,
+    answer text NOT NULL DEFAULT ''::text,
+    member_id bigint,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_forge_comments_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_forge_comments_once UNIQUE (organization_id, name, comment_id),
+    CONSTRAINT cd_forge_comments_hook FOREIGN KEY (organization_id, hook_id) REFERENCES cd_forge_hooks(organization_id, id),
+    CONSTRAINT cd_forge_comments_member FOREIGN KEY (organization_id, member_id) REFERENCES cd_members(organization_id, id),
+    CONSTRAINT cd_forge_comments_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_forge_comments_answer_is_bounded CHECK ((octet_length(answer) <= 8000)),
+    CONSTRAINT cd_forge_comments_author_is_bounded CHECK (((octet_length(author) >= 1) AND (octet_length(author) <= 255))),
+    CONSTRAINT cd_forge_comments_author_is_one CHECK ((author_id > 0)),
+    CONSTRAINT cd_forge_comments_command_is_bounded CHECK (((octet_length(command) >= 1) AND (octet_length(command) <= 2000))),
+    CONSTRAINT cd_forge_comments_comment_is_one CHECK ((comment_id > 0)),
+    CONSTRAINT cd_forge_comments_name_is_bounded CHECK (((octet_length(name) >= 1) AND (octet_length(name) <= 1000))),
+    CONSTRAINT cd_forge_comments_number_is_one CHECK ((number > 0)),
+    CONSTRAINT cd_forge_comments_outcome_is_known CHECK ((outcome = ANY (ARRAY[''::text, 'answered'::text, 'refused'::text, 'unlinked'::text, 'linked'::text, 'ignored'::text])))
+);
+CREATE INDEX cd_forge_comments_by_author ON cd_forge_comments USING btree (organization_id, author_id, received_at);
+CREATE INDEX cd_forge_comments_by_hook ON cd_forge_comments USING btree (organization_id, hook_id);
+CREATE INDEX cd_forge_comments_by_pull ON cd_forge_comments USING btree (organization_id, name, number, id) WHERE (answer <> ''::text);
+CREATE INDEX cd_forge_comments_by_time ON cd_forge_comments USING btree (organization_id, received_at);
+CREATE TRIGGER cd_forge_comments_touch BEFORE UPDATE ON cd_forge_comments FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_forge_comments IS
+    'Comments with commands that forges have reported, each once, so that a repeated one is no second command. Rows end after 30 days.';
+COMMENT ON COLUMN cd_forge_comments.answer IS
+    'What is written into the comment with answers; empty for nothing.';
+COMMENT ON COLUMN cd_forge_comments.author_id IS
+    'What the forge calls who has written it; author is the name, which may change.';
+COMMENT ON COLUMN cd_forge_comments.begun_at IS
+    'When it was begun to be performed; null before.';
+COMMENT ON COLUMN cd_forge_comments.comment_id IS
+    'What the forge calls the comment.';
+COMMENT ON COLUMN cd_forge_comments.member_id IS
+    'The member who has linked the account; null for none.';
+COMMENT ON COLUMN cd_forge_comments.name IS
+    'Host and path of the repository, in lower case; number is that of the pull request.';
+COMMENT ON COLUMN cd_forge_comments.outcome IS
+    'What became of it; empty while that is open, as after a crash.';
+
 CREATE TABLE cd_forge_commits (
     organization_id bigint NOT NULL,
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1204,6 +1292,7 @@ CREATE TABLE cd_forge_hooks (
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     plans boolean NOT NULL DEFAULT false,
+    commands boolean NOT NULL DEFAULT false,
     CONSTRAINT cd_forge_hooks_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_forge_hooks_one_of_a_key UNIQUE (organization_id, key),
     CONSTRAINT cd_forge_hooks_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
@@ -1219,6 +1308,8 @@ COMMENT ON TABLE cd_forge_hooks IS
     'Hooks to which forges report statuses of commits. Their secrets are not stored: the registry service derives them. Rows are kept, so that reports name their hook.';
 COMMENT ON COLUMN cd_forge_hooks.check_keys IS
     'The checks that its reports count for; empty for all.';
+COMMENT ON COLUMN cd_forge_hooks.commands IS
+    'Whether commands are taken that comments on pull requests begin with.';
 COMMENT ON COLUMN cd_forge_hooks.key IS
     'Names it at the registry service.';
 COMMENT ON COLUMN cd_forge_hooks.plans IS
@@ -1353,6 +1444,9 @@ CREATE TABLE cd_forge_pulls (
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     spent_at timestamp with time zone,
+    answers integer NOT NULL DEFAULT 0,
+    answers_begun integer NOT NULL DEFAULT 0,
+    answers_written integer NOT NULL DEFAULT 0,
     CONSTRAINT cd_forge_pulls_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_forge_pulls_one_of_a_number UNIQUE (organization_id, name, number),
     CONSTRAINT cd_forge_pulls_hook FOREIGN KEY (organization_id, hook_id) REFERENCES cd_forge_hooks(organization_id, id),
@@ -1370,7 +1464,7 @@ CREATE TABLE cd_forge_pulls (
     CONSTRAINT cd_forge_pulls_sending_has_inputs CHECK (((state <> 'sending'::text) OR ((inputs IS NOT NULL) AND (run > 0)))),
     CONSTRAINT cd_forge_pulls_settled_has_a_time CHECK (((state <> ALL (ARRAY['sent'::text, 'failed'::text])) OR (sent_at IS NOT NULL))),
     CONSTRAINT cd_forge_pulls_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'sending'::text, 'sent'::text, 'failed'::text]))),
-    CONSTRAINT cd_forge_pulls_step_is_known CHECK ((step = ANY (ARRAY['read'::text, 'write'::text])))
+    CONSTRAINT cd_forge_pulls_step_is_known CHECK ((step = ANY (ARRAY['read'::text, 'write'::text, 'answer'::text])))
 );
 CREATE INDEX cd_forge_pulls_by_hook ON cd_forge_pulls USING btree (organization_id, hook_id);
 CREATE INDEX cd_forge_pulls_due ON cd_forge_pulls USING btree (organization_id, due_at, id) WHERE (state = ANY (ARRAY['pending'::text, 'sending'::text]));
@@ -1379,6 +1473,8 @@ CREATE INDEX cd_forge_pulls_settled ON cd_forge_pulls USING btree (organization_
 CREATE TRIGGER cd_forge_pulls_touch BEFORE UPDATE ON cd_forge_pulls FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_forge_pulls IS
     'Pull requests whose plans are written into a comment. Rows end 30 days after they were last done with; the comment is found again without them.';
+COMMENT ON COLUMN cd_forge_pulls.answers IS
+    'Counts the answers to commands on it; answers_begun is what the present run writes, answers_written what the comment has.';
 COMMENT ON COLUMN cd_forge_pulls.asked_by IS
     'The last ten who have asked by a comment, as the forge knows them: it is planned if one of them may write. Empty once that was done.';
 COMMENT ON COLUMN cd_forge_pulls.due_at IS
@@ -1400,7 +1496,7 @@ COMMENT ON COLUMN cd_forge_pulls.sent_at IS
 COMMENT ON COLUMN cd_forge_pulls.spent_at IS
     'When the present run was taken from what all organizations together may send; null if it was not.';
 COMMENT ON COLUMN cd_forge_pulls.step IS
-    'What the present run does: it reads the pull request, or writes the comment.';
+    'What the present run does: it reads the pull request, writes the plan into its comment, or the answers into another one.';
 
 CREATE TABLE cd_forge_reports (
     organization_id bigint NOT NULL,
@@ -3550,6 +3646,25 @@ AS $function$
 $function$;
 COMMENT ON FUNCTION cd_forget_components IS
     'Components are an index of the latest report, which is the record.';
+
+CREATE OR REPLACE FUNCTION cd_forget_forge_comments(before timestamp with time zone, most integer)
+ RETURNS bigint
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+    WITH own AS (
+        SELECT NULLIF(current_setting('lockstep.organization', true), '')::bigint AS id
+    ), old AS (
+        SELECT c.organization_id, c.id FROM cd_forge_comments c JOIN own ON own.id = c.organization_id
+        WHERE c.received_at < before ORDER BY c.received_at LIMIT most
+    ), gone AS (
+        DELETE FROM cd_forge_comments c USING old WHERE c.organization_id = old.organization_id AND c.id = old.id RETURNING 1
+    )
+    SELECT count(*) FROM gone
+$function$;
+COMMENT ON FUNCTION cd_forget_forge_comments IS
+    'Comments are no record: the journals have what they answered.';
 
 CREATE OR REPLACE FUNCTION cd_forget_forge_marks(done bigint[])
  RETURNS bigint

@@ -63,6 +63,7 @@ func (h StatusHook) Sender() string {
 type ForgeDelivery struct {
 	Statuses     []CommitStatus
 	PullRequests []PullRequest
+	Comments     []PullComment
 }
 
 // StatusOutbox stores what a forge reports as events, each once, and refusals; all or none.
@@ -117,6 +118,15 @@ func (i *StatusIntake) Accept(ctx context.Context, h StatusHook, delivery ForgeD
 		}
 		known.PullRequests = append(known.PullRequests, p)
 	}
+	for _, c := range delivery.Comments {
+		c.Organization, c.Hook = h.Organization, h.Key
+		c, problems := checkComment(c)
+		if len(problems) > 0 {
+			refusals = append(refusals, refused("comment", problems))
+			continue
+		}
+		known.Comments = append(known.Comments, c)
+	}
 	refusals = boundedRefusals(refusals)
 	if h.Redact != nil {
 		for n := range refusals {
@@ -129,6 +139,9 @@ func (i *StatusIntake) Accept(ctx context.Context, h StatusHook, delivery ForgeD
 	}
 	for _, p := range known.PullRequests {
 		receipt.Events = append(receipt.Events, p.ID)
+	}
+	for _, c := range known.Comments {
+		receipt.Events = append(receipt.Events, c.ID)
 	}
 	if len(receipt.Events)+len(refusals) == 0 {
 		return receipt, nil

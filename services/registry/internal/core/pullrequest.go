@@ -2,6 +2,8 @@ package core
 
 import (
 	"strconv"
+	"strings"
+	"unicode"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
@@ -47,4 +49,56 @@ func checkPull(p PullRequest) (PullRequest, []fault.Field) {
 	p.ID = Identify(StatusHook{Organization: p.Organization, Key: p.Hook}.Sender(),
 		"pull request\n"+p.Repository+"\n"+strconv.FormatInt(p.Number, 10)+"\n"+p.AskedBy+"\n"+p.Cause)
 	return p, problems
+}
+
+// PullComment is a comment on a pull request with a command in its first line, as it was made.
+type PullComment struct {
+	// ID is that of the event, derived from the comment's number: however often it is delivered, it is the same event.
+	ID string
+	// Organization and Hook are the hook that received it.
+	Organization int64
+	Hook         string
+	// Repository is the address of the one that the pull request is to be merged into, and Number its number there.
+	Repository string
+	Number     int64
+	// CommentID is the forge's number of the comment, AuthorID that of who has written it, and Author the name.
+	CommentID, AuthorID int64
+	Author, Text        string
+	// Names are the fields as the forge wrote them, for error messages.
+	Names PullCommentNames
+}
+
+// PullCommentNames are the paths of the fields of a comment in its request.
+type PullCommentNames struct{ Repository, Number, CommentID, AuthorID, Author, Text string }
+
+// maxCommand bounds the line with a command, in bytes.
+const maxCommand = 2000
+
+// checkComment returns a comment with its identity, or its problems.
+func checkComment(c PullComment) (PullComment, []fault.Field) {
+	var problems []fault.Field
+	check := func(name, value string, ok bool, expected string) {
+		if !ok {
+			problems = append(problems, fault.Field{Name: name, Problem: "found " + quote(value) + "; expected " + expected})
+		}
+	}
+	number := func(name string, value int64, expected string) {
+		check(name, strconv.FormatInt(value, 10), value > 0, expected)
+	}
+	check(c.Names.Repository, c.Repository, len(c.Repository) <= maxImage && repositoryAddress(c.Repository),
+		"the http or https address of a repository, without credentials or control characters")
+	number(c.Names.Number, c.Number, "the number of a pull request")
+	number(c.Names.CommentID, c.CommentID, "the number of a comment")
+	number(c.Names.AuthorID, c.AuthorID, "the number of a user")
+	check(c.Names.Author, c.Author, c.Author != "" && validIdentity(c.Author) && len(c.Author) <= maxAskedBy, "1 to 255 bytes without control characters")
+	c.Text = strings.TrimSpace(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(c.Text, "\uFFFD")))
+	check(c.Names.Text, c.Text, len(c.Text) <= maxCommand, "a command of at most 2000 bytes")
+	c.ID = Identify(StatusHook{Organization: c.Organization, Key: c.Hook}.Sender(),
+		"comment\n"+c.Repository+"\n"+strconv.FormatInt(c.Number, 10)+"\n"+strconv.FormatInt(c.CommentID, 10))
+	return c, problems
 }

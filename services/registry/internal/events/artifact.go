@@ -43,6 +43,18 @@ func (c Encoder) EncodePull(p core.PullRequest) (event.Sealed, error) {
 	return e, nil
 }
 
+// EncodeComment returns the event for a comment with a command. The error is Invalid.
+func (c Encoder) EncodeComment(of core.PullComment) (event.Sealed, error) {
+	header := event.Header{ID: of.ID, Source: Source, Organization: of.Organization, Time: c.clock.Now().UTC()}
+	e, err := event.Make(header, event.PullRequestCommented{
+		Hook: of.Hook, Repository: of.Repository, Number: of.Number, CommentID: of.CommentID, AuthorID: of.AuthorID, Author: of.Author, Text: of.Text,
+	})
+	if err != nil {
+		return event.Sealed{}, fmt.Errorf("encode comment %d on pull request %d of %s: %w", of.CommentID, of.Number, of.Repository, err)
+	}
+	return e, nil
+}
+
 // Encode returns the event for an artifact. The error is Invalid.
 func (c Encoder) Encode(a core.Artifact) (event.Sealed, error) {
 	// The event keeps the artifact's id, by which the outbox and the domain drop duplicates. Time is that of this event; the time of

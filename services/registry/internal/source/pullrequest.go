@@ -2,6 +2,7 @@ package source
 
 import (
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -9,7 +10,15 @@ import (
 )
 
 // pullEvent reads what a delivery says about a pull request; false if it is about something else.
-type pullEvent func(header http.Header, top node) (read func() (core.PullRequest, bool), about bool)
+type pullEvent func(header http.Header, top node) (read func() core.ForgeDelivery, about bool)
+
+// pulls is a delivery of a pull request, if it counts.
+func pulls(p core.PullRequest, counts bool) (d core.ForgeDelivery) {
+	if counts {
+		d.PullRequests = []core.PullRequest{p}
+	}
+	return d
+}
 
 // withPulls parses a delivery about a pull request, or else about a status.
 func withPulls(
@@ -25,12 +34,9 @@ func withPulls(
 			d.Statuses, err = status(header, body)
 			return d, err
 		}
-		p, counts := read()
+		d = read()
 		if err := top.err(); err != nil {
-			return d, err
-		}
-		if counts {
-			d.PullRequests = []core.PullRequest{p}
+			return core.ForgeDelivery{}, err
 		}
 		return d, nil
 	}
@@ -39,32 +45,48 @@ func withPulls(
 // commands are what a comment begins with that asks for a plan.
 func commands() []string { return []string{"/lockstep plan", "/lockstep preview"} }
 
-// asks reports whether the first line of a comment is a command.
-func asks(comment string) bool {
+// firstLine is that of a comment.
+func firstLine(comment string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(comment), "\n")
+	return strings.TrimSpace(line)
+}
+
+// asks reports whether the first line of a comment asks for a plan.
+func asks(comment string) bool {
 	for _, c := range commands() {
-		if strings.EqualFold(strings.TrimSpace(line), c) {
+		if strings.EqualFold(firstLine(comment), c) {
 			return true
 		}
 	}
 	return false
 }
 
+// orders reports whether the first line of a comment is another command.
+func orders(comment string) bool {
+	words := strings.Fields(firstLine(comment))
+	return len(words) > 0 && strings.EqualFold(words[0], "/lockstep") && !asks(comment)
+}
+
 // gitHubPull reads the events pull_request and issue_comment of GitHub. What comes from a fork counts only once a member or a collaborator
 // asks: outsiders must not be able to cause work.
-func gitHubPull(header http.Header, top node) (func() (core.PullRequest, bool), bool) {
+// A bot, and an App that writes for a user, give no commands.
+func gitHubPull(header http.Header, top node) (func() core.ForgeDelivery, bool) {
 	switch header.Get("X-Github-Event") {
 	case "pull_request":
-		return func() (core.PullRequest, bool) { return likeGitHubPull(top, "synchronize") }, true
+		return func() core.ForgeDelivery { return pulls(likeGitHubPull(top, "synchronize")) }, true
 	case "issue_comment":
-		return func() (core.PullRequest, bool) {
-			p, counts := likeGitHubComment(top, top.in("issue").has("pull_request"))
-			switch top.in("comment").text("author_association") {
+		return func() core.ForgeDelivery {
+			comment := top.in("comment")
+			switch comment.text("author_association") {
 			case "OWNER", "MEMBER", "COLLABORATOR":
-				return p, counts
 			default:
-				return p, false
+				return core.ForgeDelivery{}
 			}
+			d := likeGitHubComment(top, top.in("issue").has("pull_request"))
+			if comment.in("user").text("type") != "User" || comment.has("performed_via_github_app") {
+				d.Comments = nil
+			}
+			return d
 		}, true
 	default:
 		return nil, false
@@ -72,12 +94,12 @@ func gitHubPull(header http.Header, top node) (func() (core.PullRequest, bool), 
 }
 
 // giteaPull reads the events pull_request and issue_comment of Gitea and Forgejo. Who may ask is looked up at the forge.
-func giteaPull(header http.Header, top node) (func() (core.PullRequest, bool), bool) {
+func giteaPull(header http.Header, top node) (func() core.ForgeDelivery, bool) {
 	switch header.Get("X-Gitea-Event") {
 	case "pull_request", "pull_request_sync":
-		return func() (core.PullRequest, bool) { return likeGitHubPull(top, "synchronized") }, true
+		return func() core.ForgeDelivery { return pulls(likeGitHubPull(top, "synchronized")) }, true
 	case "issue_comment", "pull_request_comment":
-		return func() (core.PullRequest, bool) { return likeGitHubComment(top, top.flag("is_pull")) }, true
+		return func() core.ForgeDelivery { return likeGitHubComment(top, top.flag("is_pull")) }, true
 	default:
 		return nil, false
 	}
@@ -97,28 +119,48 @@ func likeGitHubPull(top node, pushed string) (core.PullRequest, bool) {
 	return p, own && (action == "opened" || action == "reopened" || action == "edited" || action == pushed)
 }
 
-// likeGitHubComment is a comment as they report it.
-func likeGitHubComment(top node, pull bool) (core.PullRequest, bool) {
+// likeGitHubComment is a comment as they report it. Only a comment that was just made counts, and only with who has written it as the one
+// who acts: who may edit comments must not be able to speak for others.
+func likeGitHubComment(top node, pull bool) core.ForgeDelivery {
 	issue, comment, repository := top.in("issue"), top.in("comment"), top.in("repository")
-	id, _ := comment.number("id")
-	user := comment.in("user")
-	p := core.PullRequest{
-		Repository: repository.text("clone_url"), AskedBy: user.text("login"), Cause: "comment " + strconv.FormatInt(id, 10),
-		Names: core.PullRequestNames{
-			Repository: repository.name("clone_url"), Number: issue.name("number"), AskedBy: user.name("login"),
+	user, body := comment.in("user"), comment.text("body")
+	c := core.PullComment{
+		Repository: repository.text("clone_url"), Author: user.text("login"), Text: firstLine(body),
+		Names: core.PullCommentNames{
+			Repository: repository.name("clone_url"), Number: issue.name("number"), CommentID: comment.name("id"), AuthorID: user.name("id"),
+			Author: user.name("login"), Text: comment.name("body"),
 		},
 	}
-	p.Number, _ = issue.number("number")
-	return p, pull && top.text("action") == "created" && asks(comment.text("body")) && p.AskedBy != ""
+	c.Number, _ = issue.number("number")
+	c.CommentID, _ = comment.number("id")
+	if !pull || top.text("action") != "created" || c.Author == "" {
+		return core.ForgeDelivery{}
+	}
+	if asks(body) {
+		return plan(c, c.Author, c.Names.Author)
+	}
+	c.AuthorID, _ = user.number("id")
+	if sender, known := top.in("sender").number("id"); !orders(body) || known && sender != c.AuthorID {
+		return core.ForgeDelivery{}
+	}
+	return core.ForgeDelivery{Comments: []core.PullComment{c}}
+}
+
+// plan is a comment that asks for a plan, by who the forge knows as that.
+func plan(c core.PullComment, askedBy, name string) core.ForgeDelivery {
+	return core.ForgeDelivery{PullRequests: []core.PullRequest{{
+		Repository: c.Repository, Number: c.Number, AskedBy: askedBy, Cause: "comment " + strconv.FormatInt(c.CommentID, 10),
+		Names: core.PullRequestNames{Repository: c.Names.Repository, Number: c.Names.Number, AskedBy: name},
+	}}}
 }
 
 // gitLabPull reads the events of GitLab about merge requests, and about comments on them.
-func gitLabPull(_ http.Header, top node) (func() (core.PullRequest, bool), bool) {
+func gitLabPull(_ http.Header, top node) (func() core.ForgeDelivery, bool) {
 	switch top.text("object_kind") {
 	case "merge_request":
-		return func() (core.PullRequest, bool) { return gitLabMerge(top) }, true
+		return func() core.ForgeDelivery { return pulls(gitLabMerge(top)) }, true
 	case "note":
-		return func() (core.PullRequest, bool) { return gitLabNote(top) }, true
+		return func() core.ForgeDelivery { return gitLabNote(top) }, true
 	default:
 		return nil, false
 	}
@@ -143,16 +185,32 @@ func gitLabMerge(top node) (core.PullRequest, bool) {
 // noteOf is the field of a comment that says what it is on.
 const noteOf = "noteable_type" //nolint:misspell // GitLab's
 
-func gitLabNote(top node) (core.PullRequest, bool) {
-	note, merge, project := top.in("object_attributes"), top.in("merge_request"), top.in("project")
-	id, _ := note.number("id")
-	author, _ := note.number("author_id")
-	p := core.PullRequest{
-		Repository: project.text("git_http_url"), AskedBy: strconv.FormatInt(author, 10), Cause: "comment " + strconv.FormatInt(id, 10),
-		Names: core.PullRequestNames{Repository: project.name("git_http_url"), Number: merge.name("iid"), AskedBy: note.name("author_id")},
+// accessTokens are the names of the accounts that GitLab makes for the access tokens of projects and groups.
+var accessTokens = regexp.MustCompile(`^(project|group)_\d+_bot`)
+
+// gitLabNote is a comment as GitLab reports it.
+func gitLabNote(top node) core.ForgeDelivery {
+	note, merge, project, user := top.in("object_attributes"), top.in("merge_request"), top.in("project"), top.in("user")
+	body, action := note.text("note"), note.text("action") // of releases before 16.4 there is no action, and none of edited comments is known
+	c := core.PullComment{
+		Repository: project.text("git_http_url"), Author: user.text("username"), Text: firstLine(body),
+		Names: core.PullCommentNames{
+			Repository: project.name("git_http_url"), Number: merge.name("iid"), CommentID: note.name("id"), AuthorID: note.name("author_id"),
+			Author: user.name("username"), Text: note.name("note"),
+		},
 	}
-	p.Number, _ = merge.number("iid")
-	action := note.text("action") // of releases before 16.4 there is none
-	return p, note.text(noteOf) == "MergeRequest" && !note.flag("system") && (action == "" || action == "create") && author > 0 &&
-		asks(note.text("note"))
+	c.Number, _ = merge.number("iid")
+	c.CommentID, _ = note.number("id")
+	c.AuthorID, _ = note.number("author_id")
+	if note.text(noteOf) != "MergeRequest" || note.flag("system") || action != "" && action != "create" || c.AuthorID <= 0 {
+		return core.ForgeDelivery{}
+	}
+	if asks(body) {
+		return plan(c, strconv.FormatInt(c.AuthorID, 10), c.Names.AuthorID)
+	}
+	// A command decides something, so it has to be known that the comment was not edited, and who acts.
+	if actor, known := user.number("id"); !orders(body) || action == "" || !known || actor != c.AuthorID || accessTokens.MatchString(c.Author) {
+		return core.ForgeDelivery{}
+	}
+	return core.ForgeDelivery{Comments: []core.PullComment{c}}
 }

@@ -3,6 +3,7 @@ package source
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 )
 
@@ -75,6 +76,70 @@ func TestPullRequestsOfForges(t *testing.T) {
 			got := ""
 			for _, p := range d.PullRequests {
 				got += fmt.Sprintf("%s %d by %s %s", p.Repository, p.Number, p.AskedBy, p.Cause)
+			}
+			if got != c.want {
+				t.Errorf("found %q; want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// D63: what each forge reports of a comment with a command, by the fields that its documentation has. Only a comment that was just made
+// counts, with the number of who has written it, who is also who acts: no edited one, none that another has changed, none of a bot or an App.
+func TestCommandsInCommentsOfForges(t *testing.T) {
+	t.Parallel()
+	like := func(action, body, user, more string) string {
+		return fmt.Sprintf(`{"action":%q,"is_pull":true,"issue":{"number":7,"pull_request":{"url":"x"}},"comment":{"id":42,"body":%q,"user":%s,
+			"author_association":"MEMBER","performed_via_github_app":null},"repository":{"clone_url":"https://git.test/shop/config.git"}%s}`, action, body, user, more)
+	}
+	note := func(text, more, user string) string {
+		return fmt.Sprintf(`{"object_kind":"note","user":%s,"project":{"git_http_url":"https://git.test/shop/config.git"},"merge_request":{"iid":7},
+			"object_attributes":{"id":42,"author_id":11,"note":%q,"%s":"MergeRequest"%s}}`, user, text, noteOf, more)
+	}
+	const ann, person = `{"id":11,"login":"ann","type":"User"}`, `{"id":11,"username":"ann"}`
+	const want = "https://git.test/shop/config.git 7 42 by 11 ann: /lockstep approve 118 looks good"
+	const command = "/lockstep approve 118 looks good\r\nand more"
+	github, gitea := http.Header{"X-Github-Event": {"issue_comment"}}, http.Header{"X-Gitea-Event": {"issue_comment"}}
+	for name, c := range map[string]struct {
+		format, body string
+		header       http.Header
+		want         string
+	}{
+		"at GitHub":                    {"github", like("created", command, ann, `,"sender":{"id":11}`), github, want},
+		"edited at GitHub":             {"github", like("edited", command, ann, `,"sender":{"id":11}`), github, ""},
+		"deleted at GitHub":            {"github", like("deleted", command, ann, ""), github, ""},
+		"by another sender":            {"github", like("created", command, ann, `,"sender":{"id":12}`), github, ""},
+		"by a bot":                     {"github", like("created", command, `{"id":11,"login":"ci[bot]","type":"Bot"}`, ""), github, ""},
+		"by what says no type":         {"github", like("created", command, `{"id":11,"login":"ann"}`, ""), github, ""},
+		"by an App for a user":         {"github", strings.Replace(like("created", command, ann, ""), `"performed_via_github_app":null`, `"performed_via_github_app":{"id":1}`, 1), github, ""},
+		"by an outsider":               {"github", strings.Replace(like("created", command, ann, ""), "MEMBER", "NONE", 1), github, ""},
+		"on an issue":                  {"github", strings.Replace(like("created", command, ann, ""), `"pull_request":{"url":"x"}`, `"x":1`, 1), github, ""},
+		"another event":                {"github", like("created", command, ann, ""), http.Header{"X-Github-Event": {"discussion_comment"}}, ""},
+		"in the middle of a text":      {"github", like("created", "please /lockstep approve 118", ann, ""), github, ""},
+		"in a quotation":               {"github", like("created", "> /lockstep approve 118", ann, ""), github, ""},
+		"on the second line":           {"github", like("created", "so\n/lockstep approve 118", ann, ""), github, ""},
+		"of another program":           {"github", like("created", "/lockstepped approve 118", ann, ""), github, ""},
+		"a plan is none":               {"github", like("created", "/lockstep plan", ann, ""), github, ""},
+		"at Gitea":                     {"gitea", like("created", command, `{"id":11,"login":"ann"}`, `,"sender":{"id":11}`), gitea, want},
+		"edited at Gitea":              {"gitea", like("edited", command, `{"id":11,"login":"ann"}`, ""), gitea, ""},
+		"on an issue at Gitea":         {"gitea", strings.Replace(like("created", command, ann, ""), `"is_pull":true`, `"is_pull":false`, 1), gitea, ""},
+		"at GitLab":                    {"gitlab", note(command, `,"action":"create"`, person), nil, want},
+		"edited at GitLab":             {"gitlab", note(command, `,"action":"update"`, person), nil, ""},
+		"of an older GitLab":           {"gitlab", note(command, "", person), nil, ""},
+		"by another at GitLab":         {"gitlab", note(command, `,"action":"create"`, `{"id":12,"username":"eve"}`), nil, ""},
+		"by nobody at GitLab":          {"gitlab", note(command, `,"action":"create"`, `{}`), nil, ""},
+		"by the system":                {"gitlab", note(command, `,"action":"create","system":true`, person), nil, ""},
+		"by an access token at GitLab": {"gitlab", note(command, `,"action":"create"`, `{"id":11,"username":"project_3_bot_0a1b"}`), nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, err := statusFormat(c.format).Parse(c.header, []byte(c.body))
+			if err != nil || len(d.Statuses) != 0 || len(d.PullRequests) != 0 && name != "a plan is none" {
+				t.Fatalf("found %v, %v", d, err)
+			}
+			got := ""
+			for _, one := range d.Comments {
+				got += fmt.Sprintf("%s %d %d by %d %s: %s", one.Repository, one.Number, one.CommentID, one.AuthorID, one.Author, one.Text)
 			}
 			if got != c.want {
 				t.Errorf("found %q; want %q", got, c.want)

@@ -46,6 +46,7 @@ type Hooks struct {
 	encode   func(core.Artifact) (event.Sealed, error)
 	status   func(core.CommitStatus) (event.Sealed, error)
 	pull     func(core.PullRequest) (event.Sealed, error)
+	comment  func(core.PullComment) (event.Sealed, error)
 	now      func() time.Time
 	wake     func()
 	wakeHint func()
@@ -66,7 +67,9 @@ type HooksDeps struct {
 	EncodeStatus func(core.CommitStatus) (event.Sealed, error)
 	// EncodePull returns the event for a pull request.
 	EncodePull func(core.PullRequest) (event.Sealed, error)
-	Now        func() time.Time
+	// EncodeComment returns the event for a comment with a command.
+	EncodeComment func(core.PullComment) (event.Sealed, error)
+	Now           func() time.Time
 	// Wake is called after events were committed, WakeHint after hints were.
 	Wake, WakeHint func()
 }
@@ -74,7 +77,7 @@ type HooksDeps struct {
 // NewHooks returns a store of hooks.
 func NewHooks(d HooksDeps) *Hooks {
 	return &Hooks{
-		pool: d.Pool, encode: d.Encode, status: d.EncodeStatus, pull: d.EncodePull, now: d.Now, wake: d.Wake, wakeHint: d.WakeHint,
+		pool: d.Pool, encode: d.Encode, status: d.EncodeStatus, pull: d.EncodePull, comment: d.EncodeComment, now: d.Now, wake: d.Wake, wakeHint: d.WakeHint,
 	}
 }
 
@@ -188,7 +191,7 @@ func (s *Hooks) publish(ctx context.Context, tx pgx.Tx, hook string, artifacts [
 
 // PutStatuses implements core.StatusOutbox. What has been recorded before is no event again.
 func (s *Hooks) PutStatuses(ctx context.Context, sender string, d core.ForgeDelivery, refusals []core.Refusal) error {
-	many := len(d.Statuses) + len(d.PullRequests)
+	many := len(d.Statuses) + len(d.PullRequests) + len(d.Comments)
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		p := query.RecordReportedParams{Hook: sender, ReportedAt: s.now()}
 		events := map[string]func() (event.Sealed, error){}
@@ -201,6 +204,11 @@ func (s *Hooks) PutStatuses(ctx context.Context, sender string, d core.ForgeDeli
 		}
 		for _, one := range d.PullRequests {
 			note(one.ID, fmt.Sprintf("pull request %d of %s", one.Number, one.Repository), func() (event.Sealed, error) { return s.pull(one) })
+		}
+		for _, one := range d.Comments {
+			note(one.ID, fmt.Sprintf("comment %d on pull request %d of %s", one.CommentID, one.Number, one.Repository), func() (event.Sealed, error) {
+				return s.comment(one)
+			})
 		}
 		fresh, err := query.New(tx).RecordReported(ctx, p)
 		if err != nil {

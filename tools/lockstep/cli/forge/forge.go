@@ -22,7 +22,7 @@ func Commands(c *command.Command) []*cobra.Command {
 	own := commands{c}
 	return []*cobra.Command{
 		command.Noun("forge", "", "Statuses of commits: publish checks and deployments at GitHub, GitLab, Gitea and Forgejo, see what became of it, and count what they report",
-			own.publish(), own.list(), own.statuses(), own.plans(), own.hosts(), own.retry(), own.hook()),
+			own.publish(), own.list(), own.statuses(), own.plans(), own.hosts(), own.retry(), own.hook(), own.account()),
 	}
 }
 

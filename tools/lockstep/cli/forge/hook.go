@@ -21,11 +21,14 @@ func (c commands) hook() *cobra.Command {
 }
 
 func hookTable(w io.Writer, all []client.ForgeHook) {
-	command.Row(w, "ID", "FORGE", "REPOSITORIES", "CHECKS", "PLANS", "LAST REPORT")
+	command.Row(w, "ID", "FORGE", "REPOSITORIES", "CHECKS", "PLANS", "COMMANDS", "LAST REPORT")
 	for _, h := range all {
-		keys, last, plans := strings.Join(h.CheckKeys, ", "), "never", "no"
+		keys, last, plans, orders := strings.Join(h.CheckKeys, ", "), "never", "no", "no"
 		if h.Plans {
 			plans = "yes"
+		}
+		if h.Commands {
+			orders = "yes"
 		}
 		if keys == "" {
 			keys = "all"
@@ -33,21 +36,21 @@ func hookTable(w io.Writer, all []client.ForgeHook) {
 		if h.ReportedAt != nil {
 			last = command.Moment(*h.ReportedAt)
 		}
-		command.Row(w, command.Number(h.Number), journal.Human(h.Forge), strings.Join(h.Repositories, ", "), keys, plans, last)
+		command.Row(w, command.Number(h.Number), journal.Human(h.Forge), strings.Join(h.Repositories, ", "), keys, plans, orders, last)
 	}
 }
 
 func (c commands) addHook() *cobra.Command {
 	var forge, reason string
 	var repositories, checks []string
-	var plans bool
+	var plans, orders bool
 	cmd := c.Asking("add", "Make a hook; its path and its secret are shown once",
 		"  lockstep forge hook add --forge github --repository 'github.com/shop/*'\n"+
 			"  lockstep forge hook add --forge gitlab --repository gitlab.com/shop/api --check e2e\n"+
-			"  lockstep forge hook add --forge gitea --repository 'git.example.com/shop/*' --plans",
+			"  lockstep forge hook add --forge gitea --repository 'git.example.com/shop/*' --plans --commands",
 		command.Exactly(0), func(cmd *cobra.Command, api *client.Client, _ []string) error {
 			made, err := api.AddForgeHook(cmd.Context(), client.ForgeHook{
-				Forge: strings.ToUpper(forge), Repositories: repositories, CheckKeys: checks, Plans: plans,
+				Forge: strings.ToUpper(forge), Repositories: repositories, CheckKeys: checks, Plans: plans, Commands: orders,
 			}, reason)
 			if err != nil {
 				return err
@@ -61,6 +64,7 @@ func (c commands) addHook() *cobra.Command {
 	cmd.Flags().StringArrayVar(&repositories, "repository", nil, "a `pattern` of repositories that it may report about, as host/path; repeatable")
 	cmd.Flags().StringArrayVar(&checks, "check", nil, "only the checks with that `key`; repeatable")
 	cmd.Flags().BoolVar(&plans, "plans", false, "write the plans of pull requests into a comment on them, which everybody sees who sees the pull request")
+	cmd.Flags().BoolVar(&orders, "commands", false, "take commands that comments on pull requests of proposed changes begin with, such as /lockstep approve")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
 	return cmd
 }

@@ -351,3 +351,27 @@ func (m mutation) RevokeToken(ctx context.Context, in model.RevokeTokenInput) (p
 	p.AccessToken, p.Errors, err = outcome(ctx, l.tokens, n, model.WrapAccessToken, err)
 	return p, err
 }
+
+// ForgeAccounts are those that the viewer may see.
+func (q query) ForgeAccounts(ctx context.Context) ([]model.ForgeAccount, error) {
+	accounts, err := q.domain.Chats.ForgeAccounts(ctx, loadersOf(ctx).actor)
+	all := []model.ForgeAccount{}
+	for _, a := range accounts {
+		all = append(all, model.WrapForgeAccount(a))
+	}
+	return all, err
+}
+
+// MakeForgeAccountCode makes a code for an account of the viewer.
+func (m mutation) MakeForgeAccountCode(ctx context.Context, in model.MakeForgeAccountCodeInput) (p model.MakeForgeAccountCodePayload, err error) {
+	made, err := m.domain.Chats.MakeCode(ctx, loadersOf(ctx).actor, int64(in.Hook), in.Account)
+	p.Made, p.Errors, err = changed(made, err, model.WrapForgeCode)
+	return p, err
+}
+
+// UnlinkForgeAccount ends that an account is a member's.
+func (m mutation) UnlinkForgeAccount(ctx context.Context, in model.UnlinkForgeAccountInput) (p model.ForgeAccountPayload, err error) {
+	ended, err := m.domain.Chats.UnlinkForge(ctx, loadersOf(ctx).actor, int64(in.Number), orEmpty(in.Reason))
+	p.Account, p.Errors, err = changed(ended, err, model.WrapForgeAccount)
+	return p, err
+}

@@ -99,8 +99,15 @@ func (f *fixture) controls() {
 	notifies("retryForgeStatuses", "retried", "count", map[string]any{"reason": "the token was replaced"})
 	notifies("addForgeHook", "made", "path", map[string]any{"forge": "GITHUB", "repositories": []string{"github.com/shop/*"}, "reason": "e2e"})
 	notifies("removeForgeHook", "hook", "number", map[string]any{"number": 1, "reason": "moved"})
+	notifies("addForgeHook", "made", "path", map[string]any{"forge": "GITHUB", "repositories": []string{"github.com/shop/*"}, "commands": true})
 	notifies("linkChatAccount", "account", "user", map[string]any{"token": f.pressed()})
 	notifies("unlinkChatAccount", "account", "user", map[string]any{"number": 1, "reason": "moved"})
+	if _, err := f.owner.Exec(f.t.Context(), `INSERT INTO cd_chat_accounts (organization_id, kind, workspace, chat_user, chat_name, member_id, key_digest, linked_at)
+		SELECT organization_id, 'forge', 'github.com/hook_2', '42', 'ann', member_id, key_digest, now() FROM cd_chat_accounts WHERE id = 1`); err != nil {
+		f.t.Fatal(err)
+	}
+	notifies("makeForgeAccountCode", "made", "account", map[string]any{"hook": 2, "account": "ann"})
+	notifies("unlinkForgeAccount", "account", "user", map[string]any{"number": 2, "reason": "moved"})
 	notifies("putNotificationChannel", "channel", "name", map[string]any{
 		"name": "mail", "kind": "EMAIL", "config": map[string]any{"url": "smtps://mail.example.com", "from": "cd@example.com", "personal": true},
 	})

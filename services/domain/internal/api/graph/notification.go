@@ -356,6 +356,9 @@ type Chats interface {
 	Candidate(ctx context.Context, a core.Actor, token string) (chat.Account, error)
 	Link(ctx context.Context, a core.Actor, token string) (chat.Account, error)
 	Unlink(ctx context.Context, a core.Actor, id int64, reason string) (chat.Account, error)
+	ForgeAccounts(ctx context.Context, a core.Actor) ([]chat.Account, error)
+	MakeCode(ctx context.Context, a core.Actor, hook int64, account string) (chat.MadeCode, error)
+	UnlinkForge(ctx context.Context, a core.Actor, id int64, reason string) (chat.Account, error)
 }
 
 var _ Chats = (*chat.UseCases)(nil)
@@ -477,7 +480,7 @@ func (q query) ForgeRefusals(ctx context.Context) ([]model.ForgeRefusal, error) 
 // AddForgeHook makes a hook.
 func (m mutation) AddForgeHook(ctx context.Context, in model.AddForgeHookInput) (p model.AddForgeHookPayload, err error) {
 	made, err := m.domain.Forges.AddHook(ctx, loadersOf(ctx).actor, forge.NewHook{
-		Forge: in.Forge, Repositories: in.Repositories, CheckKeys: in.CheckKeys, Plans: in.Plans, Reason: orEmpty(in.Reason),
+		Forge: in.Forge, Repositories: in.Repositories, CheckKeys: in.CheckKeys, Plans: in.Plans, Commands: in.Commands, Reason: orEmpty(in.Reason),
 	})
 	p.Made, p.Errors, err = changed(made, err, model.WrapMadeForgeHook)
 	return p, err

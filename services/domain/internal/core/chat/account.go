@@ -20,7 +20,13 @@ const maxToken = 2 << 10
 // Accounts are the linked accounts of an organization. Those who may not administer see their own.
 func (u *UseCases) Accounts(ctx context.Context, a core.Actor) ([]Account, error) {
 	all, err := u.Store.ChatAccounts(ctx, a.Organization)
-	return slices.DeleteFunc(all, func(one Account) bool { return !mayHandle(a, one) }), err
+	return slices.DeleteFunc(all, func(one Account) bool { return one.Kind == Forge || !mayHandle(a, one) }), err
+}
+
+// ForgeAccounts are the linked accounts at forges, as Accounts are those in chats.
+func (u *UseCases) ForgeAccounts(ctx context.Context, a core.Actor) ([]Account, error) {
+	all, err := u.Store.ChatAccounts(ctx, a.Organization)
+	return slices.DeleteFunc(all, func(one Account) bool { return one.Kind != Forge || !mayHandle(a, one) }), err
 }
 
 // keep keeps the other secret of Mattermost that the account was linked with before: that of buttons for a command, and the other way
@@ -113,10 +119,10 @@ func replaced(ctx context.Context, tx Tx, a core.Actor, p Press, n *Account, now
 		left := known[one.MemberID].RemovedAt != nil
 		switch {
 		case one.User != n.User:
-			return nil, fault.New(fault.Refused, "you have linked the account %s of this chat already; unlink it first", one.Name)
+			return nil, fault.New(fault.Refused, "you have linked the account %s here already; unlink it first", one.Name)
 		case one.MemberID != a.ID && !left:
 			return nil, fault.New(
-				fault.Refused, "this chat account is linked to another member, %s, who has to unlink it first; an owner can do so, too", one.Member,
+				fault.Refused, "this account is linked to another member, %s, who has to unlink it first; an owner can do so, too", one.Member,
 			)
 		}
 		before = state(one)
@@ -132,11 +138,23 @@ func replaced(ctx context.Context, tx Tx, a core.Actor, p Press, n *Account, now
 
 // Unlink ends that a chat account is a member's: by the member, or by one who administers.
 func (u *UseCases) Unlink(ctx context.Context, a core.Actor, id int64, reason string) (Account, error) {
+	return u.unlink(ctx, a, id, reason, core.ActionUnlinkChatAccount, "chat account", change, func(k core.NotificationKind) bool { return k != Forge })
+}
+
+// UnlinkForge is Unlink for an account at a forge.
+func (u *UseCases) UnlinkForge(ctx context.Context, a core.Actor, id int64, reason string) (Account, error) {
+	return u.unlink(ctx, a, id, reason, core.ActionUnlinkForgeAccount, "account", forgeChange, func(k core.NotificationKind) bool { return k == Forge })
+}
+
+func (u *UseCases) unlink(
+	ctx context.Context, a core.Actor, id int64, reason string, action core.Action, noun string, change func(core.Action, Account, string) core.Change,
+	of func(core.NotificationKind) bool,
+) (Account, error) {
 	var ended Account
 	if err := core.CheckReason(reason); err != nil {
 		return ended, err
 	}
-	err := core.By(ctx, u.Store, a, core.ActionUnlinkChatAccount, func(ctx context.Context, tx Tx) error {
+	err := core.By(ctx, u.Store, a, action, func(ctx context.Context, tx Tx) error {
 		if err := tx.LockChatAccounts(ctx); err != nil {
 			return err
 		}
@@ -145,15 +163,15 @@ func (u *UseCases) Unlink(ctx context.Context, a core.Actor, id int64, reason st
 			return err
 		}
 		// For those who may not handle it, another member's account does not exist: its number reveals nothing.
-		i := slices.IndexFunc(all, func(one Account) bool { return one.ID == id && mayHandle(a, one) })
+		i := slices.IndexFunc(all, func(one Account) bool { return one.ID == id && of(one.Kind) && mayHandle(a, one) })
 		if i < 0 {
-			return fault.New(fault.NotFound, "chat account %d does not exist", id)
+			return fault.New(fault.NotFound, "%s %d does not exist", noun, id)
 		}
 		ended = all[i]
 		if err := tx.RemoveChatAccount(ctx, id, u.Clock.Now()); err != nil {
 			return err
 		}
-		return core.Record(ctx, tx, a, change(core.ActionUnlinkChatAccount, ended, reason), state(ended), nil)
+		return core.Record(ctx, tx, a, change(action, ended, reason), state(ended), nil)
 	})
 	return ended, err
 }

@@ -199,39 +199,69 @@ func (u *UseCases) question(ctx context.Context, tx Tx, organization int64, p Pr
 	return over, err
 }
 
-// member is the member who has linked the account of a press, with the rights of this moment; the zero value, with a text for the user,
-// for nobody. It is nobody also where the account was linked by what was not good for the permission that is needed.
+// ownership is whose an account is.
+type ownership int
+
+const (
+	// ownerFound is a member who may answer; ownerMissing nobody; ownerLeft a member who has left.
+	ownerFound ownership = iota
+	ownerMissing
+	ownerLeft
+	// ownerUnproved is one who has linked it with another secret; ownerMachine no person; ownerWeak one who has linked it without the
+	// permission that is needed.
+	ownerUnproved
+	ownerMachine
+	ownerWeak
+)
+
+// memberOf is the member who has linked the account of a press, with the rights of this moment; the zero value for nobody. It is nobody also
+// where the account was linked by what was not good for the permission that is needed.
+func (u *UseCases) memberOf(ctx context.Context, tx Tx, organization int64, p Press, needs core.Permission) (core.Actor, ownership, error) {
+	found, err := tx.ChatAccountsOf(ctx, p.Kind, p.Workspace, p.User, 0)
+	if err != nil || len(found) == 0 {
+		return core.Actor{}, ownerMissing, err
+	}
+	members, err := tx.MembersByID(ctx, organization, []int64{found[0].MemberID})
+	if err != nil {
+		return core.Actor{}, ownerMissing, err
+	}
+	m, known := members[found[0].MemberID]
+	switch {
+	case !known || m.RemovedAt != nil:
+		return core.Actor{}, ownerLeft, nil
+	case !found[0].proves(p):
+		return core.Actor{}, ownerUnproved, nil
+	case m.Kind != core.PrincipalUser:
+		return core.Actor{}, ownerMachine, nil
+	}
+	a, err := actor(ctx, tx, organization, m)
+	if err != nil {
+		return core.Actor{}, ownerMissing, err
+	}
+	if !found[0].Permissions.Has(needs) && a.Somewhere().Has(needs) {
+		return core.Actor{}, ownerWeak, nil
+	}
+	return a.LimitedTo(found[0].Permissions), ownerFound, nil
+}
+
+// member is memberOf, with a text for the user if it is nobody.
 func (u *UseCases) member(ctx context.Context, tx Tx, organization int64, p Press, needs core.Permission) (
 	core.Actor, string, []string, error,
 ) {
-	found, err := tx.ChatAccountsOf(ctx, p.Kind, p.Workspace, p.User, 0)
-	if err != nil {
-		return core.Actor{}, "", nil, err
+	a, of, err := u.memberOf(ctx, tx, organization, p, needs)
+	if err != nil || of == ownerFound {
+		return a, "", nil, err
 	}
-	why := "Your chat account is not linked to a member of Lockstep."
-	if len(found) > 0 {
-		members, err := tx.MembersByID(ctx, organization, []int64{found[0].MemberID})
-		if err != nil {
-			return core.Actor{}, "", nil, err
-		}
-		m, known := members[found[0].MemberID]
-		switch {
-		case !known || m.RemovedAt != nil:
-			why = "The member whose chat account this was has left Lockstep."
-		case !found[0].proves(p):
-			why = "The secret of this channel was replaced since you linked your chat account, so it has to be linked again."
-		case m.Kind != core.PrincipalUser:
-			return core.Actor{}, "Machines do not answer in chats.", nil, nil
-		default:
-			a, err := actor(ctx, tx, organization, m)
-			if err != nil || found[0].Permissions.Has(needs) || !a.Somewhere().Has(needs) {
-				return a.LimitedTo(found[0].Permissions), "", nil, err
-			}
-			why = fmt.Sprintf("Your chat account was linked when you were not signed in with the permission %q, so it has to be linked again.", needs)
-		}
+	if of == ownerMachine {
+		return a, "Machines do not answer in chats.", nil, nil
 	}
 	how, links, err := u.accountLink(ctx, organization, p)
-	return core.Actor{}, why + " " + how, links, err
+	return a, map[ownership]string{
+		ownerMissing:  "Your chat account is not linked to a member of Lockstep.",
+		ownerLeft:     "The member whose chat account this was has left Lockstep.",
+		ownerUnproved: "The secret of this channel was replaced since you linked your chat account, so it has to be linked again.",
+		ownerWeak:     fmt.Sprintf("Your chat account was linked when you were not signed in with the permission %q, so it has to be linked again.", needs),
+	}[of] + " " + how, links, err
 }
 
 // proves is whether the account was linked with the secret that has proved a press.

@@ -1,5 +1,5 @@
-// Package chat holds the use cases of answers from chats (D63): the buttons of messages in Slack and Mattermost, and whose chat account is
-// which member's.
+// Package chat holds the use cases of answers from chats (D63): the buttons of messages in Slack and Mattermost, slash commands, commands in
+// comments on pull requests at forges, and whose account there is which member's.
 //
 // A press is believed if the chat server proves it with the secret of the channel. It is an answer of the member who has linked that chat
 // account by signing in, by the same rules and with the same rights as in the console at that moment: this package decides nothing about a
@@ -8,19 +8,21 @@ package chat
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
-// Account is a chat account that a member has linked.
+// Account is an account in a chat, or at a forge, that a member has linked.
 type Account struct {
 	ID   int64
 	Kind core.NotificationKind
-	// Workspace is where User is a name of the chat's: the team in Slack, the URL of the server of Mattermost.
+	// Workspace is where User is a name of the chat's: the team in Slack, the URL of the server of Mattermost, the server and hook of a forge.
 	Workspace, User string
 	// Name is what the chat called the user when the account was linked.
 	Name     string
@@ -99,6 +101,33 @@ type Tx interface {
 	ChatAccountsOf(ctx context.Context, kind core.NotificationKind, workspace, user string, member int64) ([]Account, error)
 	AddChatAccount(ctx context.Context, a Account) (Account, error)
 	RemoveChatAccount(ctx context.Context, id int64, at time.Time) error
+
+	// ClaimAll is for the receipt that the sender of events waits for.
+	ClaimAll(ctx context.Context, all []core.Inbound) (firsts []bool, err error)
+	// ForgeHookByKey keeps it from being removed until the transaction ends.
+	ForgeHookByKey(ctx context.Context, key string) (forge.Hook, error)
+	ForgeHooks(ctx context.Context, organization int64) ([]forge.Hook, error)
+	// RolloutsOfPage are the rollouts with a deployment that is a page elsewhere, given without its scheme in lower case: those under way
+	// first, and then the newest.
+	RolloutsOfPage(ctx context.Context, page string, most int) ([]int64, error)
+	RolloutsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Rollout, error)
+	// AddComment keeps a comment, locks it, and returns it as it is kept, which may be from before.
+	AddComment(ctx context.Context, c Comment) (Comment, error)
+	// BeginComment keeps that it is being performed, for the hook that it names.
+	BeginComment(ctx context.Context, c Comment, at time.Time) error
+	// SettleComment keeps what became of it; false if that is known already.
+	SettleComment(ctx context.Context, c Comment) (bool, error)
+	// CommentsOf is how many commands the account of a comment has written since an instant, up to a limit.
+	CommentsOf(ctx context.Context, c Comment, since time.Time, most int) (int, error)
+	// ForgetComments deletes what is older, up to a limit.
+	ForgetComments(ctx context.Context, before time.Time, most int) error
+	// MergeForgeAnswer notes that an answer is to be written, unless as many pull requests wait as may.
+	MergeForgeAnswer(ctx context.Context, p forge.Pull, most int) error
+	// PutForgeCode keeps a code in place of the one that the member had for the hook.
+	PutForgeCode(ctx context.Context, c Code) error
+	// LockForgeCode is NotFound for none.
+	LockForgeCode(ctx context.Context, digest []byte) (Code, error)
+	UseForgeCode(ctx context.Context, id int64, at time.Time) error
 }
 
 // Rollouts answers gates.
@@ -139,6 +168,8 @@ type Deps struct {
 	// Reply has Slack show what became of a press to the one who pressed the button, at an address that Slack has given for it. A failure is
 	// nobody's to see.
 	Reply func(ctx context.Context, url string, t Taken)
+	// Wake is called when an answer is to be written into a comment.
+	Wake func()
 }
 
 // UseCases takes answers and slash commands from chats, and links accounts. It is safe for concurrent use.
@@ -146,13 +177,17 @@ type Deps struct {
 // Errors have the classes of pkg/fault: Unauthenticated for what no chat server has proved, Invalid, NotFound, Refused, Denied.
 type UseCases struct {
 	Deps
-	counts, commands counts
+	counts, commands, comments counts
+	linked, ignored            atomic.Int64
 }
 
 // New makes the use cases over their dependencies.
 func New(d Deps) *UseCases {
 	if d.Reply == nil {
 		d.Reply = func(context.Context, string, Taken) {}
+	}
+	if d.Wake == nil {
+		d.Wake = func() {}
 	}
 	return &UseCases{Deps: d}
 }

@@ -93,6 +93,11 @@ func (u *UseCases) perform(ctx context.Context, a core.Actor, p Press, o order, 
 	default:
 		err = fault.New(fault.Invalid, "found %.50q; expected one of %s", o.verb, strings.Join(verbs(), ", "))
 	}
+	return s.finish(err, taken)
+}
+
+// finish makes an answer of the lines, or of why there is none.
+func (s *reply) finish(err error, taken *Taken) error {
 	taken.Outcome = "answered"
 	switch {
 	case err == nil:

@@ -22,6 +22,26 @@ func marker(organization int64) string {
 	return fmt.Sprintf("<!-- lockstep plan o%d -->", organization)
 }
 
+// answersMarker is the first line of the comment with the answers of an organization.
+func answersMarker(organization int64) string {
+	return fmt.Sprintf("<!-- lockstep answers o%d -->", organization)
+}
+
+// answers is the comment with answers to commands, the latest last.
+func answers(all []Answered) string {
+	var b strings.Builder
+	b.WriteString("### Lockstep\n\nThe latest answers to commands in comments. `/lockstep help` in a comment shows what can be asked.\n")
+	for _, a := range all {
+		b.WriteString("\n" + fence + "text\n")
+		b.WriteString(line(fmt.Sprintf("%s, %s: %s", a.Author, a.At.UTC().Format("2006-01-02 15:04 MST"), a.Command)) + "\n")
+		for text := range strings.SplitSeq(a.Answer, "\n") {
+			b.WriteString("  " + line(text) + "\n")
+		}
+		b.WriteString(fence + "\n")
+	}
+	return b.String()
+}
+
 // comment is the plan of a pull request as everybody reads it who may see the pull request: without names of people, reasons that they
 // gave, and contents of files. All that comes from elsewhere is in a block of code, in which nothing is markup, a mention or a command.
 func comment(r reading, all []trigger.Touched, more bool) string {

@@ -350,6 +350,9 @@ type Tx interface {
 	// ForgetForgePulls deletes what is older, up to a limit.
 	ForgetForgePulls(ctx context.Context, before time.Time, most int) error
 
+	// ForgeAnswers are the latest answers to commands in comments on a pull request, the latest last.
+	ForgeAnswers(ctx context.Context, name string, number int64, most int) ([]Answered, error)
+
 	// LockForgeHooks keeps others from adding hooks until the transaction ends.
 	LockForgeHooks(ctx context.Context) error
 	AddForgeHook(ctx context.Context, h Hook) (Hook, error)
@@ -442,6 +445,7 @@ func New(d Deps) *UseCases {
 // counts counts what this process has done, for the metrics.
 type counts struct {
 	statuses, pulls     attempts
+	answers             attempts
 	deployments         attempts
 	pullsIgnored        atomic.Int64
 	taken, old, ignored atomic.Int64
@@ -474,6 +478,12 @@ func (c *counts) of(k Published) *attempts {
 	}
 	return &c.statuses
 }
+
+// AnswerCounts returns what became of answers in comments in this process, by outcome.
+func (u *UseCases) AnswerCounts() map[string]int64 { return u.counts.answers.read() }
+
+// Wake has what is due done now.
+func (u *UseCases) Wake() { u.wake() }
 
 // PullCounts returns what became of plans in comments in this process, by outcome.
 func (u *UseCases) PullCounts() map[string]int64 {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pattern"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -28,6 +29,8 @@ type Hook struct {
 	Repositories, CheckKeys []string
 	// Plans reports whether pull requests that it reports are commented on.
 	Plans bool
+	// Commands reports whether commands are taken that comments on pull requests begin with.
+	Commands bool
 	// Author is who made it, at CreatedAt.
 	Author    core.Author
 	CreatedAt time.Time
@@ -76,6 +79,17 @@ type ReportFilter struct {
 	Most   int
 }
 
+// Page is the page of a pull request for people, without its scheme and in lower case. A repository is given by host and path.
+func (h Hook) Page(repository string, number int64) string {
+	between := map[string]string{"github": "pull", "gitlab": "-/merge_requests", "gitea": "pulls"}[h.Forge]
+	return fmt.Sprintf("%s/%s/%d", repository, between, number)
+}
+
+// Covers reports whether it may report about a repository, given by host and path.
+func (h Hook) Covers(repository string) bool {
+	return slices.ContainsFunc(h.Repositories, func(p string) bool { return pattern.Match(p, repository) })
+}
+
 // PlacedHook is a hook with whose it is.
 type PlacedHook struct {
 	ID, Organization int64
@@ -86,7 +100,7 @@ type PlacedHook struct {
 type NewHook struct {
 	Forge                   string
 	Repositories, CheckKeys []string
-	Plans                   bool
+	Plans, Commands         bool
 	Reason                  string
 }
 
@@ -144,7 +158,7 @@ func (u *UseCases) AddHook(ctx context.Context, a core.Actor, n NewHook) (MadeHo
 	_, _ = rand.Read(name) // never fails
 	made := MadeHook{Hook: Hook{
 		Key: hex.EncodeToString(name), Forge: n.Forge, Repositories: append([]string{}, n.Repositories...),
-		CheckKeys: append([]string{}, n.CheckKeys...), Plans: n.Plans,
+		CheckKeys: append([]string{}, n.CheckKeys...), Plans: n.Plans, Commands: n.Commands,
 		Author: core.AuthorOf(a), CreatedAt: u.clock.Now(),
 	}}
 	// First, and outside of the transaction: without its secret a hook is good for nothing.
@@ -221,7 +235,7 @@ func hookSubject(id int64) core.AccessSubject {
 }
 
 func (h Hook) state() map[string]any {
-	return map[string]any{"forge": h.Forge, "repositories": h.Repositories, "checkKeys": h.CheckKeys, "plans": h.Plans}
+	return map[string]any{"forge": h.Forge, "repositories": h.Repositories, "checkKeys": h.CheckKeys, "plans": h.Plans, "commands": h.Commands}
 }
 
 // Reports are what hooks that there still are have received of commits, the newest first.

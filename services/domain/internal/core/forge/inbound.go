@@ -93,7 +93,7 @@ func (u *UseCases) receive(ctx context.Context, r Report) error {
 		if err != nil {
 			return err
 		}
-		r.Repository = repositoryName(r.Repository)
+		r.Repository = RepositoryName(r.Repository)
 		if !r.usable() || !slices.ContainsFunc(hook.Repositories, func(p string) bool { return pattern.Match(p, r.Repository) }) {
 			return nil
 		}
@@ -125,9 +125,9 @@ func (r Report) usable() bool {
 	return r.Repository != "" && commitForm.MatchString(r.Commit) && r.Context != "" && len(r.Context) <= 255 && !strings.HasPrefix(r.Context, prefix)
 }
 
-// repositoryName is the host and the path of a repository's address, in lower case; empty if it is malformed, has control characters, or is
+// RepositoryName is the host and the path of a repository's address, in lower case; empty if it is malformed, has control characters, or is
 // longer than maxRepository.
-func repositoryName(address string) string {
+func RepositoryName(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || len(address) > 1000 {
 		return ""
@@ -251,7 +251,7 @@ func needed(pinned []core.PinnedCheck, commits []commit, gaps []string) (places 
 		only := strings.ToLower(of.Repository)
 		var own []need
 		for _, one := range commits {
-			if name := repositoryName(one.repository); only == "" || name == only {
+			if name := RepositoryName(one.repository); only == "" || name == only {
 				own = append(own, need{repository: name, commit: one.sha, context: cmp.Or(of.Context, c.Key)})
 			}
 		}

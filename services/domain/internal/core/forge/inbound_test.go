@@ -138,7 +138,7 @@ func TestNamesOfRepositories(t *testing.T) {
 		"https://git.test/" + strings.Repeat("Ⱥ", 400): "", // of 2 bytes, and of 3 in lower case
 		"https://git.test/" + strings.Repeat("Ⱥ", 300): "git.test/" + strings.Repeat("ⱥ", 300),
 	} {
-		if got := repositoryName(address); got != want {
+		if got := RepositoryName(address); got != want {
 			t.Errorf("%.60q: found %.60q; want %.60q", address, got, want)
 		}
 	}

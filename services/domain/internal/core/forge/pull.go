@@ -23,6 +23,8 @@ const (
 	// StepRead reads what it changes, and StepWrite writes the plan into its comment.
 	StepRead  Step = "read"
 	StepWrite Step = "write"
+	// StepAnswer writes the answers to commands into another comment.
+	StepAnswer Step = "answer"
 )
 
 // Pull is a pull request, or merge request, whose plan is written into a comment (R4-27, D60). The comment is a copy: nothing is decided
@@ -37,12 +39,25 @@ type Pull struct {
 	AskedBy []string
 	// Revision counts what was reported of it, BegunRevision is what the present run is about.
 	Revision, BegunRevision int
-	Step                    Step
+	// Answers counts the answers to commands on it, AnswersBegun is what the present run writes, and AnswersWritten what the comment has.
+	Answers, AnswersBegun, AnswersWritten int
+	Step                                  Step
 	// Reading is what the present run has read; nil before that.
 	Reading json.RawMessage
 	// Head is the last commit that was planned, Link where the comment is, and Outcome what became of it, in one sentence.
 	Head, Link, Outcome string
 	Delivery
+}
+
+// Answered is a command in a comment, with its answer.
+type Answered struct {
+	Author, Command, Answer string
+	At                      time.Time
+}
+
+// Answering is a pull request that has an answer to write, at an instant.
+func Answering(hook int64, name, repository string, number int64, due time.Time) Pull {
+	return Pull{HookID: hook, Name: name, Repository: repository, Host: hostOf(repository), Number: number, Delivery: Delivery{DueAt: due}}
 }
 
 // PullReport says that a pull request may have changed, or that its plan was asked for, with the event that brought it.
@@ -65,8 +80,10 @@ type Plans interface {
 }
 
 const (
-	// mostPulls is how many pull requests of an organization wait at most: others are not taken.
-	mostPulls = 1000
+	// MostPulls is how many pull requests of an organization wait at most: others are not taken.
+	MostPulls = 1000
+	// shownAnswers is how many answers the comment has, the latest.
+	shownAnswers = 5
 	// betweenPlans is how long a pull request is left alone after its comment was written.
 	betweenPlans = time.Minute
 	// pullRate is how many pull requests are begun at a server within a window, and pullsTogether how many at once. They have requests of
@@ -87,7 +104,7 @@ func (u *UseCases) receivePull(ctx context.Context, r PullReport) error {
 	if organization <= 0 {
 		return fault.InvalidFields(fault.Field{Name: "organizationid", Problem: "missing; expected that of the hook"})
 	}
-	name, follows := repositoryName(r.Repository), false
+	name, follows := RepositoryName(r.Repository), false
 	if name != "" {
 		var err error
 		if follows, err = u.plans.Follows(ctx, organization, r.Repository); err != nil {
@@ -115,7 +132,7 @@ func (u *UseCases) receivePull(ctx context.Context, r PullReport) error {
 		taken, err = tx.MergeForgePull(ctx, Pull{
 			HookID: hook.ID, Name: name, Repository: r.Repository, Host: hostOf(r.Repository), Number: r.Number, AskedBy: asked,
 			Delivery: Delivery{DueAt: u.clock.Now()},
-		}, mostPulls, betweenPlans)
+		}, MostPulls, betweenPlans)
 		return err
 	})
 	if err != nil {

@@ -63,8 +63,8 @@ func (u *UseCases) beginPull(ctx context.Context, tx Tx, organization int64, p P
 	if err != nil {
 		return p, false, err
 	}
-	if !slices.ContainsFunc(hooks, func(h Hook) bool { return h.ID == p.HookID && h.Plans }) {
-		p.State, p.SentAt, p.Error = Failed, &now, "its hook was removed"
+	if p.Step = p.next(hooks); p.Step == "" {
+		p.State, p.SentAt, p.Error, p.Step = Failed, &now, "its hook was removed", StepRead
 		p.Inputs, p.Reading = nil, nil
 		u.counts.pulls.failed.Add(1)
 		return p, false, tx.SaveForgePull(ctx, p)
@@ -112,12 +112,7 @@ func (u *UseCases) beginPull(ctx context.Context, tx Tx, organization int64, p P
 	if err := tx.SaveForgeHost(ctx, h); err != nil {
 		return p, false, err
 	}
-	change := map[string]any{"repo_url": p.Repository, "number": p.Number}
-	if len(p.AskedBy) > 0 {
-		change["asked_by"] = p.AskedBy
-	}
-	p.Step, p.BegunRevision, p.Reading = StepRead, p.Revision, nil
-	if p, err = p.next(now, "change", change); err != nil {
+	if p, err = p.begun(ctx, tx, organization, now); err != nil {
 		return p, false, err
 	}
 	if err := tx.SaveForgePull(ctx, p); err != nil {
@@ -125,6 +120,46 @@ func (u *UseCases) beginPull(ctx context.Context, tx Tx, organization int64, p P
 	}
 	p, err = tx.LockForgePull(ctx, p.ID) // with the inputs as they are read again if the run is begun a second time
 	return p, err == nil, err
+}
+
+// next is what is to be done with a pull request; empty if no hook is for it any more. Answers come first: people wait for them.
+func (p Pull) next(hooks []Hook) Step {
+	switch {
+	case p.Answers > p.AnswersWritten && slices.ContainsFunc(hooks, func(h Hook) bool { return h.Commands && h.Covers(p.Name) }):
+		return StepAnswer
+	case slices.ContainsFunc(hooks, func(h Hook) bool { return h.ID == p.HookID && h.Plans }):
+		return StepRead
+	}
+	return ""
+}
+
+// begun is a pull request with the run of its step.
+func (p Pull) begun(ctx context.Context, tx Tx, organization int64, now time.Time) (Pull, error) {
+	p.Reading = nil
+	if p.Step == StepAnswer {
+		all, err := tx.ForgeAnswers(ctx, p.Name, p.Number, shownAnswers)
+		if err != nil {
+			return p, err
+		}
+		p.AnswersBegun = p.Answers
+		return p.run(now, "comment", map[string]any{
+			"repo_url": p.Repository, "number": p.Number, "marker": answersMarker(organization), "body": answers(all), "only_known": false,
+		})
+	}
+	change := map[string]any{"repo_url": p.Repository, "number": p.Number}
+	if len(p.AskedBy) > 0 {
+		change["asked_by"] = p.AskedBy
+	}
+	p.BegunRevision = p.Revision
+	return p.run(now, "change", change)
+}
+
+// attempts counts those of the step of a pull request.
+func (u *UseCases) attempts(p *Pull) *attempts {
+	if p.Step == StepAnswer {
+		return &u.counts.answers
+	}
+	return &u.counts.pulls
 }
 
 // pullsWait reports whether no pull request may be begun at a server now, and until when; the zero time if that is known already.
@@ -144,8 +179,8 @@ func (h *Host) pullsWait(now time.Time, sending int, shared Budget) (until time.
 // maxLink bounds the address of a comment.
 const maxLink = 2000
 
-// next is a pull request with its next run, and the arguments of the run.
-func (p Pull) next(now time.Time, of string, arguments map[string]any) (Pull, error) {
+// run is a pull request with its next run, and the arguments of the run.
+func (p Pull) run(now time.Time, of string, arguments map[string]any) (Pull, error) {
 	p.State, p.Run, p.Started, p.DueAt = Sending, p.Run+1, false, now.Add(lease)
 	inputs, err := json.Marshal(map[string]any{"pull": map[string]any{"id": p.ID, "run": p.Run}, of: arguments})
 	if err != nil {
@@ -174,7 +209,7 @@ func (u *UseCases) startPull(ctx context.Context, organization int64, p Pull) (P
 		case err == nil:
 			p.Started, p.DueAt = true, now.Add(firstGlance)
 		case handoff.RefusedPermanently(err):
-			p.again(&u.counts.pulls, now, "the engine refused to run it: "+fault.Public(err))
+			p.again(u.attempts(p), now, "the engine refused to run it: "+fault.Public(err))
 		default: // it is tried again for as long as the engine is away, with the same run
 			p.DueAt, p.Error = now.Add(lease), "the engine cannot be reached: "+fault.Public(err)
 		}
@@ -207,22 +242,22 @@ func (u *UseCases) lookAtPull(ctx context.Context, organization int64, p Pull) (
 		case err != nil:
 			p.DueAt = now.Add(lease)
 		case gone:
-			p.again(&u.counts.pulls, now, "its run is not known to the engine any more")
+			p.again(u.attempts(p), now, "its run is not known to the engine any more")
 		case run.State == handoff.WorkflowRunning || run.State == handoff.WorkflowParked:
 			p.DueAt = now.Add(glance)
 			if run.State == handoff.WorkflowParked {
 				p.Error = cut(core.Because("its run is parked", run.Error), maxError)
 			}
 		case run.State != handoff.WorkflowCompleted:
-			p.again(&u.counts.pulls, now, core.Because("its run is "+string(run.State), run.Error))
+			p.again(u.attempts(p), now, core.Because("its run is "+string(run.State), run.Error))
 		case o.outcome != "read":
 			u.pullEnded(p, h, now, o)
 		case len(p.Reading) == 0 && run.FinishedAt != nil && now.Sub(*run.FinishedAt) > glance:
-			p.again(&u.counts.pulls, now, "its run ended without saying what it has read")
+			p.again(u.attempts(p), now, "its run ended without saying what it has read")
 		case len(p.Reading) == 0 || made.head == "" && unplanned == nil: // the event has not arrived, or only just
 			p.DueAt = now.Add(firstGlance)
 		case unplanned != nil:
-			p.again(&u.counts.pulls, now, "it cannot be planned: "+fault.Public(unplanned))
+			p.again(u.attempts(p), now, "it cannot be planned: "+fault.Public(unplanned))
 		default:
 			return u.pullRead(p, h, now, organization, o, made)
 		}
@@ -241,7 +276,7 @@ func (u *UseCases) pullRead(p *Pull, h *Host, now time.Time, organization int64,
 	h.learn(&h.Pulls, o, false)
 	h.Pulls.Failures, p.Error = 0, ""
 	p.Step = StepWrite
-	*p, err = p.next(now, "comment", map[string]any{
+	*p, err = p.run(now, "comment", map[string]any{
 		"repo_url": p.Repository, "number": p.Number, "marker": marker(organization), "body": made.body, "only_known": made.onlyKnown,
 	})
 	p.DueAt = now
@@ -250,10 +285,16 @@ func (u *UseCases) pullRead(p *Pull, h *Host, now time.Time, organization int64,
 
 // pullEnded is a run that reports what came of a pull request.
 func (u *UseCases) pullEnded(p *Pull, h *Host, now time.Time, o outcome) {
-	if !p.settled(&u.counts.pulls, h, &h.Pulls, keptByPulls, now, o) {
+	if !p.settled(u.attempts(p), h, &h.Pulls, keptByPulls, now, o) {
 		return
 	}
-	if p.Step == StepWrite {
+	switch p.Step {
+	case StepAnswer:
+		p.AnswersWritten = p.AnswersBegun
+		if p.Outcome == "" {
+			p.Outcome = "another comment has the answers to commands"
+		}
+	case StepWrite:
 		p.Link, p.Outcome = o.link, "its comment has the plan"
 		if len(o.link) > maxLink || !core.PlainLink(o.link) {
 			p.Link = ""
@@ -261,12 +302,41 @@ func (u *UseCases) pullEnded(p *Pull, h *Host, now time.Time, o outcome) {
 		if o.link == "" {
 			p.Link, p.Outcome = "", "it touches no application"
 		}
+	case StepRead:
 	}
-	if p.Revision > p.BegunRevision { // something has happened since
+	if p.Step != StepAnswer && p.Revision == p.BegunRevision {
+		p.AskedBy = []string{}
+	}
+	p.more(now)
+}
+
+// more has a pull request begun again that is done with, if there is something else to do.
+func (p *Pull) more(now time.Time) {
+	switch {
+	case p.Answers > p.AnswersWritten:
+		p.State, p.DueAt = Pending, now
+	case p.Revision > p.BegunRevision: // something has happened since
 		p.State, p.DueAt = Pending, now.Add(betweenPlans)
-		return
 	}
-	p.AskedBy = []string{}
+}
+
+// unfinished is a pull request whose run has not done its work: what was to be done is still to be done, unless it was given up.
+func (p *Pull) unfinished(now time.Time) {
+	switch p.State {
+	case Pending:
+		if p.Step != StepAnswer && p.BegunRevision == p.Revision {
+			p.BegunRevision--
+		}
+	case Failed:
+		if p.Step == StepAnswer {
+			p.AnswersWritten = p.AnswersBegun
+		}
+		why := p.Error
+		if p.more(now); p.State == Pending {
+			p.Attempts, p.Error = 0, why
+		}
+	case Sending, Sent:
+	}
 }
 
 // settlePull changes a pull request and what is known of its server, unless another worker has done so since.
@@ -286,7 +356,7 @@ func (u *UseCases) settlePull(
 		if err := do(&now, &h, at); err != nil {
 			return err
 		}
-		if now.State == Failed {
+		if now.unfinished(at); now.State == Failed {
 			now.SentAt = &at
 		}
 		if now.State != Sending { // what was read is read again when it is begun

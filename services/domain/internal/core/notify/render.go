@@ -153,7 +153,10 @@ func (u *UseCases) compose(
 	default:
 		last := all[len(all)-1] // without a rollout, only a call has several
 		r := rollouts[last.RolloutID]
-		c.title, c.over = titleOf(last, r)
+		var err error
+		if c.title, c.over, err = titleOf(ctx, tx, last, r); err != nil {
+			return c, err
+		}
 		if m.RolloutID != 0 {
 			c.rollout = r
 			c.lines = append(c.lines, r.summary()...)
@@ -178,7 +181,10 @@ func (u *UseCases) entry(
 	if err != nil {
 		return nil, err
 	}
-	title, _ := titleOf(n, r)
+	title, _, err := titleOf(ctx, tx, n, r)
+	if err != nil {
+		return nil, err
+	}
 	lines = c.write(own, n, r, partText, title, lines, u.linkOf(n))
 	if digest {
 		lines = lines[:1]
@@ -194,11 +200,37 @@ func (u *UseCases) entry(
 }
 
 // titleOf is the title of a message whose latest moment it is, and whether nothing more is to happen.
-func titleOf(n core.Notification, r Rollout) (title string, over bool) {
-	if n.RolloutID != 0 {
-		return r.title(n)
+func titleOf(ctx context.Context, tx subjects, n core.Notification, r Rollout) (title string, over bool, err error) {
+	switch {
+	case n.RolloutID != 0:
+		title, over = r.title(n)
+	case n.Moment == core.MomentFreezeBegan, n.Moment == core.MomentFreezeEnded:
+		f, err := tx.NotifiedFreeze(ctx, n.SubjectID)
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return "", false, err
+		}
+		title = f.title(n.Moment == core.MomentFreezeEnded)
+	default:
+		title = headline(n)
 	}
-	return headline(n), false
+	return title, over, nil
+}
+
+// maxScope is how many of the names of what a freeze stops its title has.
+const maxScope = 3
+
+// title is what is frozen, for how long, and why.
+func (f Freeze) title(ended bool) string {
+	of := "Everything"
+	if more := len(f.Scope) - maxScope; more > 0 {
+		of = fmt.Sprintf("%s and %d more", strings.Join(f.Scope[:maxScope], ", "), more)
+	} else if len(f.Scope) > 0 {
+		of = strings.Join(f.Scope, ", ")
+	}
+	if ended {
+		return core.Because(of+": freeze ended", f.Reason)
+	}
+	return core.Because(fmt.Sprintf("%s: frozen until %s", of, f.EndsAt.UTC().Format("2006-01-02 15:04 MST")), f.Reason)
 }
 
 // linkOf is where the console shows what a moment is about.
@@ -277,10 +309,6 @@ func (r Rollout) changes() string {
 // headline is the title of what is about no rollout.
 func headline(n core.Notification) string {
 	switch n.Moment {
-	case core.MomentFreezeBegan:
-		return fmt.Sprintf("Freeze freeze_%d began", n.SubjectID)
-	case core.MomentFreezeEnded:
-		return fmt.Sprintf("Freeze freeze_%d ended", n.SubjectID)
 	case core.MomentAgentOffline:
 		return n.Environment + ": its agent is offline"
 	case core.MomentDrift:

@@ -17,7 +17,7 @@ func pull(r query.ForgePull) forge.Pull {
 	return forge.Pull{
 		ID: r.ID, HookID: r.HookID, Name: r.Name, Repository: r.Repository, Host: r.Host, Number: r.Number, AskedBy: r.AskedBy,
 		Revision: int(r.Revision), BegunRevision: int(r.BegunRevision), Step: forge.Step(r.Step), Reading: r.Reading, Head: r.Head, Link: r.Link,
-		Outcome: r.Outcome,
+		Outcome: r.Outcome, Answers: int(r.Answers), AnswersBegun: int(r.AnswersBegun), AnswersWritten: int(r.AnswersWritten),
 		Delivery: forge.Delivery{
 			State: forge.State(r.State), DueAt: r.DueAt, Attempts: int(r.Attempts), Run: int(r.Run), Started: r.Started, Inputs: r.Inputs,
 			Error: r.Error, SentAt: r.SentAt, AwaySince: r.AwaySince, SpentAt: r.SpentAt,
@@ -76,7 +76,8 @@ func (w Writes) LockForgePull(ctx context.Context, id int64) (forge.Pull, error)
 func (w Writes) SaveForgePull(ctx context.Context, p forge.Pull) error {
 	err := w.Q.SaveForgePull(ctx, query.SaveForgePullParams{
 		OrganizationID: w.Entered, ID: p.ID, State: string(p.State), DueAt: p.DueAt, Attempts: int32(p.Attempts), Run: int32(p.Run),
-		Started: p.Started, Inputs: p.Inputs, BegunRevision: int32(p.BegunRevision), Step: string(p.Step), Reading: p.Reading, Head: p.Head,
+		Started: p.Started, Inputs: p.Inputs, BegunRevision: int32(p.BegunRevision),
+		AnswersBegun: int32(p.AnswersBegun), AnswersWritten: int32(p.AnswersWritten), Step: string(p.Step), Reading: p.Reading, Head: p.Head,
 		Link: p.Link, Outcome: p.Outcome, Error: p.Error, SentAt: p.SentAt, AwaySince: p.AwaySince, AskedBy: p.AskedBy, SpentAt: p.SpentAt,
 	})
 	return pg.Classify(err, "save pull request %d", p.ID)
@@ -106,4 +107,23 @@ func (w Writes) SaveForgePullReading(ctx context.Context, id int64, run int, rea
 		OrganizationID: w.Entered, ID: id, Run: int32(run), Reading: reading, At: at,
 	})
 	return pg.Classify(err, "store what was read of pull request %d", id)
+}
+
+// MergeForgeAnswer implements chat.Tx.
+func (w Writes) MergeForgeAnswer(ctx context.Context, p forge.Pull, most int) error {
+	_, err := w.Q.MergeForgeAnswer(ctx, query.MergeForgeAnswerParams{
+		OrganizationID: w.Entered, HookID: p.HookID, Name: p.Name, Number: p.Number, Repository: p.Repository, Host: p.Host, DueAt: p.DueAt,
+		Most: int64(most),
+	})
+	return pg.Classify(err, "note an answer on pull request %d of %s", p.Number, p.Name)
+}
+
+// ForgeAnswers implements forge.Tx.
+func (w Writes) ForgeAnswers(ctx context.Context, name string, number int64, most int) ([]forge.Answered, error) {
+	rows, err := w.Q.ForgeAnswers(ctx, query.ForgeAnswersParams{OrganizationID: w.Entered, Name: name, Number: number, Most: int32(most)})
+	all := make([]forge.Answered, len(rows))
+	for i, r := range rows {
+		all[len(rows)-1-i] = forge.Answered{Author: r.Author, Command: r.Command, Answer: r.Answer, At: r.ReceivedAt}
+	}
+	return all, pg.Classify(err, "read the answers on pull request %d of %s", number, name)
 }

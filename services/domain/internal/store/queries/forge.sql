@@ -19,7 +19,8 @@ ON CONFLICT (organization_id, application_id) DO UPDATE SET environment_ids = EX
 SELECT COALESCE((SELECT c.forge FROM cd_credentials c WHERE c.organization_id = @organization_id AND c.name = @name AND c.revoked_at IS NULL), '')::text;
 
 -- name: MarkForgeLive :exec
--- Has the statuses of what is live of an application looked at, and of the rollouts that are the latest in its environments.
+-- Has the statuses of what is live of an application looked at, of the rollouts that are the latest in its environments, and of those whose
+-- deployments the forges do not yet have the end of: they may have been replaced while publishing was off.
 SELECT cd_mark_forge_subject(s.organization_id, s.application_id, s.version_set_id) FROM (
     SELECT c.organization_id, c.application_id, c.live_version_set_id AS version_set_id FROM cd_cells c
     WHERE c.organization_id = @organization_id AND c.application_id = @application_id AND c.live_version_set_id IS NOT NULL
@@ -28,6 +29,10 @@ SELECT cd_mark_forge_subject(s.organization_id, s.application_id, s.version_set_
     JOIN cd_rollout_environments e ON e.organization_id = c.organization_id AND e.id = c.latest_rollout_environment_id
     JOIN cd_rollouts r ON r.organization_id = e.organization_id AND r.id = e.rollout_id
     WHERE c.organization_id = @organization_id AND c.application_id = @application_id
+    UNION
+    SELECT d.organization_id, d.application_id, d.version_set_id FROM cd_forge_statuses d
+    WHERE d.organization_id = @organization_id AND d.application_id = @application_id AND d.kind = 'deployment'
+      AND d.stage IN ('queued', 'in_progress', 'success')
 ) s;
 
 -- name: DueForgeMark :one
@@ -181,8 +186,8 @@ SELECT h.*, (SELECT count(*) FROM cd_forge_statuses s WHERE s.organization_id = 
 FROM cd_forge_hosts h WHERE h.organization_id = @organization_id ORDER BY h.host LIMIT 100;
 
 -- name: InsertForgeHook :one
-INSERT INTO cd_forge_hooks (organization_id, key, forge, repositories, check_keys, plans, principal_type, principal_id, principal_name, created_at)
-VALUES (@organization_id, @key, @forge, @repositories, @check_keys, @plans, @principal_type, @principal_id, @principal_name, @created_at)
+INSERT INTO cd_forge_hooks (organization_id, key, forge, repositories, check_keys, plans, commands, principal_type, principal_id, principal_name, created_at)
+VALUES (@organization_id, @key, @forge, @repositories, @check_keys, @plans, @commands, @principal_type, @principal_id, @principal_name, @created_at)
 RETURNING *;
 
 -- name: ForgeHooks :many
@@ -328,7 +333,7 @@ SELECT * FROM cd_forge_pulls WHERE organization_id = @organization_id AND id = @
 
 -- name: SaveForgePull :exec
 UPDATE cd_forge_pulls SET state = @state, due_at = @due_at, attempts = @attempts, run = @run, started = @started, inputs = sqlc.narg(inputs)::jsonb,
-    begun_revision = @begun_revision, step = @step, reading = sqlc.narg(reading)::jsonb, head = @head, link = @link, outcome = @outcome, error = @error,
+    begun_revision = @begun_revision, answers_begun = @answers_begun, answers_written = @answers_written, step = @step, reading = sqlc.narg(reading)::jsonb, head = @head, link = @link, outcome = @outcome, error = @error,
     sent_at = @sent_at, away_since = @away_since, asked_by = @asked_by, spent_at = @spent_at
 WHERE organization_id = @organization_id AND id = @id;
 

@@ -32,7 +32,7 @@ func (q *Queries) DueForgeMark(ctx context.Context, organizationID int64, at tim
 }
 
 const dueForgePull = `-- name: DueForgePull :one
-SELECT organization_id, id, hook_id, name, number, repository, host, asked_by, revision, begun_revision, step, reading, head, link, outcome, state, due_at, attempts, run, started, inputs, away_since, error, sent_at, created_at, updated_at, spent_at FROM cd_forge_pulls p WHERE p.organization_id = $1 AND p.state IN ('pending', 'sending') AND p.due_at <= $2
+SELECT organization_id, id, hook_id, name, number, repository, host, asked_by, revision, begun_revision, step, reading, head, link, outcome, state, due_at, attempts, run, started, inputs, away_since, error, sent_at, created_at, updated_at, spent_at, answers, answers_begun, answers_written FROM cd_forge_pulls p WHERE p.organization_id = $1 AND p.state IN ('pending', 'sending') AND p.due_at <= $2
   AND (p.state = 'sending' OR p.host <> ALL (ARRAY(
       SELECT h.host FROM cd_forge_hosts h WHERE h.organization_id = $1 AND (h.paused_until > $2 OR h.pull_paused_until > $2
           OR h.quota_remaining < h.quota_limit / 2 AND h.quota_resets_at > $2 AND h.quota_resets_at <= $3::timestamptz
@@ -91,6 +91,9 @@ func (q *Queries) DueForgePull(ctx context.Context, arg DueForgePullParams) (For
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.SpentAt,
+		&i.Answers,
+		&i.AnswersBegun,
+		&i.AnswersWritten,
 	)
 	return i, err
 }
@@ -149,7 +152,7 @@ func (q *Queries) DueForgeStatus(ctx context.Context, organizationID int64, at t
 }
 
 const forgeHookByKey = `-- name: ForgeHookByKey :one
-SELECT organization_id, id, key, forge, repositories, check_keys, principal_type, principal_id, principal_name, removed_at, created_at, updated_at, plans FROM cd_forge_hooks WHERE organization_id = $1 AND key = $2 AND removed_at IS NULL FOR SHARE
+SELECT organization_id, id, key, forge, repositories, check_keys, principal_type, principal_id, principal_name, removed_at, created_at, updated_at, plans, commands FROM cd_forge_hooks WHERE organization_id = $1 AND key = $2 AND removed_at IS NULL FOR SHARE
 `
 
 // Locked against removal, so that what it reports is recorded before or not at all.
@@ -170,12 +173,13 @@ func (q *Queries) ForgeHookByKey(ctx context.Context, organizationID int64, key 
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.Plans,
+		&i.Commands,
 	)
 	return i, err
 }
 
 const forgeHooks = `-- name: ForgeHooks :many
-SELECT h.organization_id, h.id, h.key, h.forge, h.repositories, h.check_keys, h.principal_type, h.principal_id, h.principal_name, h.removed_at, h.created_at, h.updated_at, h.plans, COALESCE((SELECT max(r.updated_at) FROM cd_forge_reports r WHERE r.organization_id = h.organization_id AND r.hook_id = h.id), 'epoch')::timestamptz AS reported_at
+SELECT h.organization_id, h.id, h.key, h.forge, h.repositories, h.check_keys, h.principal_type, h.principal_id, h.principal_name, h.removed_at, h.created_at, h.updated_at, h.plans, h.commands, COALESCE((SELECT max(r.updated_at) FROM cd_forge_reports r WHERE r.organization_id = h.organization_id AND r.hook_id = h.id), 'epoch')::timestamptz AS reported_at
 FROM cd_forge_hooks h WHERE h.organization_id = $1 AND h.removed_at IS NULL ORDER BY h.id
 `
 
@@ -208,6 +212,7 @@ func (q *Queries) ForgeHooks(ctx context.Context, organizationID int64) ([]Forge
 			&i.ForgeHook.CreatedAt,
 			&i.ForgeHook.UpdatedAt,
 			&i.ForgeHook.Plans,
+			&i.ForgeHook.Commands,
 			&i.ReportedAt,
 		); err != nil {
 			return nil, err
@@ -910,9 +915,9 @@ func (q *Queries) HurryForgeStatus(ctx context.Context, arg HurryForgeStatusPara
 }
 
 const insertForgeHook = `-- name: InsertForgeHook :one
-INSERT INTO cd_forge_hooks (organization_id, key, forge, repositories, check_keys, plans, principal_type, principal_id, principal_name, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-RETURNING organization_id, id, key, forge, repositories, check_keys, principal_type, principal_id, principal_name, removed_at, created_at, updated_at, plans
+INSERT INTO cd_forge_hooks (organization_id, key, forge, repositories, check_keys, plans, commands, principal_type, principal_id, principal_name, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+RETURNING organization_id, id, key, forge, repositories, check_keys, principal_type, principal_id, principal_name, removed_at, created_at, updated_at, plans, commands
 `
 
 type InsertForgeHookParams struct {
@@ -922,6 +927,7 @@ type InsertForgeHookParams struct {
 	Repositories   []string
 	CheckKeys      []string
 	Plans          bool
+	Commands       bool
 	PrincipalType  string
 	PrincipalID    int64
 	PrincipalName  string
@@ -936,6 +942,7 @@ func (q *Queries) InsertForgeHook(ctx context.Context, arg InsertForgeHookParams
 		arg.Repositories,
 		arg.CheckKeys,
 		arg.Plans,
+		arg.Commands,
 		arg.PrincipalType,
 		arg.PrincipalID,
 		arg.PrincipalName,
@@ -956,6 +963,7 @@ func (q *Queries) InsertForgeHook(ctx context.Context, arg InsertForgeHookParams
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.Plans,
+		&i.Commands,
 	)
 	return i, err
 }
@@ -1109,7 +1117,7 @@ func (q *Queries) LockForgeHost(ctx context.Context, organizationID int64, host 
 }
 
 const lockForgePull = `-- name: LockForgePull :one
-SELECT organization_id, id, hook_id, name, number, repository, host, asked_by, revision, begun_revision, step, reading, head, link, outcome, state, due_at, attempts, run, started, inputs, away_since, error, sent_at, created_at, updated_at, spent_at FROM cd_forge_pulls WHERE organization_id = $1 AND id = $2 FOR UPDATE
+SELECT organization_id, id, hook_id, name, number, repository, host, asked_by, revision, begun_revision, step, reading, head, link, outcome, state, due_at, attempts, run, started, inputs, away_since, error, sent_at, created_at, updated_at, spent_at, answers, answers_begun, answers_written FROM cd_forge_pulls WHERE organization_id = $1 AND id = $2 FOR UPDATE
 `
 
 func (q *Queries) LockForgePull(ctx context.Context, organizationID int64, iD int64) (ForgePull, error) {
@@ -1143,6 +1151,9 @@ func (q *Queries) LockForgePull(ctx context.Context, organizationID int64, iD in
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.SpentAt,
+		&i.Answers,
+		&i.AnswersBegun,
+		&i.AnswersWritten,
 	)
 	return i, err
 }
@@ -1224,10 +1235,15 @@ SELECT cd_mark_forge_subject(s.organization_id, s.application_id, s.version_set_
     JOIN cd_rollout_environments e ON e.organization_id = c.organization_id AND e.id = c.latest_rollout_environment_id
     JOIN cd_rollouts r ON r.organization_id = e.organization_id AND r.id = e.rollout_id
     WHERE c.organization_id = $1 AND c.application_id = $2
+    UNION
+    SELECT d.organization_id, d.application_id, d.version_set_id FROM cd_forge_statuses d
+    WHERE d.organization_id = $1 AND d.application_id = $2 AND d.kind = 'deployment'
+      AND d.stage IN ('queued', 'in_progress', 'success')
 ) s
 `
 
-// Has the statuses of what is live of an application looked at, and of the rollouts that are the latest in its environments.
+// Has the statuses of what is live of an application looked at, of the rollouts that are the latest in its environments, and of those whose
+// deployments the forges do not yet have the end of: they may have been replaced while publishing was off.
 func (q *Queries) MarkForgeLive(ctx context.Context, organizationID int64, applicationID int64) error {
 	_, err := q.db.Exec(ctx, markForgeLive, organizationID, applicationID)
 	return err
@@ -1457,7 +1473,7 @@ func (q *Queries) PutOffForgeMarks(ctx context.Context, until time.Time, organiz
 }
 
 const removeForgeHook = `-- name: RemoveForgeHook :one
-UPDATE cd_forge_hooks SET removed_at = $1 WHERE organization_id = $2 AND id = $3 AND removed_at IS NULL RETURNING organization_id, id, key, forge, repositories, check_keys, principal_type, principal_id, principal_name, removed_at, created_at, updated_at, plans
+UPDATE cd_forge_hooks SET removed_at = $1 WHERE organization_id = $2 AND id = $3 AND removed_at IS NULL RETURNING organization_id, id, key, forge, repositories, check_keys, principal_type, principal_id, principal_name, removed_at, created_at, updated_at, plans, commands
 `
 
 func (q *Queries) RemoveForgeHook(ctx context.Context, removedAt *time.Time, organizationID int64, iD int64) (ForgeHook, error) {
@@ -1477,6 +1493,7 @@ func (q *Queries) RemoveForgeHook(ctx context.Context, removedAt *time.Time, org
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.Plans,
+		&i.Commands,
 	)
 	return i, err
 }
@@ -1652,9 +1669,9 @@ func (q *Queries) SaveForgeMirror(ctx context.Context, arg SaveForgeMirrorParams
 
 const saveForgePull = `-- name: SaveForgePull :exec
 UPDATE cd_forge_pulls SET state = $1, due_at = $2, attempts = $3, run = $4, started = $5, inputs = $6::jsonb,
-    begun_revision = $7, step = $8, reading = $9::jsonb, head = $10, link = $11, outcome = $12, error = $13,
-    sent_at = $14, away_since = $15, asked_by = $16, spent_at = $17
-WHERE organization_id = $18 AND id = $19
+    begun_revision = $7, answers_begun = $8, answers_written = $9, step = $10, reading = $11::jsonb, head = $12, link = $13, outcome = $14, error = $15,
+    sent_at = $16, away_since = $17, asked_by = $18, spent_at = $19
+WHERE organization_id = $20 AND id = $21
 `
 
 type SaveForgePullParams struct {
@@ -1665,6 +1682,8 @@ type SaveForgePullParams struct {
 	Started        bool
 	Inputs         json.RawMessage
 	BegunRevision  int32
+	AnswersBegun   int32
+	AnswersWritten int32
 	Step           string
 	Reading        json.RawMessage
 	Head           string
@@ -1688,6 +1707,8 @@ func (q *Queries) SaveForgePull(ctx context.Context, arg SaveForgePullParams) er
 		arg.Started,
 		arg.Inputs,
 		arg.BegunRevision,
+		arg.AnswersBegun,
+		arg.AnswersWritten,
 		arg.Step,
 		arg.Reading,
 		arg.Head,

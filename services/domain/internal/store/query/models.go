@@ -449,7 +449,7 @@ type ChatAccount struct {
 	OrganizationID int64
 	ID             int64
 	Kind           string
-	// The team in Slack, the URL of the server of Mattermost: users have their numbers there.
+	// The team in Slack, the URL of the server of Mattermost, the server and the hook of a forge: users have their numbers there.
 	Workspace string
 	ChatUser  string
 	ChatName  string
@@ -765,6 +765,52 @@ type ForgeBudget struct {
 	UpdatedAt      time.Time
 }
 
+// Codes that members have made to link their account at a forge, by writing the code into a comment there. A member has one for each hook; a new one replaces it.
+type ForgeCode struct {
+	OrganizationID int64
+	ID             int64
+	HookID         int64
+	MemberID       int64
+	// What the account is called at the forge, in lower case: nobody else can use the code, although a comment can be read by others.
+	Account string
+	// What the account will be good for at most: what that was good for which made the code.
+	Permissions int16
+	// Of the code, which is not stored.
+	Digest    []byte
+	ExpiresAt time.Time
+	// When it linked an account; null if it has not. It works once.
+	UsedAt    *time.Time
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// Comments with commands that forges have reported, each once, so that a repeated one is no second command. Rows end after 30 days.
+type ForgeComment struct {
+	OrganizationID int64
+	ID             int64
+	HookID         int64
+	// Host and path of the repository, in lower case; number is that of the pull request.
+	Name   string
+	Number int64
+	// What the forge calls the comment.
+	CommentID int64
+	// What the forge calls who has written it; author is the name, which may change.
+	AuthorID   int64
+	Author     string
+	Command    string
+	ReceivedAt time.Time
+	// When it was begun to be performed; null before.
+	BegunAt *time.Time
+	// What became of it; empty while that is open, as after a crash.
+	Outcome string
+	// What is written into the comment with answers; empty for nothing.
+	Answer string
+	// The member who has linked the account; null for none.
+	MemberID  *int64
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
 // Which version sets that were rolled out come from a commit, in organizations with hooks: a report has their checks looked at while they are being rolled out. Rows stay, as version sets do.
 type ForgeCommit struct {
 	OrganizationID int64
@@ -796,6 +842,8 @@ type ForgeHook struct {
 	UpdatedAt time.Time
 	// Whether pull requests that it reports are commented on.
 	Plans bool
+	// Whether commands are taken that comments on pull requests begin with.
+	Commands bool
 }
 
 // Servers that statuses are sent to, as far as an organization knows them. Rows are kept: there are few.
@@ -877,7 +925,7 @@ type ForgePull struct {
 	// Counts what was reported of it; begun_revision is what the present run is about.
 	Revision      int32
 	BegunRevision int32
-	// What the present run does: it reads the pull request, or writes the comment.
+	// What the present run does: it reads the pull request, writes the plan into its comment, or the answers into another one.
 	Step string
 	// What the present run has read; null before that.
 	Reading json.RawMessage
@@ -902,6 +950,10 @@ type ForgePull struct {
 	UpdatedAt time.Time
 	// When the present run was taken from what all organizations together may send; null if it was not.
 	SpentAt *time.Time
+	// Counts the answers to commands on it; answers_begun is what the present run writes, answers_written what the comment has.
+	Answers        int32
+	AnswersBegun   int32
+	AnswersWritten int32
 }
 
 // The latest status of each context and kind of a commit that a hook received. Rows that do not count end 90 days after their last change.

@@ -91,6 +91,231 @@ func (ec *executionContext) fieldContext_AddForgeHookPayload_errors(_ context.Co
 	return fc, nil
 }
 
+func (ec *executionContext) _ForgeAccount_number(ctx context.Context, field graphql.CollectedField, obj *model.ForgeAccount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgeAccount_number(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Number, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgeAccount_number(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgeAccount", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _ForgeAccount_place(ctx context.Context, field graphql.CollectedField, obj *model.ForgeAccount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgeAccount_place(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Place, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgeAccount_place(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgeAccount", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ForgeAccount_user(ctx context.Context, field graphql.CollectedField, obj *model.ForgeAccount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgeAccount_user(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.User, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgeAccount_user(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgeAccount", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ForgeAccount_name(ctx context.Context, field graphql.CollectedField, obj *model.ForgeAccount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgeAccount_name(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Name, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgeAccount_name(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgeAccount", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ForgeAccount_member(ctx context.Context, field graphql.CollectedField, obj *model.ForgeAccount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgeAccount_member(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Member, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgeAccount_member(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgeAccount", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ForgeAccount_permissions(ctx context.Context, field graphql.CollectedField, obj *model.ForgeAccount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgeAccount_permissions(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Permissions, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []core.Permission) graphql.Marshaler {
+			return ec.marshalNPermission2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐPermissionᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgeAccount_permissions(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgeAccount", field, false, false, errors.New("field of type Permission does not have child fields"))
+}
+
+func (ec *executionContext) _ForgeAccount_linkedAt(ctx context.Context, field graphql.CollectedField, obj *model.ForgeAccount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgeAccount_linkedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LinkedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgeAccount_linkedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgeAccount", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _ForgeAccountPayload_account(ctx context.Context, field graphql.CollectedField, obj *model.ForgeAccountPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgeAccountPayload_account(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Account, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.ForgeAccount) graphql.Marshaler {
+			return ec.marshalOForgeAccount2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgeAccount(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ForgeAccountPayload_account(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ForgeAccountPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ForgeAccount(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ForgeAccountPayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.ForgeAccountPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgeAccountPayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgeAccountPayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ForgeAccountPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _ForgeHook_number(ctx context.Context, field graphql.CollectedField, obj *model.ForgeHook) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -203,6 +428,29 @@ func (ec *executionContext) _ForgeHook_plans(ctx context.Context, field graphql.
 	)
 }
 func (ec *executionContext) fieldContext_ForgeHook_plans(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ForgeHook", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _ForgeHook_commands(ctx context.Context, field graphql.CollectedField, obj *model.ForgeHook) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgeHook_commands(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Commands, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgeHook_commands(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("ForgeHook", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
@@ -1760,6 +2008,75 @@ func (ec *executionContext) fieldContext_ForgeStatus_sentAt(_ context.Context, f
 	return graphql.NewScalarFieldContext("ForgeStatus", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _MadeForgeAccountCode_comment(ctx context.Context, field graphql.CollectedField, obj *model.MadeForgeAccountCode) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MadeForgeAccountCode_comment(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Comment, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_MadeForgeAccountCode_comment(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("MadeForgeAccountCode", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _MadeForgeAccountCode_account(ctx context.Context, field graphql.CollectedField, obj *model.MadeForgeAccountCode) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MadeForgeAccountCode_account(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Account, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_MadeForgeAccountCode_account(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("MadeForgeAccountCode", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _MadeForgeAccountCode_expiresAt(ctx context.Context, field graphql.CollectedField, obj *model.MadeForgeAccountCode) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MadeForgeAccountCode_expiresAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ExpiresAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_MadeForgeAccountCode_expiresAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("MadeForgeAccountCode", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
 func (ec *executionContext) _MadeForgeHook_hook(ctx context.Context, field graphql.CollectedField, obj *model.MadeForgeHook) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1836,6 +2153,70 @@ func (ec *executionContext) _MadeForgeHook_secret(ctx context.Context, field gra
 }
 func (ec *executionContext) fieldContext_MadeForgeHook_secret(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("MadeForgeHook", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _MakeForgeAccountCodePayload_made(ctx context.Context, field graphql.CollectedField, obj *model.MakeForgeAccountCodePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MakeForgeAccountCodePayload_made(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Made, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.MadeForgeAccountCode) graphql.Marshaler {
+			return ec.marshalOMadeForgeAccountCode2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMadeForgeAccountCode(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_MakeForgeAccountCodePayload_made(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MakeForgeAccountCodePayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_MadeForgeAccountCode(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _MakeForgeAccountCodePayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.MakeForgeAccountCodePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MakeForgeAccountCodePayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_MakeForgeAccountCodePayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MakeForgeAccountCodePayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _RetriedForgeStatuses_count(ctx context.Context, field graphql.CollectedField, obj *model.RetriedForgeStatuses) (ret graphql.Marshaler) {
@@ -1969,11 +2350,14 @@ func (ec *executionContext) unmarshalInputAddForgeHookInput(ctx context.Context,
 	if _, present := asMap["plans"]; !present {
 		asMap["plans"] = false
 	}
+	if _, present := asMap["commands"]; !present {
+		asMap["commands"] = false
+	}
 	if _, present := asMap["reason"]; !present {
 		asMap["reason"] = ""
 	}
 
-	fieldsInOrder := [...]string{"forge", "repositories", "checkKeys", "plans", "reason"}
+	fieldsInOrder := [...]string{"forge", "repositories", "checkKeys", "plans", "commands", "reason"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -2008,6 +2392,13 @@ func (ec *executionContext) unmarshalInputAddForgeHookInput(ctx context.Context,
 				return it, err
 			}
 			it.Plans = data
+		case "commands":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("commands"))
+			data, err := ec.unmarshalNBoolean2bool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Commands = data
 		case "reason":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -2015,6 +2406,43 @@ func (ec *executionContext) unmarshalInputAddForgeHookInput(ctx context.Context,
 				return it, err
 			}
 			it.Reason = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputMakeForgeAccountCodeInput(ctx context.Context, obj any) (model.MakeForgeAccountCodeInput, error) {
+	var it model.MakeForgeAccountCodeInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"hook", "account"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "hook":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("hook"))
+			data, err := ec.unmarshalNInt2int(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Hook = data
+		case "account":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("account"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Account = data
 		}
 	}
 	return it, nil
@@ -2187,6 +2615,47 @@ func (ec *executionContext) unmarshalInputRetryForgeStatusesInput(ctx context.Co
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputUnlinkForgeAccountInput(ctx context.Context, obj any) (model.UnlinkForgeAccountInput, error) {
+	var it model.UnlinkForgeAccountInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["reason"]; !present {
+		asMap["reason"] = ""
+	}
+
+	fieldsInOrder := [...]string{"number", "reason"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "number":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("number"))
+			data, err := ec.unmarshalNInt2int(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Number = data
+		case "reason":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Reason = data
+		}
+	}
+	return it, nil
+}
+
 // endregion **************************** input.gotpl *****************************
 
 // region    ************************** interface.gotpl ***************************
@@ -2214,6 +2683,117 @@ func (ec *executionContext) _AddForgeHookPayload(ctx context.Context, sel ast.Se
 			}
 		case "errors":
 			out.Values[i] = ec._AddForgeHookPayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var forgeAccountImplementors = []string{"ForgeAccount"}
+
+func (ec *executionContext) _ForgeAccount(ctx context.Context, sel ast.SelectionSet, obj *model.ForgeAccount) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, forgeAccountImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ForgeAccount")
+		case "number":
+			out.Values[i] = ec._ForgeAccount_number(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "place":
+			out.Values[i] = ec._ForgeAccount_place(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "user":
+			out.Values[i] = ec._ForgeAccount_user(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "name":
+			out.Values[i] = ec._ForgeAccount_name(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "member":
+			out.Values[i] = ec._ForgeAccount_member(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "permissions":
+			out.Values[i] = ec._ForgeAccount_permissions(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "linkedAt":
+			out.Values[i] = ec._ForgeAccount_linkedAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var forgeAccountPayloadImplementors = []string{"ForgeAccountPayload"}
+
+func (ec *executionContext) _ForgeAccountPayload(ctx context.Context, sel ast.SelectionSet, obj *model.ForgeAccountPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, forgeAccountPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ForgeAccountPayload")
+		case "account":
+			out.Values[i] = ec._ForgeAccountPayload_account(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._ForgeAccountPayload_errors(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -2272,6 +2852,11 @@ func (ec *executionContext) _ForgeHook(ctx context.Context, sel ast.SelectionSet
 			}
 		case "plans":
 			out.Values[i] = ec._ForgeHook_plans(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "commands":
+			out.Values[i] = ec._ForgeHook_commands(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -2890,6 +3475,54 @@ func (ec *executionContext) _ForgeStatus(ctx context.Context, sel ast.SelectionS
 	return out
 }
 
+var madeForgeAccountCodeImplementors = []string{"MadeForgeAccountCode"}
+
+func (ec *executionContext) _MadeForgeAccountCode(ctx context.Context, sel ast.SelectionSet, obj *model.MadeForgeAccountCode) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, madeForgeAccountCodeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("MadeForgeAccountCode")
+		case "comment":
+			out.Values[i] = ec._MadeForgeAccountCode_comment(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "account":
+			out.Values[i] = ec._MadeForgeAccountCode_account(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "expiresAt":
+			out.Values[i] = ec._MadeForgeAccountCode_expiresAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var madeForgeHookImplementors = []string{"MadeForgeHook"}
 
 func (ec *executionContext) _MadeForgeHook(ctx context.Context, sel ast.SelectionSet, obj *model.MadeForgeHook) graphql.Marshaler {
@@ -2914,6 +3547,49 @@ func (ec *executionContext) _MadeForgeHook(ctx context.Context, sel ast.Selectio
 			}
 		case "secret":
 			out.Values[i] = ec._MadeForgeHook_secret(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var makeForgeAccountCodePayloadImplementors = []string{"MakeForgeAccountCodePayload"}
+
+func (ec *executionContext) _MakeForgeAccountCodePayload(ctx context.Context, sel ast.SelectionSet, obj *model.MakeForgeAccountCodePayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, makeForgeAccountCodePayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("MakeForgeAccountCodePayload")
+		case "made":
+			out.Values[i] = ec._MakeForgeAccountCodePayload_made(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._MakeForgeAccountCodePayload_errors(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -3035,6 +3711,30 @@ func (ec *executionContext) unmarshalNAddForgeHookInput2githubᚗcomᚋlockstep�
 
 func (ec *executionContext) marshalNAddForgeHookPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAddForgeHookPayload(ctx context.Context, sel ast.SelectionSet, v model.AddForgeHookPayload) graphql.Marshaler {
 	return ec._AddForgeHookPayload(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNForgeAccount2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgeAccount(ctx context.Context, sel ast.SelectionSet, v model.ForgeAccount) graphql.Marshaler {
+	return ec._ForgeAccount(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNForgeAccount2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgeAccountᚄ(ctx context.Context, sel ast.SelectionSet, v []model.ForgeAccount) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNForgeAccount2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgeAccount(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNForgeAccountPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgeAccountPayload(ctx context.Context, sel ast.SelectionSet, v model.ForgeAccountPayload) graphql.Marshaler {
+	return ec._ForgeAccountPayload(ctx, sel, &v)
 }
 
 func (ec *executionContext) marshalNForgeHook2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgeHook(ctx context.Context, sel ast.SelectionSet, v model.ForgeHook) graphql.Marshaler {
@@ -3233,6 +3933,15 @@ func (ec *executionContext) marshalNForgeStatusState2githubᚗcomᚋlockstepᚑc
 	return res
 }
 
+func (ec *executionContext) unmarshalNMakeForgeAccountCodeInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMakeForgeAccountCodeInput(ctx context.Context, v any) (model.MakeForgeAccountCodeInput, error) {
+	res, err := ec.unmarshalInputMakeForgeAccountCodeInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNMakeForgeAccountCodePayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMakeForgeAccountCodePayload(ctx context.Context, sel ast.SelectionSet, v model.MakeForgeAccountCodePayload) graphql.Marshaler {
+	return ec._MakeForgeAccountCodePayload(ctx, sel, &v)
+}
+
 func (ec *executionContext) unmarshalNPutForgeMirrorInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐPutForgeMirrorInput(ctx context.Context, v any) (model.PutForgeMirrorInput, error) {
 	res, err := ec.unmarshalInputPutForgeMirrorInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -3250,6 +3959,18 @@ func (ec *executionContext) unmarshalNRetryForgeStatusesInput2githubᚗcomᚋloc
 
 func (ec *executionContext) marshalNRetryForgeStatusesPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRetryForgeStatusesPayload(ctx context.Context, sel ast.SelectionSet, v model.RetryForgeStatusesPayload) graphql.Marshaler {
 	return ec._RetryForgeStatusesPayload(ctx, sel, &v)
+}
+
+func (ec *executionContext) unmarshalNUnlinkForgeAccountInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUnlinkForgeAccountInput(ctx context.Context, v any) (model.UnlinkForgeAccountInput, error) {
+	res, err := ec.unmarshalInputUnlinkForgeAccountInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOForgeAccount2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgeAccount(ctx context.Context, sel ast.SelectionSet, v *model.ForgeAccount) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._ForgeAccount(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalOForgeDeploymentStage2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚋforgeᚐStage(ctx context.Context, v any) (*forge.Stage, error) {
@@ -3336,6 +4057,13 @@ func (ec *executionContext) marshalOForgeStatusState2ᚖgithubᚗcomᚋlockstep�
 	_ = ctx
 	res := model.MarshalForgeStatusState(*v)
 	return res
+}
+
+func (ec *executionContext) marshalOMadeForgeAccountCode2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMadeForgeAccountCode(ctx context.Context, sel ast.SelectionSet, v *model.MadeForgeAccountCode) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._MadeForgeAccountCode(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalOMadeForgeHook2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMadeForgeHook(ctx context.Context, sel ast.SelectionSet, v *model.MadeForgeHook) graphql.Marshaler {

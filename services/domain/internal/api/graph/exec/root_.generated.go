@@ -782,9 +782,25 @@ type ComplexityRoot struct {
 		Version    func(childComplexity int) int
 	}
 
+	ForgeAccount struct {
+		LinkedAt    func(childComplexity int) int
+		Member      func(childComplexity int) int
+		Name        func(childComplexity int) int
+		Number      func(childComplexity int) int
+		Permissions func(childComplexity int) int
+		Place       func(childComplexity int) int
+		User        func(childComplexity int) int
+	}
+
+	ForgeAccountPayload struct {
+		Account func(childComplexity int) int
+		Errors  func(childComplexity int) int
+	}
+
 	ForgeHook struct {
 		Author       func(childComplexity int) int
 		CheckKeys    func(childComplexity int) int
+		Commands     func(childComplexity int) int
 		CreatedAt    func(childComplexity int) int
 		Forge        func(childComplexity int) int
 		Number       func(childComplexity int) int
@@ -1078,10 +1094,21 @@ type ComplexityRoot struct {
 		Version func(childComplexity int) int
 	}
 
+	MadeForgeAccountCode struct {
+		Account   func(childComplexity int) int
+		Comment   func(childComplexity int) int
+		ExpiresAt func(childComplexity int) int
+	}
+
 	MadeForgeHook struct {
 		Hook   func(childComplexity int) int
 		Path   func(childComplexity int) int
 		Secret func(childComplexity int) int
+	}
+
+	MakeForgeAccountCodePayload struct {
+		Errors func(childComplexity int) int
+		Made   func(childComplexity int) int
 	}
 
 	MatrixConnection struct {
@@ -1168,6 +1195,7 @@ type ComplexityRoot struct {
 		LinkChatAccount                  func(childComplexity int, input model.LinkChatAccountInput) int
 		LookAtArtifactSource             func(childComplexity int, input model.LookAtArtifactSourceInput) int
 		LookUpProvenance                 func(childComplexity int, input model.LookUpProvenanceInput) int
+		MakeForgeAccountCode             func(childComplexity int, input model.MakeForgeAccountCodeInput) int
 		OpenNotificationLink             func(childComplexity int, input model.OpenNotificationLinkInput) int
 		PauseRollout                     func(childComplexity int, input model.PauseRolloutInput) int
 		PauseWorkflowSchedule            func(childComplexity int, input model.ChangeWorkflowScheduleInput) int
@@ -1232,6 +1260,7 @@ type ComplexityRoot struct {
 		TriggerWorkflowSchedule          func(childComplexity int, input model.ChangeWorkflowScheduleInput) int
 		TryArtifactSource                func(childComplexity int, input model.TryArtifactSourceInput) int
 		UnlinkChatAccount                func(childComplexity int, input model.UnlinkChatAccountInput) int
+		UnlinkForgeAccount               func(childComplexity int, input model.UnlinkForgeAccountInput) int
 		UnpinEnvironment                 func(childComplexity int, input model.UnpinEnvironmentInput) int
 		UpdateEnvironment                func(childComplexity int, input model.UpdateEnvironmentInput) int
 		VetoVersion                      func(childComplexity int, input model.VetoVersionInput) int
@@ -1643,6 +1672,7 @@ type ComplexityRoot struct {
 		Environment            func(childComplexity int, name string) int
 		Environments           func(childComplexity int, first *int, after *string, last *int, before *string, name *string, tiers []core.Tier, readiness []core.Readiness, orderBy *core.Order) int
 		Feeds                  func(childComplexity int) int
+		ForgeAccounts          func(childComplexity int) int
 		ForgeHooks             func(childComplexity int) int
 		ForgeHosts             func(childComplexity int) int
 		ForgeMirrors           func(childComplexity int) int
@@ -5094,6 +5124,62 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.FlowDefinition.Version(childComplexity), true
 
+	case "ForgeAccount.linkedAt":
+		if e.ComplexityRoot.ForgeAccount.LinkedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeAccount.LinkedAt(childComplexity), true
+	case "ForgeAccount.member":
+		if e.ComplexityRoot.ForgeAccount.Member == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeAccount.Member(childComplexity), true
+	case "ForgeAccount.name":
+		if e.ComplexityRoot.ForgeAccount.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeAccount.Name(childComplexity), true
+	case "ForgeAccount.number":
+		if e.ComplexityRoot.ForgeAccount.Number == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeAccount.Number(childComplexity), true
+	case "ForgeAccount.permissions":
+		if e.ComplexityRoot.ForgeAccount.Permissions == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeAccount.Permissions(childComplexity), true
+	case "ForgeAccount.place":
+		if e.ComplexityRoot.ForgeAccount.Place == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeAccount.Place(childComplexity), true
+	case "ForgeAccount.user":
+		if e.ComplexityRoot.ForgeAccount.User == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeAccount.User(childComplexity), true
+
+	case "ForgeAccountPayload.account":
+		if e.ComplexityRoot.ForgeAccountPayload.Account == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeAccountPayload.Account(childComplexity), true
+	case "ForgeAccountPayload.errors":
+		if e.ComplexityRoot.ForgeAccountPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeAccountPayload.Errors(childComplexity), true
+
 	case "ForgeHook.author":
 		if e.ComplexityRoot.ForgeHook.Author == nil {
 			break
@@ -5106,6 +5192,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ForgeHook.CheckKeys(childComplexity), true
+	case "ForgeHook.commands":
+		if e.ComplexityRoot.ForgeHook.Commands == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeHook.Commands(childComplexity), true
 	case "ForgeHook.createdAt":
 		if e.ComplexityRoot.ForgeHook.CreatedAt == nil {
 			break
@@ -6258,6 +6350,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.LookUpProvenancePayload.Version(childComplexity), true
 
+	case "MadeForgeAccountCode.account":
+		if e.ComplexityRoot.MadeForgeAccountCode.Account == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MadeForgeAccountCode.Account(childComplexity), true
+	case "MadeForgeAccountCode.comment":
+		if e.ComplexityRoot.MadeForgeAccountCode.Comment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MadeForgeAccountCode.Comment(childComplexity), true
+	case "MadeForgeAccountCode.expiresAt":
+		if e.ComplexityRoot.MadeForgeAccountCode.ExpiresAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MadeForgeAccountCode.ExpiresAt(childComplexity), true
+
 	case "MadeForgeHook.hook":
 		if e.ComplexityRoot.MadeForgeHook.Hook == nil {
 			break
@@ -6276,6 +6387,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.MadeForgeHook.Secret(childComplexity), true
+
+	case "MakeForgeAccountCodePayload.errors":
+		if e.ComplexityRoot.MakeForgeAccountCodePayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MakeForgeAccountCodePayload.Errors(childComplexity), true
+	case "MakeForgeAccountCodePayload.made":
+		if e.ComplexityRoot.MakeForgeAccountCodePayload.Made == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MakeForgeAccountCodePayload.Made(childComplexity), true
 
 	case "MatrixConnection.edges":
 		if e.ComplexityRoot.MatrixConnection.Edges == nil {
@@ -6831,6 +6955,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.LookUpProvenance(childComplexity, args["input"].(model.LookUpProvenanceInput)), true
+	case "Mutation.makeForgeAccountCode":
+		if e.ComplexityRoot.Mutation.MakeForgeAccountCode == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_makeForgeAccountCode_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.MakeForgeAccountCode(childComplexity, args["input"].(model.MakeForgeAccountCodeInput)), true
 	case "Mutation.openNotificationLink":
 		if e.ComplexityRoot.Mutation.OpenNotificationLink == nil {
 			break
@@ -7535,6 +7670,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.UnlinkChatAccount(childComplexity, args["input"].(model.UnlinkChatAccountInput)), true
+	case "Mutation.unlinkForgeAccount":
+		if e.ComplexityRoot.Mutation.UnlinkForgeAccount == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_unlinkForgeAccount_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.UnlinkForgeAccount(childComplexity, args["input"].(model.UnlinkForgeAccountInput)), true
 	case "Mutation.unpinEnvironment":
 		if e.ComplexityRoot.Mutation.UnpinEnvironment == nil {
 			break
@@ -9246,6 +9392,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Feeds(childComplexity), true
+	case "Query.forgeAccounts":
+		if e.ComplexityRoot.Query.ForgeAccounts == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.ForgeAccounts(childComplexity), true
 	case "Query.forgeHooks":
 		if e.ComplexityRoot.Query.ForgeHooks == nil {
 			break
@@ -12566,6 +12718,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputLinkChatAccountInput,
 		ec.unmarshalInputLookAtArtifactSourceInput,
 		ec.unmarshalInputLookUpProvenanceInput,
+		ec.unmarshalInputMakeForgeAccountCodeInput,
 		ec.unmarshalInputMatrixFilter,
 		ec.unmarshalInputNewArtifactSourceInput,
 		ec.unmarshalInputOpenNotificationLinkInput,
@@ -12630,6 +12783,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputTestNotificationRouteInput,
 		ec.unmarshalInputTryArtifactSourceInput,
 		ec.unmarshalInputUnlinkChatAccountInput,
+		ec.unmarshalInputUnlinkForgeAccountInput,
 		ec.unmarshalInputUnpinEnvironmentInput,
 		ec.unmarshalInputUpdateEnvironmentInput,
 		ec.unmarshalInputVetoVersionInput,
@@ -14759,6 +14913,8 @@ extend type Query {
     "At most 100."
     first: Int! = 50
   ): [ForgePull!]!
+  "The accounts at forges that members have linked: one's own, and all of them for those who administer."
+  forgeAccounts: [ForgeAccount!]!
 }
 
 extend type Mutation {
@@ -14770,6 +14926,69 @@ extend type Mutation {
   addForgeHook(input: AddForgeHookInput!): AddForgeHookPayload!
   "Removes a hook. What it has reported counts no more for what is being rolled out."
   removeForgeHook(input: RemoveForgeHookInput!): ForgeHookPayload!
+  """
+  Makes a code with which an account at a forge becomes the viewer's, once the account writes it into a comment on a pull request: its commands
+  are the viewer's from then on. A code that the viewer has made before for the hook works no more.
+  """
+  makeForgeAccountCode(input: MakeForgeAccountCodeInput!): MakeForgeAccountCodePayload!
+  "Ends that an account at a forge is a member's: one's own, and any for those who administer."
+  unlinkForgeAccount(input: UnlinkForgeAccountInput!): ForgeAccountPayload!
+}
+
+"An account at a forge that a member has linked, whose commands in comments on pull requests are the member's."
+type ForgeAccount {
+  "Identifies it within the organization."
+  number: Int!
+  "The server and the hook: an account counts only for what that hook reports."
+  place: String!
+  "The forge's number of the user, which stays when the account is renamed."
+  user: String!
+  "What the forge called the user when the account was linked."
+  name: String!
+  "What the member is called."
+  member: String!
+  "What it is good for at most: of these, what the member may do at the moment."
+  permissions: [Permission!]!
+  linkedAt: Time!
+}
+
+"A code for an account at a forge."
+type MadeForgeAccountCode {
+  "The comment that the account has to write. It is shown only here."
+  comment: String!
+  "What the forge calls the account, in lower case."
+  account: String!
+  "Until when it works."
+  expiresAt: Time!
+}
+
+"Input of makeForgeAccountCode."
+input MakeForgeAccountCodeInput {
+  "The number of a hook that takes commands."
+  hook: Int!
+  "What the forge calls the account of the viewer: the code works for no other."
+  account: String!
+}
+
+"Result of makeForgeAccountCode."
+type MakeForgeAccountCodePayload {
+  made: MadeForgeAccountCode
+  errors: [UserError!]!
+}
+
+"Input of unlinkForgeAccount."
+input UnlinkForgeAccountInput {
+  "The number of the account."
+  number: Int!
+  "Why; kept in the journal."
+  reason: String = ""
+}
+
+"Result of unlinkForgeAccount."
+type ForgeAccountPayload {
+  "The account as it was."
+  account: ForgeAccount
+  errors: [UserError!]!
 }
 
 "That the checks of an application are published as statuses of the commits that its versions come from."
@@ -14912,6 +15131,8 @@ type ForgeHook {
   checkKeys: [String!]!
   "Whether the plans of pull requests that it reports are written into a comment on them."
   plans: Boolean!
+  "Whether commands are taken that comments on pull requests of proposed changes begin with."
+  commands: Boolean!
   "What the member was called who made it."
   author: String!
   createdAt: Time!
@@ -14997,6 +15218,11 @@ input AddForgeHookInput {
   checkKeys: [String!]! = []
   "Whether the plans of pull requests that it reports are written into a comment on them, which everybody sees who sees the pull request."
   plans: Boolean! = false
+  """
+  Whether commands are taken that comments on pull requests of proposed changes begin with; everybody who sees the pull request sees the
+  answers.
+  """
+  commands: Boolean! = false
   "Why; kept in the journal."
   reason: String = ""
 }
@@ -20202,6 +20428,36 @@ func (ec *executionContext) childFields_FlowDefinition(ctx context.Context, fiel
 	return nil, fmt.Errorf("no field named %q was found under type FlowDefinition", field.Name)
 }
 
+func (ec *executionContext) childFields_ForgeAccount(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "number":
+		return ec.fieldContext_ForgeAccount_number(ctx, field)
+	case "place":
+		return ec.fieldContext_ForgeAccount_place(ctx, field)
+	case "user":
+		return ec.fieldContext_ForgeAccount_user(ctx, field)
+	case "name":
+		return ec.fieldContext_ForgeAccount_name(ctx, field)
+	case "member":
+		return ec.fieldContext_ForgeAccount_member(ctx, field)
+	case "permissions":
+		return ec.fieldContext_ForgeAccount_permissions(ctx, field)
+	case "linkedAt":
+		return ec.fieldContext_ForgeAccount_linkedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ForgeAccount", field.Name)
+}
+
+func (ec *executionContext) childFields_ForgeAccountPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "account":
+		return ec.fieldContext_ForgeAccountPayload_account(ctx, field)
+	case "errors":
+		return ec.fieldContext_ForgeAccountPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ForgeAccountPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_ForgeHook(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "number":
@@ -20214,6 +20470,8 @@ func (ec *executionContext) childFields_ForgeHook(ctx context.Context, field gra
 		return ec.fieldContext_ForgeHook_checkKeys(ctx, field)
 	case "plans":
 		return ec.fieldContext_ForgeHook_plans(ctx, field)
+	case "commands":
+		return ec.fieldContext_ForgeHook_commands(ctx, field)
 	case "author":
 		return ec.fieldContext_ForgeHook_author(ctx, field)
 	case "createdAt":
@@ -20794,6 +21052,18 @@ func (ec *executionContext) childFields_LookUpProvenancePayload(ctx context.Cont
 	return nil, fmt.Errorf("no field named %q was found under type LookUpProvenancePayload", field.Name)
 }
 
+func (ec *executionContext) childFields_MadeForgeAccountCode(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "comment":
+		return ec.fieldContext_MadeForgeAccountCode_comment(ctx, field)
+	case "account":
+		return ec.fieldContext_MadeForgeAccountCode_account(ctx, field)
+	case "expiresAt":
+		return ec.fieldContext_MadeForgeAccountCode_expiresAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MadeForgeAccountCode", field.Name)
+}
+
 func (ec *executionContext) childFields_MadeForgeHook(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "hook":
@@ -20804,6 +21074,16 @@ func (ec *executionContext) childFields_MadeForgeHook(ctx context.Context, field
 		return ec.fieldContext_MadeForgeHook_secret(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type MadeForgeHook", field.Name)
+}
+
+func (ec *executionContext) childFields_MakeForgeAccountCodePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "made":
+		return ec.fieldContext_MakeForgeAccountCodePayload_made(ctx, field)
+	case "errors":
+		return ec.fieldContext_MakeForgeAccountCodePayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MakeForgeAccountCodePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_MatrixConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -95,7 +95,7 @@ type ForgeHook struct {
 	Number                  int64
 	Forge                   string
 	Repositories, CheckKeys []string
-	Plans                   bool
+	Plans, Commands         bool
 	Author                  string
 	CreatedAt               time.Time
 	ReportedAt              *time.Time
@@ -104,7 +104,7 @@ type ForgeHook struct {
 // WrapForgeHook makes one of the domain's.
 func WrapForgeHook(h forge.Hook) ForgeHook {
 	return ForgeHook{
-		Number: h.ID, Forge: h.Forge, Repositories: h.Repositories, CheckKeys: h.CheckKeys, Plans: h.Plans, Author: h.Author.Name,
+		Number: h.ID, Forge: h.Forge, Repositories: h.Repositories, CheckKeys: h.CheckKeys, Plans: h.Plans, Commands: h.Commands, Author: h.Author.Name,
 		CreatedAt: h.CreatedAt, ReportedAt: h.ReportedAt,
 	}
 }

@@ -50,6 +50,9 @@ type AddForgeHookInput struct {
 	CheckKeys []string `json:"checkKeys"`
 	// Whether the plans of pull requests that it reports are written into a comment on them, which everybody sees who sees the pull request.
 	Plans bool `json:"plans"`
+	// Whether commands are taken that comments on pull requests of proposed changes begin with; everybody who sees the pull request sees the
+	// answers.
+	Commands bool `json:"commands"`
 	// Why; kept in the journal.
 	Reason *string `json:"reason,omitempty"`
 }
@@ -607,6 +610,13 @@ type FeedPayload struct {
 	Errors []UserError `json:"errors"`
 }
 
+// Result of unlinkForgeAccount.
+type ForgeAccountPayload struct {
+	// The account as it was.
+	Account *ForgeAccount `json:"account,omitempty"`
+	Errors  []UserError   `json:"errors"`
+}
+
 // Result of removeForgeHook.
 type ForgeHookPayload struct {
 	Hook   *ForgeHook  `json:"hook,omitempty"`
@@ -699,6 +709,20 @@ type LookUpProvenanceInput struct {
 type LookUpProvenancePayload struct {
 	Version *Version    `json:"version,omitempty"`
 	Errors  []UserError `json:"errors"`
+}
+
+// Input of makeForgeAccountCode.
+type MakeForgeAccountCodeInput struct {
+	// The number of a hook that takes commands.
+	Hook int `json:"hook"`
+	// What the forge calls the account of the viewer: the code works for no other.
+	Account string `json:"account"`
+}
+
+// Result of makeForgeAccountCode.
+type MakeForgeAccountCodePayload struct {
+	Made   *MadeForgeAccountCode `json:"made,omitempty"`
+	Errors []UserError           `json:"errors"`
 }
 
 // Selects the rows of the matrix that have at least one cell matching every condition given. Empty lists do not filter.
@@ -1725,6 +1749,14 @@ type TryArtifactSourcePayload struct {
 
 // Input of unlinkChatAccount.
 type UnlinkChatAccountInput struct {
+	// The number of the account.
+	Number int `json:"number"`
+	// Why; kept in the journal.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Input of unlinkForgeAccount.
+type UnlinkForgeAccountInput struct {
 	// The number of the account.
 	Number int `json:"number"`
 	// Why; kept in the journal.

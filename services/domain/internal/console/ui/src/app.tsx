@@ -29,6 +29,7 @@ const Metrics = lazy(() => import('./pages/metrics'))
 const Sources = lazy(() => import('./pages/sources'))
 const EditSource = lazy(() => import('./pages/edit-source'))
 const Forges = lazy(() => import('./pages/forges'))
+const Publishing = lazy(() => import('./pages/publishing'))
 const Workflows = lazy(() => import('./pages/workflows'))
 const WorkflowDetail = lazy(() => import('./pages/workflow'))
 const Schedules = lazy(() => import('./pages/schedules'))
@@ -166,6 +167,7 @@ function Frame({ viewer, cursor, onLeave }: { viewer: ViewerData['viewer']; curs
               <Route path="/sources/new" element={<EditSource />} />
               <Route path="/sources/:id" element={<EditSource />} />
               <Route path="/forges" element={<Forges />} />
+              <Route path="/forges/publishing" element={<Publishing />} />
               <Route path="/workflows" element={<Workflows />} />
               <Route path="/workflows/:id" element={<WorkflowDetail />} />
               <Route path="/schedules" element={<Schedules />} />

@@ -14,6 +14,7 @@ import { Reason } from '../parts/reason'
 import { Secret } from '../parts/secret'
 import { Chip } from '../parts/state'
 import { Ago } from '../parts/time'
+import { ForgeAccounts } from './forge-accounts'
 
 type Hook = ForgeHooksData['forgeHooks'][number]
 type Report = ForgeHooksData['forgeReports'][number]
@@ -40,7 +41,12 @@ export default function Forges() {
   return (
     <Page
       title="Forges"
-      lead={<p>Statuses of commits that GitHub, GitLab, Gitea and Forgejo report count for checks of kind status. Nothing counts until there is a hook.</p>}
+      lead={
+        <p>
+          Statuses of commits that GitHub, GitLab, Gitea and Forgejo report count for checks of kind status. Nothing counts until there is a hook. What is
+          published there is under <Link to="/forges/publishing">Publishing</Link>.
+        </p>
+      }
       beside={
         configures && (
           <button type="button" className="primary" onClick={() => setAdding(true)}>
@@ -62,6 +68,7 @@ export default function Forges() {
       ) : (
         <>
           <HookList all={query.data.forgeHooks} configures={configures} changed={changed} />
+          <ForgeAccounts all={query.data.forgeAccounts} hooks={query.data.forgeHooks} changed={changed} />
           <ReportList all={query.data.forgeReports} before={before} />
         </>
       )}
@@ -113,6 +120,7 @@ function HookList({ all, configures, changed }: HookListProps) {
                 <td className="wrap">
                   {h.checkKeys.length > 0 ? h.checkKeys.join(', ') : 'all checks'}
                   {h.plans && <div className="faint">comments the plans of pull requests</div>}
+                  {h.commands && <div className="faint">takes commands in comments</div>}
                 </td>
                 <td>{h.reportedAt ? <Ago at={h.reportedAt} /> : 'never'}</td>
                 {configures && (
@@ -250,10 +258,11 @@ function HookForm({ changed, onMade, onClose }: HookFormProps) {
   const [repositories, setRepositories] = useState('')
   const [keys, setKeys] = useState('')
   const [plans, setPlans] = useState(false)
+  const [commands, setCommands] = useState(false)
   const [reason, setReason] = useState('')
   const id = useId()
   const save = useChange(
-    async () => accepted((await ask(AddForgeHook, { input: { forge, repositories: words(repositories), checkKeys: words(keys), plans, reason } })).addForgeHook),
+    async () => accepted((await ask(AddForgeHook, { input: { forge, repositories: words(repositories), checkKeys: words(keys), plans, commands, reason } })).addForgeHook),
     (p) => {
       if (p.made) onMade({ number: p.made.hook.number, path: p.made.path, secret: p.made.secret })
       announce('Hook added')
@@ -285,6 +294,9 @@ function HookForm({ changed, onMade, onClose }: HookFormProps) {
       </Field>
       <Field id={`${id}-plans`} label="Write the plans of pull requests into a comment on them" inline>
         <input id={`${id}-plans`} aria-describedby={`${id}-plans-notes`} type="checkbox" checked={plans} onChange={(e) => setPlans(e.target.checked)} />
+      </Field>
+      <Field id={`${id}-commands`} label="Take commands that comments on pull requests of proposed changes begin with" inline>
+        <input id={`${id}-commands`} aria-describedby={`${id}-commands-notes`} type="checkbox" checked={commands} onChange={(e) => setCommands(e.target.checked)} />
       </Field>
       <Reason value={reason} onChange={setReason} />
       <FormError error={save.error} shown={(path) => path[0] === 'repositories' || path[0] === 'checkKeys'} />

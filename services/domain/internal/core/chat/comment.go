@@ -1,0 +1,307 @@
+package chat
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
+)
+
+// Forge is the kind of the accounts at forges, which answer by comments on pull requests.
+const Forge core.NotificationKind = "forge"
+
+const (
+	// maxAnswer bounds an answer in a comment, in bytes.
+	maxAnswer = 4000
+	// maxRollouts is how many rollouts of one pull request are shown, and maxCandidates how many are looked at for a question.
+	maxRollouts   = 3
+	maxCandidates = 50
+)
+
+// CommentReport is a comment with a command on a pull request, with the event that brought it. The registry service has proved that the
+// forge has sent it.
+type CommentReport struct {
+	In core.Inbound
+	// Hook is the key of the hook that received it.
+	Hook string
+	// Repository is an address, Number that of the pull request there.
+	Repository                  string
+	Number, CommentID, AuthorID int64
+	// Author is what the forge calls who has written it, which may change; AuthorID stays.
+	Author, Text string
+}
+
+// Comment is a comment with a command, as it is kept.
+type Comment struct {
+	ID, HookID int64
+	// Name is host and path of the repository.
+	Name                        string
+	Number, CommentID, AuthorID int64
+	Author, Command             string
+	ReceivedAt                  time.Time
+	// BegunAt is when it was begun to be performed; nil before.
+	BegunAt *time.Time
+	// Outcome is what became of it; empty while that is open.
+	Outcome, Answer string
+	// Member is who has linked the account; 0 for nobody.
+	Member int64
+}
+
+// Host is the server of a comment.
+func (c Comment) Host() string {
+	host, _, _ := strings.Cut(c.Name, "/")
+	return host
+}
+
+// account is the account of who has written a comment. A hook proves nothing about the users of another one: the member who makes a hook knows its
+// secret.
+func (c Comment) account() Account {
+	sum := sha256.Sum256(fmt.Appendf(nil, "lockstep forge account 1 hook %d", c.HookID))
+	return Account{
+		Kind: Forge, Workspace: fmt.Sprintf("%s/hook_%d", c.Host(), c.HookID), User: strconv.FormatInt(c.AuthorID, 10), Name: c.Author, KeyDigest: sum[:],
+	}
+}
+
+func (c Comment) where() string {
+	return fmt.Sprintf("in comment %d on %s#%d as %s", c.CommentID, c.Name, c.Number, c.Author)
+}
+
+// CommentCounts returns the number of commands in comments that this process has received, by what became of them.
+func (u *UseCases) CommentCounts() map[string]int64 {
+	all := u.comments.all()
+	delete(all, "unproved")
+	all["linked"], all["ignored"] = u.linked.Load(), u.ignored.Load()
+	return all
+}
+
+// ReportComments takes commands in comments on pull requests of proposed changes. It may be repeated at any point, in any order. It answers
+// the error, or nil, of each that was tried; while the database is away, none behind the first is.
+//
+// A command to freeze is performed at most once: after a crash its answer says so. All others decide nothing twice by their own rules.
+func (u *UseCases) ReportComments(ctx context.Context, all []CommentReport) (tried []error) {
+	for _, r := range all {
+		outcome, err := u.takeComment(ctx, r)
+		switch {
+		case err != nil:
+			u.comments.failed.Add(1)
+			err = fmt.Errorf("take comment %d on pull request %d of %.200s: %w", r.CommentID, r.Number, r.Repository, err)
+		case outcome == "linked":
+			u.linked.Add(1)
+		case outcome == "ignored":
+			u.ignored.Add(1)
+		default:
+			u.comments.count(outcome)
+		}
+		if tried = append(tried, err); fault.Is(err, fault.Unavailable) {
+			break
+		}
+	}
+	u.Wake()
+	return tried
+}
+
+// errIgnored is a comment that is about nothing of ours.
+var errIgnored = errors.New("it is about nothing of ours")
+
+// commented is a comment that is to be performed.
+type commented struct {
+	Comment
+	order        order
+	organization int64
+	// repository is its address.
+	repository string
+	who        core.Actor
+	rollouts   []core.Rollout
+	// outcome is what became of it without being performed; empty if it is to be.
+	outcome, answer string
+}
+
+func (u *UseCases) takeComment(ctx context.Context, r CommentReport) (string, error) {
+	if r.In.Organization <= 0 {
+		return "", fault.InvalidFields(fault.Field{Name: "organizationid", Problem: "missing; expected that of the hook"})
+	}
+	var c commented
+	err := u.Store.In(ctx, r.In.Organization, func(ctx context.Context, tx Tx) (err error) {
+		c = commented{organization: r.In.Organization, repository: r.Repository}
+		if _, err := tx.ClaimAll(ctx, []core.Inbound{r.In}); err != nil {
+			return err
+		}
+		return u.beginComment(ctx, tx, r, &c)
+	})
+	switch {
+	case errors.Is(err, errIgnored):
+		return "ignored", u.Store.In(ctx, r.In.Organization, func(ctx context.Context, tx Tx) error {
+			_, err := tx.ClaimAll(ctx, []core.Inbound{r.In})
+			return err
+		})
+	case err != nil:
+		return "", err
+	case c.outcome == "repeated":
+		return c.outcome, nil
+	case c.outcome != "":
+		return c.outcome, u.settleComment(ctx, c)
+	case c.order.verb == verbLink:
+		return u.linkByComment(ctx, c)
+	}
+	taken, s := Taken{}, &reply{kind: core.NotifySlack} // plain text: the comment makes a block of code of it
+	if err := s.finish(c.answerTo(ctx, u, s), &taken); err != nil {
+		return "", err
+	}
+	c.outcome, c.answer = taken.Outcome, taken.Text
+	return c.outcome, u.settleComment(ctx, c)
+}
+
+// beginComment notes a comment, and finds out whose it is and what it is about.
+func (u *UseCases) beginComment(ctx context.Context, tx Tx, r CommentReport, c *commented) error {
+	name := forge.RepositoryName(r.Repository)
+	hook, err := tx.ForgeHookByKey(ctx, r.Hook)
+	if fault.Is(err, fault.NotFound) { // it was removed, or never made
+		return errIgnored
+	}
+	if err != nil {
+		return err
+	}
+	if name == "" || !hook.Commands || !hook.Covers(name) {
+		return errIgnored
+	}
+	now := u.Clock.Now()
+	_, text, _ := strings.Cut(strings.TrimSpace(r.Text), " ")
+	c.order = parse(text)
+	c.Comment = Comment{
+		HookID: hook.ID, Name: name, Number: r.Number, CommentID: r.CommentID, AuthorID: r.AuthorID, Author: r.Author, Command: c.order.shown(),
+		ReceivedAt: now,
+	}
+	if c.order.verb != verbLink { // a code may be written anywhere: it says whose account it is for
+		found, err := tx.RolloutsOfPage(ctx, hook.Page(name, r.Number), maxCandidates)
+		if err != nil {
+			return err
+		}
+		if len(found) == 0 {
+			return errIgnored
+		}
+		rollouts, err := tx.RolloutsByID(ctx, c.organization, found)
+		if err != nil {
+			return err
+		}
+		for _, id := range found {
+			c.rollouts = append(c.rollouts, rollouts[id])
+		}
+	}
+	if many, err := tx.CommentsOf(ctx, c.Comment, now.Add(-time.Minute), perMinute); err != nil || many >= perMinute {
+		if err == nil {
+			err = errIgnored
+		}
+		return err
+	}
+	before, err := tx.AddComment(ctx, c.Comment)
+	if err != nil {
+		return err
+	}
+	// Another hook may have brought it first, where the account is not linked.
+	if before.Outcome != "" && (before.Outcome != "unlinked" || before.HookID == hook.ID) || before.AuthorID != r.AuthorID || before.Command != c.Command {
+		c.outcome = "repeated"
+		return nil
+	}
+	c.ID = before.ID
+	if err := tx.BeginComment(ctx, c.Comment, now); err != nil {
+		return err
+	}
+	if before.BegunAt != nil && before.Outcome == "" && c.order.verb == verbFreeze {
+		c.outcome, c.answer = "refused", "Lockstep was interrupted while it performed this. Look whether there is the freeze, and write it again if there is none."
+		return nil
+	}
+	if err := tx.ForgetComments(ctx, now.Add(-kept), forgottenAtOnce); err != nil || c.order.verb == verbLink {
+		return err
+	}
+	return u.whoCommented(ctx, tx, c)
+}
+
+// whoCommented finds the member who has linked the account of a comment.
+func (u *UseCases) whoCommented(ctx context.Context, tx Tx, c *commented) error {
+	of := c.account()
+	a, how, err := u.memberOf(ctx, tx, c.organization, Press{Kind: of.Kind, Workspace: of.Workspace, User: of.User, KeyDigest: of.KeyDigest}, c.order.needs())
+	if err != nil {
+		return err
+	}
+	if how == ownerFound {
+		c.who, c.Member = a, a.ID
+		return nil
+	}
+	c.outcome, c.answer = "unlinked", map[ownership]string{
+		ownerMissing:  "This account is not linked to a member of Lockstep. ",
+		ownerLeft:     "The member whose account this was has left Lockstep. ",
+		ownerUnproved: "This account is not linked to a member of Lockstep. ",
+		ownerMachine:  "Machines do not answer in comments. ",
+		ownerWeak:     fmt.Sprintf("This account was linked without the permission %q, so it has to be linked again. ", c.order.needs()),
+	}[how]
+	c.answer += fmt.Sprintf("To link it, get a code with: lockstep forge account link %d %s", c.HookID, strings.ToLower(c.Author))
+	return nil
+}
+
+// settleComment keeps what became of a comment, and has its answer written.
+func (u *UseCases) settleComment(ctx context.Context, c commented) error {
+	return u.Store.In(ctx, c.organization, func(ctx context.Context, tx Tx) error { return u.settleIn(ctx, tx, c) })
+}
+
+func (u *UseCases) settleIn(ctx context.Context, tx Tx, c commented) error {
+	if len(c.answer) > maxAnswer {
+		c.answer = strings.ToValidUTF8(c.answer[:maxAnswer], "") + "…"
+	}
+	c.Outcome, c.Answer = c.outcome, c.answer
+	fresh, err := tx.SettleComment(ctx, c.Comment)
+	if err != nil || !fresh || c.answer == "" {
+		return err
+	}
+	return tx.MergeForgeAnswer(ctx, forge.Answering(c.HookID, c.Name, c.repository, c.Number, u.Clock.Now()), forge.MostPulls)
+}
+
+// answerTo performs a command by the rules of the console. The error is that it could not be performed, or is not allowed.
+func (c commented) answerTo(ctx context.Context, u *UseCases, s *reply) error {
+	if c.order.wrong != nil {
+		return c.order.wrong
+	}
+	switch c.order.verb {
+	case verbHelp:
+		s.lines = append(s.lines, strings.Split(helpInComments(), "\n")...)
+		return nil
+	case verbStatus, verbWhy:
+		return u.standing(ctx, c, s)
+	case verbApprove, verbReject:
+		return u.resolveByComment(ctx, c, s)
+	case verbFreeze:
+		return u.freezeByComment(ctx, c, s)
+	}
+	return fault.New(fault.Invalid, "found %.50q; expected one of %s", c.order.verb, strings.Join(append(verbs(), verbLink), ", "))
+}
+
+// shown is a command as it is kept and shown: without a code.
+func (o order) shown() string {
+	if o.verb == verbLink {
+		return "/lockstep link"
+	}
+	return cutBytes("/lockstep "+strings.Join(append([]string{o.verb}, o.args...), " "), maxText)
+}
+
+func cutBytes(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "")
+}
+
+func helpInComments() string {
+	return strings.Join([]string{
+		"/lockstep status - where the rollout of this change is", "/lockstep why - what it waits for",
+		"/lockstep approve - what asks for approval, and how to answer it", "/lockstep approve NUMBER [REASON] - approve that question",
+		"/lockstep reject NUMBER [REASON] - reject it, which cancels the rollout",
+		"/lockstep freeze DURATION REASON - stop the rollouts of the application, such as for 2h",
+		"/lockstep link CODE - link this account to a member of Lockstep", "Everybody who sees this pull request sees the answers.",
+	}, "\n")
+}

@@ -1,0 +1,93 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/chat"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
+)
+
+// RolloutsOfPage implements chat.Tx.
+func (w Writes) RolloutsOfPage(ctx context.Context, page string, most int) ([]int64, error) {
+	ids, err := w.Q.RolloutsOfPage(ctx, w.Entered, page, int32(most))
+	return ids, pg.Classify(err, "find the rollouts of %.200s", page)
+}
+
+// AddComment implements chat.Tx.
+func (w Writes) AddComment(ctx context.Context, c chat.Comment) (chat.Comment, error) {
+	err := w.Q.InsertForgeComment(ctx, query.InsertForgeCommentParams{
+		OrganizationID: w.Entered, HookID: c.HookID, Name: c.Name, Number: c.Number, CommentID: c.CommentID, AuthorID: c.AuthorID, Author: c.Author,
+		Command: c.Command, ReceivedAt: c.ReceivedAt,
+	})
+	if err != nil {
+		return c, pg.Classify(err, "keep comment %d of %s", c.CommentID, c.Name)
+	}
+	r, err := w.Q.LockForgeComment(ctx, w.Entered, c.Name, c.CommentID)
+	return chat.Comment{
+		ID: r.ID, HookID: r.HookID, Name: r.Name, Number: r.Number, CommentID: r.CommentID, AuthorID: r.AuthorID, Author: r.Author, Command: r.Command,
+		ReceivedAt: r.ReceivedAt, BegunAt: r.BegunAt, Outcome: r.Outcome, Answer: r.Answer,
+	}, pg.Classify(err, "lock comment %d of %s", c.CommentID, c.Name)
+}
+
+// BeginComment implements chat.Tx.
+func (w Writes) BeginComment(ctx context.Context, c chat.Comment, at time.Time) error {
+	err := w.Q.BeginForgeComment(ctx, query.BeginForgeCommentParams{OrganizationID: w.Entered, ID: c.ID, HookID: c.HookID, At: &at})
+	return pg.Classify(err, "begin comment %d of %s", c.CommentID, c.Name)
+}
+
+// SettleComment implements chat.Tx.
+func (w Writes) SettleComment(ctx context.Context, c chat.Comment) (bool, error) {
+	p := query.SettleForgeCommentParams{OrganizationID: w.Entered, ID: c.ID, Outcome: c.Outcome, Answer: c.Answer}
+	if c.Member != 0 {
+		p.MemberID = &c.Member
+	}
+	n, err := w.Q.SettleForgeComment(ctx, p)
+	return n > 0, pg.Classify(err, "keep the outcome of comment %d of %s", c.CommentID, c.Name)
+}
+
+// CommentsOf implements chat.Tx.
+func (w Writes) CommentsOf(ctx context.Context, c chat.Comment, since time.Time, most int) (int, error) {
+	n, err := w.Q.ForgeCommentsOfAuthor(ctx, query.ForgeCommentsOfAuthorParams{
+		OrganizationID: w.Entered, AuthorID: c.AuthorID, Since: since, Host: c.Host(), Most: int32(most),
+	})
+	return int(n), pg.Classify(err, "count the comments of %d", c.AuthorID)
+}
+
+// ForgetComments implements chat.Tx.
+func (w Writes) ForgetComments(ctx context.Context, before time.Time, most int) error {
+	_, err := w.Q.ForgetForgeComments(ctx, before, int32(most))
+	return pg.Classify(err, "forget comments")
+}
+
+// PutForgeCode implements chat.Tx.
+func (w Writes) PutForgeCode(ctx context.Context, c chat.Code) error {
+	err := w.Q.PutForgeCode(ctx, query.PutForgeCodeParams{
+		OrganizationID: w.Entered, HookID: c.HookID, MemberID: c.MemberID, Account: c.Account, Permissions: int16(c.Permissions), Digest: c.Digest,
+		ExpiresAt: c.ExpiresAt,
+	})
+	return pg.Classify(err, "keep a code for hook %d", c.HookID)
+}
+
+// LockForgeCode implements chat.Tx.
+func (w Writes) LockForgeCode(ctx context.Context, digest []byte) (chat.Code, error) {
+	r, err := w.Q.LockForgeCode(ctx, w.Entered, digest)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return chat.Code{}, fault.New(fault.NotFound, "the code does not exist")
+	}
+	return chat.Code{
+		ID: r.ID, HookID: r.HookID, MemberID: r.MemberID, Account: r.Account, Permissions: core.Permissions(r.Permissions), Digest: r.Digest,
+		ExpiresAt: r.ExpiresAt, UsedAt: r.UsedAt,
+	}, pg.Classify(err, "read a code")
+}
+
+// UseForgeCode implements chat.Tx.
+func (w Writes) UseForgeCode(ctx context.Context, id int64, at time.Time) error {
+	return pg.Classify(w.Q.UseForgeCode(ctx, &at, w.Entered, id), "keep that code %d was used", id)
+}

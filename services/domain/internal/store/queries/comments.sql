@@ -1,0 +1,65 @@
+-- name: InsertForgeComment :exec
+INSERT INTO cd_forge_comments (organization_id, hook_id, name, number, comment_id, author_id, author, command, received_at)
+VALUES (@organization_id, @hook_id, @name, @number, @comment_id, @author_id, @author, @command, @received_at)
+ON CONFLICT (organization_id, name, comment_id) DO NOTHING;
+
+-- name: LockForgeComment :one
+SELECT * FROM cd_forge_comments WHERE organization_id = @organization_id AND name = @name AND comment_id = @comment_id FOR UPDATE;
+
+-- name: BeginForgeComment :exec
+UPDATE cd_forge_comments SET begun_at = @at, hook_id = @hook_id, outcome = '', answer = '' WHERE organization_id = @organization_id AND id = @id;
+
+-- name: SettleForgeComment :execrows
+UPDATE cd_forge_comments SET outcome = @outcome, answer = @answer, member_id = sqlc.narg(member_id)
+WHERE organization_id = @organization_id AND id = @id AND outcome = '';
+
+-- name: ForgeCommentsOfAuthor :one
+-- How many commands of an account at a server came since an instant, up to a limit.
+SELECT count(*) FROM (
+    SELECT 1 FROM cd_forge_comments c
+    WHERE c.organization_id = @organization_id AND c.author_id = @author_id AND c.received_at >= @since AND split_part(c.name, '/', 1) = @host::text
+    LIMIT @most
+) found;
+
+-- name: ForgeAnswers :many
+-- The latest answers on a pull request.
+SELECT * FROM cd_forge_comments WHERE organization_id = @organization_id AND name = @name AND number = @number AND answer <> ''
+ORDER BY id DESC LIMIT @most;
+
+-- name: ForgetForgeComments :one
+SELECT cd_forget_forge_comments(@before::timestamptz, @most::integer)::bigint;
+
+-- name: RolloutsOfPage :many
+-- The rollouts with a deployment that is a page elsewhere, given without its scheme in lower case; those that are not over, and the newest,
+-- come first.
+SELECT r.id FROM cd_rollouts r
+WHERE r.organization_id = @organization_id AND r.id IN (
+    SELECT e.rollout_id FROM cd_deployment_links l
+    JOIN cd_deployments d ON d.organization_id = l.organization_id AND d.id = l.deployment_id
+    JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id = d.rollout_environment_id
+    WHERE l.organization_id = @organization_id AND l.url <> '' AND md5(lower(regexp_replace(l.url, '^https?://', ''))) = md5(@page::text)
+      AND lower(regexp_replace(l.url, '^https?://', '')) = @page::text)
+ORDER BY r.finished_at IS NOT NULL, r.id DESC LIMIT @most;
+
+-- name: PutForgeCode :exec
+INSERT INTO cd_forge_codes (organization_id, hook_id, member_id, account, permissions, digest, expires_at)
+VALUES (@organization_id, @hook_id, @member_id, @account, @permissions, @digest, @expires_at)
+ON CONFLICT (organization_id, hook_id, member_id) DO UPDATE SET account = EXCLUDED.account, permissions = EXCLUDED.permissions,
+    digest = EXCLUDED.digest, expires_at = EXCLUDED.expires_at, used_at = NULL;
+
+-- name: LockForgeCode :one
+SELECT * FROM cd_forge_codes WHERE organization_id = @organization_id AND digest = @digest FOR UPDATE;
+
+-- name: UseForgeCode :exec
+UPDATE cd_forge_codes SET used_at = @at WHERE organization_id = @organization_id AND id = @id;
+
+-- name: MergeForgeAnswer :execrows
+-- Notes that there is an answer to write. A pull request that is not known gets a row without a plan.
+INSERT INTO cd_forge_pulls AS p (organization_id, hook_id, name, number, repository, host, asked_by, due_at, revision, answers)
+SELECT @organization_id, @hook_id, @name, @number, @repository, @host, '{}', @due_at, 0, 1
+WHERE EXISTS (SELECT FROM cd_forge_pulls o WHERE o.organization_id = @organization_id AND o.name = @name AND o.number = @number)
+   OR (SELECT count(*) FROM (SELECT FROM cd_forge_pulls o WHERE o.organization_id = @organization_id AND o.state IN ('pending', 'sending') LIMIT @most::bigint) x) < @most::bigint
+ON CONFLICT (organization_id, name, number) DO UPDATE SET answers = p.answers + 1, repository = EXCLUDED.repository,
+    due_at = CASE WHEN p.state = 'sending' OR p.state = 'pending' AND p.attempts > 0 THEN p.due_at ELSE EXCLUDED.due_at END,
+    attempts = CASE WHEN p.state IN ('pending', 'sending') THEN p.attempts ELSE 0 END,
+    state = CASE WHEN p.state = 'sending' THEN p.state ELSE 'pending' END;
