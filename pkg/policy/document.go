@@ -373,9 +373,11 @@ const (
 	ReferenceApplication ReferenceKind = "Application"
 	ReferenceEnvironment ReferenceKind = "Environment"
 	ReferenceGroup       ReferenceKind = "Group"
+	// ReferenceFunction is one of the engine, or of a worker.
+	ReferenceFunction ReferenceKind = "Function"
 )
 
-// Reference is something of the organization that a policy names.
+// Reference is something of the organization, or a Function, that a policy names.
 type Reference struct {
 	Kind         ReferenceKind
 	Name         string
@@ -390,7 +392,7 @@ func (d *Document) References() []Reference {
 		add := func(uid types.EntityUID) {
 			r := Reference{ReferenceKind(uid.Type), string(uid.ID), p.ID, p.Line, p.Column}
 			switch r.Kind {
-			case ReferenceApplication, ReferenceEnvironment, ReferenceGroup:
+			case ReferenceApplication, ReferenceEnvironment, ReferenceGroup, ReferenceFunction:
 				if !slices.Contains(all, r) {
 					all = append(all, r)
 				}

@@ -194,3 +194,58 @@ func TestCallsThatWaitAreBounded(t *testing.T) {
 	w.want(w.asksForCall("nightly", "more", "", 1, 9).State, core.CallRefused)
 	w.want(w.answered(), []string{"more false nightly"})
 }
+
+// D51: what policies about calls that are tried out would have decided is kept, at most 100 times for a run, and a simulation decides
+// recorded calls again: by the scope of the set, and without those about which only people have decided.
+func TestRecordedCallsAreSimulated(t *testing.T) {
+	t.Parallel()
+	w := frozen(t)
+	r := w.rollout(w.set)
+	run := "rollout-" + itoa(r.ID)
+	reported := func(run, call, verdict, would, application string, state core.CallState) {
+		w.ok(w.ofRun(run, event.CallDecided{
+			WorkflowID: run, CallID: call, Function: "http.request", State: string(state), Policy: "calls/no", Reason: "tried",
+			Decision: []byte(`{"verdict":"` + verdict + `","would_be":"` + would + `"}`),
+			Request: []byte(`{"principal":{"kind":"System","id":"run"},"function":"http.request","run":"` + run + `","application":"` + application +
+				`","arguments":{"url":"https://x"},"at":"2026-11-25T10:00:00Z"}`),
+		}))
+	}
+	reported(run, "x/0.0!1", "allow", "deny", "shop", core.CallPermitted)
+	reported(run, "x/0.0!1", "allow", "deny", "shop", core.CallPermitted) // a repetition
+	reported("nightly", "y/0.0!1", "deny", "deny", "", core.CallDenied)
+	for i := range core.MaxTriedCalls + 5 {
+		reported("loop", "z/0."+itoa(int64(i))+"!1", "allow", "deny", "", core.CallPermitted)
+	}
+	one := w.callOf("x/0.0!1")
+	w.want([]any{one.State, string(one.Decision.WouldBe), one.RolloutID}, []any{core.CallPermitted, "deny", r.ID})
+	w.want(w.countOf(`SELECT count(*) FROM cd_call_requests WHERE workflow_id = 'loop'`), core.MaxTriedCalls)
+	_, err := w.policies.AnswerCall(t.Context(), user(), one.ID, true, "why not")
+	w.refused(err, "asks nobody: policies permitted the call of http.request")
+
+	const permits = `@id("all") permit (principal, action == Action::"function.call", resource);`
+	const forbids = permits + `@id("no") forbid (principal, action == Action::"function.call", resource == Function::"http.request");`
+	since := w.now.Now().Add(-time.Hour)
+	simulate := func(n policy.NewPolicySet) policy.Simulated {
+		found, err := w.policies.Simulate(t.Context(), user(), n, since)
+		w.ok(err)
+		return found
+	}
+	found := simulate(policy.NewPolicySet{Name: "calls", Text: forbids})
+	w.want([]int{found.EvaluatedCalls, len(found.DifferentCalls)}, []int{core.MaxTriedCalls + 2, core.MaxTriedCalls + 1})
+	w.want(string(found.DifferentCalls[0].Would.Verdict), "deny")
+	found = simulate(policy.NewPolicySet{Name: "calls", Text: forbids, ApplicationID: r.ApplicationID})
+	var ids []string
+	for _, d := range found.DifferentCalls { // the rollout's is denied, and the one that was denied is not about the application
+		ids = append(ids, d.CallID+" "+string(d.Would.Verdict))
+	}
+	w.want(ids, []string{"y/0.0!1 allow", "x/0.0!1 deny"})
+	found = simulate(policy.NewPolicySet{Name: "calls", Text: permits})
+	w.want(len(found.DifferentCalls), 1)
+	since = w.now.Now().Add(time.Hour)
+	w.want(simulate(policy.NewPolicySet{Name: "calls", Text: forbids}).EvaluatedCalls, 0)
+	stranger := user()
+	stranger.Organization = 2
+	other, err := w.policies.Simulate(t.Context(), stranger, policy.NewPolicySet{Name: "calls", Text: forbids}, w.now.Now().Add(-time.Hour))
+	w.ok(err)
+	w.want(other.EvaluatedCalls, 0)
+}

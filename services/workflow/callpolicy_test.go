@@ -69,9 +69,15 @@ func newPoliced(t *testing.T) *policed {
 // put reports the next version of the organization's policies, and has it read.
 func (p *policed) put(text string) {
 	p.t.Helper()
+	p.putAs("enforce", text)
+}
+
+// putAs reports the next version in a mode.
+func (p *policed) putAs(mode, text string) {
+	p.t.Helper()
 	p.versions++
 	err := p.store.ReceivePolicySet(p.t.Context(), event.Event{}, callpolicy.Set{
-		Organization: 1, Name: "calls", Version: p.versions, Mode: "enforce", TimeZone: "UTC", Text: text,
+		Organization: 1, Name: "calls", Version: p.versions, Mode: mode, TimeZone: "UTC", Text: text,
 	})
 	if err == nil {
 		err = p.Read(p.t.Context())
@@ -167,6 +173,41 @@ run("act", {"at": "staging"})
 	}
 	if _, _, denied := p.Counts(); denied != 3 {
 		t.Errorf("counted %d denials", denied)
+	}
+}
+
+// D51: policies that are tried out change no call and add nothing to the history. What they would have decided is reported once for each
+// call, and at most 100 times by a run that repeats itself.
+func TestPoliciesAboutCallsAreTriedOut(t *testing.T) {
+	t.Parallel()
+	p := newPoliced(t)
+	p.putAs("dry_run", forbidAct)
+	p.runWith("one", p.store, p.act, 1000)
+	p.start(`
+for i in range(130):
+    run("act", {"at": "production"})
+run("act", {"at": "staging"})
+`)
+	p.await(execution.Completed)
+	if n := len(p.decisions()); p.calls.Load() != 131 || n != 0 {
+		t.Fatalf("called %d times with %d entries of decisions; expected 131 and none", p.calls.Load(), n)
+	}
+	rows, err := p.store.Pool.Query(t.Context(), `SELECT DISTINCT event->'data'->>'call_id' || ' ' || (event->'data'->>'state') || ' ' ||
+		(event->'data'->>'policy') || ' ' || (event->'data'->'decision'->>'verdict') || ' ' || (event->'data'->'decision'->>'would_be')
+		FROM outbox WHERE event->>'type' = $1`, event.TypeCallDecided)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	count := 0
+	for ; rows.Next(); count++ {
+		var line string
+		if err := rows.Scan(&line); err != nil || !strings.HasSuffix(line, "!1 permitted calls/no-act allow deny") {
+			t.Errorf("reported %q, %v; expected a permission that calls/no-act would have denied", line, err)
+		}
+	}
+	if err := rows.Err(); err != nil || count != 100 {
+		t.Errorf("%d calls were reported, %v; expected 100", count, err)
 	}
 }
 

@@ -97,6 +97,17 @@ type PolicySimulation struct {
 	Truncated      bool               `json:"truncated"`
 	DifferentCount int                `json:"differentCount"`
 	Different      []PolicyDifference `json:"different"`
+	// EvaluatedCalls counts the decisions about calls of Functions, and DifferentCalls are those that would have been different.
+	EvaluatedCalls     int              `json:"evaluatedCalls"`
+	DifferentCallCount int              `json:"differentCallCount"`
+	DifferentCalls     []CallDifference `json:"differentCalls"`
+}
+
+// CallDifference is a decision about a call that would have been different.
+type CallDifference struct {
+	CallRequest CallRequest `json:"callRequest"`
+	Verdict     string      `json:"verdict"`
+	Summary     string      `json:"summary"`
 }
 
 // PolicySetInput describes a version of a policy set.
@@ -166,7 +177,8 @@ func (c *Client) SimulatePolicies(ctx context.Context, in PolicySetInput, since 
 	input["since"] = since
 	var data struct{ SimulatePolicies PolicySimulation }
 	err := c.do(ctx, `query($input: SimulatePoliciesInput!) { simulatePolicies(input: $input) { evaluated truncated differentCount `+
-		`different { decision { `+policyDecisionFields+` } rollout { id } verdict summary } } }`, map[string]any{"input": input}, &data)
+		`different { decision { `+policyDecisionFields+` } rollout { id } verdict summary } evaluatedCalls differentCallCount `+
+		`differentCalls { callRequest { `+callRequestFields+` } verdict summary } } }`, map[string]any{"input": input}, &data)
 	return data.SimulatePolicies, err
 }
 
@@ -182,11 +194,13 @@ type CallRequest struct {
 	Policy  string          `json:"policy"`
 	Reason  string          `json:"reason"`
 	// Group is whose members may approve it; empty for everybody who may approve. Quorum is how many have to, 0 for a call that was denied.
-	Group     string          `json:"group,omitempty"`
-	Quorum    int             `json:"quorum"`
-	ExpiresAt *time.Time      `json:"expiresAt,omitempty"`
-	Answers   []CallAnswer    `json:"answers"`
-	Verdict   string          `json:"verdict"`
+	Group     string       `json:"group,omitempty"`
+	Quorum    int          `json:"quorum"`
+	ExpiresAt *time.Time   `json:"expiresAt,omitempty"`
+	Answers   []CallAnswer `json:"answers"`
+	Verdict   string       `json:"verdict"`
+	// WouldBe is the verdict if the policies that are tried out counted; empty if none is.
+	WouldBe   string          `json:"wouldBe,omitempty"`
 	Digest    string          `json:"digest"`
 	Rulings   []PolicyRuling  `json:"rulings"`
 	Request   json.RawMessage `json:"request"`
@@ -202,7 +216,7 @@ type CallAnswer struct {
 }
 
 const callRequestFields = `id state function workflowId rollout { id } policy reason group quorum expiresAt ` +
-	`answers { approves reason author at } verdict digest rulings { set policy line verdict sentence failed given dryRun } request createdAt`
+	`answers { approves reason author at } verdict wouldBe digest rulings { set policy line verdict sentence failed given dryRun } request createdAt`
 
 // CallRequests are the latest first: those that wait for an approval, or all.
 func (c *Client) CallRequests(ctx context.Context, pending bool) ([]CallRequest, error) {

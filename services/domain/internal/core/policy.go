@@ -262,7 +262,7 @@ const (
 	CallPending CallState = "pending"
 	// CallApproved is one that people have approved; the engine asks the policies again.
 	CallApproved CallState = "approved"
-	// CallPermitted means that the policies permitted it afterwards.
+	// CallPermitted means that the policies permitted it: after an approval, or at once where those that are tried out would not have.
 	CallPermitted CallState = "permitted"
 	// CallRefused is one that people have refused.
 	CallRefused CallState = "refused"
@@ -275,7 +275,10 @@ const (
 // MaxPendingCalls is how many calls of an organization wait for approvals at once. More are refused.
 const MaxPendingCalls = 200
 
-// CallRequest is what policies decided about a call of a Function, other than to permit it at once (D51).
+// MaxTriedCalls is how many calls of a run are kept that only policies which are tried out would not have permitted.
+const MaxTriedCalls = 100
+
+// CallRequest is what policies decided about a call of a Function, other than that all of them permit it at once (D51).
 type CallRequest struct {
 	ID int64
 	// WorkflowID is the run, and RolloutID the rollout that it belongs to; 0 for none.
@@ -296,6 +299,12 @@ type CallRequest struct {
 	// Request is everything that the policies could ask of, without secrets.
 	Request   json.RawMessage
 	CreatedAt time.Time
+}
+
+// Tried reports whether the call was permitted at once, and policies that are tried out would not have permitted it.
+func (r CallRequest) Tried() bool {
+	return r.State == CallPermitted && r.Quorum == 0 && r.Decision.Verdict == policy.Allow && r.Decision.WouldBe != "" &&
+		r.Decision.WouldBe != policy.Allow && !slices.ContainsFunc(r.Decision.Rulings, func(one policy.Ruling) bool { return one.Given })
 }
 
 // CallAnswer is the answer of a member.
@@ -338,7 +347,11 @@ func (r CallRequest) MayAnswer(a Actor, approve bool, answers []CallAnswer, at t
 	switch state := r.StateAt(at); {
 	case state == CallPending:
 	case r.Quorum == 0:
-		return fault.New(fault.Refused, "%s asks nobody: policies denied the call of %s", r.Name(), r.Function)
+		outcome := "denied"
+		if state == CallPermitted {
+			outcome = "permitted"
+		}
+		return fault.New(fault.Refused, "%s asks nobody: policies %s the call of %s", r.Name(), outcome, r.Function)
 	default:
 		return fault.New(fault.Refused, "%s is %s; only one that is pending can be answered", r.Name(), state)
 	}

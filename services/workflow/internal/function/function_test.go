@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/policy"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
@@ -454,5 +455,17 @@ func TestCommitsAreRead(t *testing.T) {
 		if diff := cmp.Diff(any(want), value); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
+	}
+}
+
+// D51: policies may name every Function that programs can run, and no other name is known to them as the engine's.
+func TestPoliciesKnowTheFunctions(t *testing.T) {
+	t.Parallel()
+	r, err := activity.NewFunctions(append(All(&forge{}, nil), Watching(WatchDeps{})...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(r.Names(), policy.Functions()); diff != "" {
+		t.Errorf("found other names in pkg/policy (-want +got):\n%s", diff)
 	}
 }

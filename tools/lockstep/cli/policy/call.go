@@ -29,7 +29,7 @@ func (c commands) requests() *cobra.Command {
 }
 
 func callTable(w io.Writer, all []client.CallRequest) {
-	command.Row(w, "REQUEST", "STATE", "FUNCTION", "RUN", "POLICY", "APPROVALS", "BY", "UNTIL")
+	command.Row(w, "REQUEST", "STATE", "FUNCTION", "RUN", "POLICY", "WOULD BE", "APPROVALS", "BY", "UNTIL")
 	for _, r := range all {
 		until, given, by := "", 0, r.Group
 		if r.ExpiresAt != nil {
@@ -44,7 +44,7 @@ func callTable(w io.Writer, all []client.CallRequest) {
 		if r.Quorum > 0 {
 			approvals = fmt.Sprintf("%d of %d", given, r.Quorum)
 		}
-		command.Row(w, r.ID, journal.Human(r.State), r.Function, r.WorkflowID, r.Policy, approvals, by, until)
+		command.Row(w, r.ID, journal.Human(r.State), r.Function, r.WorkflowID, r.Policy, journal.Human(r.WouldBe), approvals, by, until)
 	}
 }
 

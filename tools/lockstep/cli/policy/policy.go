@@ -260,11 +260,16 @@ func (c commands) simulate() *cobra.Command {
 					command.Row(w, d.Decision.ID, rollout, d.Decision.GateID, command.Moment(d.Decision.CreatedAt), journal.Human(d.Decision.Verdict),
 						journal.Human(d.Verdict), d.Summary)
 				}
+				for _, d := range found.DifferentCalls {
+					command.Row(w, d.CallRequest.ID, d.CallRequest.WorkflowID, "call of "+d.CallRequest.Function, command.Moment(d.CallRequest.CreatedAt),
+						journal.Human(d.CallRequest.Verdict), journal.Human(d.Verdict), d.Summary)
+				}
 				more := ""
 				if found.Truncated {
 					more = "; there are earlier ones"
 				}
-				command.Row(w, fmt.Sprintf("%d of %d decisions would have been different%s", found.DifferentCount, found.Evaluated, more))
+				command.Row(w, fmt.Sprintf("%d of %d decisions and %d of %d calls would have been different%s", found.DifferentCount, found.Evaluated,
+					found.DifferentCallCount, found.EvaluatedCalls, more))
 			})
 		})
 	flags := cmd.Flags()

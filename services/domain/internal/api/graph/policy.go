@@ -2,6 +2,8 @@ package graph
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	rules "github.com/lockstep-cd/lockstep/pkg/policy"
@@ -20,6 +22,7 @@ type Policies interface {
 	PolicyDecisionsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.PolicyDecision, error)
 	Calls
 	CheckPolicies(ctx context.Context, a core.Actor, text string) (policy.Checked, error)
+	PolicyNames(ctx context.Context, a core.Actor) (policy.Names, error)
 	Simulate(ctx context.Context, a core.Actor, n policy.NewPolicySet, since time.Time) (policy.Simulated, error)
 }
 
@@ -49,13 +52,28 @@ func (q query) PolicyDecision(ctx context.Context, id string) (*model.PolicyDeci
 	return optional(ctx, loadersOf(ctx).policyDecisions, n, model.WrapPolicyDecision)
 }
 
-// PolicyVocabulary is the same for everybody.
-func (query) PolicyVocabulary(context.Context) (model.PolicyVocabulary, error) {
+// PolicyVocabulary is what policies may ask of, and name.
+func (q query) PolicyVocabulary(ctx context.Context) (model.PolicyVocabulary, error) {
 	templates, err := rules.Templates()
+	if err != nil {
+		return model.PolicyVocabulary{}, err
+	}
+	names, err := q.domain.Policies.PolicyNames(ctx, loadersOf(ctx).actor)
+	slices.Sort(names.Groups)
 	return model.PolicyVocabulary{
 		Rollouts: rules.Schema, Calls: rules.CallSchema, Annotations: rules.Annotations(),
 		Templates: wrapAll(templates, func(t rules.Template) model.PolicyTemplate { return model.PolicyTemplate(t) }),
+		Names: model.PolicyNames{
+			Applications: sortedNames(names.Applications),
+			Environments: sortedNames(names.Environments),
+			Groups:       append([]string{}, names.Groups...), Functions: rules.Functions(),
+		},
 	}, err
+}
+
+// sortedNames are the names, and an empty list for none.
+func sortedNames(of map[int64]string) []string {
+	return append([]string{}, slices.Sorted(maps.Values(of))...)
 }
 
 // CheckPolicies validates a text.
@@ -73,6 +91,12 @@ func (q query) SimulatePolicies(ctx context.Context, in model.SimulatePoliciesIn
 	found, err := q.domain.Policies.Simulate(ctx, loadersOf(ctx).actor, n, in.Since)
 	s := model.PolicySimulation{
 		Evaluated: found.Evaluated, Truncated: found.Truncated, DifferentCount: len(found.Different), Different: []model.PolicyDifference{},
+		EvaluatedCalls: found.EvaluatedCalls, DifferentCallCount: len(found.DifferentCalls), DifferentCalls: []model.CallDifference{},
+	}
+	for _, d := range found.DifferentCalls[:min(len(found.DifferentCalls), maxDifferent)] {
+		s.DifferentCalls = append(s.DifferentCalls, model.CallDifference{
+			CallRequest: model.WrapCallRequest(d.CallRequest), Verdict: d.Would.Verdict, Summary: d.Would.Sentence(),
+		})
 	}
 	for _, d := range found.Different[:min(len(found.Different), maxDifferent)] {
 		one := model.PolicyDifference{Decision: model.WrapPolicyDecision(d.PolicyDecision), Verdict: d.Would.Verdict, Summary: d.Would.Sentence()}

@@ -22,6 +22,8 @@ type CallTx interface {
 	// WithdrawCallRequests ends what a run waits for.
 	WithdrawCallRequests(ctx context.Context, workflow string) error
 	CountPendingCallRequests(ctx context.Context) (int, error)
+	// CountTriedCallRequests counts the calls of a run that were permitted at once.
+	CountTriedCallRequests(ctx context.Context, workflow string) (int, error)
 	// CallAnswersOf are those to some requests, oldest first.
 	CallAnswersOf(ctx context.Context, organization int64, requests []int64) (map[int64][]core.CallAnswer, error)
 	AddCallAnswer(ctx context.Context, request int64, a core.CallAnswer) error
@@ -34,6 +36,8 @@ type CallReads interface {
 	// CallRequests are the latest first, at most 200; pending ones or all.
 	CallRequests(ctx context.Context, organization int64, pending bool) ([]core.CallRequest, error)
 	CallRequestsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.CallRequest, error)
+	// CallRequestsSince are the latest first, at most MaxSimulated.
+	CallRequestsSince(ctx context.Context, organization int64, since time.Time) ([]core.CallRequest, error)
 	// CallRequestsByRollout are the latest of each rollout first, at most 100.
 	CallRequestsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.CallRequest, error)
 	CallAnswersOf(ctx context.Context, organization int64, requests []int64) (map[int64][]core.CallAnswer, error)
@@ -49,6 +53,12 @@ func CallReported(ctx context.Context, tx CallTx, r core.CallRequest) error {
 			return err
 		}
 		full = count >= core.MaxPendingCalls
+	}
+	if r.Tried() {
+		count, err := tx.CountTriedCallRequests(ctx, r.WorkflowID)
+		if err != nil || count >= core.MaxTriedCalls {
+			return err
+		}
 	}
 	first, err := tx.AddCallRequest(ctx, r)
 	if err != nil {

@@ -7,6 +7,8 @@ package policy
 import (
 	"crypto/sha256"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -74,6 +76,40 @@ func (e *Engine) decide(sets []core.PolicySet, r policy.Request) policy.Decision
 	if r.Environment != nil {
 		levels[2].Name = fmt.Sprintf("environment %q", r.Environment.Name)
 	}
+	failed := e.fill(levels, sets, func(int64) int { return 2 })
+	if failed != nil {
+		return *failed
+	}
+	all, err := policy.Combine(levels...)
+	if err != nil {
+		return policy.Failed("all", err.Error())
+	}
+	return all.Decide(r)
+}
+
+// DecideCall decides about a call of a Function as the engine does, by sets that concern its run. Environments are those that the sets of
+// an environment are about, by number.
+func (e *Engine) DecideCall(sets []core.PolicySet, environments map[int64]string, c policy.Call) policy.Decision {
+	levels := []policy.Level{{Name: "the organization"}, {Name: fmt.Sprintf("application %q", c.Application)}}
+	places := map[int64]int{}
+	for _, id := range slices.Sorted(maps.Keys(environments)) {
+		places[id] = len(levels)
+		levels = append(levels, policy.Level{Name: fmt.Sprintf("environment %q", environments[id])})
+	}
+	failed := e.fill(levels, sets, func(environment int64) int { return places[environment] })
+	if failed != nil {
+		return *failed
+	}
+	all, err := policy.CombineCalls(levels...)
+	if err != nil {
+		return policy.Failed("all", err.Error())
+	}
+	return all.Decide(c)
+}
+
+// fill puts sets into their levels: the organization's first, the application's second, and those of an environment where place says. The
+// answer is the denial where one of them cannot be used; nil if all can.
+func (e *Engine) fill(levels []policy.Level, sets []core.PolicySet, place func(environment int64) int) *policy.Decision {
 	for _, s := range sets {
 		if s.Mode == core.PolicyOff {
 			continue
@@ -82,23 +118,21 @@ func (e *Engine) decide(sets []core.PolicySet, r policy.Request) policy.Decision
 		zone, err := time.LoadLocation(s.TimeZone)
 		switch {
 		case len(text.problems) > 0: // it was valid when it was written, and this release reads it otherwise
-			return policy.Failed(s.Name, "the set cannot be read: "+text.problems[0].String())
+			failed := policy.Failed(s.Name, "the set cannot be read: "+text.problems[0].String())
+			return &failed
 		case err != nil:
-			return policy.Failed(s.Name, fmt.Sprintf("the time zone %q is not known here", s.TimeZone))
+			failed := policy.Failed(s.Name, fmt.Sprintf("the time zone %q is not known here", s.TimeZone))
+			return &failed
 		}
 		level := &levels[0]
 		if s.ApplicationID != 0 {
 			level = &levels[1]
 		} else if s.EnvironmentID != 0 {
-			level = &levels[2]
+			level = &levels[place(s.EnvironmentID)]
 		}
 		level.Members = append(level.Members, policy.Member{
 			Name: s.Name, Document: text.document, Zone: zone, DryRun: s.Mode == core.PolicyDryRun,
 		})
 	}
-	all, err := policy.Combine(levels...)
-	if err != nil {
-		return policy.Failed("all", err.Error())
-	}
-	return all.Decide(r)
+	return nil
 }

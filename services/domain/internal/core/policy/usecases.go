@@ -37,9 +37,6 @@ type Reads interface {
 	PolicyDecisionsSince(ctx context.Context, organization int64, since time.Time) ([]core.PolicyDecision, error)
 }
 
-// MaxSimulated is how many recorded decisions a simulation evaluates.
-const MaxSimulated = 5000
-
 // Names are what policies of an organization may name.
 type Names struct {
 	Groups []string
@@ -287,6 +284,15 @@ func (u *UseCases) problems(text string, names Names) (problems, warnings []poli
 		return read.problems, nil
 	}
 	for _, r := range read.document.References() {
+		if r.Kind == policy.ReferenceFunction {
+			if !slices.Contains(policy.Functions(), r.Name) {
+				warnings = append(warnings, policy.Problem{
+					Line: r.Line, Column: r.Column, Policy: r.Policy,
+					Message: fmt.Sprintf("the engine has no Function %q; unless a worker of yours has it, nothing calls it", r.Name),
+				})
+			}
+			continue
+		}
 		known := map[policy.ReferenceKind]bool{
 			policy.ReferenceGroup:       slices.Contains(names.Groups, r.Name),
 			policy.ReferenceApplication: contains(names.Applications, r.Name),
@@ -333,6 +339,11 @@ func (u *UseCases) CheckPolicies(ctx context.Context, a core.Actor, text string)
 	return c, nil
 }
 
+// PolicyNames are what policies of the organization may name.
+func (u *UseCases) PolicyNames(ctx context.Context, a core.Actor) (Names, error) {
+	return u.store.PolicyNames(ctx, a.Organization)
+}
+
 // PolicySets are all of the organization in their latest versions, by name.
 func (u *UseCases) PolicySets(ctx context.Context, a core.Actor) ([]core.PolicySet, error) {
 	return u.store.PolicySets(ctx, a.Organization)
@@ -365,66 +376,6 @@ func (u *UseCases) PolicyDecisionsByRollout(
 	ctx context.Context, organization int64, rollouts []int64,
 ) (map[int64][]core.PolicyDecision, error) {
 	return u.store.PolicyDecisionsByRollout(ctx, organization, rollouts)
-}
-
-// Simulated is a simulation of a new text on recorded decisions.
-type Simulated struct {
-	// Evaluated is how many decisions there were, the latest ones; Truncated that there were more.
-	Evaluated int
-	Truncated bool
-	// Different are those that would have been different, the latest first.
-	Different []Difference
-}
-
-// Difference is a decision that would have been different.
-type Difference struct {
-	core.PolicyDecision
-	Would policy.Decision
-}
-
-// Simulate decides again what was decided since an instant, as if a set had a new text and were enforced; everything else is as it is now.
-func (u *UseCases) Simulate(ctx context.Context, a core.Actor, n NewPolicySet, since time.Time) (Simulated, error) {
-	var s Simulated
-	names, err := u.store.PolicyNames(ctx, a.Organization)
-	if err != nil {
-		return s, err
-	}
-	if err := u.valid(n.Text, names); err != nil {
-		return s, err
-	}
-	all, err := u.store.PolicySets(ctx, a.Organization)
-	if err != nil {
-		return s, err
-	}
-	tried := core.PolicySet{Name: n.Name, ApplicationID: n.ApplicationID, EnvironmentID: n.EnvironmentID, TimeZone: "UTC"}
-	if at := slices.IndexFunc(all, func(one core.PolicySet) bool { return one.Name == n.Name }); at >= 0 {
-		tried = all[at]
-		all = slices.Delete(all, at, at+1)
-	}
-	tried.Text, tried.Mode = n.Text, core.PolicyEnforced
-	override(&tried.TimeZone, n.TimeZone)
-	decisions, err := u.store.PolicyDecisionsSince(ctx, a.Organization, since)
-	if err != nil {
-		return s, err
-	}
-	s.Evaluated, s.Truncated = len(decisions), len(decisions) == MaxSimulated
-	for _, d := range decisions {
-		var concerned []core.ConcerningPolicy
-		environment := int64(0)
-		for _, one := range append(slices.Clone(all), tried) {
-			if one.ApplicationID != 0 && names.Applications[one.ApplicationID] != d.Request.Application {
-				continue
-			}
-			if one.EnvironmentID != 0 && d.Request.Environment != nil && names.Environments[one.EnvironmentID] == d.Request.Environment.Name {
-				environment = one.EnvironmentID
-			}
-			concerned = append(concerned, core.ConcerningPolicy{PolicySet: one, Latest: true})
-		}
-		if would := u.engine.Decide(concerned, environment, d.Request); would.Verdict != d.Verdict {
-			s.Different = append(s.Different, Difference{d, would})
-		}
-	}
-	return s, nil
 }
 
 // state is what the journal of changes keeps of a version.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -51,6 +52,19 @@ func (r Reads) CallRequests(ctx context.Context, organization int64, pending boo
 		rows, err := read(ctx, organization)
 		if err != nil {
 			return pg.Classify(err, "read decisions about calls")
+		}
+		all, err = callRequests(rows)
+		return err
+	})
+	return all, err
+}
+
+// CallRequestsSince implements policy.CallReads.
+func (r Reads) CallRequestsSince(ctx context.Context, organization int64, since time.Time) (all []core.CallRequest, err error) {
+	err = r.Run(ctx, organization, func(q *query.Queries) error {
+		rows, err := q.CallRequestsSince(ctx, organization, since)
+		if err != nil {
+			return pg.Classify(err, "read decisions about calls since %s", since)
 		}
 		all, err = callRequests(rows)
 		return err
@@ -182,6 +196,12 @@ func (w Writes) WithdrawCallRequests(ctx context.Context, workflow string) error
 func (w Writes) CountPendingCallRequests(ctx context.Context) (int, error) {
 	n, err := w.Q.CountPendingCallRequests(ctx, w.Entered)
 	return int(n), pg.Classify(err, "count call requests")
+}
+
+// CountTriedCallRequests implements policy.CallTx.
+func (w Writes) CountTriedCallRequests(ctx context.Context, workflow string) (int, error) {
+	n, err := w.Q.CountTriedCallRequests(ctx, w.Entered, workflow)
+	return int(n), pg.Classify(err, "count call requests of %q", workflow)
 }
 
 // AddCallAnswer implements policy.CallTx.

@@ -56,14 +56,29 @@ func (r Reads) Components(ctx context.Context, organization int64, versions []in
 	return found, err
 }
 
+// commonly is in how many versions a component is common: what is live is searched then, and not all versions that have it.
+const commonly = 1000
+
 // WhereComponent implements origin.Reads.
 func (r Reads) WhereComponent(
 	ctx context.Context, organization int64, c provenance.Component, most int,
 ) (all []core.Whereabouts, err error) {
 	err = r.Run(ctx, organization, func(q *query.Queries) error {
-		rows, err := q.WhereComponent(ctx, query.WhereComponentParams{
+		p := query.WhereComponentParams{
 			OrganizationID: organization, Name: c.Name, Version: c.Version, Purl: c.PURL, AtMost: int32(most),
-		})
+		}
+		count, err := q.CountComponents(ctx, organization, c.Name, commonly)
+		if err != nil {
+			return pg.Classify(err, "count the versions with the component %q", c.Name)
+		}
+		read := q.WhereComponent
+		if count >= commonly {
+			read = func(ctx context.Context, p query.WhereComponentParams) ([]query.WhereComponentRow, error) {
+				rows, err := q.WhereCommonComponent(ctx, query.WhereCommonComponentParams(p))
+				return convert(rows, func(row query.WhereCommonComponentRow) query.WhereComponentRow { return query.WhereComponentRow(row) }), err
+			}
+		}
+		rows, err := read(ctx, p)
 		all = convert(rows, func(row query.WhereComponentRow) core.Whereabouts {
 			w := whereabouts(row.ApplicationID, row.EnvironmentID, row.ServiceID, row.VersionID, row.LiveSince)
 			w.Component = provenance.Component{Name: row.Name, Version: row.Version, PURL: row.Purl}

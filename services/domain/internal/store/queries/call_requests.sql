@@ -30,6 +30,14 @@ SELECT * FROM cd_call_requests WHERE organization_id = @organization_id AND stat
 -- name: CallRequests :many
 SELECT * FROM cd_call_requests WHERE organization_id = @organization_id ORDER BY id DESC LIMIT 200;
 
+-- name: CallRequestsSince :many
+-- The latest first, for simulations.
+SELECT * FROM cd_call_requests WHERE organization_id = @organization_id AND created_at >= @since ORDER BY created_at DESC, id DESC LIMIT 5000;
+
+-- name: CountTriedCallRequests :one
+-- The calls of a run that were permitted at once, and that policies which are tried out would not have permitted.
+SELECT count(*) FROM cd_call_requests WHERE organization_id = @organization_id AND workflow_id = @workflow_id AND state = 'permitted' AND quorum = 0;
+
 -- name: CallRequestsByRollout :many
 -- The latest of each rollout first, at most 100.
 SELECT sqlc.embed(d) FROM unnest(@ids::bigint[]) AS r(id)

@@ -60,6 +60,30 @@ JOIN cd_cells c ON c.organization_id = e.organization_id AND c.live_version_set_
 WHERE k.organization_id = @organization_id AND k.name = @name AND (@version::text = '' OR k.version = @version::text) AND (@purl::text = '' OR k.purl = @purl::text)
 ORDER BY c.application_name, c.environment_id, e.service_id, k.version, k.purl LIMIT @at_most;
 
+-- name: CountComponents :one
+-- How many versions have a component, counted up to a bound.
+SELECT count(*) FROM (
+    SELECT 1 FROM cd_version_components k WHERE k.organization_id = @organization_id AND k.name = @name LIMIT @at_most
+) counted;
+
+-- name: WhereCommonComponent :many
+-- As WhereComponent, from what is live: for a component of many versions, most of which are not.
+WITH live AS MATERIALIZED (
+    SELECT c.application_id, c.environment_id, c.application_name, c.live_since, e.service_id, e.version_id
+    FROM cd_cells c
+    JOIN cd_version_set_entries e ON e.organization_id = c.organization_id AND e.version_set_id = c.live_version_set_id
+    WHERE c.organization_id = @organization_id AND c.live_version_set_id IS NOT NULL
+)
+SELECT l.application_id, l.environment_id, l.service_id, l.version_id, l.live_since, k.name, k.version, k.purl
+FROM live l
+CROSS JOIN LATERAL (
+    SELECT o.name, o.version, o.purl FROM cd_version_components o
+    WHERE o.organization_id = @organization_id AND o.version_id = l.version_id AND o.name = @name
+      AND (@version::text = '' OR o.version = @version::text) AND (@purl::text = '' OR o.purl = @purl::text)
+    OFFSET 0
+) k
+ORDER BY l.application_name, l.environment_id, l.service_id, k.version, k.purl LIMIT @at_most;
+
 -- name: WhereDigest :many
 -- Where versions with a digest are live.
 SELECT c.application_id, c.environment_id, e.service_id, e.version_id, c.live_since

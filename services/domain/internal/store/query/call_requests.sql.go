@@ -180,12 +180,67 @@ func (q *Queries) CallRequestsByRollout(ctx context.Context, ids []int64, organi
 	return items, nil
 }
 
+const callRequestsSince = `-- name: CallRequestsSince :many
+SELECT organization_id, id, workflow_id, call_id, rollout_id, function, state, policy, reason, approver_group, quorum, requester_may, expires_at, decision, request, created_at, updated_at FROM cd_call_requests WHERE organization_id = $1 AND created_at >= $2 ORDER BY created_at DESC, id DESC LIMIT 5000
+`
+
+// The latest first, for simulations.
+func (q *Queries) CallRequestsSince(ctx context.Context, organizationID int64, since time.Time) ([]CallRequest, error) {
+	rows, err := q.db.Query(ctx, callRequestsSince, organizationID, since)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CallRequest
+	for rows.Next() {
+		var i CallRequest
+		if err := rows.Scan(
+			&i.OrganizationID,
+			&i.ID,
+			&i.WorkflowID,
+			&i.CallID,
+			&i.RolloutID,
+			&i.Function,
+			&i.State,
+			&i.Policy,
+			&i.Reason,
+			&i.ApproverGroup,
+			&i.Quorum,
+			&i.RequesterMay,
+			&i.ExpiresAt,
+			&i.Decision,
+			&i.Request,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const countPendingCallRequests = `-- name: CountPendingCallRequests :one
 SELECT count(*) FROM cd_call_requests WHERE organization_id = $1 AND state = 'pending'
 `
 
 func (q *Queries) CountPendingCallRequests(ctx context.Context, organizationID int64) (int64, error) {
 	row := q.db.QueryRow(ctx, countPendingCallRequests, organizationID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const countTriedCallRequests = `-- name: CountTriedCallRequests :one
+SELECT count(*) FROM cd_call_requests WHERE organization_id = $1 AND workflow_id = $2 AND state = 'permitted' AND quorum = 0
+`
+
+// The calls of a run that were permitted at once, and that policies which are tried out would not have permitted.
+func (q *Queries) CountTriedCallRequests(ctx context.Context, organizationID int64, workflowID string) (int64, error) {
+	row := q.db.QueryRow(ctx, countTriedCallRequests, organizationID, workflowID)
 	var count int64
 	err := row.Scan(&count)
 	return count, err

@@ -90,6 +90,20 @@ func (q *Queries) ComponentsOfVersions(ctx context.Context, organizationID int64
 	return items, nil
 }
 
+const countComponents = `-- name: CountComponents :one
+SELECT count(*) FROM (
+    SELECT 1 FROM cd_version_components k WHERE k.organization_id = $1 AND k.name = $2 LIMIT $3
+) counted
+`
+
+// How many versions have a component, counted up to a bound.
+func (q *Queries) CountComponents(ctx context.Context, organizationID int64, name string, atMost int32) (int64, error) {
+	row := q.db.QueryRow(ctx, countComponents, organizationID, name, atMost)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const forgetComponents = `-- name: ForgetComponents :one
 SELECT cd_forget_components($1::bigint)::bigint
 `
@@ -291,6 +305,79 @@ func (q *Queries) SettleLookup(ctx context.Context, arg SettleLookupParams) erro
 		arg.VersionID,
 	)
 	return err
+}
+
+const whereCommonComponent = `-- name: WhereCommonComponent :many
+WITH live AS MATERIALIZED (
+    SELECT c.application_id, c.environment_id, c.application_name, c.live_since, e.service_id, e.version_id
+    FROM cd_cells c
+    JOIN cd_version_set_entries e ON e.organization_id = c.organization_id AND e.version_set_id = c.live_version_set_id
+    WHERE c.organization_id = $1 AND c.live_version_set_id IS NOT NULL
+)
+SELECT l.application_id, l.environment_id, l.service_id, l.version_id, l.live_since, k.name, k.version, k.purl
+FROM live l
+CROSS JOIN LATERAL (
+    SELECT o.name, o.version, o.purl FROM cd_version_components o
+    WHERE o.organization_id = $1 AND o.version_id = l.version_id AND o.name = $2
+      AND ($3::text = '' OR o.version = $3::text) AND ($4::text = '' OR o.purl = $4::text)
+    OFFSET 0
+) k
+ORDER BY l.application_name, l.environment_id, l.service_id, k.version, k.purl LIMIT $5
+`
+
+type WhereCommonComponentParams struct {
+	OrganizationID int64
+	Name           string
+	Version        string
+	Purl           string
+	AtMost         int32
+}
+
+type WhereCommonComponentRow struct {
+	ApplicationID int64
+	EnvironmentID int64
+	ServiceID     int64
+	VersionID     int64
+	LiveSince     *time.Time
+	Name          string
+	Version       string
+	Purl          string
+}
+
+// As WhereComponent, from what is live: for a component of many versions, most of which are not.
+func (q *Queries) WhereCommonComponent(ctx context.Context, arg WhereCommonComponentParams) ([]WhereCommonComponentRow, error) {
+	rows, err := q.db.Query(ctx, whereCommonComponent,
+		arg.OrganizationID,
+		arg.Name,
+		arg.Version,
+		arg.Purl,
+		arg.AtMost,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WhereCommonComponentRow
+	for rows.Next() {
+		var i WhereCommonComponentRow
+		if err := rows.Scan(
+			&i.ApplicationID,
+			&i.EnvironmentID,
+			&i.ServiceID,
+			&i.VersionID,
+			&i.LiveSince,
+			&i.Name,
+			&i.Version,
+			&i.Purl,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const whereComponent = `-- name: WhereComponent :many

@@ -18,7 +18,8 @@ import (
 // closed and opened anew, as a poll's is between two rounds. The program sees one call that takes longer.
 //
 // What is decided, other than a permission at once, is an entry of KindDecision in the turn that decides. The entry brings a held call back
-// after a crash, and keeps one that was approved from being decided again. The machine does not see it.
+// after a crash, and keeps one that was approved from being decided again. The machine does not see it. A permission at once that the
+// policies which are tried out would not have given is reported and not an entry: trying policies out makes no history longer.
 
 // CallPolicies decides about calls.
 type CallPolicies interface {
@@ -38,6 +39,8 @@ const (
 	// reportedDenials is how many denials of a generation are reported to the domain service, since a program may repeat them without end.
 	// All of them are in the history.
 	reportedDenials = 100
+	// reportedTries is the same for calls that policies permit, and would not if those that are tried out counted.
+	reportedTries = 100
 )
 
 // hold is a call that waits for an approval.
@@ -161,7 +164,7 @@ func (r *run) ask(ctx context.Context, op history.Op, before history.CallDecisio
 	switch decision.Verdict {
 	case policy.Allow:
 		if before.Request == "" {
-			return permission{}, nil
+			return permission{}, r.tried(op, report)
 		}
 		made.Request, made.Asked, made.State = before.Request, before.Asked, history.CallPermitted
 		report.CallDecision = made
@@ -192,6 +195,25 @@ func (r *run) ask(ctx context.Context, op history.Op, before history.CallDecisio
 		}
 		return permission{refusal: &history.FunctionError{Code: history.CodeForbidden, Message: op.Name + ": " + made.Reason}}, nil
 	}
+}
+
+// tried reports a call that policies permit, if those that are tried out would not. The report is committed with the opening of the call,
+// which is not decided again.
+func (r *run) tried(op history.Op, report callReport) error {
+	would := report.decision.WouldBe
+	if would == "" || would == policy.Allow || r.tries >= reportedTries {
+		return nil
+	}
+	r.tries++
+	report.State, report.Policy = history.CallPermitted, ""
+	for _, ruling := range report.decision.Rulings {
+		if ruling.DryRun && ruling.Verdict == would {
+			report.Policy = ruling.Name()
+			break
+		}
+	}
+	r.permit(op.Ref, nil)
+	return r.report(report)
 }
 
 // refuse ends a held call for what people have decided, or have not.
@@ -235,6 +257,11 @@ func (r *run) record(op history.Op, report callReport) error {
 			return nil
 		}
 	}
+	return r.report(report)
+}
+
+// report has the next commit report a decision to the domain service.
+func (r *run) report(report callReport) error {
 	data, err := report.event(r.loaded.Workflow)
 	if err != nil {
 		return err

@@ -60,10 +60,11 @@ type run struct {
 	// consumed are the kinds of events of which this generation has consumed some, by their names.
 	consumed map[string]history.Want
 	// about is what policies about calls may ask of the run, permitted are the calls that they permit after an approval, and denials counts
-	// those that they deny (permit.go).
+	// those that they deny, tries those that only policies which are tried out would not permit (permit.go).
 	about     *callpolicy.Run
 	permitted map[history.OpRef][]string
 	denials   int
+	tries     int
 }
 
 // openOp is what is known of a blocked operation.

@@ -15,7 +15,8 @@ const (
 	CallDenied = "denied"
 	// CallPending is one that waits for an approval.
 	CallPending = "pending"
-	// CallPermitted is one that policies permit after an approval.
+	// CallPermitted is one that policies permit: after an approval, or at once where those that are tried out would not, which is reported
+	// and no entry.
 	CallPermitted = "permitted"
 	// CallRefused is one whose approval people have refused.
 	CallRefused = "refused"

@@ -198,6 +198,84 @@ func (ec *executionContext) fieldContext_CallAnswer_at(_ context.Context, field 
 	return graphql.NewScalarFieldContext("CallAnswer", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _CallDifference_callRequest(ctx context.Context, field graphql.CollectedField, obj *model.CallDifference) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CallDifference_callRequest(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CallRequest, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.CallRequest) graphql.Marshaler {
+			return ec.marshalNCallRequest2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCallRequest(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CallDifference_callRequest(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "CallDifference",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_CallRequest(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _CallDifference_verdict(ctx context.Context, field graphql.CollectedField, obj *model.CallDifference) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CallDifference_verdict(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Verdict, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v policy.Verdict) graphql.Marshaler {
+			return ec.marshalNPolicyVerdict2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋpkgᚋpolicyᚐVerdict(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CallDifference_verdict(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CallDifference", field, false, false, errors.New("field of type PolicyVerdict does not have child fields"))
+}
+
+func (ec *executionContext) _CallDifference_summary(ctx context.Context, field graphql.CollectedField, obj *model.CallDifference) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CallDifference_summary(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Summary, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CallDifference_summary(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CallDifference", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _CallRequest_id(ctx context.Context, field graphql.CollectedField, obj *model.CallRequest) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -536,6 +614,29 @@ func (ec *executionContext) _CallRequest_digest(ctx context.Context, field graph
 }
 func (ec *executionContext) fieldContext_CallRequest_digest(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("CallRequest", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _CallRequest_wouldBe(ctx context.Context, field graphql.CollectedField, obj *model.CallRequest) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CallRequest_wouldBe(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.WouldBe(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *policy.Verdict) graphql.Marshaler {
+			return ec.marshalOPolicyVerdict2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋpkgᚋpolicyᚐVerdict(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_CallRequest_wouldBe(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CallRequest", field, true, false, errors.New("field of type PolicyVerdict does not have child fields"))
 }
 
 func (ec *executionContext) _CallRequest_rulings(ctx context.Context, field graphql.CollectedField, obj *model.CallRequest) (ret graphql.Marshaler) {
@@ -1059,6 +1160,98 @@ func (ec *executionContext) _PolicyDifference_summary(ctx context.Context, field
 }
 func (ec *executionContext) fieldContext_PolicyDifference_summary(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("PolicyDifference", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _PolicyNames_applications(ctx context.Context, field graphql.CollectedField, obj *model.PolicyNames) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PolicyNames_applications(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Applications, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PolicyNames_applications(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PolicyNames", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _PolicyNames_environments(ctx context.Context, field graphql.CollectedField, obj *model.PolicyNames) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PolicyNames_environments(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Environments, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PolicyNames_environments(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PolicyNames", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _PolicyNames_groups(ctx context.Context, field graphql.CollectedField, obj *model.PolicyNames) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PolicyNames_groups(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Groups, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PolicyNames_groups(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PolicyNames", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _PolicyNames_functions(ctx context.Context, field graphql.CollectedField, obj *model.PolicyNames) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PolicyNames_functions(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Functions, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PolicyNames_functions(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PolicyNames", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _PolicyProblem_line(ctx context.Context, field graphql.CollectedField, obj *model.PolicyProblem) (ret graphql.Marshaler) {
@@ -1732,6 +1925,84 @@ func (ec *executionContext) fieldContext_PolicySimulation_differentCount(_ conte
 	return graphql.NewScalarFieldContext("PolicySimulation", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _PolicySimulation_evaluatedCalls(ctx context.Context, field graphql.CollectedField, obj *model.PolicySimulation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PolicySimulation_evaluatedCalls(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.EvaluatedCalls, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PolicySimulation_evaluatedCalls(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PolicySimulation", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _PolicySimulation_differentCalls(ctx context.Context, field graphql.CollectedField, obj *model.PolicySimulation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PolicySimulation_differentCalls(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DifferentCalls, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.CallDifference) graphql.Marshaler {
+			return ec.marshalNCallDifference2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCallDifferenceᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PolicySimulation_differentCalls(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "PolicySimulation",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_CallDifference(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _PolicySimulation_differentCallCount(ctx context.Context, field graphql.CollectedField, obj *model.PolicySimulation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PolicySimulation_differentCallCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DifferentCallCount, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PolicySimulation_differentCallCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PolicySimulation", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _PolicyTemplate_name(ctx context.Context, field graphql.CollectedField, obj *model.PolicyTemplate) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1897,6 +2168,38 @@ func (ec *executionContext) fieldContext_PolicyVocabulary_templates(_ context.Co
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_PolicyTemplate(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _PolicyVocabulary_names(ctx context.Context, field graphql.CollectedField, obj *model.PolicyVocabulary) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PolicyVocabulary_names(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Names, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.PolicyNames) graphql.Marshaler {
+			return ec.marshalNPolicyNames2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐPolicyNames(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PolicyVocabulary_names(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "PolicyVocabulary",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PolicyNames(ctx, field)
 		},
 	}
 	return fc, nil
@@ -2298,6 +2601,54 @@ func (ec *executionContext) _CallAnswer(ctx context.Context, sel ast.SelectionSe
 	return out
 }
 
+var callDifferenceImplementors = []string{"CallDifference"}
+
+func (ec *executionContext) _CallDifference(ctx context.Context, sel ast.SelectionSet, obj *model.CallDifference) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, callDifferenceImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("CallDifference")
+		case "callRequest":
+			out.Values[i] = ec._CallDifference_callRequest(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "verdict":
+			out.Values[i] = ec._CallDifference_verdict(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "summary":
+			out.Values[i] = ec._CallDifference_summary(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var callRequestImplementors = []string{"CallRequest", "Node"}
 
 func (ec *executionContext) _CallRequest(ctx context.Context, sel ast.SelectionSet, obj *model.CallRequest) graphql.Marshaler {
@@ -2477,6 +2828,11 @@ func (ec *executionContext) _CallRequest(ctx context.Context, sel ast.SelectionS
 		case "digest":
 			out.Values[i] = ec._CallRequest_digest(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "wouldBe":
+			out.Values[i] = ec._CallRequest_wouldBe(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "rulings":
@@ -2708,6 +3064,59 @@ func (ec *executionContext) _PolicyDifference(ctx context.Context, sel ast.Selec
 			}
 		case "summary":
 			out.Values[i] = ec._PolicyDifference_summary(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var policyNamesImplementors = []string{"PolicyNames"}
+
+func (ec *executionContext) _PolicyNames(ctx context.Context, sel ast.SelectionSet, obj *model.PolicyNames) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, policyNamesImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("PolicyNames")
+		case "applications":
+			out.Values[i] = ec._PolicyNames_applications(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "environments":
+			out.Values[i] = ec._PolicyNames_environments(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "groups":
+			out.Values[i] = ec._PolicyNames_groups(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "functions":
+			out.Values[i] = ec._PolicyNames_functions(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -3049,6 +3458,21 @@ func (ec *executionContext) _PolicySimulation(ctx context.Context, sel ast.Selec
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "evaluatedCalls":
+			out.Values[i] = ec._PolicySimulation_evaluatedCalls(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "differentCalls":
+			out.Values[i] = ec._PolicySimulation_differentCalls(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "differentCallCount":
+			out.Values[i] = ec._PolicySimulation_differentCallCount(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -3147,6 +3571,11 @@ func (ec *executionContext) _PolicyVocabulary(ctx context.Context, sel ast.Selec
 			}
 		case "templates":
 			out.Values[i] = ec._PolicyVocabulary_templates(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "names":
+			out.Values[i] = ec._PolicyVocabulary_names(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -3252,6 +3681,26 @@ func (ec *executionContext) marshalNCallAnswer2ᚕgithubᚗcomᚋlockstepᚑcd�
 	return ret
 }
 
+func (ec *executionContext) marshalNCallDifference2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCallDifference(ctx context.Context, sel ast.SelectionSet, v model.CallDifference) graphql.Marshaler {
+	return ec._CallDifference(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNCallDifference2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCallDifferenceᚄ(ctx context.Context, sel ast.SelectionSet, v []model.CallDifference) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNCallDifference2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCallDifference(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) marshalNCallRequest2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCallRequest(ctx context.Context, sel ast.SelectionSet, v model.CallRequest) graphql.Marshaler {
 	return ec._CallRequest(ctx, sel, &v)
 }
@@ -3346,6 +3795,10 @@ func (ec *executionContext) marshalNPolicyMode2githubᚗcomᚋlockstepᚑcdᚋlo
 		}
 	}
 	return res
+}
+
+func (ec *executionContext) marshalNPolicyNames2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐPolicyNames(ctx context.Context, sel ast.SelectionSet, v model.PolicyNames) graphql.Marshaler {
+	return ec._PolicyNames(ctx, sel, &v)
 }
 
 func (ec *executionContext) marshalNPolicyProblem2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐPolicyProblem(ctx context.Context, sel ast.SelectionSet, v model.PolicyProblem) graphql.Marshaler {

@@ -406,6 +406,12 @@ type ComplexityRoot struct {
 		Reason     func(childComplexity int) int
 	}
 
+	CallDifference struct {
+		CallRequest func(childComplexity int) int
+		Summary     func(childComplexity int) int
+		Verdict     func(childComplexity int) int
+	}
+
 	CallRequest struct {
 		Answers      func(childComplexity int) int
 		CreatedAt    func(childComplexity int) int
@@ -425,6 +431,7 @@ type ComplexityRoot struct {
 		Verdict      func(childComplexity int) int
 		ViewerCan    func(childComplexity int) int
 		WorkflowID   func(childComplexity int) int
+		WouldBe      func(childComplexity int) int
 	}
 
 	CancelChainPayload struct {
@@ -1493,6 +1500,13 @@ type ComplexityRoot struct {
 		Verdict  func(childComplexity int) int
 	}
 
+	PolicyNames struct {
+		Applications func(childComplexity int) int
+		Environments func(childComplexity int) int
+		Functions    func(childComplexity int) int
+		Groups       func(childComplexity int) int
+	}
+
 	PolicyProblem struct {
 		Column  func(childComplexity int) int
 		Line    func(childComplexity int) int
@@ -1527,10 +1541,13 @@ type ComplexityRoot struct {
 	}
 
 	PolicySimulation struct {
-		Different      func(childComplexity int) int
-		DifferentCount func(childComplexity int) int
-		Evaluated      func(childComplexity int) int
-		Truncated      func(childComplexity int) int
+		Different          func(childComplexity int) int
+		DifferentCallCount func(childComplexity int) int
+		DifferentCalls     func(childComplexity int) int
+		DifferentCount     func(childComplexity int) int
+		Evaluated          func(childComplexity int) int
+		EvaluatedCalls     func(childComplexity int) int
+		Truncated          func(childComplexity int) int
 	}
 
 	PolicyTemplate struct {
@@ -1542,6 +1559,7 @@ type ComplexityRoot struct {
 	PolicyVocabulary struct {
 		Annotations func(childComplexity int) int
 		Calls       func(childComplexity int) int
+		Names       func(childComplexity int) int
 		Rollouts    func(childComplexity int) int
 		Templates   func(childComplexity int) int
 	}
@@ -3667,6 +3685,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.CallAnswer.Reason(childComplexity), true
 
+	case "CallDifference.callRequest":
+		if e.ComplexityRoot.CallDifference.CallRequest == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CallDifference.CallRequest(childComplexity), true
+	case "CallDifference.summary":
+		if e.ComplexityRoot.CallDifference.Summary == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CallDifference.Summary(childComplexity), true
+	case "CallDifference.verdict":
+		if e.ComplexityRoot.CallDifference.Verdict == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CallDifference.Verdict(childComplexity), true
+
 	case "CallRequest.answers":
 		if e.ComplexityRoot.CallRequest.Answers == nil {
 			break
@@ -3775,6 +3812,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.CallRequest.WorkflowID(childComplexity), true
+	case "CallRequest.wouldBe":
+		if e.ComplexityRoot.CallRequest.WouldBe == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CallRequest.WouldBe(childComplexity), true
 
 	case "CancelChainPayload.chain":
 		if e.ComplexityRoot.CancelChainPayload.Chain == nil {
@@ -8555,6 +8598,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.PolicyDifference.Verdict(childComplexity), true
 
+	case "PolicyNames.applications":
+		if e.ComplexityRoot.PolicyNames.Applications == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyNames.Applications(childComplexity), true
+	case "PolicyNames.environments":
+		if e.ComplexityRoot.PolicyNames.Environments == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyNames.Environments(childComplexity), true
+	case "PolicyNames.functions":
+		if e.ComplexityRoot.PolicyNames.Functions == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyNames.Functions(childComplexity), true
+	case "PolicyNames.groups":
+		if e.ComplexityRoot.PolicyNames.Groups == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyNames.Groups(childComplexity), true
+
 	case "PolicyProblem.column":
 		if e.ComplexityRoot.PolicyProblem.Column == nil {
 			break
@@ -8708,6 +8776,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.PolicySimulation.Different(childComplexity), true
+	case "PolicySimulation.differentCallCount":
+		if e.ComplexityRoot.PolicySimulation.DifferentCallCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicySimulation.DifferentCallCount(childComplexity), true
+	case "PolicySimulation.differentCalls":
+		if e.ComplexityRoot.PolicySimulation.DifferentCalls == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicySimulation.DifferentCalls(childComplexity), true
 	case "PolicySimulation.differentCount":
 		if e.ComplexityRoot.PolicySimulation.DifferentCount == nil {
 			break
@@ -8720,6 +8800,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.PolicySimulation.Evaluated(childComplexity), true
+	case "PolicySimulation.evaluatedCalls":
+		if e.ComplexityRoot.PolicySimulation.EvaluatedCalls == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicySimulation.EvaluatedCalls(childComplexity), true
 	case "PolicySimulation.truncated":
 		if e.ComplexityRoot.PolicySimulation.Truncated == nil {
 			break
@@ -8758,6 +8844,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.PolicyVocabulary.Calls(childComplexity), true
+	case "PolicyVocabulary.names":
+		if e.ComplexityRoot.PolicyVocabulary.Names == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyVocabulary.Names(childComplexity), true
 	case "PolicyVocabulary.rollouts":
 		if e.ComplexityRoot.PolicyVocabulary.Rollouts == nil {
 			break
@@ -16930,7 +17022,7 @@ extend type Query {
   policySetVersions(name: String!): [PolicySet!]!
   "A decision that policies took, with what they were asked; null if there is none."
   policyDecision(id: ID!): PolicyDecision
-  "Calls of Functions that policies did not permit at once, the latest first, at most 200: those that wait for an approval, or all."
+  "Calls of Functions that policies did not permit at once, or would not have if those that are tried out counted, the latest first, at most 200: those that wait for an approval, or all."
   callRequests(pending: Boolean = true): [CallRequest!]!
   "A call of a Function that policies did not permit at once, with what they were asked; null if there is none."
   callRequest(id: ID!): CallRequest
@@ -17052,7 +17144,7 @@ enum CallRequestState {
   PENDING
   "It was approved, and the policies are asked again."
   APPROVED
-  "The policies permit it after the approval."
+  "The policies permit it: after an approval, or at once where those that are tried out would not have (wouldBe)."
   PERMITTED
   "A member refused it."
   REFUSED
@@ -17089,6 +17181,8 @@ type CallRequest implements Node {
   verdict: PolicyVerdict!
   "Identifies the policies that were asked: the digest of their texts."
   digest: String!
+  "The verdict if the policy sets that are tried out counted; null if none is."
+  wouldBe: PolicyVerdict
   "The policies that matched, and what denied."
   rulings: [PolicyRuling!]!
   "Everything that the policies were asked, with its values and without secrets."
@@ -17148,6 +17242,17 @@ type PolicyVocabulary {
   annotations: [String!]!
   "By name."
   templates: [PolicyTemplate!]!
+  "What policies of the organization may name."
+  names: PolicyNames!
+}
+
+"What policies of an organization may name, each by name."
+type PolicyNames {
+  applications: [String!]!
+  environments: [String!]!
+  groups: [String!]!
+  "The Functions that the engine has; those of workers are not listed."
+  functions: [String!]!
 }
 
 "A policy set to begin with."
@@ -17193,6 +17298,21 @@ type PolicySimulation {
   different: [PolicyDifference!]!
   "How many would have been different."
   differentCount: Int!
+  "How many recorded decisions about calls of Functions were evaluated."
+  evaluatedCalls: Int!
+  "The calls that would have been decided differently, the latest first; at most 200."
+  differentCalls: [CallDifference!]!
+  "How many calls would have been decided differently."
+  differentCallCount: Int!
+}
+
+"A decision about a call of a Function that would have been different."
+type CallDifference {
+  callRequest: CallRequest!
+  "The verdict that it would have been."
+  verdict: PolicyVerdict!
+  "By which policies and why, as text."
+  summary: String!
 }
 
 "A decision that would have been different."
@@ -19676,6 +19796,18 @@ func (ec *executionContext) childFields_CallAnswer(ctx context.Context, field gr
 	return nil, fmt.Errorf("no field named %q was found under type CallAnswer", field.Name)
 }
 
+func (ec *executionContext) childFields_CallDifference(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "callRequest":
+		return ec.fieldContext_CallDifference_callRequest(ctx, field)
+	case "verdict":
+		return ec.fieldContext_CallDifference_verdict(ctx, field)
+	case "summary":
+		return ec.fieldContext_CallDifference_summary(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CallDifference", field.Name)
+}
+
 func (ec *executionContext) childFields_CallRequest(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -19706,6 +19838,8 @@ func (ec *executionContext) childFields_CallRequest(ctx context.Context, field g
 		return ec.fieldContext_CallRequest_verdict(ctx, field)
 	case "digest":
 		return ec.fieldContext_CallRequest_digest(ctx, field)
+	case "wouldBe":
+		return ec.fieldContext_CallRequest_wouldBe(ctx, field)
 	case "rulings":
 		return ec.fieldContext_CallRequest_rulings(ctx, field)
 	case "request":
@@ -21634,6 +21768,20 @@ func (ec *executionContext) childFields_PolicyDifference(ctx context.Context, fi
 	return nil, fmt.Errorf("no field named %q was found under type PolicyDifference", field.Name)
 }
 
+func (ec *executionContext) childFields_PolicyNames(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "applications":
+		return ec.fieldContext_PolicyNames_applications(ctx, field)
+	case "environments":
+		return ec.fieldContext_PolicyNames_environments(ctx, field)
+	case "groups":
+		return ec.fieldContext_PolicyNames_groups(ctx, field)
+	case "functions":
+		return ec.fieldContext_PolicyNames_functions(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PolicyNames", field.Name)
+}
+
 func (ec *executionContext) childFields_PolicyProblem(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "line":
@@ -21710,6 +21858,12 @@ func (ec *executionContext) childFields_PolicySimulation(ctx context.Context, fi
 		return ec.fieldContext_PolicySimulation_different(ctx, field)
 	case "differentCount":
 		return ec.fieldContext_PolicySimulation_differentCount(ctx, field)
+	case "evaluatedCalls":
+		return ec.fieldContext_PolicySimulation_evaluatedCalls(ctx, field)
+	case "differentCalls":
+		return ec.fieldContext_PolicySimulation_differentCalls(ctx, field)
+	case "differentCallCount":
+		return ec.fieldContext_PolicySimulation_differentCallCount(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type PolicySimulation", field.Name)
 }
@@ -21736,6 +21890,8 @@ func (ec *executionContext) childFields_PolicyVocabulary(ctx context.Context, fi
 		return ec.fieldContext_PolicyVocabulary_annotations(ctx, field)
 	case "templates":
 		return ec.fieldContext_PolicyVocabulary_templates(ctx, field)
+	case "names":
+		return ec.fieldContext_PolicyVocabulary_names(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type PolicyVocabulary", field.Name)
 }

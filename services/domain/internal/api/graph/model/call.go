@@ -28,6 +28,14 @@ func (r CallRequest) Verdict() policy.Verdict {
 	return r.Decision.Verdict
 }
 
+// WouldBe is null where no set is tried out.
+func (r CallRequest) WouldBe() *policy.Verdict {
+	if r.Decision.WouldBe == "" {
+		return nil
+	}
+	return &r.Decision.WouldBe
+}
+
 // Digest identifies the policies that were asked.
 func (r CallRequest) Digest() string { return r.Decision.Digest }
 

@@ -195,6 +195,15 @@ type BypassFreezePayload struct {
 	Errors  []UserError `json:"errors"`
 }
 
+// A decision about a call of a Function that would have been different.
+type CallDifference struct {
+	CallRequest CallRequest `json:"callRequest"`
+	// The verdict that it would have been.
+	Verdict policy.Verdict `json:"verdict"`
+	// By which policies and why, as text.
+	Summary string `json:"summary"`
+}
+
 // Input of cancelChain.
 type CancelChainInput struct {
 	// The chain.
@@ -894,6 +903,15 @@ type PolicyDifference struct {
 	Summary string `json:"summary"`
 }
 
+// What policies of an organization may name, each by name.
+type PolicyNames struct {
+	Applications []string `json:"applications"`
+	Environments []string `json:"environments"`
+	Groups       []string `json:"groups"`
+	// The Functions that the engine has; those of workers are not listed.
+	Functions []string `json:"functions"`
+}
+
 // What a simulation found.
 type PolicySimulation struct {
 	// How many recorded decisions were evaluated.
@@ -904,6 +922,12 @@ type PolicySimulation struct {
 	Different []PolicyDifference `json:"different"`
 	// How many would have been different.
 	DifferentCount int `json:"differentCount"`
+	// How many recorded decisions about calls of Functions were evaluated.
+	EvaluatedCalls int `json:"evaluatedCalls"`
+	// The calls that would have been decided differently, the latest first; at most 200.
+	DifferentCalls []CallDifference `json:"differentCalls"`
+	// How many calls would have been decided differently.
+	DifferentCallCount int `json:"differentCallCount"`
 }
 
 // A policy set to begin with.
@@ -925,6 +949,8 @@ type PolicyVocabulary struct {
 	Annotations []string `json:"annotations"`
 	// By name.
 	Templates []PolicyTemplate `json:"templates"`
+	// What policies of the organization may name.
+	Names PolicyNames `json:"names"`
 }
 
 // Input of previewRollout.

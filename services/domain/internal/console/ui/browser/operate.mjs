@@ -194,7 +194,7 @@ test('a feed is made and revoked, and badges are shown and ended', async () => {
   await page.finish()
 })
 
-const routes = ['/sources', '/sources?application=shop', '/sources/new', '/sources/artifactsource_1', '/sources/artifactsource_999', '/workflows', '/workflows?state=failed', '/workflows/nothing', '/functions', '/functions?text=git', '/schedules', '/schedules/nothing', '/new-schedule', '/edit-schedule/nothing', '/forges', '/forges/publishing', '/notifications', '/my-notifications', '/policies', '/policies/nothing', '/new-policy-set',
+const routes = ['/sources', '/sources?application=shop', '/sources/new', '/sources/artifactsource_1', '/sources/artifactsource_999', '/workflows', '/workflows?state=failed', '/workflows/nothing', '/functions', '/functions?text=git', '/schedules', '/schedules/nothing', '/new-schedule', '/edit-schedule/nothing', '/forges', '/forges/publishing', '/notifications', '/my-notifications', '/policies', '/policies/nothing', '/new-policy-set', '/find', '/find?q=log4j-core@2.14.1', '/versions/version_1', '/versions/version_999',
   '/agents', '/access', '/access?show=groups', '/access?show=grants', '/access?show=tokens', '/changes', '/changes?show=all', '/activity', '/activity?who=nobody-known', '/activity?action=createApplication', '/activity?action=approve&application=shop&since=2026-11-01']
 for (const look of [{ name: 'light' }, { name: 'dark', dark: true }, { name: '320', width: 320, height: 700 }, { name: 'forced', forced: true }]) {
   test(`every route for operators, ${look.name}`, async () => {

@@ -42,6 +42,8 @@ const MyNotifications = lazy(() => import('./pages/my-notifications'))
 const Notifications = lazy(() => import('./pages/notifications'))
 const Policies = lazy(() => import('./pages/policies'))
 const PolicyPage = lazy(() => import('./pages/policy'))
+const VersionDetail = lazy(() => import('./pages/version'))
+const Find = lazy(() => import('./pages/find'))
 const Agents = lazy(() => import('./pages/agents'))
 const Access = lazy(() => import('./pages/access'))
 const Changes = lazy(() => import('./pages/changes'))
@@ -182,6 +184,8 @@ function Frame({ viewer, cursor, onLeave }: { viewer: ViewerData['viewer']; curs
               <Route path="/policies" element={<Policies />} />
               <Route path="/new-policy-set" element={<PolicyPage />} />
               <Route path="/policies/:name" element={<PolicyPage />} />
+              <Route path="/versions/:id" element={<VersionDetail />} />
+              <Route path="/find" element={<Find />} />
               <Route path="/agents" element={<Agents />} />
               <Route path="/access" element={<Access />} />
               <Route path="/changes" element={<Changes />} />

@@ -136,13 +136,13 @@ describe('passages (D46)', () => {
     expect(breach(rollout, journal)).toBeNull()
   })
   test('are drawn with their states', () => {
-    const drawn = (state: string) => renderToStaticMarkup(<Passages live={{ rollout: { ...rollout, state }, journal, pages: [] } as never} />)
+    const drawn = (state: string) => renderToStaticMarkup(<Passages live={{ rollout: { ...rollout, openGates: [], waitingOn: [], state }, journal, pages: [] } as never} />)
     expect(drawn('IN_PROGRESS')).toContain('Requested')
     expect(drawn('IN_PROGRESS')).toContain('Staging: approved by alice, user 4 (platform).')
     expect(drawn('FAILED')).toContain('Never granted')
     // What needed nothing is drawn on request.
     expect(drawn('FAILED')).toContain('Show one that needed no approval')
     expect(drawn('FAILED')).not.toContain('Past “release”')
-    expect(renderToStaticMarkup(<Passages live={{ rollout, journal: [], pages: [] } as never} />)).toBe('')
+    expect(renderToStaticMarkup(<Passages live={{ rollout: { ...rollout, openGates: [], waitingOn: [] }, journal: [], pages: [] } as never} />)).toBe('')
   })
 })

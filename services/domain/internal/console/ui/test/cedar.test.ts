@@ -29,6 +29,20 @@ test('what can follow is what the schema has there', () => {
   expect(complete(known, 'when { context.facts has si').replaces).toBe(2)
 })
 
+test('names of what the organization has are offered where they stand', () => {
+  const names = new Map([['Environment', ['staging', 'production', 'a"b']], ['Group', ['dba', 'ops']], ['Function', ['http.request']]])
+  const with_ = vocabulary([schema('schema')], ['group'], names)
+  const offered = (before: string) => complete(with_, before).choices.map((c) => c.label)
+  expect(offered('forbid (principal, action, resource == Environment::"')).toEqual(['staging', 'production'])
+  expect(offered('resource == Environment::"PRO')).toEqual(['production'])
+  expect(complete(with_, 'resource == Environment::"pro').replaces).toBe(3)
+  expect(offered('@require("approval") @group("d')).toEqual(['dba'])
+  expect(offered('principal in Group::"')).toEqual(['dba', 'ops'])
+  expect(offered('resource == Function::"http.')).toEqual(['http.request'])
+  expect(offered('resource == User::"1')).toEqual([])
+  expect(offered('@message("Environment')).toEqual([])
+})
+
 test('nothing is offered where anything may be written', () => {
   expect(labels('// context.')).toEqual([])
   expect(labels('@message("context.')).toEqual([])

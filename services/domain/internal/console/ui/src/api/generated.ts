@@ -16,7 +16,6 @@ export interface AddForgeHookInput {
   repositories: Array<string>
   checkKeys?: Array<string>
   plans?: boolean
-  commands?: boolean
   reason?: string | null
 }
 
@@ -185,15 +184,9 @@ export type FailurePolicy = 'STOP' | 'ABORT' | 'ROLLBACK'
 
 export type FeedKind = 'PRODUCTION_CHANGES' | 'FREEZES'
 
-export type ForgeDeploymentStage = 'QUEUED' | 'IN_PROGRESS' | 'SUCCESS' | 'FAILURE' | 'INACTIVE'
-
 export type ForgeKind = 'GITHUB' | 'GITLAB' | 'GITEA'
 
-export type ForgePublicationKind = 'STATUS' | 'DEPLOYMENT'
-
 export type ForgeReportKind = 'STATUS' | 'RUN'
-
-export type ForgeStatusState = 'PENDING' | 'SENDING' | 'SENT' | 'FAILED'
 
 export type GateOutcome = 'REJECT' | 'APPROVE'
 
@@ -217,9 +210,8 @@ export interface LookAtArtifactSourceInput {
   artifactSourceId: string
 }
 
-export interface MakeForgeAccountCodeInput {
-  hook: number
-  account: string
+export interface LookUpProvenanceInput {
+  versionId: string
 }
 
 export interface MatrixFilter {
@@ -284,16 +276,6 @@ export interface PreviewRolloutInput {
 export type PreviewState = 'PENDING' | 'MADE' | 'FAILED'
 
 export type ProposedChangeState = 'OPEN' | 'CONFIRMED' | 'FORCED' | 'REJECTED' | 'WITHDRAWN' | 'EXPIRED'
-
-export interface PutForgeMirrorInput {
-  application: string
-  environments?: Array<string>
-  credential?: string
-  enabled?: boolean
-  plans?: boolean | null
-  deployments?: boolean | null
-  reason?: string | null
-}
 
 export interface PutMyNotificationInput {
   name: string
@@ -406,11 +388,6 @@ export interface RetryApplicationEnvironmentSetupInput {
 
 export interface RetryEnvironmentOnboardingInput {
   environmentId: string
-}
-
-export interface RetryForgeStatusesInput {
-  number?: number | null
-  reason?: string | null
 }
 
 export interface RetryMyNotificationInput {
@@ -587,11 +564,6 @@ export interface TryArtifactSourceInput {
 }
 
 export interface UnlinkChatAccountInput {
-  number: number
-  reason?: string | null
-}
-
-export interface UnlinkForgeAccountInput {
   number: number
   reason?: string | null
 }
@@ -836,6 +808,35 @@ export interface PolicyProblemFields {
   column: number | null
   policy: string | null
   message: string
+}
+
+export interface WhereaboutsFields {
+  application: {
+    id: string
+    name: string
+  }
+  environment: {
+    id: string
+    name: string
+    tier: Tier
+  }
+  service: {
+    id: string
+    name: string
+  }
+  version: {
+    id: string
+    name: string
+    digest: string
+    digestSeen: boolean | null
+    deletedAt: string | null
+  }
+  since: string
+  component: {
+    name: string
+    version: string | null
+    purl: string | null
+  } | null
 }
 
 export interface AbilityFields {
@@ -3021,10 +3022,16 @@ export interface PolicyVocabularyData {
       summary: string
       text: string
     }>
+    names: {
+      applications: Array<string>
+      environments: Array<string>
+      groups: Array<string>
+      functions: Array<string>
+    }
   }
 }
 export type PolicyVocabularyVariables = Record<string, never>
-export const PolicyVocabulary: Operation<PolicyVocabularyData, PolicyVocabularyVariables> = { name: 'PolicyVocabulary', text: 'query PolicyVocabulary { policyVocabulary { rollouts calls annotations templates { name summary text } } }' }
+export const PolicyVocabulary: Operation<PolicyVocabularyData, PolicyVocabularyVariables> = { name: 'PolicyVocabulary', text: 'query PolicyVocabulary { policyVocabulary { rollouts calls annotations templates { name summary text } names { applications environments groups functions } } }' }
 
 export interface CheckPoliciesData {
   checkPolicies: {
@@ -3074,12 +3081,29 @@ export interface SimulatePoliciesData {
         createdAt: string
       }
     }>
+    evaluatedCalls: number
+    differentCallCount: number
+    differentCalls: Array<{
+      verdict: PolicyVerdict
+      summary: string
+      callRequest: {
+        id: string
+        function: string
+        workflowId: string
+        verdict: PolicyVerdict
+        reason: string
+        createdAt: string
+        rollout: {
+          id: string
+        } | null
+      }
+    }>
   }
 }
 export interface SimulatePoliciesVariables {
   input: SimulatePoliciesInput
 }
-export const SimulatePolicies: Operation<SimulatePoliciesData, SimulatePoliciesVariables> = { name: 'SimulatePolicies', text: 'query SimulatePolicies($input: SimulatePoliciesInput!) { simulatePolicies(input: $input) { evaluated truncated differentCount different { verdict summary rollout { id application { id name } versionSet { id name } } decision { id gateId verdict summary createdAt } } } }' }
+export const SimulatePolicies: Operation<SimulatePoliciesData, SimulatePoliciesVariables> = { name: 'SimulatePolicies', text: 'query SimulatePolicies($input: SimulatePoliciesInput!) { simulatePolicies(input: $input) { evaluated truncated differentCount different { verdict summary rollout { id application { id name } versionSet { id name } } decision { id gateId verdict summary createdAt } } evaluatedCalls differentCallCount differentCalls { verdict summary callRequest { id function workflowId verdict reason createdAt rollout { id } } } } }' }
 
 export interface PutPolicySetData {
   putPolicySet: {
@@ -3099,6 +3123,182 @@ export interface PutPolicySetVariables {
   input: PutPolicySetInput
 }
 export const PutPolicySet: Operation<PutPolicySetData, PutPolicySetVariables> = { name: 'PutPolicySet', text: 'mutation PutPolicySet($input: PutPolicySetInput!) { putPolicySet(input: $input) { policySet { name version mode } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface VersionPageData {
+  node: {
+    id: string
+    name: string
+    digest: string
+    digestSeen: boolean | null
+    deletedAt: string | null
+    reference: string
+    createdAt: string
+    provenance: {
+      lookedAt: string | null
+      nextLookAt: string | null
+      problem: string | null
+      since: string | null
+      signedBy: Array<string>
+      builders: Array<string>
+      buildLevel: number | null
+      sources: Array<{
+        repository: string
+        revision: string | null
+      }>
+      sbomFormat: string | null
+      componentCount: number | null
+      components: Array<{
+        name: string
+        version: string | null
+        purl: string | null
+      }>
+      vulnerabilities: {
+        scanner: string | null
+        scannedAt: string | null
+        critical: Array<string>
+        high: Array<string>
+        medium: number
+        low: number
+        unknown: number
+        notAffected: Array<string>
+      } | null
+      evidence: Array<{
+        digest: string
+        form: string
+        predicateType: string | null
+        signer: string | null
+        identity: string | null
+        signedAt: string | null
+        problem: string | null
+      }>
+      truncated: boolean
+    } | null
+  } | null
+}
+export interface VersionPageVariables {
+  id: string
+}
+export const VersionPage: Operation<VersionPageData, VersionPageVariables> = { name: 'VersionPage', text: 'query VersionPage($id: ID!) { node(id: $id) { ... on Version { id name digest digestSeen deletedAt reference createdAt provenance { lookedAt nextLookAt problem since signedBy builders buildLevel sources { repository revision } sbomFormat componentCount components { name version purl } vulnerabilities { scanner scannedAt critical high medium low unknown notAffected } evidence { digest form predicateType signer identity signedAt problem } truncated } } } }' }
+
+export interface LookUpProvenanceData {
+  lookUpProvenance: {
+    version: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface LookUpProvenanceVariables {
+  input: LookUpProvenanceInput
+}
+export const LookUpProvenance: Operation<LookUpProvenanceData, LookUpProvenanceVariables> = { name: 'LookUpProvenance', text: 'mutation LookUpProvenance($input: LookUpProvenanceInput!) { lookUpProvenance(input: $input) { version { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface WhereComponentData {
+  whereComponent: Array<{
+    application: {
+      id: string
+      name: string
+    }
+    environment: {
+      id: string
+      name: string
+      tier: Tier
+    }
+    service: {
+      id: string
+      name: string
+    }
+    version: {
+      id: string
+      name: string
+      digest: string
+      digestSeen: boolean | null
+      deletedAt: string | null
+    }
+    since: string
+    component: {
+      name: string
+      version: string | null
+      purl: string | null
+    } | null
+  }>
+}
+export interface WhereComponentVariables {
+  name: string
+  version?: string | null
+}
+export const WhereComponent: Operation<WhereComponentData, WhereComponentVariables> = { name: 'WhereComponent', text: 'query WhereComponent($name: String!, $version: String) { whereComponent(name: $name, version: $version) { ...WhereaboutsFields } } fragment WhereaboutsFields on Whereabouts { application { id name } environment { id name tier } service { id name } version { id name digest digestSeen deletedAt } since component { name version purl } }' }
+
+export interface WhereDigestData {
+  whereDigest: Array<{
+    application: {
+      id: string
+      name: string
+    }
+    environment: {
+      id: string
+      name: string
+      tier: Tier
+    }
+    service: {
+      id: string
+      name: string
+    }
+    version: {
+      id: string
+      name: string
+      digest: string
+      digestSeen: boolean | null
+      deletedAt: string | null
+    }
+    since: string
+    component: {
+      name: string
+      version: string | null
+      purl: string | null
+    } | null
+  }>
+}
+export interface WhereDigestVariables {
+  digest: string
+}
+export const WhereDigest: Operation<WhereDigestData, WhereDigestVariables> = { name: 'WhereDigest', text: 'query WhereDigest($digest: String!) { whereDigest(digest: $digest) { ...WhereaboutsFields } } fragment WhereaboutsFields on Whereabouts { application { id name } environment { id name tier } service { id name } version { id name digest digestSeen deletedAt } since component { name version purl } }' }
+
+export interface PolicyDecisionsData {
+  rollout: {
+    id: string
+    policyDecisions: Array<{
+      id: string
+      gateId: string | null
+      verdict: PolicyVerdict
+      wouldBe: PolicyVerdict | null
+      summary: string
+      digest: string
+      pinnedDigest: string | null
+      createdAt: string
+      request: unknown
+      rulings: Array<{
+        set: string
+        policy: string | null
+        line: number | null
+        verdict: PolicyVerdict
+        message: string | null
+        sentence: string
+        failed: boolean
+        given: boolean
+        dryRun: boolean
+      }>
+    }>
+  } | null
+}
+export interface PolicyDecisionsVariables {
+  id: string
+}
+export const PolicyDecisions: Operation<PolicyDecisionsData, PolicyDecisionsVariables> = { name: 'PolicyDecisions', text: 'query PolicyDecisions($id: ID!) { rollout(id: $id) { id policyDecisions { id gateId verdict wouldBe summary digest pinnedDigest createdAt request rulings { set policy line verdict message sentence failed given dryRun } } } }' }
 
 export interface MyNotificationsData {
   myNotificationChannels: Array<{
@@ -3188,19 +3388,9 @@ export interface ForgeHooksData {
     repositories: Array<string>
     checkKeys: Array<string>
     plans: boolean
-    commands: boolean
     author: string
     createdAt: string
     reportedAt: string | null
-  }>
-  forgeAccounts: Array<{
-    number: number
-    place: string
-    user: string
-    name: string
-    member: string
-    permissions: Array<Permission>
-    linkedAt: string
   }>
   forgeReports: Array<{
     number: number
@@ -3220,135 +3410,7 @@ export interface ForgeHooksVariables {
   first: number
   before?: number | null
 }
-export const ForgeHooks: Operation<ForgeHooksData, ForgeHooksVariables> = { name: 'ForgeHooks', text: 'query ForgeHooks($first: Int!, $before: Int) { forgeHooks { number forge repositories checkKeys plans commands author createdAt reportedAt } forgeAccounts { number place user name member permissions linkedAt } forgeReports(first: $first, before: $before) { number hook repository commit context kind phase description link changedAt counted } }' }
-
-export interface ForgePublishingData {
-  forgeMirrors: Array<{
-    application: string
-    environments: Array<string>
-    credential: string
-    enabled: boolean
-    plans: boolean
-    deployments: boolean
-    author: string
-    changedAt: string
-  }>
-  forgeHosts: Array<{
-    host: string
-    waiting: number
-    pausedUntil: string | null
-    problem: string
-    quotaLimit: number | null
-    quotaRemaining: number | null
-    quotaResetsAt: string | null
-  }>
-  forgeStatuses: Array<{
-    number: number
-    kind: ForgePublicationKind
-    repository: string
-    commit: string
-    name: string
-    phase: CheckPhase
-    stage: ForgeDeploymentStage | null
-    description: string
-    link: string
-    state: ForgeStatusState
-    error: string
-    attempts: number
-    dueAt: string | null
-    sentAt: string | null
-  }>
-  forgePulls: Array<{
-    number: number
-    repository: string
-    pullRequest: number
-    commit: string
-    link: string
-    state: ForgeStatusState
-    outcome: string
-    error: string
-    dueAt: string | null
-    endedAt: string | null
-  }>
-}
-export interface ForgePublishingVariables {
-  state?: ForgeStatusState | null
-  kind?: ForgePublicationKind | null
-  first: number
-  before?: number | null
-}
-export const ForgePublishing: Operation<ForgePublishingData, ForgePublishingVariables> = { name: 'ForgePublishing', text: 'query ForgePublishing($state: ForgeStatusState, $kind: ForgePublicationKind, $first: Int!, $before: Int) { forgeMirrors { application environments credential enabled plans deployments author changedAt } forgeHosts { host waiting pausedUntil problem quotaLimit quotaRemaining quotaResetsAt } forgeStatuses(state: $state, kind: $kind, first: $first, before: $before) { number kind repository commit name phase stage description link state error attempts dueAt sentAt } forgePulls(first: 20) { number repository pullRequest commit link state outcome error dueAt endedAt } }' }
-
-export interface PutForgeMirrorData {
-  putForgeMirror: {
-    mirror: {
-      application: string
-    } | null
-    errors: Array<{
-      field: Array<string>
-      message: string
-      code: string
-    }>
-  }
-}
-export interface PutForgeMirrorVariables {
-  input: PutForgeMirrorInput
-}
-export const PutForgeMirror: Operation<PutForgeMirrorData, PutForgeMirrorVariables> = { name: 'PutForgeMirror', text: 'mutation PutForgeMirror($input: PutForgeMirrorInput!) { putForgeMirror(input: $input) { mirror { application } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
-
-export interface RetryForgeStatusesData {
-  retryForgeStatuses: {
-    retried: {
-      count: number
-      more: boolean
-    } | null
-    errors: Array<{
-      field: Array<string>
-      message: string
-      code: string
-    }>
-  }
-}
-export interface RetryForgeStatusesVariables {
-  input: RetryForgeStatusesInput
-}
-export const RetryForgeStatuses: Operation<RetryForgeStatusesData, RetryForgeStatusesVariables> = { name: 'RetryForgeStatuses', text: 'mutation RetryForgeStatuses($input: RetryForgeStatusesInput!) { retryForgeStatuses(input: $input) { retried { count more } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
-
-export interface MakeForgeAccountCodeData {
-  makeForgeAccountCode: {
-    made: {
-      comment: string
-      account: string
-      expiresAt: string
-    } | null
-    errors: Array<{
-      field: Array<string>
-      message: string
-      code: string
-    }>
-  }
-}
-export interface MakeForgeAccountCodeVariables {
-  input: MakeForgeAccountCodeInput
-}
-export const MakeForgeAccountCode: Operation<MakeForgeAccountCodeData, MakeForgeAccountCodeVariables> = { name: 'MakeForgeAccountCode', text: 'mutation MakeForgeAccountCode($input: MakeForgeAccountCodeInput!) { makeForgeAccountCode(input: $input) { made { comment account expiresAt } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
-
-export interface UnlinkForgeAccountData {
-  unlinkForgeAccount: {
-    account: {
-      number: number
-    } | null
-    errors: Array<{
-      field: Array<string>
-      message: string
-      code: string
-    }>
-  }
-}
-export interface UnlinkForgeAccountVariables {
-  input: UnlinkForgeAccountInput
-}
-export const UnlinkForgeAccount: Operation<UnlinkForgeAccountData, UnlinkForgeAccountVariables> = { name: 'UnlinkForgeAccount', text: 'mutation UnlinkForgeAccount($input: UnlinkForgeAccountInput!) { unlinkForgeAccount(input: $input) { account { number } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+export const ForgeHooks: Operation<ForgeHooksData, ForgeHooksVariables> = { name: 'ForgeHooks', text: 'query ForgeHooks($first: Int!, $before: Int) { forgeHooks { number forge repositories checkKeys plans author createdAt reportedAt } forgeReports(first: $first, before: $before) { number hook repository commit context kind phase description link changedAt counted } }' }
 
 export interface ForgeRefusalsData {
   forgeRefusals: Array<{
@@ -3881,6 +3943,7 @@ export interface RolloutPageData {
       function: string
       policy: string
       reason: string
+      wouldBe: PolicyVerdict | null
       group: string | null
       quorum: number
       expiresAt: string | null
@@ -4016,7 +4079,7 @@ export interface RolloutPageVariables {
   id: string
   after?: string | null
 }
-export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state status isRollback strategy strategyReason inputs rollbackOf { id versionSet { id name } } rolledBackBy { id status versionSet { id name } } automaticRollback { state cause dueAt why outcome rollout { id } } breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name tier } cause } deadlines { kind environment { id name } seconds action countsWaiting state startedAt dueAt remainingSeconds } pauseRequested workflowRef createdAt startedAt finishedAt application { id name rollbackPolicy { degradedAfterSeconds } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind status subject detail resolver neededPermission approvers { id name } link since until gateId environment { id name } service { id name } } checks { environment { id name } target key kind own phase asks detail link since next reports { reporter phase description link reportedAt } } callRequests { id state function policy reason group quorum expiresAt answers { approves author reason } viewerCan { ...AbilityFields } } viewerCan { ...AbilityFields } environments { id position state status startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state status startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } link { name namespace url status } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt breach conditions { kind subject status environment { name } by { principalType principalId principal { name } groups } soakSeconds cause until } }' }
+export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state status isRollback strategy strategyReason inputs rollbackOf { id versionSet { id name } } rolledBackBy { id status versionSet { id name } } automaticRollback { state cause dueAt why outcome rollout { id } } breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name tier } cause } deadlines { kind environment { id name } seconds action countsWaiting state startedAt dueAt remainingSeconds } pauseRequested workflowRef createdAt startedAt finishedAt application { id name rollbackPolicy { degradedAfterSeconds } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind status subject detail resolver neededPermission approvers { id name } link since until gateId environment { id name } service { id name } } checks { environment { id name } target key kind own phase asks detail link since next reports { reporter phase description link reportedAt } } callRequests { id state function policy reason wouldBe group quorum expiresAt answers { approves author reason } viewerCan { ...AbilityFields } } viewerCan { ...AbilityFields } environments { id position state status startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state status startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } link { name namespace url status } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt breach conditions { kind subject status environment { name } by { principalType principalId principal { name } groups } soakSeconds cause until } }' }
 
 export interface AskPreviewData {
   previewRollout: {
@@ -4120,6 +4183,7 @@ export interface InboxData {
     function: string
     policy: string
     reason: string
+    wouldBe: PolicyVerdict | null
     group: string | null
     quorum: number
     expiresAt: string | null
@@ -4139,7 +4203,7 @@ export interface InboxVariables {
   first: number
   after?: string | null
 }
-export const Inbox: Operation<InboxData, InboxVariables> = { name: 'Inbox', text: 'query Inbox($first: Int!, $after: String) { gatesForMe(first: $first, after: $after) { nodes { ...GateFields rollout { id state status isRollback createdAt application { id name } versionSet { id name } environments { id state environment { id name tier } } } } pageInfo { hasNextPage endCursor } } callRequests { id state function policy reason group quorum expiresAt answers { approves author reason } viewerCan { ...AbilityFields } } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason }' }
+export const Inbox: Operation<InboxData, InboxVariables> = { name: 'Inbox', text: 'query Inbox($first: Int!, $after: String) { gatesForMe(first: $first, after: $after) { nodes { ...GateFields rollout { id state status isRollback createdAt application { id name } versionSet { id name } environments { id state environment { id name tier } } } } pageInfo { hasNextPage endCursor } } callRequests { id state function policy reason wouldBe group quorum expiresAt answers { approves author reason } viewerCan { ...AbilityFields } } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason }' }
 
 export interface MoreJournalData {
   rollout: {

@@ -16,6 +16,8 @@ export interface Vocabulary {
   /** What is behind `context.`, of all actions together. */
   context: Attribute[]
   annotations: string[]
+  /** The names of what the organization has, by the type of entity. */
+  names: Map<string, string[]>
 }
 
 export interface Choice {
@@ -84,8 +86,8 @@ class Reader {
 }
 
 /** Reads schemas. Of an attribute that several actions have, the first one counts. */
-export function vocabulary(schemas: string[], annotations: string[]): Vocabulary {
-  const found: Vocabulary = { actions: [], entities: new Map(), context: [], annotations }
+export function vocabulary(schemas: string[], annotations: string[], names: Map<string, string[]> = new Map()): Vocabulary {
+  const found: Vocabulary = { actions: [], entities: new Map(), context: [], annotations, names }
   const types = new Map<string, Attribute[]>()
   for (const schema of schemas) {
     const r = new Reader(schema)
@@ -142,6 +144,14 @@ export function complete(v: Vocabulary, before: string): { choices: Choice[]; re
   if (/^\s*\/\//.test(line)) return { choices: [], replaces: 0 }
   const action = /\bAction::"([\w.]*)$/.exec(line)
   if (action) return { choices: v.actions.map((label) => ({ label, detail: 'action', info: '', kind: 'constant' })), replaces: action[1]!.length }
+  const named = /\b(\w+)::"([^"\\]*)$/.exec(line) ?? /@(group)\("([^"\\]*)$/.exec(line)
+  if (named) {
+    const type = named[1] === 'group' ? 'Group' : named[1]!
+    const begun = named[2]!
+    // Quotes and backslashes are written differently in Cedar, so a name with one is left to its author.
+    const all = (v.names.get(type) ?? []).filter((name) => !/["\\]/.test(name) && name.toLowerCase().startsWith(begun.toLowerCase()))
+    return { choices: all.map((label) => ({ label, detail: type.toLowerCase(), info: '', kind: 'constant' })), replaces: begun.length }
+  }
   if ((line.match(/"/g)?.length ?? 0) % 2 === 1) return { choices: [], replaces: 0 } // within a text
   const annotation = /@(\w*)$/.exec(line)
   if (annotation) return { choices: v.annotations.map((label) => ({ label, detail: 'annotation', info: '', kind: 'keyword' })), replaces: annotation[1]!.length }

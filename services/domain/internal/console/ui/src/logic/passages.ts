@@ -105,6 +105,18 @@ export function passages(rollout: Course, journal: JournalRow[]): Passage[] {
   return [...found.values()]
 }
 
+/** The passages that policies decided about: what the journal says, and what waits because of them. */
+export function policed(rollout: { openGates: Array<{ gateId: string }>; waitingOn: Array<{ kind: string; gateId: string | null }> }, journal: JournalRow[]): Set<string> {
+  const found = new Set<string>()
+  for (const row of journal) if (row.gateId && row.conditions.some((c) => c.kind === 'POLICY')) found.add(row.gateId)
+  for (const w of rollout.waitingOn) if (w.kind === 'POLICY' && w.gateId) found.add(w.gateId)
+  for (const g of rollout.openGates) {
+    const at = g.gateId.indexOf('/policy/')
+    if (at > 0) found.add(g.gateId.slice(0, at))
+  }
+  return found
+}
+
 /** Whether it says more than that nothing was in the way. */
 export function notable(passage: Passage): boolean {
   return !passage.silent

@@ -65,7 +65,7 @@ function Editing({ versions, known }: { versions: Version[]; known: PolicyVocabu
     () => [...(answer?.problems ?? []).map((p) => ({ ...p, severity: 'error' as const })), ...(answer?.warnings ?? []).map((p) => ({ ...p, severity: 'warning' as const }))],
     [answer],
   )
-  const words = useMemo(() => vocabulary([known.rollouts, known.calls], known.annotations), [known])
+  const words = useMemo(() => vocabulary([known.rollouts, known.calls], known.annotations, namesOf(known.names)), [known])
   const wrong = (answer?.problems.length ?? 0) > 0
   const done = (version: number) => {
     setBase({ version, text })
@@ -118,6 +118,16 @@ function Editing({ versions, known }: { versions: Version[]; known: PolicyVocabu
       {open === 'simulate' && <Simulation latest={latest} text={text} onClose={() => setOpen(null)} />}
     </Page>
   )
+}
+
+/** By the types of entities that have them. */
+function namesOf(names: PolicyVocabularyData['policyVocabulary']['names']): Map<string, string[]> {
+  return new Map([
+    ['Application', names.applications],
+    ['Environment', names.environments],
+    ['Group', names.groups],
+    ['Function', names.functions],
+  ])
 }
 
 /** A value once it has not changed for half a second, so that the server is not asked at each key. */
@@ -318,9 +328,26 @@ function Simulation({ latest, text, onClose }: { latest: Version | null; text: s
       {found && (
         <div role="status">
           <p>
-            {found.differentCount} of {found.evaluated} decisions would have been different
+            {found.differentCount} of {found.evaluated} decisions would have been different, and {found.differentCallCount} of {found.evaluatedCalls} calls of Functions
             {found.truncated && '; there were more decisions than could be evaluated'}.
           </p>
+          {found.differentCalls.length > 0 && (
+            <ul className="plain" aria-label="Calls">
+              {found.differentCalls.map((d) => (
+                <li key={d.callRequest.id}>
+                  <p>
+                    {d.callRequest.rollout ? <Link to={`/rollouts/${d.callRequest.rollout.id}`}>{d.callRequest.workflowId}</Link> : d.callRequest.workflowId}: {d.callRequest.function}{' '}
+                    <span className="faint">
+                      <Ago at={d.callRequest.createdAt} />
+                    </span>
+                  </p>
+                  <p>
+                    was {verdicts[d.callRequest.verdict]}, would have been <strong>{verdicts[d.verdict]}</strong>: {d.summary}
+                  </p>
+                </li>
+              ))}
+            </ul>
+          )}
           {found.different.length > 0 && (
             <ul className="plain">
               {found.different.map((d) => (

@@ -83,7 +83,7 @@ function Entries({ entries }: { entries: SetFields['entries'] }) {
     <>
       {shown.map((e) => (
         <div key={e.artifactSource.id} className="wrap">
-          {e.service.name} <VersionName version={e.version} />
+          {e.service.name} <VersionName version={e.version} linked />
         </div>
       ))}
       {more}

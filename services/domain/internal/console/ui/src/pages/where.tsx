@@ -44,7 +44,7 @@ export function Where() {
   const beginning = !after && !filter && rows.length <= 1 && !rows[0]?.cells.some((c) => c.latest)
   if (beginning) return <Navigate to="/start" replace />
   return (
-    <Page title="Live versions" lead={<p>The version set that is live in each environment, its health, and what is being rolled out.</p>}>
+    <Page title="Live versions" lead={<p>The version set that is live in each environment, its health, and what is being rolled out.</p>} beside={<Link className="button" to="/find">Find a component</Link>}>
       <Filters environments={all} />
       {rows.length === 0 ? <NoRows after={after} /> : <Matrix rows={rows} columns={columns} old={query.isPlaceholderData} />}
       <More info={query.data.matrix.pageInfo} after={after} />

@@ -24,6 +24,7 @@ export function Calls({ calls }: { calls: Call[] }) {
         {shown.map((c) => (
           <li key={c.id} data-call={c.id}>
             <strong>{c.function}</strong>: {c.state.toLowerCase()}
+            {c.state === 'PERMITTED' && c.wouldBe && c.wouldBe !== 'ALLOW' && <span className="faint"> (policies that are tried out would not have)</span>}
             <div dir="auto">{sentence(c.reason)}</div>
             {c.answers.map((a) => (
               <div className="faint" dir="auto" key={a.author}>

@@ -95,7 +95,7 @@ export default function CedarEditor({ label, value, findings, vocabulary, onChan
       return {
         from: c.pos - replaces,
         options: choices.map(({ label, detail, info, kind }) => ({ label, detail, type: kind, ...(info && { info }) })),
-        validFor: /^[\w.]*$/,
+        validFor: /^[\w.-]*$/,
       }
     }
     const editor = new EditorView({

@@ -2,6 +2,7 @@
 import type { SetFields } from '../api/generated'
 import { difference, shortDigest } from '../logic/difference'
 import { useId } from 'react'
+import { Link } from 'react-router'
 import { useFirst } from './fold'
 import { Icon } from './icon'
 import { Chip } from './state'
@@ -55,11 +56,17 @@ export function Changes({ before, after, brief }: { before: SetFields | null; af
   )
 }
 
-export function VersionName({ version }: { version: { name: string; digest: string; digestSeen?: boolean | null; deletedAt?: string | null } | null }) {
+interface VersionNameProps {
+  version: { id?: string; name: string; digest: string; digestSeen?: boolean | null; deletedAt?: string | null } | null
+  /** Its name leads to its page. */
+  linked?: boolean
+}
+
+export function VersionName({ version, linked }: VersionNameProps) {
   if (!version) return <span className="faint">none</span>
   return (
     <>
-      {version.name}{' '}
+      {linked && version.id ? <Link to={`/versions/${version.id}`}>{version.name}</Link> : version.name}{' '}
       <code className="faint" title={version.digest}>
         {shortDigest(version.digest)}
       </code>

@@ -1,0 +1,133 @@
+package policy
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/policy"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// MaxSimulated is how many recorded decisions of each kind a simulation evaluates.
+const MaxSimulated = 5000
+
+// Simulated is a simulation of a new text on recorded decisions.
+type Simulated struct {
+	// Evaluated is how many decisions about rollouts there were, the latest ones, and EvaluatedCalls how many about calls of Functions;
+	// Truncated that there were more of either.
+	Evaluated, EvaluatedCalls int
+	Truncated                 bool
+	// Different and DifferentCalls are those that would have been different, the latest first.
+	Different      []Difference
+	DifferentCalls []CallDifference
+}
+
+// Difference is a decision that would have been different.
+type Difference struct {
+	core.PolicyDecision
+	Would policy.Decision
+}
+
+// CallDifference is a decision about a call that would have been different.
+type CallDifference struct {
+	core.CallRequest
+	Would policy.Decision
+}
+
+// simulation is what recorded decisions are decided by again.
+type simulation struct {
+	engine *Engine
+	sets   []core.PolicySet
+	names  Names
+}
+
+// Simulate decides again what was decided since an instant, as if a set had a new text and were enforced; everything else is as it is now.
+// Of calls those are recorded that policies did not permit at once, or that policies which are tried out would not have permitted.
+func (u *UseCases) Simulate(ctx context.Context, a core.Actor, n NewPolicySet, since time.Time) (Simulated, error) {
+	var found Simulated
+	names, err := u.store.PolicyNames(ctx, a.Organization)
+	if err != nil {
+		return found, err
+	}
+	if err := u.valid(n.Text, names); err != nil {
+		return found, err
+	}
+	all, err := u.store.PolicySets(ctx, a.Organization)
+	if err != nil {
+		return found, err
+	}
+	tried := core.PolicySet{Name: n.Name, ApplicationID: n.ApplicationID, EnvironmentID: n.EnvironmentID, TimeZone: "UTC"}
+	if at := slices.IndexFunc(all, func(one core.PolicySet) bool { return one.Name == n.Name }); at >= 0 {
+		tried = all[at]
+		all = slices.Delete(all, at, at+1)
+	}
+	tried.Text, tried.Mode = n.Text, core.PolicyEnforced
+	override(&tried.TimeZone, n.TimeZone)
+	s := simulation{u.engine, append(all, tried), names}
+	decisions, err := u.store.PolicyDecisionsSince(ctx, a.Organization, since)
+	if err != nil {
+		return found, err
+	}
+	calls, err := u.store.CallRequestsSince(ctx, a.Organization, since)
+	if err != nil {
+		return found, err
+	}
+	found.Evaluated, found.Truncated = len(decisions), len(decisions) == MaxSimulated || len(calls) == MaxSimulated
+	for _, d := range decisions {
+		if would := s.decide(d.Request); would.Verdict != d.Verdict {
+			found.Different = append(found.Different, Difference{d, would})
+		}
+	}
+	for _, c := range calls {
+		would, recorded := s.decideCall(c)
+		if !recorded {
+			continue
+		}
+		found.EvaluatedCalls++
+		if would.Verdict != c.Decision.Verdict {
+			found.DifferentCalls = append(found.DifferentCalls, CallDifference{c, would})
+		}
+	}
+	return found, nil
+}
+
+// decide decides again about a rollout.
+func (s simulation) decide(r policy.Request) policy.Decision {
+	var concerned []core.ConcerningPolicy
+	environment := int64(0)
+	for _, one := range s.sets {
+		if one.ApplicationID != 0 && s.names.Applications[one.ApplicationID] != r.Application {
+			continue
+		}
+		if one.EnvironmentID != 0 && r.Environment != nil && s.names.Environments[one.EnvironmentID] == r.Environment.Name {
+			environment = one.EnvironmentID
+		}
+		concerned = append(concerned, core.ConcerningPolicy{PolicySet: one, Latest: true})
+	}
+	return s.engine.Decide(concerned, environment, r)
+}
+
+// decideCall decides again about a call; false if it was not recorded what was asked, or only people have decided.
+func (s simulation) decideCall(c core.CallRequest) (policy.Decision, bool) {
+	var call policy.Call
+	if json.Unmarshal(c.Request, &call) != nil || call.Function == "" || c.Decision.Verdict == "" {
+		return policy.Decision{}, false
+	}
+	environments := map[int64]string{}
+	var concerned []core.PolicySet
+	for _, one := range s.sets {
+		name := s.names.Environments[one.EnvironmentID]
+		switch {
+		case one.ApplicationID != 0 && s.names.Applications[one.ApplicationID] != call.Application:
+			continue
+		case one.EnvironmentID != 0 && !slices.ContainsFunc(call.Environments, func(e policy.Environment) bool { return e.Name == name }):
+			continue
+		case one.EnvironmentID != 0:
+			environments[one.EnvironmentID] = name
+		}
+		concerned = append(concerned, one)
+	}
+	return s.engine.DecideCall(concerned, environments, call), true
+}
