@@ -5290,16 +5290,18 @@ func (*DeleteFlowResponse) Descriptor() ([]byte, []int) {
 // Limits are what an organization may use; 0 in a field is no limit.
 type Limits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Runs that have not ended. They are counted every few seconds; children are counted, and never refused.
+	// Runs that have not ended, children included. They are counted every few seconds.
 	OpenRuns int64 `protobuf:"varint,1,opt,name=open_runs,json=openRuns,proto3" json:"open_runs,omitempty"`
-	// Starts in a second, over all replicas.
+	// Starts in a second, over all replicas. Programs that start more children wait.
 	StartsPerSecond int64 `protobuf:"varint,2,opt,name=starts_per_second,json=startsPerSecond,proto3" json:"starts_per_second,omitempty"`
-	// Events and messages of callers in a second, over all replicas.
+	// Events and messages in a second, over all replicas. Programs that emit more wait.
 	EventsPerSecond int64 `protobuf:"varint,3,opt,name=events_per_second,json=eventsPerSecond,proto3" json:"events_per_second,omitempty"`
 	// Bytes of runs, histories, events and payloads in the database. They are measured every few minutes.
-	StorageBytes  int64 `protobuf:"varint,4,opt,name=storage_bytes,json=storageBytes,proto3" json:"storage_bytes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	StorageBytes int64 `protobuf:"varint,4,opt,name=storage_bytes,json=storageBytes,proto3" json:"storage_bytes,omitempty"`
+	// Calls of channels in a second, over all replicas. 0 is the default: 200 at each replica.
+	CallsPerSecond int64 `protobuf:"varint,5,opt,name=calls_per_second,json=callsPerSecond,proto3" json:"calls_per_second,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Limits) Reset() {
@@ -5356,6 +5358,13 @@ func (x *Limits) GetEventsPerSecond() int64 {
 func (x *Limits) GetStorageBytes() int64 {
 	if x != nil {
 		return x.StorageBytes
+	}
+	return 0
+}
+
+func (x *Limits) GetCallsPerSecond() int64 {
+	if x != nil {
+		return x.CallsPerSecond
 	}
 	return 0
 }
@@ -5509,7 +5518,13 @@ type GetLimitsResponse struct {
 	// How many bytes it has stored.
 	StorageBytes int64 `protobuf:"varint,4,opt,name=storage_bytes,json=storageBytes,proto3" json:"storage_bytes,omitempty"`
 	// The last 50 changes, the newest first.
-	Changes       []*SettingChange `protobuf:"bytes,5,rep,name=changes,proto3" json:"changes,omitempty"`
+	Changes []*SettingChange `protobuf:"bytes,5,rep,name=changes,proto3" json:"changes,omitempty"`
+	// Starts, events and calls in a second, over about the last 30 seconds. They are estimated from those of the replica that answers.
+	StartsRate float64 `protobuf:"fixed64,6,opt,name=starts_rate,json=startsRate,proto3" json:"starts_rate,omitempty"`
+	// Events and messages.
+	EventsRate float64 `protobuf:"fixed64,7,opt,name=events_rate,json=eventsRate,proto3" json:"events_rate,omitempty"`
+	// Calls of channels.
+	CallsRate     float64 `protobuf:"fixed64,8,opt,name=calls_rate,json=callsRate,proto3" json:"calls_rate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5579,6 +5594,201 @@ func (x *GetLimitsResponse) GetChanges() []*SettingChange {
 	return nil
 }
 
+func (x *GetLimitsResponse) GetStartsRate() float64 {
+	if x != nil {
+		return x.StartsRate
+	}
+	return 0
+}
+
+func (x *GetLimitsResponse) GetEventsRate() float64 {
+	if x != nil {
+		return x.EventsRate
+	}
+	return 0
+}
+
+func (x *GetLimitsResponse) GetCallsRate() float64 {
+	if x != nil {
+		return x.CallsRate
+	}
+	return 0
+}
+
+// ListLimitUseRequest selects uses of limits.
+type ListLimitUseRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only those that use at least this part of a limit, in percent, 0 to 100; 0: those that use any.
+	AtLeastPercent int32 `protobuf:"varint,1,opt,name=at_least_percent,json=atLeastPercent,proto3" json:"at_least_percent,omitempty"`
+	// How many at most: 1 to 1000, 100 by default.
+	PageSize      int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListLimitUseRequest) Reset() {
+	*x = ListLimitUseRequest{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListLimitUseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListLimitUseRequest) ProtoMessage() {}
+
+func (x *ListLimitUseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListLimitUseRequest.ProtoReflect.Descriptor instead.
+func (*ListLimitUseRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *ListLimitUseRequest) GetAtLeastPercent() int32 {
+	if x != nil {
+		return x.AtLeastPercent
+	}
+	return 0
+}
+
+func (x *ListLimitUseRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+// ListLimitUseResponse is how much organizations use of their limits, as the replica that answers knows it.
+type ListLimitUseResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Those closest to a limit first.
+	Uses          []*LimitUse `protobuf:"bytes,1,rep,name=uses,proto3" json:"uses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListLimitUseResponse) Reset() {
+	*x = ListLimitUseResponse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListLimitUseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListLimitUseResponse) ProtoMessage() {}
+
+func (x *ListLimitUseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListLimitUseResponse.ProtoReflect.Descriptor instead.
+func (*ListLimitUseResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *ListLimitUseResponse) GetUses() []*LimitUse {
+	if x != nil {
+		return x.Uses
+	}
+	return nil
+}
+
+// LimitUse is how much of one limit an organization uses.
+type LimitUse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organization.
+	OrganizationId int64 `protobuf:"varint,1,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// open_runs, starts_per_second, events_per_second, storage_bytes or calls_per_second.
+	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// What it uses. Rates are over about the last 30 seconds; open runs are some seconds old, and storage some minutes.
+	Used float64 `protobuf:"fixed64,3,opt,name=used,proto3" json:"used,omitempty"`
+	// The limit.
+	Most          int64 `protobuf:"varint,4,opt,name=most,proto3" json:"most,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitUse) Reset() {
+	*x = LimitUse{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitUse) ProtoMessage() {}
+
+func (x *LimitUse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitUse.ProtoReflect.Descriptor instead.
+func (*LimitUse) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *LimitUse) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *LimitUse) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
+}
+
+func (x *LimitUse) GetUsed() float64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *LimitUse) GetMost() int64 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
+}
+
 // SetLimitsRequest changes limits.
 type SetLimitsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -5594,7 +5804,7 @@ type SetLimitsRequest struct {
 
 func (x *SetLimitsRequest) Reset() {
 	*x = SetLimitsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5606,7 +5816,7 @@ func (x *SetLimitsRequest) String() string {
 func (*SetLimitsRequest) ProtoMessage() {}
 
 func (x *SetLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5619,7 +5829,7 @@ func (x *SetLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitsRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{67}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SetLimitsRequest) GetOrganizationId() int64 {
@@ -5652,7 +5862,7 @@ type SetLimitsResponse struct {
 
 func (x *SetLimitsResponse) Reset() {
 	*x = SetLimitsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5664,7 +5874,7 @@ func (x *SetLimitsResponse) String() string {
 func (*SetLimitsResponse) ProtoMessage() {}
 
 func (x *SetLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5677,7 +5887,7 @@ func (x *SetLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitsResponse.ProtoReflect.Descriptor instead.
 func (*SetLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{68}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{71}
 }
 
 // RetentionRule says how long ended runs are kept.
@@ -5695,7 +5905,7 @@ type RetentionRule struct {
 
 func (x *RetentionRule) Reset() {
 	*x = RetentionRule{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5707,7 +5917,7 @@ func (x *RetentionRule) String() string {
 func (*RetentionRule) ProtoMessage() {}
 
 func (x *RetentionRule) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5720,7 +5930,7 @@ func (x *RetentionRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetentionRule.ProtoReflect.Descriptor instead.
 func (*RetentionRule) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{69}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *RetentionRule) GetLabel() string {
@@ -5755,7 +5965,7 @@ type ListRetentionRequest struct {
 
 func (x *ListRetentionRequest) Reset() {
 	*x = ListRetentionRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5767,7 +5977,7 @@ func (x *ListRetentionRequest) String() string {
 func (*ListRetentionRequest) ProtoMessage() {}
 
 func (x *ListRetentionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5780,7 +5990,7 @@ func (x *ListRetentionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRetentionRequest.ProtoReflect.Descriptor instead.
 func (*ListRetentionRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{70}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ListRetentionRequest) GetOrganizationId() int64 {
@@ -5801,7 +6011,7 @@ type ListRetentionResponse struct {
 
 func (x *ListRetentionResponse) Reset() {
 	*x = ListRetentionResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5813,7 +6023,7 @@ func (x *ListRetentionResponse) String() string {
 func (*ListRetentionResponse) ProtoMessage() {}
 
 func (x *ListRetentionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5826,7 +6036,7 @@ func (x *ListRetentionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRetentionResponse.ProtoReflect.Descriptor instead.
 func (*ListRetentionResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{71}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListRetentionResponse) GetRules() []*RetentionRule {
@@ -5851,7 +6061,7 @@ type SetRetentionRequest struct {
 
 func (x *SetRetentionRequest) Reset() {
 	*x = SetRetentionRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5863,7 +6073,7 @@ func (x *SetRetentionRequest) String() string {
 func (*SetRetentionRequest) ProtoMessage() {}
 
 func (x *SetRetentionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5876,7 +6086,7 @@ func (x *SetRetentionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRetentionRequest.ProtoReflect.Descriptor instead.
 func (*SetRetentionRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{72}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SetRetentionRequest) GetOrganizationId() int64 {
@@ -5909,7 +6119,7 @@ type SetRetentionResponse struct {
 
 func (x *SetRetentionResponse) Reset() {
 	*x = SetRetentionResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5921,7 +6131,7 @@ func (x *SetRetentionResponse) String() string {
 func (*SetRetentionResponse) ProtoMessage() {}
 
 func (x *SetRetentionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5934,7 +6144,7 @@ func (x *SetRetentionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRetentionResponse.ProtoReflect.Descriptor instead.
 func (*SetRetentionResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{73}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{76}
 }
 
 // DeclareEventTypeRequest declares a type of events.
@@ -5955,7 +6165,7 @@ type DeclareEventTypeRequest struct {
 
 func (x *DeclareEventTypeRequest) Reset() {
 	*x = DeclareEventTypeRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5967,7 +6177,7 @@ func (x *DeclareEventTypeRequest) String() string {
 func (*DeclareEventTypeRequest) ProtoMessage() {}
 
 func (x *DeclareEventTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5980,7 +6190,7 @@ func (x *DeclareEventTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareEventTypeRequest.ProtoReflect.Descriptor instead.
 func (*DeclareEventTypeRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{74}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *DeclareEventTypeRequest) GetOrganizationId() int64 {
@@ -6022,7 +6232,7 @@ type DeclareEventTypeResponse struct {
 
 func (x *DeclareEventTypeResponse) Reset() {
 	*x = DeclareEventTypeResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6034,7 +6244,7 @@ func (x *DeclareEventTypeResponse) String() string {
 func (*DeclareEventTypeResponse) ProtoMessage() {}
 
 func (x *DeclareEventTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6047,7 +6257,7 @@ func (x *DeclareEventTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareEventTypeResponse.ProtoReflect.Descriptor instead.
 func (*DeclareEventTypeResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{75}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *DeclareEventTypeResponse) GetChanged() bool {
@@ -6080,7 +6290,7 @@ type EventType struct {
 
 func (x *EventType) Reset() {
 	*x = EventType{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6092,7 +6302,7 @@ func (x *EventType) String() string {
 func (*EventType) ProtoMessage() {}
 
 func (x *EventType) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6105,7 +6315,7 @@ func (x *EventType) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventType.ProtoReflect.Descriptor instead.
 func (*EventType) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{76}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *EventType) GetType() string {
@@ -6168,7 +6378,7 @@ type ListEventTypesRequest struct {
 
 func (x *ListEventTypesRequest) Reset() {
 	*x = ListEventTypesRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6180,7 +6390,7 @@ func (x *ListEventTypesRequest) String() string {
 func (*ListEventTypesRequest) ProtoMessage() {}
 
 func (x *ListEventTypesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6193,7 +6403,7 @@ func (x *ListEventTypesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventTypesRequest.ProtoReflect.Descriptor instead.
 func (*ListEventTypesRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{77}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ListEventTypesRequest) GetOrganizationId() int64 {
@@ -6214,7 +6424,7 @@ type ListEventTypesResponse struct {
 
 func (x *ListEventTypesResponse) Reset() {
 	*x = ListEventTypesResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6226,7 +6436,7 @@ func (x *ListEventTypesResponse) String() string {
 func (*ListEventTypesResponse) ProtoMessage() {}
 
 func (x *ListEventTypesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6239,7 +6449,7 @@ func (x *ListEventTypesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventTypesResponse.ProtoReflect.Descriptor instead.
 func (*ListEventTypesResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{78}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ListEventTypesResponse) GetEventTypes() []*EventType {
@@ -6262,7 +6472,7 @@ type DeleteEventTypeRequest struct {
 
 func (x *DeleteEventTypeRequest) Reset() {
 	*x = DeleteEventTypeRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6274,7 +6484,7 @@ func (x *DeleteEventTypeRequest) String() string {
 func (*DeleteEventTypeRequest) ProtoMessage() {}
 
 func (x *DeleteEventTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6287,7 +6497,7 @@ func (x *DeleteEventTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteEventTypeRequest.ProtoReflect.Descriptor instead.
 func (*DeleteEventTypeRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{79}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *DeleteEventTypeRequest) GetOrganizationId() int64 {
@@ -6313,7 +6523,7 @@ type DeleteEventTypeResponse struct {
 
 func (x *DeleteEventTypeResponse) Reset() {
 	*x = DeleteEventTypeResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6325,7 +6535,7 @@ func (x *DeleteEventTypeResponse) String() string {
 func (*DeleteEventTypeResponse) ProtoMessage() {}
 
 func (x *DeleteEventTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6338,7 +6548,7 @@ func (x *DeleteEventTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteEventTypeResponse.ProtoReflect.Descriptor instead.
 func (*DeleteEventTypeResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{80}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{83}
 }
 
 // DeclareAgentsRequest declares the organizations of agents.
@@ -6352,7 +6562,7 @@ type DeclareAgentsRequest struct {
 
 func (x *DeclareAgentsRequest) Reset() {
 	*x = DeclareAgentsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6364,7 +6574,7 @@ func (x *DeclareAgentsRequest) String() string {
 func (*DeclareAgentsRequest) ProtoMessage() {}
 
 func (x *DeclareAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6377,7 +6587,7 @@ func (x *DeclareAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareAgentsRequest.ProtoReflect.Descriptor instead.
 func (*DeclareAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{81}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *DeclareAgentsRequest) GetAgents() []*DeclaredAgent {
@@ -6402,7 +6612,7 @@ type DeclaredAgent struct {
 
 func (x *DeclaredAgent) Reset() {
 	*x = DeclaredAgent{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6414,7 +6624,7 @@ func (x *DeclaredAgent) String() string {
 func (*DeclaredAgent) ProtoMessage() {}
 
 func (x *DeclaredAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6427,7 +6637,7 @@ func (x *DeclaredAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclaredAgent.ProtoReflect.Descriptor instead.
 func (*DeclaredAgent) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{82}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *DeclaredAgent) GetAgentId() int64 {
@@ -6460,7 +6670,7 @@ type DeclareAgentsResponse struct {
 
 func (x *DeclareAgentsResponse) Reset() {
 	*x = DeclareAgentsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6472,7 +6682,7 @@ func (x *DeclareAgentsResponse) String() string {
 func (*DeclareAgentsResponse) ProtoMessage() {}
 
 func (x *DeclareAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6485,7 +6695,7 @@ func (x *DeclareAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareAgentsResponse.ProtoReflect.Descriptor instead.
 func (*DeclareAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{83}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{86}
 }
 
 // ScheduleSpec says when a schedule is due: at the times of any of its expressions, and every interval. At least one is needed.
@@ -6514,7 +6724,7 @@ type ScheduleSpec struct {
 
 func (x *ScheduleSpec) Reset() {
 	*x = ScheduleSpec{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6526,7 +6736,7 @@ func (x *ScheduleSpec) String() string {
 func (*ScheduleSpec) ProtoMessage() {}
 
 func (x *ScheduleSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6539,7 +6749,7 @@ func (x *ScheduleSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleSpec.ProtoReflect.Descriptor instead.
 func (*ScheduleSpec) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{84}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ScheduleSpec) GetCron() []string {
@@ -6630,7 +6840,7 @@ type RegisterScheduleRequest struct {
 
 func (x *RegisterScheduleRequest) Reset() {
 	*x = RegisterScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6642,7 +6852,7 @@ func (x *RegisterScheduleRequest) String() string {
 func (*RegisterScheduleRequest) ProtoMessage() {}
 
 func (x *RegisterScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6655,7 +6865,7 @@ func (x *RegisterScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RegisterScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{85}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *RegisterScheduleRequest) GetOrganizationId() int64 {
@@ -6769,7 +6979,7 @@ type RegisterScheduleResponse struct {
 
 func (x *RegisterScheduleResponse) Reset() {
 	*x = RegisterScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6781,7 +6991,7 @@ func (x *RegisterScheduleResponse) String() string {
 func (*RegisterScheduleResponse) ProtoMessage() {}
 
 func (x *RegisterScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6794,7 +7004,7 @@ func (x *RegisterScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RegisterScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{86}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *RegisterScheduleResponse) GetSchedule() *Schedule {
@@ -6854,7 +7064,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6866,7 +7076,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6879,7 +7089,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{87}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Schedule) GetName() string {
@@ -7028,7 +7238,7 @@ type ScheduleFire struct {
 
 func (x *ScheduleFire) Reset() {
 	*x = ScheduleFire{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7040,7 +7250,7 @@ func (x *ScheduleFire) String() string {
 func (*ScheduleFire) ProtoMessage() {}
 
 func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7053,7 +7263,7 @@ func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFire.ProtoReflect.Descriptor instead.
 func (*ScheduleFire) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{88}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ScheduleFire) GetDueAt() *timestamppb.Timestamp {
@@ -7134,7 +7344,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7146,7 +7356,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7159,7 +7369,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{89}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *GetScheduleRequest) GetOrganizationId() int64 {
@@ -7202,7 +7412,7 @@ type ScheduleContent struct {
 
 func (x *ScheduleContent) Reset() {
 	*x = ScheduleContent{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7214,7 +7424,7 @@ func (x *ScheduleContent) String() string {
 func (*ScheduleContent) ProtoMessage() {}
 
 func (x *ScheduleContent) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7227,7 +7437,7 @@ func (x *ScheduleContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleContent.ProtoReflect.Descriptor instead.
 func (*ScheduleContent) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{90}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ScheduleContent) GetStarlark() []byte {
@@ -7282,7 +7492,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7294,7 +7504,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7307,7 +7517,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{91}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -7353,7 +7563,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7365,7 +7575,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7378,7 +7588,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{92}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ListSchedulesRequest) GetOrganizationId() int64 {
@@ -7417,7 +7627,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7429,7 +7639,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7442,7 +7652,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{93}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -7481,7 +7691,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[94]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7493,7 +7703,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[94]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7506,7 +7716,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{94}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *PauseScheduleRequest) GetOrganizationId() int64 {
@@ -7541,7 +7751,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[95]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7553,7 +7763,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[95]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7566,7 +7776,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{95}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *PauseScheduleResponse) GetSchedule() *Schedule {
@@ -7591,7 +7801,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[96]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7603,7 +7813,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[96]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7616,7 +7826,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{96}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ResumeScheduleRequest) GetOrganizationId() int64 {
@@ -7651,7 +7861,7 @@ type ResumeScheduleResponse struct {
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[97]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7663,7 +7873,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[97]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7676,7 +7886,7 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{97}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ResumeScheduleResponse) GetSchedule() *Schedule {
@@ -7705,7 +7915,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[98]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7717,7 +7927,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[98]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7730,7 +7940,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{98}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *BackfillScheduleRequest) GetOrganizationId() int64 {
@@ -7781,7 +7991,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[99]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7793,7 +8003,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[99]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7806,7 +8016,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{99}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *BackfillScheduleResponse) GetDue() int32 {
@@ -7838,7 +8048,7 @@ type TriggerScheduleRequest struct {
 
 func (x *TriggerScheduleRequest) Reset() {
 	*x = TriggerScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[100]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7850,7 +8060,7 @@ func (x *TriggerScheduleRequest) String() string {
 func (*TriggerScheduleRequest) ProtoMessage() {}
 
 func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[100]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7863,7 +8073,7 @@ func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleRequest.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{100}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *TriggerScheduleRequest) GetOrganizationId() int64 {
@@ -7898,7 +8108,7 @@ type TriggerScheduleResponse struct {
 
 func (x *TriggerScheduleResponse) Reset() {
 	*x = TriggerScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[101]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7910,7 +8120,7 @@ func (x *TriggerScheduleResponse) String() string {
 func (*TriggerScheduleResponse) ProtoMessage() {}
 
 func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[101]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7923,7 +8133,7 @@ func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleResponse.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{101}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *TriggerScheduleResponse) GetWorkflowId() string {
@@ -7946,7 +8156,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[102]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7958,7 +8168,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[102]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7971,7 +8181,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{102}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *DeleteScheduleRequest) GetOrganizationId() int64 {
@@ -7997,7 +8207,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[103]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8009,7 +8219,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[103]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8022,7 +8232,7 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{103}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{106}
 }
 
 // CountWorkflowsRequest has the conditions of a list.
@@ -8036,7 +8246,7 @@ type CountWorkflowsRequest struct {
 
 func (x *CountWorkflowsRequest) Reset() {
 	*x = CountWorkflowsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[104]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8048,7 +8258,7 @@ func (x *CountWorkflowsRequest) String() string {
 func (*CountWorkflowsRequest) ProtoMessage() {}
 
 func (x *CountWorkflowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[104]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8061,7 +8271,7 @@ func (x *CountWorkflowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountWorkflowsRequest.ProtoReflect.Descriptor instead.
 func (*CountWorkflowsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{104}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *CountWorkflowsRequest) GetFilter() *ListWorkflowsRequest {
@@ -8084,7 +8294,7 @@ type CountWorkflowsResponse struct {
 
 func (x *CountWorkflowsResponse) Reset() {
 	*x = CountWorkflowsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[105]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8096,7 +8306,7 @@ func (x *CountWorkflowsResponse) String() string {
 func (*CountWorkflowsResponse) ProtoMessage() {}
 
 func (x *CountWorkflowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[105]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8109,7 +8319,7 @@ func (x *CountWorkflowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountWorkflowsResponse.ProtoReflect.Descriptor instead.
 func (*CountWorkflowsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{105}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *CountWorkflowsResponse) GetCount() int64 {
@@ -8150,7 +8360,7 @@ type StartBatchRequest struct {
 
 func (x *StartBatchRequest) Reset() {
 	*x = StartBatchRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[106]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8162,7 +8372,7 @@ func (x *StartBatchRequest) String() string {
 func (*StartBatchRequest) ProtoMessage() {}
 
 func (x *StartBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[106]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8175,7 +8385,7 @@ func (x *StartBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBatchRequest.ProtoReflect.Descriptor instead.
 func (*StartBatchRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{106}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *StartBatchRequest) GetAction() BatchAction {
@@ -8244,7 +8454,7 @@ type StartBatchResponse struct {
 
 func (x *StartBatchResponse) Reset() {
 	*x = StartBatchResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[107]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8256,7 +8466,7 @@ func (x *StartBatchResponse) String() string {
 func (*StartBatchResponse) ProtoMessage() {}
 
 func (x *StartBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[107]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8269,7 +8479,7 @@ func (x *StartBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBatchResponse.ProtoReflect.Descriptor instead.
 func (*StartBatchResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{107}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *StartBatchResponse) GetBatch() *Batch {
@@ -8340,7 +8550,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[108]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8352,7 +8562,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[108]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8365,7 +8575,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{108}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *Batch) GetId() int64 {
@@ -8486,7 +8696,7 @@ type GetBatchRequest struct {
 
 func (x *GetBatchRequest) Reset() {
 	*x = GetBatchRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[109]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8498,7 +8708,7 @@ func (x *GetBatchRequest) String() string {
 func (*GetBatchRequest) ProtoMessage() {}
 
 func (x *GetBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[109]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8511,7 +8721,7 @@ func (x *GetBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBatchRequest.ProtoReflect.Descriptor instead.
 func (*GetBatchRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{109}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *GetBatchRequest) GetOrganizationId() int64 {
@@ -8539,7 +8749,7 @@ type GetBatchResponse struct {
 
 func (x *GetBatchResponse) Reset() {
 	*x = GetBatchResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[110]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8551,7 +8761,7 @@ func (x *GetBatchResponse) String() string {
 func (*GetBatchResponse) ProtoMessage() {}
 
 func (x *GetBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[110]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8564,7 +8774,7 @@ func (x *GetBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBatchResponse.ProtoReflect.Descriptor instead.
 func (*GetBatchResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{110}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *GetBatchResponse) GetBatch() *Batch {
@@ -8589,7 +8799,7 @@ type ListBatchesRequest struct {
 
 func (x *ListBatchesRequest) Reset() {
 	*x = ListBatchesRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[111]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8601,7 +8811,7 @@ func (x *ListBatchesRequest) String() string {
 func (*ListBatchesRequest) ProtoMessage() {}
 
 func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[111]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8614,7 +8824,7 @@ func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBatchesRequest.ProtoReflect.Descriptor instead.
 func (*ListBatchesRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{111}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ListBatchesRequest) GetOrganizationId() int64 {
@@ -8651,7 +8861,7 @@ type ListBatchesResponse struct {
 
 func (x *ListBatchesResponse) Reset() {
 	*x = ListBatchesResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[112]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8663,7 +8873,7 @@ func (x *ListBatchesResponse) String() string {
 func (*ListBatchesResponse) ProtoMessage() {}
 
 func (x *ListBatchesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[112]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8676,7 +8886,7 @@ func (x *ListBatchesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBatchesResponse.ProtoReflect.Descriptor instead.
 func (*ListBatchesResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{112}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ListBatchesResponse) GetBatches() []*Batch {
@@ -8706,7 +8916,7 @@ type StopBatchRequest struct {
 
 func (x *StopBatchRequest) Reset() {
 	*x = StopBatchRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[113]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8718,7 +8928,7 @@ func (x *StopBatchRequest) String() string {
 func (*StopBatchRequest) ProtoMessage() {}
 
 func (x *StopBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[113]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8731,7 +8941,7 @@ func (x *StopBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBatchRequest.ProtoReflect.Descriptor instead.
 func (*StopBatchRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{113}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *StopBatchRequest) GetOrganizationId() int64 {
@@ -8759,7 +8969,7 @@ type StopBatchResponse struct {
 
 func (x *StopBatchResponse) Reset() {
 	*x = StopBatchResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[114]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8771,7 +8981,7 @@ func (x *StopBatchResponse) String() string {
 func (*StopBatchResponse) ProtoMessage() {}
 
 func (x *StopBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[114]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8784,7 +8994,7 @@ func (x *StopBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBatchResponse.ProtoReflect.Descriptor instead.
 func (*StopBatchResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{114}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *StopBatchResponse) GetBatch() *Batch {
@@ -8812,7 +9022,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[115]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8824,7 +9034,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[115]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8837,7 +9047,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{115}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *WorkRequest) GetMessage() isWorkRequest_Message {
@@ -8932,7 +9142,7 @@ type RegisterWorker struct {
 
 func (x *RegisterWorker) Reset() {
 	*x = RegisterWorker{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[116]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8944,7 +9154,7 @@ func (x *RegisterWorker) String() string {
 func (*RegisterWorker) ProtoMessage() {}
 
 func (x *RegisterWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[116]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8957,7 +9167,7 @@ func (x *RegisterWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterWorker.ProtoReflect.Descriptor instead.
 func (*RegisterWorker) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{116}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *RegisterWorker) GetOrganizationId() int64 {
@@ -9004,14 +9214,17 @@ type WorkerFunction struct {
 	// What it does to anything outside.
 	Effect FunctionEffect `protobuf:"varint,6,opt,name=effect,proto3,enum=lockstep.autoflow.v1.FunctionEffect" json:"effect,omitempty"`
 	// What a call changes; required unless the effect is reads.
-	Places        []*FunctionPlace `protobuf:"bytes,7,rep,name=places,proto3" json:"places,omitempty"`
+	Places []*FunctionPlace `protobuf:"bytes,7,rep,name=places,proto3" json:"places,omitempty"`
+	// Arguments that are secrets, at most 16. A program gives the name of a credential or of one of its run's secrets; the worker is sent the
+	// name in the arguments, and the value in WorkCall.secrets. The credential has to be for the Function: worker://NAME among its URLs.
+	Secrets       []string `protobuf:"bytes,8,rep,name=secrets,proto3" json:"secrets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WorkerFunction) Reset() {
 	*x = WorkerFunction{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[117]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9023,7 +9236,7 @@ func (x *WorkerFunction) String() string {
 func (*WorkerFunction) ProtoMessage() {}
 
 func (x *WorkerFunction) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[117]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9036,7 +9249,7 @@ func (x *WorkerFunction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFunction.ProtoReflect.Descriptor instead.
 func (*WorkerFunction) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{117}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *WorkerFunction) GetName() string {
@@ -9088,6 +9301,13 @@ func (x *WorkerFunction) GetPlaces() []*FunctionPlace {
 	return nil
 }
 
+func (x *WorkerFunction) GetSecrets() []string {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
 // FunctionPlace is something that a call changes. Each member is a JSON pointer into the arguments, such as /namespace. It has agent with
 // namespace (and name), agent with application and application_namespace, repository with branch and path, or url.
 type FunctionPlace struct {
@@ -9116,7 +9336,7 @@ type FunctionPlace struct {
 
 func (x *FunctionPlace) Reset() {
 	*x = FunctionPlace{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[118]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9128,7 +9348,7 @@ func (x *FunctionPlace) String() string {
 func (*FunctionPlace) ProtoMessage() {}
 
 func (x *FunctionPlace) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[118]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9141,7 +9361,7 @@ func (x *FunctionPlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionPlace.ProtoReflect.Descriptor instead.
 func (*FunctionPlace) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{118}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *FunctionPlace) GetAgent() string {
@@ -9225,7 +9445,7 @@ type WorkResult struct {
 
 func (x *WorkResult) Reset() {
 	*x = WorkResult{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[119]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9237,7 +9457,7 @@ func (x *WorkResult) String() string {
 func (*WorkResult) ProtoMessage() {}
 
 func (x *WorkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[119]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9250,7 +9470,7 @@ func (x *WorkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResult.ProtoReflect.Descriptor instead.
 func (*WorkResult) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{119}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *WorkResult) GetCallId() string {
@@ -9320,7 +9540,7 @@ type WorkFailure struct {
 
 func (x *WorkFailure) Reset() {
 	*x = WorkFailure{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[120]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9332,7 +9552,7 @@ func (x *WorkFailure) String() string {
 func (*WorkFailure) ProtoMessage() {}
 
 func (x *WorkFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[120]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9345,7 +9565,7 @@ func (x *WorkFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkFailure.ProtoReflect.Descriptor instead.
 func (*WorkFailure) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{120}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *WorkFailure) GetCode() string {
@@ -9385,7 +9605,7 @@ type WorkHeartbeat struct {
 
 func (x *WorkHeartbeat) Reset() {
 	*x = WorkHeartbeat{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[121]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9397,7 +9617,7 @@ func (x *WorkHeartbeat) String() string {
 func (*WorkHeartbeat) ProtoMessage() {}
 
 func (x *WorkHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[121]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9410,7 +9630,7 @@ func (x *WorkHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkHeartbeat.ProtoReflect.Descriptor instead.
 func (*WorkHeartbeat) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{121}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{124}
 }
 
 // WorkDrain says that a worker takes no more calls.
@@ -9422,7 +9642,7 @@ type WorkDrain struct {
 
 func (x *WorkDrain) Reset() {
 	*x = WorkDrain{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[122]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9434,7 +9654,7 @@ func (x *WorkDrain) String() string {
 func (*WorkDrain) ProtoMessage() {}
 
 func (x *WorkDrain) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[122]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9447,7 +9667,7 @@ func (x *WorkDrain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkDrain.ProtoReflect.Descriptor instead.
 func (*WorkDrain) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{122}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{125}
 }
 
 // WorkResponse is what a worker is sent.
@@ -9469,7 +9689,7 @@ type WorkResponse struct {
 
 func (x *WorkResponse) Reset() {
 	*x = WorkResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[123]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9481,7 +9701,7 @@ func (x *WorkResponse) String() string {
 func (*WorkResponse) ProtoMessage() {}
 
 func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[123]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9494,7 +9714,7 @@ func (x *WorkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
 func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{123}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *WorkResponse) GetMessage() isWorkResponse_Message {
@@ -9603,7 +9823,7 @@ type WorkerRegistered struct {
 
 func (x *WorkerRegistered) Reset() {
 	*x = WorkerRegistered{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[124]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9615,7 +9835,7 @@ func (x *WorkerRegistered) String() string {
 func (*WorkerRegistered) ProtoMessage() {}
 
 func (x *WorkerRegistered) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[124]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9628,7 +9848,7 @@ func (x *WorkerRegistered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerRegistered.ProtoReflect.Descriptor instead.
 func (*WorkerRegistered) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{124}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *WorkerRegistered) GetSession() string {
@@ -9670,14 +9890,17 @@ type WorkCall struct {
 	// The organization of the run.
 	OrganizationId int64 `protobuf:"varint,7,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
 	// The trace of the run, as W3C traceparent; may be empty.
-	TraceParent   string `protobuf:"bytes,8,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
+	TraceParent string `protobuf:"bytes,8,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
+	// The values of the arguments that the Function has declared as secrets, by argument. They are resolved for each attempt and recorded
+	// nowhere; a worker does not log them, and returns them in no result.
+	Secrets       map[string]string `protobuf:"bytes,9,rep,name=secrets,proto3" json:"secrets,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WorkCall) Reset() {
 	*x = WorkCall{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[125]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9689,7 +9912,7 @@ func (x *WorkCall) String() string {
 func (*WorkCall) ProtoMessage() {}
 
 func (x *WorkCall) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[125]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9702,7 +9925,7 @@ func (x *WorkCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkCall.ProtoReflect.Descriptor instead.
 func (*WorkCall) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{125}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *WorkCall) GetCallId() string {
@@ -9761,6 +9984,13 @@ func (x *WorkCall) GetTraceParent() string {
 	return ""
 }
 
+func (x *WorkCall) GetSecrets() map[string]string {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
 // WorkCancelled names a call to stop.
 type WorkCancelled struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -9772,7 +10002,7 @@ type WorkCancelled struct {
 
 func (x *WorkCancelled) Reset() {
 	*x = WorkCancelled{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[126]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9784,7 +10014,7 @@ func (x *WorkCancelled) String() string {
 func (*WorkCancelled) ProtoMessage() {}
 
 func (x *WorkCancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[126]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9797,7 +10027,7 @@ func (x *WorkCancelled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkCancelled.ProtoReflect.Descriptor instead.
 func (*WorkCancelled) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{126}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *WorkCancelled) GetCallId() string {
@@ -9820,7 +10050,7 @@ type WorkRejected struct {
 
 func (x *WorkRejected) Reset() {
 	*x = WorkRejected{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[127]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9832,7 +10062,7 @@ func (x *WorkRejected) String() string {
 func (*WorkRejected) ProtoMessage() {}
 
 func (x *WorkRejected) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[127]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9845,7 +10075,7 @@ func (x *WorkRejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRejected.ProtoReflect.Descriptor instead.
 func (*WorkRejected) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{127}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *WorkRejected) GetCallId() string {
@@ -9871,7 +10101,7 @@ type WorkDrained struct {
 
 func (x *WorkDrained) Reset() {
 	*x = WorkDrained{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[128]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9883,7 +10113,7 @@ func (x *WorkDrained) String() string {
 func (*WorkDrained) ProtoMessage() {}
 
 func (x *WorkDrained) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[128]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9896,7 +10126,7 @@ func (x *WorkDrained) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkDrained.ProtoReflect.Descriptor instead.
 func (*WorkDrained) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{128}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{131}
 }
 
 // ListFunctionsRequest names an organization.
@@ -9910,7 +10140,7 @@ type ListFunctionsRequest struct {
 
 func (x *ListFunctionsRequest) Reset() {
 	*x = ListFunctionsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[129]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9922,7 +10152,7 @@ func (x *ListFunctionsRequest) String() string {
 func (*ListFunctionsRequest) ProtoMessage() {}
 
 func (x *ListFunctionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[129]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9935,7 +10165,7 @@ func (x *ListFunctionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFunctionsRequest.ProtoReflect.Descriptor instead.
 func (*ListFunctionsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{129}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *ListFunctionsRequest) GetOrganizationId() int64 {
@@ -9956,7 +10186,7 @@ type ListFunctionsResponse struct {
 
 func (x *ListFunctionsResponse) Reset() {
 	*x = ListFunctionsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[130]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9968,7 +10198,7 @@ func (x *ListFunctionsResponse) String() string {
 func (*ListFunctionsResponse) ProtoMessage() {}
 
 func (x *ListFunctionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[130]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9981,7 +10211,7 @@ func (x *ListFunctionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFunctionsResponse.ProtoReflect.Descriptor instead.
 func (*ListFunctionsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{130}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *ListFunctionsResponse) GetFunctions() []*FunctionInfo {
@@ -10009,14 +10239,16 @@ type FunctionInfo struct {
 	// How many workers with it are connected to the replica that answers.
 	Workers int32 `protobuf:"varint,7,opt,name=workers,proto3" json:"workers,omitempty"`
 	// When the present declaration was registered.
-	RegisteredAt  *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=registered_at,json=registeredAt,proto3" json:"registered_at,omitempty"`
+	RegisteredAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=registered_at,json=registeredAt,proto3" json:"registered_at,omitempty"`
+	// The arguments of a worker's Function that are names of secrets.
+	Secrets       []string `protobuf:"bytes,9,rep,name=secrets,proto3" json:"secrets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FunctionInfo) Reset() {
 	*x = FunctionInfo{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[131]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10028,7 +10260,7 @@ func (x *FunctionInfo) String() string {
 func (*FunctionInfo) ProtoMessage() {}
 
 func (x *FunctionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[131]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10041,7 +10273,7 @@ func (x *FunctionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionInfo.ProtoReflect.Descriptor instead.
 func (*FunctionInfo) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{131}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *FunctionInfo) GetName() string {
@@ -10096,6 +10328,13 @@ func (x *FunctionInfo) GetWorkers() int32 {
 func (x *FunctionInfo) GetRegisteredAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.RegisteredAt
+	}
+	return nil
+}
+
+func (x *FunctionInfo) GetSecrets() []string {
+	if x != nil {
+		return x.Secrets
 	}
 	return nil
 }
@@ -10545,12 +10784,13 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x11DeleteFlowRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"\x14\n" +
-	"\x12DeleteFlowResponse\"\xa2\x01\n" +
+	"\x12DeleteFlowResponse\"\xcc\x01\n" +
 	"\x06Limits\x12\x1b\n" +
 	"\topen_runs\x18\x01 \x01(\x03R\bopenRuns\x12*\n" +
 	"\x11starts_per_second\x18\x02 \x01(\x03R\x0fstartsPerSecond\x12*\n" +
 	"\x11events_per_second\x18\x03 \x01(\x03R\x0feventsPerSecond\x12#\n" +
-	"\rstorage_bytes\x18\x04 \x01(\x03R\fstorageBytes\"\xc9\x01\n" +
+	"\rstorage_bytes\x18\x04 \x01(\x03R\fstorageBytes\x12(\n" +
+	"\x10calls_per_second\x18\x05 \x01(\x03R\x0ecallsPerSecond\"\xc9\x01\n" +
 	"\rSettingChange\x129\n" +
 	"\n" +
 	"changed_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\tchangedAt\x12\x18\n" +
@@ -10561,13 +10801,29 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x06before\x18\x05 \x01(\tR\x06before\x12\x14\n" +
 	"\x05after\x18\x06 \x01(\tR\x05after\";\n" +
 	"\x10GetLimitsRequest\x12'\n" +
-	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\"\xdc\x01\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\"\xbd\x02\n" +
 	"\x11GetLimitsResponse\x124\n" +
 	"\x06limits\x18\x01 \x01(\v2\x1c.lockstep.autoflow.v1.LimitsR\x06limits\x12\x10\n" +
 	"\x03own\x18\x02 \x01(\bR\x03own\x12\x1b\n" +
 	"\topen_runs\x18\x03 \x01(\x03R\bopenRuns\x12#\n" +
 	"\rstorage_bytes\x18\x04 \x01(\x03R\fstorageBytes\x12=\n" +
-	"\achanges\x18\x05 \x03(\v2#.lockstep.autoflow.v1.SettingChangeR\achanges\"\x89\x01\n" +
+	"\achanges\x18\x05 \x03(\v2#.lockstep.autoflow.v1.SettingChangeR\achanges\x12\x1f\n" +
+	"\vstarts_rate\x18\x06 \x01(\x01R\n" +
+	"startsRate\x12\x1f\n" +
+	"\vevents_rate\x18\a \x01(\x01R\n" +
+	"eventsRate\x12\x1d\n" +
+	"\n" +
+	"calls_rate\x18\b \x01(\x01R\tcallsRate\"\\\n" +
+	"\x13ListLimitUseRequest\x12(\n" +
+	"\x10at_least_percent\x18\x01 \x01(\x05R\x0eatLeastPercent\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\"J\n" +
+	"\x14ListLimitUseResponse\x122\n" +
+	"\x04uses\x18\x01 \x03(\v2\x1e.lockstep.autoflow.v1.LimitUseR\x04uses\"q\n" +
+	"\bLimitUse\x12'\n" +
+	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x12\n" +
+	"\x04used\x18\x03 \x01(\x01R\x04used\x12\x12\n" +
+	"\x04most\x18\x04 \x01(\x03R\x04most\"\x89\x01\n" +
 	"\x10SetLimitsRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x124\n" +
 	"\x06limits\x18\x02 \x01(\v2\x1c.lockstep.autoflow.v1.LimitsR\x06limits\x12\x16\n" +
@@ -10824,7 +11080,7 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x12B\n" +
 	"\tfunctions\x18\x03 \x03(\v2$.lockstep.autoflow.v1.WorkerFunctionR\tfunctions\x12\"\n" +
-	"\rmax_in_flight\x18\x04 \x01(\x05R\vmaxInFlight\"\x97\x02\n" +
+	"\rmax_in_flight\x18\x04 \x01(\x05R\vmaxInFlight\"\xb1\x02\n" +
 	"\x0eWorkerFunction\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03doc\x18\x02 \x01(\tR\x03doc\x12)\n" +
@@ -10832,7 +11088,8 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\rresult_schema\x18\x04 \x01(\fR\fresultSchema\x12\x14\n" +
 	"\x05retry\x18\x05 \x01(\bR\x05retry\x12<\n" +
 	"\x06effect\x18\x06 \x01(\x0e2$.lockstep.autoflow.v1.FunctionEffectR\x06effect\x12;\n" +
-	"\x06places\x18\a \x03(\v2#.lockstep.autoflow.v1.FunctionPlaceR\x06places\"\x8c\x02\n" +
+	"\x06places\x18\a \x03(\v2#.lockstep.autoflow.v1.FunctionPlaceR\x06places\x12\x18\n" +
+	"\asecrets\x18\b \x03(\tR\asecrets\"\x8c\x02\n" +
 	"\rFunctionPlace\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12 \n" +
 	"\vapplication\x18\x02 \x01(\tR\vapplication\x123\n" +
@@ -10871,7 +11128,7 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x10WorkerRegistered\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12H\n" +
 	"\x12heartbeat_interval\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\x12F\n" +
-	"\x11heartbeat_timeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x10heartbeatTimeout\"\x9c\x02\n" +
+	"\x11heartbeat_timeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x10heartbeatTimeout\"\x9f\x03\n" +
 	"\bWorkCall\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x1a\n" +
@@ -10881,7 +11138,11 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\vworkflow_id\x18\x06 \x01(\tR\n" +
 	"workflowId\x12'\n" +
 	"\x0forganization_id\x18\a \x01(\x03R\x0eorganizationId\x12!\n" +
-	"\ftrace_parent\x18\b \x01(\tR\vtraceParent\"(\n" +
+	"\ftrace_parent\x18\b \x01(\tR\vtraceParent\x12E\n" +
+	"\asecrets\x18\t \x03(\v2+.lockstep.autoflow.v1.WorkCall.SecretsEntryR\asecrets\x1a:\n" +
+	"\fSecretsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"(\n" +
 	"\rWorkCancelled\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\"?\n" +
 	"\fWorkRejected\x12\x17\n" +
@@ -10891,7 +11152,7 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x14ListFunctionsRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\"Y\n" +
 	"\x15ListFunctionsResponse\x12@\n" +
-	"\tfunctions\x18\x01 \x03(\v2\".lockstep.autoflow.v1.FunctionInfoR\tfunctions\"\xb5\x02\n" +
+	"\tfunctions\x18\x01 \x03(\v2\".lockstep.autoflow.v1.FunctionInfoR\tfunctions\"\xcf\x02\n" +
 	"\fFunctionInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03doc\x18\x02 \x01(\tR\x03doc\x12)\n" +
@@ -10900,7 +11161,8 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x06effect\x18\x05 \x01(\x0e2$.lockstep.autoflow.v1.FunctionEffectR\x06effect\x12\x16\n" +
 	"\x06worker\x18\x06 \x01(\bR\x06worker\x12\x18\n" +
 	"\aworkers\x18\a \x01(\x05R\aworkers\x12?\n" +
-	"\rregistered_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\fregisteredAt*\xfc\x01\n" +
+	"\rregistered_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\fregisteredAt\x12\x18\n" +
+	"\asecrets\x18\t \x03(\tR\asecrets*\xfc\x01\n" +
 	"\rWorkflowState\x12\x1e\n" +
 	"\x1aWORKFLOW_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16WORKFLOW_STATE_RUNNING\x10\x01\x12\x19\n" +
@@ -10941,7 +11203,7 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x1bFUNCTION_EFFECT_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15FUNCTION_EFFECT_READS\x10\x01\x12\x1b\n" +
 	"\x17FUNCTION_EFFECT_CHANGES\x10\x02\x12\x1e\n" +
-	"\x1aFUNCTION_EFFECT_TAKES_BACK\x10\x032\xde$\n" +
+	"\x1aFUNCTION_EFFECT_TAKES_BACK\x10\x032\xc5%\n" +
 	"\bAutoFlow\x12_\n" +
 	"\n" +
 	"CloudEvent\x12'.lockstep.autoflow.v1.CloudEventRequest\x1a(.lockstep.autoflow.v1.CloudEventResponse\x12h\n" +
@@ -10986,7 +11248,8 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x0eListEventTypes\x12+.lockstep.autoflow.v1.ListEventTypesRequest\x1a,.lockstep.autoflow.v1.ListEventTypesResponse\x12n\n" +
 	"\x0fDeleteEventType\x12,.lockstep.autoflow.v1.DeleteEventTypeRequest\x1a-.lockstep.autoflow.v1.DeleteEventTypeResponse\x12\\\n" +
 	"\tGetLimits\x12&.lockstep.autoflow.v1.GetLimitsRequest\x1a'.lockstep.autoflow.v1.GetLimitsResponse\x12\\\n" +
-	"\tSetLimits\x12&.lockstep.autoflow.v1.SetLimitsRequest\x1a'.lockstep.autoflow.v1.SetLimitsResponse\x12h\n" +
+	"\tSetLimits\x12&.lockstep.autoflow.v1.SetLimitsRequest\x1a'.lockstep.autoflow.v1.SetLimitsResponse\x12e\n" +
+	"\fListLimitUse\x12).lockstep.autoflow.v1.ListLimitUseRequest\x1a*.lockstep.autoflow.v1.ListLimitUseResponse\x12h\n" +
 	"\rListRetention\x12*.lockstep.autoflow.v1.ListRetentionRequest\x1a+.lockstep.autoflow.v1.ListRetentionResponse\x12e\n" +
 	"\fSetRetention\x12).lockstep.autoflow.v1.SetRetentionRequest\x1a*.lockstep.autoflow.v1.SetRetentionResponse\x12h\n" +
 	"\rDeclareAgents\x12*.lockstep.autoflow.v1.DeclareAgentsRequest\x1a+.lockstep.autoflow.v1.DeclareAgentsResponse\x12Q\n" +
@@ -11007,7 +11270,7 @@ func file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP() []byte {
 }
 
 var file_lockstep_autoflow_v1_autoflow_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 154)
+var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 158)
 var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
 	(WorkflowState)(0),                    // 0: lockstep.autoflow.v1.WorkflowState
 	(ScheduleOverlap)(0),                  // 1: lockstep.autoflow.v1.ScheduleOverlap
@@ -11082,346 +11345,354 @@ var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
 	(*SettingChange)(nil),                 // 70: lockstep.autoflow.v1.SettingChange
 	(*GetLimitsRequest)(nil),              // 71: lockstep.autoflow.v1.GetLimitsRequest
 	(*GetLimitsResponse)(nil),             // 72: lockstep.autoflow.v1.GetLimitsResponse
-	(*SetLimitsRequest)(nil),              // 73: lockstep.autoflow.v1.SetLimitsRequest
-	(*SetLimitsResponse)(nil),             // 74: lockstep.autoflow.v1.SetLimitsResponse
-	(*RetentionRule)(nil),                 // 75: lockstep.autoflow.v1.RetentionRule
-	(*ListRetentionRequest)(nil),          // 76: lockstep.autoflow.v1.ListRetentionRequest
-	(*ListRetentionResponse)(nil),         // 77: lockstep.autoflow.v1.ListRetentionResponse
-	(*SetRetentionRequest)(nil),           // 78: lockstep.autoflow.v1.SetRetentionRequest
-	(*SetRetentionResponse)(nil),          // 79: lockstep.autoflow.v1.SetRetentionResponse
-	(*DeclareEventTypeRequest)(nil),       // 80: lockstep.autoflow.v1.DeclareEventTypeRequest
-	(*DeclareEventTypeResponse)(nil),      // 81: lockstep.autoflow.v1.DeclareEventTypeResponse
-	(*EventType)(nil),                     // 82: lockstep.autoflow.v1.EventType
-	(*ListEventTypesRequest)(nil),         // 83: lockstep.autoflow.v1.ListEventTypesRequest
-	(*ListEventTypesResponse)(nil),        // 84: lockstep.autoflow.v1.ListEventTypesResponse
-	(*DeleteEventTypeRequest)(nil),        // 85: lockstep.autoflow.v1.DeleteEventTypeRequest
-	(*DeleteEventTypeResponse)(nil),       // 86: lockstep.autoflow.v1.DeleteEventTypeResponse
-	(*DeclareAgentsRequest)(nil),          // 87: lockstep.autoflow.v1.DeclareAgentsRequest
-	(*DeclaredAgent)(nil),                 // 88: lockstep.autoflow.v1.DeclaredAgent
-	(*DeclareAgentsResponse)(nil),         // 89: lockstep.autoflow.v1.DeclareAgentsResponse
-	(*ScheduleSpec)(nil),                  // 90: lockstep.autoflow.v1.ScheduleSpec
-	(*RegisterScheduleRequest)(nil),       // 91: lockstep.autoflow.v1.RegisterScheduleRequest
-	(*RegisterScheduleResponse)(nil),      // 92: lockstep.autoflow.v1.RegisterScheduleResponse
-	(*Schedule)(nil),                      // 93: lockstep.autoflow.v1.Schedule
-	(*ScheduleFire)(nil),                  // 94: lockstep.autoflow.v1.ScheduleFire
-	(*GetScheduleRequest)(nil),            // 95: lockstep.autoflow.v1.GetScheduleRequest
-	(*ScheduleContent)(nil),               // 96: lockstep.autoflow.v1.ScheduleContent
-	(*GetScheduleResponse)(nil),           // 97: lockstep.autoflow.v1.GetScheduleResponse
-	(*ListSchedulesRequest)(nil),          // 98: lockstep.autoflow.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),         // 99: lockstep.autoflow.v1.ListSchedulesResponse
-	(*PauseScheduleRequest)(nil),          // 100: lockstep.autoflow.v1.PauseScheduleRequest
-	(*PauseScheduleResponse)(nil),         // 101: lockstep.autoflow.v1.PauseScheduleResponse
-	(*ResumeScheduleRequest)(nil),         // 102: lockstep.autoflow.v1.ResumeScheduleRequest
-	(*ResumeScheduleResponse)(nil),        // 103: lockstep.autoflow.v1.ResumeScheduleResponse
-	(*BackfillScheduleRequest)(nil),       // 104: lockstep.autoflow.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil),      // 105: lockstep.autoflow.v1.BackfillScheduleResponse
-	(*TriggerScheduleRequest)(nil),        // 106: lockstep.autoflow.v1.TriggerScheduleRequest
-	(*TriggerScheduleResponse)(nil),       // 107: lockstep.autoflow.v1.TriggerScheduleResponse
-	(*DeleteScheduleRequest)(nil),         // 108: lockstep.autoflow.v1.DeleteScheduleRequest
-	(*DeleteScheduleResponse)(nil),        // 109: lockstep.autoflow.v1.DeleteScheduleResponse
-	(*CountWorkflowsRequest)(nil),         // 110: lockstep.autoflow.v1.CountWorkflowsRequest
-	(*CountWorkflowsResponse)(nil),        // 111: lockstep.autoflow.v1.CountWorkflowsResponse
-	(*StartBatchRequest)(nil),             // 112: lockstep.autoflow.v1.StartBatchRequest
-	(*StartBatchResponse)(nil),            // 113: lockstep.autoflow.v1.StartBatchResponse
-	(*Batch)(nil),                         // 114: lockstep.autoflow.v1.Batch
-	(*GetBatchRequest)(nil),               // 115: lockstep.autoflow.v1.GetBatchRequest
-	(*GetBatchResponse)(nil),              // 116: lockstep.autoflow.v1.GetBatchResponse
-	(*ListBatchesRequest)(nil),            // 117: lockstep.autoflow.v1.ListBatchesRequest
-	(*ListBatchesResponse)(nil),           // 118: lockstep.autoflow.v1.ListBatchesResponse
-	(*StopBatchRequest)(nil),              // 119: lockstep.autoflow.v1.StopBatchRequest
-	(*StopBatchResponse)(nil),             // 120: lockstep.autoflow.v1.StopBatchResponse
-	(*WorkRequest)(nil),                   // 121: lockstep.autoflow.v1.WorkRequest
-	(*RegisterWorker)(nil),                // 122: lockstep.autoflow.v1.RegisterWorker
-	(*WorkerFunction)(nil),                // 123: lockstep.autoflow.v1.WorkerFunction
-	(*FunctionPlace)(nil),                 // 124: lockstep.autoflow.v1.FunctionPlace
-	(*WorkResult)(nil),                    // 125: lockstep.autoflow.v1.WorkResult
-	(*WorkFailure)(nil),                   // 126: lockstep.autoflow.v1.WorkFailure
-	(*WorkHeartbeat)(nil),                 // 127: lockstep.autoflow.v1.WorkHeartbeat
-	(*WorkDrain)(nil),                     // 128: lockstep.autoflow.v1.WorkDrain
-	(*WorkResponse)(nil),                  // 129: lockstep.autoflow.v1.WorkResponse
-	(*WorkerRegistered)(nil),              // 130: lockstep.autoflow.v1.WorkerRegistered
-	(*WorkCall)(nil),                      // 131: lockstep.autoflow.v1.WorkCall
-	(*WorkCancelled)(nil),                 // 132: lockstep.autoflow.v1.WorkCancelled
-	(*WorkRejected)(nil),                  // 133: lockstep.autoflow.v1.WorkRejected
-	(*WorkDrained)(nil),                   // 134: lockstep.autoflow.v1.WorkDrained
-	(*ListFunctionsRequest)(nil),          // 135: lockstep.autoflow.v1.ListFunctionsRequest
-	(*ListFunctionsResponse)(nil),         // 136: lockstep.autoflow.v1.ListFunctionsResponse
-	(*FunctionInfo)(nil),                  // 137: lockstep.autoflow.v1.FunctionInfo
-	nil,                                   // 138: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	nil,                                   // 139: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	nil,                                   // 140: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	nil,                                   // 141: lockstep.autoflow.v1.StartRefusal.FieldsEntry
-	nil,                                   // 142: lockstep.autoflow.v1.Workflow.LabelsEntry
-	nil,                                   // 143: lockstep.autoflow.v1.Workflow.StatusEntry
-	nil,                                   // 144: lockstep.autoflow.v1.Wait.FilterEntry
-	nil,                                   // 145: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	nil,                                   // 146: lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
-	nil,                                   // 147: lockstep.autoflow.v1.ExportedWorkflow.ModulesEntry
-	nil,                                   // 148: lockstep.autoflow.v1.ChangeProgramRequest.ModulesEntry
-	nil,                                   // 149: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
-	nil,                                   // 150: lockstep.autoflow.v1.Handler.FilterEntry
-	nil,                                   // 151: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	nil,                                   // 152: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	nil,                                   // 153: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
-	nil,                                   // 154: lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
-	nil,                                   // 155: lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
-	nil,                                   // 156: lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
-	nil,                                   // 157: lockstep.autoflow.v1.ScheduleContent.ModulesEntry
-	nil,                                   // 158: lockstep.autoflow.v1.ScheduleContent.SecretsEntry
-	nil,                                   // 159: lockstep.autoflow.v1.ScheduleContent.LabelsEntry
-	(*durationpb.Duration)(nil),           // 160: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 161: google.protobuf.Timestamp
+	(*ListLimitUseRequest)(nil),           // 73: lockstep.autoflow.v1.ListLimitUseRequest
+	(*ListLimitUseResponse)(nil),          // 74: lockstep.autoflow.v1.ListLimitUseResponse
+	(*LimitUse)(nil),                      // 75: lockstep.autoflow.v1.LimitUse
+	(*SetLimitsRequest)(nil),              // 76: lockstep.autoflow.v1.SetLimitsRequest
+	(*SetLimitsResponse)(nil),             // 77: lockstep.autoflow.v1.SetLimitsResponse
+	(*RetentionRule)(nil),                 // 78: lockstep.autoflow.v1.RetentionRule
+	(*ListRetentionRequest)(nil),          // 79: lockstep.autoflow.v1.ListRetentionRequest
+	(*ListRetentionResponse)(nil),         // 80: lockstep.autoflow.v1.ListRetentionResponse
+	(*SetRetentionRequest)(nil),           // 81: lockstep.autoflow.v1.SetRetentionRequest
+	(*SetRetentionResponse)(nil),          // 82: lockstep.autoflow.v1.SetRetentionResponse
+	(*DeclareEventTypeRequest)(nil),       // 83: lockstep.autoflow.v1.DeclareEventTypeRequest
+	(*DeclareEventTypeResponse)(nil),      // 84: lockstep.autoflow.v1.DeclareEventTypeResponse
+	(*EventType)(nil),                     // 85: lockstep.autoflow.v1.EventType
+	(*ListEventTypesRequest)(nil),         // 86: lockstep.autoflow.v1.ListEventTypesRequest
+	(*ListEventTypesResponse)(nil),        // 87: lockstep.autoflow.v1.ListEventTypesResponse
+	(*DeleteEventTypeRequest)(nil),        // 88: lockstep.autoflow.v1.DeleteEventTypeRequest
+	(*DeleteEventTypeResponse)(nil),       // 89: lockstep.autoflow.v1.DeleteEventTypeResponse
+	(*DeclareAgentsRequest)(nil),          // 90: lockstep.autoflow.v1.DeclareAgentsRequest
+	(*DeclaredAgent)(nil),                 // 91: lockstep.autoflow.v1.DeclaredAgent
+	(*DeclareAgentsResponse)(nil),         // 92: lockstep.autoflow.v1.DeclareAgentsResponse
+	(*ScheduleSpec)(nil),                  // 93: lockstep.autoflow.v1.ScheduleSpec
+	(*RegisterScheduleRequest)(nil),       // 94: lockstep.autoflow.v1.RegisterScheduleRequest
+	(*RegisterScheduleResponse)(nil),      // 95: lockstep.autoflow.v1.RegisterScheduleResponse
+	(*Schedule)(nil),                      // 96: lockstep.autoflow.v1.Schedule
+	(*ScheduleFire)(nil),                  // 97: lockstep.autoflow.v1.ScheduleFire
+	(*GetScheduleRequest)(nil),            // 98: lockstep.autoflow.v1.GetScheduleRequest
+	(*ScheduleContent)(nil),               // 99: lockstep.autoflow.v1.ScheduleContent
+	(*GetScheduleResponse)(nil),           // 100: lockstep.autoflow.v1.GetScheduleResponse
+	(*ListSchedulesRequest)(nil),          // 101: lockstep.autoflow.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),         // 102: lockstep.autoflow.v1.ListSchedulesResponse
+	(*PauseScheduleRequest)(nil),          // 103: lockstep.autoflow.v1.PauseScheduleRequest
+	(*PauseScheduleResponse)(nil),         // 104: lockstep.autoflow.v1.PauseScheduleResponse
+	(*ResumeScheduleRequest)(nil),         // 105: lockstep.autoflow.v1.ResumeScheduleRequest
+	(*ResumeScheduleResponse)(nil),        // 106: lockstep.autoflow.v1.ResumeScheduleResponse
+	(*BackfillScheduleRequest)(nil),       // 107: lockstep.autoflow.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil),      // 108: lockstep.autoflow.v1.BackfillScheduleResponse
+	(*TriggerScheduleRequest)(nil),        // 109: lockstep.autoflow.v1.TriggerScheduleRequest
+	(*TriggerScheduleResponse)(nil),       // 110: lockstep.autoflow.v1.TriggerScheduleResponse
+	(*DeleteScheduleRequest)(nil),         // 111: lockstep.autoflow.v1.DeleteScheduleRequest
+	(*DeleteScheduleResponse)(nil),        // 112: lockstep.autoflow.v1.DeleteScheduleResponse
+	(*CountWorkflowsRequest)(nil),         // 113: lockstep.autoflow.v1.CountWorkflowsRequest
+	(*CountWorkflowsResponse)(nil),        // 114: lockstep.autoflow.v1.CountWorkflowsResponse
+	(*StartBatchRequest)(nil),             // 115: lockstep.autoflow.v1.StartBatchRequest
+	(*StartBatchResponse)(nil),            // 116: lockstep.autoflow.v1.StartBatchResponse
+	(*Batch)(nil),                         // 117: lockstep.autoflow.v1.Batch
+	(*GetBatchRequest)(nil),               // 118: lockstep.autoflow.v1.GetBatchRequest
+	(*GetBatchResponse)(nil),              // 119: lockstep.autoflow.v1.GetBatchResponse
+	(*ListBatchesRequest)(nil),            // 120: lockstep.autoflow.v1.ListBatchesRequest
+	(*ListBatchesResponse)(nil),           // 121: lockstep.autoflow.v1.ListBatchesResponse
+	(*StopBatchRequest)(nil),              // 122: lockstep.autoflow.v1.StopBatchRequest
+	(*StopBatchResponse)(nil),             // 123: lockstep.autoflow.v1.StopBatchResponse
+	(*WorkRequest)(nil),                   // 124: lockstep.autoflow.v1.WorkRequest
+	(*RegisterWorker)(nil),                // 125: lockstep.autoflow.v1.RegisterWorker
+	(*WorkerFunction)(nil),                // 126: lockstep.autoflow.v1.WorkerFunction
+	(*FunctionPlace)(nil),                 // 127: lockstep.autoflow.v1.FunctionPlace
+	(*WorkResult)(nil),                    // 128: lockstep.autoflow.v1.WorkResult
+	(*WorkFailure)(nil),                   // 129: lockstep.autoflow.v1.WorkFailure
+	(*WorkHeartbeat)(nil),                 // 130: lockstep.autoflow.v1.WorkHeartbeat
+	(*WorkDrain)(nil),                     // 131: lockstep.autoflow.v1.WorkDrain
+	(*WorkResponse)(nil),                  // 132: lockstep.autoflow.v1.WorkResponse
+	(*WorkerRegistered)(nil),              // 133: lockstep.autoflow.v1.WorkerRegistered
+	(*WorkCall)(nil),                      // 134: lockstep.autoflow.v1.WorkCall
+	(*WorkCancelled)(nil),                 // 135: lockstep.autoflow.v1.WorkCancelled
+	(*WorkRejected)(nil),                  // 136: lockstep.autoflow.v1.WorkRejected
+	(*WorkDrained)(nil),                   // 137: lockstep.autoflow.v1.WorkDrained
+	(*ListFunctionsRequest)(nil),          // 138: lockstep.autoflow.v1.ListFunctionsRequest
+	(*ListFunctionsResponse)(nil),         // 139: lockstep.autoflow.v1.ListFunctionsResponse
+	(*FunctionInfo)(nil),                  // 140: lockstep.autoflow.v1.FunctionInfo
+	nil,                                   // 141: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	nil,                                   // 142: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	nil,                                   // 143: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	nil,                                   // 144: lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	nil,                                   // 145: lockstep.autoflow.v1.Workflow.LabelsEntry
+	nil,                                   // 146: lockstep.autoflow.v1.Workflow.StatusEntry
+	nil,                                   // 147: lockstep.autoflow.v1.Wait.FilterEntry
+	nil,                                   // 148: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	nil,                                   // 149: lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
+	nil,                                   // 150: lockstep.autoflow.v1.ExportedWorkflow.ModulesEntry
+	nil,                                   // 151: lockstep.autoflow.v1.ChangeProgramRequest.ModulesEntry
+	nil,                                   // 152: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	nil,                                   // 153: lockstep.autoflow.v1.Handler.FilterEntry
+	nil,                                   // 154: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	nil,                                   // 155: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	nil,                                   // 156: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	nil,                                   // 157: lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
+	nil,                                   // 158: lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
+	nil,                                   // 159: lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
+	nil,                                   // 160: lockstep.autoflow.v1.ScheduleContent.ModulesEntry
+	nil,                                   // 161: lockstep.autoflow.v1.ScheduleContent.SecretsEntry
+	nil,                                   // 162: lockstep.autoflow.v1.ScheduleContent.LabelsEntry
+	nil,                                   // 163: lockstep.autoflow.v1.WorkCall.SecretsEntry
+	(*durationpb.Duration)(nil),           // 164: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 165: google.protobuf.Timestamp
 }
 var file_lockstep_autoflow_v1_autoflow_proto_depIdxs = []int32{
-	138, // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	139, // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	140, // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	160, // 3: lockstep.autoflow.v1.StartWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	141, // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	142, // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	143, // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	164, // 3: lockstep.autoflow.v1.StartWorkflowRequest.wait:type_name -> google.protobuf.Duration
 	9,   // 4: lockstep.autoflow.v1.StartWorkflowRequest.message:type_name -> lockstep.autoflow.v1.StartMessage
 	15,  // 5: lockstep.autoflow.v1.StartWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	8,   // 6: lockstep.autoflow.v1.StartWorkflowsRequest.workflows:type_name -> lockstep.autoflow.v1.StartWorkflowRequest
 	13,  // 7: lockstep.autoflow.v1.StartWorkflowsResponse.results:type_name -> lockstep.autoflow.v1.StartResult
 	10,  // 8: lockstep.autoflow.v1.StartResult.started:type_name -> lockstep.autoflow.v1.StartWorkflowResponse
 	14,  // 9: lockstep.autoflow.v1.StartResult.refused:type_name -> lockstep.autoflow.v1.StartRefusal
-	141, // 10: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	144, // 10: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
 	0,   // 11: lockstep.autoflow.v1.Workflow.state:type_name -> lockstep.autoflow.v1.WorkflowState
-	142, // 12: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
-	161, // 13: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
-	161, // 14: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
+	145, // 12: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
+	165, // 13: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
+	165, // 14: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
 	17,  // 15: lockstep.autoflow.v1.Workflow.waits:type_name -> lockstep.autoflow.v1.Wait
-	161, // 16: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
+	165, // 16: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
 	18,  // 17: lockstep.autoflow.v1.Workflow.retries:type_name -> lockstep.autoflow.v1.Retry
 	16,  // 18: lockstep.autoflow.v1.Workflow.stack:type_name -> lockstep.autoflow.v1.StackFrame
-	143, // 19: lockstep.autoflow.v1.Workflow.status:type_name -> lockstep.autoflow.v1.Workflow.StatusEntry
+	146, // 19: lockstep.autoflow.v1.Workflow.status:type_name -> lockstep.autoflow.v1.Workflow.StatusEntry
 	52,  // 20: lockstep.autoflow.v1.Workflow.program_changes:type_name -> lockstep.autoflow.v1.ProgramChange
-	144, // 21: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
-	161, // 22: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
-	161, // 23: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
-	161, // 24: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
-	160, // 25: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	147, // 21: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
+	165, // 22: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
+	165, // 23: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	165, // 24: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
+	164, // 25: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
 	15,  // 26: lockstep.autoflow.v1.GetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	0,   // 27: lockstep.autoflow.v1.ListWorkflowsRequest.states:type_name -> lockstep.autoflow.v1.WorkflowState
-	145, // 28: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	161, // 29: lockstep.autoflow.v1.ListWorkflowsRequest.started_after:type_name -> google.protobuf.Timestamp
-	161, // 30: lockstep.autoflow.v1.ListWorkflowsRequest.started_before:type_name -> google.protobuf.Timestamp
-	161, // 31: lockstep.autoflow.v1.ListWorkflowsRequest.ended_after:type_name -> google.protobuf.Timestamp
-	161, // 32: lockstep.autoflow.v1.ListWorkflowsRequest.ended_before:type_name -> google.protobuf.Timestamp
-	146, // 33: lockstep.autoflow.v1.ListWorkflowsRequest.status:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
+	148, // 28: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	165, // 29: lockstep.autoflow.v1.ListWorkflowsRequest.started_after:type_name -> google.protobuf.Timestamp
+	165, // 30: lockstep.autoflow.v1.ListWorkflowsRequest.started_before:type_name -> google.protobuf.Timestamp
+	165, // 31: lockstep.autoflow.v1.ListWorkflowsRequest.ended_after:type_name -> google.protobuf.Timestamp
+	165, // 32: lockstep.autoflow.v1.ListWorkflowsRequest.ended_before:type_name -> google.protobuf.Timestamp
+	149, // 33: lockstep.autoflow.v1.ListWorkflowsRequest.status:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
 	15,  // 34: lockstep.autoflow.v1.ListWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.Workflow
 	25,  // 35: lockstep.autoflow.v1.GetHistoryResponse.entries:type_name -> lockstep.autoflow.v1.HistoryEntry
-	161, // 36: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
+	165, // 36: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
 	28,  // 37: lockstep.autoflow.v1.GetTimelineResponse.branches:type_name -> lockstep.autoflow.v1.TimelineBranch
 	29,  // 38: lockstep.autoflow.v1.GetTimelineResponse.steps:type_name -> lockstep.autoflow.v1.TimelineStep
-	161, // 39: lockstep.autoflow.v1.TimelineBranch.began_at:type_name -> google.protobuf.Timestamp
-	161, // 40: lockstep.autoflow.v1.TimelineBranch.ended_at:type_name -> google.protobuf.Timestamp
-	161, // 41: lockstep.autoflow.v1.TimelineStep.began_at:type_name -> google.protobuf.Timestamp
-	161, // 42: lockstep.autoflow.v1.TimelineStep.ended_at:type_name -> google.protobuf.Timestamp
-	161, // 43: lockstep.autoflow.v1.TimelineStep.until:type_name -> google.protobuf.Timestamp
+	165, // 39: lockstep.autoflow.v1.TimelineBranch.began_at:type_name -> google.protobuf.Timestamp
+	165, // 40: lockstep.autoflow.v1.TimelineBranch.ended_at:type_name -> google.protobuf.Timestamp
+	165, // 41: lockstep.autoflow.v1.TimelineStep.began_at:type_name -> google.protobuf.Timestamp
+	165, // 42: lockstep.autoflow.v1.TimelineStep.ended_at:type_name -> google.protobuf.Timestamp
+	165, // 43: lockstep.autoflow.v1.TimelineStep.until:type_name -> google.protobuf.Timestamp
 	33,  // 44: lockstep.autoflow.v1.ListArchivedWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.ArchivedWorkflow
-	161, // 45: lockstep.autoflow.v1.ArchivedWorkflow.finished_at:type_name -> google.protobuf.Timestamp
+	165, // 45: lockstep.autoflow.v1.ArchivedWorkflow.finished_at:type_name -> google.protobuf.Timestamp
 	35,  // 46: lockstep.autoflow.v1.ExportWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.ExportedWorkflow
 	36,  // 47: lockstep.autoflow.v1.ExportWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.ExportedEntry
 	15,  // 48: lockstep.autoflow.v1.ExportedWorkflow.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	147, // 49: lockstep.autoflow.v1.ExportedWorkflow.modules:type_name -> lockstep.autoflow.v1.ExportedWorkflow.ModulesEntry
-	161, // 50: lockstep.autoflow.v1.ExportedEntry.recorded_at:type_name -> google.protobuf.Timestamp
+	150, // 49: lockstep.autoflow.v1.ExportedWorkflow.modules:type_name -> lockstep.autoflow.v1.ExportedWorkflow.ModulesEntry
+	165, // 50: lockstep.autoflow.v1.ExportedEntry.recorded_at:type_name -> google.protobuf.Timestamp
 	39,  // 51: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
-	161, // 52: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
+	165, // 52: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
 	25,  // 53: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
 	15,  // 54: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	15,  // 55: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	15,  // 56: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	15,  // 57: lockstep.autoflow.v1.ResetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	148, // 58: lockstep.autoflow.v1.ChangeProgramRequest.modules:type_name -> lockstep.autoflow.v1.ChangeProgramRequest.ModulesEntry
+	151, // 58: lockstep.autoflow.v1.ChangeProgramRequest.modules:type_name -> lockstep.autoflow.v1.ChangeProgramRequest.ModulesEntry
 	15,  // 59: lockstep.autoflow.v1.ChangeProgramResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	161, // 60: lockstep.autoflow.v1.ProgramChange.at:type_name -> google.protobuf.Timestamp
-	160, // 61: lockstep.autoflow.v1.CallChannelRequest.wait:type_name -> google.protobuf.Duration
-	149, // 62: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	165, // 60: lockstep.autoflow.v1.ProgramChange.at:type_name -> google.protobuf.Timestamp
+	164, // 61: lockstep.autoflow.v1.CallChannelRequest.wait:type_name -> google.protobuf.Duration
+	152, // 62: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
 	59,  // 63: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
 	60,  // 64: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
 	60,  // 65: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
 	60,  // 66: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
 	61,  // 67: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
-	150, // 68: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
-	151, // 69: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	152, // 70: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	153, // 71: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	153, // 68: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
+	154, // 69: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	155, // 70: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	156, // 71: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
 	64,  // 72: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
 	61,  // 73: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
-	161, // 74: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
+	165, // 74: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
 	64,  // 75: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
-	161, // 76: lockstep.autoflow.v1.SettingChange.changed_at:type_name -> google.protobuf.Timestamp
+	165, // 76: lockstep.autoflow.v1.SettingChange.changed_at:type_name -> google.protobuf.Timestamp
 	69,  // 77: lockstep.autoflow.v1.GetLimitsResponse.limits:type_name -> lockstep.autoflow.v1.Limits
 	70,  // 78: lockstep.autoflow.v1.GetLimitsResponse.changes:type_name -> lockstep.autoflow.v1.SettingChange
-	69,  // 79: lockstep.autoflow.v1.SetLimitsRequest.limits:type_name -> lockstep.autoflow.v1.Limits
-	160, // 80: lockstep.autoflow.v1.RetentionRule.keep:type_name -> google.protobuf.Duration
-	75,  // 81: lockstep.autoflow.v1.ListRetentionResponse.rules:type_name -> lockstep.autoflow.v1.RetentionRule
-	75,  // 82: lockstep.autoflow.v1.SetRetentionRequest.rule:type_name -> lockstep.autoflow.v1.RetentionRule
-	161, // 83: lockstep.autoflow.v1.EventType.declared_at:type_name -> google.protobuf.Timestamp
-	82,  // 84: lockstep.autoflow.v1.ListEventTypesResponse.event_types:type_name -> lockstep.autoflow.v1.EventType
-	88,  // 85: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
-	160, // 86: lockstep.autoflow.v1.ScheduleSpec.every:type_name -> google.protobuf.Duration
-	161, // 87: lockstep.autoflow.v1.ScheduleSpec.anchor:type_name -> google.protobuf.Timestamp
-	161, // 88: lockstep.autoflow.v1.ScheduleSpec.start:type_name -> google.protobuf.Timestamp
-	161, // 89: lockstep.autoflow.v1.ScheduleSpec.end:type_name -> google.protobuf.Timestamp
-	160, // 90: lockstep.autoflow.v1.ScheduleSpec.jitter:type_name -> google.protobuf.Duration
-	90,  // 91: lockstep.autoflow.v1.RegisterScheduleRequest.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
-	1,   // 92: lockstep.autoflow.v1.RegisterScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	160, // 93: lockstep.autoflow.v1.RegisterScheduleRequest.catch_up:type_name -> google.protobuf.Duration
-	154, // 94: lockstep.autoflow.v1.RegisterScheduleRequest.modules:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
-	155, // 95: lockstep.autoflow.v1.RegisterScheduleRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
-	156, // 96: lockstep.autoflow.v1.RegisterScheduleRequest.labels:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
-	93,  // 97: lockstep.autoflow.v1.RegisterScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	90,  // 98: lockstep.autoflow.v1.Schedule.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
-	1,   // 99: lockstep.autoflow.v1.Schedule.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	160, // 100: lockstep.autoflow.v1.Schedule.catch_up:type_name -> google.protobuf.Duration
-	161, // 101: lockstep.autoflow.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	161, // 102: lockstep.autoflow.v1.Schedule.changed_at:type_name -> google.protobuf.Timestamp
-	161, // 103: lockstep.autoflow.v1.Schedule.next_due_at:type_name -> google.protobuf.Timestamp
-	161, // 104: lockstep.autoflow.v1.ScheduleFire.due_at:type_name -> google.protobuf.Timestamp
-	2,   // 105: lockstep.autoflow.v1.ScheduleFire.state:type_name -> lockstep.autoflow.v1.ScheduleFireState
-	0,   // 106: lockstep.autoflow.v1.ScheduleFire.workflow_state:type_name -> lockstep.autoflow.v1.WorkflowState
-	161, // 107: lockstep.autoflow.v1.ScheduleFire.finished_at:type_name -> google.protobuf.Timestamp
-	157, // 108: lockstep.autoflow.v1.ScheduleContent.modules:type_name -> lockstep.autoflow.v1.ScheduleContent.ModulesEntry
-	158, // 109: lockstep.autoflow.v1.ScheduleContent.secrets:type_name -> lockstep.autoflow.v1.ScheduleContent.SecretsEntry
-	159, // 110: lockstep.autoflow.v1.ScheduleContent.labels:type_name -> lockstep.autoflow.v1.ScheduleContent.LabelsEntry
-	93,  // 111: lockstep.autoflow.v1.GetScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	161, // 112: lockstep.autoflow.v1.GetScheduleResponse.next_due_at:type_name -> google.protobuf.Timestamp
-	94,  // 113: lockstep.autoflow.v1.GetScheduleResponse.fires:type_name -> lockstep.autoflow.v1.ScheduleFire
-	96,  // 114: lockstep.autoflow.v1.GetScheduleResponse.content:type_name -> lockstep.autoflow.v1.ScheduleContent
-	93,  // 115: lockstep.autoflow.v1.ListSchedulesResponse.schedules:type_name -> lockstep.autoflow.v1.Schedule
-	93,  // 116: lockstep.autoflow.v1.PauseScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	93,  // 117: lockstep.autoflow.v1.ResumeScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	161, // 118: lockstep.autoflow.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	161, // 119: lockstep.autoflow.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	1,   // 120: lockstep.autoflow.v1.BackfillScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	1,   // 121: lockstep.autoflow.v1.TriggerScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	21,  // 122: lockstep.autoflow.v1.CountWorkflowsRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
-	3,   // 123: lockstep.autoflow.v1.StartBatchRequest.action:type_name -> lockstep.autoflow.v1.BatchAction
-	21,  // 124: lockstep.autoflow.v1.StartBatchRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
-	114, // 125: lockstep.autoflow.v1.StartBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
-	15,  // 126: lockstep.autoflow.v1.StartBatchResponse.sample:type_name -> lockstep.autoflow.v1.Workflow
-	3,   // 127: lockstep.autoflow.v1.Batch.action:type_name -> lockstep.autoflow.v1.BatchAction
-	4,   // 128: lockstep.autoflow.v1.Batch.state:type_name -> lockstep.autoflow.v1.BatchState
-	161, // 129: lockstep.autoflow.v1.Batch.created_at:type_name -> google.protobuf.Timestamp
-	161, // 130: lockstep.autoflow.v1.Batch.finished_at:type_name -> google.protobuf.Timestamp
-	114, // 131: lockstep.autoflow.v1.GetBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
-	114, // 132: lockstep.autoflow.v1.ListBatchesResponse.batches:type_name -> lockstep.autoflow.v1.Batch
-	114, // 133: lockstep.autoflow.v1.StopBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
-	122, // 134: lockstep.autoflow.v1.WorkRequest.register:type_name -> lockstep.autoflow.v1.RegisterWorker
-	125, // 135: lockstep.autoflow.v1.WorkRequest.result:type_name -> lockstep.autoflow.v1.WorkResult
-	127, // 136: lockstep.autoflow.v1.WorkRequest.heartbeat:type_name -> lockstep.autoflow.v1.WorkHeartbeat
-	128, // 137: lockstep.autoflow.v1.WorkRequest.drain:type_name -> lockstep.autoflow.v1.WorkDrain
-	123, // 138: lockstep.autoflow.v1.RegisterWorker.functions:type_name -> lockstep.autoflow.v1.WorkerFunction
-	5,   // 139: lockstep.autoflow.v1.WorkerFunction.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
-	124, // 140: lockstep.autoflow.v1.WorkerFunction.places:type_name -> lockstep.autoflow.v1.FunctionPlace
-	126, // 141: lockstep.autoflow.v1.WorkResult.failure:type_name -> lockstep.autoflow.v1.WorkFailure
-	160, // 142: lockstep.autoflow.v1.WorkFailure.retry_after:type_name -> google.protobuf.Duration
-	130, // 143: lockstep.autoflow.v1.WorkResponse.registered:type_name -> lockstep.autoflow.v1.WorkerRegistered
-	131, // 144: lockstep.autoflow.v1.WorkResponse.call:type_name -> lockstep.autoflow.v1.WorkCall
-	132, // 145: lockstep.autoflow.v1.WorkResponse.cancelled:type_name -> lockstep.autoflow.v1.WorkCancelled
-	133, // 146: lockstep.autoflow.v1.WorkResponse.rejected:type_name -> lockstep.autoflow.v1.WorkRejected
-	134, // 147: lockstep.autoflow.v1.WorkResponse.drained:type_name -> lockstep.autoflow.v1.WorkDrained
-	160, // 148: lockstep.autoflow.v1.WorkerRegistered.heartbeat_interval:type_name -> google.protobuf.Duration
-	160, // 149: lockstep.autoflow.v1.WorkerRegistered.heartbeat_timeout:type_name -> google.protobuf.Duration
-	161, // 150: lockstep.autoflow.v1.WorkCall.deadline:type_name -> google.protobuf.Timestamp
-	137, // 151: lockstep.autoflow.v1.ListFunctionsResponse.functions:type_name -> lockstep.autoflow.v1.FunctionInfo
-	5,   // 152: lockstep.autoflow.v1.FunctionInfo.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
-	161, // 153: lockstep.autoflow.v1.FunctionInfo.registered_at:type_name -> google.protobuf.Timestamp
-	6,   // 154: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
-	8,   // 155: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
-	11,  // 156: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
-	19,  // 157: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
-	21,  // 158: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
-	110, // 159: lockstep.autoflow.v1.AutoFlow.CountWorkflows:input_type -> lockstep.autoflow.v1.CountWorkflowsRequest
-	112, // 160: lockstep.autoflow.v1.AutoFlow.StartBatch:input_type -> lockstep.autoflow.v1.StartBatchRequest
-	115, // 161: lockstep.autoflow.v1.AutoFlow.GetBatch:input_type -> lockstep.autoflow.v1.GetBatchRequest
-	117, // 162: lockstep.autoflow.v1.AutoFlow.ListBatches:input_type -> lockstep.autoflow.v1.ListBatchesRequest
-	119, // 163: lockstep.autoflow.v1.AutoFlow.StopBatch:input_type -> lockstep.autoflow.v1.StopBatchRequest
-	23,  // 164: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
-	26,  // 165: lockstep.autoflow.v1.AutoFlow.GetTimeline:input_type -> lockstep.autoflow.v1.GetTimelineRequest
-	30,  // 166: lockstep.autoflow.v1.AutoFlow.ExportWorkflow:input_type -> lockstep.autoflow.v1.ExportWorkflowRequest
-	31,  // 167: lockstep.autoflow.v1.AutoFlow.ListArchivedWorkflows:input_type -> lockstep.autoflow.v1.ListArchivedWorkflowsRequest
-	37,  // 168: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
-	40,  // 169: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
-	42,  // 170: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
-	44,  // 171: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
-	46,  // 172: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
-	48,  // 173: lockstep.autoflow.v1.AutoFlow.ResetWorkflow:input_type -> lockstep.autoflow.v1.ResetWorkflowRequest
-	50,  // 174: lockstep.autoflow.v1.AutoFlow.ChangeProgram:input_type -> lockstep.autoflow.v1.ChangeProgramRequest
-	53,  // 175: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
-	55,  // 176: lockstep.autoflow.v1.AutoFlow.CallChannel:input_type -> lockstep.autoflow.v1.CallChannelRequest
-	57,  // 177: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
-	62,  // 178: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
-	65,  // 179: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
-	67,  // 180: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
-	91,  // 181: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:input_type -> lockstep.autoflow.v1.RegisterScheduleRequest
-	95,  // 182: lockstep.autoflow.v1.AutoFlow.GetSchedule:input_type -> lockstep.autoflow.v1.GetScheduleRequest
-	98,  // 183: lockstep.autoflow.v1.AutoFlow.ListSchedules:input_type -> lockstep.autoflow.v1.ListSchedulesRequest
-	100, // 184: lockstep.autoflow.v1.AutoFlow.PauseSchedule:input_type -> lockstep.autoflow.v1.PauseScheduleRequest
-	102, // 185: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:input_type -> lockstep.autoflow.v1.ResumeScheduleRequest
-	104, // 186: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:input_type -> lockstep.autoflow.v1.BackfillScheduleRequest
-	106, // 187: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:input_type -> lockstep.autoflow.v1.TriggerScheduleRequest
-	108, // 188: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:input_type -> lockstep.autoflow.v1.DeleteScheduleRequest
-	80,  // 189: lockstep.autoflow.v1.AutoFlow.DeclareEventType:input_type -> lockstep.autoflow.v1.DeclareEventTypeRequest
-	83,  // 190: lockstep.autoflow.v1.AutoFlow.ListEventTypes:input_type -> lockstep.autoflow.v1.ListEventTypesRequest
-	85,  // 191: lockstep.autoflow.v1.AutoFlow.DeleteEventType:input_type -> lockstep.autoflow.v1.DeleteEventTypeRequest
-	71,  // 192: lockstep.autoflow.v1.AutoFlow.GetLimits:input_type -> lockstep.autoflow.v1.GetLimitsRequest
-	73,  // 193: lockstep.autoflow.v1.AutoFlow.SetLimits:input_type -> lockstep.autoflow.v1.SetLimitsRequest
-	76,  // 194: lockstep.autoflow.v1.AutoFlow.ListRetention:input_type -> lockstep.autoflow.v1.ListRetentionRequest
-	78,  // 195: lockstep.autoflow.v1.AutoFlow.SetRetention:input_type -> lockstep.autoflow.v1.SetRetentionRequest
-	87,  // 196: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
-	121, // 197: lockstep.autoflow.v1.AutoFlow.Work:input_type -> lockstep.autoflow.v1.WorkRequest
-	135, // 198: lockstep.autoflow.v1.AutoFlow.ListFunctions:input_type -> lockstep.autoflow.v1.ListFunctionsRequest
-	7,   // 199: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
-	10,  // 200: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
-	12,  // 201: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
-	20,  // 202: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
-	22,  // 203: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
-	111, // 204: lockstep.autoflow.v1.AutoFlow.CountWorkflows:output_type -> lockstep.autoflow.v1.CountWorkflowsResponse
-	113, // 205: lockstep.autoflow.v1.AutoFlow.StartBatch:output_type -> lockstep.autoflow.v1.StartBatchResponse
-	116, // 206: lockstep.autoflow.v1.AutoFlow.GetBatch:output_type -> lockstep.autoflow.v1.GetBatchResponse
-	118, // 207: lockstep.autoflow.v1.AutoFlow.ListBatches:output_type -> lockstep.autoflow.v1.ListBatchesResponse
-	120, // 208: lockstep.autoflow.v1.AutoFlow.StopBatch:output_type -> lockstep.autoflow.v1.StopBatchResponse
-	24,  // 209: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
-	27,  // 210: lockstep.autoflow.v1.AutoFlow.GetTimeline:output_type -> lockstep.autoflow.v1.GetTimelineResponse
-	34,  // 211: lockstep.autoflow.v1.AutoFlow.ExportWorkflow:output_type -> lockstep.autoflow.v1.ExportWorkflowResponse
-	32,  // 212: lockstep.autoflow.v1.AutoFlow.ListArchivedWorkflows:output_type -> lockstep.autoflow.v1.ListArchivedWorkflowsResponse
-	38,  // 213: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
-	41,  // 214: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
-	43,  // 215: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
-	45,  // 216: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
-	47,  // 217: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
-	49,  // 218: lockstep.autoflow.v1.AutoFlow.ResetWorkflow:output_type -> lockstep.autoflow.v1.ResetWorkflowResponse
-	51,  // 219: lockstep.autoflow.v1.AutoFlow.ChangeProgram:output_type -> lockstep.autoflow.v1.ChangeProgramResponse
-	54,  // 220: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
-	56,  // 221: lockstep.autoflow.v1.AutoFlow.CallChannel:output_type -> lockstep.autoflow.v1.CallChannelResponse
-	58,  // 222: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
-	63,  // 223: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
-	66,  // 224: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
-	68,  // 225: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
-	92,  // 226: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:output_type -> lockstep.autoflow.v1.RegisterScheduleResponse
-	97,  // 227: lockstep.autoflow.v1.AutoFlow.GetSchedule:output_type -> lockstep.autoflow.v1.GetScheduleResponse
-	99,  // 228: lockstep.autoflow.v1.AutoFlow.ListSchedules:output_type -> lockstep.autoflow.v1.ListSchedulesResponse
-	101, // 229: lockstep.autoflow.v1.AutoFlow.PauseSchedule:output_type -> lockstep.autoflow.v1.PauseScheduleResponse
-	103, // 230: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:output_type -> lockstep.autoflow.v1.ResumeScheduleResponse
-	105, // 231: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:output_type -> lockstep.autoflow.v1.BackfillScheduleResponse
-	107, // 232: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:output_type -> lockstep.autoflow.v1.TriggerScheduleResponse
-	109, // 233: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:output_type -> lockstep.autoflow.v1.DeleteScheduleResponse
-	81,  // 234: lockstep.autoflow.v1.AutoFlow.DeclareEventType:output_type -> lockstep.autoflow.v1.DeclareEventTypeResponse
-	84,  // 235: lockstep.autoflow.v1.AutoFlow.ListEventTypes:output_type -> lockstep.autoflow.v1.ListEventTypesResponse
-	86,  // 236: lockstep.autoflow.v1.AutoFlow.DeleteEventType:output_type -> lockstep.autoflow.v1.DeleteEventTypeResponse
-	72,  // 237: lockstep.autoflow.v1.AutoFlow.GetLimits:output_type -> lockstep.autoflow.v1.GetLimitsResponse
-	74,  // 238: lockstep.autoflow.v1.AutoFlow.SetLimits:output_type -> lockstep.autoflow.v1.SetLimitsResponse
-	77,  // 239: lockstep.autoflow.v1.AutoFlow.ListRetention:output_type -> lockstep.autoflow.v1.ListRetentionResponse
-	79,  // 240: lockstep.autoflow.v1.AutoFlow.SetRetention:output_type -> lockstep.autoflow.v1.SetRetentionResponse
-	89,  // 241: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
-	129, // 242: lockstep.autoflow.v1.AutoFlow.Work:output_type -> lockstep.autoflow.v1.WorkResponse
-	136, // 243: lockstep.autoflow.v1.AutoFlow.ListFunctions:output_type -> lockstep.autoflow.v1.ListFunctionsResponse
-	199, // [199:244] is the sub-list for method output_type
-	154, // [154:199] is the sub-list for method input_type
-	154, // [154:154] is the sub-list for extension type_name
-	154, // [154:154] is the sub-list for extension extendee
-	0,   // [0:154] is the sub-list for field type_name
+	75,  // 79: lockstep.autoflow.v1.ListLimitUseResponse.uses:type_name -> lockstep.autoflow.v1.LimitUse
+	69,  // 80: lockstep.autoflow.v1.SetLimitsRequest.limits:type_name -> lockstep.autoflow.v1.Limits
+	164, // 81: lockstep.autoflow.v1.RetentionRule.keep:type_name -> google.protobuf.Duration
+	78,  // 82: lockstep.autoflow.v1.ListRetentionResponse.rules:type_name -> lockstep.autoflow.v1.RetentionRule
+	78,  // 83: lockstep.autoflow.v1.SetRetentionRequest.rule:type_name -> lockstep.autoflow.v1.RetentionRule
+	165, // 84: lockstep.autoflow.v1.EventType.declared_at:type_name -> google.protobuf.Timestamp
+	85,  // 85: lockstep.autoflow.v1.ListEventTypesResponse.event_types:type_name -> lockstep.autoflow.v1.EventType
+	91,  // 86: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
+	164, // 87: lockstep.autoflow.v1.ScheduleSpec.every:type_name -> google.protobuf.Duration
+	165, // 88: lockstep.autoflow.v1.ScheduleSpec.anchor:type_name -> google.protobuf.Timestamp
+	165, // 89: lockstep.autoflow.v1.ScheduleSpec.start:type_name -> google.protobuf.Timestamp
+	165, // 90: lockstep.autoflow.v1.ScheduleSpec.end:type_name -> google.protobuf.Timestamp
+	164, // 91: lockstep.autoflow.v1.ScheduleSpec.jitter:type_name -> google.protobuf.Duration
+	93,  // 92: lockstep.autoflow.v1.RegisterScheduleRequest.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
+	1,   // 93: lockstep.autoflow.v1.RegisterScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	164, // 94: lockstep.autoflow.v1.RegisterScheduleRequest.catch_up:type_name -> google.protobuf.Duration
+	157, // 95: lockstep.autoflow.v1.RegisterScheduleRequest.modules:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
+	158, // 96: lockstep.autoflow.v1.RegisterScheduleRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
+	159, // 97: lockstep.autoflow.v1.RegisterScheduleRequest.labels:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
+	96,  // 98: lockstep.autoflow.v1.RegisterScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	93,  // 99: lockstep.autoflow.v1.Schedule.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
+	1,   // 100: lockstep.autoflow.v1.Schedule.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	164, // 101: lockstep.autoflow.v1.Schedule.catch_up:type_name -> google.protobuf.Duration
+	165, // 102: lockstep.autoflow.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	165, // 103: lockstep.autoflow.v1.Schedule.changed_at:type_name -> google.protobuf.Timestamp
+	165, // 104: lockstep.autoflow.v1.Schedule.next_due_at:type_name -> google.protobuf.Timestamp
+	165, // 105: lockstep.autoflow.v1.ScheduleFire.due_at:type_name -> google.protobuf.Timestamp
+	2,   // 106: lockstep.autoflow.v1.ScheduleFire.state:type_name -> lockstep.autoflow.v1.ScheduleFireState
+	0,   // 107: lockstep.autoflow.v1.ScheduleFire.workflow_state:type_name -> lockstep.autoflow.v1.WorkflowState
+	165, // 108: lockstep.autoflow.v1.ScheduleFire.finished_at:type_name -> google.protobuf.Timestamp
+	160, // 109: lockstep.autoflow.v1.ScheduleContent.modules:type_name -> lockstep.autoflow.v1.ScheduleContent.ModulesEntry
+	161, // 110: lockstep.autoflow.v1.ScheduleContent.secrets:type_name -> lockstep.autoflow.v1.ScheduleContent.SecretsEntry
+	162, // 111: lockstep.autoflow.v1.ScheduleContent.labels:type_name -> lockstep.autoflow.v1.ScheduleContent.LabelsEntry
+	96,  // 112: lockstep.autoflow.v1.GetScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	165, // 113: lockstep.autoflow.v1.GetScheduleResponse.next_due_at:type_name -> google.protobuf.Timestamp
+	97,  // 114: lockstep.autoflow.v1.GetScheduleResponse.fires:type_name -> lockstep.autoflow.v1.ScheduleFire
+	99,  // 115: lockstep.autoflow.v1.GetScheduleResponse.content:type_name -> lockstep.autoflow.v1.ScheduleContent
+	96,  // 116: lockstep.autoflow.v1.ListSchedulesResponse.schedules:type_name -> lockstep.autoflow.v1.Schedule
+	96,  // 117: lockstep.autoflow.v1.PauseScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	96,  // 118: lockstep.autoflow.v1.ResumeScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	165, // 119: lockstep.autoflow.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	165, // 120: lockstep.autoflow.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	1,   // 121: lockstep.autoflow.v1.BackfillScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	1,   // 122: lockstep.autoflow.v1.TriggerScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	21,  // 123: lockstep.autoflow.v1.CountWorkflowsRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
+	3,   // 124: lockstep.autoflow.v1.StartBatchRequest.action:type_name -> lockstep.autoflow.v1.BatchAction
+	21,  // 125: lockstep.autoflow.v1.StartBatchRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
+	117, // 126: lockstep.autoflow.v1.StartBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	15,  // 127: lockstep.autoflow.v1.StartBatchResponse.sample:type_name -> lockstep.autoflow.v1.Workflow
+	3,   // 128: lockstep.autoflow.v1.Batch.action:type_name -> lockstep.autoflow.v1.BatchAction
+	4,   // 129: lockstep.autoflow.v1.Batch.state:type_name -> lockstep.autoflow.v1.BatchState
+	165, // 130: lockstep.autoflow.v1.Batch.created_at:type_name -> google.protobuf.Timestamp
+	165, // 131: lockstep.autoflow.v1.Batch.finished_at:type_name -> google.protobuf.Timestamp
+	117, // 132: lockstep.autoflow.v1.GetBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	117, // 133: lockstep.autoflow.v1.ListBatchesResponse.batches:type_name -> lockstep.autoflow.v1.Batch
+	117, // 134: lockstep.autoflow.v1.StopBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	125, // 135: lockstep.autoflow.v1.WorkRequest.register:type_name -> lockstep.autoflow.v1.RegisterWorker
+	128, // 136: lockstep.autoflow.v1.WorkRequest.result:type_name -> lockstep.autoflow.v1.WorkResult
+	130, // 137: lockstep.autoflow.v1.WorkRequest.heartbeat:type_name -> lockstep.autoflow.v1.WorkHeartbeat
+	131, // 138: lockstep.autoflow.v1.WorkRequest.drain:type_name -> lockstep.autoflow.v1.WorkDrain
+	126, // 139: lockstep.autoflow.v1.RegisterWorker.functions:type_name -> lockstep.autoflow.v1.WorkerFunction
+	5,   // 140: lockstep.autoflow.v1.WorkerFunction.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
+	127, // 141: lockstep.autoflow.v1.WorkerFunction.places:type_name -> lockstep.autoflow.v1.FunctionPlace
+	129, // 142: lockstep.autoflow.v1.WorkResult.failure:type_name -> lockstep.autoflow.v1.WorkFailure
+	164, // 143: lockstep.autoflow.v1.WorkFailure.retry_after:type_name -> google.protobuf.Duration
+	133, // 144: lockstep.autoflow.v1.WorkResponse.registered:type_name -> lockstep.autoflow.v1.WorkerRegistered
+	134, // 145: lockstep.autoflow.v1.WorkResponse.call:type_name -> lockstep.autoflow.v1.WorkCall
+	135, // 146: lockstep.autoflow.v1.WorkResponse.cancelled:type_name -> lockstep.autoflow.v1.WorkCancelled
+	136, // 147: lockstep.autoflow.v1.WorkResponse.rejected:type_name -> lockstep.autoflow.v1.WorkRejected
+	137, // 148: lockstep.autoflow.v1.WorkResponse.drained:type_name -> lockstep.autoflow.v1.WorkDrained
+	164, // 149: lockstep.autoflow.v1.WorkerRegistered.heartbeat_interval:type_name -> google.protobuf.Duration
+	164, // 150: lockstep.autoflow.v1.WorkerRegistered.heartbeat_timeout:type_name -> google.protobuf.Duration
+	165, // 151: lockstep.autoflow.v1.WorkCall.deadline:type_name -> google.protobuf.Timestamp
+	163, // 152: lockstep.autoflow.v1.WorkCall.secrets:type_name -> lockstep.autoflow.v1.WorkCall.SecretsEntry
+	140, // 153: lockstep.autoflow.v1.ListFunctionsResponse.functions:type_name -> lockstep.autoflow.v1.FunctionInfo
+	5,   // 154: lockstep.autoflow.v1.FunctionInfo.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
+	165, // 155: lockstep.autoflow.v1.FunctionInfo.registered_at:type_name -> google.protobuf.Timestamp
+	6,   // 156: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
+	8,   // 157: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
+	11,  // 158: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
+	19,  // 159: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
+	21,  // 160: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
+	113, // 161: lockstep.autoflow.v1.AutoFlow.CountWorkflows:input_type -> lockstep.autoflow.v1.CountWorkflowsRequest
+	115, // 162: lockstep.autoflow.v1.AutoFlow.StartBatch:input_type -> lockstep.autoflow.v1.StartBatchRequest
+	118, // 163: lockstep.autoflow.v1.AutoFlow.GetBatch:input_type -> lockstep.autoflow.v1.GetBatchRequest
+	120, // 164: lockstep.autoflow.v1.AutoFlow.ListBatches:input_type -> lockstep.autoflow.v1.ListBatchesRequest
+	122, // 165: lockstep.autoflow.v1.AutoFlow.StopBatch:input_type -> lockstep.autoflow.v1.StopBatchRequest
+	23,  // 166: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
+	26,  // 167: lockstep.autoflow.v1.AutoFlow.GetTimeline:input_type -> lockstep.autoflow.v1.GetTimelineRequest
+	30,  // 168: lockstep.autoflow.v1.AutoFlow.ExportWorkflow:input_type -> lockstep.autoflow.v1.ExportWorkflowRequest
+	31,  // 169: lockstep.autoflow.v1.AutoFlow.ListArchivedWorkflows:input_type -> lockstep.autoflow.v1.ListArchivedWorkflowsRequest
+	37,  // 170: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
+	40,  // 171: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
+	42,  // 172: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
+	44,  // 173: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
+	46,  // 174: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
+	48,  // 175: lockstep.autoflow.v1.AutoFlow.ResetWorkflow:input_type -> lockstep.autoflow.v1.ResetWorkflowRequest
+	50,  // 176: lockstep.autoflow.v1.AutoFlow.ChangeProgram:input_type -> lockstep.autoflow.v1.ChangeProgramRequest
+	53,  // 177: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
+	55,  // 178: lockstep.autoflow.v1.AutoFlow.CallChannel:input_type -> lockstep.autoflow.v1.CallChannelRequest
+	57,  // 179: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
+	62,  // 180: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
+	65,  // 181: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
+	67,  // 182: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
+	94,  // 183: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:input_type -> lockstep.autoflow.v1.RegisterScheduleRequest
+	98,  // 184: lockstep.autoflow.v1.AutoFlow.GetSchedule:input_type -> lockstep.autoflow.v1.GetScheduleRequest
+	101, // 185: lockstep.autoflow.v1.AutoFlow.ListSchedules:input_type -> lockstep.autoflow.v1.ListSchedulesRequest
+	103, // 186: lockstep.autoflow.v1.AutoFlow.PauseSchedule:input_type -> lockstep.autoflow.v1.PauseScheduleRequest
+	105, // 187: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:input_type -> lockstep.autoflow.v1.ResumeScheduleRequest
+	107, // 188: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:input_type -> lockstep.autoflow.v1.BackfillScheduleRequest
+	109, // 189: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:input_type -> lockstep.autoflow.v1.TriggerScheduleRequest
+	111, // 190: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:input_type -> lockstep.autoflow.v1.DeleteScheduleRequest
+	83,  // 191: lockstep.autoflow.v1.AutoFlow.DeclareEventType:input_type -> lockstep.autoflow.v1.DeclareEventTypeRequest
+	86,  // 192: lockstep.autoflow.v1.AutoFlow.ListEventTypes:input_type -> lockstep.autoflow.v1.ListEventTypesRequest
+	88,  // 193: lockstep.autoflow.v1.AutoFlow.DeleteEventType:input_type -> lockstep.autoflow.v1.DeleteEventTypeRequest
+	71,  // 194: lockstep.autoflow.v1.AutoFlow.GetLimits:input_type -> lockstep.autoflow.v1.GetLimitsRequest
+	76,  // 195: lockstep.autoflow.v1.AutoFlow.SetLimits:input_type -> lockstep.autoflow.v1.SetLimitsRequest
+	73,  // 196: lockstep.autoflow.v1.AutoFlow.ListLimitUse:input_type -> lockstep.autoflow.v1.ListLimitUseRequest
+	79,  // 197: lockstep.autoflow.v1.AutoFlow.ListRetention:input_type -> lockstep.autoflow.v1.ListRetentionRequest
+	81,  // 198: lockstep.autoflow.v1.AutoFlow.SetRetention:input_type -> lockstep.autoflow.v1.SetRetentionRequest
+	90,  // 199: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
+	124, // 200: lockstep.autoflow.v1.AutoFlow.Work:input_type -> lockstep.autoflow.v1.WorkRequest
+	138, // 201: lockstep.autoflow.v1.AutoFlow.ListFunctions:input_type -> lockstep.autoflow.v1.ListFunctionsRequest
+	7,   // 202: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
+	10,  // 203: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
+	12,  // 204: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
+	20,  // 205: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
+	22,  // 206: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
+	114, // 207: lockstep.autoflow.v1.AutoFlow.CountWorkflows:output_type -> lockstep.autoflow.v1.CountWorkflowsResponse
+	116, // 208: lockstep.autoflow.v1.AutoFlow.StartBatch:output_type -> lockstep.autoflow.v1.StartBatchResponse
+	119, // 209: lockstep.autoflow.v1.AutoFlow.GetBatch:output_type -> lockstep.autoflow.v1.GetBatchResponse
+	121, // 210: lockstep.autoflow.v1.AutoFlow.ListBatches:output_type -> lockstep.autoflow.v1.ListBatchesResponse
+	123, // 211: lockstep.autoflow.v1.AutoFlow.StopBatch:output_type -> lockstep.autoflow.v1.StopBatchResponse
+	24,  // 212: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
+	27,  // 213: lockstep.autoflow.v1.AutoFlow.GetTimeline:output_type -> lockstep.autoflow.v1.GetTimelineResponse
+	34,  // 214: lockstep.autoflow.v1.AutoFlow.ExportWorkflow:output_type -> lockstep.autoflow.v1.ExportWorkflowResponse
+	32,  // 215: lockstep.autoflow.v1.AutoFlow.ListArchivedWorkflows:output_type -> lockstep.autoflow.v1.ListArchivedWorkflowsResponse
+	38,  // 216: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
+	41,  // 217: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
+	43,  // 218: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
+	45,  // 219: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
+	47,  // 220: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
+	49,  // 221: lockstep.autoflow.v1.AutoFlow.ResetWorkflow:output_type -> lockstep.autoflow.v1.ResetWorkflowResponse
+	51,  // 222: lockstep.autoflow.v1.AutoFlow.ChangeProgram:output_type -> lockstep.autoflow.v1.ChangeProgramResponse
+	54,  // 223: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
+	56,  // 224: lockstep.autoflow.v1.AutoFlow.CallChannel:output_type -> lockstep.autoflow.v1.CallChannelResponse
+	58,  // 225: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
+	63,  // 226: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
+	66,  // 227: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
+	68,  // 228: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
+	95,  // 229: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:output_type -> lockstep.autoflow.v1.RegisterScheduleResponse
+	100, // 230: lockstep.autoflow.v1.AutoFlow.GetSchedule:output_type -> lockstep.autoflow.v1.GetScheduleResponse
+	102, // 231: lockstep.autoflow.v1.AutoFlow.ListSchedules:output_type -> lockstep.autoflow.v1.ListSchedulesResponse
+	104, // 232: lockstep.autoflow.v1.AutoFlow.PauseSchedule:output_type -> lockstep.autoflow.v1.PauseScheduleResponse
+	106, // 233: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:output_type -> lockstep.autoflow.v1.ResumeScheduleResponse
+	108, // 234: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:output_type -> lockstep.autoflow.v1.BackfillScheduleResponse
+	110, // 235: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:output_type -> lockstep.autoflow.v1.TriggerScheduleResponse
+	112, // 236: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:output_type -> lockstep.autoflow.v1.DeleteScheduleResponse
+	84,  // 237: lockstep.autoflow.v1.AutoFlow.DeclareEventType:output_type -> lockstep.autoflow.v1.DeclareEventTypeResponse
+	87,  // 238: lockstep.autoflow.v1.AutoFlow.ListEventTypes:output_type -> lockstep.autoflow.v1.ListEventTypesResponse
+	89,  // 239: lockstep.autoflow.v1.AutoFlow.DeleteEventType:output_type -> lockstep.autoflow.v1.DeleteEventTypeResponse
+	72,  // 240: lockstep.autoflow.v1.AutoFlow.GetLimits:output_type -> lockstep.autoflow.v1.GetLimitsResponse
+	77,  // 241: lockstep.autoflow.v1.AutoFlow.SetLimits:output_type -> lockstep.autoflow.v1.SetLimitsResponse
+	74,  // 242: lockstep.autoflow.v1.AutoFlow.ListLimitUse:output_type -> lockstep.autoflow.v1.ListLimitUseResponse
+	80,  // 243: lockstep.autoflow.v1.AutoFlow.ListRetention:output_type -> lockstep.autoflow.v1.ListRetentionResponse
+	82,  // 244: lockstep.autoflow.v1.AutoFlow.SetRetention:output_type -> lockstep.autoflow.v1.SetRetentionResponse
+	92,  // 245: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
+	132, // 246: lockstep.autoflow.v1.AutoFlow.Work:output_type -> lockstep.autoflow.v1.WorkResponse
+	139, // 247: lockstep.autoflow.v1.AutoFlow.ListFunctions:output_type -> lockstep.autoflow.v1.ListFunctionsResponse
+	202, // [202:248] is the sub-list for method output_type
+	156, // [156:202] is the sub-list for method input_type
+	156, // [156:156] is the sub-list for extension type_name
+	156, // [156:156] is the sub-list for extension extendee
+	0,   // [0:156] is the sub-list for field type_name
 }
 
 func init() { file_lockstep_autoflow_v1_autoflow_proto_init() }
@@ -11442,18 +11713,18 @@ func file_lockstep_autoflow_v1_autoflow_proto_init() {
 		(*WatchWorkflowResponse_Entry)(nil),
 		(*WatchWorkflowResponse_Workflow)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85].OneofWrappers = []any{}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[115].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88].OneofWrappers = []any{}
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[118].OneofWrappers = []any{
 		(*WorkRequest_Register)(nil),
 		(*WorkRequest_Result)(nil),
 		(*WorkRequest_Heartbeat)(nil),
 		(*WorkRequest_Drain)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[119].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[122].OneofWrappers = []any{
 		(*WorkResult_Value)(nil),
 		(*WorkResult_Failure)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[123].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[126].OneofWrappers = []any{
 		(*WorkResponse_Registered)(nil),
 		(*WorkResponse_Call)(nil),
 		(*WorkResponse_Cancelled)(nil),
@@ -11466,7 +11737,7 @@ func file_lockstep_autoflow_v1_autoflow_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lockstep_autoflow_v1_autoflow_proto_rawDesc), len(file_lockstep_autoflow_v1_autoflow_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   154,
+			NumMessages:   158,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
