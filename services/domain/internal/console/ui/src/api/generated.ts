@@ -16,6 +16,7 @@ export interface AddForgeHookInput {
   repositories: Array<string>
   checkKeys?: Array<string>
   plans?: boolean
+  commands?: boolean
   reason?: string | null
 }
 
@@ -48,6 +49,14 @@ export type AutomaticRollbackCause = 'FAILED' | 'DEGRADED'
 
 export type AutomaticRollbackState = 'DUE' | 'STARTED' | 'DROPPED'
 
+export interface BackfillWorkflowScheduleInput {
+  name: string
+  from: string
+  to: string
+  overlap?: ScheduleOverlap | null
+  reason?: string | null
+}
+
 export interface BreakGlassInput {
   rolloutId: string
   reason: string
@@ -59,6 +68,11 @@ export interface BypassFreezeInput {
 }
 
 export type CallRequestState = 'DENIED' | 'PENDING' | 'APPROVED' | 'PERMITTED' | 'REFUSED' | 'EXPIRED' | 'WITHDRAWN'
+
+export interface CancelChainInput {
+  chainId: string
+  reason?: string | null
+}
 
 export interface CancelRolloutInput {
   rolloutId: string
@@ -72,6 +86,10 @@ export interface CancelWorkflowInput {
   workflowId: string
   reason?: string | null
 }
+
+export type ChainNodeState = 'WAITING' | 'PENDING' | 'QUEUED' | 'RUNNING' | 'COMPLETED' | 'UNCHANGED' | 'FAILED' | 'SKIPPED' | 'STOPPED' | 'CANCELLED'
+
+export type ChainState = 'RUNNING' | 'COMPLETED' | 'STOPPED' | 'CANCELLED'
 
 export interface ChangeWorkflowScheduleInput {
   name: string
@@ -184,9 +202,17 @@ export type FailurePolicy = 'STOP' | 'ABORT' | 'ROLLBACK'
 
 export type FeedKind = 'PRODUCTION_CHANGES' | 'FREEZES'
 
+export type ForgeDeploymentStage = 'QUEUED' | 'IN_PROGRESS' | 'SUCCESS' | 'FAILURE' | 'INACTIVE'
+
 export type ForgeKind = 'GITHUB' | 'GITLAB' | 'GITEA'
 
+export type ForgePublicationKind = 'STATUS' | 'DEPLOYMENT'
+
 export type ForgeReportKind = 'STATUS' | 'RUN'
+
+export type ForgeStatusState = 'PENDING' | 'SENDING' | 'SENT' | 'FAILED'
+
+export type FunctionEffect = 'READS' | 'CHANGES' | 'TAKES_BACK' | 'SPECIAL'
 
 export type GateOutcome = 'REJECT' | 'APPROVE'
 
@@ -212,6 +238,11 @@ export interface LookAtArtifactSourceInput {
 
 export interface LookUpProvenanceInput {
   versionId: string
+}
+
+export interface MakeForgeAccountCodeInput {
+  hook: number
+  account: string
 }
 
 export interface MatrixFilter {
@@ -277,6 +308,16 @@ export type PreviewState = 'PENDING' | 'MADE' | 'FAILED'
 
 export type ProposedChangeState = 'OPEN' | 'CONFIRMED' | 'FORCED' | 'REJECTED' | 'WITHDRAWN' | 'EXPIRED'
 
+export interface PutForgeMirrorInput {
+  application: string
+  environments?: Array<string>
+  credential?: string
+  enabled?: boolean
+  plans?: boolean | null
+  deployments?: boolean | null
+  reason?: string | null
+}
+
 export interface PutMyNotificationInput {
   name: string
   channel: string
@@ -324,6 +365,24 @@ export type Readiness = 'PENDING' | 'READY' | 'NOT_READY'
 
 export interface RegisterAgentInput {
   name: string
+}
+
+export interface RegisterWorkflowScheduleInput {
+  name: string
+  version?: number
+  cron?: Array<string>
+  everySeconds?: number
+  anchorAt?: string | null
+  timeZone?: string
+  startAt?: string | null
+  endAt?: string | null
+  jitterSeconds?: number
+  overlap?: ScheduleOverlap
+  catchUpSeconds?: number
+  program?: string | null
+  inputs?: unknown | null
+  paused?: boolean
+  reason?: string | null
 }
 
 export interface ReleasePromotionHoldInput {
@@ -388,6 +447,11 @@ export interface RetryApplicationEnvironmentSetupInput {
 
 export interface RetryEnvironmentOnboardingInput {
   environmentId: string
+}
+
+export interface RetryForgeStatusesInput {
+  number?: number | null
+  reason?: string | null
 }
 
 export interface RetryMyNotificationInput {
@@ -564,6 +628,11 @@ export interface TryArtifactSourceInput {
 }
 
 export interface UnlinkChatAccountInput {
+  number: number
+  reason?: string | null
+}
+
+export interface UnlinkForgeAccountInput {
   number: number
   reason?: string | null
 }
@@ -837,6 +906,58 @@ export interface WhereaboutsFields {
     version: string | null
     purl: string | null
   } | null
+}
+
+export interface ChainFields {
+  id: string
+  application: {
+    id: string
+    name: string
+  }
+  rollout: {
+    id: string
+  }
+  parent: {
+    id: string
+    application: {
+      name: string
+    }
+  } | null
+  state: ChainState
+  reason: string
+  block: number
+  blocks: number
+  beganAt: string
+  endedAt: string | null
+  nodes: Array<{
+    application: {
+      id: string
+      name: string
+    }
+    block: number
+    state: ChainNodeState
+    reason: string
+    rollout: {
+      id: string
+    } | null
+    chains: Array<{
+      id: string
+      application: {
+        name: string
+      }
+      state: ChainState
+      nodes: Array<{
+        application: {
+          name: string
+        }
+        block: number
+        state: ChainNodeState
+        rollout: {
+          id: string
+        } | null
+      }>
+    }>
+  }>
 }
 
 export interface AbilityFields {
@@ -2318,6 +2439,20 @@ export interface WorkflowSchedulePageData {
     skipped: number
     missed: number
     refused: number
+    startAt: string | null
+    endAt: string | null
+    jitterSeconds: number
+    content: {
+      program: string
+      modules: Array<{
+        name: string
+      }>
+      inputs: unknown
+      labels: Array<{
+        key: string
+        value: string
+      }>
+    } | null
     overlap: ScheduleOverlap
     catchUpSeconds: number
     version: number
@@ -2343,7 +2478,116 @@ export interface WorkflowSchedulePageData {
 export interface WorkflowSchedulePageVariables {
   name: string
 }
-export const WorkflowSchedulePage: Operation<WorkflowSchedulePageData, WorkflowSchedulePageVariables> = { name: 'WorkflowSchedulePage', text: 'query WorkflowSchedulePage($name: String!) { workflowSchedule(name: $name) { ...ScheduleFields overlap catchUpSeconds version programDigest nextDueTimes fires { dueAt outcome requested detail count workflowId workflowState workflowError } viewerCan { action allowed reason } } } fragment ScheduleFields on WorkflowSchedule { name cron everySeconds timeZone paused note nextDueAt started skipped missed refused }' }
+export const WorkflowSchedulePage: Operation<WorkflowSchedulePageData, WorkflowSchedulePageVariables> = { name: 'WorkflowSchedulePage', text: 'query WorkflowSchedulePage($name: String!) { workflowSchedule(name: $name) { ...ScheduleFields startAt endAt jitterSeconds content { program modules { name } inputs labels { key value } } overlap catchUpSeconds version programDigest nextDueTimes fires { dueAt outcome requested detail count workflowId workflowState workflowError } viewerCan { action allowed reason } } } fragment ScheduleFields on WorkflowSchedule { name cron everySeconds timeZone paused note nextDueAt started skipped missed refused }' }
+
+export interface WorkflowFunctionsData {
+  workflowFunctions: Array<{
+    name: string
+    doc: string
+    effect: FunctionEffect
+    argumentsSchema: unknown | null
+    resultSchema: unknown | null
+    worker: boolean
+    connected: number
+    registeredAt: string | null
+  }>
+}
+export type WorkflowFunctionsVariables = Record<string, never>
+export const WorkflowFunctions: Operation<WorkflowFunctionsData, WorkflowFunctionsVariables> = { name: 'WorkflowFunctions', text: 'query WorkflowFunctions { workflowFunctions { name doc effect argumentsSchema resultSchema worker connected registeredAt } }' }
+
+export interface WorkflowScheduleContentData {
+  workflowSchedule: {
+    name: string
+    cron: Array<string>
+    everySeconds: number
+    timeZone: string
+    paused: boolean
+    note: string
+    nextDueAt: string | null
+    started: number
+    skipped: number
+    missed: number
+    refused: number
+    anchorAt: string | null
+    startAt: string | null
+    endAt: string | null
+    jitterSeconds: number
+    overlap: ScheduleOverlap
+    catchUpSeconds: number
+    version: number
+    content: {
+      program: string
+      modules: Array<{
+        name: string
+        source: string
+      }>
+      inputs: unknown
+    } | null
+    viewerCan: Array<{
+      action: string
+      allowed: boolean
+      reason: string | null
+    }>
+  } | null
+}
+export interface WorkflowScheduleContentVariables {
+  name: string
+}
+export const WorkflowScheduleContent: Operation<WorkflowScheduleContentData, WorkflowScheduleContentVariables> = { name: 'WorkflowScheduleContent', text: 'query WorkflowScheduleContent($name: String!) { workflowSchedule(name: $name) { ...ScheduleFields anchorAt startAt endAt jitterSeconds overlap catchUpSeconds version content { program modules { name source } inputs } viewerCan { action allowed reason } } } fragment ScheduleFields on WorkflowSchedule { name cron everySeconds timeZone paused note nextDueAt started skipped missed refused }' }
+
+export interface RegisterScheduleData {
+  registerWorkflowSchedule: {
+    schedule: {
+      name: string
+      version: number
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RegisterScheduleVariables {
+  input: RegisterWorkflowScheduleInput
+}
+export const RegisterSchedule: Operation<RegisterScheduleData, RegisterScheduleVariables> = { name: 'RegisterSchedule', text: 'mutation RegisterSchedule($input: RegisterWorkflowScheduleInput!) { registerWorkflowSchedule(input: $input) { schedule { name version } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface BackfillScheduleData {
+  backfillWorkflowSchedule: {
+    schedule: {
+      name: string
+    } | null
+    due: number
+    added: number
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface BackfillScheduleVariables {
+  input: BackfillWorkflowScheduleInput
+}
+export const BackfillSchedule: Operation<BackfillScheduleData, BackfillScheduleVariables> = { name: 'BackfillSchedule', text: 'mutation BackfillSchedule($input: BackfillWorkflowScheduleInput!) { backfillWorkflowSchedule(input: $input) { schedule { name } due added errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface DeleteScheduleData {
+  deleteWorkflowSchedule: {
+    schedule: {
+      name: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface DeleteScheduleVariables {
+  input: ChangeWorkflowScheduleInput
+}
+export const DeleteSchedule: Operation<DeleteScheduleData, DeleteScheduleVariables> = { name: 'DeleteSchedule', text: 'mutation DeleteSchedule($input: ChangeWorkflowScheduleInput!) { deleteWorkflowSchedule(input: $input) { schedule { name } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
 
 export interface PauseScheduleData {
   pauseWorkflowSchedule: {
@@ -3388,9 +3632,19 @@ export interface ForgeHooksData {
     repositories: Array<string>
     checkKeys: Array<string>
     plans: boolean
+    commands: boolean
     author: string
     createdAt: string
     reportedAt: string | null
+  }>
+  forgeAccounts: Array<{
+    number: number
+    place: string
+    user: string
+    name: string
+    member: string
+    permissions: Array<Permission>
+    linkedAt: string
   }>
   forgeReports: Array<{
     number: number
@@ -3410,7 +3664,135 @@ export interface ForgeHooksVariables {
   first: number
   before?: number | null
 }
-export const ForgeHooks: Operation<ForgeHooksData, ForgeHooksVariables> = { name: 'ForgeHooks', text: 'query ForgeHooks($first: Int!, $before: Int) { forgeHooks { number forge repositories checkKeys plans author createdAt reportedAt } forgeReports(first: $first, before: $before) { number hook repository commit context kind phase description link changedAt counted } }' }
+export const ForgeHooks: Operation<ForgeHooksData, ForgeHooksVariables> = { name: 'ForgeHooks', text: 'query ForgeHooks($first: Int!, $before: Int) { forgeHooks { number forge repositories checkKeys plans commands author createdAt reportedAt } forgeAccounts { number place user name member permissions linkedAt } forgeReports(first: $first, before: $before) { number hook repository commit context kind phase description link changedAt counted } }' }
+
+export interface ForgePublishingData {
+  forgeMirrors: Array<{
+    application: string
+    environments: Array<string>
+    credential: string
+    enabled: boolean
+    plans: boolean
+    deployments: boolean
+    author: string
+    changedAt: string
+  }>
+  forgeHosts: Array<{
+    host: string
+    waiting: number
+    pausedUntil: string | null
+    problem: string
+    quotaLimit: number | null
+    quotaRemaining: number | null
+    quotaResetsAt: string | null
+  }>
+  forgeStatuses: Array<{
+    number: number
+    kind: ForgePublicationKind
+    repository: string
+    commit: string
+    name: string
+    phase: CheckPhase
+    stage: ForgeDeploymentStage | null
+    description: string
+    link: string
+    state: ForgeStatusState
+    error: string
+    attempts: number
+    dueAt: string | null
+    sentAt: string | null
+  }>
+  forgePulls: Array<{
+    number: number
+    repository: string
+    pullRequest: number
+    commit: string
+    link: string
+    state: ForgeStatusState
+    outcome: string
+    error: string
+    dueAt: string | null
+    endedAt: string | null
+  }>
+}
+export interface ForgePublishingVariables {
+  state?: ForgeStatusState | null
+  kind?: ForgePublicationKind | null
+  first: number
+  before?: number | null
+}
+export const ForgePublishing: Operation<ForgePublishingData, ForgePublishingVariables> = { name: 'ForgePublishing', text: 'query ForgePublishing($state: ForgeStatusState, $kind: ForgePublicationKind, $first: Int!, $before: Int) { forgeMirrors { application environments credential enabled plans deployments author changedAt } forgeHosts { host waiting pausedUntil problem quotaLimit quotaRemaining quotaResetsAt } forgeStatuses(state: $state, kind: $kind, first: $first, before: $before) { number kind repository commit name phase stage description link state error attempts dueAt sentAt } forgePulls(first: 20) { number repository pullRequest commit link state outcome error dueAt endedAt } }' }
+
+export interface PutForgeMirrorData {
+  putForgeMirror: {
+    mirror: {
+      application: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface PutForgeMirrorVariables {
+  input: PutForgeMirrorInput
+}
+export const PutForgeMirror: Operation<PutForgeMirrorData, PutForgeMirrorVariables> = { name: 'PutForgeMirror', text: 'mutation PutForgeMirror($input: PutForgeMirrorInput!) { putForgeMirror(input: $input) { mirror { application } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface RetryForgeStatusesData {
+  retryForgeStatuses: {
+    retried: {
+      count: number
+      more: boolean
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RetryForgeStatusesVariables {
+  input: RetryForgeStatusesInput
+}
+export const RetryForgeStatuses: Operation<RetryForgeStatusesData, RetryForgeStatusesVariables> = { name: 'RetryForgeStatuses', text: 'mutation RetryForgeStatuses($input: RetryForgeStatusesInput!) { retryForgeStatuses(input: $input) { retried { count more } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface MakeForgeAccountCodeData {
+  makeForgeAccountCode: {
+    made: {
+      comment: string
+      account: string
+      expiresAt: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface MakeForgeAccountCodeVariables {
+  input: MakeForgeAccountCodeInput
+}
+export const MakeForgeAccountCode: Operation<MakeForgeAccountCodeData, MakeForgeAccountCodeVariables> = { name: 'MakeForgeAccountCode', text: 'mutation MakeForgeAccountCode($input: MakeForgeAccountCodeInput!) { makeForgeAccountCode(input: $input) { made { comment account expiresAt } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface UnlinkForgeAccountData {
+  unlinkForgeAccount: {
+    account: {
+      number: number
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface UnlinkForgeAccountVariables {
+  input: UnlinkForgeAccountInput
+}
+export const UnlinkForgeAccount: Operation<UnlinkForgeAccountData, UnlinkForgeAccountVariables> = { name: 'UnlinkForgeAccount', text: 'mutation UnlinkForgeAccount($input: UnlinkForgeAccountInput!) { unlinkForgeAccount(input: $input) { account { number } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
 
 export interface ForgeRefusalsData {
   forgeRefusals: Array<{
@@ -3462,6 +3844,193 @@ export interface RemoveForgeHookVariables {
   input: RemoveForgeHookInput
 }
 export const RemoveForgeHook: Operation<RemoveForgeHookData, RemoveForgeHookVariables> = { name: 'RemoveForgeHook', text: 'mutation RemoveForgeHook($input: RemoveForgeHookInput!) { removeForgeHook(input: $input) { hook { number } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface ApplicationChainsData {
+  application: {
+    id: string
+    chains: Array<{
+      id: string
+      application: {
+        id: string
+        name: string
+      }
+      rollout: {
+        id: string
+      }
+      parent: {
+        id: string
+        application: {
+          name: string
+        }
+      } | null
+      state: ChainState
+      reason: string
+      block: number
+      blocks: number
+      beganAt: string
+      endedAt: string | null
+      nodes: Array<{
+        application: {
+          id: string
+          name: string
+        }
+        block: number
+        state: ChainNodeState
+        reason: string
+        rollout: {
+          id: string
+        } | null
+        chains: Array<{
+          id: string
+          application: {
+            name: string
+          }
+          state: ChainState
+          nodes: Array<{
+            application: {
+              name: string
+            }
+            block: number
+            state: ChainNodeState
+            rollout: {
+              id: string
+            } | null
+          }>
+        }>
+      }>
+    }>
+  } | null
+}
+export interface ApplicationChainsVariables {
+  name: string
+}
+export const ApplicationChains: Operation<ApplicationChainsData, ApplicationChainsVariables> = { name: 'ApplicationChains', text: 'query ApplicationChains($name: String!) { application(name: $name) { id chains { ...ChainFields } } } fragment ChainFields on Chain { id application { id name } rollout { id } parent { id application { name } } state reason block blocks beganAt endedAt nodes { application { id name } block state reason rollout { id } chains { id application { name } state nodes { application { name } block state rollout { id } } } } }' }
+
+export interface RolloutChainsData {
+  rollout: {
+    id: string
+    chains: Array<{
+      id: string
+      application: {
+        id: string
+        name: string
+      }
+      rollout: {
+        id: string
+      }
+      parent: {
+        id: string
+        application: {
+          name: string
+        }
+      } | null
+      state: ChainState
+      reason: string
+      block: number
+      blocks: number
+      beganAt: string
+      endedAt: string | null
+      nodes: Array<{
+        application: {
+          id: string
+          name: string
+        }
+        block: number
+        state: ChainNodeState
+        reason: string
+        rollout: {
+          id: string
+        } | null
+        chains: Array<{
+          id: string
+          application: {
+            name: string
+          }
+          state: ChainState
+          nodes: Array<{
+            application: {
+              name: string
+            }
+            block: number
+            state: ChainNodeState
+            rollout: {
+              id: string
+            } | null
+          }>
+        }>
+      }>
+    }>
+  } | null
+}
+export interface RolloutChainsVariables {
+  id: string
+}
+export const RolloutChains: Operation<RolloutChainsData, RolloutChainsVariables> = { name: 'RolloutChains', text: 'query RolloutChains($id: ID!) { rollout(id: $id) { id chains { ...ChainFields } } } fragment ChainFields on Chain { id application { id name } rollout { id } parent { id application { name } } state reason block blocks beganAt endedAt nodes { application { id name } block state reason rollout { id } chains { id application { name } state nodes { application { name } block state rollout { id } } } } }' }
+
+export interface CancelChainData {
+  cancelChain: {
+    chain: {
+      id: string
+      application: {
+        id: string
+        name: string
+      }
+      rollout: {
+        id: string
+      }
+      parent: {
+        id: string
+        application: {
+          name: string
+        }
+      } | null
+      state: ChainState
+      reason: string
+      block: number
+      blocks: number
+      beganAt: string
+      endedAt: string | null
+      nodes: Array<{
+        application: {
+          id: string
+          name: string
+        }
+        block: number
+        state: ChainNodeState
+        reason: string
+        rollout: {
+          id: string
+        } | null
+        chains: Array<{
+          id: string
+          application: {
+            name: string
+          }
+          state: ChainState
+          nodes: Array<{
+            application: {
+              name: string
+            }
+            block: number
+            state: ChainNodeState
+            rollout: {
+              id: string
+            } | null
+          }>
+        }>
+      }>
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface CancelChainVariables {
+  input: CancelChainInput
+}
+export const CancelChain: Operation<CancelChainData, CancelChainVariables> = { name: 'CancelChain', text: 'mutation CancelChain($input: CancelChainInput!) { cancelChain(input: $input) { chain { ...ChainFields } errors { ...Problem } } } fragment ChainFields on Chain { id application { id name } rollout { id } parent { id application { name } } state reason block blocks beganAt endedAt nodes { application { id name } block state reason rollout { id } chains { id application { name } state nodes { application { name } block state rollout { id } } } } } fragment Problem on UserError { field message code }' }
 
 export interface ViewerData {
   viewer: {
