@@ -124,8 +124,8 @@ func TestWhatIsFollowedIsChecked(t *testing.T) {
 }
 
 // D48, R3-12: between the end of an environment and the entrance of the next one, the health of what was deployed is looked at again: what
-// has become unhealthy keeps the next one closed, without any check in the pipeline, and its recovery opens it. What is not known, or was seen
-// before the deployment ended, keeps nothing closed.
+// has become unhealthy keeps the next one closed, without any check in the pipeline, and its recovery opens it. What is not known, or was
+// seen before the deployment ended, keeps nothing closed.
 func TestWhatHasBecomeUnhealthyKeepsTheNextEnvironmentClosed(t *testing.T) {
 	t.Parallel()
 	const needs = `check: passage "test" needs check "previous-environment" of "dev", which is `

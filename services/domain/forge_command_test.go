@@ -34,8 +34,11 @@ func comments(t *testing.T) *commenting {
 	t.Helper()
 	c := &commenting{chatting: chats(t, core.NotifySlack, slackCommands, `"group":"release"`)}
 	c.at = &reviewers{inputs: map[string]pullInputs{}, comments: map[int64]string{}}
-	c.forges = forge.New(forge.Deps{Store: c.store.ForForge(), Engine: c.at, Checks: c.view, Plans: c.triggers, Secrets: derives{}, Clock: c.now})
-	c.on = events.New(c.intake, c.rollouts, c.forges, c.chatting.chats, c.inbox)
+	c.forges = forge.New(forge.Deps{
+		Store: c.store.ForForge(), Engine: c.at, Checks: c.view, Plans: c.triggers, Secrets: derives{},
+		Clock: c.now,
+	})
+	c.on = events.New(c.intake, c.rollouts, c.forges, c.chats, c.inbox)
 	c.hook = c.hooks("git.test/shop/*", true)
 	c.report(event.DeploymentSubmitted{
 		DeploymentID: c.deployments(c.stops(c.rollout)[0])[0].ID, Name: "#3", URL: "https://git.test/Shop/config/pulls/3", Status: "open",
@@ -60,10 +63,10 @@ func (c *commenting) written(author int64, name, text string) event.PullRequestC
 
 func (c *commenting) brings(organization int64, data event.PullRequestCommented) event.Event {
 	c.t.Helper()
-	c.fixture.mu.Lock()
-	c.fixture.count++
-	id := fmt.Sprintf("%s/comment/%d", c.t.Name(), c.fixture.count)
-	c.fixture.mu.Unlock()
+	c.mu.Lock()
+	c.count++
+	id := fmt.Sprintf("%s/comment/%d", c.t.Name(), c.count)
+	c.mu.Unlock()
 	e, err := event.New(event.Header{ID: id, Source: event.SourceRegistry, Organization: organization, Time: c.now.Now()}, data)
 	c.ok(err)
 	return e
@@ -93,14 +96,14 @@ func (c *commenting) kept(comment int64) (outcome, answer string) {
 // links links an account of the forge to a member.
 func (c *commenting) links(author int64, name string, a core.Actor) {
 	c.t.Helper()
-	made, err := c.chatting.chats.MakeCode(c.t.Context(), a, c.hook.ID, name)
+	made, err := c.chats.MakeCode(c.t.Context(), a, c.hook.ID, name)
 	c.ok(err)
 	outcome, answer := c.writes(author, name, made.Comment())
 	c.want(outcome, "linked")
 	c.want(strings.Contains(answer, made.Value), false)
 }
 
-func (c *commenting) hears(outcome string, answer string, got ...string) {
+func (c *commenting) hears(outcome, answer string, got ...string) {
 	c.t.Helper()
 	if got[0] != outcome || !strings.Contains(got[1], answer) {
 		c.t.Errorf("found %q; want %s with %q", got, outcome, answer)
@@ -151,16 +154,16 @@ func TestACommentOnAProposedChangeAnswers(t *testing.T) {
 	c.writing(70, "Ann", "/lockstep help", "answered", "")
 	c.workForge()
 	c.want([]any{c.at.written, len(c.at.comments), strings.Contains(c.at.comments[3], "Ann, 2027-")}, []any{2, 1, true})
-	c.want(c.chatting.chats.CommentCounts()["linked"], int64(1))
+	c.want(c.chats.CommentCounts()["linked"], int64(1))
 	c.want(c.forges.AnswerCounts()["sent"], int64(2))
 	c.want(c.countOf(`SELECT count(*) FROM cd_changes WHERE action = 'linkForgeAccount' AND principal_id = 7 AND after ->> 'user' = '70'`), 1)
-	accounts, err := c.chatting.chats.ForgeAccounts(t.Context(), person(7))
+	accounts, err := c.chats.ForgeAccounts(t.Context(), person(7))
 	c.ok(err)
 	c.want([]any{len(accounts), accounts[0].Name, accounts[0].Workspace}, []any{1, "Ann", fmt.Sprintf("git.test/hook_%d", c.hook.ID)})
-	theirs, err := c.chatting.chats.Accounts(t.Context(), person(7))
+	theirs, err := c.chats.Accounts(t.Context(), person(7))
 	c.ok(err)
 	c.want(len(theirs), 0) // those of chats have a list of their own
-	ended, err := c.chatting.chats.UnlinkForge(t.Context(), person(7), accounts[0].ID, "moved")
+	ended, err := c.chats.UnlinkForge(t.Context(), person(7), accounts[0].ID, "moved")
 	c.ok(err)
 	c.want(ended.User, "70")
 	c.writing(70, "Ann", "/lockstep status", "unlinked", "not linked")
@@ -201,7 +204,7 @@ func TestCommentsFollowTheRules(t *testing.T) {
 func TestNobodyElseAnswersByComment(t *testing.T) {
 	t.Parallel()
 	c := comments(t)
-	made, err := c.chatting.chats.MakeCode(t.Context(), person(7), c.hook.ID, "@Ann")
+	made, err := c.chats.MakeCode(t.Context(), person(7), c.hook.ID, "@Ann")
 	c.ok(err)
 	c.writing(66, "eve", made.Comment(), "refused", "for another account") // who has read it in the comment
 	c.writing(70, "ann", made.Comment()+" x", "refused", "unknown")
@@ -211,15 +214,15 @@ func TestNobodyElseAnswersByComment(t *testing.T) {
 	// The number counts, and not the name: neither who has taken the name that ann had, nor one who is called alike.
 	c.writing(66, "ann", approve, "unlinked", "not linked")
 	c.writing(70, "ann-renamed", "/lockstep why", "answered", "approval production")
-	late, err := c.chatting.chats.MakeCode(t.Context(), person(8), c.hook.ID, "bob")
+	late, err := c.chats.MakeCode(t.Context(), person(8), c.hook.ID, "bob")
 	c.ok(err)
-	replacing, err := c.chatting.chats.MakeCode(t.Context(), person(8), c.hook.ID, "bob")
+	replacing, err := c.chats.MakeCode(t.Context(), person(8), c.hook.ID, "bob")
 	c.ok(err)
 	c.writing(80, "bob", late.Comment(), "refused", "unknown")
 	c.now.Advance(10 * time.Minute)
 	c.writing(80, "bob", replacing.Comment(), "refused", "expired")
 	// Another member's code for an account that is linked already changes nothing, and reveals nobody.
-	stolen, err := c.chatting.chats.MakeCode(t.Context(), person(8), c.hook.ID, "ann")
+	stolen, err := c.chats.MakeCode(t.Context(), person(8), c.hook.ID, "ann")
 	c.ok(err)
 	o, a := c.writes(70, "ann", stolen.Comment())
 	c.hears("refused", "linked to another member", o, a)
@@ -241,14 +244,14 @@ func TestNobodyElseAnswersByComment(t *testing.T) {
 	c.writing(80, "bob", "/lockstep why", "unlinked", "has left Lockstep")
 	c.want(c.approvals(), 0)
 	for _, name := range []string{"", "a b", strings.Repeat("x", 256), "a\x00"} {
-		_, err := c.chatting.chats.MakeCode(t.Context(), person(7), c.hook.ID, name)
+		_, err := c.chats.MakeCode(t.Context(), person(7), c.hook.ID, name)
 		c.wrong(err, "/account")
 	}
-	_, err = c.chatting.chats.MakeCode(t.Context(), person(7), c.hooks("git.test/*", false).ID, "ann")
+	_, err = c.chats.MakeCode(t.Context(), person(7), c.hooks("git.test/*", false).ID, "ann")
 	c.wrong(err, "/hook")
 	machine := person(7)
 	machine.Type = core.PrincipalAgent
-	if _, err := c.chatting.chats.MakeCode(t.Context(), machine, c.hook.ID, "ann"); !fault.Is(err, fault.Denied) {
+	if _, err := c.chats.MakeCode(t.Context(), machine, c.hook.ID, "ann"); !fault.Is(err, fault.Denied) {
 		t.Errorf("found %v; want that it is for people", err)
 	}
 }
@@ -278,7 +281,7 @@ func TestCommentsThatCountForNothing(t *testing.T) {
 		}
 	}
 	c.publish(c.brings(2, c.written(70, "ann", approve))) // the hook is of the first organization
-	c.want([]any{c.approvals(), c.chatting.chats.CommentCounts()["ignored"]}, []any{0, int64(8)})
+	c.want([]any{c.approvals(), c.chats.CommentCounts()["ignored"]}, []any{0, int64(8)})
 	_, err := c.forges.RemoveHook(t.Context(), user(), off.ID, "over")
 	c.ok(err)
 
@@ -291,7 +294,7 @@ func TestCommentsThatCountForNothing(t *testing.T) {
 	data.Text, data.AuthorID = "/lockstep why", 80
 	c.publish(c.brings(org, data))
 	outcome, _ := c.kept(data.CommentID)
-	c.want([]any{c.approvals(), outcome, c.chatting.chats.CommentCounts()["repeated"]}, []any{0, "answered", int64(3)})
+	c.want([]any{c.approvals(), outcome, c.chats.CommentCounts()["repeated"]}, []any{0, "answered", int64(3)})
 	for range 40 {
 		data := c.written(66, "eve", "/lockstep status")
 		c.publish(c.brings(org, data))
@@ -357,7 +360,7 @@ func TestACommentSurvivesAKillAtEachStatement(t *testing.T) {
 	c.ok(err)
 	mortal, err := assemble(pool, noBus{}, drivers, nil, c.now, Config{}, slog.New(slog.DiscardHandler))
 	c.ok(err)
-	deps := c.chatting.chats.Deps
+	deps := c.chats.Deps
 	deps.Store, deps.Freezes, deps.View = mortal.store.ForChat(), mortal.freezes, mortal.view
 	taker := chat.New(deps)
 	report := func(of *chat.UseCases, comment, author int64, name, text string) error {
@@ -366,7 +369,8 @@ func TestACommentSurvivesAKillAtEachStatement(t *testing.T) {
 		e, err := event.New(event.Header{ID: fmt.Sprintf("comment-%d", comment), Source: event.SourceRegistry, Organization: org, Time: c.now.Now()}, data)
 		c.ok(err)
 		return of.ReportComments(context.WithoutCancel(t.Context()), []chat.CommentReport{{
-			In: core.Inbound{Organization: org, ID: e.ID(), Type: e.Type(), Envelope: e}, Hook: data.Hook, Repository: data.Repository, Number: data.Number,
+			In: core.Inbound{Organization: org, ID: e.ID(), Type: e.Type(), Envelope: e}, Hook: data.Hook, Repository: data.Repository,
+			Number:    data.Number,
 			CommentID: data.CommentID, AuthorID: data.AuthorID, Author: data.Author, Text: data.Text,
 		}})[0]
 	}
@@ -379,7 +383,7 @@ func TestACommentSurvivesAKillAtEachStatement(t *testing.T) {
 		err := report(taker, comment, 10, "owner", text)
 		through := died.left.Load() > 1
 		died.left.Store(0)
-		c.ok(report(c.chatting.chats, comment, 10, "owner", text))
+		c.ok(report(c.chats, comment, 10, "owner", text))
 		made := c.countOf(`SELECT count(*) FROM cd_freezes WHERE reason LIKE $1`, fmt.Sprintf("incident-%d (%%", n))
 		outcome, answer := c.kept(comment)
 		reported := strings.Contains(answer, "interrupted")
@@ -417,13 +421,13 @@ func TestACommentSurvivesAKillAtEachStatement(t *testing.T) {
 	c.want(outcome, "linked")
 }
 
-// D63: an answer that a forge refuses is tried again, and what a pull request has besides is done all the same: its plan waits for no answer,
-// and no answer for a plan.
+// D63: an answer that a forge refuses is tried again, and what a pull request has besides is done all the same: its plan waits for no
+// answer, and no answer for a plan.
 func TestAnswersAndPlansShareAPullRequest(t *testing.T) {
 	t.Parallel()
 	c := comments(t)
 	c.links(70, "ann", person(7))
-	c.at.answer = func(in pullInputs) map[string]any {
+	c.at.answer = func(pullInputs) map[string]any {
 		return map[string]any{"outcome": "refused", "why": "invalid: no"}
 	}
 	for range 30 {

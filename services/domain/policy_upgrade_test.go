@@ -23,9 +23,12 @@ func (w winter) shops(n int) (all []core.Rollout) {
 		one := winter{&shop{fixture: w.fixture, staging: w.staging, production: w.production}, w.now}
 		name := fmt.Sprintf("shop-%d", i)
 		one.application = w.fixture.application(name, "api")
-		_, err := w.setup.CreateFlowDefinition(w.t.Context(), user(), setup.NewFlowDefinition{ApplicationID: one.application.ID, Definition: []byte(
-			fmt.Sprintf(`{"steps":[{"type":"deploy","environment":"staging","config":%s},{"type":"deploy","environment":"production","config":%s}]}`,
-				appEnvConfig("staging"), appEnvConfig("production")))})
+		_, err := w.setup.CreateFlowDefinition(w.t.Context(), user(), setup.NewFlowDefinition{
+			ApplicationID: one.application.ID,
+			Definition: []byte(
+				fmt.Sprintf(`{"steps":[{"type":"deploy","environment":"staging","config":%s},{"type":"deploy","environment":"production","config":%s}]}`,
+					appEnvConfig("staging"), appEnvConfig("production"))),
+		})
 		w.ok(err)
 		one.makeReady()
 		w.publish(w.artifact("registry.test/"+name+"/api", "1.0", 5000+i, time.Unix(1_700_000_000, 0)))

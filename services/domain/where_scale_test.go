@@ -35,12 +35,14 @@ func TestWhereIsAnsweredAtScale(t *testing.T) {
 	for _, statement := range []string{
 		`SET LOCAL session_replication_role = replica`,
 		`INSERT INTO cd_versions (organization_id, id, artifact_source_id, name, digest, reference, published_at) OVERRIDING SYSTEM VALUE
-			SELECT 1, 100000 + i, 100000 + i % $2, 'v' || i, 'sha256:' || lpad(to_hex(i), 64, '0'), 'r.example.com/app@' || i, now() FROM generate_series(1, $1::int) i`,
+			SELECT 1, 100000 + i, 100000 + i % $2, 'v' || i, 'sha256:' || lpad(to_hex(i), 64, '0'), 'r.example.com/app@' || i, now() FROM
+				generate_series(1, $1::int) i`,
 		`INSERT INTO cd_version_set_entries (organization_id, version_set_id, version_id, artifact_source_id, service_id)
 			SELECT 1, 100000 + i, 100000 + i, 100000 + i % $2, 100000 + i % $2 FROM generate_series(1, $1::int) i`,
 		// The latest version of each application is live in two environments.
 		`INSERT INTO cd_cells (organization_id, application_id, environment_id, application_name, live_rollout_environment_id, live_version_set_id, live_since)
-			SELECT 1, 100000 + i % $2, e, 'app-' || i % $2, 100000 + i, 100000 + i, now() FROM generate_series($1::int - $2 + 1, $1::int) i, generate_series(100001, 100002) e`,
+			SELECT 1, 100000 + i % $2, e, 'app-' || i % $2, 100000 + i, 100000 + i, now() FROM generate_series($1::int - $2 + 1, $1::int) i,
+				generate_series(100001, 100002) e`,
 	} {
 		arguments := []any{versions, applications}
 		if statement[0] == 'S' {

@@ -89,8 +89,9 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 	encoder := events.NewEncoder(clock.System())
 	// The store wakes the resolver, which is created below because it needs the store. Nothing is stored before both exist.
 	kept := store.NewHooks(store.HooksDeps{
-		Pool: pool, Encode: encoder.Encode, EncodeStatus: encoder.EncodeStatus, EncodePull: encoder.EncodePull, EncodeComment: encoder.EncodeComment,
-		Now: clock.System().Now, Wake: wake,
+		Pool: pool, Encode: encoder.Encode, EncodeStatus: encoder.EncodeStatus, EncodePull: encoder.EncodePull,
+		EncodeComment: encoder.EncodeComment,
+		Now:           clock.System().Now, Wake: wake,
 		WakeHint: func() { in.resolver.Wake() },
 	})
 	in.resolver = core.NewResolver(core.ResolverDeps{Queue: kept, Registries: registries, Clock: clock.System(), Log: log})

@@ -127,7 +127,8 @@ func (e *engines) runWith(instance string, s Store, act behaviour, history int) 
 		e.t.Fatal(err)
 	}
 	engine := engine.New(engine.Deps{
-		Store: s, Scripts: e.scripts, Functions: functions, CheckEmit: e.checkEmit, Limits: e.limits, Policies: e.policies, Clock: e.clock, Log: bustest.Log(e.t),
+		Store: s, Scripts: e.scripts, Functions: functions, CheckEmit: e.checkEmit, Limits: e.limits, Policies: e.policies, Clock: e.clock,
+		Log: bustest.Log(e.t),
 		Settings: engine.Settings{
 			Generations: e.generations,
 			Instance:    instance, Lease: shortLease, Poll: 20 * time.Millisecond, CallTimeout: time.Minute, WaitTimeout: time.Hour,

@@ -487,12 +487,14 @@ func TestLatenessOfSchedules(t *testing.T) {
 	}
 }
 
-// Issue 18, item 6: a change keeps the program, modules, inputs, secrets and labels that it leaves out, and is refused where the schedule is
-// not the expected version; what is kept is that of the version which is replaced.
+// Issue 18, item 6: a change keeps the program, modules, inputs, secrets and labels that it leaves out, and is refused where the schedule
+// is not the expected version; what is kept is that of the version which is replaced.
 func TestAScheduleIsChangedWithWhatItKeeps(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	spec := func(every time.Duration) *autoflowv1.ScheduleSpec { return &autoflowv1.ScheduleSpec{Every: durationpb.New(every)} }
+	spec := func(every time.Duration) *autoflowv1.ScheduleSpec {
+		return &autoflowv1.ScheduleSpec{Every: durationpb.New(every)}
+	}
 	version := func(n int32) *int32 { return &n }
 	first := &autoflowv1.RegisterScheduleRequest{
 		OrganizationId: organization, Name: "tick", Spec: spec(time.Hour), Inputs: []byte(`{"who": "me"}`), Labels: map[string]string{"team": "shop"},

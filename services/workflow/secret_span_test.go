@@ -20,7 +20,7 @@ func TestASecretIsInNoSpan(t *testing.T) {
 		use      func(*testing.T) (*service, *autoflowv1.Workflow, string, string)
 		function string
 	}{"of a function here": {use, "git.read_file"}, "of a worker": {useWorker, "AutoFlow/StartWorkflow"}} {
-		t.Run(name, func(t *testing.T) { //nolint:paralleltest // see above
+		t.Run(name, func(t *testing.T) {
 			var (
 				mu   sync.Mutex
 				sent bytes.Buffer // as it was sent: strings in a protocol buffer are as they are

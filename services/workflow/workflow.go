@@ -127,7 +127,8 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	catalogue := worker.NewCatalogue(executions, function.OfWorker, wall, log)
 	registry.Add(catalogue)
 	workers := worker.NewHub(worker.Deps{
-		Store: executions, Catalogue: catalogue, Guard: guardian, Secrets: requests, Heartbeat: c.WorkerHeartbeat, Poll: poll, Clock: wall, Log: log,
+		Store: executions, Catalogue: catalogue, Guard: guardian, Secrets: requests, Heartbeat: c.WorkerHeartbeat, Poll: poll, Clock: wall,
+		Log: log,
 	})
 	types := eventTypes(pool, wall, log)
 	watchers := control.NewSubscriptions(executions, wall, log)

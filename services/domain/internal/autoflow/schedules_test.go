@@ -145,8 +145,9 @@ func TestSchedulesAreReportedAsTheEngineReportsThem(t *testing.T) {
 	want := handoff.Schedule{
 		Name: "nightly", Version: 2, Digest: "ab",
 		ScheduleTimes: handoff.ScheduleTimes{Cron: []string{"0 3 * * *"}, EverySeconds: 3600, TimeZone: "UTC"},
-		Overlap:       handoff.OverlapBufferOne, CatchUpSeconds: 60, Paused: true, Note: "why", CreatedAt: began, ChangedAt: began, NextDueAt: &over,
-		Started: 1, Skipped: 2, Missed: 3, Refused: 4,
+		Overlap:       handoff.OverlapBufferOne, CatchUpSeconds: 60, Paused: true, Note: "why", CreatedAt: began, ChangedAt: began,
+		NextDueAt: &over,
+		Started:   1, Skipped: 2, Missed: 3, Refused: 4,
 	}
 	page, err := e.ListSchedules(ctx, 7, core.Page{First: 2})
 	if err != nil {

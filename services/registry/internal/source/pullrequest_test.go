@@ -85,7 +85,8 @@ func TestPullRequestsOfForges(t *testing.T) {
 }
 
 // D63: what each forge reports of a comment with a command, by the fields that its documentation has. Only a comment that was just made
-// counts, with the number of who has written it, who is also who acts: no edited one, none that another has changed, none of a bot or an App.
+// counts, with the number of who has written it, who is also who acts: no edited one, none that another has changed, none of a bot or an
+// App.
 func TestCommandsInCommentsOfForges(t *testing.T) {
 	t.Parallel()
 	like := func(action, body, user, more string) string {

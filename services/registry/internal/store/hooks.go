@@ -77,7 +77,8 @@ type HooksDeps struct {
 // NewHooks returns a store of hooks.
 func NewHooks(d HooksDeps) *Hooks {
 	return &Hooks{
-		pool: d.Pool, encode: d.Encode, status: d.EncodeStatus, pull: d.EncodePull, comment: d.EncodeComment, now: d.Now, wake: d.Wake, wakeHint: d.WakeHint,
+		pool: d.Pool, encode: d.Encode, status: d.EncodeStatus, pull: d.EncodePull, comment: d.EncodeComment, now: d.Now, wake: d.Wake,
+		wakeHint: d.WakeHint,
 	}
 }
 

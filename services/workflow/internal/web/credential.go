@@ -296,7 +296,8 @@ func (c credentials) readAny(ctx context.Context, r activity.WebRequest, target 
 	return found, value, nil
 }
 
-// SecretFor is the secret of a credential for a worker with a Function, as it is now. The credential has to name the Function among its URLs.
+// SecretFor is the secret of a credential for a worker with a Function, as it is now. The credential has to name the Function among its
+// URLs.
 func (c *Client) SecretFor(ctx context.Context, organization int64, function, name string, secrets map[string]string) (string, error) {
 	_, value, err := c.credentials.read(ctx, activity.WebRequest{Organization: organization, Credential: name, Secrets: secrets},
 		sealing.WorkerURL(function))

@@ -65,7 +65,8 @@ func (e *Engine) limitsList() *cobra.Command {
 					if strings.HasSuffix(u.GetLimit(), "_per_second") {
 						now = rate(u.GetUsed())
 					}
-					command.Row(w, strconv.FormatInt(u.GetOrganizationId(), 10), strings.ReplaceAll(u.GetLimit(), "_", " "), command.Number(int(u.GetMost())), now,
+					command.Row(w, strconv.FormatInt(u.GetOrganizationId(), 10), strings.ReplaceAll(u.GetLimit(), "_", " "),
+						command.Number(int(u.GetMost())), now,
 						strconv.Itoa(int(100*u.GetUsed()/float64(u.GetMost())))+" %")
 				}
 			})

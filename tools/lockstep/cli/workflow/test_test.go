@@ -142,7 +142,8 @@ func TestTheScheduleInTheExamplesIsWhatItsRowShows(t *testing.T) {
 	if err != nil || string(request.GetStarlark()) != string(source) {
 		t.Errorf("found the program %q, error %v", request.GetStarlark(), err)
 	}
-	if cron := request.GetSpec().GetCron(); len(cron) != 1 || request.GetCatchUp().GetSeconds() != 7200 || string(request.GetInputs()) != `{"keep_days":30}` {
+	if cron := request.GetSpec().GetCron(); len(cron) != 1 || request.GetCatchUp().GetSeconds() != 7200 ||
+		string(request.GetInputs()) != `{"keep_days":30}` {
 		t.Errorf("found %v", request)
 	}
 }

@@ -363,7 +363,9 @@ func (q query) ForgeAccounts(ctx context.Context) ([]model.ForgeAccount, error) 
 }
 
 // MakeForgeAccountCode makes a code for an account of the viewer.
-func (m mutation) MakeForgeAccountCode(ctx context.Context, in model.MakeForgeAccountCodeInput) (p model.MakeForgeAccountCodePayload, err error) {
+func (m mutation) MakeForgeAccountCode(
+	ctx context.Context, in model.MakeForgeAccountCodeInput,
+) (p model.MakeForgeAccountCodePayload, err error) {
 	made, err := m.domain.Chats.MakeCode(ctx, loadersOf(ctx).actor, int64(in.Hook), in.Account)
 	p.Made, p.Errors, err = changed(made, err, model.WrapForgeCode)
 	return p, err

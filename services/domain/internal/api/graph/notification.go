@@ -480,7 +480,8 @@ func (q query) ForgeRefusals(ctx context.Context) ([]model.ForgeRefusal, error) 
 // AddForgeHook makes a hook.
 func (m mutation) AddForgeHook(ctx context.Context, in model.AddForgeHookInput) (p model.AddForgeHookPayload, err error) {
 	made, err := m.domain.Forges.AddHook(ctx, loadersOf(ctx).actor, forge.NewHook{
-		Forge: in.Forge, Repositories: in.Repositories, CheckKeys: in.CheckKeys, Plans: in.Plans, Commands: in.Commands, Reason: orEmpty(in.Reason),
+		Forge: in.Forge, Repositories: in.Repositories, CheckKeys: in.CheckKeys, Plans: in.Plans, Commands: in.Commands,
+		Reason: orEmpty(in.Reason),
 	})
 	p.Made, p.Errors, err = changed(made, err, model.WrapMadeForgeHook)
 	return p, err

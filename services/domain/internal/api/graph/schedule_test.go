@@ -124,8 +124,12 @@ func TestSchedulesAreLookedAtAndOperated(t *testing.T) {
 		t.Errorf("found %+v", read)
 	}
 	if diff := cmp.Diff([]ability{
-		{"registerWorkflowSchedule", true}, {"pauseWorkflowSchedule", true}, {"resumeWorkflowSchedule", false},
-		{"triggerWorkflowSchedule", true}, {"backfillWorkflowSchedule", true}, {"deleteWorkflowSchedule", true},
+		{"registerWorkflowSchedule", true},
+		{"pauseWorkflowSchedule", true},
+		{"resumeWorkflowSchedule", false},
+		{"triggerWorkflowSchedule", true},
+		{"backfillWorkflowSchedule", true},
+		{"deleteWorkflowSchedule", true},
 	}, s.ViewerCan); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

@@ -147,7 +147,8 @@ func (u *UseCases) UnlinkForge(ctx context.Context, a core.Actor, id int64, reas
 }
 
 func (u *UseCases) unlink(
-	ctx context.Context, a core.Actor, id int64, reason string, action core.Action, noun string, change func(core.Action, Account, string) core.Change,
+	ctx context.Context, a core.Actor, id int64, reason string, action core.Action, noun string, change func(core.Action, Account,
+		string) core.Change,
 	of func(core.NotificationKind) bool,
 ) (Account, error) {
 	var ended Account

@@ -214,8 +214,8 @@ const (
 	ownerWeak
 )
 
-// memberOf is the member who has linked the account of a press, with the rights of this moment; the zero value for nobody. It is nobody also
-// where the account was linked by what was not good for the permission that is needed.
+// memberOf is the member who has linked the account of a press, with the rights of this moment; the zero value for nobody. It is nobody
+// also where the account was linked by what was not good for the permission that is needed.
 func (u *UseCases) memberOf(ctx context.Context, tx Tx, organization int64, p Press, needs core.Permission) (core.Actor, ownership, error) {
 	found, err := tx.ChatAccountsOf(ctx, p.Kind, p.Workspace, p.User, 0)
 	if err != nil || len(found) == 0 {

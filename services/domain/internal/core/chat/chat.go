@@ -1,5 +1,5 @@
-// Package chat holds the use cases of answers from chats (D63): the buttons of messages in Slack and Mattermost, slash commands, commands in
-// comments on pull requests at forges, and whose account there is which member's.
+// Package chat holds the use cases of answers from chats (D63): the buttons of messages in Slack and Mattermost, slash commands, commands
+// in comments on pull requests at forges, and whose account there is which member's.
 //
 // A press is believed if the chat server proves it with the secret of the channel. It is an answer of the member who has linked that chat
 // account by signing in, by the same rules and with the same rights as in the console at that moment: this package decides nothing about a

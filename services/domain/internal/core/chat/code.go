@@ -48,8 +48,8 @@ func codeDigest(value string) []byte {
 	return sum[:]
 }
 
-// MakeCode makes a code with which the account of a forge becomes the viewer's. A code that the viewer has made before for the hook works no
-// more.
+// MakeCode makes a code with which the account of a forge becomes the viewer's. A code that the viewer has made before for the hook works
+// no more.
 func (u *UseCases) MakeCode(ctx context.Context, a core.Actor, hook int64, account string) (MadeCode, error) {
 	name := strings.ToLower(strings.TrimPrefix(account, "@"))
 	made := MadeCode{Value: rand.Text(), Code: Code{
@@ -79,7 +79,7 @@ func (u *UseCases) MakeCode(ctx context.Context, a core.Actor, hook int64, accou
 			return err
 		}
 		return core.Record(ctx, tx, a, core.Change{
-			Action: core.ActionMakeForgeCode, Subject: accountSubject(fmt.Sprintf("code/%s", name)), Detail: fmt.Sprintf("a code for %s at hook %d", name, hook),
+			Action: core.ActionMakeForgeCode, Subject: accountSubject("code/" + name), Detail: fmt.Sprintf("a code for %s at hook %d", name, hook),
 		}, nil, map[string]any{"hook": hook, "account": name, "expiresAt": made.ExpiresAt})
 	})
 	return made, err

@@ -60,8 +60,8 @@ func (c Comment) Host() string {
 	return host
 }
 
-// account is the account of who has written a comment. A hook proves nothing about the users of another one: the member who makes a hook knows its
-// secret.
+// account is the account of who has written a comment. A hook proves nothing about the users of another one: the member who makes a hook
+// knows its secret.
 func (c Comment) account() Account {
 	sum := sha256.Sum256(fmt.Appendf(nil, "lockstep forge account 1 hook %d", c.HookID))
 	return Account{
@@ -226,7 +226,8 @@ func (u *UseCases) beginComment(ctx context.Context, tx Tx, r CommentReport, c *
 // whoCommented finds the member who has linked the account of a comment.
 func (u *UseCases) whoCommented(ctx context.Context, tx Tx, c *commented) error {
 	of := c.account()
-	a, how, err := u.memberOf(ctx, tx, c.organization, Press{Kind: of.Kind, Workspace: of.Workspace, User: of.User, KeyDigest: of.KeyDigest}, c.order.needs())
+	a, how, err := u.memberOf(ctx, tx, c.organization, Press{Kind: of.Kind, Workspace: of.Workspace, User: of.User, KeyDigest: of.KeyDigest},
+		c.order.needs())
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,9 @@ import (
 // What is answered in a comment is seen by everybody who sees the pull request: no names of members, and nothing that they gave as reasons.
 
 // about reads the applications and version sets of rollouts.
-func (u *UseCases) about(ctx context.Context, organization int64, all []core.Rollout) (map[int64]core.Application, map[int64]core.VersionSet, error) {
+func (u *UseCases) about(
+	ctx context.Context, organization int64, all []core.Rollout,
+) (map[int64]core.Application, map[int64]core.VersionSet, error) {
 	var applications, sets []int64
 	for _, r := range all {
 		applications, sets = append(applications, r.ApplicationID), append(sets, r.VersionSetID)

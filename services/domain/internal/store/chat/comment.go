@@ -23,7 +23,8 @@ func (w Writes) RolloutsOfPage(ctx context.Context, page string, most int) ([]in
 // AddComment implements chat.Tx.
 func (w Writes) AddComment(ctx context.Context, c chat.Comment) (chat.Comment, error) {
 	err := w.Q.InsertForgeComment(ctx, query.InsertForgeCommentParams{
-		OrganizationID: w.Entered, HookID: c.HookID, Name: c.Name, Number: c.Number, CommentID: c.CommentID, AuthorID: c.AuthorID, Author: c.Author,
+		OrganizationID: w.Entered, HookID: c.HookID, Name: c.Name, Number: c.Number, CommentID: c.CommentID, AuthorID: c.AuthorID,
+		Author:  c.Author,
 		Command: c.Command, ReceivedAt: c.ReceivedAt,
 	})
 	if err != nil {
@@ -31,7 +32,8 @@ func (w Writes) AddComment(ctx context.Context, c chat.Comment) (chat.Comment, e
 	}
 	r, err := w.Q.LockForgeComment(ctx, w.Entered, c.Name, c.CommentID)
 	return chat.Comment{
-		ID: r.ID, HookID: r.HookID, Name: r.Name, Number: r.Number, CommentID: r.CommentID, AuthorID: r.AuthorID, Author: r.Author, Command: r.Command,
+		ID: r.ID, HookID: r.HookID, Name: r.Name, Number: r.Number, CommentID: r.CommentID, AuthorID: r.AuthorID, Author: r.Author,
+		Command:    r.Command,
 		ReceivedAt: r.ReceivedAt, BegunAt: r.BegunAt, Outcome: r.Outcome, Answer: r.Answer,
 	}, pg.Classify(err, "lock comment %d of %s", c.CommentID, c.Name)
 }
@@ -69,7 +71,8 @@ func (w Writes) ForgetComments(ctx context.Context, before time.Time, most int) 
 // PutForgeCode implements chat.Tx.
 func (w Writes) PutForgeCode(ctx context.Context, c chat.Code) error {
 	err := w.Q.PutForgeCode(ctx, query.PutForgeCodeParams{
-		OrganizationID: w.Entered, HookID: c.HookID, MemberID: c.MemberID, Account: c.Account, Permissions: int16(c.Permissions), Digest: c.Digest,
+		OrganizationID: w.Entered, HookID: c.HookID, MemberID: c.MemberID, Account: c.Account, Permissions: int16(c.Permissions),
+		Digest:    c.Digest,
 		ExpiresAt: c.ExpiresAt,
 	})
 	return pg.Classify(err, "keep a code for hook %d", c.HookID)

@@ -16,8 +16,9 @@ import (
 
 func hook(r query.ForgeHook) forge.Hook {
 	return forge.Hook{
-		ID: r.ID, Key: r.Key, Forge: r.Forge, Repositories: r.Repositories, CheckKeys: r.CheckKeys, Plans: r.Plans, Commands: r.Commands, CreatedAt: r.CreatedAt,
-		Author: core.Author{Principal: core.Principal{Type: core.PrincipalType(r.PrincipalType), ID: r.PrincipalID}, Name: r.PrincipalName},
+		ID: r.ID, Key: r.Key, Forge: r.Forge, Repositories: r.Repositories, CheckKeys: r.CheckKeys, Plans: r.Plans, Commands: r.Commands,
+		CreatedAt: r.CreatedAt,
+		Author:    core.Author{Principal: core.Principal{Type: core.PrincipalType(r.PrincipalType), ID: r.PrincipalID}, Name: r.PrincipalName},
 	}
 }
 
@@ -47,7 +48,8 @@ func (w Writes) LockForgeHooks(ctx context.Context) error {
 func (w Writes) AddForgeHook(ctx context.Context, h forge.Hook) (forge.Hook, error) {
 	row, err := w.Q.InsertForgeHook(ctx, query.InsertForgeHookParams{
 		OrganizationID: w.Entered, Key: h.Key, Forge: h.Forge, Repositories: h.Repositories, CheckKeys: h.CheckKeys,
-		Plans: h.Plans, Commands: h.Commands, PrincipalType: string(h.Author.Type), PrincipalID: h.Author.ID, PrincipalName: h.Author.Name, CreatedAt: h.CreatedAt,
+		Plans: h.Plans, Commands: h.Commands, PrincipalType: string(h.Author.Type), PrincipalID: h.Author.ID, PrincipalName: h.Author.Name,
+		CreatedAt: h.CreatedAt,
 	})
 	return hook(row), pg.Classify(err, "add a hook of %s", h.Forge)
 }

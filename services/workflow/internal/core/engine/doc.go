@@ -58,8 +58,8 @@
 //	 │       ▼ running
 //	 └── await    run.await    until a Function answers, a wake-up, or Settings.Poll
 //
-// A Function that only computes (activity.Computing) is called within the turn, if there is a place for it (run.compute): its answer follows
-// from what the turn has, so it is recorded with what comes after it.
+// A Function that only computes (activity.Computing) is called within the turn, if there is a place for it (run.compute): its answer
+// follows from what the turn has, so it is recorded with what comes after it.
 //
 // A wake-up between the last look and the commit is not lost: it has incremented Wakes, so the commit leaves the execution running
 // instead of parking it.

@@ -51,8 +51,8 @@ func (r *run) start(ctx context.Context, op history.Op) {
 const computedMost = 8
 
 // compute calls the Functions that a turn has come to, if all of them only compute and there is a place for them now, and reports whether
-// the turn continues with their answers. So they are recorded with what comes after them: a commit less for each. A process that dies before
-// has done nothing, and the answers are computed again.
+// the turn continues with their answers. So they are recorded with what comes after them: a commit less for each. A process that dies
+// before has done nothing, and the answers are computed again.
 func (r *run) compute(ctx context.Context, todo work) bool {
 	if len(todo.inProcess) == 0 || len(todo.opened) > 0 || todo.more {
 		return false

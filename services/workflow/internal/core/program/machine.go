@@ -36,8 +36,8 @@ type Environment struct {
 	// Emit checks a domain event that the program sends. A nil error means that it will leave with the entry that
 	// records it.
 	Emit func(id, eventType string, data json.RawMessage) *history.FunctionError
-	// Start admits a child with so many bytes of inputs; nil: all are. Bounded reports whether Start has to be asked at all; it is asked before
-	// what moves the program on. nil: it has to.
+	// Start admits a child with so many bytes of inputs; nil: all are. Bounded reports whether Start has to be asked at all; it is asked
+	// before what moves the program on. nil: it has to.
 	Start   func(bytes int) *history.FunctionError
 	Bounded func() bool
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
-// Secrets finds what a worker may be sent. A worker's token gives it no credential: the credential itself names the Functions that it may be
-// sent to (worker://shop.charge among its URLs), so those who may change credentials decide. The program decides which names a call has.
+// Secrets finds what a worker may be sent. A worker's token gives it no credential: the credential itself names the Functions that it may
+// be sent to (worker://shop.charge among its URLs), so those who may change credentials decide. The program decides which names a call has.
 type Secrets interface {
 	// SecretFor is the value of a credential of an organization for a Function, or of one of the run's secrets by its name. The errors are
 	// Denied where the credential does not name the Function, Unauthenticated where it cannot be read or was revoked, and Unavailable where it

@@ -37,7 +37,7 @@ type Session struct {
 	kept     int
 	fresh    []Call
 	draining bool
-	drained  bool // the worker has been told
+	drained  bool // the worker has been notified
 	closed   bool
 	full     bool // others may wait for room: the last look found as many calls as it took, or a call found no room
 	heard    time.Time
@@ -339,7 +339,7 @@ func (s *Session) answered(ctx context.Context) {
 	s.endDrain(ctx)
 }
 
-// endDrain tells the worker, once, that it has no call and gets none.
+// endDrain notifies the worker, once, that it has no call and gets none.
 func (s *Session) endDrain(ctx context.Context) {
 	s.mu.Lock()
 	ends := s.draining && !s.drained && len(s.held)+s.kept == 0

@@ -12,7 +12,7 @@ import (
 const times = 3
 
 // only is a seed to repeat; without it, the seeds follow from -count.
-var only = flag.Int64("drivertest.seed", -1, "make tests with the crashes of this `seed` alone; 0: without crashes") //nolint:gochecknoglobals // a flag
+var only = flag.Int64("drivertest.seed", -1, "make tests with the crashes of this `seed` alone; 0: without crashes")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 }
 
 // rounds counts, by name, how often a test was made. Rounds follow each other: a name has one test at a time.
-var rounds = struct { //nolint:gochecknoglobals // the testing package does not show it
+var rounds = struct {
 	sync.Mutex
 	of map[string]*round
 }{of: map[string]*round{}}

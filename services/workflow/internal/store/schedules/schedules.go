@@ -80,7 +80,8 @@ func (s *Store) SaveSchedule(
 
 // insert stores a schedule with a new name.
 func insert(
-	ctx context.Context, q *query.Queries, given schedule.Schedule, sum [32]byte, most int, settle func(old *schedule.Known) (time.Time, error),
+	ctx context.Context, q *query.Queries, given schedule.Schedule, sum [32]byte, most int, settle func(old *schedule.Known) (time.Time,
+		error),
 ) (id int64, nextDue time.Time, err error) {
 	n, err := q.CountSchedules(ctx, query.CountSchedulesParams{Organization: given.Organization, Most: int32(most)})
 	if err != nil {

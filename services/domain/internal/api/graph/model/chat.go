@@ -38,7 +38,8 @@ type ForgeAccount struct {
 // WrapForgeAccount makes one of the domain's.
 func WrapForgeAccount(a chat.Account) ForgeAccount {
 	return ForgeAccount{
-		Number: int(a.ID), Place: a.Workspace, User: a.User, Name: a.Name, Member: a.Member, Permissions: a.Permissions.List(), LinkedAt: a.LinkedAt,
+		Number: int(a.ID), Place: a.Workspace, User: a.User, Name: a.Name, Member: a.Member, Permissions: a.Permissions.List(),
+		LinkedAt: a.LinkedAt,
 	}
 }
 

@@ -104,7 +104,8 @@ type ForgeHook struct {
 // WrapForgeHook makes one of the domain's.
 func WrapForgeHook(h forge.Hook) ForgeHook {
 	return ForgeHook{
-		Number: h.ID, Forge: h.Forge, Repositories: h.Repositories, CheckKeys: h.CheckKeys, Plans: h.Plans, Commands: h.Commands, Author: h.Author.Name,
+		Number: h.ID, Forge: h.Forge, Repositories: h.Repositories, CheckKeys: h.CheckKeys, Plans: h.Plans, Commands: h.Commands,
+		Author:    h.Author.Name,
 		CreatedAt: h.CreatedAt, ReportedAt: h.ReportedAt,
 	}
 }
