@@ -84,6 +84,8 @@ lockstep_places_used{job="lockstep-workflow-health", kind="runs"} 3x90
 lockstep_places_max{job="lockstep-workflow-health", kind="runs"} 1024x90
 lockstep_runs_quarantined_total{job="lockstep-workflow-health"} 2x90
 lockstep_handoffs_oldest_age_seconds{job="lockstep-domain-health"} 0x90
+lockstep_limit_used{job="lockstep-workflow-health", instance="a", organization="1", limit="open_runs"} 50x90
+lockstep_limit_max{job="lockstep-workflow-health", instance="a", organization="1", limit="open_runs"} 100x90
 process_resident_memory_bytes{job="lockstep-workflow-health", instance="a"} 500000000x90
 go_gc_gomemlimit_bytes{job="lockstep-workflow-health", instance="a"} 966367641x90
 process_resident_memory_bytes{job="lockstep-domain-health", instance="b"} 500000000x90
@@ -148,7 +150,8 @@ func faults() map[string][][2]string {
 			`breaches_total{job="lockstep-domain-health"} 1x90`,
 			`breaches_total{job="lockstep-domain-health"} 1+1x90`,
 		}},
-		"LockstepArchiveFails": {{`outcome="failed"} 0x90`, `outcome="failed"} 0+1x90`}},
+		"LockstepOrganizationNearLimit": {{`organization="1", limit="open_runs"} 50x90`, `organization="1", limit="open_runs"} 95x90`}},
+		"LockstepArchiveFails":          {{`outcome="failed"} 0x90`, `outcome="failed"} 0+1x90`}},
 		"LockstepDeliveryMetricsOld": {{
 			`refreshed_timestamp_seconds{job="lockstep-domain-health"} 0+60x90`,
 			`refreshed_timestamp_seconds{job="lockstep-domain-health"} 0x90`,
