@@ -65,6 +65,7 @@ func Codes() []Code {
 		{"not_found", "The object, repository or file does not exist."},
 		{"conflict", "The current state contradicts the call: another version, another owner, another commit."},
 		{"refused", "The request was understood and refused."},
+		{history.CodeLimited, "A limit of the organization is reached: open runs, or storage. Try again when others have ended, or do without."},
 		{CodeNotConfigured, "No forge is configured for the repository, so nothing was sent."},
 		{"unauthorized", "The credentials are missing or invalid, or lack a permission."},
 		{"unreachable", "There was no answer. The engine repeats the call until its timeout, unless `retry` says otherwise."},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/driver"
+	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
@@ -255,6 +256,18 @@ func TestAWorkflowForEachDeployment(t *testing.T) {
 			}
 			if !strings.Contains(strings.Join(w.log, "\n"), "output url = https://shop") {
 				t.Errorf("log %q, expected the outputs", w.log)
+			}
+			// R2-25: the Workflow and its phase are shown with the deployment, and its page where there is one.
+			page := ""
+			if name == "server" {
+				page = "https://argo.example.com/workflows/work/deploy-api-d11"
+			}
+			for phase, want := range map[int]string{0: "Submitted", 2: "Succeeded"} {
+				if len(w.submitted) != 4 || w.submitted[phase] != (event.DeploymentSubmitted{
+					DeploymentID: 11, Name: "deploy-api-d11", Namespace: "work", URL: page, Status: want,
+				}) {
+					t.Errorf("found %+v, expected both Workflows, submitted and succeeded", w.submitted)
+				}
 			}
 			looked := map[time.Duration]bool{}
 			for i, at := range w.argo.looks {

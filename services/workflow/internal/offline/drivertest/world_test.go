@@ -236,6 +236,9 @@ func (w *world) emitted(e history.Emit) {
 		w.passage(data)
 		return
 	}
+	if e.Type == event.TypeDeploymentSubmitted && w.argo != nil {
+		return // the line of the Workflow is enough; what is shown of it is in submitted
+	}
 	w.record("%s", line)
 }
 

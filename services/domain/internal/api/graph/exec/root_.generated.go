@@ -15041,6 +15041,7 @@ type ForgeAccount {
   member: String!
   "What it is good for at most: of these, what the member may do at the moment."
   permissions: [Permission!]!
+  "When it was linked."
   linkedAt: Time!
 }
 
@@ -17248,8 +17249,11 @@ type PolicyVocabulary {
 
 "What policies of an organization may name, each by name."
 type PolicyNames {
+  "Applications of the organization."
   applications: [String!]!
+  "Environments of the organization."
   environments: [String!]!
+  "Groups of the organization."
   groups: [String!]!
   "The Functions that the engine has; those of workers are not listed."
   functions: [String!]!
@@ -18275,12 +18279,15 @@ type ScheduleContent {
 "A file that the program of a schedule may load()."
 type ScheduleModule {
   name: String!
+  "Its text, in Starlark."
   source: String!
 }
 
 "A label of a run."
 type WorkflowLabel {
+  "Its name."
   key: String!
+  "Its value."
   value: String!
 }
 

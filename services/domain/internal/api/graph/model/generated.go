@@ -905,9 +905,12 @@ type PolicyDifference struct {
 
 // What policies of an organization may name, each by name.
 type PolicyNames struct {
+	// Applications of the organization.
 	Applications []string `json:"applications"`
+	// Environments of the organization.
 	Environments []string `json:"environments"`
-	Groups       []string `json:"groups"`
+	// Groups of the organization.
+	Groups []string `json:"groups"`
 	// The Functions that the engine has; those of workers are not listed.
 	Functions []string `json:"functions"`
 }
