@@ -283,6 +283,9 @@ func TestMessagesOfStartsAndRetriesAreLimited(t *testing.T) {
 	if err := send("2"); !fault.Is(err, fault.Limited) || !strings.Contains(err.Error(), "sends events") {
 		t.Errorf("found %v, expected a limit of events", err)
 	}
+	if err := send("1"); err != nil {
+		t.Errorf("the receipt of a repeat: %v", err)
+	}
 	if n := b.number(`SELECT count(*) FROM event WHERE type = '` + history.TypeMessage + `'`); n != 1 {
 		t.Errorf("found %d messages, expected one", n)
 	}

@@ -185,6 +185,9 @@ func (p *port) Begin(ctx context.Context, n engine.NewExecution, first engine.Co
 	return b.id, b.yes, err
 }
 
+// HasMessage implements control.Store. No start of a simulation is refused, so it is not called.
+func (*port) HasMessage(context.Context, history.Message) (bool, error) { return false, nil }
+
 // FindStart implements control.Store. No start of a simulation is refused, so it is not called.
 func (*port) FindStart(_ context.Context, _ int64, workflow string) (engine.Created, error) {
 	return engine.Created{}, fault.New(fault.NotFound, "there is no workflow %q", workflow)

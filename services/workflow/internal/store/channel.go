@@ -67,6 +67,16 @@ func (s *Store) Send(ctx context.Context, m history.Message) (matched int, dupli
 	}}, e)
 }
 
+// HasMessage reports whether the message is stored.
+func (s *Store) HasMessage(ctx context.Context, m history.Message) (bool, error) {
+	e, err := m.Event()
+	if err != nil {
+		return false, err
+	}
+	known, err := s.queries.HasEvent(ctx, query.HasEventParams{Organization: m.Organization, Source: e.Source, EventID: e.ID})
+	return known, pg.Classify(err, "find message %q", m.ID)
+}
+
 // AnswerTo reads the answer to a call. open reports whether there may be one later, where there is none (nil).
 func (s *Store) AnswerTo(ctx context.Context, m history.Message) (answer *history.Answer, open bool, err error) {
 	row, err := s.queries.FindAnswer(ctx, query.FindAnswerParams{

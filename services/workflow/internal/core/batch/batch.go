@@ -264,6 +264,8 @@ const (
 	again = 30 * time.Second
 	// maxIdle is after how long a process looks for batches that others have started.
 	maxIdle = 5 * time.Second
+	// limitedPause is how long a batch pauses at a limit of its organization.
+	limitedPause = 2 * time.Second
 	// atOnce is how many batches a process takes at once.
 	atOnce = 8
 )
@@ -314,9 +316,13 @@ func (s *Batches) advance(ctx context.Context, b Batch) error {
 	size := min(part, b.Rate)
 	p := Progress{Was: b.Position, Position: b.Position}
 	var workflows []string
+	var positions []int64 // behind each of them
 	if len(b.Workflows) > 0 {
 		end := min(int(b.Position)+size, len(b.Workflows))
 		workflows = b.Workflows[b.Position:end]
+		for i := range workflows {
+			positions = append(positions, b.Position+int64(i)+1)
+		}
 		p.Position, p.Ended = int64(end), end == len(b.Workflows)
 	} else {
 		q := b.Filter
@@ -326,7 +332,7 @@ func (s *Batches) advance(ctx context.Context, b Batch) error {
 			return err
 		}
 		for _, e := range list {
-			workflows = append(workflows, e.Workflow)
+			workflows, positions = append(workflows, e.Workflow), append(positions, e.ID)
 			p.Position = e.ID
 		}
 		switch {
@@ -337,9 +343,16 @@ func (s *Batches) advance(ctx context.Context, b Batch) error {
 			p.Ended = true
 		}
 	}
-	for _, workflow := range workflows {
+	for i, workflow := range workflows {
 		err := s.one(ctx, b, workflow)
 		switch fault.ClassOf(err) {
+		case fault.Limited: // the organization may not have one more run now
+			if p.Position, p.Ended = p.Was, false; i > 0 {
+				p.Position = positions[i-1]
+			}
+			p.Now = s.Clock.Now()
+			p.Next = p.Now.Add(max(limitedPause, time.Duration(i)*time.Second/time.Duration(b.Rate)))
+			return s.Store.AdvanceBatch(ctx, b, p)
 		case fault.Refused, fault.NotFound, fault.Invalid, fault.Conflict:
 			p.Refused, p.LastRefusal = p.Refused+1, history.Truncate(history.Storable(workflow+": "+fault.Public(err)), history.MaxError)
 		default:

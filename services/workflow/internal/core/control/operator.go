@@ -169,7 +169,9 @@ func (o *Operator) view(ctx context.Context, e execution.Execution) (v View, err
 		if v.Waiting, err = o.store.Waiting(ctx, e.ID); err != nil {
 			return View{}, err
 		}
-		v.Waiting = o.withFull(e, v.Waiting)
+		if v.Waiting, err = o.withRest(ctx, e, v.Waiting); err != nil {
+			return View{}, err
+		}
 	}
 	if e.State == execution.Failed && e.Stack == nil {
 		last, err := o.store.History(ctx, e.ID, e.LastSeq-1, 1)
@@ -227,7 +229,9 @@ func (o *Operator) Retry(ctx context.Context, r RetryRequest) (View, error) {
 		})
 	}
 	r.Reason, r.At = history.Storable(r.Reason), o.clock.Now()
-	if err := o.admitAgain(ctx, r.Organization, r.Workflow); err != nil {
+	if err := o.admitAgain(ctx, r.Organization, r.Workflow, func(e execution.Execution, notFound error) bool {
+		return notFound == nil && (e.State == execution.Failed || e.State == execution.Quarantined)
+	}); err != nil {
 		return View{}, err
 	}
 	if err := o.control.Retry(ctx, r); err != nil {

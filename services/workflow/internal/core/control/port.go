@@ -124,6 +124,8 @@ type Store interface {
 	// Send is Receive for a message to a channel. The channel of a run that has ended, or of another organization, is
 	// fault.NotFound, unless the message is a duplicate.
 	Send(ctx context.Context, m history.Message) (matched int, duplicate bool, err error)
+	// HasMessage reports whether the message is stored.
+	HasMessage(ctx context.Context, m history.Message) (bool, error)
 	// AnswerTo reads what a program has answered to a call; nil: nothing yet. open reports whether it still may.
 	AnswerTo(ctx context.Context, m history.Message) (answer *history.Answer, open bool, err error)
 	// Answer records the answer of a Function to the call, unless the call is gone or answered: the first answer wins.

@@ -54,7 +54,7 @@ func (o *Operator) Reset(ctx context.Context, r ResetRequest) (View, bool, error
 	if err := checkOwn(r.Workflow); err != nil {
 		return View{}, false, err
 	}
-	if err := o.admitAgain(ctx, r.Organization, r.New); err != nil {
+	if err := o.admitAgain(ctx, r.Organization, r.New, func(_ execution.Execution, notFound error) bool { return notFound != nil }); err != nil {
 		return View{}, false, err
 	}
 	r.At = o.clock.Now()

@@ -25,7 +25,9 @@ type Service struct {
 	// AdmitCall refuses a call of a channel; nil: none is.
 	AdmitCall func(organization int64) error
 	// Full reports whether the runs of an organization wait for storage before their next generations; nil: they do not.
-	Full    func(organization int64) bool
+	Full func(organization int64) bool
+	// Rests is why an execution rests in this process; nil: none does.
+	Rests   func(execution int64) engine.Rest
 	store   Store
 	scripts program.Scripts
 	clock   clock.Clock
@@ -74,6 +76,9 @@ func (s *Service) Start(ctx context.Context, start execution.Start) (execution.S
 	}
 	if start.Message != nil && s.AdmitMessage != nil && !id.ReservedRun(start.Workflow) {
 		if err := s.AdmitMessage(start.Organization, len(start.Message.Data)); err != nil {
+			if earlier, known := s.repeated(ctx, start); known {
+				return earlier, nil // it stores nothing
+			}
 			return execution.Started{}, err
 		}
 	}
@@ -110,6 +115,16 @@ func (s *Service) existing(ctx context.Context, start execution.Start) (executio
 		return execution.Started{}, execution.Conflict(start.Workflow, differing)
 	}
 	return execution.Started{Workflow: start.Workflow, Ref: c.Ref}, nil
+}
+
+// repeated is the receipt of a start whose run and message are stored.
+func (s *Service) repeated(ctx context.Context, start execution.Start) (execution.Started, bool) {
+	earlier, err := s.existing(ctx, start)
+	if err != nil {
+		return execution.Started{}, false
+	}
+	known, err := s.store.HasMessage(ctx, s.toInbox(*start.Message, start.Organization, earlier.Ref))
+	return earlier, known && err == nil
 }
 
 // StartOfFlow is Start for a run of a flow, whose names were accepted when it was registered.
@@ -199,7 +214,9 @@ func (s *Service) Get(ctx context.Context, organization int64, workflow string) 
 	if err != nil {
 		return execution.Execution{}, nil, err
 	}
-	open = s.withFull(e, open)
+	if open, err = s.withRest(ctx, e, open); err != nil {
+		return execution.Execution{}, nil, err
+	}
 	sentences := make([]string, len(open))
 	for i, w := range open {
 		sentences[i] = w.Sentence()

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
@@ -16,8 +18,11 @@ func (w Waiting) Sentence() string {
 	until := w.Due.UTC().Format(time.RFC3339)
 	switch w.Kind {
 	case history.KindContinue:
-		if w.Name == fullName {
+		switch w.Name {
+		case fullName:
 			return "waits until the storage of its organization is below its limit, before it begins its next generation"
+		case rateName:
+			return "waits because it has started or emitted more than its organization may in a second; it continues when that is made up for"
 		}
 		return "is held back until " + until + ": its program calls continue_with too often without waiting for anything"
 	case history.KindSleep:
@@ -46,31 +51,56 @@ func (w Waiting) Sentence() string {
 	}
 }
 
-// fullName is the name of a wait for storage.
-const fullName = "storage"
+// fullName is the name of a wait for storage, rateName that of one for the rates.
+const (
+	fullName = "storage"
+	rateName = "rate"
+)
 
-// withFull adds that a run waits for storage, where it would begin a generation.
-func (s *Service) withFull(e execution.Execution, open []Waiting) []Waiting {
-	if s.Full == nil || len(open) > 0 || e.Generation <= 1 || e.State != execution.Running || id.ReservedRun(e.Workflow) || !s.Full(e.Organization) {
-		return open
+// withRest adds why a run rests. What rests in another replica is known only of a generation without entries that waits for storage.
+func (s *Service) withRest(ctx context.Context, e execution.Execution, open []Waiting) ([]Waiting, error) {
+	if e.State != execution.Running {
+		return open, nil
 	}
-	now := s.clock.Now()
-	return []Waiting{{Kind: history.KindContinue, Name: fullName, Since: e.UpdatedAt, Due: now}}
+	w := Waiting{Kind: history.KindContinue, Since: e.UpdatedAt, Due: s.clock.Now()}
+	if s.Rests != nil {
+		switch s.Rests(e.ID) {
+		case engine.OverRate:
+			w.Name = rateName
+			return append(open, w), nil
+		case engine.NoStorage:
+			w.Name = fullName
+			return append(open, w), nil
+		case engine.AtWork:
+			return open, nil
+		case engine.NoRest, engine.HeldBack:
+		}
+	}
+	if s.Full == nil || len(open) > 0 || e.Generation <= 1 || id.ReservedRun(e.Workflow) || !s.Full(e.Organization) {
+		return open, nil
+	}
+	last, err := s.store.History(ctx, e.ID, e.LastSeq-1, 1)
+	if err != nil || len(last) == 0 || last[0].Kind != history.KindContinue {
+		return open, err
+	}
+	w.Name = fullName
+	return []Waiting{w}, nil
 }
 
-// admitAgain refuses to have one more run where its organization is at a limit, unless there is the run already.
-func (o *Operator) admitAgain(ctx context.Context, organization int64, workflow string) error {
+// admitAgain refuses to have one more run where its organization is at a limit. begins reports whether there will be one more: what changes
+// nothing takes nothing from the limits.
+func (o *Operator) admitAgain(ctx context.Context, organization int64, workflow string, begins func(execution.Execution, error) bool) error {
 	if o.Admit == nil || id.ReservedRun(workflow) {
 		return nil
 	}
-	err := o.Admit(organization, 0)
-	if err == nil {
+	e, err := o.store.Get(ctx, organization, workflow)
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	if !begins(e, err) {
 		return nil
 	}
-	if e, notFound := o.store.Get(ctx, organization, workflow); notFound == nil && !e.State.Ended() {
-		return nil
-	}
-	return err
+	return o.Admit(organization, 0)
 }
 
 // Waiting is one thing an execution waits for. Types and Filter are a wait's; Name, Location, Agent and Attempt are a

@@ -127,6 +127,16 @@ func (a *allowances) take(organization int64, children int, now time.Time) time.
 	return until.Sub(full)
 }
 
+// free is from when on an organization has not started more than it may.
+func (a *allowances) free(organization int64) time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if until, some := a.until[organization]; some {
+		return until.Add(-childrenAtOnce * childrenEvery)
+	}
+	return time.Time{}
+}
+
 // orphanLoop cancels the children of runs that have ended. It is woken by an end, and by what the lookout finds.
 func (e *Engine) orphanLoop(ctx context.Context) {
 	for {

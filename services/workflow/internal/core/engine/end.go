@@ -69,6 +69,7 @@ func (r *run) ending(ctx context.Context, failure error) (Commit, error) {
 // cancelled has a run that was cancelled call what it has deferred. One that is ending already does so anyway, and ends as it would have.
 func (r *run) cancelled(a Arrival) {
 	r.closed = append(r.closed, a.Op)
+	r.engine.excuse(r.loaded.ID)
 	var why history.CancelledEnd
 	_ = json.Unmarshal(a.Value, &why) // the store's own; without a reason it is cancelled as well
 	r.machine.Stop(program.Stopped{Cancelled: true, Reason: why.Reason})

@@ -103,6 +103,9 @@ type Engine struct {
 	// orphans wakes the loop that cancels children whose parents have ended; children are the rates of organizations.
 	orphans  wake.Signal
 	children allowances
+	// debts are what runs have made beyond rates, and restful wakes the loop that resumes runs which rest.
+	debts   debts
+	restful *wake.Alarm
 	// suspect is the execution on probation; the claim loop's alone. began is when Run began.
 	suspect suspect
 	began   time.Time
@@ -127,7 +130,7 @@ func New(d Deps) *Engine {
 	if d.Limits == nil {
 		d.Limits = unlimited{}
 	}
-	return &Engine{
+	e := &Engine{
 		Deps:       d,
 		claims:     wake.NewSignal(),
 		timers:     wake.NewAlarm(),
@@ -135,7 +138,10 @@ func New(d Deps) *Engine {
 		orphans:    wake.NewSignal(),
 		activities: fair.NewSlots(d.Settings.Activities),
 		places:     newScheduler(d.Settings.Live, d.Settings.Cache),
+		restful:    wake.NewAlarm(),
 	}
+	e.places.wakes = e.restful.Raise
+	return e
 }
 
 // Calls is raised when a turn has opened a call that a relay is to carry out, and when one is to be sent (again).
@@ -162,6 +168,7 @@ func (e *Engine) Run(ctx context.Context, ready func()) error {
 	loops.Go(func() { e.timerLoop(ctx) })
 	loops.Go(func() { e.forgetLoop(ctx) })
 	loops.Go(func() { e.orphanLoop(ctx) })
+	loops.Go(func() { e.restLoop(ctx) })
 	ready()
 	<-ctx.Done()
 	// In this order: no run starts once the places are shut, and runs start Functions. A group must not grow from
@@ -217,17 +224,13 @@ func (e *Engine) Watch(organization int64, workflow string) (ended <-chan execut
 // driveOne drives an execution and then frees its place. After trouble the execution is still ours and running in the
 // store: no longer here, it is claimed again. Its place is kept during a pause, or that would happen in a tight loop.
 func (e *Engine) driveOne(ctx context.Context, j job, woken wake.Signal) {
-	parked, rests, err := e.drive(ctx, j, woken)
+	parked, err := e.drive(ctx, j, woken)
 	if j.started != nil {
 		e.endings.leave(j.started.Execution)
 	}
 	if parked {
 		e.count(j.id, false)
 		return // its place is free already, and perhaps another run of it at work
-	}
-	if err == nil && rests != nil {
-		e.rest(ctx, j.id, *rests)
-		return
 	}
 	e.setback(ctx, j, err)
 	e.places.leave(j.id)

@@ -53,7 +53,7 @@ func (e *Engine) Ahead(ctx context.Context, n NewExecution, l Loaded) (c Created
 	if !ran {
 		return Created{}, false, nil
 	}
-	if !e.Limits.TryEvents(r.allowed(), r.makes().events) {
+	if !e.Limits.Free(r.allowed(), r.makes().events) {
 		return Created{}, false, nil
 	}
 	id, begun, err := e.Store.Begin(ctx, n, first)

@@ -2,8 +2,10 @@ package engine
 
 import (
 	"context"
+	"slices"
 
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // fromWakeup takes the arrival that the wake-up carries. all is set if nothing else has arrived since the run parked: the counter of
@@ -26,4 +28,64 @@ func (r *run) look(ctx context.Context) (execution.State, []Arrival, error) {
 	standing, arrived, err := r.engine.Store.Arrivals(ctx, r.loaded.ID)
 	r.loaded.Wakes = standing.Wakes
 	return standing.State, arrived, err
+}
+
+// cancellation reads whether a run with a debt was cancelled. What else has arrived is read when that is paid.
+func (r *run) cancellation(ctx context.Context) ([]Arrival, error) {
+	_, arrived, err := r.look(ctx)
+	return slices.DeleteFunc(arrived, func(a Arrival) bool { return a.Op != history.Cancellation }), err
+}
+
+// await returns what has arrived, after a result of this process, a wake-up, or a while.
+func (r *run) await(ctx context.Context) ([]Arrival, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if len(r.answered) > 0 {
+		answered := r.answered
+		r.answered = nil
+		for _, c := range answered {
+			r.complete(c)
+		}
+		r.moreResults()
+		return nil, nil
+	}
+	// If no Function runs, the turn was cut short, or an arrival kept it from parking: look at once.
+	if len(r.running) > 0 {
+		// Results that are available go first: the order is not left to chance, so that a simulated schedule can be repeated.
+		if r.moreResults() {
+			return nil, nil
+		}
+		t := r.engine.Clock.NewTimer(r.patience())
+		defer t.Stop()
+		select {
+		case c := <-r.results:
+			r.complete(c)
+			r.moreResults()
+			return nil, nil // whatever else has arrived raises woken
+		case <-r.woken:
+		case <-t.C():
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if r.engine.owing(r.loaded.ID) > 0 {
+			return r.cancellation(ctx)
+		}
+	}
+	_, arrived, err := r.look(ctx)
+	return arrived, err
+}
+
+// moreResults takes the results that have arrived meanwhile, so that they share the commit, and reports whether there were some.
+func (r *run) moreResults() (some bool) {
+	for len(r.running) > 0 {
+		select {
+		case c := <-r.results:
+			r.complete(c)
+			some = true
+		default:
+			return some
+		}
+	}
+	return some
 }

@@ -1,11 +1,6 @@
 package engine
 
-import (
-	"context"
-	"time"
-
-	"github.com/lockstep-cd/lockstep/pkg/clock"
-)
+import "time"
 
 // A program that calls continue_with in a loop, without waiting for anything, would use all of a machine for ever: every generation is a
 // commit, a row and a replay. So a run may begin Settings.Generations of them within paceWindow. The next one is held back: it is stored
@@ -30,10 +25,3 @@ func (e *Engine) heldUntil(before, now time.Time) time.Time {
 
 // Held is how many generations have been held back.
 func (e *Engine) Held() int64 { return e.held.Load() }
-
-// rest gives up the place of an execution until it may continue. No other process takes it meanwhile; what arrives for it is read then.
-func (e *Engine) rest(ctx context.Context, execution int64, w waiting) {
-	e.places.rest(execution)
-	_ = clock.Sleep(ctx, e.Clock, w.until.Sub(e.Clock.Now())) // ends early with everything
-	e.places.resume(job{id: execution, organization: w.organization, paid: w.paid})
-}

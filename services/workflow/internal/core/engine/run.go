@@ -52,9 +52,8 @@ type run struct {
 	starts []ChildStart
 	family bool
 	broken error
-	// claimed are children of the present turn that count as open already, and paid is what it has taken from the rates (allow.go).
+	// claimed are children of the present turn that count as open already (allow.go).
 	claimed int
-	paid    made
 	// unchecked is why the present turn is repeated: an event could not be checked.
 	unchecked *program.Interrupted
 	// consumed are the kinds of events of which this generation has consumed some, by their names.
@@ -80,8 +79,8 @@ type openOp struct {
 }
 
 // drive continues an execution until it parks, ends, is taken away or ctx ends. parked is set if the run is in the
-// cache now, or gone because there was no room, and has given up its place; rests is set if it waits without one, and until when.
-func (e *Engine) drive(ctx context.Context, j job, woken wake.Signal) (parked bool, rests *waiting, err error) {
+// cache now, or gone because there was no room, and has given up its place: it is parked, or rests.
+func (e *Engine) drive(ctx context.Context, j job, woken wake.Signal) (parked bool, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	r := e.places.unpark(j)
@@ -92,10 +91,10 @@ func (e *Engine) drive(ctx context.Context, j job, woken wake.Signal) (parked bo
 		r.wakeup = j.wakeup
 	default:
 		if r, err = e.loadRun(ctx, j); err != nil {
-			return false, nil, err
+			return false, err
 		}
 	}
-	r.woken, r.paid = woken, j.paid
+	r.woken = woken
 	defer func() {
 		// A panic would come again at every claim, so it ends the run. This is deferred after stop and so runs before it:
 		// fail needs a ctx that has not ended.
@@ -103,32 +102,40 @@ func (e *Engine) drive(ctx context.Context, j job, woken wake.Signal) (parked bo
 			e.Log.ErrorContext(ctx, "turn panicked", "execution", j.id, "panic", thrown, "stack", string(debug.Stack()))
 			err = r.fail(ctx, fmt.Errorf("internal error: %v", thrown))
 		}
-		r.settle()
-		if !parked && r.machine != nil {
-			r.machine.Close()
+		if !parked { // else another goroutine may have it already
+			r.settle()
+			if r.machine != nil {
+				r.machine.Close()
+			}
 		}
 	}()
 	for {
-		if rests := r.rests(); rests != nil {
-			return false, rests, nil
+		if rest := r.rests(j); rest != nil {
+			e.rest(r, *rest)
+			return true, nil
 		}
-		state, err := r.run(ctx)
-		if until, is := err.(*waiting); is { //nolint:errorlint // it is not wrapped
-			return false, until, nil
+		j.cancelled = false
+		state, rest, err := r.run(ctx)
+		if err == nil && r.over {
+			rest = r.between()
+		}
+		if err == nil && rest != nil {
+			e.rest(r, *rest)
+			return true, nil
 		}
 		if err == nil && r.over {
 			following, err := r.next(ctx)
 			if err != nil {
-				return false, nil, err
+				return false, err
 			}
 			r = following
 			continue
 		}
 		if err != nil || state != execution.Parked {
-			return false, nil, err
+			return false, err
 		}
 		if e.places.park(r, woken) {
-			return true, nil, nil
+			return true, nil
 		}
 	}
 }
@@ -166,22 +173,25 @@ func (e *Engine) loadRun(ctx context.Context, j job) (*run, error) {
 
 // run repeats the turn, up to the end of the generation: apply what arrived, commit, wait. A run that is new begins with the replay of
 // the history, also of an empty one, which starts the program; one that was parked only looks, unless the wake-up carried what has arrived.
-func (r *run) run(ctx context.Context) (execution.State, error) {
+func (r *run) run(ctx context.Context) (execution.State, *resting, error) {
 	arrived, state, err := r.begin(ctx)
 	if err != nil || state != execution.Running {
-		return state, err
+		return state, nil, err
 	}
 	for {
 		r.apply(arrived)
 		state, err := r.commit(ctx)
 		if fault.Is(err, fault.Invalid) {
-			return execution.Failed, r.drop(ctx, err)
+			return execution.Failed, nil, r.drop(ctx, err)
 		}
 		if err != nil || state != execution.Running || r.over {
-			return state, err
+			return state, nil, err
+		}
+		if rest := r.between(); rest != nil {
+			return state, rest, nil
 		}
 		if arrived, err = r.await(ctx); err != nil {
-			return execution.Running, err
+			return execution.Running, nil, err
 		}
 	}
 }
@@ -425,6 +435,9 @@ func (r *run) commit(ctx context.Context) (execution.State, error) {
 		}
 		r.stored(todo.opened)
 	}
+	if r.engine.owing(r.loaded.ID) > 0 {
+		return state, nil // they are called when that is paid
+	}
 	for _, op := range todo.inProcess {
 		r.start(ctx, op)
 	}
@@ -495,9 +508,6 @@ func (r *run) store(ctx context.Context, c Commit) (execution.State, error) {
 	if r.broken != nil {
 		return c.Next, r.broken
 	}
-	if err := r.pace(ctx); err != nil {
-		return c.Next, err
-	}
 	r.keepRoom(c.Open) // behind everything that waits: the worker has the call for a limited time
 	done, err := r.engine.Store.Commit(ctx, c)
 	if err != nil {
@@ -524,7 +534,7 @@ func (r *run) whole(c Commit) Commit {
 func (r *run) committed(c Commit, done Committed) {
 	r.loaded.Turn = done.Turn
 	r.settle()
-	r.paid = made{}
+	r.owe(done.State.Ended())
 	written := int64(0)
 	for _, e := range c.Entries {
 		written += entrySize + int64(len(e.Value))
@@ -541,55 +551,4 @@ func (r *run) committed(c Commit, done Committed) {
 		e.State, e.Error, e.Stack, e.LastSeq, e.EndedAt, e.UpdatedAt = done.State, c.Error, c.Stack, c.LastSeq, c.At, c.At
 		r.engine.endings.notify(e)
 	}
-}
-
-// await returns what has arrived, after a result of this process, a wake-up, or a while.
-func (r *run) await(ctx context.Context) ([]Arrival, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if len(r.answered) > 0 {
-		answered := r.answered
-		r.answered = nil
-		for _, c := range answered {
-			r.complete(c)
-		}
-		r.moreResults()
-		return nil, nil
-	}
-	// If no Function runs, the turn was cut short, or an arrival kept it from parking: look at once.
-	if len(r.running) > 0 {
-		// Results that are available go first: the order is not left to chance, so that a simulated schedule can be repeated.
-		if r.moreResults() {
-			return nil, nil
-		}
-		t := r.engine.Clock.NewTimer(r.patience())
-		defer t.Stop()
-		select {
-		case c := <-r.results:
-			r.complete(c)
-			r.moreResults()
-			return nil, nil // whatever else has arrived raises woken
-		case <-r.woken:
-		case <-t.C():
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-	_, arrived, err := r.look(ctx)
-	return arrived, err
-}
-
-// moreResults takes the results that have arrived meanwhile, so that they share the commit, and reports whether there were some.
-func (r *run) moreResults() (some bool) {
-	for len(r.running) > 0 {
-		select {
-		case c := <-r.results:
-			r.complete(c)
-			some = true
-		default:
-			return some
-		}
-	}
-	return some
 }

@@ -1,28 +1,101 @@
 package engine
 
 import (
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fair"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/wake"
 )
 
-// rest frees the place of an execution, which stays in this process.
-func (p *scheduler) rest(execution int64) {
+// rest frees the place of a run, which stays in this process, and returns when to ask for it.
+func (p *scheduler) rest(r *run, rest resting) (ask time.Time) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.resting[execution] = true
-	p.free(execution)
+	var evicted []*run
+	if p.drive != nil {
+		if r.woken.Taken() { // it may have been cancelled
+			rest.ask, rest.read = time.Time{}, time.Time{}
+		}
+		p.resting[r.loaded.ID] = rest
+	}
+	if r.machine != nil {
+		evicted = []*run{r}
+		if p.drive != nil {
+			evicted = p.parked.put(r)
+		}
+	}
+	p.free(r.loaded.ID)
+	p.mu.Unlock()
+	closeAll(evicted)
+	return rest.ask
 }
 
 // resume drives an execution that has rested.
 func (p *scheduler) resume(j job) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.resting[j.id] {
+	if _, rests := p.resting[j.id]; rests {
 		delete(p.resting, j.id)
 		p.add(j)
 	}
+}
+
+// drop forgets an execution that has ended while it rested.
+func (p *scheduler) drop(execution int64) {
+	p.mu.Lock()
+	delete(p.resting, execution)
+	r := p.parked.take(execution)
+	p.mu.Unlock()
+	if r != nil {
+		r.machine.Close()
+	}
+}
+
+// rested are the executions whose rests may be over, and when the next one may be.
+func (p *scheduler) rested(now time.Time) (due []int64, next time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for execution, rest := range p.resting {
+		switch {
+		case !rest.ask.After(now):
+			due = append(due, execution)
+		case next.IsZero() || rest.ask.Before(next):
+			next = rest.ask
+		}
+	}
+	slices.Sort(due)
+	return due, next
+}
+
+// restOf is the rest of an execution, and askAgain changes when to ask for it. A wake-up meanwhile stays.
+func (p *scheduler) restOf(execution int64) (rest resting, some bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if rest, some = p.resting[execution]; some {
+		kept := rest
+		kept.woken = false
+		p.resting[execution] = kept
+	}
+	return rest, some
+}
+
+func (p *scheduler) askAgain(execution int64, rest resting) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now, some := p.resting[execution]; some && !now.woken {
+		p.resting[execution] = rest
+	}
+}
+
+// why is why an execution rests.
+func (p *scheduler) why(execution int64) Rest {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.live[execution] != nil {
+		return AtWork
+	}
+	return p.resting[execution].why
 }
 
 // job is an execution that is to be driven: one that this process has just stored, or one that it owns at a turn.
@@ -35,8 +108,8 @@ type job struct {
 	run *run
 	// wakeup is why it was woken.
 	wakeup *Wakeup
-	// paid is what its turn has taken from the rates of its organization, if it has waited for them.
-	paid made
+	// rested is set if it has rested before this, and cancelled if that was ended by a cancellation.
+	rested, cancelled bool
 }
 
 // scheduler are the executions in this process. An execution is driven by one goroutine, or queues for that, or is parked
@@ -56,8 +129,9 @@ type scheduler struct {
 	live           map[int64]wake.Signal
 	started, woken fair.Queue[job]
 	queued         map[int64]bool
-	// resting are executions that have no place and are in this process until their generation may run.
-	resting map[int64]bool
+	// resting are executions that have no place and are in this process until they may continue; wakes wakes the loop that asks.
+	resting map[int64]resting
+	wakes   func()
 	// turn is set if a started one is next.
 	turn bool
 	// reserved are places kept for executions that are being stored, and reservedBy those of each organization that has some.
@@ -70,7 +144,7 @@ type scheduler struct {
 
 func newScheduler(limit int, cacheBytes int64) *scheduler {
 	return &scheduler{
-		limit: limit, live: map[int64]wake.Signal{}, queued: map[int64]bool{}, resting: map[int64]bool{},
+		limit: limit, live: map[int64]wake.Signal{}, queued: map[int64]bool{}, resting: map[int64]resting{}, wakes: func() {},
 		reservedBy: map[int64]int{}, parked: newCache(cacheBytes),
 	}
 }
@@ -150,7 +224,13 @@ func (p *scheduler) wake(w Woken) bool {
 		woken.Raise()
 		return true
 	}
-	if p.queued[w.ID] || p.resting[w.ID] {
+	if p.queued[w.ID] {
+		return true
+	}
+	if rest, rests := p.resting[w.ID]; rests {
+		rest.ask, rest.read, rest.woken = time.Time{}, time.Time{}, true // it may have been cancelled
+		p.resting[w.ID] = rest
+		p.wakes()
 		return true
 	}
 	if w.Ours && p.drive != nil {

@@ -117,14 +117,13 @@ type Limiter struct {
 
 // tenant is the known use of an organization.
 type tenant struct {
-	open, stored   int64
-	starts, events bucket
-	calls          bucket
+	open, stored int64
+	calls        bucket
 	// used are the rates of late.
 	used [kinds]average
 	// claimed are children that programs have started in turns that are not stored yet.
 	claimed int64
-	// own are the rates of programs, and domain those of the domain service's runs.
+	// own are the rates of callers and programs, and domain those of the domain service's runs.
 	own, domain rates
 }
 
@@ -284,11 +283,10 @@ func (l *Limiter) Start(organization int64, bytes int) error {
 		return err
 	}
 	if of.StartsPerSecond > 0 {
-		if ok, wait := t.starts.take(l.share(of.StartsPerSecond), l.share(of.StartsPerSecond), l.clock.Now()); !ok {
+		if ok, wait := t.own.starts.take(l.share(of.StartsPerSecond), l.clock.Now()); !ok {
 			return l.refuse(Starts, "organization %d starts runs more often than %d times a second; retry after %s", organization, of.StartsPerSecond,
 				wait.Round(time.Millisecond))
 		}
-		t.own.starts.owe(l.share(of.StartsPerSecond), l.clock.Now())
 	}
 	t.used[Starts].add(1, l.clock.Now())
 	t.stored += int64(bytes)
@@ -307,11 +305,10 @@ func (l *Limiter) Event(organization int64, bytes int) error {
 		return err
 	}
 	if of.EventsPerSecond > 0 {
-		if ok, wait := t.events.take(l.share(of.EventsPerSecond), l.share(of.EventsPerSecond), l.clock.Now()); !ok {
+		if ok, wait := t.own.events.take(l.share(of.EventsPerSecond), l.clock.Now()); !ok {
 			return l.refuse(Events, "organization %d sends events more often than %d times a second; retry after %s", organization,
 				of.EventsPerSecond, wait.Round(time.Millisecond))
 		}
-		t.own.events.owe(l.share(of.EventsPerSecond), l.clock.Now())
 	}
 	t.used[Events].add(1, l.clock.Now())
 	t.stored += int64(bytes)
