@@ -207,6 +207,17 @@ func (f *fixture) controls() {
 			f.t.Fatalf("%s: %+v", mutation, data.It.Errors)
 		}
 	}
+	for mutation, input := range map[string]string{
+		"registerWorkflowSchedule": `name: "nightly", cron: ["0 3 * * *"], program: "x = 1", reason: "new"`,
+		"backfillWorkflowSchedule": `name: "nightly", from: "2026-11-01T00:00:00Z", to: "2026-11-03T00:00:00Z", overlap: ALLOW, reason: "missed"`,
+		"deleteWorkflowSchedule":   `name: "nightly", reason: "done"`,
+	} {
+		var data struct{ It struct{ Errors []userError } }
+		f.ask(ours, `mutation { it: `+mutation+`(input: {`+input+`}) { errors { code message field } } }`, nil).into(f.t, &data)
+		if len(data.It.Errors) > 0 {
+			f.t.Fatalf("%s: %+v", mutation, data.It.Errors)
+		}
+	}
 	// Change control takes two people, who are not what is tested here.
 	if _, err := f.owner.Exec(f.t.Context(), `INSERT INTO cd_members (organization_id, name, kind, role)
 		VALUES ($1, 'first', 'user', 'owner'), ($1, 'second', 'user', 'owner')`, ours); err != nil {
