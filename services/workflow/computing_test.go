@@ -85,3 +85,27 @@ print(r.code)
 		}
 	}
 }
+
+// What is computed within a turn passes no limit of the history: such calls fail the run as others do.
+func TestComputedAnswersDoNotPassTheLimitOfAHistory(t *testing.T) {
+	t.Parallel()
+	const call = `run("template.render", {"template": "{{ .n }}", "data": {"n": %s}})`
+	for name, source := range map[string]string{
+		"side by side":        "def one(i):\n    return " + fmt.Sprintf(call, "i") + "\ngather(*[spawn(one, i) for i in range(120)])",
+		"one after the other": "for i in range(120):\n    " + fmt.Sprintf(call, "i"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, _, service := alone(t, func(context.Context, activity.Call) (any, error) { return "done", nil })
+			_, err := service.Start(t.Context(), execution.Start{
+				Organization: 1, Workflow: "w", Program: program.Program{Source: []byte(source)},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if run, _ := ended(t, e, "w"); run.State != execution.Failed || !strings.Contains(run.Error, "grown past 100 entries") {
+				t.Errorf("ended as %v: %s", run.State, run.Error)
+			}
+		})
+	}
+}

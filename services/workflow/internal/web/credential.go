@@ -124,10 +124,10 @@ type credentials struct {
 
 // named is the credential of an organization that a program has named: directly, or by a name of the run's secrets. The reference of such
 // a secret is used only where the operator has a credential with the same one: a program chooses where it is sent, so it must not choose
-// what.
+// what. Of several with one reference it is the one that may be sent to the target, if there is one.
 //
 // A credential of the organization itself comes before one of the operator with the same name, also when it was revoked.
-func (c credentials) named(ctx context.Context, r activity.WebRequest) (*Credential, error) {
+func (c credentials) named(ctx context.Context, r activity.WebRequest, target *url.URL) (*Credential, error) {
 	ref, isSecret := r.Secrets[r.Credential]
 	if !isSecret {
 		own, err := c.own.Named(ctx, r.Organization, r.Credential, sealing.HTTP)
@@ -138,32 +138,39 @@ func (c credentials) named(ctx context.Context, r activity.WebRequest) (*Credent
 			return ofOrganization(own), nil
 		}
 	}
+	var first *Credential
 	for i := range c.all {
 		found := &c.all[i]
 		if isSecret && found.Ref != ref || !isSecret && found.Name != r.Credential {
 			continue
 		}
-		if len(found.Organizations) > 0 {
-			if slices.Contains(found.Organizations, r.Organization) {
-				return found, nil
-			}
-			continue
-		}
-		if c.several == nil {
-			return found, nil
-		}
-		several, err := c.several(ctx)
+		may, err := c.isFor(ctx, found, r.Organization)
 		if err != nil {
 			return nil, fault.Because(err, fault.Unavailable, "whether the credential %q may be used cannot be read now", r.Credential)
 		}
-		if !several {
+		if may && found.covers(target) {
 			return found, nil
 		}
+		if may && first == nil {
+			first = found
+		}
+	}
+	if first != nil {
+		return first, nil
 	}
 	if isSecret {
 		return nil, fault.New(fault.Denied, "no credential of this organization has the reference of the secret %q; an operator has to configure one (http_credentials)", r.Credential)
 	}
 	return nil, fault.New(fault.Denied, "this organization has no credential %q: neither one of its own nor one of the operator (http_credentials)", r.Credential)
+}
+
+// isFor reports whether a credential of the operator is for an organization.
+func (c credentials) isFor(ctx context.Context, found *Credential, organization int64) (bool, error) {
+	if len(found.Organizations) > 0 || c.several == nil {
+		return len(found.Organizations) == 0 || slices.Contains(found.Organizations, organization), nil
+	}
+	several, err := c.several(ctx)
+	return !several && err == nil, err
 }
 
 // ofOrganization is a credential of an organization, as those of operators are.
@@ -265,7 +272,7 @@ func (c credentials) read(ctx context.Context, r activity.WebRequest, target *ur
 
 // readAny is a credential that may be used for a URL, and its secret as it is now.
 func (c credentials) readAny(ctx context.Context, r activity.WebRequest, target *url.URL) (*Credential, string, error) {
-	found, err := c.named(ctx, r)
+	found, err := c.named(ctx, r, target)
 	if err != nil {
 		return nil, "", err
 	}

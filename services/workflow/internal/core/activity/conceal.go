@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
@@ -17,6 +19,8 @@ import (
 type Concealed struct {
 	mu     sync.Mutex
 	values []string
+	// forms are how they may be written, the longest first.
+	forms []string
 }
 
 type concealedKey struct{}
@@ -24,7 +28,22 @@ type concealedKey struct{}
 // WithConcealed is a context in which Conceal remembers.
 func WithConcealed(ctx context.Context) (context.Context, *Concealed) {
 	c := &Concealed{}
-	return context.WithValue(ctx, concealedKey{}, c), c
+	return c.Within(ctx), c
+}
+
+// Within is a context in which Conceal adds to them.
+func (c *Concealed) Within(ctx context.Context) context.Context {
+	return context.WithValue(ctx, concealedKey{}, c)
+}
+
+// Empty reports whether there are none.
+func (c *Concealed) Empty() bool {
+	if c == nil {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.values) == 0
 }
 
 // Conceal declares that a value is a secret (D27). A Function that resolves a reference within Call declares it with the ctx that it was
@@ -36,31 +55,37 @@ func Conceal(ctx context.Context, value string) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if slices.Contains(c.values, value) {
+		return
+	}
 	c.values = append(c.values, value)
+	c.forms = append(c.forms, forms(value)...)
+	slices.SortStableFunc(c.forms, func(a, b string) int { return len(b) - len(a) }) // one may be the beginning of another
 }
 
-// Redact takes the secrets out of a text, also where they are written as a part of an address, in base64 or in JSON.
+// Redact takes the secrets out of a text, also where they are written as a part of an address, in base64, in hexadecimal or in JSON.
 func (c *Concealed) Redact(text string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, value := range c.values {
-		for _, form := range forms(value) {
-			text = strings.ReplaceAll(text, form, history.Redacted)
-		}
+	for _, form := range c.forms {
+		text = strings.ReplaceAll(text, form, history.Redacted)
 	}
 	return text
 }
 
-// forms are a secret as it is, in an address, in base64 and in JSON.
+// forms are a secret as it is, in an address, in each kind of base64, in hexadecimal and in JSON.
 func forms(value string) []string {
 	inJSON, _ := json.Marshal(value) // a string can be encoded
 	var plain bytes.Buffer
 	e := json.NewEncoder(&plain)
 	e.SetEscapeHTML(false)
 	_ = e.Encode(value) // a string can be encoded
+	raw := []byte(value)
+	inHex := hex.EncodeToString(raw)
 	return []string{
-		value, url.QueryEscape(value), url.PathEscape(value), base64.StdEncoding.EncodeToString([]byte(value)),
-		string(inJSON[1 : len(inJSON)-1]), plain.String()[1 : plain.Len()-2],
+		value, url.QueryEscape(value), url.PathEscape(value), string(inJSON[1 : len(inJSON)-1]), plain.String()[1 : plain.Len()-2],
+		base64.StdEncoding.EncodeToString(raw), base64.RawStdEncoding.EncodeToString(raw), base64.URLEncoding.EncodeToString(raw),
+		base64.RawURLEncoding.EncodeToString(raw), inHex, strings.ToUpper(inHex),
 	}
 }
 
@@ -71,10 +96,7 @@ func Clean(ctx context.Context, value any) any {
 	if !used {
 		return value
 	}
-	c.mu.Lock()
-	none := len(c.values) == 0
-	c.mu.Unlock()
-	if none {
+	if c.Empty() {
 		return value
 	}
 	return c.clean(value)

@@ -47,38 +47,6 @@ func (r *run) start(ctx context.Context, op history.Op) {
 	})
 }
 
-// computedMost is how many times one turn waits for computing Functions.
-const computedMost = 8
-
-// compute calls the Functions that a turn has come to, if all of them only compute and there is a place for them now, and reports whether
-// the turn continues with their answers. So they are recorded with what comes after them: a commit less for each. A process that dies
-// before has done nothing, and the answers are computed again.
-func (r *run) compute(ctx context.Context, todo work) bool {
-	if len(todo.inProcess) == 0 || len(todo.opened) > 0 || todo.more {
-		return false
-	}
-	for _, op := range todo.inProcess {
-		f, known := r.engine.Functions.Lookup(op.Name)
-		if _, underWay := r.running[op.Ref]; !known || underWay || op.Kind != history.KindRun || !activity.IsComputing(f) {
-			return false
-		}
-	}
-	if !r.engine.activities.TryAcquire() {
-		return false
-	}
-	defer r.engine.activities.Release()
-	some := false
-	for _, op := range todo.inProcess {
-		c, finished := r.engine.attempt(ctx, op, r.call(op))
-		if !finished {
-			return some
-		}
-		r.complete(c)
-		some = true
-	}
-	return some
-}
-
 // call is the use of a Function that an operation asks for.
 func (r *run) call(op history.Op) activity.Call {
 	return activity.Call{

@@ -67,12 +67,18 @@ const (
 	endingLeast = 1000
 )
 
-// measure looks how long the history of the generation is. The error is for the program's author: it is too long.
-func (r *run) measure(ctx context.Context) error {
-	length, most := int(r.seq-r.loaded.Base), r.engine.Settings.History
+// longest is how long the history of the generation may become.
+func (r *run) longest() int {
+	most := r.engine.Settings.History
 	if r.machine.Ending() {
 		most += most/endingShare + endingLeast // what was deferred is to be called also when the history is full
 	}
+	return most
+}
+
+// measure looks how long the history of the generation is. The error is for the program's author: it is too long.
+func (r *run) measure(ctx context.Context) error {
+	length, most := int(r.seq-r.loaded.Base), r.longest()
 	if length > most {
 		return fmt.Errorf("the history has grown past %d entries; call continue_with before the limit", most)
 	}

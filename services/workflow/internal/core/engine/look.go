@@ -76,9 +76,10 @@ func (r *run) await(ctx context.Context) ([]Arrival, error) {
 	return arrived, err
 }
 
-// moreResults takes the results that have arrived meanwhile, so that they share the commit, and reports whether there were some.
+// moreResults takes the results that have arrived meanwhile, so that they share the commit, and reports whether there were some. What the
+// history has no room for waits until the commit has measured it.
 func (r *run) moreResults() (some bool) {
-	for len(r.running) > 0 {
+	for len(r.running) > 0 && r.roomFor(1) {
 		select {
 		case c := <-r.results:
 			r.complete(c)

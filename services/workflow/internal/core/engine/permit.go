@@ -37,9 +37,10 @@ const (
 	// heldMost is how long a call waits for an approval whose policy does not say.
 	heldMost = policy.MaxExpiry
 	// reportedDenials is how many denials of a generation are reported to the domain service, since a program may repeat them without end.
-	// All of them are in the history.
+	// All of them are in the history, which is where a run that is loaded again counts them.
 	reportedDenials = 100
-	// reportedTries is the same for calls that policies permit, and would not if those that are tried out counted.
+	// reportedTries is how many calls are reported that policies permit, and would not if those that are tried out counted. They are not in
+	// the history, so a run that is loaded again begins to count anew; the domain service keeps only so many of a run.
 	reportedTries = 100
 )
 
@@ -61,6 +62,9 @@ func (r *run) needing() {
 func (r *run) decisions() {
 	for _, e := range r.loaded.History {
 		made, is := e.Decision()
+		if is && made.State == history.CallDenied {
+			r.denials++
+		}
 		if !is || made.Activity != history.ActivityID(r.loaded.Ref, e.Op) {
 			continue
 		}

@@ -396,7 +396,7 @@ func expired(op history.Op, limit time.Duration) history.Completion {
 func (r *run) commit(ctx context.Context) (execution.State, error) {
 	// survey comes first: it may complete operations, and their entries belong to this turn.
 	todo, err := r.survey(ctx)
-	for n := 0; err == nil && n < computedMost && r.compute(ctx, todo); n++ {
+	for done := (computed{since: r.engine.Clock.Now()}); err == nil && r.compute(ctx, todo, &done); {
 		todo, err = r.survey(ctx)
 	}
 	if err != nil {

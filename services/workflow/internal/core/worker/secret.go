@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
@@ -39,7 +40,8 @@ func (s *Session) resolve(ctx context.Context, c *Call) (refusal *history.Functi
 	if err != nil {
 		return history.AsFunctionError(err), nil
 	}
-	ctx, c.concealed = activity.WithConcealed(ctx)
+	concealed := s.concealedOf(c.ID)
+	ctx = concealed.Within(ctx)
 	var references map[string]string
 	for _, argument := range f.SecretArguments() {
 		name, given := args[argument].(string)
@@ -57,7 +59,7 @@ func (s *Session) resolve(ctx context.Context, c *Call) (refusal *history.Functi
 		value, err := s.hub.Secrets.SecretFor(ctx, c.Organization, c.Function, name, references)
 		switch {
 		case fault.Is(err, fault.Denied), fault.Is(err, fault.Unauthenticated), fault.Is(err, fault.NotFound), fault.Is(err, fault.Refused):
-			message := fmt.Sprintf("%s: %s: %s", c.Function, argument, c.concealed.Redact(fault.Public(err)))
+			message := fmt.Sprintf("%s: %s: %s", c.Function, argument, concealed.Redact(fault.Public(err)))
 			return &history.FunctionError{Code: secretCode(err), Message: message}, nil
 		case err != nil:
 			return nil, err
@@ -71,14 +73,40 @@ func (s *Session) resolve(ctx context.Context, c *Call) (refusal *history.Functi
 	return nil, nil
 }
 
+// lostMost is of how many calls that the worker no longer has the secrets are remembered.
+const lostMost = 1000
+
+// concealedOf are the secrets that the worker was sent with a call, to which others are added.
+func (s *Session) concealedOf(call string) *activity.Concealed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.concealed[call]; known != nil {
+		return known
+	}
+	if s.concealed == nil {
+		s.concealed = map[string]*activity.Concealed{}
+	}
+	if len(s.concealed) >= len(s.held)+lostMost {
+		maps.DeleteFunc(s.concealed, func(call string, _ *activity.Concealed) bool {
+			_, held := s.held[call]
+			return !held
+		})
+	}
+	made := &activity.Concealed{}
+	s.concealed[call] = made
+	return made
+}
+
 // clean is an answer without the secrets that the worker was sent with the call: neither histories nor programs may have them.
-func (c Call) clean(value json.RawMessage, failure *history.FunctionError) (json.RawMessage, *history.FunctionError) {
-	if len(c.Secrets) == 0 {
+func clean(
+	concealed *activity.Concealed, value json.RawMessage, failure *history.FunctionError,
+) (json.RawMessage, *history.FunctionError) {
+	if concealed.Empty() {
 		return value, failure
 	}
 	if failure != nil {
 		cleaned := *failure
-		cleaned.Code, cleaned.Message = c.concealed.Redact(failure.Code), c.concealed.Redact(failure.Message)
+		cleaned.Code, cleaned.Message = concealed.Redact(failure.Code), concealed.Redact(failure.Message)
 		failure = &cleaned
 	}
 	if len(value) == 0 {
@@ -90,7 +118,7 @@ func (c Call) clean(value json.RawMessage, failure *history.FunctionError) (json
 	if err := decoder.Decode(&decoded); err != nil || decoder.More() {
 		return json.RawMessage("invalid"), failure // which is refused as what it is, without being shown
 	}
-	encoded, err := json.Marshal(c.concealed.CleanValue(decoded))
+	encoded, err := json.Marshal(concealed.CleanValue(decoded))
 	if err != nil {
 		return json.RawMessage("invalid"), failure
 	}

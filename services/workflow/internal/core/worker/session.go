@@ -33,6 +33,9 @@ type Session struct {
 
 	mu   sync.Mutex
 	held map[string]Call
+	// concealed are the secrets that the worker was sent with calls, by their ids. They stay while a call is another's: the worker may get it
+	// again, and answer with a value that was rotated meanwhile.
+	concealed map[string]*activity.Concealed
 	// kept is how many calls are being stored as this session's, and fresh are those that are stored and not given yet.
 	kept     int
 	fresh    []Call
@@ -186,13 +189,6 @@ func (s *Session) give(ctx context.Context, c Call) {
 		s.drop(c.ID)
 		return
 	}
-	if len(c.Secrets) > 0 {
-		s.mu.Lock()
-		if _, held := s.held[c.ID]; held {
-			s.held[c.ID] = c
-		}
-		s.mu.Unlock()
-	}
 	h.mu.Lock()
 	h.given++
 	h.mu.Unlock()
@@ -238,6 +234,14 @@ func (s *Session) drop(call string) bool {
 	return held
 }
 
+// finish forgets a call that is answered.
+func (s *Session) finish(call string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.held, call)
+	delete(s.concealed, call)
+}
+
 // Heartbeat notes that the worker lives, and keeps its calls.
 func (s *Session) Heartbeat() {
 	s.hear()
@@ -281,6 +285,7 @@ func (s *Session) Answer(ctx context.Context, call string, value json.RawMessage
 	s.hear()
 	s.mu.Lock()
 	c, has := s.held[call]
+	concealed := s.concealed[call]
 	s.mu.Unlock()
 	if !has {
 		s.send(ctx, Message{Rejected: call, Reason: "the call is not this worker's: it has ended, or was given to another one"})
@@ -290,7 +295,7 @@ func (s *Session) Answer(ctx context.Context, call string, value json.RawMessage
 	if err != nil {
 		return err
 	}
-	value, failure = c.clean(value, failure)
+	value, failure = clean(concealed, value, failure)
 	a := Answer{Session: s.id, Call: call, Execution: c.Execution, Value: value, Error: worded(failure)}
 	if a.Error == nil {
 		if a.Error = history.AnswerDoor.Refuse(c.Function, value); a.Error == nil && found {
@@ -318,8 +323,10 @@ func (s *Session) Answer(ctx context.Context, call string, value json.RawMessage
 			}
 			continue
 		}
-		s.drop(call)
-		if !accepted {
+		if accepted {
+			s.finish(call)
+		} else {
+			s.drop(call)
 			s.send(ctx, Message{Rejected: call, Reason: "the call has ended, or was given to another worker"})
 		}
 		break

@@ -144,8 +144,6 @@ type Call struct {
 	Trace        string
 	// Secrets are the values of the Function's secret arguments, by argument. They are sent to the worker and stored nowhere.
 	Secrets map[string]string
-	// concealed takes them out of what the worker answers.
-	concealed *activity.Concealed
 }
 
 // Answer is what a worker answers.
