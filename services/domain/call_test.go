@@ -182,6 +182,44 @@ func TestTheEngineIsSentPoliciesAboutCalls(t *testing.T) {
 	w.want(w.granted(), []string{"staging"})
 }
 
+// D51: a run that crashed between a decision and its call has it decided again under the same name. Where the policies that were tried out
+// are enforced by then, its request waits for people, or is denied, and a late word of the first decision takes nothing back.
+func TestACallThatWasTriedIsDecidedAgain(t *testing.T) {
+	t.Parallel()
+	for _, state := range []core.CallState{core.CallPending, core.CallDenied} {
+		t.Run(string(state), func(t *testing.T) {
+			t.Parallel()
+			w := frozen(t)
+			w.people(2)
+			tried := event.CallDecided{
+				WorkflowID: "nightly", CallID: "x/0.0!1", Function: "http.request", State: "permitted", Policy: "calls/no", Reason: "tried",
+				Decision: []byte(`{"verdict":"allow","would_be":"needs_approval"}`), Request: []byte(`{"function":"http.request"}`),
+			}
+			w.ok(w.ofRun("nightly", tried))
+			if state == core.CallPending {
+				w.want(w.asksForCall("nightly", "x/0.0!1", "", 1, 9).State, state)
+			} else {
+				w.ok(w.ofRun("nightly", event.CallDecided{
+					WorkflowID: "nightly", CallID: "x/0.0!1", Function: "http.request", State: "denied", Policy: "calls/no", Reason: "no",
+					Decision: []byte(`{"verdict":"deny"}`),
+				}))
+			}
+			w.ok(w.ofRun("nightly", tried))
+			r := w.callOf("x/0.0!1")
+			w.want(r.State, state)
+			if state != core.CallPending {
+				return
+			}
+			w.want([]any{r.Quorum, r.Policy, r.ExpiresAt != nil}, []any{1, "calls/payments", true})
+			person := user()
+			person.ID = 2
+			_, err := w.policies.AnswerCall(t.Context(), person, r.ID, true, "as agreed")
+			w.ok(err)
+			w.want(w.answered(), []string{"x/0.0!1 true nightly"})
+		})
+	}
+}
+
 // More calls than an organization may have waiting are refused by an answer like another.
 func TestCallsThatWaitAreBounded(t *testing.T) {
 	t.Parallel()
@@ -243,6 +281,22 @@ func TestRecordedCallsAreSimulated(t *testing.T) {
 	w.want(len(found.DifferentCalls), 1)
 	since = w.now.Now().Add(time.Hour)
 	w.want(simulate(policy.NewPolicySet{Name: "calls", Text: forbids}).EvaluatedCalls, 0)
+	viewer := user()
+	viewer.Permissions = core.RoleViewer.Permissions()
+	_, err = w.policies.Simulate(t.Context(), viewer, policy.NewPolicySet{Name: "calls", Text: forbids}, since)
+	if !fault.Is(err, fault.Denied) {
+		t.Errorf("a viewer: %v", err)
+	}
+	since = w.now.Now().Add(-time.Hour)
+	_, err = w.pool.Exec(t.Context(), `INSERT INTO cd_call_requests (organization_id, workflow_id, call_id, function, state, policy, reason,
+		approver_group, quorum, requester_may, decision, request, created_at)
+		SELECT $1, 'many', 'm' || i, 'http.request', 'permitted', '', '', '', 0, false, '{"verdict":"allow"}', $3, $4
+		FROM generate_series(1, $2::int) i`, org, policy.MaxDifferent+50, one.Request, w.now.Now())
+	w.ok(err)
+	found = simulate(policy.NewPolicySet{Name: "calls", Text: forbids}) // in pages
+	w.want([]int{found.EvaluatedCalls, found.DifferentCallCount, len(found.DifferentCalls)},
+		[]int{core.MaxTriedCalls + 2 + policy.MaxDifferent + 50, core.MaxTriedCalls + 1 + policy.MaxDifferent + 50, policy.MaxDifferent})
+	w.want(found.Truncated, false)
 	stranger := user()
 	stranger.Organization = 2
 	other, err := w.policies.Simulate(t.Context(), stranger, policy.NewPolicySet{Name: "calls", Text: forbids}, w.now.Now().Add(-time.Hour))

@@ -160,6 +160,38 @@ func TestWhatHasBecomeUnhealthyKeepsTheNextEnvironmentClosed(t *testing.T) {
 	}
 }
 
+// R3-15: recovery opens the entrance also of a rollout without any check, and so does the loss of the agent that had the word: what is not
+// known keeps nothing closed.
+func TestHealthAloneHoldsAndOpensTheNextEnvironment(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"healthy", "lost", "lost before"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := frozen(t)
+			c := checked{w, map[string]core.Environment{"staging": w.staging, "production": w.production}}
+			r := c.rollout(c.set)
+			c.enter(r, "staging")
+			c.complete(r, "staging")
+			c.observed("staging", "degraded", "CrashLoopBackOff", time.Minute)
+			if name == "lost before" {
+				c.contact("staging", false)
+				c.enter(r, "production")
+				c.want(c.granted(), []string{"staging", "production"})
+				return
+			}
+			c.enter(r, "production")
+			c.want(c.granted(), []string{"staging"})
+			if name == "lost" {
+				c.contact("staging", false)
+			} else {
+				c.observed("staging", "healthy", "", 2*time.Minute)
+			}
+			c.want(c.granted(), []string{"staging", "production"})
+			c.verifyJournal(r)
+		})
+	}
+}
+
 // A rollback is how people mend what is degraded: the health of what it has brought to an environment does not hold it.
 func TestARollbackIsNotHeldByHealth(t *testing.T) {
 	t.Parallel()

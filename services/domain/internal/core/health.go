@@ -64,14 +64,19 @@ type HealthObservations struct {
 	Contacts map[int64]Contact
 }
 
-// With are the observations with the healths of further environments.
-func (o HealthObservations) With(healths map[int64][]ServiceHealth) HealthObservations {
-	all := maps.Clone(healths)
+// With are the observations with those of further environments.
+func (o HealthObservations) With(further HealthObservations) HealthObservations {
+	all := maps.Clone(further.Healths)
 	if all == nil {
 		all = map[int64][]ServiceHealth{}
 	}
 	maps.Copy(all, o.Healths)
-	return HealthObservations{Healths: all, Contacts: o.Contacts}
+	known := maps.Clone(further.Contacts)
+	if known == nil {
+		known = map[int64]Contact{}
+	}
+	maps.Copy(known, o.Contacts)
+	return HealthObservations{Healths: all, Contacts: known}
 }
 
 // HealthPlaces are the environments that have a check of kind health.
@@ -112,6 +117,20 @@ func ObservedIn(ctx context.Context, reads HealthReads, organization int64, envi
 	}
 	contacts, err := reads.Contacts(ctx, organization, environments)
 	return HealthObservations{Healths: healths, Contacts: contacts}, err
+}
+
+// FollowedIn reads what observers have seen of services in environments that are followed. It reads nothing where there are none.
+func FollowedIn(
+	ctx context.Context, reads HealthReads, organization int64, environments, services []int64,
+) (o HealthObservations, err error) {
+	if len(environments) == 0 {
+		return o, nil
+	}
+	if o.Healths, err = reads.HealthsOfServices(ctx, organization, environments, services); err != nil {
+		return o, err
+	}
+	o.Contacts, err = reads.Contacts(ctx, organization, environments)
+	return o, err
 }
 
 // healthy is the health of what the rollout has deployed to an environment (R3-17). A deployment counts once its program has reported
@@ -172,8 +191,13 @@ func (c Checks) unhealthy(places []CheckPlace, followed []int) []CheckState {
 		s := CheckState{Phase: CheckSuccess, PinnedCheck: PinnedCheck{
 			Check: Check{Key: string(CheckPrevious), Kind: CheckPrevious}, EnvironmentID: place.EnvironmentID, Target: CheckActive,
 		}}
+		contact, known := c.Observed.Contacts[place.EnvironmentID]
 		for _, d := range place.Deployments {
-			health, reason, since := healthOf(d, seen[d.ServiceID])
+			at := seen[d.ServiceID]
+			if known && !contact.Reachable && d.FinishedAt != nil && at.ObservedAt.After(*d.FinishedAt) {
+				continue // what was observed last is not known to be so any more
+			}
+			health, reason, since := healthOf(d, at)
 			if health != HealthDegraded && health != HealthProgressing || s.Phase == CheckPending && health == HealthProgressing {
 				continue
 			}

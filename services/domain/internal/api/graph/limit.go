@@ -26,6 +26,10 @@ const (
 	workflowCountWeigh = 5_000
 	// workflowTimelineWeigh is what one timeline counts: the engine reads and replays a whole history for it.
 	workflowTimelineWeigh = 10_000
+	// scheduleContentWeigh is what the content of one schedule counts: the engine is asked for each, so that no page of them asks for it.
+	scheduleContentWeigh = 2_000
+	// policySimulationWeigh is what one simulation counts: it reads and decides up to 10,000 decisions again.
+	policySimulationWeigh = 12_000
 	// planPreviewWeigh is what one plan of a change counts: 5,000 files are compared with up to 5,000 filters, and 50 rollouts are planned.
 	planPreviewWeigh = 12_000
 	// templatesWeigh is what it counts to save the templates of a channel or to preview one: each may compute for some milliseconds.
@@ -124,6 +128,12 @@ func (w weighed) Complexity(ctx context.Context, typeName, fieldName string, chi
 	}
 	if field != nil && field.Type.Name() == "WorkflowTimeline" {
 		return workflowTimelineWeigh + children, true
+	}
+	if field != nil && field.Type.Name() == "ScheduleContent" {
+		return scheduleContentWeigh + children, true
+	}
+	if field != nil && field.Type.Name() == "PolicySimulation" {
+		return policySimulationWeigh + children, true
 	}
 	if field != nil && field.Type.Name() == "PlanPreview" {
 		return planPreviewWeigh + children, true

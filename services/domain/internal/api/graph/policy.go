@@ -28,9 +28,6 @@ type Policies interface {
 
 var _ Policies = (*policy.UseCases)(nil)
 
-// maxDifferent is how many differences a simulation lists.
-const maxDifferent = 200
-
 // PolicySets are all of the organization.
 func (q query) PolicySets(ctx context.Context) ([]model.PolicySet, error) {
 	all, err := q.domain.Policies.PolicySets(ctx, loadersOf(ctx).actor)
@@ -90,15 +87,15 @@ func (q query) SimulatePolicies(ctx context.Context, in model.SimulatePoliciesIn
 	}
 	found, err := q.domain.Policies.Simulate(ctx, loadersOf(ctx).actor, n, in.Since)
 	s := model.PolicySimulation{
-		Evaluated: found.Evaluated, Truncated: found.Truncated, DifferentCount: len(found.Different), Different: []model.PolicyDifference{},
-		EvaluatedCalls: found.EvaluatedCalls, DifferentCallCount: len(found.DifferentCalls), DifferentCalls: []model.CallDifference{},
+		Evaluated: found.Evaluated, Truncated: found.Truncated, DifferentCount: found.DifferentCount, Different: []model.PolicyDifference{},
+		EvaluatedCalls: found.EvaluatedCalls, DifferentCallCount: found.DifferentCallCount, DifferentCalls: []model.CallDifference{},
 	}
-	for _, d := range found.DifferentCalls[:min(len(found.DifferentCalls), maxDifferent)] {
+	for _, d := range found.DifferentCalls {
 		s.DifferentCalls = append(s.DifferentCalls, model.CallDifference{
 			CallRequest: model.WrapCallRequest(d.CallRequest), Verdict: d.Would.Verdict, Summary: d.Would.Sentence(),
 		})
 	}
-	for _, d := range found.Different[:min(len(found.Different), maxDifferent)] {
+	for _, d := range found.Different {
 		one := model.PolicyDifference{Decision: model.WrapPolicyDecision(d.PolicyDecision), Verdict: d.Would.Verdict, Summary: d.Would.Sentence()}
 		r, known, err := loadersOf(ctx).rollouts.load(ctx, d.RolloutID)
 		if err != nil {

@@ -206,6 +206,9 @@ func TestSchedulesAreMadeAndChanged(t *testing.T) {
 	if p := do(ours, register, night+`, version: 1`); len(p.Errors) > 0 {
 		t.Errorf("a change: found %+v", p)
 	}
+	if p := do(ours, register, night+`, version: 1, program: ""`); len(p.Errors) != 1 || p.Errors[0].Field[0] != "program" {
+		t.Errorf("a change to an empty program: found %+v", p) // the engine would keep the old one
+	}
 	if p := do(ours, register, night+`, version: 2`); len(p.Errors) != 1 || p.Errors[0].Code != "CONFLICT" {
 		t.Errorf("a change of another version: found %+v", p)
 	}

@@ -198,6 +198,11 @@ func (u *UseCases) RegisterSchedule(ctx context.Context, a core.Actor, r Schedul
 	if r.Version == 0 && r.Program == nil {
 		return s, fault.InvalidFields(fault.Field{Name: "program", Problem: "found none, expected the program of a new schedule"})
 	}
+	if r.Program != nil && *r.Program == "" {
+		return s, fault.InvalidFields(fault.Field{
+			Name: "program", Problem: "found an empty one, expected a program, or none to keep that of the schedule",
+		})
+	}
 	var before any
 	if r.Version > 0 {
 		old, err := u.workflows.ScheduleByName(ctx, a.Organization, r.Name)
@@ -274,14 +279,24 @@ func (s Schedule) recorded() map[string]any {
 	})
 }
 
-// recorded is what the journal of changes has of a registration: of the program its digest, and of the inputs that there are others.
+// recorded is what the journal of changes has of a registration: of the program and the inputs, where they are given, their digests.
 func (r ScheduleRegistration) recorded() map[string]any {
-	all := map[string]any{"overlap": r.Overlap, "catch_up_seconds": r.CatchUpSeconds, "inputs_given": len(r.Inputs) > 0}
+	all := map[string]any{"overlap": r.Overlap, "catch_up_seconds": r.CatchUpSeconds}
+	if r.Version == 0 { // one that is changed stays as it is
+		all["paused"] = r.Paused
+	}
 	if r.Program != nil {
-		sum := sha256.Sum256([]byte(*r.Program))
-		all["program_digest"] = hex.EncodeToString(sum[:])
+		all["program_digest"] = digestOf([]byte(*r.Program))
+	}
+	if len(r.Inputs) > 0 {
+		all["inputs_digest"] = digestOf(r.Inputs)
 	}
 	return r.ScheduleTimes.recorded(all)
+}
+
+func digestOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
 }
 
 func (t ScheduleTimes) recorded(all map[string]any) map[string]any {

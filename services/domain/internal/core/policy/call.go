@@ -19,6 +19,8 @@ type CallTx interface {
 	LockCallRequestOf(ctx context.Context, callID string) (core.CallRequest, error)
 	// SaveCallRequest writes state, policy, reason, decision and request.
 	SaveCallRequest(ctx context.Context, r core.CallRequest) error
+	// RestateCallRequest writes all that a decision about a call says, as AddCallRequest does.
+	RestateCallRequest(ctx context.Context, r core.CallRequest) error
 	// WithdrawCallRequests ends what a run waits for.
 	WithdrawCallRequests(ctx context.Context, workflow string) error
 	CountPendingCallRequests(ctx context.Context) (int, error)
@@ -36,8 +38,8 @@ type CallReads interface {
 	// CallRequests are the latest first, at most 200; pending ones or all.
 	CallRequests(ctx context.Context, organization int64, pending bool) ([]core.CallRequest, error)
 	CallRequestsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.CallRequest, error)
-	// CallRequestsSince are the latest first, at most MaxSimulated.
-	CallRequestsSince(ctx context.Context, organization int64, since time.Time) ([]core.CallRequest, error)
+	// CallRequestsSince is a page of them, as that of PolicyDecisionsSince.
+	CallRequestsSince(ctx context.Context, organization int64, since time.Time, after SincePlace) ([]core.CallRequest, error)
 	// CallRequestsByRollout are the latest of each rollout first, at most 100.
 	CallRequestsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.CallRequest, error)
 	CallAnswersOf(ctx context.Context, organization int64, requests []int64) (map[int64][]core.CallAnswer, error)
@@ -65,9 +67,18 @@ func CallReported(ctx context.Context, tx CallTx, r core.CallRequest) error {
 		return err
 	}
 	before, err := tx.LockCallRequestOf(ctx, r.CallID)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	if !first && before.WorkflowID == r.WorkflowID && before.Tried() && (r.State == core.CallPending || r.State == core.CallDenied) {
+		// The run ended between the decision and the call, and the policies were changed before it was decided again.
+		r.ID = before.ID
+		if err := tx.RestateCallRequest(ctx, r); err != nil {
+			return err
+		}
+		first, before = true, r
+	}
+	switch {
 	case first && full:
 		before.State = core.CallRefused
 		why := fmt.Sprintf("%d calls of the organization wait for approvals already", core.MaxPendingCalls)
@@ -77,6 +88,8 @@ func CallReported(ctx context.Context, tx CallTx, r core.CallRequest) error {
 		}
 		return tx.AnnounceCallAnswer(ctx, before, false, why, r.CreatedAt)
 	case first, r.State == core.CallPending, before.WorkflowID != r.WorkflowID:
+		return nil
+	case r.Tried() && before.State == core.CallPending: // a late word of a decision that was made again
 		return nil
 	case before.State != core.CallPending && before.State != core.CallApproved:
 		return nil

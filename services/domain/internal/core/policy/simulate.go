@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"slices"
 	"time"
 
@@ -13,15 +14,30 @@ import (
 // MaxSimulated is how many recorded decisions of each kind a simulation evaluates.
 const MaxSimulated = 5000
 
+// MaxDifferent is how many differences of each kind a simulation lists.
+const MaxDifferent = 200
+
+// SincePlace is a place in the order of what was decided, the latest first.
+type SincePlace struct {
+	At time.Time
+	ID int64
+}
+
+// latest is the place before all.
+func latest() SincePlace {
+	return SincePlace{time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), math.MaxInt64}
+}
+
 // Simulated is a simulation of a new text on recorded decisions.
 type Simulated struct {
 	// Evaluated is how many decisions about rollouts there were, the latest ones, and EvaluatedCalls how many about calls of Functions;
 	// Truncated that there were more of either.
 	Evaluated, EvaluatedCalls int
 	Truncated                 bool
-	// Different and DifferentCalls are those that would have been different, the latest first.
-	Different      []Difference
-	DifferentCalls []CallDifference
+	// Different and DifferentCalls are those that would have been different, the latest MaxDifferent first, of as many as the counts say.
+	Different                          []Difference
+	DifferentCalls                     []CallDifference
+	DifferentCount, DifferentCallCount int
 }
 
 // Difference is a decision that would have been different.
@@ -47,6 +63,10 @@ type simulation struct {
 // Of calls those are recorded that policies did not permit at once, or that policies which are tried out would not have permitted.
 func (u *UseCases) Simulate(ctx context.Context, a core.Actor, n NewPolicySet, since time.Time) (Simulated, error) {
 	var found Simulated
+	// It shows what all policies say, and costs what they do.
+	if err := a.MaySomewhere(core.ActionPutPolicySet); err != nil {
+		return found, err
+	}
 	names, err := u.store.PolicyNames(ctx, a.Organization)
 	if err != nil {
 		return found, err
@@ -66,31 +86,61 @@ func (u *UseCases) Simulate(ctx context.Context, a core.Actor, n NewPolicySet, s
 	tried.Text, tried.Mode = n.Text, core.PolicyEnforced
 	override(&tried.TimeZone, n.TimeZone)
 	s := simulation{u.engine, append(all, tried), names}
-	decisions, err := u.store.PolicyDecisionsSince(ctx, a.Organization, since)
-	if err != nil {
+	if err := u.simulateRollouts(ctx, a.Organization, s, since, &found); err != nil {
 		return found, err
 	}
-	calls, err := u.store.CallRequestsSince(ctx, a.Organization, since)
-	if err != nil {
-		return found, err
-	}
-	found.Evaluated, found.Truncated = len(decisions), len(decisions) == MaxSimulated || len(calls) == MaxSimulated
-	for _, d := range decisions {
-		if would := s.decide(d.Request); would.Verdict != d.Verdict {
-			found.Different = append(found.Different, Difference{d, would})
+	return found, u.simulateCalls(ctx, a.Organization, s, since, &found)
+}
+
+// simulateRollouts decides again about rollouts, a page at a time.
+func (u *UseCases) simulateRollouts(ctx context.Context, organization int64, s simulation, since time.Time, found *Simulated) error {
+	for after := latest(); found.Evaluated < MaxSimulated; {
+		page, err := u.store.PolicyDecisionsSince(ctx, organization, since, after)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		for _, d := range page {
+			after = SincePlace{d.CreatedAt, d.ID}
+			found.Evaluated++
+			would := s.decide(d.Request)
+			if would.Verdict == d.Verdict {
+				continue
+			}
+			if found.DifferentCount++; found.DifferentCount <= MaxDifferent {
+				found.Different = append(found.Different, Difference{d, would})
+			}
 		}
 	}
-	for _, c := range calls {
-		would, recorded := s.decideCall(c)
-		if !recorded {
-			continue
+	found.Truncated = true
+	return nil
+}
+
+// simulateCalls decides again about calls, a page at a time.
+func (u *UseCases) simulateCalls(ctx context.Context, organization int64, s simulation, since time.Time, found *Simulated) error {
+	read := 0
+	for after := latest(); read < MaxSimulated; {
+		page, err := u.store.CallRequestsSince(ctx, organization, since, after)
+		if err != nil || len(page) == 0 {
+			return err
 		}
-		found.EvaluatedCalls++
-		if would.Verdict != c.Decision.Verdict {
-			found.DifferentCalls = append(found.DifferentCalls, CallDifference{c, would})
+		for _, c := range page {
+			after = SincePlace{c.CreatedAt, c.ID}
+			read++
+			would, recorded := s.decideCall(c)
+			if !recorded {
+				continue
+			}
+			found.EvaluatedCalls++
+			if would.Verdict == c.Decision.Verdict {
+				continue
+			}
+			if found.DifferentCallCount++; found.DifferentCallCount <= MaxDifferent {
+				found.DifferentCalls = append(found.DifferentCalls, CallDifference{c, would})
+			}
 		}
 	}
-	return found, nil
+	found.Truncated = true
+	return nil
 }
 
 // decide decides again about a rollout.

@@ -33,8 +33,8 @@ type Reads interface {
 	PolicyDecisionsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.PolicyDecision, error)
 	// PolicyDecisionsByRollout are the latest of each rollout first, at most 100.
 	PolicyDecisionsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.PolicyDecision, error)
-	// PolicyDecisionsSince are the latest first, at most MaxSimulated.
-	PolicyDecisionsSince(ctx context.Context, organization int64, since time.Time) ([]core.PolicyDecision, error)
+	// PolicyDecisionsSince is a page of them, the latest first: at most 200 that come after a place in this order.
+	PolicyDecisionsSince(ctx context.Context, organization int64, since time.Time, after SincePlace) ([]core.PolicyDecision, error)
 }
 
 // Names are what policies of an organization may name.

@@ -31,7 +31,7 @@ func (h HealthSeen) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ co
 	}
 	if !t.rollout.State.Terminal() {
 		// The entrance of the next environment may depend on it.
-		if err := tx.ReviewChecked(ctx, t.rollout.ID, c.at); err != nil {
+		if err := tx.ReviewChecked(ctx, t.rollout.ID, h.EnvironmentID, c.at); err != nil {
 			return err
 		}
 	}

@@ -39,7 +39,7 @@ func (t *tree) passages(ctx context.Context) (passages, error) {
 			services = append(services, d.ServiceID)
 		}
 	}
-	var followed map[int64][]core.ServiceHealth
+	var followed core.HealthObservations
 	err := t.tx.Together(ctx, func(ctx context.Context) (err error) {
 		p.hold, gates, err = t.words(ctx)
 		return err
@@ -53,7 +53,7 @@ func (t *tree) passages(ctx context.Context) (passages, error) {
 		p.policies, err = t.tx.PoliciesConcerning(ctx, t.rollout.ApplicationID, t.rollout.ID)
 		return err
 	}, func(ctx context.Context) (err error) {
-		followed, err = t.tx.HealthsOfServices(ctx, t.cause.Organization, core.FollowedPlaces(environments), core.Distinct(services))
+		followed, err = core.FollowedIn(ctx, t.tx, t.cause.Organization, core.FollowedPlaces(environments), core.Distinct(services))
 		return err
 	})
 	if err != nil {

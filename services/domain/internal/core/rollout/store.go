@@ -110,9 +110,11 @@ type ControlTx interface {
 	PinCheck(ctx context.Context, rollout int64, c core.PinnedCheck) error
 	// EnvironmentChecks are those that environments require by themselves, as they were written; no key for one that requires none.
 	EnvironmentChecks(ctx context.Context, organization int64, environments []int64) (map[int64]json.RawMessage, error)
-	// ReviewChecked is ScheduleReview for a rollout that has checks, and a no-op for any other.
-	ReviewChecked(ctx context.Context, rollout int64, due time.Time) error
-	// ReviewHealth schedules a review of the active rollouts that have a check of kind health in an environment.
+	// ReviewChecked is ScheduleReview for a rollout that has checks, or is to enter an environment that follows one whose health was seen,
+	// 0 for none. It is a no-op for any other.
+	ReviewChecked(ctx context.Context, rollout, seen int64, due time.Time) error
+	// ReviewHealth schedules a review of the active rollouts that have a check of kind health in an environment, or are to enter one that
+	// follows it.
 	ReviewHealth(ctx context.Context, environment int64, due time.Time) error
 	// Checks are those that are pinned with a rollout, and the latest reports about its version set.
 	Checks(ctx context.Context, rollout, versionSet int64) (core.Checks, error)

@@ -255,7 +255,7 @@ func (t *tree) moveEnvironment(ctx context.Context, b *branch, verb core.Verb, r
 	b.State = core.RolloutState(state)
 	if err == nil && b.State == core.RolloutCompleted {
 		// A timer begins here; passages that were requested before are evaluated again (R3-15).
-		if err := t.tx.ReviewChecked(ctx, t.rollout.ID, t.cause.at); err != nil {
+		if err := t.tx.ReviewChecked(ctx, t.rollout.ID, 0, t.cause.at); err != nil {
 			return err
 		}
 		if err := t.tx.SignalChains(ctx, t.rollout.ID, b.EnvironmentID, t.cause.at); err != nil {

@@ -72,11 +72,11 @@ func (u *UseCases) readControls(ctx context.Context, organization int64, v *wait
 	if err != nil {
 		return err
 	}
-	healths, err := u.HealthsOfServices(ctx, organization, core.Distinct(followed), core.Distinct(services))
+	health, err := core.FollowedIn(ctx, u, organization, core.Distinct(followed), core.Distinct(services))
 	if err != nil {
 		return err
 	}
-	observed = observed.With(healths)
+	observed = observed.With(health)
 	decisions, err := u.LatestPolicyDecisions(ctx, organization, rollouts)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/notify"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
@@ -60,9 +61,13 @@ func (r Reads) CallRequests(ctx context.Context, organization int64, pending boo
 }
 
 // CallRequestsSince implements policy.CallReads.
-func (r Reads) CallRequestsSince(ctx context.Context, organization int64, since time.Time) (all []core.CallRequest, err error) {
+func (r Reads) CallRequestsSince(
+	ctx context.Context, organization int64, since time.Time, after policy.SincePlace,
+) (all []core.CallRequest, err error) {
 	err = r.Run(ctx, organization, func(q *query.Queries) error {
-		rows, err := q.CallRequestsSince(ctx, organization, since)
+		rows, err := q.CallRequestsSince(ctx, query.CallRequestsSinceParams{
+			OrganizationID: organization, Since: since, Before: after.At, BeforeID: after.ID,
+		})
 		if err != nil {
 			return pg.Classify(err, "read decisions about calls since %s", since)
 		}
@@ -135,13 +140,39 @@ func (w Writes) AddCallRequest(ctx context.Context, r core.CallRequest) (first b
 		State: string(r.State), Policy: r.Policy, Reason: r.Reason, ApproverGroup: r.Group, Quorum: int32(r.Quorum), RequesterMay: r.RequesterMay,
 		ExpiresAt: r.ExpiresAt, Decision: decision, Request: request, CreatedAt: r.CreatedAt,
 	})
-	if err != nil || len(ids) == 0 || r.State != core.CallPending {
-		return len(ids) > 0, pg.Classify(err, "add the decision %q about a call", r.CallID)
+	if err != nil || len(ids) == 0 {
+		return false, pg.Classify(err, "add the decision %q about a call", r.CallID)
 	}
-	return true, notify.AddOfCall(ctx, w.Q, w.Entered, core.Notification{
-		Moment: core.MomentCallRequested, Cause: fmt.Sprintf("call:%d", ids[0]), At: r.CreatedAt, SubjectID: ids[0], Subject: r.Function,
+	r.ID = ids[0]
+	return true, w.asks(ctx, r)
+}
+
+// asks notifies people of a request that waits for them.
+func (w Writes) asks(ctx context.Context, r core.CallRequest) error {
+	if r.State != core.CallPending {
+		return nil
+	}
+	return notify.AddOfCall(ctx, w.Q, w.Entered, core.Notification{
+		Moment: core.MomentCallRequested, Cause: fmt.Sprintf("call:%d", r.ID), At: r.CreatedAt, SubjectID: r.ID, Subject: r.Function,
 		Reason: r.Reason,
 	})
+}
+
+// RestateCallRequest implements policy.CallTx.
+func (w Writes) RestateCallRequest(ctx context.Context, r core.CallRequest) error {
+	decision, request, err := encodedCall(r)
+	if err != nil {
+		return err
+	}
+	err = w.Q.RestateCallRequest(ctx, query.RestateCallRequestParams{
+		OrganizationID: w.Entered, ID: r.ID, State: string(r.State), Policy: r.Policy, Reason: r.Reason, ApproverGroup: r.Group,
+		Quorum: int32(r.Quorum), RequesterMay: r.RequesterMay, ExpiresAt: r.ExpiresAt, Decision: decision, Request: request,
+		CreatedAt: r.CreatedAt,
+	})
+	if err != nil {
+		return pg.Classify(err, "restate call request %d", r.ID)
+	}
+	return w.asks(ctx, r)
 }
 
 // encodedCall is what was decided and asked as it is stored. What is too large is left out.

@@ -134,9 +134,13 @@ func (r Reads) PolicyDecisionsByRollout(
 }
 
 // PolicyDecisionsSince implements policy.Reads.
-func (r Reads) PolicyDecisionsSince(ctx context.Context, organization int64, since time.Time) (all []core.PolicyDecision, err error) {
+func (r Reads) PolicyDecisionsSince(
+	ctx context.Context, organization int64, since time.Time, after policy.SincePlace,
+) (all []core.PolicyDecision, err error) {
 	err = r.Run(ctx, organization, func(q *query.Queries) error {
-		rows, err := q.PolicyDecisionsSince(ctx, organization, since)
+		rows, err := q.PolicyDecisionsSince(ctx, query.PolicyDecisionsSinceParams{
+			OrganizationID: organization, Since: since, Before: after.At, BeforeID: after.ID,
+		})
 		if err != nil {
 			return pg.Classify(err, "read policy decisions")
 		}

@@ -382,8 +382,10 @@ func (w Writes) VersionSetsOfCommit(ctx context.Context, application, environmen
 }
 
 // ReviewChecked implements rollout.Tx.
-func (w Writes) ReviewChecked(ctx context.Context, rollout int64, due time.Time) error {
-	return pg.Classify(w.Q.ReviewChecked(ctx, w.Entered, rollout, due), "schedule a review of rollout %d", rollout)
+func (w Writes) ReviewChecked(ctx context.Context, rollout, seen int64, due time.Time) error {
+	return pg.Classify(w.Q.ReviewChecked(ctx, query.ReviewCheckedParams{
+		OrganizationID: w.Entered, RolloutID: rollout, EnvironmentID: seen, DueAt: due,
+	}), "schedule a review of rollout %d", rollout)
 }
 
 // ReviewHealth implements rollout.Tx.

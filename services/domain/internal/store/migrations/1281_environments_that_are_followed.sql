@@ -1,7 +1,10 @@
 -- The entrance of an environment depends on the environments that it follows: the one before it, or those that the pipeline names (D32, R3-16).
 
 -- +goose Up
-ALTER TABLE cd_rollout_environments ADD COLUMN follows bigint[] CONSTRAINT cd_rollout_environments_follows_are_bounded CHECK (cardinality(follows) <= 50);
+ALTER TABLE cd_rollout_environments
+    ADD COLUMN follows bigint[],
+    ADD CONSTRAINT cd_rollout_environments_follows_are_bounded CHECK (cardinality(follows) <= 50) NOT VALID;
+ALTER TABLE cd_rollout_environments VALIDATE CONSTRAINT cd_rollout_environments_follows_are_bounded;
 ALTER TABLE cd_rollout_environments ADD COLUMN needs_health boolean NOT NULL DEFAULT false;
 COMMENT ON COLUMN cd_rollout_environments.follows IS 'The environments whose active checks guard its entrance, by number. Null for the one before it, as in rollouts from before the column.';
 COMMENT ON COLUMN cd_rollout_environments.needs_health IS 'Whether it is entered only while nothing is known to be unhealthy that the rollout has deployed to what it follows. Not of a rollback.';

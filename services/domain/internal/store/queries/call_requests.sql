@@ -14,6 +14,12 @@ SELECT * FROM cd_call_requests WHERE organization_id = @organization_id AND call
 UPDATE cd_call_requests SET state = @state, policy = @policy, reason = @reason, decision = @decision, request = @request
 WHERE organization_id = @organization_id AND id = @id;
 
+-- name: RestateCallRequest :exec
+-- The call that was permitted at once was not made, and policies have decided again.
+UPDATE cd_call_requests SET state = @state, policy = @policy, reason = @reason, approver_group = @approver_group, quorum = @quorum,
+    requester_may = @requester_may, expires_at = sqlc.narg(expires_at), decision = @decision, request = @request, created_at = @created_at
+WHERE organization_id = @organization_id AND id = @id;
+
 -- name: WithdrawCallRequests :exec
 -- The run has ended: nobody waits for an answer any more.
 UPDATE cd_call_requests SET state = 'withdrawn' WHERE organization_id = @organization_id AND workflow_id = @workflow_id AND state = 'pending';
@@ -31,8 +37,9 @@ SELECT * FROM cd_call_requests WHERE organization_id = @organization_id AND stat
 SELECT * FROM cd_call_requests WHERE organization_id = @organization_id ORDER BY id DESC LIMIT 200;
 
 -- name: CallRequestsSince :many
--- The latest first, for simulations.
-SELECT * FROM cd_call_requests WHERE organization_id = @organization_id AND created_at >= @since ORDER BY created_at DESC, id DESC LIMIT 5000;
+-- The latest first, for simulations, a page at a time.
+SELECT * FROM cd_call_requests WHERE organization_id = @organization_id AND created_at >= @since AND (created_at, id) < (@before::timestamptz, @before_id::bigint)
+ORDER BY created_at DESC, id DESC LIMIT 200;
 
 -- name: CountTriedCallRequests :one
 -- The calls of a run that were permitted at once, and that policies which are tried out would not have permitted.

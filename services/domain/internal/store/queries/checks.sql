@@ -14,10 +14,15 @@ INSERT INTO cd_environment_checks (organization_id, environment_id, checks) VALU
 ON CONFLICT (organization_id, environment_id) DO UPDATE SET checks = excluded.checks;
 
 -- name: ReviewChecked :exec
--- Only of a rollout that has checks.
+-- Only of a rollout that has checks, or is to enter an environment that follows this one.
 INSERT INTO cd_passage_reviews (organization_id, rollout_id, due_at)
 SELECT @organization_id::bigint, @rollout_id::bigint, @due_at::timestamptz
 WHERE EXISTS (SELECT 1 FROM cd_rollout_checks c WHERE c.organization_id = @organization_id AND c.rollout_id = @rollout_id)
+OR EXISTS (
+    SELECT 1 FROM cd_rollout_environments e
+    WHERE e.organization_id = @organization_id AND e.rollout_id = @rollout_id AND e.needs_health AND e.state = 'pending'
+        AND @environment_id::bigint = ANY(e.follows)
+)
 ON CONFLICT DO NOTHING;
 
 -- name: ReviewHealth :exec

@@ -79,5 +79,6 @@ ORDER BY d.rollout_id, d.id DESC;
 SELECT * FROM cd_policy_decisions WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
 
 -- name: PolicyDecisionsSince :many
--- The latest first, for simulations.
-SELECT * FROM cd_policy_decisions WHERE organization_id = @organization_id AND created_at >= @since ORDER BY created_at DESC, id DESC LIMIT 5000;
+-- The latest first, for simulations, a page at a time.
+SELECT * FROM cd_policy_decisions WHERE organization_id = @organization_id AND created_at >= @since AND (created_at, id) < (@before::timestamptz, @before_id::bigint)
+ORDER BY created_at DESC, id DESC LIMIT 200;

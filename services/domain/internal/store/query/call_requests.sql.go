@@ -181,12 +181,25 @@ func (q *Queries) CallRequestsByRollout(ctx context.Context, ids []int64, organi
 }
 
 const callRequestsSince = `-- name: CallRequestsSince :many
-SELECT organization_id, id, workflow_id, call_id, rollout_id, function, state, policy, reason, approver_group, quorum, requester_may, expires_at, decision, request, created_at, updated_at FROM cd_call_requests WHERE organization_id = $1 AND created_at >= $2 ORDER BY created_at DESC, id DESC LIMIT 5000
+SELECT organization_id, id, workflow_id, call_id, rollout_id, function, state, policy, reason, approver_group, quorum, requester_may, expires_at, decision, request, created_at, updated_at FROM cd_call_requests WHERE organization_id = $1 AND created_at >= $2 AND (created_at, id) < ($3::timestamptz, $4::bigint)
+ORDER BY created_at DESC, id DESC LIMIT 200
 `
 
-// The latest first, for simulations.
-func (q *Queries) CallRequestsSince(ctx context.Context, organizationID int64, since time.Time) ([]CallRequest, error) {
-	rows, err := q.db.Query(ctx, callRequestsSince, organizationID, since)
+type CallRequestsSinceParams struct {
+	OrganizationID int64
+	Since          time.Time
+	Before         time.Time
+	BeforeID       int64
+}
+
+// The latest first, for simulations, a page at a time.
+func (q *Queries) CallRequestsSince(ctx context.Context, arg CallRequestsSinceParams) ([]CallRequest, error) {
+	rows, err := q.db.Query(ctx, callRequestsSince,
+		arg.OrganizationID,
+		arg.Since,
+		arg.Before,
+		arg.BeforeID,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -435,6 +448,46 @@ func (q *Queries) PendingCallRequests(ctx context.Context, organizationID int64)
 		return nil, err
 	}
 	return items, nil
+}
+
+const restateCallRequest = `-- name: RestateCallRequest :exec
+UPDATE cd_call_requests SET state = $1, policy = $2, reason = $3, approver_group = $4, quorum = $5,
+    requester_may = $6, expires_at = $7, decision = $8, request = $9, created_at = $10
+WHERE organization_id = $11 AND id = $12
+`
+
+type RestateCallRequestParams struct {
+	State          string
+	Policy         string
+	Reason         string
+	ApproverGroup  string
+	Quorum         int32
+	RequesterMay   bool
+	ExpiresAt      *time.Time
+	Decision       json.RawMessage
+	Request        json.RawMessage
+	CreatedAt      time.Time
+	OrganizationID int64
+	ID             int64
+}
+
+// The call that was permitted at once was not made, and policies have decided again.
+func (q *Queries) RestateCallRequest(ctx context.Context, arg RestateCallRequestParams) error {
+	_, err := q.db.Exec(ctx, restateCallRequest,
+		arg.State,
+		arg.Policy,
+		arg.Reason,
+		arg.ApproverGroup,
+		arg.Quorum,
+		arg.RequesterMay,
+		arg.ExpiresAt,
+		arg.Decision,
+		arg.Request,
+		arg.CreatedAt,
+		arg.OrganizationID,
+		arg.ID,
+	)
+	return err
 }
 
 const saveCallRequest = `-- name: SaveCallRequest :exec

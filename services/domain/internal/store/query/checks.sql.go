@@ -439,12 +439,29 @@ const reviewChecked = `-- name: ReviewChecked :exec
 INSERT INTO cd_passage_reviews (organization_id, rollout_id, due_at)
 SELECT $1::bigint, $2::bigint, $3::timestamptz
 WHERE EXISTS (SELECT 1 FROM cd_rollout_checks c WHERE c.organization_id = $1 AND c.rollout_id = $2)
+OR EXISTS (
+    SELECT 1 FROM cd_rollout_environments e
+    WHERE e.organization_id = $1 AND e.rollout_id = $2 AND e.needs_health AND e.state = 'pending'
+        AND $4::bigint = ANY(e.follows)
+)
 ON CONFLICT DO NOTHING
 `
 
-// Only of a rollout that has checks.
-func (q *Queries) ReviewChecked(ctx context.Context, organizationID int64, rolloutID int64, dueAt time.Time) error {
-	_, err := q.db.Exec(ctx, reviewChecked, organizationID, rolloutID, dueAt)
+type ReviewCheckedParams struct {
+	OrganizationID int64
+	RolloutID      int64
+	DueAt          time.Time
+	EnvironmentID  int64
+}
+
+// Only of a rollout that has checks, or is to enter an environment that follows this one.
+func (q *Queries) ReviewChecked(ctx context.Context, arg ReviewCheckedParams) error {
+	_, err := q.db.Exec(ctx, reviewChecked,
+		arg.OrganizationID,
+		arg.RolloutID,
+		arg.DueAt,
+		arg.EnvironmentID,
+	)
 	return err
 }
 

@@ -428,12 +428,25 @@ func (q *Queries) PolicyDecisionsByRollout(ctx context.Context, ids []int64, org
 }
 
 const policyDecisionsSince = `-- name: PolicyDecisionsSince :many
-SELECT organization_id, id, rollout_id, gate_id, verdict, decision, request, created_at, updated_at FROM cd_policy_decisions WHERE organization_id = $1 AND created_at >= $2 ORDER BY created_at DESC, id DESC LIMIT 5000
+SELECT organization_id, id, rollout_id, gate_id, verdict, decision, request, created_at, updated_at FROM cd_policy_decisions WHERE organization_id = $1 AND created_at >= $2 AND (created_at, id) < ($3::timestamptz, $4::bigint)
+ORDER BY created_at DESC, id DESC LIMIT 200
 `
 
-// The latest first, for simulations.
-func (q *Queries) PolicyDecisionsSince(ctx context.Context, organizationID int64, since time.Time) ([]PolicyDecision, error) {
-	rows, err := q.db.Query(ctx, policyDecisionsSince, organizationID, since)
+type PolicyDecisionsSinceParams struct {
+	OrganizationID int64
+	Since          time.Time
+	Before         time.Time
+	BeforeID       int64
+}
+
+// The latest first, for simulations, a page at a time.
+func (q *Queries) PolicyDecisionsSince(ctx context.Context, arg PolicyDecisionsSinceParams) ([]PolicyDecision, error) {
+	rows, err := q.db.Query(ctx, policyDecisionsSince,
+		arg.OrganizationID,
+		arg.Since,
+		arg.Before,
+		arg.BeforeID,
+	)
 	if err != nil {
 		return nil, err
 	}
