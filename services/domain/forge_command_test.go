@@ -126,7 +126,7 @@ func (c *commenting) approvals() int {
 func TestACommentOnAProposedChangeAnswers(t *testing.T) {
 	t.Parallel()
 	c := comments(t)
-	c.writing(70, "Ann", "/lockstep status", "unlinked", fmt.Sprintf("lockstep forge account link %d ann", c.hook.ID))
+	c.writing(70, "Ann", "/lockstep status", "unlinked", "get a code for it on the page Forges of the console")
 	c.links(70, "Ann", person(7))
 	app := c.application()
 	c.writing(70, "Ann", "/lockstep status", "answered", app+" brings")
@@ -135,13 +135,19 @@ func TestACommentOnAProposedChangeAnswers(t *testing.T) {
 		t.Errorf("found %q; want what it waits for without names", answer)
 	}
 	c.writing(70, "Ann", "/lockstep", "answered", "/lockstep freeze DURATION REASON")
-	c.writing(70, "Ann", "/lockstep dance", "refused", `found "dance"; expected one of status`)
+	c.writing(70, "Ann", "/lockstep dance", "refused", `found "/lockstep dance"; expected one of status`)
+	code := strings.Repeat("K7", 13)
+	for _, text := range []string{"/lockstep " + code, "/lockstep\u00a0" + code, "/lockstep lnik " + code, "/lockstep\u00a0link\u2003" + code} {
+		_, answer := c.writes(70, "Ann", text)
+		c.want(strings.Contains(strings.ToUpper(answer), code), false)
+	}
+	c.want(c.countOf(`SELECT count(*) FROM cd_forge_comments WHERE upper(command || answer) LIKE '%K7%'`), 0)
 	c.writing(70, "Ann", "/LOCKSTEP approve", "answered", fmt.Sprintf("/lockstep approve %d", c.question()))
 	c.writing(70, "Ann", "/lockstep approve 99999", "refused", "no question of this change")
 	c.want(c.approvals(), 0)
 	c.writing(70, "Ann", fmt.Sprintf("/lockstep approve %d looks good", c.question()), "answered", "approved production of")
 	c.want(c.countOf(`SELECT count(*) FROM cd_rollout_transitions WHERE event = 'approve' AND principal_id = 7
-		AND reason = 'approved in comment 9 on git.test/shop/config#3 as Ann: looks good'`), 1)
+		AND reason = 'approved in comment 13 on git.test/shop/config#3 as Ann: looks good'`), 1)
 	c.writing(70, "Ann", "/lockstep approve", "refused", "asks for no approval now")
 	c.workForge()
 	got := c.at.comments[3]
@@ -152,6 +158,9 @@ func TestACommentOnAProposedChangeAnswers(t *testing.T) {
 	}
 	c.want([]any{strings.Count(got, "```text"), c.at.written}, []any{5, 1})
 	c.writing(70, "Ann", "/lockstep help", "answered", "")
+	c.workForge()
+	c.want(c.at.written, 1) // the comment was written just now
+	c.now.Advance(forge.BetweenAnswers)
 	c.workForge()
 	c.want([]any{c.at.written, len(c.at.comments), strings.Contains(c.at.comments[3], "Ann, 2027-")}, []any{2, 1, true})
 	c.want(c.chats.CommentCounts()["linked"], int64(1))
@@ -194,9 +203,13 @@ func TestCommentsFollowTheRules(t *testing.T) {
 	c.writing(80, "bob", "/lockstep freeze 2h", "refused", "expected /lockstep freeze DURATION REASON")
 	c.writing(80, "bob", "/lockstep freeze 2h incident 7", "answered", "stops the rollouts of "+c.application())
 	c.want(c.countOf(`SELECT count(*) FROM cd_freezes WHERE reason LIKE 'incident 7 (in comment % on git.test/shop/config#3 as bob)'`), 1)
-	c.writing(80, "bob", strings.Replace(approve, "approve", "reject", 1)+" no", "answered", "rejected production")
+	c.writing(80, "bob", strings.Replace(approve, "approve", "reject", 1)+" too late", "answered", "rejected production")
 	c.writing(80, "bob", approve, "refused", "")
 	c.want(c.approvals(), 0)
+	// No answer names a member, and none repeats what was written as a reason.
+	c.want(c.countOf(`SELECT count(*) FROM cd_forge_comments c JOIN cd_members m ON m.organization_id = c.organization_id
+		WHERE c.answer LIKE '%' || m.name || '%' OR c.answer || c.command LIKE '%too late%'`), 0)
+	c.want(c.countOf(`SELECT count(*) FROM cd_forge_comments WHERE command = '/lockstep freeze'`), 3)
 }
 
 // D63: attacks: another's account, an account that was renamed, a code that another account writes, one that is used twice, has expired or
@@ -329,6 +342,7 @@ func TestAnswersInCommentsAreText(t *testing.T) {
 	c := comments(t)
 	c.links(70, "ann", person(7))
 	c.writing(70, "ann", "/lockstep ```\u202e@all [x](javascript:y) <img> /merge", "refused", "")
+	c.writing(70, "```\u202e@all [x](javascript:y) <img> /merge", "/lockstep help", "answered", "")
 	c.workForge()
 	inside := false
 	for i, line := range strings.Split(c.at.comments[3], "\n") {
@@ -443,4 +457,47 @@ func TestAnswersAndPlansShareAPullRequest(t *testing.T) {
 	all, err = c.forges.Pulls(t.Context(), org, 0, 10)
 	c.ok(err)
 	c.want([]any{all[0].State, all[0].Outcome, strings.Count(c.at.comments[3], "```text")}, []any{forge.Sent, "another comment has the answers to commands", 2})
+}
+
+// D63: answers, which outsiders may cause, leave room for what is pushed, and what is pushed comes before them. A comment with a code that
+// nobody has made leaves nothing behind on a pull request of no rollout.
+func TestAnswersLeaveRoomForPushes(t *testing.T) {
+	t.Parallel()
+	c := comments(t)
+	c.links(70, "ann", person(7))
+	made, err := c.chats.MakeCode(t.Context(), person(8), c.hook.ID, "bob")
+	c.ok(err)
+	elsewhere := func(text string) string {
+		data := c.written(80, "bob", text)
+		data.Number = 4
+		c.publish(c.brings(org, data))
+		outcome, _ := c.kept(data.CommentID)
+		return outcome
+	}
+	c.want([]any{elsewhere("/lockstep link " + strings.Repeat("A", 26)), elsewhere("/lockstep link"), elsewhere(made.Comment())}, []any{"", "", "linked"})
+	c.want(c.countOf(`SELECT count(*) FROM cd_forge_pulls`), 2)
+	waiting := func(from, to int) {
+		_, err := c.pool.Exec(t.Context(), `INSERT INTO cd_forge_pulls (organization_id, hook_id, name, number, repository, host, asked_by, due_at,
+			revision, answers) SELECT $1, $2, 'git.test/shop/config', n, 'https://git.test/shop/config.git', 'git.test', '{}', $3, 0, 1
+			FROM generate_series($4::integer, $5::integer) n`, org, c.hook.ID, c.now.Now().Add(-time.Hour), from, to)
+		c.ok(err)
+	}
+	waiting(100, 100+forge.MostPulls/2-3)
+	c.want(c.countOf(`SELECT count(*) FROM cd_forge_pulls`), forge.MostPulls/2)
+	again, err := c.chats.MakeCode(t.Context(), person(8), c.hook.ID, "bob")
+	c.ok(err)
+	data := c.written(80, "bob", again.Comment())
+	data.Number = 5
+	c.publish(c.brings(org, data))
+	c.want([]any{c.countOf(`SELECT count(*) FROM cd_forge_pulls`), c.chats.CommentCounts()["unwritten"]}, []any{forge.MostPulls / 2, int64(1)})
+	c.writing(70, "ann", "/lockstep why", "answered", "") // of one that waits already
+	c.want(c.chats.CommentCounts()["unwritten"], int64(1))
+	_, err = c.pool.Exec(t.Context(), `INSERT INTO cd_forge_pulls (organization_id, hook_id, name, number, repository, host, asked_by, due_at)
+		SELECT $1, $2, 'git.test/shop/config', 9, 'https://git.test/shop/config.git', 'git.test', '{}', $3`, org, c.hook.ID, c.now.Now())
+	c.ok(err)
+	c.ok(c.store.ForForge().In(t.Context(), org, func(ctx context.Context, tx forge.Tx) error {
+		due, found, err := tx.DueForgePull(ctx, c.now.Now(), c.now.Now(), time.Minute, 100, 100)
+		c.want([]any{due.Number, found}, []any{int64(9), true})
+		return err
+	}))
 }

@@ -177,7 +177,7 @@ func (m commentMetrics) Collect(ch chan<- prometheus.Metric) {
 func commentCounts() *prometheus.Desc {
 	return prometheus.NewDesc("lockstep_forge_commands_total", "Commands in comments on pull requests in this process, by outcome: answered, refused by the rules, "+
 		"unlinked because nobody has linked the account, linked, repeated, failed for an error of the service, or ignored because no hook or no rollout is about "+
-		"it, or one account has sent too many.", []string{"outcome"}, nil)
+		"it, or one account has sent too many. Unwritten counts answers, besides, that were dropped because as many pull requests wait as may.", []string{"outcome"}, nil)
 }
 
 // answerMetrics exports what became of writing answers to commands into comments in this process.

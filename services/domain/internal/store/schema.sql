@@ -1225,8 +1225,9 @@ CREATE TABLE cd_forge_comments (
     member_id bigint,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    digest bytea NOT NULL,
     CONSTRAINT cd_forge_comments_pkey PRIMARY KEY (organization_id, id),
-    CONSTRAINT cd_forge_comments_once UNIQUE (organization_id, name, comment_id),
+    CONSTRAINT cd_forge_comments_once UNIQUE (organization_id, name, comment_id, hook_id),
     CONSTRAINT cd_forge_comments_hook FOREIGN KEY (organization_id, hook_id) REFERENCES cd_forge_hooks(organization_id, id),
     CONSTRAINT cd_forge_comments_member FOREIGN KEY (organization_id, member_id) REFERENCES cd_members(organization_id, id),
     CONSTRAINT cd_forge_comments_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
@@ -1235,6 +1236,7 @@ CREATE TABLE cd_forge_comments (
     CONSTRAINT cd_forge_comments_author_is_one CHECK ((author_id > 0)),
     CONSTRAINT cd_forge_comments_command_is_bounded CHECK (((octet_length(command) >= 1) AND (octet_length(command) <= 2000))),
     CONSTRAINT cd_forge_comments_comment_is_one CHECK ((comment_id > 0)),
+    CONSTRAINT cd_forge_comments_digest_is_one CHECK ((octet_length(digest) = 32)),
     CONSTRAINT cd_forge_comments_name_is_bounded CHECK (((octet_length(name) >= 1) AND (octet_length(name) <= 1000))),
     CONSTRAINT cd_forge_comments_number_is_one CHECK ((number > 0)),
     CONSTRAINT cd_forge_comments_outcome_is_known CHECK ((outcome = ANY (ARRAY[''::text, 'answered'::text, 'refused'::text, 'unlinked'::text, 'linked'::text, 'ignored'::text])))
@@ -1245,7 +1247,7 @@ CREATE INDEX cd_forge_comments_by_pull ON cd_forge_comments USING btree (organiz
 CREATE INDEX cd_forge_comments_by_time ON cd_forge_comments USING btree (organization_id, received_at);
 CREATE TRIGGER cd_forge_comments_touch BEFORE UPDATE ON cd_forge_comments FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_forge_comments IS
-    'Comments with commands that forges have reported, each once, so that a repeated one is no second command. Rows end after 30 days.';
+    'Comments with commands that forges have reported, each once for a hook, so that a repeated one is no second command. Rows end after 30 days.';
 COMMENT ON COLUMN cd_forge_comments.answer IS
     'What is written into the comment with answers; empty for nothing.';
 COMMENT ON COLUMN cd_forge_comments.author_id IS
@@ -1254,6 +1256,8 @@ COMMENT ON COLUMN cd_forge_comments.begun_at IS
     'When it was begun to be performed; null before.';
 COMMENT ON COLUMN cd_forge_comments.comment_id IS
     'What the forge calls the comment.';
+COMMENT ON COLUMN cd_forge_comments.digest IS
+    'Of the first line, which is not stored: it may have a reason, or a code.';
 COMMENT ON COLUMN cd_forge_comments.member_id IS
     'The member who has linked the account; null for none.';
 COMMENT ON COLUMN cd_forge_comments.name IS

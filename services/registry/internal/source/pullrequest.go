@@ -202,6 +202,9 @@ func gitLabNote(top node) core.ForgeDelivery {
 	c.Number, _ = merge.number("iid")
 	c.CommentID, _ = note.number("id")
 	c.AuthorID, _ = note.number("author_id")
+	if note.flag("internal") || note.flag("confidential") { // not everybody sees it who sees the answers
+		return core.ForgeDelivery{}
+	}
 	if note.text(noteOf) != "MergeRequest" || note.flag("system") || action != "" && action != "create" || c.AuthorID <= 0 {
 		return core.ForgeDelivery{}
 	}

@@ -129,6 +129,8 @@ func TestCommandsInCommentsOfForges(t *testing.T) {
 		"of an older GitLab":           {"gitlab", note(command, "", person), nil, ""},
 		"by another at GitLab":         {"gitlab", note(command, `,"action":"create"`, `{"id":12,"username":"eve"}`), nil, ""},
 		"by nobody at GitLab":          {"gitlab", note(command, `,"action":"create"`, `{}`), nil, ""},
+		"an internal note":             {"gitlab", note(command, `,"action":"create","internal":true`, person), nil, ""},
+		"a confidential note":          {"gitlab", note(command, `,"action":"create","confidential":true`, person), nil, ""},
 		"by the system":                {"gitlab", note(command, `,"action":"create","system":true`, person), nil, ""},
 		"by an access token at GitLab": {"gitlab", note(command, `,"action":"create"`, `{"id":11,"username":"project_3_bot_0a1b"}`), nil, ""},
 	} {

@@ -111,9 +111,12 @@ type Tx interface {
 	// first, and then the newest.
 	RolloutsOfPage(ctx context.Context, page string, most int) ([]int64, error)
 	RolloutsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Rollout, error)
-	// AddComment keeps a comment, locks it, and returns it as it is kept, which may be from before.
+	// AddComment keeps a comment of a hook, locks it, and returns it as it is kept, which may be from before.
 	AddComment(ctx context.Context, c Comment) (Comment, error)
-	// BeginComment keeps that it is being performed, for the hook that it names.
+	// CommentAtOtherHook reports whether another hook has brought it, for the same member, or for anybody if it has none. It keeps others from
+	// being begun until the transaction ends.
+	CommentAtOtherHook(ctx context.Context, c Comment) (bool, error)
+	// BeginComment keeps that it is being performed, for its member.
 	BeginComment(ctx context.Context, c Comment, at time.Time) error
 	// SettleComment keeps what became of it; false if that is known already.
 	SettleComment(ctx context.Context, c Comment) (bool, error)
@@ -121,8 +124,9 @@ type Tx interface {
 	CommentsOf(ctx context.Context, c Comment, since time.Time, most int) (int, error)
 	// ForgetComments deletes what is older, up to a limit.
 	ForgetComments(ctx context.Context, before time.Time, most int) error
-	// MergeForgeAnswer notes that an answer is to be written, unless as many pull requests wait as may.
-	MergeForgeAnswer(ctx context.Context, p forge.Pull, most int) error
+	// MergeForgeAnswer notes that an answer is to be written, at the earliest a pause after the last one; false if as many pull requests wait
+	// as may.
+	MergeForgeAnswer(ctx context.Context, p forge.Pull, most int, pause time.Duration) (bool, error)
 	// PutForgeCode keeps a code in place of the one that the member had for the hook.
 	PutForgeCode(ctx context.Context, c Code) error
 	// LockForgeCode is NotFound for none.
@@ -178,7 +182,7 @@ type Deps struct {
 type UseCases struct {
 	Deps
 	counts, commands, comments counts
-	linked, ignored            atomic.Int64
+	linked, ignored, dropped   atomic.Int64
 }
 
 // New makes the use cases over their dependencies.

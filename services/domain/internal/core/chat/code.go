@@ -113,14 +113,14 @@ func (u *UseCases) useCode(ctx context.Context, tx Tx, c *commented, unknown err
 	if len(c.order.args) != 1 {
 		return unknown
 	}
-	if err := tx.LockChatAccounts(ctx); err != nil {
-		return err
-	}
 	code, err := tx.LockForgeCode(ctx, codeDigest(c.order.args[0]))
 	if fault.Is(err, fault.NotFound) {
 		return unknown
 	}
 	if err != nil {
+		return err
+	}
+	if err := tx.LockChatAccounts(ctx); err != nil { // only for codes that there are
 		return err
 	}
 	now := u.Clock.Now()

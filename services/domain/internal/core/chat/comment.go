@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -45,7 +46,9 @@ type Comment struct {
 	Name                        string
 	Number, CommentID, AuthorID int64
 	Author, Command             string
-	ReceivedAt                  time.Time
+	// Digest identifies the first line.
+	Digest     []byte
+	ReceivedAt time.Time
 	// BegunAt is when it was begun to be performed; nil before.
 	BegunAt *time.Time
 	// Outcome is what became of it; empty while that is open.
@@ -77,7 +80,7 @@ func (c Comment) where() string {
 func (u *UseCases) CommentCounts() map[string]int64 {
 	all := u.comments.all()
 	delete(all, "unproved")
-	all["linked"], all["ignored"] = u.linked.Load(), u.ignored.Load()
+	all["linked"], all["ignored"], all["unwritten"] = u.linked.Load(), u.ignored.Load(), u.dropped.Load()
 	return all
 }
 
@@ -119,6 +122,8 @@ type commented struct {
 	repository string
 	who        core.Actor
 	rollouts   []core.Rollout
+	// interrupted is that it was begun before, and may have been performed.
+	interrupted bool
 	// outcome is what became of it without being performed; empty if it is to be.
 	outcome, answer string
 }
@@ -172,27 +177,16 @@ func (u *UseCases) beginComment(ctx context.Context, tx Tx, r CommentReport, c *
 		return errIgnored
 	}
 	now := u.Clock.Now()
-	_, text, _ := strings.Cut(strings.TrimSpace(r.Text), " ")
-	c.order = parse(text)
+	words := strings.Fields(r.Text) // also at other spaces, of which no part of a code may be taken for a verb
+	c.order = parse(strings.Join(words[min(1, len(words)):], " "))
 	c.Comment = Comment{
 		HookID: hook.ID, Name: name, Number: r.Number, CommentID: r.CommentID, AuthorID: r.AuthorID, Author: r.Author, Command: c.order.shown(),
 		ReceivedAt: now,
 	}
-	if c.order.verb != verbLink { // a code may be written anywhere: it says whose account it is for
-		found, err := tx.RolloutsOfPage(ctx, hook.Page(name, r.Number), maxCandidates)
-		if err != nil {
-			return err
-		}
-		if len(found) == 0 {
-			return errIgnored
-		}
-		rollouts, err := tx.RolloutsByID(ctx, c.organization, found)
-		if err != nil {
-			return err
-		}
-		for _, id := range found {
-			c.rollouts = append(c.rollouts, rollouts[id])
-		}
+	sum := sha256.Sum256([]byte("lockstep forge comment 1 " + strings.Join(words, " ")))
+	c.Digest = sum[:]
+	if err := c.about(ctx, tx, hook); err != nil {
+		return err
 	}
 	if many, err := tx.CommentsOf(ctx, c.Comment, now.Add(-time.Minute), perMinute); err != nil || many >= perMinute {
 		if err == nil {
@@ -204,23 +198,52 @@ func (u *UseCases) beginComment(ctx context.Context, tx Tx, r CommentReport, c *
 	if err != nil {
 		return err
 	}
-	// Another hook may have brought it first, where the account is not linked.
-	if before.Outcome != "" && (before.Outcome != "unlinked" || before.HookID == hook.ID) || before.AuthorID != r.AuthorID || before.Command != c.Command {
+	if before.Outcome != "" || before.AuthorID != r.AuthorID || !bytes.Equal(before.Digest, c.Digest) {
 		c.outcome = "repeated"
 		return nil
 	}
-	c.ID = before.ID
+	c.ID, c.interrupted = before.ID, before.BegunAt != nil
+	if c.order.verb != verbLink {
+		if err := u.whoCommented(ctx, tx, c); err != nil {
+			return err
+		}
+		// Who knows the secret of a hook cannot suppress what others have written: only what another hook has brought for the same member is done.
+		if elsewhere, err := tx.CommentAtOtherHook(ctx, c.Comment); err != nil || elsewhere {
+			c.outcome = "repeated"
+			return err
+		}
+	}
 	if err := tx.BeginComment(ctx, c.Comment, now); err != nil {
 		return err
 	}
-	if before.BegunAt != nil && before.Outcome == "" && c.order.verb == verbFreeze {
+	if c.interrupted && c.outcome == "" && c.order.verb == verbFreeze {
 		c.outcome, c.answer = "refused", "Lockstep was interrupted while it performed this. Look whether there is the freeze, and write it again if there is none."
-		return nil
 	}
-	if err := tx.ForgetComments(ctx, now.Add(-kept), forgottenAtOnce); err != nil || c.order.verb == verbLink {
+	return tx.ForgetComments(ctx, now.Add(-kept), forgottenAtOnce)
+}
+
+// about finds the rollouts whose pull request a comment is on. A code that is known may be written on others, too: it says whose account it
+// is for.
+func (c *commented) about(ctx context.Context, tx Tx, hook forge.Hook) error {
+	found, err := tx.RolloutsOfPage(ctx, hook.Page(c.Name, c.Number), maxCandidates)
+	if err != nil {
 		return err
 	}
-	return u.whoCommented(ctx, tx, c)
+	if len(found) == 0 {
+		if c.order.verb != verbLink || len(c.order.args) != 1 {
+			return errIgnored
+		}
+		code, err := tx.LockForgeCode(ctx, codeDigest(c.order.args[0]))
+		if fault.Is(err, fault.NotFound) || err == nil && code.HookID != hook.ID {
+			return errIgnored
+		}
+		return err
+	}
+	rollouts, err := tx.RolloutsByID(ctx, c.organization, found)
+	for _, id := range found {
+		c.rollouts = append(c.rollouts, rollouts[id])
+	}
+	return err
 }
 
 // whoCommented finds the member who has linked the account of a comment.
@@ -242,7 +265,7 @@ func (u *UseCases) whoCommented(ctx context.Context, tx Tx, c *commented) error 
 		ownerMachine:  "Machines do not answer in comments. ",
 		ownerWeak:     fmt.Sprintf("This account was linked without the permission %q, so it has to be linked again. ", c.order.needs()),
 	}[how]
-	c.answer += fmt.Sprintf("To link it, get a code with: lockstep forge account link %d %s", c.HookID, strings.ToLower(c.Author))
+	c.answer += "To link it, get a code for it on the page Forges of the console."
 	return nil
 }
 
@@ -260,7 +283,11 @@ func (u *UseCases) settleIn(ctx context.Context, tx Tx, c commented) error {
 	if err != nil || !fresh || c.answer == "" {
 		return err
 	}
-	return tx.MergeForgeAnswer(ctx, forge.Answering(c.HookID, c.Name, c.repository, c.Number, u.Clock.Now()), forge.MostPulls)
+	noted, err := tx.MergeForgeAnswer(ctx, forge.Answering(c.HookID, c.Name, c.repository, c.Number, u.Clock.Now()), forge.MostPulls, forge.BetweenAnswers)
+	if err == nil && !noted {
+		u.dropped.Add(1)
+	}
+	return err
 }
 
 // answerTo performs a command by the rules of the console. The error is that it could not be performed, or is not allowed.
@@ -279,22 +306,28 @@ func (c commented) answerTo(ctx context.Context, u *UseCases, s *reply) error {
 	case verbFreeze:
 		return u.freezeByComment(ctx, c, s)
 	}
-	return fault.New(fault.Invalid, "found %.50q; expected one of %s", c.order.verb, strings.Join(append(verbs(), verbLink), ", "))
+	return fault.New(fault.Invalid, "found %q; expected one of %s", c.order.shown(), strings.Join(append(verbs(), verbLink), ", "))
 }
 
-// shown is a command as it is kept and shown: without a code.
+// maxVerb is the length of the longest word that is shown of an unknown command: a code is longer.
+const maxVerb = 12
+
+// shown is a command as it is kept and shown to everybody: the verb, and the number of the question. What else was written may be a reason,
+// or a code.
 func (o order) shown() string {
-	if o.verb == verbLink {
-		return "/lockstep link"
+	switch o.verb {
+	case verbApprove, verbReject:
+		if len(o.args) > 0 {
+			if number, err := strconv.ParseInt(o.args[0], 10, 64); err == nil {
+				return fmt.Sprintf("/lockstep %s %d", o.verb, number)
+			}
+		}
+	default:
+		if o.verb == "" || len(o.verb) > maxVerb || strings.ContainsFunc(o.verb, func(r rune) bool { return r < 'a' || r > 'z' }) {
+			return "/lockstep ?"
+		}
 	}
-	return cutBytes("/lockstep "+strings.Join(append([]string{o.verb}, o.args...), " "), maxText)
-}
-
-func cutBytes(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "")
+	return "/lockstep " + o.verb
 }
 
 func helpInComments() string {

@@ -121,8 +121,34 @@ func (u *UseCases) asking(ctx context.Context, c commented) (open []core.Gate, e
 	return open, err
 }
 
-// resolveByComment answers a question by its number. Without a number it shows what asks: nobody approves what was not shown.
+// nameless is an error of a rule as everybody may read it: what the rule says names the member whose account it is.
+func nameless(err error) error {
+	switch {
+	case fault.Is(err, fault.Refused):
+		return fault.New(fault.Refused, "the rules do not let this account do it now; Lockstep shows whose answer is asked for")
+	case fault.Is(err, fault.Denied):
+		return fault.New(fault.Denied, "the member whose account this is has no permission for it")
+	}
+	return err
+}
+
+// resolveByComment answers a question, unless that was interrupted before: then a refusal may be for what this comment has done itself.
 func (u *UseCases) resolveByComment(ctx context.Context, c commented, s *reply) error {
+	err := u.resolveOnce(ctx, c, s)
+	if !c.interrupted || len(c.order.args) == 0 || !fault.Is(err, fault.Refused) && !fault.Is(err, fault.Denied) {
+		return err
+	}
+	s.lines, s.links = nil, nil
+	s.add("Lockstep was interrupted while it performed this. It may have been done before: see")
+	for _, r := range c.rollouts[:min(len(c.rollouts), maxRollouts)] {
+		s.add("- %s", named(r))
+		s.rollout(u.URL, r)
+	}
+	return nil
+}
+
+// resolveOnce answers a question by its number. Without a number it shows what asks: nobody approves what was not shown.
+func (u *UseCases) resolveOnce(ctx context.Context, c commented, s *reply) error {
 	open, err := u.asking(ctx, c)
 	if err != nil {
 		return err
@@ -133,8 +159,7 @@ func (u *UseCases) resolveByComment(ctx context.Context, c commented, s *reply) 
 	number, err := strconv.ParseInt(c.order.args[0], 10, 64)
 	i := slices.IndexFunc(open, func(g core.Gate) bool { return g.RequestID == number })
 	if err != nil || i < 0 {
-		return fault.New(fault.Refused, "found %.30q, which is no question of this change that is open now; /lockstep %s shows those that are",
-			c.order.args[0], c.order.verb)
+		return fault.New(fault.Refused, "that is no question of this change that is open now; /lockstep %s shows those that are", c.order.verb)
 	}
 	decision, decide := "approved", u.Rollouts.ApproveGate
 	if c.order.verb == verbReject {
@@ -145,7 +170,7 @@ func (u *UseCases) resolveByComment(ctx context.Context, c commented, s *reply) 
 		Reason: core.Because(decision+" "+c.where(), strings.Join(c.order.args[1:], " ")),
 	})
 	if err != nil {
-		return err
+		return nameless(err)
 	}
 	s.add("%s %s of rollout_%s.", decision, open[i].GateID, strconv.FormatInt(open[i].RolloutID, 10))
 	return nil
@@ -181,9 +206,13 @@ func (u *UseCases) freezeByComment(ctx context.Context, c commented, s *reply) e
 	}
 	lasts, err := duration(c.order.args[0])
 	if err != nil {
-		return err
+		return fault.New(fault.Invalid, "the first word after freeze is no duration; expected one such as 30m, 2h or 1d")
 	}
-	names, _, err := u.about(ctx, c.organization, c.rollouts)
+	all := c.rollouts // those under way come first; what is over counts only if none is
+	if i := slices.IndexFunc(all, func(r core.Rollout) bool { return r.FinishedAt != nil }); i > 0 {
+		all = all[:i]
+	}
+	names, _, err := u.about(ctx, c.organization, all)
 	if err != nil {
 		return err
 	}
@@ -197,7 +226,7 @@ func (u *UseCases) freezeByComment(ctx context.Context, c commented, s *reply) e
 		Reason: fmt.Sprintf("%s (%s)", strings.Join(c.order.args[1:], " "), c.where()),
 	})
 	if err != nil {
-		return err
+		return nameless(err)
 	}
 	s.add("%s stops the rollouts of %s until %s, but no rollbacks. End it in Lockstep.", made.Name(), names[id].Name, moment(made.EndsAt))
 	return nil

@@ -84,6 +84,8 @@ const (
 	MostPulls = 1000
 	// shownAnswers is how many answers the comment has, the latest.
 	shownAnswers = 5
+	// BetweenAnswers is how long the comment with answers is left alone after it was written.
+	BetweenAnswers = 20 * time.Second
 	// betweenPlans is how long a pull request is left alone after its comment was written.
 	betweenPlans = time.Minute
 	// pullRate is how many pull requests are begun at a server within a window, and pullsTogether how many at once. They have requests of

@@ -122,12 +122,16 @@ func (u *UseCases) beginPull(ctx context.Context, tx Tx, organization int64, p P
 	return p, err == nil, err
 }
 
-// next is what is to be done with a pull request; empty if no hook is for it any more. Answers come first: people wait for them.
+// next is what is to be done with a pull request; empty if no hook is for it any more. Answers come first, for which people wait, unless
+// the last run was about answers: they keep no plan from being written.
 func (p Pull) next(hooks []Hook) Step {
+	plans := slices.ContainsFunc(hooks, func(h Hook) bool { return h.ID == p.HookID && h.Plans })
 	switch {
+	case p.Step == StepAnswer && plans && p.Revision > p.BegunRevision:
+		return StepRead
 	case p.Answers > p.AnswersWritten && slices.ContainsFunc(hooks, func(h Hook) bool { return h.Commands && h.Covers(p.Name) }):
 		return StepAnswer
-	case slices.ContainsFunc(hooks, func(h Hook) bool { return h.ID == p.HookID && h.Plans }):
+	case plans:
 		return StepRead
 	}
 	return ""
@@ -313,8 +317,10 @@ func (u *UseCases) pullEnded(p *Pull, h *Host, now time.Time, o outcome) {
 // more has a pull request begun again that is done with, if there is something else to do.
 func (p *Pull) more(now time.Time) {
 	switch {
-	case p.Answers > p.AnswersWritten:
+	case p.Answers > p.AnswersWritten && p.Step != StepAnswer:
 		p.State, p.DueAt = Pending, now
+	case p.Answers > p.AnswersWritten && p.Revision == p.BegunRevision:
+		p.State, p.DueAt = Pending, now.Add(BetweenAnswers)
 	case p.Revision > p.BegunRevision: // something has happened since
 		p.State, p.DueAt = Pending, now.Add(betweenPlans)
 	}

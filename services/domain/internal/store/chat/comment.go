@@ -25,23 +25,40 @@ func (w Writes) AddComment(ctx context.Context, c chat.Comment) (chat.Comment, e
 	err := w.Q.InsertForgeComment(ctx, query.InsertForgeCommentParams{
 		OrganizationID: w.Entered, HookID: c.HookID, Name: c.Name, Number: c.Number, CommentID: c.CommentID, AuthorID: c.AuthorID,
 		Author:  c.Author,
-		Command: c.Command, ReceivedAt: c.ReceivedAt,
+		Command: c.Command, Digest: c.Digest, ReceivedAt: c.ReceivedAt,
 	})
 	if err != nil {
 		return c, pg.Classify(err, "keep comment %d of %s", c.CommentID, c.Name)
 	}
-	r, err := w.Q.LockForgeComment(ctx, w.Entered, c.Name, c.CommentID)
+	r, err := w.Q.LockForgeComment(ctx, query.LockForgeCommentParams{
+		OrganizationID: w.Entered, Name: c.Name, CommentID: c.CommentID, HookID: c.HookID,
+	})
 	return chat.Comment{
 		ID: r.ID, HookID: r.HookID, Name: r.Name, Number: r.Number, CommentID: r.CommentID, AuthorID: r.AuthorID, Author: r.Author,
-		Command:    r.Command,
+		Command: r.Command, Digest: r.Digest,
 		ReceivedAt: r.ReceivedAt, BegunAt: r.BegunAt, Outcome: r.Outcome, Answer: r.Answer,
 	}, pg.Classify(err, "lock comment %d of %s", c.CommentID, c.Name)
 }
 
 // BeginComment implements chat.Tx.
 func (w Writes) BeginComment(ctx context.Context, c chat.Comment, at time.Time) error {
-	err := w.Q.BeginForgeComment(ctx, query.BeginForgeCommentParams{OrganizationID: w.Entered, ID: c.ID, HookID: c.HookID, At: &at})
+	p := query.BeginForgeCommentParams{OrganizationID: w.Entered, ID: c.ID, At: &at}
+	if c.Member != 0 {
+		p.MemberID = &c.Member
+	}
+	err := w.Q.BeginForgeComment(ctx, p)
 	return pg.Classify(err, "begin comment %d of %s", c.CommentID, c.Name)
+}
+
+// CommentAtOtherHook implements chat.Tx.
+func (w Writes) CommentAtOtherHook(ctx context.Context, c chat.Comment) (bool, error) {
+	if err := w.Q.LockForgeCommentAtHooks(ctx, c.Name, c.CommentID, w.Entered); err != nil {
+		return false, pg.Classify(err, "lock comment %d of %s", c.CommentID, c.Name)
+	}
+	is, err := w.Q.ForgeCommentAtOtherHook(ctx, query.ForgeCommentAtOtherHookParams{
+		OrganizationID: w.Entered, Name: c.Name, CommentID: c.CommentID, HookID: c.HookID, AuthorID: c.AuthorID, Digest: c.Digest, MemberID: c.Member,
+	})
+	return is, pg.Classify(err, "look for comment %d of %s at other hooks", c.CommentID, c.Name)
 }
 
 // SettleComment implements chat.Tx.

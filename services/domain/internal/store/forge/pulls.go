@@ -110,12 +110,12 @@ func (w Writes) SaveForgePullReading(ctx context.Context, id int64, run int, rea
 }
 
 // MergeForgeAnswer implements chat.Tx.
-func (w Writes) MergeForgeAnswer(ctx context.Context, p forge.Pull, most int) error {
-	_, err := w.Q.MergeForgeAnswer(ctx, query.MergeForgeAnswerParams{
+func (w Writes) MergeForgeAnswer(ctx context.Context, p forge.Pull, most int, pause time.Duration) (bool, error) {
+	n, err := w.Q.MergeForgeAnswer(ctx, query.MergeForgeAnswerParams{
 		OrganizationID: w.Entered, HookID: p.HookID, Name: p.Name, Number: p.Number, Repository: p.Repository, Host: p.Host, DueAt: p.DueAt,
-		Most: int64(most),
+		Most: int64(most), MostAsked: int64(most / 2), PauseSeconds: pause.Seconds(),
 	})
-	return pg.Classify(err, "note an answer on pull request %d of %s", p.Number, p.Name)
+	return n > 0, pg.Classify(err, "note an answer on pull request %d of %s", p.Number, p.Name)
 }
 
 // ForgeAnswers implements forge.Tx.

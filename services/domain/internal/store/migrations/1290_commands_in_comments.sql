@@ -53,7 +53,8 @@ CREATE TABLE cd_forge_comments (
     created_at      timestamptz NOT NULL DEFAULT now(),
     updated_at      timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (organization_id, id),
-    CONSTRAINT cd_forge_comments_once UNIQUE (organization_id, name, comment_id),
+    digest          bytea NOT NULL CONSTRAINT cd_forge_comments_digest_is_one CHECK (octet_length(digest) = 32),
+    CONSTRAINT cd_forge_comments_once UNIQUE (organization_id, name, comment_id, hook_id),
     CONSTRAINT cd_forge_comments_hook FOREIGN KEY (organization_id, hook_id) REFERENCES cd_forge_hooks (organization_id, id),
     CONSTRAINT cd_forge_comments_member FOREIGN KEY (organization_id, member_id) REFERENCES cd_members (organization_id, id)
 );
@@ -61,10 +62,11 @@ CREATE INDEX cd_forge_comments_by_pull ON cd_forge_comments (organization_id, na
 CREATE INDEX cd_forge_comments_by_author ON cd_forge_comments (organization_id, author_id, received_at);
 CREATE INDEX cd_forge_comments_by_time ON cd_forge_comments (organization_id, received_at);
 CREATE INDEX cd_forge_comments_by_hook ON cd_forge_comments (organization_id, hook_id);
-COMMENT ON TABLE cd_forge_comments IS 'Comments with commands that forges have reported, each once, so that a repeated one is no second command. Rows end after 30 days.';
+COMMENT ON TABLE cd_forge_comments IS 'Comments with commands that forges have reported, each once for a hook, so that a repeated one is no second command. Rows end after 30 days.';
 COMMENT ON COLUMN cd_forge_comments.name IS 'Host and path of the repository, in lower case; number is that of the pull request.';
 COMMENT ON COLUMN cd_forge_comments.comment_id IS 'What the forge calls the comment.';
 COMMENT ON COLUMN cd_forge_comments.author_id IS 'What the forge calls who has written it; author is the name, which may change.';
+COMMENT ON COLUMN cd_forge_comments.digest IS 'Of the first line, which is not stored: it may have a reason, or a code.';
 COMMENT ON COLUMN cd_forge_comments.begun_at IS 'When it was begun to be performed; null before.';
 COMMENT ON COLUMN cd_forge_comments.outcome IS 'What became of it; empty while that is open, as after a crash.';
 COMMENT ON COLUMN cd_forge_comments.answer IS 'What is written into the comment with answers; empty for nothing.';

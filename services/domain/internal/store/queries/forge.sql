@@ -299,13 +299,14 @@ SELECT cd_forget_forge_reports(@before::timestamptz, @most::integer)::bigint;
 -- name: MergeForgePull :execrows
 -- Notes that a pull request may have changed. One that a run is about is begun again afterwards, and one that waits after a failed attempt
 -- continues to wait. A comment does not hide that there was a push, nor who has asked before: the last ten who have asked are kept.
--- Those that wait because of a comment, which outsiders may write, are at most half of all that may wait.
+-- Those that wait because of a comment, which outsiders may write, are at most half of all that may wait, with those that wait for answers.
 INSERT INTO cd_forge_pulls AS p (organization_id, hook_id, name, number, repository, host, asked_by, due_at)
 SELECT @organization_id, @hook_id, @name, @number, @repository, @host, @asked_by, @due_at
 WHERE EXISTS (SELECT FROM cd_forge_pulls o WHERE o.organization_id = @organization_id AND o.name = @name AND o.number = @number
         AND (NOT @asked::boolean OR o.state IN ('pending', 'sending')))
    OR (NOT @asked::boolean OR (SELECT count(*) FROM (SELECT FROM cd_forge_pulls o WHERE o.organization_id = @organization_id
-            AND o.state IN ('pending', 'sending') AND o.asked_by <> '{}' LIMIT @most_asked::bigint) x) < @most_asked::bigint)
+            AND o.state IN ('pending', 'sending') AND (o.asked_by <> '{}' OR o.answers > o.answers_written AND o.revision = o.begun_revision)
+            LIMIT @most_asked::bigint) x) < @most_asked::bigint)
         AND (SELECT count(*) FROM (SELECT FROM cd_forge_pulls o WHERE o.organization_id = @organization_id AND o.state IN ('pending', 'sending') LIMIT @most::bigint) x) < @most::bigint
 ON CONFLICT (organization_id, name, number) DO UPDATE SET
     hook_id = EXCLUDED.hook_id, repository = EXCLUDED.repository, revision = p.revision + 1,
@@ -318,7 +319,7 @@ ON CONFLICT (organization_id, name, number) DO UPDATE SET
 
 -- name: DueForgePull :one
 -- The one that may be begun now, or whose run is to be looked at; those that others have locked are skipped. What was pushed comes before
--- what was asked for, which outsiders may do.
+-- what was asked for, and before answers alone, which outsiders may cause.
 SELECT * FROM cd_forge_pulls p WHERE p.organization_id = @organization_id AND p.state IN ('pending', 'sending') AND p.due_at <= @at
   AND (p.state = 'sending' OR p.host <> ALL (ARRAY(
       SELECT h.host FROM cd_forge_hosts h WHERE h.organization_id = @organization_id AND (h.paused_until > @at OR h.pull_paused_until > @at
@@ -326,7 +327,7 @@ SELECT * FROM cd_forge_pulls p WHERE p.organization_id = @organization_id AND p.
           OR h.pull_window_count >= @rate::bigint AND h.pull_window_at > @window_at
           OR (SELECT count(*) FROM cd_forge_pulls x WHERE x.organization_id = h.organization_id AND x.host = h.host AND x.state = 'sending')
               >= CASE WHEN h.pull_failures > 0 THEN 1 ELSE @together::bigint END))))
-ORDER BY p.state = 'pending', p.asked_by <> '{}', p.due_at, p.id LIMIT 1 FOR UPDATE SKIP LOCKED;
+ORDER BY p.state = 'pending', p.asked_by <> '{}' OR p.revision = p.begun_revision, p.due_at, p.id LIMIT 1 FOR UPDATE SKIP LOCKED;
 
 -- name: LockForgePull :one
 SELECT * FROM cd_forge_pulls WHERE organization_id = @organization_id AND id = @id FOR UPDATE;

@@ -11,12 +11,12 @@ import (
 )
 
 const beginForgeComment = `-- name: BeginForgeComment :exec
-UPDATE cd_forge_comments SET begun_at = $1, hook_id = $2, outcome = '', answer = '' WHERE organization_id = $3 AND id = $4
+UPDATE cd_forge_comments SET begun_at = $1, member_id = $2 WHERE organization_id = $3 AND id = $4
 `
 
 type BeginForgeCommentParams struct {
 	At             *time.Time
-	HookID         int64
+	MemberID       *int64
 	OrganizationID int64
 	ID             int64
 }
@@ -24,7 +24,7 @@ type BeginForgeCommentParams struct {
 func (q *Queries) BeginForgeComment(ctx context.Context, arg BeginForgeCommentParams) error {
 	_, err := q.db.Exec(ctx, beginForgeComment,
 		arg.At,
-		arg.HookID,
+		arg.MemberID,
 		arg.OrganizationID,
 		arg.ID,
 	)
@@ -32,7 +32,7 @@ func (q *Queries) BeginForgeComment(ctx context.Context, arg BeginForgeCommentPa
 }
 
 const forgeAnswers = `-- name: ForgeAnswers :many
-SELECT organization_id, id, hook_id, name, number, comment_id, author_id, author, command, received_at, begun_at, outcome, answer, member_id, created_at, updated_at FROM cd_forge_comments WHERE organization_id = $1 AND name = $2 AND number = $3 AND answer <> ''
+SELECT organization_id, id, hook_id, name, number, comment_id, author_id, author, command, received_at, begun_at, outcome, answer, member_id, created_at, updated_at, digest FROM cd_forge_comments WHERE organization_id = $1 AND name = $2 AND number = $3 AND answer <> ''
 ORDER BY id DESC LIMIT $4
 `
 
@@ -75,6 +75,7 @@ func (q *Queries) ForgeAnswers(ctx context.Context, arg ForgeAnswersParams) ([]F
 			&i.MemberID,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Digest,
 		); err != nil {
 			return nil, err
 		}
@@ -84,6 +85,38 @@ func (q *Queries) ForgeAnswers(ctx context.Context, arg ForgeAnswersParams) ([]F
 		return nil, err
 	}
 	return items, nil
+}
+
+const forgeCommentAtOtherHook = `-- name: ForgeCommentAtOtherHook :one
+SELECT EXISTS (SELECT FROM cd_forge_comments WHERE organization_id = $1 AND name = $2 AND comment_id = $3 AND hook_id <> $4
+    AND author_id = $5 AND digest = $6 AND begun_at IS NOT NULL AND ($7::bigint = 0 OR member_id = $7)
+    AND outcome IN ('', 'answered', 'refused', 'linked', 'unlinked'))
+`
+
+type ForgeCommentAtOtherHookParams struct {
+	OrganizationID int64
+	Name           string
+	CommentID      int64
+	HookID         int64
+	AuthorID       int64
+	Digest         []byte
+	MemberID       int64
+}
+
+// Whether another hook has brought the same comment, with the same text by the same account, for the same member; for anybody if that is 0.
+func (q *Queries) ForgeCommentAtOtherHook(ctx context.Context, arg ForgeCommentAtOtherHookParams) (bool, error) {
+	row := q.db.QueryRow(ctx, forgeCommentAtOtherHook,
+		arg.OrganizationID,
+		arg.Name,
+		arg.CommentID,
+		arg.HookID,
+		arg.AuthorID,
+		arg.Digest,
+		arg.MemberID,
+	)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
 }
 
 const forgeCommentsOfAuthor = `-- name: ForgeCommentsOfAuthor :one
@@ -128,9 +161,9 @@ func (q *Queries) ForgetForgeComments(ctx context.Context, before time.Time, mos
 }
 
 const insertForgeComment = `-- name: InsertForgeComment :exec
-INSERT INTO cd_forge_comments (organization_id, hook_id, name, number, comment_id, author_id, author, command, received_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-ON CONFLICT (organization_id, name, comment_id) DO NOTHING
+INSERT INTO cd_forge_comments (organization_id, hook_id, name, number, comment_id, author_id, author, command, digest, received_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+ON CONFLICT (organization_id, name, comment_id, hook_id) DO NOTHING
 `
 
 type InsertForgeCommentParams struct {
@@ -142,6 +175,7 @@ type InsertForgeCommentParams struct {
 	AuthorID       int64
 	Author         string
 	Command        string
+	Digest         []byte
 	ReceivedAt     time.Time
 }
 
@@ -155,6 +189,7 @@ func (q *Queries) InsertForgeComment(ctx context.Context, arg InsertForgeComment
 		arg.AuthorID,
 		arg.Author,
 		arg.Command,
+		arg.Digest,
 		arg.ReceivedAt,
 	)
 	return err
@@ -184,11 +219,23 @@ func (q *Queries) LockForgeCode(ctx context.Context, organizationID int64, diges
 }
 
 const lockForgeComment = `-- name: LockForgeComment :one
-SELECT organization_id, id, hook_id, name, number, comment_id, author_id, author, command, received_at, begun_at, outcome, answer, member_id, created_at, updated_at FROM cd_forge_comments WHERE organization_id = $1 AND name = $2 AND comment_id = $3 FOR UPDATE
+SELECT organization_id, id, hook_id, name, number, comment_id, author_id, author, command, received_at, begun_at, outcome, answer, member_id, created_at, updated_at, digest FROM cd_forge_comments WHERE organization_id = $1 AND name = $2 AND comment_id = $3 AND hook_id = $4 FOR UPDATE
 `
 
-func (q *Queries) LockForgeComment(ctx context.Context, organizationID int64, name string, commentID int64) (ForgeComment, error) {
-	row := q.db.QueryRow(ctx, lockForgeComment, organizationID, name, commentID)
+type LockForgeCommentParams struct {
+	OrganizationID int64
+	Name           string
+	CommentID      int64
+	HookID         int64
+}
+
+func (q *Queries) LockForgeComment(ctx context.Context, arg LockForgeCommentParams) (ForgeComment, error) {
+	row := q.db.QueryRow(ctx, lockForgeComment,
+		arg.OrganizationID,
+		arg.Name,
+		arg.CommentID,
+		arg.HookID,
+	)
 	var i ForgeComment
 	err := row.Scan(
 		&i.OrganizationID,
@@ -207,17 +254,34 @@ func (q *Queries) LockForgeComment(ctx context.Context, organizationID int64, na
 		&i.MemberID,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Digest,
 	)
 	return i, err
+}
+
+const lockForgeCommentAtHooks = `-- name: LockForgeCommentAtHooks :exec
+SELECT pg_advisory_xact_lock(hashtextextended('forge comment ' || $1::text || ' ' || $2::bigint, $3::bigint))
+`
+
+// One at a time of the hooks that have brought a comment begins to perform it.
+func (q *Queries) LockForgeCommentAtHooks(ctx context.Context, name string, commentID int64, organizationID int64) error {
+	_, err := q.db.Exec(ctx, lockForgeCommentAtHooks, name, commentID, organizationID)
+	return err
 }
 
 const mergeForgeAnswer = `-- name: MergeForgeAnswer :execrows
 INSERT INTO cd_forge_pulls AS p (organization_id, hook_id, name, number, repository, host, asked_by, due_at, revision, answers)
 SELECT $1, $2, $3, $4, $5, $6, '{}', $7, 0, 1
-WHERE EXISTS (SELECT FROM cd_forge_pulls o WHERE o.organization_id = $1 AND o.name = $3 AND o.number = $4)
-   OR (SELECT count(*) FROM (SELECT FROM cd_forge_pulls o WHERE o.organization_id = $1 AND o.state IN ('pending', 'sending') LIMIT $8::bigint) x) < $8::bigint
+WHERE EXISTS (SELECT FROM cd_forge_pulls o WHERE o.organization_id = $1 AND o.name = $3 AND o.number = $4
+        AND o.state IN ('pending', 'sending'))
+   OR (SELECT count(*) FROM (SELECT FROM cd_forge_pulls o WHERE o.organization_id = $1 AND o.state IN ('pending', 'sending')
+            AND (o.asked_by <> '{}' OR o.answers > o.answers_written AND o.revision = o.begun_revision) LIMIT $8::bigint) x) < $8::bigint
+        AND (SELECT count(*) FROM (SELECT FROM cd_forge_pulls o WHERE o.organization_id = $1 AND o.state IN ('pending', 'sending')
+            LIMIT $9::bigint) x) < $9::bigint
 ON CONFLICT (organization_id, name, number) DO UPDATE SET answers = p.answers + 1, repository = EXCLUDED.repository,
-    due_at = CASE WHEN p.state = 'sending' OR p.state = 'pending' AND p.attempts > 0 THEN p.due_at ELSE EXCLUDED.due_at END,
+    due_at = CASE WHEN p.state = 'sending' OR p.state = 'pending' AND p.attempts > 0 THEN p.due_at
+        ELSE GREATEST(EXCLUDED.due_at, CASE WHEN p.step = 'answer' AND p.answers_begun > 0
+            THEN COALESCE(p.sent_at, 'epoch') + make_interval(secs => $10::double precision) END) END,
     attempts = CASE WHEN p.state IN ('pending', 'sending') THEN p.attempts ELSE 0 END,
     state = CASE WHEN p.state = 'sending' THEN p.state ELSE 'pending' END
 `
@@ -230,10 +294,13 @@ type MergeForgeAnswerParams struct {
 	Repository     string
 	Host           string
 	DueAt          time.Time
+	MostAsked      int64
 	Most           int64
+	PauseSeconds   float64
 }
 
-// Notes that there is an answer to write. A pull request that is not known gets a row without a plan.
+// Notes that there is an answer to write. A pull request that is not known gets a row without a plan. Those that wait because of a comment
+// are at most a part of all that may wait. The comment with answers is left alone for a while after it was written.
 func (q *Queries) MergeForgeAnswer(ctx context.Context, arg MergeForgeAnswerParams) (int64, error) {
 	result, err := q.db.Exec(ctx, mergeForgeAnswer,
 		arg.OrganizationID,
@@ -243,7 +310,9 @@ func (q *Queries) MergeForgeAnswer(ctx context.Context, arg MergeForgeAnswerPara
 		arg.Repository,
 		arg.Host,
 		arg.DueAt,
+		arg.MostAsked,
 		arg.Most,
+		arg.PauseSeconds,
 	)
 	if err != nil {
 		return 0, err

@@ -39,7 +39,7 @@ SELECT organization_id, id, hook_id, name, number, repository, host, asked_by, r
           OR h.pull_window_count >= $4::bigint AND h.pull_window_at > $5
           OR (SELECT count(*) FROM cd_forge_pulls x WHERE x.organization_id = h.organization_id AND x.host = h.host AND x.state = 'sending')
               >= CASE WHEN h.pull_failures > 0 THEN 1 ELSE $6::bigint END))))
-ORDER BY p.state = 'pending', p.asked_by <> '{}', p.due_at, p.id LIMIT 1 FOR UPDATE SKIP LOCKED
+ORDER BY p.state = 'pending', p.asked_by <> '{}' OR p.revision = p.begun_revision, p.due_at, p.id LIMIT 1 FOR UPDATE SKIP LOCKED
 `
 
 type DueForgePullParams struct {
@@ -52,7 +52,7 @@ type DueForgePullParams struct {
 }
 
 // The one that may be begun now, or whose run is to be looked at; those that others have locked are skipped. What was pushed comes before
-// what was asked for, which outsiders may do.
+// what was asked for, and before answers alone, which outsiders may cause.
 func (q *Queries) DueForgePull(ctx context.Context, arg DueForgePullParams) (ForgePull, error) {
 	row := q.db.QueryRow(ctx, dueForgePull,
 		arg.OrganizationID,
@@ -1281,7 +1281,8 @@ SELECT $1, $2, $3, $4, $5, $6, $7, $8
 WHERE EXISTS (SELECT FROM cd_forge_pulls o WHERE o.organization_id = $1 AND o.name = $3 AND o.number = $4
         AND (NOT $9::boolean OR o.state IN ('pending', 'sending')))
    OR (NOT $9::boolean OR (SELECT count(*) FROM (SELECT FROM cd_forge_pulls o WHERE o.organization_id = $1
-            AND o.state IN ('pending', 'sending') AND o.asked_by <> '{}' LIMIT $10::bigint) x) < $10::bigint)
+            AND o.state IN ('pending', 'sending') AND (o.asked_by <> '{}' OR o.answers > o.answers_written AND o.revision = o.begun_revision)
+            LIMIT $10::bigint) x) < $10::bigint)
         AND (SELECT count(*) FROM (SELECT FROM cd_forge_pulls o WHERE o.organization_id = $1 AND o.state IN ('pending', 'sending') LIMIT $11::bigint) x) < $11::bigint
 ON CONFLICT (organization_id, name, number) DO UPDATE SET
     hook_id = EXCLUDED.hook_id, repository = EXCLUDED.repository, revision = p.revision + 1,
@@ -1310,7 +1311,7 @@ type MergeForgePullParams struct {
 
 // Notes that a pull request may have changed. One that a run is about is begun again afterwards, and one that waits after a failed attempt
 // continues to wait. A comment does not hide that there was a push, nor who has asked before: the last ten who have asked are kept.
-// Those that wait because of a comment, which outsiders may write, are at most half of all that may wait.
+// Those that wait because of a comment, which outsiders may write, are at most half of all that may wait, with those that wait for answers.
 func (q *Queries) MergeForgePull(ctx context.Context, arg MergeForgePullParams) (int64, error) {
 	result, err := q.db.Exec(ctx, mergeForgePull,
 		arg.OrganizationID,

@@ -784,7 +784,7 @@ type ForgeCode struct {
 	UpdatedAt time.Time
 }
 
-// Comments with commands that forges have reported, each once, so that a repeated one is no second command. Rows end after 30 days.
+// Comments with commands that forges have reported, each once for a hook, so that a repeated one is no second command. Rows end after 30 days.
 type ForgeComment struct {
 	OrganizationID int64
 	ID             int64
@@ -809,6 +809,8 @@ type ForgeComment struct {
 	MemberID  *int64
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	// Of the first line, which is not stored: it may have a reason, or a code.
+	Digest []byte
 }
 
 // Which version sets that were rolled out come from a commit, in organizations with hooks: a report has their checks looked at while they are being rolled out. Rows stay, as version sets do.
