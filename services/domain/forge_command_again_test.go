@@ -29,7 +29,7 @@ func (d answersAndDies) RejectGate(ctx context.Context, a core.Actor, r rollout.
 	return core.Rollout{}, fault.New(fault.Unavailable, "killed")
 }
 
-// D63: after a crash between an answer and what is said of it, the comment does not say that nothing was done.
+// D63: after a crash between a decision and the answer about it, the comment does not say that nothing was done.
 func TestAnAnswerAfterACrashIsTrue(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []string{"approve", "reject"} {
@@ -42,7 +42,8 @@ func TestAnAnswerAfterACrashIsTrue(t *testing.T) {
 			data := c.written(70, "ann", fmt.Sprintf("/lockstep %s %d because", verb, c.question()))
 			e := c.brings(org, data)
 			err := chat.New(deps).ReportComments(t.Context(), []chat.CommentReport{{
-				In: core.Inbound{Organization: org, ID: e.ID(), Type: e.Type(), Envelope: e}, Hook: data.Hook, Repository: data.Repository, Number: data.Number,
+				In: core.Inbound{Organization: org, ID: e.ID(), Type: e.Type(), Envelope: e}, Hook: data.Hook, Repository: data.Repository,
+				Number:    data.Number,
 				CommentID: data.CommentID, AuthorID: data.AuthorID, Author: data.Author, Text: data.Text,
 			}})[0]
 			if !fault.Is(err, fault.Unavailable) {
@@ -84,7 +85,7 @@ func TestAHookSuppressesNoCommandOfAnother(t *testing.T) {
 	again.Hook = c.hook.Key
 	c.publish(c.brings(org, again))
 	c.want([]any{freezes(), c.chats.CommentCounts()["repeated"]}, []any{1, int64(2)})
-	// An account that only one of the hooks knows is not told by the others to link itself.
+	// An account that only one of the hooks knows is not asked by the others to link itself.
 	c.hook = c.hooks("git.test/shop/con*", true)
 	again.Hook = c.hook.Key
 	c.publish(c.brings(org, again))

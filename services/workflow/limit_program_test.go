@@ -332,7 +332,8 @@ func TestWhoIsCloseToALimitIsKnown(t *testing.T) {
 		t.Errorf("found %+v, expected the open runs only", near)
 	}
 	calls := func(org int64, most int) (n int) {
-		for ; n < most && l.Call(org) == nil; n++ {
+		for n < most && l.Call(org) == nil {
+			n++
 		}
 		return n
 	}

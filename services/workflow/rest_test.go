@@ -29,7 +29,7 @@ func TestAWaitForARateCallsNoFunctionAgain(t *testing.T) {
 	b.checkEmit = func(history.Emit) *history.FunctionError { return nil }
 	b.service.Rests = func(execution int64) engine.Rest { return b.running[0].Rests(execution) }
 	var calls atomic.Int64
-	b.runWith("one", b.store, func(ctx context.Context, c activity.Call) (any, error) {
+	b.runWith("one", b.store, func(context.Context, activity.Call) (any, error) {
 		calls.Add(1)
 		return 1, nil
 	}, 2000)
@@ -171,15 +171,15 @@ func TestABatchOfRetriesEndsAtALimit(t *testing.T) {
 	}
 }
 
-// A run that works in a later generation does not say that it waits for storage; behind that generation it waits, and says so, until there is
-// room (issue 18, point 8).
+// A run that works in a later generation does not say that it waits for storage; behind that generation it waits, and says so, until there
+// is room (issue 18, point 8).
 func TestOnlyWhatWaitsForStorageReportsIt(t *testing.T) {
 	t.Parallel()
 	b := newBounded(t, script.New(script.Limits{}), 1, limit.Limits{StorageBytes: 1 << 40})
 	b.service.Full = func(organization int64) bool { return b.limiter.Full(limit.Program{Organization: organization}) }
 	b.service.Rests = func(execution int64) engine.Rest { return b.running[0].Rests(execution) }
 	works, goes := make(chan struct{}), make(chan struct{})
-	b.runWith("one", b.store, func(ctx context.Context, _ activity.Call) (any, error) {
+	b.runWith("one", b.store, func(context.Context, activity.Call) (any, error) {
 		works <- struct{}{}
 		<-goes
 		return 1, nil

@@ -207,7 +207,8 @@ func (u *UseCases) beginComment(ctx context.Context, tx Tx, r CommentReport, c *
 		if err := u.whoCommented(ctx, tx, c); err != nil {
 			return err
 		}
-		// Who knows the secret of a hook cannot suppress what others have written: only what another hook has brought for the same member is done.
+		// Who knows the secret of a hook cannot suppress what others have written: only what another hook has brought for the same member is
+		// done.
 		if elsewhere, err := tx.CommentAtOtherHook(ctx, c.Comment); err != nil || elsewhere {
 			c.outcome = "repeated"
 			return err
@@ -283,7 +284,8 @@ func (u *UseCases) settleIn(ctx context.Context, tx Tx, c commented) error {
 	if err != nil || !fresh || c.answer == "" {
 		return err
 	}
-	noted, err := tx.MergeForgeAnswer(ctx, forge.Answering(c.HookID, c.Name, c.repository, c.Number, u.Clock.Now()), forge.MostPulls, forge.BetweenAnswers)
+	noted, err := tx.MergeForgeAnswer(ctx, forge.Answering(c.HookID, c.Name, c.repository, c.Number, u.Clock.Now()), forge.MostPulls,
+		forge.BetweenAnswers)
 	if err == nil && !noted {
 		u.dropped.Add(1)
 	}

@@ -56,7 +56,8 @@ func (w Writes) CommentAtOtherHook(ctx context.Context, c chat.Comment) (bool, e
 		return false, pg.Classify(err, "lock comment %d of %s", c.CommentID, c.Name)
 	}
 	is, err := w.Q.ForgeCommentAtOtherHook(ctx, query.ForgeCommentAtOtherHookParams{
-		OrganizationID: w.Entered, Name: c.Name, CommentID: c.CommentID, HookID: c.HookID, AuthorID: c.AuthorID, Digest: c.Digest, MemberID: c.Member,
+		OrganizationID: w.Entered, Name: c.Name, CommentID: c.CommentID, HookID: c.HookID, AuthorID: c.AuthorID, Digest: c.Digest,
+		MemberID: c.Member,
 	})
 	return is, pg.Classify(err, "look for comment %d of %s at other hooks", c.CommentID, c.Name)
 }

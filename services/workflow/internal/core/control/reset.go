@@ -54,7 +54,8 @@ func (o *Operator) Reset(ctx context.Context, r ResetRequest) (View, bool, error
 	if err := checkOwn(r.Workflow); err != nil {
 		return View{}, false, err
 	}
-	if err := o.admitAgain(ctx, r.Organization, r.New, func(_ execution.Execution, notFound error) bool { return notFound != nil }); err != nil {
+	begins := func(_ execution.Execution, notFound error) bool { return notFound != nil }
+	if err := o.admitAgain(ctx, r.Organization, r.New, begins); err != nil {
 		return View{}, false, err
 	}
 	r.At = o.clock.Now()

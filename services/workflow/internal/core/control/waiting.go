@@ -89,7 +89,9 @@ func (s *Service) withRest(ctx context.Context, e execution.Execution, open []Wa
 
 // admitAgain refuses to have one more run where its organization is at a limit. begins reports whether there will be one more: what changes
 // nothing takes nothing from the limits.
-func (o *Operator) admitAgain(ctx context.Context, organization int64, workflow string, begins func(execution.Execution, error) bool) error {
+func (o *Operator) admitAgain(
+	ctx context.Context, organization int64, workflow string, begins func(execution.Execution, error) bool,
+) error {
 	if o.Admit == nil || id.ReservedRun(workflow) {
 		return nil
 	}

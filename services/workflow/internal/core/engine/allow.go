@@ -33,7 +33,7 @@ type Limits interface {
 	// Full reports whether a next generation has to wait for storage, and NoteFull that one does. Wrote counts bytes of history.
 	Full(p limit.Program) bool
 	NoteFull()
-	Wrote(organization int64, bytes int64)
+	Wrote(organization, bytes int64)
 }
 
 var _ Limits = (*limit.Limiter)(nil)

@@ -10,7 +10,8 @@ import (
 //
 // Callers and programs share one bucket. What the bucket gains goes to callers first, up to their part of it (reserve), then to debts, in
 // equal parts to all turns that have some, and then to the rest of the bucket, of which programs may take as well. So a run that has made
-// little does not wait for all that another one has made. A debt is at most what one turn makes, because a run with a debt has no next turn.
+// little does not wait for all that another one has made. A debt is at most what one turn makes, because a run with a debt has no next
+// turn.
 
 // rate is a bucket with debts.
 type rate struct {

@@ -1,8 +1,8 @@
 // Package limit bounds what an organization uses: open runs, starts and events per second, and storage. Work in progress continues; only
 // new work is refused, or waits. Decisions use counts that are some seconds old, plus what this process has admitted since.
 //
-// Callers and programs meet limits in different ways (program.go): a caller is refused, a program gets an error that it can catch where only
-// the end of other work helps, and waits where time does.
+// Callers and programs meet limits in different ways (program.go): a caller is refused, a program gets an error that it can catch where
+// only the end of other work helps, and waits where time does.
 package limit
 
 import (
@@ -272,8 +272,7 @@ func (l *Limiter) Start(organization int64, bytes int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t, of := l.tenant(organization), l.of(organization)
-	switch {
-	case of == Limits{}:
+	if of == (Limits{}) {
 		return nil
 	}
 	if err := l.place(t, of, organization); err != nil {

@@ -79,7 +79,7 @@ func (l *Limiter) Emit(p Program, bytes int) error {
 }
 
 // Wrote counts what a run has added to its history, in bytes.
-func (l *Limiter) Wrote(organization int64, bytes int64) {
+func (l *Limiter) Wrote(organization, bytes int64) {
 	if l.none.Load() {
 		return
 	}
