@@ -121,8 +121,8 @@ INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, 
 const recent = `
 INSERT INTO cd_forge_codes (organization_id, hook_id, member_id, account, permissions, digest, expires_at)
     SELECT 1, 1, id, 'ann', 5, sha256('1'), now() FROM cd_members WHERE name = 'opener';
-INSERT INTO cd_forge_comments (organization_id, hook_id, name, number, comment_id, author_id, author, command, received_at)
-    VALUES (1, 1, 'github.com/shop/api', 7, 42, 11, 'ann', '/lockstep why', now());
+INSERT INTO cd_forge_comments (organization_id, hook_id, name, number, comment_id, author_id, author, command, digest, received_at)
+    VALUES (1, 1, 'github.com/shop/api', 7, 42, 11, 'ann', '/lockstep why', sha256('why'), now());
 `
 
 func seeded(t *testing.T) *pgxpool.Pool {
@@ -250,7 +250,8 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"an account with half a secret for commands (D63)", `UPDATE cd_chat_accounts SET command_digest = ''`, "cd_chat_accounts_command_digest_is_one"},
 		{"a code that two have (D63)", `INSERT INTO cd_forge_codes (organization_id, hook_id, member_id, account, permissions, digest, expires_at) SELECT 1, 1, id, 'bob', 5, sha256('1'), now() FROM cd_members WHERE name = 'other'`, "cd_forge_codes_once"},
 		{"two codes of a member (D63)", `INSERT INTO cd_forge_codes (organization_id, hook_id, member_id, account, permissions, digest, expires_at) SELECT 1, 1, id, 'bob', 5, sha256('2'), now() FROM cd_members WHERE name = 'opener'`, "cd_forge_codes_member_has_one"},
-		{"a comment that is received again (D63)", `INSERT INTO cd_forge_comments (organization_id, hook_id, name, number, comment_id, author_id, author, command, received_at) VALUES (1, 1, 'github.com/shop/api', 8, 42, 12, 'bob', '/lockstep why', now())`, "cd_forge_comments_once"},
+		{"a comment that is received again (D63)", `INSERT INTO cd_forge_comments (organization_id, hook_id, name, number, comment_id, author_id, author, command, digest, received_at) VALUES (1, 1, 'github.com/shop/api', 8, 42, 12, 'bob', '/lockstep why', sha256('why'), now())`, "cd_forge_comments_once"},
+		{"a comment without a digest of its own (D63)", `UPDATE cd_forge_comments SET digest = 'x'`, "cd_forge_comments_digest_is_one"},
 		{"a comment of nobody (D63)", `UPDATE cd_forge_comments SET author_id = 0`, "cd_forge_comments_author_is_one"},
 		{"an outcome of a comment that is not known (D63)", `UPDATE cd_forge_comments SET outcome = 'done'`, "cd_forge_comments_outcome_is_known"},
 		{"a press of no user (D63)", `UPDATE cd_chat_requests SET chat_user = ''`, "cd_chat_requests_user_is_bounded"},
