@@ -57,6 +57,7 @@ func Outputs() map[string]any {
 		"forge publish": client.ForgeMirror{}, "forge list": []client.ForgeMirror{}, "forge statuses": []client.ForgeStatus{},
 		"forge hosts": []client.ForgeHost{}, "forge plans": []client.ForgePull{}, "forge hook add": client.MadeForgeHook{}, "forge hook list": []client.ForgeHook{},
 		"forge hook remove": client.ForgeHook{}, "forge hook reports": []client.ForgeReport{}, "forge hook refusals": []client.ForgeRefusal{}, "forge retry": client.Retried{},
+		"forge account link": client.ForgeCode{}, "forge account list": []client.ForgeAccount{}, "forge account unlink": client.ForgeAccount{},
 		"chain list": []client.Chain{}, "chain show": client.Chain{}, "chain cancel": client.Chain{},
 		"environment approval": client.EnvironmentApproval{}, "environment checks": client.Environment{}, "environment direct-changes": client.Environment{},
 		"policy list": []client.PolicySet{}, "policy show": client.PolicySet{}, "policy history": []client.PolicySet{}, "policy put": client.PolicySet{},
