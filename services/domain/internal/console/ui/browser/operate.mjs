@@ -380,7 +380,7 @@ test('a schedule is registered, changed, paused with a reason, backfilled, resum
   await page.goto('/schedules/hourly')
 
   await page.getByRole('button', { name: 'Change', exact: true }).click()
-  assert.equal(await page.getByLabel('Program').inputValue(), 'print(who, schedule.due_at)\n')
+  assert.equal(await page.getByRole('textbox', { name: 'Program' }).inputValue(), 'print(who, schedule.due_at)\n')
   await page.getByLabel('Cron expressions').fill('30 * * * *\n@daily')
   await page.getByLabel('While another run is under way').selectOption('ALLOW')
   await page.getByLabel('Jitter').fill('5s')
