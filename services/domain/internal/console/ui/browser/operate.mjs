@@ -416,7 +416,7 @@ test('a schedule is registered, changed, paused with a reason, backfilled, resum
 
   await page.getByRole('button', { name: 'Delete', exact: true }).click()
   await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click()
-  await page.getByRole('heading', { name: 'Schedules' }).waitFor()
+  await page.getByRole('heading', { name: 'Schedules', exact: true }).waitFor()
   await page.getByText('No schedules here').waitFor()
   await page.finish()
 
