@@ -9,17 +9,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/chat"
@@ -293,16 +289,7 @@ func TestACommandSurvivesAKillAtEachStatement(t *testing.T) {
 	c := chats(t, core.NotifySlack, slackCommands, `"group":"release"`)
 	c.maintains(1)
 	c.linkByCommand("U1", user())
-	died := &crash{}
-	config := pgtest.As(t, c.db, role).Config()
-	config.ConnConfig.Tracer = died
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	c.ok(err)
-	t.Cleanup(pool.Close)
-	drivers, err := givenDrivers(t.Context(), Config{DriverDir: filepath.Join("testdata", "drivers")}, slog.New(slog.DiscardHandler))
-	c.ok(err)
-	mortal, err := assemble(pool, noBus{}, drivers, nil, c.now, Config{}, slog.New(slog.DiscardHandler))
-	c.ok(err)
+	mortal, died := c.mortal(c.now)
 	deps := c.chats.Deps
 	deps.Store, deps.Freezes, deps.View = mortal.store.ForChat(), mortal.freezes, mortal.view
 	taker := chat.New(deps)

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -19,12 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
-	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/chat"
@@ -283,16 +279,7 @@ func TestAPressSurvivesAKillAtEachStatement(t *testing.T) {
 	t.Parallel()
 	c := chats(t, core.NotifySlack, slackBot, `"group":"release","quorum":2`)
 	c.link("U7", person(7))
-	died := &crash{}
-	config := pgtest.As(t, c.db, role).Config()
-	config.ConnConfig.Tracer = died
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	c.ok(err)
-	t.Cleanup(pool.Close)
-	drivers, err := givenDrivers(t.Context(), Config{DriverDir: filepath.Join("testdata", "drivers")}, slog.New(slog.DiscardHandler))
-	c.ok(err)
-	mortal, err := assemble(pool, noBus{}, drivers, nil, c.now, Config{}, slog.New(slog.DiscardHandler))
-	c.ok(err)
+	mortal, died := c.mortal(c.now)
 	deps := c.chats.Deps
 	deps.Store, deps.Rollouts = mortal.store.ForChat(), mortal.rollouts
 	taker := chat.New(deps)

@@ -3,17 +3,12 @@ package domain
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/chat"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
@@ -364,16 +359,7 @@ func TestACommentSurvivesAKillAtEachStatement(t *testing.T) {
 	c := comments(t)
 	c.links(10, "owner", user())
 	c.maintains(1)
-	died := &crash{}
-	config := pgtest.As(t, c.db, role).Config()
-	config.ConnConfig.Tracer = died
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	c.ok(err)
-	t.Cleanup(pool.Close)
-	drivers, err := givenDrivers(t.Context(), Config{DriverDir: filepath.Join("testdata", "drivers")}, slog.New(slog.DiscardHandler))
-	c.ok(err)
-	mortal, err := assemble(pool, noBus{}, drivers, nil, c.now, Config{}, slog.New(slog.DiscardHandler))
-	c.ok(err)
+	mortal, died := c.mortal(c.now)
 	deps := c.chats.Deps
 	deps.Store, deps.Freezes, deps.View = mortal.store.ForChat(), mortal.freezes, mortal.view
 	taker := chat.New(deps)

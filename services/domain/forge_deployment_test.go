@@ -3,18 +3,13 @@ package domain
 import (
 	"errors"
 	"fmt"
-	"log/slog"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
 )
@@ -320,16 +315,7 @@ func TestDeploymentsSurviveAKillAtEachStatement(t *testing.T) {
 	t.Parallel()
 	p := publishing(t, "")
 	p.deploys(true)
-	died := &crash{}
-	config := pgtest.As(t, p.db, role).Config()
-	config.ConnConfig.Tracer = died
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	p.ok(err)
-	t.Cleanup(pool.Close)
-	drivers, err := givenDrivers(t.Context(), Config{DriverDir: filepath.Join("testdata", "drivers")}, slog.New(slog.DiscardHandler))
-	p.ok(err)
-	mortal, err := assemble(pool, noBus{}, drivers, nil, p.now, Config{}, slog.New(slog.DiscardHandler))
-	p.ok(err)
+	mortal, died := p.mortal(p.now)
 	mortal.forges = forge.New(forge.Deps{Store: mortal.store.ForForge(), Engine: p.at, Checks: mortal.view, Clock: p.now})
 	crashes, got := 0, []string{}
 	settle := func() {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -399,16 +398,7 @@ func TestReceivingStatusesSurvivesAKillAtEachStatement(t *testing.T) {
 	h := reported(t, e2e)
 	r := h.rollout(h.set)
 	h.work()
-	died := &crash{}
-	config := pgtest.As(t, h.db, role).Config()
-	config.ConnConfig.Tracer = died
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	h.ok(err)
-	t.Cleanup(pool.Close)
-	drivers, err := givenDrivers(t.Context(), Config{DriverDir: filepath.Join("testdata", "drivers")}, slog.New(slog.DiscardHandler))
-	h.ok(err)
-	mortal, err := assemble(pool, noBus{}, drivers, nil, h.now, Config{}, slog.New(slog.DiscardHandler))
-	h.ok(err)
+	mortal, died := h.mortal(h.now)
 	crashes := 0
 	for second, phase := range []string{"pending", "failure", "success"} {
 		r := forge.Report{

@@ -5,21 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/id"
-	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/events"
@@ -567,16 +562,7 @@ func TestPlansSurviveAKillAtEachStatement(t *testing.T) {
 	long(t)
 	t.Parallel()
 	r := reviewing(t)
-	died := &crash{}
-	config := pgtest.As(t, r.db, role).Config()
-	config.ConnConfig.Tracer = died
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	r.ok(err)
-	t.Cleanup(pool.Close)
-	drivers, err := givenDrivers(t.Context(), Config{DriverDir: filepath.Join("testdata", "drivers")}, slog.New(slog.DiscardHandler))
-	r.ok(err)
-	mortal, err := assemble(pool, noBus{}, drivers, nil, r.now, Config{}, slog.New(slog.DiscardHandler))
-	r.ok(err)
+	mortal, died := r.mortal(r.now)
 	forges := r.forging(mortal)
 	r.at.away = fault.New(fault.Unavailable, "no engine")
 	crashes := 0

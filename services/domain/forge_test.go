@@ -5,21 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/id"
-	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
@@ -751,16 +746,7 @@ func TestPublishingSurvivesAKillAtEachStatement(t *testing.T) {
 	t.Parallel()
 	p := publishing(t, "")
 	p.mirror(true)
-	died := &crash{}
-	config := pgtest.As(t, p.db, role).Config()
-	config.ConnConfig.Tracer = died
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	p.ok(err)
-	t.Cleanup(pool.Close)
-	drivers, err := givenDrivers(t.Context(), Config{DriverDir: filepath.Join("testdata", "drivers")}, slog.New(slog.DiscardHandler))
-	p.ok(err)
-	mortal, err := assemble(pool, noBus{}, drivers, nil, p.now, Config{}, slog.New(slog.DiscardHandler))
-	p.ok(err)
+	mortal, died := p.mortal(p.now)
 	mortal.forges = forge.New(forge.Deps{Store: mortal.store.ForForge(), Engine: p.at, Checks: mortal.view, Clock: p.now})
 	crashes := 0
 	for _, phase := range []core.CheckPhase{core.CheckPending, core.CheckFailure, core.CheckSuccess} {

@@ -83,7 +83,7 @@ func (s *Session) Run(ctx context.Context) error {
 	h := s.hub
 	seen := h.Clock.Now()
 	var looked time.Time
-	only := false // there is nothing to do but to give what is stored as this session's
+	only := false // the session was notified of stored calls alone, and needs no look
 	for ctx.Err() == nil {
 		if now := h.Clock.Now(); !only || now.Sub(looked) >= h.Poll {
 			looked = now
