@@ -87,7 +87,7 @@ func registryEvents() []Definition {
 			"domain service comments on it.", EmitterRegistry),
 		define(PathRegistry, "", PullRequestCommented{
 			Hook: "7f3a9c52e1b84d06", Repository: "https://github.com/shop/config", Number: 7, CommentID: 1901, AuthorID: 42, Author: "ann",
-			Text: "/lockstep approve 118 looks good",
+			MadeAt: "2026-03-25T10:00:00Z", Text: "/lockstep approve 118 looks good",
 		}, "By the registry service, when a forge reports a comment with a command to a hook of an organization. The domain service performs it "+
 			"for the member who has linked the account, if the pull request is that of a proposed change.", EmitterRegistry),
 	}

@@ -27,6 +27,8 @@ type PullRequestCommented struct {
 	// AuthorID is the forge's number of who has written it, which stays when the account is renamed; Author is the name.
 	AuthorID int64  `json:"author_id" jsonschema:"minimum=1"`
 	Author   string `json:"author" jsonschema:"minLength=1,maxLength=255"`
+	// MadeAt is when the forge says that it was made.
+	MadeAt string `json:"made_at" jsonschema:"format=date-time"`
 	// Text is the first line of the comment as it was made, without changes that were made to it later.
 	Text string `json:"text" jsonschema:"minLength=1,maxLength=2000"`
 }

@@ -41,11 +41,7 @@ func TestAnAnswerAfterACrashIsTrue(t *testing.T) {
 			deps.Rollouts = answersAndDies{deps.Rollouts}
 			data := c.written(70, "ann", fmt.Sprintf("/lockstep %s %d because", verb, c.question()))
 			e := c.brings(org, data)
-			err := chat.New(deps).ReportComments(t.Context(), []chat.CommentReport{{
-				In: core.Inbound{Organization: org, ID: e.ID(), Type: e.Type(), Envelope: e}, Hook: data.Hook, Repository: data.Repository,
-				Number:    data.Number,
-				CommentID: data.CommentID, AuthorID: data.AuthorID, Author: data.Author, Text: data.Text,
-			}})[0]
+			err := chat.New(deps).ReportComments(t.Context(), []chat.CommentReport{c.reports(e, data)})[0]
 			if !fault.Is(err, fault.Unavailable) {
 				t.Fatalf("found %v; want that it was killed", err)
 			}

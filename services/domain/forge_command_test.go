@@ -27,7 +27,13 @@ const proposed = "https://git.test/shop/config.git"
 
 func comments(t *testing.T) *commenting {
 	t.Helper()
-	c := &commenting{chatting: chats(t, core.NotifySlack, slackCommands, `"group":"release"`)}
+	return commentsOn(t, `"group":"release"`)
+}
+
+// commentsOn is comments where production asks for this.
+func commentsOn(t *testing.T, entry string) *commenting {
+	t.Helper()
+	c := &commenting{chatting: chats(t, core.NotifySlack, slackCommands, entry)}
 	c.at = &reviewers{inputs: map[string]pullInputs{}, comments: map[int64]string{}}
 	c.forges = forge.New(forge.Deps{
 		Store: c.store.ForForge(), Engine: c.at, Checks: c.view, Plans: c.triggers, Secrets: derives{},
@@ -53,6 +59,7 @@ func (c *commenting) written(author int64, name, text string) event.PullRequestC
 	c.comment++
 	return event.PullRequestCommented{
 		Hook: c.hook.Key, Repository: proposed, Number: 3, CommentID: c.comment, AuthorID: author, Author: name, Text: text,
+		MadeAt: c.now.Now().Format(time.RFC3339),
 	}
 }
 
@@ -65,6 +72,14 @@ func (c *commenting) brings(organization int64, data event.PullRequestCommented)
 	e, err := event.New(event.Header{ID: id, Source: event.SourceRegistry, Organization: organization, Time: c.now.Now()}, data)
 	c.ok(err)
 	return e
+}
+
+// reports is the report of such an event, for a process that is to die with it.
+func (c *commenting) reports(e event.Event, data event.PullRequestCommented) chat.CommentReport {
+	return chat.CommentReport{
+		In: core.Inbound{Organization: org, ID: e.ID(), Type: e.Type(), Envelope: e}, Hook: data.Hook, Repository: data.Repository,
+		Number: data.Number, CommentID: data.CommentID, AuthorID: data.AuthorID, Author: data.Author, MadeAt: c.now.Now(), Text: data.Text,
+	}
 }
 
 // writes has a comment arrive, and answers what is kept of it.
@@ -272,6 +287,7 @@ func TestCommentsThatCountForNothing(t *testing.T) {
 	c.links(70, "ann", person(7))
 	approve := fmt.Sprintf("/lockstep approve %d", c.question())
 	off := c.hooks("git.test/shop/*", false)
+	narrow := c.hooks("git.test/shop/api", true)
 	for name, change := range map[string]func(*event.PullRequestCommented){
 		"a fork":                         func(d *event.PullRequestCommented) { d.Repository = "https://git.test/eve/config.git" },
 		"another server":                 func(d *event.PullRequestCommented) { d.Repository = "https://evil.test/shop/config.git" },
@@ -279,6 +295,9 @@ func TestCommentsThatCountForNothing(t *testing.T) {
 		"another pull request":           func(d *event.PullRequestCommented) { d.Number = 4 },
 		"a hook that takes no commands":  func(d *event.PullRequestCommented) { d.Hook = off.Key },
 		"a hook of nobody":               func(d *event.PullRequestCommented) { d.Hook = strings.Repeat("0", 32) },
+		"one that was made long ago":     func(d *event.PullRequestCommented) { d.MadeAt = c.now.Now().Add(-25 * time.Hour).Format(time.RFC3339) },
+		"one of tomorrow":                func(d *event.PullRequestCommented) { d.MadeAt = c.now.Now().Add(time.Hour).Format(time.RFC3339) },
+		"a repository beside the hook's": func(d *event.PullRequestCommented) { d.Hook = narrow.Key },
 		"another path that ends like it": func(d *event.PullRequestCommented) { d.Repository = "https://git.test/shop/x/config.git" },
 	} {
 		data := c.written(70, "ann", approve)
@@ -289,7 +308,7 @@ func TestCommentsThatCountForNothing(t *testing.T) {
 		}
 	}
 	c.publish(c.brings(2, c.written(70, "ann", approve))) // the hook is of the first organization
-	c.want([]any{c.approvals(), c.chats.CommentCounts()["ignored"]}, []any{0, int64(8)})
+	c.want([]any{c.approvals(), c.chats.CommentCounts()["ignored"]}, []any{0, int64(11)})
 	_, err := c.forges.RemoveHook(t.Context(), user(), off.ID, "over")
 	c.ok(err)
 
@@ -368,11 +387,7 @@ func TestACommentSurvivesAKillAtEachStatement(t *testing.T) {
 		data := c.written(author, name, text)
 		e, err := event.New(event.Header{ID: fmt.Sprintf("comment-%d", comment), Source: event.SourceRegistry, Organization: org, Time: c.now.Now()}, data)
 		c.ok(err)
-		return of.ReportComments(context.WithoutCancel(t.Context()), []chat.CommentReport{{
-			In: core.Inbound{Organization: org, ID: e.ID(), Type: e.Type(), Envelope: e}, Hook: data.Hook, Repository: data.Repository,
-			Number:    data.Number,
-			CommentID: data.CommentID, AuthorID: data.AuthorID, Author: data.Author, Text: data.Text,
-		}})[0]
+		return of.ReportComments(context.WithoutCancel(t.Context()), []chat.CommentReport{c.reports(e, data)})[0]
 	}
 	interrupted := 0
 	for n := int64(1); ; n++ {

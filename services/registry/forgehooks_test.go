@@ -292,7 +292,7 @@ func TestForgesReportCommandsInComments(t *testing.T) {
 		t.Fatal(err)
 	}
 	comment := func(id int, text string) []byte {
-		return fmt.Appendf(nil, `{"action":"created","issue":{"number":7,"pull_request":{}},"comment":{"id":%d,"body":%q,"author_association":"MEMBER",
+		return fmt.Appendf(nil, `{"action":"created","issue":{"number":7,"pull_request":{}},"comment":{"id":%d,"created_at":"2026-03-25T10:00:00Z","body":%q,"author_association":"MEMBER",
 			"user":{"id":42,"login":"ann","type":"User"}},"repository":{"clone_url":"https://github.com/shop/api.git"}}`, id, text)
 	}
 	first := comment(9, "/lockstep approve 118 \tlooks good ann@example.com")
@@ -318,7 +318,7 @@ func TestForgesReportCommandsInComments(t *testing.T) {
 	}
 	if want := (event.PullRequestCommented{
 		Hook: forgeKey, Repository: "https://github.com/shop/api.git", Number: 7, CommentID: 9, AuthorID: 42, Author: "ann",
-		Text: "/lockstep approve 118  looks good ann@example.com",
+		MadeAt: "2026-03-25T10:00:00Z", Text: "/lockstep approve 118  looks good ann@example.com",
 	}); sent.Data != want {
 		t.Errorf("found %+v; want %+v", sent.Data, want)
 	}
@@ -326,6 +326,7 @@ func TestForgesReportCommandsInComments(t *testing.T) {
 		"comment.id: found":                        comment(0, "/lockstep why"),
 		"expected a command of at most 2000 bytes": comment(10, "/lockstep why "+strings.Repeat("x", 2000)),
 		"comment.user.id: found":                   bytes.Replace(comment(11, "/lockstep why"), []byte(`"id":42`), []byte(`"id":-1`), 1),
+		"comment.created_at: found":                bytes.Replace(comment(13, "/lockstep why"), []byte("2026-03-25T"), []byte("soon "), 1),
 		"comment.user.login: found":                bytes.Replace(comment(12, "/lockstep why"), []byte(`"ann"`), []byte(`"a\u0000"`), 1),
 	} {
 		if _, text := deliver(t, s.URL+path, githubSigned("issue_comment", secret, body), body); !strings.Contains(text, want) {

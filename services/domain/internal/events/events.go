@@ -181,9 +181,13 @@ func commentReport(e event.Event) (chat.CommentReport, error) {
 		return chat.CommentReport{}, err
 	}
 	in, err := inbound(e)
+	if err != nil {
+		return chat.CommentReport{}, err
+	}
+	at, err := instantOf(e, "made_at", data.MadeAt)
 	return chat.CommentReport{
 		In: in, Hook: data.Hook, Repository: data.Repository, Number: data.Number, CommentID: data.CommentID, AuthorID: data.AuthorID,
-		Author: data.Author, Text: data.Text,
+		Author: data.Author, MadeAt: at, Text: data.Text,
 	}, err
 }
 

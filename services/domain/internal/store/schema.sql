@@ -1242,7 +1242,7 @@ CREATE TABLE cd_forge_comments (
     CONSTRAINT cd_forge_comments_outcome_is_known CHECK ((outcome = ANY (ARRAY[''::text, 'answered'::text, 'refused'::text, 'unlinked'::text, 'linked'::text, 'ignored'::text])))
 );
 CREATE INDEX cd_forge_comments_by_author ON cd_forge_comments USING btree (organization_id, author_id, received_at);
-CREATE INDEX cd_forge_comments_by_hook ON cd_forge_comments USING btree (organization_id, hook_id);
+CREATE INDEX cd_forge_comments_by_hook ON cd_forge_comments USING btree (organization_id, hook_id, received_at);
 CREATE INDEX cd_forge_comments_by_pull ON cd_forge_comments USING btree (organization_id, name, number, id) WHERE (answer <> ''::text);
 CREATE INDEX cd_forge_comments_by_time ON cd_forge_comments USING btree (organization_id, received_at);
 CREATE TRIGGER cd_forge_comments_touch BEFORE UPDATE ON cd_forge_comments FOR EACH ROW EXECUTE FUNCTION cd_touch();

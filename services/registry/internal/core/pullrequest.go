@@ -64,12 +64,14 @@ type PullComment struct {
 	// CommentID is the forge's number of the comment, AuthorID that of who has written it, and Author the name.
 	CommentID, AuthorID int64
 	Author, Text        string
+	// MadeAt is when it was made, RFC 3339.
+	MadeAt string
 	// Names are the fields as the forge wrote them, for error messages.
 	Names PullCommentNames
 }
 
 // PullCommentNames are the paths of the fields of a comment in its request.
-type PullCommentNames struct{ Repository, Number, CommentID, AuthorID, Author, Text string }
+type PullCommentNames struct{ Repository, Number, CommentID, AuthorID, Author, MadeAt, Text string }
 
 // maxCommand bounds the line with a command, in bytes.
 const maxCommand = 2000
@@ -91,6 +93,7 @@ func checkComment(c PullComment) (PullComment, []fault.Field) {
 	number(c.Names.CommentID, c.CommentID, "the number of a comment")
 	number(c.Names.AuthorID, c.AuthorID, "the number of a user")
 	check(c.Names.Author, c.Author, c.Author != "" && validIdentity(c.Author) && len(c.Author) <= maxAskedBy, "1 to 255 bytes without control characters")
+	check(c.Names.MadeAt, c.MadeAt, c.MadeAt != "", "the time at which the comment was made")
 	c.Text = strings.TrimSpace(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '

@@ -125,10 +125,11 @@ func likeGitHubComment(top node, pull bool) core.ForgeDelivery {
 	issue, comment, repository := top.in("issue"), top.in("comment"), top.in("repository")
 	user, body := comment.in("user"), comment.text("body")
 	c := core.PullComment{
-		Repository: repository.text("clone_url"), Author: user.text("login"), Text: firstLine(body),
+		Repository: repository.text("clone_url"), Author: user.text("login"), MadeAt: stamp(comment.text("created_at")),
+		Text: firstLine(body),
 		Names: core.PullCommentNames{
 			Repository: repository.name("clone_url"), Number: issue.name("number"), CommentID: comment.name("id"), AuthorID: user.name("id"),
-			Author: user.name("login"), Text: comment.name("body"),
+			Author: user.name("login"), MadeAt: comment.name("created_at"), Text: comment.name("body"),
 		},
 	}
 	c.Number, _ = issue.number("number")
@@ -193,10 +194,11 @@ func gitLabNote(top node) core.ForgeDelivery {
 	note, merge, project, user := top.in("object_attributes"), top.in("merge_request"), top.in("project"), top.in("user")
 	body, action := note.text("note"), note.text("action") // of releases before 16.4 there is no action, and none of edited comments is known
 	c := core.PullComment{
-		Repository: project.text("git_http_url"), Author: user.text("username"), Text: firstLine(body),
+		Repository: project.text("git_http_url"), Author: user.text("username"), MadeAt: stamp(note.text("created_at")),
+		Text: firstLine(body),
 		Names: core.PullCommentNames{
 			Repository: project.name("git_http_url"), Number: merge.name("iid"), CommentID: note.name("id"), AuthorID: note.name("author_id"),
-			Author: user.name("username"), Text: note.name("note"),
+			Author: user.name("username"), MadeAt: note.name("created_at"), Text: note.name("note"),
 		},
 	}
 	c.Number, _ = merge.number("iid")

@@ -90,15 +90,15 @@ func TestPullRequestsOfForges(t *testing.T) {
 func TestCommandsInCommentsOfForges(t *testing.T) {
 	t.Parallel()
 	like := func(action, body, user, more string) string {
-		return fmt.Sprintf(`{"action":%q,"is_pull":true,"issue":{"number":7,"pull_request":{"url":"x"}},"comment":{"id":42,"body":%q,"user":%s,
+		return fmt.Sprintf(`{"action":%q,"is_pull":true,"issue":{"number":7,"pull_request":{"url":"x"}},"comment":{"id":42,"created_at":"2026-03-25T10:00:00Z","body":%q,"user":%s,
 			"author_association":"MEMBER","performed_via_github_app":null},"repository":{"clone_url":"https://git.test/shop/config.git"}%s}`, action, body, user, more)
 	}
 	note := func(text, more, user string) string {
 		return fmt.Sprintf(`{"object_kind":"note","user":%s,"project":{"git_http_url":"https://git.test/shop/config.git"},"merge_request":{"iid":7},
-			"object_attributes":{"id":42,"author_id":11,"note":%q,"%s":"MergeRequest"%s}}`, user, text, noteOf, more)
+			"object_attributes":{"id":42,"author_id":11,"created_at":"2026-03-25 10:00:00 UTC","note":%q,"%s":"MergeRequest"%s}}`, user, text, noteOf, more)
 	}
 	const ann, person = `{"id":11,"login":"ann","type":"User"}`, `{"id":11,"username":"ann"}`
-	const want = "https://git.test/shop/config.git 7 42 by 11 ann: /lockstep approve 118 looks good"
+	const want = "https://git.test/shop/config.git 7 42 by 11 ann at 2026-03-25T10:00:00Z: /lockstep approve 118 looks good"
 	const command = "/lockstep approve 118 looks good\r\nand more"
 	github, gitea := http.Header{"X-Github-Event": {"issue_comment"}}, http.Header{"X-Gitea-Event": {"issue_comment"}}
 	for name, c := range map[string]struct {
@@ -142,7 +142,7 @@ func TestCommandsInCommentsOfForges(t *testing.T) {
 			}
 			got := ""
 			for _, one := range d.Comments {
-				got += fmt.Sprintf("%s %d %d by %d %s: %s", one.Repository, one.Number, one.CommentID, one.AuthorID, one.Author, one.Text)
+				got += fmt.Sprintf("%s %d %d by %d %s at %s: %s", one.Repository, one.Number, one.CommentID, one.AuthorID, one.Author, one.MadeAt, one.Text)
 			}
 			if got != c.want {
 				t.Errorf("found %q; want %q", got, c.want)

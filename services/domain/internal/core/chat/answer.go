@@ -80,7 +80,7 @@ func (u *UseCases) Take(ctx context.Context, r Request) (Taken, error) {
 	err = u.Store.In(ctx, r.Organization, func(ctx context.Context, tx Tx) error {
 		who, q, taken.Outcome, taken.Text, taken.Links = core.Actor{}, asked{}, "", "", nil
 		if many, err := u.tooMany(ctx, tx, p); err != nil || many {
-			q.closed = fmt.Sprintf("Found more than %d presses and commands within a minute. Wait a minute, and press again.", perMinute)
+			q.closed = fmt.Sprintf("Found more than %d presses and commands within a minute. Wait a minute, and press again.", PerMinute)
 			return err
 		}
 		var settled bool

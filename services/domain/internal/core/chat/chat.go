@@ -120,8 +120,9 @@ type Tx interface {
 	BeginComment(ctx context.Context, c Comment, at time.Time) error
 	// SettleComment keeps what became of it; false if that is known already.
 	SettleComment(ctx context.Context, c Comment) (bool, error)
-	// CommentsOf is how many commands the account of a comment has written since an instant, up to a limit.
-	CommentsOf(ctx context.Context, c Comment, since time.Time, most int) (int, error)
+	// TooManyComments reports whether as many commands came since an instant as are taken of the account of a comment, of its hook, or on its
+	// pull request.
+	TooManyComments(ctx context.Context, c Comment, since time.Time) (bool, error)
 	// ForgetComments deletes what is older, up to a limit.
 	ForgetComments(ctx context.Context, before time.Time, most int) error
 	// MergeForgeAnswer notes that an answer is to be written, at the earliest a pause after the last one; false if as many pull requests wait

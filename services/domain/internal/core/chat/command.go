@@ -23,8 +23,8 @@ const (
 	answerTime = 2500 * time.Millisecond
 	// maxText bounds the text of a command, in bytes.
 	maxText = 2000
-	// perMinute is how many commands and presses of one user are taken within a minute.
-	perMinute = 30
+	// PerMinute is how many commands and presses of one user are taken within a minute.
+	PerMinute = 30
 )
 
 // order is a slash command as its user has typed it.
@@ -76,7 +76,7 @@ func (u *UseCases) obey(ctx context.Context, p Press, o order, taken *Taken) err
 	err := u.Store.In(ctx, taken.Organization, func(ctx context.Context, tx Tx) error {
 		who, outcome, text, links = core.Actor{}, "", "", nil
 		if many, err := u.tooMany(ctx, tx, p); err != nil || many {
-			outcome, text = "refused", fmt.Sprintf("Found more than %d commands within a minute. Wait a minute, and send it again.", perMinute)
+			outcome, text = "refused", fmt.Sprintf("Found more than %d commands within a minute. Wait a minute, and send it again.", PerMinute)
 			return err
 		}
 		id, settled, err := tx.AddPress(ctx, p)
@@ -110,8 +110,8 @@ func (u *UseCases) obey(ctx context.Context, p Press, o order, taken *Taken) err
 
 // tooMany is whether the user of a press or command has sent as many as are taken within a minute. No more of them are kept.
 func (u *UseCases) tooMany(ctx context.Context, tx Tx, p Press) (bool, error) {
-	many, err := tx.PressesOf(ctx, p, u.Clock.Now().Add(-time.Minute), perMinute)
-	return many >= perMinute, err
+	many, err := tx.PressesOf(ctx, p, u.Clock.Now().Add(-time.Minute), PerMinute)
+	return many >= PerMinute, err
 }
 
 // readCommand proves and reads a command; false for what is none.

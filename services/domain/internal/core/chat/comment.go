@@ -24,6 +24,12 @@ const (
 	// maxRollouts is how many rollouts of one pull request are shown, and maxCandidates how many are looked at for a question.
 	maxRollouts   = 3
 	maxCandidates = 50
+	// oldest is how long after it was made a comment counts, less than its row is kept: one that is delivered again later is no command. A
+	// clock of a forge may be ahead by as much as ahead.
+	oldest, ahead = 24 * time.Hour, 10 * time.Minute
+	// PerHook and PerPull are how many commands are taken within a minute of a hook, and on a pull request: who knows the secret of a hook may
+	// name any number of accounts.
+	PerHook, PerPull = 300, 60
 )
 
 // CommentReport is a comment with a command on a pull request, with the event that brought it. The registry service has proved that the
@@ -37,6 +43,8 @@ type CommentReport struct {
 	Number, CommentID, AuthorID int64
 	// Author is what the forge calls who has written it, which may change; AuthorID stays.
 	Author, Text string
+	// MadeAt is when the forge says that it was made.
+	MadeAt time.Time
 }
 
 // Comment is a comment with a command, as it is kept.
@@ -177,6 +185,9 @@ func (u *UseCases) beginComment(ctx context.Context, tx Tx, r CommentReport, c *
 		return errIgnored
 	}
 	now := u.Clock.Now()
+	if age := now.Sub(r.MadeAt); age > oldest || age < -ahead {
+		return errIgnored
+	}
 	words := strings.Fields(r.Text) // also at other spaces, of which no part of a code may be taken for a verb
 	c.order = parse(strings.Join(words[min(1, len(words)):], " "))
 	c.Comment = Comment{
@@ -188,7 +199,7 @@ func (u *UseCases) beginComment(ctx context.Context, tx Tx, r CommentReport, c *
 	if err := c.about(ctx, tx, hook); err != nil {
 		return err
 	}
-	if many, err := tx.CommentsOf(ctx, c.Comment, now.Add(-time.Minute), perMinute); err != nil || many >= perMinute {
+	if many, err := tx.TooManyComments(ctx, c.Comment, now.Add(-time.Minute)); err != nil || many {
 		if err == nil {
 			err = errIgnored
 		}

@@ -72,12 +72,13 @@ func (w Writes) SettleComment(ctx context.Context, c chat.Comment) (bool, error)
 	return n > 0, pg.Classify(err, "keep the outcome of comment %d of %s", c.CommentID, c.Name)
 }
 
-// CommentsOf implements chat.Tx.
-func (w Writes) CommentsOf(ctx context.Context, c chat.Comment, since time.Time, most int) (int, error) {
-	n, err := w.Q.ForgeCommentsOfAuthor(ctx, query.ForgeCommentsOfAuthorParams{
-		OrganizationID: w.Entered, AuthorID: c.AuthorID, Since: since, Host: c.Host(), Most: int32(most),
+// TooManyComments implements chat.Tx.
+func (w Writes) TooManyComments(ctx context.Context, c chat.Comment, since time.Time) (bool, error) {
+	many, err := w.Q.TooManyForgeComments(ctx, query.TooManyForgeCommentsParams{
+		OrganizationID: w.Entered, AuthorID: c.AuthorID, Since: since, Host: c.Host(), HookID: c.HookID, Name: c.Name, Number: c.Number,
+		MostOfAuthor: chat.PerMinute, MostOfHook: chat.PerHook, MostOfPull: chat.PerPull,
 	})
-	return int(n), pg.Classify(err, "count the comments of %d", c.AuthorID)
+	return many, pg.Classify(err, "count the comments of %d at hook %d", c.AuthorID, c.HookID)
 }
 
 // ForgetComments implements chat.Tx.

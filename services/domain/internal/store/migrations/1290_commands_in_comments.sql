@@ -61,7 +61,7 @@ CREATE TABLE cd_forge_comments (
 CREATE INDEX cd_forge_comments_by_pull ON cd_forge_comments (organization_id, name, number, id) WHERE answer <> '';
 CREATE INDEX cd_forge_comments_by_author ON cd_forge_comments (organization_id, author_id, received_at);
 CREATE INDEX cd_forge_comments_by_time ON cd_forge_comments (organization_id, received_at);
-CREATE INDEX cd_forge_comments_by_hook ON cd_forge_comments (organization_id, hook_id);
+CREATE INDEX cd_forge_comments_by_hook ON cd_forge_comments (organization_id, hook_id, received_at);
 COMMENT ON TABLE cd_forge_comments IS 'Comments with commands that forges have reported, each once for a hook, so that a repeated one is no second command. Rows end after 30 days.';
 COMMENT ON COLUMN cd_forge_comments.name IS 'Host and path of the repository, in lower case; number is that of the pull request.';
 COMMENT ON COLUMN cd_forge_comments.comment_id IS 'What the forge calls the comment.';

@@ -23,13 +23,18 @@ UPDATE cd_forge_comments SET begun_at = @at, member_id = sqlc.narg(member_id) WH
 UPDATE cd_forge_comments SET outcome = @outcome, answer = @answer, member_id = sqlc.narg(member_id)
 WHERE organization_id = @organization_id AND id = @id AND outcome = '';
 
--- name: ForgeCommentsOfAuthor :one
--- How many commands of an account at a server came since an instant, up to a limit.
-SELECT count(*) FROM (
-    SELECT 1 FROM cd_forge_comments c
-    WHERE c.organization_id = @organization_id AND c.author_id = @author_id AND c.received_at >= @since AND split_part(c.name, '/', 1) = @host::text
-    LIMIT @most
-) found;
+-- name: TooManyForgeComments :one
+-- Whether as many commands came since an instant as are taken: of an account at a server, of a hook, or on a pull request. Each count ends
+-- at its limit.
+SELECT ((SELECT count(*) FROM (SELECT FROM cd_forge_comments c
+            WHERE c.organization_id = @organization_id AND c.author_id = @author_id AND c.received_at >= @since
+              AND split_part(c.name, '/', 1) = @host::text LIMIT @most_of_author::bigint) x) >= @most_of_author::bigint
+    OR (SELECT count(*) FROM (SELECT FROM cd_forge_comments c
+            WHERE c.organization_id = @organization_id AND c.hook_id = @hook_id AND c.received_at >= @since
+            LIMIT @most_of_hook::bigint) x) >= @most_of_hook::bigint
+    OR (SELECT count(*) FROM (SELECT FROM cd_forge_comments c
+            WHERE c.organization_id = @organization_id AND c.hook_id = @hook_id AND c.received_at >= @since AND c.name = @name AND c.number = @number
+            LIMIT @most_of_pull::bigint) x) >= @most_of_pull::bigint)::boolean;
 
 -- name: ForgeAnswers :many
 -- The latest answers on a pull request.

@@ -119,36 +119,6 @@ func (q *Queries) ForgeCommentAtOtherHook(ctx context.Context, arg ForgeCommentA
 	return exists, err
 }
 
-const forgeCommentsOfAuthor = `-- name: ForgeCommentsOfAuthor :one
-SELECT count(*) FROM (
-    SELECT 1 FROM cd_forge_comments c
-    WHERE c.organization_id = $1 AND c.author_id = $2 AND c.received_at >= $3 AND split_part(c.name, '/', 1) = $4::text
-    LIMIT $5
-) found
-`
-
-type ForgeCommentsOfAuthorParams struct {
-	OrganizationID int64
-	AuthorID       int64
-	Since          time.Time
-	Host           string
-	Most           int32
-}
-
-// How many commands of an account at a server came since an instant, up to a limit.
-func (q *Queries) ForgeCommentsOfAuthor(ctx context.Context, arg ForgeCommentsOfAuthorParams) (int64, error) {
-	row := q.db.QueryRow(ctx, forgeCommentsOfAuthor,
-		arg.OrganizationID,
-		arg.AuthorID,
-		arg.Since,
-		arg.Host,
-		arg.Most,
-	)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
 const forgetForgeComments = `-- name: ForgetForgeComments :one
 SELECT cd_forget_forge_comments($1::timestamptz, $2::integer)::bigint
 `
@@ -408,6 +378,51 @@ func (q *Queries) SettleForgeComment(ctx context.Context, arg SettleForgeComment
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const tooManyForgeComments = `-- name: TooManyForgeComments :one
+SELECT ((SELECT count(*) FROM (SELECT FROM cd_forge_comments c
+            WHERE c.organization_id = $1 AND c.author_id = $2 AND c.received_at >= $3
+              AND split_part(c.name, '/', 1) = $4::text LIMIT $5::bigint) x) >= $5::bigint
+    OR (SELECT count(*) FROM (SELECT FROM cd_forge_comments c
+            WHERE c.organization_id = $1 AND c.hook_id = $6 AND c.received_at >= $3
+            LIMIT $7::bigint) x) >= $7::bigint
+    OR (SELECT count(*) FROM (SELECT FROM cd_forge_comments c
+            WHERE c.organization_id = $1 AND c.hook_id = $6 AND c.received_at >= $3 AND c.name = $8 AND c.number = $9
+            LIMIT $10::bigint) x) >= $10::bigint)::boolean
+`
+
+type TooManyForgeCommentsParams struct {
+	OrganizationID int64
+	AuthorID       int64
+	Since          time.Time
+	Host           string
+	MostOfAuthor   int64
+	HookID         int64
+	MostOfHook     int64
+	Name           string
+	Number         int64
+	MostOfPull     int64
+}
+
+// Whether as many commands came since an instant as are taken: of an account at a server, of a hook, or on a pull request. Each count ends
+// at its limit.
+func (q *Queries) TooManyForgeComments(ctx context.Context, arg TooManyForgeCommentsParams) (bool, error) {
+	row := q.db.QueryRow(ctx, tooManyForgeComments,
+		arg.OrganizationID,
+		arg.AuthorID,
+		arg.Since,
+		arg.Host,
+		arg.MostOfAuthor,
+		arg.HookID,
+		arg.MostOfHook,
+		arg.Name,
+		arg.Number,
+		arg.MostOfPull,
+	)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const useForgeCode = `-- name: UseForgeCode :exec
