@@ -27,9 +27,10 @@ const (
 	// oldest is how long after it was made a comment counts, less than its row is kept: one that is delivered again later is no command. A
 	// clock of a forge may be ahead by as much as ahead.
 	oldest, ahead = 24 * time.Hour, 10 * time.Minute
-	// PerHook and PerPull are how many commands are taken within a minute of a hook, and on a pull request: who knows the secret of a hook may
-	// name any number of accounts.
-	PerHook, PerPull = 300, 60
+	// PerHook is how many commands of a hook are taken within a minute: who knows its secret may name any number of accounts.
+	PerHook = 300
+	// PerPull is how many commands on a pull request are taken within a minute.
+	PerPull = 60
 )
 
 // CommentReport is a comment with a command on a pull request, with the event that brought it. The registry service has proved that the
