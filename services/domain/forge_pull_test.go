@@ -54,6 +54,10 @@ type pullInputs struct {
 		Body      string
 		OnlyKnown bool `json:"only_known"`
 	}
+	Status *struct {
+		RepoURL                          string `json:"repo_url"`
+		Commit, Name, State, Description string
+	}
 }
 
 func (r *reviewers) Start(_ context.Context, w handoff.Workflow) (string, error) {
@@ -209,6 +213,10 @@ func TestAPullRequestGetsItsPlan(t *testing.T) {
 			t.Errorf("found %s; want %q", got, want)
 		}
 	}
+	status := r.at.inputs[r.at.order[1]].Status
+	r.want([]any{status.RepoURL, status.Commit, status.Name, status.State, status.Description}, []any{
+		"https://git.test/shop/config.git", shaOf(7), "lockstep/plan", "success", r.application.Name + " (quick sync); conditions to pass: 3",
+	})
 	p := r.pulls()[0]
 	r.want([]any{p.State, p.Outcome, p.Link, p.Head, p.Name, p.Host}, []any{
 		forge.Sent, "its comment has the plan", "https://git.test/shop/config/pulls/3#1", shaOf(7), "git.test/shop/config", "git.test",
@@ -240,6 +248,20 @@ func TestAPullRequestGetsItsPlan(t *testing.T) {
 	_, err := r.pool.Exec(t.Context(), `DELETE FROM cd_forge_pulls WHERE number = 4`)
 	r.ok(err)
 	r.want(r.forges.PullCounts()["sent"], int64(3))
+	// A status that the forge refuses is reported, and the comment stays what it is.
+	r.at.answer = func(in pullInputs) map[string]any {
+		if in.Comment == nil {
+			return map[string]any{"outcome": "read"}
+		}
+		return map[string]any{"outcome": "sent", "link": "https://git.test/shop/config/pulls/3#1", "unset": "unauthorized: the token may not"}
+	}
+	r.now.Advance(time.Minute)
+	r.pushes(3, "")
+	r.work()
+	r.want([]any{r.pulls()[0].State, r.pulls()[0].Outcome}, []any{
+		forge.Sent, "its comment has the plan; the status of its commit was not set: unauthorized: the token may not",
+	})
+	r.at.answer = nil
 	r.want(r.countOf(`SELECT count(*) FROM cd_forge_statuses`), 0)
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow"
 )
 
-// The program with which the domain service reads a pull request, and comments on it, reports what came of it, whatever the forge answers
-// (R4-27). No other run comments: people believe what Lockstep says.
+// The program with which the domain service reads a pull request, and comments on it and sets the status of its commit, reports what came of it, whatever the forge answers
+// (R4-27, D60). No other run comments: people believe what Lockstep says.
 func TestTheProgramOfPullRequestsReportsTheOutcome(t *testing.T) {
 	t.Parallel()
 	program, err := os.ReadFile(filepath.Join("..", "domain", "internal", "core", "forge", "pull.star"))
@@ -29,7 +29,7 @@ func TestTheProgramOfPullRequestsReportsTheOutcome(t *testing.T) {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex
-	var comments []string
+	var comments, statuses []string
 	forge := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -67,6 +67,21 @@ func TestTheProgramOfPullRequestsReportsTheOutcome(t *testing.T) {
 				return
 			}
 			_ = json.NewEncoder(w).Encode(all)
+		case strings.HasPrefix(rest, "commits/"):
+			_, _ = io.WriteString(w, `{"statuses": []}`)
+		case strings.HasPrefix(rest, "statuses/b"):
+			w.WriteHeader(http.StatusForbidden)
+		case strings.HasPrefix(rest, "statuses/d"):
+			w.Header().Set("Retry-After", "120")
+			w.WriteHeader(http.StatusTooManyRequests)
+		case strings.HasPrefix(rest, "statuses/e"):
+			w.WriteHeader(http.StatusBadGateway)
+		case strings.HasPrefix(rest, "statuses/"):
+			var in map[string]any
+			_ = json.NewDecoder(r.Body).Decode(&in)
+			statuses = append(statuses, fmt.Sprint(in["context"], " ", in["state"], " ", in["target_url"], " ", in["description"]))
+			w.WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(w, `{}`)
 		default:
 			w.WriteHeader(http.StatusNotFound)
 		}
@@ -84,19 +99,27 @@ func TestTheProgramOfPullRequestsReportsTheOutcome(t *testing.T) {
 	comment := func(project string) string {
 		return fmt.Sprintf(`"comment": {"repo_url": "%s/team/%s", "number": 3, "marker": "<!-- x -->", "body": "plan", "only_known": false}`, forge.URL, project)
 	}
+	status := func(commit string) string {
+		return fmt.Sprintf(`, "status": {"repo_url": "%s/team/fine", "commit": "%s", "name": "lockstep/plan", "state": "success", "description": "shop (pipeline)"}`,
+			forge.URL, strings.Repeat(commit, 40))
+	}
 	n := 0
-	for name, tt := range map[string]struct{ run, inputs, want, shared string }{
-		"read":              {inputs: change("fine"), want: `"read" "" `},
-		"read, busy":        {inputs: change("busy"), want: `"limited" "`},
-		"read, away":        {inputs: change("away"), want: `"away" "unreachable: `},
-		"read, gone":        {inputs: strings.Replace(change("fine"), `"number": 3`, `"number": 4`, 1), want: `"refused" "not_found: `},
-		"read, no forge":    {inputs: strings.Replace(change("fine"), forge.URL, "https://plain.test", 1), want: `"refused" "not_configured: `, shared: "false"},
-		"write, no forge":   {inputs: strings.Replace(comment("fine"), forge.URL, "https://plain.test", 1), want: `"refused" "not_configured: `, shared: "false"},
-		"write":             {inputs: comment("fine"), want: `"sent" "" "https://forge/3#1"`},
-		"write, busy":       {inputs: comment("busy"), want: `"limited" "`},
-		"write, away":       {inputs: comment("away"), want: `"away" "unreachable: `},
-		"by another run":    {run: "nightly", inputs: comment("fine"), want: `"refused" "forbidden: `, shared: "false"},
-		"by a run of a set": {run: "rollout-7", inputs: comment("fine"), want: `"refused" "forbidden: `, shared: "false"},
+	for name, tt := range map[string]struct{ run, inputs, want, shared, unset string }{
+		"read":                              {inputs: change("fine"), want: `"read" "" `},
+		"read, busy":                        {inputs: change("busy"), want: `"limited" "`},
+		"read, away":                        {inputs: change("away"), want: `"away" "unreachable: `},
+		"read, gone":                        {inputs: strings.Replace(change("fine"), `"number": 3`, `"number": 4`, 1), want: `"refused" "not_found: `},
+		"read, no forge":                    {inputs: strings.Replace(change("fine"), forge.URL, "https://plain.test", 1), want: `"refused" "not_configured: `, shared: "false"},
+		"write, no forge":                   {inputs: strings.Replace(comment("fine"), forge.URL, "https://plain.test", 1), want: `"refused" "not_configured: `, shared: "false"},
+		"write":                             {inputs: comment("fine"), want: `"sent" "" "https://forge/3#1"`},
+		"write, busy":                       {inputs: comment("busy"), want: `"limited" "`},
+		"write, away":                       {inputs: comment("away"), want: `"away" "unreachable: `},
+		"write, with a status":              {inputs: comment("fine") + status("c"), want: `"sent" "" "https://forge/3#1"`},
+		"write, a status that is refused":   {inputs: comment("fine") + status("b"), want: `"sent" "" "https://forge/3#1"`, unset: `"unauthorized: `},
+		"write, with a status that is busy": {inputs: comment("fine") + status("d"), want: `"limited" "`},
+		"write, a status that is away":      {inputs: comment("fine") + status("e"), want: `"away" "unreachable: `},
+		"by another run":                    {run: "nightly", inputs: comment("fine"), want: `"refused" "forbidden: `, shared: "false"},
+		"by a run of a set":                 {run: "rollout-7", inputs: comment("fine"), want: `"refused" "forbidden: `, shared: "false"},
 	} {
 		n++
 		run := tt.run
@@ -115,11 +138,17 @@ func TestTheProgramOfPullRequestsReportsTheOutcome(t *testing.T) {
 		if !strings.HasPrefix(got, tt.want) || strings.Contains(got, "S3CR3T") || strings.HasSuffix(name, "busy") && status["wait"] != "120" {
 			t.Errorf("%s: found %s; want %s", name, got, tt.want)
 		}
+		if !strings.HasPrefix(status["unset"], tt.unset) || tt.unset == "" && status["unset"] != "" {
+			t.Errorf("%s: found unset %q; want %q", name, status["unset"], tt.unset)
+		}
 		if tt.shared != "" && status["shared"] != tt.shared {
 			t.Errorf("%s: found shared %q; want %q", name, status["shared"], tt.shared)
 		}
 	}
 	if len(comments) != 1 || comments[0] != "<!-- x -->\nplan" {
 		t.Errorf("found the comments %q; want one", comments)
+	}
+	if len(statuses) != 1 || statuses[0] != "lockstep/plan success https://forge/3#1 shop (pipeline)" {
+		t.Errorf("found the statuses %q; want one, with a link to the comment", statuses)
 	}
 }

@@ -81,6 +81,43 @@ func comment(r reading, all []trigger.Touched, more bool) string {
 	return b.String()
 }
 
+// planStatus is the name of the status of a commit whose plan is in a comment. Those of environments have three parts and more.
+const planStatus = "lockstep/plan"
+
+// shownStatus is how many characters of a status forges show.
+const shownStatus = 140
+
+// summary is a plan in a few words. It is never a failure: what is refused now may be permitted when the change is merged, and nobody looks
+// again before the next push.
+func summary(all []trigger.Touched, more bool) string {
+	if len(all) == 0 && !more {
+		return "touches no application"
+	}
+	var parts []string
+	conditions, refused := 0, 0
+	for _, t := range all {
+		parts = append(parts, fmt.Sprintf("%s (%s)", t.Application.Name, t.Plan.Strategy.Words()))
+		for _, e := range t.Environments {
+			conditions += len(e.Needs)
+		}
+		if t.Refused != "" {
+			refused++
+		}
+	}
+	tail := fmt.Sprintf("; conditions to pass: %d", conditions)
+	if refused > 0 {
+		tail += fmt.Sprintf("; refused as things are: %d", refused)
+	}
+	head := line(strings.Join(parts, ", "))
+	if more || len(head)+len(tail) > shownStatus {
+		head = fmt.Sprintf("applications: %d", len(all))
+		if more {
+			head = fmt.Sprintf("applications: more than %d", len(all))
+		}
+	}
+	return head + tail
+}
+
 // fence is around what comes from elsewhere. A line cannot contain it.
 const fence = "```"
 

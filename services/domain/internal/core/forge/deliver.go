@@ -310,7 +310,9 @@ func (u *UseCases) settle(
 // outcome is what the program of a status reports.
 type outcome struct {
 	outcome, why, link string
-	wait               time.Duration
+	// unset is why a comment has no status beside it; empty if it has, or needs none.
+	unset string
+	wait  time.Duration
 	quota              *Quota
 	// number is what the forge calls a deployment; 0 if it has not said.
 	number int64
@@ -423,6 +425,8 @@ func read(pairs []handoff.WorkflowPair) (o outcome) {
 			_ = json.Unmarshal([]byte(p.Value), &o.why)
 		case "link":
 			_ = json.Unmarshal([]byte(p.Value), &o.link)
+		case "unset":
+			_ = json.Unmarshal([]byte(p.Value), &o.unset)
 		case "wait":
 			var seconds int64
 			_ = json.Unmarshal([]byte(p.Value), &seconds)

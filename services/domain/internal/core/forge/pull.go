@@ -180,6 +180,8 @@ type planned struct {
 	// outcome is what became of it where nothing is written.
 	outcome string
 	body    string
+	// summary is the plan in a few words, as the status of the commit says it.
+	summary string
 	// onlyKnown reports whether only a comment that exists is changed: nothing is to be written about a change that touches no application.
 	onlyKnown bool
 }
@@ -212,6 +214,6 @@ func (u *UseCases) plan(ctx context.Context, organization int64, p Pull) (planne
 		})
 		return err
 	})
-	made.body, made.onlyKnown = comment(r, all, more), len(all) == 0 && !more
+	made.body, made.summary, made.onlyKnown = comment(r, all, more), summary(all, more), len(all) == 0 && !more
 	return made, err
 }

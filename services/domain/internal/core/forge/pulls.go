@@ -146,16 +146,16 @@ func (p Pull) begun(ctx context.Context, tx Tx, organization int64, now time.Tim
 			return p, err
 		}
 		p.AnswersBegun = p.Answers
-		return p.run(now, "comment", map[string]any{
+		return p.run(now, map[string]any{"comment": map[string]any{
 			"repo_url": p.Repository, "number": p.Number, "marker": answersMarker(organization), "body": answers(all), "only_known": false,
-		})
+		}})
 	}
 	change := map[string]any{"repo_url": p.Repository, "number": p.Number}
 	if len(p.AskedBy) > 0 {
 		change["asked_by"] = p.AskedBy
 	}
 	p.BegunRevision = p.Revision
-	return p.run(now, "change", change)
+	return p.run(now, map[string]any{"change": change})
 }
 
 // attempts counts those of the step of a pull request.
@@ -184,9 +184,10 @@ func (h *Host) pullsWait(now time.Time, sending int, shared Budget) (until time.
 const maxLink = 2000
 
 // run is a pull request with its next run, and the arguments of the run.
-func (p Pull) run(now time.Time, of string, arguments map[string]any) (Pull, error) {
+func (p Pull) run(now time.Time, arguments map[string]any) (Pull, error) {
 	p.State, p.Run, p.Started, p.DueAt = Sending, p.Run+1, false, now.Add(lease)
-	inputs, err := json.Marshal(map[string]any{"pull": map[string]any{"id": p.ID, "run": p.Run}, of: arguments})
+	arguments["pull"] = map[string]any{"id": p.ID, "run": p.Run}
+	inputs, err := json.Marshal(arguments)
 	if err != nil {
 		return p, fmt.Errorf("write the inputs of pull request %d: %w", p.ID, err)
 	}
@@ -280,8 +281,13 @@ func (u *UseCases) pullRead(p *Pull, h *Host, now time.Time, organization int64,
 	h.learn(&h.Pulls, o, false)
 	h.Pulls.Failures, p.Error = 0, ""
 	p.Step = StepWrite
-	*p, err = p.run(now, "comment", map[string]any{
-		"repo_url": p.Repository, "number": p.Number, "marker": marker(organization), "body": made.body, "only_known": made.onlyKnown,
+	*p, err = p.run(now, map[string]any{
+		"comment": map[string]any{
+			"repo_url": p.Repository, "number": p.Number, "marker": marker(organization), "body": made.body, "only_known": made.onlyKnown,
+		},
+		"status": map[string]any{
+			"repo_url": p.Repository, "commit": made.head, "name": planStatus, "state": "success", "description": made.summary,
+		},
 	})
 	p.DueAt = now
 	return err
@@ -303,8 +309,11 @@ func (u *UseCases) pullEnded(p *Pull, h *Host, now time.Time, o outcome) {
 		if len(o.link) > maxLink || !core.PlainLink(o.link) {
 			p.Link = ""
 		}
-		if o.link == "" {
+		switch {
+		case o.link == "":
 			p.Link, p.Outcome = "", "it touches no application"
+		case o.unset != "":
+			p.Outcome = cut("its comment has the plan; the status of its commit was not set: "+o.unset, maxError)
 		}
 	case StepRead:
 	}
