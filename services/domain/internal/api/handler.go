@@ -31,7 +31,9 @@ type Deps struct {
 	Checks Checks
 	// Evaluations answers EvaluateCheckPath.
 	Evaluations Evaluations
-	Clock       clock.Clock
+	// Triggers takes what is sent to EventsPath.
+	Triggers Triggers
+	Clock    clock.Clock
 	// Guard slows down those whose credentials prove nothing; nil lets them try as often as they like.
 	Guard *throttle.Guard
 	// FeedGuard slows down those who ask for feeds and badges that do not exist. It is another one, so that a page that shows pictures which
@@ -46,7 +48,7 @@ type Deps struct {
 	SignOn *SignOn
 }
 
-// NewHandler is the HTTP surface: /graphql, ExportPath, ChecksPath, EvaluateCheckPath, ChatPath, /session where a browser signs in and out
+// NewHandler is the HTTP surface: /graphql, ExportPath, ChecksPath, EvaluateCheckPath, EventsPath, ChatPath, /session where a browser signs in and out
 // (below it, by an identity provider), /feeds and /badges for readers who are not signed in, /docs with the documentation, and the console
 // everywhere else.
 func NewHandler(d Deps) http.Handler {
@@ -56,6 +58,7 @@ func NewHandler(d Deps) http.Handler {
 	mux.Handle(ExportPath, keys.authenticate(exportHandler(d.Export)))
 	mux.Handle(ChecksPath, keys.authenticate(checksHandler(d.Checks)))
 	mux.Handle(EvaluateCheckPath, keys.authenticate(evaluateHandler(d.Evaluations)))
+	mux.Handle(EventsPath, keys.authenticate(eventsHandler(d.Triggers)))
 	if d.Chats != nil {
 		chats := chatHandler{d.Chats, d.Log}
 		mux.HandleFunc("POST "+ChatPath+"{organization}/{channel}", keys.pressed(chats.take))

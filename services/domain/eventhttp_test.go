@@ -1,0 +1,130 @@
+package domain
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// sent posts an event with a token, and returns the answer.
+func (w winter) sent(method, token string, header map[string]string, body string) (code int, answer string) {
+	w.t.Helper()
+	none := http.NotFoundHandler()
+	h := api.NewHandler(api.Deps{
+		GraphQL: none, Console: none, Access: w.access, Triggers: w.triggers, Clock: w.now,
+		Tokens: api.Tokens{
+			"deploys": {Organization: org, Type: core.PrincipalAgent, ID: 2, Name: "cd", Permissions: core.RoleDeployer.Permissions()},
+			"reads":   {Organization: org, Type: core.PrincipalAgent, ID: 3, Name: "look", Permissions: core.PermissionsOf(core.MayRead)},
+			"other":   {Organization: 2, Type: core.PrincipalAgent, ID: 1, Name: "ci", Permissions: core.RoleOwner.Permissions()},
+		},
+	})
+	r := httptest.NewRequestWithContext(w.t.Context(), method, api.EventsPath, strings.NewReader(body))
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	for name, value := range header {
+		r.Header.Set(name, value)
+	}
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, r)
+	return rec.Code, strings.TrimSpace(rec.Body.String())
+}
+
+// D58: a system without a client of ours sends a CloudEvent over HTTP, in either form of its binding; the event counts once.
+func TestAnEventOverHTTPBeginsOneRollout(t *testing.T) {
+	t.Parallel()
+	w := clocked(t)
+	w.trigger(core.TriggerEvent, `{"types":["build.*"],"data":{"build.branch":"main"}}`)
+	const data = `{"build":{"branch":"main"}}`
+	inHeaders := map[string]string{"Ce-Specversion": "1.0", "Ce-Id": "1", "Ce-Source": "/ci", "Ce-Type": "build.passed", "Content-Type": "application/json"}
+	inBody := map[string]string{"Content-Type": "application/cloudevents+json; charset=utf-8"}
+	for name, one := range map[string]struct {
+		token, body, want string
+		header            map[string]string
+	}{
+		"in headers": {"deploys", data, `{"triggers":1}`, inHeaders},
+		"in the body": {
+			"deploys", `{"data":` + data + `,"type":"build.passed","source":"/ci","id":"1","specversion":"1.0","team":"shop","time":"2027-01-15T08:00:00Z"}`, `{"triggers":1}`, inBody,
+		},
+		"in base64": {
+			"deploys", `{"specversion":"1.0","type":"build.passed","source":"/ci","id":"1","datacontenttype":"application/vnd.ci+json","data_base64":"eyJidWlsZCI6eyJicmFuY2giOiJtYWluIn19"}`,
+			`{"triggers":1}`, inBody,
+		},
+		"of another type":      {"deploys", `{"specversion":"1.0","type":"test.passed","source":"/ci","id":"1"}`, `{"triggers":0}`, inBody},
+		"another organization": {"other", data, `{"triggers":0}`, inHeaders},
+	} {
+		if code, answer := w.sent(http.MethodPost, one.token, one.header, one.body); code != http.StatusAccepted || answer != one.want {
+			t.Errorf("%s: found %d %s; expected %s", name, code, answer, one.want)
+		}
+	}
+	w.want(len(w.decide()), 1)
+	w.want(w.rolloutCount(), 1)
+}
+
+// D58: each malformed event has an error of its own, and none reaches a trigger.
+func TestABadEventOverHTTPIsRefused(t *testing.T) {
+	t.Parallel()
+	w := clocked(t)
+	w.trigger(core.TriggerEvent, `{"types":["*"]}`)
+	structured := func(body string) (map[string]string, string) {
+		return map[string]string{"Content-Type": "application/cloudevents+json"}, body
+	}
+	headers := func(change ...string) map[string]string {
+		all := map[string]string{"Ce-Specversion": "1.0", "Ce-Id": "1", "Ce-Source": "/ci", "Ce-Type": "t", "Content-Type": "application/json"}
+		for i := 0; i < len(change); i += 2 {
+			if all[change[i]] = change[i+1]; change[i+1] == "" {
+				delete(all, change[i])
+			}
+		}
+		return all
+	}
+	for _, one := range []struct {
+		name, token, body string
+		header            map[string]string
+		code              int
+		text              string
+	}{
+		{"no token", "", `{}`, headers(), 401, "bearer token"},
+		{"a token that proves nothing", "guessed", `{}`, headers(), 401, "authorization"},
+		{"no right", "reads", `{}`, headers(), 403, "deploy"},
+		{"no version", "deploys", `{}`, headers("Ce-Specversion", ""), 400, `found ce-specversion \"\"`},
+		{"another version", "deploys", `{}`, headers("Ce-Specversion", "0.3"), 400, "expected ce-specversion 1.0"},
+		{"no id", "deploys", `{}`, headers("Ce-Id", ""), 400, "/id: found 0 bytes"},
+		{"data that is no JSON", "deploys", `{`, headers(), 400, "/data: found no JSON object"},
+		{"data that is a list", "deploys", `[]`, headers(), 400, "/data: found no JSON object"},
+		{"data of another type", "deploys", `a,b`, headers("Content-Type", "text/csv"), 400, `/datacontenttype: found \"text/csv\"`},
+		{"a batch", "deploys", `[]`, headers("Content-Type", "application/cloudevents-batch+json"), 400, "application/cloudevents-batch+json"},
+		{"too much", "deploys", `{"a":"` + strings.Repeat("a", 1<<20) + `"}`, headers(), 400, "found more than 131072 bytes"},
+		{"too much data", "deploys", `{"a":"` + strings.Repeat("a", 70_000) + `"}`, headers(), 400, "/data: found 70008 bytes"},
+	} {
+		if code, answer := w.sent(http.MethodPost, one.token, one.header, one.body); code != one.code || !strings.Contains(answer, one.text) {
+			t.Errorf("%s: found %d %s; expected %d with %s", one.name, code, answer, one.code, one.text)
+		}
+	}
+	for body, text := range map[string]string{
+		``:     "found no JSON object",
+		`null`: "found no JSON object",
+		`[{}]`: "found no JSON object",
+		`{"specversion":"1.0","id":7,"source":"/ci","type":"t"}`:                                              "/id: found 7; expected a text",
+		`{"specversion":"0.3","id":"7","source":"/ci","type":"t"}`:                                            "/specversion: found",
+		`{"specversion":"1.0","id":"7","source":"/ci"}`:                                                       "/type: found 0 bytes",
+		`{"specversion":"1.0","id":"7","source":"/ci","type":"t","data":"text"}`:                              "/data: found no JSON object",
+		`{"specversion":"1.0","id":"7","source":"/ci","type":"t","data":{},"data_base64":"e30="}`:             "/data_base64: found beside data",
+		`{"specversion":"1.0","id":"7","source":"/ci","type":"t","data_base64":"%"}`:                          "/data_base64: found no base64",
+		`{"specversion":"1.0","id":"7","source":"/ci","type":"t","datacontenttype":"text/xml","data":"<a/>"}`: "/datacontenttype: found",
+	} {
+		header, body := structured(body)
+		if code, answer := w.sent(http.MethodPost, "deploys", header, body); code != 400 || !strings.Contains(answer, text) {
+			t.Errorf("%s: found %d %s; expected 400 with %s", body, code, answer, text)
+		}
+	}
+	if code, _ := w.sent(http.MethodGet, "deploys", headers(), ""); code != http.StatusMethodNotAllowed {
+		t.Errorf("GET: found %d", code)
+	}
+	w.want(len(w.decide()), 0)
+	w.want(w.rolloutCount(), 0)
+}
