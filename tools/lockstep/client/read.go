@@ -65,7 +65,8 @@ const (
 	// have.
 	rolloutNewer = `rollbackOf { id } rolledBackBy { id } automaticRollback { state cause dueAt why outcome rollout { id } } ` +
 		`breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name } cause } ` +
-		`deadlines { kind environment { id name } seconds action countsWaiting state dueAt remainingSeconds } strategy strategyReason inputs `
+		`deadlines { kind environment { id name } seconds action countsWaiting state dueAt remainingSeconds } strategy strategyReason inputs ` +
+		`causes { ` + transitionFields + ` } `
 	gateNewer = ` requirements { group quorum given }`
 	linkNewer = ` link { name namespace url status }`
 	waitNewer = ` status subject passage requirements { group quorum given } approvers { id name } link`

@@ -216,6 +216,21 @@ func (r reader) SkipsByRollout(ctx context.Context, organization int64, rollouts
 		})
 }
 
+// CausesByRollout implements view.Reads.
+func (r reader) CausesByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Transition, error) {
+	return under(ctx, r, organization, rollouts, "causes of rollouts",
+		(*query.Queries).CausesByRollout,
+		func(row query.CausesByRolloutRow) (int64, core.Transition) {
+			return row.Asked, core.Transition{
+				ID: row.ID, Subject: core.Subject{Kind: core.SubjectKind(row.Kind), ID: row.SubjectID}, From: core.State(orZero(row.FromState)),
+				To: core.State(row.ToState), Verb: core.Verb(row.Event), GateID: orZero(row.GateID),
+				PrincipalType: core.PrincipalType(row.PrincipalType), PrincipalID: orZero(row.PrincipalID),
+				Reason: orZero(row.Reason), TriggeredBy: orZero(row.TriggeredBy), Conditions: conditions(row.Conditions), Breach: row.Breach,
+				CreatedAt: row.CreatedAt,
+			}
+		})
+}
+
 // GateWordsByRollout implements view.Reads.
 func (r reader) GateWordsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Transition, error) {
 	return under(ctx, r, organization, rollouts, "gates of rollouts", (*query.Queries).GateWords,

@@ -287,6 +287,27 @@ func rolloutMarks(w io.Writer, r client.Rollout) {
 	for _, line := range lines {
 		command.Row(w, line)
 	}
+	causeTable(w, r)
+}
+
+// causeTable prints what led to a rollout; nothing if it was its requester alone.
+func causeTable(w io.Writer, r client.Rollout) {
+	if len(r.Causes) == 0 || len(r.Causes) == 1 && r.Causes[0].TriggeredBy == "" {
+		return
+	}
+	fmt.Fprintln(w)
+	command.Row(w, "WHAT LED TO IT", "SUBJECT", "EVENT", "BY", "WHY")
+	for _, row := range r.Causes {
+		by := row.PrincipalType
+		if row.Principal != nil {
+			by = row.Principal.Name
+		}
+		why := row.Reason
+		if row.TriggeredBy != "" {
+			why = strings.TrimPrefix(why+"; "+row.TriggeredBy, "; ")
+		}
+		command.Row(w, command.Moment(row.CreatedAt), row.Subject, row.Event, by, why)
+	}
 }
 
 // progress is how far a deployment has come, by the gates that it has reached.

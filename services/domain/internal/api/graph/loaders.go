@@ -75,6 +75,7 @@ type loaders struct {
 	environmentChecksOf     *loader[int64, json.RawMessage]
 	outlookOf               *loader[int64, core.RollbackOutlook]
 	skipsOf                 *loader[int64, []core.SkippedEnvironment]
+	causesOf                *loader[int64, []core.Transition]
 	deadlinesOf             *loader[int64, []view.Deadline]
 	openingsOf              *loader[int64, []core.NotificationOpening]
 	members                 *loader[int64, core.Member]
@@ -201,6 +202,7 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		environmentChecksOf:     plain(b, r.View.EnvironmentChecks),
 		outlookOf:               plain(b, r.View.RollbackOutlooks),
 		skipsOf:                 plain(b, r.View.SkipsByRollout),
+		causesOf:                plain(b, r.View.CausesByRollout),
 		deadlinesOf:             plain(b, r.View.RolloutDeadlines),
 		openingsOf:              plain(b, r.Notify.Openings),
 		members:                 plain(b, r.View.MembersByID),

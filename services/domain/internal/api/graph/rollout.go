@@ -37,6 +37,11 @@ func (rolloutResolver) RolledBackBy(ctx context.Context, r *model.Rollout) (*mod
 	return optional(ctx, loadersOf(ctx).rollouts, r.RolledBackBy, model.WrapRollout)
 }
 
+// Causes are what led to it.
+func (rolloutResolver) Causes(ctx context.Context, r *model.Rollout) ([]model.Transition, error) {
+	return list(ctx, loadersOf(ctx).causesOf, r.ID, model.WrapTransition)
+}
+
 // AutomaticRollback is what the policy wants of it.
 func (rolloutResolver) AutomaticRollback(ctx context.Context, r *model.Rollout) (*model.AutomaticRollback, error) {
 	return optional(ctx, loadersOf(ctx).outlookOf, r.ID, func(o core.RollbackOutlook) model.AutomaticRollback {

@@ -152,6 +152,8 @@ type Reads interface {
 	ActiveRolloutsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64]core.Rollout, error)
 	// SkipsByRollout are the environments of its pipeline that a rollout does not go to.
 	SkipsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.SkippedEnvironment, error)
+	// CausesByRollout are the rows of the journal that led to a rollout, the first cause first, and last its own first row.
+	CausesByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Transition, error)
 	// Deadlines are those of rollouts: of the whole, of environments as they come, and of aborts.
 	Deadlines(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Deadline, error)
 	// PinnedGates are the rules of rollouts' gates, by gate.

@@ -1880,6 +1880,7 @@ type ComplexityRoot struct {
 		AwaitingApproval    func(childComplexity int) int
 		BreakGlass          func(childComplexity int) int
 		CallRequests        func(childComplexity int) int
+		Causes              func(childComplexity int) int
 		Chains              func(childComplexity int) int
 		Checks              func(childComplexity int) int
 		CreatedAt           func(childComplexity int) int
@@ -10392,6 +10393,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Rollout.CallRequests(childComplexity), true
+	case "Rollout.causes":
+		if e.ComplexityRoot.Rollout.Causes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Rollout.Causes(childComplexity), true
 	case "Rollout.chains":
 		if e.ComplexityRoot.Rollout.Chains == nil {
 			break
@@ -17924,6 +17931,11 @@ type Rollout implements Node {
   rollbackOf: Rollout
   "The newest rollout that rolls it back; null if none does."
   rolledBackBy: Rollout
+  """
+  What led to it, the first cause first: how each rollout before it was created and how it failed, through rollbacks and chains, and last
+  how it was created itself; of at most ten rollouts.
+  """
+  causes: [Transition!]!
   "The automatic rollback that the application's policy has scheduled for it, and the outcome; null if there is none."
   automaticRollback: AutomaticRollback
   "Who passed its approvals by break-glass; null if nobody did."
@@ -22395,6 +22407,8 @@ func (ec *executionContext) childFields_Rollout(ctx context.Context, field graph
 		return ec.fieldContext_Rollout_rollbackOf(ctx, field)
 	case "rolledBackBy":
 		return ec.fieldContext_Rollout_rolledBackBy(ctx, field)
+	case "causes":
+		return ec.fieldContext_Rollout_causes(ctx, field)
 	case "automaticRollback":
 		return ec.fieldContext_Rollout_automaticRollback(ctx, field)
 	case "breakGlass":

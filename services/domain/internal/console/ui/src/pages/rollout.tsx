@@ -11,6 +11,7 @@ import { breach } from '../logic/passages'
 import { conditions, isOver, names } from '../logic/waiting'
 import { ActButton } from '../parts/act'
 import { announce } from '../parts/announce'
+import { CausesOfRollout } from '../parts/causes'
 import { ChainsOfRollout } from '../parts/chains'
 import { Changes } from '../parts/changes'
 import { Confirm } from '../parts/confirm'
@@ -138,6 +139,7 @@ function Shown({ live }: { live: LiveRollout }) {
           </ol>
           <WhatChanges rollout={rollout} />
           <ChainsOfRollout id={rollout.id} />
+          <CausesOfRollout causes={rollout.causes} own={rollout.id} />
           <Deadlines deadlines={rollout.deadlines} />
           <Calls calls={rollout.callRequests} />
           <Checks rolloutId={rollout.id} checks={rollout.checks} />
