@@ -112,7 +112,8 @@ func silentOfServers() map[string]string {
 		"keyset list": "prints what it has read in a file", "keyset create": "prints what it has made here", "keyset add": "prints what it has made here",
 		"keyset promote": "prints what it has changed in a file", "keyset remove": "prints what it has changed in a file",
 		"driver push": "prints digests of files here", "check push": "prints digests of files here",
-		"check new": "prints what it has written here", "check test": "prints what it has read in files", "check simulate": "prints what it has computed from files",
+		"check new": "prints what it has written here", "check test": "prints what it has read in files",
+		"driver new": "prints what it has written here", "driver test": "prints what it has read in files", "check simulate": "prints what it has computed from files",
 		"driver pull": "prints what it has read of files, through the same table as driver check",
 	}
 }

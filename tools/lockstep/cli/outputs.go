@@ -32,7 +32,7 @@ func Outputs() map[string]any {
 		"environment pin": client.Environment{}, "environment unpin": client.Environment{},
 		"check report": client.CheckReport{}, "check list": []client.RolloutCheck{},
 		"check kinds": []client.CheckKind{}, "check evaluate": client.Rollout{}, "check decide": client.Rollout{}, "check new": []driver.CheckedDriver{},
-		"check push": []driver.CheckedDriver{}, "check test": []workflow.Tested{}, "check simulate": engine.TestSimulation{}, "freeze start": client.Freeze{}, "freeze list": []client.Freeze{}, "freeze extend": client.Freeze{}, "freeze end": client.Freeze{},
+		"check push": []driver.CheckedDriver{}, "check test": []workflow.Tested{}, "driver new": []driver.CheckedDriver{}, "driver test": []workflow.Tested{}, "check simulate": engine.TestSimulation{}, "freeze start": client.Freeze{}, "freeze list": []client.Freeze{}, "freeze extend": client.Freeze{}, "freeze end": client.Freeze{},
 		"version veto": client.Veto{}, "version lift-veto": client.Veto{}, "rollout bypass-freeze": client.Rollout{},
 		"version provenance": client.ProvenVersion{}, "where component": []client.Whereabouts{}, "where digest": []client.Whereabouts{},
 		"version-set changes": client.ComponentChanges{},

@@ -36,19 +36,36 @@ func Commands(c *command.Command) []*cobra.Command {
 // commands are the constructors of commands, by what they share.
 type commands struct{ *command.Command }
 
-const driverHelp = `Deploy drivers: list, check and publish them.
+const driverHelp = `Deploy drivers: list, make, test, check and publish them.
 
 A driver is a folder with manifest.json and one folder v1, v2 … for each major version, with Starlark programs and two JSON Schemas.
-An installation pulls those listed in drivers.artifacts of the domain service. push, pull and check use registries, with
+An installation pulls those listed in drivers.artifacts of the domain service. new makes the folder of a driver that calls a server
+over HTTP, and test plays the cases in a folder: neither needs a service. push, pull and check use registries, with
 the credentials in docker's configuration; list and show use the API. If --grpc, LOCKSTEP_GRPC or --endpoints-file names a
 workflow service, check and push also check the programs with it.`
 
 // driver is the noun of deploy drivers.
 func (c commands) driver() *cobra.Command {
-	cmd := command.Noun("driver", "drv", "Deploy drivers: list, check and publish them", c.driverList(), c.driverShow(), c.driverCheck(),
-		c.driverPush(), c.driverPull())
+	cmd := command.Noun("driver", "drv", "Deploy drivers: list, make, test, check and publish them", c.driverList(), c.driverShow(), c.driverNew(),
+		c.driverTest(), c.driverCheck(), c.driverPush(), c.driverPull())
 	cmd.Long = driverHelp
 	return cmd
+}
+
+// driverNew needs no service.
+func (c commands) driverNew() *cobra.Command {
+	return c.newFolder("new", &cobra.Command{
+		Use: "new NAME FOLDER", Short: "Make the folder of a new driver, which calls a server over HTTP: manifest, schemas, programs, and tests",
+		Example: "  lockstep driver new shop-deploy ./shop-deploy",
+	})
+}
+
+// driverTest needs no service.
+func (c commands) driverTest() *cobra.Command {
+	return c.testFolder("a driver", func(b *driver.Bundle) bool { return !b.IsCheck() }, &cobra.Command{
+		Use: "test FOLDER", Short: "Validate a driver and play the tables of cases in its folder (*.test.yaml), also with crashes at random",
+		Example: "  lockstep driver test ./shop-deploy\n  lockstep driver test ./shop-deploy --seeds 200",
+	})
 }
 
 // CheckedDriver is one major of a driver that was looked at outside of an installation.

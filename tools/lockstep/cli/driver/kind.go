@@ -45,84 +45,95 @@ func (c commands) kindList() *cobra.Command {
 		})
 }
 
-// kindFiles are those of a new check kind.
+// newFiles are those of a new check kind, and of a new driver.
 //
-//go:embed kind
-var kindFiles embed.FS
+//go:embed kind new
+var newFiles embed.FS
 
-// kindName is how a check kind may be called.
-var kindName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+// bundleName is how a check kind or a driver may be called.
+var bundleName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
 // kindNew needs no service.
 func (c commands) kindNew() *cobra.Command {
-	return &cobra.Command{
+	return c.newFolder("kind", &cobra.Command{
 		Use: "new NAME FOLDER", Short: "Make the folder of a new check kind: manifest, schema, program, and a test",
-		Example: "  lockstep check new ticket ./ticket", Args: command.Exactly(2),
-		RunE: func(_ *cobra.Command, args []string) error {
-			if err := c.CheckOutput(); err != nil {
+		Example: "  lockstep check new ticket ./ticket",
+	})
+}
+
+// newFolder is a command that writes files of a bundle, in which NAME stands for its name, into a folder.
+func (c commands) newFolder(files string, cmd *cobra.Command) *cobra.Command {
+	cmd.Args = command.Exactly(2)
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		if err := c.CheckOutput(); err != nil {
+			return err
+		}
+		if !bundleName.MatchString(args[0]) {
+			return fault.New(fault.Invalid, "name: found %q, expected lower-case letters, digits and single hyphens, such as ticket", args[0])
+		}
+		texts := map[string][]byte{}
+		err := fs.WalkDir(newFiles, files, func(name string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
 				return err
 			}
-			if !kindName.MatchString(args[0]) {
-				return fault.New(fault.Invalid, "name: found %q, expected lower-case letters, digits and single hyphens, such as ticket", args[0])
-			}
-			files := map[string][]byte{}
-			err := fs.WalkDir(kindFiles, "kind", func(name string, entry fs.DirEntry, err error) error {
-				if err != nil || entry.IsDir() {
-					return err
-				}
-				text, err := fs.ReadFile(kindFiles, name)
-				files[strings.TrimPrefix(name, "kind/")] = bytes.ReplaceAll(text, []byte("NAME"), []byte(args[0]))
-				return err
-			})
-			if err != nil {
-				return fmt.Errorf("read the files of a new check kind: %w", err)
-			}
-			bundles, err := driver.FromFiles(files)
-			if err != nil {
-				return err
-			}
-			if err := writeFolder(args[1], files); err != nil {
-				return err
-			}
-			return c.printDrivers(bundles, "")
-		},
+			text, err := fs.ReadFile(newFiles, name)
+			texts[strings.TrimPrefix(name, files+"/")] = bytes.ReplaceAll(text, []byte("NAME"), []byte(args[0]))
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("read the files of a new bundle: %w", err)
+		}
+		bundles, err := driver.FromFiles(texts)
+		if err != nil {
+			return err
+		}
+		if err := writeFolder(args[1], texts); err != nil {
+			return err
+		}
+		return c.printDrivers(bundles, "")
 	}
+	return cmd
 }
 
 // kindTest needs no service.
 func (c commands) kindTest() *cobra.Command {
-	seeds := 20
-	cmd := &cobra.Command{
+	return c.testFolder("a check kind", (*driver.Bundle).IsCheck, &cobra.Command{
 		Use: "test FOLDER", Short: "Validate a check kind and play the tables of cases in its folder (*.test.yaml), also with crashes at random",
-		Example: "  lockstep check test ./ticket\n  lockstep check test ./ticket --seeds 200", Args: command.Exactly(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			if err := c.CheckOutput(); err != nil {
-				return err
-			}
-			texts, err := driverFolder(args[0])
-			if err != nil {
-				return err
-			}
-			bundles, err := driver.FromFiles(texts)
-			if err == nil {
-				err = driver.CheckNew(bundles)
-			}
-			if err != nil {
-				return err
-			}
-			if !bundles[0].IsCheck() {
-				return fault.New(fault.Invalid, "folder: found the driver %s in %s, expected a check kind", bundles[0].Ref(), args[0])
-			}
-			files, err := filepath.Glob(filepath.Join(args[0], "*.test.yaml"))
-			if err != nil || len(files) == 0 {
-				return fault.New(fault.Invalid, "folder: found no *.test.yaml in %s, expected a table of cases", args[0])
-			}
-			chosen, err := workflow.Seeds(seeds)
-			if err != nil {
-				return err
-			}
-			return workflow.Play(c.Command, files, chosen, regexp.MustCompile(""))
-		},
+		Example: "  lockstep check test ./ticket\n  lockstep check test ./ticket --seeds 200",
+	})
+}
+
+// testFolder is a command that validates a bundle, of which is reports whether it is one of those that are expected, and plays its cases.
+func (c commands) testFolder(expected string, is func(*driver.Bundle) bool, cmd *cobra.Command) *cobra.Command {
+	seeds := 20
+	cmd.Args = command.Exactly(1)
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		if err := c.CheckOutput(); err != nil {
+			return err
+		}
+		texts, err := driverFolder(args[0])
+		if err != nil {
+			return err
+		}
+		bundles, err := driver.FromFiles(texts)
+		if err == nil {
+			err = driver.CheckNew(bundles)
+		}
+		if err != nil {
+			return err
+		}
+		if !is(bundles[0]) {
+			return fault.New(fault.Invalid, "folder: found %s in %s, expected %s", bundles[0].Ref(), args[0], expected)
+		}
+		files, err := filepath.Glob(filepath.Join(args[0], "*.test.yaml"))
+		if err != nil || len(files) == 0 {
+			return fault.New(fault.Invalid, "folder: found no *.test.yaml in %s, expected a table of cases", args[0])
+		}
+		chosen, err := workflow.Seeds(seeds)
+		if err != nil {
+			return err
+		}
+		return workflow.Play(c.Command, files, chosen, regexp.MustCompile(""))
 	}
 	cmd.Flags().IntVar(&seeds, "seeds", seeds, "how often each case is repeated with crashes at random, as a `number`")
 	return cmd

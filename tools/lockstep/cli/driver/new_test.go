@@ -1,0 +1,69 @@
+package driver
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/command"
+)
+
+// printed runs one of our commands, and returns what it prints.
+func printed(cmd func(commands) *cobra.Command, args ...string) (string, error) {
+	var out bytes.Buffer
+	shared := command.New("test", &out, io.Discard, func(string) string { return "" })
+	shared.Output = "table"
+	c := cmd(commands{shared})
+	c.SetArgs(args)
+	c.SilenceErrors, c.SilenceUsage = true, true
+	err := c.Execute()
+	return out.String(), err
+}
+
+// A new driver is valid and passes its own tests, also where its process is killed; so does a new check kind. A defect fails the tests.
+func TestANewDriverPassesItsTests(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "mine")
+	if out, err := printed(commands.driverNew, "mine", folder); err != nil || !strings.Contains(out, "mine@1") {
+		t.Fatalf("found %v: %s", err, out)
+	}
+	out, err := printed(commands.driverTest, folder, "--seeds", "5")
+	if err != nil || strings.Count(out, "\nok ") != 3 {
+		t.Fatalf("found %v: %s", err, out)
+	}
+	if _, err := printed(commands.kindTest, folder); err == nil || !strings.Contains(err.Error(), "found mine@1") {
+		t.Errorf("found %v; expected the driver refused as a check kind", err)
+	}
+	if _, err := printed(commands.driverNew, "mine", folder); err == nil {
+		t.Error("the folder was written twice")
+	}
+	if _, err := printed(commands.driverNew, "Mine!", folder+"2"); err == nil || !strings.Contains(err.Error(), "expected lower-case letters") {
+		t.Errorf("found %v", err)
+	}
+	server := filepath.Join(folder, "v1", "server.star")
+	text, err := os.ReadFile(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(server, bytes.Replace(text, []byte(`"at": "degraded"`), []byte(`"at": "healthy"`), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := printed(commands.driverTest, folder, "--seeds", "1"); err == nil || !strings.Contains(out, "FAILED") {
+		t.Errorf("found %v: %s; expected the case of an image that fails to fail", err, out)
+	}
+	kind := filepath.Join(t.TempDir(), "kind")
+	if _, err := printed(commands.kindNew, "ticket", kind); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := printed(commands.driverTest, kind); err == nil || !strings.Contains(err.Error(), "expected a driver") {
+		t.Errorf("found %v; expected the check kind refused as a driver", err)
+	}
+	if out, err := printed(commands.kindTest, kind, "--seeds", "2"); err != nil {
+		t.Errorf("found %v: %s", err, out)
+	}
+}
