@@ -518,3 +518,34 @@ func TestChannelsWithCommandsAreChecked(t *testing.T) {
 	})
 	c.ok(err)
 }
+
+// R4-09, D63: who may deploy begins a rollout from a chat, of a version set that was shown, and the journal has through which channel.
+func TestACommandBeginsARollout(t *testing.T) {
+	t.Parallel()
+	c := chats(t, core.NotifySlack, slackCommands, `"group":"release"`)
+	app := c.application()
+	sets, err := c.view.NewestVersionSets(t.Context(), org, []int64{c.rollout.ApplicationID})
+	c.ok(err)
+	set := sets[c.rollout.ApplicationID]
+	c.maintains(1)
+	c.linkByCommand("U1", user())
+	c.linkByCommand("U7", person(7).LimitedTo(core.PermissionsOf(core.MayRead, core.MayApprove)))
+	before := c.countOf(`SELECT count(*) FROM cd_rollouts`)
+	c.expect(c.order("U1", "rollout "+app), "answered", set.Name+" is the newest of "+app, "/lockstep rollout "+app+" "+set.Name)
+	c.expect(c.order("U7", "rollout "+app+" "+set.Name), "unlinked", `were not signed in with the permission "deploy"`)
+	c.expect(c.order("U1", "rollout "+app+" set-99"), "refused", "expected one of the")
+	c.expect(c.order("U1", "rollout nothing"), "refused", "nothing")
+	c.want(c.countOf(`SELECT count(*) FROM cd_rollouts`), before)
+	_, err = c.rollouts.CancelRollout(t.Context(), user(), c.rollout.ID, "room")
+	c.ok(err)
+	begun := c.order("U1", "rollout "+app+" "+set.Name+" for the <!channel> demo")
+	c.expect(begun, "answered", "You began rollout_", "of "+app+" with "+set.Name)
+	c.want(c.countOf(`SELECT count(*) FROM cd_rollouts`), before+1)
+	c.want(c.countOf(`SELECT count(*) FROM cd_rollout_transitions WHERE event = 'create' AND principal_id = 1
+		AND reason = 'asked for in Slack (channel team) as name-of-U1: for the <!channel> demo'`), 1)
+	again := c.order("U1", fmt.Sprintf("rollout %s versionset_%d", app, set.ID))
+	if again.Outcome != "refused" && !strings.Contains(again.Text, "waits for its turn") {
+		t.Errorf("found %s: %s; want one rollout at a time", again.Outcome, again.Text)
+	}
+	c.want(c.countOf(`SELECT count(*) FROM cd_rollouts`), before+1)
+}

@@ -271,7 +271,7 @@ func (a Account) proves(p Press) bool {
 
 // inChats are the permissions that chat accounts may be good for.
 func inChats() core.Permissions {
-	return core.PermissionsOf(core.MayRead, core.MayApprove, core.MayFreeze)
+	return core.PermissionsOf(core.MayRead, core.MayDeploy, core.MayApprove, core.MayFreeze)
 }
 
 // actor is a member with the rights of this moment. Everything else is not for chats.

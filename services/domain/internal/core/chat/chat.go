@@ -139,6 +139,7 @@ type Tx interface {
 type Rollouts interface {
 	ApproveGate(ctx context.Context, a core.Actor, r rollout.Resolution) (core.Rollout, error)
 	RejectGate(ctx context.Context, a core.Actor, r rollout.Resolution) (core.Rollout, error)
+	CreateRollout(ctx context.Context, a core.Actor, n rollout.NewRollout) (rollout.Promotion, error)
 }
 
 // Calls answers calls of Functions that wait for people.

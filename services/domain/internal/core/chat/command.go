@@ -207,11 +207,12 @@ const (
 	verbWhy     = "why"
 	verbApprove = "approve"
 	verbReject  = "reject"
+	verbRollout = "rollout"
 	verbFreeze  = "freeze"
 )
 
 func verbs() []string {
-	return []string{verbStatus, verbWhy, verbApprove, verbReject, verbFreeze, verbHelp}
+	return []string{verbStatus, verbWhy, verbApprove, verbReject, verbRollout, verbFreeze, verbHelp}
 }
 
 // known is the verb, or other: it is counted and logged by its name.
@@ -227,6 +228,8 @@ func (o order) needs() core.Permission {
 	switch o.verb {
 	case verbApprove, verbReject:
 		return core.MayApprove
+	case verbRollout:
+		return core.MayDeploy
 	case verbFreeze:
 		return core.MayFreeze
 	default:
@@ -239,6 +242,8 @@ func help() string {
 		"/lockstep status - what is under way", "/lockstep status APPLICATION - what runs where", "/lockstep why APPLICATION - what its rollout waits for",
 		"/lockstep approve APPLICATION - what asks for approval, and how to answer it", "/lockstep approve APPLICATION NUMBER [REASON] - approve that question",
 		"/lockstep reject APPLICATION NUMBER [REASON] - reject it, which cancels the rollout",
+		"/lockstep rollout APPLICATION - its newest version set, and how to roll it out",
+		"/lockstep rollout APPLICATION VERSION-SET [REASON] - begin a rollout of it",
 		"/lockstep freeze APPLICATION DURATION REASON - stop its rollouts, such as for 2h; those of all applications with --all",
 		"Only you see the answers.",
 	}, "\n")

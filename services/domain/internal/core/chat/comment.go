@@ -320,7 +320,8 @@ func (c commented) answerTo(ctx context.Context, u *UseCases, s *reply) error {
 	case verbFreeze:
 		return u.freezeByComment(ctx, c, s)
 	}
-	return fault.New(fault.Invalid, "found %q; expected one of %s", c.order.shown(), strings.Join(append(verbs(), verbLink), ", "))
+	return fault.New(fault.Invalid, "found %q; expected one of %s", c.order.shown(), strings.Join(
+		[]string{verbStatus, verbWhy, verbApprove, verbReject, verbFreeze, verbHelp, verbLink}, ", "))
 }
 
 // maxVerb is the length of the longest word that is shown of an unknown command: a code is longer.

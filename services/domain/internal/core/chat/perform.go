@@ -34,6 +34,10 @@ type View interface {
 	ActiveRollouts(ctx context.Context, organization int64, applications []int64) (map[int64]core.Rollout, error)
 	Rollouts(ctx context.Context, organization int64, f core.RolloutFilter, p core.Page) (core.Slice[core.Rollout], error)
 	VersionSetsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.VersionSet, error)
+	NewestVersionSets(ctx context.Context, organization int64, applications []int64) (map[int64]core.VersionSet, error)
+	VersionSetsByApplication(
+		ctx context.Context, organization int64, applications []int64, p core.Page,
+	) (map[int64]core.Slice[core.VersionSet], error)
 	OpenGates(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Gate, error)
 	Waits(ctx context.Context, organization int64, rollouts []int64) (map[int64][]view.Wait, error)
 }
@@ -88,6 +92,8 @@ func (u *UseCases) perform(ctx context.Context, a core.Actor, p Press, o order, 
 		err = u.why(ctx, a, o, s)
 	case o.verb == verbApprove, o.verb == verbReject:
 		err = u.resolve(ctx, a, p, o, s)
+	case o.verb == verbRollout:
+		err = u.begin(ctx, a, p, o, s)
 	case o.verb == verbFreeze:
 		err = u.freeze(ctx, a, p, o, s)
 	default:
