@@ -106,20 +106,26 @@ test: ## Run every test that needs no real cluster (TEST_FLAGS="-race -run X" ad
 	@go test -timeout 30m $(TEST_FLAGS) work
 
 .PHONY: cluster
-cluster: ## Build the real cluster of the end-to-end tests, once (25 minutes the first time)
+cluster: ## Build the real cluster of the end-to-end tests, once (35 minutes the first time)
 	@XDG_CACHE_HOME="$(CACHE)" tools/cluster/build.sh
+	@XDG_CACHE_HOME="$(CACHE)" tools/cluster/workflows.sh
 
 # Only where a scenario with metrics is played: building it takes minutes.
 METRIC_SCENARIOS := analysis
 E2E_PROMETHEUS   := $(if $(filter-out -v,$(E2E_FLAGS)),$(if $(filter $(METRIC_SCENARIOS),$(E2E_FLAGS)),$(PROMETHEUS)),$(PROMETHEUS))
 
+# Only where a scenario with Argo Workflows is played.
+WORKFLOW_SCENARIOS := $(notdir $(wildcard tools/e2e/scenarios/workflows-*))
+E2E_WORKFLOWS      := $(if $(filter-out -v,$(E2E_FLAGS)),$(filter $(WORKFLOW_SCENARIOS) --measure-workflows,$(E2E_FLAGS)),all)
+
 .PHONY: e2e
-e2e: $(KUSTOMIZE) $(HELM) $(E2E_PROMETHEUS) ## Run the end-to-end scenarios on a real Kubernetes with Argo CD and Argo Rollouts (E2E_FLAGS="-v canary")
+e2e: $(KUSTOMIZE) $(HELM) $(E2E_PROMETHEUS) ## Run the end-to-end scenarios on a real Kubernetes with Argo CD, Argo Rollouts and Argo Workflows (E2E_FLAGS="-v canary")
 	@programs=$$(XDG_CACHE_HOME="$(CACHE)" tools/cluster/build.sh); \
+	workflows=$(if $(E2E_WORKFLOWS),$$(XDG_CACHE_HOME="$(CACHE)" tools/cluster/workflows.sh)); \
 	out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; \
 	echo "building lockstep (the first time takes minutes)" >&2; \
 	go build -o "$$out/e2e" ./tools/e2e; \
-	"$$out/e2e" --programs "$$programs" --kustomize "$(KUSTOMIZE)" --helm "$(HELM)" $(addprefix --prometheus ,$(E2E_PROMETHEUS)) --scenarios tools/e2e/scenarios $(E2E_FLAGS)
+	"$$out/e2e" --programs "$$programs" --kustomize "$(KUSTOMIZE)" --helm "$(HELM)" --workflows "$$workflows" $(addprefix --prometheus ,$(E2E_PROMETHEUS)) --scenarios tools/e2e/scenarios $(E2E_FLAGS)
 
 .PHONY: e2e-charts
 e2e-charts: ## Install, upgrade, roll back and uninstall the charts on a real API server
@@ -324,7 +330,7 @@ drift: ## Fail when generated code or module files are not what generate and tid
 CI_STEPS := drift format-check lint arch charts test model
 # The scenarios of CI: one for each mechanism. `make nightly` plays all of them.
 CI_SCENARIOS := canary blue-green-joint abort-in-sync abort-retry argocd-restarted automatic-rollback degraded drift helm jobs kustomize \
-	manifest-only on-failure-abort relay-killed second-actor workload-ref
+	manifest-only on-failure-abort relay-killed second-actor workflows-abort workflows-killed workflows-server workload-ref
 
 CLIENT := docs/examples/client/typescript
 
@@ -354,7 +360,7 @@ check: ## What to run before every commit: format, import rules, lint of what ha
 .PHONY: ci
 ci: ## What CI runs: drift, format-check, lint, arch, charts, test, model, simulate, chaos, upgrade, e2e with a scenario for each mechanism, e2e-charts, then the generated clients, the console's build and its tests where there is npm
 	@# The cluster of e2e is built beside everything before it, which on a new machine takes about as long. e2e waits for it, and shows what went wrong.
-	@XDG_CACHE_HOME="$(CACHE)" nice -n 10 tools/cluster/build.sh >/dev/null 2>&1 & build=$$!; trap 'kill $$build 2>/dev/null || true' EXIT; \
+	@XDG_CACHE_HOME="$(CACHE)" nice -n 10 bash -c 'tools/cluster/build.sh && tools/cluster/workflows.sh' >/dev/null 2>&1 & build=$$!; trap 'kill $$build 2>/dev/null || true' EXIT; \
 	for step in $(CI_STEPS); do $(MAKE) $$step; done; \
 	$(MAKE) simulate SEEDS=100000 FOR=3m; \
 	$(MAKE) chaos; \

@@ -83,3 +83,39 @@ func TestPlacesOfArgoWorkflows(t *testing.T) {
 		}
 	}
 }
+
+// R2-02, R2-05, R2-07, R2-43: Argo Workflows is a driver of its own beside that of Argo CD, under one registry of names, and each
+// refuses the configuration of the other when it is written.
+func TestArgoWorkflowsIsADriverOfItsOwn(t *testing.T) {
+	t.Parallel()
+	all, err := Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	workflows, err := all.Get("argo-workflows@1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rollouts, err := all.Get("argo-rollouts@1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := json.RawMessage(`{"template": "x"}`)
+	theirs := json.RawMessage(`{"namespace":"argocd","application":"shop","rollout_strategy":"canary","use_load_balancing":false,
+		"repository_url":"http://git/shop.git","path":"staging","destination_namespace":"shop","services":[{"service":"api","file":"staging/api.yaml","container":"api"}]}`)
+	for _, tc := range []struct {
+		of     *Bundle
+		config json.RawMessage
+		valid  bool
+	}{{workflows, ours, true}, {workflows, theirs, false}, {rollouts, theirs, true}, {rollouts, ours, false}} {
+		if err := tc.of.ValidateApplicationEnvironment(tc.config); (err == nil) != tc.valid {
+			t.Errorf("%s with %s: %v, expected valid %t", tc.of.Ref(), tc.config, err, tc.valid)
+		}
+	}
+	// R2-03: through a relay neither a URL nor a credential of the cluster is configured, and none may be.
+	for config, valid := range map[string]bool{`{"cluster_agent_id": 1}`: true, `{"cluster_agent_id": 1, "kubeconfig": "x"}`: false} {
+		if err := workflows.ValidateEnvironment(json.RawMessage(config)); (err == nil) != valid {
+			t.Errorf("%s: %v, expected valid %t", config, err, valid)
+		}
+	}
+}

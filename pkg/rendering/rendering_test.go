@@ -19,7 +19,7 @@ func data() map[string]any {
 	}
 }
 
-// R2-10, R2-12, R2-14, R2-15: both delimiters live in one file, the rule decides which are ours, and what is missing is empty.
+// R2-10, R2-12, R2-13, R2-14, R2-15: both delimiters live in one file, the rule decides which are ours, and what is missing is empty.
 func TestRender(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, template, want string }{

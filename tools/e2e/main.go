@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -44,7 +45,9 @@ func run(ctx context.Context, args []string) (err error) {
 	kustomize := flags.String("kustomize", "", "`program` that Argo CD renders kustomizations with")
 	helm := flags.String("helm", "", "`program` that Argo CD renders charts with")
 	prometheus := flags.String("prometheus", "", "`program` that scenarios with metrics need")
+	workflows := flags.String("workflows", "", "`folder` that tools/cluster/workflows.sh has printed, which scenarios with workflows need")
 	figures := flags.Int("measure", 0, "measure instead of running scenarios, with so many concurrent `rollouts` on one relay")
+	argoFigures := flags.Int("measure-workflows", 0, "measure what a relay needs for so many Argo `Workflows` at once, instead of running scenarios")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -52,8 +55,10 @@ func run(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := measurable(all, *prometheus); err != nil {
-		return err
+	if *figures == 0 && *argoFigures == 0 {
+		if err := playable(all, *prometheus, *workflows); err != nil {
+			return err
+		}
 	}
 	level := "warn"
 	if *verbose {
@@ -74,9 +79,10 @@ func run(ctx context.Context, args []string) (err error) {
 	clk := clock.System()
 	began := clk.Now()
 	config := cluster.Config{
-		Programs: *programs, Kustomize: *kustomize, Helm: *helm, Prometheus: *prometheus, Dir: filepath.Join(data, "cluster"), Log: log,
+		Programs: *programs, Kustomize: *kustomize, Helm: *helm, Prometheus: *prometheus, Workflows: *workflows,
+		Dir: filepath.Join(data, "cluster"), Log: log,
 	}
-	if *figures > 0 {
+	if *figures > 0 || *argoFigures > 0 {
 		config.Audit = cluster.Relay
 	}
 	place, stop, err := start(ctx, data, config)
@@ -85,15 +91,22 @@ func run(ctx context.Context, args []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	fmt.Printf("%-22s %5.1fs  the cluster and Lockstep are up\n", "start", clk.Now().Sub(began).Seconds())
-	if *figures > 0 {
-		return take(ctx, place, *figures, filepath.Join(data, "lockstep", "run", "relay.pid"))
+	pid := filepath.Join(data, "lockstep", "run", "relay.pid")
+	switch {
+	case *figures > 0:
+		return take(ctx, place, *figures, pid)
+	case *argoFigures > 0:
+		return takeWorkflows(ctx, place, *argoFigures, pid)
 	}
 	return play(ctx, place, all)
 }
 
-// measurable is an error if a scenario needs metrics and there is no Prometheus.
-func measurable(all []scenario.Scenario, prometheus string) error {
+// playable is an error if a scenario needs a program that there is not.
+func playable(all []scenario.Scenario, prometheus, workflows string) error {
 	for _, s := range all {
+		if s.Workflows && workflows == "" {
+			return fmt.Errorf("scenario %s: found no --workflows, expected the folder of the programs", s.Name)
+		}
 		if s.Metrics && prometheus == "" {
 			return fmt.Errorf("scenario %s: found no --prometheus, expected the path of the program", s.Name)
 		}
@@ -117,6 +130,17 @@ func take(ctx context.Context, place *scenario.Place, atOnce int, relayPID strin
 	}
 	load, err := measure.AtOnce(ctx, place, atOnce, relayPID, measure.Audit(kubernetes.AuditFile()))
 	fmt.Print(measure.Table(latency, load))
+	return err
+}
+
+// takeWorkflows measures Argo Workflows at once on one relay.
+func takeWorkflows(ctx context.Context, place *scenario.Place, atOnce int, relayPID string) error {
+	kubernetes, ok := place.Cluster.(*cluster.Cluster)
+	if !ok || kubernetes.ArgoServer() == "" {
+		return errors.New("measure: expected a real cluster with --workflows")
+	}
+	load, err := measure.WorkflowsAtOnce(ctx, place, atOnce, relayPID, measure.Audit(kubernetes.AuditFile()))
+	fmt.Print(load.Table())
 	return err
 }
 
@@ -148,9 +172,14 @@ func start(ctx context.Context, data string, config cluster.Config) (*scenario.P
 	if err != nil {
 		return nil, nil, err
 	}
+	set, err := argo(data, c)
+	if err != nil {
+		c.Stop()
+		return nil, nil, err
+	}
 	s, err := stack.Start(ctx, stack.Config{
 		Dir: filepath.Join(data, "lockstep"), Kubeconfig: c.Kubeconfig(cluster.Relay),
-		Fast: true, Log: log,
+		Fast: true, Set: set, Log: log,
 	})
 	if err != nil {
 		c.Stop()
@@ -168,6 +197,23 @@ func start(ctx context.Context, data string, config cluster.Config) (*scenario.P
 		return nil, nil, errors.Join(err, stop())
 	}
 	return place, stop, nil
+}
+
+// argo is the configuration with which programs reach the Argo Server: its address, and the credential "argo" of the account that
+// may submit.
+func argo(data string, c *cluster.Cluster) ([]string, error) {
+	url := c.ArgoServer()
+	if url == "" {
+		return nil, nil
+	}
+	file := filepath.Join(data, "cluster", "argo-token")
+	if err := os.WriteFile(file, []byte(c.Token(cluster.Submitter)), 0o600); err != nil {
+		return nil, fmt.Errorf("write token: %w", err)
+	}
+	return []string{
+		fmt.Sprintf("workflow.http_allow_networks=[%q]", strings.TrimPrefix(url, "http://")),
+		fmt.Sprintf("workflow.http_credentials=[{name: argo, url_prefixes: [%q], ref: %q, organizations: [1]}]", url+"/", "file:"+file),
+	}, nil
 }
 
 // folder returns the data folder of the run, and a function to remove it.

@@ -32,6 +32,8 @@ type Config struct {
 	Helm string
 	// Prometheus is the program of that name; empty for none.
 	Prometheus string
+	// Workflows is the folder that tools/cluster/workflows.sh prints; empty for a cluster without Argo Workflows.
+	Workflows string
 	// Audit is the account whose requests the API server records in AuditFile; empty for none.
 	Audit string
 	// Dir keeps data and logs.
@@ -98,7 +100,17 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.applyOwn(ctx); err != nil {
 		return err
 	}
-	if err := c.run(ctx, c.controllers()...); err != nil {
+	controllers, err := c.controllers()
+	if err != nil {
+		return err
+	}
+	if err := c.applyWorkflows(ctx); err != nil {
+		return err
+	}
+	if err := c.run(ctx, controllers...); err != nil {
+		return err
+	}
+	if err := c.startWorkflows(ctx); err != nil {
 		return err
 	}
 	if err := c.startMetrics(ctx); err != nil {

@@ -43,6 +43,8 @@ func resources() map[string]resource {
 		"ClusterRole":              {"clusterroles", false}, "ClusterRoleBinding": {"clusterrolebindings", false},
 		"Stage": {"stages", false}, "AppProject": {"appprojects", true}, "Application": {"applications", true},
 		"ApplicationSet": {"applicationsets", true}, "Rollout": {"rollouts", true}, "AnalysisTemplate": {"analysistemplates", true},
+		"Workflow": {"workflows", true}, "WorkflowTemplate": {"workflowtemplates", true}, "ClusterLogs": {"clusterlogs", false},
+		"Role": {"roles", true}, "RoleBinding": {"rolebindings", true}, "ServiceAccount": {"serviceaccounts", true},
 	}
 }
 
@@ -129,7 +131,7 @@ func (c *Cluster) applyFolder(ctx context.Context, dir string) error {
 }
 
 func rank(file string) int {
-	if strings.HasSuffix(file, "-crd.yaml") || strings.HasPrefix(file, "kwok.") {
+	if strings.HasSuffix(file, "-crd.yaml") || strings.HasPrefix(file, "kwok.") || strings.HasPrefix(file, "argoproj.io_") {
 		return 0
 	}
 	return 1

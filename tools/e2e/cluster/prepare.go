@@ -30,7 +30,7 @@ func (c *Cluster) prepare() error {
 	}
 	var err error
 	if c.ports, c.reserved, err = port.ChooseFor("etcd", "etcd-peer", "apiserver", "controller-manager", "scheduler", "redis", "repo-server",
-		"repo-server-metrics", "application-controller", "rollouts", "rollouts-metrics", "kwok", "prometheus"); err != nil {
+		"repo-server-metrics", "application-controller", "rollouts", "rollouts-metrics", "kwok", "prometheus", "argo-server"); err != nil {
 		return err
 	}
 	if err := c.writeKey(); err != nil {
@@ -41,8 +41,9 @@ func (c *Cluster) prepare() error {
 	if err := os.WriteFile(c.path("audit-policy.yaml"), []byte(policy), 0o600); err != nil {
 		return fmt.Errorf("write audit policy: %w", err)
 	}
-	c.tokens = map[string]string{Admin: rand.Text(), Relay: rand.Text()}
-	users := fmt.Sprintf("%s,admin,admin,system:masters\n%s,relay,relay\n", c.tokens[Admin], c.tokens[Relay])
+	c.tokens = map[string]string{Admin: rand.Text(), Relay: rand.Text(), Submitter: rand.Text()}
+	users := fmt.Sprintf("%s,admin,admin,system:masters\n%s,relay,relay\n%s,submitter,submitter\n",
+		c.tokens[Admin], c.tokens[Relay], c.tokens[Submitter])
 	if err := os.WriteFile(c.path("tokens.csv"), []byte(users), 0o600); err != nil {
 		return fmt.Errorf("write tokens: %w", err)
 	}

@@ -43,7 +43,7 @@ func (c *Cluster) controlPlane() []program {
 				"--bind-address=127.0.0.1", "--service-account-issuer=https://kubernetes.default.svc",
 				"--service-account-key-file=" + key, "--service-account-signing-key-file=" + key,
 				"--token-auth-file=" + c.path("tokens.csv"), "--authorization-mode=RBAC",
-				"--service-cluster-ip-range=10.0.0.0/24",
+				"--service-cluster-ip-range=10.0.0.0/24", "--kubelet-preferred-address-types=InternalIP",
 				// Otherwise the taint of a new node would never be removed.
 				"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
 			}, audit...),
@@ -69,7 +69,11 @@ func (c *Cluster) controlPlane() []program {
 }
 
 // controllers returns the programs that run on Kubernetes.
-func (c *Cluster) controllers() []program {
+func (c *Cluster) controllers() ([]program, error) {
+	kubelet, err := c.kubelet()
+	if err != nil {
+		return nil, err
+	}
 	redis, repositories := port.Address(c.ports["redis"]), port.Address(c.ports["repo-server"])
 	env := []string{
 		"KUBECONFIG=" + c.Kubeconfig(Admin), "HOME=" + c.path("home"), "TMPDIR=" + c.path("tmp"), "ARGOCD_FAKE_IN_CLUSTER=true",
@@ -86,10 +90,10 @@ func (c *Cluster) controllers() []program {
 	return []program{
 		{
 			name: "kwok", stage: 0, ready: c.healthy("http://" + port.Address(c.ports["kwok"]) + "/healthz"),
-			args: []string{
-				"--kubeconfig=" + c.Kubeconfig(Admin), "--manage-all-nodes=true", "--enable-crds=Stage", "--node-lease-duration-seconds=0",
+			args: append([]string{
+				"--kubeconfig=" + c.Kubeconfig(Admin), "--manage-all-nodes=true", "--node-lease-duration-seconds=0",
 				"--server-address=" + port.Address(c.ports["kwok"]),
-			},
+			}, kubelet...),
 			// Otherwise a file in the user's home would be used as configuration.
 			env: []string{"HOME=" + c.path("home")},
 		},
@@ -117,7 +121,7 @@ func (c *Cluster) controllers() []program {
 				"--metricsPort=" + c.port("rollouts-metrics"),
 			},
 		},
-	}
+	}, nil
 }
 
 func (c *Cluster) port(name string) string { return strconv.Itoa(c.ports[name]) }

@@ -47,11 +47,19 @@ type Counter func(context.Context) (map[string]int, error)
 // AtOnce creates applications with one service and deploys all of them at the same time, through one gate. relayPID is the file with the
 // relay's process id.
 func AtOnce(ctx context.Context, place *scenario.Place, rollouts int, relayPID string, count Counter) (Load, error) {
-	load := Load{Rollouts: rollouts}
 	worlds, sets, err := prepare(ctx, place, rollouts, 0)
 	if err != nil {
-		return load, err
+		return Load{Rollouts: rollouts}, err
 	}
+	return take(ctx, place, worlds, sets, relayPID, count)
+}
+
+// take deploys all applications at the same time.
+func take(
+	ctx context.Context, place *scenario.Place, worlds []*demo.World, sets []client.VersionSet, relayPID string, count Counter,
+) (load Load, err error) {
+	rollouts := len(worlds)
+	load.Rollouts = rollouts
 	if load.Before, _, err = memory(relayPID); err != nil {
 		return load, err
 	}
@@ -247,9 +255,16 @@ func Table(l Latency, load Load) string {
 	row("status change → workflow resumed", l.Resumed)
 	row("gate passed → next gate seen", l.NextGate)
 	row("rollout created → first commit", l.FirstCommit)
+	b.WriteString(load.Table())
+	return b.String()
+}
+
+// Table formats the figures of a load, one per line; it is empty without any.
+func (load Load) Table() string {
 	if load.Rollouts == 0 {
-		return b.String()
+		return ""
 	}
+	var b strings.Builder
 	fmt.Fprintf(&b, "%d rollouts at once on one relay: %.0f s, %d failed; its memory %.0f MB, before %.0f MB\n",
 		load.Rollouts, load.Took.Seconds(), load.Failed, float64(load.Peak)/(1<<20), float64(load.Before)/(1<<20))
 	verbs := make([]string, 0, len(load.Calls))

@@ -47,6 +47,10 @@ func (a Act) fields() []string {
 	add(a.RollBackAfter != nil, "roll_back_after")
 	add(a.RolledBack != nil, "rolled_back")
 	add(a.Stays != nil, "stays")
+	add(a.Workflows != nil, "workflows")
+	add(a.StopWorkflows != "", "stop_workflows")
+	add(a.Preview != nil, "preview")
+	add(a.Printed != nil, "printed")
 	add(a.Metric != nil, "metric")
 	add(a.Check != nil, "check")
 	add(a.Passed != "", "passed")
@@ -110,6 +114,22 @@ func (r *run) onCheck(ctx context.Context, a Act) error {
 		in := r.scenario.full(a.Decide.Environment)
 		_, err := r.world.API.DecideCheck(ctx, r.started.ID, in, a.Decide.Key, a.Decide.Phase, "end-to-end test")
 		return err
+	default:
+		return r.onWorkflows(ctx, a)
+	}
+}
+
+// onWorkflows executes acts about Argo Workflows, and about what runs show.
+func (r *run) onWorkflows(ctx context.Context, a Act) error {
+	switch {
+	case a.Workflows != nil:
+		return r.workflows(ctx, *a.Workflows)
+	case a.StopWorkflows != "":
+		return r.stopWorkflows(ctx, a.StopWorkflows)
+	case a.Preview != nil:
+		return r.preview(ctx, *a.Preview)
+	case a.Printed != nil:
+		return r.printed(ctx, a.Printed)
 	default:
 		return r.onCluster(ctx, a)
 	}

@@ -28,6 +28,8 @@ type Scenario struct {
 	Config    map[string]any `yaml:"config"`
 	// Metrics requires Prometheus, which only the real cluster has: ${prometheus} is its URL.
 	Metrics bool `yaml:"metrics"`
+	// Workflows requires Argo Workflows with its server, which only the real cluster has: ${argo} is the server's URL.
+	Workflows bool `yaml:"workflows"`
 	// GitHost is the host of the Git server in the driver's configuration; credentials exist for the server's address.
 	GitHost string `yaml:"git_host"`
 	// Environments in the order of the pipeline.
@@ -53,6 +55,11 @@ type Environment struct {
 	Jobs map[string][]map[string]any `yaml:"jobs"`
 	// Checks are those of its step: active and proposed.
 	Checks map[string][]map[string]any `yaml:"checks"`
+	// Driver deploys to it, name@major; empty for argo-rollouts@1. DriverConfig is added to its configuration, and Own is that of the
+	// application in the environment. Both have the placeholders of Apply.
+	Driver       string         `yaml:"driver"`
+	DriverConfig map[string]any `yaml:"driver_config"`
+	Own          map[string]any `yaml:"own"`
 }
 
 // Edit replaces text in the manifests.
@@ -126,6 +133,14 @@ type Act struct {
 	RolledBack *Rollout `yaml:"rolled_back"`
 	// Stays checks for a while that deployments of the started rollout stay in their states.
 	Stays *Stays `yaml:"stays"`
+	// Workflows waits until the Workflows of an environment are certain ones.
+	Workflows *Workflows `yaml:"workflows"`
+	// StopWorkflows stops those of an environment that run, as a person with Argo's command does.
+	StopWorkflows string `yaml:"stop_workflows"`
+	// Preview is what a preview of a version has to show.
+	Preview *Preview `yaml:"preview"`
+	// Printed are patterns of what the run of the started rollout has printed.
+	Printed []string `yaml:"printed"`
 	// Metric sets a value that Prometheus scrapes as e2e_value{name="…"}.
 	Metric *Metric `yaml:"metric"`
 	// Check waits until the started rollout waits for a check in a certain way; Passed, until it no longer waits for a check but for others.
@@ -133,6 +148,24 @@ type Act struct {
 	Passed string `yaml:"passed"`
 	// Decide answers for a check that asks a person.
 	Decide *Decision `yaml:"decide"`
+}
+
+// Workflows are those of an environment's namespace, by name: for each a pattern of "name phase message".
+type Workflows struct {
+	Environment string   `yaml:"environment"`
+	Are         []string `yaml:"are"`
+	// Steps are, for each, a pattern of the names of its steps, which begin with the Workflow itself; none for any.
+	Steps []string `yaml:"steps"`
+	// Labels are patterns of labels that each of them has.
+	Labels map[string]string `yaml:"labels"`
+}
+
+// Preview is a pattern of the changes in an environment, or of the reason why they are not known.
+type Preview struct {
+	Version     string `yaml:"version"`
+	Environment string `yaml:"environment"`
+	Shows       string `yaml:"shows"`
+	Reason      string `yaml:"reason"`
 }
 
 // Metric is a value. It is removed if Gone.
@@ -207,6 +240,8 @@ type Rollout struct {
 	Rollback bool `yaml:"rollback"`
 	// Reason is a pattern that the journal must match.
 	Reason string `yaml:"reason"`
+	// Links maps environment/service to a pattern of "namespace/name status url", which is what the deployment is outside of Lockstep.
+	Links map[string]string `yaml:"links"`
 	// During lists acts for when the journal has a certain row for the first time.
 	During []During `yaml:"during"`
 }
@@ -302,7 +337,10 @@ func (s Scenario) world(repository string) demo.Scenario {
 		}
 	}
 	for _, e := range s.Environments {
-		stage := demo.Stage{Environment: s.full(e.Name), Tier: "STAGING", Gates: e.Gates, Soak: e.Soak, Approval: e.Approval, Agent: e.Agent, Jobs: e.Jobs, Checks: e.Checks}
+		stage := demo.Stage{
+			Environment: s.full(e.Name), Tier: "STAGING", Gates: e.Gates, Soak: e.Soak, Approval: e.Approval, Agent: e.Agent, Jobs: e.Jobs, Checks: e.Checks,
+			Driver: e.Driver, DriverConfig: e.DriverConfig, DriverOwn: e.Own,
+		}
 		if e.Approval != "" {
 			stage.ApprovalReason = "a person looks first"
 		}

@@ -82,6 +82,9 @@ func (r *run) verify(ctx context.Context, ended client.Rollout, want Rollout) er
 	if err := match(want.Reason, strings.Join(reasons(ended), "\n")); err != nil {
 		return fmt.Errorf("reasons in the journal: %w", err)
 	}
+	if err := r.links(ctx, ended, want.Links); err != nil {
+		return err
+	}
 	if want.AllGates {
 		if err := r.world.ExpectGates(ended); err != nil {
 			return err

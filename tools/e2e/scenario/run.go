@@ -113,6 +113,10 @@ func (p *Place) Run(ctx context.Context, s Scenario) error {
 		return fmt.Errorf("client: %w", err)
 	}
 	r.world.ClusterAt(p.Cluster.URL(), with)
+	for i := range r.world.Scenario.Stages {
+		stage := &r.world.Scenario.Stages[i]
+		stage.DriverConfig, stage.DriverOwn = r.expandMap(ctx, stage.DriverConfig), r.expandMap(ctx, stage.DriverOwn)
+	}
 	r.watcher = demo.NewWatcher(r.world, nil)
 	defer r.thawAll(context.WithoutCancel(ctx))
 	defer r.connectAll(context.WithoutCancel(ctx))
@@ -145,6 +149,9 @@ func (r *run) expand(ctx context.Context, text string) string {
 	pairs := []string{"${repository}", r.Stack.RepositoryURL(r.scenario.Name)}
 	if measuring, ok := r.Cluster.(Measuring); ok {
 		pairs = append(pairs, "${prometheus}", measuring.Metrics())
+	}
+	if serving, ok := r.Cluster.(Serving); ok {
+		pairs = append(pairs, "${argo}", serving.ArgoServer())
 	}
 	if commits, err := gitserver.Log(ctx, r.Stack.GitDir(), r.scenario.Name); err == nil && len(commits) > 1 {
 		pairs = append(pairs, "${head}", commits[0].SHA, "${before}", commits[1].SHA)

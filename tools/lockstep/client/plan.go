@@ -71,3 +71,60 @@ func (c *Client) PlanPreview(ctx context.Context, n Change) (Plan, error) {
 		}}, &data)
 	return data.PlanPreview, err
 }
+
+// Preview is what a rollout of a version set would change.
+type Preview struct {
+	ID string `json:"id"`
+	// State is PENDING, MADE or FAILED; Reason is why it failed.
+	State        string               `json:"state"`
+	Reason       string               `json:"reason,omitempty"`
+	Environments []PreviewEnvironment `json:"environments"`
+}
+
+// PreviewEnvironment is what would change in one environment, or why that is not known.
+type PreviewEnvironment struct {
+	Environment Reference    `json:"environment"`
+	Reason      string       `json:"reason,omitempty"`
+	Changes     []FileChange `json:"changes"`
+}
+
+// FileChange is the change of one file.
+type FileChange struct {
+	Path string `json:"path"`
+	Diff string `json:"diff"`
+}
+
+const previewFields = `id state reason environments { environment { id name } reason changes { path diff } }`
+
+// PreviewRollout requests a preview of a version set, which Preview reads.
+func (c *Client) PreviewRollout(ctx context.Context, versionSet string) (Preview, error) {
+	return change[Preview](ctx, c, "previewRollout", "PreviewRolloutInput", "preview", previewFields,
+		map[string]any{"versionSetId": versionSet})
+}
+
+// Preview reads a preview. It is PENDING until it has been made.
+func (c *Client) Preview(ctx context.Context, id string) (Preview, error) {
+	var data struct{ RolloutPreview Preview }
+	err := c.do(ctx, `query($id: ID!) { rolloutPreview(id: $id) { `+previewFields+` } }`, map[string]any{"id": id}, &data)
+	return data.RolloutPreview, err
+}
+
+// Printed reads what the latest run that works for an object, such as rollout_7, has printed, oldest first.
+func (c *Client) Printed(ctx context.Context, subject string) ([]string, error) {
+	var data struct {
+		Workflows struct {
+			Nodes []struct {
+				Logs struct{ Nodes []struct{ Text string } }
+			}
+		}
+	}
+	query := `query($subject: String!) { workflows(first: 1, subject: $subject) { nodes { logs(first: 200) { nodes { text } } } } }`
+	err := c.do(ctx, query, map[string]any{"subject": subject}, &data)
+	var all []string
+	for _, run := range data.Workflows.Nodes {
+		for _, line := range run.Logs.Nodes {
+			all = append(all, line.Text)
+		}
+	}
+	return all, err
+}

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"maps"
 	"strconv"
 	"strings"
@@ -41,7 +42,15 @@ type Stage struct {
 	Jobs map[string][]map[string]any
 	// Checks are those of its step: active and proposed.
 	Checks map[string][]map[string]any
+	// Driver is the environment's driver, name@major; empty for that of the demo. DriverConfig is added to its configuration, and DriverOwn is
+	// the application's configuration in the environment, in place of what the demo's driver needs.
+	Driver       string
+	DriverConfig map[string]any
+	DriverOwn    map[string]any
 }
+
+// driver is the environment's driver.
+func (s Stage) driver() string { return cmp.Or(s.Driver, driverRef) }
 
 // driverRef names the driver that the demo deploys with.
 const driverRef = "argo-rollouts@1"
@@ -102,6 +111,9 @@ func (s Scenario) Flow(repositoryURL string) map[string]any {
 
 // config is what the driver needs to know of the application in one environment.
 func (s Scenario) config(stage Stage, repositoryURL string) map[string]any {
+	if stage.DriverOwn != nil {
+		return stage.DriverOwn
+	}
 	services := make([]any, len(s.Services))
 	for i, service := range s.Services {
 		services[i] = s.entry(stage, service)

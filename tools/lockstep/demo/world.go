@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -84,10 +85,11 @@ func (w *World) CreateEnvironments(ctx context.Context) error {
 		if agent == 0 {
 			agent = stack.AgentID
 		}
+		config := map[string]any{"cluster_agent_id": agent}
+		maps.Copy(config, stage.DriverConfig)
 		err := w.create(ctx, "an environment", func() error {
 			_, err := w.API.CreateEnvironment(ctx, client.EnvironmentInput{
-				Name: stage.Environment, Tier: stage.Tier, DriverRef: driverRef,
-				DriverConfig: map[string]any{"cluster_agent_id": agent},
+				Name: stage.Environment, Tier: stage.Tier, DriverRef: stage.driver(), DriverConfig: config,
 			})
 			return err
 		})

@@ -30,6 +30,16 @@ func TestWorkflowsEnd(t *testing.T) {
 			return text(o, "status", "phase") == want && text(o, "status", "message") == message
 		})
 	}
+	// A dry run creates nothing (R2-35).
+	tried, err := api.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": map[string]any{"name": "good"}, "spec": map[string]any{"entrypoint": "main"},
+	}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err != nil || tried.GetUID() == "" {
+		t.Errorf("dry run: %v, %v; expected the Workflow", tried, err)
+	}
+	if all, err := api.List(t.Context(), metav1.ListOptions{}); err != nil || len(all.Items) != 0 {
+		t.Errorf("after a dry run: %v, %v; expected no Workflow", all, err)
+	}
 	create("good", nil)
 	phase("good", "Succeeded", "")
 	create("bad", map[string]any{"simulated.lockstep.dev/fails": "exit code 3"})

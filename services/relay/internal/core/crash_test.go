@@ -18,7 +18,7 @@ import (
 type argo struct {
 	object  Object
 	version int
-	// effects counts syncs that were started, and writes of a status.
+	// effects counts syncs that were started, writes of a status, and tasks that were created or stopped.
 	effects int
 }
 
@@ -51,6 +51,9 @@ func (a *argo) Create(_ context.Context, ref Ref, o Object) error {
 		return fault.New(fault.Conflict, "%s exists", ref)
 	}
 	a.object = maps.Clone(o)
+	if ref.Kind.Kind == "Workflow" || ref.Kind.Kind == "Job" {
+		a.effects++
+	}
 	a.touch()
 	return nil
 }
@@ -64,6 +67,14 @@ func (a *argo) Patch(_ context.Context, ref Ref, patch Object, status bool) erro
 		now := maps.Clone(a.object.object("status", "operationState"))
 		now["phase"] = "Failed"
 		a.object["status"] = map[string]any{"operationState": map[string]any(now)}
+		a.touch()
+		return nil
+	}
+	if kind := a.object.text("kind"); kind == "Workflow" || kind == "Job" {
+		spec, meta := maps.Clone(a.object.object("spec")), maps.Clone(a.object.object("metadata"))
+		maps.Copy(spec, patch.object("spec"))
+		maps.Copy(meta, patch.object("metadata"))
+		a.object["spec"], a.object["metadata"] = map[string]any(spec), map[string]any(meta)
 		a.touch()
 		return nil
 	}
@@ -157,7 +168,24 @@ func TestARelayThatIsKilledAnywhereLeavesOneEffect(t *testing.T) {
 	of := `{"rollout_name":"api","rollout_namespace":"shop"`
 	ours := `{"metadata":{"name":"shop","resourceVersion":"0","labels":{"app.kubernetes.io/managed-by":"lockstep"}},` + spec
 	sync := `{"app_name":"shop","app_namespace":"argocd","revision":"` + revision + `"` + source
+	task := func(kind, phase string) string {
+		version := map[string]string{"Workflow": "argoproj.io/v1alpha1", "Job": "batch/v1"}[kind]
+		return `{"apiVersion":"` + version + `","kind":"` + kind + `","metadata":{"name":"migrate","namespace":"work","resourceVersion":"0","labels":{
+			"app.kubernetes.io/managed-by":"lockstep","lockstep.dev/organization":"1","lockstep.dev/operation":"` + digestOf("1", "a") + `"}},
+			"spec":{},"status":{"phase":"` + phase + `"}}`
+	}
+	begin := func(argument, version, kind string) string {
+		return `{"namespace":"work","operation":"a","` + argument + `":{"apiVersion":"` + version + `","kind":"` + kind + `","metadata":{"name":"migrate"},"spec":{}}}`
+	}
+	const named = `{"namespace":"work","name":"migrate","operation":"a"}`
 	for name, tc := range map[string]struct{ function, args, before string }{
+		// R2-23, R2-31, D54: one Workflow and one Job, and one request to stop it.
+		"workflow.submit":    {"workflow.submit", begin("workflow", "argoproj.io/v1alpha1", "Workflow"), ""},
+		"workflow.stop":      {"workflow.stop", named, task("Workflow", "Running")},
+		"workflow.terminate": {"workflow.terminate", named, task("Workflow", "Running")},
+		"job.run":            {"job.run", begin("job", "batch/v1", "Job"), ""},
+		"job.stop":           {"job.stop", named, task("Job", "")},
+
 		"argo.sync, started": {FunctionSync, sync + `,"wait":"start","operation":"a"}`, ours + `}`},
 		// Of an earlier rollout; Argo CD ends it meanwhile.
 		"argo.sync, in place of an earlier one": {
@@ -181,10 +209,12 @@ func TestARelayThatIsKilledAnywhereLeavesOneEffect(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				call := Call{ID: callID, Function: tc.function, Args: json.RawMessage(tc.args)}
+				call := Call{ID: callID, Organization: "1", Function: tc.function, Args: json.RawMessage(tc.args)}
+				limits := Limits{WorkflowNamespaces: []string{"work"}, JobNamespaces: []string{"work"}}
 				run := func(ctx context.Context, c Cluster) Answer {
 					call.Deadline = time.Now().Add(time.Minute)
-					return NewRunner(RunnerDeps{Cluster: c, Clock: clock.System(), Log: slog.New(slog.DiscardHandler), Poll: time.Second}).Run(ctx, call)
+					deps := RunnerDeps{Cluster: c, Clock: clock.System(), Log: slog.New(slog.DiscardHandler), Poll: time.Second, Limits: limits}
+					return NewRunner(deps).Run(ctx, call)
 				}
 				for at := 1; ; at++ {
 					killed := false

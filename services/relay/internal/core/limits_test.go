@@ -28,6 +28,8 @@ type shelf struct {
 	objects map[string]Object
 	denied  string
 	writes  int
+	// dry is the error of a dry run.
+	dry error
 }
 
 func (s *shelf) Get(_ context.Context, ref Ref) (Object, error) {
@@ -55,7 +57,7 @@ func (s *shelf) Patch(context.Context, Ref, Object, bool) error {
 	return nil
 }
 
-func (*shelf) DryCreate(_ context.Context, _ Ref, o Object) (Object, error) { return o, nil }
+func (s *shelf) DryCreate(_ context.Context, _ Ref, o Object) (Object, error) { return o, s.dry }
 
 func (*shelf) AwaitChange(ctx context.Context, _ Ref, _ string, atMost time.Duration) {
 	_ = clock.Sleep(ctx, clock.System(), atMost)

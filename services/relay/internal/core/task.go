@@ -338,10 +338,12 @@ func (k taskKind) start(ctx context.Context, r *Runner, call Call) (map[string]a
 	}
 	if want.DryRun {
 		o, err := r.cluster.DryCreate(ctx, want.Ref, want.Object)
-		if fault.Is(err, fault.Conflict) {
+		switch {
+		case fault.Is(err, fault.Conflict):
 			return nil, exists(want.Ref)
-		}
-		if err != nil {
+		case fault.Is(err, fault.NotFound):
+			return nil, noNamespace(want.Ref)
+		case err != nil:
 			return nil, err
 		}
 		value := map[string]any{"name": want.Ref.Name, "namespace": want.Ref.Namespace, k.argument: presentable(o)}
@@ -352,9 +354,14 @@ func (k taskKind) start(ctx context.Context, r *Runner, call Call) (map[string]a
 	}
 	value, err := r.drive(ctx, want.Ref, func(observed Object) (Decision, error) { return k.nextStart(want, observed, call.Organization) })
 	if fault.Is(err, fault.NotFound) { // the answer to a create
-		return nil, &Error{Code: CodeNotFound, Message: fmt.Sprintf("%s: namespace %s does not exist, expected it before", want.Ref, want.Ref.Namespace)}
+		return nil, noNamespace(want.Ref)
 	}
 	return value, err
+}
+
+// noNamespace is what a create that finds nothing means.
+func noNamespace(ref Ref) error {
+	return &Error{Code: CodeNotFound, Message: fmt.Sprintf("%s: namespace %s does not exist, expected it before", ref, ref.Namespace)}
 }
 
 // nextStart decides how to start a task: observed is the present object of its name, nil if there is none. An object that another call has

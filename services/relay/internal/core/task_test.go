@@ -183,6 +183,16 @@ func TestADryRunCreatesNothing(t *testing.T) {
 	}
 }
 
+// What is not found by a create is the namespace, by a dry run as well.
+func TestADryRunWithoutANamespace(t *testing.T) {
+	t.Parallel()
+	s := &shelf{objects: map[string]Object{}, dry: fault.New(fault.NotFound, "not found")}
+	answer := s.run(t, tasks(), FunctionSubmitWorkflow, strings.Replace(migration, `"agent_id":42`, `"agent_id":42,"dry_run":true`, 1))
+	if answer.Err == nil || answer.Err.Code != CodeNotFound || !strings.Contains(answer.Err.Message, "namespace work does not exist") {
+		t.Errorf("%+v, expected that the namespace does not exist", answer)
+	}
+}
+
 // R2-28, and what Kubernetes says of a Job.
 func TestPhases(t *testing.T) {
 	t.Parallel()
@@ -342,7 +352,7 @@ func TestLogsOfAContainer(t *testing.T) {
 	}
 }
 
-// The logs of a task are read like those of a pod: the end of each, all within one bound, without secrets; a cut is reported (D54).
+// The logs of a task are read like those of a pod: the end of each, all within one bound, without secrets; a cut is reported (D54, R2-37).
 func TestLogsOfATask(t *testing.T) {
 	t.Parallel()
 	read := func(log, more string) Answer {

@@ -11,6 +11,8 @@ import (
 	"maps"
 	"mime"
 	"net/http"
+	"net/url"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -43,7 +45,7 @@ func httpRequest(web activity.Web) *Function {
 	return &Function{
 		spec: Spec{
 			Name: "http.request", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: false,
-			Effect: activity.Changes, Touches: touchesURL, EffectOf: effectOfMethod, Check: checkRequest,
+			Effect: activity.Changes, Touches: touchesURL, EffectOf: effectOfRequest, Check: checkRequest,
 			Doc: "Sends an HTTP request. Answers `{status, ok, headers, body, json, size, sha256}`: `ok` is whether the status is 2xx, `body` the text of\n" +
 				"the answer, `json` the value if the answer is JSON, `size` and `sha256` the length and digest of the body. `body` and `json` are None\n" +
 				"if the body is longer than `max_body`, and `body` if it is not UTF-8 text; an answer of more than 64 MiB is an error. `headers` has\n" +
@@ -53,7 +55,8 @@ func httpRequest(web activity.Web) *Function {
 				"that changes something and is not idempotent by itself (`POST`, `PATCH`) is repeated only if the server cannot have executed it, or\n" +
 				"with `repeatable`. Every attempt of a call carries the same `Idempotency-Key`.\n\n" +
 				"Only `GET` and `HEAD` follow redirects, at most three. Servers that are not public can be reached only if an operator allows them\n" +
-				"(`http_allow_networks`). `GET`, `HEAD` and `OPTIONS` change nothing and need no passage.",
+				"(`http_allow_networks`). `GET`, `HEAD` and `OPTIONS` change nothing and need no passage.\n" +
+				"A `PUT` that stops or terminates a Workflow at an Argo Server (`…/api/v1/workflows/NAMESPACE/NAME/stop`) is executed after an abort, too.",
 			Arguments: []Field{
 				{Name: "url", Doc: "The URL, `https://…`.", Type: Text, Required: true},
 				{
@@ -123,14 +126,28 @@ func method(args map[string]any) string {
 	return http.MethodGet
 }
 
-// effectOfMethod is Reads for methods that change nothing (RFC 9110, 9.2.1).
-func effectOfMethod(args map[string]any) activity.Effect {
+// effectOfRequest is Reads for methods that change nothing (RFC 9110, 9.2.1), and TakesBack for what ends a Workflow at an Argo Server, as
+// workflow.stop and workflow.terminate do through a relay (R2-34).
+func effectOfRequest(args map[string]any) activity.Effect {
 	switch method(args) {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return activity.Reads
-	default:
-		return activity.Changes
+	case http.MethodPut:
+		raw, _ := args["url"].(string)
+		if hidden, _ := args["url_credential"].(string); hidden == "" && endsWorkflow(raw) {
+			return activity.TakesBack
+		}
 	}
+	return activity.Changes
+}
+
+// workflowEnd is the path at which an Argo Server ends a Workflow.
+var workflowEnd = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)*/api/v1/workflows/[a-z0-9-]+/[a-z0-9.-]+/(stop|terminate)$`)
+
+// endsWorkflow reports whether a URL is one at which an Argo Server ends a Workflow. One that servers might read in several ways is not.
+func endsWorkflow(raw string) bool {
+	u, err := url.Parse(raw)
+	return err == nil && u.RawQuery == "" && u.EscapedPath() == u.Path && path.Clean(u.Path) == u.Path && workflowEnd.MatchString(u.Path)
 }
 
 // repeats reports whether a request may be sent twice: by its method (RFC 9110, 9.2.2), or because the program says so.
@@ -235,7 +252,7 @@ func requestOf(call activity.Call) (activity.WebRequest, error) {
 		Credential: text(args, "credential"), Secrets: call.Secrets, Repeatable: repeats(args),
 		Timeout: defaultSeconds * time.Second, Keep: defaultKept,
 	}
-	if effectOfMethod(args).Mutates() {
+	if effectOfRequest(args).Mutates() {
 		r.Header[IdempotencyHeader] = call.ID
 	}
 	if body, given := args["body"].(string); given {

@@ -238,6 +238,27 @@ func TestTheEffectOfARequest(t *testing.T) {
 			t.Errorf("%q: found %v, want %v", method, got, want)
 		}
 	}
+	// R2-34: what ends a Workflow at an Argo Server is executed after an abort; nothing else is that could be taken for it.
+	const workflows = "https://argo.example.com/sub/api/v1/workflows/"
+	for url, want := range map[string]activity.Effect{
+		workflows + "work/deploy-d1/stop": activity.TakesBack, workflows + "work/deploy-d1/terminate": activity.TakesBack,
+		"https://argo.example.com/api/v1/workflows/work/deploy-d1/stop": activity.TakesBack,
+		workflows + "work/deploy-d1/resume":                             activity.Changes, workflows + "work/stop": activity.Changes,
+		workflows + "work/deploy-d1/stop/more": activity.Changes, workflows + "work/deploy-d1/stop?x=y": activity.Changes,
+		workflows + "work/../deploy-d1/stop": activity.Changes, workflows + "work/deploy%2Fd1/stop": activity.Changes,
+		workflows + "work/./stop": activity.Changes, workflows + "work/deploy-d1//stop": activity.Changes,
+		"https://example.com/stop": activity.Changes, ":": activity.Changes,
+	} {
+		if got := activity.EffectOf(f, m{"method": "PUT", "url": url}); got != want {
+			t.Errorf("PUT %s: found %v, want %v", url, got, want)
+		}
+		if got := activity.EffectOf(f, m{"method": "POST", "url": url}); got != activity.Changes {
+			t.Errorf("POST %s: found %v, want a change", url, got)
+		}
+		if got := activity.EffectOf(f, m{"method": "PUT", "url": url, "url_credential": "hook"}); got != activity.Changes {
+			t.Errorf("PUT %s with a URL that is a credential: found %v, want a change", url, got)
+		}
+	}
 	if touched := f.Touches(m{"url": "https://example.com/a"}); len(touched) != 1 || touched[0].URL != "https://example.com/a" {
 		t.Errorf("touches %v", touched)
 	}

@@ -18,8 +18,8 @@ import (
 // kinds are the folders of the built-in check kinds.
 const kinds = "../../../../pkg/driver/checks/kinds"
 
-// R3-29 to R3-46, R3-49: the built-in check kinds do what their tables of cases say, each also with crashes of the engine at random. The
-// cases name the requirements that they show.
+// R3-29 to R3-46, R3-49, R2-32: the built-in check kinds do what their tables of cases say, each also with crashes of the engine at random.
+// The cases name the requirements that they show.
 func TestBuiltInCheckKinds(t *testing.T) {
 	t.Parallel()
 	tables, err := filepath.Glob(filepath.Join(kinds, "*", "check.test.yaml"))

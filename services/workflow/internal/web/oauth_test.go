@@ -132,8 +132,8 @@ func (i *issuer) wants(want string, change ...func(*activity.WebRequest)) {
 	}
 }
 
-// R3-41: a client of OAuth 2.0 has a token issued, for its scopes, and sends it until shortly before it ends, until its secret is replaced,
-// or until the server does not accept it any more.
+// R3-41, R2-39: a client of OAuth 2.0 has a token issued, for its scopes, and sends it until shortly before it ends, until its secret is
+// replaced, or until the server does not accept it any more.
 func TestATokenIsIssuedAndSent(t *testing.T) {
 	t.Parallel()
 	i := issuing(t)

@@ -161,7 +161,11 @@ func (s *Server) collection(w http.ResponseWriter, r *http.Request, t target) er
 			}
 			o.Set(t.Namespace, "metadata", "namespace")
 		}
-		created, err := s.store.Create(t.Resource, o)
+		create := s.store.Create
+		if r.URL.Query().Get("dryRun") == metav1.DryRunAll {
+			create = s.store.TryCreate
+		}
+		created, err := create(t.Resource, o)
 		if err != nil {
 			return err
 		}

@@ -142,13 +142,30 @@ func (s *Store) Changed() <-chan struct{} {
 func (s *Store) Create(r Resource, o Object) (Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	k, o, err := s.fresh(r, o)
+	if err != nil {
+		return nil, err
+	}
+	return s.put(k, "ADDED", o)
+}
+
+// TryCreate returns the object as Create would store it, and stores nothing.
+func (s *Store) TryCreate(r Resource, o Object) (Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, o, err := s.fresh(r, o)
+	return o, err
+}
+
+// fresh returns a new object as it is stored.
+func (s *Store) fresh(r Resource, o Object) (Key, Object, error) {
 	o = o.Copy()
 	k := Key{Resource: r, Namespace: o.Namespace(), Name: o.Name()}
 	if err := s.admit(k, o); err != nil {
-		return nil, err
+		return k, nil, err
 	}
 	if _, exists := s.objects[k.path()]; exists {
-		return nil, failure(http.StatusConflict, "AlreadyExists", k, "already exists")
+		return k, nil, failure(http.StatusConflict, "AlreadyExists", k, "already exists")
 	}
 	if r.Status {
 		o.Unset("status")
@@ -159,7 +176,7 @@ func (s *Store) Create(r Resource, o Object) (Object, error) {
 	if r == Namespaces {
 		o.Set(map[string]any{"phase": "Active"}, "status")
 	}
-	return s.put(k, "ADDED", o)
+	return k, o, nil
 }
 
 // admit checks what can be checked of an object before it is stored.

@@ -19,6 +19,13 @@ import (
 // run carries a program to its end. The answer is its failure, "" for none.
 func (w *world) run(workflow driver.Workflow, inputs object) string {
 	w.t.Helper()
+	_, failure := w.play(workflow, inputs, nil)
+	return failure
+}
+
+// play is run with what is done to it at first; it answers how the run ended as well.
+func (w *world) play(workflow driver.Workflow, inputs object, steps []offline.Action) (state, failure string) {
+	w.t.Helper()
 	w.pin(inputs)
 	in, err := json.Marshal(inputs)
 	if err != nil {
@@ -31,7 +38,8 @@ func (w *world) run(workflow driver.Workflow, inputs object) string {
 		}
 	})
 	played, err := offline.Play(offline.Case{
-		Program: w.program(workflow), Inputs: in, Outside: outside{w}, Begins: w.now, CallTimeout: time.Hour, WaitTimeout: 365 * 24 * time.Hour,
+		Program: w.program(workflow), Inputs: in, Outside: outside{w}, Steps: steps, Begins: w.now,
+		CallTimeout: time.Hour, WaitTimeout: 365 * 24 * time.Hour,
 	}, seed, refuse)
 	if err != nil {
 		w.t.Fatalf("seed %d: %v", seed, err)
@@ -45,7 +53,7 @@ func (w *world) run(workflow driver.Workflow, inputs object) string {
 			w.log = append(w.log, string(e.Value))
 		}
 	}
-	return played.Failure
+	return played.State, played.Failure
 }
 
 // outside is the world as the harness of tests has it.

@@ -25,6 +25,8 @@ type argoWorkflows struct {
 	// answers are those of the server by method, which replace the regular one: status and body.
 	answers map[string]func() (int, object)
 	created int
+	// late are the Workflows that had ended when they were to be stopped.
+	late []string
 	// lost are names of Workflows whose submit creates them without an answer.
 	lost map[string]bool
 }
@@ -155,6 +157,10 @@ func (a *argoWorkflows) call(w *world, name string, args object) (any, *history.
 		o["found"] = true
 		return o, nil, true
 	case "workflow.stop", "workflow.terminate":
+		if phase := a.all[args["name"].(string)].view(w.now)["status"].(object)["phase"]; phase != "Running" {
+			a.late = append(a.late, args["name"].(string))
+			return object{"phase": phase, "ended": true}, nil, true
+		}
 		a.stop(w, args["name"].(string), strings.TrimPrefix(name, "workflow."))
 		return object{"phase": "Running"}, nil, true
 	case "workflow.logs":
@@ -216,6 +222,7 @@ func (a *argoWorkflows) http(w *world, args object) object {
 	}
 	switch {
 	case method == "PUT" && wf.view(w.now)["status"].(object)["phase"] != "Running":
+		a.late = append(a.late, name)
 		return answer(500, object{"code": 13, "message": "cannot shutdown a completed workflow"})
 	case method == "PUT":
 		a.stop(w, name, verb)
