@@ -219,14 +219,15 @@ func (c *Conn) onDisconnect(_ *nats.Conn, err error) {
 	}
 }
 
-// onReconnect has the topology looked after: the server may have come back empty, or with other permissions.
-func (c *Conn) onReconnect(*nats.Conn) {
+// onReconnect has the topology looked after: the server may have come back empty, or with other permissions. It may be called before
+// Connect has the connection, so it uses the one that it is given.
+func (c *Conn) onReconnect(nc *nats.Conn) {
 	c.log.InfoContext(context.Background(), "nats connected")
 	c.refusal.Store("")
 	c.lost.Store(0)
 	c.denied.forget()
 	c.keeper.nudge()
-	connection := c.nc.Stats().Reconnects
+	connection := nc.Stats().Reconnects
 	c.back.call()
 	c.notified.Store(connection)
 }

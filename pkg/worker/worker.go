@@ -119,8 +119,10 @@ func (e *Error) Error() string { return e.Code + ": " + e.Message }
 type Config struct {
 	// Conn is a connection to the workflow service, whose calls carry a token of scope work.
 	Conn grpc.ClientConnInterface
-	// Name is for the service's logs.
+	// Name is for the service's logs, and for those who ask who has registered a Function.
 	Name string
+	// Version is the version of the worker's program, up to 100 bytes; it is shown beside the Name.
+	Version string
 	// Organization may be 0: that of the token.
 	Organization int64
 	Functions    []Function
@@ -237,7 +239,7 @@ func (s *session) run(ctx context.Context) error {
 
 // register sends the Functions, and returns how often to send heartbeats.
 func (s *session) register() (time.Duration, error) {
-	r := &autoflowv1.RegisterWorker{OrganizationId: s.Organization, Worker: s.Name, MaxInFlight: int32(s.InFlight)}
+	r := &autoflowv1.RegisterWorker{OrganizationId: s.Organization, Worker: s.Name, MaxInFlight: int32(s.InFlight), Version: s.Version}
 	for _, f := range s.Functions {
 		r.Functions = append(r.Functions, &autoflowv1.WorkerFunction{
 			Name: f.Name, Doc: f.Doc, ArgumentsSchema: f.Arguments, ResultSchema: f.Result, Retry: f.Retry, Effect: f.Effect, Places: f.Places,

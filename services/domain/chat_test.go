@@ -547,6 +547,10 @@ func TestAButtonAnswersACall(t *testing.T) {
 	taken := c.take(c.pressed("U7", "approve", fmt.Sprintf("2:%d:call", call.ID), signing, c.now.Now()))
 	c.want([]any{taken.Outcome, taken.Text}, []any{"answered", "You approved the call of http.request, as person-7."})
 	c.want(c.callOf("x/0.0!9").State, core.CallApproved)
+	c.work()
+	if last := c.sent()[len(c.sent())-1]; !strings.Contains(last, "Call of http.request: answered") {
+		t.Errorf("found %s, expected a title that names the Function", last)
+	}
 }
 
 // D63: over HTTP: proofs are checked before anything else, bodies are bounded, and those who prove nothing are slowed down.

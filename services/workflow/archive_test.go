@@ -22,12 +22,18 @@ import (
 func archiving(t *testing.T, wrap func(http.Handler) http.Handler) *service {
 	t.Helper()
 	s := startWith(t, func(c *workflow.Config) { c.Archive = s3test.Start(t, wrap) })
-	if _, err := s.SetRetention(t.Context(), &autoflowv1.SetRetentionRequest{
+	s.archives()
+	return s
+}
+
+// archives has runs archived a day after their end.
+func (s *service) archives() {
+	s.t.Helper()
+	if _, err := s.SetRetention(s.t.Context(), &autoflowv1.SetRetentionRequest{
 		OrganizationId: organization, Rule: &autoflowv1.RetentionRule{Keep: durationpb.New(24 * time.Hour)}, Reason: "space",
 	}); err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	return s
 }
 
 // aDayLater has everything happen two days earlier than it did, and starts the service again, which deletes what is due.

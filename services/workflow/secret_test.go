@@ -31,6 +31,7 @@ func use(t *testing.T) (s *service, w *autoflowv1.Workflow, canary, file string)
 		t.Fatal(err)
 	}
 	var used atomic.Bool
+	var flaky atomic.Int32
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, password, given := r.BasicAuth()
 		if password == canary {
@@ -39,6 +40,10 @@ func use(t *testing.T) (s *service, w *autoflowv1.Workflow, canary, file string)
 		if !given {
 			w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
 			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		if strings.HasPrefix(r.URL.Path, "/flaky") && flaky.Add(1) < 3 {
+			http.Error(w, "busy with "+password, http.StatusServiceUnavailable)
 			return
 		}
 		http.Error(w, "no access with "+password, http.StatusForbidden)
@@ -53,6 +58,7 @@ func use(t *testing.T) (s *service, w *autoflowv1.Workflow, canary, file string)
 r = run("git.read_file", {"repo_url": "` + web.URL + `/x.git", "ref": "main", "path": "a"}, retry = False, on_error = "return")
 print(r.ok, r.code, r.error)
 run("emit", {"type": "com.gitlab.cd.rollout.failed", "data": {"rollout_id": 5, "reason": r.error}}, on_error = "return")
+tried = run("git.read_file", {"repo_url": "` + web.URL + `/flaky.git", "ref": "main", "path": "a"}, on_error = "return", retry = {"attempts": 2})
 run("git.read_file", {"repo_url": "` + web.URL + `/x.git", "ref": "main", "path": "a"}, retry = False)
 `),
 	})

@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -108,7 +109,7 @@ func TestAWorkerCarriesOutCalls(t *testing.T) {
 	add.Arguments = json.RawMessage(`{"type": "object", "required": ["a", "b"], "additionalProperties": false,
 		"properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}`)
 	add.Result = json.RawMessage(`{"type": "integer", "maximum": 100}`)
-	works(t, worker.Config{Conn: dial(t, s.config.GRPCAddress, workToken), Name: "a", Functions: []worker.Function{
+	works(t, worker.Config{Conn: dial(t, s.config.GRPCAddress, workToken), Name: "a", Version: "1.4.2", Functions: []worker.Function{
 		add,
 		{Name: "shop.flaky", Effect: worker.Reads, Retry: true, Do: func(context.Context, worker.Call) (any, error) {
 			if flaky.Add(1) < 3 {
@@ -163,6 +164,20 @@ check(run("shop.unknown", on_error = "return"), code = "unknown_function")
 	})
 	if err != nil || len(checked.GetProblems()) != 1 || !strings.Contains(checked.GetProblems()[0].GetDescription(), "shop.none") {
 		t.Errorf("checked: %v, %v", checked, err)
+	}
+	ours, err := s.ListFunctions(t.Context(), &autoflowv1.ListFunctionsRequest{OrganizationId: organization})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range ours.GetFunctions() {
+		by := []string{f.GetRegisteredBy(), f.GetRegisteredByWorker(), f.GetRegisteredByVersion()}
+		want := []string{"", "", ""}
+		if f.GetWorker() {
+			want = []string{"worker", "a", "1.4.2"}
+		}
+		if !slices.Equal(by, want) {
+			t.Errorf("%s is registered by %q, expected %q", f.GetName(), by, want)
+		}
 	}
 	// To another organization it does not exist.
 	theirs, err := s.ListFunctions(t.Context(), &autoflowv1.ListFunctionsRequest{OrganizationId: organization + 1})

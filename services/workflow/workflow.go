@@ -140,7 +140,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	service := control.NewService(executions, scripts, wall, runner)
 	service.Admit, service.AdmitMessage, service.AdmitCall = limiter.Start, limiter.Event, limiter.Call
 	service.Full = func(organization int64) bool { return limiter.Full(limit.Program{Organization: organization}) }
-	service.Rests = runner.Rests
+	service.Rests, service.Tries = runner.Rests, runner.Tries
 	flows = flow.NewFlows(flow.Deps{Store: executions, Scripts: scripts, Start: service.StartOfFlow, Clock: wall, Log: log})
 	measured := newScheduleMetrics()
 	schedules := schedule.New(scheduleDeps(pool, scripts, service, measured, wall, log))

@@ -64,7 +64,7 @@ def work(stub, token, stopping):
     """Serves one connection, until it breaks or all calls are answered after stopping was set."""
     to_send = queue.Queue()
     ended = threading.Event()
-    to_send.put(pb.WorkRequest(register=pb.RegisterWorker(worker="python", functions=[RESERVE], max_in_flight=4)))
+    to_send.put(pb.WorkRequest(register=pb.RegisterWorker(worker="python", functions=[RESERVE], max_in_flight=4, version="1.0")))
     stream = stub.Work(iter(to_send.get, None), metadata=[("authorization", "Bearer " + token)])
 
     def beat(interval):

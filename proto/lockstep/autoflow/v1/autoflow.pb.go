@@ -1979,7 +1979,11 @@ type HistoryEntry struct {
 	// True if value was truncated.
 	Truncated bool `protobuf:"varint,7,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	// The generation of the workflow that recorded it, from 1.
-	Generation    int32 `protobuf:"varint,8,opt,name=generation,proto3" json:"generation,omitempty"`
+	Generation int32 `protobuf:"varint,8,opt,name=generation,proto3" json:"generation,omitempty"`
+	// How many attempts at a Function failed before the one that decided.
+	RetriesCount int32 `protobuf:"varint,9,opt,name=retries_count,json=retriesCount,proto3" json:"retries_count,omitempty"`
+	// Those attempts, in their order; of many the first 3 and the last 20.
+	Retries       []*CallRetry `protobuf:"bytes,10,rep,name=retries,proto3" json:"retries,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2068,6 +2072,20 @@ func (x *HistoryEntry) GetGeneration() int32 {
 		return x.Generation
 	}
 	return 0
+}
+
+func (x *HistoryEntry) GetRetriesCount() int32 {
+	if x != nil {
+		return x.RetriesCount
+	}
+	return 0
+}
+
+func (x *HistoryEntry) GetRetries() []*CallRetry {
+	if x != nil {
+		return x.Retries
+	}
+	return nil
 }
 
 // GetTimelineRequest asks for a part of a timeline.
@@ -2341,7 +2359,11 @@ type TimelineStep struct {
 	// The workflow id of the child that it started.
 	Child string `protobuf:"bytes,15,opt,name=child,proto3" json:"child,omitempty"`
 	// How many times an open call was sent to an agent or a worker.
-	Attempt       int32 `protobuf:"varint,16,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Attempt int32 `protobuf:"varint,16,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// How many attempts at a Function failed before the one that decided, or so far.
+	RetriesCount int32 `protobuf:"varint,17,opt,name=retries_count,json=retriesCount,proto3" json:"retries_count,omitempty"`
+	// Those attempts, in their order; of many the first 3 and the last 20.
+	Retries       []*CallRetry `protobuf:"bytes,18,rep,name=retries,proto3" json:"retries,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2488,6 +2510,111 @@ func (x *TimelineStep) GetAttempt() int32 {
 	return 0
 }
 
+func (x *TimelineStep) GetRetriesCount() int32 {
+	if x != nil {
+		return x.RetriesCount
+	}
+	return 0
+}
+
+func (x *TimelineStep) GetRetries() []*CallRetry {
+	if x != nil {
+		return x.Retries
+	}
+	return nil
+}
+
+// CallRetry is an attempt at a Function that failed, and after which there was another one.
+type CallRetry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Counts the attempts at the call from 1. An attempt whose worker or agent never answered is not among them.
+	Number int32 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// When it began; absent for a call of an agent.
+	BeganAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=began_at,json=beganAt,proto3" json:"began_at,omitempty"`
+	// When it failed.
+	EndedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	// The error's code.
+	Code string `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"`
+	// The error's message, truncated at 240 bytes, without secrets.
+	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	// From when on the next attempt is made.
+	NextAt        *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=next_at,json=nextAt,proto3" json:"next_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallRetry) Reset() {
+	*x = CallRetry{}
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallRetry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallRetry) ProtoMessage() {}
+
+func (x *CallRetry) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallRetry.ProtoReflect.Descriptor instead.
+func (*CallRetry) Descriptor() ([]byte, []int) {
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *CallRetry) GetNumber() int32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *CallRetry) GetBeganAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.BeganAt
+	}
+	return nil
+}
+
+func (x *CallRetry) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
+}
+
+func (x *CallRetry) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *CallRetry) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *CallRetry) GetNextAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextAt
+	}
+	return nil
+}
+
 // ExportWorkflowRequest names a workflow.
 type ExportWorkflowRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2503,7 +2630,7 @@ type ExportWorkflowRequest struct {
 
 func (x *ExportWorkflowRequest) Reset() {
 	*x = ExportWorkflowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[24]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2515,7 +2642,7 @@ func (x *ExportWorkflowRequest) String() string {
 func (*ExportWorkflowRequest) ProtoMessage() {}
 
 func (x *ExportWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[24]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2528,7 +2655,7 @@ func (x *ExportWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*ExportWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{24}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExportWorkflowRequest) GetOrganizationId() int64 {
@@ -2567,7 +2694,7 @@ type ListArchivedWorkflowsRequest struct {
 
 func (x *ListArchivedWorkflowsRequest) Reset() {
 	*x = ListArchivedWorkflowsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[25]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2579,7 +2706,7 @@ func (x *ListArchivedWorkflowsRequest) String() string {
 func (*ListArchivedWorkflowsRequest) ProtoMessage() {}
 
 func (x *ListArchivedWorkflowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[25]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2592,7 +2719,7 @@ func (x *ListArchivedWorkflowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListArchivedWorkflowsRequest.ProtoReflect.Descriptor instead.
 func (*ListArchivedWorkflowsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{25}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListArchivedWorkflowsRequest) GetOrganizationId() int64 {
@@ -2629,7 +2756,7 @@ type ListArchivedWorkflowsResponse struct {
 
 func (x *ListArchivedWorkflowsResponse) Reset() {
 	*x = ListArchivedWorkflowsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[26]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2641,7 +2768,7 @@ func (x *ListArchivedWorkflowsResponse) String() string {
 func (*ListArchivedWorkflowsResponse) ProtoMessage() {}
 
 func (x *ListArchivedWorkflowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[26]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2654,7 +2781,7 @@ func (x *ListArchivedWorkflowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListArchivedWorkflowsResponse.ProtoReflect.Descriptor instead.
 func (*ListArchivedWorkflowsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{26}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListArchivedWorkflowsResponse) GetWorkflows() []*ArchivedWorkflow {
@@ -2688,7 +2815,7 @@ type ArchivedWorkflow struct {
 
 func (x *ArchivedWorkflow) Reset() {
 	*x = ArchivedWorkflow{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[27]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2700,7 +2827,7 @@ func (x *ArchivedWorkflow) String() string {
 func (*ArchivedWorkflow) ProtoMessage() {}
 
 func (x *ArchivedWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[27]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2713,7 +2840,7 @@ func (x *ArchivedWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchivedWorkflow.ProtoReflect.Descriptor instead.
 func (*ArchivedWorkflow) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{27}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ArchivedWorkflow) GetWorkflowId() string {
@@ -2760,7 +2887,7 @@ type ExportWorkflowResponse struct {
 
 func (x *ExportWorkflowResponse) Reset() {
 	*x = ExportWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[28]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2772,7 +2899,7 @@ func (x *ExportWorkflowResponse) String() string {
 func (*ExportWorkflowResponse) ProtoMessage() {}
 
 func (x *ExportWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[28]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2785,7 +2912,7 @@ func (x *ExportWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*ExportWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{28}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExportWorkflowResponse) GetPart() isExportWorkflowResponse_Part {
@@ -2854,7 +2981,7 @@ type ExportedWorkflow struct {
 
 func (x *ExportedWorkflow) Reset() {
 	*x = ExportedWorkflow{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[29]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2866,7 +2993,7 @@ func (x *ExportedWorkflow) String() string {
 func (*ExportedWorkflow) ProtoMessage() {}
 
 func (x *ExportedWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[29]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2879,7 +3006,7 @@ func (x *ExportedWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportedWorkflow.ProtoReflect.Descriptor instead.
 func (*ExportedWorkflow) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{29}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ExportedWorkflow) GetWorkflow() *Workflow {
@@ -2953,14 +3080,18 @@ type ExportedEntry struct {
 	// The number of the event or message that was received; 0 for other entries.
 	Event int64 `protobuf:"varint,9,opt,name=event,proto3" json:"event,omitempty"`
 	// When it was recorded.
-	RecordedAt    *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=recorded_at,json=recordedAt,proto3" json:"recorded_at,omitempty"`
+	RecordedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=recorded_at,json=recordedAt,proto3" json:"recorded_at,omitempty"`
+	// How many attempts at a Function failed before the one that decided.
+	RetriesCount int32 `protobuf:"varint,11,opt,name=retries_count,json=retriesCount,proto3" json:"retries_count,omitempty"`
+	// Those attempts, in their order; of many the first 3 and the last 20.
+	Retries       []*CallRetry `protobuf:"bytes,12,rep,name=retries,proto3" json:"retries,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExportedEntry) Reset() {
 	*x = ExportedEntry{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[30]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2972,7 +3103,7 @@ func (x *ExportedEntry) String() string {
 func (*ExportedEntry) ProtoMessage() {}
 
 func (x *ExportedEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[30]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2985,7 +3116,7 @@ func (x *ExportedEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportedEntry.ProtoReflect.Descriptor instead.
 func (*ExportedEntry) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{30}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExportedEntry) GetSequence() int64 {
@@ -3058,6 +3189,20 @@ func (x *ExportedEntry) GetRecordedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *ExportedEntry) GetRetriesCount() int32 {
+	if x != nil {
+		return x.RetriesCount
+	}
+	return 0
+}
+
+func (x *ExportedEntry) GetRetries() []*CallRetry {
+	if x != nil {
+		return x.Retries
+	}
+	return nil
+}
+
 // GetLogsRequest asks for one page of a workflow's log.
 type GetLogsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3077,7 +3222,7 @@ type GetLogsRequest struct {
 
 func (x *GetLogsRequest) Reset() {
 	*x = GetLogsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[31]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3089,7 +3234,7 @@ func (x *GetLogsRequest) String() string {
 func (*GetLogsRequest) ProtoMessage() {}
 
 func (x *GetLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[31]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3102,7 +3247,7 @@ func (x *GetLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLogsRequest.ProtoReflect.Descriptor instead.
 func (*GetLogsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{31}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetLogsRequest) GetOrganizationId() int64 {
@@ -3155,7 +3300,7 @@ type GetLogsResponse struct {
 
 func (x *GetLogsResponse) Reset() {
 	*x = GetLogsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[32]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3167,7 +3312,7 @@ func (x *GetLogsResponse) String() string {
 func (*GetLogsResponse) ProtoMessage() {}
 
 func (x *GetLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[32]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3180,7 +3325,7 @@ func (x *GetLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLogsResponse.ProtoReflect.Descriptor instead.
 func (*GetLogsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{32}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetLogsResponse) GetLines() []*LogLine {
@@ -3233,7 +3378,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[33]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3245,7 +3390,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[33]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3258,7 +3403,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{33}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *LogLine) GetSequence() int64 {
@@ -3346,7 +3491,7 @@ type WatchWorkflowRequest struct {
 
 func (x *WatchWorkflowRequest) Reset() {
 	*x = WatchWorkflowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[34]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3358,7 +3503,7 @@ func (x *WatchWorkflowRequest) String() string {
 func (*WatchWorkflowRequest) ProtoMessage() {}
 
 func (x *WatchWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[34]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3371,7 +3516,7 @@ func (x *WatchWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*WatchWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{34}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WatchWorkflowRequest) GetOrganizationId() int64 {
@@ -3411,7 +3556,7 @@ type WatchWorkflowResponse struct {
 
 func (x *WatchWorkflowResponse) Reset() {
 	*x = WatchWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3423,7 +3568,7 @@ func (x *WatchWorkflowResponse) String() string {
 func (*WatchWorkflowResponse) ProtoMessage() {}
 
 func (x *WatchWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3436,7 +3581,7 @@ func (x *WatchWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*WatchWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{35}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WatchWorkflowResponse) GetNews() isWatchWorkflowResponse_News {
@@ -3498,7 +3643,7 @@ type CancelWorkflowRequest struct {
 
 func (x *CancelWorkflowRequest) Reset() {
 	*x = CancelWorkflowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[36]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3510,7 +3655,7 @@ func (x *CancelWorkflowRequest) String() string {
 func (*CancelWorkflowRequest) ProtoMessage() {}
 
 func (x *CancelWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[36]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3523,7 +3668,7 @@ func (x *CancelWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*CancelWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{36}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CancelWorkflowRequest) GetOrganizationId() int64 {
@@ -3556,7 +3701,7 @@ type CancelWorkflowResponse struct {
 
 func (x *CancelWorkflowResponse) Reset() {
 	*x = CancelWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[37]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3568,7 +3713,7 @@ func (x *CancelWorkflowResponse) String() string {
 func (*CancelWorkflowResponse) ProtoMessage() {}
 
 func (x *CancelWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[37]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3581,7 +3726,7 @@ func (x *CancelWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*CancelWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{37}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{38}
 }
 
 // TerminateWorkflowRequest names a workflow to end.
@@ -3599,7 +3744,7 @@ type TerminateWorkflowRequest struct {
 
 func (x *TerminateWorkflowRequest) Reset() {
 	*x = TerminateWorkflowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[38]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3611,7 +3756,7 @@ func (x *TerminateWorkflowRequest) String() string {
 func (*TerminateWorkflowRequest) ProtoMessage() {}
 
 func (x *TerminateWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[38]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3624,7 +3769,7 @@ func (x *TerminateWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminateWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*TerminateWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{38}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TerminateWorkflowRequest) GetOrganizationId() int64 {
@@ -3659,7 +3804,7 @@ type TerminateWorkflowResponse struct {
 
 func (x *TerminateWorkflowResponse) Reset() {
 	*x = TerminateWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[39]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3671,7 +3816,7 @@ func (x *TerminateWorkflowResponse) String() string {
 func (*TerminateWorkflowResponse) ProtoMessage() {}
 
 func (x *TerminateWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[39]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3684,7 +3829,7 @@ func (x *TerminateWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminateWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*TerminateWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{39}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TerminateWorkflowResponse) GetWorkflow() *Workflow {
@@ -3712,7 +3857,7 @@ type RetryWorkflowRequest struct {
 
 func (x *RetryWorkflowRequest) Reset() {
 	*x = RetryWorkflowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[40]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3724,7 +3869,7 @@ func (x *RetryWorkflowRequest) String() string {
 func (*RetryWorkflowRequest) ProtoMessage() {}
 
 func (x *RetryWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[40]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3737,7 +3882,7 @@ func (x *RetryWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*RetryWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{40}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RetryWorkflowRequest) GetOrganizationId() int64 {
@@ -3779,7 +3924,7 @@ type RetryWorkflowResponse struct {
 
 func (x *RetryWorkflowResponse) Reset() {
 	*x = RetryWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[41]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3791,7 +3936,7 @@ func (x *RetryWorkflowResponse) String() string {
 func (*RetryWorkflowResponse) ProtoMessage() {}
 
 func (x *RetryWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[41]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3804,7 +3949,7 @@ func (x *RetryWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*RetryWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{41}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RetryWorkflowResponse) GetWorkflow() *Workflow {
@@ -3834,7 +3979,7 @@ type ResetWorkflowRequest struct {
 
 func (x *ResetWorkflowRequest) Reset() {
 	*x = ResetWorkflowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[42]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3846,7 +3991,7 @@ func (x *ResetWorkflowRequest) String() string {
 func (*ResetWorkflowRequest) ProtoMessage() {}
 
 func (x *ResetWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[42]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3859,7 +4004,7 @@ func (x *ResetWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*ResetWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{42}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ResetWorkflowRequest) GetOrganizationId() int64 {
@@ -3910,7 +4055,7 @@ type ResetWorkflowResponse struct {
 
 func (x *ResetWorkflowResponse) Reset() {
 	*x = ResetWorkflowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[43]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3922,7 +4067,7 @@ func (x *ResetWorkflowResponse) String() string {
 func (*ResetWorkflowResponse) ProtoMessage() {}
 
 func (x *ResetWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[43]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3935,7 +4080,7 @@ func (x *ResetWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*ResetWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{43}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ResetWorkflowResponse) GetWorkflow() *Workflow {
@@ -3973,7 +4118,7 @@ type ChangeProgramRequest struct {
 
 func (x *ChangeProgramRequest) Reset() {
 	*x = ChangeProgramRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[44]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3985,7 +4130,7 @@ func (x *ChangeProgramRequest) String() string {
 func (*ChangeProgramRequest) ProtoMessage() {}
 
 func (x *ChangeProgramRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[44]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3998,7 +4143,7 @@ func (x *ChangeProgramRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeProgramRequest.ProtoReflect.Descriptor instead.
 func (*ChangeProgramRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{44}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ChangeProgramRequest) GetOrganizationId() int64 {
@@ -4054,7 +4199,7 @@ type ChangeProgramResponse struct {
 
 func (x *ChangeProgramResponse) Reset() {
 	*x = ChangeProgramResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[45]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4066,7 +4211,7 @@ func (x *ChangeProgramResponse) String() string {
 func (*ChangeProgramResponse) ProtoMessage() {}
 
 func (x *ChangeProgramResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[45]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4079,7 +4224,7 @@ func (x *ChangeProgramResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeProgramResponse.ProtoReflect.Descriptor instead.
 func (*ChangeProgramResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{45}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ChangeProgramResponse) GetWorkflow() *Workflow {
@@ -4108,7 +4253,7 @@ type ProgramChange struct {
 
 func (x *ProgramChange) Reset() {
 	*x = ProgramChange{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[46]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4120,7 +4265,7 @@ func (x *ProgramChange) String() string {
 func (*ProgramChange) ProtoMessage() {}
 
 func (x *ProgramChange) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[46]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4133,7 +4278,7 @@ func (x *ProgramChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramChange.ProtoReflect.Descriptor instead.
 func (*ProgramChange) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{46}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ProgramChange) GetAt() *timestamppb.Timestamp {
@@ -4190,7 +4335,7 @@ type SendToChannelRequest struct {
 
 func (x *SendToChannelRequest) Reset() {
 	*x = SendToChannelRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[47]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4202,7 +4347,7 @@ func (x *SendToChannelRequest) String() string {
 func (*SendToChannelRequest) ProtoMessage() {}
 
 func (x *SendToChannelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[47]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4215,7 +4360,7 @@ func (x *SendToChannelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendToChannelRequest.ProtoReflect.Descriptor instead.
 func (*SendToChannelRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{47}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SendToChannelRequest) GetOrganizationId() int64 {
@@ -4264,7 +4409,7 @@ type SendToChannelResponse struct {
 
 func (x *SendToChannelResponse) Reset() {
 	*x = SendToChannelResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[48]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4276,7 +4421,7 @@ func (x *SendToChannelResponse) String() string {
 func (*SendToChannelResponse) ProtoMessage() {}
 
 func (x *SendToChannelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[48]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4289,7 +4434,7 @@ func (x *SendToChannelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendToChannelResponse.ProtoReflect.Descriptor instead.
 func (*SendToChannelResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{48}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SendToChannelResponse) GetDuplicate() bool {
@@ -4320,7 +4465,7 @@ type CallChannelRequest struct {
 
 func (x *CallChannelRequest) Reset() {
 	*x = CallChannelRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[49]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4332,7 +4477,7 @@ func (x *CallChannelRequest) String() string {
 func (*CallChannelRequest) ProtoMessage() {}
 
 func (x *CallChannelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[49]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4345,7 +4490,7 @@ func (x *CallChannelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallChannelRequest.ProtoReflect.Descriptor instead.
 func (*CallChannelRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{49}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CallChannelRequest) GetOrganizationId() int64 {
@@ -4403,7 +4548,7 @@ type CallChannelResponse struct {
 
 func (x *CallChannelResponse) Reset() {
 	*x = CallChannelResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[50]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4415,7 +4560,7 @@ func (x *CallChannelResponse) String() string {
 func (*CallChannelResponse) ProtoMessage() {}
 
 func (x *CallChannelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[50]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4428,7 +4573,7 @@ func (x *CallChannelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallChannelResponse.ProtoReflect.Descriptor instead.
 func (*CallChannelResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{50}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CallChannelResponse) GetValue() []byte {
@@ -4463,7 +4608,7 @@ type CheckProgramRequest struct {
 
 func (x *CheckProgramRequest) Reset() {
 	*x = CheckProgramRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[51]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4475,7 +4620,7 @@ func (x *CheckProgramRequest) String() string {
 func (*CheckProgramRequest) ProtoMessage() {}
 
 func (x *CheckProgramRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[51]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4488,7 +4633,7 @@ func (x *CheckProgramRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckProgramRequest.ProtoReflect.Descriptor instead.
 func (*CheckProgramRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{51}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *CheckProgramRequest) GetStarlark() []byte {
@@ -4543,7 +4688,7 @@ type CheckProgramResponse struct {
 
 func (x *CheckProgramResponse) Reset() {
 	*x = CheckProgramResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[52]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4555,7 +4700,7 @@ func (x *CheckProgramResponse) String() string {
 func (*CheckProgramResponse) ProtoMessage() {}
 
 func (x *CheckProgramResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[52]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4568,7 +4713,7 @@ func (x *CheckProgramResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckProgramResponse.ProtoReflect.Descriptor instead.
 func (*CheckProgramResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{52}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CheckProgramResponse) GetProblems() []*Problem {
@@ -4633,7 +4778,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[53]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4645,7 +4790,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[53]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4658,7 +4803,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{53}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Problem) GetField() string {
@@ -4688,7 +4833,7 @@ type Use struct {
 
 func (x *Use) Reset() {
 	*x = Use{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[54]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4700,7 +4845,7 @@ func (x *Use) String() string {
 func (*Use) ProtoMessage() {}
 
 func (x *Use) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[54]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4713,7 +4858,7 @@ func (x *Use) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Use.ProtoReflect.Descriptor instead.
 func (*Use) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{54}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Use) GetName() string {
@@ -4747,7 +4892,7 @@ type Handler struct {
 
 func (x *Handler) Reset() {
 	*x = Handler{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[55]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4759,7 +4904,7 @@ func (x *Handler) String() string {
 func (*Handler) ProtoMessage() {}
 
 func (x *Handler) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[55]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4772,7 +4917,7 @@ func (x *Handler) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handler.ProtoReflect.Descriptor instead.
 func (*Handler) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{55}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Handler) GetEventTypes() []string {
@@ -4826,7 +4971,7 @@ type RegisterFlowRequest struct {
 
 func (x *RegisterFlowRequest) Reset() {
 	*x = RegisterFlowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[56]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4838,7 +4983,7 @@ func (x *RegisterFlowRequest) String() string {
 func (*RegisterFlowRequest) ProtoMessage() {}
 
 func (x *RegisterFlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[56]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4851,7 +4996,7 @@ func (x *RegisterFlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterFlowRequest.ProtoReflect.Descriptor instead.
 func (*RegisterFlowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{56}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *RegisterFlowRequest) GetOrganizationId() int64 {
@@ -4916,7 +5061,7 @@ type RegisterFlowResponse struct {
 
 func (x *RegisterFlowResponse) Reset() {
 	*x = RegisterFlowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[57]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4928,7 +5073,7 @@ func (x *RegisterFlowResponse) String() string {
 func (*RegisterFlowResponse) ProtoMessage() {}
 
 func (x *RegisterFlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[57]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4941,7 +5086,7 @@ func (x *RegisterFlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterFlowResponse.ProtoReflect.Descriptor instead.
 func (*RegisterFlowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{57}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *RegisterFlowResponse) GetFlow() *Flow {
@@ -4985,7 +5130,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[58]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4997,7 +5142,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[58]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5010,7 +5155,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{58}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Flow) GetName() string {
@@ -5091,7 +5236,7 @@ type ListFlowsRequest struct {
 
 func (x *ListFlowsRequest) Reset() {
 	*x = ListFlowsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[59]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5103,7 +5248,7 @@ func (x *ListFlowsRequest) String() string {
 func (*ListFlowsRequest) ProtoMessage() {}
 
 func (x *ListFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[59]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5116,7 +5261,7 @@ func (x *ListFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFlowsRequest.ProtoReflect.Descriptor instead.
 func (*ListFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{59}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListFlowsRequest) GetOrganizationId() int64 {
@@ -5153,7 +5298,7 @@ type ListFlowsResponse struct {
 
 func (x *ListFlowsResponse) Reset() {
 	*x = ListFlowsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[60]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5165,7 +5310,7 @@ func (x *ListFlowsResponse) String() string {
 func (*ListFlowsResponse) ProtoMessage() {}
 
 func (x *ListFlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[60]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5178,7 +5323,7 @@ func (x *ListFlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFlowsResponse.ProtoReflect.Descriptor instead.
 func (*ListFlowsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{60}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListFlowsResponse) GetFlows() []*Flow {
@@ -5208,7 +5353,7 @@ type DeleteFlowRequest struct {
 
 func (x *DeleteFlowRequest) Reset() {
 	*x = DeleteFlowRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[61]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5220,7 +5365,7 @@ func (x *DeleteFlowRequest) String() string {
 func (*DeleteFlowRequest) ProtoMessage() {}
 
 func (x *DeleteFlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[61]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5233,7 +5378,7 @@ func (x *DeleteFlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteFlowRequest.ProtoReflect.Descriptor instead.
 func (*DeleteFlowRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{61}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *DeleteFlowRequest) GetOrganizationId() int64 {
@@ -5259,7 +5404,7 @@ type DeleteFlowResponse struct {
 
 func (x *DeleteFlowResponse) Reset() {
 	*x = DeleteFlowResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[62]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5271,7 +5416,7 @@ func (x *DeleteFlowResponse) String() string {
 func (*DeleteFlowResponse) ProtoMessage() {}
 
 func (x *DeleteFlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[62]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5284,7 +5429,7 @@ func (x *DeleteFlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteFlowResponse.ProtoReflect.Descriptor instead.
 func (*DeleteFlowResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{62}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{63}
 }
 
 // Limits are what an organization may use; 0 in a field is no limit.
@@ -5306,7 +5451,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[63]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5318,7 +5463,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[63]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5331,7 +5476,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{63}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Limits) GetOpenRuns() int64 {
@@ -5390,7 +5535,7 @@ type SettingChange struct {
 
 func (x *SettingChange) Reset() {
 	*x = SettingChange{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[64]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5402,7 +5547,7 @@ func (x *SettingChange) String() string {
 func (*SettingChange) ProtoMessage() {}
 
 func (x *SettingChange) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[64]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5415,7 +5560,7 @@ func (x *SettingChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingChange.ProtoReflect.Descriptor instead.
 func (*SettingChange) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{64}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SettingChange) GetChangedAt() *timestamppb.Timestamp {
@@ -5471,7 +5616,7 @@ type GetLimitsRequest struct {
 
 func (x *GetLimitsRequest) Reset() {
 	*x = GetLimitsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[65]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5483,7 +5628,7 @@ func (x *GetLimitsRequest) String() string {
 func (*GetLimitsRequest) ProtoMessage() {}
 
 func (x *GetLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[65]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5496,7 +5641,7 @@ func (x *GetLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitsRequest.ProtoReflect.Descriptor instead.
 func (*GetLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{65}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *GetLimitsRequest) GetOrganizationId() int64 {
@@ -5531,7 +5676,7 @@ type GetLimitsResponse struct {
 
 func (x *GetLimitsResponse) Reset() {
 	*x = GetLimitsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[66]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5543,7 +5688,7 @@ func (x *GetLimitsResponse) String() string {
 func (*GetLimitsResponse) ProtoMessage() {}
 
 func (x *GetLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[66]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5556,7 +5701,7 @@ func (x *GetLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitsResponse.ProtoReflect.Descriptor instead.
 func (*GetLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{66}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *GetLimitsResponse) GetLimits() *Limits {
@@ -5628,7 +5773,7 @@ type ListLimitUseRequest struct {
 
 func (x *ListLimitUseRequest) Reset() {
 	*x = ListLimitUseRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5640,7 +5785,7 @@ func (x *ListLimitUseRequest) String() string {
 func (*ListLimitUseRequest) ProtoMessage() {}
 
 func (x *ListLimitUseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[67]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5653,7 +5798,7 @@ func (x *ListLimitUseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitUseRequest.ProtoReflect.Descriptor instead.
 func (*ListLimitUseRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{67}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListLimitUseRequest) GetAtLeastPercent() int32 {
@@ -5681,7 +5826,7 @@ type ListLimitUseResponse struct {
 
 func (x *ListLimitUseResponse) Reset() {
 	*x = ListLimitUseResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5693,7 +5838,7 @@ func (x *ListLimitUseResponse) String() string {
 func (*ListLimitUseResponse) ProtoMessage() {}
 
 func (x *ListLimitUseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[68]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5706,7 +5851,7 @@ func (x *ListLimitUseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitUseResponse.ProtoReflect.Descriptor instead.
 func (*ListLimitUseResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{68}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListLimitUseResponse) GetUses() []*LimitUse {
@@ -5733,7 +5878,7 @@ type LimitUse struct {
 
 func (x *LimitUse) Reset() {
 	*x = LimitUse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5745,7 +5890,7 @@ func (x *LimitUse) String() string {
 func (*LimitUse) ProtoMessage() {}
 
 func (x *LimitUse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[69]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5758,7 +5903,7 @@ func (x *LimitUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitUse.ProtoReflect.Descriptor instead.
 func (*LimitUse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{69}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *LimitUse) GetOrganizationId() int64 {
@@ -5804,7 +5949,7 @@ type SetLimitsRequest struct {
 
 func (x *SetLimitsRequest) Reset() {
 	*x = SetLimitsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5816,7 +5961,7 @@ func (x *SetLimitsRequest) String() string {
 func (*SetLimitsRequest) ProtoMessage() {}
 
 func (x *SetLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[70]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5829,7 +5974,7 @@ func (x *SetLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitsRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{70}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SetLimitsRequest) GetOrganizationId() int64 {
@@ -5862,7 +6007,7 @@ type SetLimitsResponse struct {
 
 func (x *SetLimitsResponse) Reset() {
 	*x = SetLimitsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5874,7 +6019,7 @@ func (x *SetLimitsResponse) String() string {
 func (*SetLimitsResponse) ProtoMessage() {}
 
 func (x *SetLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[71]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5887,7 +6032,7 @@ func (x *SetLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitsResponse.ProtoReflect.Descriptor instead.
 func (*SetLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{71}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{72}
 }
 
 // RetentionRule says how long ended runs are kept.
@@ -5905,7 +6050,7 @@ type RetentionRule struct {
 
 func (x *RetentionRule) Reset() {
 	*x = RetentionRule{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5917,7 +6062,7 @@ func (x *RetentionRule) String() string {
 func (*RetentionRule) ProtoMessage() {}
 
 func (x *RetentionRule) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[72]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5930,7 +6075,7 @@ func (x *RetentionRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetentionRule.ProtoReflect.Descriptor instead.
 func (*RetentionRule) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{72}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *RetentionRule) GetLabel() string {
@@ -5965,7 +6110,7 @@ type ListRetentionRequest struct {
 
 func (x *ListRetentionRequest) Reset() {
 	*x = ListRetentionRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5977,7 +6122,7 @@ func (x *ListRetentionRequest) String() string {
 func (*ListRetentionRequest) ProtoMessage() {}
 
 func (x *ListRetentionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[73]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5990,7 +6135,7 @@ func (x *ListRetentionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRetentionRequest.ProtoReflect.Descriptor instead.
 func (*ListRetentionRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{73}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListRetentionRequest) GetOrganizationId() int64 {
@@ -6011,7 +6156,7 @@ type ListRetentionResponse struct {
 
 func (x *ListRetentionResponse) Reset() {
 	*x = ListRetentionResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6023,7 +6168,7 @@ func (x *ListRetentionResponse) String() string {
 func (*ListRetentionResponse) ProtoMessage() {}
 
 func (x *ListRetentionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[74]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6036,7 +6181,7 @@ func (x *ListRetentionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRetentionResponse.ProtoReflect.Descriptor instead.
 func (*ListRetentionResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{74}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ListRetentionResponse) GetRules() []*RetentionRule {
@@ -6061,7 +6206,7 @@ type SetRetentionRequest struct {
 
 func (x *SetRetentionRequest) Reset() {
 	*x = SetRetentionRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6073,7 +6218,7 @@ func (x *SetRetentionRequest) String() string {
 func (*SetRetentionRequest) ProtoMessage() {}
 
 func (x *SetRetentionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[75]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6086,7 +6231,7 @@ func (x *SetRetentionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRetentionRequest.ProtoReflect.Descriptor instead.
 func (*SetRetentionRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{75}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *SetRetentionRequest) GetOrganizationId() int64 {
@@ -6119,7 +6264,7 @@ type SetRetentionResponse struct {
 
 func (x *SetRetentionResponse) Reset() {
 	*x = SetRetentionResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6131,7 +6276,7 @@ func (x *SetRetentionResponse) String() string {
 func (*SetRetentionResponse) ProtoMessage() {}
 
 func (x *SetRetentionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[76]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6144,7 +6289,7 @@ func (x *SetRetentionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRetentionResponse.ProtoReflect.Descriptor instead.
 func (*SetRetentionResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{76}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{77}
 }
 
 // DeclareEventTypeRequest declares a type of events.
@@ -6165,7 +6310,7 @@ type DeclareEventTypeRequest struct {
 
 func (x *DeclareEventTypeRequest) Reset() {
 	*x = DeclareEventTypeRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6177,7 +6322,7 @@ func (x *DeclareEventTypeRequest) String() string {
 func (*DeclareEventTypeRequest) ProtoMessage() {}
 
 func (x *DeclareEventTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[77]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6190,7 +6335,7 @@ func (x *DeclareEventTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareEventTypeRequest.ProtoReflect.Descriptor instead.
 func (*DeclareEventTypeRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{77}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *DeclareEventTypeRequest) GetOrganizationId() int64 {
@@ -6232,7 +6377,7 @@ type DeclareEventTypeResponse struct {
 
 func (x *DeclareEventTypeResponse) Reset() {
 	*x = DeclareEventTypeResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6244,7 +6389,7 @@ func (x *DeclareEventTypeResponse) String() string {
 func (*DeclareEventTypeResponse) ProtoMessage() {}
 
 func (x *DeclareEventTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[78]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6257,7 +6402,7 @@ func (x *DeclareEventTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareEventTypeResponse.ProtoReflect.Descriptor instead.
 func (*DeclareEventTypeResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{78}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *DeclareEventTypeResponse) GetChanged() bool {
@@ -6290,7 +6435,7 @@ type EventType struct {
 
 func (x *EventType) Reset() {
 	*x = EventType{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6302,7 +6447,7 @@ func (x *EventType) String() string {
 func (*EventType) ProtoMessage() {}
 
 func (x *EventType) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[79]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6315,7 +6460,7 @@ func (x *EventType) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventType.ProtoReflect.Descriptor instead.
 func (*EventType) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{79}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *EventType) GetType() string {
@@ -6378,7 +6523,7 @@ type ListEventTypesRequest struct {
 
 func (x *ListEventTypesRequest) Reset() {
 	*x = ListEventTypesRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6390,7 +6535,7 @@ func (x *ListEventTypesRequest) String() string {
 func (*ListEventTypesRequest) ProtoMessage() {}
 
 func (x *ListEventTypesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[80]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6403,7 +6548,7 @@ func (x *ListEventTypesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventTypesRequest.ProtoReflect.Descriptor instead.
 func (*ListEventTypesRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{80}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ListEventTypesRequest) GetOrganizationId() int64 {
@@ -6424,7 +6569,7 @@ type ListEventTypesResponse struct {
 
 func (x *ListEventTypesResponse) Reset() {
 	*x = ListEventTypesResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6436,7 +6581,7 @@ func (x *ListEventTypesResponse) String() string {
 func (*ListEventTypesResponse) ProtoMessage() {}
 
 func (x *ListEventTypesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[81]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6449,7 +6594,7 @@ func (x *ListEventTypesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventTypesResponse.ProtoReflect.Descriptor instead.
 func (*ListEventTypesResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{81}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ListEventTypesResponse) GetEventTypes() []*EventType {
@@ -6472,7 +6617,7 @@ type DeleteEventTypeRequest struct {
 
 func (x *DeleteEventTypeRequest) Reset() {
 	*x = DeleteEventTypeRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6484,7 +6629,7 @@ func (x *DeleteEventTypeRequest) String() string {
 func (*DeleteEventTypeRequest) ProtoMessage() {}
 
 func (x *DeleteEventTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[82]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6497,7 +6642,7 @@ func (x *DeleteEventTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteEventTypeRequest.ProtoReflect.Descriptor instead.
 func (*DeleteEventTypeRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{82}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *DeleteEventTypeRequest) GetOrganizationId() int64 {
@@ -6523,7 +6668,7 @@ type DeleteEventTypeResponse struct {
 
 func (x *DeleteEventTypeResponse) Reset() {
 	*x = DeleteEventTypeResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6535,7 +6680,7 @@ func (x *DeleteEventTypeResponse) String() string {
 func (*DeleteEventTypeResponse) ProtoMessage() {}
 
 func (x *DeleteEventTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[83]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6548,7 +6693,7 @@ func (x *DeleteEventTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteEventTypeResponse.ProtoReflect.Descriptor instead.
 func (*DeleteEventTypeResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{83}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{84}
 }
 
 // DeclareAgentsRequest declares the organizations of agents.
@@ -6562,7 +6707,7 @@ type DeclareAgentsRequest struct {
 
 func (x *DeclareAgentsRequest) Reset() {
 	*x = DeclareAgentsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6574,7 +6719,7 @@ func (x *DeclareAgentsRequest) String() string {
 func (*DeclareAgentsRequest) ProtoMessage() {}
 
 func (x *DeclareAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[84]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6587,7 +6732,7 @@ func (x *DeclareAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareAgentsRequest.ProtoReflect.Descriptor instead.
 func (*DeclareAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{84}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *DeclareAgentsRequest) GetAgents() []*DeclaredAgent {
@@ -6612,7 +6757,7 @@ type DeclaredAgent struct {
 
 func (x *DeclaredAgent) Reset() {
 	*x = DeclaredAgent{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6624,7 +6769,7 @@ func (x *DeclaredAgent) String() string {
 func (*DeclaredAgent) ProtoMessage() {}
 
 func (x *DeclaredAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[85]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6637,7 +6782,7 @@ func (x *DeclaredAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclaredAgent.ProtoReflect.Descriptor instead.
 func (*DeclaredAgent) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{85}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *DeclaredAgent) GetAgentId() int64 {
@@ -6670,7 +6815,7 @@ type DeclareAgentsResponse struct {
 
 func (x *DeclareAgentsResponse) Reset() {
 	*x = DeclareAgentsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6682,7 +6827,7 @@ func (x *DeclareAgentsResponse) String() string {
 func (*DeclareAgentsResponse) ProtoMessage() {}
 
 func (x *DeclareAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[86]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6695,7 +6840,7 @@ func (x *DeclareAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareAgentsResponse.ProtoReflect.Descriptor instead.
 func (*DeclareAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{86}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{87}
 }
 
 // ScheduleSpec says when a schedule is due: at the times of any of its expressions, and every interval. At least one is needed.
@@ -6724,7 +6869,7 @@ type ScheduleSpec struct {
 
 func (x *ScheduleSpec) Reset() {
 	*x = ScheduleSpec{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6736,7 +6881,7 @@ func (x *ScheduleSpec) String() string {
 func (*ScheduleSpec) ProtoMessage() {}
 
 func (x *ScheduleSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[87]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6749,7 +6894,7 @@ func (x *ScheduleSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleSpec.ProtoReflect.Descriptor instead.
 func (*ScheduleSpec) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{87}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ScheduleSpec) GetCron() []string {
@@ -6840,7 +6985,7 @@ type RegisterScheduleRequest struct {
 
 func (x *RegisterScheduleRequest) Reset() {
 	*x = RegisterScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6852,7 +6997,7 @@ func (x *RegisterScheduleRequest) String() string {
 func (*RegisterScheduleRequest) ProtoMessage() {}
 
 func (x *RegisterScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6865,7 +7010,7 @@ func (x *RegisterScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RegisterScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{88}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *RegisterScheduleRequest) GetOrganizationId() int64 {
@@ -6979,7 +7124,7 @@ type RegisterScheduleResponse struct {
 
 func (x *RegisterScheduleResponse) Reset() {
 	*x = RegisterScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6991,7 +7136,7 @@ func (x *RegisterScheduleResponse) String() string {
 func (*RegisterScheduleResponse) ProtoMessage() {}
 
 func (x *RegisterScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7004,7 +7149,7 @@ func (x *RegisterScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RegisterScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{89}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *RegisterScheduleResponse) GetSchedule() *Schedule {
@@ -7064,7 +7209,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7076,7 +7221,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[90]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7089,7 +7234,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{90}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Schedule) GetName() string {
@@ -7238,7 +7383,7 @@ type ScheduleFire struct {
 
 func (x *ScheduleFire) Reset() {
 	*x = ScheduleFire{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7250,7 +7395,7 @@ func (x *ScheduleFire) String() string {
 func (*ScheduleFire) ProtoMessage() {}
 
 func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[91]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7263,7 +7408,7 @@ func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFire.ProtoReflect.Descriptor instead.
 func (*ScheduleFire) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{91}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ScheduleFire) GetDueAt() *timestamppb.Timestamp {
@@ -7344,7 +7489,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7356,7 +7501,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[92]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7369,7 +7514,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{92}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *GetScheduleRequest) GetOrganizationId() int64 {
@@ -7412,7 +7557,7 @@ type ScheduleContent struct {
 
 func (x *ScheduleContent) Reset() {
 	*x = ScheduleContent{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7424,7 +7569,7 @@ func (x *ScheduleContent) String() string {
 func (*ScheduleContent) ProtoMessage() {}
 
 func (x *ScheduleContent) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[93]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7437,7 +7582,7 @@ func (x *ScheduleContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleContent.ProtoReflect.Descriptor instead.
 func (*ScheduleContent) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{93}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ScheduleContent) GetStarlark() []byte {
@@ -7492,7 +7637,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[94]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7504,7 +7649,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[94]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7517,7 +7662,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{94}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -7563,7 +7708,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[95]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7575,7 +7720,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[95]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7588,7 +7733,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{95}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ListSchedulesRequest) GetOrganizationId() int64 {
@@ -7627,7 +7772,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[96]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7639,7 +7784,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[96]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7652,7 +7797,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{96}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -7691,7 +7836,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[97]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7703,7 +7848,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[97]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7716,7 +7861,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{97}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *PauseScheduleRequest) GetOrganizationId() int64 {
@@ -7751,7 +7896,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[98]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7763,7 +7908,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[98]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7776,7 +7921,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{98}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *PauseScheduleResponse) GetSchedule() *Schedule {
@@ -7801,7 +7946,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[99]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7813,7 +7958,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[99]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7826,7 +7971,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{99}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ResumeScheduleRequest) GetOrganizationId() int64 {
@@ -7861,7 +8006,7 @@ type ResumeScheduleResponse struct {
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[100]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7873,7 +8018,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[100]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7886,7 +8031,7 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{100}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ResumeScheduleResponse) GetSchedule() *Schedule {
@@ -7915,7 +8060,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[101]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7927,7 +8072,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[101]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7940,7 +8085,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{101}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *BackfillScheduleRequest) GetOrganizationId() int64 {
@@ -7991,7 +8136,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[102]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8003,7 +8148,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[102]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8016,7 +8161,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{102}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *BackfillScheduleResponse) GetDue() int32 {
@@ -8048,7 +8193,7 @@ type TriggerScheduleRequest struct {
 
 func (x *TriggerScheduleRequest) Reset() {
 	*x = TriggerScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[103]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8060,7 +8205,7 @@ func (x *TriggerScheduleRequest) String() string {
 func (*TriggerScheduleRequest) ProtoMessage() {}
 
 func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[103]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8073,7 +8218,7 @@ func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleRequest.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{103}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *TriggerScheduleRequest) GetOrganizationId() int64 {
@@ -8108,7 +8253,7 @@ type TriggerScheduleResponse struct {
 
 func (x *TriggerScheduleResponse) Reset() {
 	*x = TriggerScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[104]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8120,7 +8265,7 @@ func (x *TriggerScheduleResponse) String() string {
 func (*TriggerScheduleResponse) ProtoMessage() {}
 
 func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[104]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8133,7 +8278,7 @@ func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleResponse.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{104}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *TriggerScheduleResponse) GetWorkflowId() string {
@@ -8156,7 +8301,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[105]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8168,7 +8313,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[105]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8181,7 +8326,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{105}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *DeleteScheduleRequest) GetOrganizationId() int64 {
@@ -8207,7 +8352,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[106]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8219,7 +8364,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[106]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8232,7 +8377,7 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{106}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{107}
 }
 
 // CountWorkflowsRequest has the conditions of a list.
@@ -8246,7 +8391,7 @@ type CountWorkflowsRequest struct {
 
 func (x *CountWorkflowsRequest) Reset() {
 	*x = CountWorkflowsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[107]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8258,7 +8403,7 @@ func (x *CountWorkflowsRequest) String() string {
 func (*CountWorkflowsRequest) ProtoMessage() {}
 
 func (x *CountWorkflowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[107]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8271,7 +8416,7 @@ func (x *CountWorkflowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountWorkflowsRequest.ProtoReflect.Descriptor instead.
 func (*CountWorkflowsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{107}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *CountWorkflowsRequest) GetFilter() *ListWorkflowsRequest {
@@ -8294,7 +8439,7 @@ type CountWorkflowsResponse struct {
 
 func (x *CountWorkflowsResponse) Reset() {
 	*x = CountWorkflowsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[108]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8306,7 +8451,7 @@ func (x *CountWorkflowsResponse) String() string {
 func (*CountWorkflowsResponse) ProtoMessage() {}
 
 func (x *CountWorkflowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[108]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8319,7 +8464,7 @@ func (x *CountWorkflowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountWorkflowsResponse.ProtoReflect.Descriptor instead.
 func (*CountWorkflowsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{108}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *CountWorkflowsResponse) GetCount() int64 {
@@ -8360,7 +8505,7 @@ type StartBatchRequest struct {
 
 func (x *StartBatchRequest) Reset() {
 	*x = StartBatchRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[109]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8372,7 +8517,7 @@ func (x *StartBatchRequest) String() string {
 func (*StartBatchRequest) ProtoMessage() {}
 
 func (x *StartBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[109]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8385,7 +8530,7 @@ func (x *StartBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBatchRequest.ProtoReflect.Descriptor instead.
 func (*StartBatchRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{109}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *StartBatchRequest) GetAction() BatchAction {
@@ -8454,7 +8599,7 @@ type StartBatchResponse struct {
 
 func (x *StartBatchResponse) Reset() {
 	*x = StartBatchResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[110]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8466,7 +8611,7 @@ func (x *StartBatchResponse) String() string {
 func (*StartBatchResponse) ProtoMessage() {}
 
 func (x *StartBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[110]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8479,7 +8624,7 @@ func (x *StartBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBatchResponse.ProtoReflect.Descriptor instead.
 func (*StartBatchResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{110}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *StartBatchResponse) GetBatch() *Batch {
@@ -8550,7 +8695,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[111]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8562,7 +8707,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[111]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8575,7 +8720,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{111}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *Batch) GetId() int64 {
@@ -8696,7 +8841,7 @@ type GetBatchRequest struct {
 
 func (x *GetBatchRequest) Reset() {
 	*x = GetBatchRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[112]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8708,7 +8853,7 @@ func (x *GetBatchRequest) String() string {
 func (*GetBatchRequest) ProtoMessage() {}
 
 func (x *GetBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[112]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8721,7 +8866,7 @@ func (x *GetBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBatchRequest.ProtoReflect.Descriptor instead.
 func (*GetBatchRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{112}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *GetBatchRequest) GetOrganizationId() int64 {
@@ -8749,7 +8894,7 @@ type GetBatchResponse struct {
 
 func (x *GetBatchResponse) Reset() {
 	*x = GetBatchResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[113]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8761,7 +8906,7 @@ func (x *GetBatchResponse) String() string {
 func (*GetBatchResponse) ProtoMessage() {}
 
 func (x *GetBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[113]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8774,7 +8919,7 @@ func (x *GetBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBatchResponse.ProtoReflect.Descriptor instead.
 func (*GetBatchResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{113}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *GetBatchResponse) GetBatch() *Batch {
@@ -8799,7 +8944,7 @@ type ListBatchesRequest struct {
 
 func (x *ListBatchesRequest) Reset() {
 	*x = ListBatchesRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[114]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8811,7 +8956,7 @@ func (x *ListBatchesRequest) String() string {
 func (*ListBatchesRequest) ProtoMessage() {}
 
 func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[114]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8824,7 +8969,7 @@ func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBatchesRequest.ProtoReflect.Descriptor instead.
 func (*ListBatchesRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{114}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ListBatchesRequest) GetOrganizationId() int64 {
@@ -8861,7 +9006,7 @@ type ListBatchesResponse struct {
 
 func (x *ListBatchesResponse) Reset() {
 	*x = ListBatchesResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[115]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8873,7 +9018,7 @@ func (x *ListBatchesResponse) String() string {
 func (*ListBatchesResponse) ProtoMessage() {}
 
 func (x *ListBatchesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[115]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8886,7 +9031,7 @@ func (x *ListBatchesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBatchesResponse.ProtoReflect.Descriptor instead.
 func (*ListBatchesResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{115}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ListBatchesResponse) GetBatches() []*Batch {
@@ -8916,7 +9061,7 @@ type StopBatchRequest struct {
 
 func (x *StopBatchRequest) Reset() {
 	*x = StopBatchRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[116]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8928,7 +9073,7 @@ func (x *StopBatchRequest) String() string {
 func (*StopBatchRequest) ProtoMessage() {}
 
 func (x *StopBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[116]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8941,7 +9086,7 @@ func (x *StopBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBatchRequest.ProtoReflect.Descriptor instead.
 func (*StopBatchRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{116}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *StopBatchRequest) GetOrganizationId() int64 {
@@ -8969,7 +9114,7 @@ type StopBatchResponse struct {
 
 func (x *StopBatchResponse) Reset() {
 	*x = StopBatchResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[117]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8981,7 +9126,7 @@ func (x *StopBatchResponse) String() string {
 func (*StopBatchResponse) ProtoMessage() {}
 
 func (x *StopBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[117]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8994,7 +9139,7 @@ func (x *StopBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBatchResponse.ProtoReflect.Descriptor instead.
 func (*StopBatchResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{117}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *StopBatchResponse) GetBatch() *Batch {
@@ -9022,7 +9167,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[118]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9034,7 +9179,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[118]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9047,7 +9192,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{118}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *WorkRequest) GetMessage() isWorkRequest_Message {
@@ -9135,14 +9280,16 @@ type RegisterWorker struct {
 	// Its Functions, 1 to 200. Of two declarations of one name the later counts, for all workers with that Function.
 	Functions []*WorkerFunction `protobuf:"bytes,3,rep,name=functions,proto3" json:"functions,omitempty"`
 	// How many calls it works on at a time, 1 to 1000.
-	MaxInFlight   int32 `protobuf:"varint,4,opt,name=max_in_flight,json=maxInFlight,proto3" json:"max_in_flight,omitempty"`
+	MaxInFlight int32 `protobuf:"varint,4,opt,name=max_in_flight,json=maxInFlight,proto3" json:"max_in_flight,omitempty"`
+	// The version of the worker's program, for those who ask who has registered a Function: up to 100 bytes; may be empty.
+	Version       string `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RegisterWorker) Reset() {
 	*x = RegisterWorker{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[119]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9154,7 +9301,7 @@ func (x *RegisterWorker) String() string {
 func (*RegisterWorker) ProtoMessage() {}
 
 func (x *RegisterWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[119]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9167,7 +9314,7 @@ func (x *RegisterWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterWorker.ProtoReflect.Descriptor instead.
 func (*RegisterWorker) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{119}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *RegisterWorker) GetOrganizationId() int64 {
@@ -9198,6 +9345,13 @@ func (x *RegisterWorker) GetMaxInFlight() int32 {
 	return 0
 }
 
+func (x *RegisterWorker) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
 // WorkerFunction declares a Function. It has at most 64 KiB of JSON.
 type WorkerFunction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -9224,7 +9378,7 @@ type WorkerFunction struct {
 
 func (x *WorkerFunction) Reset() {
 	*x = WorkerFunction{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[120]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9236,7 +9390,7 @@ func (x *WorkerFunction) String() string {
 func (*WorkerFunction) ProtoMessage() {}
 
 func (x *WorkerFunction) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[120]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9249,7 +9403,7 @@ func (x *WorkerFunction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFunction.ProtoReflect.Descriptor instead.
 func (*WorkerFunction) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{120}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *WorkerFunction) GetName() string {
@@ -9336,7 +9490,7 @@ type FunctionPlace struct {
 
 func (x *FunctionPlace) Reset() {
 	*x = FunctionPlace{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[121]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9348,7 +9502,7 @@ func (x *FunctionPlace) String() string {
 func (*FunctionPlace) ProtoMessage() {}
 
 func (x *FunctionPlace) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[121]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9361,7 +9515,7 @@ func (x *FunctionPlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionPlace.ProtoReflect.Descriptor instead.
 func (*FunctionPlace) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{121}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *FunctionPlace) GetAgent() string {
@@ -9445,7 +9599,7 @@ type WorkResult struct {
 
 func (x *WorkResult) Reset() {
 	*x = WorkResult{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[122]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9457,7 +9611,7 @@ func (x *WorkResult) String() string {
 func (*WorkResult) ProtoMessage() {}
 
 func (x *WorkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[122]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9470,7 +9624,7 @@ func (x *WorkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResult.ProtoReflect.Descriptor instead.
 func (*WorkResult) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{122}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *WorkResult) GetCallId() string {
@@ -9540,7 +9694,7 @@ type WorkFailure struct {
 
 func (x *WorkFailure) Reset() {
 	*x = WorkFailure{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[123]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9552,7 +9706,7 @@ func (x *WorkFailure) String() string {
 func (*WorkFailure) ProtoMessage() {}
 
 func (x *WorkFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[123]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9565,7 +9719,7 @@ func (x *WorkFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkFailure.ProtoReflect.Descriptor instead.
 func (*WorkFailure) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{123}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *WorkFailure) GetCode() string {
@@ -9605,7 +9759,7 @@ type WorkHeartbeat struct {
 
 func (x *WorkHeartbeat) Reset() {
 	*x = WorkHeartbeat{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[124]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9617,7 +9771,7 @@ func (x *WorkHeartbeat) String() string {
 func (*WorkHeartbeat) ProtoMessage() {}
 
 func (x *WorkHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[124]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9630,7 +9784,7 @@ func (x *WorkHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkHeartbeat.ProtoReflect.Descriptor instead.
 func (*WorkHeartbeat) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{124}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{125}
 }
 
 // WorkDrain says that a worker takes no more calls.
@@ -9642,7 +9796,7 @@ type WorkDrain struct {
 
 func (x *WorkDrain) Reset() {
 	*x = WorkDrain{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[125]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9654,7 +9808,7 @@ func (x *WorkDrain) String() string {
 func (*WorkDrain) ProtoMessage() {}
 
 func (x *WorkDrain) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[125]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9667,7 +9821,7 @@ func (x *WorkDrain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkDrain.ProtoReflect.Descriptor instead.
 func (*WorkDrain) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{125}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{126}
 }
 
 // WorkResponse is what a worker is sent.
@@ -9689,7 +9843,7 @@ type WorkResponse struct {
 
 func (x *WorkResponse) Reset() {
 	*x = WorkResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[126]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9701,7 +9855,7 @@ func (x *WorkResponse) String() string {
 func (*WorkResponse) ProtoMessage() {}
 
 func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[126]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9714,7 +9868,7 @@ func (x *WorkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
 func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{126}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *WorkResponse) GetMessage() isWorkResponse_Message {
@@ -9823,7 +9977,7 @@ type WorkerRegistered struct {
 
 func (x *WorkerRegistered) Reset() {
 	*x = WorkerRegistered{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[127]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9835,7 +9989,7 @@ func (x *WorkerRegistered) String() string {
 func (*WorkerRegistered) ProtoMessage() {}
 
 func (x *WorkerRegistered) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[127]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9848,7 +10002,7 @@ func (x *WorkerRegistered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerRegistered.ProtoReflect.Descriptor instead.
 func (*WorkerRegistered) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{127}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *WorkerRegistered) GetSession() string {
@@ -9900,7 +10054,7 @@ type WorkCall struct {
 
 func (x *WorkCall) Reset() {
 	*x = WorkCall{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[128]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9912,7 +10066,7 @@ func (x *WorkCall) String() string {
 func (*WorkCall) ProtoMessage() {}
 
 func (x *WorkCall) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[128]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9925,7 +10079,7 @@ func (x *WorkCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkCall.ProtoReflect.Descriptor instead.
 func (*WorkCall) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{128}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *WorkCall) GetCallId() string {
@@ -10002,7 +10156,7 @@ type WorkCancelled struct {
 
 func (x *WorkCancelled) Reset() {
 	*x = WorkCancelled{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[129]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10014,7 +10168,7 @@ func (x *WorkCancelled) String() string {
 func (*WorkCancelled) ProtoMessage() {}
 
 func (x *WorkCancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[129]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10027,7 +10181,7 @@ func (x *WorkCancelled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkCancelled.ProtoReflect.Descriptor instead.
 func (*WorkCancelled) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{129}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *WorkCancelled) GetCallId() string {
@@ -10050,7 +10204,7 @@ type WorkRejected struct {
 
 func (x *WorkRejected) Reset() {
 	*x = WorkRejected{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[130]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10062,7 +10216,7 @@ func (x *WorkRejected) String() string {
 func (*WorkRejected) ProtoMessage() {}
 
 func (x *WorkRejected) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[130]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10075,7 +10229,7 @@ func (x *WorkRejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRejected.ProtoReflect.Descriptor instead.
 func (*WorkRejected) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{130}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *WorkRejected) GetCallId() string {
@@ -10101,7 +10255,7 @@ type WorkDrained struct {
 
 func (x *WorkDrained) Reset() {
 	*x = WorkDrained{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[131]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10113,7 +10267,7 @@ func (x *WorkDrained) String() string {
 func (*WorkDrained) ProtoMessage() {}
 
 func (x *WorkDrained) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[131]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10126,7 +10280,7 @@ func (x *WorkDrained) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkDrained.ProtoReflect.Descriptor instead.
 func (*WorkDrained) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{131}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{132}
 }
 
 // ListFunctionsRequest names an organization.
@@ -10140,7 +10294,7 @@ type ListFunctionsRequest struct {
 
 func (x *ListFunctionsRequest) Reset() {
 	*x = ListFunctionsRequest{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[132]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10152,7 +10306,7 @@ func (x *ListFunctionsRequest) String() string {
 func (*ListFunctionsRequest) ProtoMessage() {}
 
 func (x *ListFunctionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[132]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10165,7 +10319,7 @@ func (x *ListFunctionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFunctionsRequest.ProtoReflect.Descriptor instead.
 func (*ListFunctionsRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{132}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *ListFunctionsRequest) GetOrganizationId() int64 {
@@ -10186,7 +10340,7 @@ type ListFunctionsResponse struct {
 
 func (x *ListFunctionsResponse) Reset() {
 	*x = ListFunctionsResponse{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[133]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10198,7 +10352,7 @@ func (x *ListFunctionsResponse) String() string {
 func (*ListFunctionsResponse) ProtoMessage() {}
 
 func (x *ListFunctionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[133]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10211,7 +10365,7 @@ func (x *ListFunctionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFunctionsResponse.ProtoReflect.Descriptor instead.
 func (*ListFunctionsResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{133}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *ListFunctionsResponse) GetFunctions() []*FunctionInfo {
@@ -10241,14 +10395,20 @@ type FunctionInfo struct {
 	// When the present declaration was registered.
 	RegisteredAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=registered_at,json=registeredAt,proto3" json:"registered_at,omitempty"`
 	// The arguments of a worker's Function that are names of secrets.
-	Secrets       []string `protobuf:"bytes,9,rep,name=secrets,proto3" json:"secrets,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Secrets []string `protobuf:"bytes,9,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	// The name of the token that the present declaration of a worker's Function was registered with; empty if it is not known.
+	RegisteredBy string `protobuf:"bytes,10,opt,name=registered_by,json=registeredBy,proto3" json:"registered_by,omitempty"`
+	// The name of the worker that registered it.
+	RegisteredByWorker string `protobuf:"bytes,11,opt,name=registered_by_worker,json=registeredByWorker,proto3" json:"registered_by_worker,omitempty"`
+	// The version of that worker's program; empty if it did not say.
+	RegisteredByVersion string `protobuf:"bytes,12,opt,name=registered_by_version,json=registeredByVersion,proto3" json:"registered_by_version,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *FunctionInfo) Reset() {
 	*x = FunctionInfo{}
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[134]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10260,7 +10420,7 @@ func (x *FunctionInfo) String() string {
 func (*FunctionInfo) ProtoMessage() {}
 
 func (x *FunctionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[134]
+	mi := &file_lockstep_autoflow_v1_autoflow_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10273,7 +10433,7 @@ func (x *FunctionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionInfo.ProtoReflect.Descriptor instead.
 func (*FunctionInfo) Descriptor() ([]byte, []int) {
-	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{134}
+	return file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *FunctionInfo) GetName() string {
@@ -10337,6 +10497,27 @@ func (x *FunctionInfo) GetSecrets() []string {
 		return x.Secrets
 	}
 	return nil
+}
+
+func (x *FunctionInfo) GetRegisteredBy() string {
+	if x != nil {
+		return x.RegisteredBy
+	}
+	return ""
+}
+
+func (x *FunctionInfo) GetRegisteredByWorker() string {
+	if x != nil {
+		return x.RegisteredByWorker
+	}
+	return ""
+}
+
+func (x *FunctionInfo) GetRegisteredByVersion() string {
+	if x != nil {
+		return x.RegisteredByVersion
+	}
+	return ""
 }
 
 var File_lockstep_autoflow_v1_autoflow_proto protoreflect.FileDescriptor
@@ -10503,7 +10684,7 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\aentries\x18\x01 \x03(\v2\".lockstep.autoflow.v1.HistoryEntryR\aentries\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1f\n" +
 	"\vpage_tokens\x18\x03 \x03(\tR\n" +
-	"pageTokens\"\xfb\x01\n" +
+	"pageTokens\"\xdb\x02\n" +
 	"\fHistoryEntry\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
@@ -10515,7 +10696,10 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\ttruncated\x18\a \x01(\bR\ttruncated\x12\x1e\n" +
 	"\n" +
 	"generation\x18\b \x01(\x05R\n" +
-	"generation\"\xcb\x01\n" +
+	"generation\x12#\n" +
+	"\rretries_count\x18\t \x01(\x05R\fretriesCount\x129\n" +
+	"\aretries\x18\n" +
+	" \x03(\v2\x1f.lockstep.autoflow.v1.CallRetryR\aretries\"\xcb\x01\n" +
 	"\x12GetTimelineRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x1f\n" +
 	"\vworkflow_id\x18\x02 \x01(\tR\n" +
@@ -10533,7 +10717,7 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x06branch\x18\x01 \x01(\x05R\x06branch\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\x05R\x06parent\x125\n" +
 	"\bbegan_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\abeganAt\x125\n" +
-	"\bended_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\"\x8a\x04\n" +
+	"\bended_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\"\xea\x04\n" +
 	"\fTimelineStep\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12\x16\n" +
 	"\x06branch\x18\x02 \x01(\x05R\x06branch\x12\x1c\n" +
@@ -10551,7 +10735,16 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x10output_truncated\x18\r \x01(\bR\x0foutputTruncated\x12\x12\n" +
 	"\x04code\x18\x0e \x01(\tR\x04code\x12\x14\n" +
 	"\x05child\x18\x0f \x01(\tR\x05child\x12\x18\n" +
-	"\aattempt\x18\x10 \x01(\x05R\aattempt\"}\n" +
+	"\aattempt\x18\x10 \x01(\x05R\aattempt\x12#\n" +
+	"\rretries_count\x18\x11 \x01(\x05R\fretriesCount\x129\n" +
+	"\aretries\x18\x12 \x03(\v2\x1f.lockstep.autoflow.v1.CallRetryR\aretries\"\xf4\x01\n" +
+	"\tCallRetry\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x05R\x06number\x125\n" +
+	"\bbegan_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\abeganAt\x125\n" +
+	"\bended_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x12\n" +
+	"\x04code\x18\x04 \x01(\tR\x04code\x12\x18\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\x123\n" +
+	"\anext_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x06nextAt\"}\n" +
 	"\x15ExportWorkflowRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x1f\n" +
 	"\vworkflow_id\x18\x02 \x01(\tR\n" +
@@ -10586,7 +10779,7 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x06handle\x18\a \x01(\tR\x06handle\x1a:\n" +
 	"\fModulesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xa0\x02\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\x80\x03\n" +
 	"\rExportedEntry\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12\x16\n" +
 	"\x06branch\x18\x02 \x01(\x05R\x06branch\x12\x1c\n" +
@@ -10599,7 +10792,9 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x05event\x18\t \x01(\x03R\x05event\x12;\n" +
 	"\vrecorded_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"recordedAt\"\xbe\x01\n" +
+	"recordedAt\x12#\n" +
+	"\rretries_count\x18\v \x01(\x05R\fretriesCount\x129\n" +
+	"\aretries\x18\f \x03(\v2\x1f.lockstep.autoflow.v1.CallRetryR\aretries\"\xbe\x01\n" +
 	"\x0eGetLogsRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x1f\n" +
 	"\vworkflow_id\x18\x02 \x01(\tR\n" +
@@ -11075,12 +11270,13 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x06result\x18\x02 \x01(\v2 .lockstep.autoflow.v1.WorkResultH\x00R\x06result\x12C\n" +
 	"\theartbeat\x18\x03 \x01(\v2#.lockstep.autoflow.v1.WorkHeartbeatH\x00R\theartbeat\x127\n" +
 	"\x05drain\x18\x04 \x01(\v2\x1f.lockstep.autoflow.v1.WorkDrainH\x00R\x05drainB\t\n" +
-	"\amessage\"\xb9\x01\n" +
+	"\amessage\"\xd3\x01\n" +
 	"\x0eRegisterWorker\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x12B\n" +
 	"\tfunctions\x18\x03 \x03(\v2$.lockstep.autoflow.v1.WorkerFunctionR\tfunctions\x12\"\n" +
-	"\rmax_in_flight\x18\x04 \x01(\x05R\vmaxInFlight\"\xb1\x02\n" +
+	"\rmax_in_flight\x18\x04 \x01(\x05R\vmaxInFlight\x12\x18\n" +
+	"\aversion\x18\x05 \x01(\tR\aversion\"\xb1\x02\n" +
 	"\x0eWorkerFunction\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03doc\x18\x02 \x01(\tR\x03doc\x12)\n" +
@@ -11152,7 +11348,7 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x14ListFunctionsRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\"Y\n" +
 	"\x15ListFunctionsResponse\x12@\n" +
-	"\tfunctions\x18\x01 \x03(\v2\".lockstep.autoflow.v1.FunctionInfoR\tfunctions\"\xcf\x02\n" +
+	"\tfunctions\x18\x01 \x03(\v2\".lockstep.autoflow.v1.FunctionInfoR\tfunctions\"\xda\x03\n" +
 	"\fFunctionInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03doc\x18\x02 \x01(\tR\x03doc\x12)\n" +
@@ -11162,7 +11358,11 @@ const file_lockstep_autoflow_v1_autoflow_proto_rawDesc = "" +
 	"\x06worker\x18\x06 \x01(\bR\x06worker\x12\x18\n" +
 	"\aworkers\x18\a \x01(\x05R\aworkers\x12?\n" +
 	"\rregistered_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\fregisteredAt\x12\x18\n" +
-	"\asecrets\x18\t \x03(\tR\asecrets*\xfc\x01\n" +
+	"\asecrets\x18\t \x03(\tR\asecrets\x12#\n" +
+	"\rregistered_by\x18\n" +
+	" \x01(\tR\fregisteredBy\x120\n" +
+	"\x14registered_by_worker\x18\v \x01(\tR\x12registeredByWorker\x122\n" +
+	"\x15registered_by_version\x18\f \x01(\tR\x13registeredByVersion*\xfc\x01\n" +
 	"\rWorkflowState\x12\x1e\n" +
 	"\x1aWORKFLOW_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16WORKFLOW_STATE_RUNNING\x10\x01\x12\x19\n" +
@@ -11270,7 +11470,7 @@ func file_lockstep_autoflow_v1_autoflow_proto_rawDescGZIP() []byte {
 }
 
 var file_lockstep_autoflow_v1_autoflow_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 158)
+var file_lockstep_autoflow_v1_autoflow_proto_msgTypes = make([]protoimpl.MessageInfo, 159)
 var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
 	(WorkflowState)(0),                    // 0: lockstep.autoflow.v1.WorkflowState
 	(ScheduleOverlap)(0),                  // 1: lockstep.autoflow.v1.ScheduleOverlap
@@ -11302,397 +11502,404 @@ var file_lockstep_autoflow_v1_autoflow_proto_goTypes = []any{
 	(*GetTimelineResponse)(nil),           // 27: lockstep.autoflow.v1.GetTimelineResponse
 	(*TimelineBranch)(nil),                // 28: lockstep.autoflow.v1.TimelineBranch
 	(*TimelineStep)(nil),                  // 29: lockstep.autoflow.v1.TimelineStep
-	(*ExportWorkflowRequest)(nil),         // 30: lockstep.autoflow.v1.ExportWorkflowRequest
-	(*ListArchivedWorkflowsRequest)(nil),  // 31: lockstep.autoflow.v1.ListArchivedWorkflowsRequest
-	(*ListArchivedWorkflowsResponse)(nil), // 32: lockstep.autoflow.v1.ListArchivedWorkflowsResponse
-	(*ArchivedWorkflow)(nil),              // 33: lockstep.autoflow.v1.ArchivedWorkflow
-	(*ExportWorkflowResponse)(nil),        // 34: lockstep.autoflow.v1.ExportWorkflowResponse
-	(*ExportedWorkflow)(nil),              // 35: lockstep.autoflow.v1.ExportedWorkflow
-	(*ExportedEntry)(nil),                 // 36: lockstep.autoflow.v1.ExportedEntry
-	(*GetLogsRequest)(nil),                // 37: lockstep.autoflow.v1.GetLogsRequest
-	(*GetLogsResponse)(nil),               // 38: lockstep.autoflow.v1.GetLogsResponse
-	(*LogLine)(nil),                       // 39: lockstep.autoflow.v1.LogLine
-	(*WatchWorkflowRequest)(nil),          // 40: lockstep.autoflow.v1.WatchWorkflowRequest
-	(*WatchWorkflowResponse)(nil),         // 41: lockstep.autoflow.v1.WatchWorkflowResponse
-	(*CancelWorkflowRequest)(nil),         // 42: lockstep.autoflow.v1.CancelWorkflowRequest
-	(*CancelWorkflowResponse)(nil),        // 43: lockstep.autoflow.v1.CancelWorkflowResponse
-	(*TerminateWorkflowRequest)(nil),      // 44: lockstep.autoflow.v1.TerminateWorkflowRequest
-	(*TerminateWorkflowResponse)(nil),     // 45: lockstep.autoflow.v1.TerminateWorkflowResponse
-	(*RetryWorkflowRequest)(nil),          // 46: lockstep.autoflow.v1.RetryWorkflowRequest
-	(*RetryWorkflowResponse)(nil),         // 47: lockstep.autoflow.v1.RetryWorkflowResponse
-	(*ResetWorkflowRequest)(nil),          // 48: lockstep.autoflow.v1.ResetWorkflowRequest
-	(*ResetWorkflowResponse)(nil),         // 49: lockstep.autoflow.v1.ResetWorkflowResponse
-	(*ChangeProgramRequest)(nil),          // 50: lockstep.autoflow.v1.ChangeProgramRequest
-	(*ChangeProgramResponse)(nil),         // 51: lockstep.autoflow.v1.ChangeProgramResponse
-	(*ProgramChange)(nil),                 // 52: lockstep.autoflow.v1.ProgramChange
-	(*SendToChannelRequest)(nil),          // 53: lockstep.autoflow.v1.SendToChannelRequest
-	(*SendToChannelResponse)(nil),         // 54: lockstep.autoflow.v1.SendToChannelResponse
-	(*CallChannelRequest)(nil),            // 55: lockstep.autoflow.v1.CallChannelRequest
-	(*CallChannelResponse)(nil),           // 56: lockstep.autoflow.v1.CallChannelResponse
-	(*CheckProgramRequest)(nil),           // 57: lockstep.autoflow.v1.CheckProgramRequest
-	(*CheckProgramResponse)(nil),          // 58: lockstep.autoflow.v1.CheckProgramResponse
-	(*Problem)(nil),                       // 59: lockstep.autoflow.v1.Problem
-	(*Use)(nil),                           // 60: lockstep.autoflow.v1.Use
-	(*Handler)(nil),                       // 61: lockstep.autoflow.v1.Handler
-	(*RegisterFlowRequest)(nil),           // 62: lockstep.autoflow.v1.RegisterFlowRequest
-	(*RegisterFlowResponse)(nil),          // 63: lockstep.autoflow.v1.RegisterFlowResponse
-	(*Flow)(nil),                          // 64: lockstep.autoflow.v1.Flow
-	(*ListFlowsRequest)(nil),              // 65: lockstep.autoflow.v1.ListFlowsRequest
-	(*ListFlowsResponse)(nil),             // 66: lockstep.autoflow.v1.ListFlowsResponse
-	(*DeleteFlowRequest)(nil),             // 67: lockstep.autoflow.v1.DeleteFlowRequest
-	(*DeleteFlowResponse)(nil),            // 68: lockstep.autoflow.v1.DeleteFlowResponse
-	(*Limits)(nil),                        // 69: lockstep.autoflow.v1.Limits
-	(*SettingChange)(nil),                 // 70: lockstep.autoflow.v1.SettingChange
-	(*GetLimitsRequest)(nil),              // 71: lockstep.autoflow.v1.GetLimitsRequest
-	(*GetLimitsResponse)(nil),             // 72: lockstep.autoflow.v1.GetLimitsResponse
-	(*ListLimitUseRequest)(nil),           // 73: lockstep.autoflow.v1.ListLimitUseRequest
-	(*ListLimitUseResponse)(nil),          // 74: lockstep.autoflow.v1.ListLimitUseResponse
-	(*LimitUse)(nil),                      // 75: lockstep.autoflow.v1.LimitUse
-	(*SetLimitsRequest)(nil),              // 76: lockstep.autoflow.v1.SetLimitsRequest
-	(*SetLimitsResponse)(nil),             // 77: lockstep.autoflow.v1.SetLimitsResponse
-	(*RetentionRule)(nil),                 // 78: lockstep.autoflow.v1.RetentionRule
-	(*ListRetentionRequest)(nil),          // 79: lockstep.autoflow.v1.ListRetentionRequest
-	(*ListRetentionResponse)(nil),         // 80: lockstep.autoflow.v1.ListRetentionResponse
-	(*SetRetentionRequest)(nil),           // 81: lockstep.autoflow.v1.SetRetentionRequest
-	(*SetRetentionResponse)(nil),          // 82: lockstep.autoflow.v1.SetRetentionResponse
-	(*DeclareEventTypeRequest)(nil),       // 83: lockstep.autoflow.v1.DeclareEventTypeRequest
-	(*DeclareEventTypeResponse)(nil),      // 84: lockstep.autoflow.v1.DeclareEventTypeResponse
-	(*EventType)(nil),                     // 85: lockstep.autoflow.v1.EventType
-	(*ListEventTypesRequest)(nil),         // 86: lockstep.autoflow.v1.ListEventTypesRequest
-	(*ListEventTypesResponse)(nil),        // 87: lockstep.autoflow.v1.ListEventTypesResponse
-	(*DeleteEventTypeRequest)(nil),        // 88: lockstep.autoflow.v1.DeleteEventTypeRequest
-	(*DeleteEventTypeResponse)(nil),       // 89: lockstep.autoflow.v1.DeleteEventTypeResponse
-	(*DeclareAgentsRequest)(nil),          // 90: lockstep.autoflow.v1.DeclareAgentsRequest
-	(*DeclaredAgent)(nil),                 // 91: lockstep.autoflow.v1.DeclaredAgent
-	(*DeclareAgentsResponse)(nil),         // 92: lockstep.autoflow.v1.DeclareAgentsResponse
-	(*ScheduleSpec)(nil),                  // 93: lockstep.autoflow.v1.ScheduleSpec
-	(*RegisterScheduleRequest)(nil),       // 94: lockstep.autoflow.v1.RegisterScheduleRequest
-	(*RegisterScheduleResponse)(nil),      // 95: lockstep.autoflow.v1.RegisterScheduleResponse
-	(*Schedule)(nil),                      // 96: lockstep.autoflow.v1.Schedule
-	(*ScheduleFire)(nil),                  // 97: lockstep.autoflow.v1.ScheduleFire
-	(*GetScheduleRequest)(nil),            // 98: lockstep.autoflow.v1.GetScheduleRequest
-	(*ScheduleContent)(nil),               // 99: lockstep.autoflow.v1.ScheduleContent
-	(*GetScheduleResponse)(nil),           // 100: lockstep.autoflow.v1.GetScheduleResponse
-	(*ListSchedulesRequest)(nil),          // 101: lockstep.autoflow.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),         // 102: lockstep.autoflow.v1.ListSchedulesResponse
-	(*PauseScheduleRequest)(nil),          // 103: lockstep.autoflow.v1.PauseScheduleRequest
-	(*PauseScheduleResponse)(nil),         // 104: lockstep.autoflow.v1.PauseScheduleResponse
-	(*ResumeScheduleRequest)(nil),         // 105: lockstep.autoflow.v1.ResumeScheduleRequest
-	(*ResumeScheduleResponse)(nil),        // 106: lockstep.autoflow.v1.ResumeScheduleResponse
-	(*BackfillScheduleRequest)(nil),       // 107: lockstep.autoflow.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil),      // 108: lockstep.autoflow.v1.BackfillScheduleResponse
-	(*TriggerScheduleRequest)(nil),        // 109: lockstep.autoflow.v1.TriggerScheduleRequest
-	(*TriggerScheduleResponse)(nil),       // 110: lockstep.autoflow.v1.TriggerScheduleResponse
-	(*DeleteScheduleRequest)(nil),         // 111: lockstep.autoflow.v1.DeleteScheduleRequest
-	(*DeleteScheduleResponse)(nil),        // 112: lockstep.autoflow.v1.DeleteScheduleResponse
-	(*CountWorkflowsRequest)(nil),         // 113: lockstep.autoflow.v1.CountWorkflowsRequest
-	(*CountWorkflowsResponse)(nil),        // 114: lockstep.autoflow.v1.CountWorkflowsResponse
-	(*StartBatchRequest)(nil),             // 115: lockstep.autoflow.v1.StartBatchRequest
-	(*StartBatchResponse)(nil),            // 116: lockstep.autoflow.v1.StartBatchResponse
-	(*Batch)(nil),                         // 117: lockstep.autoflow.v1.Batch
-	(*GetBatchRequest)(nil),               // 118: lockstep.autoflow.v1.GetBatchRequest
-	(*GetBatchResponse)(nil),              // 119: lockstep.autoflow.v1.GetBatchResponse
-	(*ListBatchesRequest)(nil),            // 120: lockstep.autoflow.v1.ListBatchesRequest
-	(*ListBatchesResponse)(nil),           // 121: lockstep.autoflow.v1.ListBatchesResponse
-	(*StopBatchRequest)(nil),              // 122: lockstep.autoflow.v1.StopBatchRequest
-	(*StopBatchResponse)(nil),             // 123: lockstep.autoflow.v1.StopBatchResponse
-	(*WorkRequest)(nil),                   // 124: lockstep.autoflow.v1.WorkRequest
-	(*RegisterWorker)(nil),                // 125: lockstep.autoflow.v1.RegisterWorker
-	(*WorkerFunction)(nil),                // 126: lockstep.autoflow.v1.WorkerFunction
-	(*FunctionPlace)(nil),                 // 127: lockstep.autoflow.v1.FunctionPlace
-	(*WorkResult)(nil),                    // 128: lockstep.autoflow.v1.WorkResult
-	(*WorkFailure)(nil),                   // 129: lockstep.autoflow.v1.WorkFailure
-	(*WorkHeartbeat)(nil),                 // 130: lockstep.autoflow.v1.WorkHeartbeat
-	(*WorkDrain)(nil),                     // 131: lockstep.autoflow.v1.WorkDrain
-	(*WorkResponse)(nil),                  // 132: lockstep.autoflow.v1.WorkResponse
-	(*WorkerRegistered)(nil),              // 133: lockstep.autoflow.v1.WorkerRegistered
-	(*WorkCall)(nil),                      // 134: lockstep.autoflow.v1.WorkCall
-	(*WorkCancelled)(nil),                 // 135: lockstep.autoflow.v1.WorkCancelled
-	(*WorkRejected)(nil),                  // 136: lockstep.autoflow.v1.WorkRejected
-	(*WorkDrained)(nil),                   // 137: lockstep.autoflow.v1.WorkDrained
-	(*ListFunctionsRequest)(nil),          // 138: lockstep.autoflow.v1.ListFunctionsRequest
-	(*ListFunctionsResponse)(nil),         // 139: lockstep.autoflow.v1.ListFunctionsResponse
-	(*FunctionInfo)(nil),                  // 140: lockstep.autoflow.v1.FunctionInfo
-	nil,                                   // 141: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	nil,                                   // 142: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	nil,                                   // 143: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	nil,                                   // 144: lockstep.autoflow.v1.StartRefusal.FieldsEntry
-	nil,                                   // 145: lockstep.autoflow.v1.Workflow.LabelsEntry
-	nil,                                   // 146: lockstep.autoflow.v1.Workflow.StatusEntry
-	nil,                                   // 147: lockstep.autoflow.v1.Wait.FilterEntry
-	nil,                                   // 148: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	nil,                                   // 149: lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
-	nil,                                   // 150: lockstep.autoflow.v1.ExportedWorkflow.ModulesEntry
-	nil,                                   // 151: lockstep.autoflow.v1.ChangeProgramRequest.ModulesEntry
-	nil,                                   // 152: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
-	nil,                                   // 153: lockstep.autoflow.v1.Handler.FilterEntry
-	nil,                                   // 154: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	nil,                                   // 155: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	nil,                                   // 156: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
-	nil,                                   // 157: lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
-	nil,                                   // 158: lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
-	nil,                                   // 159: lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
-	nil,                                   // 160: lockstep.autoflow.v1.ScheduleContent.ModulesEntry
-	nil,                                   // 161: lockstep.autoflow.v1.ScheduleContent.SecretsEntry
-	nil,                                   // 162: lockstep.autoflow.v1.ScheduleContent.LabelsEntry
-	nil,                                   // 163: lockstep.autoflow.v1.WorkCall.SecretsEntry
-	(*durationpb.Duration)(nil),           // 164: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 165: google.protobuf.Timestamp
+	(*CallRetry)(nil),                     // 30: lockstep.autoflow.v1.CallRetry
+	(*ExportWorkflowRequest)(nil),         // 31: lockstep.autoflow.v1.ExportWorkflowRequest
+	(*ListArchivedWorkflowsRequest)(nil),  // 32: lockstep.autoflow.v1.ListArchivedWorkflowsRequest
+	(*ListArchivedWorkflowsResponse)(nil), // 33: lockstep.autoflow.v1.ListArchivedWorkflowsResponse
+	(*ArchivedWorkflow)(nil),              // 34: lockstep.autoflow.v1.ArchivedWorkflow
+	(*ExportWorkflowResponse)(nil),        // 35: lockstep.autoflow.v1.ExportWorkflowResponse
+	(*ExportedWorkflow)(nil),              // 36: lockstep.autoflow.v1.ExportedWorkflow
+	(*ExportedEntry)(nil),                 // 37: lockstep.autoflow.v1.ExportedEntry
+	(*GetLogsRequest)(nil),                // 38: lockstep.autoflow.v1.GetLogsRequest
+	(*GetLogsResponse)(nil),               // 39: lockstep.autoflow.v1.GetLogsResponse
+	(*LogLine)(nil),                       // 40: lockstep.autoflow.v1.LogLine
+	(*WatchWorkflowRequest)(nil),          // 41: lockstep.autoflow.v1.WatchWorkflowRequest
+	(*WatchWorkflowResponse)(nil),         // 42: lockstep.autoflow.v1.WatchWorkflowResponse
+	(*CancelWorkflowRequest)(nil),         // 43: lockstep.autoflow.v1.CancelWorkflowRequest
+	(*CancelWorkflowResponse)(nil),        // 44: lockstep.autoflow.v1.CancelWorkflowResponse
+	(*TerminateWorkflowRequest)(nil),      // 45: lockstep.autoflow.v1.TerminateWorkflowRequest
+	(*TerminateWorkflowResponse)(nil),     // 46: lockstep.autoflow.v1.TerminateWorkflowResponse
+	(*RetryWorkflowRequest)(nil),          // 47: lockstep.autoflow.v1.RetryWorkflowRequest
+	(*RetryWorkflowResponse)(nil),         // 48: lockstep.autoflow.v1.RetryWorkflowResponse
+	(*ResetWorkflowRequest)(nil),          // 49: lockstep.autoflow.v1.ResetWorkflowRequest
+	(*ResetWorkflowResponse)(nil),         // 50: lockstep.autoflow.v1.ResetWorkflowResponse
+	(*ChangeProgramRequest)(nil),          // 51: lockstep.autoflow.v1.ChangeProgramRequest
+	(*ChangeProgramResponse)(nil),         // 52: lockstep.autoflow.v1.ChangeProgramResponse
+	(*ProgramChange)(nil),                 // 53: lockstep.autoflow.v1.ProgramChange
+	(*SendToChannelRequest)(nil),          // 54: lockstep.autoflow.v1.SendToChannelRequest
+	(*SendToChannelResponse)(nil),         // 55: lockstep.autoflow.v1.SendToChannelResponse
+	(*CallChannelRequest)(nil),            // 56: lockstep.autoflow.v1.CallChannelRequest
+	(*CallChannelResponse)(nil),           // 57: lockstep.autoflow.v1.CallChannelResponse
+	(*CheckProgramRequest)(nil),           // 58: lockstep.autoflow.v1.CheckProgramRequest
+	(*CheckProgramResponse)(nil),          // 59: lockstep.autoflow.v1.CheckProgramResponse
+	(*Problem)(nil),                       // 60: lockstep.autoflow.v1.Problem
+	(*Use)(nil),                           // 61: lockstep.autoflow.v1.Use
+	(*Handler)(nil),                       // 62: lockstep.autoflow.v1.Handler
+	(*RegisterFlowRequest)(nil),           // 63: lockstep.autoflow.v1.RegisterFlowRequest
+	(*RegisterFlowResponse)(nil),          // 64: lockstep.autoflow.v1.RegisterFlowResponse
+	(*Flow)(nil),                          // 65: lockstep.autoflow.v1.Flow
+	(*ListFlowsRequest)(nil),              // 66: lockstep.autoflow.v1.ListFlowsRequest
+	(*ListFlowsResponse)(nil),             // 67: lockstep.autoflow.v1.ListFlowsResponse
+	(*DeleteFlowRequest)(nil),             // 68: lockstep.autoflow.v1.DeleteFlowRequest
+	(*DeleteFlowResponse)(nil),            // 69: lockstep.autoflow.v1.DeleteFlowResponse
+	(*Limits)(nil),                        // 70: lockstep.autoflow.v1.Limits
+	(*SettingChange)(nil),                 // 71: lockstep.autoflow.v1.SettingChange
+	(*GetLimitsRequest)(nil),              // 72: lockstep.autoflow.v1.GetLimitsRequest
+	(*GetLimitsResponse)(nil),             // 73: lockstep.autoflow.v1.GetLimitsResponse
+	(*ListLimitUseRequest)(nil),           // 74: lockstep.autoflow.v1.ListLimitUseRequest
+	(*ListLimitUseResponse)(nil),          // 75: lockstep.autoflow.v1.ListLimitUseResponse
+	(*LimitUse)(nil),                      // 76: lockstep.autoflow.v1.LimitUse
+	(*SetLimitsRequest)(nil),              // 77: lockstep.autoflow.v1.SetLimitsRequest
+	(*SetLimitsResponse)(nil),             // 78: lockstep.autoflow.v1.SetLimitsResponse
+	(*RetentionRule)(nil),                 // 79: lockstep.autoflow.v1.RetentionRule
+	(*ListRetentionRequest)(nil),          // 80: lockstep.autoflow.v1.ListRetentionRequest
+	(*ListRetentionResponse)(nil),         // 81: lockstep.autoflow.v1.ListRetentionResponse
+	(*SetRetentionRequest)(nil),           // 82: lockstep.autoflow.v1.SetRetentionRequest
+	(*SetRetentionResponse)(nil),          // 83: lockstep.autoflow.v1.SetRetentionResponse
+	(*DeclareEventTypeRequest)(nil),       // 84: lockstep.autoflow.v1.DeclareEventTypeRequest
+	(*DeclareEventTypeResponse)(nil),      // 85: lockstep.autoflow.v1.DeclareEventTypeResponse
+	(*EventType)(nil),                     // 86: lockstep.autoflow.v1.EventType
+	(*ListEventTypesRequest)(nil),         // 87: lockstep.autoflow.v1.ListEventTypesRequest
+	(*ListEventTypesResponse)(nil),        // 88: lockstep.autoflow.v1.ListEventTypesResponse
+	(*DeleteEventTypeRequest)(nil),        // 89: lockstep.autoflow.v1.DeleteEventTypeRequest
+	(*DeleteEventTypeResponse)(nil),       // 90: lockstep.autoflow.v1.DeleteEventTypeResponse
+	(*DeclareAgentsRequest)(nil),          // 91: lockstep.autoflow.v1.DeclareAgentsRequest
+	(*DeclaredAgent)(nil),                 // 92: lockstep.autoflow.v1.DeclaredAgent
+	(*DeclareAgentsResponse)(nil),         // 93: lockstep.autoflow.v1.DeclareAgentsResponse
+	(*ScheduleSpec)(nil),                  // 94: lockstep.autoflow.v1.ScheduleSpec
+	(*RegisterScheduleRequest)(nil),       // 95: lockstep.autoflow.v1.RegisterScheduleRequest
+	(*RegisterScheduleResponse)(nil),      // 96: lockstep.autoflow.v1.RegisterScheduleResponse
+	(*Schedule)(nil),                      // 97: lockstep.autoflow.v1.Schedule
+	(*ScheduleFire)(nil),                  // 98: lockstep.autoflow.v1.ScheduleFire
+	(*GetScheduleRequest)(nil),            // 99: lockstep.autoflow.v1.GetScheduleRequest
+	(*ScheduleContent)(nil),               // 100: lockstep.autoflow.v1.ScheduleContent
+	(*GetScheduleResponse)(nil),           // 101: lockstep.autoflow.v1.GetScheduleResponse
+	(*ListSchedulesRequest)(nil),          // 102: lockstep.autoflow.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),         // 103: lockstep.autoflow.v1.ListSchedulesResponse
+	(*PauseScheduleRequest)(nil),          // 104: lockstep.autoflow.v1.PauseScheduleRequest
+	(*PauseScheduleResponse)(nil),         // 105: lockstep.autoflow.v1.PauseScheduleResponse
+	(*ResumeScheduleRequest)(nil),         // 106: lockstep.autoflow.v1.ResumeScheduleRequest
+	(*ResumeScheduleResponse)(nil),        // 107: lockstep.autoflow.v1.ResumeScheduleResponse
+	(*BackfillScheduleRequest)(nil),       // 108: lockstep.autoflow.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil),      // 109: lockstep.autoflow.v1.BackfillScheduleResponse
+	(*TriggerScheduleRequest)(nil),        // 110: lockstep.autoflow.v1.TriggerScheduleRequest
+	(*TriggerScheduleResponse)(nil),       // 111: lockstep.autoflow.v1.TriggerScheduleResponse
+	(*DeleteScheduleRequest)(nil),         // 112: lockstep.autoflow.v1.DeleteScheduleRequest
+	(*DeleteScheduleResponse)(nil),        // 113: lockstep.autoflow.v1.DeleteScheduleResponse
+	(*CountWorkflowsRequest)(nil),         // 114: lockstep.autoflow.v1.CountWorkflowsRequest
+	(*CountWorkflowsResponse)(nil),        // 115: lockstep.autoflow.v1.CountWorkflowsResponse
+	(*StartBatchRequest)(nil),             // 116: lockstep.autoflow.v1.StartBatchRequest
+	(*StartBatchResponse)(nil),            // 117: lockstep.autoflow.v1.StartBatchResponse
+	(*Batch)(nil),                         // 118: lockstep.autoflow.v1.Batch
+	(*GetBatchRequest)(nil),               // 119: lockstep.autoflow.v1.GetBatchRequest
+	(*GetBatchResponse)(nil),              // 120: lockstep.autoflow.v1.GetBatchResponse
+	(*ListBatchesRequest)(nil),            // 121: lockstep.autoflow.v1.ListBatchesRequest
+	(*ListBatchesResponse)(nil),           // 122: lockstep.autoflow.v1.ListBatchesResponse
+	(*StopBatchRequest)(nil),              // 123: lockstep.autoflow.v1.StopBatchRequest
+	(*StopBatchResponse)(nil),             // 124: lockstep.autoflow.v1.StopBatchResponse
+	(*WorkRequest)(nil),                   // 125: lockstep.autoflow.v1.WorkRequest
+	(*RegisterWorker)(nil),                // 126: lockstep.autoflow.v1.RegisterWorker
+	(*WorkerFunction)(nil),                // 127: lockstep.autoflow.v1.WorkerFunction
+	(*FunctionPlace)(nil),                 // 128: lockstep.autoflow.v1.FunctionPlace
+	(*WorkResult)(nil),                    // 129: lockstep.autoflow.v1.WorkResult
+	(*WorkFailure)(nil),                   // 130: lockstep.autoflow.v1.WorkFailure
+	(*WorkHeartbeat)(nil),                 // 131: lockstep.autoflow.v1.WorkHeartbeat
+	(*WorkDrain)(nil),                     // 132: lockstep.autoflow.v1.WorkDrain
+	(*WorkResponse)(nil),                  // 133: lockstep.autoflow.v1.WorkResponse
+	(*WorkerRegistered)(nil),              // 134: lockstep.autoflow.v1.WorkerRegistered
+	(*WorkCall)(nil),                      // 135: lockstep.autoflow.v1.WorkCall
+	(*WorkCancelled)(nil),                 // 136: lockstep.autoflow.v1.WorkCancelled
+	(*WorkRejected)(nil),                  // 137: lockstep.autoflow.v1.WorkRejected
+	(*WorkDrained)(nil),                   // 138: lockstep.autoflow.v1.WorkDrained
+	(*ListFunctionsRequest)(nil),          // 139: lockstep.autoflow.v1.ListFunctionsRequest
+	(*ListFunctionsResponse)(nil),         // 140: lockstep.autoflow.v1.ListFunctionsResponse
+	(*FunctionInfo)(nil),                  // 141: lockstep.autoflow.v1.FunctionInfo
+	nil,                                   // 142: lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	nil,                                   // 143: lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	nil,                                   // 144: lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	nil,                                   // 145: lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	nil,                                   // 146: lockstep.autoflow.v1.Workflow.LabelsEntry
+	nil,                                   // 147: lockstep.autoflow.v1.Workflow.StatusEntry
+	nil,                                   // 148: lockstep.autoflow.v1.Wait.FilterEntry
+	nil,                                   // 149: lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	nil,                                   // 150: lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
+	nil,                                   // 151: lockstep.autoflow.v1.ExportedWorkflow.ModulesEntry
+	nil,                                   // 152: lockstep.autoflow.v1.ChangeProgramRequest.ModulesEntry
+	nil,                                   // 153: lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	nil,                                   // 154: lockstep.autoflow.v1.Handler.FilterEntry
+	nil,                                   // 155: lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	nil,                                   // 156: lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	nil,                                   // 157: lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	nil,                                   // 158: lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
+	nil,                                   // 159: lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
+	nil,                                   // 160: lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
+	nil,                                   // 161: lockstep.autoflow.v1.ScheduleContent.ModulesEntry
+	nil,                                   // 162: lockstep.autoflow.v1.ScheduleContent.SecretsEntry
+	nil,                                   // 163: lockstep.autoflow.v1.ScheduleContent.LabelsEntry
+	nil,                                   // 164: lockstep.autoflow.v1.WorkCall.SecretsEntry
+	(*durationpb.Duration)(nil),           // 165: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 166: google.protobuf.Timestamp
 }
 var file_lockstep_autoflow_v1_autoflow_proto_depIdxs = []int32{
-	141, // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
-	142, // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
-	143, // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
-	164, // 3: lockstep.autoflow.v1.StartWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	142, // 0: lockstep.autoflow.v1.StartWorkflowRequest.secrets:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.SecretsEntry
+	143, // 1: lockstep.autoflow.v1.StartWorkflowRequest.modules:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.ModulesEntry
+	144, // 2: lockstep.autoflow.v1.StartWorkflowRequest.labels:type_name -> lockstep.autoflow.v1.StartWorkflowRequest.LabelsEntry
+	165, // 3: lockstep.autoflow.v1.StartWorkflowRequest.wait:type_name -> google.protobuf.Duration
 	9,   // 4: lockstep.autoflow.v1.StartWorkflowRequest.message:type_name -> lockstep.autoflow.v1.StartMessage
 	15,  // 5: lockstep.autoflow.v1.StartWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	8,   // 6: lockstep.autoflow.v1.StartWorkflowsRequest.workflows:type_name -> lockstep.autoflow.v1.StartWorkflowRequest
 	13,  // 7: lockstep.autoflow.v1.StartWorkflowsResponse.results:type_name -> lockstep.autoflow.v1.StartResult
 	10,  // 8: lockstep.autoflow.v1.StartResult.started:type_name -> lockstep.autoflow.v1.StartWorkflowResponse
 	14,  // 9: lockstep.autoflow.v1.StartResult.refused:type_name -> lockstep.autoflow.v1.StartRefusal
-	144, // 10: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
+	145, // 10: lockstep.autoflow.v1.StartRefusal.fields:type_name -> lockstep.autoflow.v1.StartRefusal.FieldsEntry
 	0,   // 11: lockstep.autoflow.v1.Workflow.state:type_name -> lockstep.autoflow.v1.WorkflowState
-	145, // 12: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
-	165, // 13: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
-	165, // 14: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
+	146, // 12: lockstep.autoflow.v1.Workflow.labels:type_name -> lockstep.autoflow.v1.Workflow.LabelsEntry
+	166, // 13: lockstep.autoflow.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
+	166, // 14: lockstep.autoflow.v1.Workflow.finished_at:type_name -> google.protobuf.Timestamp
 	17,  // 15: lockstep.autoflow.v1.Workflow.waits:type_name -> lockstep.autoflow.v1.Wait
-	165, // 16: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
+	166, // 16: lockstep.autoflow.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
 	18,  // 17: lockstep.autoflow.v1.Workflow.retries:type_name -> lockstep.autoflow.v1.Retry
 	16,  // 18: lockstep.autoflow.v1.Workflow.stack:type_name -> lockstep.autoflow.v1.StackFrame
-	146, // 19: lockstep.autoflow.v1.Workflow.status:type_name -> lockstep.autoflow.v1.Workflow.StatusEntry
-	52,  // 20: lockstep.autoflow.v1.Workflow.program_changes:type_name -> lockstep.autoflow.v1.ProgramChange
-	147, // 21: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
-	165, // 22: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
-	165, // 23: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
-	165, // 24: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
-	164, // 25: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
+	147, // 19: lockstep.autoflow.v1.Workflow.status:type_name -> lockstep.autoflow.v1.Workflow.StatusEntry
+	53,  // 20: lockstep.autoflow.v1.Workflow.program_changes:type_name -> lockstep.autoflow.v1.ProgramChange
+	148, // 21: lockstep.autoflow.v1.Wait.filter:type_name -> lockstep.autoflow.v1.Wait.FilterEntry
+	166, // 22: lockstep.autoflow.v1.Wait.since:type_name -> google.protobuf.Timestamp
+	166, // 23: lockstep.autoflow.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	166, // 24: lockstep.autoflow.v1.Retry.at:type_name -> google.protobuf.Timestamp
+	165, // 25: lockstep.autoflow.v1.GetWorkflowRequest.wait:type_name -> google.protobuf.Duration
 	15,  // 26: lockstep.autoflow.v1.GetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
 	0,   // 27: lockstep.autoflow.v1.ListWorkflowsRequest.states:type_name -> lockstep.autoflow.v1.WorkflowState
-	148, // 28: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
-	165, // 29: lockstep.autoflow.v1.ListWorkflowsRequest.started_after:type_name -> google.protobuf.Timestamp
-	165, // 30: lockstep.autoflow.v1.ListWorkflowsRequest.started_before:type_name -> google.protobuf.Timestamp
-	165, // 31: lockstep.autoflow.v1.ListWorkflowsRequest.ended_after:type_name -> google.protobuf.Timestamp
-	165, // 32: lockstep.autoflow.v1.ListWorkflowsRequest.ended_before:type_name -> google.protobuf.Timestamp
-	149, // 33: lockstep.autoflow.v1.ListWorkflowsRequest.status:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
+	149, // 28: lockstep.autoflow.v1.ListWorkflowsRequest.labels:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.LabelsEntry
+	166, // 29: lockstep.autoflow.v1.ListWorkflowsRequest.started_after:type_name -> google.protobuf.Timestamp
+	166, // 30: lockstep.autoflow.v1.ListWorkflowsRequest.started_before:type_name -> google.protobuf.Timestamp
+	166, // 31: lockstep.autoflow.v1.ListWorkflowsRequest.ended_after:type_name -> google.protobuf.Timestamp
+	166, // 32: lockstep.autoflow.v1.ListWorkflowsRequest.ended_before:type_name -> google.protobuf.Timestamp
+	150, // 33: lockstep.autoflow.v1.ListWorkflowsRequest.status:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest.StatusEntry
 	15,  // 34: lockstep.autoflow.v1.ListWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.Workflow
 	25,  // 35: lockstep.autoflow.v1.GetHistoryResponse.entries:type_name -> lockstep.autoflow.v1.HistoryEntry
-	165, // 36: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
-	28,  // 37: lockstep.autoflow.v1.GetTimelineResponse.branches:type_name -> lockstep.autoflow.v1.TimelineBranch
-	29,  // 38: lockstep.autoflow.v1.GetTimelineResponse.steps:type_name -> lockstep.autoflow.v1.TimelineStep
-	165, // 39: lockstep.autoflow.v1.TimelineBranch.began_at:type_name -> google.protobuf.Timestamp
-	165, // 40: lockstep.autoflow.v1.TimelineBranch.ended_at:type_name -> google.protobuf.Timestamp
-	165, // 41: lockstep.autoflow.v1.TimelineStep.began_at:type_name -> google.protobuf.Timestamp
-	165, // 42: lockstep.autoflow.v1.TimelineStep.ended_at:type_name -> google.protobuf.Timestamp
-	165, // 43: lockstep.autoflow.v1.TimelineStep.until:type_name -> google.protobuf.Timestamp
-	33,  // 44: lockstep.autoflow.v1.ListArchivedWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.ArchivedWorkflow
-	165, // 45: lockstep.autoflow.v1.ArchivedWorkflow.finished_at:type_name -> google.protobuf.Timestamp
-	35,  // 46: lockstep.autoflow.v1.ExportWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.ExportedWorkflow
-	36,  // 47: lockstep.autoflow.v1.ExportWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.ExportedEntry
-	15,  // 48: lockstep.autoflow.v1.ExportedWorkflow.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	150, // 49: lockstep.autoflow.v1.ExportedWorkflow.modules:type_name -> lockstep.autoflow.v1.ExportedWorkflow.ModulesEntry
-	165, // 50: lockstep.autoflow.v1.ExportedEntry.recorded_at:type_name -> google.protobuf.Timestamp
-	39,  // 51: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
-	165, // 52: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
-	25,  // 53: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
-	15,  // 54: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	15,  // 55: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	15,  // 56: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	15,  // 57: lockstep.autoflow.v1.ResetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	151, // 58: lockstep.autoflow.v1.ChangeProgramRequest.modules:type_name -> lockstep.autoflow.v1.ChangeProgramRequest.ModulesEntry
-	15,  // 59: lockstep.autoflow.v1.ChangeProgramResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
-	165, // 60: lockstep.autoflow.v1.ProgramChange.at:type_name -> google.protobuf.Timestamp
-	164, // 61: lockstep.autoflow.v1.CallChannelRequest.wait:type_name -> google.protobuf.Duration
-	152, // 62: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
-	59,  // 63: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
-	60,  // 64: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
-	60,  // 65: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
-	60,  // 66: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
-	61,  // 67: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
-	153, // 68: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
-	154, // 69: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
-	155, // 70: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
-	156, // 71: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
-	64,  // 72: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
-	61,  // 73: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
-	165, // 74: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
-	64,  // 75: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
-	165, // 76: lockstep.autoflow.v1.SettingChange.changed_at:type_name -> google.protobuf.Timestamp
-	69,  // 77: lockstep.autoflow.v1.GetLimitsResponse.limits:type_name -> lockstep.autoflow.v1.Limits
-	70,  // 78: lockstep.autoflow.v1.GetLimitsResponse.changes:type_name -> lockstep.autoflow.v1.SettingChange
-	75,  // 79: lockstep.autoflow.v1.ListLimitUseResponse.uses:type_name -> lockstep.autoflow.v1.LimitUse
-	69,  // 80: lockstep.autoflow.v1.SetLimitsRequest.limits:type_name -> lockstep.autoflow.v1.Limits
-	164, // 81: lockstep.autoflow.v1.RetentionRule.keep:type_name -> google.protobuf.Duration
-	78,  // 82: lockstep.autoflow.v1.ListRetentionResponse.rules:type_name -> lockstep.autoflow.v1.RetentionRule
-	78,  // 83: lockstep.autoflow.v1.SetRetentionRequest.rule:type_name -> lockstep.autoflow.v1.RetentionRule
-	165, // 84: lockstep.autoflow.v1.EventType.declared_at:type_name -> google.protobuf.Timestamp
-	85,  // 85: lockstep.autoflow.v1.ListEventTypesResponse.event_types:type_name -> lockstep.autoflow.v1.EventType
-	91,  // 86: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
-	164, // 87: lockstep.autoflow.v1.ScheduleSpec.every:type_name -> google.protobuf.Duration
-	165, // 88: lockstep.autoflow.v1.ScheduleSpec.anchor:type_name -> google.protobuf.Timestamp
-	165, // 89: lockstep.autoflow.v1.ScheduleSpec.start:type_name -> google.protobuf.Timestamp
-	165, // 90: lockstep.autoflow.v1.ScheduleSpec.end:type_name -> google.protobuf.Timestamp
-	164, // 91: lockstep.autoflow.v1.ScheduleSpec.jitter:type_name -> google.protobuf.Duration
-	93,  // 92: lockstep.autoflow.v1.RegisterScheduleRequest.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
-	1,   // 93: lockstep.autoflow.v1.RegisterScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	164, // 94: lockstep.autoflow.v1.RegisterScheduleRequest.catch_up:type_name -> google.protobuf.Duration
-	157, // 95: lockstep.autoflow.v1.RegisterScheduleRequest.modules:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
-	158, // 96: lockstep.autoflow.v1.RegisterScheduleRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
-	159, // 97: lockstep.autoflow.v1.RegisterScheduleRequest.labels:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
-	96,  // 98: lockstep.autoflow.v1.RegisterScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	93,  // 99: lockstep.autoflow.v1.Schedule.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
-	1,   // 100: lockstep.autoflow.v1.Schedule.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	164, // 101: lockstep.autoflow.v1.Schedule.catch_up:type_name -> google.protobuf.Duration
-	165, // 102: lockstep.autoflow.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	165, // 103: lockstep.autoflow.v1.Schedule.changed_at:type_name -> google.protobuf.Timestamp
-	165, // 104: lockstep.autoflow.v1.Schedule.next_due_at:type_name -> google.protobuf.Timestamp
-	165, // 105: lockstep.autoflow.v1.ScheduleFire.due_at:type_name -> google.protobuf.Timestamp
-	2,   // 106: lockstep.autoflow.v1.ScheduleFire.state:type_name -> lockstep.autoflow.v1.ScheduleFireState
-	0,   // 107: lockstep.autoflow.v1.ScheduleFire.workflow_state:type_name -> lockstep.autoflow.v1.WorkflowState
-	165, // 108: lockstep.autoflow.v1.ScheduleFire.finished_at:type_name -> google.protobuf.Timestamp
-	160, // 109: lockstep.autoflow.v1.ScheduleContent.modules:type_name -> lockstep.autoflow.v1.ScheduleContent.ModulesEntry
-	161, // 110: lockstep.autoflow.v1.ScheduleContent.secrets:type_name -> lockstep.autoflow.v1.ScheduleContent.SecretsEntry
-	162, // 111: lockstep.autoflow.v1.ScheduleContent.labels:type_name -> lockstep.autoflow.v1.ScheduleContent.LabelsEntry
-	96,  // 112: lockstep.autoflow.v1.GetScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	165, // 113: lockstep.autoflow.v1.GetScheduleResponse.next_due_at:type_name -> google.protobuf.Timestamp
-	97,  // 114: lockstep.autoflow.v1.GetScheduleResponse.fires:type_name -> lockstep.autoflow.v1.ScheduleFire
-	99,  // 115: lockstep.autoflow.v1.GetScheduleResponse.content:type_name -> lockstep.autoflow.v1.ScheduleContent
-	96,  // 116: lockstep.autoflow.v1.ListSchedulesResponse.schedules:type_name -> lockstep.autoflow.v1.Schedule
-	96,  // 117: lockstep.autoflow.v1.PauseScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	96,  // 118: lockstep.autoflow.v1.ResumeScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
-	165, // 119: lockstep.autoflow.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	165, // 120: lockstep.autoflow.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	1,   // 121: lockstep.autoflow.v1.BackfillScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	1,   // 122: lockstep.autoflow.v1.TriggerScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
-	21,  // 123: lockstep.autoflow.v1.CountWorkflowsRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
-	3,   // 124: lockstep.autoflow.v1.StartBatchRequest.action:type_name -> lockstep.autoflow.v1.BatchAction
-	21,  // 125: lockstep.autoflow.v1.StartBatchRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
-	117, // 126: lockstep.autoflow.v1.StartBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
-	15,  // 127: lockstep.autoflow.v1.StartBatchResponse.sample:type_name -> lockstep.autoflow.v1.Workflow
-	3,   // 128: lockstep.autoflow.v1.Batch.action:type_name -> lockstep.autoflow.v1.BatchAction
-	4,   // 129: lockstep.autoflow.v1.Batch.state:type_name -> lockstep.autoflow.v1.BatchState
-	165, // 130: lockstep.autoflow.v1.Batch.created_at:type_name -> google.protobuf.Timestamp
-	165, // 131: lockstep.autoflow.v1.Batch.finished_at:type_name -> google.protobuf.Timestamp
-	117, // 132: lockstep.autoflow.v1.GetBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
-	117, // 133: lockstep.autoflow.v1.ListBatchesResponse.batches:type_name -> lockstep.autoflow.v1.Batch
-	117, // 134: lockstep.autoflow.v1.StopBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
-	125, // 135: lockstep.autoflow.v1.WorkRequest.register:type_name -> lockstep.autoflow.v1.RegisterWorker
-	128, // 136: lockstep.autoflow.v1.WorkRequest.result:type_name -> lockstep.autoflow.v1.WorkResult
-	130, // 137: lockstep.autoflow.v1.WorkRequest.heartbeat:type_name -> lockstep.autoflow.v1.WorkHeartbeat
-	131, // 138: lockstep.autoflow.v1.WorkRequest.drain:type_name -> lockstep.autoflow.v1.WorkDrain
-	126, // 139: lockstep.autoflow.v1.RegisterWorker.functions:type_name -> lockstep.autoflow.v1.WorkerFunction
-	5,   // 140: lockstep.autoflow.v1.WorkerFunction.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
-	127, // 141: lockstep.autoflow.v1.WorkerFunction.places:type_name -> lockstep.autoflow.v1.FunctionPlace
-	129, // 142: lockstep.autoflow.v1.WorkResult.failure:type_name -> lockstep.autoflow.v1.WorkFailure
-	164, // 143: lockstep.autoflow.v1.WorkFailure.retry_after:type_name -> google.protobuf.Duration
-	133, // 144: lockstep.autoflow.v1.WorkResponse.registered:type_name -> lockstep.autoflow.v1.WorkerRegistered
-	134, // 145: lockstep.autoflow.v1.WorkResponse.call:type_name -> lockstep.autoflow.v1.WorkCall
-	135, // 146: lockstep.autoflow.v1.WorkResponse.cancelled:type_name -> lockstep.autoflow.v1.WorkCancelled
-	136, // 147: lockstep.autoflow.v1.WorkResponse.rejected:type_name -> lockstep.autoflow.v1.WorkRejected
-	137, // 148: lockstep.autoflow.v1.WorkResponse.drained:type_name -> lockstep.autoflow.v1.WorkDrained
-	164, // 149: lockstep.autoflow.v1.WorkerRegistered.heartbeat_interval:type_name -> google.protobuf.Duration
-	164, // 150: lockstep.autoflow.v1.WorkerRegistered.heartbeat_timeout:type_name -> google.protobuf.Duration
-	165, // 151: lockstep.autoflow.v1.WorkCall.deadline:type_name -> google.protobuf.Timestamp
-	163, // 152: lockstep.autoflow.v1.WorkCall.secrets:type_name -> lockstep.autoflow.v1.WorkCall.SecretsEntry
-	140, // 153: lockstep.autoflow.v1.ListFunctionsResponse.functions:type_name -> lockstep.autoflow.v1.FunctionInfo
-	5,   // 154: lockstep.autoflow.v1.FunctionInfo.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
-	165, // 155: lockstep.autoflow.v1.FunctionInfo.registered_at:type_name -> google.protobuf.Timestamp
-	6,   // 156: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
-	8,   // 157: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
-	11,  // 158: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
-	19,  // 159: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
-	21,  // 160: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
-	113, // 161: lockstep.autoflow.v1.AutoFlow.CountWorkflows:input_type -> lockstep.autoflow.v1.CountWorkflowsRequest
-	115, // 162: lockstep.autoflow.v1.AutoFlow.StartBatch:input_type -> lockstep.autoflow.v1.StartBatchRequest
-	118, // 163: lockstep.autoflow.v1.AutoFlow.GetBatch:input_type -> lockstep.autoflow.v1.GetBatchRequest
-	120, // 164: lockstep.autoflow.v1.AutoFlow.ListBatches:input_type -> lockstep.autoflow.v1.ListBatchesRequest
-	122, // 165: lockstep.autoflow.v1.AutoFlow.StopBatch:input_type -> lockstep.autoflow.v1.StopBatchRequest
-	23,  // 166: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
-	26,  // 167: lockstep.autoflow.v1.AutoFlow.GetTimeline:input_type -> lockstep.autoflow.v1.GetTimelineRequest
-	30,  // 168: lockstep.autoflow.v1.AutoFlow.ExportWorkflow:input_type -> lockstep.autoflow.v1.ExportWorkflowRequest
-	31,  // 169: lockstep.autoflow.v1.AutoFlow.ListArchivedWorkflows:input_type -> lockstep.autoflow.v1.ListArchivedWorkflowsRequest
-	37,  // 170: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
-	40,  // 171: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
-	42,  // 172: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
-	44,  // 173: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
-	46,  // 174: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
-	48,  // 175: lockstep.autoflow.v1.AutoFlow.ResetWorkflow:input_type -> lockstep.autoflow.v1.ResetWorkflowRequest
-	50,  // 176: lockstep.autoflow.v1.AutoFlow.ChangeProgram:input_type -> lockstep.autoflow.v1.ChangeProgramRequest
-	53,  // 177: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
-	55,  // 178: lockstep.autoflow.v1.AutoFlow.CallChannel:input_type -> lockstep.autoflow.v1.CallChannelRequest
-	57,  // 179: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
-	62,  // 180: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
-	65,  // 181: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
-	67,  // 182: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
-	94,  // 183: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:input_type -> lockstep.autoflow.v1.RegisterScheduleRequest
-	98,  // 184: lockstep.autoflow.v1.AutoFlow.GetSchedule:input_type -> lockstep.autoflow.v1.GetScheduleRequest
-	101, // 185: lockstep.autoflow.v1.AutoFlow.ListSchedules:input_type -> lockstep.autoflow.v1.ListSchedulesRequest
-	103, // 186: lockstep.autoflow.v1.AutoFlow.PauseSchedule:input_type -> lockstep.autoflow.v1.PauseScheduleRequest
-	105, // 187: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:input_type -> lockstep.autoflow.v1.ResumeScheduleRequest
-	107, // 188: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:input_type -> lockstep.autoflow.v1.BackfillScheduleRequest
-	109, // 189: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:input_type -> lockstep.autoflow.v1.TriggerScheduleRequest
-	111, // 190: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:input_type -> lockstep.autoflow.v1.DeleteScheduleRequest
-	83,  // 191: lockstep.autoflow.v1.AutoFlow.DeclareEventType:input_type -> lockstep.autoflow.v1.DeclareEventTypeRequest
-	86,  // 192: lockstep.autoflow.v1.AutoFlow.ListEventTypes:input_type -> lockstep.autoflow.v1.ListEventTypesRequest
-	88,  // 193: lockstep.autoflow.v1.AutoFlow.DeleteEventType:input_type -> lockstep.autoflow.v1.DeleteEventTypeRequest
-	71,  // 194: lockstep.autoflow.v1.AutoFlow.GetLimits:input_type -> lockstep.autoflow.v1.GetLimitsRequest
-	76,  // 195: lockstep.autoflow.v1.AutoFlow.SetLimits:input_type -> lockstep.autoflow.v1.SetLimitsRequest
-	73,  // 196: lockstep.autoflow.v1.AutoFlow.ListLimitUse:input_type -> lockstep.autoflow.v1.ListLimitUseRequest
-	79,  // 197: lockstep.autoflow.v1.AutoFlow.ListRetention:input_type -> lockstep.autoflow.v1.ListRetentionRequest
-	81,  // 198: lockstep.autoflow.v1.AutoFlow.SetRetention:input_type -> lockstep.autoflow.v1.SetRetentionRequest
-	90,  // 199: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
-	124, // 200: lockstep.autoflow.v1.AutoFlow.Work:input_type -> lockstep.autoflow.v1.WorkRequest
-	138, // 201: lockstep.autoflow.v1.AutoFlow.ListFunctions:input_type -> lockstep.autoflow.v1.ListFunctionsRequest
-	7,   // 202: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
-	10,  // 203: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
-	12,  // 204: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
-	20,  // 205: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
-	22,  // 206: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
-	114, // 207: lockstep.autoflow.v1.AutoFlow.CountWorkflows:output_type -> lockstep.autoflow.v1.CountWorkflowsResponse
-	116, // 208: lockstep.autoflow.v1.AutoFlow.StartBatch:output_type -> lockstep.autoflow.v1.StartBatchResponse
-	119, // 209: lockstep.autoflow.v1.AutoFlow.GetBatch:output_type -> lockstep.autoflow.v1.GetBatchResponse
-	121, // 210: lockstep.autoflow.v1.AutoFlow.ListBatches:output_type -> lockstep.autoflow.v1.ListBatchesResponse
-	123, // 211: lockstep.autoflow.v1.AutoFlow.StopBatch:output_type -> lockstep.autoflow.v1.StopBatchResponse
-	24,  // 212: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
-	27,  // 213: lockstep.autoflow.v1.AutoFlow.GetTimeline:output_type -> lockstep.autoflow.v1.GetTimelineResponse
-	34,  // 214: lockstep.autoflow.v1.AutoFlow.ExportWorkflow:output_type -> lockstep.autoflow.v1.ExportWorkflowResponse
-	32,  // 215: lockstep.autoflow.v1.AutoFlow.ListArchivedWorkflows:output_type -> lockstep.autoflow.v1.ListArchivedWorkflowsResponse
-	38,  // 216: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
-	41,  // 217: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
-	43,  // 218: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
-	45,  // 219: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
-	47,  // 220: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
-	49,  // 221: lockstep.autoflow.v1.AutoFlow.ResetWorkflow:output_type -> lockstep.autoflow.v1.ResetWorkflowResponse
-	51,  // 222: lockstep.autoflow.v1.AutoFlow.ChangeProgram:output_type -> lockstep.autoflow.v1.ChangeProgramResponse
-	54,  // 223: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
-	56,  // 224: lockstep.autoflow.v1.AutoFlow.CallChannel:output_type -> lockstep.autoflow.v1.CallChannelResponse
-	58,  // 225: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
-	63,  // 226: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
-	66,  // 227: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
-	68,  // 228: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
-	95,  // 229: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:output_type -> lockstep.autoflow.v1.RegisterScheduleResponse
-	100, // 230: lockstep.autoflow.v1.AutoFlow.GetSchedule:output_type -> lockstep.autoflow.v1.GetScheduleResponse
-	102, // 231: lockstep.autoflow.v1.AutoFlow.ListSchedules:output_type -> lockstep.autoflow.v1.ListSchedulesResponse
-	104, // 232: lockstep.autoflow.v1.AutoFlow.PauseSchedule:output_type -> lockstep.autoflow.v1.PauseScheduleResponse
-	106, // 233: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:output_type -> lockstep.autoflow.v1.ResumeScheduleResponse
-	108, // 234: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:output_type -> lockstep.autoflow.v1.BackfillScheduleResponse
-	110, // 235: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:output_type -> lockstep.autoflow.v1.TriggerScheduleResponse
-	112, // 236: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:output_type -> lockstep.autoflow.v1.DeleteScheduleResponse
-	84,  // 237: lockstep.autoflow.v1.AutoFlow.DeclareEventType:output_type -> lockstep.autoflow.v1.DeclareEventTypeResponse
-	87,  // 238: lockstep.autoflow.v1.AutoFlow.ListEventTypes:output_type -> lockstep.autoflow.v1.ListEventTypesResponse
-	89,  // 239: lockstep.autoflow.v1.AutoFlow.DeleteEventType:output_type -> lockstep.autoflow.v1.DeleteEventTypeResponse
-	72,  // 240: lockstep.autoflow.v1.AutoFlow.GetLimits:output_type -> lockstep.autoflow.v1.GetLimitsResponse
-	77,  // 241: lockstep.autoflow.v1.AutoFlow.SetLimits:output_type -> lockstep.autoflow.v1.SetLimitsResponse
-	74,  // 242: lockstep.autoflow.v1.AutoFlow.ListLimitUse:output_type -> lockstep.autoflow.v1.ListLimitUseResponse
-	80,  // 243: lockstep.autoflow.v1.AutoFlow.ListRetention:output_type -> lockstep.autoflow.v1.ListRetentionResponse
-	82,  // 244: lockstep.autoflow.v1.AutoFlow.SetRetention:output_type -> lockstep.autoflow.v1.SetRetentionResponse
-	92,  // 245: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
-	132, // 246: lockstep.autoflow.v1.AutoFlow.Work:output_type -> lockstep.autoflow.v1.WorkResponse
-	139, // 247: lockstep.autoflow.v1.AutoFlow.ListFunctions:output_type -> lockstep.autoflow.v1.ListFunctionsResponse
-	202, // [202:248] is the sub-list for method output_type
-	156, // [156:202] is the sub-list for method input_type
-	156, // [156:156] is the sub-list for extension type_name
-	156, // [156:156] is the sub-list for extension extendee
-	0,   // [0:156] is the sub-list for field type_name
+	166, // 36: lockstep.autoflow.v1.HistoryEntry.recorded_at:type_name -> google.protobuf.Timestamp
+	30,  // 37: lockstep.autoflow.v1.HistoryEntry.retries:type_name -> lockstep.autoflow.v1.CallRetry
+	28,  // 38: lockstep.autoflow.v1.GetTimelineResponse.branches:type_name -> lockstep.autoflow.v1.TimelineBranch
+	29,  // 39: lockstep.autoflow.v1.GetTimelineResponse.steps:type_name -> lockstep.autoflow.v1.TimelineStep
+	166, // 40: lockstep.autoflow.v1.TimelineBranch.began_at:type_name -> google.protobuf.Timestamp
+	166, // 41: lockstep.autoflow.v1.TimelineBranch.ended_at:type_name -> google.protobuf.Timestamp
+	166, // 42: lockstep.autoflow.v1.TimelineStep.began_at:type_name -> google.protobuf.Timestamp
+	166, // 43: lockstep.autoflow.v1.TimelineStep.ended_at:type_name -> google.protobuf.Timestamp
+	166, // 44: lockstep.autoflow.v1.TimelineStep.until:type_name -> google.protobuf.Timestamp
+	30,  // 45: lockstep.autoflow.v1.TimelineStep.retries:type_name -> lockstep.autoflow.v1.CallRetry
+	166, // 46: lockstep.autoflow.v1.CallRetry.began_at:type_name -> google.protobuf.Timestamp
+	166, // 47: lockstep.autoflow.v1.CallRetry.ended_at:type_name -> google.protobuf.Timestamp
+	166, // 48: lockstep.autoflow.v1.CallRetry.next_at:type_name -> google.protobuf.Timestamp
+	34,  // 49: lockstep.autoflow.v1.ListArchivedWorkflowsResponse.workflows:type_name -> lockstep.autoflow.v1.ArchivedWorkflow
+	166, // 50: lockstep.autoflow.v1.ArchivedWorkflow.finished_at:type_name -> google.protobuf.Timestamp
+	36,  // 51: lockstep.autoflow.v1.ExportWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.ExportedWorkflow
+	37,  // 52: lockstep.autoflow.v1.ExportWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.ExportedEntry
+	15,  // 53: lockstep.autoflow.v1.ExportedWorkflow.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	151, // 54: lockstep.autoflow.v1.ExportedWorkflow.modules:type_name -> lockstep.autoflow.v1.ExportedWorkflow.ModulesEntry
+	166, // 55: lockstep.autoflow.v1.ExportedEntry.recorded_at:type_name -> google.protobuf.Timestamp
+	30,  // 56: lockstep.autoflow.v1.ExportedEntry.retries:type_name -> lockstep.autoflow.v1.CallRetry
+	40,  // 57: lockstep.autoflow.v1.GetLogsResponse.lines:type_name -> lockstep.autoflow.v1.LogLine
+	166, // 58: lockstep.autoflow.v1.LogLine.recorded_at:type_name -> google.protobuf.Timestamp
+	25,  // 59: lockstep.autoflow.v1.WatchWorkflowResponse.entry:type_name -> lockstep.autoflow.v1.HistoryEntry
+	15,  // 60: lockstep.autoflow.v1.WatchWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	15,  // 61: lockstep.autoflow.v1.TerminateWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	15,  // 62: lockstep.autoflow.v1.RetryWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	15,  // 63: lockstep.autoflow.v1.ResetWorkflowResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	152, // 64: lockstep.autoflow.v1.ChangeProgramRequest.modules:type_name -> lockstep.autoflow.v1.ChangeProgramRequest.ModulesEntry
+	15,  // 65: lockstep.autoflow.v1.ChangeProgramResponse.workflow:type_name -> lockstep.autoflow.v1.Workflow
+	166, // 66: lockstep.autoflow.v1.ProgramChange.at:type_name -> google.protobuf.Timestamp
+	165, // 67: lockstep.autoflow.v1.CallChannelRequest.wait:type_name -> google.protobuf.Duration
+	153, // 68: lockstep.autoflow.v1.CheckProgramRequest.modules:type_name -> lockstep.autoflow.v1.CheckProgramRequest.ModulesEntry
+	60,  // 69: lockstep.autoflow.v1.CheckProgramResponse.problems:type_name -> lockstep.autoflow.v1.Problem
+	61,  // 70: lockstep.autoflow.v1.CheckProgramResponse.functions:type_name -> lockstep.autoflow.v1.Use
+	61,  // 71: lockstep.autoflow.v1.CheckProgramResponse.waits:type_name -> lockstep.autoflow.v1.Use
+	61,  // 72: lockstep.autoflow.v1.CheckProgramResponse.emits:type_name -> lockstep.autoflow.v1.Use
+	62,  // 73: lockstep.autoflow.v1.CheckProgramResponse.handlers:type_name -> lockstep.autoflow.v1.Handler
+	154, // 74: lockstep.autoflow.v1.Handler.filter:type_name -> lockstep.autoflow.v1.Handler.FilterEntry
+	155, // 75: lockstep.autoflow.v1.RegisterFlowRequest.modules:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.ModulesEntry
+	156, // 76: lockstep.autoflow.v1.RegisterFlowRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.SecretsEntry
+	157, // 77: lockstep.autoflow.v1.RegisterFlowRequest.labels:type_name -> lockstep.autoflow.v1.RegisterFlowRequest.LabelsEntry
+	65,  // 78: lockstep.autoflow.v1.RegisterFlowResponse.flow:type_name -> lockstep.autoflow.v1.Flow
+	62,  // 79: lockstep.autoflow.v1.Flow.handlers:type_name -> lockstep.autoflow.v1.Handler
+	166, // 80: lockstep.autoflow.v1.Flow.registered_at:type_name -> google.protobuf.Timestamp
+	65,  // 81: lockstep.autoflow.v1.ListFlowsResponse.flows:type_name -> lockstep.autoflow.v1.Flow
+	166, // 82: lockstep.autoflow.v1.SettingChange.changed_at:type_name -> google.protobuf.Timestamp
+	70,  // 83: lockstep.autoflow.v1.GetLimitsResponse.limits:type_name -> lockstep.autoflow.v1.Limits
+	71,  // 84: lockstep.autoflow.v1.GetLimitsResponse.changes:type_name -> lockstep.autoflow.v1.SettingChange
+	76,  // 85: lockstep.autoflow.v1.ListLimitUseResponse.uses:type_name -> lockstep.autoflow.v1.LimitUse
+	70,  // 86: lockstep.autoflow.v1.SetLimitsRequest.limits:type_name -> lockstep.autoflow.v1.Limits
+	165, // 87: lockstep.autoflow.v1.RetentionRule.keep:type_name -> google.protobuf.Duration
+	79,  // 88: lockstep.autoflow.v1.ListRetentionResponse.rules:type_name -> lockstep.autoflow.v1.RetentionRule
+	79,  // 89: lockstep.autoflow.v1.SetRetentionRequest.rule:type_name -> lockstep.autoflow.v1.RetentionRule
+	166, // 90: lockstep.autoflow.v1.EventType.declared_at:type_name -> google.protobuf.Timestamp
+	86,  // 91: lockstep.autoflow.v1.ListEventTypesResponse.event_types:type_name -> lockstep.autoflow.v1.EventType
+	92,  // 92: lockstep.autoflow.v1.DeclareAgentsRequest.agents:type_name -> lockstep.autoflow.v1.DeclaredAgent
+	165, // 93: lockstep.autoflow.v1.ScheduleSpec.every:type_name -> google.protobuf.Duration
+	166, // 94: lockstep.autoflow.v1.ScheduleSpec.anchor:type_name -> google.protobuf.Timestamp
+	166, // 95: lockstep.autoflow.v1.ScheduleSpec.start:type_name -> google.protobuf.Timestamp
+	166, // 96: lockstep.autoflow.v1.ScheduleSpec.end:type_name -> google.protobuf.Timestamp
+	165, // 97: lockstep.autoflow.v1.ScheduleSpec.jitter:type_name -> google.protobuf.Duration
+	94,  // 98: lockstep.autoflow.v1.RegisterScheduleRequest.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
+	1,   // 99: lockstep.autoflow.v1.RegisterScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	165, // 100: lockstep.autoflow.v1.RegisterScheduleRequest.catch_up:type_name -> google.protobuf.Duration
+	158, // 101: lockstep.autoflow.v1.RegisterScheduleRequest.modules:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.ModulesEntry
+	159, // 102: lockstep.autoflow.v1.RegisterScheduleRequest.secrets:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.SecretsEntry
+	160, // 103: lockstep.autoflow.v1.RegisterScheduleRequest.labels:type_name -> lockstep.autoflow.v1.RegisterScheduleRequest.LabelsEntry
+	97,  // 104: lockstep.autoflow.v1.RegisterScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	94,  // 105: lockstep.autoflow.v1.Schedule.spec:type_name -> lockstep.autoflow.v1.ScheduleSpec
+	1,   // 106: lockstep.autoflow.v1.Schedule.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	165, // 107: lockstep.autoflow.v1.Schedule.catch_up:type_name -> google.protobuf.Duration
+	166, // 108: lockstep.autoflow.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	166, // 109: lockstep.autoflow.v1.Schedule.changed_at:type_name -> google.protobuf.Timestamp
+	166, // 110: lockstep.autoflow.v1.Schedule.next_due_at:type_name -> google.protobuf.Timestamp
+	166, // 111: lockstep.autoflow.v1.ScheduleFire.due_at:type_name -> google.protobuf.Timestamp
+	2,   // 112: lockstep.autoflow.v1.ScheduleFire.state:type_name -> lockstep.autoflow.v1.ScheduleFireState
+	0,   // 113: lockstep.autoflow.v1.ScheduleFire.workflow_state:type_name -> lockstep.autoflow.v1.WorkflowState
+	166, // 114: lockstep.autoflow.v1.ScheduleFire.finished_at:type_name -> google.protobuf.Timestamp
+	161, // 115: lockstep.autoflow.v1.ScheduleContent.modules:type_name -> lockstep.autoflow.v1.ScheduleContent.ModulesEntry
+	162, // 116: lockstep.autoflow.v1.ScheduleContent.secrets:type_name -> lockstep.autoflow.v1.ScheduleContent.SecretsEntry
+	163, // 117: lockstep.autoflow.v1.ScheduleContent.labels:type_name -> lockstep.autoflow.v1.ScheduleContent.LabelsEntry
+	97,  // 118: lockstep.autoflow.v1.GetScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	166, // 119: lockstep.autoflow.v1.GetScheduleResponse.next_due_at:type_name -> google.protobuf.Timestamp
+	98,  // 120: lockstep.autoflow.v1.GetScheduleResponse.fires:type_name -> lockstep.autoflow.v1.ScheduleFire
+	100, // 121: lockstep.autoflow.v1.GetScheduleResponse.content:type_name -> lockstep.autoflow.v1.ScheduleContent
+	97,  // 122: lockstep.autoflow.v1.ListSchedulesResponse.schedules:type_name -> lockstep.autoflow.v1.Schedule
+	97,  // 123: lockstep.autoflow.v1.PauseScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	97,  // 124: lockstep.autoflow.v1.ResumeScheduleResponse.schedule:type_name -> lockstep.autoflow.v1.Schedule
+	166, // 125: lockstep.autoflow.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	166, // 126: lockstep.autoflow.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	1,   // 127: lockstep.autoflow.v1.BackfillScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	1,   // 128: lockstep.autoflow.v1.TriggerScheduleRequest.overlap:type_name -> lockstep.autoflow.v1.ScheduleOverlap
+	21,  // 129: lockstep.autoflow.v1.CountWorkflowsRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
+	3,   // 130: lockstep.autoflow.v1.StartBatchRequest.action:type_name -> lockstep.autoflow.v1.BatchAction
+	21,  // 131: lockstep.autoflow.v1.StartBatchRequest.filter:type_name -> lockstep.autoflow.v1.ListWorkflowsRequest
+	118, // 132: lockstep.autoflow.v1.StartBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	15,  // 133: lockstep.autoflow.v1.StartBatchResponse.sample:type_name -> lockstep.autoflow.v1.Workflow
+	3,   // 134: lockstep.autoflow.v1.Batch.action:type_name -> lockstep.autoflow.v1.BatchAction
+	4,   // 135: lockstep.autoflow.v1.Batch.state:type_name -> lockstep.autoflow.v1.BatchState
+	166, // 136: lockstep.autoflow.v1.Batch.created_at:type_name -> google.protobuf.Timestamp
+	166, // 137: lockstep.autoflow.v1.Batch.finished_at:type_name -> google.protobuf.Timestamp
+	118, // 138: lockstep.autoflow.v1.GetBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	118, // 139: lockstep.autoflow.v1.ListBatchesResponse.batches:type_name -> lockstep.autoflow.v1.Batch
+	118, // 140: lockstep.autoflow.v1.StopBatchResponse.batch:type_name -> lockstep.autoflow.v1.Batch
+	126, // 141: lockstep.autoflow.v1.WorkRequest.register:type_name -> lockstep.autoflow.v1.RegisterWorker
+	129, // 142: lockstep.autoflow.v1.WorkRequest.result:type_name -> lockstep.autoflow.v1.WorkResult
+	131, // 143: lockstep.autoflow.v1.WorkRequest.heartbeat:type_name -> lockstep.autoflow.v1.WorkHeartbeat
+	132, // 144: lockstep.autoflow.v1.WorkRequest.drain:type_name -> lockstep.autoflow.v1.WorkDrain
+	127, // 145: lockstep.autoflow.v1.RegisterWorker.functions:type_name -> lockstep.autoflow.v1.WorkerFunction
+	5,   // 146: lockstep.autoflow.v1.WorkerFunction.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
+	128, // 147: lockstep.autoflow.v1.WorkerFunction.places:type_name -> lockstep.autoflow.v1.FunctionPlace
+	130, // 148: lockstep.autoflow.v1.WorkResult.failure:type_name -> lockstep.autoflow.v1.WorkFailure
+	165, // 149: lockstep.autoflow.v1.WorkFailure.retry_after:type_name -> google.protobuf.Duration
+	134, // 150: lockstep.autoflow.v1.WorkResponse.registered:type_name -> lockstep.autoflow.v1.WorkerRegistered
+	135, // 151: lockstep.autoflow.v1.WorkResponse.call:type_name -> lockstep.autoflow.v1.WorkCall
+	136, // 152: lockstep.autoflow.v1.WorkResponse.cancelled:type_name -> lockstep.autoflow.v1.WorkCancelled
+	137, // 153: lockstep.autoflow.v1.WorkResponse.rejected:type_name -> lockstep.autoflow.v1.WorkRejected
+	138, // 154: lockstep.autoflow.v1.WorkResponse.drained:type_name -> lockstep.autoflow.v1.WorkDrained
+	165, // 155: lockstep.autoflow.v1.WorkerRegistered.heartbeat_interval:type_name -> google.protobuf.Duration
+	165, // 156: lockstep.autoflow.v1.WorkerRegistered.heartbeat_timeout:type_name -> google.protobuf.Duration
+	166, // 157: lockstep.autoflow.v1.WorkCall.deadline:type_name -> google.protobuf.Timestamp
+	164, // 158: lockstep.autoflow.v1.WorkCall.secrets:type_name -> lockstep.autoflow.v1.WorkCall.SecretsEntry
+	141, // 159: lockstep.autoflow.v1.ListFunctionsResponse.functions:type_name -> lockstep.autoflow.v1.FunctionInfo
+	5,   // 160: lockstep.autoflow.v1.FunctionInfo.effect:type_name -> lockstep.autoflow.v1.FunctionEffect
+	166, // 161: lockstep.autoflow.v1.FunctionInfo.registered_at:type_name -> google.protobuf.Timestamp
+	6,   // 162: lockstep.autoflow.v1.AutoFlow.CloudEvent:input_type -> lockstep.autoflow.v1.CloudEventRequest
+	8,   // 163: lockstep.autoflow.v1.AutoFlow.StartWorkflow:input_type -> lockstep.autoflow.v1.StartWorkflowRequest
+	11,  // 164: lockstep.autoflow.v1.AutoFlow.StartWorkflows:input_type -> lockstep.autoflow.v1.StartWorkflowsRequest
+	19,  // 165: lockstep.autoflow.v1.AutoFlow.GetWorkflow:input_type -> lockstep.autoflow.v1.GetWorkflowRequest
+	21,  // 166: lockstep.autoflow.v1.AutoFlow.ListWorkflows:input_type -> lockstep.autoflow.v1.ListWorkflowsRequest
+	114, // 167: lockstep.autoflow.v1.AutoFlow.CountWorkflows:input_type -> lockstep.autoflow.v1.CountWorkflowsRequest
+	116, // 168: lockstep.autoflow.v1.AutoFlow.StartBatch:input_type -> lockstep.autoflow.v1.StartBatchRequest
+	119, // 169: lockstep.autoflow.v1.AutoFlow.GetBatch:input_type -> lockstep.autoflow.v1.GetBatchRequest
+	121, // 170: lockstep.autoflow.v1.AutoFlow.ListBatches:input_type -> lockstep.autoflow.v1.ListBatchesRequest
+	123, // 171: lockstep.autoflow.v1.AutoFlow.StopBatch:input_type -> lockstep.autoflow.v1.StopBatchRequest
+	23,  // 172: lockstep.autoflow.v1.AutoFlow.GetHistory:input_type -> lockstep.autoflow.v1.GetHistoryRequest
+	26,  // 173: lockstep.autoflow.v1.AutoFlow.GetTimeline:input_type -> lockstep.autoflow.v1.GetTimelineRequest
+	31,  // 174: lockstep.autoflow.v1.AutoFlow.ExportWorkflow:input_type -> lockstep.autoflow.v1.ExportWorkflowRequest
+	32,  // 175: lockstep.autoflow.v1.AutoFlow.ListArchivedWorkflows:input_type -> lockstep.autoflow.v1.ListArchivedWorkflowsRequest
+	38,  // 176: lockstep.autoflow.v1.AutoFlow.GetLogs:input_type -> lockstep.autoflow.v1.GetLogsRequest
+	41,  // 177: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:input_type -> lockstep.autoflow.v1.WatchWorkflowRequest
+	43,  // 178: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:input_type -> lockstep.autoflow.v1.CancelWorkflowRequest
+	45,  // 179: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:input_type -> lockstep.autoflow.v1.TerminateWorkflowRequest
+	47,  // 180: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:input_type -> lockstep.autoflow.v1.RetryWorkflowRequest
+	49,  // 181: lockstep.autoflow.v1.AutoFlow.ResetWorkflow:input_type -> lockstep.autoflow.v1.ResetWorkflowRequest
+	51,  // 182: lockstep.autoflow.v1.AutoFlow.ChangeProgram:input_type -> lockstep.autoflow.v1.ChangeProgramRequest
+	54,  // 183: lockstep.autoflow.v1.AutoFlow.SendToChannel:input_type -> lockstep.autoflow.v1.SendToChannelRequest
+	56,  // 184: lockstep.autoflow.v1.AutoFlow.CallChannel:input_type -> lockstep.autoflow.v1.CallChannelRequest
+	58,  // 185: lockstep.autoflow.v1.AutoFlow.CheckProgram:input_type -> lockstep.autoflow.v1.CheckProgramRequest
+	63,  // 186: lockstep.autoflow.v1.AutoFlow.RegisterFlow:input_type -> lockstep.autoflow.v1.RegisterFlowRequest
+	66,  // 187: lockstep.autoflow.v1.AutoFlow.ListFlows:input_type -> lockstep.autoflow.v1.ListFlowsRequest
+	68,  // 188: lockstep.autoflow.v1.AutoFlow.DeleteFlow:input_type -> lockstep.autoflow.v1.DeleteFlowRequest
+	95,  // 189: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:input_type -> lockstep.autoflow.v1.RegisterScheduleRequest
+	99,  // 190: lockstep.autoflow.v1.AutoFlow.GetSchedule:input_type -> lockstep.autoflow.v1.GetScheduleRequest
+	102, // 191: lockstep.autoflow.v1.AutoFlow.ListSchedules:input_type -> lockstep.autoflow.v1.ListSchedulesRequest
+	104, // 192: lockstep.autoflow.v1.AutoFlow.PauseSchedule:input_type -> lockstep.autoflow.v1.PauseScheduleRequest
+	106, // 193: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:input_type -> lockstep.autoflow.v1.ResumeScheduleRequest
+	108, // 194: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:input_type -> lockstep.autoflow.v1.BackfillScheduleRequest
+	110, // 195: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:input_type -> lockstep.autoflow.v1.TriggerScheduleRequest
+	112, // 196: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:input_type -> lockstep.autoflow.v1.DeleteScheduleRequest
+	84,  // 197: lockstep.autoflow.v1.AutoFlow.DeclareEventType:input_type -> lockstep.autoflow.v1.DeclareEventTypeRequest
+	87,  // 198: lockstep.autoflow.v1.AutoFlow.ListEventTypes:input_type -> lockstep.autoflow.v1.ListEventTypesRequest
+	89,  // 199: lockstep.autoflow.v1.AutoFlow.DeleteEventType:input_type -> lockstep.autoflow.v1.DeleteEventTypeRequest
+	72,  // 200: lockstep.autoflow.v1.AutoFlow.GetLimits:input_type -> lockstep.autoflow.v1.GetLimitsRequest
+	77,  // 201: lockstep.autoflow.v1.AutoFlow.SetLimits:input_type -> lockstep.autoflow.v1.SetLimitsRequest
+	74,  // 202: lockstep.autoflow.v1.AutoFlow.ListLimitUse:input_type -> lockstep.autoflow.v1.ListLimitUseRequest
+	80,  // 203: lockstep.autoflow.v1.AutoFlow.ListRetention:input_type -> lockstep.autoflow.v1.ListRetentionRequest
+	82,  // 204: lockstep.autoflow.v1.AutoFlow.SetRetention:input_type -> lockstep.autoflow.v1.SetRetentionRequest
+	91,  // 205: lockstep.autoflow.v1.AutoFlow.DeclareAgents:input_type -> lockstep.autoflow.v1.DeclareAgentsRequest
+	125, // 206: lockstep.autoflow.v1.AutoFlow.Work:input_type -> lockstep.autoflow.v1.WorkRequest
+	139, // 207: lockstep.autoflow.v1.AutoFlow.ListFunctions:input_type -> lockstep.autoflow.v1.ListFunctionsRequest
+	7,   // 208: lockstep.autoflow.v1.AutoFlow.CloudEvent:output_type -> lockstep.autoflow.v1.CloudEventResponse
+	10,  // 209: lockstep.autoflow.v1.AutoFlow.StartWorkflow:output_type -> lockstep.autoflow.v1.StartWorkflowResponse
+	12,  // 210: lockstep.autoflow.v1.AutoFlow.StartWorkflows:output_type -> lockstep.autoflow.v1.StartWorkflowsResponse
+	20,  // 211: lockstep.autoflow.v1.AutoFlow.GetWorkflow:output_type -> lockstep.autoflow.v1.GetWorkflowResponse
+	22,  // 212: lockstep.autoflow.v1.AutoFlow.ListWorkflows:output_type -> lockstep.autoflow.v1.ListWorkflowsResponse
+	115, // 213: lockstep.autoflow.v1.AutoFlow.CountWorkflows:output_type -> lockstep.autoflow.v1.CountWorkflowsResponse
+	117, // 214: lockstep.autoflow.v1.AutoFlow.StartBatch:output_type -> lockstep.autoflow.v1.StartBatchResponse
+	120, // 215: lockstep.autoflow.v1.AutoFlow.GetBatch:output_type -> lockstep.autoflow.v1.GetBatchResponse
+	122, // 216: lockstep.autoflow.v1.AutoFlow.ListBatches:output_type -> lockstep.autoflow.v1.ListBatchesResponse
+	124, // 217: lockstep.autoflow.v1.AutoFlow.StopBatch:output_type -> lockstep.autoflow.v1.StopBatchResponse
+	24,  // 218: lockstep.autoflow.v1.AutoFlow.GetHistory:output_type -> lockstep.autoflow.v1.GetHistoryResponse
+	27,  // 219: lockstep.autoflow.v1.AutoFlow.GetTimeline:output_type -> lockstep.autoflow.v1.GetTimelineResponse
+	35,  // 220: lockstep.autoflow.v1.AutoFlow.ExportWorkflow:output_type -> lockstep.autoflow.v1.ExportWorkflowResponse
+	33,  // 221: lockstep.autoflow.v1.AutoFlow.ListArchivedWorkflows:output_type -> lockstep.autoflow.v1.ListArchivedWorkflowsResponse
+	39,  // 222: lockstep.autoflow.v1.AutoFlow.GetLogs:output_type -> lockstep.autoflow.v1.GetLogsResponse
+	42,  // 223: lockstep.autoflow.v1.AutoFlow.WatchWorkflow:output_type -> lockstep.autoflow.v1.WatchWorkflowResponse
+	44,  // 224: lockstep.autoflow.v1.AutoFlow.CancelWorkflow:output_type -> lockstep.autoflow.v1.CancelWorkflowResponse
+	46,  // 225: lockstep.autoflow.v1.AutoFlow.TerminateWorkflow:output_type -> lockstep.autoflow.v1.TerminateWorkflowResponse
+	48,  // 226: lockstep.autoflow.v1.AutoFlow.RetryWorkflow:output_type -> lockstep.autoflow.v1.RetryWorkflowResponse
+	50,  // 227: lockstep.autoflow.v1.AutoFlow.ResetWorkflow:output_type -> lockstep.autoflow.v1.ResetWorkflowResponse
+	52,  // 228: lockstep.autoflow.v1.AutoFlow.ChangeProgram:output_type -> lockstep.autoflow.v1.ChangeProgramResponse
+	55,  // 229: lockstep.autoflow.v1.AutoFlow.SendToChannel:output_type -> lockstep.autoflow.v1.SendToChannelResponse
+	57,  // 230: lockstep.autoflow.v1.AutoFlow.CallChannel:output_type -> lockstep.autoflow.v1.CallChannelResponse
+	59,  // 231: lockstep.autoflow.v1.AutoFlow.CheckProgram:output_type -> lockstep.autoflow.v1.CheckProgramResponse
+	64,  // 232: lockstep.autoflow.v1.AutoFlow.RegisterFlow:output_type -> lockstep.autoflow.v1.RegisterFlowResponse
+	67,  // 233: lockstep.autoflow.v1.AutoFlow.ListFlows:output_type -> lockstep.autoflow.v1.ListFlowsResponse
+	69,  // 234: lockstep.autoflow.v1.AutoFlow.DeleteFlow:output_type -> lockstep.autoflow.v1.DeleteFlowResponse
+	96,  // 235: lockstep.autoflow.v1.AutoFlow.RegisterSchedule:output_type -> lockstep.autoflow.v1.RegisterScheduleResponse
+	101, // 236: lockstep.autoflow.v1.AutoFlow.GetSchedule:output_type -> lockstep.autoflow.v1.GetScheduleResponse
+	103, // 237: lockstep.autoflow.v1.AutoFlow.ListSchedules:output_type -> lockstep.autoflow.v1.ListSchedulesResponse
+	105, // 238: lockstep.autoflow.v1.AutoFlow.PauseSchedule:output_type -> lockstep.autoflow.v1.PauseScheduleResponse
+	107, // 239: lockstep.autoflow.v1.AutoFlow.ResumeSchedule:output_type -> lockstep.autoflow.v1.ResumeScheduleResponse
+	109, // 240: lockstep.autoflow.v1.AutoFlow.BackfillSchedule:output_type -> lockstep.autoflow.v1.BackfillScheduleResponse
+	111, // 241: lockstep.autoflow.v1.AutoFlow.TriggerSchedule:output_type -> lockstep.autoflow.v1.TriggerScheduleResponse
+	113, // 242: lockstep.autoflow.v1.AutoFlow.DeleteSchedule:output_type -> lockstep.autoflow.v1.DeleteScheduleResponse
+	85,  // 243: lockstep.autoflow.v1.AutoFlow.DeclareEventType:output_type -> lockstep.autoflow.v1.DeclareEventTypeResponse
+	88,  // 244: lockstep.autoflow.v1.AutoFlow.ListEventTypes:output_type -> lockstep.autoflow.v1.ListEventTypesResponse
+	90,  // 245: lockstep.autoflow.v1.AutoFlow.DeleteEventType:output_type -> lockstep.autoflow.v1.DeleteEventTypeResponse
+	73,  // 246: lockstep.autoflow.v1.AutoFlow.GetLimits:output_type -> lockstep.autoflow.v1.GetLimitsResponse
+	78,  // 247: lockstep.autoflow.v1.AutoFlow.SetLimits:output_type -> lockstep.autoflow.v1.SetLimitsResponse
+	75,  // 248: lockstep.autoflow.v1.AutoFlow.ListLimitUse:output_type -> lockstep.autoflow.v1.ListLimitUseResponse
+	81,  // 249: lockstep.autoflow.v1.AutoFlow.ListRetention:output_type -> lockstep.autoflow.v1.ListRetentionResponse
+	83,  // 250: lockstep.autoflow.v1.AutoFlow.SetRetention:output_type -> lockstep.autoflow.v1.SetRetentionResponse
+	93,  // 251: lockstep.autoflow.v1.AutoFlow.DeclareAgents:output_type -> lockstep.autoflow.v1.DeclareAgentsResponse
+	133, // 252: lockstep.autoflow.v1.AutoFlow.Work:output_type -> lockstep.autoflow.v1.WorkResponse
+	140, // 253: lockstep.autoflow.v1.AutoFlow.ListFunctions:output_type -> lockstep.autoflow.v1.ListFunctionsResponse
+	208, // [208:254] is the sub-list for method output_type
+	162, // [162:208] is the sub-list for method input_type
+	162, // [162:162] is the sub-list for extension type_name
+	162, // [162:162] is the sub-list for extension extendee
+	0,   // [0:162] is the sub-list for field type_name
 }
 
 func init() { file_lockstep_autoflow_v1_autoflow_proto_init() }
@@ -11704,27 +11911,27 @@ func file_lockstep_autoflow_v1_autoflow_proto_init() {
 		(*StartResult_Started)(nil),
 		(*StartResult_Refused)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[28].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[29].OneofWrappers = []any{
 		(*ExportWorkflowResponse_Workflow)(nil),
 		(*ExportWorkflowResponse_Entry)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[31].OneofWrappers = []any{}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[35].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[32].OneofWrappers = []any{}
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[36].OneofWrappers = []any{
 		(*WatchWorkflowResponse_Entry)(nil),
 		(*WatchWorkflowResponse_Workflow)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[88].OneofWrappers = []any{}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[118].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[89].OneofWrappers = []any{}
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[119].OneofWrappers = []any{
 		(*WorkRequest_Register)(nil),
 		(*WorkRequest_Result)(nil),
 		(*WorkRequest_Heartbeat)(nil),
 		(*WorkRequest_Drain)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[122].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[123].OneofWrappers = []any{
 		(*WorkResult_Value)(nil),
 		(*WorkResult_Failure)(nil),
 	}
-	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[126].OneofWrappers = []any{
+	file_lockstep_autoflow_v1_autoflow_proto_msgTypes[127].OneofWrappers = []any{
 		(*WorkResponse_Registered)(nil),
 		(*WorkResponse_Call)(nil),
 		(*WorkResponse_Cancelled)(nil),
@@ -11737,7 +11944,7 @@ func file_lockstep_autoflow_v1_autoflow_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lockstep_autoflow_v1_autoflow_proto_rawDesc), len(file_lockstep_autoflow_v1_autoflow_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   158,
+			NumMessages:   159,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

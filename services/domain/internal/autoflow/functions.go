@@ -29,6 +29,8 @@ func (e Engine) ListFunctions(ctx context.Context, organization int64) ([]handof
 		}
 		if f.GetWorker() {
 			shown.RegisteredAt = ended(f.GetRegisteredAt())
+			shown.RegisteredBy, shown.RegisteredByWorker = f.GetRegisteredBy(), f.GetRegisteredByWorker()
+			shown.RegisteredByVersion = f.GetRegisteredByVersion()
 		}
 		all = append(all, shown)
 	}

@@ -30,7 +30,19 @@ func (e Engine) WorkflowTimeline(
 			BeganAt: s.GetBeganAt().AsTime(), EndedAt: ended(s.GetEndedAt()), Until: ended(s.GetUntil()),
 			Input: s.GetInput(), InputTruncated: s.GetInputTruncated(), Output: s.GetOutput(), OutputTruncated: s.GetOutputTruncated(),
 			Code: s.GetCode(), Child: s.GetChild(), Attempt: int(s.GetAttempt()),
+			RetriesCount: int(s.GetRetriesCount()), Retries: retries(s.GetRetries()),
 		})
 	}
 	return t, nil
+}
+
+func retries(all []*autoflowv1.CallRetry) []handoff.CallRetry {
+	failed := make([]handoff.CallRetry, len(all))
+	for i, r := range all {
+		failed[i] = handoff.CallRetry{
+			Number: int(r.GetNumber()), BeganAt: ended(r.GetBeganAt()), EndedAt: r.GetEndedAt().AsTime(), Code: r.GetCode(), Message: r.GetMessage(),
+			NextAt: ended(r.GetNextAt()),
+		}
+	}
+	return failed
 }

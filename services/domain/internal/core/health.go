@@ -90,6 +90,24 @@ func HealthPlaces(pinned []PinnedCheck) []int64 {
 	return Distinct(all)
 }
 
+// Followed are those of the environments of a rollout, in the order of promotion, that one of them follows: those that it names, or the one
+// before it.
+func Followed(environments []RolloutEnvironment, e RolloutEnvironment) []int64 {
+	places := make([]CheckPlace, len(environments))
+	for i, of := range environments {
+		places[i] = CheckPlace{EnvironmentID: of.EnvironmentID, Follows: of.Follows}
+	}
+	index := slices.IndexFunc(environments, func(of RolloutEnvironment) bool { return of.ID == e.ID })
+	if index < 0 {
+		return nil
+	}
+	var all []int64
+	for _, i := range following(places, index) {
+		all = append(all, environments[i].EnvironmentID)
+	}
+	return all
+}
+
 // FollowedPlaces are the environments of a rollout that are complete and that one follows which is yet to be entered.
 func FollowedPlaces(environments []RolloutEnvironment) []int64 {
 	var all []int64

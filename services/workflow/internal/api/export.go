@@ -115,6 +115,7 @@ func exportedEntry(e history.Entry) (*autoflowv1.ExportedEntry, error) {
 	exported := &autoflowv1.ExportedEntry{
 		Sequence: e.Seq, Branch: int32(e.Op.Branch), Operation: int32(e.Op.Index), Kind: string(e.Kind), Name: e.Name, Digest: e.Hash,
 		Value: e.Value, Event: e.Event, RecordedAt: timestamppb.New(e.At),
+		RetriesCount: int32(e.Tries.Failed()), Retries: retries(e.Tries),
 	}
 	if e.Error != nil {
 		var err error

@@ -69,7 +69,7 @@ func historyEntry(e history.Entry) (*autoflowv1.HistoryEntry, error) {
 	return &autoflowv1.HistoryEntry{
 		Sequence: e.Seq, Branch: int32(e.Op.Branch), Kind: string(e.Kind), Name: e.Name, Value: value, Truncated: truncated,
 		RecordedAt: timestamppb.New(e.At),
-		Generation: int32(e.Generation),
+		Generation: int32(e.Generation), RetriesCount: int32(e.Tries.Failed()), Retries: retries(e.Tries),
 	}, nil
 }
 

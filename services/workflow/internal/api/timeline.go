@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	autoflowv1 "github.com/lockstep-cd/lockstep/proto/lockstep/autoflow/v1"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // GetTimeline answers what a run did, branch by branch. Arguments are for those who may operate, as exports are.
@@ -44,10 +45,25 @@ func (s *Server) GetTimeline(ctx context.Context, req *autoflowv1.GetTimelineReq
 			Sequence: step.Seq, Branch: int32(step.Op.Branch), Operation: int32(step.Op.Index), Kind: string(step.Kind), Name: step.Name,
 			Position: step.Position, BeganAt: timestamppb.New(step.Begun), EndedAt: orAbsent(step.Ended), Until: orAbsent(step.Due),
 			Input: step.Input, InputTruncated: step.InputCut, Output: step.Output, OutputTruncated: step.OutputCut, Code: step.Code,
-			Child: step.Child, Attempt: int32(step.Attempt),
+			Child: step.Child, Attempt: int32(step.Attempt), RetriesCount: int32(step.Tries.Failed()), Retries: retries(step.Tries),
 		})
 	}
 	return resp, nil
+}
+
+// retries are failed attempts as they are shown.
+func retries(t *history.Tries) []*autoflowv1.CallRetry {
+	if t == nil {
+		return nil
+	}
+	all := make([]*autoflowv1.CallRetry, len(t.List))
+	for i, one := range t.List {
+		all[i] = &autoflowv1.CallRetry{
+			Number: int32(one.Number), BeganAt: orAbsent(one.Began), EndedAt: timestamppb.New(one.Ended), Code: one.Code, Message: one.Message,
+			NextAt: orAbsent(one.Next),
+		}
+	}
+	return all
 }
 
 func orAbsent(t time.Time) *timestamppb.Timestamp {

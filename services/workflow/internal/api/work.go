@@ -114,6 +114,7 @@ func firstOf(ctx context.Context, stream autoflowv1.AutoFlow_WorkServer) (worker
 	}
 	o := worker.Opening{
 		Organization: org, Prefix: caller.Prefix, Name: r.GetWorker(), InFlight: int(r.GetMaxInFlight()), Redeclare: caller.Redeclare,
+		Principal: caller.Name, Version: history.Storable(r.GetVersion()),
 	}
 	for _, f := range r.GetFunctions() {
 		d := worker.Declaration{
@@ -249,7 +250,7 @@ func (s *Server) ListFunctions(ctx context.Context, req *autoflowv1.ListFunction
 			resp.Functions = append(resp.Functions, &autoflowv1.FunctionInfo{
 				Name: f.Name, Doc: f.Doc, ArgumentsSchema: f.Arguments, ResultSchema: f.Result, Effect: effect(f.EffectOf()), Worker: true,
 				Workers: int32(connected[f.Name]), RegisteredAt: timestamppb.New(f.RegisteredAt),
-				Secrets: f.Secrets,
+				Secrets: f.Secrets, RegisteredBy: f.By.Principal, RegisteredByWorker: f.By.Worker, RegisteredByVersion: f.By.Version,
 			})
 		}
 	}

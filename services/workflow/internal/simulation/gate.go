@@ -319,6 +319,11 @@ func (p *port) Claim(ctx context.Context, c engine.Claim) ([]engine.Claimed, err
 	return read(ctx, p, what, func() ([]engine.Claimed, error) { return p.memory.claim(c), nil })
 }
 
+// Hold implements engine.Store.
+func (p *port) Hold(ctx context.Context, l engine.Lease, holdings []engine.Holding) ([]engine.Holding, error) {
+	return read(ctx, p, "hold", func() ([]engine.Holding, error) { return p.memory.hold(l, holdings), nil })
+}
+
 // Absolve implements engine.Store: it resets the crash count of an execution that survived its trial.
 func (p *port) Absolve(ctx context.Context, l engine.Lease, execution int64) error {
 	_, err := read(ctx, p, fmt.Sprintf("absolve %d", execution),

@@ -94,6 +94,7 @@ type stored struct {
 	turn, wakes int64
 	crashes     int
 	owner       *engine.Lease
+	heldUntil   time.Time
 	// statuses are what the run reports of itself, by key.
 	statuses map[string]string
 	// history has the entries of all generations, each with its number. continuations are what those behind the first began with.
@@ -223,7 +224,7 @@ func (m *Memory) due(r engine.Round) (due engine.Due, err error) {
 
 // claimable reports whether an execution runs, and is in nobody's hands as far as the lease's holder knows.
 func (m *Memory) claimable(e *stored, l engine.Lease, now time.Time, here []int64) bool {
-	if e.State != execution.Running || slices.Contains(here, e.ID) {
+	if e.State != execution.Running || slices.Contains(here, e.ID) || e.heldUntil.After(now) {
 		return false
 	}
 	if e.owner == nil || e.owner.Instance == l.Instance {
@@ -261,6 +262,19 @@ func (m *Memory) claim(c engine.Claim) (claimed []engine.Claimed) {
 		})
 	}
 	return claimed
+}
+
+// hold keeps executions from claims.
+func (m *Memory) hold(l engine.Lease, holdings []engine.Holding) (held []engine.Holding) {
+	for _, h := range holdings {
+		e, err := m.byID(h.Execution)
+		if err != nil || e.State != execution.Running || e.owner == nil || *e.owner != l {
+			continue
+		}
+		e.heldUntil = h.Until
+		held = append(held, h)
+	}
+	return held
 }
 
 func (m *Memory) absolve(l engine.Lease, id int64) error {

@@ -59,6 +59,7 @@ func (m *Memory) commit(c engine.Commit, l *engine.Lease) (engine.Committed, []e
 		done.State = execution.Running
 	}
 	if e.State = done.State; e.State != execution.Running {
+		e.heldUntil = time.Time{}
 		e.owner = nil
 	}
 	if e.State.Ended() {

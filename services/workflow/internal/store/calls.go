@@ -134,10 +134,16 @@ func (s *Store) Answer(ctx context.Context, a agent.Answer, retryAt time.Time) e
 			}
 			pause, again = policy.Pause(int(call.Refused)+1, a.Error.Code)
 		}
-		retryAt := s.Clock.Now().Add(pause)
+		now := s.Clock.Now()
+		retryAt := now.Add(pause)
 		// If no time is left for another attempt, the program gets this error and not a timeout.
 		if a.Error != nil && a.Error.Retryable && !call.NoRetry && again && retryAt.Before(call.Deadline) {
-			return pg.Classify(q.PostponeCall(ctx, query.PostponeCallParams{ID: a.Call, NextAt: &retryAt}), "postpone call %q", a.Call)
+			tries, err := triedAgain(call, time.Time{}, now, retryAt, a.Error)
+			if err != nil {
+				return err
+			}
+			p := query.PostponeCallParams{ID: a.Call, NextAt: &retryAt, Tries: tries}
+			return pg.Classify(q.PostponeCall(ctx, p), "postpone call %q", a.Call)
 		}
 		woken, _, err = s.deliver(ctx, tx, q, a, nil)
 		return err

@@ -96,7 +96,7 @@ func (s *Store) wholeArrivals(ctx context.Context, rows []query.StandingsRow) er
 
 // arrival is a row as core knows it.
 func arrival(row query.StandingsRow) (a engine.Arrival, err error) {
-	a = engine.Arrival{Op: ref(row.Branch, row.Op), Kind: engine.ArrivalKind(row.Kind), Value: row.Value}
+	a = engine.Arrival{Op: ref(row.Branch, row.Op), Kind: engine.ArrivalKind(row.Kind), Value: row.Value, Tries: decodeTries(row.Tries)}
 	if a.Error, err = decodeError(row.Error); err != nil {
 		return a, fmt.Errorf("answer to %s of execution %d: %w", a.Op, row.Execution, err)
 	}

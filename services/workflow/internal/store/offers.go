@@ -125,17 +125,23 @@ func (s *Store) postpone(ctx context.Context, q *query.Queries, a worker.Answer)
 		}
 	}
 	pause, again := policy.Pause(int(call.Refused)+1, a.Error.Code)
-	at := s.Clock.Now().Add(max(pause, a.Error.After))
+	now := s.Clock.Now()
+	at := now.Add(max(pause, a.Error.After))
 	// If no time is left for another attempt, the program gets this error and not a timeout.
 	if !again || !at.Before(call.Deadline) {
 		return true, false, nil
 	}
-	return true, true, pg.Classify(q.PostponeOffer(ctx, query.PostponeOfferParams{ID: a.Call, OfferAt: &at}), "postpone call %q", a.Call)
+	tries, err := triedAgain(call, a.Began, now, at, a.Error)
+	if err != nil {
+		return true, false, err
+	}
+	p := query.PostponeOfferParams{ID: a.Call, OfferAt: &at, Tries: tries}
+	return true, true, pg.Classify(q.PostponeOffer(ctx, p), "postpone call %q", a.Call)
 }
 
 // SaveDeclarations implements worker.Store.
 func (s *Store) SaveDeclarations(ctx context.Context, r worker.Registration) error {
-	p := query.SaveWorkerFunctionsParams{Organization: r.Organization, Now: r.Now}
+	p := query.SaveWorkerFunctionsParams{Organization: r.Organization, Now: r.Now, Principal: r.By.Principal, Worker: r.By.Worker, Version: r.By.Version}
 	for _, d := range r.All {
 		encoded, err := json.Marshal(d)
 		if err != nil {
@@ -190,11 +196,20 @@ func (s *Store) Declarations(ctx context.Context, organization int64) ([]worker.
 	return kept(rows)
 }
 
+// orEmpty is a text that may be missing.
+func orEmpty(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
 // kept are declarations as they are stored.
 func kept(rows []query.WorkerFunctionsRow) ([]worker.Kept, error) {
 	all := make([]worker.Kept, len(rows))
 	for i, row := range rows {
 		all[i].RegisteredAt, all[i].SeenAt = row.RegisteredAt, row.SeenAt
+		all[i].By = worker.Registrar{Principal: orEmpty(row.RegisteredBy), Worker: orEmpty(row.RegisteredByWorker), Version: orEmpty(row.RegisteredByVersion)}
 		if err := json.Unmarshal(row.Declaration, &all[i].Declaration); err != nil {
 			return nil, fmt.Errorf("decode the declaration of %s: %w", row.Name, err)
 		}

@@ -62,6 +62,7 @@ CREATE TABLE call (
     organization bigint NOT NULL DEFAULT 0,
     offer_at timestamp with time zone,
     holder text NOT NULL DEFAULT ''::text,
+    tries json,
     CONSTRAINT call_pkey PRIMARY KEY (execution, branch, op),
     CONSTRAINT call_id_key UNIQUE (id),
     CONSTRAINT call_location_check CHECK ((location = ANY (ARRAY[0, 1, 2, 3])))
@@ -153,6 +154,7 @@ CREATE TABLE delivery (
     value json,
     error json,
     event bigint,
+    tries json,
     CONSTRAINT delivery_pkey PRIMARY KEY (execution, branch, op),
     CONSTRAINT delivery_event_once UNIQUE (execution, event),
     CONSTRAINT delivery_event CHECK (((kind = 0) = (event IS NOT NULL))),
@@ -171,6 +173,7 @@ CREATE TABLE entry (
     error json,
     event bigint,
     recorded_at timestamp with time zone NOT NULL,
+    tries json,
     CONSTRAINT entry_pkey PRIMARY KEY (execution, seq),
     CONSTRAINT entry_seq_check CHECK ((seq > 0))
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.02, autovacuum_analyze_scale_factor=0.02);
@@ -499,6 +502,7 @@ CREATE TABLE runnable (
     execution bigint NOT NULL,
     since timestamp with time zone NOT NULL DEFAULT now(),
     organization bigint NOT NULL DEFAULT 0,
+    not_before timestamp with time zone,
     CONSTRAINT runnable_pkey PRIMARY KEY (execution),
     CONSTRAINT runnable_organization_check CHECK ((organization >= 0))
 ) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, autovacuum_vacuum_cost_delay=0);
@@ -701,10 +705,16 @@ CREATE TABLE worker_function (
     declaration jsonb NOT NULL,
     registered_at timestamp with time zone NOT NULL,
     seen_at timestamp with time zone NOT NULL,
+    registered_by text,
+    registered_by_worker text,
+    registered_by_version text,
     CONSTRAINT worker_function_pkey PRIMARY KEY (organization, name),
     CONSTRAINT worker_function_declaration_check CHECK ((jsonb_typeof(declaration) = 'object'::text)),
     CONSTRAINT worker_function_name_check CHECK (((length(name) >= 3) AND (length(name) <= 200))),
-    CONSTRAINT worker_function_organization_check CHECK ((organization > 0))
+    CONSTRAINT worker_function_organization_check CHECK ((organization > 0)),
+    CONSTRAINT worker_function_registered_by_check CHECK ((length(registered_by) <= 400)),
+    CONSTRAINT worker_function_registered_by_version_check CHECK ((length(registered_by_version) <= 100)),
+    CONSTRAINT worker_function_registered_by_worker_check CHECK ((length(registered_by_worker) <= 200))
 );
 COMMENT ON TABLE worker_function IS
     'A Function that workers have registered. Deleted 30 days after its last worker was seen.';

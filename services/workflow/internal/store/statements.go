@@ -88,6 +88,9 @@ func appendEntries(ctx context.Context, q *query.Queries, commits []*commit) err
 	if err != nil || len(p.Executions) == 0 {
 		return err
 	}
+	if mayBeTried(commits) {
+		return pg.Classify(appendTried(ctx, q, p, commits), "append to the histories of %d executions", len(commits))
+	}
 	return pg.Classify(q.AppendMany(ctx, p), "append to the histories of %d executions", len(commits))
 }
 

@@ -282,6 +282,7 @@ func (s *Store) Waiting(ctx context.Context, execution int64) ([]control.Waiting
 		case row.Function != nil:
 			w.Kind, w.Name = history.KindRun, *row.Function
 			w.Location, w.Agent, w.Attempt = activity.Location(*row.Location), *row.Agent, int(*row.Attempt)
+			w.Tries = decodeTries([]byte(row.Tries))
 		case len(row.Types) > 0:
 			w.Kind, w.Types = history.KindWait, row.Types
 			if row.Types[0] == history.TypeMessage {
@@ -370,7 +371,7 @@ func (u *undecodable) Unwrap() error { return u.error }
 func entry(row query.Entry) (history.Entry, error) {
 	e := history.Entry{
 		Seq: row.Seq, Op: ref(row.Branch, row.Op), Kind: history.Kind(row.Kind), Name: row.Name,
-		Hash: uint64(row.Hash), Value: row.Value, At: row.RecordedAt,
+		Hash: uint64(row.Hash), Value: row.Value, At: row.RecordedAt, Tries: decodeTries(row.Tries),
 	}
 	if row.Event != nil {
 		e.Event = *row.Event
@@ -435,6 +436,29 @@ func (s *Store) Claim(ctx context.Context, c engine.Claim) ([]engine.Claimed, er
 		}
 	}
 	return claimed, nil
+}
+
+// Hold is one statement for all.
+func (s *Store) Hold(ctx context.Context, l engine.Lease, holdings []engine.Holding) ([]engine.Holding, error) {
+	p := query.HoldParams{Instance: l.Instance, Epoch: l.Epoch}
+	untils := make(map[int64]engine.Holding, len(holdings))
+	for _, h := range holdings {
+		untils[h.Execution] = h
+		until := h.Until
+		if until.IsZero() {
+			until = time.Unix(0, 0)
+		}
+		p.Executions, p.Untils = append(p.Executions, h.Execution), append(p.Untils, until)
+	}
+	held, err := s.queries.Hold(ctx, p)
+	if err != nil {
+		return nil, pg.Classify(err, "hold %d executions", len(holdings))
+	}
+	done := make([]engine.Holding, len(held))
+	for i, execution := range held {
+		done[i] = untils[execution]
+	}
+	return done, nil
 }
 
 // Absolve resets the crashes of an execution that the process has owned for long.

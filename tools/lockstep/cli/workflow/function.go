@@ -37,14 +37,14 @@ func (e *Engine) functions() *cobra.Command {
 				return err
 			}
 			return e.Print(message{found}, func(w io.Writer) {
-				command.Row(w, "NAME", "EFFECT", "WORKERS", "DOES")
+				command.Row(w, "NAME", "EFFECT", "WORKERS", "REGISTERED BY", "DOES")
 				for _, f := range found.GetFunctions() {
 					workers := ""
 					if f.GetWorker() {
 						workers = strconv.Itoa(int(f.GetWorkers()))
 					}
 					does, _, _ := strings.Cut(strings.ReplaceAll(f.GetDoc(), "\n", " "), ". ")
-					command.Row(w, f.GetName(), effectOf(f), workers, strings.TrimSuffix(does, "."))
+					command.Row(w, f.GetName(), effectOf(f), workers, registrar(f), strings.TrimSuffix(does, "."))
 				}
 			})
 		})
@@ -71,6 +71,18 @@ func (e *Engine) functionGet() *cobra.Command {
 		})
 }
 
+// registrar is who registered a Function of workers as it is.
+func registrar(f *autoflowv1.FunctionInfo) string {
+	if f.GetRegisteredByWorker() == "" {
+		return ""
+	}
+	by := strings.TrimSpace(f.GetRegisteredByWorker() + " " + f.GetRegisteredByVersion())
+	if token := f.GetRegisteredBy(); token != "" {
+		by += ", with the token " + token
+	}
+	return text.Line(by)
+}
+
 func showFunction(w io.Writer, f *autoflowv1.FunctionInfo) {
 	command.Row(w, "NAME", f.GetName())
 	command.Row(w, "EFFECT", effectOf(f))
@@ -80,6 +92,7 @@ func showFunction(w io.Writer, f *autoflowv1.FunctionInfo) {
 			command.Row(w, "SECRETS", text.Line(strings.Join(f.GetSecrets(), ", ")))
 		}
 		command.Row(w, "REGISTERED", command.Moment(f.GetRegisteredAt().AsTime()))
+		command.Row(w, "BY", registrar(f))
 	}
 	if doc := strings.TrimSpace(f.GetDoc()); doc != "" {
 		fmt.Fprintln(w, "\n"+within(doc))

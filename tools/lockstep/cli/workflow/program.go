@@ -42,19 +42,25 @@ func (p *programFlags) read(file string) (program []byte, modules map[string][]b
 	if err != nil {
 		return nil, nil, nil, fault.New(fault.Invalid, "program: %w", err)
 	}
+	modules, inputs, err = p.beside()
+	return program, modules, inputs, err
+}
+
+// beside reads what a program comes with.
+func (p *programFlags) beside() (modules map[string][]byte, inputs []byte, err error) {
 	modules = map[string][]byte{}
 	for _, module := range p.modules {
 		if modules[filepath.Base(module)], err = os.ReadFile(module); err != nil {
-			return nil, nil, nil, fault.New(fault.Invalid, "module: %w", err)
+			return nil, nil, fault.New(fault.Invalid, "module: %w", err)
 		}
 	}
 	inputs = []byte(p.inputs)
 	if from, isFile := strings.CutPrefix(p.inputs, "@"); isFile {
 		if inputs, err = os.ReadFile(from); err != nil {
-			return nil, nil, nil, fault.New(fault.Invalid, "inputs: %w", err)
+			return nil, nil, fault.New(fault.Invalid, "inputs: %w", err)
 		}
 	}
-	return program, modules, inputs, nil
+	return modules, inputs, nil
 }
 
 func (e *Engine) check() *cobra.Command {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -122,18 +123,31 @@ func wordOf(constant, prefix string) string {
 func (e *Engine) scheduleRegister() *cobra.Command {
 	var given programFlags
 	var d definition
-	var paused bool
+	var paused, keep bool
+	var expected int32
 	var note string
-	cmd := e.asking("register NAME PROGRAM", "Register a program that is started at given times, or replace it",
-		"  lockstep schedule register nightly nightly.star --cron '0 3 * * *' --time-zone Europe/Berlin\n  lockstep schedule register poll poll.star --every 90s --overlap buffer-one --jitter 10s",
-		command.Exactly(2), func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error {
+	var flags *pflag.FlagSet
+	cmd := e.asking("register NAME [PROGRAM]", "Register a program that is started at given times, or replace it",
+		"  lockstep schedule register nightly nightly.star --cron '0 3 * * *' --time-zone Europe/Berlin\n  lockstep schedule register poll poll.star --every 90s --overlap buffer-one --jitter 10s\n  lockstep schedule register nightly --keep --expected-version 3 --cron '30 3 * * *' --time-zone Europe/Berlin",
+		command.Between(1, 2), func(ctx context.Context, client autoflowv1.AutoFlowClient, args []string) error {
 			d.Name = args[0]
 			request, err := d.request(e.organization)
 			if err != nil {
 				return err
 			}
-			request.Paused, request.Note = paused, note
-			if request.Starlark, request.Modules, request.Inputs, err = given.read(args[1]); err != nil {
+			request.Paused, request.Note, request.Keep = paused, note, keep
+			if version := flags.Lookup("expected-version"); version.Changed {
+				request.ExpectedVersion = &expected
+			}
+			switch {
+			case len(args) == 2:
+				request.Starlark, request.Modules, request.Inputs, err = given.read(args[1])
+			case keep:
+				request.Modules, request.Inputs, err = given.beside()
+			default:
+				err = fault.New(fault.Invalid, "found no program; name its file, or keep that of the schedule with --keep")
+			}
+			if err != nil {
 				return err
 			}
 			answer, err := client.RegisterSchedule(ctx, request)
@@ -143,7 +157,7 @@ func (e *Engine) scheduleRegister() *cobra.Command {
 			return e.Print(message{answer}, func(w io.Writer) { scheduleTable(w, answer.GetSchedule()) })
 		})
 	given.add(cmd)
-	flags := cmd.Flags()
+	flags = cmd.Flags()
 	flags.StringArrayVar(&d.Cron, "cron", nil, "an `expression` of five fields, @daily and the like, or '@every 10m'; repeatable")
 	flags.StringVar(&d.Every, "every", "", "an `interval`, such as 90s or 1d")
 	flags.StringVar(&d.Anchor, "anchor", "", "a `time` from which intervals are counted; by default 1970")
@@ -157,6 +171,8 @@ func (e *Engine) scheduleRegister() *cobra.Command {
 	flags.StringToStringVar(&d.Labels, "label", nil, "a label of every run, as `name=value`")
 	flags.BoolVar(&paused, "paused", false, "a schedule that is new begins paused")
 	flags.StringVar(&note, "note", "", "why, for a schedule that is new")
+	flags.BoolVar(&keep, "keep", false, "program, modules, inputs, secrets and labels that are not given stay those of the schedule, which has to exist")
+	flags.Int32Var(&expected, "expected-version", 0, "refuse if the schedule has another version than this `number` by now; 0 if there may be none of this name")
 	return cmd
 }
 

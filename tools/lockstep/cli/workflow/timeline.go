@@ -70,6 +70,7 @@ func timelineTable(w io.Writer, found *autoflowv1.GetTimelineResponse, now time.
 		took := ended(s, now).Sub(began(s)).Round(time.Millisecond)
 		command.Row(w, command.Number(int(s.GetBranch())), what, command.Moment(began(s)), took.String(),
 			bar(began(s), ended(s, now), first, last), clipped(result), s.GetPosition())
+		retriesTable(w, s)
 	}
 	if found.GetEarlier() && len(found.GetSteps()) > 0 {
 		command.Row(w, "earlier operations: --before "+command.Number(int(found.GetSteps()[0].GetSequence())))
@@ -78,6 +79,29 @@ func timelineTable(w io.Writer, found *autoflowv1.GetTimelineResponse, now time.
 		command.Row(w, gap)
 	}
 }
+
+// retriesTable writes the failed attempts of a step below it.
+func retriesTable(w io.Writer, s *autoflowv1.TimelineStep) {
+	hidden := int(s.GetRetriesCount()) - len(s.GetRetries())
+	for i, r := range s.GetRetries() {
+		if hidden > 0 && i == keptFirst {
+			command.Row(w, "", "  "+command.Number(hidden)+" other failed attempts")
+		}
+		took := ""
+		at := r.GetEndedAt().AsTime()
+		if r.GetBeganAt() != nil {
+			at = r.GetBeganAt().AsTime()
+			took = r.GetEndedAt().AsTime().Sub(at).Round(time.Millisecond).String()
+		}
+		command.Row(w, "", "  attempt "+command.Number(int(r.GetNumber()))+" failed", command.Moment(at), took, "", clipped(r.GetCode()+": "+r.GetMessage()), "")
+	}
+	if n := len(s.GetRetries()); n > 0 && s.GetEndedAt() == nil && s.GetRetries()[n-1].GetNextAt() != nil {
+		command.Row(w, "", "  next attempt", command.Moment(s.GetRetries()[n-1].GetNextAt().AsTime()), "", "", "", "")
+	}
+}
+
+// keptFirst is how many of many failed attempts are the first ones; the others are the last.
+const keptFirst = 3
 
 // began is when a step began; when it ended where its beginning is not known.
 func began(s *autoflowv1.TimelineStep) time.Time {

@@ -21,7 +21,11 @@ func TestTheTimelineAsATable(t *testing.T) {
 	timelineTable(&out, &autoflowv1.GetTimelineResponse{
 		Earlier: true, Gap: "the program has changed",
 		Steps: []*autoflowv1.TimelineStep{
-			{Sequence: 7, Branch: 1, Kind: "run", Name: "http.request", BeganAt: at(10), EndedAt: at(20), Code: "timeout", Output: "no answer", Position: "main.star:3:1"},
+			{Sequence: 7, Branch: 1, Kind: "run", Name: "http.request", BeganAt: at(10), EndedAt: at(20), Code: "timeout", Output: "no answer", Position: "main.star:3:1",
+				RetriesCount: 5, Retries: []*autoflowv1.CallRetry{
+					{Number: 1, BeganAt: at(10), EndedAt: at(11), Code: "busy", Message: "later", NextAt: at(12)},
+					{Number: 2, EndedAt: at(12), Code: "busy"}, {Number: 3, EndedAt: at(12), Code: "busy"}, {Number: 5, EndedAt: at(15), Code: "busy"},
+				}},
 			{Sequence: 8, Branch: 0, Kind: "sleep", BeganAt: at(0), EndedAt: at(10), Output: strings.Repeat("x", 100)},
 			{Branch: 0, Kind: "wait", Name: "com.example.done", BeganAt: at(20)},
 		},
@@ -32,6 +36,11 @@ func TestTheTimelineAsATable(t *testing.T) {
 		"0\tsleep\t*\t10s\t" + strings.Repeat("█", 11) + strings.Repeat("·", 29) + "\t" + strings.Repeat("x", 60) + "…\t-",
 		"0\twait com.example.done\t*\t20s\t" + strings.Repeat("·", 20) + strings.Repeat("█", 20) + "\topen\t-",
 		"1\trun http.request\t*\t10s\t" + strings.Repeat("·", 10) + strings.Repeat("█", 11) + strings.Repeat("·", 19) + "\ttimeout: no answer\tmain.star:3:1",
+		"-\t  attempt 1 failed\t*\t1s\t-\tbusy: later\t-",
+		"-\t  attempt 2 failed\t*\t-\t-\tbusy: \t-",
+		"-\t  attempt 3 failed\t*\t-\t-\tbusy: \t-",
+		"-\t  1 other failed attempts",
+		"-\t  attempt 5 failed\t*\t-\t-\tbusy: \t-",
 		"earlier operations: --before 7",
 		"the program has changed",
 	}

@@ -135,6 +135,23 @@ func (rolloutEnvironment) Environment(ctx context.Context, e *model.RolloutEnvir
 	return required(ctx, loadersOf(ctx).environments, model.KindEnvironment, e.EnvironmentID, model.WrapEnvironment)
 }
 
+// Follows are the environments whose active checks guard its entrance (R3-16): those of the pipeline's step, or the one before it.
+func (r rolloutEnvironment) Follows(ctx context.Context, e *model.RolloutEnvironment) ([]model.Environment, error) {
+	all, _, err := loadersOf(ctx).rolloutEnvironmentsOf.load(ctx, e.RolloutID)
+	if err != nil {
+		return nil, err
+	}
+	followed := []model.Environment{}
+	for _, number := range core.Followed(all, e.RolloutEnvironment) {
+		environment, err := required(ctx, loadersOf(ctx).environments, model.KindEnvironment, number, model.WrapEnvironment)
+		if err != nil {
+			return nil, err
+		}
+		followed = append(followed, environment)
+	}
+	return followed, nil
+}
+
 // DriverBinding is the version of it that the rollout has pinned (D9).
 func (rolloutEnvironment) DriverBinding(ctx context.Context, e *model.RolloutEnvironment) (model.DriverBinding, error) {
 	return required(ctx, loadersOf(ctx).bindings, model.KindDriverBinding, e.DriverBindingID, model.WrapDriverBinding)

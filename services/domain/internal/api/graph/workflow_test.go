@@ -95,6 +95,8 @@ func (r *runs) WorkflowTimeline(
 	_ context.Context, organization int64, id string, q handoff.TimelineQuery,
 ) (handoff.WorkflowTimeline, error) {
 	step := handoff.WorkflowStep{Sequence: 4, Branch: 1, Kind: "run", Name: "argo.sync", Position: "main.star:3:5", Output: "{}"}
+	next := time.Date(2026, 3, 2, 9, 30, 0, 0, time.UTC)
+	step.RetriesCount, step.Retries = 24, []handoff.CallRetry{{Number: 1, EndedAt: next, Code: "busy", Message: "later", NextAt: &next}}
 	if q.Inputs {
 		step.Input = fmt.Sprintf("%d %s first %d before %d", organization, id, q.First, q.Before)
 	}
@@ -197,8 +199,13 @@ func TestATimelineShowsInputsToThoseWhoMayRetry(t *testing.T) {
 			Workflow struct {
 				Timeline struct {
 					Steps []struct {
-						Sequence        int
-						Input, Position string
+						Sequence, RetriesCount int
+						Input, Position        string
+						Retries                []struct {
+							Number          int
+							Code            string
+							BeganAt, NextAt *string
+						}
 					}
 					Branches        []struct{ Branch, Parent int }
 					Earlier, Inputs bool
@@ -206,10 +213,14 @@ func TestATimelineShowsInputsToThoseWhoMayRetry(t *testing.T) {
 			}
 		}
 		f.ask(ours, `{ workflow(workflowId: "rollout-2") { timeline(first: 7, beforeSequence: 9) {
-			steps { sequence input position } branches { branch parent } earlier inputs } } }`, nil).into(t, &data)
+			steps { sequence input position retriesCount retries { number beganAt endedAt code message nextAt } } branches { branch parent } earlier inputs } } }`, nil).into(t, &data)
 		got := data.Workflow.Timeline
 		if len(got.Steps) != 1 || got.Steps[0].Sequence != 4 || len(got.Branches) != 1 || got.Branches[0].Branch != 1 || !got.Earlier {
 			t.Fatalf("found %+v", got)
+		}
+		r := got.Steps[0].Retries
+		if got.Steps[0].RetriesCount != 24 || len(r) != 1 || r[0].Number != 1 || r[0].Code != "busy" || r[0].BeganAt != nil || r[0].NextAt == nil {
+			t.Errorf("found the failed attempts %+v", r)
 		}
 		return got.Steps[0].Input, got.Inputs
 	}

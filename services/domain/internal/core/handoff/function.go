@@ -39,6 +39,9 @@ type Function struct {
 	Connected int
 	// RegisteredAt is when workers have declared it as it is; nil for a Function of the engine.
 	RegisteredAt *time.Time
+	// RegisteredBy is the name of the token that it was declared with, RegisteredByWorker the worker's name and RegisteredByVersion the
+	// version of its program; empty where that is not known.
+	RegisteredBy, RegisteredByWorker, RegisteredByVersion string
 }
 
 // Functions are what programs of the actor's organization can call.

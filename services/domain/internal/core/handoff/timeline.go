@@ -50,6 +50,19 @@ type WorkflowStep struct {
 	// Code is of one that failed, Child the run that it started, Attempt how often an open call was sent.
 	Code, Child string
 	Attempt     int
+	// RetriesCount is how many attempts failed before the one that decided, or so far, and Retries are these; of many the first and the last.
+	RetriesCount int
+	Retries      []CallRetry
+}
+
+// CallRetry is an attempt at a Function that failed, and after which there was another one.
+type CallRetry struct {
+	Number  int
+	BeganAt *time.Time
+	EndedAt time.Time
+	Code    string
+	Message string
+	NextAt  *time.Time
 }
 
 // WorkflowTimeline is what a run did. The arguments of its calls are for those who may interfere with runs; results are in the history,

@@ -154,7 +154,7 @@ func (u *UseCases) compose(
 		last := all[len(all)-1] // without a rollout, only a call has several
 		r := rollouts[last.RolloutID]
 		var err error
-		if c.title, c.over, err = titleOf(ctx, tx, last, r); err != nil {
+		if c.title, c.over, err = titleOf(ctx, tx, organization, last, r); err != nil {
 			return c, err
 		}
 		if m.RolloutID != 0 {
@@ -181,7 +181,7 @@ func (u *UseCases) entry(
 	if err != nil {
 		return nil, err
 	}
-	title, _, err := titleOf(ctx, tx, n, r)
+	title, _, err := titleOf(ctx, tx, organization, n, r)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +200,9 @@ func (u *UseCases) entry(
 }
 
 // titleOf is the title of a message whose latest moment it is, and whether nothing more is to happen.
-func titleOf(ctx context.Context, tx subjects, n core.Notification, r Rollout) (title string, over bool, err error) {
+func titleOf(
+	ctx context.Context, tx subjects, organization int64, n core.Notification, r Rollout,
+) (title string, over bool, err error) {
 	switch {
 	case n.RolloutID != 0:
 		title, over = r.title(n)
@@ -210,6 +212,15 @@ func titleOf(ctx context.Context, tx subjects, n core.Notification, r Rollout) (
 			return "", false, err
 		}
 		title = f.title(n.Moment == core.MomentFreezeEnded)
+	case n.Moment == core.MomentProceeded:
+		// Its subject is the answer. The request, which may have been deleted, has the Function.
+		all, err := tx.CallRequestsByID(ctx, organization, []int64{n.SubjectID})
+		if err != nil {
+			return "", false, err
+		}
+		if title = headline(n); all[n.SubjectID].Function != "" {
+			title = fmt.Sprintf("Call of %s: answered", all[n.SubjectID].Function)
+		}
 	default:
 		title = headline(n)
 	}

@@ -27,7 +27,9 @@ type Service struct {
 	// Full reports whether the runs of an organization wait for storage before their next generations; nil: they do not.
 	Full func(organization int64) bool
 	// Rests is why an execution rests in this process; nil: none does.
-	Rests   func(execution int64) engine.Rest
+	Rests func(execution int64) engine.Rest
+	// Tries are the failed attempts so far at a call that is under way in this process; nil: none are known.
+	Tries   func(call string) *history.Tries
 	store   Store
 	scripts program.Scripts
 	clock   clock.Clock

@@ -60,6 +60,8 @@ type TimelineStep struct {
 	Child string
 	// Attempt is how often an open call was sent.
 	Attempt int
+	// Tries are the attempts of a Function that failed before its result, or so far.
+	Tries *history.Tries
 }
 
 // TimelineQuery is which part of a timeline is asked for.
@@ -99,7 +101,7 @@ func (o *Operator) Timeline(ctx context.Context, q TimelineQuery) (Timeline, err
 	t := Timeline{View: v}
 	asked, gap := watched(program.ScriptsFor(o.scripts, q.Organization), loaded)
 	t.Gap = gap
-	t.fill(loaded, asked, q)
+	t.fill(loaded, asked, q, o.Tries)
 	return t, nil
 }
 
@@ -139,8 +141,10 @@ func watched(scripts program.Scripts, loaded engine.Loaded) (asked map[history.O
 	return asked, "" // else it has failed as the recorded one has
 }
 
-// fill takes the steps that are asked for.
-func (t *Timeline) fill(loaded engine.Loaded, asked map[history.OpRef]program.Asked, q TimelineQuery) {
+// fill takes the steps that are asked for. tries has the failed attempts at calls that are under way in this process.
+func (t *Timeline) fill(
+	loaded engine.Loaded, asked map[history.OpRef]program.Asked, q TimelineQuery, tries func(call string) *history.Tries,
+) {
 	entries := history.Results(loaded.History) // as the program has seen it
 	last := len(entries)
 	for q.Before > 0 && last > 0 && entries[last-1].Seq >= q.Before {
@@ -167,7 +171,7 @@ func (t *Timeline) fill(loaded engine.Loaded, asked map[history.OpRef]program.As
 		if i < first {
 			continue
 		}
-		s := TimelineStep{Seq: e.Seq, Op: e.Op, Kind: e.Kind, Name: e.Name, Begun: begun, Ended: e.At}
+		s := TimelineStep{Seq: e.Seq, Op: e.Op, Kind: e.Kind, Name: e.Name, Begun: begun, Ended: e.At, Tries: e.Tries}
 		s.output(e)
 		t.add(s, asked, q.Inputs)
 	}
@@ -178,7 +182,10 @@ func (t *Timeline) fill(loaded engine.Loaded, asked map[history.OpRef]program.As
 		if w.Kind == history.KindContinue {
 			continue // nothing of the program: the run is held back
 		}
-		s := TimelineStep{Op: w.Op, Kind: w.Kind, Name: w.Name, Begun: w.Since, Due: w.Due, Attempt: w.Attempt}
+		s := TimelineStep{Op: w.Op, Kind: w.Kind, Name: w.Name, Begun: w.Since, Due: w.Due, Attempt: w.Attempt, Tries: w.Tries}
+		if s.Tries == nil && tries != nil && w.Kind == history.KindRun {
+			s.Tries = tries(history.ActivityID(loaded.Ref, w.Op))
+		}
 		if w.Kind == history.KindWait {
 			s.Name = strings.Join(w.Types, " ")
 		}

@@ -116,7 +116,9 @@ type Waiting struct {
 	Location activity.Location
 	Agent    int64
 	Attempt  int
-	Round    int
+	// Tries are the attempts that have failed so far, where that is known.
+	Tries *history.Tries
+	Round int
 	// Since is when it began.
 	Since time.Time
 	Due   time.Time

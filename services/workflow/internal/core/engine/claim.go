@@ -24,12 +24,13 @@ func (e *Engine) claimLoop(ctx context.Context) {
 
 // claim takes as many executions as there are free places, and answers how many it took.
 func (e *Engine) claim(ctx context.Context) int {
-	here, free := e.places.here()
+	now := e.Clock.Now()
+	here, free := e.places.here(now)
 	if free <= 0 {
 		e.places.callWhenFree(e.claims.Raise)
 		return 0
 	}
-	c := Claim{Lease: e.lease, Now: e.Clock.Now(), Here: here, Limit: free, Suspicious: e.suspicious()}
+	c := Claim{Lease: e.lease, Now: now, Here: here, Limit: free, Suspicious: e.suspicious()}
 	found, err := e.claimWhole(ctx, c)
 	e.report(ctx, "claim executions", err)
 	for _, w := range found {

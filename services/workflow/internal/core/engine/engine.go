@@ -104,8 +104,12 @@ type Engine struct {
 	orphans  wake.Signal
 	children allowances
 	// debts are what runs have made beyond rates, and restful wakes the loop that resumes runs which rest.
-	debts   debts
+	debts debts
+	// tries are the failed attempts of calls that are under way.
+	tries   tries
 	restful *wake.Alarm
+	// heldAt is when hold was called last; the rest loop's alone, and Run's at the end.
+	heldAt time.Time
 	// suspect is the execution on probation; the claim loop's alone. began is when Run began.
 	suspect suspect
 	began   time.Time
@@ -173,8 +177,13 @@ func (e *Engine) Run(ctx context.Context, ready func()) error {
 	<-ctx.Done()
 	// In this order: no run starts once the places are shut, and runs start Functions. A group must not grow from
 	// zero while it is waited for.
-	e.places.shut()
 	loops.Wait()
+	if !errors.Is(context.Cause(ctx), ErrFenced) {
+		holding, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWithin)
+		e.hold(holding, true)
+		cancel()
+	}
+	e.places.shut()
 	runs.Wait()
 	e.active.Wait()
 	if errors.Is(context.Cause(ctx), ErrFenced) {

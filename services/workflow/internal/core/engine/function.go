@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
@@ -75,8 +76,19 @@ func (e *Engine) attempt(ctx context.Context, op history.Op, call activity.Call)
 		return history.Completion{}, false // opening refuses unknown Functions
 	}
 	answered := history.Completion{Op: op.Ref, Round: op.Round}
+	failed := func(began time.Time, refusal *history.FunctionError, pause time.Duration) {
+		now := e.Clock.Now()
+		answered.Tries = answered.Tries.With(history.NewTry(call.Attempt, began, now, now.Add(pause), refusal))
+		e.tries.note(call.ID, answered.Tries)
+	}
+	defer func() {
+		if answered.Tries != nil {
+			e.tries.drop(call.ID)
+		}
+	}()
 	for {
 		call.Attempt++
+		began := e.Clock.Now()
 		args, err := history.Arguments(op.Args) // anew for each attempt: a Function may change what it is given
 		if err != nil {
 			answered.Error = history.AsFunctionError(err)
@@ -90,6 +102,7 @@ func (e *Engine) attempt(ctx context.Context, op history.Op, call activity.Call)
 				answered.Error = refusal
 				return answered, true
 			}
+			failed(began, refusal, pause)
 			if clock.Sleep(ctx, e.Clock, pause) != nil {
 				return history.Completion{}, false
 			}
@@ -121,6 +134,7 @@ func (e *Engine) attempt(ctx context.Context, op history.Op, call activity.Call)
 			answered.Error = refusal
 			return answered, true
 		}
+		failed(began, refusal, pause)
 		if clock.Sleep(ctx, e.Clock, pause) != nil {
 			return history.Completion{}, false
 		}
@@ -185,4 +199,58 @@ func (e *Engine) call(
 		return nil, secrets, refusal
 	}
 	return encoded, secrets, nil
+}
+
+// tries are those of in-process Functions that are under way, by activity id. They are in memory only: with the result of the call they
+// are stored in its entry, and after a crash the attempts are counted anew.
+//
+// It is safe for concurrent use.
+type tries struct {
+	mu sync.Mutex
+	of map[string]*history.Tries
+}
+
+// note keeps the tries of a call so far.
+func (t *tries) note(call string, so *history.Tries) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.of == nil {
+		t.of = map[string]*history.Tries{}
+	}
+	t.of[call] = so
+}
+
+// drop forgets those of a call that has ended, or was given up.
+func (t *tries) drop(call string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.of, call)
+}
+
+// Tries returns the failed attempts so far at a call that is under way in this process; nil if there are none.
+func (e *Engine) Tries(call string) *history.Tries {
+	e.tries.mu.Lock()
+	defer e.tries.mu.Unlock()
+	return e.tries.of[call]
+}
+
+// failures notes what failed before the result of a call, for its entry.
+func (r *run) failures(op history.OpRef, t *history.Tries) {
+	if t == nil {
+		return
+	}
+	if r.refused == nil {
+		r.refused = map[history.OpRef]*history.Tries{}
+	}
+	r.refused[op] = t
+}
+
+// triesOf returns what failures has noted for an entry.
+func (r *run) triesOf(e history.Entry) *history.Tries {
+	if len(r.refused) == 0 || e.Kind != history.KindRun {
+		return nil
+	}
+	t := r.refused[e.Op]
+	delete(r.refused, e.Op)
+	return t
 }

@@ -135,8 +135,8 @@ func (r *run) answerPure(ctx context.Context, ops []history.Op) bool {
 	}
 	for _, op := range ops {
 		answered, finished := r.engine.attempt(ctx, op, r.call(op))
-		if !finished {
-			return false
+		if !finished || answered.Tries != nil {
+			return false // what failed is stored with the entry of the second time
 		}
 		r.complete(answered)
 	}

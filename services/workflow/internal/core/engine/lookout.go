@@ -23,7 +23,7 @@ func (e *Engine) lookoutLoop(ctx context.Context) error {
 		if until := e.timers.Until(); until.IsZero() || until.After(now) && until.Before(r.Soon) {
 			r.Soon = until // the timer loop is awake then, if the clock was not set meanwhile
 		}
-		r.Here, _ = e.places.here()
+		r.Here, _ = e.places.here(now)
 		if now.Sub(renewed) >= renewAfter {
 			r.Until = now.Add(e.Settings.Lease)
 		}

@@ -32,6 +32,9 @@ type Store interface {
 	// Claim takes running executions that no live lease owns, or that this instance owns without having them in memory. If an
 	// execution's former owner, another process or an earlier one of this instance, has died, that is counted as a crash of it.
 	Claim(ctx context.Context, c Claim) ([]Claimed, error)
+	// Hold has Claim and Due leave executions alone that the lease owns, each until a time, and returns those that they do: one that is being
+	// changed just now is left out. An execution that parks or ends is held no more.
+	Hold(ctx context.Context, l Lease, holdings []Holding) ([]Holding, error)
 	// Absolve resets the crashes of an execution that the lease owns. A commit that parks it, or adds to its history, does so too.
 	Absolve(ctx context.Context, l Lease, execution int64) error
 	// Exonerate resets the crashes of executions that have at least suspicious of them, if the process before the lease, of the same
@@ -211,6 +214,8 @@ type Arrival struct {
 	Value json.RawMessage
 	Error *history.FunctionError
 	Event int64
+	// Tries are the attempts at a call that failed before its answer.
+	Tries *history.Tries
 }
 
 // Opening registers an operation that blocks.

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -43,7 +42,7 @@ func (e *Engine) claimSuspect(ctx context.Context, c Claim) int {
 		return 0
 	}
 	c.Suspected, c.Limit = true, 1
-	c.Here, _ = e.places.here()
+	c.Here, _ = e.places.here(c.Now)
 	found, err := e.claimWhole(ctx, c)
 	e.report(ctx, "claim a suspect", err)
 	for _, w := range found {
@@ -67,8 +66,7 @@ func (e *Engine) claimSuspect(ctx context.Context, c Claim) int {
 
 // cleared reports whether the probation is over: the execution has left this process, or has been in it for long enough.
 func (e *Engine) cleared(ctx context.Context) bool {
-	here, _ := e.places.here()
-	if slices.Contains(here, e.suspect.execution) {
+	if e.places.has(e.suspect.execution) {
 		if e.Clock.Now().Sub(e.suspect.since) < probation {
 			return false
 		}

@@ -39,6 +39,8 @@ type resting struct {
 	until time.Time
 	// ask is when the loop asks again, read when it looks for a cancellation.
 	ask, read time.Time
+	// held is until when the store keeps the run from claims; zero: it does not (hold).
+	held time.Time
 	// woken is set if something has arrived since the loop has read.
 	woken bool
 }
@@ -132,6 +134,7 @@ func (e *Engine) restLoop(ctx context.Context) {
 		} else if !next.IsZero() {
 			until = later(next, now.Add(restLeast))
 		}
+		e.hold(ctx, false)
 		e.restful.Sleep(ctx, e.Clock, until)
 	}
 }
@@ -176,4 +179,101 @@ func (e *Engine) ask(ctx context.Context, execution int64, now time.Time) {
 		}
 	}
 	e.places.askAgain(execution, rest)
+}
+
+// A claim names the executions that a process has, so that it takes none of them again. Of those that rest there may be any number. So a
+// run that rests for longer is held: its row says before when no process claims it, and the claim need not name it. That also has a rest
+// outlive the process: the run is claimed by another one when its time has come, and not before.
+//
+// What is held is only a guess, which the process that has the run may correct: it resumes a run when its rest is over, and holds it for
+// longer while that is not so. A process that dies within holdEvery of the beginning of a rest leaves a run that is claimed at once.
+
+const (
+	// holdEvery is how often rests are held, in one statement for all.
+	holdEvery = 500 * time.Millisecond
+	// holdFrom is from which length on a rest is held, unless there are more than holdMost shorter ones, each of which is held for holdLeast.
+	holdFrom  = 2 * time.Second
+	holdMost  = 256
+	holdLeast = 5 * time.Second
+	// holdLongest is the longest time for which a run is held at once: a limit that is lifted while no process has the run ends no rest.
+	holdLongest = time.Hour
+	// holdMargin is how long before its end what is held is held again.
+	holdMargin = 2 * time.Second
+)
+
+// Holding is until when an execution is not to be claimed; the zero time: it may be.
+type Holding struct {
+	Execution int64
+	Until     time.Time
+}
+
+// hold has the store keep those that rest from claims. With all it also does so for those whose rest is short: the process ends.
+func (e *Engine) hold(ctx context.Context, all bool) {
+	now := e.Clock.Now()
+	if !all && now.Sub(e.heldAt) < holdEvery && !now.Before(e.heldAt) {
+		return
+	}
+	e.heldAt = now
+	rests, resumed := e.places.toHold(now)
+	var holdings []Holding
+	for execution, rest := range rests {
+		until := now
+		switch rest.why {
+		case HeldBack:
+			until = rest.until
+		case OverRate:
+			until = now.Add(e.owing(execution))
+		case NoRest, AtWork, NoStorage: // nobody knows when there is storage
+		}
+		length := until.Sub(now)
+		if length < holdFrom && !all && len(rests) <= holdMost || length <= 0 && all {
+			continue
+		}
+		if !all {
+			length = max(length, holdLeast)
+		}
+		holdings = append(holdings, Holding{execution, now.Add(min(length, holdLongest))})
+	}
+	for _, execution := range resumed {
+		holdings = append(holdings, Holding{Execution: execution})
+	}
+	if len(holdings) == 0 {
+		return
+	}
+	held, err := e.Store.Hold(ctx, e.lease, holdings)
+	e.report(ctx, "hold runs that rest", err)
+	e.places.hold(held)
+}
+
+// toHold are the executions that rest and are not held, or not for much longer, and those that were resumed although they are held.
+func (p *scheduler) toHold(now time.Time) (rests map[int64]resting, resumed []int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	rests = map[int64]resting{}
+	for execution, rest := range p.resting {
+		if rest.held.Before(now.Add(holdMargin)) {
+			rests[execution] = rest
+		}
+	}
+	for execution := range p.resumed {
+		if _, again := p.resting[execution]; !again {
+			resumed = append(resumed, execution)
+		}
+	}
+	clear(p.resumed)
+	return rests, resumed
+}
+
+// hold notes what the store holds.
+func (p *scheduler) hold(holdings []Holding) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, h := range holdings {
+		if rest, rests := p.resting[h.Execution]; rests {
+			rest.held = h.Until
+			p.resting[h.Execution] = rest
+		} else if !h.Until.IsZero() {
+			p.resumed[h.Execution] = struct{}{} // meanwhile
+		}
+	}
 }

@@ -64,6 +64,8 @@ type run struct {
 	permitted map[history.OpRef][]string
 	denials   int
 	tries     int
+	// refused are the failed attempts before results that the present turn has taken (failures).
+	refused map[history.OpRef]*history.Tries
 }
 
 // openOp is what is known of a blocked operation.
@@ -319,7 +321,7 @@ func (r *run) apply(arrived []Arrival) {
 			r.held(a, known)
 			continue
 		}
-		c := history.Completion{Op: a.Op, Value: a.Value, Error: a.Error, Event: a.Event}
+		c := history.Completion{Op: a.Op, Value: a.Value, Error: a.Error, Event: a.Event, Tries: a.Tries}
 		if known := r.open[a.Op]; known.poll != nil {
 			// The store drops the answers of earlier rounds: they are to calls that are closed.
 			if c.Round = known.poll.Round; a.Kind == TimerArrived {
@@ -331,6 +333,9 @@ func (r *run) apply(arrived []Arrival) {
 		}
 		if a.Kind == TimerArrived {
 			c = expired(op, r.limit(op))
+			if op.Kind == history.KindRun {
+				c.Tries = r.engine.Tries(op.Activity(r.loaded.Ref))
+			}
 		}
 		if c.Event > 0 {
 			r.note(op)
@@ -353,6 +358,7 @@ func (r *run) complete(c history.Completion) {
 // finish hands a completion to the program, which runs on until it blocks.
 func (r *run) finish(c history.Completion) {
 	if r.machine.Complete(c) {
+		r.failures(c.Op, c.Tries)
 		r.forget(c.Op)
 	}
 }
@@ -484,7 +490,7 @@ func (r *run) take() {
 	now := r.engine.Clock.Now()
 	for _, entry := range entries {
 		r.seq++
-		entry.Seq, entry.At = r.seq, now
+		entry.Seq, entry.At, entry.Tries = r.seq, now, r.triesOf(entry)
 		r.entries = append(r.entries, entry)
 		r.weight += int64(len(entry.Value))
 		if entry.Kind == history.KindStart && entry.Error == nil {
@@ -537,7 +543,7 @@ func (r *run) committed(c Commit, done Committed) {
 	r.owe(done.State.Ended())
 	written := int64(0)
 	for _, e := range c.Entries {
-		written += entrySize + int64(len(e.Value))
+		written += entrySize + int64(len(e.Value)) + e.Tries.Size()
 	}
 	r.engine.Limits.Wrote(r.loaded.Organization, written)
 	for _, e := range c.Emits {

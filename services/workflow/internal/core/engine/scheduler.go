@@ -35,8 +35,11 @@ func (p *scheduler) rest(r *run, rest resting) (ask time.Time) {
 func (p *scheduler) resume(j job) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, rests := p.resting[j.id]; rests {
+	if rest, rests := p.resting[j.id]; rests {
 		delete(p.resting, j.id)
+		if !rest.held.IsZero() {
+			p.resumed[j.id] = struct{}{}
+		}
 		p.add(j)
 	}
 }
@@ -84,6 +87,7 @@ func (p *scheduler) askAgain(execution int64, rest resting) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if now, some := p.resting[execution]; some && !now.woken {
+		rest.held = now.held
 		p.resting[execution] = rest
 	}
 }
@@ -132,6 +136,8 @@ type scheduler struct {
 	// resting are executions that have no place and are in this process until they may continue; wakes wakes the loop that asks.
 	resting map[int64]resting
 	wakes   func()
+	// resumed are those that were resumed while the store held them, until it does not any more.
+	resumed map[int64]struct{}
 	// turn is set if a started one is next.
 	turn bool
 	// reserved are places kept for executions that are being stored, and reservedBy those of each organization that has some.
@@ -144,7 +150,7 @@ type scheduler struct {
 
 func newScheduler(limit int, cacheBytes int64) *scheduler {
 	return &scheduler{
-		limit: limit, live: map[int64]wake.Signal{}, queued: map[int64]bool{}, resting: map[int64]resting{}, wakes: func() {},
+		limit: limit, live: map[int64]wake.Signal{}, queued: map[int64]bool{}, resting: map[int64]resting{}, resumed: map[int64]struct{}{}, wakes: func() {},
 		reservedBy: map[int64]int{}, parked: newCache(cacheBytes),
 	}
 }
@@ -229,6 +235,7 @@ func (p *scheduler) wake(w Woken) bool {
 	}
 	if rest, rests := p.resting[w.ID]; rests {
 		rest.ask, rest.read, rest.woken = time.Time{}, time.Time{}, true // it may have been cancelled
+		rest.held = time.Time{}                                          // and was claimed, if it is not held
 		p.resting[w.ID] = rest
 		p.wakes()
 		return true
@@ -260,8 +267,8 @@ func (p *scheduler) add(j job) {
 	p.drive(j, woken)
 }
 
-// here are the executions that the claim loop must not take again, and how many more it may.
-func (p *scheduler) here() (ids []int64, free int) {
+// here are the executions that the claim loop must not take again, and how many more it may. The store takes none that it holds.
+func (p *scheduler) here(now time.Time) (ids []int64, free int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	ids = make([]int64, 0, len(p.live)+len(p.queued))
@@ -271,10 +278,20 @@ func (p *scheduler) here() (ids []int64, free int) {
 	for execution := range p.queued {
 		ids = append(ids, execution)
 	}
-	for execution := range p.resting {
-		ids = append(ids, execution)
+	for execution, rest := range p.resting {
+		if !rest.held.After(now) {
+			ids = append(ids, execution)
+		}
 	}
 	return ids, p.limit - len(p.live) - len(p.queued)
+}
+
+// has reports whether an execution is in this process, but for one that is parked.
+func (p *scheduler) has(execution int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, rests := p.resting[execution]
+	return rests || p.live[execution] != nil || p.queued[execution]
 }
 
 // callWhenFree calls fn once, when a place becomes free.

@@ -3,6 +3,7 @@ package engine
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
@@ -71,7 +72,7 @@ func TestAnExecutionIsInOnePlace(t *testing.T) {
 	p.wake(Woken{ID: 1, Ours: true}) // found by the claim loop as well
 	p.wake(Woken{ID: 2, Ours: true})
 	p.wake(Woken{ID: 2, Ours: true})
-	if here, free := p.here(); !slices.Equal(driven, []int64{1}) || len(here) != 2 || free >= 0 {
+	if here, free := p.here(time.Time{}); !slices.Equal(driven, []int64{1}) || len(here) != 2 || free >= 0 {
 		t.Errorf("driven %v, here %v, %d free", driven, here, free)
 	}
 	if _, ok := p.reserve(1); !ok {

@@ -56,6 +56,8 @@ type Entry struct {
 	Event int64
 	// At is when it was recorded.
 	At time.Time
+	// Tries are the attempts of a Function that failed before its result; nil where the first one decided. No replay reads them.
+	Tries *Tries `json:",omitempty"`
 	// Generation is the one that recorded it, from 1. It is set where a history is shown; a replay has entries of one.
 	Generation int `json:",omitzero"`
 }

@@ -73,4 +73,6 @@ type Completion struct {
 	Event int64
 	// Round is the round of a poll that is answered.
 	Round int
+	// Tries are the attempts that failed before the answer.
+	Tries *Tries
 }

@@ -91,6 +91,8 @@ type Opening struct {
 	InFlight     int
 	// Redeclare reports whether an operator has allowed the worker to declare less strictly what a Function does than it is registered.
 	Redeclare bool
+	// Principal is the name of the worker's token, and Version that of its program, if it says so.
+	Principal, Version string
 }
 
 // admit is an error where a worker declares a Function less strictly than it is registered, and may not.
@@ -129,6 +131,7 @@ func (h *Hub) Open(ctx context.Context, o Opening) (*Session, error) {
 	now := h.Clock.Now()
 	err := h.Store.SaveDeclarations(ctx, Registration{
 		Organization: o.Organization, All: o.Functions, Most: MaxFunctions, Now: now, Before: now.Add(-keptFor), Admit: o.admit,
+		By: Registrar{Principal: o.Principal, Worker: o.Name, Version: o.Version},
 	})
 	if err != nil {
 		return nil, err
@@ -160,6 +163,9 @@ func (h *Hub) check(o Opening) error {
 	}
 	if o.Name == "" || len(o.Name) > maxName {
 		report("worker", "found %d bytes, expected a name of 1 to %d", len(o.Name), maxName)
+	}
+	if len(o.Version) > maxVersion {
+		report("version", "found %d bytes, expected at most %d", len(o.Version), maxVersion)
 	}
 	if o.InFlight < 1 || o.InFlight > MaxInFlight {
 		report("max_in_flight", "found %d, expected 1 to %d", o.InFlight, MaxInFlight)

@@ -89,6 +89,7 @@ func (s *Session) add(c Call, until time.Time) {
 		s.hub.left(s, c)
 		return
 	}
+	c.Taken = s.hub.Clock.Now()
 	s.held[c.ID] = c
 	s.fresh = append(s.fresh, c)
 	s.stored.Raise()

@@ -144,6 +144,7 @@ func (s *Session) take(ctx context.Context) error {
 			if _, again := s.held[c.ID]; !again {
 				given = append(given, c)
 			}
+			c.Taken = s.hub.Clock.Now()
 			s.held[c.ID] = c
 		}
 		s.mu.Unlock()
@@ -182,7 +183,7 @@ func (s *Session) give(ctx context.Context, c Call) {
 		return
 	}
 	if refusal != nil {
-		if _, err := h.Store.AnswerOffer(ctx, Answer{Session: s.id, Call: c.ID, Execution: c.Execution, Error: refusal}); err != nil &&
+		if _, err := h.Store.AnswerOffer(ctx, Answer{Session: s.id, Call: c.ID, Execution: c.Execution, Error: refusal, Began: c.Taken}); err != nil &&
 			ctx.Err() == nil {
 			h.Log.WarnContext(ctx, "answering a refused call failed; will retry", "function", c.Function, "workflow", c.Workflow, "error", err)
 		}
@@ -296,7 +297,7 @@ func (s *Session) Answer(ctx context.Context, call string, value json.RawMessage
 		return err
 	}
 	value, failure = clean(concealed, value, failure)
-	a := Answer{Session: s.id, Call: call, Execution: c.Execution, Value: value, Error: worded(failure)}
+	a := Answer{Session: s.id, Call: call, Execution: c.Execution, Value: value, Error: worded(failure), Began: c.Taken}
 	if a.Error == nil {
 		if a.Error = history.AnswerDoor.Refuse(c.Function, value); a.Error == nil && found {
 			if err := f.CheckResult(value); err != nil {

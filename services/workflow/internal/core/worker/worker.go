@@ -70,6 +70,13 @@ type Kept struct {
 	Declaration
 
 	RegisteredAt, SeenAt time.Time
+	// By is who registered it as it is; empty for one that was registered before that was kept.
+	By Registrar
+}
+
+// Registrar is who registers Functions: the name of the token, the name of the worker, and the version that its program has given.
+type Registrar struct {
+	Principal, Worker, Version string
 }
 
 // The limits of what a worker may register and have.
@@ -79,6 +86,7 @@ const (
 	MaxInFlight     = 1000     // calls of one session
 	MaxSessions     = 200      // of one organization, at one replica
 	maxName         = 200
+	maxVersion      = 100
 	keptFor         = 30 * 24 * time.Hour
 	maxPlaces       = 20
 	maxSecrets      = 16
@@ -113,6 +121,7 @@ type Store interface {
 type Registration struct {
 	Organization int64
 	All          []Declaration
+	By           Registrar
 	// Most is how many Functions an organization may have, and Before until when those were last seen that it has no more.
 	Most        int
 	Now, Before time.Time
@@ -144,6 +153,8 @@ type Call struct {
 	Trace        string
 	// Secrets are the values of the Function's secret arguments, by argument. They are sent to the worker and stored nowhere.
 	Secrets map[string]string
+	// Taken is when the session has taken it for its worker.
+	Taken time.Time
 }
 
 // Answer is what a worker answers.
@@ -154,6 +165,8 @@ type Answer struct {
 	Execution int64
 	Value     json.RawMessage
 	Error     *history.FunctionError
+	// Began is when the worker was given the call.
+	Began time.Time
 }
 
 var names = regexp.MustCompile(`^[a-z][a-z0-9_-]*(\.[a-z][a-z0-9_-]*)+$`)

@@ -193,6 +193,23 @@ FROM (
         unnest(sqlc.arg(ats)::timestamptz[]) AS at
 ) AS u;
 
+-- name: AppendTried :exec
+-- AppendMany where a call may have been attempted more than once. What a relay or a worker was asked for and did not answer in time has its
+-- failed attempts beside the call, which the turn closes behind this.
+INSERT INTO entry (execution, seq, branch, op, kind, name, hash, value, error, event, recorded_at, tries)
+SELECT u.execution, u.seq, u.branch, u.op, u.kind, u.name, u.hash, nullif(u.value, '')::json, nullif(u.error, '')::json, nullif(u.event, 0), u.at,
+    CASE WHEN u.tries <> '' THEN u.tries::json WHEN u.kind = 'run' THEN (
+        SELECT c.tries FROM call c WHERE c.execution = u.execution AND c.branch = u.branch AND c.op = u.op
+    ) END
+FROM (
+    SELECT unnest(sqlc.arg(executions)::bigint[]) AS execution, unnest(sqlc.arg(seqs)::bigint[]) AS seq,
+        unnest(sqlc.arg(branches)::int[]) AS branch, unnest(sqlc.arg(ops)::int[]) AS op,
+        unnest(sqlc.arg(kinds)::text[]) AS kind, unnest(sqlc.arg(names)::text[]) AS name,
+        unnest(sqlc.arg(hashes)::bigint[]) AS hash, unnest(sqlc.arg(vals)::text[]) AS value,
+        unnest(sqlc.arg(errors)::text[]) AS error, unnest(sqlc.arg(events)::bigint[]) AS event,
+        unnest(sqlc.arg(ats)::timestamptz[]) AS at, unnest(sqlc.arg(tries)::text[]) AS tries
+) AS u;
+
 -- name: CloseMany :exec
 -- Deletes the open rows of operations that are part of the history now.
 WITH c AS (

@@ -252,8 +252,8 @@ WHERE organization = sqlc.arg(organization) AND workflow = sqlc.arg(workflow);
 -- Gives a new execution the present generation of another one up to an entry, the channels of earlier ones, what has been received, and what
 -- was reported; and has it run.
 WITH entries AS (
-    INSERT INTO entry (execution, seq, branch, op, kind, name, hash, value, error, event, recorded_at)
-    SELECT sqlc.arg(into_execution)::bigint, n.seq, n.branch, n.op, n.kind, n.name, n.hash, n.value, n.error, n.event, n.recorded_at
+    INSERT INTO entry (execution, seq, branch, op, kind, name, hash, value, error, event, recorded_at, tries)
+    SELECT sqlc.arg(into_execution)::bigint, n.seq, n.branch, n.op, n.kind, n.name, n.hash, n.value, n.error, n.event, n.recorded_at, n.tries
     FROM entry n
     WHERE n.execution = sqlc.arg(source)::bigint AND n.seq < sqlc.arg(before)::bigint
       AND (n.seq > sqlc.arg(base)::bigint OR n.kind = 'channel')

@@ -43,7 +43,7 @@ SELECT (
     coalesce((SELECT sum(pg_column_size(p.data)) FROM payload p WHERE p.organization = sqlc.arg(organization)), 0)
     + coalesce((SELECT sum(pg_column_size(e.data) + 150) FROM event e WHERE e.organization = sqlc.arg(organization)), 0)
     + coalesce((SELECT sum(pg_column_size(x.inputs) + 400 + (
-        SELECT coalesce(sum(coalesce(pg_column_size(n.value), 0) + 100), 0) FROM entry n WHERE n.execution = x.id
+        SELECT coalesce(sum(coalesce(pg_column_size(n.value), 0) + coalesce(pg_column_size(n.tries), 0) + 100), 0) FROM entry n WHERE n.execution = x.id
     )) FROM execution x WHERE x.organization = sqlc.arg(organization)), 0)
 )::bigint AS bytes;
 

@@ -12,6 +12,7 @@ WHERE organization = $1 AND workflow = $2;
 SELECT
     timer.branch, timer.op, timer.opened_at, timer.due,
     call.function, call.location, call.agent, call.attempt, poll.function AS polled, poll.round, poll.deadline,
+    coalesce(call.tries::text, '')::text AS tries,
     coalesce(array_agg(wait.type ORDER BY wait.type) FILTER (WHERE wait.type IS NOT NULL), '{}')::text[] AS types,
     coalesce((array_agg(wait.filter::text) FILTER (WHERE wait.type IS NOT NULL))[1], '{}')::text AS filter
 FROM timer
@@ -19,11 +20,12 @@ LEFT JOIN call USING (execution, branch, op)
 LEFT JOIN poll USING (execution, branch, op)
 LEFT JOIN wait USING (execution, branch, op)
 WHERE timer.execution = $1
-GROUP BY timer.branch, timer.op, timer.opened_at, timer.due, call.function, call.location, call.agent, call.attempt, poll.function, poll.round, poll.deadline
+GROUP BY timer.branch, timer.op, timer.opened_at, timer.due, call.function, call.location, call.agent, call.attempt, poll.function, poll.round, poll.deadline,
+    call.tries::text
 ORDER BY timer.branch, timer.op;
 
 -- name: History :many
-SELECT execution, seq, branch, op, kind, name, hash, value, error, event, recorded_at
+SELECT execution, seq, branch, op, kind, name, hash, value, error, event, recorded_at, tries
 FROM entry
 WHERE execution = $1 AND seq > $2
 ORDER BY seq

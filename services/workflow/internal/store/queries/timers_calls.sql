@@ -25,20 +25,20 @@ RETURNING call.id, call.function, call.args, call.agent, call.attempt, call.dead
     coalesce((SELECT parent FROM trace WHERE trace.execution = call.execution), '')::text AS trace;
 
 -- name: FindCall :one
-SELECT execution, branch, op, agent, location, no_retry, retry, refused, deadline, holder FROM call WHERE id = $1;
+SELECT execution, branch, op, agent, location, no_retry, retry, refused, deadline, holder, attempt, tries FROM call WHERE id = $1;
 
 -- name: PostponeCall :exec
-UPDATE call SET next_at = $2, refused = refused + 1 WHERE id = $1;
+UPDATE call SET next_at = $2, refused = refused + 1, tries = $3 WHERE id = $1;
 
 -- name: DeliverAnswer :many
 -- The first answer of a call that is still open counts, and the call is sent to nobody any more. There is no row if no such call is known,
 -- or if a session is given that does not have it.
 WITH held AS (
-    SELECT c.execution, c.branch, c.op FROM call c
+    SELECT c.execution, c.branch, c.op, c.tries FROM call c
     WHERE c.id = sqlc.arg(id) AND (sqlc.narg(session)::text IS NULL OR c.holder = sqlc.narg(session))
 ), answered AS (
-    INSERT INTO delivery (execution, branch, op, kind, value, error)
-    SELECT held.execution, held.branch, held.op, 1, sqlc.narg(value), sqlc.narg(error) FROM held
+    INSERT INTO delivery (execution, branch, op, kind, value, error, tries)
+    SELECT held.execution, held.branch, held.op, 1, sqlc.narg(value), sqlc.narg(error), held.tries FROM held
     ON CONFLICT DO NOTHING
     RETURNING execution
 ), closed AS (

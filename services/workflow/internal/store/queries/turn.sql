@@ -41,6 +41,7 @@ SELECT
               ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > sqlc.arg(now)::timestamptz)
           ))
           AND r.execution <> ALL (sqlc.arg(here)::bigint[])
+          AND (r.not_before IS NULL OR r.not_before <= sqlc.arg(now)::timestamptz)
     ) AS executions,
     EXISTS (SELECT FROM timer t WHERE NOT t.fired AND t.due < sqlc.arg(soon)::timestamptz) AS timers,
     EXISTS (SELECT FROM call c WHERE c.next_at <= sqlc.arg(now)::timestamptz AND c.deadline > sqlc.arg(now)::timestamptz) AS calls,
@@ -74,6 +75,7 @@ WITH RECURSIVE tenants AS (
               ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > sqlc.arg(now))
           ))
           AND r.execution <> ALL (sqlc.arg(here)::bigint[])
+          AND (r.not_before IS NULL OR r.not_before <= sqlc.arg(now)::timestamptz)
           AND sqlc.arg(suspected)::boolean = (sqlc.arg(suspicious)::int <= e.crashes
               + CASE WHEN e.owner IS NULL OR (e.owner = sqlc.arg(instance)::text AND e.owner_epoch >= sqlc.arg(epoch)::bigint) THEN 0 ELSE 1 END)
         ORDER BY r.execution
@@ -101,6 +103,19 @@ WHERE id = ANY (ARRAY(
     FOR UPDATE OF e SKIP LOCKED
 ))
 RETURNING id, turn, organization, workflow, crashes;
+
+-- name: Hold :many
+-- A row that is locked is skipped: its execution parks, ends or is woken. So this waits for nobody.
+UPDATE runnable SET not_before = u.until
+FROM (SELECT unnest(sqlc.arg(executions)::bigint[]) AS execution, unnest(sqlc.arg(untils)::timestamptz[]) AS until) AS u
+WHERE runnable.execution = u.execution AND runnable.execution = ANY (ARRAY(
+    SELECT r.execution FROM runnable r
+    JOIN execution e ON e.id = ANY (ARRAY[r.execution])
+    WHERE r.execution = ANY (sqlc.arg(executions)::bigint[])
+      AND e.owner = sqlc.arg(instance)::text AND e.owner_epoch = sqlc.arg(epoch)::bigint
+    FOR UPDATE OF r SKIP LOCKED
+))
+RETURNING runnable.execution;
 
 -- name: Absolve :exec
 UPDATE execution SET crashes = 0 WHERE id = $1 AND owner = $2 AND owner_epoch = $3 AND crashes > 0;
@@ -130,7 +145,7 @@ WHERE id = ANY (sqlc.arg(ids)::bigint[]);
 
 -- name: Histories :many
 -- The entries of executions behind those with the given numbers.
-SELECT n.execution, n.seq, n.branch, n.op, n.kind, n.name, n.hash, n.value, n.error, n.event, n.recorded_at
+SELECT n.execution, n.seq, n.branch, n.op, n.kind, n.name, n.hash, n.value, n.error, n.event, n.recorded_at, n.tries
 FROM (SELECT unnest(sqlc.arg(executions)::bigint[]) AS execution, unnest(sqlc.arg(bases)::bigint[]) AS base) AS u
 JOIN entry n ON n.execution = ANY (ARRAY[u.execution]) AND n.seq > u.base
 ORDER BY n.execution, n.seq;
@@ -144,18 +159,20 @@ SELECT digest, source FROM program WHERE digest = ANY (sqlc.arg(digests)::bytea[
 -- and the timer of a poll has the poll's progress beside it: everything that is open has a timer.
 SELECT x.id AS execution, x.wakes, x.state, coalesce(a.branch, 0)::int AS branch, coalesce(a.op, 0)::int AS op, coalesce(a.kind, -1)::smallint AS kind,
     a.value, a.error, a.event, a.event_id, a.source, a.type, a.data, a.occurred_at,
-    coalesce(a.due, 'epoch')::timestamptz AS due, a.polled, a.round, a.calling, a.deadline, a.seen, a.problem
+    coalesce(a.due, 'epoch')::timestamptz AS due, a.polled, a.round, a.calling, a.deadline, a.seen, a.problem,
+    a.tries
 FROM execution x
 LEFT JOIN LATERAL (
     SELECT d.branch, d.op, d.kind, d.value, d.error, d.event, d.arrived AS place, 'epoch'::timestamptz AS due,
         e.event_id, e.source, e.type, e.data, e.occurred_at,
-        NULL::text AS polled, NULL::int AS round, NULL::boolean AS calling, NULL::timestamptz AS deadline, NULL::json AS seen, NULL::json AS problem
+        NULL::text AS polled, NULL::int AS round, NULL::boolean AS calling, NULL::timestamptz AS deadline, NULL::json AS seen, NULL::json AS problem,
+        d.tries
     FROM delivery d
     LEFT JOIN event e ON e.id = ANY (ARRAY[d.event])
     WHERE d.execution = x.id
     UNION ALL
     SELECT t.branch, t.op, CASE WHEN t.fired THEN 2 ELSE -2 END::smallint, NULL, NULL, NULL, 9223372036854775807, t.due, NULL, NULL, NULL, NULL, NULL,
-        p.function, p.round, p.calling, p.deadline, p.value, p.error
+        p.function, p.round, p.calling, p.deadline, p.value, p.error, NULL
     FROM timer t
     LEFT JOIN poll p ON sqlc.arg(everything)::boolean AND p.execution = ANY (ARRAY[t.execution]) AND p.branch = t.branch AND p.op = t.op
     WHERE t.execution = x.id AND (t.fired OR sqlc.arg(everything)::boolean)

@@ -38,7 +38,7 @@ WHERE id = ANY (ARRAY(
 SELECT secrets FROM execution WHERE id = $1;
 
 -- name: PostponeOffer :exec
-UPDATE call SET offer_at = $2, refused = refused + 1, holder = '' WHERE id = $1;
+UPDATE call SET offer_at = $2, refused = refused + 1, holder = '', tries = $3 WHERE id = $1;
 
 -- name: LockWorkerFunctions :exec
 SELECT pg_advisory_xact_lock(hashtextextended('worker_function', sqlc.arg(organization)::bigint));
@@ -47,18 +47,24 @@ SELECT pg_advisory_xact_lock(hashtextextended('worker_function', sqlc.arg(organi
 DELETE FROM worker_function WHERE organization = sqlc.arg(organization) AND seen_at < sqlc.arg(before);
 
 -- name: SaveWorkerFunctions :exec
-INSERT INTO worker_function (organization, name, declaration, registered_at, seen_at)
-SELECT sqlc.arg(organization), u.name, u.declaration::jsonb, sqlc.arg(now)::timestamptz, sqlc.arg(now)::timestamptz
+INSERT INTO worker_function (organization, name, declaration, registered_at, seen_at, registered_by, registered_by_worker, registered_by_version)
+SELECT sqlc.arg(organization), u.name, u.declaration::jsonb, sqlc.arg(now)::timestamptz, sqlc.arg(now)::timestamptz,
+    sqlc.arg(principal)::text, sqlc.arg(worker)::text, sqlc.arg(version)::text
 FROM (SELECT unnest(sqlc.arg(names)::text[]) AS name, unnest(sqlc.arg(declarations)::text[]) AS declaration ORDER BY 1) AS u
 ON CONFLICT (organization, name) DO UPDATE SET declaration = excluded.declaration, seen_at = excluded.seen_at,
-    registered_at = CASE WHEN worker_function.declaration = excluded.declaration THEN worker_function.registered_at ELSE excluded.registered_at END;
+    registered_at = CASE WHEN worker_function.declaration = excluded.declaration THEN worker_function.registered_at ELSE excluded.registered_at END,
+    registered_by = CASE WHEN worker_function.declaration = excluded.declaration THEN worker_function.registered_by ELSE excluded.registered_by END,
+    registered_by_worker = CASE WHEN worker_function.declaration = excluded.declaration
+        THEN worker_function.registered_by_worker ELSE excluded.registered_by_worker END,
+    registered_by_version = CASE WHEN worker_function.declaration = excluded.declaration
+        THEN worker_function.registered_by_version ELSE excluded.registered_by_version END;
 
 -- name: SeeWorkerFunctions :exec
 UPDATE worker_function SET seen_at = sqlc.arg(now)
 WHERE organization = sqlc.arg(organization) AND name = ANY (sqlc.arg(names)::text[]) AND seen_at < sqlc.arg(now);
 
 -- name: WorkerFunctions :many
-SELECT name, declaration, registered_at, seen_at FROM worker_function WHERE organization = $1 ORDER BY name;
+SELECT name, declaration, registered_at, seen_at, registered_by, registered_by_worker, registered_by_version FROM worker_function WHERE organization = $1 ORDER BY name;
 
 -- name: CountWorkerFunctions :one
 SELECT count(*) FROM worker_function WHERE organization = $1;

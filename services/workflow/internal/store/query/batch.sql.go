@@ -54,6 +54,57 @@ func (q *Queries) AppendMany(ctx context.Context, arg AppendManyParams) error {
 	return err
 }
 
+const appendTried = `-- name: AppendTried :exec
+INSERT INTO entry (execution, seq, branch, op, kind, name, hash, value, error, event, recorded_at, tries)
+SELECT u.execution, u.seq, u.branch, u.op, u.kind, u.name, u.hash, nullif(u.value, '')::json, nullif(u.error, '')::json, nullif(u.event, 0), u.at,
+    CASE WHEN u.tries <> '' THEN u.tries::json WHEN u.kind = 'run' THEN (
+        SELECT c.tries FROM call c WHERE c.execution = u.execution AND c.branch = u.branch AND c.op = u.op
+    ) END
+FROM (
+    SELECT unnest($1::bigint[]) AS execution, unnest($2::bigint[]) AS seq,
+        unnest($3::int[]) AS branch, unnest($4::int[]) AS op,
+        unnest($5::text[]) AS kind, unnest($6::text[]) AS name,
+        unnest($7::bigint[]) AS hash, unnest($8::text[]) AS value,
+        unnest($9::text[]) AS error, unnest($10::bigint[]) AS event,
+        unnest($11::timestamptz[]) AS at, unnest($12::text[]) AS tries
+) AS u
+`
+
+type AppendTriedParams struct {
+	Executions []int64
+	Seqs       []int64
+	Branches   []int32
+	Ops        []int32
+	Kinds      []string
+	Names      []string
+	Hashes     []int64
+	Vals       []string
+	Errors     []string
+	Events     []int64
+	Ats        []time.Time
+	Tries      []string
+}
+
+// AppendMany where a call may have been attempted more than once. What a relay or a worker was asked for and did not answer in time has its
+// failed attempts beside the call, which the turn closes behind this.
+func (q *Queries) AppendTried(ctx context.Context, arg AppendTriedParams) error {
+	_, err := q.db.Exec(ctx, appendTried,
+		arg.Executions,
+		arg.Seqs,
+		arg.Branches,
+		arg.Ops,
+		arg.Kinds,
+		arg.Names,
+		arg.Hashes,
+		arg.Vals,
+		arg.Errors,
+		arg.Events,
+		arg.Ats,
+		arg.Tries,
+	)
+	return err
+}
+
 const beginExecutions = `-- name: BeginExecutions :exec
 WITH ids AS MATERIALIZED (
     SELECT array_agg(nextval('execution_id_seq')) AS id FROM generate_series(1, cardinality($11::text[]))

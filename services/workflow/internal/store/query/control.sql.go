@@ -50,8 +50,8 @@ func (q *Queries) ChannelsTaken(ctx context.Context, arg ChannelsTakenParams) (i
 
 const copyHistory = `-- name: CopyHistory :exec
 WITH entries AS (
-    INSERT INTO entry (execution, seq, branch, op, kind, name, hash, value, error, event, recorded_at)
-    SELECT $1::bigint, n.seq, n.branch, n.op, n.kind, n.name, n.hash, n.value, n.error, n.event, n.recorded_at
+    INSERT INTO entry (execution, seq, branch, op, kind, name, hash, value, error, event, recorded_at, tries)
+    SELECT $1::bigint, n.seq, n.branch, n.op, n.kind, n.name, n.hash, n.value, n.error, n.event, n.recorded_at, n.tries
     FROM entry n
     WHERE n.execution = $2::bigint AND n.seq < $3::bigint
       AND (n.seq > $4::bigint OR n.kind = 'channel')

@@ -62,6 +62,7 @@ type Call struct {
 	Organization int64
 	OfferAt      *time.Time
 	Holder       string
+	Tries        []byte
 }
 
 type CallPolicy struct {
@@ -124,6 +125,7 @@ type Delivery struct {
 	Value     []byte
 	Error     []byte
 	Event     *int64
+	Tries     []byte
 }
 
 type Entry struct {
@@ -138,6 +140,7 @@ type Entry struct {
 	Error      []byte
 	Event      *int64
 	RecordedAt time.Time
+	Tries      []byte
 }
 
 type Event struct {
@@ -362,6 +365,7 @@ type Runnable struct {
 	Execution    int64
 	Since        time.Time
 	Organization int64
+	NotBefore    *time.Time
 }
 
 type Schedule struct {
@@ -499,9 +503,12 @@ type Watch struct {
 
 // A Function that workers have registered. Deleted 30 days after its last worker was seen.
 type WorkerFunction struct {
-	Organization int64
-	Name         string
-	Declaration  json.RawMessage
-	RegisteredAt time.Time
-	SeenAt       time.Time
+	Organization        int64
+	Name                string
+	Declaration         json.RawMessage
+	RegisteredAt        time.Time
+	SeenAt              time.Time
+	RegisteredBy        *string
+	RegisteredByWorker  *string
+	RegisteredByVersion *string
 }

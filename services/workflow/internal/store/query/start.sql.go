@@ -68,7 +68,7 @@ func (q *Queries) FindExecution(ctx context.Context, arg FindExecutionParams) (F
 }
 
 const history = `-- name: History :many
-SELECT execution, seq, branch, op, kind, name, hash, value, error, event, recorded_at
+SELECT execution, seq, branch, op, kind, name, hash, value, error, event, recorded_at, tries
 FROM entry
 WHERE execution = $1 AND seq > $2
 ORDER BY seq
@@ -102,6 +102,7 @@ func (q *Queries) History(ctx context.Context, arg HistoryParams) ([]Entry, erro
 			&i.Error,
 			&i.Event,
 			&i.RecordedAt,
+			&i.Tries,
 		); err != nil {
 			return nil, err
 		}
@@ -117,6 +118,7 @@ const waiting = `-- name: Waiting :many
 SELECT
     timer.branch, timer.op, timer.opened_at, timer.due,
     call.function, call.location, call.agent, call.attempt, poll.function AS polled, poll.round, poll.deadline,
+    coalesce(call.tries::text, '')::text AS tries,
     coalesce(array_agg(wait.type ORDER BY wait.type) FILTER (WHERE wait.type IS NOT NULL), '{}')::text[] AS types,
     coalesce((array_agg(wait.filter::text) FILTER (WHERE wait.type IS NOT NULL))[1], '{}')::text AS filter
 FROM timer
@@ -124,7 +126,8 @@ LEFT JOIN call USING (execution, branch, op)
 LEFT JOIN poll USING (execution, branch, op)
 LEFT JOIN wait USING (execution, branch, op)
 WHERE timer.execution = $1
-GROUP BY timer.branch, timer.op, timer.opened_at, timer.due, call.function, call.location, call.agent, call.attempt, poll.function, poll.round, poll.deadline
+GROUP BY timer.branch, timer.op, timer.opened_at, timer.due, call.function, call.location, call.agent, call.attempt, poll.function, poll.round, poll.deadline,
+    call.tries::text
 ORDER BY timer.branch, timer.op
 `
 
@@ -140,6 +143,7 @@ type WaitingRow struct {
 	Polled   *string
 	Round    *int32
 	Deadline *time.Time
+	Tries    string
 	Types    []string
 	Filter   string
 }
@@ -166,6 +170,7 @@ func (q *Queries) Waiting(ctx context.Context, execution int64) ([]WaitingRow, e
 			&i.Polled,
 			&i.Round,
 			&i.Deadline,
+			&i.Tries,
 			&i.Types,
 			&i.Filter,
 		); err != nil {

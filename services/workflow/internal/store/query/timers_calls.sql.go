@@ -14,11 +14,11 @@ import (
 
 const deliverAnswer = `-- name: DeliverAnswer :many
 WITH held AS (
-    SELECT c.execution, c.branch, c.op FROM call c
+    SELECT c.execution, c.branch, c.op, c.tries FROM call c
     WHERE c.id = $1 AND ($2::text IS NULL OR c.holder = $2)
 ), answered AS (
-    INSERT INTO delivery (execution, branch, op, kind, value, error)
-    SELECT held.execution, held.branch, held.op, 1, $3, $4 FROM held
+    INSERT INTO delivery (execution, branch, op, kind, value, error, tries)
+    SELECT held.execution, held.branch, held.op, 1, $3, $4, held.tries FROM held
     ON CONFLICT DO NOTHING
     RETURNING execution
 ), closed AS (
@@ -96,7 +96,7 @@ func (q *Queries) DueExecutions(ctx context.Context, arg DueExecutionsParams) ([
 }
 
 const findCall = `-- name: FindCall :one
-SELECT execution, branch, op, agent, location, no_retry, retry, refused, deadline, holder FROM call WHERE id = $1
+SELECT execution, branch, op, agent, location, no_retry, retry, refused, deadline, holder, attempt, tries FROM call WHERE id = $1
 `
 
 type FindCallRow struct {
@@ -110,6 +110,8 @@ type FindCallRow struct {
 	Refused   int32
 	Deadline  time.Time
 	Holder    string
+	Attempt   int32
+	Tries     []byte
 }
 
 func (q *Queries) FindCall(ctx context.Context, id string) (FindCallRow, error) {
@@ -126,6 +128,8 @@ func (q *Queries) FindCall(ctx context.Context, id string) (FindCallRow, error) 
 		&i.Refused,
 		&i.Deadline,
 		&i.Holder,
+		&i.Attempt,
+		&i.Tries,
 	)
 	return i, err
 }
@@ -249,15 +253,16 @@ func (q *Queries) NextTimer(ctx context.Context) (time.Time, error) {
 }
 
 const postponeCall = `-- name: PostponeCall :exec
-UPDATE call SET next_at = $2, refused = refused + 1 WHERE id = $1
+UPDATE call SET next_at = $2, refused = refused + 1, tries = $3 WHERE id = $1
 `
 
 type PostponeCallParams struct {
 	ID     string
 	NextAt *time.Time
+	Tries  []byte
 }
 
 func (q *Queries) PostponeCall(ctx context.Context, arg PostponeCallParams) error {
-	_, err := q.db.Exec(ctx, postponeCall, arg.ID, arg.NextAt)
+	_, err := q.db.Exec(ctx, postponeCall, arg.ID, arg.NextAt, arg.Tries)
 	return err
 }

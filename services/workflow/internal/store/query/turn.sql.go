@@ -70,6 +70,7 @@ WITH RECURSIVE tenants AS (
               ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > $3)
           ))
           AND r.execution <> ALL ($7::bigint[])
+          AND (r.not_before IS NULL OR r.not_before <= $3::timestamptz)
           AND $4::boolean = ($5::int <= e.crashes
               + CASE WHEN e.owner IS NULL OR (e.owner = $1::text AND e.owner_epoch >= $2::bigint) THEN 0 ELSE 1 END)
         ORDER BY r.execution
@@ -173,6 +174,7 @@ SELECT
               ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > $3::timestamptz)
           ))
           AND r.execution <> ALL ($4::bigint[])
+          AND (r.not_before IS NULL OR r.not_before <= $3::timestamptz)
     ) AS executions,
     EXISTS (SELECT FROM timer t WHERE NOT t.fired AND t.due < $5::timestamptz) AS timers,
     EXISTS (SELECT FROM call c WHERE c.next_at <= $3::timestamptz AND c.deadline > $3::timestamptz) AS calls,
@@ -299,7 +301,7 @@ func (q *Queries) Exonerate(ctx context.Context, arg ExonerateParams) error {
 }
 
 const histories = `-- name: Histories :many
-SELECT n.execution, n.seq, n.branch, n.op, n.kind, n.name, n.hash, n.value, n.error, n.event, n.recorded_at
+SELECT n.execution, n.seq, n.branch, n.op, n.kind, n.name, n.hash, n.value, n.error, n.event, n.recorded_at, n.tries
 FROM (SELECT unnest($1::bigint[]) AS execution, unnest($2::bigint[]) AS base) AS u
 JOIN entry n ON n.execution = ANY (ARRAY[u.execution]) AND n.seq > u.base
 ORDER BY n.execution, n.seq
@@ -332,10 +334,57 @@ func (q *Queries) Histories(ctx context.Context, arg HistoriesParams) ([]Entry, 
 			&i.Error,
 			&i.Event,
 			&i.RecordedAt,
+			&i.Tries,
 		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const hold = `-- name: Hold :many
+UPDATE runnable SET not_before = u.until
+FROM (SELECT unnest($1::bigint[]) AS execution, unnest($4::timestamptz[]) AS until) AS u
+WHERE runnable.execution = u.execution AND runnable.execution = ANY (ARRAY(
+    SELECT r.execution FROM runnable r
+    JOIN execution e ON e.id = ANY (ARRAY[r.execution])
+    WHERE r.execution = ANY ($1::bigint[])
+      AND e.owner = $2::text AND e.owner_epoch = $3::bigint
+    FOR UPDATE OF r SKIP LOCKED
+))
+RETURNING runnable.execution
+`
+
+type HoldParams struct {
+	Executions []int64
+	Instance   string
+	Epoch      int64
+	Untils     []time.Time
+}
+
+// A row that is locked is skipped: its execution parks, ends or is woken. So this waits for nobody.
+func (q *Queries) Hold(ctx context.Context, arg HoldParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, hold,
+		arg.Executions,
+		arg.Instance,
+		arg.Epoch,
+		arg.Untils,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var execution int64
+		if err := rows.Scan(&execution); err != nil {
+			return nil, err
+		}
+		items = append(items, execution)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -523,18 +572,20 @@ func (q *Queries) Release(ctx context.Context, arg ReleaseParams) error {
 const standings = `-- name: Standings :many
 SELECT x.id AS execution, x.wakes, x.state, coalesce(a.branch, 0)::int AS branch, coalesce(a.op, 0)::int AS op, coalesce(a.kind, -1)::smallint AS kind,
     a.value, a.error, a.event, a.event_id, a.source, a.type, a.data, a.occurred_at,
-    coalesce(a.due, 'epoch')::timestamptz AS due, a.polled, a.round, a.calling, a.deadline, a.seen, a.problem
+    coalesce(a.due, 'epoch')::timestamptz AS due, a.polled, a.round, a.calling, a.deadline, a.seen, a.problem,
+    a.tries
 FROM execution x
 LEFT JOIN LATERAL (
     SELECT d.branch, d.op, d.kind, d.value, d.error, d.event, d.arrived AS place, 'epoch'::timestamptz AS due,
         e.event_id, e.source, e.type, e.data, e.occurred_at,
-        NULL::text AS polled, NULL::int AS round, NULL::boolean AS calling, NULL::timestamptz AS deadline, NULL::json AS seen, NULL::json AS problem
+        NULL::text AS polled, NULL::int AS round, NULL::boolean AS calling, NULL::timestamptz AS deadline, NULL::json AS seen, NULL::json AS problem,
+        d.tries
     FROM delivery d
     LEFT JOIN event e ON e.id = ANY (ARRAY[d.event])
     WHERE d.execution = x.id
     UNION ALL
     SELECT t.branch, t.op, CASE WHEN t.fired THEN 2 ELSE -2 END::smallint, NULL, NULL, NULL, 9223372036854775807, t.due, NULL, NULL, NULL, NULL, NULL,
-        p.function, p.round, p.calling, p.deadline, p.value, p.error
+        p.function, p.round, p.calling, p.deadline, p.value, p.error, NULL
     FROM timer t
     LEFT JOIN poll p ON $1::boolean AND p.execution = ANY (ARRAY[t.execution]) AND p.branch = t.branch AND p.op = t.op
     WHERE t.execution = x.id AND (t.fired OR $1::boolean)
@@ -570,6 +621,7 @@ type StandingsRow struct {
 	Deadline   *time.Time
 	Seen       []byte
 	Problem    []byte
+	Tries      []byte
 }
 
 // The counters and states of executions, and the arrivals for their open operations: events and answers in order of arrival, then
@@ -606,6 +658,7 @@ func (q *Queries) Standings(ctx context.Context, arg StandingsParams) ([]Standin
 			&i.Deadline,
 			&i.Seen,
 			&i.Problem,
+			&i.Tries,
 		); err != nil {
 			return nil, err
 		}

@@ -151,16 +151,17 @@ func (q *Queries) NotifyOffers(ctx context.Context) error {
 }
 
 const postponeOffer = `-- name: PostponeOffer :exec
-UPDATE call SET offer_at = $2, refused = refused + 1, holder = '' WHERE id = $1
+UPDATE call SET offer_at = $2, refused = refused + 1, holder = '', tries = $3 WHERE id = $1
 `
 
 type PostponeOfferParams struct {
 	ID      string
 	OfferAt *time.Time
+	Tries   []byte
 }
 
 func (q *Queries) PostponeOffer(ctx context.Context, arg PostponeOfferParams) error {
-	_, err := q.db.Exec(ctx, postponeOffer, arg.ID, arg.OfferAt)
+	_, err := q.db.Exec(ctx, postponeOffer, arg.ID, arg.OfferAt, arg.Tries)
 	return err
 }
 
@@ -188,16 +189,25 @@ func (q *Queries) ReleaseOffers(ctx context.Context, arg ReleaseOffersParams) (i
 }
 
 const saveWorkerFunctions = `-- name: SaveWorkerFunctions :exec
-INSERT INTO worker_function (organization, name, declaration, registered_at, seen_at)
-SELECT $1, u.name, u.declaration::jsonb, $2::timestamptz, $2::timestamptz
-FROM (SELECT unnest($3::text[]) AS name, unnest($4::text[]) AS declaration ORDER BY 1) AS u
+INSERT INTO worker_function (organization, name, declaration, registered_at, seen_at, registered_by, registered_by_worker, registered_by_version)
+SELECT $1, u.name, u.declaration::jsonb, $2::timestamptz, $2::timestamptz,
+    $3::text, $4::text, $5::text
+FROM (SELECT unnest($6::text[]) AS name, unnest($7::text[]) AS declaration ORDER BY 1) AS u
 ON CONFLICT (organization, name) DO UPDATE SET declaration = excluded.declaration, seen_at = excluded.seen_at,
-    registered_at = CASE WHEN worker_function.declaration = excluded.declaration THEN worker_function.registered_at ELSE excluded.registered_at END
+    registered_at = CASE WHEN worker_function.declaration = excluded.declaration THEN worker_function.registered_at ELSE excluded.registered_at END,
+    registered_by = CASE WHEN worker_function.declaration = excluded.declaration THEN worker_function.registered_by ELSE excluded.registered_by END,
+    registered_by_worker = CASE WHEN worker_function.declaration = excluded.declaration
+        THEN worker_function.registered_by_worker ELSE excluded.registered_by_worker END,
+    registered_by_version = CASE WHEN worker_function.declaration = excluded.declaration
+        THEN worker_function.registered_by_version ELSE excluded.registered_by_version END
 `
 
 type SaveWorkerFunctionsParams struct {
 	Organization int64
 	Now          time.Time
+	Principal    string
+	Worker       string
+	Version      string
 	Names        []string
 	Declarations []string
 }
@@ -206,6 +216,9 @@ func (q *Queries) SaveWorkerFunctions(ctx context.Context, arg SaveWorkerFunctio
 	_, err := q.db.Exec(ctx, saveWorkerFunctions,
 		arg.Organization,
 		arg.Now,
+		arg.Principal,
+		arg.Worker,
+		arg.Version,
 		arg.Names,
 		arg.Declarations,
 	)
@@ -312,14 +325,17 @@ func (q *Queries) TakeOffers(ctx context.Context, arg TakeOffersParams) ([]TakeO
 }
 
 const workerFunctions = `-- name: WorkerFunctions :many
-SELECT name, declaration, registered_at, seen_at FROM worker_function WHERE organization = $1 ORDER BY name
+SELECT name, declaration, registered_at, seen_at, registered_by, registered_by_worker, registered_by_version FROM worker_function WHERE organization = $1 ORDER BY name
 `
 
 type WorkerFunctionsRow struct {
-	Name         string
-	Declaration  json.RawMessage
-	RegisteredAt time.Time
-	SeenAt       time.Time
+	Name                string
+	Declaration         json.RawMessage
+	RegisteredAt        time.Time
+	SeenAt              time.Time
+	RegisteredBy        *string
+	RegisteredByWorker  *string
+	RegisteredByVersion *string
 }
 
 func (q *Queries) WorkerFunctions(ctx context.Context, organization int64) ([]WorkerFunctionsRow, error) {
@@ -336,6 +352,9 @@ func (q *Queries) WorkerFunctions(ctx context.Context, organization int64) ([]Wo
 			&i.Declaration,
 			&i.RegisteredAt,
 			&i.SeenAt,
+			&i.RegisteredBy,
+			&i.RegisteredByWorker,
+			&i.RegisteredByVersion,
 		); err != nil {
 			return nil, err
 		}

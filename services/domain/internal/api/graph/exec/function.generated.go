@@ -211,6 +211,75 @@ func (ec *executionContext) fieldContext_WorkflowFunction_registeredAt(_ context
 	return graphql.NewScalarFieldContext("WorkflowFunction", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _WorkflowFunction_registeredBy(ctx context.Context, field graphql.CollectedField, obj *handoff.Function) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WorkflowFunction_registeredBy(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.RegisteredBy, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WorkflowFunction_registeredBy(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WorkflowFunction", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _WorkflowFunction_registeredByWorker(ctx context.Context, field graphql.CollectedField, obj *handoff.Function) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WorkflowFunction_registeredByWorker(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.RegisteredByWorker, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WorkflowFunction_registeredByWorker(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WorkflowFunction", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _WorkflowFunction_registeredByVersion(ctx context.Context, field graphql.CollectedField, obj *handoff.Function) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WorkflowFunction_registeredByVersion(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.RegisteredByVersion, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WorkflowFunction_registeredByVersion(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WorkflowFunction", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 // endregion **************************** field.gotpl *****************************
 
 // region    **************************** input.gotpl *****************************
@@ -273,6 +342,21 @@ func (ec *executionContext) _WorkflowFunction(ctx context.Context, sel ast.Selec
 		case "registeredAt":
 			out.Values[i] = ec._WorkflowFunction_registeredAt(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "registeredBy":
+			out.Values[i] = ec._WorkflowFunction_registeredBy(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "registeredByWorker":
+			out.Values[i] = ec._WorkflowFunction_registeredByWorker(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "registeredByVersion":
+			out.Values[i] = ec._WorkflowFunction_registeredByVersion(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
 		default:

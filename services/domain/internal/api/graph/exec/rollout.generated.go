@@ -57,6 +57,7 @@ type RolloutEnvironmentResolver interface {
 
 	Status(ctx context.Context, obj *model.RolloutEnvironment) (core.RolloutStatus, error)
 	DriverBinding(ctx context.Context, obj *model.RolloutEnvironment) (model.DriverBinding, error)
+	Follows(ctx context.Context, obj *model.RolloutEnvironment) ([]model.Environment, error)
 
 	PreviousVersionSet(ctx context.Context, obj *model.RolloutEnvironment) (*model.VersionSet, error)
 
@@ -2413,6 +2414,38 @@ func (ec *executionContext) fieldContext_RolloutEnvironment_driverBinding(_ cont
 		IsResolver: true,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_DriverBinding(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _RolloutEnvironment_follows(ctx context.Context, field graphql.CollectedField, obj *model.RolloutEnvironment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutEnvironment_follows(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.RolloutEnvironment().Follows(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Environment) graphql.Marshaler {
+			return ec.marshalNEnvironment2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironmentᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutEnvironment_follows(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RolloutEnvironment",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Environment(ctx, field)
 		},
 	}
 	return fc, nil
@@ -4828,6 +4861,44 @@ func (ec *executionContext) _RolloutEnvironment(ctx context.Context, sel ast.Sel
 					}
 				}()
 				res = ec._RolloutEnvironment_driverBinding(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "follows":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._RolloutEnvironment_follows(ctx, field, obj)
 				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}

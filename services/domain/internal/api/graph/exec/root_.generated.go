@@ -1956,6 +1956,7 @@ type ComplexityRoot struct {
 		DriverDigest       func(childComplexity int) int
 		Environment        func(childComplexity int) int
 		FinishedAt         func(childComplexity int) int
+		Follows            func(childComplexity int) int
 		GlobalID           func(childComplexity int) int
 		Position           func(childComplexity int) int
 		PreviousVersionSet func(childComplexity int) int
@@ -2300,6 +2301,15 @@ type ComplexityRoot struct {
 		Parent  func(childComplexity int) int
 	}
 
+	WorkflowCallRetry struct {
+		BeganAt func(childComplexity int) int
+		Code    func(childComplexity int) int
+		EndedAt func(childComplexity int) int
+		Message func(childComplexity int) int
+		NextAt  func(childComplexity int) int
+		Number  func(childComplexity int) int
+	}
+
 	WorkflowConnection struct {
 		Edges    func(childComplexity int) int
 		Nodes    func(childComplexity int) int
@@ -2328,14 +2338,17 @@ type ComplexityRoot struct {
 	}
 
 	WorkflowFunction struct {
-		ArgumentsSchema func(childComplexity int) int
-		Connected       func(childComplexity int) int
-		Doc             func(childComplexity int) int
-		Effect          func(childComplexity int) int
-		Name            func(childComplexity int) int
-		RegisteredAt    func(childComplexity int) int
-		ResultSchema    func(childComplexity int) int
-		Worker          func(childComplexity int) int
+		ArgumentsSchema     func(childComplexity int) int
+		Connected           func(childComplexity int) int
+		Doc                 func(childComplexity int) int
+		Effect              func(childComplexity int) int
+		Name                func(childComplexity int) int
+		RegisteredAt        func(childComplexity int) int
+		RegisteredBy        func(childComplexity int) int
+		RegisteredByVersion func(childComplexity int) int
+		RegisteredByWorker  func(childComplexity int) int
+		ResultSchema        func(childComplexity int) int
+		Worker              func(childComplexity int) int
 	}
 
 	WorkflowHistoryConnection struct {
@@ -2453,6 +2466,8 @@ type ComplexityRoot struct {
 		Output          func(childComplexity int) int
 		OutputTruncated func(childComplexity int) int
 		Position        func(childComplexity int) int
+		Retries         func(childComplexity int) int
+		RetriesCount    func(childComplexity int) int
 		Sequence        func(childComplexity int) int
 		Until           func(childComplexity int) int
 	}
@@ -10769,6 +10784,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RolloutEnvironment.FinishedAt(childComplexity), true
+	case "RolloutEnvironment.follows":
+		if e.ComplexityRoot.RolloutEnvironment.Follows == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutEnvironment.Follows(childComplexity), true
 	case "RolloutEnvironment.id":
 		if e.ComplexityRoot.RolloutEnvironment.GlobalID == nil {
 			break
@@ -12121,6 +12142,43 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.WorkflowBranch.Parent(childComplexity), true
 
+	case "WorkflowCallRetry.beganAt":
+		if e.ComplexityRoot.WorkflowCallRetry.BeganAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowCallRetry.BeganAt(childComplexity), true
+	case "WorkflowCallRetry.code":
+		if e.ComplexityRoot.WorkflowCallRetry.Code == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowCallRetry.Code(childComplexity), true
+	case "WorkflowCallRetry.endedAt":
+		if e.ComplexityRoot.WorkflowCallRetry.EndedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowCallRetry.EndedAt(childComplexity), true
+	case "WorkflowCallRetry.message":
+		if e.ComplexityRoot.WorkflowCallRetry.Message == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowCallRetry.Message(childComplexity), true
+	case "WorkflowCallRetry.nextAt":
+		if e.ComplexityRoot.WorkflowCallRetry.NextAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowCallRetry.NextAt(childComplexity), true
+	case "WorkflowCallRetry.number":
+		if e.ComplexityRoot.WorkflowCallRetry.Number == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowCallRetry.Number(childComplexity), true
+
 	case "WorkflowConnection.edges":
 		if e.ComplexityRoot.WorkflowConnection.Edges == nil {
 			break
@@ -12251,6 +12309,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.WorkflowFunction.RegisteredAt(childComplexity), true
+	case "WorkflowFunction.registeredBy":
+		if e.ComplexityRoot.WorkflowFunction.RegisteredBy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowFunction.RegisteredBy(childComplexity), true
+	case "WorkflowFunction.registeredByVersion":
+		if e.ComplexityRoot.WorkflowFunction.RegisteredByVersion == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowFunction.RegisteredByVersion(childComplexity), true
+	case "WorkflowFunction.registeredByWorker":
+		if e.ComplexityRoot.WorkflowFunction.RegisteredByWorker == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowFunction.RegisteredByWorker(childComplexity), true
 	case "WorkflowFunction.resultSchema":
 		if e.ComplexityRoot.WorkflowFunction.ResultSchema == nil {
 			break
@@ -12727,6 +12803,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.WorkflowStep.Position(childComplexity), true
+	case "WorkflowStep.retries":
+		if e.ComplexityRoot.WorkflowStep.Retries == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowStep.Retries(childComplexity), true
+	case "WorkflowStep.retriesCount":
+		if e.ComplexityRoot.WorkflowStep.RetriesCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WorkflowStep.RetriesCount(childComplexity), true
 	case "WorkflowStep.sequence":
 		if e.ComplexityRoot.WorkflowStep.Sequence == nil {
 			break
@@ -15666,6 +15754,12 @@ type WorkflowFunction {
   connected: Int!
   "When workers have declared it as it is; null for a Function of the engine."
   registeredAt: Time
+  "The name of the token that it was declared with; empty if it is not known."
+  registeredBy: String!
+  "The name of the worker that declared it."
+  registeredByWorker: String!
+  "The version of that worker's program; empty if it did not say."
+  registeredByVersion: String!
 }
 `, BuiltIn: false},
 	{Name: "../schema/gate.graphqls", Input: `# Gates: approvals, and everything else that a rollout waits for.
@@ -18005,6 +18099,11 @@ type RolloutEnvironment implements Node {
   "The state for people, which knows that a rollout has been aborted."
   status: RolloutStatus!
   driverBinding: DriverBinding!
+  """
+  The environments whose active checks guard its entrance, in the order of the pipeline: those that the deploy step of the pipeline names,
+  or the one before it. Empty for the first one.
+  """
+  follows: [Environment!]!
   "The digest of the exact driver bundle used here."
   driverDigest: String!
   "What was live before; null for the first rollout to this environment."
@@ -19066,6 +19165,26 @@ type WorkflowStep {
   child: String!
   "How many times an open call was sent to an agent or a worker."
   attempt: Int!
+  "How many attempts at a Function failed before the one that decided, or so far."
+  retriesCount: Int!
+  "Those attempts, in their order; of many the first 3 and the last 20."
+  retries: [WorkflowCallRetry!]!
+}
+
+"An attempt at a Function that failed, and after which there was another one."
+type WorkflowCallRetry {
+  "Counts the attempts at the call from 1. An attempt whose worker or agent never answered is not among them."
+  number: Int!
+  "When it began; null for a call of an agent."
+  beganAt: Time
+  "When it failed."
+  endedAt: Time!
+  "The error's code."
+  code: String!
+  "The error's message, truncated if long, without secrets."
+  message: String!
+  "From when on the next attempt is made."
+  nextAt: Time
 }
 
 "A page of workflows."
@@ -22543,6 +22662,8 @@ func (ec *executionContext) childFields_RolloutEnvironment(ctx context.Context, 
 		return ec.fieldContext_RolloutEnvironment_status(ctx, field)
 	case "driverBinding":
 		return ec.fieldContext_RolloutEnvironment_driverBinding(ctx, field)
+	case "follows":
+		return ec.fieldContext_RolloutEnvironment_follows(ctx, field)
 	case "driverDigest":
 		return ec.fieldContext_RolloutEnvironment_driverDigest(ctx, field)
 	case "previousVersionSet":
@@ -23219,6 +23340,24 @@ func (ec *executionContext) childFields_WorkflowBranch(ctx context.Context, fiel
 	return nil, fmt.Errorf("no field named %q was found under type WorkflowBranch", field.Name)
 }
 
+func (ec *executionContext) childFields_WorkflowCallRetry(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "number":
+		return ec.fieldContext_WorkflowCallRetry_number(ctx, field)
+	case "beganAt":
+		return ec.fieldContext_WorkflowCallRetry_beganAt(ctx, field)
+	case "endedAt":
+		return ec.fieldContext_WorkflowCallRetry_endedAt(ctx, field)
+	case "code":
+		return ec.fieldContext_WorkflowCallRetry_code(ctx, field)
+	case "message":
+		return ec.fieldContext_WorkflowCallRetry_message(ctx, field)
+	case "nextAt":
+		return ec.fieldContext_WorkflowCallRetry_nextAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WorkflowCallRetry", field.Name)
+}
+
 func (ec *executionContext) childFields_WorkflowConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "edges":
@@ -23291,6 +23430,12 @@ func (ec *executionContext) childFields_WorkflowFunction(ctx context.Context, fi
 		return ec.fieldContext_WorkflowFunction_connected(ctx, field)
 	case "registeredAt":
 		return ec.fieldContext_WorkflowFunction_registeredAt(ctx, field)
+	case "registeredBy":
+		return ec.fieldContext_WorkflowFunction_registeredBy(ctx, field)
+	case "registeredByWorker":
+		return ec.fieldContext_WorkflowFunction_registeredByWorker(ctx, field)
+	case "registeredByVersion":
+		return ec.fieldContext_WorkflowFunction_registeredByVersion(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type WorkflowFunction", field.Name)
 }
@@ -23529,6 +23674,10 @@ func (ec *executionContext) childFields_WorkflowStep(ctx context.Context, field 
 		return ec.fieldContext_WorkflowStep_child(ctx, field)
 	case "attempt":
 		return ec.fieldContext_WorkflowStep_attempt(ctx, field)
+	case "retriesCount":
+		return ec.fieldContext_WorkflowStep_retriesCount(ctx, field)
+	case "retries":
+		return ec.fieldContext_WorkflowStep_retries(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type WorkflowStep", field.Name)
 }

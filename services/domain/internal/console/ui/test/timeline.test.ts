@@ -4,7 +4,7 @@ import { lanesOf, lookOf, titleOf, took, type Step, type Timeline } from '../src
 
 const at = (second: number) => new Date(Date.parse('2026-11-24T12:00:00Z') + second * 1000).toISOString()
 const step = (s: Partial<Step>): Step => ({
-  sequence: 1, branch: 0, kind: 'run', name: '', position: '', beganAt: at(0), endedAt: at(1), until: null, input: '', inputTruncated: false, output: '', outputTruncated: false, code: '', child: '', attempt: 0, ...s,
+  sequence: 1, branch: 0, kind: 'run', name: '', position: '', beganAt: at(0), endedAt: at(1), until: null, input: '', inputTruncated: false, output: '', outputTruncated: false, code: '', child: '', attempt: 0, retriesCount: 0, retries: [], ...s,
 })
 
 test('steps are bars in the lanes of their branches, and what is open ends now', () => {

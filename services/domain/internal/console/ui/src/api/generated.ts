@@ -1614,6 +1614,15 @@ export interface WorkflowTimelineData {
         code: string
         child: string
         attempt: number
+        retriesCount: number
+        retries: Array<{
+          number: number
+          beganAt: string | null
+          endedAt: string
+          code: string
+          message: string
+          nextAt: string | null
+        }>
       }>
       earlier: boolean
       gap: string
@@ -1626,7 +1635,7 @@ export interface WorkflowTimelineVariables {
   first: number
   before: number
 }
-export const WorkflowTimeline: Operation<WorkflowTimelineData, WorkflowTimelineVariables> = { name: 'WorkflowTimeline', text: 'query WorkflowTimeline($id: String!, $first: Int!, $before: Int!) { workflow(workflowId: $id) { timeline(first: $first, beforeSequence: $before) { branches { branch parent beganAt endedAt } steps { sequence branch kind name position beganAt endedAt until input inputTruncated output outputTruncated code child attempt } earlier gap inputs } } }' }
+export const WorkflowTimeline: Operation<WorkflowTimelineData, WorkflowTimelineVariables> = { name: 'WorkflowTimeline', text: 'query WorkflowTimeline($id: String!, $first: Int!, $before: Int!) { workflow(workflowId: $id) { timeline(first: $first, beforeSequence: $before) { branches { branch parent beganAt endedAt } steps { sequence branch kind name position beganAt endedAt until input inputTruncated output outputTruncated code child attempt retriesCount retries { number beganAt endedAt code message nextAt } } earlier gap inputs } } }' }
 
 export interface WorkflowLogsData {
   workflow: {
@@ -2490,10 +2499,13 @@ export interface WorkflowFunctionsData {
     worker: boolean
     connected: number
     registeredAt: string | null
+    registeredBy: string
+    registeredByWorker: string
+    registeredByVersion: string
   }>
 }
 export type WorkflowFunctionsVariables = Record<string, never>
-export const WorkflowFunctions: Operation<WorkflowFunctionsData, WorkflowFunctionsVariables> = { name: 'WorkflowFunctions', text: 'query WorkflowFunctions { workflowFunctions { name doc effect argumentsSchema resultSchema worker connected registeredAt } }' }
+export const WorkflowFunctions: Operation<WorkflowFunctionsData, WorkflowFunctionsVariables> = { name: 'WorkflowFunctions', text: 'query WorkflowFunctions { workflowFunctions { name doc effect argumentsSchema resultSchema worker connected registeredAt registeredBy registeredByWorker registeredByVersion } }' }
 
 export interface WorkflowScheduleContentData {
   workflowSchedule: {
@@ -4553,6 +4565,10 @@ export interface RolloutPageData {
       startedAt: string | null
       finishedAt: string | null
       driverDigest: string
+      follows: Array<{
+        id: string
+        name: string
+      }>
       driverBinding: {
         id: string
         version: number
@@ -4661,7 +4677,7 @@ export interface RolloutPageVariables {
   id: string
   after?: string | null
 }
-export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state status isRollback strategy strategyReason inputs rollbackOf { id versionSet { id name } } rolledBackBy { id status versionSet { id name } } causes { subject event principalType principalId principal { id name } reason triggeredBy createdAt } automaticRollback { state cause dueAt why outcome rollout { id } } breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name tier } cause } deadlines { kind environment { id name } seconds action countsWaiting state startedAt dueAt remainingSeconds } pauseRequested workflowRef createdAt startedAt finishedAt application { id name rollbackPolicy { degradedAfterSeconds } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind status subject detail resolver neededPermission approvers { id name } link since until gateId environment { id name } service { id name } } checks { environment { id name } target key kind own phase asks detail link since next reports { reporter phase description link reportedAt } } callRequests { id state function policy reason wouldBe group quorum expiresAt answers { approves author reason } viewerCan { ...AbilityFields } } viewerCan { ...AbilityFields } environments { id position state status startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state status startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } link { name namespace url status } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt breach conditions { kind subject status environment { name } by { principalType principalId principal { name } groups } soakSeconds cause until } }' }
+export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state status isRollback strategy strategyReason inputs rollbackOf { id versionSet { id name } } rolledBackBy { id status versionSet { id name } } causes { subject event principalType principalId principal { id name } reason triggeredBy createdAt } automaticRollback { state cause dueAt why outcome rollout { id } } breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name tier } cause } deadlines { kind environment { id name } seconds action countsWaiting state startedAt dueAt remainingSeconds } pauseRequested workflowRef createdAt startedAt finishedAt application { id name rollbackPolicy { degradedAfterSeconds } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind status subject detail resolver neededPermission approvers { id name } link since until gateId environment { id name } service { id name } } checks { environment { id name } target key kind own phase asks detail link since next reports { reporter phase description link reportedAt } } callRequests { id state function policy reason wouldBe group quorum expiresAt answers { approves author reason } viewerCan { ...AbilityFields } } viewerCan { ...AbilityFields } environments { id position state status startedAt finishedAt driverDigest follows { id name } driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state status startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } link { name namespace url status } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt breach conditions { kind subject status environment { name } by { principalType principalId principal { name } groups } soakSeconds cause until } }' }
 
 export interface AskPreviewData {
   previewRollout: {

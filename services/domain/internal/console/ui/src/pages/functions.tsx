@@ -48,7 +48,16 @@ function Group({ title, all, nothing }: { title: string; all: Function[]; nothin
           </summary>
           {f.registeredAt && (
             <p>
-              Declared <Ago at={f.registeredAt} />.
+              Declared <Ago at={f.registeredAt} />
+              {f.registeredByWorker && (
+                <>
+                  {' '}
+                  by worker <b>{f.registeredByWorker}</b>
+                  {f.registeredByVersion && <> {f.registeredByVersion}</>}
+                  {f.registeredBy && <> with the token {f.registeredBy}</>}
+                </>
+              )}
+              .
             </p>
           )}
           <p className="wrap lines" dir="auto">

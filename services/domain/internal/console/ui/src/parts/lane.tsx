@@ -81,6 +81,7 @@ export function LaneView({ lane, target, brief }: { lane: Lane; target: string; 
         <State state={place.status} />
         <p className="faint">
           {laneWords(place.status, from?.name, target)}
+          {place.follows.length > 0 && <> · follows {place.follows.map((e) => e.name).join(', ')}</>}
           {place.startedAt && (
             <>
               {' · '}

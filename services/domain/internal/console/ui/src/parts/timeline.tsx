@@ -132,11 +132,34 @@ function Chosen({ step, inputs, now }: { step: Step; inputs: boolean; now: numbe
           It started <Link to={`/workflows/${encodeURIComponent(step.child)}`}>{step.child}</Link>
         </p>
       )}
+      <Retries step={step} now={now} />
       {step.code && <p className="problem">{sentence(step.code)}</p>}
       <Value label="Input" text={step.input} truncated={step.inputTruncated} />
       {!inputs && <p className="faint">Inputs are shown to those who may retry workflows.</p>}
       <Value label={step.code ? 'Error' : 'Output'} text={step.output} truncated={step.outputTruncated} />
     </section>
+  )
+}
+
+/** The attempts that failed before the one that decided, or so far. */
+function Retries({ step, now }: { step: Step; now: number }) {
+  if (step.retriesCount === 0) return null
+  const hidden = step.retriesCount - step.retries.length
+  const last = step.retries[step.retries.length - 1]
+  return (
+    <>
+      <h4>Failed attempts: {step.retriesCount}</h4>
+      <ol className="retries">
+        {step.retries.map((r) => (
+          <li key={`${r.number} ${r.endedAt}`} className="wrap">
+            Attempt {r.number}, {clockTime(r.beganAt ?? r.endedAt)}
+            {r.beganAt && <>, took {took(Date.parse(r.endedAt) - Date.parse(r.beganAt))}</>}: {sentence(r.code)} <span className="faint">{r.message}</span>
+          </li>
+        ))}
+      </ol>
+      {hidden > 0 && <p className="faint">{hidden} between the first and the last ones are not shown.</p>}
+      {!step.endedAt && last?.nextAt && Date.parse(last.nextAt) > now && <p className="faint">The next attempt is at {clockTime(last.nextAt)}.</p>}
+    </>
   )
 }
 
