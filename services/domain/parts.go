@@ -55,7 +55,7 @@ func (s *service) handler(c Config) (http.Handler, error) {
 		SignOn: signOn,
 		GraphQL: graph.NewHandler(graph.Deps{
 			Domain: graph.Domain{
-				Access: s.access, Setup: s.setup, Rollouts: s.rollouts, Freezes: s.freezes, Policies: s.policies,
+				Access: s.access, Setup: s.setup, Intake: s.intake, Rollouts: s.rollouts, Freezes: s.freezes, Policies: s.policies,
 				Checks: s.checks, Triggers: s.triggers, Notify: s.notify, Forges: s.forges, Workflows: s.handoffs, View: s.view,
 				Credentials: s.credentials, Chats: s.chats, Feeds: s.feeds,
 				Evidence: s.evidence, Control: s.control, Reconcile: s.reconcile, Retention: s.retention, Origins: s.origins,

@@ -23,6 +23,8 @@ type Application struct {
 	Queued *QueuedRollout `json:"queuedRollout,omitempty"`
 	// Environments are those of the pipeline.
 	Environments []ApplicationEnvironment `json:"environments,omitempty"`
+	// MissingVersions are what the next version set goes without, or waits for.
+	MissingVersions []MissingVersion `json:"missingVersions,omitempty"`
 }
 
 // RollbackPolicy is when an application rolls back automatically.
@@ -82,6 +84,20 @@ type Service struct {
 	ID              string           `json:"id"`
 	Name            string           `json:"name"`
 	ArtifactSources []ArtifactSource `json:"artifactSources,omitempty"`
+	// RetiredAt is since when no new rollout deploys it; nil while it is in service.
+	RetiredAt *time.Time `json:"retiredAt,omitempty"`
+}
+
+// MissingVersion is a source that the next version set of its application goes without or, if it blocks, waits for.
+type MissingVersion struct {
+	ArtifactSource Identified `json:"artifactSource"`
+	Blocks         bool       `json:"blocks"`
+	Reason         string     `json:"reason"`
+}
+
+// Identified is something by its identifier.
+type Identified struct {
+	ID string `json:"id"`
 }
 
 // ArtifactSource is where a service's images come from.
@@ -107,6 +123,18 @@ type VersionSet struct {
 	Entries   []VersionSetEntry `json:"entries,omitempty"`
 	// Warnings are what to consider before it is rolled out.
 	Warnings []string `json:"warnings,omitempty"`
+	// Curated is by whom it was put together; empty for a set that was only made of what was published.
+	Curated []Curated `json:"curated,omitempty"`
+}
+
+// Curated is that a member has put a version set together.
+type Curated struct {
+	// Name is what it is called beside the set's own name; empty for nothing.
+	Name          string     `json:"name"`
+	Reason        string     `json:"reason"`
+	From          *Reference `json:"from,omitempty"`
+	PrincipalName string     `json:"principalName"`
+	CreatedAt     time.Time  `json:"createdAt"`
 }
 
 // VersionSetEntry is the version of one artifact source in a set.

@@ -45,14 +45,15 @@ func all[T any](limit int, page func(first int, after *string) (connection[T], e
 
 const (
 	pageInfo          = `pageInfo { hasNextPage endCursor }`
-	applicationFields = `id name description createdAt services { id name artifactSources { id sourceRef sourceConfig } } ` +
+	applicationFields = `id name description createdAt services { id name retiredAt artifactSources { id sourceRef sourceConfig } } ` +
 		`environments { id environment { id name } readiness readinessReason } activeRollout { id } ` +
 		`rollbackPolicy { onFailed onDegraded degradedAfterSeconds inFull } rolloutPolicy { onFailure onNewer } ` +
-		`queuedRollout { versionSet { id name } reason requestedAt }`
+		`queuedRollout { versionSet { id name } reason requestedAt } missingVersions { artifactSource { id } blocks reason }`
 	environmentFields = `id name description tier readiness readinessReason createdAt driverBindings { id version driverRef driverConfig } ` +
 		`approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } checks contact { reachable reason since }`
-	versionSetFields = `id name createdAt entries { service { id name } version { id name digest digestSeen deletedAt reference } } warnings`
-	rolloutFields    = `id application { id name } versionSet { id name } state status workflowRef isRollback awaitingApproval pauseRequested ` +
+	versionSetFields = `id name createdAt entries { service { id name } version { id name digest digestSeen deletedAt reference } } warnings ` +
+		`curated { name reason from { id name } principalName createdAt }`
+	rolloutFields = `id application { id name } versionSet { id name } state status workflowRef isRollback awaitingApproval pauseRequested ` +
 		`openGates { gateId reason requestedAt quorum group` + gateNewer + ` expiresAt onExpiry approvals { principalType principalId reason approvedAt } } ` +
 		`createdAt startedAt finishedAt ` +
 		`waitingOn { kind detail resolver since until gateId environment { id name } service { id name }` + waitNewer + ` } ` +
@@ -110,17 +111,26 @@ func (c *Client) VersionSets(ctx context.Context, application string, limit int)
 // none.
 func (c *Client) NewestVersionSet(ctx context.Context, application string) (VersionSet, error) {
 	var data struct {
-		Application *struct{ NewestVersionSet *VersionSet }
+		Application *struct {
+			NewestVersionSet *VersionSet
+			MissingVersions  []MissingVersion
+		}
 	}
-	err := c.do(ctx, `query($name: String!) { application(name: $name) { newestVersionSet { `+versionSetFields+` } } }`,
+	err := c.do(ctx, `query($name: String!) { application(name: $name) { newestVersionSet { `+versionSetFields+` } missingVersions { blocks reason } } }`,
 		map[string]any{"name": application}, &data)
 	a, err := found(data.Application, err, "application", application)
 	if err != nil {
 		return VersionSet{}, err
 	}
 	if a.NewestVersionSet == nil {
-		return VersionSet{}, fault.New(fault.NotFound,
-			"application %q has no version set yet; it gets one when every artifact source has a version", application)
+		why := "it gets one when every artifact source has a version"
+		for _, m := range a.MissingVersions {
+			if m.Blocks {
+				why = m.Reason
+				break
+			}
+		}
+		return VersionSet{}, fault.New(fault.NotFound, "application %q has no version set yet: %s", application, why)
 	}
 	return *a.NewestVersionSet, nil
 }

@@ -80,6 +80,17 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.SourceKinds(ctx); return err },
 		func() error { _, err := c.CreateSource(ctx, "service_1", "git@1", nil); return err },
 		func() error { _, err := c.SetSourceConfig(ctx, "artifactsource_1", nil); return err },
+		func() error { _, err := c.DisableSource(ctx, "artifactsource_1", ""); return err },
+		func() error { _, err := c.EnableSource(ctx, "artifactsource_1", ""); return err },
+		func() error { _, err := c.RemoveSource(ctx, "artifactsource_1", ""); return err },
+		func() error { _, err := c.ReplaceSource(ctx, "artifactsource_1", "git@1", nil, ""); return err },
+		func() error { _, err := c.AddService(ctx, "shop", "api", "", nil, ""); return err },
+		func() error { _, err := c.RetireService(ctx, "service_1", ""); return err },
+		func() error { _, err := c.RestoreService(ctx, "service_1", ""); return err },
+		func() error {
+			_, err := c.CreateVersionSet(ctx, client.NewVersionSet{Application: "shop", From: "versionset_1", Versions: map[string]string{"api": "1"}})
+			return err
+		},
 		func() error { _, err := c.LookAtSource(ctx, "artifactsource_1"); return err },
 		func() error { _, err := c.TrySource(ctx, "git@1", nil); return err },
 		func() error {

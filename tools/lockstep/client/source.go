@@ -12,6 +12,9 @@ type Source struct {
 	Service ServiceReference `json:"service"`
 	// State is nil if the registry service does not answer, or does not know the source yet.
 	State *SourceState `json:"state"`
+	// DisabledAt is since when it takes no versions, and RemovedAt since when it is in no new version set; nil for a state that it is not in.
+	DisabledAt *time.Time `json:"disabledAt,omitempty"`
+	RemovedAt  *time.Time `json:"removedAt,omitempty"`
 }
 
 // SourceState is the state of a source.
@@ -64,7 +67,7 @@ type Sight struct {
 	Problem string `json:"problem"`
 }
 
-const sourceFields = `id service { id name application { id name } } sourceRef sourceConfig state { polled lookedAt nextLookAt failures lastError lastArtifact lastArtifactAt }`
+const sourceFields = `id service { id name application { id name } } sourceRef sourceConfig disabledAt removedAt state { polled lookedAt nextLookAt failures lastError lastArtifact lastArtifactAt }`
 
 // Sources lists artifact sources, of one application or, with "", of all.
 func (c *Client) Sources(ctx context.Context, application string) ([]Source, error) {
@@ -124,6 +127,30 @@ func (c *Client) CreateSource(ctx context.Context, service, ref string, config j
 func (c *Client) SetSourceConfig(ctx context.Context, source string, config json.RawMessage) (Source, error) {
 	return change[Source](ctx, c, "setArtifactSourceConfig", "SetArtifactSourceConfigInput", "artifactSource", sourceFields,
 		map[string]any{"artifactSourceId": source, "sourceConfig": config})
+}
+
+// DisableSource stops a source from taking versions.
+func (c *Client) DisableSource(ctx context.Context, source, reason string) (Source, error) {
+	return change[Source](ctx, c, "disableArtifactSource", "DisableArtifactSourceInput", "artifactSource", sourceFields,
+		map[string]any{"artifactSourceId": source, "reason": reason})
+}
+
+// EnableSource has a disabled source take versions again.
+func (c *Client) EnableSource(ctx context.Context, source, reason string) (Source, error) {
+	return change[Source](ctx, c, "enableArtifactSource", "EnableArtifactSourceInput", "artifactSource", sourceFields,
+		map[string]any{"artifactSourceId": source, "reason": reason})
+}
+
+// RemoveSource takes a source out of new version sets.
+func (c *Client) RemoveSource(ctx context.Context, source, reason string) (Source, error) {
+	return change[Source](ctx, c, "removeArtifactSource", "RemoveArtifactSourceInput", "artifactSource", sourceFields,
+		map[string]any{"artifactSourceId": source, "reason": reason})
+}
+
+// ReplaceSource makes another source in the place of one, and returns the new one.
+func (c *Client) ReplaceSource(ctx context.Context, source, ref string, config json.RawMessage, reason string) (Source, error) {
+	return change[Source](ctx, c, "replaceArtifactSource", "ReplaceArtifactSourceInput", "artifactSource", sourceFields,
+		map[string]any{"artifactSourceId": source, "sourceRef": ref, "sourceConfig": config, "reason": reason})
 }
 
 // LookAtSource polls a source now.

@@ -1,7 +1,11 @@
 package core
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -92,6 +96,8 @@ type Service struct {
 	Name          string
 	Description   string
 	CreatedAt     time.Time
+	// RetiredAt is since when it is in no new version set, and no new rollout deploys it; nil while it is in service.
+	RetiredAt *time.Time
 }
 
 // ArtifactSource points at where artifacts of a service come from. Ref names the kind of source and its version, Config
@@ -102,6 +108,11 @@ type ArtifactSource struct {
 	Ref       string
 	Config    json.RawMessage
 	CreatedAt time.Time
+	// DisabledAt is since when it takes no versions; RemovedAt since when it is in no new version set, which is final. Nil for a state that
+	// it is not in.
+	DisabledAt, RemovedAt *time.Time
+	// ReplacedBy is the source that was made in its place; 0 for none.
+	ReplacedBy int64
 }
 
 // Version is one artifact on a source, identified by its digest.
@@ -433,4 +444,114 @@ type DriverArtifact struct {
 	Content []byte
 	// AskedAt is when the registry was asked, by the database's clock: of two answers the later question's counts.
 	AskedAt time.Time
+}
+
+// SourceInSet is what decides whether a source of an application is in the application's next version set, and with which version.
+type SourceInSet struct {
+	ServiceID, SourceID int64
+	// Disabled and Removed are its state; ReplacedBy is the source that was made in its place, or 0.
+	Disabled, Removed bool
+	ReplacedBy        int64
+	// Newest is the newest of its versions that count; 0 if none does. HasVersions reports whether it has any.
+	Newest      int64
+	HasVersions bool
+}
+
+// MissingReason is why a source is not in a version set.
+type MissingReason string
+
+// The reasons.
+const (
+	// MissingFirst is a source that never had a version.
+	MissingFirst MissingReason = "no_version_yet"
+	// MissingMatch is a source that has versions, none of which its selection takes or its registry has.
+	MissingMatch MissingReason = "no_version_counts"
+	// MissingDisabled is a disabled source without a version to keep.
+	MissingDisabled MissingReason = "disabled"
+)
+
+// MissingSource is a source that the next version set goes without, or waits for.
+type MissingSource struct {
+	ServiceID, SourceID int64
+	Reason              MissingReason
+	// Blocks reports whether no version set is made before it has a version, is disabled or is removed.
+	Blocks bool
+}
+
+// Composition is what the next version set of an application consists of, in the order of sources.
+type Composition struct {
+	Entries []VersionSetEntry
+	Missing []MissingSource
+}
+
+// Whole reports whether a version set can be made of it.
+func (c Composition) Whole() bool {
+	return len(c.Entries) > 0 && !slices.ContainsFunc(c.Missing, func(m MissingSource) bool { return m.Blocks })
+}
+
+// Compose is what the next version set of an application consists of (D57): the newest version of every source of the services that are in
+// service. A disabled source keeps its last version, and one that replaces another has the last version of that one until it has its own. A
+// source that never had a version is awaited for the first set of the application, and is left out of later ones: it was added since. One
+// whose versions do not count any longer is awaited, since a service that was deployed does not leave the sets by itself.
+func Compose(sources []SourceInSet, hasSets bool) Composition {
+	var c Composition
+	for _, s := range sources {
+		if s.Removed {
+			continue // where another one replaces it, that one asks it
+		}
+		if from := withVersion(sources, s); from.Newest != 0 {
+			c.Entries = append(c.Entries, VersionSetEntry{ServiceID: s.ServiceID, ArtifactSourceID: from.SourceID, VersionID: from.Newest})
+			continue
+		}
+		missing := MissingSource{ServiceID: s.ServiceID, SourceID: s.SourceID}
+		switch {
+		case s.Disabled:
+			missing.Reason = MissingDisabled
+		case s.HasVersions:
+			missing.Reason, missing.Blocks = MissingMatch, true
+		default:
+			missing.Reason, missing.Blocks = MissingFirst, !hasSets
+		}
+		c.Missing = append(c.Missing, missing)
+	}
+	return c
+}
+
+// withVersion is the source itself if it has a version, or the latest of those before it that has one.
+func withVersion(sources []SourceInSet, s SourceInSet) SourceInSet {
+	for s.Newest == 0 {
+		before := slices.IndexFunc(sources, func(p SourceInSet) bool { return p.Removed && p.ReplacedBy == s.SourceID })
+		if before < 0 {
+			break
+		}
+		s = sources[before] // a source is replaced by one that was made after it, so that this ends
+	}
+	return s
+}
+
+// Curated is that a person, or who acts for one, has put a version set together. A set of the same versions is the same set, and may have
+// been put together several times.
+type Curated struct {
+	ID            int64
+	ApplicationID int64
+	VersionSetID  int64
+	// FromSetID is the set that it was begun with; 0 for none.
+	FromSetID int64
+	// Name is what the set is called beside its own name; empty for nothing.
+	Name, Reason string
+	Principal
+	PrincipalName string
+	CreatedAt     time.Time
+}
+
+// EntriesDigest identifies the content of a version set: SHA-256 over its (source, version) pairs in the order of sources.
+func EntriesDigest(entries []VersionSetEntry) string {
+	sorted := slices.Clone(entries)
+	slices.SortFunc(sorted, func(a, b VersionSetEntry) int { return int(a.ArtifactSourceID - b.ArtifactSourceID) })
+	h := sha256.New()
+	for _, e := range sorted {
+		// Digests are stored and compared for ever: another form would make every set a new one (R9).
+		fmt.Fprintf(h, "%d:%d\n", e.ArtifactSourceID, e.VersionID)
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }

@@ -64,6 +64,8 @@ const (
 	ChangedApplicationEnvironment AccessKind = "applicationenvironment"
 	ChangedFlowDefinition         AccessKind = "flowdefinition"
 	ChangedArtifactSource         AccessKind = "artifactsource"
+	ChangedService                AccessKind = "service"
+	ChangedVersionSet             AccessKind = "versionset"
 	ChangedRollout                AccessKind = "rollout"
 	ChangedFreeze                 AccessKind = "freeze"
 	ChangedVeto                   AccessKind = "veto"

@@ -136,6 +136,14 @@ const (
 	ActionUpdateEnvironment       Action = "updateEnvironment"
 	ActionCreateArtifactSource    Action = "createArtifactSource"
 	ActionSetArtifactSourceConfig Action = "setArtifactSourceConfig"
+	ActionDisableArtifactSource   Action = "disableArtifactSource"
+	ActionEnableArtifactSource    Action = "enableArtifactSource"
+	ActionRemoveArtifactSource    Action = "removeArtifactSource"
+	ActionReplaceArtifactSource   Action = "replaceArtifactSource"
+	ActionAddService              Action = "addService"
+	ActionRetireService           Action = "retireService"
+	ActionRestoreService          Action = "restoreService"
+	ActionCreateVersionSet        Action = "createVersionSet"
 	ActionTryArtifactSource       Action = "tryArtifactSource"
 	ActionLookAtArtifactSource    Action = "lookAtArtifactSource"
 	ActionLookUpProvenance        Action = "lookUpProvenance"
@@ -244,7 +252,7 @@ func permissionFor(action Action) (Permission, bool) {
 	switch action {
 	case ActionCreateRollout, ActionPreviewRollout, ActionPauseRollout, ActionResumeRollout, ActionCancelRollout, ActionRollbackRollout,
 		ActionAbortRollout, ActionRetryRollout, ActionStopRollback, ActionLookAtArtifactSource, ActionSendEvent, ActionReleasePromotionHold,
-		ActionLookUpProvenance, ActionCancelChain:
+		ActionLookUpProvenance, ActionCancelChain, ActionCreateVersionSet:
 		return MayDeploy, true
 	case ActionApproveGate, ActionRejectGate, ActionDecideCheck, ActionAnswerCall:
 		return MayApprove, true
@@ -257,7 +265,9 @@ func permissionFor(action Action) (Permission, bool) {
 		return MayBypass, true
 	case ActionReportCheck, ActionEvaluateCheck:
 		return MayReport, true
-	case ActionCreateArtifactSource, ActionSetArtifactSourceConfig, ActionTryArtifactSource, ActionRetryWorkflow, ActionCancelWorkflow:
+	case ActionCreateArtifactSource, ActionSetArtifactSourceConfig, ActionTryArtifactSource, ActionRetryWorkflow, ActionCancelWorkflow,
+		ActionDisableArtifactSource, ActionEnableArtifactSource, ActionRemoveArtifactSource, ActionReplaceArtifactSource, ActionAddService,
+		ActionRetireService, ActionRestoreService:
 		return MayConfigure, true
 	case ActionRegisterSchedule, ActionBackfillSchedule, ActionDeleteSchedule:
 		return MayConfigure, true

@@ -119,6 +119,7 @@ INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, 
 
 // recent are the rows of tables that earlier releases, of which upgrades begin, do not have.
 const recent = `
+INSERT INTO cd_curated_version_sets (organization_id, application_id, version_set_id, name, from_set_id, principal_type) VALUES (1, 1, 1, '2.0', 1, 'user');
 INSERT INTO cd_forge_codes (organization_id, hook_id, member_id, account, permissions, digest, expires_at)
     SELECT 1, 1, id, 'ann', 5, sha256('1'), now() FROM cd_members WHERE name = 'opener';
 INSERT INTO cd_forge_comments (organization_id, hook_id, name, number, comment_id, author_id, author, command, digest, received_at)
@@ -170,6 +171,15 @@ func TestTheDatabaseRefuses(t *testing.T) {
 			"cd_services_name_is_unique",
 		},
 		{"a second version of a name", `INSERT INTO cd_versions (organization_id, artifact_source_id, name, digest, reference, published_at) VALUES (1, 1, '1.0', 'sha256:c', 'r', now())`, "cd_versions_name_is_unique"},
+		{"a second curated set of a name (D57)", `INSERT INTO cd_curated_version_sets (organization_id, application_id, version_set_id, name, principal_type) VALUES (1, 1, 1, '2.0', 'user')`, "cd_curated_version_sets_name_is_unique"},
+		{"a curated set of another application (D57)", `INSERT INTO cd_curated_version_sets (organization_id, application_id, version_set_id, name, principal_type) VALUES (1, 2, 1, 'x', 'user')`, "cd_curated_version_sets_set"},
+		{"a curated set begun with one of another application (D57)", `INSERT INTO cd_curated_version_sets (organization_id, application_id, version_set_id, name, from_set_id, principal_type) VALUES (1, 1, 1, 'x', 2, 'user')`, "cd_curated_version_sets_from"},
+		{"a curated set by nobody (D57)", `INSERT INTO cd_curated_version_sets (organization_id, application_id, version_set_id, name, principal_type) VALUES (1, 1, 1, 'x', 'cat')`, "cd_curated_version_sets_principal_is_known"},
+		{"a curated set with an endless name (D57)", `INSERT INTO cd_curated_version_sets (organization_id, application_id, version_set_id, name, principal_type) VALUES (1, 1, 1, repeat('x', 201), 'user')`, "cd_curated_version_sets_name_is_bounded"},
+		{"a curated set with an endless reason (D57)", `INSERT INTO cd_curated_version_sets (organization_id, application_id, version_set_id, name, reason, principal_type) VALUES (1, 1, 1, 'x', repeat('x', 2001), 'user')`, "cd_curated_version_sets_reason_is_bounded"},
+		{"a curated set that changes (D57)", `UPDATE cd_curated_version_sets SET reason = 'x'`, "cd_curated_version_sets_are_append_only"},
+		{"a source replaced by one of another service (D57)", `UPDATE cd_artifact_sources SET removed_at = now(), replaced_by = 2 WHERE id = 1`, "cd_artifact_sources_replacement"},
+		{"a replaced source that is not removed (D57)", `UPDATE cd_artifact_sources SET replaced_by = 2 WHERE id = 1`, "cd_artifact_sources_replaced_is_removed"},
 		{"a second version set of a name", `INSERT INTO cd_version_sets (organization_id, application_id, name, entries_digest, entries_count) VALUES (1, 1, 'set-1', 'd3', 1)`, "cd_version_sets_name_is_unique"},
 		{
 			"a second environment of a name", `INSERT INTO cd_environments (organization_id, name, tier) VALUES (1, 'staging', 'qa')`,

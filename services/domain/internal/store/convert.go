@@ -13,17 +13,30 @@ func application(r query.Application) core.Application {
 }
 
 func service(r query.Service) core.Service {
-	return core.Service{ID: r.ID, ApplicationID: r.ApplicationID, Name: r.Name, Description: r.Description, CreatedAt: r.CreatedAt}
+	return core.Service{
+		ID: r.ID, ApplicationID: r.ApplicationID, Name: r.Name, Description: r.Description, CreatedAt: r.CreatedAt, RetiredAt: r.RetiredAt,
+	}
 }
 
 func artifactSource(r query.ArtifactSource) core.ArtifactSource {
-	return core.ArtifactSource{ID: r.ID, ServiceID: r.ServiceID, Ref: r.SourceRef, Config: r.SourceConfig, CreatedAt: r.CreatedAt}
+	return core.ArtifactSource{
+		ID: r.ID, ServiceID: r.ServiceID, Ref: r.SourceRef, Config: r.SourceConfig, CreatedAt: r.CreatedAt,
+		DisabledAt: r.DisabledAt, RemovedAt: r.RemovedAt, ReplacedBy: orZero(r.ReplacedBy),
+	}
 }
 
 func version(r query.Version) core.Version {
 	return core.Version{
 		ID: r.ID, ArtifactSourceID: r.ArtifactSourceID, Name: r.Name, Digest: r.Digest, Reference: r.Reference,
 		PublishedAt: r.PublishedAt, CreatedAt: r.CreatedAt, CommitMessage: r.CommitMessage,
+	}
+}
+
+func curated(r query.CuratedVersionSet) core.Curated {
+	return core.Curated{
+		ID: r.ID, ApplicationID: r.ApplicationID, VersionSetID: r.VersionSetID, FromSetID: orZero(r.FromSetID), Name: r.Name, Reason: r.Reason,
+		Principal: core.Principal{Type: core.PrincipalType(r.PrincipalType), ID: r.PrincipalID}, PrincipalName: r.PrincipalName,
+		CreatedAt: r.CreatedAt,
 	}
 }
 

@@ -36,10 +36,11 @@ func (t *tx) NewestPublications(ctx context.Context, applications, without []int
 	found := make(map[int64][]intake.SourceNewest, len(applications))
 	for _, r := range rows {
 		found[r.ApplicationID] = append(found[r.ApplicationID],
-			intake.SourceNewest{ServiceID: r.ServiceID, VersionPublication: intake.VersionPublication{
-				ArtifactSourceID: r.ArtifactSourceID, VersionID: r.VersionID, Rank: r.Rank, PublishedAt: r.PublishedAt, AnnouncedAt: r.AnnouncedAt,
-				Arrival: r.Arrival, Taken: true,
-			}})
+			intake.SourceNewest{ServiceID: r.ServiceID, Disabled: r.Disabled, Removed: r.Removed, ReplacedBy: r.ReplacedBy,
+				HasVersions: r.HasVersions, HasSets: r.HasSets, VersionPublication: intake.VersionPublication{
+					ArtifactSourceID: r.ArtifactSourceID, VersionID: r.VersionID, Rank: r.Rank, PublishedAt: r.PublishedAt, AnnouncedAt: r.AnnouncedAt,
+					Arrival: r.Arrival, Taken: true,
+				}})
 	}
 	return found, pg.Classify(err, "read the newest publications of %d applications", len(applications))
 }
@@ -145,6 +146,33 @@ func (t *tx) ForgetRanks(ctx context.Context, source int64) error {
 func (s *Store) OrganizationsWithUnranked(ctx context.Context) ([]int64, error) {
 	ids, err := query.New(s.deps.Pool).OrganizationsWithUnrankedPublications(ctx)
 	return ids, pg.Classify(err, "find organizations with publications without rank")
+}
+
+// Compositions implements view.Reads.
+func (r reader) Compositions(ctx context.Context, organization int64, applications []int64) (map[int64]core.Composition, error) {
+	all, hasSets := map[int64][]core.SourceInSet{}, map[int64]bool{}
+	_, err := byKey(ctx, r, organization, applications, "what version sets consist of",
+		func(q *query.Queries, ctx context.Context, organization int64, ids []int64) ([]query.NewestPublicationsRow, error) {
+			return q.NewestPublications(ctx, organization, []int64{}, ids)
+		}, func(row query.NewestPublicationsRow) (int64, struct{}) {
+			hasSets[row.ApplicationID] = row.HasSets
+			all[row.ApplicationID] = append(all[row.ApplicationID], core.SourceInSet{
+				ServiceID: row.ServiceID, SourceID: row.ArtifactSourceID, Disabled: row.Disabled, Removed: row.Removed, ReplacedBy: row.ReplacedBy,
+				Newest: row.VersionID, HasVersions: row.HasVersions,
+			})
+			return row.ApplicationID, struct{}{}
+		})
+	found := make(map[int64]core.Composition, len(all))
+	for application, sources := range all {
+		found[application] = core.Compose(sources, hasSets[application])
+	}
+	return found, err
+}
+
+// CuratedVersionSets implements view.Reads.
+func (r reader) CuratedVersionSets(ctx context.Context, organization int64, versionSets []int64) (map[int64][]core.Curated, error) {
+	return under(ctx, r, organization, versionSets, "curated version sets", (*query.Queries).CuratedVersionSets,
+		keyed(curated, func(c core.Curated) int64 { return c.VersionSetID }))
 }
 
 // NewestVersionSets implements view.Reads.

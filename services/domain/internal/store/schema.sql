@@ -303,19 +303,30 @@ CREATE TABLE cd_artifact_sources (
     match_key text NOT NULL,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    disabled_at timestamp with time zone,
+    removed_at timestamp with time zone,
+    replaced_by bigint,
     CONSTRAINT cd_artifact_sources_pkey PRIMARY KEY (id),
     CONSTRAINT cd_artifact_sources_of_service UNIQUE (organization_id, service_id, id),
     CONSTRAINT cd_artifact_sources_shard UNIQUE (organization_id, id),
     CONSTRAINT cd_artifact_sources_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_artifact_sources_replacement FOREIGN KEY (organization_id, service_id, replaced_by) REFERENCES cd_artifact_sources(organization_id, service_id, id),
     CONSTRAINT cd_artifact_sources_service FOREIGN KEY (organization_id, service_id) REFERENCES cd_services(organization_id, id),
     CONSTRAINT cd_artifact_sources_key_is_given CHECK ((match_key <> ''::text)),
-    CONSTRAINT cd_artifact_sources_ref_is_given CHECK ((source_ref <> ''::text))
+    CONSTRAINT cd_artifact_sources_ref_is_given CHECK ((source_ref <> ''::text)),
+    CONSTRAINT cd_artifact_sources_replaced_is_removed CHECK (((replaced_by IS NULL) OR ((removed_at IS NOT NULL) AND (replaced_by > id))))
 );
 CREATE INDEX cd_artifact_sources_by_match_key ON cd_artifact_sources USING btree (match_key, organization_id);
 CREATE INDEX cd_artifact_sources_of_repository ON cd_artifact_sources USING btree (organization_id, match_key COLLATE "C");
 CREATE TRIGGER cd_artifact_sources_touch BEFORE UPDATE ON cd_artifact_sources FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON COLUMN cd_artifact_sources.disabled_at IS
+    'Since when it takes no versions and is not polled; version sets keep its last version. Null while it is enabled.';
 COMMENT ON COLUMN cd_artifact_sources.match_key IS
     'Derived from source_config by the kind of source: what a published artifact is looked up by.';
+COMMENT ON COLUMN cd_artifact_sources.removed_at IS
+    'Since when it is in no new version set; its versions and their history stay. It is never brought back.';
+COMMENT ON COLUMN cd_artifact_sources.replaced_by IS
+    'The source that replaces it: until that one has a version, version sets keep the last version of this one.';
 COMMENT ON COLUMN cd_artifact_sources.source_config IS
     'The configuration of that kind; opaque to the tables.';
 COMMENT ON COLUMN cd_artifact_sources.source_ref IS
@@ -832,6 +843,38 @@ COMMENT ON COLUMN cd_credentials.url_prefixes IS
     'What the value may be sent to: scheme, host and the beginning of a path.';
 COMMENT ON COLUMN cd_credentials.version IS
     'Counts the values.';
+
+CREATE TABLE cd_curated_version_sets (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    application_id bigint NOT NULL,
+    version_set_id bigint NOT NULL,
+    name text NOT NULL,
+    reason text NOT NULL DEFAULT ''::text,
+    from_set_id bigint,
+    principal_type text NOT NULL,
+    principal_id bigint NOT NULL DEFAULT 0,
+    principal_name text NOT NULL DEFAULT ''::text,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_curated_version_sets_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_curated_version_sets_from FOREIGN KEY (organization_id, application_id, from_set_id) REFERENCES cd_version_sets(organization_id, application_id, id),
+    CONSTRAINT cd_curated_version_sets_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_curated_version_sets_set FOREIGN KEY (organization_id, application_id, version_set_id) REFERENCES cd_version_sets(organization_id, application_id, id),
+    CONSTRAINT cd_curated_version_sets_name_is_bounded CHECK ((octet_length(name) <= 200)),
+    CONSTRAINT cd_curated_version_sets_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
+    CONSTRAINT cd_curated_version_sets_reason_is_bounded CHECK ((octet_length(reason) <= 2000))
+);
+CREATE INDEX cd_curated_version_sets_by_set ON cd_curated_version_sets USING btree (organization_id, version_set_id, id);
+CREATE UNIQUE INDEX cd_curated_version_sets_name_is_unique ON cd_curated_version_sets USING btree (organization_id, application_id, name) WHERE (name <> ''::text);
+CREATE TRIGGER cd_curated_version_sets_are_append_only BEFORE DELETE OR UPDATE ON cd_curated_version_sets FOR EACH ROW EXECUTE FUNCTION cd_refuse();
+CREATE TRIGGER cd_curated_version_sets_are_kept BEFORE TRUNCATE ON cd_curated_version_sets FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
+COMMENT ON TABLE cd_curated_version_sets IS
+    'By whom and why version sets were put together. A set of the same versions is the same set, and may have several rows. Append-only; rows are kept with the set.';
+COMMENT ON COLUMN cd_curated_version_sets.from_set_id IS
+    'The set that it was begun with; null for none.';
+COMMENT ON COLUMN cd_curated_version_sets.name IS
+    'What it is called beside the name of the set; empty for nothing.';
 
 CREATE TABLE cd_deployment_links (
     organization_id bigint NOT NULL,
@@ -3048,6 +3091,7 @@ CREATE TABLE cd_services (
     description text NOT NULL DEFAULT ''::text,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    retired_at timestamp with time zone,
     CONSTRAINT cd_services_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_services_name_is_unique UNIQUE (organization_id, application_id, name),
     CONSTRAINT cd_services_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
@@ -3055,6 +3099,8 @@ CREATE TABLE cd_services (
     CONSTRAINT cd_services_name_is_given CHECK ((name <> ''::text))
 );
 CREATE TRIGGER cd_services_touch BEFORE UPDATE ON cd_services FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON COLUMN cd_services.retired_at IS
+    'Since when it is in no new version set, and no new rollout deploys it; null while it is in service.';
 
 CREATE TABLE cd_trigger_signals (
     organization_id bigint NOT NULL,
@@ -4637,7 +4683,9 @@ CREATE OR REPLACE FUNCTION cd_sources_after(behind bigint, most integer)
 AS $function$
 BEGIN
     PERFORM set_config('lockstep.across', 'on', true);
-    RETURN QUERY SELECT s.id, s.organization_id, s.source_ref, s.source_config FROM cd_artifact_sources s WHERE s.id > behind ORDER BY s.id LIMIT most;
+    RETURN QUERY SELECT s.id, s.organization_id, s.source_ref, s.source_config FROM cd_artifact_sources s
+        JOIN cd_services v ON v.organization_id = s.organization_id AND v.id = s.service_id AND v.retired_at IS NULL
+        WHERE s.id > behind AND s.disabled_at IS NULL AND s.removed_at IS NULL ORDER BY s.id LIMIT most;
     PERFORM set_config('lockstep.across', '', true);
 END $function$;
 COMMENT ON FUNCTION cd_sources_after IS

@@ -133,6 +133,24 @@ func (t *tx) AddVersionSets(ctx context.Context, all []intake.NewVersionSet) err
 	return pg.Classify(t.q.InsertVersionSetEntries(ctx, entries), "add %d entries of version sets", len(entries.Versions))
 }
 
+// VersionsNamed implements intake.Tx.
+func (t *tx) VersionsNamed(ctx context.Context, application int64, names []string) ([]core.Version, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	rows, err := t.q.VersionsNamed(ctx, names, t.organization, application)
+	return convertAll(rows, version), pg.Classify(err, "find versions of application %d by name", application)
+}
+
+// AddCurated implements intake.Tx.
+func (t *tx) AddCurated(ctx context.Context, c core.Curated) error {
+	err := t.q.InsertCuratedVersionSet(ctx, query.InsertCuratedVersionSetParams{
+		OrganizationID: t.organization, ApplicationID: c.ApplicationID, VersionSetID: c.VersionSetID, Name: c.Name, Reason: c.Reason,
+		FromSetID: c.FromSetID, PrincipalType: string(c.Type), PrincipalID: c.Principal.ID, PrincipalName: c.PrincipalName,
+	})
+	return pg.Classify(err, "keep who curated version set %d", c.VersionSetID)
+}
+
 // traced is ctx with the trace of an event, if it carries one.
 func traced(ctx context.Context, in core.Inbound) context.Context {
 	if e, ok := in.Envelope.(event.Event); ok {

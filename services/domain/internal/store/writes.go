@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -40,6 +41,25 @@ func (t *tx) AddArtifactSource(ctx context.Context, s core.ArtifactSource, match
 func (t *tx) SaveArtifactSource(ctx context.Context, id int64, config json.RawMessage) (core.ArtifactSource, error) {
 	row, err := t.q.SaveArtifactSource(ctx, config, t.organization, id)
 	return artifactSource(row), missing(err, "artifact source", id)
+}
+
+// SaveSourceState implements setup.Tx.
+func (t *tx) SaveSourceState(ctx context.Context, s core.ArtifactSource) (core.ArtifactSource, error) {
+	row, err := t.q.SetArtifactSourceState(ctx, query.SetArtifactSourceStateParams{
+		OrganizationID: t.organization, ID: s.ID, DisabledAt: s.DisabledAt, RemovedAt: s.RemovedAt, ReplacedBy: s.ReplacedBy,
+	})
+	return artifactSource(row), missing(err, "artifact source", s.ID)
+}
+
+// RetireService implements setup.Tx.
+func (t *tx) RetireService(ctx context.Context, id int64, at *time.Time) (core.Service, error) {
+	row, err := t.q.RetireService(ctx, at, t.organization, id)
+	return service(row), missing(err, "service", id)
+}
+
+// ReconsiderVersionSet implements setup.Tx.
+func (t *tx) ReconsiderVersionSet(ctx context.Context, application int64) error {
+	return pg.Classify(t.q.ReconsiderVersionSet(ctx, t.organization, application), "reconsider the version set of application %d", application)
 }
 
 // LockApplication implements rollout.Tx and setup.Tx.

@@ -16,7 +16,7 @@ import (
 // Commands are the commands of this package, for the root command.
 func Commands(c *command.Command) []*cobra.Command {
 	own := commands{c}
-	return []*cobra.Command{own.application(), own.pipeline(), own.versionSet(), own.environment()}
+	return []*cobra.Command{own.application(), own.pipeline(), own.versionSet(), own.service(), own.environment()}
 }
 
 // commands are the constructors of commands, by what they share.
@@ -63,9 +63,20 @@ func applicationDetail(w io.Writer, a client.Application) {
 	fmt.Fprintln(w)
 	command.Row(w, "SERVICE", "SOURCE", "CONFIGURATION")
 	for _, s := range a.Services {
-		for _, source := range s.ArtifactSources {
-			command.Row(w, s.Name, source.SourceRef, command.Compact(source.SourceConfig))
+		name := s.Name
+		if s.RetiredAt != nil {
+			name += " (retired)"
 		}
+		for _, source := range s.ArtifactSources {
+			command.Row(w, name, source.SourceRef, command.Compact(source.SourceConfig))
+		}
+	}
+	if len(a.MissingVersions) > 0 {
+		fmt.Fprintln(w)
+		command.Row(w, "SOURCE", "NEXT VERSION SET")
+	}
+	for _, m := range a.MissingVersions {
+		command.Row(w, m.ArtifactSource.ID, m.Reason)
 	}
 	if len(a.Environments) == 0 {
 		return

@@ -34,7 +34,34 @@ func (c commands) versionSet() *cobra.Command {
 			}
 			return c.Print(one, func(w io.Writer) { versionSetDetail(w, one) })
 		})
-	return command.Noun("version-set", "vs", "Version sets: one pinned version of every service", list, get, c.versionSetWait(), c.versionSetChanges())
+	return command.Noun("version-set", "vs", "Version sets: one pinned version of every service", list, get, c.versionSetCreate(), c.versionSetWait(), c.versionSetChanges())
+}
+
+func (c commands) versionSetCreate() *cobra.Command {
+	var from, name, reason string
+	var set []string
+	cmd := c.Asking("create APPLICATION", "Put a version set together of recorded versions",
+		"  lockstep version-set create shop --from versionset_7 --set api=1.4.2 --name 2.0 --reason hotfix\n"+
+			"  lockstep version-set create shop --set api=1.4.2 --set web=version_31", command.Exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			versions, err := command.KeysAndValues("version", set)
+			if err != nil {
+				return err
+			}
+			one, err := api.CreateVersionSet(cmd.Context(), client.NewVersionSet{
+				Application: args[0], From: from, Versions: versions, Name: name, Reason: reason,
+			})
+			if err != nil {
+				return err
+			}
+			return c.Print(one, func(w io.Writer) { versionSetDetail(w, one) })
+		})
+	flags := cmd.Flags()
+	flags.StringVar(&from, "from", "", "the version `set` whose versions it begins with: versionset_7; without it, --set has to name every service")
+	flags.StringArrayVar(&set, "set", nil, "the version of a service, as `service=version`, by the name of the version or its identifier; repeatable")
+	flags.StringVar(&name, "name", "", "what to call it beside its own name, such as 2.0")
+	flags.StringVar(&reason, "reason", "", "why, for the record")
+	return cmd
 }
 
 func (c commands) versionSetChanges() *cobra.Command {
@@ -64,7 +91,13 @@ func versionSetTable(w io.Writer, all []client.VersionSet) {
 		for i, e := range v.Entries {
 			versions[i] = e.Service.Name + "=" + e.Version.Name
 		}
-		command.Row(w, v.ID, v.Name, strings.Join(versions, ","), command.Moment(v.CreatedAt))
+		name := v.Name
+		for _, c := range v.Curated {
+			if c.Name != "" {
+				name += " (" + c.Name + ")"
+			}
+		}
+		command.Row(w, v.ID, name, strings.Join(versions, ","), command.Moment(v.CreatedAt))
 	}
 }
 
@@ -75,6 +108,18 @@ func versionSetDetail(w io.Writer, v client.VersionSet) {
 	for _, e := range v.Entries {
 		command.Row(w, e.Service.Name, e.Version.Name, command.Short(e.Version.Digest), command.SeenAt(e.Version),
 			command.Optional(e.Version.DeletedAt), e.Version.Reference)
+	}
+	if len(v.Curated) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	command.Row(w, "CALLED", "PUT TOGETHER BY", "FROM", "AT", "REASON")
+	for _, c := range v.Curated {
+		from := ""
+		if c.From != nil {
+			from = c.From.Name
+		}
+		command.Row(w, c.Name, c.PrincipalName, from, command.Moment(c.CreatedAt), c.Reason)
 	}
 }
 

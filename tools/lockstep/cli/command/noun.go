@@ -40,7 +40,7 @@ func Noun(name, alias, short string, subcommands ...*cobra.Command) *cobra.Comma
 // counted are the nouns that have a plural, which is an alias.
 func counted() []string {
 	return []string{
-		"application", "source", "pipeline", "version-set", "environment", "driver", "rollout", "workflow", "flow", "schedule", "member", "group", "token",
+		"application", "service", "source", "pipeline", "version-set", "environment", "driver", "rollout", "workflow", "flow", "schedule", "member", "group", "token",
 		"organization", "agent",
 	}
 }

@@ -2,6 +2,7 @@
 package source
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -27,7 +28,8 @@ type commands struct{ *command.Command }
 // source is the noun of artifact sources.
 func (c commands) source() *cobra.Command {
 	return command.Noun("source", "src", "Artifact sources: where versions come from",
-		c.sourceList(), c.sourceKinds(), c.sourceHooks(), c.sourceAdd(), c.sourceSet(), c.sourceTest(), c.sourceCheckNow(), c.sourceVersions())
+		c.sourceList(), c.sourceKinds(), c.sourceHooks(), c.sourceAdd(), c.sourceSet(), c.sourceReplace(),
+		c.sourceDisable(), c.sourceEnable(), c.sourceRemove(), c.sourceTest(), c.sourceCheckNow(), c.sourceVersions())
 }
 
 func (c commands) sourceList() *cobra.Command {
@@ -152,6 +154,56 @@ func (c commands) sourceSet() *cobra.Command {
 	return cmd
 }
 
+func (c commands) sourceReplace() *cobra.Command {
+	var p pointer
+	var reason string
+	cmd := c.Asking("replace ID", "Replace a source by one for another repository or of another kind; sets keep its last version until the new one has one",
+		"  lockstep source replace artifactsource_3 --set image=ghcr.io/shop/api --set poll=true --reason 'registry moved'", command.Exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			config, err := p.set.JSON()
+			if err != nil {
+				return err
+			}
+			one, err := api.ReplaceSource(cmd.Context(), args[0], p.kind, config, reason)
+			if err != nil {
+				return err
+			}
+			return c.Print(one, func(w io.Writer) { sourceTable(w, []client.Source{one}) })
+		})
+	p.flags(cmd)
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	return cmd
+}
+
+func (c commands) sourceDisable() *cobra.Command {
+	return c.changing("disable", "Stop a source from taking versions; version sets keep its last one", (*client.Client).DisableSource)
+}
+
+func (c commands) sourceEnable() *cobra.Command {
+	return c.changing("enable", "Have a disabled source take versions again", (*client.Client).EnableSource)
+}
+
+func (c commands) sourceRemove() *cobra.Command {
+	return c.changing("remove", "Take a source out of new version sets, permanently; its versions stay", (*client.Client).RemoveSource)
+}
+
+// changing is a command that changes the state of a source.
+func (c commands) changing(
+	verb, short string, change func(api *client.Client, ctx context.Context, source, reason string) (client.Source, error),
+) *cobra.Command {
+	var reason string
+	cmd := c.Asking(verb+" ID", short, "  lockstep source "+verb+" artifactsource_3 --reason 'wrong repository'", command.Exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			one, err := change(api, cmd.Context(), args[0], reason)
+			if err != nil {
+				return err
+			}
+			return c.Print(one, func(w io.Writer) { sourceTable(w, []client.Source{one}) })
+		})
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	return cmd
+}
+
 func (c commands) sourceTest() *cobra.Command {
 	var p pointer
 	cmd := c.Asking("test", "Test a source configuration without saving it",
@@ -226,6 +278,10 @@ func sourceTable(w io.Writer, all []client.Source) {
 	for _, s := range all {
 		cells := []string{s.ID, s.Service.Application.Name, s.Service.Name, s.SourceRef, pointsAt(s)}
 		switch {
+		case s.RemovedAt != nil:
+			cells = append(cells, "removed", "", "", "")
+		case s.DisabledAt != nil:
+			cells = append(cells, "disabled", "", "", "")
 		case s.State == nil:
 			cells = append(cells, "unknown", "", "", "")
 		case s.State.LookedAt == nil && !s.State.Polled:

@@ -158,6 +158,18 @@ func (f *fixture) controls() {
 	do("setArtifactSourceConfig", "artifactSource", map[string]any{
 		"artifactSourceId": source, "sourceConfig": map[string]any{"image": "r.example.com/another", "allow_tags": "^v"},
 	})
+	do("disableArtifactSource", "artifactSource", map[string]any{"artifactSourceId": source, "reason": "noise"})
+	do("enableArtifactSource", "artifactSource", map[string]any{"artifactSourceId": source})
+	replacement := do("replaceArtifactSource", "artifactSource", map[string]any{
+		"artifactSourceId": source, "sourceRef": "oci-image@1", "sourceConfig": map[string]any{"image": "r.example.com/moved"},
+	})
+	do("removeArtifactSource", "artifactSource", map[string]any{"artifactSourceId": replacement, "reason": "unused"})
+	service := do("addService", "service", map[string]any{"application": "idle", "name": "worker", "artifactSources": []map[string]any{{
+		"sourceRef": "oci-image@1", "sourceConfig": map[string]any{"image": "r.example.com/worker"},
+	}}})
+	do("retireService", "service", map[string]any{"serviceId": service, "reason": "merged"})
+	do("restoreService", "service", map[string]any{"serviceId": service})
+	do("createVersionSet", "versionSet", map[string]any{"application": "shop", "fromVersionSetId": "versionset_1", "name": "2.0", "reason": "audit"})
 	end := func(hours time.Duration) string {
 		return time.Now().Add(hours * time.Hour).UTC().Format(time.RFC3339)
 	}

@@ -141,7 +141,7 @@ func (*counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)
 // domain is the use cases as the handler takes them.
 func (f *fixture) domain() graph.Domain {
 	return graph.Domain{
-		Access: f.access, Setup: f.setup, Rollouts: f.rollouts, Freezes: f.freezes, Policies: f.policies, Checks: f.checks,
+		Access: f.access, Setup: f.setup, Intake: f.intake, Rollouts: f.rollouts, Freezes: f.freezes, Policies: f.policies, Checks: f.checks,
 		Triggers: f.triggers, Notify: f.notify, Forges: f.forges, Feeds: f.feeds, Chats: f.chats,
 		Credentials: f.credentials,
 		Origins:     f.origins,

@@ -101,6 +101,21 @@ func TestGrantsEndWhereTheirLimitsDo(t *testing.T) {
 		"setArtifactSourceConfig": func(a core.Actor) error {
 			return of(f.setup.SetArtifactSourceConfig(ctx, a, sources[0].ID, sources[0].Config))
 		},
+		"disableArtifactSource": func(a core.Actor) error { return of(f.setup.DisableArtifactSource(ctx, a, sources[0].ID, "")) },
+		"enableArtifactSource":  func(a core.Actor) error { return of(f.setup.EnableArtifactSource(ctx, a, sources[0].ID, "")) },
+		"removeArtifactSource":  func(a core.Actor) error { return of(f.setup.RemoveArtifactSource(ctx, a, sources[0].ID, "")) },
+		"replaceArtifactSource": func(a core.Actor) error {
+			return of(f.setup.ReplaceArtifactSource(ctx, a, sources[0].ID, setup.NewArtifactSource{
+				Ref: "oci-image@1", Config: json.RawMessage(`{"image":"r.example.com/shop/moved"}`),
+			}, ""))
+		},
+		"addService": func(a core.Actor) error {
+			return of(f.setup.AddService(ctx, a, shop.ID, setup.NewService{Name: "extra", ArtifactSources: []setup.NewArtifactSource{{
+				Ref: "oci-image@1", Config: json.RawMessage(`{"image":"r.example.com/shop/extra"}`),
+			}}}, ""))
+		},
+		"retireService":  func(a core.Actor) error { return of(f.setup.RetireService(ctx, a, services[0].ID, "")) },
+		"restoreService": func(a core.Actor) error { return of(f.setup.RestoreService(ctx, a, services[0].ID, "")) },
 		"retryApplicationEnvironmentSetup": func(a core.Actor) error {
 			for _, ae := range cells {
 				if ae.EnvironmentID == production.ID {

@@ -29,6 +29,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/evidence"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
@@ -40,6 +41,7 @@ import (
 type Domain struct {
 	Access      Access
 	Setup       Setup
+	Intake      Intake
 	Rollouts    Rollouts
 	Freezes     Freezes
 	Policies    Policies
@@ -98,6 +100,13 @@ type Setup interface {
 	SourceStates(ctx context.Context, organization int64, sources []int64) (map[int64]setup.SourceState, error)
 	AddArtifactSource(ctx context.Context, a core.Actor, service int64, n setup.NewArtifactSource) (core.ArtifactSource, error)
 	SetArtifactSourceConfig(ctx context.Context, a core.Actor, source int64, config json.RawMessage) (core.ArtifactSource, error)
+	DisableArtifactSource(ctx context.Context, a core.Actor, source int64, reason string) (core.ArtifactSource, error)
+	EnableArtifactSource(ctx context.Context, a core.Actor, source int64, reason string) (core.ArtifactSource, error)
+	RemoveArtifactSource(ctx context.Context, a core.Actor, source int64, reason string) (core.ArtifactSource, error)
+	ReplaceArtifactSource(ctx context.Context, a core.Actor, source int64, n setup.NewArtifactSource, reason string) (core.ArtifactSource, error)
+	AddService(ctx context.Context, a core.Actor, application int64, n setup.NewService, reason string) (core.Service, error)
+	RetireService(ctx context.Context, a core.Actor, service int64, reason string) (core.Service, error)
+	RestoreService(ctx context.Context, a core.Actor, service int64, reason string) (core.Service, error)
 	LookAtArtifactSource(ctx context.Context, a core.Actor, source int64) (setup.SourceSight, error)
 	TryArtifactSource(ctx context.Context, a core.Actor, n setup.NewArtifactSource) (setup.SourceSight, error)
 	CreateEnvironment(ctx context.Context, a core.Actor, n setup.NewEnvironment) (core.Environment, error)
@@ -115,6 +124,11 @@ type Setup interface {
 	RestoreApplication(ctx context.Context, a core.Actor, application int64, reason string) (core.Application, error)
 	RestoreEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error)
 	CheckFlowDefinition(ctx context.Context, a core.Actor, definition json.RawMessage) ([]fault.Field, error)
+}
+
+// Intake is what the API needs of package intake.
+type Intake interface {
+	CreateVersionSet(ctx context.Context, a core.Actor, n intake.NewCurated) (core.VersionSet, error)
 }
 
 // Evidence is what the API needs of package evidence.

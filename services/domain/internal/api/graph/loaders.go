@@ -34,6 +34,8 @@ type loaders struct {
 	versionSetsOf           *loader[paged, core.Slice[core.VersionSet]]
 	versionSetCountOf       *loader[int64, int]
 	newestSetOf             *loader[int64, core.VersionSet]
+	compositionOf           *loader[int64, core.Composition]
+	curatedOf               *loader[int64, []core.Curated]
 	seenDigests             *loader[int64, bool]
 	deletedVersions         *loader[int64, time.Time]
 	warningsOf              *loader[int64, []string]
@@ -161,6 +163,8 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		versionSetsOf:           pages(b, r.View.VersionSetsByApplication),
 		versionSetCountOf:       plain(b, r.View.CountVersionSetsByApplication),
 		newestSetOf:             plain(b, r.View.NewestVersionSets),
+		compositionOf:           plain(b, r.View.Compositions),
+		curatedOf:               plain(b, r.View.CuratedVersionSets),
 		seenDigests:             plain(b, r.View.SeenDigests),
 		deletedVersions:         plain(b, r.View.DeletedVersions),
 		warningsOf:              plain(b, warnings(r.View)),

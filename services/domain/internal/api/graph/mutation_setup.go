@@ -2,9 +2,12 @@ package graph
 
 import (
 	"context"
+	"fmt"
 
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/intake"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
@@ -126,4 +129,172 @@ func (m mutation) TryArtifactSource(ctx context.Context, in model.TryArtifactSou
 		p.Errors, err = userErrors(err)
 	}
 	return p, err
+}
+
+// DisableArtifactSource stops a source from taking versions.
+func (m mutation) DisableArtifactSource(
+	ctx context.Context, in model.DisableArtifactSourceInput,
+) (p model.DisableArtifactSourcePayload, err error) {
+	p.ArtifactSource, p.Errors, err = m.changedSource(ctx, in.ArtifactSourceID, in.Reason, m.domain.Setup.DisableArtifactSource)
+	return p, err
+}
+
+// EnableArtifactSource has a disabled source take versions again.
+func (m mutation) EnableArtifactSource(
+	ctx context.Context, in model.EnableArtifactSourceInput,
+) (p model.EnableArtifactSourcePayload, err error) {
+	p.ArtifactSource, p.Errors, err = m.changedSource(ctx, in.ArtifactSourceID, in.Reason, m.domain.Setup.EnableArtifactSource)
+	return p, err
+}
+
+// RemoveArtifactSource takes a source out of new version sets.
+func (m mutation) RemoveArtifactSource(
+	ctx context.Context, in model.RemoveArtifactSourceInput,
+) (p model.RemoveArtifactSourcePayload, err error) {
+	p.ArtifactSource, p.Errors, err = m.changedSource(ctx, in.ArtifactSourceID, in.Reason, m.domain.Setup.RemoveArtifactSource)
+	return p, err
+}
+
+// ReplaceArtifactSource makes another source in the place of one.
+func (m mutation) ReplaceArtifactSource(
+	ctx context.Context, in model.ReplaceArtifactSourceInput,
+) (p model.ReplaceArtifactSourcePayload, err error) {
+	next := setup.NewArtifactSource{Ref: in.SourceRef, Config: in.SourceConfig}
+	p.ArtifactSource, p.Errors, err = m.changedSource(ctx, in.ArtifactSourceID, in.Reason,
+		func(ctx context.Context, a core.Actor, source int64, reason string) (core.ArtifactSource, error) {
+			return m.domain.Setup.ReplaceArtifactSource(ctx, a, source, next, reason)
+		})
+	return p, err
+}
+
+// changedSource changes the state of a source, and answers the source that there is now.
+func (m mutation) changedSource(
+	ctx context.Context, global string, reason *string,
+	change func(ctx context.Context, a core.Actor, source int64, reason string) (core.ArtifactSource, error),
+) (*model.ArtifactSource, []model.UserError, error) {
+	l := loadersOf(ctx)
+	source, err := number("/artifactSourceId", model.KindArtifactSource, global)
+	var s core.ArtifactSource
+	if err == nil {
+		s, err = change(ctx, l.actor, source, orEmpty(reason))
+		err = inField(err, "/artifactSourceId")
+	}
+	return outcome(ctx, l.sources, s.ID, model.WrapArtifactSource, err)
+}
+
+// AddService gives an application, given by name or identifier, another service.
+func (m mutation) AddService(ctx context.Context, in model.AddServiceInput) (p model.AddServicePayload, err error) {
+	l := loadersOf(ctx)
+	application, err := applicationNumber(ctx, m.domain.View, in.Application)
+	var s core.Service
+	if err == nil {
+		n := setup.NewService{Name: in.Name, Description: orEmpty(in.Description)}
+		for _, src := range in.ArtifactSources {
+			n.ArtifactSources = append(n.ArtifactSources, setup.NewArtifactSource{Ref: src.SourceRef, Config: src.SourceConfig})
+		}
+		s, err = m.domain.Setup.AddService(ctx, l.actor, application, n, orEmpty(in.Reason))
+	}
+	p.Service, p.Errors, err = outcome(ctx, l.services, s.ID, model.WrapService, inField(err, "/application"))
+	return p, err
+}
+
+// RetireService takes a service out of new version sets and rollouts.
+func (m mutation) RetireService(ctx context.Context, in model.RetireServiceInput) (p model.RetireServicePayload, err error) {
+	p.Service, p.Errors, err = m.changedService(ctx, in.ServiceID, in.Reason, m.domain.Setup.RetireService)
+	return p, err
+}
+
+// RestoreService brings back a retired service.
+func (m mutation) RestoreService(ctx context.Context, in model.RestoreServiceInput) (p model.RestoreServicePayload, err error) {
+	p.Service, p.Errors, err = m.changedService(ctx, in.ServiceID, in.Reason, m.domain.Setup.RestoreService)
+	return p, err
+}
+
+func (m mutation) changedService(
+	ctx context.Context, global string, reason *string,
+	change func(ctx context.Context, a core.Actor, service int64, reason string) (core.Service, error),
+) (*model.Service, []model.UserError, error) {
+	l := loadersOf(ctx)
+	service, err := number("/serviceId", model.KindService, global)
+	if err == nil {
+		_, err = change(ctx, l.actor, service, orEmpty(reason))
+		err = inField(err, "/serviceId")
+	}
+	return outcome(ctx, l.services, service, model.WrapService, err)
+}
+
+// CreateVersionSet puts a version set together of recorded versions.
+func (m mutation) CreateVersionSet(ctx context.Context, in model.CreateVersionSetInput) (p model.CreateVersionSetPayload, err error) {
+	l := loadersOf(ctx)
+	n := intake.NewCurated{Name: orEmpty(in.Name), Reason: orEmpty(in.Reason)}
+	if n.Application, err = applicationNumber(ctx, m.domain.View, in.Application); err == nil && in.FromVersionSetID != nil {
+		n.From, err = number("/fromVersionSetId", model.KindVersionSet, *in.FromVersionSetID)
+	}
+	for _, v := range in.Versions {
+		choice := intake.Choice{Service: v.Service, Version: v.Version}
+		if n, err := id.Parse(model.KindVersion, v.Version); err == nil {
+			choice.VersionID = n
+		}
+		n.Choices = append(n.Choices, choice)
+	}
+	var set core.VersionSet
+	if err == nil {
+		set, err = m.domain.Intake.CreateVersionSet(ctx, l.actor, n)
+	}
+	p.VersionSet, p.Errors, err = outcome(ctx, l.versionSets, set.ID, model.WrapVersionSet, inField(err, "/application"))
+	return p, err
+}
+
+// MissingVersions are the sources that the next version set goes without, or waits for.
+func (application) MissingVersions(ctx context.Context, a *model.Application) ([]model.MissingVersion, error) {
+	c, _, err := loadersOf(ctx).compositionOf.load(ctx, a.ID)
+	if err != nil {
+		return nil, err
+	}
+	return wrapAll(c.Missing, model.WrapMissingVersion), nil
+}
+
+// missingVersion resolves those of MissingVersion.
+type missingVersion struct{}
+
+// ArtifactSource is the source without a version.
+func (missingVersion) ArtifactSource(ctx context.Context, v *model.MissingVersion) (model.ArtifactSource, error) {
+	return required(ctx, loadersOf(ctx).sources, model.KindArtifactSource, v.SourceID, model.WrapArtifactSource)
+}
+
+// Reason is why it has none, and what to do about it.
+func (missingVersion) Reason(ctx context.Context, v *model.MissingVersion) (string, error) {
+	service, err := required(ctx, loadersOf(ctx).services, model.KindService, v.ServiceID, model.WrapService)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case v.MissingSource.Reason == core.MissingDisabled:
+		return fmt.Sprintf("goes without a source of service %q, which is disabled and has no version", service.Name), nil
+	case v.MissingSource.Reason == core.MissingMatch:
+		return fmt.Sprintf("waits for a version of service %q: its source has versions, but its selection takes none of them or its registry "+
+			"has none; publish one, change the selection, or disable the source", service.Name), nil
+	case v.Blocks:
+		return fmt.Sprintf("waits for the first version of service %q; publish one, or disable the source", service.Name), nil
+	default:
+		return fmt.Sprintf("goes without a source of service %q until its first version is published", service.Name), nil
+	}
+}
+
+// ReplacedBy is the source that has replaced it.
+func (artifactSource) ReplacedBy(ctx context.Context, s *model.ArtifactSource) (*model.ArtifactSource, error) {
+	return optional(ctx, loadersOf(ctx).sources, s.ArtifactSource.ReplacedBy, model.WrapArtifactSource)
+}
+
+// Curated is by whom the set was put together.
+func (versionSet) Curated(ctx context.Context, v *model.VersionSet) ([]model.CuratedVersionSet, error) {
+	return list(ctx, loadersOf(ctx).curatedOf, v.ID, model.WrapCuratedVersionSet)
+}
+
+// curatedVersionSet resolves those of CuratedVersionSet.
+type curatedVersionSet struct{}
+
+// From is the set that it was begun with.
+func (curatedVersionSet) From(ctx context.Context, c *model.CuratedVersionSet) (*model.VersionSet, error) {
+	return optional(ctx, loadersOf(ctx).versionSets, c.FromSetID, model.WrapVersionSet)
 }

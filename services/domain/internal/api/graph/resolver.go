@@ -210,5 +210,11 @@ func (resolvers) Version() exec.VersionResolver { return version{} }
 // VersionSet resolves its fields.
 func (resolvers) VersionSet() exec.VersionSetResolver { return versionSet{} }
 
+// CuratedVersionSet implements exec.ResolverRoot.
+func (resolvers) CuratedVersionSet() exec.CuratedVersionSetResolver { return curatedVersionSet{} }
+
+// MissingVersion implements exec.ResolverRoot.
+func (resolvers) MissingVersion() exec.MissingVersionResolver { return missingVersion{} }
+
 // VersionSetEntry resolves its fields.
 func (resolvers) VersionSetEntry() exec.VersionSetEntryResolver { return versionSetEntry{} }

@@ -2,8 +2,6 @@ package intake
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -132,18 +130,6 @@ func (u *UseCases) organizationsOf(ctx context.Context, all []Publication) (map[
 		}
 	}
 	return of, nil
-}
-
-// entriesDigest identifies the content of a version set: SHA-256 over its (source, version) pairs in the order of sources.
-func entriesDigest(entries []core.VersionSetEntry) string {
-	sorted := slices.Clone(entries)
-	slices.SortFunc(sorted, func(a, b core.VersionSetEntry) int { return int(a.ArtifactSourceID - b.ArtifactSourceID) })
-	h := sha256.New()
-	for _, e := range sorted {
-		// Digests are stored and compared for ever: another form would make every set a new one (R9).
-		fmt.Fprintf(h, "%d:%d\n", e.ArtifactSourceID, e.VersionID)
-	}
-	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
 // imageOf is the image without tag and digest, spelled as it came.

@@ -83,7 +83,7 @@ func (k *batch) run(ctx context.Context, tx Tx) error {
 	if err := s.save(ctx, tx); err != nil {
 		return err
 	}
-	return addSets(ctx, tx, k.applications, sets, k.d.clock.Now())
+	return addSets(ctx, tx, k.applications, sets, k.d.clock.Now(), false)
 }
 
 // findOwners finds the sources that take each publication.
@@ -210,8 +210,8 @@ func (k *batch) publish(s *shelves, i int, t announced) []NewVersionSet {
 }
 
 // addSets adds those that do not exist yet (R9), in their order, makes the last one of each application its newest, and has the triggers of
-// new sets decide (D58).
-func addSets(ctx context.Context, tx Tx, applications []int64, sets []NewVersionSet, at time.Time) error {
+// new sets decide (D58), unless quiet.
+func addSets(ctx context.Context, tx Tx, applications []int64, sets []NewVersionSet, at time.Time, quiet bool) error {
 	if len(sets) == 0 {
 		return nil
 	}
@@ -246,7 +246,7 @@ func addSets(ctx context.Context, tx Tx, applications []int64, sets []NewVersion
 	for _, s := range sets {
 		newest[s.ApplicationID] = ids[s.EntriesDigest]
 	}
-	if err := tx.SaveNewestVersionSets(ctx, newest); err != nil {
+	if err := tx.SaveNewestVersionSets(ctx, newest); err != nil || quiet {
 		return err
 	}
 	if err := tx.SignalTriggers(ctx, core.TriggerVersion, added, at); err != nil {

@@ -36,6 +36,10 @@ type VersionPublication struct {
 type SourceNewest struct {
 	ServiceID int64
 	VersionPublication
+	// Disabled, Removed and ReplacedBy are the source's; HasVersions and HasSets report whether it has a version, and its application a set.
+	Disabled, Removed    bool
+	ReplacedBy           int64
+	HasVersions, HasSets bool
 }
 
 // UnrankedPublication is a publication whose place in the order of its source's selection is not worked out yet.

@@ -14,6 +14,10 @@ import (
 type shelves struct {
 	// slots are the sources of each application, in their order.
 	slots map[int64][]slot
+	// hasSets are the applications that have a version set.
+	hasSets map[int64]bool
+	// takes are the sources that take versions: neither disabled nor removed, also not since they were found.
+	takes map[int64]bool
 	// others is the newest publication of each source among the versions that do not change; VersionID 0 for none.
 	others map[int64]VersionPublication
 	// on are the publications of the versions that may change, by source.
@@ -24,8 +28,8 @@ type shelves struct {
 	arrivals int64
 }
 
-// slot is a source of an application.
-type slot struct{ service, source int64 }
+// slot is a source of an application: its newest version is worked out when a set is made.
+type slot = core.SourceInSet
 
 // underTag is a version under a tag.
 type underTag struct {
@@ -42,7 +46,7 @@ type shelved struct {
 
 func readShelves(ctx context.Context, tx Tx, applications, versions []int64) (*shelves, error) {
 	s := &shelves{
-		slots: map[int64][]slot{}, others: map[int64]VersionPublication{}, on: map[int64]map[underTag]*shelved{},
+		slots: map[int64][]slot{}, hasSets: map[int64]bool{}, takes: map[int64]bool{}, others: map[int64]VersionPublication{}, on: map[int64]map[underTag]*shelved{},
 		seen: map[int64]bool{}, seenNow: map[int64]bool{}, arrivals: math.MaxInt64 / 2,
 	}
 	newest, err := tx.NewestPublications(ctx, applications, versions)
@@ -51,7 +55,11 @@ func readShelves(ctx context.Context, tx Tx, applications, versions []int64) (*s
 	}
 	for application, sources := range newest {
 		for _, n := range sources {
-			s.slots[application] = append(s.slots[application], slot{n.ServiceID, n.ArtifactSourceID})
+			s.slots[application] = append(s.slots[application], slot{
+				ServiceID: n.ServiceID, SourceID: n.ArtifactSourceID, Disabled: n.Disabled, Removed: n.Removed, ReplacedBy: n.ReplacedBy,
+				HasVersions: n.HasVersions,
+			})
+			s.hasSets[application], s.takes[n.ArtifactSourceID] = n.HasSets, !n.Disabled && !n.Removed
 			s.others[n.ArtifactSourceID], s.on[n.ArtifactSourceID] = n.VersionPublication, map[underTag]*shelved{}
 		}
 	}
@@ -63,6 +71,9 @@ func readShelves(ctx context.Context, tx Tx, applications, versions []int64) (*s
 		return nil, err
 	}
 	for _, p := range known {
+		if s.on[p.ArtifactSourceID] == nil {
+			continue // removed since it was found
+		}
 		s.on[p.ArtifactSourceID][underTag{p.VersionID, p.Tag}] = &shelved{VersionPublication: p}
 		if p.DigestSeen != nil {
 			s.seen[p.VersionID] = *p.DigestSeen
@@ -73,6 +84,9 @@ func readShelves(ctx context.Context, tx Tx, applications, versions []int64) (*s
 
 // publish puts a version under a tag. A repeated event only adds what is missing: it says nothing about where the tag is now.
 func (s *shelves) publish(version int64, o owner, art Artifact, repeated bool) {
+	if !s.takes[o.SourceID] {
+		return
+	}
 	if seen := art.DigestSeen; seen != nil {
 		// What was seen once did exist; and what a poll has not found is not assumed to exist because other reports are silent about it.
 		if before, known := s.seen[version]; !known || *seen && !before {
@@ -123,21 +137,21 @@ func newer(a, b VersionPublication) int {
 	)
 }
 
-// set is the newest version of every source of an application; false while a source has none.
+// set is the next version set of an application (core.Compose); false while it waits for a source.
 func (s *shelves) set(application int64) (NewVersionSet, bool) {
-	entries := make([]core.VersionSetEntry, len(s.slots[application]))
-	for i, at := range s.slots[application] {
-		newest := s.newest(at.source)
-		if newest.VersionID == 0 {
-			return NewVersionSet{}, false
+	sources := slices.Clone(s.slots[application])
+	for i := range sources {
+		if sources[i].Newest = s.newest(sources[i].SourceID).VersionID; sources[i].Newest != 0 {
+			sources[i].HasVersions = true
 		}
-		entries[i] = core.VersionSetEntry{ServiceID: at.service, ArtifactSourceID: at.source, VersionID: newest.VersionID}
 	}
-	if len(entries) == 0 {
+	made := core.Compose(sources, s.hasSets[application])
+	if !made.Whole() {
 		return NewVersionSet{}, false
 	}
+	s.hasSets[application] = true
 	return NewVersionSet{
-		VersionSet: core.VersionSet{ApplicationID: application, EntriesDigest: entriesDigest(entries)}, Entries: entries,
+		VersionSet: core.VersionSet{ApplicationID: application, EntriesDigest: core.EntriesDigest(made.Entries)}, Entries: made.Entries,
 	}, true
 }
 
@@ -207,11 +221,28 @@ func (u *UseCases) rank(ctx context.Context, tx Tx, applications []int64, atMost
 	return true, nil
 }
 
+// goesWithout reports whether a set has no version that the newest one has not: a source was removed, or a service was retired. There is
+// nothing to roll out for a trigger.
+func goesWithout(ctx context.Context, tx Tx, organization int64, set NewVersionSet) (bool, error) {
+	newest, err := tx.NewestVersionSets(ctx, organization, []int64{set.ApplicationID})
+	if err != nil {
+		return false, err
+	}
+	entries, err := tx.EntriesByVersionSet(ctx, organization, []int64{newest[set.ApplicationID].ID})
+	for _, e := range set.Entries {
+		known := func(n core.VersionSetEntry) bool { return n.VersionID == e.VersionID }
+		if !slices.ContainsFunc(entries[newest[set.ApplicationID].ID], known) {
+			return false, err
+		}
+	}
+	return true, err
+}
+
 // rankPerTurn is how many publications RankDue ranks in one transaction.
 const rankPerTurn = 5 * rankAtOnce
 
 // RankDue works out the newest version set of the next application of which publications have no place in the order of their selection:
-// after an upgrade, beside an older release, and when a selection has changed. It answers the application; false when there was none.
+// after an upgrade, beside an older release, and when a selection, a source or a service has changed. It answers the application; false when there was none.
 func (u *UseCases) RankDue(ctx context.Context) (application int64, worked bool, err error) {
 	organizations, err := u.store.OrganizationsWithUnranked(ctx)
 	if err != nil {
@@ -238,7 +269,11 @@ func (u *UseCases) RankDue(ctx context.Context) (application int64, worked bool,
 			if !whole {
 				return nil
 			}
-			return addSets(ctx, tx, applications, []NewVersionSet{set}, u.clock.Now())
+			quiet, err := goesWithout(ctx, tx, organization, set)
+			if err != nil {
+				return err
+			}
+			return addSets(ctx, tx, applications, []NewVersionSet{set}, u.clock.Now(), quiet)
 		})
 		if err != nil || application != 0 {
 			return application, err == nil, err

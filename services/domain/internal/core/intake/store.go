@@ -19,6 +19,18 @@ type Store interface {
 
 // Tx is what a use case may do in its transaction. Get and lock methods answer NotFound for what the organization does not have.
 type Tx interface {
+	core.ChangeTx
+	core.TargetReads
+	// LockApplication locks one, and answers it.
+	LockApplication(ctx context.Context, id int64) (core.Application, error)
+	ServicesByApplication(ctx context.Context, organization int64, applications []int64) (map[int64][]core.Service, error)
+	VersionsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Version, error)
+	VersionSetsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.VersionSet, error)
+	// VersionsNamed are the versions of an application that have one of some names.
+	VersionsNamed(ctx context.Context, application int64, names []string) ([]core.Version, error)
+	// AddCurated keeps who has put a set together; Conflict if the application has a set of that name.
+	AddCurated(ctx context.Context, c core.Curated) error
+
 	// ClaimAll is Claim for several, in their order.
 	ClaimAll(ctx context.Context, all []core.Inbound) (firsts []bool, err error)
 	// Applied reports which of some events were claimed before, and takes none.
@@ -35,8 +47,8 @@ type Tx interface {
 	AddVersions(ctx context.Context, all []core.Version) error
 	// PublicationsOf is every publication of versions.
 	PublicationsOf(ctx context.Context, versions []int64) ([]VersionPublication, error)
-	// NewestPublications is the newest publication that counts of every source of applications, some versions left out, in the order of
-	// sources; the version's ID is 0 where there is none.
+	// NewestPublications is the newest publication that counts of every source that decides on version sets of applications, some versions
+	// left out, in the order of sources; the version's ID is 0 where there is none.
 	NewestPublications(ctx context.Context, applications, without []int64) (map[int64][]SourceNewest, error)
 	// SavePublications adds publications, or replaces those of the same version and tag, in their order of arrival.
 	SavePublications(ctx context.Context, all []VersionPublication) error
@@ -62,6 +74,9 @@ type Tx interface {
 	// LastVersionSets are the names of the sets made last, for the names of the next ones; no key for an application that has
 	// none. The caller holds the applications' locks.
 	LastVersionSets(ctx context.Context, applications []int64) (map[int64]string, error)
+	// NewestVersionSets is the newest set of each application that has one, and EntriesByVersionSet what sets consist of.
+	NewestVersionSets(ctx context.Context, organization int64, applications []int64) (map[int64]core.VersionSet, error)
+	EntriesByVersionSet(ctx context.Context, organization int64, versionSets []int64) (map[int64][]core.VersionSetEntry, error)
 	// SaveNewestVersionSets says which set of each application is the newest.
 	SaveNewestVersionSets(ctx context.Context, sets map[int64]int64) error
 	// SignalTriggers gives the triggers of a kind that applications have something to decide about, by application. It is idempotent.

@@ -1,5 +1,5 @@
 // Package intake turns published artifacts into versions and version sets: it finds the sources that an artifact belongs to, names its
-// version, keeps the order of each source's selection, and makes a set when every source of an application has a version.
+// version, keeps the order of each source's selection, and makes version sets (core.Compose), also those that people put together.
 package intake
 
 import "github.com/lockstep-cd/lockstep/pkg/clock"

@@ -265,16 +265,19 @@ func (p *plan) readVersions(ctx context.Context, tx Tx, organization int64) erro
 	if err != nil {
 		return err
 	}
-	p.entries = entries[p.versionSet.ID]
-	ids := make([]int64, len(p.entries))
-	for i, e := range p.entries {
-		ids[i] = e.VersionID
-	}
-	if p.versions, err = tx.VersionsByID(ctx, organization, ids); err != nil {
+	services, err := tx.ServicesByApplication(ctx, organization, []int64{p.application.ID})
+	if err != nil {
 		return err
 	}
-	services, err := tx.ServicesByApplication(ctx, organization, []int64{p.application.ID})
-	p.services = services[p.application.ID]
+	// No new rollout deploys a service that is retired, whatever its version set has (D57).
+	p.services = slices.DeleteFunc(services[p.application.ID], func(s core.Service) bool { return s.RetiredAt != nil })
+	p.entries = slices.DeleteFunc(entries[p.versionSet.ID], func(e core.VersionSetEntry) bool {
+		return !slices.ContainsFunc(p.services, func(s core.Service) bool { return s.ID == e.ServiceID })
+	})
+	if len(p.entries) == 0 {
+		return fault.New(fault.Refused, "every service of %q is retired: there is nothing to deploy", p.versionSet.Name)
+	}
+	p.versions, err = tx.VersionsByID(ctx, organization, versionIDs(p.entries))
 	return err
 }
 

@@ -32,7 +32,7 @@ func (u *UseCases) CreateApplication(ctx context.Context, a core.Actor, n NewApp
 			}
 			for j, src := range ns.ArtifactSources {
 				source := core.ArtifactSource{ServiceID: s.ID, Ref: src.Ref, Config: src.Config}
-				if _, err := tx.AddArtifactSource(ctx, source, keys[[2]int{i, j}]); err != nil {
+				if _, err := tx.AddArtifactSource(ctx, source, keys[i][j]); err != nil {
 					return err
 				}
 			}
@@ -52,27 +52,30 @@ func (u *UseCases) CreateApplication(ctx context.Context, a core.Actor, n NewApp
 func (n NewApplication) state() map[string]any {
 	services := make([]map[string]any, len(n.Services))
 	for i, s := range n.Services {
-		sources := make([]map[string]any, len(s.ArtifactSources))
-		for j, src := range s.ArtifactSources {
-			sources[j] = map[string]any{"kind": src.Ref, "config": src.Config}
-		}
-		services[i] = map[string]any{"name": s.Name, "description": s.Description, "sources": sources}
+		services[i] = s.state()
 	}
 	return map[string]any{"name": n.Name, "description": n.Description, "services": services}
 }
 
-// check finds everything that is wrong, and the match key of each source, by service and source.
-func (n NewApplication) check(sources Sources) (map[[2]int]string, error) {
+// state is what the journal of changes keeps of a new service.
+func (n NewService) state() map[string]any {
+	sources := make([]map[string]any, len(n.ArtifactSources))
+	for j, src := range n.ArtifactSources {
+		sources[j] = map[string]any{"kind": src.Ref, "config": src.Config}
+	}
+	return map[string]any{"name": n.Name, "description": n.Description, "sources": sources}
+}
+
+// check finds everything that is wrong, and the match keys of the sources of each service.
+func (n NewApplication) check(sources Sources) ([][]string, error) {
 	found := append(core.CheckName("/name", n.Name), core.CheckDescription("/description", n.Description)...)
-	keys := map[[2]int]string{}
+	keys := make([][]string, len(n.Services))
 	if len(n.Services) == 0 {
 		found = append(found, fault.Field{Name: "/services", Problem: "found none; expected at least one"})
 	}
 	names := map[string]int{}
 	for i, s := range n.Services {
 		at := fmt.Sprintf("/services/%d", i)
-		found = append(found, core.CheckName(at+"/name", s.Name)...)
-		found = append(found, core.CheckDescription(at+"/description", s.Description)...)
 		if first, taken := names[s.Name]; taken {
 			found = append(found, fault.Field{
 				Name: at + "/name", Problem: fmt.Sprintf("found %q, which /services/%d has already; expected another name", s.Name, first),
@@ -80,29 +83,40 @@ func (n NewApplication) check(sources Sources) (map[[2]int]string, error) {
 		} else {
 			names[s.Name] = i
 		}
-		if len(s.ArtifactSources) == 0 {
-			found = append(found, fault.Field{Name: at + "/artifactSources", Problem: "found none; expected at least one"})
-		}
-		taken := map[string]int{}
-		for j, src := range s.ArtifactSources {
-			at := fmt.Sprintf("%s/artifactSources/%d", at, j)
-			key, wrong := sources.Key(src.Ref, src.Config)
-			for _, f := range wrong {
-				found = append(found, fault.Field{Name: at + f.Name, Problem: f.Problem})
-			}
-			if first, twice := taken[key]; twice && key != "" {
-				found = append(found, fault.Field{Name: at, Problem: fmt.Sprintf(
-					"found the same artifacts as source %d; expected one source for them, however many slots it fills", first,
-				)})
-			}
-			taken[key] = j
-			keys[[2]int{i, j}] = key
+		var wrong []fault.Field
+		keys[i], wrong = s.check(sources)
+		for _, f := range wrong {
+			found = append(found, fault.Field{Name: at + f.Name, Problem: f.Problem})
 		}
 	}
 	if len(found) > 0 {
 		return nil, fault.InvalidFields(found...)
 	}
 	return keys, nil
+}
+
+// check finds everything that is wrong, and the match key of each source.
+func (n NewService) check(sources Sources) ([]string, []fault.Field) {
+	found := append(core.CheckName("/name", n.Name), core.CheckDescription("/description", n.Description)...)
+	if len(n.ArtifactSources) == 0 {
+		found = append(found, fault.Field{Name: "/artifactSources", Problem: "found none; expected at least one"})
+	}
+	keys, taken := make([]string, len(n.ArtifactSources)), map[string]int{}
+	for j, src := range n.ArtifactSources {
+		at := fmt.Sprintf("/artifactSources/%d", j)
+		key, wrong := sources.Key(src.Ref, src.Config)
+		for _, f := range wrong {
+			found = append(found, fault.Field{Name: at + f.Name, Problem: f.Problem})
+		}
+		if first, twice := taken[key]; twice && key != "" {
+			found = append(found, fault.Field{Name: at, Problem: fmt.Sprintf(
+				"found the same artifacts as source %d; expected one source for them, however many slots it fills", first,
+			)})
+		}
+		taken[key] = j
+		keys[j] = key
+	}
+	return keys, found
 }
 
 // NewApplication is an application with its services and their sources, created together (E52).

@@ -533,7 +533,9 @@ func (u *UseCases) setUp(
 	in.ApplicationEnvironment.ID, in.ApplicationEnvironment.Config = ae.ID, step.Config
 	in.ApplicationEnvironment.Application = Named{app.ID, app.Name}
 	for _, s := range services[app.ID] {
-		in.ApplicationEnvironment.Services = append(in.ApplicationEnvironment.Services, Named{s.ID, s.Name})
+		if s.RetiredAt == nil {
+			in.ApplicationEnvironment.Services = append(in.ApplicationEnvironment.Services, Named{s.ID, s.Name})
+		}
 	}
 	inputs, err := json.Marshal(in)
 	if err != nil {

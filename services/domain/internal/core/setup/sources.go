@@ -96,26 +96,34 @@ func (u *UseCases) AddArtifactSource(ctx context.Context, a core.Actor, service 
 		if err != nil {
 			return err
 		}
-		for _, s := range siblings {
-			if known, _ := u.sources.Key(s.Ref, s.Config); known == key {
-				return fault.InvalidFields(
-					fault.Field{
-						Name:    "/sourceConfig",
-						Problem: "found the same artifacts as another source of the service; expected one source for them, however many slots it fills",
-					},
-				)
-			}
+		if err := u.isAnother(siblings, key); err != nil {
+			return err
 		}
 		made, err = tx.AddArtifactSource(ctx, core.ArtifactSource{ServiceID: service, Ref: n.Ref, Config: n.Config}, key)
 		if err != nil {
 			return err
 		}
-		return recordSource(ctx, tx, a, core.ActionCreateArtifactSource, made, nil)
+		return recordSource(ctx, tx, a, core.Change{Action: core.ActionCreateArtifactSource}, made, nil)
 	})
 	if err == nil {
 		u.status.Changed()
 	}
 	return made, err
+}
+
+// isAnother is nil when none of a service's sources has a key.
+func (u *UseCases) isAnother(siblings []core.ArtifactSource, key string) error {
+	for _, s := range siblings {
+		if known, _ := u.sources.Key(s.Ref, s.Config); known == key {
+			return fault.InvalidFields(
+				fault.Field{
+					Name:    "/sourceConfig",
+					Problem: "found the same artifacts as another source of the service; expected one source for them, however many slots it fills",
+				},
+			)
+		}
+	}
+	return nil
 }
 
 // SetArtifactSourceConfig changes how a source selects, is polled and so on. What it points at stays: its versions came
@@ -138,7 +146,9 @@ func (u *UseCases) SetArtifactSourceConfig(
 			return fault.InvalidFields(found...)
 		}
 		if before, _ := u.sources.Key(s.Ref, s.Config); before != key {
-			return fault.New(fault.Refused, "a source stays with the artifacts that it points at; make another source for others")
+			return fault.New(
+				fault.Refused, "a source stays with the artifacts that it points at; make another source for others, or replace it",
+			)
 		}
 		if _, err := lockSources(ctx, tx, a, core.ActionSetArtifactSourceConfig, s.ServiceID); err != nil {
 			return err
@@ -146,7 +156,10 @@ func (u *UseCases) SetArtifactSourceConfig(
 		if changed, err = tx.SaveArtifactSource(ctx, id, config); err != nil {
 			return err
 		}
-		if err := recordSource(ctx, tx, a, core.ActionSetArtifactSourceConfig, changed, s); err != nil {
+		if err := refuseRemoved(changed); err != nil {
+			return err
+		}
+		if err := recordSource(ctx, tx, a, core.Change{Action: core.ActionSetArtifactSourceConfig}, changed, s); err != nil {
 			return err
 		}
 		// Another selection may have another newest version: RankDue works it out.
@@ -158,22 +171,31 @@ func (u *UseCases) SetArtifactSourceConfig(
 	return changed, err
 }
 
-// recordSource writes to the journal of changes that a source was made or configured; before is the source as it was, or nil.
-func recordSource(ctx context.Context, tx Tx, a core.Actor, action core.Action, now core.ArtifactSource, before any) error {
+// recordSource writes to the journal of changes that a source was made or changed; before is the source as it was, or nil.
+func recordSource(ctx context.Context, tx Tx, a core.Actor, c core.Change, now core.ArtifactSource, before any) error {
 	services, err := tx.ServicesByID(ctx, a.Organization, []int64{now.ServiceID})
 	if err != nil {
 		return err
 	}
 	state := func(s core.ArtifactSource) map[string]any {
-		return map[string]any{"service": services[now.ServiceID].Name, "kind": s.Ref, "config": s.Config}
+		all := map[string]any{"service": services[now.ServiceID].Name, "kind": s.Ref, "config": s.Config}
+		switch {
+		case s.RemovedAt != nil:
+			all["state"] = "removed"
+		case s.DisabledAt != nil:
+			all["state"] = "disabled"
+		}
+		if s.ReplacedBy != 0 {
+			all["replaced_by"] = s.ReplacedBy
+		}
+		return all
 	}
 	if was, ok := before.(core.ArtifactSource); ok {
 		before = state(was)
 	}
-	return core.Record(ctx, tx, a, core.Change{
-		Action: action, Subject: core.AccessSubject{Kind: core.ChangedArtifactSource, ID: now.ID, Name: services[now.ServiceID].Name},
-		ApplicationID: services[now.ServiceID].ApplicationID,
-	}, before, state(now))
+	c.Subject = core.AccessSubject{Kind: core.ChangedArtifactSource, ID: now.ID, Name: services[now.ServiceID].Name}
+	c.ApplicationID = services[now.ServiceID].ApplicationID
+	return core.Record(ctx, tx, a, c, before, state(now))
 }
 
 // lockSources locks the application of a service, and answers the sources of the service to an actor who may configure the application
@@ -229,6 +251,9 @@ func mayLook(ctx context.Context, tx Tx, a core.Actor, id int64) error {
 	}
 	services, err := tx.ServicesByID(ctx, a.Organization, []int64{s.ServiceID})
 	if err != nil {
+		return err
+	}
+	if err := refuseIdle(s, services[s.ServiceID]); err != nil {
 		return err
 	}
 	targets, err := core.ApplicationTargets(ctx, tx, a.Organization, services[s.ServiceID].ApplicationID)

@@ -50,6 +50,12 @@ type Tx interface {
 	AddArtifactSource(ctx context.Context, s core.ArtifactSource, matchKey string) (core.ArtifactSource, error)
 	// SaveArtifactSource changes what a source says, not what it points at.
 	SaveArtifactSource(ctx context.Context, id int64, config json.RawMessage) (core.ArtifactSource, error)
+	// SaveSourceState writes whether a source is disabled or removed, and what replaces it.
+	SaveSourceState(ctx context.Context, s core.ArtifactSource) (core.ArtifactSource, error)
+	// RetireService writes since when a service is retired; nil brings it back.
+	RetireService(ctx context.Context, id int64, at *time.Time) (core.Service, error)
+	// ReconsiderVersionSet has the newest version set of an application worked out again, after the commit.
+	ReconsiderVersionSet(ctx context.Context, application int64) error
 	// LockApplication serialises everything that decides on what an application has: versions, pipelines, rollouts.
 	LockApplication(ctx context.Context, id int64) (core.Application, error)
 	// ForgetRanks is for a source whose selection changes.

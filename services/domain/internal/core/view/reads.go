@@ -44,6 +44,11 @@ type Reads interface {
 	) (map[int64]core.Slice[core.VersionSet], error)
 	// NewestVersionSets has the newest version of every source of an application; no key for an application without a set.
 	NewestVersionSets(ctx context.Context, organization int64, applications []int64) (map[int64]core.VersionSet, error)
+	// Compositions are what the next version sets of applications consist of, and what they go without; no key for an application without
+	// sources.
+	Compositions(ctx context.Context, organization int64, applications []int64) (map[int64]core.Composition, error)
+	// CuratedVersionSets is by whom sets were put together, at most twenty of each; no key for those that intake has made.
+	CuratedVersionSets(ctx context.Context, organization int64, versionSets []int64) (map[int64][]core.Curated, error)
 	// SeenDigests says of versions whether their digest was seen at the registry; no key where that was never said.
 	SeenDigests(ctx context.Context, organization int64, versions []int64) (map[int64]bool, error)
 	// DeletedVersions says of versions when their image, or the last tag that named them, was deleted at the registry; no key for those that

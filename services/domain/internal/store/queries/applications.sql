@@ -32,7 +32,7 @@ SELECT * FROM cd_services WHERE organization_id = @organization_id AND applicati
 SELECT * FROM cd_artifact_sources WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
 
 -- name: ArtifactSourcesByService :many
-SELECT * FROM cd_artifact_sources WHERE organization_id = @organization_id AND service_id = ANY(@ids::bigint[]) ORDER BY service_id, id;
+SELECT * FROM cd_artifact_sources WHERE organization_id = @organization_id AND service_id = ANY(@ids::bigint[]) AND removed_at IS NULL ORDER BY service_id, id;
 
 -- name: SaveArtifactSource :one
 UPDATE cd_artifact_sources SET source_config = @source_config WHERE organization_id = @organization_id AND id = @id RETURNING *;
@@ -40,7 +40,7 @@ UPDATE cd_artifact_sources SET source_config = @source_config WHERE organization
 -- name: ListArtifactSources :many
 SELECT a.* FROM cd_artifact_sources a
 JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
-WHERE a.organization_id = @organization_id AND a.id > @above AND a.id < @below
+WHERE a.organization_id = @organization_id AND a.id > @above AND a.id < @below AND a.removed_at IS NULL
   AND (@application_id::bigint = 0 OR s.application_id = @application_id::bigint)
 ORDER BY CASE WHEN NOT @falling::boolean THEN a.id END, CASE WHEN @falling::boolean THEN a.id END DESC
 LIMIT @at_most;
@@ -48,7 +48,17 @@ LIMIT @at_most;
 -- name: CountArtifactSources :one
 SELECT count(*) FROM cd_artifact_sources a
 JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
-WHERE a.organization_id = @organization_id AND (@application_id::bigint = 0 OR s.application_id = @application_id::bigint);
+WHERE a.organization_id = @organization_id AND a.removed_at IS NULL AND (@application_id::bigint = 0 OR s.application_id = @application_id::bigint);
+
+-- name: SetArtifactSourceState :one
+-- NULL is a state that it is not in; 0 replaces it by nothing.
+UPDATE cd_artifact_sources SET disabled_at = sqlc.narg('disabled_at')::timestamptz, removed_at = sqlc.narg('removed_at')::timestamptz,
+    replaced_by = NULLIF(@replaced_by::bigint, 0)
+WHERE organization_id = @organization_id AND id = @id RETURNING *;
+
+-- name: RetireService :one
+-- NULL brings it back.
+UPDATE cd_services SET retired_at = sqlc.narg('at')::timestamptz WHERE organization_id = @organization_id AND id = @id RETURNING *;
 
 -- name: ArchiveApplication :exec
 -- NULL restores it.

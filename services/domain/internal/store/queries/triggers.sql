@@ -2,9 +2,9 @@
 -- Keys are compared by bytes, so that an index finds the prefix: the end is the first key behind all that have it.
 SELECT a.id, s.application_id, a.service_id, s.name AS service, a.source_ref, a.source_config
 FROM cd_artifact_sources a
-JOIN cd_services s ON s.organization_id = @organization_id AND s.id = a.service_id
+JOIN cd_services s ON s.organization_id = @organization_id AND s.id = a.service_id AND s.retired_at IS NULL
 JOIN cd_applications p ON p.organization_id = @organization_id AND p.id = s.application_id AND p.archived_at IS NULL
-WHERE a.organization_id = @organization_id AND a.match_key COLLATE "C" >= @prefix::text AND a.match_key COLLATE "C" < @behind::text
+WHERE a.organization_id = @organization_id AND a.disabled_at IS NULL AND a.removed_at IS NULL AND a.match_key COLLATE "C" >= @prefix::text AND a.match_key COLLATE "C" < @behind::text
 ORDER BY p.name, a.id LIMIT @most::integer;
 
 -- name: InsertTrigger :one

@@ -1,9 +1,9 @@
 -- name: SourcesByMatchKeys :many
 SELECT a.match_key, a.id AS source_id, a.service_id, s.application_id, a.source_ref, a.source_config
 FROM cd_artifact_sources a
-JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
+JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id AND s.retired_at IS NULL
 JOIN cd_applications p ON p.organization_id = s.organization_id AND p.id = s.application_id AND p.archived_at IS NULL
-WHERE a.organization_id = @organization_id AND a.match_key = ANY(@match_keys::text[])
+WHERE a.organization_id = @organization_id AND a.match_key = ANY(@match_keys::text[]) AND a.disabled_at IS NULL AND a.removed_at IS NULL
 ORDER BY s.application_id, a.id;
 
 -- name: VersionsTaken :many
@@ -39,8 +39,12 @@ SELECT artifact_source_id, version_id, tag, COALESCE(rank, '')::text AS rank, pu
 FROM cd_publications WHERE organization_id = @organization_id AND version_id = ANY(@versions::bigint[]) ORDER BY version_id, tag;
 
 -- name: NewestPublications :many
--- The newest publication of every source of applications, in the order of sources, some versions left out; version 0 where there is none.
-SELECT s.application_id, s.id AS service_id, a.id AS artifact_source_id, COALESCE(p.version_id, 0)::bigint AS version_id, COALESCE(p.rank, '')::text AS rank,
+-- The newest publication of every source of applications that decides on their version sets, in the order of sources, some versions left out;
+-- version 0 where there is none. Sources that were removed are among them where another one replaces them.
+SELECT s.application_id, s.id AS service_id, a.id AS artifact_source_id, (a.disabled_at IS NOT NULL)::boolean AS disabled, (a.removed_at IS NOT NULL)::boolean AS removed,
+    COALESCE(a.replaced_by, 0)::bigint AS replaced_by,
+    EXISTS (SELECT FROM cd_versions v WHERE v.organization_id = @organization_id AND v.artifact_source_id = a.id) AS has_versions,
+    EXISTS (SELECT FROM cd_version_sets n WHERE n.organization_id = @organization_id AND n.application_id = s.application_id) AS has_sets, COALESCE(p.version_id, 0)::bigint AS version_id, COALESCE(p.rank, '')::text AS rank,
     COALESCE(p.published_at, 'epoch')::timestamptz AS published_at, COALESCE(p.announced_at, 'epoch')::timestamptz AS announced_at, COALESCE(p.arrival, 0)::bigint AS arrival
 FROM cd_services s
 JOIN cd_artifact_sources a ON a.organization_id = s.organization_id AND a.service_id = s.id
@@ -50,7 +54,8 @@ LEFT JOIN LATERAL (
       AND NOT (l.version_id = ANY(@without::bigint[]))
     ORDER BY l.rank DESC, l.published_at DESC, l.announced_at DESC, l.arrival DESC LIMIT 1
 ) p ON true
-WHERE s.organization_id = @organization_id AND s.application_id = ANY(@applications::bigint[])
+WHERE s.organization_id = @organization_id AND s.application_id = ANY(@applications::bigint[]) AND s.retired_at IS NULL
+  AND (a.removed_at IS NULL OR a.replaced_by IS NOT NULL)
 ORDER BY s.application_id, a.id;
 
 -- name: SavePublications :exec
@@ -161,6 +166,34 @@ WHERE p.organization_id = @organization_id AND p.id = asked.id;
 
 -- name: ForgetRanks :exec
 UPDATE cd_publications SET rank = NULL, updated_at = now() WHERE organization_id = @organization_id AND artifact_source_id = @artifact_source_id;
+
+-- name: ReconsiderVersionSet :exec
+-- One publication of an application loses its place in the order of its selection, so that the place is worked out again, and with it the newest set.
+UPDATE cd_publications SET rank = NULL, updated_at = now()
+WHERE cd_publications.organization_id = @organization_id AND cd_publications.id = (
+    SELECT p.id FROM cd_services s
+    JOIN cd_artifact_sources a ON a.organization_id = s.organization_id AND a.service_id = s.id
+    JOIN cd_publications p ON p.organization_id = a.organization_id AND p.artifact_source_id = a.id
+    WHERE s.organization_id = @organization_id AND s.application_id = @application_id LIMIT 1);
+
+-- name: VersionsNamed :many
+-- The versions of an application with one of some names.
+SELECT v.* FROM cd_services s
+JOIN cd_artifact_sources a ON a.organization_id = s.organization_id AND a.service_id = s.id
+JOIN cd_versions v ON v.organization_id = a.organization_id AND v.artifact_source_id = a.id AND v.name = ANY(@names::text[])
+WHERE s.organization_id = @organization_id AND s.application_id = @application_id
+ORDER BY v.id;
+
+-- name: InsertCuratedVersionSet :exec
+INSERT INTO cd_curated_version_sets (organization_id, application_id, version_set_id, name, reason, from_set_id, principal_type, principal_id, principal_name)
+VALUES (@organization_id, @application_id, @version_set_id, @name, @reason, NULLIF(@from_set_id::bigint, 0), @principal_type, @principal_id, @principal_name);
+
+-- name: CuratedVersionSets :many
+-- Who put sets together: the first twenty of each.
+SELECT * FROM cd_curated_version_sets c
+WHERE c.organization_id = @organization_id AND c.version_set_id = ANY(@ids::bigint[])
+  AND (SELECT count(*) FROM cd_curated_version_sets n WHERE n.organization_id = c.organization_id AND n.version_set_id = c.version_set_id AND n.id < c.id) < 20
+ORDER BY c.version_set_id, c.id;
 
 -- name: OrganizationsWithUnrankedPublications :many
 SELECT organization_id::bigint FROM cd_organizations_with_unranked_publications() AS organization_id;

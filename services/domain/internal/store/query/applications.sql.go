@@ -151,7 +151,7 @@ func (q *Queries) ArchivingsByEnvironment(ctx context.Context, organizationID in
 }
 
 const artifactSourcesByID = `-- name: ArtifactSourcesByID :many
-SELECT id, organization_id, service_id, source_ref, source_config, match_key, created_at, updated_at FROM cd_artifact_sources WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, service_id, source_ref, source_config, match_key, created_at, updated_at, disabled_at, removed_at, replaced_by FROM cd_artifact_sources WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) ArtifactSourcesByID(ctx context.Context, organizationID int64, ids []int64) ([]ArtifactSource, error) {
@@ -172,6 +172,9 @@ func (q *Queries) ArtifactSourcesByID(ctx context.Context, organizationID int64,
 			&i.MatchKey,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.DisabledAt,
+			&i.RemovedAt,
+			&i.ReplacedBy,
 		); err != nil {
 			return nil, err
 		}
@@ -184,7 +187,7 @@ func (q *Queries) ArtifactSourcesByID(ctx context.Context, organizationID int64,
 }
 
 const artifactSourcesByService = `-- name: ArtifactSourcesByService :many
-SELECT id, organization_id, service_id, source_ref, source_config, match_key, created_at, updated_at FROM cd_artifact_sources WHERE organization_id = $1 AND service_id = ANY($2::bigint[]) ORDER BY service_id, id
+SELECT id, organization_id, service_id, source_ref, source_config, match_key, created_at, updated_at, disabled_at, removed_at, replaced_by FROM cd_artifact_sources WHERE organization_id = $1 AND service_id = ANY($2::bigint[]) AND removed_at IS NULL ORDER BY service_id, id
 `
 
 func (q *Queries) ArtifactSourcesByService(ctx context.Context, organizationID int64, ids []int64) ([]ArtifactSource, error) {
@@ -205,6 +208,9 @@ func (q *Queries) ArtifactSourcesByService(ctx context.Context, organizationID i
 			&i.MatchKey,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.DisabledAt,
+			&i.RemovedAt,
+			&i.ReplacedBy,
 		); err != nil {
 			return nil, err
 		}
@@ -219,7 +225,7 @@ func (q *Queries) ArtifactSourcesByService(ctx context.Context, organizationID i
 const countArtifactSources = `-- name: CountArtifactSources :one
 SELECT count(*) FROM cd_artifact_sources a
 JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
-WHERE a.organization_id = $1 AND ($2::bigint = 0 OR s.application_id = $2::bigint)
+WHERE a.organization_id = $1 AND a.removed_at IS NULL AND ($2::bigint = 0 OR s.application_id = $2::bigint)
 `
 
 func (q *Queries) CountArtifactSources(ctx context.Context, organizationID int64, applicationID int64) (int64, error) {
@@ -278,7 +284,7 @@ func (q *Queries) InsertArchiving(ctx context.Context, arg InsertArchivingParams
 
 const insertArtifactSource = `-- name: InsertArtifactSource :one
 INSERT INTO cd_artifact_sources (organization_id, service_id, source_ref, source_config, match_key)
-VALUES ($1, $2, $3, $4, $5) RETURNING id, organization_id, service_id, source_ref, source_config, match_key, created_at, updated_at
+VALUES ($1, $2, $3, $4, $5) RETURNING id, organization_id, service_id, source_ref, source_config, match_key, created_at, updated_at, disabled_at, removed_at, replaced_by
 `
 
 type InsertArtifactSourceParams struct {
@@ -307,13 +313,16 @@ func (q *Queries) InsertArtifactSource(ctx context.Context, arg InsertArtifactSo
 		&i.MatchKey,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.DisabledAt,
+		&i.RemovedAt,
+		&i.ReplacedBy,
 	)
 	return i, err
 }
 
 const insertService = `-- name: InsertService :one
 INSERT INTO cd_services (organization_id, application_id, name, description)
-VALUES ($1, $2, $3, $4) RETURNING id, organization_id, application_id, name, description, created_at, updated_at
+VALUES ($1, $2, $3, $4) RETURNING id, organization_id, application_id, name, description, created_at, updated_at, retired_at
 `
 
 type InsertServiceParams struct {
@@ -339,14 +348,15 @@ func (q *Queries) InsertService(ctx context.Context, arg InsertServiceParams) (S
 		&i.Description,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.RetiredAt,
 	)
 	return i, err
 }
 
 const listArtifactSources = `-- name: ListArtifactSources :many
-SELECT a.id, a.organization_id, a.service_id, a.source_ref, a.source_config, a.match_key, a.created_at, a.updated_at FROM cd_artifact_sources a
+SELECT a.id, a.organization_id, a.service_id, a.source_ref, a.source_config, a.match_key, a.created_at, a.updated_at, a.disabled_at, a.removed_at, a.replaced_by FROM cd_artifact_sources a
 JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
-WHERE a.organization_id = $1 AND a.id > $2 AND a.id < $3
+WHERE a.organization_id = $1 AND a.id > $2 AND a.id < $3 AND a.removed_at IS NULL
   AND ($4::bigint = 0 OR s.application_id = $4::bigint)
 ORDER BY CASE WHEN NOT $5::boolean THEN a.id END, CASE WHEN $5::boolean THEN a.id END DESC
 LIMIT $6
@@ -386,6 +396,9 @@ func (q *Queries) ListArtifactSources(ctx context.Context, arg ListArtifactSourc
 			&i.MatchKey,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.DisabledAt,
+			&i.RemovedAt,
+			&i.ReplacedBy,
 		); err != nil {
 			return nil, err
 		}
@@ -426,8 +439,29 @@ func (q *Queries) LockApplications(ctx context.Context, organizationID int64, id
 	return err
 }
 
+const retireService = `-- name: RetireService :one
+UPDATE cd_services SET retired_at = $1::timestamptz WHERE organization_id = $2 AND id = $3 RETURNING id, organization_id, application_id, name, description, created_at, updated_at, retired_at
+`
+
+// NULL brings it back.
+func (q *Queries) RetireService(ctx context.Context, at *time.Time, organizationID int64, iD int64) (Service, error) {
+	row := q.db.QueryRow(ctx, retireService, at, organizationID, iD)
+	var i Service
+	err := row.Scan(
+		&i.ID,
+		&i.OrganizationID,
+		&i.ApplicationID,
+		&i.Name,
+		&i.Description,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.RetiredAt,
+	)
+	return i, err
+}
+
 const saveArtifactSource = `-- name: SaveArtifactSource :one
-UPDATE cd_artifact_sources SET source_config = $1 WHERE organization_id = $2 AND id = $3 RETURNING id, organization_id, service_id, source_ref, source_config, match_key, created_at, updated_at
+UPDATE cd_artifact_sources SET source_config = $1 WHERE organization_id = $2 AND id = $3 RETURNING id, organization_id, service_id, source_ref, source_config, match_key, created_at, updated_at, disabled_at, removed_at, replaced_by
 `
 
 func (q *Queries) SaveArtifactSource(ctx context.Context, sourceConfig json.RawMessage, organizationID int64, iD int64) (ArtifactSource, error) {
@@ -442,12 +476,15 @@ func (q *Queries) SaveArtifactSource(ctx context.Context, sourceConfig json.RawM
 		&i.MatchKey,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.DisabledAt,
+		&i.RemovedAt,
+		&i.ReplacedBy,
 	)
 	return i, err
 }
 
 const servicesByApplication = `-- name: ServicesByApplication :many
-SELECT id, organization_id, application_id, name, description, created_at, updated_at FROM cd_services WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) ORDER BY application_id, id
+SELECT id, organization_id, application_id, name, description, created_at, updated_at, retired_at FROM cd_services WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) ORDER BY application_id, id
 `
 
 func (q *Queries) ServicesByApplication(ctx context.Context, organizationID int64, ids []int64) ([]Service, error) {
@@ -467,6 +504,7 @@ func (q *Queries) ServicesByApplication(ctx context.Context, organizationID int6
 			&i.Description,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.RetiredAt,
 		); err != nil {
 			return nil, err
 		}
@@ -479,7 +517,7 @@ func (q *Queries) ServicesByApplication(ctx context.Context, organizationID int6
 }
 
 const servicesByID = `-- name: ServicesByID :many
-SELECT id, organization_id, application_id, name, description, created_at, updated_at FROM cd_services WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, application_id, name, description, created_at, updated_at, retired_at FROM cd_services WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) ServicesByID(ctx context.Context, organizationID int64, ids []int64) ([]Service, error) {
@@ -499,6 +537,7 @@ func (q *Queries) ServicesByID(ctx context.Context, organizationID int64, ids []
 			&i.Description,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.RetiredAt,
 		); err != nil {
 			return nil, err
 		}
@@ -508,4 +547,44 @@ func (q *Queries) ServicesByID(ctx context.Context, organizationID int64, ids []
 		return nil, err
 	}
 	return items, nil
+}
+
+const setArtifactSourceState = `-- name: SetArtifactSourceState :one
+UPDATE cd_artifact_sources SET disabled_at = $1::timestamptz, removed_at = $2::timestamptz,
+    replaced_by = NULLIF($3::bigint, 0)
+WHERE organization_id = $4 AND id = $5 RETURNING id, organization_id, service_id, source_ref, source_config, match_key, created_at, updated_at, disabled_at, removed_at, replaced_by
+`
+
+type SetArtifactSourceStateParams struct {
+	DisabledAt     *time.Time
+	RemovedAt      *time.Time
+	ReplacedBy     int64
+	OrganizationID int64
+	ID             int64
+}
+
+// NULL is a state that it is not in; 0 replaces it by nothing.
+func (q *Queries) SetArtifactSourceState(ctx context.Context, arg SetArtifactSourceStateParams) (ArtifactSource, error) {
+	row := q.db.QueryRow(ctx, setArtifactSourceState,
+		arg.DisabledAt,
+		arg.RemovedAt,
+		arg.ReplacedBy,
+		arg.OrganizationID,
+		arg.ID,
+	)
+	var i ArtifactSource
+	err := row.Scan(
+		&i.ID,
+		&i.OrganizationID,
+		&i.ServiceID,
+		&i.SourceRef,
+		&i.SourceConfig,
+		&i.MatchKey,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.DisabledAt,
+		&i.RemovedAt,
+		&i.ReplacedBy,
+	)
+	return i, err
 }

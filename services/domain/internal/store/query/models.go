@@ -146,6 +146,12 @@ type ArtifactSource struct {
 	MatchKey  string
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	// Since when it takes no versions and is not polled; version sets keep its last version. Null while it is enabled.
+	DisabledAt *time.Time
+	// Since when it is in no new version set; its versions and their history stay. It is never brought back.
+	RemovedAt *time.Time
+	// The source that replaces it: until that one has a version, version sets keep the last version of this one.
+	ReplacedBy *int64
 }
 
 type AutomaticRollback struct {
@@ -575,6 +581,24 @@ type Credential struct {
 	UpdatedAt     time.Time
 	// How the client proves itself other than by sending the value: oauth2 with where tokens are issued, or certificate with the authorities of servers. It has no secret.
 	Proof json.RawMessage
+}
+
+// By whom and why version sets were put together. A set of the same versions is the same set, and may have several rows. Append-only; rows are kept with the set.
+type CuratedVersionSet struct {
+	OrganizationID int64
+	ID             int64
+	ApplicationID  int64
+	VersionSetID   int64
+	// What it is called beside the name of the set; empty for nothing.
+	Name   string
+	Reason string
+	// The set that it was begun with; null for none.
+	FromSetID     *int64
+	PrincipalType string
+	PrincipalID   int64
+	PrincipalName string
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
 }
 
 type Deployment struct {
@@ -1779,6 +1803,8 @@ type Service struct {
 	Description    string
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+	// Since when it is in no new version set, and no new rollout deploys it; null while it is in service.
+	RetiredAt *time.Time
 }
 
 type ServiceEnvironmentHealth struct {

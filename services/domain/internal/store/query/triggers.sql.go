@@ -604,9 +604,9 @@ func (q *Queries) SignalDrift(ctx context.Context, at time.Time, organizationID 
 const sourcesOfRepository = `-- name: SourcesOfRepository :many
 SELECT a.id, s.application_id, a.service_id, s.name AS service, a.source_ref, a.source_config
 FROM cd_artifact_sources a
-JOIN cd_services s ON s.organization_id = $1 AND s.id = a.service_id
+JOIN cd_services s ON s.organization_id = $1 AND s.id = a.service_id AND s.retired_at IS NULL
 JOIN cd_applications p ON p.organization_id = $1 AND p.id = s.application_id AND p.archived_at IS NULL
-WHERE a.organization_id = $1 AND a.match_key COLLATE "C" >= $2::text AND a.match_key COLLATE "C" < $3::text
+WHERE a.organization_id = $1 AND a.disabled_at IS NULL AND a.removed_at IS NULL AND a.match_key COLLATE "C" >= $2::text AND a.match_key COLLATE "C" < $3::text
 ORDER BY p.name, a.id LIMIT $4::integer
 `
 

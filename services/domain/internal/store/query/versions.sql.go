@@ -86,6 +86,47 @@ func (q *Queries) CountVersionsBySource(ctx context.Context, organizationID int6
 	return items, nil
 }
 
+const curatedVersionSets = `-- name: CuratedVersionSets :many
+SELECT organization_id, id, application_id, version_set_id, name, reason, from_set_id, principal_type, principal_id, principal_name, created_at, updated_at FROM cd_curated_version_sets c
+WHERE c.organization_id = $1 AND c.version_set_id = ANY($2::bigint[])
+  AND (SELECT count(*) FROM cd_curated_version_sets n WHERE n.organization_id = c.organization_id AND n.version_set_id = c.version_set_id AND n.id < c.id) < 20
+ORDER BY c.version_set_id, c.id
+`
+
+// Who put sets together: the first twenty of each.
+func (q *Queries) CuratedVersionSets(ctx context.Context, organizationID int64, ids []int64) ([]CuratedVersionSet, error) {
+	rows, err := q.db.Query(ctx, curatedVersionSets, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CuratedVersionSet
+	for rows.Next() {
+		var i CuratedVersionSet
+		if err := rows.Scan(
+			&i.OrganizationID,
+			&i.ID,
+			&i.ApplicationID,
+			&i.VersionSetID,
+			&i.Name,
+			&i.Reason,
+			&i.FromSetID,
+			&i.PrincipalType,
+			&i.PrincipalID,
+			&i.PrincipalName,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const deletedVersions = `-- name: DeletedVersions :many
 SELECT o.version_id, max(o.deleted_at)::timestamptz AS deleted_at
 FROM (
@@ -187,6 +228,38 @@ UPDATE cd_publications SET rank = NULL, updated_at = now() WHERE organization_id
 
 func (q *Queries) ForgetRanks(ctx context.Context, organizationID int64, artifactSourceID int64) error {
 	_, err := q.db.Exec(ctx, forgetRanks, organizationID, artifactSourceID)
+	return err
+}
+
+const insertCuratedVersionSet = `-- name: InsertCuratedVersionSet :exec
+INSERT INTO cd_curated_version_sets (organization_id, application_id, version_set_id, name, reason, from_set_id, principal_type, principal_id, principal_name)
+VALUES ($1, $2, $3, $4, $5, NULLIF($6::bigint, 0), $7, $8, $9)
+`
+
+type InsertCuratedVersionSetParams struct {
+	OrganizationID int64
+	ApplicationID  int64
+	VersionSetID   int64
+	Name           string
+	Reason         string
+	FromSetID      int64
+	PrincipalType  string
+	PrincipalID    int64
+	PrincipalName  string
+}
+
+func (q *Queries) InsertCuratedVersionSet(ctx context.Context, arg InsertCuratedVersionSetParams) error {
+	_, err := q.db.Exec(ctx, insertCuratedVersionSet,
+		arg.OrganizationID,
+		arg.ApplicationID,
+		arg.VersionSetID,
+		arg.Name,
+		arg.Reason,
+		arg.FromSetID,
+		arg.PrincipalType,
+		arg.PrincipalID,
+		arg.PrincipalName,
+	)
 	return err
 }
 
@@ -375,7 +448,10 @@ func (q *Queries) MarkDeleted(ctx context.Context, organizationID int64, version
 }
 
 const newestPublications = `-- name: NewestPublications :many
-SELECT s.application_id, s.id AS service_id, a.id AS artifact_source_id, COALESCE(p.version_id, 0)::bigint AS version_id, COALESCE(p.rank, '')::text AS rank,
+SELECT s.application_id, s.id AS service_id, a.id AS artifact_source_id, (a.disabled_at IS NOT NULL)::boolean AS disabled, (a.removed_at IS NOT NULL)::boolean AS removed,
+    COALESCE(a.replaced_by, 0)::bigint AS replaced_by,
+    EXISTS (SELECT FROM cd_versions v WHERE v.organization_id = $1 AND v.artifact_source_id = a.id) AS has_versions,
+    EXISTS (SELECT FROM cd_version_sets n WHERE n.organization_id = $1 AND n.application_id = s.application_id) AS has_sets, COALESCE(p.version_id, 0)::bigint AS version_id, COALESCE(p.rank, '')::text AS rank,
     COALESCE(p.published_at, 'epoch')::timestamptz AS published_at, COALESCE(p.announced_at, 'epoch')::timestamptz AS announced_at, COALESCE(p.arrival, 0)::bigint AS arrival
 FROM cd_services s
 JOIN cd_artifact_sources a ON a.organization_id = s.organization_id AND a.service_id = s.id
@@ -385,7 +461,8 @@ LEFT JOIN LATERAL (
       AND NOT (l.version_id = ANY($2::bigint[]))
     ORDER BY l.rank DESC, l.published_at DESC, l.announced_at DESC, l.arrival DESC LIMIT 1
 ) p ON true
-WHERE s.organization_id = $1 AND s.application_id = ANY($3::bigint[])
+WHERE s.organization_id = $1 AND s.application_id = ANY($3::bigint[]) AND s.retired_at IS NULL
+  AND (a.removed_at IS NULL OR a.replaced_by IS NOT NULL)
 ORDER BY s.application_id, a.id
 `
 
@@ -393,6 +470,11 @@ type NewestPublicationsRow struct {
 	ApplicationID    int64
 	ServiceID        int64
 	ArtifactSourceID int64
+	Disabled         bool
+	Removed          bool
+	ReplacedBy       int64
+	HasVersions      bool
+	HasSets          bool
 	VersionID        int64
 	Rank             string
 	PublishedAt      time.Time
@@ -400,7 +482,8 @@ type NewestPublicationsRow struct {
 	Arrival          int64
 }
 
-// The newest publication of every source of applications, in the order of sources, some versions left out; version 0 where there is none.
+// The newest publication of every source of applications that decides on their version sets, in the order of sources, some versions left out;
+// version 0 where there is none. Sources that were removed are among them where another one replaces them.
 func (q *Queries) NewestPublications(ctx context.Context, organizationID int64, without []int64, applications []int64) ([]NewestPublicationsRow, error) {
 	rows, err := q.db.Query(ctx, newestPublications, organizationID, without, applications)
 	if err != nil {
@@ -414,6 +497,11 @@ func (q *Queries) NewestPublications(ctx context.Context, organizationID int64, 
 			&i.ApplicationID,
 			&i.ServiceID,
 			&i.ArtifactSourceID,
+			&i.Disabled,
+			&i.Removed,
+			&i.ReplacedBy,
+			&i.HasVersions,
+			&i.HasSets,
 			&i.VersionID,
 			&i.Rank,
 			&i.PublishedAt,
@@ -565,6 +653,21 @@ func (q *Queries) RankPublications(ctx context.Context, arg RankPublicationsPara
 		arg.Ranks,
 		arg.Taken,
 	)
+	return err
+}
+
+const reconsiderVersionSet = `-- name: ReconsiderVersionSet :exec
+UPDATE cd_publications SET rank = NULL, updated_at = now()
+WHERE cd_publications.organization_id = $1 AND cd_publications.id = (
+    SELECT p.id FROM cd_services s
+    JOIN cd_artifact_sources a ON a.organization_id = s.organization_id AND a.service_id = s.id
+    JOIN cd_publications p ON p.organization_id = a.organization_id AND p.artifact_source_id = a.id
+    WHERE s.organization_id = $1 AND s.application_id = $2 LIMIT 1)
+`
+
+// One publication of an application loses its place in the order of its selection, so that the place is worked out again, and with it the newest set.
+func (q *Queries) ReconsiderVersionSet(ctx context.Context, organizationID int64, applicationID int64) error {
+	_, err := q.db.Exec(ctx, reconsiderVersionSet, organizationID, applicationID)
 	return err
 }
 
@@ -725,9 +828,9 @@ func (q *Queries) SeenDigests(ctx context.Context, organizationID int64, ids []i
 const sourcesByMatchKeys = `-- name: SourcesByMatchKeys :many
 SELECT a.match_key, a.id AS source_id, a.service_id, s.application_id, a.source_ref, a.source_config
 FROM cd_artifact_sources a
-JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
+JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id AND s.retired_at IS NULL
 JOIN cd_applications p ON p.organization_id = s.organization_id AND p.id = s.application_id AND p.archived_at IS NULL
-WHERE a.organization_id = $1 AND a.match_key = ANY($2::text[])
+WHERE a.organization_id = $1 AND a.match_key = ANY($2::text[]) AND a.disabled_at IS NULL AND a.removed_at IS NULL
 ORDER BY s.application_id, a.id
 `
 
@@ -1047,6 +1150,46 @@ func (q *Queries) VersionsBySource(ctx context.Context, arg VersionsBySourcePara
 		arg.Falling,
 		arg.AtMost,
 	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Version
+	for rows.Next() {
+		var i Version
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.ArtifactSourceID,
+			&i.Name,
+			&i.Digest,
+			&i.Reference,
+			&i.PublishedAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.CommitMessage,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const versionsNamed = `-- name: VersionsNamed :many
+SELECT v.id, v.organization_id, v.artifact_source_id, v.name, v.digest, v.reference, v.published_at, v.created_at, v.updated_at, v.commit_message FROM cd_services s
+JOIN cd_artifact_sources a ON a.organization_id = s.organization_id AND a.service_id = s.id
+JOIN cd_versions v ON v.organization_id = a.organization_id AND v.artifact_source_id = a.id AND v.name = ANY($1::text[])
+WHERE s.organization_id = $2 AND s.application_id = $3
+ORDER BY v.id
+`
+
+// The versions of an application with one of some names.
+func (q *Queries) VersionsNamed(ctx context.Context, names []string, organizationID int64, applicationID int64) ([]Version, error) {
+	rows, err := q.db.Query(ctx, versionsNamed, names, organizationID, applicationID)
 	if err != nil {
 		return nil, err
 	}

@@ -42,6 +42,7 @@ type ResolverRoot interface {
 	ChainNode() ChainNodeResolver
 	CheckReport() CheckReportResolver
 	CreateFlowDefinitionPayload() CreateFlowDefinitionPayloadResolver
+	CuratedVersionSet() CuratedVersionSetResolver
 	DeliveryMetrics() DeliveryMetricsResolver
 	Deployment() DeploymentResolver
 	Environment() EnvironmentResolver
@@ -56,6 +57,7 @@ type ResolverRoot interface {
 	MatrixRow() MatrixRowResolver
 	Member() MemberResolver
 	MemberPayload() MemberPayloadResolver
+	MissingVersion() MissingVersionResolver
 	Mutation() MutationResolver
 	NotificationLink() NotificationLinkResolver
 	NotificationMessage() NotificationMessageResolver
@@ -147,6 +149,11 @@ type ComplexityRoot struct {
 		Made   func(childComplexity int) int
 	}
 
+	AddServicePayload struct {
+		Errors  func(childComplexity int) int
+		Service func(childComplexity int) int
+	}
+
 	Agent struct {
 		Connected    func(childComplexity int) int
 		CreatedAt    func(childComplexity int) int
@@ -207,6 +214,7 @@ type ComplexityRoot struct {
 		Environments     func(childComplexity int) int
 		FlowDefinition   func(childComplexity int) int
 		GlobalID         func(childComplexity int) int
+		MissingVersions  func(childComplexity int) int
 		Name             func(childComplexity int) int
 		NewestVersionSet func(childComplexity int) int
 		PromotionHolds   func(childComplexity int) int
@@ -288,12 +296,15 @@ type ComplexityRoot struct {
 	}
 
 	ArtifactSource struct {
-		Config   func(childComplexity int) int
-		GlobalID func(childComplexity int) int
-		Ref      func(childComplexity int) int
-		Service  func(childComplexity int) int
-		State    func(childComplexity int) int
-		Versions func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
+		Config     func(childComplexity int) int
+		DisabledAt func(childComplexity int) int
+		GlobalID   func(childComplexity int) int
+		Ref        func(childComplexity int) int
+		RemovedAt  func(childComplexity int) int
+		ReplacedBy func(childComplexity int) int
+		Service    func(childComplexity int) int
+		State      func(childComplexity int) int
+		Versions   func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 	}
 
 	ArtifactSourceConnection struct {
@@ -572,6 +583,11 @@ type ComplexityRoot struct {
 		Token       func(childComplexity int) int
 	}
 
+	CreateVersionSetPayload struct {
+		Errors     func(childComplexity int) int
+		VersionSet func(childComplexity int) int
+	}
+
 	Credential struct {
 		Author      func(childComplexity int) int
 		Certificate func(childComplexity int) int
@@ -605,6 +621,15 @@ type ComplexityRoot struct {
 	CredentialPayload struct {
 		Credential func(childComplexity int) int
 		Errors     func(childComplexity int) int
+	}
+
+	CuratedVersionSet struct {
+		CreatedAt     func(childComplexity int) int
+		From          func(childComplexity int) int
+		Name          func(childComplexity int) int
+		PrincipalName func(childComplexity int) int
+		PrincipalType func(childComplexity int) int
+		Reason        func(childComplexity int) int
 	}
 
 	DecideCheckPayload struct {
@@ -665,6 +690,11 @@ type ComplexityRoot struct {
 		Parameters     func(childComplexity int) int
 	}
 
+	DisableArtifactSourcePayload struct {
+		ArtifactSource func(childComplexity int) int
+		Errors         func(childComplexity int) int
+	}
+
 	Driver struct {
 		ApplicationEnvironmentSchema func(childComplexity int) int
 		ArtifactDigest               func(childComplexity int) int
@@ -698,6 +728,11 @@ type ComplexityRoot struct {
 		Mean    func(childComplexity int) int
 		Median  func(childComplexity int) int
 		P90     func(childComplexity int) int
+	}
+
+	EnableArtifactSourcePayload struct {
+		ArtifactSource func(childComplexity int) int
+		Errors         func(childComplexity int) int
 	}
 
 	EndFreezePayload struct {
@@ -1166,9 +1201,16 @@ type ComplexityRoot struct {
 		Unanswerable func(childComplexity int) int
 	}
 
+	MissingVersion struct {
+		ArtifactSource func(childComplexity int) int
+		Blocks         func(childComplexity int) int
+		Reason         func(childComplexity int) int
+	}
+
 	Mutation struct {
 		AbortRollout                     func(childComplexity int, input model.AbortRolloutInput) int
 		AddForgeHook                     func(childComplexity int, input model.AddForgeHookInput) int
+		AddService                       func(childComplexity int, input model.AddServiceInput) int
 		AnswerCall                       func(childComplexity int, input model.AnswerCallInput) int
 		ApproveGate                      func(childComplexity int, input model.ResolveGateInput) int
 		ArchiveApplication               func(childComplexity int, input model.ArchiveApplicationInput) int
@@ -1191,8 +1233,11 @@ type ComplexityRoot struct {
 		CreateOrganization               func(childComplexity int, input model.CreateOrganizationInput) int
 		CreateRollout                    func(childComplexity int, input model.CreateRolloutInput) int
 		CreateToken                      func(childComplexity int, input model.CreateTokenInput) int
+		CreateVersionSet                 func(childComplexity int, input model.CreateVersionSetInput) int
 		DecideCheck                      func(childComplexity int, input model.DecideCheckInput) int
 		DeleteWorkflowSchedule           func(childComplexity int, input model.ChangeWorkflowScheduleInput) int
+		DisableArtifactSource            func(childComplexity int, input model.DisableArtifactSourceInput) int
+		EnableArtifactSource             func(childComplexity int, input model.EnableArtifactSourceInput) int
 		EndFreeze                        func(childComplexity int, input model.EndFreezeInput) int
 		EvaluateCheck                    func(childComplexity int, input model.EvaluateCheckInput) int
 		ExtendFreeze                     func(childComplexity int, input model.ExtendFreezeInput) int
@@ -1220,6 +1265,7 @@ type ComplexityRoot struct {
 		RejectChange                     func(childComplexity int, input model.DecideChangeInput) int
 		RejectGate                       func(childComplexity int, input model.ResolveGateInput) int
 		ReleasePromotionHold             func(childComplexity int, input model.ReleasePromotionHoldInput) int
+		RemoveArtifactSource             func(childComplexity int, input model.RemoveArtifactSourceInput) int
 		RemoveForgeHook                  func(childComplexity int, input model.RemoveForgeHookInput) int
 		RemoveMember                     func(childComplexity int, input model.RemoveMemberInput) int
 		RemoveMyNotification             func(childComplexity int, input model.RemoveMyNotificationInput) int
@@ -1227,11 +1273,14 @@ type ComplexityRoot struct {
 		RemoveNotificationRoute          func(childComplexity int, input model.RemoveNotificationRouteInput) int
 		RemoveTrigger                    func(childComplexity int, input model.RemoveTriggerInput) int
 		RenameOrganization               func(childComplexity int, input model.RenameOrganizationInput) int
+		ReplaceArtifactSource            func(childComplexity int, input model.ReplaceArtifactSourceInput) int
 		ReportCheck                      func(childComplexity int, input model.ReportCheckInput) int
 		RestoreApplication               func(childComplexity int, input model.RestoreApplicationInput) int
 		RestoreEnvironment               func(childComplexity int, input model.RestoreEnvironmentInput) int
+		RestoreService                   func(childComplexity int, input model.RestoreServiceInput) int
 		ResumeRollout                    func(childComplexity int, input model.ResumeRolloutInput) int
 		ResumeWorkflowSchedule           func(childComplexity int, input model.ChangeWorkflowScheduleInput) int
+		RetireService                    func(childComplexity int, input model.RetireServiceInput) int
 		RetryApplicationEnvironmentSetup func(childComplexity int, input model.RetryApplicationEnvironmentSetupInput) int
 		RetryEnvironmentOnboarding       func(childComplexity int, input model.RetryEnvironmentOnboardingInput) int
 		RetryForgeStatuses               func(childComplexity int, input model.RetryForgeStatusesInput) int
@@ -1786,9 +1835,19 @@ type ComplexityRoot struct {
 		Errors      func(childComplexity int) int
 	}
 
+	RemoveArtifactSourcePayload struct {
+		ArtifactSource func(childComplexity int) int
+		Errors         func(childComplexity int) int
+	}
+
 	RemoveTriggerPayload struct {
 		Application func(childComplexity int) int
 		Errors      func(childComplexity int) int
+	}
+
+	ReplaceArtifactSourcePayload struct {
+		ArtifactSource func(childComplexity int) int
+		Errors         func(childComplexity int) int
 	}
 
 	ReportCheckPayload struct {
@@ -1811,6 +1870,11 @@ type ComplexityRoot struct {
 		Errors      func(childComplexity int) int
 	}
 
+	RestoreServicePayload struct {
+		Errors  func(childComplexity int) int
+		Service func(childComplexity int) int
+	}
+
 	ResumeRolloutPayload struct {
 		Errors  func(childComplexity int) int
 		Rollout func(childComplexity int) int
@@ -1830,6 +1894,11 @@ type ComplexityRoot struct {
 		Due      func(childComplexity int) int
 		KeepDays func(childComplexity int) int
 		Kind     func(childComplexity int) int
+	}
+
+	RetireServicePayload struct {
+		Errors  func(childComplexity int) int
+		Service func(childComplexity int) int
 	}
 
 	RetriedForgeStatuses struct {
@@ -2015,6 +2084,7 @@ type ComplexityRoot struct {
 		Description     func(childComplexity int) int
 		GlobalID        func(childComplexity int) int
 		Name            func(childComplexity int) int
+		RetiredAt       func(childComplexity int) int
 	}
 
 	ServiceHealth struct {
@@ -2182,6 +2252,7 @@ type ComplexityRoot struct {
 
 	VersionSet struct {
 		CreatedAt func(childComplexity int) int
+		Curated   func(childComplexity int) int
 		Entries   func(childComplexity int) int
 		GlobalID  func(childComplexity int) int
 		Name      func(childComplexity int) int
@@ -2676,6 +2747,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.AddForgeHookPayload.Made(childComplexity), true
 
+	case "AddServicePayload.errors":
+		if e.ComplexityRoot.AddServicePayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AddServicePayload.Errors(childComplexity), true
+	case "AddServicePayload.service":
+		if e.ComplexityRoot.AddServicePayload.Service == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AddServicePayload.Service(childComplexity), true
+
 	case "Agent.connected":
 		if e.ComplexityRoot.Agent.Connected == nil {
 			break
@@ -2911,6 +2995,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Application.GlobalID(childComplexity), true
+	case "Application.missingVersions":
+		if e.ComplexityRoot.Application.MissingVersions == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Application.MissingVersions(childComplexity), true
 	case "Application.name":
 		if e.ComplexityRoot.Application.Name == nil {
 			break
@@ -3260,6 +3350,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ArtifactSource.Config(childComplexity), true
+	case "ArtifactSource.disabledAt":
+		if e.ComplexityRoot.ArtifactSource.DisabledAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSource.DisabledAt(childComplexity), true
 	case "ArtifactSource.id":
 		if e.ComplexityRoot.ArtifactSource.GlobalID == nil {
 			break
@@ -3272,6 +3368,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ArtifactSource.Ref(childComplexity), true
+	case "ArtifactSource.removedAt":
+		if e.ComplexityRoot.ArtifactSource.RemovedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSource.RemovedAt(childComplexity), true
+	case "ArtifactSource.replacedBy":
+		if e.ComplexityRoot.ArtifactSource.ReplacedBy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArtifactSource.ReplacedBy(childComplexity), true
 	case "ArtifactSource.service":
 		if e.ComplexityRoot.ArtifactSource.Service == nil {
 			break
@@ -4323,6 +4431,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.CreateTokenPayload.Token(childComplexity), true
 
+	case "CreateVersionSetPayload.errors":
+		if e.ComplexityRoot.CreateVersionSetPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CreateVersionSetPayload.Errors(childComplexity), true
+	case "CreateVersionSetPayload.versionSet":
+		if e.ComplexityRoot.CreateVersionSetPayload.VersionSet == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CreateVersionSetPayload.VersionSet(childComplexity), true
+
 	case "Credential.author":
 		if e.ComplexityRoot.Credential.Author == nil {
 			break
@@ -4464,6 +4585,43 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.CredentialPayload.Errors(childComplexity), true
+
+	case "CuratedVersionSet.createdAt":
+		if e.ComplexityRoot.CuratedVersionSet.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CuratedVersionSet.CreatedAt(childComplexity), true
+	case "CuratedVersionSet.from":
+		if e.ComplexityRoot.CuratedVersionSet.From == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CuratedVersionSet.From(childComplexity), true
+	case "CuratedVersionSet.name":
+		if e.ComplexityRoot.CuratedVersionSet.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CuratedVersionSet.Name(childComplexity), true
+	case "CuratedVersionSet.principalName":
+		if e.ComplexityRoot.CuratedVersionSet.PrincipalName == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CuratedVersionSet.PrincipalName(childComplexity), true
+	case "CuratedVersionSet.principalType":
+		if e.ComplexityRoot.CuratedVersionSet.PrincipalType == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CuratedVersionSet.PrincipalType(childComplexity), true
+	case "CuratedVersionSet.reason":
+		if e.ComplexityRoot.CuratedVersionSet.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CuratedVersionSet.Reason(childComplexity), true
 
 	case "DecideCheckPayload.errors":
 		if e.ComplexityRoot.DecideCheckPayload.Errors == nil {
@@ -4711,6 +4869,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.DeploymentSnapshot.Parameters(childComplexity), true
 
+	case "DisableArtifactSourcePayload.artifactSource":
+		if e.ComplexityRoot.DisableArtifactSourcePayload.ArtifactSource == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DisableArtifactSourcePayload.ArtifactSource(childComplexity), true
+	case "DisableArtifactSourcePayload.errors":
+		if e.ComplexityRoot.DisableArtifactSourcePayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DisableArtifactSourcePayload.Errors(childComplexity), true
+
 	case "Driver.applicationEnvironmentSchema":
 		if e.ComplexityRoot.Driver.ApplicationEnvironmentSchema == nil {
 			break
@@ -4852,6 +5023,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.DurationSummary.P90(childComplexity), true
+
+	case "EnableArtifactSourcePayload.artifactSource":
+		if e.ComplexityRoot.EnableArtifactSourcePayload.ArtifactSource == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EnableArtifactSourcePayload.ArtifactSource(childComplexity), true
+	case "EnableArtifactSourcePayload.errors":
+		if e.ComplexityRoot.EnableArtifactSourcePayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EnableArtifactSourcePayload.Errors(childComplexity), true
 
 	case "EndFreezePayload.errors":
 		if e.ComplexityRoot.EndFreezePayload.Errors == nil {
@@ -6629,6 +6813,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.MemberPayload.Unanswerable(childComplexity), true
 
+	case "MissingVersion.artifactSource":
+		if e.ComplexityRoot.MissingVersion.ArtifactSource == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MissingVersion.ArtifactSource(childComplexity), true
+	case "MissingVersion.blocks":
+		if e.ComplexityRoot.MissingVersion.Blocks == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MissingVersion.Blocks(childComplexity), true
+	case "MissingVersion.reason":
+		if e.ComplexityRoot.MissingVersion.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MissingVersion.Reason(childComplexity), true
+
 	case "Mutation.abortRollout":
 		if e.ComplexityRoot.Mutation.AbortRollout == nil {
 			break
@@ -6651,6 +6854,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.AddForgeHook(childComplexity, args["input"].(model.AddForgeHookInput)), true
+	case "Mutation.addService":
+		if e.ComplexityRoot.Mutation.AddService == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_addService_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.AddService(childComplexity, args["input"].(model.AddServiceInput)), true
 	case "Mutation.answerCall":
 		if e.ComplexityRoot.Mutation.AnswerCall == nil {
 			break
@@ -6893,6 +7107,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.CreateToken(childComplexity, args["input"].(model.CreateTokenInput)), true
+	case "Mutation.createVersionSet":
+		if e.ComplexityRoot.Mutation.CreateVersionSet == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_createVersionSet_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.CreateVersionSet(childComplexity, args["input"].(model.CreateVersionSetInput)), true
 	case "Mutation.decideCheck":
 		if e.ComplexityRoot.Mutation.DecideCheck == nil {
 			break
@@ -6915,6 +7140,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.DeleteWorkflowSchedule(childComplexity, args["input"].(model.ChangeWorkflowScheduleInput)), true
+	case "Mutation.disableArtifactSource":
+		if e.ComplexityRoot.Mutation.DisableArtifactSource == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_disableArtifactSource_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.DisableArtifactSource(childComplexity, args["input"].(model.DisableArtifactSourceInput)), true
+	case "Mutation.enableArtifactSource":
+		if e.ComplexityRoot.Mutation.EnableArtifactSource == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_enableArtifactSource_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.EnableArtifactSource(childComplexity, args["input"].(model.EnableArtifactSourceInput)), true
 	case "Mutation.endFreeze":
 		if e.ComplexityRoot.Mutation.EndFreeze == nil {
 			break
@@ -7212,6 +7459,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.ReleasePromotionHold(childComplexity, args["input"].(model.ReleasePromotionHoldInput)), true
+	case "Mutation.removeArtifactSource":
+		if e.ComplexityRoot.Mutation.RemoveArtifactSource == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_removeArtifactSource_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RemoveArtifactSource(childComplexity, args["input"].(model.RemoveArtifactSourceInput)), true
 	case "Mutation.removeForgeHook":
 		if e.ComplexityRoot.Mutation.RemoveForgeHook == nil {
 			break
@@ -7289,6 +7547,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RenameOrganization(childComplexity, args["input"].(model.RenameOrganizationInput)), true
+	case "Mutation.replaceArtifactSource":
+		if e.ComplexityRoot.Mutation.ReplaceArtifactSource == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_replaceArtifactSource_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.ReplaceArtifactSource(childComplexity, args["input"].(model.ReplaceArtifactSourceInput)), true
 	case "Mutation.reportCheck":
 		if e.ComplexityRoot.Mutation.ReportCheck == nil {
 			break
@@ -7322,6 +7591,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RestoreEnvironment(childComplexity, args["input"].(model.RestoreEnvironmentInput)), true
+	case "Mutation.restoreService":
+		if e.ComplexityRoot.Mutation.RestoreService == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_restoreService_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RestoreService(childComplexity, args["input"].(model.RestoreServiceInput)), true
 	case "Mutation.resumeRollout":
 		if e.ComplexityRoot.Mutation.ResumeRollout == nil {
 			break
@@ -7344,6 +7624,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.ResumeWorkflowSchedule(childComplexity, args["input"].(model.ChangeWorkflowScheduleInput)), true
+	case "Mutation.retireService":
+		if e.ComplexityRoot.Mutation.RetireService == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_retireService_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RetireService(childComplexity, args["input"].(model.RetireServiceInput)), true
 	case "Mutation.retryApplicationEnvironmentSetup":
 		if e.ComplexityRoot.Mutation.RetryApplicationEnvironmentSetup == nil {
 			break
@@ -10139,6 +10430,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.ReleasePromotionHoldPayload.Errors(childComplexity), true
 
+	case "RemoveArtifactSourcePayload.artifactSource":
+		if e.ComplexityRoot.RemoveArtifactSourcePayload.ArtifactSource == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RemoveArtifactSourcePayload.ArtifactSource(childComplexity), true
+	case "RemoveArtifactSourcePayload.errors":
+		if e.ComplexityRoot.RemoveArtifactSourcePayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RemoveArtifactSourcePayload.Errors(childComplexity), true
+
 	case "RemoveTriggerPayload.application":
 		if e.ComplexityRoot.RemoveTriggerPayload.Application == nil {
 			break
@@ -10151,6 +10455,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RemoveTriggerPayload.Errors(childComplexity), true
+
+	case "ReplaceArtifactSourcePayload.artifactSource":
+		if e.ComplexityRoot.ReplaceArtifactSourcePayload.ArtifactSource == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ReplaceArtifactSourcePayload.ArtifactSource(childComplexity), true
+	case "ReplaceArtifactSourcePayload.errors":
+		if e.ComplexityRoot.ReplaceArtifactSourcePayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ReplaceArtifactSourcePayload.Errors(childComplexity), true
 
 	case "ReportCheckPayload.errors":
 		if e.ComplexityRoot.ReportCheckPayload.Errors == nil {
@@ -10203,6 +10520,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RestoreEnvironmentPayload.Errors(childComplexity), true
+
+	case "RestoreServicePayload.errors":
+		if e.ComplexityRoot.RestoreServicePayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RestoreServicePayload.Errors(childComplexity), true
+	case "RestoreServicePayload.service":
+		if e.ComplexityRoot.RestoreServicePayload.Service == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RestoreServicePayload.Service(childComplexity), true
 
 	case "ResumeRolloutPayload.errors":
 		if e.ComplexityRoot.ResumeRolloutPayload.Errors == nil {
@@ -10261,6 +10591,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RetentionRule.Kind(childComplexity), true
+
+	case "RetireServicePayload.errors":
+		if e.ComplexityRoot.RetireServicePayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RetireServicePayload.Errors(childComplexity), true
+	case "RetireServicePayload.service":
+		if e.ComplexityRoot.RetireServicePayload.Service == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RetireServicePayload.Service(childComplexity), true
 
 	case "RetriedForgeStatuses.count":
 		if e.ComplexityRoot.RetriedForgeStatuses.Count == nil {
@@ -11019,6 +11362,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Service.Name(childComplexity), true
+	case "Service.retiredAt":
+		if e.ComplexityRoot.Service.RetiredAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Service.RetiredAt(childComplexity), true
 
 	case "ServiceHealth.health":
 		if e.ComplexityRoot.ServiceHealth.Health == nil {
@@ -11601,6 +11950,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.VersionSet.CreatedAt(childComplexity), true
+	case "VersionSet.curated":
+		if e.ComplexityRoot.VersionSet.Curated == nil {
+			break
+		}
+
+		return e.ComplexityRoot.VersionSet.Curated(childComplexity), true
 	case "VersionSet.entries":
 		if e.ComplexityRoot.VersionSet.Entries == nil {
 			break
@@ -12869,6 +13224,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	inputUnmarshalMap := graphql.BuildUnmarshalerMap(
 		ec.unmarshalInputAbortRolloutInput,
 		ec.unmarshalInputAddForgeHookInput,
+		ec.unmarshalInputAddServiceInput,
 		ec.unmarshalInputAnswerCallInput,
 		ec.unmarshalInputArchiveApplicationInput,
 		ec.unmarshalInputArchiveEnvironmentInput,
@@ -12892,10 +13248,13 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputCreateRolloutInput,
 		ec.unmarshalInputCreateServiceInput,
 		ec.unmarshalInputCreateTokenInput,
+		ec.unmarshalInputCreateVersionSetInput,
 		ec.unmarshalInputCredentialCertificateInput,
 		ec.unmarshalInputCredentialOAuth2Input,
 		ec.unmarshalInputDecideChangeInput,
 		ec.unmarshalInputDecideCheckInput,
+		ec.unmarshalInputDisableArtifactSourceInput,
+		ec.unmarshalInputEnableArtifactSourceInput,
 		ec.unmarshalInputEndFreezeInput,
 		ec.unmarshalInputEnvironmentApprovalInput,
 		ec.unmarshalInputEvaluateCheckInput,
@@ -12923,6 +13282,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRegisterAgentInput,
 		ec.unmarshalInputRegisterWorkflowScheduleInput,
 		ec.unmarshalInputReleasePromotionHoldInput,
+		ec.unmarshalInputRemoveArtifactSourceInput,
 		ec.unmarshalInputRemoveForgeHookInput,
 		ec.unmarshalInputRemoveMemberInput,
 		ec.unmarshalInputRemoveMyNotificationInput,
@@ -12930,11 +13290,14 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRemoveNotificationRouteInput,
 		ec.unmarshalInputRemoveTriggerInput,
 		ec.unmarshalInputRenameOrganizationInput,
+		ec.unmarshalInputReplaceArtifactSourceInput,
 		ec.unmarshalInputReportCheckInput,
 		ec.unmarshalInputResolveGateInput,
 		ec.unmarshalInputRestoreApplicationInput,
 		ec.unmarshalInputRestoreEnvironmentInput,
+		ec.unmarshalInputRestoreServiceInput,
 		ec.unmarshalInputResumeRolloutInput,
+		ec.unmarshalInputRetireServiceInput,
 		ec.unmarshalInputRetryApplicationEnvironmentSetupInput,
 		ec.unmarshalInputRetryEnvironmentOnboardingInput,
 		ec.unmarshalInputRetryForgeStatusesInput,
@@ -12952,6 +13315,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRotateAgentInput,
 		ec.unmarshalInputRotateCredentialInput,
 		ec.unmarshalInputSendEventInput,
+		ec.unmarshalInputServiceVersionInput,
 		ec.unmarshalInputSetArtifactSourceConfigInput,
 		ec.unmarshalInputSetBadgesInput,
 		ec.unmarshalInputSetChangeControlInput,
@@ -13354,6 +13718,15 @@ extend type Query {
 extend type Mutation {
   "Creates an application with its services and their artifact sources, all or nothing."
   createApplication(input: CreateApplicationInput!): CreateApplicationPayload!
+  "Adds a service to an application, which is set up again wherever its pipeline goes. Version sets go without the service until it has a version."
+  addService(input: AddServiceInput!): AddServicePayload!
+  """
+  Retires a service: it is in no new version set, and no new rollout deploys it, whatever its version set has. What runs is left as it is, rollouts
+  under way continue, and the history is kept. Refused for the only service that is in service.
+  """
+  retireService(input: RetireServiceInput!): RetireServicePayload!
+  "Brings back a retired service. The application is set up again wherever its pipeline goes."
+  restoreService(input: RestoreServiceInput!): RestoreServicePayload!
   "Archives an application; refused while a rollout is active. Clusters are not touched, and the history is kept."
   archiveApplication(input: ArchiveApplicationInput!): ArchiveApplicationPayload!
   "Restores an archived application. To find what was published in the meantime, call lookAtArtifactSource."
@@ -13387,6 +13760,8 @@ type Application implements Node {
   versionSets(first: Int, after: String, last: Int, before: String, orderBy: CreationOrder = CREATED_DESC): VersionSetConnection!
   "The set of the newest version of every source, as the sources' selections have it; null if there is none yet. It need not be the last one made."
   newestVersionSet: VersionSet
+  "The sources that the next version set goes without or waits for, each with the reason; empty if it has all of them."
+  missingVersions: [MissingVersion!]!
   "The current pipeline; null if there is none yet."
   flowDefinition: FlowDefinition
   "One for each environment of the pipeline."
@@ -13401,6 +13776,15 @@ type Application implements Node {
   rolloutPolicy: RolloutPolicy!
   "The actions on it, and whether the viewer may perform them in its current state."
   viewerCan: [Ability!]!
+}
+
+"A source without a version for the next version set of its application."
+type MissingVersion {
+  artifactSource: ArtifactSource!
+  "Whether no version set is made before the source has a version, is disabled or is removed."
+  blocks: Boolean!
+  "The reason, and what to do about it."
+  reason: String!
 }
 
 "A rollout that will start when the active one has ended."
@@ -13481,7 +13865,55 @@ type Service implements Node {
   application: Application!
   name: String!
   description: String!
+  "Since when it is in no new version set and no new rollout deploys it; null while it is in service."
+  retiredAt: Time
+  "Those that were not removed."
   artifactSources: [ArtifactSource!]!
+}
+
+"Input of addService."
+input AddServiceInput {
+  "Name or identifier of the application."
+  application: String!
+  name: String!
+  description: String = ""
+  artifactSources: [NewArtifactSourceInput!]!
+  "Why, for the record."
+  reason: String = ""
+}
+
+"Result of addService."
+type AddServicePayload {
+  service: Service
+  errors: [UserError!]!
+}
+
+"Input of retireService."
+input RetireServiceInput {
+  "The service."
+  serviceId: ID!
+  "Why, for the record."
+  reason: String = ""
+}
+
+"Result of retireService."
+type RetireServicePayload {
+  service: Service
+  errors: [UserError!]!
+}
+
+"Input of restoreService."
+input RestoreServiceInput {
+  "The service."
+  serviceId: ID!
+  "Why, for the record."
+  reason: String = ""
+}
+
+"Result of restoreService."
+type RestoreServicePayload {
+  service: Service
+  errors: [UserError!]!
 }
 
 "Input of createApplication."
@@ -18531,8 +18963,19 @@ extend type Query {
 extend type Mutation {
   "Adds an artifact source to a service."
   createArtifactSource(input: CreateArtifactSourceInput!): CreateArtifactSourcePayload!
-  "Changes how a source selects artifacts and how it is polled. The repository it points at cannot be changed."
+  "Changes how a source selects artifacts and how it is polled. For another repository, call replaceArtifactSource."
   setArtifactSourceConfig(input: SetArtifactSourceConfigInput!): SetArtifactSourceConfigPayload!
+  """
+  Stops a source from taking versions: it is not polled, and what is published for it is ignored. Version sets keep its last version; a source that
+  never had a version is left out of them.
+  """
+  disableArtifactSource(input: DisableArtifactSourceInput!): DisableArtifactSourcePayload!
+  "Has a disabled source take versions again. What was published meanwhile is found by its next poll, or when it is reported again."
+  enableArtifactSource(input: EnableArtifactSourceInput!): EnableArtifactSourcePayload!
+  "Takes a source out of new version sets, permanently. Its versions stay. Refused for the only source of a service."
+  removeArtifactSource(input: RemoveArtifactSourceInput!): RemoveArtifactSourcePayload!
+  "Makes a source in the place of another one, which is removed: another repository or kind. Version sets keep the last version of the old one until the new one has a version."
+  replaceArtifactSource(input: ReplaceArtifactSourceInput!): ReplaceArtifactSourcePayload!
   "Polls a source now instead of at its next due time. What it finds becomes a version."
   lookAtArtifactSource(input: LookAtArtifactSourceInput!): LookAtArtifactSourcePayload!
   "Polls a source that has not been created yet. Nothing is stored."
@@ -18624,8 +19067,14 @@ type ArtifactSource implements Node {
   sourceRef: String!
   "The configuration, which fits the schema of the kind."
   sourceConfig: JSON!
-  "Null if the registry service cannot be reached or does not know the source yet."
+  "Null if the registry service cannot be reached or does not know the source yet, and while it is not polled because it is disabled."
   state: ArtifactSourceState
+  "Since when it takes no versions; null while it is enabled."
+  disabledAt: Time
+  "Since when it is in no new version set; null while it is not removed."
+  removedAt: Time
+  "The source that has replaced it; null if there is none."
+  replacedBy: ArtifactSource
   "Newest first."
   versions(first: Int, after: String, last: Int, before: String, orderBy: CreationOrder = CREATED_DESC): VersionConnection!
 }
@@ -18698,6 +19147,67 @@ type TryArtifactSourcePayload {
   artifact: String!
   "Why the poll failed; empty if it succeeded."
   problem: String!
+  errors: [UserError!]!
+}
+
+"Input of disableArtifactSource."
+input DisableArtifactSourceInput {
+  "The artifact source."
+  artifactSourceId: ID!
+  "Why, for the record."
+  reason: String = ""
+}
+
+"Result of disableArtifactSource."
+type DisableArtifactSourcePayload {
+  artifactSource: ArtifactSource
+  errors: [UserError!]!
+}
+
+"Input of enableArtifactSource."
+input EnableArtifactSourceInput {
+  "The artifact source."
+  artifactSourceId: ID!
+  "Why, for the record."
+  reason: String = ""
+}
+
+"Result of enableArtifactSource."
+type EnableArtifactSourcePayload {
+  artifactSource: ArtifactSource
+  errors: [UserError!]!
+}
+
+"Input of removeArtifactSource."
+input RemoveArtifactSourceInput {
+  "The artifact source."
+  artifactSourceId: ID!
+  "Why, for the record."
+  reason: String = ""
+}
+
+"Result of removeArtifactSource."
+type RemoveArtifactSourcePayload {
+  artifactSource: ArtifactSource
+  errors: [UserError!]!
+}
+
+"Input of replaceArtifactSource."
+input ReplaceArtifactSourceInput {
+  "The artifact source that is replaced."
+  artifactSourceId: ID!
+  "The kind of the new source: oci-image@1."
+  sourceRef: String!
+  "The configuration of the new source, which fits the schema of the kind."
+  sourceConfig: JSON!
+  "Why, for the record."
+  reason: String = ""
+}
+
+"Result of replaceArtifactSource."
+type ReplaceArtifactSourcePayload {
+  "The new source."
+  artifactSource: ArtifactSource
   errors: [UserError!]!
 }
 `, BuiltIn: false},
@@ -18891,6 +19401,14 @@ type ReleasePromotionHoldPayload {
 `, BuiltIn: false},
 	{Name: "../schema/version.graphqls", Input: `# Versions: artifacts pinned by digest, and version sets.
 
+extend type Mutation {
+  """
+  Puts a version set together of recorded versions of an application. It is not the newest set, and begins no rollout by itself. A set of the same
+  versions is the same set, and keeps both names.
+  """
+  createVersionSet(input: CreateVersionSetInput!): CreateVersionSetPayload!
+}
+
 "One artifact, pinned by digest."
 type Version implements Node {
   id: ID!
@@ -18937,6 +19455,51 @@ type VersionSet implements Node {
   entries: [VersionSetEntry!]!
   "What to consider before it is rolled out: versions whose image was deleted at its registry. Empty where there is nothing."
   warnings: [String!]!
+  "By whom it was put together, the first first: at most 20. Empty for a set that was only made of what was published."
+  curated: [CuratedVersionSet!]!
+}
+
+"That a member has put a version set together."
+type CuratedVersionSet {
+  "What it is called beside the set's own name; empty for nothing."
+  name: String!
+  "Why, as the member has given it."
+  reason: String!
+  "The set that it was begun with; null if none was named."
+  from: VersionSet
+  "user, agent, policy, schedule or system."
+  principalType: String!
+  "What the member was called then."
+  principalName: String!
+  createdAt: Time!
+}
+
+"Input of createVersionSet."
+input CreateVersionSetInput {
+  "Name or identifier of the application."
+  application: String!
+  "The set whose versions it begins with, as far as their services and sources are in service; without one, every service has to be named."
+  fromVersionSetId: ID
+  "The versions that differ from it."
+  versions: [ServiceVersionInput!] = []
+  "What to call it beside its own name, such as 2.0; unique within the application."
+  name: String = ""
+  "Why, for the record."
+  reason: String = ""
+}
+
+"The version of a service."
+input ServiceVersionInput {
+  "The name of the service."
+  service: String!
+  "The name of a recorded version of the service, or its identifier."
+  version: String!
+}
+
+"Result of createVersionSet."
+type CreateVersionSetPayload {
+  versionSet: VersionSet
+  errors: [UserError!]!
 }
 
 "The version of one artifact source in a version set."
@@ -19416,6 +19979,16 @@ func (ec *executionContext) childFields_AddForgeHookPayload(ctx context.Context,
 	return nil, fmt.Errorf("no field named %q was found under type AddForgeHookPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_AddServicePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "service":
+		return ec.fieldContext_AddServicePayload_service(ctx, field)
+	case "errors":
+		return ec.fieldContext_AddServicePayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AddServicePayload", field.Name)
+}
+
 func (ec *executionContext) childFields_Agent(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -19536,6 +20109,8 @@ func (ec *executionContext) childFields_Application(ctx context.Context, field g
 		return ec.fieldContext_Application_versionSets(ctx, field)
 	case "newestVersionSet":
 		return ec.fieldContext_Application_newestVersionSet(ctx, field)
+	case "missingVersions":
+		return ec.fieldContext_Application_missingVersions(ctx, field)
 	case "flowDefinition":
 		return ec.fieldContext_Application_flowDefinition(ctx, field)
 	case "environments":
@@ -19708,6 +20283,12 @@ func (ec *executionContext) childFields_ArtifactSource(ctx context.Context, fiel
 		return ec.fieldContext_ArtifactSource_sourceConfig(ctx, field)
 	case "state":
 		return ec.fieldContext_ArtifactSource_state(ctx, field)
+	case "disabledAt":
+		return ec.fieldContext_ArtifactSource_disabledAt(ctx, field)
+	case "removedAt":
+		return ec.fieldContext_ArtifactSource_removedAt(ctx, field)
+	case "replacedBy":
+		return ec.fieldContext_ArtifactSource_replacedBy(ctx, field)
 	case "versions":
 		return ec.fieldContext_ArtifactSource_versions(ctx, field)
 	}
@@ -20266,6 +20847,16 @@ func (ec *executionContext) childFields_CreateTokenPayload(ctx context.Context, 
 	return nil, fmt.Errorf("no field named %q was found under type CreateTokenPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_CreateVersionSetPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "versionSet":
+		return ec.fieldContext_CreateVersionSetPayload_versionSet(ctx, field)
+	case "errors":
+		return ec.fieldContext_CreateVersionSetPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CreateVersionSetPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_Credential(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "name":
@@ -20334,6 +20925,24 @@ func (ec *executionContext) childFields_CredentialPayload(ctx context.Context, f
 		return ec.fieldContext_CredentialPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type CredentialPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_CuratedVersionSet(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_CuratedVersionSet_name(ctx, field)
+	case "reason":
+		return ec.fieldContext_CuratedVersionSet_reason(ctx, field)
+	case "from":
+		return ec.fieldContext_CuratedVersionSet_from(ctx, field)
+	case "principalType":
+		return ec.fieldContext_CuratedVersionSet_principalType(ctx, field)
+	case "principalName":
+		return ec.fieldContext_CuratedVersionSet_principalName(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_CuratedVersionSet_createdAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CuratedVersionSet", field.Name)
 }
 
 func (ec *executionContext) childFields_DecideCheckPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -20452,6 +21061,16 @@ func (ec *executionContext) childFields_DeploymentSnapshot(ctx context.Context, 
 	return nil, fmt.Errorf("no field named %q was found under type DeploymentSnapshot", field.Name)
 }
 
+func (ec *executionContext) childFields_DisableArtifactSourcePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "artifactSource":
+		return ec.fieldContext_DisableArtifactSourcePayload_artifactSource(ctx, field)
+	case "errors":
+		return ec.fieldContext_DisableArtifactSourcePayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DisableArtifactSourcePayload", field.Name)
+}
+
 func (ec *executionContext) childFields_Driver(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "ref":
@@ -20520,6 +21139,16 @@ func (ec *executionContext) childFields_DurationSummary(ctx context.Context, fie
 		return ec.fieldContext_DurationSummary_longest(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type DurationSummary", field.Name)
+}
+
+func (ec *executionContext) childFields_EnableArtifactSourcePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "artifactSource":
+		return ec.fieldContext_EnableArtifactSourcePayload_artifactSource(ctx, field)
+	case "errors":
+		return ec.fieldContext_EnableArtifactSourcePayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type EnableArtifactSourcePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_EndFreezePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -21454,6 +22083,18 @@ func (ec *executionContext) childFields_MemberPayload(ctx context.Context, field
 	return nil, fmt.Errorf("no field named %q was found under type MemberPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_MissingVersion(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "artifactSource":
+		return ec.fieldContext_MissingVersion_artifactSource(ctx, field)
+	case "blocks":
+		return ec.fieldContext_MissingVersion_blocks(ctx, field)
+	case "reason":
+		return ec.fieldContext_MissingVersion_reason(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MissingVersion", field.Name)
+}
+
 func (ec *executionContext) childFields_MyNotification(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "name":
@@ -22318,6 +22959,16 @@ func (ec *executionContext) childFields_ReleasePromotionHoldPayload(ctx context.
 	return nil, fmt.Errorf("no field named %q was found under type ReleasePromotionHoldPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_RemoveArtifactSourcePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "artifactSource":
+		return ec.fieldContext_RemoveArtifactSourcePayload_artifactSource(ctx, field)
+	case "errors":
+		return ec.fieldContext_RemoveArtifactSourcePayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RemoveArtifactSourcePayload", field.Name)
+}
+
 func (ec *executionContext) childFields_RemoveTriggerPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "application":
@@ -22326,6 +22977,16 @@ func (ec *executionContext) childFields_RemoveTriggerPayload(ctx context.Context
 		return ec.fieldContext_RemoveTriggerPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RemoveTriggerPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_ReplaceArtifactSourcePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "artifactSource":
+		return ec.fieldContext_ReplaceArtifactSourcePayload_artifactSource(ctx, field)
+	case "errors":
+		return ec.fieldContext_ReplaceArtifactSourcePayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ReplaceArtifactSourcePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_ReportCheckPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -22368,6 +23029,16 @@ func (ec *executionContext) childFields_RestoreEnvironmentPayload(ctx context.Co
 	return nil, fmt.Errorf("no field named %q was found under type RestoreEnvironmentPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_RestoreServicePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "service":
+		return ec.fieldContext_RestoreServicePayload_service(ctx, field)
+	case "errors":
+		return ec.fieldContext_RestoreServicePayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RestoreServicePayload", field.Name)
+}
+
 func (ec *executionContext) childFields_ResumeRolloutPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "rollout":
@@ -22408,6 +23079,16 @@ func (ec *executionContext) childFields_RetentionRule(ctx context.Context, field
 		return ec.fieldContext_RetentionRule_due(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RetentionRule", field.Name)
+}
+
+func (ec *executionContext) childFields_RetireServicePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "service":
+		return ec.fieldContext_RetireServicePayload_service(ctx, field)
+	case "errors":
+		return ec.fieldContext_RetireServicePayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RetireServicePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_RetriedForgeStatuses(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -22774,6 +23455,8 @@ func (ec *executionContext) childFields_Service(ctx context.Context, field graph
 		return ec.fieldContext_Service_name(ctx, field)
 	case "description":
 		return ec.fieldContext_Service_description(ctx, field)
+	case "retiredAt":
+		return ec.fieldContext_Service_retiredAt(ctx, field)
 	case "artifactSources":
 		return ec.fieldContext_Service_artifactSources(ctx, field)
 	}
@@ -23110,6 +23793,8 @@ func (ec *executionContext) childFields_VersionSet(ctx context.Context, field gr
 		return ec.fieldContext_VersionSet_entries(ctx, field)
 	case "warnings":
 		return ec.fieldContext_VersionSet_warnings(ctx, field)
+	case "curated":
+		return ec.fieldContext_VersionSet_curated(ctx, field)
 	case "vetoes":
 		return ec.fieldContext_VersionSet_vetoes(ctx, field)
 	}

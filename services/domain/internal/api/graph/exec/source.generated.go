@@ -23,6 +23,8 @@ type ArtifactSourceResolver interface {
 	Service(ctx context.Context, obj *model.ArtifactSource) (model.Service, error)
 
 	State(ctx context.Context, obj *model.ArtifactSource) (*model.ArtifactSourceState, error)
+
+	ReplacedBy(ctx context.Context, obj *model.ArtifactSource) (*model.ArtifactSource, error)
 	Versions(ctx context.Context, obj *model.ArtifactSource, first *int, after *string, last *int, before *string, orderBy *core.Order) (model.VersionConnection, error)
 }
 
@@ -521,6 +523,84 @@ func (ec *executionContext) fieldContext_ArtifactSource_state(_ context.Context,
 	return fc, nil
 }
 
+func (ec *executionContext) _ArtifactSource_disabledAt(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSource) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSource_disabledAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DisabledAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSource_disabledAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ArtifactSource", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _ArtifactSource_removedAt(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSource) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSource_removedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.RemovedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSource_removedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ArtifactSource", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _ArtifactSource_replacedBy(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSource) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ArtifactSource_replacedBy(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.ArtifactSource().ReplacedBy(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.ArtifactSource) graphql.Marshaler {
+			return ec.marshalOArtifactSource2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSource(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ArtifactSource_replacedBy(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ArtifactSource",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ArtifactSource(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _ArtifactSource_versions(ctx context.Context, field graphql.CollectedField, obj *model.ArtifactSource) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1010,6 +1090,134 @@ func (ec *executionContext) fieldContext_CreateArtifactSourcePayload_errors(_ co
 	return fc, nil
 }
 
+func (ec *executionContext) _DisableArtifactSourcePayload_artifactSource(ctx context.Context, field graphql.CollectedField, obj *model.DisableArtifactSourcePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DisableArtifactSourcePayload_artifactSource(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ArtifactSource, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.ArtifactSource) graphql.Marshaler {
+			return ec.marshalOArtifactSource2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSource(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_DisableArtifactSourcePayload_artifactSource(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "DisableArtifactSourcePayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ArtifactSource(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _DisableArtifactSourcePayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.DisableArtifactSourcePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DisableArtifactSourcePayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DisableArtifactSourcePayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "DisableArtifactSourcePayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _EnableArtifactSourcePayload_artifactSource(ctx context.Context, field graphql.CollectedField, obj *model.EnableArtifactSourcePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EnableArtifactSourcePayload_artifactSource(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ArtifactSource, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.ArtifactSource) graphql.Marshaler {
+			return ec.marshalOArtifactSource2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSource(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_EnableArtifactSourcePayload_artifactSource(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "EnableArtifactSourcePayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ArtifactSource(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _EnableArtifactSourcePayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.EnableArtifactSourcePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EnableArtifactSourcePayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EnableArtifactSourcePayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "EnableArtifactSourcePayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _LookAtArtifactSourcePayload_artifactSource(ctx context.Context, field graphql.CollectedField, obj *model.LookAtArtifactSourcePayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1110,6 +1318,134 @@ func (ec *executionContext) _LookAtArtifactSourcePayload_errors(ctx context.Cont
 func (ec *executionContext) fieldContext_LookAtArtifactSourcePayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	fc = &graphql.FieldContext{
 		Object:     "LookAtArtifactSourcePayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _RemoveArtifactSourcePayload_artifactSource(ctx context.Context, field graphql.CollectedField, obj *model.RemoveArtifactSourcePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RemoveArtifactSourcePayload_artifactSource(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ArtifactSource, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.ArtifactSource) graphql.Marshaler {
+			return ec.marshalOArtifactSource2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSource(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_RemoveArtifactSourcePayload_artifactSource(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RemoveArtifactSourcePayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ArtifactSource(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _RemoveArtifactSourcePayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.RemoveArtifactSourcePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RemoveArtifactSourcePayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RemoveArtifactSourcePayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RemoveArtifactSourcePayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ReplaceArtifactSourcePayload_artifactSource(ctx context.Context, field graphql.CollectedField, obj *model.ReplaceArtifactSourcePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ReplaceArtifactSourcePayload_artifactSource(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ArtifactSource, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.ArtifactSource) graphql.Marshaler {
+			return ec.marshalOArtifactSource2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐArtifactSource(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ReplaceArtifactSourcePayload_artifactSource(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ReplaceArtifactSourcePayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ArtifactSource(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ReplaceArtifactSourcePayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.ReplaceArtifactSourcePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ReplaceArtifactSourcePayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ReplaceArtifactSourcePayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ReplaceArtifactSourcePayload",
 		Field:      field,
 		IsMethod:   false,
 		IsResolver: false,
@@ -1310,6 +1646,88 @@ func (ec *executionContext) unmarshalInputCreateArtifactSourceInput(ctx context.
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputDisableArtifactSourceInput(ctx context.Context, obj any) (model.DisableArtifactSourceInput, error) {
+	var it model.DisableArtifactSourceInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["reason"]; !present {
+		asMap["reason"] = ""
+	}
+
+	fieldsInOrder := [...]string{"artifactSourceId", "reason"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "artifactSourceId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("artifactSourceId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ArtifactSourceID = data
+		case "reason":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Reason = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputEnableArtifactSourceInput(ctx context.Context, obj any) (model.EnableArtifactSourceInput, error) {
+	var it model.EnableArtifactSourceInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["reason"]; !present {
+		asMap["reason"] = ""
+	}
+
+	fieldsInOrder := [...]string{"artifactSourceId", "reason"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "artifactSourceId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("artifactSourceId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ArtifactSourceID = data
+		case "reason":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Reason = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputLookAtArtifactSourceInput(ctx context.Context, obj any) (model.LookAtArtifactSourceInput, error) {
 	var it model.LookAtArtifactSourceInput
 	if obj == nil {
@@ -1372,6 +1790,102 @@ func (ec *executionContext) unmarshalInputNewArtifactSourceInput(ctx context.Con
 				return it, err
 			}
 			it.SourceConfig = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputRemoveArtifactSourceInput(ctx context.Context, obj any) (model.RemoveArtifactSourceInput, error) {
+	var it model.RemoveArtifactSourceInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["reason"]; !present {
+		asMap["reason"] = ""
+	}
+
+	fieldsInOrder := [...]string{"artifactSourceId", "reason"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "artifactSourceId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("artifactSourceId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ArtifactSourceID = data
+		case "reason":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Reason = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputReplaceArtifactSourceInput(ctx context.Context, obj any) (model.ReplaceArtifactSourceInput, error) {
+	var it model.ReplaceArtifactSourceInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["reason"]; !present {
+		asMap["reason"] = ""
+	}
+
+	fieldsInOrder := [...]string{"artifactSourceId", "sourceRef", "sourceConfig", "reason"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "artifactSourceId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("artifactSourceId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ArtifactSourceID = data
+		case "sourceRef":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("sourceRef"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.SourceRef = data
+		case "sourceConfig":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("sourceConfig"))
+			data, err := ec.unmarshalNJSON2encodingᚋjsonᚐRawMessage(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.SourceConfig = data
+		case "reason":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Reason = data
 		}
 	}
 	return it, nil
@@ -1665,6 +2179,54 @@ func (ec *executionContext) _ArtifactSource(ctx context.Context, sel ast.Selecti
 					}
 				}()
 				res = ec._ArtifactSource_state(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "disabledAt":
+			out.Values[i] = ec._ArtifactSource_disabledAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "removedAt":
+			out.Values[i] = ec._ArtifactSource_removedAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "replacedBy":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._ArtifactSource_replacedBy(ctx, field, obj)
 				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
@@ -2035,6 +2597,92 @@ func (ec *executionContext) _CreateArtifactSourcePayload(ctx context.Context, se
 	return out
 }
 
+var disableArtifactSourcePayloadImplementors = []string{"DisableArtifactSourcePayload"}
+
+func (ec *executionContext) _DisableArtifactSourcePayload(ctx context.Context, sel ast.SelectionSet, obj *model.DisableArtifactSourcePayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, disableArtifactSourcePayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("DisableArtifactSourcePayload")
+		case "artifactSource":
+			out.Values[i] = ec._DisableArtifactSourcePayload_artifactSource(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._DisableArtifactSourcePayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var enableArtifactSourcePayloadImplementors = []string{"EnableArtifactSourcePayload"}
+
+func (ec *executionContext) _EnableArtifactSourcePayload(ctx context.Context, sel ast.SelectionSet, obj *model.EnableArtifactSourcePayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, enableArtifactSourcePayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("EnableArtifactSourcePayload")
+		case "artifactSource":
+			out.Values[i] = ec._EnableArtifactSourcePayload_artifactSource(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._EnableArtifactSourcePayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var lookAtArtifactSourcePayloadImplementors = []string{"LookAtArtifactSourcePayload"}
 
 func (ec *executionContext) _LookAtArtifactSourcePayload(ctx context.Context, sel ast.SelectionSet, obj *model.LookAtArtifactSourcePayload) graphql.Marshaler {
@@ -2064,6 +2712,92 @@ func (ec *executionContext) _LookAtArtifactSourcePayload(ctx context.Context, se
 			}
 		case "errors":
 			out.Values[i] = ec._LookAtArtifactSourcePayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var removeArtifactSourcePayloadImplementors = []string{"RemoveArtifactSourcePayload"}
+
+func (ec *executionContext) _RemoveArtifactSourcePayload(ctx context.Context, sel ast.SelectionSet, obj *model.RemoveArtifactSourcePayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, removeArtifactSourcePayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("RemoveArtifactSourcePayload")
+		case "artifactSource":
+			out.Values[i] = ec._RemoveArtifactSourcePayload_artifactSource(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._RemoveArtifactSourcePayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var replaceArtifactSourcePayloadImplementors = []string{"ReplaceArtifactSourcePayload"}
+
+func (ec *executionContext) _ReplaceArtifactSourcePayload(ctx context.Context, sel ast.SelectionSet, obj *model.ReplaceArtifactSourcePayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, replaceArtifactSourcePayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ReplaceArtifactSourcePayload")
+		case "artifactSource":
+			out.Values[i] = ec._ReplaceArtifactSourcePayload_artifactSource(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._ReplaceArtifactSourcePayload_errors(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -2296,6 +3030,24 @@ func (ec *executionContext) marshalNCreateArtifactSourcePayload2githubᚗcomᚋl
 	return ec._CreateArtifactSourcePayload(ctx, sel, &v)
 }
 
+func (ec *executionContext) unmarshalNDisableArtifactSourceInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDisableArtifactSourceInput(ctx context.Context, v any) (model.DisableArtifactSourceInput, error) {
+	res, err := ec.unmarshalInputDisableArtifactSourceInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNDisableArtifactSourcePayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDisableArtifactSourcePayload(ctx context.Context, sel ast.SelectionSet, v model.DisableArtifactSourcePayload) graphql.Marshaler {
+	return ec._DisableArtifactSourcePayload(ctx, sel, &v)
+}
+
+func (ec *executionContext) unmarshalNEnableArtifactSourceInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnableArtifactSourceInput(ctx context.Context, v any) (model.EnableArtifactSourceInput, error) {
+	res, err := ec.unmarshalInputEnableArtifactSourceInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNEnableArtifactSourcePayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnableArtifactSourcePayload(ctx context.Context, sel ast.SelectionSet, v model.EnableArtifactSourcePayload) graphql.Marshaler {
+	return ec._EnableArtifactSourcePayload(ctx, sel, &v)
+}
+
 func (ec *executionContext) unmarshalNLookAtArtifactSourceInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐLookAtArtifactSourceInput(ctx context.Context, v any) (model.LookAtArtifactSourceInput, error) {
 	res, err := ec.unmarshalInputLookAtArtifactSourceInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -2322,6 +3074,24 @@ func (ec *executionContext) unmarshalNNewArtifactSourceInput2ᚕgithubᚗcomᚋl
 		}
 	}
 	return res, nil
+}
+
+func (ec *executionContext) unmarshalNRemoveArtifactSourceInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRemoveArtifactSourceInput(ctx context.Context, v any) (model.RemoveArtifactSourceInput, error) {
+	res, err := ec.unmarshalInputRemoveArtifactSourceInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNRemoveArtifactSourcePayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRemoveArtifactSourcePayload(ctx context.Context, sel ast.SelectionSet, v model.RemoveArtifactSourcePayload) graphql.Marshaler {
+	return ec._RemoveArtifactSourcePayload(ctx, sel, &v)
+}
+
+func (ec *executionContext) unmarshalNReplaceArtifactSourceInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐReplaceArtifactSourceInput(ctx context.Context, v any) (model.ReplaceArtifactSourceInput, error) {
+	res, err := ec.unmarshalInputReplaceArtifactSourceInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNReplaceArtifactSourcePayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐReplaceArtifactSourcePayload(ctx context.Context, sel ast.SelectionSet, v model.ReplaceArtifactSourcePayload) graphql.Marshaler {
+	return ec._ReplaceArtifactSourcePayload(ctx, sel, &v)
 }
 
 func (ec *executionContext) unmarshalNSetArtifactSourceConfigInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐSetArtifactSourceConfigInput(ctx context.Context, v any) (model.SetArtifactSourceConfigInput, error) {

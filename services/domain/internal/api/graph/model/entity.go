@@ -28,6 +28,15 @@ type Service struct{ core.Service }
 // ArtifactSource wraps the domain's.
 type ArtifactSource struct{ core.ArtifactSource }
 
+// MissingVersion wraps the domain's.
+type MissingVersion struct{ core.MissingSource }
+
+// CuratedVersionSet wraps the domain's.
+type CuratedVersionSet struct{ core.Curated }
+
+// PrincipalType is what kind of principal has put it together.
+func (c CuratedVersionSet) PrincipalType() string { return string(c.Type) }
+
 // ArtifactSourceState wraps the domain's.
 type ArtifactSourceState struct{ setup.SourceState }
 

@@ -63,6 +63,23 @@ type AddForgeHookPayload struct {
 	Errors []UserError    `json:"errors"`
 }
 
+// Input of addService.
+type AddServiceInput struct {
+	// Name or identifier of the application.
+	Application     string                   `json:"application"`
+	Name            string                   `json:"name"`
+	Description     *string                  `json:"description,omitempty"`
+	ArtifactSources []NewArtifactSourceInput `json:"artifactSources"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of addService.
+type AddServicePayload struct {
+	Service *Service    `json:"service,omitempty"`
+	Errors  []UserError `json:"errors"`
+}
+
 // Result of registerAgent and rotateAgent.
 type AgentKeyPayload struct {
 	Agent *Agent `json:"agent,omitempty"`
@@ -485,6 +502,26 @@ type CreateTokenPayload struct {
 	Errors []UserError `json:"errors"`
 }
 
+// Input of createVersionSet.
+type CreateVersionSetInput struct {
+	// Name or identifier of the application.
+	Application string `json:"application"`
+	// The set whose versions it begins with, as far as their services and sources are in service; without one, every service has to be named.
+	FromVersionSetID *string `json:"fromVersionSetId,omitempty"`
+	// The versions that differ from it.
+	Versions []ServiceVersionInput `json:"versions,omitempty"`
+	// What to call it beside its own name, such as 2.0; unique within the application.
+	Name *string `json:"name,omitempty"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of createVersionSet.
+type CreateVersionSetPayload struct {
+	VersionSet *VersionSet `json:"versionSet,omitempty"`
+	Errors     []UserError `json:"errors"`
+}
+
 // A certificate of the client.
 type CredentialCertificateInput struct {
 	// Authorities, in PEM, that may vouch for servers in place of all others.
@@ -549,6 +586,34 @@ type DeploymentLink struct {
 	URL *string `json:"url,omitempty"`
 	// Its state there, for people; null if there is none.
 	Status *string `json:"status,omitempty"`
+}
+
+// Input of disableArtifactSource.
+type DisableArtifactSourceInput struct {
+	// The artifact source.
+	ArtifactSourceID string `json:"artifactSourceId"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of disableArtifactSource.
+type DisableArtifactSourcePayload struct {
+	ArtifactSource *ArtifactSource `json:"artifactSource,omitempty"`
+	Errors         []UserError     `json:"errors"`
+}
+
+// Input of enableArtifactSource.
+type EnableArtifactSourceInput struct {
+	// The artifact source.
+	ArtifactSourceID string `json:"artifactSourceId"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of enableArtifactSource.
+type EnableArtifactSourcePayload struct {
+	ArtifactSource *ArtifactSource `json:"artifactSource,omitempty"`
+	Errors         []UserError     `json:"errors"`
 }
 
 // Input of endFreeze.
@@ -1189,6 +1254,20 @@ type ReleasePromotionHoldPayload struct {
 	Errors      []UserError  `json:"errors"`
 }
 
+// Input of removeArtifactSource.
+type RemoveArtifactSourceInput struct {
+	// The artifact source.
+	ArtifactSourceID string `json:"artifactSourceId"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of removeArtifactSource.
+type RemoveArtifactSourcePayload struct {
+	ArtifactSource *ArtifactSource `json:"artifactSource,omitempty"`
+	Errors         []UserError     `json:"errors"`
+}
+
 // Input of removeForgeHook.
 type RemoveForgeHookInput struct {
 	// The number of the hook.
@@ -1246,6 +1325,25 @@ type RenameOrganizationInput struct {
 	// The organization.
 	OrganizationID string `json:"organizationId"`
 	Name           string `json:"name"`
+}
+
+// Input of replaceArtifactSource.
+type ReplaceArtifactSourceInput struct {
+	// The artifact source that is replaced.
+	ArtifactSourceID string `json:"artifactSourceId"`
+	// The kind of the new source: oci-image@1.
+	SourceRef string `json:"sourceRef"`
+	// The configuration of the new source, which fits the schema of the kind.
+	SourceConfig json.RawMessage `json:"sourceConfig"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of replaceArtifactSource.
+type ReplaceArtifactSourcePayload struct {
+	// The new source.
+	ArtifactSource *ArtifactSource `json:"artifactSource,omitempty"`
+	Errors         []UserError     `json:"errors"`
 }
 
 // Input of reportCheck: about a version set, or a commit that a deployment to the environment has recorded.
@@ -1319,6 +1417,20 @@ type RestoreEnvironmentPayload struct {
 	Errors      []UserError  `json:"errors"`
 }
 
+// Input of restoreService.
+type RestoreServiceInput struct {
+	// The service.
+	ServiceID string `json:"serviceId"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of restoreService.
+type RestoreServicePayload struct {
+	Service *Service    `json:"service,omitempty"`
+	Errors  []UserError `json:"errors"`
+}
+
 // Input of resumeRollout.
 type ResumeRolloutInput struct {
 	// The rollout.
@@ -1337,6 +1449,20 @@ type ResumeRolloutPayload struct {
 type RetentionPayload struct {
 	Retention *Retention  `json:"retention,omitempty"`
 	Errors    []UserError `json:"errors"`
+}
+
+// Input of retireService.
+type RetireServiceInput struct {
+	// The service.
+	ServiceID string `json:"serviceId"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of retireService.
+type RetireServicePayload struct {
+	Service *Service    `json:"service,omitempty"`
+	Errors  []UserError `json:"errors"`
 }
 
 // Statuses that are sent again.
@@ -1532,6 +1658,14 @@ type SendEventPayload struct {
 	// How many triggers decide about it, or have.
 	Triggers *int        `json:"triggers,omitempty"`
 	Errors   []UserError `json:"errors"`
+}
+
+// The version of a service.
+type ServiceVersionInput struct {
+	// The name of the service.
+	Service string `json:"service"`
+	// The name of a recorded version of the service, or its identifier.
+	Version string `json:"version"`
 }
 
 // Input of setArtifactSourceConfig.

@@ -18,6 +18,12 @@ func WrapService(s core.Service) Service { return Service{s} }
 // WrapArtifactSource wraps the domain's.
 func WrapArtifactSource(s core.ArtifactSource) ArtifactSource { return ArtifactSource{s} }
 
+// WrapMissingVersion wraps the domain's.
+func WrapMissingVersion(m core.MissingSource) MissingVersion { return MissingVersion{m} }
+
+// WrapCuratedVersionSet wraps the domain's.
+func WrapCuratedVersionSet(c core.Curated) CuratedVersionSet { return CuratedVersionSet{c} }
+
 // WrapArtifactSourceState wraps the domain's.
 func WrapArtifactSourceState(s setup.SourceState) ArtifactSourceState { return ArtifactSourceState{s} }
 

@@ -27,6 +27,7 @@ const NewEnvironment = lazy(() => import('./pages/new-environment'))
 const NewPipeline = lazy(() => import('./pages/new-pipeline'))
 const Metrics = lazy(() => import('./pages/metrics'))
 const Sources = lazy(() => import('./pages/sources'))
+const NewService = lazy(() => import('./pages/new-service'))
 const EditSource = lazy(() => import('./pages/edit-source'))
 const Forges = lazy(() => import('./pages/forges'))
 const Publishing = lazy(() => import('./pages/publishing'))
@@ -159,6 +160,7 @@ function Frame({ viewer, cursor, onLeave }: { viewer: ViewerData['viewer']; curs
               <Route path="/applications" element={<Applications />} />
               <Route path="/applications/new" element={<NewApplication />} />
               <Route path="/applications/:name" element={<ApplicationPage />} />
+              <Route path="/applications/:name/services/new" element={<NewService />} />
               <Route path="/applications/:name/sets" element={<Sets />} />
               <Route path="/applications/:name/metrics" element={<Metrics />} />
               <Route path="/applications/:name/pipeline" element={<NewPipeline />} />

@@ -20,6 +20,14 @@ export interface AddForgeHookInput {
   reason?: string | null
 }
 
+export interface AddServiceInput {
+  application: string
+  name: string
+  description?: string | null
+  artifactSources: Array<NewArtifactSourceInput>
+  reason?: string | null
+}
+
 export interface AnswerCallInput {
   callRequestId: string
   approve: boolean
@@ -167,6 +175,14 @@ export interface CreateTokenInput {
   checkKeys?: Array<string> | null
 }
 
+export interface CreateVersionSetInput {
+  application: string
+  fromVersionSetId?: string | null
+  versions?: Array<ServiceVersionInput> | null
+  name?: string | null
+  reason?: string | null
+}
+
 export interface DecideChangeInput {
   changeId: string
   reason?: string | null
@@ -183,6 +199,16 @@ export interface DecideCheckInput {
 export type DeploymentState = 'PENDING' | 'DEPLOYING' | 'HEALTHY' | 'DEGRADED' | 'FAILED' | 'CANCELLED'
 
 export type DeploymentStatus = 'PENDING' | 'DEPLOYING' | 'HEALTHY' | 'DEGRADED' | 'ABORTING' | 'ABORTED' | 'FAILED' | 'CANCELLED'
+
+export interface DisableArtifactSourceInput {
+  artifactSourceId: string
+  reason?: string | null
+}
+
+export interface EnableArtifactSourceInput {
+  artifactSourceId: string
+  reason?: string | null
+}
 
 export interface EndFreezeInput {
   freezeId: string
@@ -391,6 +417,11 @@ export interface ReleasePromotionHoldInput {
   reason?: string | null
 }
 
+export interface RemoveArtifactSourceInput {
+  artifactSourceId: string
+  reason?: string | null
+}
+
 export interface RemoveForgeHookInput {
   number: number
   reason?: string | null
@@ -420,6 +451,13 @@ export interface RemoveTriggerInput {
   reason?: string | null
 }
 
+export interface ReplaceArtifactSourceInput {
+  artifactSourceId: string
+  sourceRef: string
+  sourceConfig: unknown
+  reason?: string | null
+}
+
 export interface ResolveGateInput {
   rolloutId: string
   gateId: string
@@ -436,8 +474,18 @@ export interface RestoreEnvironmentInput {
   reason?: string | null
 }
 
+export interface RestoreServiceInput {
+  serviceId: string
+  reason?: string | null
+}
+
 export interface ResumeRolloutInput {
   rolloutId: string
+  reason?: string | null
+}
+
+export interface RetireServiceInput {
+  serviceId: string
   reason?: string | null
 }
 
@@ -526,6 +574,11 @@ export interface RotateAgentInput {
 export type ScheduleOutcome = 'WAITING' | 'STARTING' | 'STARTED' | 'SKIPPED' | 'MISSED' | 'REFUSED'
 
 export type ScheduleOverlap = 'SKIP' | 'BUFFER_ONE' | 'BUFFER_ALL' | 'CANCEL_OTHER' | 'ALLOW'
+
+export interface ServiceVersionInput {
+  service: string
+  version: string
+}
 
 export interface SetArtifactSourceConfigInput {
   artifactSourceId: string
@@ -684,6 +737,7 @@ export interface SourceFields {
   id: string
   sourceRef: string
   sourceConfig: unknown
+  disabledAt: string | null
   service: {
     id: string
     name: string
@@ -1168,6 +1222,16 @@ export interface SetFields {
       createdAt: string
     }
   }>
+  curated: Array<{
+    name: string
+    reason: string
+    from: {
+      id: string
+      name: string
+    } | null
+    principalName: string
+    createdAt: string
+  }>
 }
 
 export interface EnvironmentFields {
@@ -1246,6 +1310,7 @@ export interface SourcesData {
       id: string
       sourceRef: string
       sourceConfig: unknown
+      disabledAt: string | null
       service: {
         id: string
         name: string
@@ -1286,7 +1351,7 @@ export interface SourcesVariables {
   after?: string | null
   application?: string | null
 }
-export const Sources: Operation<SourcesData, SourcesVariables> = { name: 'Sources', text: 'query Sources($first: Int!, $after: String, $application: String) { artifactSources(first: $first, after: $after, application: $application) { nodes { ...SourceFields } pageInfo { hasNextPage endCursor } } } fragment SourceFields on ArtifactSource { id sourceRef sourceConfig service { id name application { id name } } state { polled lookedAt nextLookAt failures lastError lastArtifact lastArtifactAt } versions(first: 1) { nodes { id name digest digestSeen deletedAt reference createdAt } } }' }
+export const Sources: Operation<SourcesData, SourcesVariables> = { name: 'Sources', text: 'query Sources($first: Int!, $after: String, $application: String) { artifactSources(first: $first, after: $after, application: $application) { nodes { ...SourceFields } pageInfo { hasNextPage endCursor } } } fragment SourceFields on ArtifactSource { id sourceRef sourceConfig disabledAt service { id name application { id name } } state { polled lookedAt nextLookAt failures lastError lastArtifact lastArtifactAt } versions(first: 1) { nodes { id name digest digestSeen deletedAt reference createdAt } } }' }
 
 export interface ArtifactSendersData {
   artifactSenders: Array<{
@@ -1314,6 +1379,7 @@ export interface OneSourceData {
     id: string
     sourceRef: string
     sourceConfig: unknown
+    disabledAt: string | null
     service: {
       id: string
       name: string
@@ -1351,7 +1417,7 @@ export interface OneSourceData {
 export interface OneSourceVariables {
   id: string
 }
-export const OneSource: Operation<OneSourceData, OneSourceVariables> = { name: 'OneSource', text: 'query OneSource($id: ID!) { node(id: $id) { ... on ArtifactSource { ...SourceFields } } artifactSourceKinds { ref schema } } fragment SourceFields on ArtifactSource { id sourceRef sourceConfig service { id name application { id name } } state { polled lookedAt nextLookAt failures lastError lastArtifact lastArtifactAt } versions(first: 1) { nodes { id name digest digestSeen deletedAt reference createdAt } } }' }
+export const OneSource: Operation<OneSourceData, OneSourceVariables> = { name: 'OneSource', text: 'query OneSource($id: ID!) { node(id: $id) { ... on ArtifactSource { ...SourceFields } } artifactSourceKinds { ref schema } } fragment SourceFields on ArtifactSource { id sourceRef sourceConfig disabledAt service { id name application { id name } } state { polled lookedAt nextLookAt failures lastError lastArtifact lastArtifactAt } versions(first: 1) { nodes { id name digest digestSeen deletedAt reference createdAt } } }' }
 
 export interface SourceKindsData {
   artifactSourceKinds: Array<{
@@ -1368,13 +1434,176 @@ export interface ServicesOfData {
     services: Array<{
       id: string
       name: string
+      retiredAt: string | null
     }>
   } | null
 }
 export interface ServicesOfVariables {
   name: string
 }
-export const ServicesOf: Operation<ServicesOfData, ServicesOfVariables> = { name: 'ServicesOf', text: 'query ServicesOf($name: String!) { application(name: $name) { id services { id name } } }' }
+export const ServicesOf: Operation<ServicesOfData, ServicesOfVariables> = { name: 'ServicesOf', text: 'query ServicesOf($name: String!) { application(name: $name) { id services { id name retiredAt } } }' }
+
+export interface VersionsOfServicesData {
+  application: {
+    id: string
+    services: Array<{
+      id: string
+      name: string
+      retiredAt: string | null
+      artifactSources: Array<{
+        id: string
+        versions: {
+          nodes: Array<{
+            id: string
+            name: string
+            digest: string
+          }>
+        }
+      }>
+    }>
+  } | null
+}
+export interface VersionsOfServicesVariables {
+  name: string
+}
+export const VersionsOfServices: Operation<VersionsOfServicesData, VersionsOfServicesVariables> = { name: 'VersionsOfServices', text: 'query VersionsOfServices($name: String!) { application(name: $name) { id services { id name retiredAt artifactSources { id versions(first: 50) { nodes { id name digest } } } } } }' }
+
+export interface CreateVersionSetData {
+  createVersionSet: {
+    versionSet: {
+      id: string
+      name: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface CreateVersionSetVariables {
+  input: CreateVersionSetInput
+}
+export const CreateVersionSet: Operation<CreateVersionSetData, CreateVersionSetVariables> = { name: 'CreateVersionSet', text: 'mutation CreateVersionSet($input: CreateVersionSetInput!) { createVersionSet(input: $input) { versionSet { id name } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface AddServiceData {
+  addService: {
+    service: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface AddServiceVariables {
+  input: AddServiceInput
+}
+export const AddService: Operation<AddServiceData, AddServiceVariables> = { name: 'AddService', text: 'mutation AddService($input: AddServiceInput!) { addService(input: $input) { service { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface RetireServiceData {
+  retireService: {
+    service: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RetireServiceVariables {
+  input: RetireServiceInput
+}
+export const RetireService: Operation<RetireServiceData, RetireServiceVariables> = { name: 'RetireService', text: 'mutation RetireService($input: RetireServiceInput!) { retireService(input: $input) { service { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface RestoreServiceData {
+  restoreService: {
+    service: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RestoreServiceVariables {
+  input: RestoreServiceInput
+}
+export const RestoreService: Operation<RestoreServiceData, RestoreServiceVariables> = { name: 'RestoreService', text: 'mutation RestoreService($input: RestoreServiceInput!) { restoreService(input: $input) { service { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface DisableSourceData {
+  disableArtifactSource: {
+    artifactSource: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface DisableSourceVariables {
+  input: DisableArtifactSourceInput
+}
+export const DisableSource: Operation<DisableSourceData, DisableSourceVariables> = { name: 'DisableSource', text: 'mutation DisableSource($input: DisableArtifactSourceInput!) { disableArtifactSource(input: $input) { artifactSource { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface EnableSourceData {
+  enableArtifactSource: {
+    artifactSource: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface EnableSourceVariables {
+  input: EnableArtifactSourceInput
+}
+export const EnableSource: Operation<EnableSourceData, EnableSourceVariables> = { name: 'EnableSource', text: 'mutation EnableSource($input: EnableArtifactSourceInput!) { enableArtifactSource(input: $input) { artifactSource { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface RemoveSourceData {
+  removeArtifactSource: {
+    artifactSource: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RemoveSourceVariables {
+  input: RemoveArtifactSourceInput
+}
+export const RemoveSource: Operation<RemoveSourceData, RemoveSourceVariables> = { name: 'RemoveSource', text: 'mutation RemoveSource($input: RemoveArtifactSourceInput!) { removeArtifactSource(input: $input) { artifactSource { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface ReplaceSourceData {
+  replaceArtifactSource: {
+    artifactSource: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface ReplaceSourceVariables {
+  input: ReplaceArtifactSourceInput
+}
+export const ReplaceSource: Operation<ReplaceSourceData, ReplaceSourceVariables> = { name: 'ReplaceSource', text: 'mutation ReplaceSource($input: ReplaceArtifactSourceInput!) { replaceArtifactSource(input: $input) { artifactSource { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
 
 export interface ApplicationNamesData {
   applications: {
@@ -1614,15 +1843,6 @@ export interface WorkflowTimelineData {
         code: string
         child: string
         attempt: number
-        retriesCount: number
-        retries: Array<{
-          number: number
-          beganAt: string | null
-          endedAt: string
-          code: string
-          message: string
-          nextAt: string | null
-        }>
       }>
       earlier: boolean
       gap: string
@@ -1635,7 +1855,7 @@ export interface WorkflowTimelineVariables {
   first: number
   before: number
 }
-export const WorkflowTimeline: Operation<WorkflowTimelineData, WorkflowTimelineVariables> = { name: 'WorkflowTimeline', text: 'query WorkflowTimeline($id: String!, $first: Int!, $before: Int!) { workflow(workflowId: $id) { timeline(first: $first, beforeSequence: $before) { branches { branch parent beganAt endedAt } steps { sequence branch kind name position beganAt endedAt until input inputTruncated output outputTruncated code child attempt retriesCount retries { number beganAt endedAt code message nextAt } } earlier gap inputs } } }' }
+export const WorkflowTimeline: Operation<WorkflowTimelineData, WorkflowTimelineVariables> = { name: 'WorkflowTimeline', text: 'query WorkflowTimeline($id: String!, $first: Int!, $before: Int!) { workflow(workflowId: $id) { timeline(first: $first, beforeSequence: $before) { branches { branch parent beganAt endedAt } steps { sequence branch kind name position beganAt endedAt until input inputTruncated output outputTruncated code child attempt } earlier gap inputs } } }' }
 
 export interface WorkflowLogsData {
   workflow: {
@@ -2499,13 +2719,10 @@ export interface WorkflowFunctionsData {
     worker: boolean
     connected: number
     registeredAt: string | null
-    registeredBy: string
-    registeredByWorker: string
-    registeredByVersion: string
   }>
 }
 export type WorkflowFunctionsVariables = Record<string, never>
-export const WorkflowFunctions: Operation<WorkflowFunctionsData, WorkflowFunctionsVariables> = { name: 'WorkflowFunctions', text: 'query WorkflowFunctions { workflowFunctions { name doc effect argumentsSchema resultSchema worker connected registeredAt registeredBy registeredByWorker registeredByVersion } }' }
+export const WorkflowFunctions: Operation<WorkflowFunctionsData, WorkflowFunctionsVariables> = { name: 'WorkflowFunctions', text: 'query WorkflowFunctions { workflowFunctions { name doc effect argumentsSchema resultSchema worker connected registeredAt } }' }
 
 export interface WorkflowScheduleContentData {
   workflowSchedule: {
@@ -4365,19 +4582,6 @@ export interface RolloutPageData {
         name: string
       }
     } | null
-    causes: Array<{
-      subject: string
-      event: string
-      principalType: string
-      principalId: number | null
-      principal: {
-        id: string
-        name: string
-      } | null
-      reason: string | null
-      triggeredBy: string | null
-      createdAt: string
-    }>
     automaticRollback: {
       state: AutomaticRollbackState
       cause: AutomaticRollbackCause
@@ -4453,6 +4657,16 @@ export interface RolloutPageData {
           reference: string
           createdAt: string
         }
+      }>
+      curated: Array<{
+        name: string
+        reason: string
+        from: {
+          id: string
+          name: string
+        } | null
+        principalName: string
+        createdAt: string
       }>
     }
     flowDefinition: {
@@ -4565,10 +4779,6 @@ export interface RolloutPageData {
       startedAt: string | null
       finishedAt: string | null
       driverDigest: string
-      follows: Array<{
-        id: string
-        name: string
-      }>
       driverBinding: {
         id: string
         version: number
@@ -4677,7 +4887,7 @@ export interface RolloutPageVariables {
   id: string
   after?: string | null
 }
-export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state status isRollback strategy strategyReason inputs rollbackOf { id versionSet { id name } } rolledBackBy { id status versionSet { id name } } causes { subject event principalType principalId principal { id name } reason triggeredBy createdAt } automaticRollback { state cause dueAt why outcome rollout { id } } breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name tier } cause } deadlines { kind environment { id name } seconds action countsWaiting state startedAt dueAt remainingSeconds } pauseRequested workflowRef createdAt startedAt finishedAt application { id name rollbackPolicy { degradedAfterSeconds } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind status subject detail resolver neededPermission approvers { id name } link since until gateId environment { id name } service { id name } } checks { environment { id name } target key kind own phase asks detail link since next reports { reporter phase description link reportedAt } } callRequests { id state function policy reason wouldBe group quorum expiresAt answers { approves author reason } viewerCan { ...AbilityFields } } viewerCan { ...AbilityFields } environments { id position state status startedAt finishedAt driverDigest follows { id name } driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state status startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } link { name namespace url status } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt breach conditions { kind subject status environment { name } by { principalType principalId principal { name } groups } soakSeconds cause until } }' }
+export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state status isRollback strategy strategyReason inputs rollbackOf { id versionSet { id name } } rolledBackBy { id status versionSet { id name } } automaticRollback { state cause dueAt why outcome rollout { id } } breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name tier } cause } deadlines { kind environment { id name } seconds action countsWaiting state startedAt dueAt remainingSeconds } pauseRequested workflowRef createdAt startedAt finishedAt application { id name rollbackPolicy { degradedAfterSeconds } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind status subject detail resolver neededPermission approvers { id name } link since until gateId environment { id name } service { id name } } checks { environment { id name } target key kind own phase asks detail link since next reports { reporter phase description link reportedAt } } callRequests { id state function policy reason wouldBe group quorum expiresAt answers { approves author reason } viewerCan { ...AbilityFields } } viewerCan { ...AbilityFields } environments { id position state status startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state status startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } link { name namespace url status } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } curated { name reason from { id name } principalName createdAt } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt breach conditions { kind subject status environment { name } by { principalType principalId principal { name } groups } soakSeconds cause until } }' }
 
 export interface AskPreviewData {
   previewRollout: {
@@ -4926,6 +5136,16 @@ export interface SetsData {
           createdAt: string
         }
       }>
+      curated: Array<{
+        name: string
+        reason: string
+        from: {
+          id: string
+          name: string
+        } | null
+        principalName: string
+        createdAt: string
+      }>
     } | null
     versionSets: {
       nodes: Array<{
@@ -4952,6 +5172,16 @@ export interface SetsData {
             createdAt: string
           }
         }>
+        curated: Array<{
+          name: string
+          reason: string
+          from: {
+            id: string
+            name: string
+          } | null
+          principalName: string
+          createdAt: string
+        }>
       }>
       pageInfo: {
         hasNextPage: boolean
@@ -4965,7 +5195,7 @@ export interface SetsVariables {
   first: number
   after?: string | null
 }
-export const Sets: Operation<SetsData, SetsVariables> = { name: 'Sets', text: 'query Sets($application: String!, $first: Int!, $after: String) { application(name: $application) { id name activeRollout { id state } queuedRollout { versionSet { id name } requestedAt } rolloutPolicy { onNewer } flowDefinition { id definition } viewerCan { ...AbilityFields } environments { id environment { id name tier } live { id name } liveSince latestVersionSet { id } latest { status startedAt } } newestVersionSet { ...SetFields } versionSets(first: $first, after: $after) { nodes { ...SetFields } pageInfo { hasNextPage endCursor } } } } fragment AbilityFields on Ability { action allowed reason } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } }' }
+export const Sets: Operation<SetsData, SetsVariables> = { name: 'Sets', text: 'query Sets($application: String!, $first: Int!, $after: String) { application(name: $application) { id name activeRollout { id state } queuedRollout { versionSet { id name } requestedAt } rolloutPolicy { onNewer } flowDefinition { id definition } viewerCan { ...AbilityFields } environments { id environment { id name tier } live { id name } liveSince latestVersionSet { id } latest { status startedAt } } newestVersionSet { ...SetFields } versionSets(first: $first, after: $after) { nodes { ...SetFields } pageInfo { hasNextPage endCursor } } } } fragment AbilityFields on Ability { action allowed reason } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } curated { name reason from { id name } principalName createdAt } }' }
 
 export interface OneSetData {
   node: {
@@ -4992,12 +5222,22 @@ export interface OneSetData {
         createdAt: string
       }
     }>
+    curated: Array<{
+      name: string
+      reason: string
+      from: {
+        id: string
+        name: string
+      } | null
+      principalName: string
+      createdAt: string
+    }>
   } | null
 }
 export interface OneSetVariables {
   id: string
 }
-export const OneSet: Operation<OneSetData, OneSetVariables> = { name: 'OneSet', text: 'query OneSet($id: ID!) { node(id: $id) { ... on VersionSet { ...SetFields } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } }' }
+export const OneSet: Operation<OneSetData, OneSetVariables> = { name: 'OneSet', text: 'query OneSet($id: ID!) { node(id: $id) { ... on VersionSet { ...SetFields } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } curated { name reason from { id name } principalName createdAt } }' }
 
 export interface ApplicationsData {
   applications: {
@@ -5077,10 +5317,12 @@ export interface ApplicationPageData {
       id: string
       name: string
       description: string
+      retiredAt: string | null
       artifactSources: Array<{
         id: string
         sourceRef: string
         sourceConfig: unknown
+        disabledAt: string | null
         versions: {
           nodes: Array<{
             id: string
@@ -5093,6 +5335,13 @@ export interface ApplicationPageData {
           }>
         }
       }>
+    }>
+    missingVersions: Array<{
+      artifactSource: {
+        id: string
+      }
+      blocks: boolean
+      reason: string
     }>
     flowDefinition: {
       id: string
@@ -5156,7 +5405,7 @@ export interface ApplicationPageData {
 export interface ApplicationPageVariables {
   name: string
 }
-export const ApplicationPage: Operation<ApplicationPageData, ApplicationPageVariables> = { name: 'ApplicationPage', text: 'query ApplicationPage($name: String!) { application(name: $name) { id name description createdAt archivedAt archivings { ...ArchivingFields } rollbackPolicy { onFailed onDegraded degradedAfterSeconds inFull } rolloutPolicy { onFailure onNewer } viewerCan { ...AbilityFields } activeRollout { id state } services { id name description artifactSources { id sourceRef sourceConfig versions(first: 3) { nodes { id name digest digestSeen deletedAt reference createdAt } } } } flowDefinition { id version definition createdAt } environments { id readiness readinessReason discovered environment { id name tier } } rollouts(first: 10) { nodes { ...RolloutLine } } versionSets(first: 1) { nodes { id name } } } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name tier } } }' }
+export const ApplicationPage: Operation<ApplicationPageData, ApplicationPageVariables> = { name: 'ApplicationPage', text: 'query ApplicationPage($name: String!) { application(name: $name) { id name description createdAt archivedAt archivings { ...ArchivingFields } rollbackPolicy { onFailed onDegraded degradedAfterSeconds inFull } rolloutPolicy { onFailure onNewer } viewerCan { ...AbilityFields } activeRollout { id state } services { id name description retiredAt artifactSources { id sourceRef sourceConfig disabledAt versions(first: 3) { nodes { id name digest digestSeen deletedAt reference createdAt } } } } missingVersions { artifactSource { id } blocks reason } flowDefinition { id version definition createdAt } environments { id readiness readinessReason discovered environment { id name tier } } rollouts(first: 10) { nodes { ...RolloutLine } } versionSets(first: 1) { nodes { id name } } } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name tier } } }' }
 
 export interface EnvironmentsData {
   environments: {

@@ -2,7 +2,7 @@
 import { useState } from 'react'
 import { Link, useParams } from 'react-router'
 import { accepted, ask } from '../api/client'
-import { ApplicationPage as Operation, ArchiveApplication, RestoreApplication, RetrySetup, type ApplicationPageData } from '../api/generated'
+import { ApplicationPage as Operation, ArchiveApplication, RestoreApplication, RestoreService, RetireService, RetrySetup, type ApplicationPageData } from '../api/generated'
 import { useAsk, useChange } from '../api/hooks'
 import { ability } from '../logic/ability'
 import { sourceName } from '../logic/difference'
@@ -14,7 +14,8 @@ import { Archive, Archived } from '../parts/archive'
 import { ChainsOfApplication } from '../parts/chains'
 import { VersionName } from '../parts/changes'
 import { useFirst } from '../parts/fold'
-import { FormError } from '../parts/form'
+import { FormError, sentence } from '../parts/form'
+import { Confirm } from '../parts/confirm'
 import { Icon } from '../parts/icon'
 import { Empty, NotThere, Page, Waiting } from '../parts/page'
 import { Policies } from '../parts/policies'
@@ -110,10 +111,19 @@ function rollOut(app: App) {
 }
 
 function Services({ app }: { app: App }) {
-  const [shown, more] = useFirst(app.services.flatMap((s) => s.artifactSources.map((source) => ({ s, source }))), 25, 'sources')
+  const [shown, more] = useFirst(app.services.flatMap((s) => s.artifactSources.map((source, i) => ({ s, source, first: i === 0 }))), 25, 'sources')
+  const [asked, setAsked] = useState<App['services'][number] | null>(null)
+  const missing = app.missingVersions
   return (
     <section className="card" aria-labelledby="services">
-      <h2 id="services">Services</h2>
+      <header className="line">
+        <h2 id="services">Services</h2>
+        {!app.archivedAt && (
+          <Link className="button" to={`/applications/${app.name}/services/new`}>
+            Add a service
+          </Link>
+        )}
+      </header>
       <div className="scroll" tabIndex={0} role="region" aria-label="Services and sources">
         <table className="list">
           <thead>
@@ -122,19 +132,37 @@ function Services({ app }: { app: App }) {
               <th scope="col">Source</th>
               <th scope="col">Newest version</th>
               <th scope="col">Published</th>
+              <th scope="col">
+                <span className="visually-hidden">Actions</span>
+              </th>
             </tr>
           </thead>
           <tbody>
-            {shown.map(({ s, source }) => {
+            {shown.map(({ s, source, first }) => {
               const version = source.versions.nodes[0]
               return (
                 <tr key={source.id}>
-                  <th scope="row">{s.name}</th>
+                  <th scope="row">
+                    {s.name} {s.retiredAt && <span className="faint">retired</span>}
+                  </th>
                   <td>
-                    <span className="mono">{sourceName(source)}</span> <span className="faint">{source.sourceRef}</span>
+                    <Link className="mono" to={`/sources/${source.id}`}>
+                      {sourceName(source)}
+                    </Link>{' '}
+                    <span className="faint">
+                      {source.sourceRef}
+                      {source.disabledAt && ' · disabled'}
+                    </span>
                   </td>
                   <td>{version ? <VersionName version={version} /> : <span className="faint">none yet: push the image</span>}</td>
                   <td>{version && <Ago at={version.createdAt} />}</td>
+                  <td className="acts">
+                    {first && !app.archivedAt && (
+                      <button type="button" onClick={() => setAsked(s)} aria-label={`${s.retiredAt ? 'Restore' : 'Retire'} ${s.name}`}>
+                        {s.retiredAt ? 'Restore' : 'Retire'}
+                      </button>
+                    )}
+                  </td>
                 </tr>
               )
             })}
@@ -142,7 +170,48 @@ function Services({ app }: { app: App }) {
         </table>
         {more}
       </div>
+      {missing.length > 0 && (
+        <>
+          <h3>The next version set</h3>
+          <ul>
+            {missing.map((m) => (
+              <li key={m.artifactSource.id} className={m.blocks ? 'reason' : 'faint'}>
+                {sentence(m.reason)}
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
+      {asked && <Serve service={asked} onClose={() => setAsked(null)} />}
     </section>
+  )
+}
+
+/** Retires a service, or brings it back. */
+function Serve({ service, onClose }: { service: App['services'][number]; onClose: () => void }) {
+  return service.retiredAt ? (
+    <Confirm
+      title={`Restore ${service.name}`}
+      submit="Restore"
+      tone="primary"
+      reasoned
+      done={`${service.name} is in service again.`}
+      send={async (reason) => accepted((await ask(RestoreService, { input: { serviceId: service.id, reason } })).restoreService)}
+      onClose={onClose}
+    >
+      <p>New version sets have it again, and rollouts deploy it. The application is set up again first in each of its environments.</p>
+    </Confirm>
+  ) : (
+    <Confirm
+      title={`Retire ${service.name}`}
+      submit="Retire"
+      reasoned
+      done={`${service.name} is retired.`}
+      send={async (reason) => accepted((await ask(RetireService, { input: { serviceId: service.id, reason } })).retireService)}
+      onClose={onClose}
+    >
+      <p>No new version set has it, and no new rollout deploys it, also not a rollback. What runs is left as it is, a rollout under way continues, and its history stays.</p>
+    </Confirm>
   )
 }
 

@@ -2,7 +2,7 @@
 import { useId, useState } from 'react'
 import { Link, useNavigate, useParams, useSearchParams } from 'react-router'
 import { accepted, ask } from '../api/client'
-import { AddSource, ApplicationNames, OneSource, ServicesOf, SetSource, SourceKinds, TrySource, type SourceFields, type SourceKindsData } from '../api/generated'
+import { AddSource, ApplicationNames, OneSource, ReplaceSource, ServicesOf, SetSource, SourceKinds, TrySource, type SourceFields, type SourceKindsData } from '../api/generated'
 import { useAsk, useChange } from '../api/hooks'
 import { prune, validate, withDefaults, type Json, type Schema } from '../form/schema'
 import { SchemaForm } from '../form/SchemaForm'
@@ -15,16 +15,29 @@ import { focusFirst } from './new-environment'
 
 export default function EditSource() {
   const { id } = useParams()
-  return id ? <Known id={id} /> : <New />
+  const [search] = useSearchParams()
+  return id ? <Known key={search.get('replace')} id={id} replaces={search.get('replace') !== null} /> : <New />
 }
 
-function Known({ id }: { id: string }) {
+function Known({ id, replaces }: { id: string; replaces: boolean }) {
   const query = useAsk(OneSource, { id }, { once: true })
   if (query.data && !query.data.node) return <NotThere what="source" to="/sources" list="All sources" />
   const source = query.data?.node ?? undefined
   return (
-    <Page title={source ? sourceName(source) : 'Source'} above={<Link to="/sources">sources</Link>} lead={<p>How it selects, and how it is polled. What it points at stays: its versions came from there.</p>}>
-      {query.data ? <Form kinds={query.data.artifactSourceKinds} source={source} /> : <Waiting query={query} what="source" />}
+    <Page
+      title={source ? `${replaces ? 'Replace ' : ''}${sourceName(source)}` : 'Source'}
+      above={<Link to="/sources">sources</Link>}
+      lead={
+        replaces ? (
+          <p>Another repository or kind in its place. Version sets keep the last version of this one until the new one has a version.</p>
+        ) : (
+          <p>
+            How it selects, and how it is polled. What it points at stays: its versions came from there. For another repository, <Link to="?replace">replace it</Link>.
+          </p>
+        )
+      }
+    >
+      {query.data ? <Form kinds={query.data.artifactSourceKinds} source={source} replaces={replaces} /> : <Waiting query={query} what="source" />}
     </Page>
   )
 }
@@ -38,7 +51,7 @@ function New() {
   )
 }
 
-function Form({ kinds, source }: { kinds: SourceKindsData['artifactSourceKinds']; source?: SourceFields | undefined }) {
+function Form({ kinds, source, replaces }: { kinds: SourceKindsData['artifactSourceKinds']; source?: SourceFields | undefined; replaces?: boolean }) {
   const [search] = useSearchParams()
   const [ref, setRef] = useState(source?.sourceRef ?? kinds[0]?.ref ?? '')
   const [config, setConfig] = useState<Json>((source?.sourceConfig ?? {}) as Json)
@@ -50,14 +63,16 @@ function Form({ kinds, source }: { kinds: SourceKindsData['artifactSourceKinds']
   const value = prune(schema, schema, withDefaults(schema, schema, config)) as Json
   const local = validate(schema, schema, value)
   const done = () => {
-    announce(source ? 'Source saved' : 'Source created')
+    announce(replaces ? 'Source replaced' : source ? 'Source saved' : 'Source created')
     void navigate('/sources')
   }
   const save = useChange(
     async () =>
-      source
-        ? accepted((await ask(SetSource, { input: { artifactSourceId: source.id, sourceConfig: value } })).setArtifactSourceConfig)
-        : accepted((await ask(AddSource, { input: { serviceId: service, sourceRef: ref, sourceConfig: value } })).createArtifactSource),
+      source && replaces
+        ? accepted((await ask(ReplaceSource, { input: { artifactSourceId: source.id, sourceRef: ref, sourceConfig: value } })).replaceArtifactSource)
+        : source
+          ? accepted((await ask(SetSource, { input: { artifactSourceId: source.id, sourceConfig: value } })).setArtifactSourceConfig)
+          : accepted((await ask(AddSource, { input: { serviceId: service, sourceRef: ref, sourceConfig: value } })).createArtifactSource),
     done,
   )
   const look = useChange(async () => accepted((await ask(TrySource, { input: { sourceRef: ref, sourceConfig: value } })).tryArtifactSource))
@@ -76,30 +91,34 @@ function Form({ kinds, source }: { kinds: SourceKindsData['artifactSourceKinds']
         if (whole(e.currentTarget)) save.mutate(undefined)
       }}
     >
-      {source ? (
+      {source && (
         <p>
-          Of <strong>{source.service.application.name}</strong> › <strong>{source.service.name}</strong>, kind <span className="mono">{ref}</span>
+          Of <strong>{source.service.application.name}</strong> › <strong>{source.service.name}</strong>
+          {!replaces && (
+            <>
+              , kind <span className="mono">{ref}</span>
+            </>
+          )}
         </p>
-      ) : (
-        <>
-          <ServicePicker first={search.get('application')} onChange={setService} />
-          <Field id={kindId} label="Kind">
-            <select
-              id={kindId}
-              aria-describedby={`${kindId}-notes`}
-              value={ref}
-              onChange={(e) => {
-                setRef(e.target.value)
-                setConfig({})
-                setTried(false)
-              }}
-            >
-              {kinds.map((k) => (
-                <option key={k.ref}>{k.ref}</option>
-              ))}
-            </select>
-          </Field>
-        </>
+      )}
+      {!source && <ServicePicker first={search.get('application')} onChange={setService} />}
+      {(!source || replaces) && (
+        <Field id={kindId} label="Kind">
+          <select
+            id={kindId}
+            aria-describedby={`${kindId}-notes`}
+            value={ref}
+            onChange={(e) => {
+              setRef(e.target.value)
+              setConfig({})
+              setTried(false)
+            }}
+          >
+            {kinds.map((k) => (
+              <option key={k.ref}>{k.ref}</option>
+            ))}
+          </select>
+        </Field>
       )}
       <SchemaForm context={{ root: schema, driver: ref, findings, agents: [] }} value={value} onChange={setConfig} />
       {look.data && !look.isPending && (
@@ -114,7 +133,7 @@ function Form({ kinds, source }: { kinds: SourceKindsData['artifactSourceKinds']
           {look.isPending ? 'Testing…' : 'Test'}
         </button>
         <button type="submit" className="primary" disabled={save.isPending || (!source && service === '')}>
-          {save.isPending ? 'Saving…' : source ? 'Save' : 'Add source'}
+          {save.isPending ? 'Saving…' : replaces ? 'Replace' : source ? 'Save' : 'Add source'}
         </button>
       </div>
     </form>

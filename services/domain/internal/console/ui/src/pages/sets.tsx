@@ -4,6 +4,7 @@ import { Link, useParams, useSearchParams } from 'react-router'
 import { OneSet, Sets as Operation, type SetFields } from '../api/generated'
 import { useAsk } from '../api/hooks'
 import { Changes, VersionName } from '../parts/changes'
+import { Curate } from '../parts/curate'
 import { useFirst } from '../parts/fold'
 import { Empty, More, NotThere, Page, Waiting } from '../parts/page'
 import { Promote } from '../parts/promote'
@@ -15,6 +16,7 @@ export function Sets() {
   const after = search.get('after')
   const query = useAsk(Operation, { application: name, first: 25, after })
   const [promote, setPromote] = useState<string | null>(null)
+  const [curate, setCurate] = useState<SetFields | null>(null)
   const app = query.data?.application
   if (!query.data) {
     return (
@@ -52,14 +54,25 @@ export function Sets() {
               <tbody>
                 {sets.map((s) => (
                   <tr key={s.id}>
-                    <th scope="row">{s.name}</th>
+                    <th scope="row">
+                      {s.name}
+                      {s.curated.map((c) => (
+                        <div key={c.createdAt} className="faint" dir="auto">
+                          {c.name && <strong>{c.name}</strong>} put together by {c.principalName}
+                          {c.reason && `: ${c.reason}`}
+                        </div>
+                      ))}
+                    </th>
                     <td>
                       <Entries entries={s.entries} />
                     </td>
                     <td>
                       <Ago at={s.createdAt} />
                     </td>
-                    <td>
+                    <td className="acts">
+                      <button type="button" onClick={() => setCurate(s)} aria-label={`Put a set together from ${s.name}`}>
+                        Put together
+                      </button>
                       <button type="button" onClick={() => setPromote(s.id)} aria-label={`Roll out ${s.name}`}>
                         Roll out
                       </button>
@@ -72,6 +85,7 @@ export function Sets() {
           <More info={app.versionSets.pageInfo} after={after} />
         </div>
       )}
+      {curate && <Curate application={app.name} from={curate} onClose={() => setCurate(null)} />}
       {promote && <Promote application={app.name} setId={promote} onClose={() => setPromote(null)} />}
     </Page>
   )

@@ -2,11 +2,12 @@
 import { useState } from 'react'
 import { Link, useSearchParams } from 'react-router'
 import { accepted, ask } from '../api/client'
-import { LookAtSource, Sources as Operation, Viewer, type SourceFields } from '../api/generated'
+import { DisableSource, EnableSource, LookAtSource, RemoveSource, Sources as Operation, Viewer, type SourceFields } from '../api/generated'
 import { useAsk, useChange } from '../api/hooks'
 import { sourceName } from '../logic/difference'
 import { announce } from '../parts/announce'
 import { DigestNotSeen, ImageDeleted } from '../parts/changes'
+import { Confirm } from '../parts/confirm'
 import { FormError, sentence } from '../parts/form'
 import { Icon } from '../parts/icon'
 import { Empty, More, Page, Waiting } from '../parts/page'
@@ -85,6 +86,7 @@ function Row({ source }: { source: SourceFields }) {
       announce(found.problem ? `Checking ${name} failed` : `Checked ${name}`)
     },
   )
+  const [asked, setAsked] = useState<'disable' | 'enable' | 'remove' | null>(null)
   const version = source.versions.nodes[0]
   const { application } = source.service
   return (
@@ -122,16 +124,60 @@ function Row({ source }: { source: SourceFields }) {
         )}
       </td>
       <td className="acts">
-        <button type="button" disabled={look.isPending} onClick={() => look.mutate(undefined)} aria-label={`Check now: ${name}`}>
-          Check now
+        {!source.disabledAt && (
+          <button type="button" disabled={look.isPending} onClick={() => look.mutate(undefined)} aria-label={`Check now: ${name}`}>
+            Check now
+          </button>
+        )}
+        <button type="button" onClick={() => setAsked(source.disabledAt ? 'enable' : 'disable')} aria-label={`${source.disabledAt ? 'Enable' : 'Disable'} ${name}`}>
+          {source.disabledAt ? 'Enable' : 'Disable'}
         </button>
+        <button type="button" onClick={() => setAsked('remove')} aria-label={`Remove ${name}`}>
+          Remove
+        </button>
+        {asked && <Change source={source} to={asked} onClose={() => setAsked(null)} />}
       </td>
     </tr>
   )
 }
 
+/** Asks before a source is disabled, enabled or removed. */
+function Change({ source, to, onClose }: { source: SourceFields; to: 'disable' | 'enable' | 'remove'; onClose: () => void }) {
+  const name = sourceName(source)
+  const input = (reason: string) => ({ input: { artifactSourceId: source.id, reason } })
+  if (to === 'enable') {
+    return (
+      <Confirm title={`Enable ${name}`} submit="Enable" tone="primary" reasoned done={`${name} is enabled.`} send={async (reason) => accepted((await ask(EnableSource, input(reason))).enableArtifactSource)} onClose={onClose}>
+        <p>It takes versions again. What was published meanwhile is found by its next check, or when it is reported again.</p>
+      </Confirm>
+    )
+  }
+  if (to === 'remove') {
+    return (
+      <Confirm title={`Remove ${name}`} submit="Remove" reasoned done={`${name} is removed.`} send={async (reason) => accepted((await ask(RemoveSource, input(reason))).removeArtifactSource)} onClose={onClose}>
+        <p>New version sets do not have it, and it is not brought back. Its versions and the sets that have them stay. To move to another repository, replace it instead.</p>
+      </Confirm>
+    )
+  }
+  return (
+    <Confirm title={`Disable ${name}`} submit="Disable" reasoned done={`${name} is disabled.`} send={async (reason) => accepted((await ask(DisableSource, input(reason))).disableArtifactSource)} onClose={onClose}>
+      <p>It takes no versions: it is not polled, and what is reported for it is ignored. Version sets keep its last version; without one, they do not wait for it.</p>
+    </Confirm>
+  )
+}
+
 /** Last look, next look, and what went wrong. */
-function Standing({ source: { state } }: { source: SourceFields }) {
+function Standing({ source: { state, disabledAt } }: { source: SourceFields }) {
+  if (disabledAt) {
+    return (
+      <>
+        <Chip tone="quiet" icon="cancelled" word="Disabled" />
+        <div className="faint">
+          <Ago at={disabledAt} />: version sets keep its last version.
+        </div>
+      </>
+    )
+  }
   if (!state) {
     return (
       <>
