@@ -69,6 +69,17 @@ func ForgePull(run string) (pull int64, n int) {
 	return pull, n
 }
 
+// Delivers reports whether a run only reports to the outside what happens: it sends a notification message, publishes a status of a
+// commit, or reads or comments a pull request. No rollout waits for it.
+func Delivers(run string) bool {
+	for _, find := range []func(string) (int64, int){Notification, ForgeStatus, ForgePull} {
+		if _, n := find(run); n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // OnboardingRun returns the id of the run of an attempt, from 1, to onboard an environment.
 func OnboardingRun(environment int64, attempt int) string {
 	return onboarding(environment) + strconv.Itoa(attempt)

@@ -198,6 +198,7 @@ func (s *service) parts(c Config, conn *bus.Conn, workflows autoflow.Engine, api
 			reported:  s.forges.Reported,
 			latencies: s.rollouts.CheckLatencies,
 			feeds:     s.feeds.Counts, presses: s.chats.Counts, commands: s.chats.CommandCounts, credentials: s.credentials.Expiring,
+			backlog:  s.store.NotificationBacklog,
 			comments: s.chats.CommentCounts, answers: s.forges.AnswerCounts,
 		}.collectors()...)))
 		if len(c.DeliveryMetrics.Environments) > 0 {

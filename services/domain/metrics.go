@@ -50,6 +50,7 @@ type exposition struct {
 	// comments are commands in comments on pull requests, and answers what became of writing their answers, by outcome.
 	comments, answers func() map[string]int64
 	credentials       func(ctx context.Context) (expiring, expired int64, err error)
+	backlog           func(ctx context.Context) (waiting int64, oldest time.Duration, err error)
 }
 
 // collectors are everything that /metrics exposes beside telemetry.Metrics.
@@ -59,7 +60,7 @@ func (e exposition) collectors() []prometheus.Collector {
 		journalMetrics{e.journal}, store.Metrics(e.pool), triggerMetrics{e.decisions}, notificationMetrics{e.notifications},
 		forgeMetrics{e.forges}, deploymentMetrics{e.deployments}, pullMetrics{e.plans}, reportMetrics{e.reported}, latencyMetrics{e.latencies},
 		feedMetrics{e.feeds}, pressMetrics{e.presses}, commandMetrics{e.commands}, commentMetrics{e.comments}, answerMetrics{e.answers},
-		credentialMetrics{e.credentials},
+		credentialMetrics{e.credentials}, backlogMetrics{e.backlog},
 		e.delivery, e.streams)
 }
 
@@ -86,6 +87,7 @@ func Metrics() []prometheus.Collector {
 		commentMetrics{},
 		answerMetrics{},
 		credentialMetrics{},
+		backlogMetrics{},
 		pg.StandbyMetrics(nil),
 		transport.NewStreams(1),
 	}
@@ -127,6 +129,39 @@ func notificationCounts() *prometheus.Desc {
 		"failed (dead letters), postponed for the rate of their channel, or digested; template_failed, sent with the default; of their links opened, and "+
 		"unsigned for want of the keyset; of questions escalated; of messages to members, personal.",
 		[]string{"outcome"}, nil)
+}
+
+// backlogMetrics exports how many messages wait.
+type backlogMetrics struct {
+	read func(ctx context.Context) (waiting int64, oldest time.Duration, err error)
+}
+
+// Describe implements prometheus.Collector.
+func (backlogMetrics) Describe(ch chan<- *prometheus.Desc) {
+	ch <- waitingMessages()
+	ch <- oldestMessage()
+}
+
+// Collect implements prometheus.Collector, whose interface has no context.
+func (m backlogMetrics) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	waiting, oldest, err := m.read(ctx)
+	if err != nil {
+		return // a database that does not answer shows in other metrics
+	}
+	ch <- prometheus.MustNewConstMetric(waitingMessages(), prometheus.GaugeValue, float64(waiting))
+	ch <- prometheus.MustNewConstMetric(oldestMessage(), prometheus.GaugeValue, oldest.Seconds())
+}
+
+func waitingMessages() *prometheus.Desc {
+	return prometheus.NewDesc("lockstep_notification_messages_waiting", "Messages of notifications of all organizations that wait to be sent, for a digest, "+
+		"quiet hours or another attempt, or are being sent. Every replica reports the same.", nil, nil)
+}
+
+func oldestMessage() *prometheus.Desc {
+	return prometheus.NewDesc("lockstep_notification_oldest_due_age_seconds", "For how long the oldest message of a notification is due; 0 if none is. Every "+
+		"replica reports the same.", nil, nil)
 }
 
 // forgeMetrics exports the outcomes of statuses of commits in this process.

@@ -77,7 +77,8 @@ type Config struct {
 	// WorkerHeartbeat is how long a worker may be silent before its calls are given to others; it is asked for heartbeats three times as
 	// often.
 	WorkerHeartbeat time.Duration `koanf:"worker_heartbeat" default:"15s"`
-	// MaxActivities is the maximum number of Functions running in this process at a time.
+	// MaxActivities is the maximum number of Functions running in this process at a time. Runs that send notifications or publish to forges
+	// have places of their own beside these, half as many, so that a channel that never answers slows no rollout.
 	MaxActivities int `koanf:"max_activities" default:"32"`
 	// MaxHistory is the maximum number of history entries in one generation of a workflow, which is stopped beyond that. A program starts a
 	// new generation with continue_with.

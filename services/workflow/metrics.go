@@ -219,9 +219,9 @@ func engineMetrics(engine *engine.Engine) prometheus.Collector {
 	return engineLoad{
 		engine: engine,
 		used: prometheus.NewDesc("lockstep_places_used",
-			"Places in use, by kind: runs and calls of Functions in progress.", []string{"kind"}, nil),
+			"Places in use, by kind: runs, calls of Functions in progress, and deliveries: those of runs that send notifications or publish to forges.", []string{"kind"}, nil),
 		most: prometheus.NewDesc("lockstep_places_max",
-			"Maximum number of places, by kind: runs (max_live) and functions (max_activities).", []string{"kind"}, nil),
+			"Maximum number of places, by kind: runs (max_live), functions (max_activities) and deliveries (half of max_activities).", []string{"kind"}, nil),
 		memory: prometheus.NewDesc("lockstep_runs_in_memory",
 			"Runs in the memory of this process, by state: running, queued for a place, or parked.", []string{"place"}, nil),
 		bytes: prometheus.NewDesc("lockstep_runs_parked_bytes", "Memory of parked runs, out of cache_bytes.", nil, nil),
@@ -255,6 +255,8 @@ func (l engineLoad) Collect(ch chan<- prometheus.Metric) {
 	gauge(l.most, int64(l.engine.Settings.Live), "runs")
 	gauge(l.used, int64(now.Functions), "functions")
 	gauge(l.most, int64(l.engine.Settings.Activities), "functions")
+	gauge(l.used, int64(now.Deliveries), "deliveries")
+	gauge(l.most, int64(now.MostDeliveries), "deliveries")
 	gauge(l.memory, int64(now.Running), "running")
 	gauge(l.memory, int64(now.Queued), "queued")
 	gauge(l.memory, int64(now.Parked), "parked")

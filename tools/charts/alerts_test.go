@@ -73,6 +73,8 @@ lockstep_break_glass_last_timestamp_seconds{job="lockstep-domain-health"} 0x90
 lockstep_passage_breaches_total{job="lockstep-domain-health"} 1x90
 lockstep_journal_check_problems{job="lockstep-domain-health"} 0x90
 lockstep_archived_runs_total{job="lockstep-workflow-health", outcome="failed"} 0x90
+lockstep_notifications_total{outcome="failed", job="lockstep-domain-health"} 2x90
+lockstep_notification_oldest_due_age_seconds{job="lockstep-domain-health"} 10x90
 lockstep_agent_heartbeat_age_seconds{job="lockstep-workflow-health", agent="1"} 3x90
 lockstep_agent_heartbeat_age_seconds{job="lockstep-workflow-health", agent="2"} 4x90
 lockstep_agent_cluster_reachable{job="lockstep-workflow-health", agent="1"} 1x90
@@ -152,6 +154,12 @@ func faults() map[string][][2]string {
 		}},
 		"LockstepOrganizationNearLimit": {{`organization="1", limit="open_runs"} 50x90`, `organization="1", limit="open_runs"} 95x90`}},
 		"LockstepArchiveFails":          {{`outcome="failed"} 0x90`, `outcome="failed"} 0+1x90`}},
+		"LockstepNotificationsFail": {{
+			`outcome="failed", job="lockstep-domain-health"} 2x90`, `outcome="failed", job="lockstep-domain-health"} 2+1x90`,
+		}},
+		"LockstepNotificationsLate": {{
+			`due_age_seconds{job="lockstep-domain-health"} 10x90`, `due_age_seconds{job="lockstep-domain-health"} 0+60x90`,
+		}},
 		"LockstepDeliveryMetricsOld": {{
 			`refreshed_timestamp_seconds{job="lockstep-domain-health"} 0+60x90`,
 			`refreshed_timestamp_seconds{job="lockstep-domain-health"} 0x90`,

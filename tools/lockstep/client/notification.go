@@ -28,6 +28,8 @@ type NotificationRoute struct {
 	Enabled   bool            `json:"enabled"`
 	Author    string          `json:"author,omitempty"`
 	ChangedAt time.Time       `json:"changedAt"`
+	// Problem is why its expression could not be evaluated; empty for none.
+	Problem string `json:"problem"`
 }
 
 // NotificationMessage is a message in a channel.
@@ -125,7 +127,7 @@ const (
 	myNotificationFields      = `name channel config enabled changedAt`
 	chatAccountFields         = `number kind workspace user name member permissions linkedAt`
 	notificationChannelFields = `name kind config rate enabled author changedAt`
-	notificationRouteFields   = `name channel config enabled author changedAt`
+	notificationRouteFields   = `name channel config enabled author changedAt problem`
 	notificationMessageFields = `number channel route rollout { id } title severity state error templateError attempts dueAt sentAt createdAt
 		openings { member gate openedAt answeredAt }`
 )

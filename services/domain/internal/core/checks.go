@@ -420,6 +420,28 @@ func (c Checks) reported(pinned PinnedCheck) CheckState {
 	return s
 }
 
+// PhasesOf are those of a check before and after a report about it, and why the latter is so: of one that people and systems report what all
+// their reports together say, and of one by a program what that has reported.
+func PhasesOf(before []CheckReport, r CheckReport) (was, is CheckPhase, why string) {
+	same := func(one CheckReport) bool {
+		return one.EnvironmentID == r.EnvironmentID && one.Key == r.Key && one.Reporter.Principal == r.Reporter.Principal
+	}
+	if r.Reporter.Type == PrincipalSystem && r.Reporter.Principal != ForgeReporter().Principal {
+		was = CheckPending
+		if i := slices.IndexFunc(before, same); i >= 0 {
+			was = before[i].Phase
+		}
+		return was, r.Phase, r.Description
+	}
+	pinned := PinnedCheck{Check: Check{Key: r.Key, Kind: CheckStatus}, EnvironmentID: r.EnvironmentID}
+	was = Checks{Reports: before}.reported(pinned).Phase
+	after := Checks{Reports: append(slices.DeleteFunc(slices.Clone(before), same), r)}.reported(pinned)
+	if len(after.Reports) == 1 {
+		return was, after.Phase, r.Description
+	}
+	return was, after.Phase, after.Detail
+}
+
 // Condition is the state as the journal row of a granted passage has it.
 func (s CheckState) Condition() Condition {
 	return Condition{Kind: ConditionCheck, GateID: s.Key, ControlID: s.EnvironmentID, Outcome: string(s.Phase), By: s.By}

@@ -73,6 +73,8 @@ type NotificationRoute struct {
 	Author    Author
 	ChangedAt time.Time
 	Removed   bool
+	// Problem is why its expression could not be evaluated, of the latest moment for which that was so since it was saved; empty for none.
+	Problem string
 }
 
 // NotificationSubscription is what a member has sent to themselves (D62).
@@ -121,18 +123,26 @@ const (
 	MomentRolledBack       NotificationMoment = "rolled_back"
 	MomentRolloutCompleted NotificationMoment = "rollout_completed"
 	MomentCheckFailed      NotificationMoment = "check_failed"
+	MomentCheckPassed      NotificationMoment = "check_passed"
 	MomentBreach           NotificationMoment = "breach"
 	MomentFreezeBegan      NotificationMoment = "freeze_began"
 	MomentFreezeEnded      NotificationMoment = "freeze_ended"
 	MomentAgentOffline     NotificationMoment = "agent_offline"
+	MomentAgentOnline      NotificationMoment = "agent_online"
 	MomentDrift            NotificationMoment = "drift"
+	MomentDriftEnded       NotificationMoment = "drift_ended"
 	MomentTriggerDeclined  NotificationMoment = "trigger_declined"
+	// MomentCredentialExpires is that the value of a credential ends soon: 14, 7 and 1 day before, once each.
+	MomentCredentialExpires NotificationMoment = "credential_expires"
 	// MomentApprovalUnanswered and MomentCallUnanswered are that nobody has answered for so long that another channel is sent the question.
 	// No route chooses them.
 	MomentApprovalUnanswered NotificationMoment = "approval_unanswered"
 	MomentCallUnanswered     NotificationMoment = "call_unanswered"
 	// MomentProceeded only updates the message of a rollout or of a call: an answer was given, or the rollout resumed. No route chooses it.
 	MomentProceeded NotificationMoment = "rollout_proceeded"
+	// MomentAdvanced only updates the message of a rollout: something else has happened to it or to one of its environments (R4-29). No route
+	// chooses it, and it sends no message that the channel does not have yet.
+	MomentAdvanced NotificationMoment = "rollout_advanced"
 	// MomentTest is what a test of a route sends. No route chooses it.
 	MomentTest NotificationMoment = "test"
 )
@@ -141,8 +151,8 @@ const (
 func AllNotificationMoments() []NotificationMoment {
 	return []NotificationMoment{
 		MomentApprovalNeeded, MomentCallRequested, MomentRolloutBegan, MomentRolloutStopped, MomentRolloutFailed, MomentRollbackBegan,
-		MomentRolledBack, MomentRolloutCompleted, MomentCheckFailed, MomentBreach, MomentFreezeBegan, MomentFreezeEnded,
-		MomentAgentOffline, MomentDrift, MomentTriggerDeclined,
+		MomentRolledBack, MomentRolloutCompleted, MomentCheckFailed, MomentCheckPassed, MomentBreach, MomentFreezeBegan, MomentFreezeEnded,
+		MomentAgentOffline, MomentAgentOnline, MomentDrift, MomentDriftEnded, MomentTriggerDeclined, MomentCredentialExpires,
 	}
 }
 
@@ -178,9 +188,10 @@ func (m NotificationMoment) Severity() NotificationSeverity {
 	case MomentApprovalNeeded, MomentCallRequested, MomentRolloutFailed, MomentRollbackBegan, MomentCheckFailed, MomentBreach,
 		MomentAgentOffline:
 		return SeverityHigh
-	case MomentRolloutBegan, MomentRolloutCompleted, MomentTriggerDeclined, MomentProceeded:
+	case MomentRolloutBegan, MomentRolloutCompleted, MomentTriggerDeclined, MomentProceeded, MomentAdvanced, MomentCheckPassed, MomentDriftEnded:
 		return SeverityLow
-	case MomentRolloutStopped, MomentRolledBack, MomentFreezeBegan, MomentFreezeEnded, MomentDrift, MomentTest:
+	case MomentRolloutStopped, MomentRolledBack, MomentFreezeBegan, MomentFreezeEnded, MomentDrift, MomentTest, MomentAgentOnline,
+		MomentCredentialExpires:
 		return SeverityNormal
 	default:
 		return SeverityNormal
@@ -190,6 +201,20 @@ func (m NotificationMoment) Severity() NotificationSeverity {
 // Asks is whether people are to answer.
 func (m NotificationMoment) Asks() bool {
 	return m == MomentApprovalNeeded || m == MomentApprovalUnanswered || m == MomentCallRequested || m == MomentCallUnanswered
+}
+
+// Ends is the moment that one is the end of; empty for any other. It belongs to the message of what it ends.
+func (m NotificationMoment) Ends() NotificationMoment {
+	switch m { //nolint:exhaustive // the others end nothing
+	case MomentAgentOnline:
+		return MomentAgentOffline
+	case MomentDriftEnded:
+		return MomentDrift
+	case MomentCheckPassed:
+		return MomentCheckFailed
+	default:
+		return ""
+	}
 }
 
 // Notification is a moment that happened.
@@ -202,8 +227,8 @@ type Notification struct {
 	At, DueAt time.Time
 	// ApplicationID, EnvironmentID and RolloutID are what it is about; 0 for none.
 	ApplicationID, EnvironmentID, RolloutID int64
-	// SubjectID is the freeze, the trigger or the call request that it is about, or of an escalation the question; Subject the gate, the key
-	// of the check or the name of the trigger.
+	// SubjectID is the freeze, the trigger, the credential or the call request that it is about, of a check the version set, or of an
+	// escalation the question; Subject the gate, the key of the check or the name of the trigger or of the credential.
 	SubjectID int64
 	Subject   string
 	// By is who caused it.
@@ -253,13 +278,31 @@ func NotificationOf(r Transition) (Notification, bool) {
 		}
 	case VerbApprove, VerbReject, VerbExpire, VerbResume, VerbRetry, VerbBreakGlass, VerbBypassFreeze:
 		n.Moment = MomentProceeded
-	case VerbPlan, VerbStart, VerbDegrade, VerbReachGate, VerbPassGate, VerbSkip, VerbStopRollback, VerbRequestPassage, VerbStartJob,
-		VerbEndJob:
+	case VerbPlan:
 		return Notification{}, false
+	case VerbStart, VerbDegrade, VerbReachGate, VerbPassGate, VerbSkip, VerbStopRollback, VerbRequestPassage, VerbStartJob, VerbEndJob:
+		n.Moment = MomentAdvanced
+		n.DueAt = n.At.Add(AdvanceDelay)
 	default:
 		return Notification{}, false
 	}
 	return n, true
+}
+
+// AdvanceDelay is how much later than other moments one is routed that only updates messages: what people are asked comes first, and several
+// of them are one update.
+const AdvanceDelay = 5 * time.Second
+
+// NotificationOfEnvironment is the moment that a row of the journal of a rollout's environment is; false for its creation, and for the row of
+// anything else. Of which rollout and environment it is has to be looked up.
+func NotificationOfEnvironment(r Transition) (Notification, bool) {
+	if r.Subject.Kind != SubjectRolloutEnvironment || r.Verb == VerbCreate {
+		return Notification{}, false
+	}
+	return Notification{
+		Moment: MomentAdvanced, Cause: fmt.Sprintf("environment:%d:%s:%d", r.Subject.ID, r.Verb, r.CreatedAt.UnixNano()),
+		At: r.CreatedAt, DueAt: r.CreatedAt.Add(AdvanceDelay), By: Principal{r.PrincipalType, r.PrincipalID}, Reason: r.Reason,
+	}, true
 }
 
 // NotificationState is the outcome of a message.

@@ -71,8 +71,13 @@ func (t *tx) SaveContact(ctx context.Context, c core.Contact) (bool, error) {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil // a newer one is kept
 	}
-	if err != nil || !news || c.Reachable {
+	if err != nil || !news {
 		return news, pg.Classify(err, "save contact of environment %d", c.EnvironmentID)
+	}
+	if c.Reachable {
+		return news, notify.Ended(ctx, t.q, t.organization, core.Notification{
+			Moment: core.MomentAgentOnline, At: c.ObservedAt, EnvironmentID: c.EnvironmentID,
+		})
 	}
 	return news, notify.Add(ctx, t.q, t.organization, core.Notification{
 		Moment: core.MomentAgentOffline, Cause: fmt.Sprintf("contact:%d:%d", c.EnvironmentID, c.ObservedAt.UnixNano()), At: c.ObservedAt,

@@ -2159,13 +2159,15 @@ CREATE TABLE cd_notification_routes (
     removed_at timestamp with time zone,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    problem text NOT NULL DEFAULT ''::text,
     CONSTRAINT cd_notification_routes_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_notification_routes_channel FOREIGN KEY (organization_id, channel_id) REFERENCES cd_notification_channels(organization_id, id),
     CONSTRAINT cd_notification_routes_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_notification_routes_config_is_an_object CHECK ((jsonb_typeof(config) = 'object'::text)),
     CONSTRAINT cd_notification_routes_config_is_bounded CHECK ((length((config)::text) <= 32768)),
     CONSTRAINT cd_notification_routes_name_is_plain CHECK ((name ~ '^[a-z0-9][a-z0-9-]{0,62}$'::text)),
-    CONSTRAINT cd_notification_routes_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text])))
+    CONSTRAINT cd_notification_routes_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
+    CONSTRAINT cd_notification_routes_problem_is_bounded CHECK ((octet_length(problem) <= 4000))
 );
 CREATE UNIQUE INDEX cd_notification_routes_name_is_unique ON cd_notification_routes USING btree (organization_id, name) WHERE (removed_at IS NULL);
 CREATE TRIGGER cd_notification_routes_touch BEFORE UPDATE ON cd_notification_routes FOR EACH ROW EXECUTE FUNCTION cd_touch();
@@ -2173,6 +2175,8 @@ COMMENT ON TABLE cd_notification_routes IS
     'What channels are sent, and how. A channel without routes is sent what is worth it by default. Rows are kept; removed_at ends one.';
 COMMENT ON COLUMN cd_notification_routes.config IS
     'What it matches, digests and quiet hours; checked when it is saved.';
+COMMENT ON COLUMN cd_notification_routes.problem IS
+    'Why its expression could not be evaluated, of the latest moment for which that was so since it was saved; empty for none.';
 
 CREATE TABLE cd_notification_subscriptions (
     organization_id bigint NOT NULL,
@@ -2244,6 +2248,7 @@ CREATE TABLE cd_notifications (
     CONSTRAINT cd_notifications_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text])))
 );
 CREATE INDEX cd_notifications_by_time ON cd_notifications USING btree (organization_id, at) WHERE (routed_at IS NOT NULL);
+CREATE INDEX cd_notifications_that_end ON cd_notifications USING btree (organization_id, environment_id, moment, at) WHERE (moment = ANY (ARRAY['agent_offline'::text, 'drift'::text, 'check_failed'::text]));
 CREATE INDEX cd_notifications_unrouted ON cd_notifications USING btree (organization_id, due_at, id) WHERE (routed_at IS NULL);
 CREATE TRIGGER cd_notifications_touch BEFORE UPDATE ON cd_notifications FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_notifications IS
@@ -4097,6 +4102,21 @@ $function$;
 COMMENT ON FUNCTION cd_mark_forge_subject IS
     'Has the statuses of a version set looked at, if the application is published or forges report to the organization.';
 
+CREATE OR REPLACE FUNCTION cd_notification_backlog(OUT waiting bigint, OUT oldest_seconds double precision)
+ RETURNS record
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    PERFORM set_config('lockstep.across', 'on', true);
+    SELECT count(*), COALESCE(GREATEST(0, extract(epoch FROM clock_timestamp() - min(m.due_at))), 0) INTO waiting, oldest_seconds
+    FROM cd_notification_messages m WHERE m.state IN ('pending', 'sending');
+    PERFORM set_config('lockstep.across', '', true);
+END $function$;
+COMMENT ON FUNCTION cd_notification_backlog IS
+    'Metrics are of the installation.';
+
 CREATE OR REPLACE FUNCTION cd_organizations_of_identity(of_issuer text, of_subject text)
  RETURNS TABLE(id bigint, name text, created_at timestamp with time zone)
  LANGUAGE plpgsql
@@ -4735,6 +4755,28 @@ BEGIN
     END IF;
     RETURN NULL;
 END $function$;
+
+CREATE OR REPLACE FUNCTION cd_warn_of_credentials(now timestamp with time zone)
+ RETURNS void
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    PERFORM set_config('lockstep.across', 'on', true);
+    -- The nearest of the days alone: one that is made late is warned of once.
+    INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, subject_id, subject)
+    SELECT c.organization_id, 'credential_expires', 'credential:' || c.id || ':' || c.version || ':' || floor(extract(epoch FROM c.expires_at))::bigint || ':' || d.days,
+        now, now, c.id, c.name
+    FROM cd_credentials c
+    CROSS JOIN LATERAL (SELECT min(w.days) AS days FROM (VALUES (1), (7), (14)) w(days) WHERE c.expires_at <= now + make_interval(days => w.days)) d
+    WHERE c.revoked_at IS NULL AND c.expires_at > now AND c.expires_at <= now + interval '14 days'
+      AND EXISTS (SELECT FROM cd_notification_channels n WHERE n.organization_id = c.organization_id AND n.enabled AND n.removed_at IS NULL)
+    ON CONFLICT (organization_id, cause) DO NOTHING;
+    PERFORM set_config('lockstep.across', '', true);
+END $function$;
+COMMENT ON FUNCTION cd_warn_of_credentials IS
+    'The workers are for all organizations.';
 
 CREATE OR REPLACE FUNCTION cd_worst_health(organization bigint, application bigint, environment bigint)
  RETURNS text

@@ -189,6 +189,17 @@ func (s *Store) OrganizationsWithDueNotifications(ctx context.Context, at time.T
 	return ids, pg.Classify(err, "find organizations with due notifications")
 }
 
+// NotificationBacklog is how many messages wait to be sent or are being sent, of all organizations, and for how long the oldest is due.
+func (s *Store) NotificationBacklog(ctx context.Context) (waiting int64, oldest time.Duration, err error) {
+	row, err := query.New(s.deps.Pool).NotificationBacklog(ctx)
+	return row.Waiting, time.Duration(row.OldestSeconds * float64(time.Second)), pg.Classify(err, "count messages that wait")
+}
+
+// WarnOfCredentials implements notify.Store.
+func (s *Store) WarnOfCredentials(ctx context.Context, at time.Time) error {
+	return notify.WarnOfCredentials(ctx, query.New(s.deps.Pool), at)
+}
+
 // OrganizationsWithDueForge implements forge.Store.
 func (s *Store) OrganizationsWithDueForge(ctx context.Context, at time.Time) ([]int64, error) {
 	ids, err := query.New(s.deps.Pool).OrganizationsWithDueForge(ctx, at)

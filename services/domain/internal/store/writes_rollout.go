@@ -165,7 +165,17 @@ func (t *tx) Record(ctx context.Context, r core.Transition) error {
 		return pg.Classify(err, "record %s of %s %d", r.Verb, r.Subject.Kind, r.Subject.ID)
 	}
 	if n, is := core.NotificationOf(r); is {
-		if err := notify.Add(ctx, query.New(later{t.line, whatever}), t.organization, n); err != nil {
+		add := notify.Add
+		if n.Moment == core.MomentAdvanced {
+			add = func(ctx context.Context, q *query.Queries, organization int64, n core.Notification) error {
+				return notify.Advance(ctx, q, organization, n, 0)
+			}
+		}
+		if err := add(ctx, query.New(later{t.line, whatever}), t.organization, n); err != nil {
+			return err
+		}
+	} else if n, is := core.NotificationOfEnvironment(r); is {
+		if err := notify.Advance(ctx, query.New(later{t.line, whatever}), t.organization, n, r.Subject.ID); err != nil {
 			return err
 		}
 	}

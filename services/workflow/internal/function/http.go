@@ -21,6 +21,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
@@ -248,7 +249,7 @@ func wrongHeader(name string) string {
 func requestOf(call activity.Call) (activity.WebRequest, error) {
 	args := call.Args
 	r := activity.WebRequest{
-		Organization: call.Organization, Method: method(args), URL: text(args, "url"), Header: map[string]string{"User-Agent": "Lockstep"},
+		Organization: call.Organization, Delivery: id.Delivers(call.Workflow), Method: method(args), URL: text(args, "url"), Header: map[string]string{"User-Agent": "Lockstep"},
 		Credential: text(args, "credential"), Secrets: call.Secrets, Repeatable: repeats(args),
 		Timeout: defaultSeconds * time.Second, Keep: defaultKept,
 	}

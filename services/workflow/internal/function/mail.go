@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
@@ -63,7 +64,7 @@ func sendMail(mailer activity.Mailer) *Function {
 		do: func(ctx context.Context, call activity.Call) (any, error) {
 			args := call.Args
 			m := activity.Mail{
-				Organization: call.Organization, Server: text(args, "server"), Credential: text(args, "credential"), Secrets: call.Secrets,
+				Organization: call.Organization, Delivery: id.Delivers(call.Workflow), Server: text(args, "server"), Credential: text(args, "credential"), Secrets: call.Secrets,
 				From: text(args, "from"), To: list(args, "to"), MessageID: text(args, "message_id"), InReplyTo: text(args, "in_reply_to"),
 				Subject: text(args, "subject"), Text: text(args, "text"), HTML: text(args, "html"), Timeout: defaultSeconds * time.Second,
 				Date: clock.System().Now(), AutoSubmitted: true,

@@ -38,10 +38,11 @@ func (c *Client) SendMail(ctx context.Context, m activity.Mail) (activity.MailAn
 	if err != nil {
 		return none, err
 	}
-	if err := c.enter(m.Organization); err != nil {
+	leave, err := c.enter(m.Organization, m.Delivery, server.Host)
+	if err != nil {
 		return none, err
 	}
-	defer c.leave(m.Organization)
+	defer leave()
 	var login smtp.Auth
 	if m.Credential != "" {
 		found, password, err := c.credentials.read(ctx, activity.WebRequest{

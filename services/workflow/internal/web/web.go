@@ -35,7 +35,11 @@ const (
 	MaxRead = 64 << 20
 	// MaxInProgress is how many requests of one organization are in progress at a time, in a process.
 	MaxInProgress = 16
-	maxHops       = 3
+	// MaxDeliveries is how many more of one organization are, that only report to the outside what happens, and MaxDeliveriesTo how many of them
+	// to one server: however many channels never answer, what rollouts send has its share, and so have other channels.
+	MaxDeliveries   = 16
+	MaxDeliveriesTo = 8
+	maxHops         = 3
 )
 
 // Deps are what a Client needs.
@@ -69,7 +73,14 @@ type Client struct {
 	tls         func(server string) *tls.Config
 
 	mu         sync.Mutex
-	inProgress map[int64]int
+	inProgress map[share]int
+}
+
+// share is whose requests are counted together: an organization's, its deliveries, and its deliveries to one server.
+type share struct {
+	organization int64
+	deliveries   bool
+	server       string
 }
 
 var (
@@ -94,7 +105,7 @@ func New(d Deps) (*Client, error) {
 		credentials: credentials{
 			all: d.Credentials, own: d.Own, secrets: d.Secrets, several: d.Several, tokens: newTokens(d.HTTP, d.Clock), secured: newSecured(d),
 		},
-		inProgress: map[int64]int{},
+		inProgress: map[share]int{},
 	}, nil
 }
 
@@ -104,10 +115,11 @@ func (c *Client) Send(ctx context.Context, r activity.WebRequest) (activity.WebA
 	if err != nil {
 		return activity.WebAnswer{}, err
 	}
-	if err := c.enter(r.Organization); err != nil {
+	leave, err := c.enter(r.Organization, r.Delivery, target.Host)
+	if err != nil {
 		return activity.WebAnswer{}, err
 	}
-	defer c.leave(r.Organization)
+	defer leave()
 	login, err := c.credentials.login(ctx, r, target)
 	if err != nil {
 		return activity.WebAnswer{}, err
@@ -157,23 +169,38 @@ func (c *Client) Send(ctx context.Context, r activity.WebRequest) (activity.WebA
 	return answer, nil
 }
 
-// enter counts a request, unless its organization has too many in progress.
-func (c *Client) enter(organization int64) error {
+// enter counts a request, unless its organization has too many in progress. leave ends it.
+func (c *Client) enter(organization int64, delivery bool, server string) (leave func(), err error) {
+	limits := map[share]int{{organization: organization}: MaxInProgress}
+	if delivery {
+		limits = map[share]int{
+			{organization: organization, deliveries: true}:                 MaxDeliveries,
+			{organization: organization, deliveries: true, server: server}: MaxDeliveriesTo,
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.inProgress[organization] >= MaxInProgress {
-		return fault.New(fault.Unavailable, "the organization has %d requests in progress; expected fewer than that", MaxInProgress)
+	for s, most := range limits {
+		switch {
+		case c.inProgress[s] < most:
+		case s.server != "":
+			return nil, fault.New(fault.Unavailable, "the organization has %d messages in progress to %s; expected fewer than that", most, s.server)
+		default:
+			return nil, fault.New(fault.Unavailable, "the organization has %d requests in progress; expected fewer than that", most)
+		}
 	}
-	c.inProgress[organization]++
-	return nil
-}
-
-func (c *Client) leave(organization int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.inProgress[organization]--; c.inProgress[organization] == 0 {
-		delete(c.inProgress, organization)
+	for s := range limits {
+		c.inProgress[s]++
 	}
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for s := range limits {
+			if c.inProgress[s]--; c.inProgress[s] == 0 {
+				delete(c.inProgress, s)
+			}
+		}
+	}, nil
 }
 
 // following is a client that follows the redirects of requests that only read. Any other method is answered with the redirect itself: to

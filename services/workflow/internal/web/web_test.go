@@ -320,3 +320,33 @@ func TestCredentialsThatCouldNeverWork(t *testing.T) {
 		t.Errorf("unscoped: %v", wrong)
 	}
 }
+
+// What only reports to the outside what happens has a share of its own, of which one server takes a part (D62).
+func TestDeliveriesHaveAShareOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	c, err := New(Deps{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	enter := func(delivery bool, server string, times int) (taken int) {
+		for range times {
+			if _, err := c.enter(1, delivery, server); err == nil {
+				taken++
+			} else if !fault.Is(err, fault.Unavailable) {
+				t.Fatal(err)
+			}
+		}
+		return taken
+	}
+	for _, one := range []struct {
+		delivery bool
+		server   string
+		want     int
+	}{
+		{true, "dead", MaxDeliveriesTo}, {true, "other", MaxDeliveries - MaxDeliveriesTo}, {true, "third", 0}, {false, "dead", MaxInProgress},
+	} {
+		if taken := enter(one.delivery, one.server, 20); taken != one.want {
+			t.Errorf("delivery %v to %s: found %d; want %d", one.delivery, one.server, taken, one.want)
+		}
+	}
+}

@@ -56,9 +56,9 @@ func channelTable(w io.Writer, all []client.NotificationChannel) {
 }
 
 func routeTable(w io.Writer, all []client.NotificationRoute) {
-	command.Row(w, "NAME", "CHANNEL", "STATE", "CONFIG")
+	command.Row(w, "NAME", "CHANNEL", "STATE", "CONFIG", "PROBLEM")
 	for _, r := range all {
-		command.Row(w, r.Name, r.Channel, onOff(r.Enabled), string(r.Config))
+		command.Row(w, r.Name, r.Channel, onOff(r.Enabled), string(r.Config), r.Problem)
 	}
 }
 

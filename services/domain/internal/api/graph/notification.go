@@ -137,6 +137,7 @@ func namesOfNotifications(ctx context.Context, n Notify) (notificationNames, err
 func (n notificationNames) route(r core.NotificationRoute) model.NotificationRoute {
 	return model.NotificationRoute{
 		Name: r.Name, Channel: n.channels[r.ChannelID], Config: r.Config, Enabled: r.Enabled, Author: r.Author.Name, ChangedAt: r.ChangedAt,
+		Problem: r.Problem,
 	}
 }
 

@@ -61,6 +61,8 @@ type channelConfig struct {
 	Answers string `json:"answers,omitempty"`
 	// Commands is the name of the organization's credential that the chat server proves slash commands with; empty for no commands.
 	Commands string `json:"commands,omitempty"`
+	// Details is that what happens to a rollout after the first message is also a reply to it, in its thread.
+	Details bool `json:"details,omitempty"`
 	// Templates are what the organization has it say.
 	Templates templates `json:"templates,omitempty"`
 }
@@ -87,6 +89,7 @@ func Kinds() []KindDescription {
 				property("target", text(maxText, "The ID of the channel that a bot posts to, such as C0123456789.")),
 				property("answers", text(255, "The name of the organization's credential that is the signing secret of the Slack app: messages get buttons that answer.")),
 				property("commands", text(255, "The name of the organization's credential that is the signing secret of the Slack app: it takes /lockstep commands.")),
+				details(),
 				property("personal", yes("Members may subscribe: the bot writes to each of them, who has linked an account of the workspace. Without target.")),
 				membersRate(),
 				property("workspace", text(maxText, "The ID of the workspace, such as T0123456789; for a personal channel."))),
@@ -103,6 +106,7 @@ func Kinds() []KindDescription {
 				property("target", text(maxText, "The ID of the channel that a bot posts to.")),
 				property("answers", text(255, "The name of the organization's credential, bound to the server, that proves presses: messages get buttons that answer.")),
 				property("commands", text(255, "The name of the organization's credential, bound to the server, that is the token of the slash command /lockstep.")),
+				details(),
 				property("personal", yes("Members may subscribe: the bot writes to each of them, who has linked an account of the server. Without target.")),
 				membersRate()),
 		},
@@ -142,6 +146,10 @@ func property(name, rest string) string { return fmt.Sprintf(`%q:{%s}`, name, re
 
 func text(most int, description string) string {
 	return fmt.Sprintf(`"type":"string","minLength":1,"maxLength":%d,"description":%q`, most, description)
+}
+
+func details() string {
+	return property("details", yes("What happens to a rollout after its first message is also a reply in the thread of that message. With a target."))
 }
 
 func membersRate() string {
@@ -297,6 +305,9 @@ func readChannel(ctx context.Context, kind core.NotificationKind, raw json.RawMe
 	}
 	if c.Commands != "" && !accountForm.MatchString(c.Commands) || strings.Contains(c.Commands, "://") {
 		found.add("/config/commands", "found what is no name of a credential; expected the name under which the organization has it, never the secret itself")
+	}
+	if c.Details && c.Target == "" {
+		found.add("/config/details", "found without target; only a bot that posts to a channel can reply in a thread")
 	}
 	checkAddresses(&found, c)
 	c.Templates.check(ctx, &found)

@@ -139,6 +139,13 @@ func (u *UseCases) begin(
 		}
 		return m, false, tx.PutOffMessages(ctx, m, now, end)
 	}
+	if quietly, err := advances(ctx, tx, m); err != nil {
+		return m, false, err
+	} else if quietly && 2*(to.WindowCount+1) > c.Rate { // the rest of the minute is for what people are to read
+		u.counts.postponed.Add(1)
+		m.DueAt = to.WindowAt.Add(window)
+		return m, false, tx.SaveMessage(ctx, m)
+	}
 	if m.MemberID != 0 && !turn {
 		if waits, err := u.slot(ctx, tx, c, &m, now); err != nil || waits {
 			return m, false, err
@@ -240,6 +247,17 @@ func quietUntil(ctx context.Context, tx Tx, m core.NotificationMessage, at time.
 	return until, nil
 }
 
+// advances is whether all that a message has to say is that its rollout continues. Such an update takes at most half of a channel's rate,
+// and is no part of a digest.
+func advances(ctx context.Context, tx Tx, m core.NotificationMessage) (bool, error) {
+	if m.RolloutID == 0 || m.SentRevision == 0 || m.SentCount >= len(m.NotificationIDs) {
+		return false, nil
+	}
+	fresh, err := tx.NotificationsByID(ctx, m.NotificationIDs[m.SentCount:])
+	real := func(n core.Notification) bool { return n.Moment != core.MomentAdvanced }
+	return err == nil && len(fresh) > 0 && !slices.ContainsFunc(fresh, real), err
+}
+
 // hold has a message wait for the end of quiet hours. It has no turn then.
 func (u *UseCases) hold(ctx context.Context, tx Tx, m *core.NotificationMessage, until time.Time, err error) error {
 	if err != nil {
@@ -288,7 +306,11 @@ func (u *UseCases) digest(ctx context.Context, tx Tx, m core.NotificationMessage
 		if err != nil {
 			return m, err
 		}
-		if until.IsZero() {
+		quietly, err := advances(ctx, tx, one)
+		if err != nil {
+			return m, err
+		}
+		if until.IsZero() && !quietly {
 			loud = append(loud, one)
 		}
 	}

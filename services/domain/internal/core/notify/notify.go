@@ -29,6 +29,8 @@ type Store interface {
 	NotificationRecipient(ctx context.Context, organization, member int64) (Recipient, []ChatUser, error)
 	// OrganizationsWithDueNotifications returns those with something to route, to send or to look at.
 	OrganizationsWithDueNotifications(ctx context.Context, at time.Time) ([]int64, error)
+	// WarnOfCredentials stores moments of credentials of all organizations that end soon, each once.
+	WarnOfCredentials(ctx context.Context, at time.Time) error
 }
 
 // Reads is what the API reads.
@@ -65,6 +67,8 @@ type Tx interface {
 	SaveNotificationChannel(ctx context.Context, c core.NotificationChannel) error
 	AddNotificationRoute(ctx context.Context, r core.NotificationRoute) (core.NotificationRoute, error)
 	SaveNotificationRoute(ctx context.Context, r core.NotificationRoute) error
+	// SetRouteProblem keeps why the expression of a route could not be evaluated.
+	SetRouteProblem(ctx context.Context, route int64, problem string) error
 
 	// DueNotification locks one that is to be routed, skipping those that others have locked; false if there is none.
 	DueNotification(ctx context.Context, at time.Time) (core.Notification, bool, error)
@@ -80,6 +84,12 @@ type Tx interface {
 	// keeps its quiet hours, and what is not of high severity does not have it sent before they end.
 	AttachNotification(ctx context.Context, m core.NotificationMessage, n core.Notification, follows bool) error
 	NotificationMessageExists(ctx context.Context, channel int64, key string) (bool, error)
+	// AttachAdvance has the messages of a rollout that channels have be updated.
+	AttachAdvance(ctx context.Context, a Advance, n core.Notification) error
+	// AlertsOfFailedRollouts are the messages in channels for alerts about failed rollouts that a rollout has made up for.
+	AlertsOfFailedRollouts(ctx context.Context, rollout int64) ([]core.NotificationMessage, error)
+	// NotifiedCredential is NotFound for one without an end.
+	NotifiedCredential(ctx context.Context, id int64) (Credential, error)
 	// ForgetNotifications deletes what is older, up to a limit.
 	ForgetNotifications(ctx context.Context, before time.Time, most int) error
 
@@ -154,6 +164,8 @@ type UseCases struct {
 	wake    func()
 	// served is the organization whose turn was last.
 	served atomic.Int64
+	// warned is when credentials were looked at last, in nanoseconds.
+	warned atomic.Int64
 	counts counts
 }
 

@@ -5,8 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -42,6 +42,8 @@ type content struct {
 	id string
 	// templateError is why a template could not be filled in; empty if it could.
 	templateError string
+	// details are what happened since the message was sent last, a line each, where its channel wants them as replies.
+	details []string
 }
 
 // text is all of it as plain text.
@@ -90,14 +92,26 @@ func (u *UseCases) render(
 	if err != nil {
 		return r, err
 	}
-	if !strings.HasPrefix(m.Key, "digest:") {
-		open, err := questions(ctx, tx, organization, all, u.clock.Now())
-		if err != nil {
-			return r, err
+	open, err := questions(ctx, tx, organization, all, u.clock.Now())
+	if err != nil {
+		return r, err
+	}
+	if strings.HasPrefix(m.Key, "digest:") {
+		if len(open) > 0 { // a link opens one question: the latest, which the last line names
+			q := open[len(open)-1]
+			made.link = cmp.Or(u.signedLink(ctx, organization, m, q), u.linkOf(core.Notification{RolloutID: q.RolloutID, SubjectID: q.RequestID,
+				Moment: core.MomentCallRequested}), made.link)
+			made.lines = append(made.lines, line("The link opens the latest question: "+q.what))
 		}
+	} else {
 		if made.open = open; len(open) > 0 {
 			made.link = cmp.Or(u.signedLink(ctx, organization, m, open[len(open)-1]), made.link)
 			made.callback = fmt.Sprintf("%s%sorganization_%d/%s", strings.TrimSuffix(u.url, "/"), CallbackPath, organization, c.Name)
+		}
+	}
+	if config.Details && m.Ref != "" {
+		if made.details, err = u.details(ctx, tx, organization, m, all, made.rollout); err != nil {
+			return r, err
 		}
 	}
 	made.id = fmt.Sprintf("lockstep-%d-%d-%s", organization, c.ID, strings.ReplaceAll(m.Key, ":", "-"))
@@ -134,15 +148,23 @@ func (u *UseCases) compose(
 		}
 		rollouts[n.RolloutID] = r
 	}
-	listed := all[max(0, len(all)-shown):]
+	lasting, latest := latestAdvance(all)
+	listed := lasting[max(0, len(lasting)-shown):]
+	hidden := m.LeftOut + len(lasting) - len(listed)
+	if latest != nil && !digest {
+		listed = append(slices.Clone(listed), *latest)
+	}
 	for _, n := range listed {
 		lines, err := u.entry(ctx, tx, organization, &c, n, rollouts[n.RolloutID], own, digest)
 		if err != nil {
 			return c, err
 		}
+		if n.RolloutID != 0 && m.RolloutID != 0 && n.RolloutID != m.RolloutID { // it has made up for the message's own
+			lines[0] = line(fmt.Sprintf("%s, %s: %s", rollouts[n.RolloutID].name(), rollouts[n.RolloutID].VersionSet, lines[0]))
+		}
 		c.lines = append(c.lines, lines...)
 	}
-	if hidden := m.LeftOut + len(all) - len(listed); hidden > 0 {
+	if hidden > 0 {
 		c.lines = append([]string{fmt.Sprintf("%d more are not shown.", hidden)}, c.lines...)
 	}
 	switch {
@@ -151,17 +173,17 @@ func (u *UseCases) compose(
 	case len(all) == 0: // they were deleted
 		c.title = cmp.Or(m.Title, "Lockstep: a notification from more than 30 days ago")
 	default:
-		last := all[len(all)-1] // without a rollout, only a call has several
-		r := rollouts[last.RolloutID]
+		last := current(lasting, latest)
+		r := rollouts[cmp.Or(m.RolloutID, last.RolloutID)]
 		var err error
 		if c.title, c.over, err = titleOf(ctx, tx, organization, last, r); err != nil {
 			return c, err
 		}
 		if m.RolloutID != 0 {
-			c.rollout = r
+			c.rollout, c.over = r, c.over || last.RolloutID != m.RolloutID
 			c.lines = append(c.lines, r.summary()...)
 		} else {
-			c.over = all[0].Moment == core.MomentFreezeEnded || last.Moment == core.MomentProceeded
+			c.over = all[0].Moment == core.MomentFreezeEnded || last.Moment == core.MomentProceeded || last.Moment.Ends() != ""
 		}
 		if todo := whatToDo(last, r); todo != "" && !c.over && own[last.Moment][partText] == "" {
 			c.lines = append(c.lines, "What to do: "+todo)
@@ -171,6 +193,57 @@ func (u *UseCases) compose(
 	}
 	c.title = cut(strings.Join(strings.Fields(c.title), " "), maxTitle)
 	return c, nil
+}
+
+// latestAdvance leaves out what only updates a message; of that the latest is shown, if nothing else has happened since.
+func latestAdvance(all []core.Notification) (lasting []core.Notification, latest *core.Notification) {
+	for i, n := range all {
+		if n.Moment != core.MomentAdvanced {
+			lasting, latest = append(lasting, n), nil
+		} else {
+			latest = &all[i]
+		}
+	}
+	return lasting, latest
+}
+
+// current is the moment that a message is at: the last that it was sent for, unless the rollout has continued since.
+func current(lasting []core.Notification, latest *core.Notification) core.Notification {
+	if len(lasting) == 0 {
+		return *latest
+	}
+	last := lasting[len(lasting)-1]
+	if latest == nil {
+		return last
+	}
+	switch last.Moment { //nolint:exhaustive // the others are as long as nothing ends them
+	case core.MomentRolloutBegan, core.MomentRollbackBegan, core.MomentProceeded, core.MomentCheckPassed:
+		return *latest
+	case core.MomentRolloutStopped:
+		if verbOf(last) == core.VerbStopPassage && verbOf(*latest) == core.VerbPassGate {
+			return *latest
+		}
+	}
+	return last
+}
+
+// details are the lines about what happened since a message was sent last.
+func (u *UseCases) details(
+	ctx context.Context, tx subjects, organization int64, m core.NotificationMessage, all []core.Notification, r Rollout,
+) ([]string, error) {
+	fresh := m.NotificationIDs[min(m.SentCount, len(m.NotificationIDs)):]
+	var lines []string
+	for _, n := range all {
+		if !slices.Contains(fresh, n.ID) || n.RolloutID != r.ID || len(lines) >= shown {
+			continue
+		}
+		sentence, err := sentences(ctx, tx, organization, n, r)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, line(n.At.UTC().Format("15:04:05 MST")+" "+sentence[0]))
+	}
+	return lines, nil
 }
 
 // entry is what a message says of one of the moments that it is about.
@@ -322,8 +395,16 @@ func headline(n core.Notification) string {
 	switch n.Moment {
 	case core.MomentAgentOffline:
 		return n.Environment + ": its agent is offline"
+	case core.MomentAgentOnline:
+		return n.Environment + ": its agent is back"
 	case core.MomentDrift:
 		return fmt.Sprintf("%s: %s differs from what was deployed", n.Application, n.Environment)
+	case core.MomentDriftEnded:
+		return fmt.Sprintf("%s: %s is as it was deployed", n.Application, n.Environment)
+	case core.MomentCheckPassed:
+		return fmt.Sprintf("%s: check %s passes in %s", n.Application, n.Subject, n.Environment)
+	case core.MomentCredentialExpires:
+		return fmt.Sprintf("Credential %s: its value ends soon", n.Subject)
 	case core.MomentCheckFailed:
 		return fmt.Sprintf("%s: check %s failed in %s", n.Application, n.Subject, n.Environment)
 	case core.MomentTriggerDeclined:
@@ -350,7 +431,16 @@ func whatToDo(last core.Notification, r Rollout) string {
 	case core.MomentCallRequested, core.MomentCallUnanswered:
 		return "look at what it calls, then approve or reject it."
 	case core.MomentRolloutStopped:
-		return "resume it, or cancel it."
+		switch verbOf(last) { //nolint:exhaustive // the others cannot be undone by people
+		case core.VerbStopPassage:
+			return "nothing if that is meant: it continues by itself once what stops it ends. Otherwise end that, or cancel the rollout."
+		case core.VerbAbort:
+			return "begin it again, roll it back, or cancel it."
+		default:
+			return "resume it, or cancel it."
+		}
+	case core.MomentCredentialExpires:
+		return "replace its value before that; what needs it fails afterwards."
 	case core.MomentRolloutFailed:
 		return "find out why it failed, then begin another rollout or roll it back."
 	case core.MomentRollbackBegan:
@@ -369,139 +459,3 @@ func whatToDo(last core.Notification, r Rollout) string {
 		return ""
 	}
 }
-
-// sentences say what happened: the first what, the others what is needed to decide.
-func sentences(ctx context.Context, tx subjects, organization int64, n core.Notification, r Rollout) ([]string, error) {
-	because := func(what string) []string { return []string{core.Because(what, n.Reason)} }
-	kind := "rollout"
-	if r.RollbackOf != 0 {
-		kind = fmt.Sprintf("rollback of rollout_%d", r.RollbackOf)
-	}
-	switch n.Moment {
-	case core.MomentApprovalNeeded, core.MomentApprovalUnanswered:
-		lines, err := approval(ctx, tx, n, r)
-		return unanswered(n, lines), err
-	case core.MomentRolloutBegan, core.MomentRollbackBegan:
-		return []string{core.Because(fmt.Sprintf("%s began the %s", n.PrincipalName, kind), n.Reason), "It brings " + r.changes()}, nil
-	case core.MomentRolloutStopped:
-		return because(n.PrincipalName + " stopped it"), nil
-	case core.MomentRolloutFailed:
-		return because("the " + kind + " failed"), nil
-	case core.MomentBreach:
-		return because("it advanced beyond a passage that was not granted"), nil
-	case core.MomentRolledBack, core.MomentRolloutCompleted:
-		return because("the " + kind + " completed"), nil
-	case core.MomentCallRequested, core.MomentCallUnanswered:
-		lines, err := callLines(ctx, tx, organization, n)
-		return unanswered(n, lines), err
-	case core.MomentProceeded:
-		return because(n.PrincipalName + " " + proceeded(n)), nil
-	case core.MomentCheckFailed:
-		return because(fmt.Sprintf("check %s failed in %s", n.Subject, n.Environment)), nil
-	case core.MomentFreezeBegan, core.MomentFreezeEnded:
-		f, err := tx.NotifiedFreeze(ctx, n.SubjectID)
-		if err != nil && !fault.Is(err, fault.NotFound) {
-			return nil, err
-		}
-		what := "began, until " + f.EndsAt.UTC().Format("2006-01-02 15:04 MST")
-		if n.Moment == core.MomentFreezeEnded {
-			what = "ended"
-		}
-		of := "everything"
-		if len(f.Scope) > 0 {
-			of = strings.Join(f.Scope, ", ")
-		}
-		return []string{core.Because(fmt.Sprintf("the freeze of %s, set by %s, %s", of, f.Author, what), f.Reason)}, nil
-	case core.MomentAgentOffline:
-		return because(n.Environment + " cannot be reached"), nil
-	case core.MomentDrift:
-		return because(fmt.Sprintf("%s differs in %s", n.Application, n.Environment)), nil
-	case core.MomentTriggerDeclined:
-		return because(fmt.Sprintf("trigger %s of %s did not begin a rollout", n.Subject, n.Application)), nil
-	case core.MomentTest:
-		return []string{fmt.Sprintf("%s tests route %s. There is nothing to do.", n.PrincipalName, n.Subject)}, nil
-	default:
-		return because(string(n.Moment)), nil
-	}
-}
-
-// approval says what changes, who asked, and until when it can be answered.
-func approval(ctx context.Context, tx subjects, n core.Notification, r Rollout) ([]string, error) {
-	g, err := tx.NotifiedGate(ctx, n.RolloutID, n.Subject)
-	if err != nil && !fault.Is(err, fault.NotFound) {
-		return nil, err
-	}
-	what := fmt.Sprintf("approval %s is needed", n.Subject)
-	at := r.before(n.Subject, g)
-	for _, e := range r.Environments {
-		if e.ID == at {
-			what += " before " + e.Name
-		}
-	}
-	who := "asked for by " + r.AskedBy
-	if g.Group != "" {
-		who += ", to be given by " + g.Group
-	}
-	if g.Quorum > 1 {
-		who += fmt.Sprintf(" (%d of them)", g.Quorum)
-	}
-	until := "It does not expire"
-	if g.ExpiresAt != nil {
-		until = "It expires at " + g.ExpiresAt.UTC().Format("2006-01-02 15:04 MST")
-	}
-	return []string{core.Because(what+", "+who, cmp.Or(g.Reason, n.Reason)), "It brings " + r.changes(), until}, nil
-}
-
-// unanswered are the lines of a question, which begin with that nobody has answered it if that is why it is sent.
-func unanswered(n core.Notification, lines []string) []string {
-	if (n.Moment == core.MomentApprovalUnanswered || n.Moment == core.MomentCallUnanswered) && len(lines) > 0 {
-		lines[0] = "nobody has answered: " + lines[0]
-	}
-	return lines
-}
-
-// callLines say which call waits for people, and until when.
-func callLines(ctx context.Context, tx subjects, organization int64, n core.Notification) ([]string, error) {
-	all, err := tx.CallRequestsByID(ctx, organization, []int64{n.SubjectID})
-	if err != nil {
-		return nil, err
-	}
-	c := all[n.SubjectID]
-	what := fmt.Sprintf("a call of %s by %s needs an approval", n.Subject, cmp.Or(c.WorkflowID, "a run"))
-	if c.Group != "" {
-		what += ", to be given by " + c.Group
-	}
-	if c.Quorum > 1 {
-		what += fmt.Sprintf(" (%d of them)", c.Quorum)
-	}
-	until := "It does not expire"
-	if c.ExpiresAt != nil {
-		until = "Without an answer it is refused at " + c.ExpiresAt.UTC().Format("2006-01-02 15:04 MST")
-	}
-	return []string{core.Because(what, n.Reason), until}, nil
-}
-
-// proceeded is what was done that has something proceed: the verb of the journal, which is in the cause of a rollout's moment.
-func proceeded(n core.Notification) string {
-	verb, what := n.Subject, "the call"
-	if n.SubjectID == 0 {
-		_, rest, _ := strings.Cut(strings.TrimPrefix(n.Cause, "rollout:"), ":")
-		verb, _, _ = strings.Cut(rest, ":")
-		what = n.Subject
-	}
-	switch core.Verb(verb) {
-	case core.VerbApprove:
-		return "approved " + what
-	case core.VerbReject:
-		return "rejected " + what
-	case core.VerbResume:
-		return "resumed it"
-	case core.VerbRetry:
-		return "began it again"
-	default:
-		return "answered, and it proceeds"
-	}
-}
-
-// stamp is an instant for data.
-func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) }

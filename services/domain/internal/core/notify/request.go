@@ -142,7 +142,14 @@ func slack(c channelConfig, m core.NotificationMessage, what content) inputs {
 	delete(body, "unfurl_links")
 	delete(body, "unfurl_media")
 	body["ts"] = m.Ref
-	return withToken(c, "POST", "chat.update", body, accepted)
+	sent := withToken(c, "POST", "chat.update", body, accepted)
+	if len(what.details) > 0 {
+		sent.Further = append(sent.Further, withToken(c, "POST", "chat.postMessage", object{
+			"channel": c.Target, "thread_ts": m.Ref, "text": slackText(cut(strings.Join(what.details, "\n"), 2900)), "unfurl_links": false,
+			"unfurl_media": false, "mrkdwn": false,
+		}, accepted).Request)
+	}
+	return sent
 }
 
 // spoken is all of it for a screen reader, without the address of the link.
@@ -205,7 +212,7 @@ func markdownLines(lines []string, most int) string {
 // mattermost is a post with a message attachment.
 func mattermost(c channelConfig, m core.NotificationMessage, what content) inputs {
 	attachment := object{
-		"fallback": markdownText(what.title), "color": fmt.Sprintf("#%06X", what.color()), "title": markdownText(what.title),
+		"fallback": markdownText(cut(what.spoken(), 2000)), "color": fmt.Sprintf("#%06X", what.color()), "title": markdownText(what.title),
 		"text": markdownLines(what.lines, 4000),
 	}
 	if what.link != "" {
@@ -217,15 +224,21 @@ func mattermost(c channelConfig, m core.NotificationMessage, what content) input
 	}
 	body := object{"channel_id": c.Target, "message": "", "props": object{"attachments": attachments}}
 	var secrets []string
+	var further []map[string]any
 	if c.Answers != "" && len(what.open) > 0 {
 		attachment["actions"], secrets = what.mattermostButtons(m.ID)
 	}
 	method, path, accepted := "POST", "api/v4/posts", answer{Ref: "id"}
+	if m.Ref != "" && len(what.details) > 0 {
+		reply := object{"channel_id": c.Target, "root_id": m.Ref, "message": markdownLines(what.details, 4000)}
+		further = append(further, withToken(c, method, path, reply, accepted).Request)
+	}
 	if m.Ref != "" {
 		delete(body, "channel_id")
 		method, path, accepted = "PUT", "api/v4/posts/"+url.PathEscape(m.Ref)+"/patch", answer{}
 	}
 	sent := withToken(c, method, path, body, accepted)
+	sent.Further = further
 	if c.Personal { // the target is a user
 		delete(body, "channel_id")
 		sent.Direct = c.Target

@@ -37,6 +37,9 @@ type Worked struct {
 // WorkDue does the next thing that is due: it routes a moment, or sends a message or looks at one that is being sent. It reports false if
 // nothing is due. Organizations take turns.
 func (u *UseCases) WorkDue(ctx context.Context) (Worked, bool, error) {
+	if err := u.warn(ctx); err != nil {
+		return Worked{}, false, err
+	}
 	organizations, err := u.store.OrganizationsWithDueNotifications(ctx, u.clock.Now())
 	if err != nil {
 		return Worked{}, false, err
@@ -49,6 +52,22 @@ func (u *UseCases) WorkDue(ctx context.Context) (Worked, bool, error) {
 		}
 	}
 	return Worked{}, false, nil
+}
+
+// lookout is how often credentials are looked at.
+const lookout = 10 * time.Minute
+
+// warn stores, now and then, which credentials end soon.
+func (u *UseCases) warn(ctx context.Context) error {
+	now, last := u.clock.Now(), u.warned.Load()
+	if now.Sub(time.Unix(0, last)) < lookout || !u.warned.CompareAndSwap(last, now.UnixNano()) {
+		return nil
+	}
+	if err := u.store.WarnOfCredentials(ctx, now); err != nil {
+		u.warned.CompareAndSwap(now.UnixNano(), last)
+		return err
+	}
+	return nil
 }
 
 // turns returns organizations, beginning after the one served last, so that none waits for all messages of another.
@@ -129,6 +148,9 @@ func (u *UseCases) route(
 	if err != nil {
 		return n, 0, err
 	}
+	if n.Moment == core.MomentAdvanced {
+		return n, 0, advance(ctx, tx, f, channels, now)
+	}
 	made, err := u.personal(ctx, tx, organization, f, channels, now)
 	if err != nil {
 		return n, made, err
@@ -157,7 +179,7 @@ func (u *UseCases) toChannels(
 		if _, personal := isPersonal(c); personal || !c.Enabled {
 			continue
 		}
-		m, sends, err := f.to(ctx, c, routes, now)
+		m, sends, err := f.to(ctx, tx, c, routes, now)
 		if err != nil {
 			return err
 		}
@@ -185,6 +207,49 @@ func (u *UseCases) toChannels(
 			}
 		}
 	}
+	return resolve(ctx, tx, n, now)
+}
+
+// advance has channels update what they have of a rollout that continues. The end of one has messages of its own.
+func advance(ctx context.Context, tx Tx, f facts, channels []core.NotificationChannel, now time.Time) error {
+	if f.rollout.State.Terminal() {
+		return nil
+	}
+	a := Advance{Key: key(f.notification), DueAt: now.Add(core.AdvanceDelay)}
+	for _, c := range channels {
+		if _, personal := isPersonal(c); personal || !c.Enabled || !updates(c) || c.Kind == core.NotifyPagerDuty {
+			continue
+		}
+		var config channelConfig
+		if err := json.Unmarshal(c.Config, &config); err != nil {
+			return fmt.Errorf("read channel %q: %w", c.Name, err)
+		}
+		a.Channels = append(a.Channels, c.ID)
+		if config.Details {
+			a.Details = append(a.Details, c.ID)
+		}
+	}
+	if len(a.Channels) == 0 {
+		return nil
+	}
+	return tx.AttachAdvance(ctx, a, f.notification)
+}
+
+// resolve ends the alerts of rollouts that failed, once another one has completed where they were.
+func resolve(ctx context.Context, tx Tx, n core.Notification, now time.Time) error {
+	if n.Moment != core.MomentRolloutCompleted && n.Moment != core.MomentRolledBack {
+		return nil
+	}
+	alerts, err := tx.AlertsOfFailedRollouts(ctx, n.RolloutID)
+	if err != nil {
+		return err
+	}
+	for _, m := range alerts {
+		m.DueAt, m.Severity = now, n.Moment.Severity()
+		if err := tx.AttachNotification(ctx, m, n, true); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -209,6 +274,12 @@ func look(ctx context.Context, tx Tx, n core.Notification) (f facts, void bool, 
 			return f, false, ignoreMissing(err)
 		}
 		return f, !freeze.happened(n), nil
+	case core.MomentCredentialExpires:
+		c, err := tx.NotifiedCredential(ctx, n.SubjectID)
+		if err != nil {
+			return f, true, ignoreMissing(err)
+		}
+		return f, !c.warnedOf(n), nil
 	}
 	if n.RolloutID == 0 {
 		return f, false, nil
@@ -275,6 +346,8 @@ func key(n core.Notification) string {
 		return fmt.Sprintf("rollout:%d", n.RolloutID)
 	case ofCall(n):
 		return fmt.Sprintf("call:%d", n.SubjectID)
+	case n.Moment.Ends() != "":
+		return "notification:" + strings.TrimPrefix(n.Cause, "end:")
 	default:
 		return fmt.Sprintf("notification:%d", n.ID)
 	}
@@ -287,7 +360,12 @@ func ofCall(n core.Notification) bool {
 }
 
 // follows is whether a moment may be about something that a message is about already.
-func follows(n core.Notification) bool { return n.RolloutID != 0 || ofCall(n) }
+func follows(n core.Notification) bool { return n.RolloutID != 0 || ofCall(n) || n.Moment.Ends() != "" }
+
+// warnedOf reports whether a credential still has the value that a moment is about.
+func (c Credential) warnedOf(n core.Notification) bool {
+	return strings.HasPrefix(n.Cause, fmt.Sprintf("credential:%d:%d:%d:", n.SubjectID, c.Version, c.ExpiresAt.Unix()))
+}
 
 // Defaults are the moments that a channel of a kind without routes is sent.
 func Defaults(kind core.NotificationKind) []core.NotificationMoment {
@@ -301,11 +379,11 @@ func Defaults(kind core.NotificationKind) []core.NotificationMoment {
 
 // to is the message of a channel that a moment belongs to: by its first route that matches, or by default where it has no route.
 func (f facts) to(
-	ctx context.Context, c core.NotificationChannel, routes []core.NotificationRoute, now time.Time,
+	ctx context.Context, tx Tx, c core.NotificationChannel, routes []core.NotificationRoute, now time.Time,
 ) (m core.NotificationMessage, sends bool, err error) {
 	n := f.notification
 	m = core.NotificationMessage{ChannelID: c.ID, RolloutID: n.RolloutID, Key: key(n), DueAt: now}
-	if n.Moment == core.MomentProceeded {
+	if n.Moment == core.MomentProceeded || n.Moment == core.MomentAdvanced {
 		return m, false, nil
 	}
 	own := 0
@@ -321,7 +399,13 @@ func (f facts) to(
 		if err := json.Unmarshal(r.Config, &config); err != nil {
 			return m, false, fmt.Errorf("read route %q: %w", r.Name, err)
 		}
-		if !f.match(ctx, config) {
+		matches, problem := f.match(ctx, config)
+		if problem != "" {
+			if err := tx.SetRouteProblem(ctx, r.ID, line(fmt.Sprintf("event %s at %s: %s", n.Moment, stamp(n.At), problem))); err != nil {
+				return m, false, err
+			}
+		}
+		if !matches {
 			continue
 		}
 		m.RouteID, m.Quiet = r.ID, config.Quiet.stored()
@@ -348,8 +432,8 @@ func (c RouteConfig) due(moment core.NotificationMoment, now time.Time) (at, dig
 	return at, digest
 }
 
-// match reports whether a route is for a moment. An expression that cannot be evaluated matches nothing.
-func (f facts) match(ctx context.Context, c RouteConfig) bool {
+// match reports whether a route is for a moment. An expression that cannot be evaluated matches nothing; problem is why.
+func (f facts) match(ctx context.Context, c RouteConfig) (matches bool, problem string) {
 	n := f.notification
 	anyOf := func(patterns, names []string) bool {
 		return len(patterns) == 0 || slices.ContainsFunc(names, func(name string) bool {
@@ -362,17 +446,17 @@ func (f facts) match(ctx context.Context, c RouteConfig) bool {
 	}
 	switch {
 	case len(c.Events) > 0 && !slices.Contains(c.Events, n.Moment):
-		return false
+		return false, ""
 	case len(c.Severities) > 0 && !slices.Contains(c.Severities, n.Moment.Severity().String()):
-		return false
+		return false, ""
 	case !anyOf(c.Applications, []string{n.Application}), !anyOf(c.Environments, f.environments), !anyOf(tiers, f.tiers):
-		return false
+		return false, ""
 	case c.Expression == "":
-		return true
+		return true, ""
 	}
 	program, err := expression.Compile(c.Expression, expressionNames()...)
 	if err != nil {
-		return false
+		return false, err.Error()
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -380,8 +464,14 @@ func (f facts) match(ctx context.Context, c RouteConfig) bool {
 		"event": string(n.Moment), "application": n.Application, "environments": texts(f.environments), "tiers": texts(f.tiers),
 		"severity": n.Moment.Severity().String(), "rollout": n.RolloutID, "subject": n.Subject, "reason": n.Reason, "principal": n.PrincipalName,
 	})
+	if err != nil {
+		return false, err.Error()
+	}
 	matches, is := result.(bool)
-	return err == nil && is && matches
+	if !is {
+		return false, "found no boolean"
+	}
+	return matches, ""
 }
 
 func texts(all []string) []any {

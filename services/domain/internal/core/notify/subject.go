@@ -46,3 +46,18 @@ type Freeze struct {
 	// Scope is what it stops; empty for everything.
 	Scope []string
 }
+
+// Credential is what messages say of a credential.
+type Credential struct {
+	Version   int
+	ExpiresAt time.Time
+}
+
+// Advance is which messages something else has happened to that they are about.
+type Advance struct {
+	// Channels are those that can update a message, and Details those of them that have each advance as a reply.
+	Channels, Details []int64
+	Key               string
+	// DueAt is when they are sent at the earliest, unless they are due anyway.
+	DueAt time.Time
+}

@@ -132,6 +132,7 @@ type subjects interface {
 	NotifiedRollout(ctx context.Context, id int64) (Rollout, error)
 	NotifiedGate(ctx context.Context, rollout int64, gate string) (Gate, error)
 	NotifiedFreeze(ctx context.Context, id int64) (Freeze, error)
+	NotifiedCredential(ctx context.Context, id int64) (Credential, error)
 	CallRequestsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.CallRequest, error)
 }
 
@@ -171,18 +172,27 @@ func sampleOf(moment core.NotificationMoment) sample {
 		s.rollout.RollbackOf = 11
 	case core.MomentRolledBack:
 		s.rollout.RollbackOf, s.rollout.State, last.State = 11, core.RolloutCompleted, core.RolloutCompleted
-	case core.MomentFreezeBegan, core.MomentFreezeEnded, core.MomentAgentOffline, core.MomentDrift, core.MomentTriggerDeclined:
+	case core.MomentFreezeBegan, core.MomentFreezeEnded, core.MomentAgentOffline, core.MomentAgentOnline, core.MomentDrift,
+		core.MomentDriftEnded, core.MomentTriggerDeclined, core.MomentCredentialExpires:
 		s.notification.RolloutID, s.notification.SubjectID, s.notification.Subject = 0, 3, "nightly"
 		s.notification.Reason = cmp.Or(map[core.NotificationMoment]string{
 			core.MomentAgentOffline: "no heartbeat for 90 s", core.MomentDrift: "Deployment api has 5 replicas instead of 3",
 			core.MomentTriggerDeclined: "rollout_11 is under way",
 		}[moment], s.notification.Reason)
+		if moment.Ends() != "" || moment == core.MomentCredentialExpires {
+			s.notification.Reason = ""
+		}
+		if moment == core.MomentCredentialExpires {
+			s.notification.Subject, s.notification.Application, s.notification.Environment = "registry-token", "", ""
+		}
 	case core.MomentTest:
 		s.notification.RolloutID, s.notification.Subject, s.notification.Reason = 0, "production", ""
 	case core.MomentCallRequested, core.MomentCallUnanswered:
 		s.notification.RolloutID, s.notification.SubjectID, s.notification.Subject = 0, 3, "http.request"
 	case core.MomentCheckFailed:
 		s.notification.Subject, s.notification.Reason = "e2e", "2 of 140 tests failed"
+	case core.MomentCheckPassed:
+		s.notification.Subject, s.notification.Reason = "e2e", ""
 	}
 	if s.notification.RolloutID == 0 {
 		s.rollout = Rollout{}
@@ -208,6 +218,10 @@ func (s sample) NotifiedGate(context.Context, int64, string) (Gate, error) {
 
 func (s sample) NotifiedFreeze(context.Context, int64) (Freeze, error) {
 	return Freeze{StartsAt: s.notification.At, EndsAt: s.notification.At.Add(48 * time.Hour), Reason: "holidays", Author: "Ann", Scope: []string{"production"}}, nil
+}
+
+func (s sample) NotifiedCredential(context.Context, int64) (Credential, error) {
+	return Credential{Version: 1, ExpiresAt: s.notification.At.Add(7 * 24 * time.Hour)}, nil
 }
 
 func (s sample) CallRequestsByID(context.Context, int64, []int64) (map[int64]core.CallRequest, error) {

@@ -62,6 +62,8 @@ type TriggerTx interface {
 	SignalTriggers(ctx context.Context, kind core.TriggerKind, causes map[int64]string, at time.Time) error
 	// SignalDrift does so for those of kind drift, if something differs, once as long as it lasts.
 	SignalDrift(ctx context.Context, applicationEnvironment int64, at time.Time) error
+	// EndDrift stores that drift has ended, if the latest observation is the first without it.
+	EndDrift(ctx context.Context, applicationEnvironment int64, at time.Time) error
 	// HurryNotification has the message looked at now that a run sends which has ended; a no-op for any other run.
 	HurryNotification(ctx context.Context, message int64, run int, at time.Time) error
 	// HurryForgeStatus has the status looked at now that a run publishes which has ended; a no-op for any other run.
@@ -180,6 +182,9 @@ type Tx interface {
 	SaveReconciliation(ctx context.Context, r core.Reconciliation) error
 	// SaveContact answers whether it says something new.
 	SaveContact(ctx context.Context, c core.Contact) (news bool, err error)
+	// CheckFailed and CheckPassed store that a check whose state is observed fails or passes, once for each failure.
+	CheckFailed(ctx context.Context, n core.Notification) error
+	CheckPassed(ctx context.Context, n core.Notification) error
 	core.HealthReads
 
 	access.ApproverReads

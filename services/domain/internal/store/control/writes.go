@@ -356,6 +356,14 @@ func (w Writes) AddCheckReport(ctx context.Context, r core.CheckReport) (core.Ch
 	if len(r.Environments) > 0 {
 		environments, _ = json.Marshal(r.Environments) // texts by text: never fails
 	}
+	rows, err := w.Q.LatestCheckStatuses(ctx, w.Entered, []int64{r.VersionSetID})
+	if err != nil {
+		return core.CheckReport{}, pg.Classify(err, "read statuses of checks")
+	}
+	before := make([]core.CheckReport, len(rows))
+	for i, row := range rows {
+		before[i] = checkReport(row)
+	}
 	row, err := w.Q.InsertCheckStatus(ctx, query.InsertCheckStatusParams{
 		OrganizationID: w.Entered, ApplicationID: r.ApplicationID, EnvironmentID: r.EnvironmentID, VersionSetID: r.VersionSetID, Key: r.Key,
 		Phase: string(r.Phase), Description: r.Description, Link: r.Link, PrincipalType: string(r.Reporter.Type), PrincipalID: r.Reporter.ID,
@@ -364,13 +372,35 @@ func (w Writes) AddCheckReport(ctx context.Context, r core.CheckReport) (core.Ch
 	if err != nil {
 		return core.CheckReport{}, pg.Classify(err, "add status of check %s", r.Key)
 	}
-	if r.Phase == core.CheckFailure {
-		if err := w.Q.InsertCheckNotification(ctx, w.Entered, row.ID); err != nil {
-			return core.CheckReport{}, pg.Classify(err, "store a notification of check %s", r.Key)
-		}
+	made := checkReport(row)
+	if err := w.notifyOfCheck(ctx, before, made); err != nil {
+		return core.CheckReport{}, err
 	}
 	_, err = w.Q.ForgetCheckStatuses(ctx, row.ID)
-	return checkReport(row), pg.Classify(err, "forget earlier statuses of check %s", r.Key)
+	return made, pg.Classify(err, "forget earlier statuses of check %s", r.Key)
+}
+
+// notifyOfCheck stores that a report has a check fail or pass, once for each failure.
+func (w Writes) notifyOfCheck(ctx context.Context, before []core.CheckReport, r core.CheckReport) error {
+	was, is, why := core.PhasesOf(before, r)
+	if was == is {
+		return nil
+	}
+	n := core.Notification{
+		Moment: core.MomentCheckFailed, Cause: fmt.Sprintf("check:%d", r.ID), At: r.CreatedAt, ApplicationID: r.ApplicationID,
+		EnvironmentID: r.EnvironmentID, SubjectID: r.VersionSetID, Subject: r.Key, By: r.Reporter.Principal, Reason: why,
+	}
+	switch is {
+	case core.CheckFailure:
+		return notify.CheckFailed(ctx, w.Q, w.Entered, n, false)
+	case core.CheckSuccess:
+		n.Moment = core.MomentCheckPassed
+		return notify.Ended(ctx, w.Q, w.Entered, n)
+	case core.CheckPending:
+		return nil
+	default:
+		return nil
+	}
 }
 
 // VersionSetsOfCommit implements check.Tx.

@@ -26,6 +26,81 @@ func Add(ctx context.Context, q *query.Queries, organization int64, n core.Notif
 	}), "store a notification of %s", n.Moment)
 }
 
+// Advance stores a moment that only updates the message of a rollout, while the organization has a channel that can. rolloutEnvironment says
+// which rollout it is; 0 if the moment does.
+func Advance(ctx context.Context, q *query.Queries, organization int64, n core.Notification, rolloutEnvironment int64) error {
+	return pg.Classify(q.InsertAdvance(ctx, query.InsertAdvanceParams{
+		OrganizationID: organization, Cause: n.Cause, At: n.At, DueAt: n.DueAt, RolloutID: n.RolloutID, Subject: n.Subject,
+		PrincipalType: string(n.By.Type), PrincipalID: n.By.ID, Reason: n.Reason, RolloutEnvironmentID: rolloutEnvironment,
+	}), "store a notification of %s", n.Moment)
+}
+
+// CheckFailed stores that a check failed: its subject is the key, and SubjectID the version set. once is that one that has not ended is the same.
+func CheckFailed(ctx context.Context, q *query.Queries, organization int64, n core.Notification, once bool) error {
+	return pg.Classify(q.InsertCheckNotification(ctx, query.InsertCheckNotificationParams{
+		OrganizationID: organization, Cause: n.Cause, At: n.At, ApplicationID: n.ApplicationID, EnvironmentID: n.EnvironmentID,
+		VersionSetID: n.SubjectID, Subject: n.Subject, PrincipalType: string(n.By.Type), PrincipalID: n.By.ID, Reason: bounded(n.Reason), Once: once,
+	}), "store a notification of check %s", n.Subject)
+}
+
+// Ended stores that what a moment ends has ended, once; nothing if it had not begun.
+func Ended(ctx context.Context, q *query.Queries, organization int64, n core.Notification) error {
+	return pg.Classify(q.InsertEndNotification(ctx, query.InsertEndNotificationParams{
+		OrganizationID: organization, Moment: string(n.Moment), Begun: string(n.Moment.Ends()), At: n.At, EnvironmentID: n.EnvironmentID,
+		ApplicationID: n.ApplicationID, Subject: n.Subject, SubjectID: n.SubjectID,
+	}), "store a notification of %s", n.Moment)
+}
+
+// bounded is a reason as notifications keep it.
+func bounded(reason string) string {
+	const most = 1000
+	if runes := []rune(reason); len(runes) > most {
+		return string(runes[:most])
+	}
+	return reason
+}
+
+// CheckFailed implements rollout.Tx.
+func (w Writes) CheckFailed(ctx context.Context, n core.Notification) error {
+	return CheckFailed(ctx, w.Q, w.Entered, n, true)
+}
+
+// CheckPassed implements rollout.Tx.
+func (w Writes) CheckPassed(ctx context.Context, n core.Notification) error {
+	return Ended(ctx, w.Q, w.Entered, n)
+}
+
+// WarnOfCredentials implements notify.Store for a pool.
+func WarnOfCredentials(ctx context.Context, q *query.Queries, at time.Time) error {
+	return pg.Classify(q.WarnOfCredentials(ctx, at), "store notifications of credentials that end soon")
+}
+
+// NotifiedCredential implements notify.Tx.
+func (w Writes) NotifiedCredential(ctx context.Context, id int64) (notify.Credential, error) {
+	row, err := w.Q.NotifiedCredential(ctx, w.Entered, id)
+	if err != nil {
+		return notify.Credential{}, missing(err, "credential", id)
+	}
+	return notify.Credential{Version: int(row.Version), ExpiresAt: row.ExpiresAt}, nil
+}
+
+// AttachAdvance implements notify.Tx.
+func (w Writes) AttachAdvance(ctx context.Context, a notify.Advance, n core.Notification) error {
+	return pg.Classify(w.Q.AttachAdvance(ctx, query.AttachAdvanceParams{
+		OrganizationID: w.Entered, Channels: a.Channels, Details: a.Details, Key: a.Key, DueAt: a.DueAt, NotificationID: n.ID,
+	}), "have messages of %s updated", a.Key)
+}
+
+// AlertsOfFailedRollouts implements notify.Tx.
+func (w Writes) AlertsOfFailedRollouts(ctx context.Context, rollout int64) ([]core.NotificationMessage, error) {
+	rows, err := w.Q.AlertsOfFailedRollouts(ctx, w.Entered, rollout)
+	all := make([]core.NotificationMessage, len(rows))
+	for i, r := range rows {
+		all[i] = core.NotificationMessage{ChannelID: r.ChannelID, RolloutID: r.RolloutID, Key: r.Key}
+	}
+	return all, pg.Classify(err, "read the alerts of failed rollouts")
+}
+
 func notification(r query.Notification) core.Notification {
 	return core.Notification{
 		ID: r.ID, Moment: core.NotificationMoment(r.Moment), Cause: r.Cause, At: r.At, DueAt: r.DueAt, ApplicationID: orZero(r.ApplicationID),

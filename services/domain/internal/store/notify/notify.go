@@ -34,6 +34,7 @@ func route(r query.NotificationRoute) core.NotificationRoute {
 	return core.NotificationRoute{
 		ID: r.ID, ChannelID: r.ChannelID, Name: r.Name, Config: r.Config, Enabled: r.Enabled,
 		Author: author(r.PrincipalType, r.PrincipalID, r.PrincipalName), ChangedAt: r.ChangedAt, Removed: r.RemovedAt != nil,
+		Problem: r.Problem,
 	}
 }
 
@@ -163,6 +164,11 @@ func (w Writes) SaveNotificationRoute(ctx context.Context, r core.NotificationRo
 		PrincipalType: string(r.Author.Type), PrincipalID: r.Author.ID, PrincipalName: r.Author.Name, ChangedAt: r.ChangedAt,
 	})
 	return pg.Classify(err, "save route %s", r.Name)
+}
+
+// SetRouteProblem implements notify.Tx.
+func (w Writes) SetRouteProblem(ctx context.Context, route int64, problem string) error {
+	return pg.Classify(w.Q.SetRouteProblem(ctx, problem, w.Entered, route), "keep what is wrong with route %d", route)
 }
 
 // DueMessage implements notify.Tx.

@@ -7,16 +7,97 @@ SELECT @organization_id, @moment, @cause, @at::timestamptz, @due_at::timestamptz
 WHERE EXISTS (SELECT FROM cd_notification_channels c WHERE c.organization_id = @organization_id AND c.enabled AND c.removed_at IS NULL)
 ON CONFLICT (organization_id, cause) DO NOTHING;
 
--- name: InsertCheckNotification :exec
--- A check that failed, with the rollout that it stops, if there is one.
-INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, environment_id, rollout_id, subject, principal_type, principal_id, reason)
-SELECT s.organization_id, 'check_failed', 'check:' || s.id, s.created_at, s.created_at, s.application_id, s.environment_id,
-    (SELECT r.id FROM cd_rollouts r WHERE r.organization_id = s.organization_id AND r.application_id = s.application_id AND r.state IN ('pending', 'in_progress', 'paused')
-        AND r.version_set_id = s.version_set_id LIMIT 1), s.key, s.principal_type, s.principal_id, s.description
-FROM cd_check_statuses s
-WHERE s.organization_id = @organization_id AND s.id = @id
-  AND EXISTS (SELECT FROM cd_notification_channels c WHERE c.organization_id = @organization_id AND c.enabled AND c.removed_at IS NULL)
+-- name: InsertAdvance :exec
+-- What only updates the message of a rollout: only while the organization has a channel whose messages can be updated. An environment of the
+-- rollout says which rollout it is.
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, environment_id, rollout_id, subject, principal_type, principal_id, reason)
+SELECT @organization_id, 'rollout_advanced', @cause, @at::timestamptz, @due_at::timestamptz, e.environment_id, COALESCE(e.rollout_id, @rollout_id::bigint),
+    @subject::text, @principal_type::text, @principal_id::bigint, @reason::text
+FROM (SELECT @rollout_environment_id::bigint AS id) r
+LEFT JOIN cd_rollout_environments e ON e.organization_id = @organization_id AND e.id = r.id
+WHERE EXISTS (SELECT FROM cd_notification_channels c WHERE c.organization_id = @organization_id AND c.enabled AND c.removed_at IS NULL
+    AND c.kind IN ('slack', 'mattermost', 'discord') AND c.config ? 'target')
 ON CONFLICT (organization_id, cause) DO NOTHING;
+
+-- name: InsertCheckNotification :exec
+-- A check that failed, with the rollout that it stops, if there is one. once is that a failure that has not ended is the same one.
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, environment_id, rollout_id, subject_id, subject, principal_type,
+    principal_id, reason)
+SELECT @organization_id, 'check_failed', @cause, @at::timestamptz, @at::timestamptz, @application_id::bigint, @environment_id::bigint,
+    (SELECT r.id FROM cd_rollouts r WHERE r.organization_id = @organization_id AND r.application_id = @application_id AND r.state IN ('pending', 'in_progress', 'paused')
+        AND r.version_set_id = @version_set_id LIMIT 1), @version_set_id::bigint, @subject::text, @principal_type::text, @principal_id::bigint, @reason::text
+WHERE EXISTS (SELECT FROM cd_notification_channels c WHERE c.organization_id = @organization_id AND c.enabled AND c.removed_at IS NULL)
+  AND NOT (@once::boolean AND EXISTS (SELECT FROM cd_notifications b WHERE b.organization_id = @organization_id AND b.moment = 'check_failed'
+    AND b.environment_id = @environment_id AND b.application_id = @application_id AND b.subject = @subject AND b.subject_id = @version_set_id
+    AND NOT EXISTS (SELECT FROM cd_notifications x WHERE x.organization_id = @organization_id AND x.cause = 'end:' || b.id)))
+ON CONFLICT (organization_id, cause) DO NOTHING;
+
+-- name: InsertEndNotification :exec
+-- The end of the latest moment of a kind in an environment: once, and nothing if there was none.
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, environment_id, rollout_id, subject_id, subject)
+SELECT b.organization_id, @moment::text, 'end:' || b.id, @at::timestamptz, @at::timestamptz, b.application_id, b.environment_id, b.rollout_id, b.subject_id, b.subject
+FROM cd_notifications b
+WHERE b.organization_id = @organization_id AND b.moment = @begun::text AND b.environment_id = @environment_id::bigint AND b.at <= @at
+  AND COALESCE(b.application_id, 0) = @application_id::bigint AND b.subject = @subject::text AND b.subject_id = @subject_id::bigint
+ORDER BY b.at DESC, b.id DESC LIMIT 1
+ON CONFLICT (organization_id, cause) DO NOTHING;
+
+-- name: InsertDriftEndNotification :exec
+-- The end of drift, once the latest observation is the first without it.
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, environment_id)
+SELECT b.organization_id, 'drift_ended', 'end:' || b.id, @at::timestamptz, @at::timestamptz, b.application_id, b.environment_id
+FROM cd_application_environments e
+JOIN cd_application_environment_reconciliations r ON r.organization_id = e.organization_id AND r.application_environment_id = e.id AND r.drift = ''
+    AND r.since = r.observed_at
+JOIN LATERAL (SELECT d.* FROM cd_notifications d WHERE d.organization_id = e.organization_id AND d.moment = 'drift' AND d.environment_id = e.environment_id
+    AND d.application_id = e.application_id ORDER BY d.at DESC, d.id DESC LIMIT 1) b ON true
+WHERE e.organization_id = @organization_id AND e.id = @application_environment_id
+ON CONFLICT (organization_id, cause) DO NOTHING;
+
+-- name: NotificationBacklog :one
+-- Across organizations, on purpose: for metrics.
+SELECT waiting::bigint AS waiting, oldest_seconds::double precision AS oldest_seconds FROM cd_notification_backlog();
+
+-- name: WarnOfCredentials :exec
+-- Across organizations, on purpose: the workers are for all.
+SELECT cd_warn_of_credentials(@at::timestamptz);
+
+-- name: NotifiedCredential :one
+-- When the present value of a credential ends; no row for one that was revoked or has no end.
+SELECT version, expires_at::timestamptz AS expires_at FROM cd_credentials
+WHERE organization_id = @organization_id AND id = @id AND revoked_at IS NULL AND expires_at IS NOT NULL;
+
+-- name: AttachAdvance :exec
+-- Has the message of a rollout that channels have, or are about to have, be updated. The advance before it is left out, where the channel
+-- does not want details: only the latest is shown.
+UPDATE cd_notification_messages m SET
+    notification_ids = CASE WHEN x.replaces THEN m.notification_ids[1:cardinality(m.notification_ids) - 1] || @notification_id::bigint
+        WHEN cardinality(m.notification_ids) < 200 THEN m.notification_ids || @notification_id::bigint ELSE m.notification_ids END,
+    sent_count = CASE WHEN x.replaces THEN LEAST(m.sent_count, cardinality(m.notification_ids) - 1) ELSE m.sent_count END,
+    begun_count = CASE WHEN x.replaces THEN LEAST(m.begun_count, cardinality(m.notification_ids) - 1) ELSE m.begun_count END,
+    revision = m.revision + 1, due_at = CASE WHEN m.state = 'sent' THEN @due_at::timestamptz ELSE m.due_at END,
+    attempts = CASE WHEN m.state = 'sent' THEN 0 ELSE m.attempts END, state = CASE WHEN m.state = 'sent' THEN 'pending' ELSE m.state END
+FROM (SELECT o.id, (cardinality(o.notification_ids) > 1 AND (cardinality(o.notification_ids) >= 150 OR NOT o.channel_id = ANY(@details::bigint[]))
+        AND EXISTS (SELECT FROM cd_notifications n WHERE n.organization_id = o.organization_id
+            AND n.id = o.notification_ids[cardinality(o.notification_ids)] AND n.moment = 'rollout_advanced')) AS replaces
+    FROM cd_notification_messages o WHERE o.organization_id = @organization_id AND o.channel_id = ANY(@channels::bigint[]) AND o.key = @key::text
+    FOR UPDATE) x
+WHERE m.organization_id = @organization_id AND m.id = x.id AND NOT (@notification_id::bigint = ANY(m.notification_ids))
+  AND (m.state IN ('pending', 'sending') OR m.state = 'sent' AND m.ref <> '');
+
+-- name: AlertsOfFailedRollouts :many
+-- Messages in channels for alerts about rollouts of the same application that have failed, which no other rollout has made up for: one that
+-- has completed wherever they were.
+SELECT m.channel_id, m.key, m.rollout_id::bigint AS rollout_id FROM cd_rollouts r
+JOIN cd_rollouts f ON f.organization_id = r.organization_id AND f.application_id = r.application_id AND f.state = 'failed' AND f.id < r.id
+JOIN cd_notification_messages m ON m.organization_id = f.organization_id AND m.rollout_id = f.id AND m.key = 'rollout:' || f.id
+JOIN cd_notification_channels c ON c.organization_id = m.organization_id AND c.id = m.channel_id AND c.kind = 'pagerduty' AND c.enabled AND c.removed_at IS NULL
+WHERE r.organization_id = @organization_id AND r.id = @rollout_id AND m.state <> 'failed'
+  AND NOT EXISTS (SELECT FROM cd_rollout_environments e WHERE e.organization_id = f.organization_id AND e.rollout_id = f.id AND e.started_at IS NOT NULL
+    AND NOT EXISTS (SELECT FROM cd_rollout_environments o WHERE o.organization_id = r.organization_id AND o.rollout_id = r.id
+        AND o.environment_id = e.environment_id AND o.state = 'completed'))
+  AND NOT EXISTS (SELECT FROM cd_notifications n WHERE n.organization_id = m.organization_id AND n.id = ANY(m.notification_ids) AND n.rollout_id <> m.rollout_id)
+ORDER BY m.id LIMIT 100;
 
 -- name: InsertDriftNotification :exec
 -- Drift is one cause as long as it lasts.
@@ -75,9 +156,12 @@ VALUES (@organization_id, @channel_id, @name, @config, @enabled, @principal_type
 RETURNING *;
 
 -- name: SaveNotificationRoute :exec
-UPDATE cd_notification_routes SET channel_id = @channel_id, config = @config, enabled = @enabled, removed_at = @removed_at, principal_type = @principal_type,
+UPDATE cd_notification_routes SET problem = '', channel_id = @channel_id, config = @config, enabled = @enabled, removed_at = @removed_at, principal_type = @principal_type,
     principal_id = @principal_id, principal_name = @principal_name, changed_at = @changed_at
 WHERE organization_id = @organization_id AND id = @id;
+
+-- name: SetRouteProblem :exec
+UPDATE cd_notification_routes SET problem = @problem WHERE organization_id = @organization_id AND id = @id AND problem <> @problem;
 
 -- name: DueNotification :one
 -- The one that has been due longest; those that others route are skipped.

@@ -1356,6 +1356,8 @@ type NotificationRoute struct {
 	RemovedAt     *time.Time
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
+	// Why its expression could not be evaluated, of the latest moment for which that was so since it was saved; empty for none.
+	Problem string
 }
 
 // What members have sent to themselves. Rows end when they are removed, with their channel, or with their member.

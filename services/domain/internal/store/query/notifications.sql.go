@@ -11,6 +11,47 @@ import (
 	"time"
 )
 
+const alertsOfFailedRollouts = `-- name: AlertsOfFailedRollouts :many
+SELECT m.channel_id, m.key, m.rollout_id::bigint AS rollout_id FROM cd_rollouts r
+JOIN cd_rollouts f ON f.organization_id = r.organization_id AND f.application_id = r.application_id AND f.state = 'failed' AND f.id < r.id
+JOIN cd_notification_messages m ON m.organization_id = f.organization_id AND m.rollout_id = f.id AND m.key = 'rollout:' || f.id
+JOIN cd_notification_channels c ON c.organization_id = m.organization_id AND c.id = m.channel_id AND c.kind = 'pagerduty' AND c.enabled AND c.removed_at IS NULL
+WHERE r.organization_id = $1 AND r.id = $2 AND m.state <> 'failed'
+  AND NOT EXISTS (SELECT FROM cd_rollout_environments e WHERE e.organization_id = f.organization_id AND e.rollout_id = f.id AND e.started_at IS NOT NULL
+    AND NOT EXISTS (SELECT FROM cd_rollout_environments o WHERE o.organization_id = r.organization_id AND o.rollout_id = r.id
+        AND o.environment_id = e.environment_id AND o.state = 'completed'))
+  AND NOT EXISTS (SELECT FROM cd_notifications n WHERE n.organization_id = m.organization_id AND n.id = ANY(m.notification_ids) AND n.rollout_id <> m.rollout_id)
+ORDER BY m.id LIMIT 100
+`
+
+type AlertsOfFailedRolloutsRow struct {
+	ChannelID int64
+	Key       string
+	RolloutID int64
+}
+
+// Messages in channels for alerts about rollouts of the same application that have failed, which no other rollout has made up for: one that
+// has completed wherever they were.
+func (q *Queries) AlertsOfFailedRollouts(ctx context.Context, organizationID int64, rolloutID int64) ([]AlertsOfFailedRolloutsRow, error) {
+	rows, err := q.db.Query(ctx, alertsOfFailedRollouts, organizationID, rolloutID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AlertsOfFailedRolloutsRow
+	for rows.Next() {
+		var i AlertsOfFailedRolloutsRow
+		if err := rows.Scan(&i.ChannelID, &i.Key, &i.RolloutID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const answerNotificationLinks = `-- name: AnswerNotificationLinks :exec
 UPDATE cd_notification_links l SET answered_at = $1
 WHERE l.organization_id = $2 AND l.member_id = $3 AND l.answered_at IS NULL AND l.rollout_id = $4 AND l.gate_id = $5
@@ -55,6 +96,46 @@ func (q *Queries) AnswerNotificationLinksOfCall(ctx context.Context, arg AnswerN
 		arg.OrganizationID,
 		arg.MemberID,
 		arg.RequestID,
+	)
+	return err
+}
+
+const attachAdvance = `-- name: AttachAdvance :exec
+UPDATE cd_notification_messages m SET
+    notification_ids = CASE WHEN x.replaces THEN m.notification_ids[1:cardinality(m.notification_ids) - 1] || $1::bigint
+        WHEN cardinality(m.notification_ids) < 200 THEN m.notification_ids || $1::bigint ELSE m.notification_ids END,
+    sent_count = CASE WHEN x.replaces THEN LEAST(m.sent_count, cardinality(m.notification_ids) - 1) ELSE m.sent_count END,
+    begun_count = CASE WHEN x.replaces THEN LEAST(m.begun_count, cardinality(m.notification_ids) - 1) ELSE m.begun_count END,
+    revision = m.revision + 1, due_at = CASE WHEN m.state = 'sent' THEN $2::timestamptz ELSE m.due_at END,
+    attempts = CASE WHEN m.state = 'sent' THEN 0 ELSE m.attempts END, state = CASE WHEN m.state = 'sent' THEN 'pending' ELSE m.state END
+FROM (SELECT o.id, (cardinality(o.notification_ids) > 1 AND (cardinality(o.notification_ids) >= 150 OR NOT o.channel_id = ANY($4::bigint[]))
+        AND EXISTS (SELECT FROM cd_notifications n WHERE n.organization_id = o.organization_id
+            AND n.id = o.notification_ids[cardinality(o.notification_ids)] AND n.moment = 'rollout_advanced')) AS replaces
+    FROM cd_notification_messages o WHERE o.organization_id = $3 AND o.channel_id = ANY($5::bigint[]) AND o.key = $6::text
+    FOR UPDATE) x
+WHERE m.organization_id = $3 AND m.id = x.id AND NOT ($1::bigint = ANY(m.notification_ids))
+  AND (m.state IN ('pending', 'sending') OR m.state = 'sent' AND m.ref <> '')
+`
+
+type AttachAdvanceParams struct {
+	NotificationID int64
+	DueAt          time.Time
+	OrganizationID int64
+	Details        []int64
+	Channels       []int64
+	Key            string
+}
+
+// Has the message of a rollout that channels have, or are about to have, be updated. The advance before it is left out, where the channel
+// does not want details: only the latest is shown.
+func (q *Queries) AttachAdvance(ctx context.Context, arg AttachAdvanceParams) error {
+	_, err := q.db.Exec(ctx, attachAdvance,
+		arg.NotificationID,
+		arg.DueAt,
+		arg.OrganizationID,
+		arg.Details,
+		arg.Channels,
+		arg.Key,
 	)
 	return err
 }
@@ -423,6 +504,48 @@ func (q *Queries) HurryMessage(ctx context.Context, arg HurryMessageParams) erro
 	return err
 }
 
+const insertAdvance = `-- name: InsertAdvance :exec
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, environment_id, rollout_id, subject, principal_type, principal_id, reason)
+SELECT $1, 'rollout_advanced', $2, $3::timestamptz, $4::timestamptz, e.environment_id, COALESCE(e.rollout_id, $5::bigint),
+    $6::text, $7::text, $8::bigint, $9::text
+FROM (SELECT $10::bigint AS id) r
+LEFT JOIN cd_rollout_environments e ON e.organization_id = $1 AND e.id = r.id
+WHERE EXISTS (SELECT FROM cd_notification_channels c WHERE c.organization_id = $1 AND c.enabled AND c.removed_at IS NULL
+    AND c.kind IN ('slack', 'mattermost', 'discord') AND c.config ? 'target')
+ON CONFLICT (organization_id, cause) DO NOTHING
+`
+
+type InsertAdvanceParams struct {
+	OrganizationID       int64
+	Cause                string
+	At                   time.Time
+	DueAt                time.Time
+	RolloutID            int64
+	Subject              string
+	PrincipalType        string
+	PrincipalID          int64
+	Reason               string
+	RolloutEnvironmentID int64
+}
+
+// What only updates the message of a rollout: only while the organization has a channel whose messages can be updated. An environment of the
+// rollout says which rollout it is.
+func (q *Queries) InsertAdvance(ctx context.Context, arg InsertAdvanceParams) error {
+	_, err := q.db.Exec(ctx, insertAdvance,
+		arg.OrganizationID,
+		arg.Cause,
+		arg.At,
+		arg.DueAt,
+		arg.RolloutID,
+		arg.Subject,
+		arg.PrincipalType,
+		arg.PrincipalID,
+		arg.Reason,
+		arg.RolloutEnvironmentID,
+	)
+	return err
+}
+
 const insertCallNotification = `-- name: InsertCallNotification :exec
 INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, rollout_id, subject_id, subject, principal_type, principal_id, reason)
 SELECT c.organization_id, $1, $2, $3::timestamptz, $3::timestamptz, r.application_id, c.rollout_id, c.id, $4::text, $5::text, $6::bigint, $7::text
@@ -461,19 +584,47 @@ func (q *Queries) InsertCallNotification(ctx context.Context, arg InsertCallNoti
 }
 
 const insertCheckNotification = `-- name: InsertCheckNotification :exec
-INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, environment_id, rollout_id, subject, principal_type, principal_id, reason)
-SELECT s.organization_id, 'check_failed', 'check:' || s.id, s.created_at, s.created_at, s.application_id, s.environment_id,
-    (SELECT r.id FROM cd_rollouts r WHERE r.organization_id = s.organization_id AND r.application_id = s.application_id AND r.state IN ('pending', 'in_progress', 'paused')
-        AND r.version_set_id = s.version_set_id LIMIT 1), s.key, s.principal_type, s.principal_id, s.description
-FROM cd_check_statuses s
-WHERE s.organization_id = $1 AND s.id = $2
-  AND EXISTS (SELECT FROM cd_notification_channels c WHERE c.organization_id = $1 AND c.enabled AND c.removed_at IS NULL)
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, environment_id, rollout_id, subject_id, subject, principal_type,
+    principal_id, reason)
+SELECT $1, 'check_failed', $2, $3::timestamptz, $3::timestamptz, $4::bigint, $5::bigint,
+    (SELECT r.id FROM cd_rollouts r WHERE r.organization_id = $1 AND r.application_id = $4 AND r.state IN ('pending', 'in_progress', 'paused')
+        AND r.version_set_id = $6 LIMIT 1), $6::bigint, $7::text, $8::text, $9::bigint, $10::text
+WHERE EXISTS (SELECT FROM cd_notification_channels c WHERE c.organization_id = $1 AND c.enabled AND c.removed_at IS NULL)
+  AND NOT ($11::boolean AND EXISTS (SELECT FROM cd_notifications b WHERE b.organization_id = $1 AND b.moment = 'check_failed'
+    AND b.environment_id = $5 AND b.application_id = $4 AND b.subject = $7 AND b.subject_id = $6
+    AND NOT EXISTS (SELECT FROM cd_notifications x WHERE x.organization_id = $1 AND x.cause = 'end:' || b.id)))
 ON CONFLICT (organization_id, cause) DO NOTHING
 `
 
-// A check that failed, with the rollout that it stops, if there is one.
-func (q *Queries) InsertCheckNotification(ctx context.Context, organizationID int64, iD int64) error {
-	_, err := q.db.Exec(ctx, insertCheckNotification, organizationID, iD)
+type InsertCheckNotificationParams struct {
+	OrganizationID int64
+	Cause          string
+	At             time.Time
+	ApplicationID  int64
+	EnvironmentID  int64
+	VersionSetID   int64
+	Subject        string
+	PrincipalType  string
+	PrincipalID    int64
+	Reason         string
+	Once           bool
+}
+
+// A check that failed, with the rollout that it stops, if there is one. once is that a failure that has not ended is the same one.
+func (q *Queries) InsertCheckNotification(ctx context.Context, arg InsertCheckNotificationParams) error {
+	_, err := q.db.Exec(ctx, insertCheckNotification,
+		arg.OrganizationID,
+		arg.Cause,
+		arg.At,
+		arg.ApplicationID,
+		arg.EnvironmentID,
+		arg.VersionSetID,
+		arg.Subject,
+		arg.PrincipalType,
+		arg.PrincipalID,
+		arg.Reason,
+		arg.Once,
+	)
 	return err
 }
 
@@ -572,6 +723,24 @@ func (q *Queries) InsertDigest(ctx context.Context, arg InsertDigestParams) (Not
 	return i, err
 }
 
+const insertDriftEndNotification = `-- name: InsertDriftEndNotification :exec
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, environment_id)
+SELECT b.organization_id, 'drift_ended', 'end:' || b.id, $1::timestamptz, $1::timestamptz, b.application_id, b.environment_id
+FROM cd_application_environments e
+JOIN cd_application_environment_reconciliations r ON r.organization_id = e.organization_id AND r.application_environment_id = e.id AND r.drift = ''
+    AND r.since = r.observed_at
+JOIN LATERAL (SELECT d.organization_id, d.id, d.moment, d.cause, d.at, d.due_at, d.application_id, d.environment_id, d.rollout_id, d.subject_id, d.subject, d.principal_type, d.principal_id, d.reason, d.routed_at, d.created_at, d.updated_at FROM cd_notifications d WHERE d.organization_id = e.organization_id AND d.moment = 'drift' AND d.environment_id = e.environment_id
+    AND d.application_id = e.application_id ORDER BY d.at DESC, d.id DESC LIMIT 1) b ON true
+WHERE e.organization_id = $2 AND e.id = $3
+ON CONFLICT (organization_id, cause) DO NOTHING
+`
+
+// The end of drift, once the latest observation is the first without it.
+func (q *Queries) InsertDriftEndNotification(ctx context.Context, at time.Time, organizationID int64, applicationEnvironmentID int64) error {
+	_, err := q.db.Exec(ctx, insertDriftEndNotification, at, organizationID, applicationEnvironmentID)
+	return err
+}
+
 const insertDriftNotification = `-- name: InsertDriftNotification :exec
 INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, environment_id, reason)
 SELECT e.organization_id, 'drift', 'drift:' || e.id || ':' || to_char(r.since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), $1::timestamptz, $1::timestamptz,
@@ -586,6 +755,42 @@ ON CONFLICT (organization_id, cause) DO NOTHING
 // Drift is one cause as long as it lasts.
 func (q *Queries) InsertDriftNotification(ctx context.Context, at time.Time, organizationID int64, applicationEnvironmentID int64) error {
 	_, err := q.db.Exec(ctx, insertDriftNotification, at, organizationID, applicationEnvironmentID)
+	return err
+}
+
+const insertEndNotification = `-- name: InsertEndNotification :exec
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, environment_id, rollout_id, subject_id, subject)
+SELECT b.organization_id, $1::text, 'end:' || b.id, $2::timestamptz, $2::timestamptz, b.application_id, b.environment_id, b.rollout_id, b.subject_id, b.subject
+FROM cd_notifications b
+WHERE b.organization_id = $3 AND b.moment = $4::text AND b.environment_id = $5::bigint AND b.at <= $2
+  AND COALESCE(b.application_id, 0) = $6::bigint AND b.subject = $7::text AND b.subject_id = $8::bigint
+ORDER BY b.at DESC, b.id DESC LIMIT 1
+ON CONFLICT (organization_id, cause) DO NOTHING
+`
+
+type InsertEndNotificationParams struct {
+	Moment         string
+	At             time.Time
+	OrganizationID int64
+	Begun          string
+	EnvironmentID  int64
+	ApplicationID  int64
+	Subject        string
+	SubjectID      int64
+}
+
+// The end of the latest moment of a kind in an environment: once, and nothing if there was none.
+func (q *Queries) InsertEndNotification(ctx context.Context, arg InsertEndNotificationParams) error {
+	_, err := q.db.Exec(ctx, insertEndNotification,
+		arg.Moment,
+		arg.At,
+		arg.OrganizationID,
+		arg.Begun,
+		arg.EnvironmentID,
+		arg.ApplicationID,
+		arg.Subject,
+		arg.SubjectID,
+	)
 	return err
 }
 
@@ -740,7 +945,7 @@ func (q *Queries) InsertNotificationLink(ctx context.Context, arg InsertNotifica
 const insertNotificationRoute = `-- name: InsertNotificationRoute :one
 INSERT INTO cd_notification_routes (organization_id, channel_id, name, config, enabled, principal_type, principal_id, principal_name, changed_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-RETURNING organization_id, id, channel_id, name, config, enabled, principal_type, principal_id, principal_name, changed_at, removed_at, created_at, updated_at
+RETURNING organization_id, id, channel_id, name, config, enabled, principal_type, principal_id, principal_name, changed_at, removed_at, created_at, updated_at, problem
 `
 
 type InsertNotificationRouteParams struct {
@@ -782,6 +987,7 @@ func (q *Queries) InsertNotificationRoute(ctx context.Context, arg InsertNotific
 		&i.RemovedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Problem,
 	)
 	return i, err
 }
@@ -917,6 +1123,23 @@ func (q *Queries) LockNotificationRecipient(ctx context.Context, organizationID 
 		&i.CreatedAt,
 		&i.UpdatedAt,
 	)
+	return i, err
+}
+
+const notificationBacklog = `-- name: NotificationBacklog :one
+SELECT waiting::bigint AS waiting, oldest_seconds::double precision AS oldest_seconds FROM cd_notification_backlog()
+`
+
+type NotificationBacklogRow struct {
+	Waiting       int64
+	OldestSeconds float64
+}
+
+// Across organizations, on purpose: for metrics.
+func (q *Queries) NotificationBacklog(ctx context.Context) (NotificationBacklogRow, error) {
+	row := q.db.QueryRow(ctx, notificationBacklog)
+	var i NotificationBacklogRow
+	err := row.Scan(&i.Waiting, &i.OldestSeconds)
 	return i, err
 }
 
@@ -1144,7 +1367,7 @@ func (q *Queries) NotificationRecipients(ctx context.Context, organizationID int
 }
 
 const notificationRoutes = `-- name: NotificationRoutes :many
-SELECT organization_id, id, channel_id, name, config, enabled, principal_type, principal_id, principal_name, changed_at, removed_at, created_at, updated_at FROM cd_notification_routes WHERE organization_id = $1 AND removed_at IS NULL ORDER BY name
+SELECT organization_id, id, channel_id, name, config, enabled, principal_type, principal_id, principal_name, changed_at, removed_at, created_at, updated_at, problem FROM cd_notification_routes WHERE organization_id = $1 AND removed_at IS NULL ORDER BY name
 `
 
 func (q *Queries) NotificationRoutes(ctx context.Context, organizationID int64) ([]NotificationRoute, error) {
@@ -1170,6 +1393,7 @@ func (q *Queries) NotificationRoutes(ctx context.Context, organizationID int64) 
 			&i.RemovedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Problem,
 		); err != nil {
 			return nil, err
 		}
@@ -1447,6 +1671,24 @@ func (q *Queries) NotifiedArtifacts(ctx context.Context, organizationID int64, r
 		return nil, err
 	}
 	return items, nil
+}
+
+const notifiedCredential = `-- name: NotifiedCredential :one
+SELECT version, expires_at::timestamptz AS expires_at FROM cd_credentials
+WHERE organization_id = $1 AND id = $2 AND revoked_at IS NULL AND expires_at IS NOT NULL
+`
+
+type NotifiedCredentialRow struct {
+	Version   int32
+	ExpiresAt time.Time
+}
+
+// When the present value of a credential ends; no row for one that was revoked or has no end.
+func (q *Queries) NotifiedCredential(ctx context.Context, organizationID int64, iD int64) (NotifiedCredentialRow, error) {
+	row := q.db.QueryRow(ctx, notifiedCredential, organizationID, iD)
+	var i NotifiedCredentialRow
+	err := row.Scan(&i.Version, &i.ExpiresAt)
+	return i, err
 }
 
 const notifiedEnvironments = `-- name: NotifiedEnvironments :many
@@ -1795,7 +2037,7 @@ func (q *Queries) SaveNotificationChannel(ctx context.Context, arg SaveNotificat
 }
 
 const saveNotificationRoute = `-- name: SaveNotificationRoute :exec
-UPDATE cd_notification_routes SET channel_id = $1, config = $2, enabled = $3, removed_at = $4, principal_type = $5,
+UPDATE cd_notification_routes SET problem = '', channel_id = $1, config = $2, enabled = $3, removed_at = $4, principal_type = $5,
     principal_id = $6, principal_name = $7, changed_at = $8
 WHERE organization_id = $9 AND id = $10
 `
@@ -1918,6 +2160,15 @@ func (q *Queries) SetMemberAddress(ctx context.Context, arg SetMemberAddressPara
 	return err
 }
 
+const setRouteProblem = `-- name: SetRouteProblem :exec
+UPDATE cd_notification_routes SET problem = $1 WHERE organization_id = $2 AND id = $3 AND problem <> $1
+`
+
+func (q *Queries) SetRouteProblem(ctx context.Context, problem string, organizationID int64, iD int64) error {
+	_, err := q.db.Exec(ctx, setRouteProblem, problem, organizationID, iD)
+	return err
+}
+
 const waitingMessages = `-- name: WaitingMessages :many
 SELECT organization_id, id, channel_id, route_id, rollout_id, key, severity, notification_ids, left_out, revision, sent_revision, sent_count, state, due_at, attempts, run, started, inputs, begun_revision, begun_count, ref, title, error, sent_at, created_at, updated_at, member_id, template_error, slotted, quiet FROM cd_notification_messages WHERE organization_id = $1 AND channel_id = $2 AND COALESCE(member_id, 0) = $3::bigint
   AND state = 'pending' AND (due_at <= $4 OR slotted) AND id <> $5
@@ -1990,4 +2241,14 @@ func (q *Queries) WaitingMessages(ctx context.Context, arg WaitingMessagesParams
 		return nil, err
 	}
 	return items, nil
+}
+
+const warnOfCredentials = `-- name: WarnOfCredentials :exec
+SELECT cd_warn_of_credentials($1::timestamptz)
+`
+
+// Across organizations, on purpose: the workers are for all.
+func (q *Queries) WarnOfCredentials(ctx context.Context, at time.Time) error {
+	_, err := q.db.Exec(ctx, warnOfCredentials, at)
+	return err
 }

@@ -198,6 +198,12 @@ func (w Writes) SignalDrift(ctx context.Context, applicationEnvironment int64, a
 	return pg.Classify(err, "store a notification of drift of application environment %d", applicationEnvironment)
 }
 
+// EndDrift implements rollout.Tx.
+func (w Writes) EndDrift(ctx context.Context, applicationEnvironment int64, at time.Time) error {
+	err := w.Q.InsertDriftEndNotification(ctx, at, w.Entered, applicationEnvironment)
+	return pg.Classify(err, "store a notification that drift of application environment %d has ended", applicationEnvironment)
+}
+
 // AddSignal implements trigger.Tx.
 func (w Writes) AddSignal(ctx context.Context, trigger int64, cause string, at, due time.Time) (bool, error) {
 	n, err := w.Q.InsertSignal(ctx, query.InsertSignalParams{OrganizationID: w.Entered, TriggerID: trigger, Cause: cause, At: at, DueAt: due})

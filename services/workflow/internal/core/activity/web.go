@@ -17,9 +17,11 @@ type Web interface {
 type WebRequest struct {
 	// Organization is whose workflow it is: it says which credentials may be used.
 	Organization int64
-	Method, URL  string
-	Header       map[string]string
-	Body         []byte
+	// Delivery is that the run only reports to the outside what happens: such requests have a share of their own.
+	Delivery    bool
+	Method, URL string
+	Header      map[string]string
+	Body        []byte
 	// Credential is the name of the credential to send; "" for none. Secrets are the references of the run, by the names that its program
 	// may use instead.
 	Credential string
@@ -61,6 +63,8 @@ type Mailer interface {
 type Mail struct {
 	// Organization is whose workflow it is: it says which credentials may be used.
 	Organization int64
+	// Delivery is as that of WebRequest.
+	Delivery bool
 	// Server is the URL of the server: smtp://host:587, which has to offer STARTTLS, or smtps://host:465.
 	Server string
 	// Plain permits a server without encryption; no credential is sent to it.

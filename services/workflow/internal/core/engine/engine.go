@@ -91,6 +91,8 @@ type Engine struct {
 	calls  wake.Signal
 	// activities bounds the Functions under way, the organizations in turns, and active waits for them at the end.
 	activities *fair.Slots
+	// deliveries bounds in the same way those of runs that only report to the outside what happens.
+	deliveries *fair.Slots
 	active     sync.WaitGroup
 	// scheduler says which executions are in this process, and where.
 	places *scheduler
@@ -141,6 +143,7 @@ func New(d Deps) *Engine {
 		calls:      wake.NewSignal(),
 		orphans:    wake.NewSignal(),
 		activities: fair.NewSlots(d.Settings.Activities),
+		deliveries: fair.NewSlots(d.Settings.deliveries()),
 		places:     newScheduler(d.Settings.Live, d.Settings.Cache),
 		restful:    wake.NewAlarm(),
 	}

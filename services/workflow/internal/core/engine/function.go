@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
@@ -62,10 +63,14 @@ func (e *Engine) carryOut(ctx context.Context, op history.Op, call activity.Call
 		return history.Completion{}, false // nothing is begun for a run that this process has given up
 	}
 	// The place is taken here and not in start: a turn must not block because all of them are taken.
-	if e.activities.Acquire(ctx, call.Organization) != nil {
+	places := e.activities
+	if id.Delivers(call.Workflow) { // a channel that never answers takes no place that a rollout needs
+		places = e.deliveries
+	}
+	if places.Acquire(ctx, call.Organization) != nil {
 		return history.Completion{}, false
 	}
-	defer e.activities.Release()
+	defer places.Release()
 	return e.attempt(ctx, op, call)
 }
 

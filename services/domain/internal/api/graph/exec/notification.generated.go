@@ -1596,6 +1596,29 @@ func (ec *executionContext) fieldContext_NotificationRoute_changedAt(_ context.C
 	return graphql.NewScalarFieldContext("NotificationRoute", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _NotificationRoute_problem(ctx context.Context, field graphql.CollectedField, obj *model.NotificationRoute) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_NotificationRoute_problem(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Problem, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_NotificationRoute_problem(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("NotificationRoute", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _NotificationRoutePayload_route(ctx context.Context, field graphql.CollectedField, obj *model.NotificationRoutePayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -2951,6 +2974,11 @@ func (ec *executionContext) _NotificationRoute(ctx context.Context, sel ast.Sele
 			}
 		case "changedAt":
 			out.Values[i] = ec._NotificationRoute_changedAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "problem":
+			out.Values[i] = ec._NotificationRoute_problem(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

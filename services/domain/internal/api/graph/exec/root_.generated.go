@@ -1423,6 +1423,7 @@ type ComplexityRoot struct {
 		Config    func(childComplexity int) int
 		Enabled   func(childComplexity int) int
 		Name      func(childComplexity int) int
+		Problem   func(childComplexity int) int
 	}
 
 	NotificationRoutePayload struct {
@@ -8466,6 +8467,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.NotificationRoute.Name(childComplexity), true
+	case "NotificationRoute.problem":
+		if e.ComplexityRoot.NotificationRoute.Problem == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationRoute.Problem(childComplexity), true
 
 	case "NotificationRoutePayload.errors":
 		if e.ComplexityRoot.NotificationRoutePayload.Errors == nil {
@@ -17093,6 +17100,8 @@ type NotificationRoute {
   author: String!
   "When it was saved last."
   changedAt: Time!
+  "Why its expression could not be evaluated, so that it matched nothing, at the latest event for which that was so since it was saved; empty for none."
+  problem: String!
 }
 
 "A channel that members may subscribe to for themselves."
@@ -22295,6 +22304,8 @@ func (ec *executionContext) childFields_NotificationRoute(ctx context.Context, f
 		return ec.fieldContext_NotificationRoute_author(ctx, field)
 	case "changedAt":
 		return ec.fieldContext_NotificationRoute_changedAt(ctx, field)
+	case "problem":
+		return ec.fieldContext_NotificationRoute_problem(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type NotificationRoute", field.Name)
 }

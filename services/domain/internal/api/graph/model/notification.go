@@ -55,6 +55,8 @@ type NotificationRoute struct {
 	Enabled       bool
 	Author        string
 	ChangedAt     time.Time
+	// Problem is why its expression could not be evaluated; empty for none.
+	Problem string
 }
 
 // NotificationMessage is the domain's, with the names of its channel and its route.

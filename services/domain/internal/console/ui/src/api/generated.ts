@@ -882,6 +882,7 @@ export interface NotificationRouteFields {
   enabled: boolean
   author: string
   changedAt: string
+  problem: string
 }
 
 export interface NotificationMessageFields {
@@ -3112,6 +3113,7 @@ export interface NotificationsData {
     enabled: boolean
     author: string
     changedAt: string
+    problem: string
   }>
   notificationMessages: Array<{
     number: number
@@ -3149,7 +3151,7 @@ export interface NotificationsData {
 export interface NotificationsVariables {
   state?: NotificationState | null
 }
-export const Notifications: Operation<NotificationsData, NotificationsVariables> = { name: 'Notifications', text: 'query Notifications($state: NotificationState) { notificationChannels { ...NotificationChannelFields } notificationRoutes { ...NotificationRouteFields } notificationMessages(state: $state, first: 50) { ...NotificationMessageFields } chatAccounts { number kind workspace user name member permissions linkedAt } } fragment NotificationChannelFields on NotificationChannel { name kind config rate enabled author changedAt } fragment NotificationRouteFields on NotificationRoute { name channel config enabled author changedAt } fragment NotificationMessageFields on NotificationMessage { number channel route rollout { id } title severity state error templateError attempts dueAt sentAt createdAt openings { member openedAt answeredAt } }' }
+export const Notifications: Operation<NotificationsData, NotificationsVariables> = { name: 'Notifications', text: 'query Notifications($state: NotificationState) { notificationChannels { ...NotificationChannelFields } notificationRoutes { ...NotificationRouteFields } notificationMessages(state: $state, first: 50) { ...NotificationMessageFields } chatAccounts { number kind workspace user name member permissions linkedAt } } fragment NotificationChannelFields on NotificationChannel { name kind config rate enabled author changedAt } fragment NotificationRouteFields on NotificationRoute { name channel config enabled author changedAt problem } fragment NotificationMessageFields on NotificationMessage { number channel route rollout { id } title severity state error templateError attempts dueAt sentAt createdAt openings { member openedAt answeredAt } }' }
 
 export interface NotificationKindsData {
   notificationKinds: Array<{
@@ -3298,6 +3300,7 @@ export interface PutNotificationRouteData {
       enabled: boolean
       author: string
       changedAt: string
+      problem: string
     } | null
     errors: Array<{
       field: Array<string>
@@ -3309,7 +3312,7 @@ export interface PutNotificationRouteData {
 export interface PutNotificationRouteVariables {
   input: PutNotificationRouteInput
 }
-export const PutNotificationRoute: Operation<PutNotificationRouteData, PutNotificationRouteVariables> = { name: 'PutNotificationRoute', text: 'mutation PutNotificationRoute($input: PutNotificationRouteInput!) { putNotificationRoute(input: $input) { route { ...NotificationRouteFields } errors { ...Problem } } } fragment NotificationRouteFields on NotificationRoute { name channel config enabled author changedAt } fragment Problem on UserError { field message code }' }
+export const PutNotificationRoute: Operation<PutNotificationRouteData, PutNotificationRouteVariables> = { name: 'PutNotificationRoute', text: 'mutation PutNotificationRoute($input: PutNotificationRouteInput!) { putNotificationRoute(input: $input) { route { ...NotificationRouteFields } errors { ...Problem } } } fragment NotificationRouteFields on NotificationRoute { name channel config enabled author changedAt problem } fragment Problem on UserError { field message code }' }
 
 export interface RemoveNotificationRouteData {
   removeNotificationRoute: {

@@ -251,7 +251,10 @@ function Routes({ all, channels, changed }: { all: Route[]; channels: Channel[];
                   <th scope="row">{r.name}</th>
                   <td>{r.channel}</td>
                   <td>{r.enabled ? 'on' : 'off'}</td>
-                  <td className="wrap mono">{JSON.stringify(r.config)}</td>
+                  <td className="wrap mono">
+                    {JSON.stringify(r.config)}
+                    {r.problem && <p className="wrap">Its expression could not be evaluated, so it matched nothing: {r.problem}</p>}
+                  </td>
                   <td className="buttons">
                     <button type="button" aria-label={`Test ${r.name}`} onClick={() => setTesting(r)}>
                       Test

@@ -11,8 +11,8 @@ export const states: Record<NotificationState, { tone: 'good' | 'wait' | 'bad' |
 }
 
 export const moments = [
-  'approval_needed', 'call_requested', 'rollout_began', 'rollout_stopped', 'rollout_failed', 'rollback_began', 'rolled_back', 'rollout_completed', 'check_failed', 'breach', 'freeze_began',
-  'freeze_ended', 'agent_offline', 'drift', 'trigger_declined',
+  'approval_needed', 'call_requested', 'rollout_began', 'rollout_stopped', 'rollout_failed', 'rollback_began', 'rolled_back', 'rollout_completed', 'check_failed', 'check_passed', 'breach',
+  'freeze_began', 'freeze_ended', 'agent_offline', 'agent_online', 'drift', 'drift_ended', 'trigger_declined', 'credential_expires',
 ]
 
 export const texts = (title: string, description: string): Schema => ({ type: 'array', title, description, maxItems: 50, items: { type: 'string', minLength: 1, maxLength: 256 } }) as Schema

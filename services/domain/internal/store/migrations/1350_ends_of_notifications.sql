@@ -1,0 +1,27 @@
+-- What ends belongs to the notification of what it ends, and members are told of credentials before these end (D62).
+
+-- +goose Up
+CREATE INDEX cd_notifications_that_end ON cd_notifications (organization_id, environment_id, moment, at)
+    WHERE moment IN ('agent_offline', 'drift', 'check_failed');
+
+-- +goose StatementBegin
+CREATE FUNCTION cd_warn_of_credentials(now timestamptz) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    PERFORM set_config('lockstep.across', 'on', true);
+    -- The nearest of the days alone: one that is made late is warned of once.
+    INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, subject_id, subject)
+    SELECT c.organization_id, 'credential_expires', 'credential:' || c.id || ':' || c.version || ':' || floor(extract(epoch FROM c.expires_at))::bigint || ':' || d.days,
+        now, now, c.id, c.name
+    FROM cd_credentials c
+    CROSS JOIN LATERAL (SELECT min(w.days) AS days FROM (VALUES (1), (7), (14)) w(days) WHERE c.expires_at <= now + make_interval(days => w.days)) d
+    WHERE c.revoked_at IS NULL AND c.expires_at > now AND c.expires_at <= now + interval '14 days'
+      AND EXISTS (SELECT FROM cd_notification_channels n WHERE n.organization_id = c.organization_id AND n.enabled AND n.removed_at IS NULL)
+    ON CONFLICT (organization_id, cause) DO NOTHING;
+    PERFORM set_config('lockstep.across', '', true);
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION cd_warn_of_credentials IS 'The workers are for all organizations.';
+
+-- +goose Down
+DROP FUNCTION cd_warn_of_credentials;
+DROP INDEX cd_notifications_that_end;
