@@ -46,10 +46,12 @@ func (b *Bundle) Combines() bool { return b.manifest.Parts.Deploy != nil }
 // CombinesPreview reports whether a pipeline of several drivers can be previewed in this driver's environments.
 func (b *Bundle) CombinesPreview() bool { return b.manifest.Parts.Preview != nil }
 
-// moduleLoad is a load at the beginning of a line, and childStart a call that names a module otherwise.
+// moduleLoad is a load at the beginning of a line, childStart a call that names a module otherwise, and ownStart one that names the program
+// itself: that of a combination has the same name.
 var (
 	moduleLoad = regexp.MustCompile(`(?m)^(load\(\s*["'])([^"'\n]+)(["'])`)
 	childStart = regexp.MustCompile(`\bstart_workflow\(`)
+	ownStart   = regexp.MustCompile(`\bstart_workflow\("main\.star", `)
 )
 
 // Combine returns a driver whose deploy program carries a rollout through environments of all these drivers; each environment of the
@@ -131,7 +133,7 @@ func (c *combination) add(b *Bundle) error {
 		texts[name] = b.files[file]
 	}
 	for name, text := range texts {
-		if childStart.Match(text) {
+		if childStart.Match(ownStart.ReplaceAll(text, nil)) {
 			return fault.New(fault.Refused, "driver %s starts workflows from its modules (%s), so it cannot be one of several in a pipeline", b.Ref(), name)
 		}
 		own := moduleOf(b, name)

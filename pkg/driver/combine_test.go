@@ -93,7 +93,7 @@ func TestDriversThatCannotBeCombined(t *testing.T) {
 			`,"parts":{"deploy":{"module":"p.star","name":"part"}}`, "", 1))
 	})
 	children := of(func(files map[string][]byte) {
-		files["v1/p.star"] = []byte("part = struct(apply = lambda r, v, e: start_workflow(\"p.star\"))\n")
+		files["v1/p.star"] = []byte("part = struct(apply = lambda r, v, e: [start_workflow(\"main.star\", {}), start_workflow(\"p.star\")])\n")
 	})
 	for problem, b := range map[string]*driver.Bundle{"driver x@1 has no parts.deploy": without, "starts workflows": children} {
 		if _, err := driver.Combine(plain, b); !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), problem) {

@@ -29,7 +29,7 @@ var hostLoad = regexp.MustCompile(`(?m)^load\("` + hostPrefix + `([^"]*)"`)
 //nolint:gochecknoglobals // written once, by sync.OnceValues
 var hostModules = sync.OnceValues(func() (map[string][]byte, error) {
 	all := map[string][]byte{}
-	names := []string{"idiom", "ask", "job", "joint", "move", "stay", "walk"}
+	names := []string{"idiom", "ask", "fleet", "job", "joint", "move", "stay", "walk"}
 	for _, name := range names {
 		text, err := fs.ReadFile(bundles, hostSource+name+".star")
 		if err != nil {

@@ -143,6 +143,10 @@ func rolloutEvents() []Definition {
 			Reason: "BackoffLimitExceeded: Job has reached the specified backoff limit", Log: "no such table: orders",
 		},
 			"By the deploy workflow, when an attempt has ended or was stopped. The result becomes part of the journal.", EmitterProgram),
+		define(PathDomain, "", RolloutEnvironmentTargetEnded{
+			RolloutID: 7, EnvironmentID: 3, AgentID: 12, Attempt: 1, Result: "failed", Reason: "api is degraded: CrashLoopBackOff",
+		},
+			"By the run of a target of a fleet, or by the deploy workflow for one that did not report itself.", EmitterProgram),
 		define(PathDomain, "", RolloutPassageRequested{RolloutID: 7, EnvironmentID: 3, GateID: "production", SkipsWeights: []int{25, 50}},
 			"By the deploy workflow, before it enters an environment, passes a gate or takes a step between environments. It waits for the answer.",
 			EmitterProgram),

@@ -270,6 +270,20 @@ type RolloutEnvironmentJobEnded struct {
 	Log string `json:"log,omitempty" jsonschema:"maxLength=8000"`
 }
 
+// RolloutEnvironmentTargetEnded is com.gitlab.cd.rollout_environment.target_ended: a target of a fleet is healthy, or has failed.
+type RolloutEnvironmentTargetEnded struct {
+	RolloutID     int64 `json:"rollout_id" jsonschema:"minimum=1"`
+	EnvironmentID int64 `json:"environment_id" jsonschema:"minimum=1"`
+	// AgentID is the number of the agent of the target.
+	AgentID int64 `json:"agent_id" jsonschema:"minimum=1"`
+	// Attempt is that of the wave, as the grant of its passage has it.
+	Attempt int `json:"attempt" jsonschema:"minimum=1,maximum=1000000"`
+	// Result is how it ended. Of several reports about one attempt the first counts.
+	Result string `json:"result" jsonschema:"enum=healthy,enum=failed"`
+	// Reason is why it has failed.
+	Reason string `json:"reason,omitempty" jsonschema:"maxLength=1000"`
+}
+
 // RolloutGateReached is com.gitlab.cd.rollout.gate_reached: all deployments of the environment have reached the gate.
 type RolloutGateReached struct {
 	RolloutID     int64 `json:"rollout_id" jsonschema:"minimum=1"`
@@ -305,6 +319,8 @@ type RolloutPassageGranted struct {
 	// Places are what the rollout may change in that environment, as it has pinned them; only at its entrance. Without them, the run may
 	// change whatever belongs to the environment.
 	Places []Place `json:"places,omitempty"`
+	// Attempt counts how often the wave of a fleet was let begin; only for the gate of a wave.
+	Attempt int `json:"attempt,omitempty" jsonschema:"minimum=1,maximum=1000000"`
 }
 
 // Place is where something can be changed: a part of a cluster, with agent_id, of a repository, with repository, or of a server, with

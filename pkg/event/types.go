@@ -18,6 +18,7 @@ const (
 	TypeRolloutGateReached               = "com.gitlab.cd.rollout.gate_reached"
 	TypeRolloutEnvironmentJobStarted     = "com.gitlab.cd.rollout_environment.job_started"
 	TypeRolloutEnvironmentJobEnded       = "com.gitlab.cd.rollout_environment.job_ended"
+	TypeRolloutEnvironmentTargetEnded    = "com.gitlab.cd.rollout_environment.target_ended"
 	TypeRolloutPassageRequested          = "com.gitlab.cd.rollout.passage_requested" //nolint:gosec // no password
 	TypeRolloutPassageGranted            = "com.gitlab.cd.rollout.passage_granted"   //nolint:gosec // no password
 	TypeRolloutPassagesRevoked           = "com.gitlab.cd.rollout.passages_revoked"  //nolint:gosec // no password
@@ -106,6 +107,9 @@ func (RolloutEnvironmentJobStarted) EventType() string { return TypeRolloutEnvir
 
 // EventType is com.gitlab.cd.rollout_environment.job_ended.
 func (RolloutEnvironmentJobEnded) EventType() string { return TypeRolloutEnvironmentJobEnded }
+
+// EventType is com.gitlab.cd.rollout_environment.target_ended.
+func (RolloutEnvironmentTargetEnded) EventType() string { return TypeRolloutEnvironmentTargetEnded }
 
 // EventType is com.gitlab.cd.rollout.passage_requested.
 func (RolloutPassageRequested) EventType() string { return TypeRolloutPassageRequested }

@@ -52,5 +52,18 @@ func ChildRun(parent, key, name string) (string, error) {
 	return run, nil
 }
 
+// firstChild is the id of a child of a run that is no child itself. That of the parent is whole: it has no slash, so a longer one that
+// begins the same has one.
+var firstChild = regexp.MustCompile(`^child:1:([^/]+)/[0-9a-f]{24}(\.[A-Za-z0-9._-]+)?$`)
+
+// ParentOf returns the run that has started a child, if that is a run without a slash in its id and no child itself, such as that of a
+// rollout; empty for any other run.
+func ParentOf(run string) string {
+	if m := firstChild.FindStringSubmatch(run); m != nil && utf8.RuneCountInString(m[1]) < parentMost {
+		return m[1]
+	}
+	return ""
+}
+
 // IsChildRun reports whether an id has the form of a child's.
 func IsChildRun(run string) bool { return childRun.MatchString(run) }

@@ -31,10 +31,17 @@ func (s *shop) aboutRows(r core.Rollout, preview core.Preview) map[string]event.
 			SELECT organization_id, $1, $2, 'proposed', 'gauge', 'gauge@1', 0, digest FROM cd_driver_bundles LIMIT 1`,
 		`INSERT INTO cd_check_runs (organization_id, rollout_id, environment_id, target, key, own, number)
 			SELECT organization_id, $1, $2, 'proposed', 'gauge', false, 1 FROM cd_rollouts WHERE id = $1`,
+		`WITH made AS (INSERT INTO cd_agents (organization_id, name) SELECT organization_id, 'target' FROM cd_rollouts WHERE id = $1 RETURNING organization_id, id),
+			of AS (SELECT id FROM cd_rollout_environments WHERE rollout_id = $1 AND environment_id = $2),
+			fleet AS (INSERT INTO cd_rollout_fleets (organization_id, rollout_environment_id, fleet, waves, targets) SELECT made.organization_id, of.id, '{}', 1, 1 FROM made, of),
+			wave AS (INSERT INTO cd_rollout_waves (organization_id, rollout_environment_id, wave, targets) SELECT made.organization_id, of.id, 1, 1 FROM made, of)
+			INSERT INTO cd_rollout_targets (organization_id, rollout_environment_id, agent_id, name, wave) SELECT made.organization_id, of.id, made.id, 'target', 1 FROM made, of`,
 	} {
 		_, err := s.pool.Exec(s.t.Context(), row, r.ID, stop.EnvironmentID)
 		s.ok(err)
 	}
+	var target int64
+	s.ok(s.pool.QueryRow(s.t.Context(), `SELECT agent_id FROM cd_rollout_targets`).Scan(&target))
 	all := map[string]event.Data{}
 	for _, data := range []event.Data{
 		event.RolloutStarted{RolloutID: r.ID},
@@ -43,6 +50,7 @@ func (s *shop) aboutRows(r core.Rollout, preview core.Preview) map[string]event.
 		event.RolloutEnvironmentJobEnded{
 			RolloutID: r.ID, EnvironmentID: stop.EnvironmentID, Job: "migrate", When: "before", Attempt: 1, Result: "succeeded",
 		},
+		event.RolloutEnvironmentTargetEnded{RolloutID: r.ID, EnvironmentID: stop.EnvironmentID, AgentID: target, Attempt: 1, Result: "healthy"},
 		event.RolloutPassageRequested{RolloutID: r.ID, EnvironmentID: stop.EnvironmentID, GateID: "staging"},
 		event.RolloutPassageGranted{RolloutID: r.ID, GateID: "staging"},
 		event.RolloutAbortRequested{RolloutID: r.ID},

@@ -246,7 +246,7 @@ func ofWorkflow() []string {
 		"deployment.healthy", "deployment.started", "deployment.submitted", "environment.contact_changed", "environment.not_ready", "environment.ready",
 		"rollout.aborted", "rollout.failed", "rollout.gate_reached", "rollout.healthy", "rollout.passage_requested", "rollout.previewed",
 		"rollout.started", "rollout_environment.failed", "rollout_environment.healthy", "rollout_environment.job_ended",
-		"rollout_environment.job_started", "rollout_environment.started",
+		"rollout_environment.job_started", "rollout_environment.started", "rollout_environment.target_ended",
 		"service.health_observed", "workflow.cancelled", "workflow.completed", "workflow.failed",
 	}
 }

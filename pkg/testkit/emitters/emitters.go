@@ -49,6 +49,7 @@ func table() map[string][]event.Emitter {
 		event.TypeRolloutGateReached:             program,
 		event.TypeRolloutEnvironmentJobStarted:   program,
 		event.TypeRolloutEnvironmentJobEnded:     program,
+		event.TypeRolloutEnvironmentTargetEnded:  program,
 		event.TypeRolloutPassageRequested:        program,
 		event.TypeRolloutAborted:                 program,
 		event.TypeRolloutPreviewed:               program,

@@ -23,6 +23,8 @@ type Agent struct {
 	LastSeenAt   *time.Time  `json:"lastSeenAt,omitempty"`
 	Keys         []AgentKey  `json:"keys"`
 	Environments []Reference `json:"environments"`
+	// Labels are what fleets select their targets by.
+	Labels map[string]string `json:"labels,omitempty"`
 	// Seed is the secret half of a key that has just been created.
 	Seed string `json:"seed,omitempty"`
 }
@@ -54,7 +56,7 @@ type AccessChange struct {
 func (a AccessChange) Who() string { return who(a.Principal, a.PrincipalType, a.PrincipalID) }
 
 const agentFields = `id number name createdAt revokedAt connected lastSeenAt
-	keys { id publicKey createdAt expiresAt revokedAt lastSeenAt } environments { id name }`
+	keys { id publicKey createdAt expiresAt revokedAt lastSeenAt } environments { id name } labels`
 
 // Agents lists the agents of the organization, optionally with revoked ones.
 func (c *Client) Agents(ctx context.Context, withRevoked bool) ([]Agent, error) {
@@ -134,4 +136,70 @@ func (c *Client) AccessChanges(ctx context.Context, limit int) ([]AccessChange, 
 			map[string]any{"first": first, "after": after}, &data)
 		return data.AccessChanges, err
 	})
+}
+
+// Target is a cluster that a rollout deploys to as a part of a fleet.
+type Target struct {
+	AgentNumber int64      `json:"agentNumber"`
+	Name        string     `json:"name"`
+	Wave        int        `json:"wave"`
+	State       string     `json:"state"`
+	Attempt     int        `json:"attempt"`
+	Reason      string     `json:"reason,omitempty"`
+	StartedAt   *time.Time `json:"startedAt,omitempty"`
+	FinishedAt  *time.Time `json:"finishedAt,omitempty"`
+}
+
+// TargetFilter selects targets of an environment of a rollout.
+type TargetFilter struct {
+	Rollout, Environment string
+	// Wave is 0 for any, and State empty for any.
+	Wave  int
+	State string
+	// Limit is the most targets; 0 for all.
+	Limit int
+}
+
+// Targets lists the targets of an environment of a rollout, failed ones first.
+func (c *Client) Targets(ctx context.Context, f TargetFilter) ([]Target, error) {
+	var state *string
+	if f.State != "" {
+		state = &f.State
+	}
+	return all(f.Limit, func(first int, after *string) (connection[Target], error) {
+		var data struct{ RolloutTargets connection[Target] }
+		err := c.do(ctx, `query($rollout: ID!, $environment: String!, $wave: Int, $state: RolloutTargetState, $first: Int, $after: String) {
+	rolloutTargets(rolloutId: $rollout, environment: $environment, wave: $wave, state: $state, first: $first, after: $after) {
+		nodes { agentNumber name wave state attempt reason startedAt finishedAt } `+pageInfo+` } }`, map[string]any{
+			"rollout": f.Rollout, "environment": f.Environment, "wave": f.Wave, "state": state, "first": first, "after": after,
+		}, &data)
+		return data.RolloutTargets, err
+	})
+}
+
+// Wave is a wave of a fleet.
+type Wave struct {
+	Rollout, Environment string
+	Number               int
+	Reason               string
+}
+
+// PauseWave holds a wave, and those behind it.
+func (c *Client) PauseWave(ctx context.Context, w Wave) (Rollout, error) {
+	return change[Rollout](ctx, c, "pauseWave", "PauseWaveInput", "rollout", rolloutFields, w.input())
+}
+
+// ResumeWave ends the hold of a wave.
+func (c *Client) ResumeWave(ctx context.Context, w Wave) (Rollout, error) {
+	return change[Rollout](ctx, c, "resumeWave", "ResumeWaveInput", "rollout", rolloutFields, w.input())
+}
+
+func (w Wave) input() map[string]any {
+	return map[string]any{"rolloutId": w.Rollout, "environment": w.Environment, "wave": w.Number, "reason": w.Reason}
+}
+
+// SetAgentLabels replaces the labels of an agent.
+func (c *Client) SetAgentLabels(ctx context.Context, agent string, labels map[string]string) (Agent, error) {
+	return change[Agent](ctx, c, "setAgentLabels", "SetAgentLabelsInput", "agent", agentFields,
+		map[string]any{"agentId": agent, "labels": labels})
 }

@@ -57,14 +57,19 @@ type EnvironmentInput struct {
 	DriverRef string
 	// DriverConfig is the driver's configuration, which the driver's schema validates.
 	DriverConfig any
+	// Fleet makes it an environment of many clusters; nil for one.
+	Fleet any
 }
 
 // CreateEnvironment creates an environment, and starts its onboarding.
 func (c *Client) CreateEnvironment(ctx context.Context, in EnvironmentInput) (Environment, error) {
-	return change[Environment](ctx, c, "createEnvironment", "CreateEnvironmentInput", "environment", environmentFields,
-		map[string]any{
-			"name": in.Name, "description": in.Description, "tier": in.Tier, "driverRef": in.DriverRef, "driverConfig": in.DriverConfig,
-		})
+	input := map[string]any{
+		"name": in.Name, "description": in.Description, "tier": in.Tier, "driverRef": in.DriverRef, "driverConfig": in.DriverConfig,
+	}
+	if in.Fleet != nil {
+		input["fleet"] = in.Fleet
+	}
+	return change[Environment](ctx, c, "createEnvironment", "CreateEnvironmentInput", "environment", environmentFields, input)
 }
 
 // EnvironmentChange describes a change of an environment. What is nil stays as it is.
@@ -75,6 +80,8 @@ type EnvironmentChange struct {
 	// DriverRef and DriverConfig are those of the next driver binding.
 	DriverRef    *string
 	DriverConfig any
+	// Fleet is the next one; an object without members makes it an environment of one cluster.
+	Fleet any
 	// BindingVersion is the binding that the change was made from; 0 for any.
 	BindingVersion int
 	Reason         string
@@ -88,6 +95,9 @@ func (c *Client) UpdateEnvironment(ctx context.Context, in EnvironmentChange) (E
 	}
 	if in.DriverRef != nil {
 		input["driverRef"], input["driverConfig"] = *in.DriverRef, in.DriverConfig
+	}
+	if in.Fleet != nil {
+		input["fleet"] = in.Fleet
 	}
 	if in.BindingVersion != 0 {
 		input["bindingVersion"] = in.BindingVersion

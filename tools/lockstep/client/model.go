@@ -187,6 +187,8 @@ type DriverBinding struct {
 	Version      int    `json:"version"`
 	DriverRef    string `json:"driverRef"`
 	DriverConfig any    `json:"driverConfig,omitempty"`
+	// Fleet is which agents the targets are, and in which waves they are deployed.
+	Fleet any `json:"fleet,omitempty"`
 }
 
 // Rollout promotes a version set through environments.

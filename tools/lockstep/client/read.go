@@ -49,7 +49,7 @@ const (
 		`environments { id environment { id name } readiness readinessReason } activeRollout { id } ` +
 		`rollbackPolicy { onFailed onDegraded degradedAfterSeconds inFull } rolloutPolicy { onFailure onNewer } ` +
 		`queuedRollout { versionSet { id name } reason requestedAt } missingVersions { artifactSource { id } blocks reason }`
-	environmentFields = `id name description tier readiness readinessReason createdAt driverBindings { id version driverRef driverConfig } ` +
+	environmentFields = `id name description tier readiness readinessReason createdAt driverBindings { id version driverRef driverConfig fleet } ` +
 		`approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } checks contact { reachable reason since }`
 	versionSetFields = `id name createdAt entries { service { id name } version { id name digest digestSeen deletedAt reference } } warnings ` +
 		`curated { name reason from { id name } principalName createdAt }`

@@ -103,6 +103,13 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.CancelThen(ctx, "rollout_1", "ROLLBACK", ""); return err },
 		func() error { _, err := c.SetRollbackPolicy(ctx, "shop", client.RollbackPolicy{}); return err },
 		func() error { _, err := c.PauseRollout(ctx, "rollout_1", ""); return err },
+		func() error { _, err := c.PauseWave(ctx, client.Wave{Rollout: "rollout_1"}); return err },
+		func() error { _, err := c.ResumeWave(ctx, client.Wave{Rollout: "rollout_1"}); return err },
+		func() error { _, err := c.SetAgentLabels(ctx, "agent_1", map[string]string{"a": "b"}); return err },
+		func() error {
+			_, err := c.Targets(ctx, client.TargetFilter{Rollout: "rollout_1", Environment: "edge", State: "FAILED"})
+			return err
+		},
 		func() error { _, err := c.ResumeRollout(ctx, "rollout_1", ""); return err },
 		func() error { _, err := c.BreakGlass(ctx, "rollout_1", "down"); return err },
 		func() error { _, err := c.StopAutomaticRollback(ctx, "rollout_1", ""); return err },

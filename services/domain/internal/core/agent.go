@@ -5,14 +5,17 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/fleet"
 )
 
 // Agent is what acts in a cluster for one organization: the relay beside it. Environments of that organization name it by its
 // number, and nobody else's can.
 type Agent struct {
 	// ID is what configurations and the bus name it by. No two organizations have an agent of the same number.
-	ID        int64
-	Name      string
+	ID   int64
+	Name string
+	// Labels are what the fleets of environments select agents by.
+	Labels    map[string]string
 	RevokedAt *time.Time
 	CreatedAt time.Time
 }
@@ -67,4 +70,54 @@ type AgentReference struct {
 	// At is a JSON pointer into the configuration.
 	At     string
 	Number int64
+}
+
+// RolloutFleet is the fleet of an environment as a rollout has pinned it (D61).
+type RolloutFleet struct {
+	RolloutEnvironmentID int64
+	Spec                 fleet.Spec
+	// Waves and Targets are how many there are, Healthy and Failed how many targets have ended so.
+	Waves, Targets, Healthy, Failed int
+}
+
+// RolloutWave is a wave of a rollout to a fleet.
+type RolloutWave struct {
+	RolloutEnvironmentID int64
+	fleet.Wave
+	// Attempt is how often it was let begin.
+	Attempt   int
+	StartedAt *time.Time
+}
+
+// TargetState is where a target of a rollout stands.
+type TargetState string
+
+// The states.
+const (
+	TargetPending   TargetState = "pending"
+	TargetDeploying TargetState = "deploying"
+	TargetHealthy   TargetState = "healthy"
+	TargetFailed    TargetState = "failed"
+)
+
+// RolloutTarget is a cluster that a rollout deploys to as a part of a fleet.
+type RolloutTarget struct {
+	RolloutEnvironmentID, AgentID int64
+	// Name is that of the agent, as it was when the rollout was created.
+	Name  string
+	Wave  int
+	State TargetState
+	// Attempt is that of the wave in which it was deployed last.
+	Attempt int
+	Reason  string
+	// StartedAt and FinishedAt are those of the latest attempt.
+	StartedAt, FinishedAt *time.Time
+	// Place orders targets: failed ones first.
+	Place int64
+}
+
+// TargetFilter selects targets; the zero value selects all of them.
+type TargetFilter struct {
+	Wave  int
+	State TargetState
 }

@@ -215,7 +215,9 @@ type DriverBinding struct {
 	Version       int
 	DriverRef     string
 	DriverConfig  json.RawMessage
-	CreatedAt     time.Time
+	// Fleet is which agents the targets are, and in which waves they are deployed; nil for an environment of one cluster (D61).
+	Fleet     json.RawMessage
+	CreatedAt time.Time
 }
 
 // FlowDefinition is one version of an application's pipeline; append-only (R13).

@@ -121,7 +121,7 @@ func (h *Hold) Read(r Transition) {
 	case VerbApprove, VerbExpire:
 		h.answered(r)
 	case VerbCreate, VerbPlan, VerbStart, VerbStartJob, VerbEndJob, VerbReject, VerbComplete, VerbDegrade, VerbFail, VerbCancel,
-		VerbSkip, VerbStopRollback:
+		VerbSkip, VerbStopRollback, VerbPauseWave, VerbResumeWave:
 	}
 }
 

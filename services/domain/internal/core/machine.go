@@ -75,6 +75,7 @@ func Legal(row Transition) bool {
 		VerbRequestApproval, VerbApprove, VerbReject, VerbExpire, VerbReachGate, VerbPassGate, VerbRequestPassage, VerbAbort, VerbRetry,
 		VerbPause, VerbResume,
 		VerbPlan, VerbSkip, VerbBreakGlass, VerbStopRollback, VerbStopPassage, VerbBypassFreeze, VerbStartJob, VerbEndJob,
+		VerbPauseWave, VerbResumeWave,
 	}
 	if row.From == row.To {
 		return slices.Contains(requests, row.Verb)

@@ -280,7 +280,8 @@ func NotificationOf(r Transition) (Notification, bool) {
 		n.Moment = MomentProceeded
 	case VerbPlan:
 		return Notification{}, false
-	case VerbStart, VerbDegrade, VerbReachGate, VerbPassGate, VerbSkip, VerbStopRollback, VerbRequestPassage, VerbStartJob, VerbEndJob:
+	case VerbStart, VerbDegrade, VerbReachGate, VerbPassGate, VerbSkip, VerbStopRollback, VerbRequestPassage, VerbStartJob, VerbEndJob,
+		VerbPauseWave, VerbResumeWave:
 		n.Moment = MomentAdvanced
 		n.DueAt = n.At.Add(AdvanceDelay)
 	default:

@@ -33,13 +33,15 @@ const (
 	ConditionPassage ConditionKind = "passage"
 	// ConditionPolicy is what policies decided; Policies has the decision, and ControlID its number (D51).
 	ConditionPolicy = ConditionKind(StopPolicy)
+	// ConditionWave is how the wave of a fleet has ended that comes before the passage; Outcome is the sentence (D61).
+	ConditionWave ConditionKind = "wave"
 )
 
 // AllConditionKinds is every kind.
 func AllConditionKinds() []ConditionKind {
 	return []ConditionKind{
 		ConditionApproval, ConditionSkippedWeight, ConditionNone, ConditionFreeze, ConditionVeto, ConditionPin, ConditionCheck, ConditionPassage,
-		ConditionPolicy,
+		ConditionPolicy, ConditionWave,
 	}
 }
 
@@ -231,6 +233,8 @@ func DescribeConditions(all []Condition) string {
 			parts = append(parts, "no approval required")
 		case ConditionCheck:
 			parts = append(parts, "check "+c.GateID+": "+c.Outcome)
+		case ConditionWave:
+			parts = append(parts, c.Outcome)
 		case ConditionPolicy:
 			parts = append(parts, c.Policies.Sentence())
 		case ConditionFreeze, ConditionVeto, ConditionPin, ConditionPassage: // of rows that have a text of their own

@@ -158,6 +158,8 @@ const (
 	ActionPreviewRollout          Action = "previewRollout"
 	ActionPauseRollout            Action = "pauseRollout"
 	ActionResumeRollout           Action = "resumeRollout"
+	ActionPauseWave               Action = "pauseWave"
+	ActionResumeWave              Action = "resumeWave"
 	ActionCancelRollout           Action = "cancelRollout"
 	ActionRollbackRollout         Action = "rollbackRollout"
 	ActionAbortRollout            Action = "abortRollout"
@@ -226,6 +228,7 @@ const (
 	ActionCreateToken             Action = "createToken"
 	ActionRevokeToken             Action = "revokeToken"
 	ActionRegisterAgent           Action = "registerAgent"
+	ActionSetAgentLabels          Action = "setAgentLabels"
 	ActionRotateAgent             Action = "rotateAgent"
 	ActionRevokeAgent             Action = "revokeAgent"
 	ActionRevokeAgentKey          Action = "revokeAgentKey"
@@ -251,6 +254,7 @@ const (
 func permissionFor(action Action) (Permission, bool) {
 	switch action {
 	case ActionCreateRollout, ActionPreviewRollout, ActionPauseRollout, ActionResumeRollout, ActionCancelRollout, ActionRollbackRollout,
+		ActionPauseWave, ActionResumeWave,
 		ActionAbortRollout, ActionRetryRollout, ActionStopRollback, ActionLookAtArtifactSource, ActionSendEvent, ActionReleasePromotionHold,
 		ActionLookUpProvenance, ActionCancelChain, ActionCreateVersionSet:
 		return MayDeploy, true
@@ -284,7 +288,8 @@ func permissionFor(action Action) (Permission, bool) {
 		return MayConfigure, true
 	case ActionCreateMember, ActionSetMemberRole, ActionRemoveMember, ActionGrantPermissions, ActionRevokeGrant, ActionCreateGroup,
 		ActionSetGroupMembers, ActionCheckJournal, ActionReconcile, ActionSetRetention, ActionSetLegalHold,
-		ActionAccessChanges, ActionRegisterAgent, ActionRotateAgent, ActionRevokeAgent, ActionRevokeAgentKey,
+		ActionAccessChanges, ActionRegisterAgent, ActionSetAgentLabels, ActionRotateAgent, ActionRevokeAgent,
+		ActionRevokeAgentKey,
 		ActionOrganizations, ActionCreateOrganization, ActionRenameOrganization, ActionSetDirectChanges:
 		return MayAdminister, true
 	case ActionCreateToken, ActionRevokeToken, ActionWithdrawChange, ActionOpenLink, ActionLinkChatAccount, ActionUnlinkChatAccount,

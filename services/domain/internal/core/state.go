@@ -108,4 +108,7 @@ const (
 	// VerbStartJob and VerbEndJob are an attempt at a job of the pipeline (D54); its place is named like a gate.
 	VerbStartJob Verb = "start_job"
 	VerbEndJob   Verb = "end_job"
+	// VerbPauseWave and VerbResumeWave hold a wave of a fleet and those behind it (D61); the gate is that of the wave.
+	VerbPauseWave  Verb = "pause_wave"
+	VerbResumeWave Verb = "resume_wave"
 )

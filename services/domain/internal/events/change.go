@@ -91,6 +91,12 @@ func ofRollouts() map[string]reader {
 				Result: d.Result, Reason: d.Reason, Log: d.Log,
 			}
 		}),
+		event.TypeRolloutEnvironmentTargetEnded: as(func(d event.RolloutEnvironmentTargetEnded) rollout.Change {
+			return rollout.TargetEnded{
+				RolloutID: d.RolloutID, EnvironmentID: d.EnvironmentID, AgentID: d.AgentID, Attempt: d.Attempt, State: core.TargetState(d.Result),
+				Reason: d.Reason,
+			}
+		}),
 		event.TypeRolloutPassageRequested: as(func(d event.RolloutPassageRequested) rollout.Change {
 			return rollout.PassageRequested{RolloutID: d.RolloutID, GateID: d.GateID, SkipsWeights: d.SkipsWeights}
 		}),

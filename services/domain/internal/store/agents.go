@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
@@ -14,7 +15,9 @@ import (
 )
 
 func agent(r query.Agent) core.Agent {
-	return core.Agent{ID: r.ID, Name: r.Name, RevokedAt: r.RevokedAt, CreatedAt: r.CreatedAt}
+	a := core.Agent{ID: r.ID, Name: r.Name, RevokedAt: r.RevokedAt, CreatedAt: r.CreatedAt}
+	_ = json.Unmarshal(r.Labels, &a.Labels) // what was stored is an object of texts
+	return a
 }
 
 func agentKey(r query.AgentKey) core.AgentKey {
@@ -152,6 +155,16 @@ func (s *Store) EnsureAgent(ctx context.Context, organization, number int64, nam
 func (t *tx) AddAgent(ctx context.Context, name string) (core.Agent, error) {
 	row, err := t.q.InsertAgent(ctx, t.organization, name)
 	return agent(row), pg.Classify(err, "add agent %q", name)
+}
+
+// SetAgentLabels implements access.Tx.
+func (t *tx) SetAgentLabels(ctx context.Context, id int64, labels map[string]string) (core.Agent, error) {
+	text, err := json.Marshal(labels)
+	if err != nil {
+		return core.Agent{}, fmt.Errorf("encode labels of agent %d: %w", id, err)
+	}
+	row, err := t.q.SetAgentLabels(ctx, text, t.organization, id)
+	return agent(row), pg.Classify(err, "set labels of agent %d", id)
 }
 
 // LockAgent implements access.Tx.

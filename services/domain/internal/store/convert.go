@@ -55,6 +55,7 @@ func environment(r query.Environment) core.Environment {
 func driverBinding(r query.DriverBinding) core.DriverBinding {
 	return core.DriverBinding{
 		ID: r.ID, EnvironmentID: r.EnvironmentID, Version: int(r.Version), DriverRef: r.DriverRef, DriverConfig: r.DriverConfig,
+		Fleet:     r.Fleet,
 		CreatedAt: r.CreatedAt,
 	}
 }

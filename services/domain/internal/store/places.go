@@ -11,9 +11,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/fleet"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
@@ -109,4 +111,146 @@ func (s *Store) EnvironmentsAfter(ctx context.Context, behind int64, most int) (
 	rows, err := query.New(s.deps.Pool).EnvironmentsAfter(ctx, behind, int32(most))
 	return convertAll(rows, func(r query.EnvironmentsAfterRow) setup.PlacedEnvironment { return setup.PlacedEnvironment(r) }),
 		pg.Classify(err, "read environments behind %d", behind)
+}
+
+func rolloutFleet(r query.RolloutFleet) core.RolloutFleet {
+	f := core.RolloutFleet{
+		RolloutEnvironmentID: r.RolloutEnvironmentID, Waves: int(r.Waves), Targets: int(r.Targets), Healthy: int(r.Healthy),
+		Failed: int(r.Failed),
+	}
+	_ = json.Unmarshal(r.Fleet, &f.Spec) // what was stored was read before
+	return f
+}
+
+func rolloutWave(r query.RolloutWave) core.RolloutWave {
+	return core.RolloutWave{
+		RolloutEnvironmentID: r.RolloutEnvironmentID, Attempt: int(r.Attempt), StartedAt: r.StartedAt,
+		Wave: fleet.Wave{
+			Number: int(r.Wave), Targets: int(r.Targets), Healthy: int(r.Healthy), Failed: int(r.Failed), FinishedAt: r.FinishedAt, Paused: r.Paused,
+		},
+	}
+}
+
+func rolloutTarget(r query.RolloutTarget) core.RolloutTarget {
+	return core.RolloutTarget{
+		RolloutEnvironmentID: r.RolloutEnvironmentID, AgentID: r.AgentID, Name: r.Name, Wave: int(r.Wave), State: core.TargetState(r.State),
+		Attempt: int(r.Attempt), Reason: r.Reason, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, Place: r.Place,
+	}
+}
+
+// LabelledAgents implements rollout.Tx and setup.PlacesTx.
+func (t *tx) LabelledAgents(ctx context.Context) ([]fleet.Target, error) {
+	rows, err := t.q.LabelledAgents(ctx, t.organization)
+	all := make([]fleet.Target, len(rows))
+	for i, r := range rows {
+		all[i] = fleet.Target{AgentID: r.ID, Name: r.Name}
+		if err := json.Unmarshal(r.Labels, &all[i].Labels); err != nil {
+			return nil, fmt.Errorf("decode labels of agent %d: %w", r.ID, err)
+		}
+	}
+	return all, pg.Classify(err, "read agents with labels")
+}
+
+// RolloutFleetAgents implements rollout.Tx.
+func (t *tx) RolloutFleetAgents(ctx context.Context, rollout, environment int64) (waves [][]fleet.Target, err error) {
+	rows, err := t.q.RolloutFleetAgents(ctx, t.organization, rollout, environment)
+	last := int32(0)
+	for _, r := range rows {
+		if r.Wave != last {
+			waves, last = append(waves, nil), r.Wave
+		}
+		waves[len(waves)-1] = append(waves[len(waves)-1], fleet.Target{AgentID: r.AgentID, Name: r.Name})
+	}
+	return waves, pg.Classify(err, "read the targets of rollout %d", rollout)
+}
+
+// AddRolloutFleet implements rollout.Tx.
+func (t *tx) AddRolloutFleet(ctx context.Context, rolloutEnvironment int64, spec json.RawMessage, waves [][]fleet.Target) error {
+	w := query.InsertRolloutWavesParams{OrganizationID: t.organization, RolloutEnvironmentID: rolloutEnvironment}
+	all := query.InsertRolloutTargetsParams{OrganizationID: t.organization, RolloutEnvironmentID: rolloutEnvironment}
+	for i, targets := range waves {
+		w.Waves, w.Targets = append(w.Waves, int32(i+1)), append(w.Targets, int32(len(targets)))
+		for _, target := range targets {
+			all.Agents, all.Names, all.Waves = append(all.Agents, target.AgentID), append(all.Names, target.Name), append(all.Waves, int32(i+1))
+		}
+	}
+	err := t.q.InsertRolloutFleet(ctx, query.InsertRolloutFleetParams{
+		OrganizationID: t.organization, RolloutEnvironmentID: rolloutEnvironment, Fleet: spec, Waves: int32(len(waves)),
+		Targets: int32(len(all.Agents)),
+	})
+	if err == nil {
+		err = t.q.InsertRolloutWaves(ctx, w)
+	}
+	if err == nil {
+		err = t.q.InsertRolloutTargets(ctx, all)
+	}
+	return pg.Classify(err, "add the fleet of rollout environment %d", rolloutEnvironment)
+}
+
+// RolloutFleets implements rollout.Tx and view.Reads.
+func (r reader) RolloutFleets(ctx context.Context, organization int64, environments []int64) (map[int64]core.RolloutFleet, error) {
+	return byKey(ctx, r, organization, environments, "fleets of rollouts", (*query.Queries).RolloutFleets,
+		keyed(rolloutFleet, func(f core.RolloutFleet) int64 { return f.RolloutEnvironmentID }))
+}
+
+// RolloutWaves implements rollout.Tx and view.Reads.
+func (r reader) RolloutWaves(ctx context.Context, organization int64, environments []int64) (map[int64][]core.RolloutWave, error) {
+	return under(ctx, r, organization, environments, "waves of rollouts", (*query.Queries).RolloutWaves,
+		func(row query.RolloutWave) (int64, core.RolloutWave) {
+			return row.RolloutEnvironmentID, rolloutWave(row)
+		})
+}
+
+// RolloutTargets implements view.Reads.
+func (r reader) RolloutTargets(
+	ctx context.Context, organization, environment int64, f core.TargetFilter, p core.Page,
+) (core.Slice[core.RolloutTarget], error) {
+	return list(ctx, r, organization, p, core.OrderCreated, "targets of rollouts",
+		func(q *query.Queries, w core.Window) ([]query.RolloutTarget, error) {
+			return q.ListRolloutTargets(ctx, query.ListRolloutTargetsParams{
+				OrganizationID: organization, RolloutEnvironmentID: environment, Wave: int32(f.Wave), State: string(f.State),
+				Above: w.Above.Number, Below: w.Below.Number, Falling: w.Falling, AtMost: limit(w),
+			})
+		}, rolloutTarget, numbered(func(t core.RolloutTarget) int64 { return t.Place }))
+}
+
+// CountRolloutTargets implements view.Counts.
+func (r reader) CountRolloutTargets(ctx context.Context, organization, environment int64, f core.TargetFilter) (int, error) {
+	return count(ctx, r, organization, "targets of rollouts", func(q *query.Queries) (int64, error) {
+		return q.CountRolloutTargets(ctx, query.CountRolloutTargetsParams{
+			OrganizationID: organization, RolloutEnvironmentID: environment, Wave: int32(f.Wave), State: string(f.State),
+		})
+	})
+}
+
+// BeginRolloutWave implements rollout.Tx.
+func (t *tx) BeginRolloutWave(ctx context.Context, environment int64, wave int, at time.Time) error {
+	_, err := t.q.BeginRolloutWave(ctx, query.BeginRolloutWaveParams{
+		At: at, OrganizationID: t.organization, RolloutEnvironmentID: environment, Wave: int32(wave),
+	})
+	return pg.Classify(err, "begin wave %d of rollout environment %d", wave, environment)
+}
+
+// EndRolloutTarget implements rollout.Tx.
+func (t *tx) EndRolloutTarget(ctx context.Context, e core.RolloutTarget) (waveEnded bool, err error) {
+	ended, err := t.q.EndRolloutTarget(ctx, query.EndRolloutTargetParams{
+		At: e.FinishedAt, OrganizationID: t.organization, RolloutEnvironmentID: e.RolloutEnvironmentID, State: string(e.State), Reason: e.Reason,
+		AgentID: e.AgentID, Attempt: int32(e.Attempt),
+	})
+	if err != nil || len(ended) > 0 {
+		return len(ended) > 0 && ended[0], pg.Classify(err, "end target %d of rollout environment %d", e.AgentID, e.RolloutEnvironmentID)
+	}
+	known, err := t.q.RolloutTarget(ctx, t.organization, e.RolloutEnvironmentID, e.AgentID)
+	if err == nil && len(known) == 0 {
+		return false, fault.New(fault.NotFound, "agent %d is no target of rollout environment %d", e.AgentID, e.RolloutEnvironmentID)
+	}
+	return false, pg.Classify(err, "read target %d of rollout environment %d", e.AgentID, e.RolloutEnvironmentID)
+}
+
+// PauseRolloutWave implements rollout.Tx.
+func (t *tx) PauseRolloutWave(ctx context.Context, environment int64, wave int, paused bool) error {
+	err := t.q.PauseRolloutWave(ctx, query.PauseRolloutWaveParams{
+		Paused: paused, OrganizationID: t.organization, RolloutEnvironmentID: environment, Wave: int32(wave),
+	})
+	return pg.Classify(err, "pause wave %d of rollout environment %d", wave, environment)
 }

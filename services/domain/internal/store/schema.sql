@@ -81,9 +81,11 @@ CREATE TABLE cd_agents (
     revoked_at timestamp with time zone,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    labels jsonb NOT NULL DEFAULT '{}'::jsonb,
     CONSTRAINT cd_agents_pkey PRIMARY KEY (id),
     CONSTRAINT cd_agents_shard UNIQUE (organization_id, id),
     CONSTRAINT cd_agents_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_agents_labels_are_bounded CHECK (((jsonb_typeof(labels) = 'object'::text) AND (octet_length((labels)::text) <= 16000))),
     CONSTRAINT cd_agents_name_is_given CHECK ((name <> ''::text))
 );
 CREATE UNIQUE INDEX cd_agents_name_is_unique ON cd_agents USING btree (organization_id, name) WHERE (revoked_at IS NULL);
@@ -92,6 +94,8 @@ CREATE TRIGGER cd_agents_stay_whose_they_are BEFORE UPDATE ON cd_agents FOR EACH
 CREATE TRIGGER cd_agents_touch BEFORE UPDATE ON cd_agents FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_agents IS
     'Relays beside clusters; id is what configurations of environments and subjects of the bus name. Never deleted, and never good again once revoked.';
+COMMENT ON COLUMN cd_agents.labels IS
+    'Names and values that the fleets of environments select agents by.';
 
 CREATE TABLE cd_application_environment_reconciliations (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1095,11 +1099,13 @@ CREATE TABLE cd_environment_driver_bindings (
     driver_config jsonb NOT NULL,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    fleet jsonb,
     CONSTRAINT cd_environment_driver_bindings_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_environment_driver_bindings_of_environment UNIQUE (organization_id, environment_id, id),
     CONSTRAINT cd_environment_driver_bindings_version_is_unique UNIQUE (organization_id, environment_id, version),
     CONSTRAINT cd_environment_driver_bindings_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments(organization_id, id),
     CONSTRAINT cd_environment_driver_bindings_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_environment_driver_bindings_fleet_is_bounded CHECK (((jsonb_typeof(fleet) = 'object'::text) AND (octet_length((fleet)::text) <= 64000))),
     CONSTRAINT cd_environment_driver_bindings_ref_is_given CHECK ((driver_ref <> ''::text)),
     CONSTRAINT cd_environment_driver_bindings_version_counts CHECK ((version > 0))
 );
@@ -1110,6 +1116,8 @@ COMMENT ON COLUMN cd_environment_driver_bindings.driver_config IS
     'Opaque to the tables; valid against the schema of the driver when it was written.';
 COMMENT ON COLUMN cd_environment_driver_bindings.driver_ref IS
     'name@major; opaque to the tables.';
+COMMENT ON COLUMN cd_environment_driver_bindings.fleet IS
+    'Which agents the targets are, and in which waves they are deployed; null for an environment of one cluster.';
 
 CREATE TABLE cd_environment_pins (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -2811,6 +2819,28 @@ COMMENT ON COLUMN cd_rollout_environments.skips_weights IS
 COMMENT ON COLUMN cd_rollout_environments.weights IS
     'The weights at which the pipeline stops here, rising: [{"weight": percent, "soak_seconds": seconds}].';
 
+CREATE TABLE cd_rollout_fleets (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    organization_id bigint NOT NULL,
+    rollout_environment_id bigint NOT NULL,
+    fleet jsonb NOT NULL,
+    waves integer NOT NULL,
+    targets integer NOT NULL,
+    healthy integer NOT NULL DEFAULT 0,
+    failed integer NOT NULL DEFAULT 0,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_rollout_fleets_pkey PRIMARY KEY (organization_id, rollout_environment_id),
+    CONSTRAINT cd_rollout_fleets_environment FOREIGN KEY (organization_id, rollout_environment_id) REFERENCES cd_rollout_environments(organization_id, id),
+    CONSTRAINT cd_rollout_fleets_ended_are_targets CHECK (((healthy >= 0) AND (failed >= 0) AND ((healthy + failed) <= targets))),
+    CONSTRAINT cd_rollout_fleets_fleet_is_one CHECK ((jsonb_typeof(fleet) = 'object'::text)),
+    CONSTRAINT cd_rollout_fleets_targets_count CHECK ((targets > 0)),
+    CONSTRAINT cd_rollout_fleets_waves_count CHECK ((waves > 0))
+);
+CREATE TRIGGER cd_rollout_fleets_touch BEFORE UPDATE ON cd_rollout_fleets FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_rollout_fleets IS
+    'The fleet of an environment as a rollout has pinned it, and how many of its targets have ended.';
+
 CREATE TABLE cd_rollout_gates (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     organization_id bigint NOT NULL,
@@ -2939,6 +2969,47 @@ COMMENT ON TABLE cd_rollout_skips IS
 COMMENT ON COLUMN cd_rollout_skips.cause IS
     'unchanged: its version set is live there already. excluded: by request.';
 
+CREATE TABLE cd_rollout_targets (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    organization_id bigint NOT NULL,
+    rollout_environment_id bigint NOT NULL,
+    agent_id bigint NOT NULL,
+    name text NOT NULL,
+    wave integer NOT NULL,
+    state text NOT NULL DEFAULT 'pending'::text,
+    place bigint NOT NULL GENERATED ALWAYS AS (((
+CASE state
+    WHEN 'failed'::text THEN 0
+    WHEN 'deploying'::text THEN 1
+    WHEN 'pending'::text THEN 2
+    ELSE 3
+END * '1000000000000000'::bigint) + agent_id)) STORED,
+    attempt integer NOT NULL DEFAULT 0,
+    reason text NOT NULL DEFAULT ''::text,
+    started_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_rollout_targets_pkey PRIMARY KEY (organization_id, rollout_environment_id, agent_id),
+    CONSTRAINT cd_rollout_targets_agent FOREIGN KEY (organization_id, agent_id) REFERENCES cd_agents(organization_id, id),
+    CONSTRAINT cd_rollout_targets_wave FOREIGN KEY (organization_id, rollout_environment_id, wave) REFERENCES cd_rollout_waves(organization_id, rollout_environment_id, wave),
+    CONSTRAINT cd_rollout_targets_finished_when_ended CHECK (((finished_at IS NOT NULL) = (state = ANY (ARRAY['healthy'::text, 'failed'::text])))),
+    CONSTRAINT cd_rollout_targets_name_is_bounded CHECK (((octet_length(name) >= 1) AND (octet_length(name) <= 255))),
+    CONSTRAINT cd_rollout_targets_reason_is_bounded CHECK ((octet_length(reason) <= 8000)),
+    CONSTRAINT cd_rollout_targets_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'deploying'::text, 'healthy'::text, 'failed'::text])))
+);
+CREATE INDEX cd_rollout_targets_by_place ON cd_rollout_targets USING btree (organization_id, rollout_environment_id, place);
+CREATE INDEX cd_rollout_targets_by_wave ON cd_rollout_targets USING btree (organization_id, rollout_environment_id, wave, place);
+CREATE TRIGGER cd_rollout_targets_touch BEFORE UPDATE ON cd_rollout_targets FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_rollout_targets IS
+    'The targets of a rollout to a fleet: the agents that had the labels when it was created.';
+COMMENT ON COLUMN cd_rollout_targets.attempt IS
+    'That of the wave in which it was deployed last.';
+COMMENT ON COLUMN cd_rollout_targets.name IS
+    'That of the agent, as it was then.';
+COMMENT ON COLUMN cd_rollout_targets.place IS
+    'The order of lists: failed ones first, then those that are being deployed.';
+
 CREATE TABLE cd_rollout_transitions (
     id bigint NOT NULL DEFAULT nextval('cd_journal_positions'::regclass),
     organization_id bigint NOT NULL,
@@ -2961,7 +3032,7 @@ CREATE TABLE cd_rollout_transitions (
     CONSTRAINT cd_rollout_transitions_breach_is_a_failure CHECK (((NOT breach) OR (event = 'fail'::text))),
     CONSTRAINT cd_rollout_transitions_conditions_are_of_passages CHECK (((conditions IS NULL) OR breach OR (event = ANY (ARRAY['request_passage'::text, 'pass_gate'::text, 'stop_passage'::text, 'bypass_freeze'::text, 'approve'::text])))),
     CONSTRAINT cd_rollout_transitions_creation_is_first CHECK (((event = 'create'::text) = (from_state IS NULL))),
-    CONSTRAINT cd_rollout_transitions_gate_is_named CHECK (((event = 'break_glass'::text) OR ((event = ANY (ARRAY['request_approval'::text, 'approve'::text, 'reject'::text, 'expire'::text, 'reach_gate'::text, 'request_passage'::text, 'pass_gate'::text, 'stop_passage'::text, 'start_job'::text, 'end_job'::text])) = (gate_id IS NOT NULL)))),
+    CONSTRAINT cd_rollout_transitions_gate_is_named CHECK (((event = 'break_glass'::text) OR ((event = ANY (ARRAY['request_approval'::text, 'approve'::text, 'reject'::text, 'expire'::text, 'reach_gate'::text, 'request_passage'::text, 'pass_gate'::text, 'stop_passage'::text, 'start_job'::text, 'end_job'::text, 'pause_wave'::text, 'resume_wave'::text])) = (gate_id IS NOT NULL)))),
     CONSTRAINT cd_rollout_transitions_path_is_legal CHECK (
 CASE
     WHEN (from_state IS NULL) THEN (to_state = 'pending'::text)
@@ -2972,13 +3043,13 @@ END),
     CONSTRAINT cd_rollout_transitions_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
     CONSTRAINT cd_rollout_transitions_request_changes_nothing CHECK (
 CASE
-    WHEN (event = ANY (ARRAY['plan'::text, 'request_approval'::text, 'approve'::text, 'reject'::text, 'expire'::text, 'reach_gate'::text, 'request_passage'::text, 'pass_gate'::text, 'abort'::text, 'retry'::text, 'skip'::text, 'break_glass'::text, 'stop_rollback'::text, 'stop_passage'::text, 'bypass_freeze'::text, 'start_job'::text, 'end_job'::text])) THEN ((from_state IS NOT NULL) AND (from_state = to_state))
+    WHEN (event = ANY (ARRAY['plan'::text, 'request_approval'::text, 'approve'::text, 'reject'::text, 'expire'::text, 'reach_gate'::text, 'request_passage'::text, 'pass_gate'::text, 'abort'::text, 'retry'::text, 'skip'::text, 'break_glass'::text, 'stop_rollback'::text, 'stop_passage'::text, 'bypass_freeze'::text, 'start_job'::text, 'end_job'::text, 'pause_wave'::text, 'resume_wave'::text])) THEN ((from_state IS NOT NULL) AND (from_state = to_state))
     WHEN (event = ANY (ARRAY['pause'::text, 'resume'::text])) THEN true
     ELSE ((from_state IS NULL) OR (from_state <> to_state))
 END),
     CONSTRAINT cd_rollout_transitions_state_is_known CHECK ((to_state = ANY (ARRAY['pending'::text, 'in_progress'::text, 'paused'::text, 'completed'::text, 'failed'::text, 'cancelled'::text]))),
     CONSTRAINT cd_rollout_transitions_terminal_asks_nothing CHECK (((from_state IS NULL) OR (from_state <> ALL (ARRAY['completed'::text, 'failed'::text, 'cancelled'::text])) OR (event = ANY (ARRAY['reach_gate'::text, 'stop_rollback'::text])))),
-    CONSTRAINT cd_rollout_transitions_verb_is_known CHECK ((event = ANY (ARRAY['create'::text, 'plan'::text, 'start'::text, 'pause'::text, 'resume'::text, 'request_approval'::text, 'approve'::text, 'reject'::text, 'expire'::text, 'reach_gate'::text, 'request_passage'::text, 'pass_gate'::text, 'complete'::text, 'fail'::text, 'cancel'::text, 'abort'::text, 'retry'::text, 'skip'::text, 'break_glass'::text, 'stop_rollback'::text, 'stop_passage'::text, 'bypass_freeze'::text, 'start_job'::text, 'end_job'::text])))
+    CONSTRAINT cd_rollout_transitions_verb_is_known CHECK ((event = ANY (ARRAY['create'::text, 'plan'::text, 'start'::text, 'pause'::text, 'resume'::text, 'request_approval'::text, 'approve'::text, 'reject'::text, 'expire'::text, 'reach_gate'::text, 'request_passage'::text, 'pass_gate'::text, 'complete'::text, 'fail'::text, 'cancel'::text, 'abort'::text, 'retry'::text, 'skip'::text, 'break_glass'::text, 'stop_rollback'::text, 'stop_passage'::text, 'bypass_freeze'::text, 'start_job'::text, 'end_job'::text, 'pause_wave'::text, 'resume_wave'::text])))
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.02, autovacuum_analyze_scale_factor=0.02);
 CREATE INDEX cd_rollout_transitions_asking ON cd_rollout_transitions USING btree (organization_id, rollout_id) WHERE (event = 'request_approval'::text);
 CREATE INDEX cd_rollout_transitions_breaches ON cd_rollout_transitions USING btree (created_at) WHERE breach;
@@ -3000,6 +3071,35 @@ COMMENT ON COLUMN cd_rollout_transitions.conditions IS
     'What satisfied each condition of a granted passage, which weights the program of a requested one will skip, what stops one, which freezes are bypassed, which groups an approval counts for, or which passage a breach went around.';
 COMMENT ON COLUMN cd_rollout_transitions.gate_id IS
     'The gate that is asked about, or answered; several may be open at once.';
+
+CREATE TABLE cd_rollout_waves (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    organization_id bigint NOT NULL,
+    rollout_environment_id bigint NOT NULL,
+    wave integer NOT NULL,
+    targets integer NOT NULL,
+    healthy integer NOT NULL DEFAULT 0,
+    failed integer NOT NULL DEFAULT 0,
+    attempt integer NOT NULL DEFAULT 0,
+    paused boolean NOT NULL DEFAULT false,
+    started_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_rollout_waves_pkey PRIMARY KEY (organization_id, rollout_environment_id, wave),
+    CONSTRAINT cd_rollout_waves_fleet FOREIGN KEY (organization_id, rollout_environment_id) REFERENCES cd_rollout_fleets(organization_id, rollout_environment_id),
+    CONSTRAINT cd_rollout_waves_ended_are_targets CHECK (((healthy >= 0) AND (failed >= 0) AND ((healthy + failed) <= targets))),
+    CONSTRAINT cd_rollout_waves_finished_when_ended CHECK (((finished_at IS NOT NULL) = ((healthy + failed) = targets))),
+    CONSTRAINT cd_rollout_waves_targets_count CHECK ((targets > 0)),
+    CONSTRAINT cd_rollout_waves_wave_counts CHECK ((wave > 0))
+);
+CREATE TRIGGER cd_rollout_waves_touch BEFORE UPDATE ON cd_rollout_waves FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_rollout_waves IS
+    'The waves of a rollout to a fleet.';
+COMMENT ON COLUMN cd_rollout_waves.attempt IS
+    'How often it was let begin: once, and once more after each retry.';
+COMMENT ON COLUMN cd_rollout_waves.paused IS
+    'Whether the journal of the rollout has it paused: neither it nor a later one begins.';
 
 CREATE TABLE cd_rollouts (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,

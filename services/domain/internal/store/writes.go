@@ -136,7 +136,7 @@ func (t *tx) AddEnvironment(ctx context.Context, e core.Environment) (core.Envir
 func (t *tx) AddDriverBinding(ctx context.Context, b core.DriverBinding) (core.DriverBinding, error) {
 	row, err := t.q.InsertDriverBinding(ctx, query.InsertDriverBindingParams{
 		OrganizationID: t.organization, EnvironmentID: b.EnvironmentID, Version: int32(b.Version), DriverRef: b.DriverRef,
-		DriverConfig: b.DriverConfig,
+		DriverConfig: b.DriverConfig, Fleet: b.Fleet,
 	})
 	return driverBinding(row), pg.Classify(err, "bind environment %d to %s", b.EnvironmentID, b.DriverRef)
 }

@@ -2,8 +2,11 @@ package access
 
 import (
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,7 +38,7 @@ func (c commands) agent() *cobra.Command {
 			return c.showAgent(one)
 		})
 	return command.Noun("agent", "agents", "Agents: the relays beside clusters, and their keys", list, get, c.registerAgent(),
-		c.rotateAgent(), c.revokeAgent(), c.authority())
+		c.labelAgent(), c.rotateAgent(), c.revokeAgent(), c.authority())
 }
 
 // authority makes what an installation is set up with, once.
@@ -78,6 +81,37 @@ func (c commands) registerAgent() *cobra.Command {
 		})
 	seedFile(register, &file)
 	return register
+}
+
+func (c commands) labelAgent() *cobra.Command {
+	return c.Asking("label AGENT KEY=VALUE...", "Set labels of an agent, by which fleets select their targets; KEY- ends one",
+		"  lockstep agent label eu-1 region=eu ring=2\n  lockstep agent label eu-1 ring-", cobra.MinimumNArgs(2),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			one, err := api.Agent(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			labels := maps.Clone(one.Labels)
+			if labels == nil {
+				labels = map[string]string{}
+			}
+			for _, arg := range args[1:] {
+				key, value, sets := strings.Cut(arg, "=")
+				ended, ends := strings.CutSuffix(arg, "-")
+				switch {
+				case sets:
+					labels[key] = value
+				case ends:
+					delete(labels, ended)
+				default:
+					return fault.New(fault.Invalid, "found %q; expected KEY=VALUE, or KEY- to end a label", arg)
+				}
+			}
+			if one, err = api.SetAgentLabels(cmd.Context(), one.ID, labels); err != nil {
+				return err
+			}
+			return c.showAgent(one)
+		})
 }
 
 func (c commands) rotateAgent() *cobra.Command {
@@ -192,7 +226,7 @@ func (c commands) showAgent(one client.Agent) error {
 }
 
 func agentTable(w io.Writer, all []client.Agent) {
-	command.Row(w, "NAME", "NUMBER", "STATE", "LAST SEEN", "ENVIRONMENTS")
+	command.Row(w, "NAME", "NUMBER", "STATE", "LAST SEEN", "ENVIRONMENTS", "LABELS")
 	for _, a := range all {
 		state := "not connected"
 		switch {
@@ -201,8 +235,17 @@ func agentTable(w io.Writer, all []client.Agent) {
 		case a.Connected:
 			state = "connected"
 		}
-		command.Row(w, a.Name, strconv.FormatInt(a.Number, 10), state, command.Optional(a.LastSeenAt), names(a.Environments))
+		command.Row(w, a.Name, strconv.FormatInt(a.Number, 10), state, command.Optional(a.LastSeenAt), names(a.Environments), labels(a.Labels))
 	}
+}
+
+// labels are those of an agent, by key.
+func labels(all map[string]string) string {
+	parts := make([]string, 0, len(all))
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		parts = append(parts, key+"="+all[key])
+	}
+	return strings.Join(parts, ",")
 }
 
 // access is the log of who gave or took whose access.

@@ -3,6 +3,7 @@ package application
 import (
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -14,10 +15,12 @@ import (
 
 func (c commands) environmentCreate() *cobra.Command {
 	in := client.EnvironmentInput{}
+	var members string
 	var config command.Fields
 	var wait command.WaitFlags
 	cmd := c.Asking("create NAME", "Create an environment and start its onboarding",
 		"  lockstep environment create production --tier production --set cluster_agent_id=production-eu --wait\n"+
+			"  lockstep environment create stores --driver kubernetes@1 --set cluster_agent_id=store-1 --fleet fleet.yaml\n"+
 			"  lockstep environment create production --tier production --set cluster_agent_id=42", command.Exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			driver, err := config.WithAgent(cmd.Context(), api)
@@ -25,6 +28,9 @@ func (c commands) environmentCreate() *cobra.Command {
 				return err
 			}
 			in.Name, in.DriverConfig = args[0], driver
+			if in.Fleet, err = c.fleet(members); err != nil {
+				return err
+			}
 			one, err := api.CreateEnvironment(cmd.Context(), in)
 			if err == nil && wait.Wait {
 				one, err = c.untilReady(cmd.Context(), api, one.Name, wait.Timeout)
@@ -40,8 +46,21 @@ func (c commands) environmentCreate() *cobra.Command {
 	flags.StringVar(&in.Description, "description", "", "description")
 	flags.StringArrayVar((*[]string)(&config), "set", nil,
 		"a field of the driver's configuration, as `field=value`; repeatable. cluster_agent_id takes the name or number of an agent")
+	flags.StringVar(&members, "fleet", "", "a YAML `file` with the fleet, of an environment of many clusters: selector, waves, success")
 	wait.Add(cmd, "its onboarding has ended")
 	return cmd
+}
+
+// fleet reads a fleet from a file; nil without one, and an object without members for "none".
+func (c commands) fleet(file string) (any, error) {
+	switch file {
+	case "":
+		return nil, nil //nolint:nilnil // nothing was given
+	case "none":
+		return map[string]any{}, nil
+	}
+	encoded, err := readYAML(os.Stdin, file)
+	return encoded, err
 }
 
 // environmentRetry onboards an environment again, or sets an application up in it again.
@@ -139,5 +158,10 @@ func environmentDetail(w io.Writer, e client.Environment) {
 	command.Row(w, "BINDING", "VERSION", "DRIVER", "CONFIGURATION")
 	for _, b := range e.DriverBindings {
 		command.Row(w, b.ID, command.Number(b.Version), b.DriverRef, command.Compact(b.DriverConfig))
+	}
+	if len(e.DriverBindings) > 0 && e.DriverBindings[0].Fleet != nil {
+		fmt.Fprintln(w)
+		command.Row(w, "FLEET")
+		command.Row(w, command.Compact(e.DriverBindings[0].Fleet))
 	}
 }

@@ -18,6 +18,7 @@ func (c commands) environmentSet() *cobra.Command {
 	var driver, description, reason string
 	var config command.Fields
 	var unset []string
+	var members string
 	var wait command.WaitFlags
 	cmd := c.Asking("set NAME", "Change an environment's driver, configuration or agent by a new binding, or its description",
 		"  lockstep environment set production --set cluster_agent_id=production-us --wait\n"+
@@ -31,6 +32,9 @@ func (c commands) environmentSet() *cobra.Command {
 			in := client.EnvironmentChange{Environment: one.ID, Reason: reason}
 			if cmd.Flags().Changed("description") {
 				in.Description = &description
+			}
+			if in.Fleet, err = c.fleet(members); err != nil {
+				return err
 			}
 			if driver != "" || len(config)+len(unset) > 0 {
 				given, err := config.WithAgent(cmd.Context(), api)
@@ -54,6 +58,7 @@ func (c commands) environmentSet() *cobra.Command {
 	flags.StringArrayVar((*[]string)(&config), "set", nil,
 		"a field of the driver's configuration, as `field=value`; repeatable. The others stay. cluster_agent_id takes the name or number of an agent")
 	flags.StringArrayVar(&unset, "unset", nil, "a `field` of the driver's configuration to leave out; repeatable")
+	flags.StringVar(&members, "fleet", "", "a YAML `file` with the whole fleet; none makes it an environment of one cluster")
 	flags.StringVar(&description, "description", "", "description")
 	flags.StringVar(&reason, "reason", "", "why, for the record")
 	wait.Add(cmd, "its onboarding has ended")

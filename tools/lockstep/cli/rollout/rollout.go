@@ -37,7 +37,8 @@ func (c commands) rollout() *cobra.Command {
 		c.rolloutList(), c.rolloutGet(), c.rolloutWhy(), c.rolloutCreate(),
 		c.resolve("approve", "Approve a gate of a rollout", (*client.Client).ApproveGate),
 		c.resolve("reject", "Reject a gate of a rollout, which cancels the rollout", (*client.Client).RejectGate),
-		c.rolloutPause(), c.rolloutResume(), c.rolloutAbort(), c.rolloutRetry(), c.rolloutCancel(), c.rolloutRollback(), c.rolloutBreakGlass(),
+		c.rolloutPause(), c.rolloutResume(), c.rolloutTargets(), c.rolloutPauseWave(), c.rolloutResumeWave(),
+		c.rolloutAbort(), c.rolloutRetry(), c.rolloutCancel(), c.rolloutRollback(), c.rolloutBreakGlass(),
 		c.rolloutBypassFreeze(),
 		c.rolloutKeep(), c.rolloutWatch())
 }

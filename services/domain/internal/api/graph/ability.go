@@ -92,7 +92,7 @@ func (rolloutResolver) ViewerCan(ctx context.Context, r *model.Rollout) ([]model
 	}
 	return abilities(func(action core.Action) error { return s.May(l.actor, action) },
 		core.ActionPauseRollout, core.ActionResumeRollout, core.ActionAbortRollout, core.ActionRetryRollout, core.ActionCancelRollout,
-		core.ActionRollbackRollout,
+		core.ActionRollbackRollout, core.ActionPauseWave, core.ActionResumeWave,
 		core.ActionApproveGate, core.ActionRejectGate, core.ActionBreakGlass, core.ActionBypassFreeze, core.ActionStopRollback)
 }
 

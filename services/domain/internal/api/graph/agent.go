@@ -87,7 +87,7 @@ func (agent) ViewerCan(ctx context.Context, a *model.Agent) ([]model.Ability, er
 			return err
 		}
 		return a.Open()
-	}, core.ActionRotateAgent, core.ActionRevokeAgent, core.ActionRevokeAgentKey)
+	}, core.ActionSetAgentLabels, core.ActionRotateAgent, core.ActionRevokeAgent, core.ActionRevokeAgentKey)
 }
 
 // accessChange resolves those of AccessChange.

@@ -17,7 +17,7 @@ func recordedElsewhere() map[string]string {
 	const rollouts = "the rollouts' journals"
 	const twoPeople = "TestAChangeTakesTwoPeople, as they take two people"
 	return map[string]string{
-		"createRollout": rollouts, "rollbackRollout": rollouts, "pauseRollout": rollouts, "resumeRollout": rollouts, "cancelRollout": rollouts,
+		"createRollout": rollouts, "pauseWave": rollouts, "resumeWave": rollouts, "rollbackRollout": rollouts, "pauseRollout": rollouts, "resumeRollout": rollouts, "cancelRollout": rollouts,
 		"abortRollout": rollouts, "retryRollout": rollouts, "approveGate": rollouts, "rejectGate": rollouts, "stopAutomaticRollback": rollouts,
 		"previewRollout":       "nothing: it deploys nothing and is forgotten after a week",
 		"lookAtArtifactSource": "nothing: it polls what is polled anyway",
@@ -59,6 +59,7 @@ func (f *fixture) controls() {
 	do("revokeToken", "accessToken", map[string]any{"tokenId": token})
 	do("removeMember", "member", map[string]any{"memberId": member})
 	agent := do("registerAgent", "agent", map[string]any{"name": "edge"})
+	do("setAgentLabels", "agent", map[string]any{"agentId": agent, "labels": map[string]any{"region": "eu"}})
 	do("rotateAgent", "agent", map[string]any{"agentId": agent})
 	do("revokeAgentKey", "agent", map[string]any{"keyId": "agentkey_1"})
 	do("revokeAgent", "agent", map[string]any{"agentId": agent})

@@ -78,6 +78,8 @@ type loaders struct {
 	outlookOf               *loader[int64, core.RollbackOutlook]
 	skipsOf                 *loader[int64, []core.SkippedEnvironment]
 	causesOf                *loader[int64, []core.Transition]
+	fleetsOf                *loader[int64, core.RolloutFleet]
+	wavesOf                 *loader[int64, []core.RolloutWave]
 	deadlinesOf             *loader[int64, []view.Deadline]
 	openingsOf              *loader[int64, []core.NotificationOpening]
 	members                 *loader[int64, core.Member]
@@ -207,6 +209,8 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		outlookOf:               plain(b, r.View.RollbackOutlooks),
 		skipsOf:                 plain(b, r.View.SkipsByRollout),
 		causesOf:                plain(b, r.View.CausesByRollout),
+		fleetsOf:                plain(b, r.View.RolloutFleets),
+		wavesOf:                 plain(b, r.View.RolloutWaves),
 		deadlinesOf:             plain(b, r.View.RolloutDeadlines),
 		openingsOf:              plain(b, r.Notify.Openings),
 		members:                 plain(b, r.View.MembersByID),

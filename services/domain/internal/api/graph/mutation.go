@@ -37,6 +37,7 @@ func (m mutation) CreateEnvironment(ctx context.Context, in model.CreateEnvironm
 	l := loadersOf(ctx)
 	e, err := m.domain.Setup.CreateEnvironment(ctx, l.actor, setup.NewEnvironment{
 		Name: in.Name, Description: orEmpty(in.Description), Tier: in.Tier, DriverRef: in.DriverRef, DriverConfig: in.DriverConfig,
+		Fleet: in.Fleet,
 	})
 	p.Environment, p.Errors, err = outcome(ctx, l.environments, e.ID, model.WrapEnvironment, err)
 	return p, err
@@ -53,6 +54,9 @@ func (m mutation) UpdateEnvironment(ctx context.Context, in model.UpdateEnvironm
 		}
 		change := setup.ChangedEnvironment{
 			ID: n, Description: in.Description, DriverRef: in.DriverRef, DriverConfig: config, Reason: orEmpty(in.Reason),
+		}
+		if string(in.Fleet) != "null" {
+			change.Fleet = in.Fleet
 		}
 		if in.BindingVersion != nil {
 			change.Version = *in.BindingVersion

@@ -241,6 +241,7 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 		"workflowSchedule": {`(name: "nightly")`},
 		"workflowCount":    {"", `(subject: "rollout_2")`, `(filter: {idContains: "rollout"})`},
 		"rollout":          {`(id: "rollout_1")`},
+		"rolloutTargets":   {`(rolloutId: "rollout_1", environment: "staging")`, `(rolloutId: "rollout_1", environment: "environment_1")`},
 		"rollouts":         {"", `(application: "shop")`, `(application: "application_1")`, `(environment: "staging")`, `(environment: "environment_1")`},
 		"agent":            {`(name: "cluster")`},
 		"deliveryMetrics": {

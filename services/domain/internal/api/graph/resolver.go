@@ -198,6 +198,9 @@ func (resolvers) Environment() exec.EnvironmentResolver { return environment{} }
 // RolloutEnvironment resolves its fields.
 func (resolvers) RolloutEnvironment() exec.RolloutEnvironmentResolver { return rolloutEnvironment{} }
 
+// RolloutFleet is the resolver of its loaded fields.
+func (resolvers) RolloutFleet() exec.RolloutFleetResolver { return rolloutFleet{} }
+
 // Service resolves its fields.
 func (resolvers) Service() exec.ServiceResolver { return service{} }
 

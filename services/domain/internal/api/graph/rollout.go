@@ -2,7 +2,9 @@ package graph
 
 import (
 	"context"
+	"encoding/json"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
@@ -252,4 +254,104 @@ type previewedEnvironment struct{}
 // Environment is which of them it is.
 func (previewedEnvironment) Environment(ctx context.Context, e *model.PreviewedEnvironment) (model.Environment, error) {
 	return required(ctx, loadersOf(ctx).environments, model.KindEnvironment, e.EnvironmentID, model.WrapEnvironment)
+}
+
+// Fleets: the targets of rollouts, by wave.
+
+// RolloutTargets is one page of the targets of an environment of a rollout.
+func (q query) RolloutTargets(
+	ctx context.Context, rolloutID, environment string, wave *int, state *core.TargetState, first *int, after *string, last *int,
+	before *string,
+) (model.RolloutTargetConnection, error) {
+	p, err := page(defaultPage, first, after, last, before, nil)
+	if err != nil {
+		return model.RolloutTargetConnection{}, err
+	}
+	l := loadersOf(ctx)
+	n, err := number("/rolloutId", model.KindRollout, rolloutID)
+	if err != nil {
+		return model.RolloutTargetConnection{}, err
+	}
+	at, err := environmentNumber(ctx, q.domain.View, environment)
+	if err != nil {
+		return model.RolloutTargetConnection{}, inField(err, "/environment")
+	}
+	var f core.TargetFilter
+	if wave != nil {
+		f.Wave = *wave
+	}
+	if state != nil {
+		f.State = *state
+	}
+	stops, _, err := l.rolloutEnvironmentsOf.load(ctx, n)
+	if err != nil {
+		return model.RolloutTargetConnection{}, err
+	}
+	for _, stop := range stops {
+		if stop.EnvironmentID != at {
+			continue
+		}
+		s, err := q.domain.View.RolloutTargets(ctx, l.actor.Organization, stop.ID, f, p)
+		count := func(ctx context.Context) (int, error) {
+			return q.domain.View.CountRolloutTargets(ctx, l.actor.Organization, stop.ID, f)
+		}
+		return model.RolloutTargetConnection(model.Connect[model.RolloutTargetEdge](s, model.WrapRolloutTarget, count)), err
+	}
+	return model.RolloutTargetConnection{}, fault.New(fault.NotFound, "environment %q is not part of rollout %s", environment, rolloutID)
+}
+
+// Fleet is the targets of an environment; null for one of one cluster.
+func (rolloutEnvironment) Fleet(ctx context.Context, e *model.RolloutEnvironment) (*model.RolloutFleet, error) {
+	return optional(ctx, loadersOf(ctx).fleetsOf, e.ID, model.WrapRolloutFleet)
+}
+
+// rolloutFleet resolves the fields of RolloutFleet that are loaded.
+type rolloutFleet struct{}
+
+// Waves are in order.
+func (rolloutFleet) Waves(ctx context.Context, f *model.RolloutFleet) ([]model.RolloutWave, error) {
+	return list(ctx, loadersOf(ctx).wavesOf, f.RolloutEnvironmentID, model.WrapRolloutWave)
+}
+
+// PauseWave holds a wave of a fleet.
+func (m mutation) PauseWave(ctx context.Context, in model.PauseWaveInput) (p model.PauseWavePayload, err error) {
+	p.Rollout, p.Errors, err = m.holdWave(ctx, in, m.domain.Rollouts.PauseWave)
+	return p, err
+}
+
+// ResumeWave ends the hold of a wave.
+func (m mutation) ResumeWave(ctx context.Context, in model.ResumeWaveInput) (p model.ResumeWavePayload, err error) {
+	p.Rollout, p.Errors, err = m.holdWave(ctx, model.PauseWaveInput(in), m.domain.Rollouts.ResumeWave)
+	return p, err
+}
+
+func (m mutation) holdWave(
+	ctx context.Context, in model.PauseWaveInput, hold func(context.Context, core.Actor, rollout.WaveHold) (core.Rollout, error),
+) (*model.Rollout, []model.UserError, error) {
+	l := loadersOf(ctx)
+	n, err := number("/rolloutId", model.KindRollout, in.RolloutID)
+	var environment int64
+	if err == nil {
+		environment, err = environmentNumber(ctx, m.domain.View, in.Environment)
+		err = inField(err, "/environment")
+	}
+	if err == nil {
+		_, err = hold(ctx, l.actor, rollout.WaveHold{RolloutID: n, EnvironmentID: environment, Wave: in.Wave, Reason: orEmpty(in.Reason)})
+	}
+	return outcome(ctx, l.rollouts, n, model.WrapRollout, err)
+}
+
+// SetAgentLabels replaces the labels of an agent.
+func (m mutation) SetAgentLabels(ctx context.Context, in model.SetAgentLabelsInput) (p model.AgentPayload, err error) {
+	l := loadersOf(ctx)
+	n, err := number("/agentId", model.KindAgent, in.AgentID)
+	labels := map[string]string{}
+	if err == nil && json.Unmarshal(in.Labels, &labels) != nil {
+		err = fault.InvalidFields(fault.Field{Name: "/labels", Problem: "found something else; expected an object of strings"})
+	}
+	if err == nil {
+		_, err = m.domain.Access.SetAgentLabels(ctx, l.actor, n, labels)
+	}
+	p.Agent, p.Errors, err = outcome(ctx, l.agents, n, model.WrapAgent, err)
+	return p, err
 }

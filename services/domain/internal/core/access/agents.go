@@ -3,11 +3,13 @@ package access
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/fleet"
 )
 
 // Keys makes keys for agents.
@@ -93,6 +95,36 @@ func (u *UseCases) RegisterAgent(ctx context.Context, a core.Actor, name string)
 	})
 	u.agentsChanged()
 	return made, seed, err
+}
+
+// SetAgentLabels replaces the labels of an agent, which decide whether it is a target of fleets (D61). Rollouts in progress keep their
+// targets. Repeating it is a no-op.
+func (u *UseCases) SetAgentLabels(ctx context.Context, a core.Actor, agent int64, labels map[string]string) (core.Agent, error) {
+	if found := fleet.CheckLabels(labels); len(found) > 0 {
+		return core.Agent{}, fault.InvalidFields(found...)
+	}
+	var changed core.Agent
+	err := core.By(ctx, u.store, a, core.ActionSetAgentLabels, func(ctx context.Context, tx Tx) error {
+		before, err := tx.LockAgent(ctx, agent)
+		if err != nil {
+			return err
+		}
+		if err := before.Open(); err != nil {
+			return err
+		}
+		if changed = before; maps.Equal(before.Labels, labels) {
+			return nil
+		}
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		if changed, err = tx.SetAgentLabels(ctx, agent, labels); err != nil {
+			return err
+		}
+		return note(ctx, tx, a, core.ActionSetAgentLabels, core.AccessSubject{Kind: core.AccessAgent, ID: changed.ID, Name: changed.Name}, "",
+			state{"labels": before.Labels}, state{"labels": changed.Labels})
+	})
+	return changed, err
 }
 
 // Rotation replaces the key of an agent.

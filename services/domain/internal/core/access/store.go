@@ -119,6 +119,8 @@ type Tx interface {
 	// AddAgent is a Conflict when an agent that is not revoked has the name.
 	AddAgent(ctx context.Context, name string) (core.Agent, error)
 	LockAgent(ctx context.Context, id int64) (core.Agent, error)
+	// SetAgentLabels replaces them.
+	SetAgentLabels(ctx context.Context, id int64, labels map[string]string) (core.Agent, error)
 	// RevokeAgent and RevokeAgentKey are no-ops for what has been revoked before.
 	RevokeAgent(ctx context.Context, id int64, at time.Time) error
 	AddAgentKey(ctx context.Context, agent int64, public string) (core.AgentKey, error)

@@ -313,7 +313,7 @@ type outcome struct {
 	// unset is why a comment has no status beside it; empty if it has, or needs none.
 	unset string
 	wait  time.Duration
-	quota              *Quota
+	quota *Quota
 	// number is what the forge calls a deployment; 0 if it has not said.
 	number int64
 	// shared is whether a credential of the operator was used; nil if the program has not said.

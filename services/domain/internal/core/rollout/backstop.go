@@ -79,6 +79,11 @@ func (u *UseCases) claimsEnd(ctx context.Context, t *tree) (bool, error) {
 		if p.hold.Granted[missing] {
 			missing = p.left(b, aboveAll)
 		}
+		if missing == "" {
+			if missing, err = p.leftWaves(ctx, b); err != nil {
+				return false, err
+			}
+		}
 		if missing != "" {
 			return false, u.breach(ctx, t, "its end", missing)
 		}

@@ -169,6 +169,12 @@ func (u *UseCases) createStop(ctx context.Context, t *tree, p plan, s stop, posi
 	if err := t.created(ctx, core.Subject{Kind: core.SubjectRolloutEnvironment, ID: e.ID}, ""); err != nil {
 		return in, err
 	}
+	if s.fleet != nil {
+		if err := t.tx.AddRolloutFleet(ctx, e.ID, s.environment.Binding.Fleet, s.fleet.waves); err != nil {
+			return in, err
+		}
+		in.Fleet = s.fleet.input()
+	}
 	for _, svc := range p.services {
 		versions := p.versionsOf(svc.ID)
 		if len(versions) == 0 {

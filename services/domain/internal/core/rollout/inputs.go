@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/fleet"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/planner"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
@@ -58,6 +59,17 @@ type rolloutEnvironmentInput struct {
 	// RunsJobs reports whether nothing is deployed: the jobs of a runbook run in the environment, with the versions of Services.
 	RunsJobs bool          `json:"runs_jobs,omitempty"`
 	Services []servedInput `json:"services,omitempty"`
+	// Fleet are the targets of an environment of many clusters (D61).
+	Fleet *fleetInput `json:"fleet,omitempty"`
+}
+
+// fleetInput are the targets of an environment, wave by wave.
+type fleetInput struct {
+	Waves [][]fleet.Target `json:"waves"`
+	// Agents are the members of the environment's configuration that name its agent.
+	Agents []string `json:"agents"`
+	// Deadline is how long one target may take, in seconds.
+	Deadline int `json:"deadline"`
 }
 
 // servedInput are the versions of a service that jobs of a runbook may run.

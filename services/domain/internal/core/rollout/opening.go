@@ -56,6 +56,9 @@ func (p plan) pinPlaces(ctx context.Context, tx Tx, rollout int64, s stop) error
 	if err != nil {
 		return err
 	}
+	if s.fleet != nil {
+		places = s.fleet.places(places)
+	}
 	var weights []int
 	if p.skipsWeights(s) == "" {
 		for _, g := range s.step.Gates {

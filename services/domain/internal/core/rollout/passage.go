@@ -252,7 +252,7 @@ func (m PassageRequested) apply(ctx context.Context, u *UseCases, tx Tx, c cause
 			Kind: core.ConditionSkippedWeight, GateID: weightGate(m.GateID, weight), Cause: core.SkipsProgram,
 		})
 	}
-	if conditions, ok := p.complete(m.GateID, requested); ok && !p.hold.Wanted {
+	if conditions, ok := p.complete(m.GateID, requested); ok && !p.hold.Wanted && !mayBeWave(m.GateID) {
 		stops, err := p.stops(ctx, m.GateID)
 		if err != nil {
 			return err
@@ -315,6 +315,17 @@ func (u *UseCases) decide(ctx context.Context, t *tree) error {
 // it again.
 func (u *UseCases) decideOne(ctx context.Context, p passages, gate string) (stopped bool, err error) {
 	conditions, ok := p.complete(gate, p.hold.Skips[gate])
+	wave, err := p.wave(ctx, gate)
+	if err != nil {
+		return false, err
+	}
+	if wave != nil {
+		goes, err := u.decideWave(ctx, p, gate, *wave)
+		if err != nil || !goes {
+			return false, err
+		}
+		conditions = append(conditions, wave.condition())
+	}
 	decision, err := u.judgeAll(ctx, p, gate, p.hold.Skips[gate])
 	if err != nil {
 		return false, err
@@ -412,6 +423,9 @@ func (p passages) pass(ctx context.Context, gate string, conditions []core.Condi
 	if err := p.endCheckRuns(ctx, gate); err != nil {
 		return err
 	}
+	if err := p.beginWave(ctx, gate); err != nil {
+		return err
+	}
 	return p.grant(ctx, gate, conditions)
 }
 
@@ -426,7 +440,11 @@ func (t *tree) grant(ctx context.Context, gate string, conditions []core.Conditi
 			return c.Kind == core.ConditionSkippedWeight && c.GateID == weightGate(gate, weight)
 		})
 	})
+	attempt, err := t.attemptOf(ctx, gate)
+	if err != nil {
+		return err
+	}
 	return t.tx.Grant(ctx, Passage{
-		Organization: t.cause.Organization, RolloutID: t.rollout.ID, GateID: gate, Opening: opens, At: t.cause.at,
+		Organization: t.cause.Organization, RolloutID: t.rollout.ID, GateID: gate, Opening: opens, Attempt: attempt, At: t.cause.at,
 	})
 }

@@ -69,6 +69,8 @@ type stop struct {
 	approval *core.EnvironmentApproval
 	// checks are those that the environment requires by itself.
 	checks core.CheckSet
+	// fleet are the targets; nil for an environment of one cluster.
+	fleet *stopFleet
 }
 
 // wish is what is wanted of a rollout, beside where it goes; the zero value is what a rollback by a policy wants.
@@ -343,6 +345,9 @@ func (u *UseCases) planStops(ctx context.Context, tx Tx, organization int64, p *
 			s.approval = &own
 		}
 		if s.checks, err = p.checksOf(ctx, tx, organization, e.Environment); err != nil {
+			return err
+		}
+		if err := p.planFleet(ctx, tx, &s); err != nil {
 			return err
 		}
 		p.stops = append(p.stops, s)

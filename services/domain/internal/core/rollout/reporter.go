@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/id"
@@ -19,6 +20,8 @@ type reporter struct {
 	run        func(id string) bool
 	expected   string
 	deployment int64
+	// targets reports whether the runs of targets, which are children of the run of the rollout, may report it, too.
+	targets bool
 	// observed is what a standing report is about, which is looked up for the run that registered it; nil for what needs no look.
 	observed *Observed
 }
@@ -63,7 +66,10 @@ func mayReport(ctx context.Context, tx Tx, c cause, in core.Inbound, ch Change) 
 		if err != nil {
 			return err
 		}
-		r = ofRollout(rollout)
+		targets := r.targets
+		if r = ofRollout(rollout); targets && id.ParentOf(in.Correlation) == id.RolloutRun(rollout) {
+			return nil
+		}
 	}
 	if r.run(in.Correlation) {
 		return nil
@@ -98,9 +104,24 @@ func (m DeploymentMoved) reporter() reporter { return ofDeployment(m.DeploymentI
 
 func (m GatePassage) reporter() reporter { return ofDeployment(m.DeploymentID) }
 
-func (m DeploymentCommitted) reporter() reporter { return ofDeployment(m.DeploymentID) }
+func (m DeploymentCommitted) reporter() reporter {
+	return reporter{deployment: m.DeploymentID, targets: true}
+}
 
-func (m DeploymentSubmitted) reporter() reporter { return ofDeployment(m.Link.DeploymentID) }
+func (m DeploymentSubmitted) reporter() reporter {
+	return reporter{deployment: m.Link.DeploymentID, targets: true}
+}
+
+// The run of a target reports its own end only; the run of the rollout reports for one that does not.
+func (m TargetEnded) reporter() reporter {
+	run, target := id.RolloutRun(m.RolloutID), fmt.Sprintf(".e%d.t%d.%d", m.EnvironmentID, m.AgentID, m.Attempt)
+	return reporter{
+		run: func(other string) bool {
+			return other == run || id.ParentOf(other) == run && strings.HasSuffix(other, target)
+		},
+		expected: "run " + run + ", or its child for that target and attempt",
+	}
+}
 
 func (m Previewed) reporter() reporter { return theRun(id.PreviewRun(m.PreviewID)) }
 

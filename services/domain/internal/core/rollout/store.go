@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/fleet"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
@@ -160,6 +161,24 @@ type CheckRunTx interface {
 	SnapshotsByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64]core.Snapshot, error)
 }
 
+// FleetTx is the part of a transaction about fleets (D61).
+type FleetTx interface {
+	// LabelledAgents are those that were not revoked and have labels.
+	LabelledAgents(ctx context.Context) ([]fleet.Target, error)
+	// RolloutFleetAgents are the targets of an environment of a rollout, by wave, without those that were revoked since.
+	RolloutFleetAgents(ctx context.Context, rollout, environment int64) ([][]fleet.Target, error)
+	AddRolloutFleet(ctx context.Context, rolloutEnvironment int64, spec json.RawMessage, waves [][]fleet.Target) error
+	// RolloutFleets has no key for an environment without one.
+	RolloutFleets(ctx context.Context, organization int64, environments []int64) (map[int64]core.RolloutFleet, error)
+	RolloutWaves(ctx context.Context, organization int64, environments []int64) (map[int64][]core.RolloutWave, error)
+	// BeginRolloutWave begins the next attempt of a wave: its targets that are not healthy are deployed.
+	BeginRolloutWave(ctx context.Context, environment int64, wave int, at time.Time) error
+	// EndRolloutTarget keeps how an attempt at a target has ended, and answers whether its wave has ended with it. A repeated report, and one
+	// about another attempt, change nothing. NotFound for an agent that is no target.
+	EndRolloutTarget(ctx context.Context, t core.RolloutTarget) (waveEnded bool, err error)
+	PauseRolloutWave(ctx context.Context, environment int64, wave int, paused bool) error
+}
+
 // Tx is what a use case may do in its transaction. Get and lock methods answer NotFound for what the organization does not have.
 type Tx interface {
 	core.ChangeTx
@@ -169,6 +188,7 @@ type Tx interface {
 	TriggerTx
 	DeadlineTx
 	policy.CallTx
+	FleetTx
 	// MayObserve reports whether a rollout, or the setup of an application environment, was started for what a standing report is about. Each
 	// is 0 for none.
 	MayObserve(ctx context.Context, rollout, setup int64, about Observed) (bool, error)
@@ -342,7 +362,9 @@ type Passage struct {
 	Organization, RolloutID int64
 	GateID                  string
 	Opening
-	At time.Time
+	// Attempt is that of the wave of a fleet; 0 for any other gate.
+	Attempt int
+	At      time.Time
 }
 
 // End reports that a rollout is over: its run may no longer change anything.

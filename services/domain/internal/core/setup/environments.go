@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/fleet"
 )
 
 // NewEnvironment is an environment with its first driver binding.
@@ -20,6 +21,8 @@ type NewEnvironment struct {
 	DriverRef   string
 	// DriverConfig is checked against the driver's schema, and opaque otherwise (E5).
 	DriverConfig json.RawMessage
+	// Fleet is which agents the targets are; empty for an environment of one cluster (D61).
+	Fleet json.RawMessage
 }
 
 // CreateEnvironment records an environment with its first driver binding and submits its onboarding (E53).
@@ -33,7 +36,7 @@ func (u *UseCases) CreateEnvironment(ctx context.Context, a core.Actor, n NewEnv
 		if err := a.MayIn(core.ActionCreateEnvironment, core.Target{Tier: n.Tier}); err != nil {
 			return err
 		}
-		if err := u.mayBind(a, core.ActionCreateEnvironment, n.DriverRef, n.DriverConfig); err != nil {
+		if err := u.mayBind(a, core.ActionCreateEnvironment, n.DriverRef, n.DriverConfig, n.Fleet); err != nil {
 			return err
 		}
 		e, err := tx.AddEnvironment(ctx, core.Environment{Name: n.Name, Description: n.Description, Tier: n.Tier})
@@ -44,7 +47,8 @@ func (u *UseCases) CreateEnvironment(ctx context.Context, a core.Actor, n NewEnv
 			return err
 		}
 		b, err := tx.AddDriverBinding(
-			ctx, core.DriverBinding{EnvironmentID: e.ID, Version: 1, DriverRef: n.DriverRef, DriverConfig: n.DriverConfig},
+			ctx,
+			core.DriverBinding{EnvironmentID: e.ID, Version: 1, DriverRef: n.DriverRef, DriverConfig: n.DriverConfig, Fleet: fleetOf(n.Fleet)},
 		)
 		if err != nil {
 			return err
@@ -58,6 +62,7 @@ func (u *UseCases) CreateEnvironment(ctx context.Context, a core.Actor, n NewEnv
 		}
 		return core.Record(ctx, tx, a, environmentChange(core.ActionCreateEnvironment, e), nil, map[string]any{
 			"name": e.Name, "description": e.Description, "tier": e.Tier, "driver": n.DriverRef, "driver_config": n.DriverConfig,
+			"fleet": fleetOf(n.Fleet),
 		})
 	})
 	u.wake()
@@ -66,9 +71,13 @@ func (u *UseCases) CreateEnvironment(ctx context.Context, a core.Actor, n NewEnv
 
 // mayBind is nil when the actor may bind a driver that declares what a rollout changes, or may configure without limits: with any other
 // driver, the passages of the environment open all of its agents' clusters, every repository and every server (PinnedPlaces).
-func (u *UseCases) mayBind(a core.Actor, action core.Action, driver string, config json.RawMessage) error {
+// A fleet reaches whichever clusters have its labels, so it takes the same.
+func (u *UseCases) mayBind(a core.Actor, action core.Action, driver string, config, members json.RawMessage) error {
 	if a.May(action) == nil {
 		return nil
+	}
+	if !fleet.Empty(members) {
+		return fault.New(fault.Denied, "a fleet deploys to every cluster whose agent has its labels; ask a member who may configure without limits")
 	}
 	_, declared, err := u.drivers.Now().Places(driver, config, nil, nil)
 	if err != nil || declared {
@@ -96,10 +105,30 @@ func (u *UseCases) checkEnvironment(n NewEnvironment) error {
 	if err != nil {
 		return err
 	}
-	if found = append(found, wrong...); len(found) > 0 {
+	found = append(found, wrong...)
+	if !fleet.Empty(n.Fleet) {
+		_, wrong := fleet.Parse(n.Fleet)
+		for _, f := range wrong {
+			found = append(found, fault.Field{Name: "/fleet" + f.Name, Problem: f.Problem})
+		}
+		if named, err := drivers.Agents(n.DriverRef, n.DriverConfig); err == nil && len(named) == 0 {
+			found = append(found, fault.Field{
+				Name: "/fleet", Problem: "found driver " + n.DriverRef + ", whose configuration names no agent; expected one that deploys through agents",
+			})
+		}
+	}
+	if len(found) > 0 {
 		return fault.InvalidFields(found...)
 	}
 	return nil
+}
+
+// fleetOf is a fleet as it is stored; nil for none.
+func fleetOf(text json.RawMessage) json.RawMessage {
+	if fleet.Empty(text) {
+		return nil
+	}
+	return text
 }
 
 // DriverConfigKind says which of a driver's two schemas a configuration is of.

@@ -18,6 +18,8 @@ type ChangedEnvironment struct {
 	// DriverRef and DriverConfig are those of the next driver binding. Another driver comes with its configuration.
 	DriverRef    *string
 	DriverConfig json.RawMessage
+	// Fleet is that of the next driver binding; an object without members ends it.
+	Fleet json.RawMessage
 	// Version is the binding that the change was made from; Conflict if another one is in force meanwhile. 0 is any.
 	Version int
 	Reason  string
@@ -86,7 +88,11 @@ func (u *UseCases) nextOf(e core.BoundEnvironment, n ChangedEnvironment) (next c
 			Name: "/driverConfig", Problem: "found none; expected the configuration for driver " + next.Binding.DriverRef,
 		})
 	}
-	rebinds = next.Binding.DriverRef != e.Binding.DriverRef || !sameJSON(next.Binding.DriverConfig, e.Binding.DriverConfig)
+	if n.Fleet != nil {
+		next.Binding.Fleet = fleetOf(n.Fleet)
+	}
+	rebinds = next.Binding.DriverRef != e.Binding.DriverRef || !sameJSON(next.Binding.DriverConfig, e.Binding.DriverConfig) ||
+		(next.Binding.Fleet == nil) != (e.Binding.Fleet == nil) || next.Binding.Fleet != nil && !sameJSON(next.Binding.Fleet, e.Binding.Fleet)
 	if !rebinds {
 		if found := core.CheckDescription("/description", next.Description); len(found) > 0 {
 			return e, false, fault.InvalidFields(found...)
@@ -96,12 +102,13 @@ func (u *UseCases) nextOf(e core.BoundEnvironment, n ChangedEnvironment) (next c
 	next.Binding.Version++
 	return next, true, u.checkEnvironment(NewEnvironment{
 		Name: e.Name, Description: next.Description, Tier: e.Tier, DriverRef: next.Binding.DriverRef, DriverConfig: next.Binding.DriverConfig,
+		Fleet: next.Binding.Fleet,
 	})
 }
 
 // rebind puts the next binding of an environment in force.
 func (u *UseCases) rebind(ctx context.Context, tx Tx, a core.Actor, e, next core.BoundEnvironment) (core.Environment, error) {
-	if err := u.mayBind(a, core.ActionUpdateEnvironment, next.Binding.DriverRef, next.Binding.DriverConfig); err != nil {
+	if err := u.mayBind(a, core.ActionUpdateEnvironment, next.Binding.DriverRef, next.Binding.DriverConfig, next.Binding.Fleet); err != nil {
 		return e.Environment, err
 	}
 	if err := u.mayMove(ctx, tx, a, e, next); err != nil {
@@ -110,6 +117,7 @@ func (u *UseCases) rebind(ctx context.Context, tx Tx, a core.Actor, e, next core
 	var err error
 	next.Binding, err = tx.AddDriverBinding(ctx, core.DriverBinding{
 		EnvironmentID: e.ID, Version: next.Binding.Version, DriverRef: next.Binding.DriverRef, DriverConfig: next.Binding.DriverConfig,
+		Fleet: next.Binding.Fleet,
 	})
 	if err != nil {
 		return e.Environment, err
@@ -231,5 +239,6 @@ func noPlace(drivers DriverSet, e core.BoundEnvironment, step core.DeployStep) s
 func boundState(e core.BoundEnvironment) map[string]any {
 	return map[string]any{
 		"description": e.Description, "driver": e.Binding.DriverRef, "driver_config": e.Binding.DriverConfig, "binding": e.Binding.Version,
+		"fleet": e.Binding.Fleet,
 	}
 }

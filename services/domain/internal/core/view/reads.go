@@ -155,6 +155,13 @@ type Reads interface {
 	ActiveRollouts(ctx context.Context, organization int64, applications []int64) (map[int64]core.Rollout, error)
 	// ActiveRolloutsByEnvironment are the newest rollouts that go to environments and are not over; only number and state.
 	ActiveRolloutsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64]core.Rollout, error)
+	// RolloutFleets has no key for an environment of a rollout that is no fleet. RolloutWaves are in order.
+	RolloutFleets(ctx context.Context, organization int64, environments []int64) (map[int64]core.RolloutFleet, error)
+	RolloutWaves(ctx context.Context, organization int64, environments []int64) (map[int64][]core.RolloutWave, error)
+	// RolloutTargets are failed ones first.
+	RolloutTargets(
+		ctx context.Context, organization, environment int64, f core.TargetFilter, p core.Page,
+	) (core.Slice[core.RolloutTarget], error)
 	// SkipsByRollout are the environments of its pipeline that a rollout does not go to.
 	SkipsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.SkippedEnvironment, error)
 	// CausesByRollout are the rows of the journal that led to a rollout, the first cause first, and last its own first row.
@@ -229,6 +236,7 @@ type Counts interface {
 	CountMatrixApplications(ctx context.Context, organization int64, f core.MatrixFilter, stops []int64) (int, error)
 	CountMembers(ctx context.Context, organization int64) (int, error)
 	CountGroups(ctx context.Context, organization int64) (int, error)
+	CountRolloutTargets(ctx context.Context, organization, environment int64, f core.TargetFilter) (int, error)
 	CountAgents(ctx context.Context, organization int64, withRevoked bool) (int, error)
 	CountAccessChanges(ctx context.Context, organization int64) (int, error)
 	CountJournal(ctx context.Context, organization int64) (int, error)

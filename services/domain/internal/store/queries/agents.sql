@@ -7,6 +7,13 @@ SELECT * FROM cd_agents WHERE organization_id = @organization_id AND id = @id FO
 -- name: RevokeAgent :exec
 UPDATE cd_agents SET revoked_at = @at::timestamptz WHERE organization_id = @organization_id AND id = @id AND revoked_at IS NULL;
 
+-- name: SetAgentLabels :one
+UPDATE cd_agents SET labels = @labels WHERE organization_id = @organization_id AND id = @id RETURNING *;
+
+-- name: LabelledAgents :many
+-- Those that may be targets of fleets.
+SELECT id, name, labels FROM cd_agents WHERE organization_id = @organization_id AND revoked_at IS NULL AND labels <> '{}' ORDER BY id;
+
 -- name: ListAgents :many
 SELECT * FROM cd_agents
 WHERE organization_id = @organization_id AND id > @above AND id < @below

@@ -2,8 +2,8 @@
 INSERT INTO cd_environments (organization_id, name, description, tier) VALUES (@organization_id, @name, @description, @tier) RETURNING *;
 
 -- name: InsertDriverBinding :one
-INSERT INTO cd_environment_driver_bindings (organization_id, environment_id, version, driver_ref, driver_config)
-VALUES (@organization_id, @environment_id, @version, @driver_ref, @driver_config) RETURNING *;
+INSERT INTO cd_environment_driver_bindings (organization_id, environment_id, version, driver_ref, driver_config, fleet)
+VALUES (@organization_id, @environment_id, @version, @driver_ref, @driver_config, @fleet) RETURNING *;
 
 -- name: BoundEnvironments :many
 SELECT sqlc.embed(e), sqlc.embed(b)

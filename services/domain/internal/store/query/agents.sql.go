@@ -21,7 +21,7 @@ func (q *Queries) AdvanceAgentIDs(ctx context.Context, number int64) error {
 }
 
 const agentByName = `-- name: AgentByName :one
-SELECT id, organization_id, name, revoked_at, created_at, updated_at FROM cd_agents WHERE organization_id = $1 AND name = $2 AND revoked_at IS NULL
+SELECT id, organization_id, name, revoked_at, created_at, updated_at, labels FROM cd_agents WHERE organization_id = $1 AND name = $2 AND revoked_at IS NULL
 `
 
 func (q *Queries) AgentByName(ctx context.Context, organizationID int64, name string) (Agent, error) {
@@ -34,6 +34,7 @@ func (q *Queries) AgentByName(ctx context.Context, organizationID int64, name st
 		&i.RevokedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Labels,
 	)
 	return i, err
 }
@@ -203,7 +204,7 @@ func (q *Queries) AgentOwners(ctx context.Context) ([]AgentOwnersRow, error) {
 }
 
 const agentsByID = `-- name: AgentsByID :many
-SELECT id, organization_id, name, revoked_at, created_at, updated_at FROM cd_agents WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, name, revoked_at, created_at, updated_at, labels FROM cd_agents WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) AgentsByID(ctx context.Context, organizationID int64, ids []int64) ([]Agent, error) {
@@ -222,6 +223,7 @@ func (q *Queries) AgentsByID(ctx context.Context, organizationID int64, ids []in
 			&i.RevokedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Labels,
 		); err != nil {
 			return nil, err
 		}
@@ -364,7 +366,7 @@ func (q *Queries) GoodAgentKeys(ctx context.Context, keys []int64, at time.Time)
 }
 
 const insertAgent = `-- name: InsertAgent :one
-INSERT INTO cd_agents (organization_id, name) VALUES ($1, $2) RETURNING id, organization_id, name, revoked_at, created_at, updated_at
+INSERT INTO cd_agents (organization_id, name) VALUES ($1, $2) RETURNING id, organization_id, name, revoked_at, created_at, updated_at, labels
 `
 
 func (q *Queries) InsertAgent(ctx context.Context, organizationID int64, name string) (Agent, error) {
@@ -377,6 +379,7 @@ func (q *Queries) InsertAgent(ctx context.Context, organizationID int64, name st
 		&i.RevokedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Labels,
 	)
 	return i, err
 }
@@ -446,6 +449,37 @@ func (q *Queries) InsertChange(ctx context.Context, arg InsertChangeParams) erro
 		arg.TraceID,
 	)
 	return err
+}
+
+const labelledAgents = `-- name: LabelledAgents :many
+SELECT id, name, labels FROM cd_agents WHERE organization_id = $1 AND revoked_at IS NULL AND labels <> '{}' ORDER BY id
+`
+
+type LabelledAgentsRow struct {
+	ID     int64
+	Name   string
+	Labels json.RawMessage
+}
+
+// Those that may be targets of fleets.
+func (q *Queries) LabelledAgents(ctx context.Context, organizationID int64) ([]LabelledAgentsRow, error) {
+	rows, err := q.db.Query(ctx, labelledAgents, organizationID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LabelledAgentsRow
+	for rows.Next() {
+		var i LabelledAgentsRow
+		if err := rows.Scan(&i.ID, &i.Name, &i.Labels); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const latestChange = `-- name: LatestChange :many
@@ -540,7 +574,7 @@ func (q *Queries) ListAccessChanges(ctx context.Context, arg ListAccessChangesPa
 }
 
 const listAgents = `-- name: ListAgents :many
-SELECT id, organization_id, name, revoked_at, created_at, updated_at FROM cd_agents
+SELECT id, organization_id, name, revoked_at, created_at, updated_at, labels FROM cd_agents
 WHERE organization_id = $1 AND id > $2 AND id < $3
   AND name > $4 AND ($5::text = '' OR name < $5::text) AND (revoked_at IS NULL OR $6::boolean)
 ORDER BY CASE WHEN $7::boolean AND NOT $8::boolean THEN name END, CASE WHEN $7::boolean AND $8::boolean THEN name END DESC,
@@ -586,6 +620,7 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]Agent
 			&i.RevokedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Labels,
 		); err != nil {
 			return nil, err
 		}
@@ -598,7 +633,7 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]Agent
 }
 
 const lockAgent = `-- name: LockAgent :one
-SELECT id, organization_id, name, revoked_at, created_at, updated_at FROM cd_agents WHERE organization_id = $1 AND id = $2 FOR NO KEY UPDATE
+SELECT id, organization_id, name, revoked_at, created_at, updated_at, labels FROM cd_agents WHERE organization_id = $1 AND id = $2 FOR NO KEY UPDATE
 `
 
 func (q *Queries) LockAgent(ctx context.Context, organizationID int64, iD int64) (Agent, error) {
@@ -611,6 +646,7 @@ func (q *Queries) LockAgent(ctx context.Context, organizationID int64, iD int64)
 		&i.RevokedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Labels,
 	)
 	return i, err
 }
@@ -665,4 +701,23 @@ func (q *Queries) SeeAgentKeys(ctx context.Context, arg SeeAgentKeysParams) erro
 		arg.UnlessSince,
 	)
 	return err
+}
+
+const setAgentLabels = `-- name: SetAgentLabels :one
+UPDATE cd_agents SET labels = $1 WHERE organization_id = $2 AND id = $3 RETURNING id, organization_id, name, revoked_at, created_at, updated_at, labels
+`
+
+func (q *Queries) SetAgentLabels(ctx context.Context, labels json.RawMessage, organizationID int64, iD int64) (Agent, error) {
+	row := q.db.QueryRow(ctx, setAgentLabels, labels, organizationID, iD)
+	var i Agent
+	err := row.Scan(
+		&i.ID,
+		&i.OrganizationID,
+		&i.Name,
+		&i.RevokedAt,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.Labels,
+	)
+	return i, err
 }

@@ -22,7 +22,7 @@ func (q *Queries) ArchiveEnvironment(ctx context.Context, at *time.Time, organiz
 }
 
 const boundEnvironments = `-- name: BoundEnvironments :many
-SELECT e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.archived_at, e.created_at, e.updated_at, b.id, b.organization_id, b.environment_id, b.version, b.driver_ref, b.driver_config, b.created_at, b.updated_at
+SELECT e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.archived_at, e.created_at, e.updated_at, b.id, b.organization_id, b.environment_id, b.version, b.driver_ref, b.driver_config, b.created_at, b.updated_at, b.fleet
 FROM cd_environments e
 JOIN cd_environment_driver_bindings b ON b.organization_id = e.organization_id AND b.environment_id = e.id
 WHERE e.organization_id = $1 AND e.archived_at IS NULL
@@ -65,6 +65,7 @@ func (q *Queries) BoundEnvironments(ctx context.Context, organizationID int64) (
 			&i.DriverBinding.DriverConfig,
 			&i.DriverBinding.CreatedAt,
 			&i.DriverBinding.UpdatedAt,
+			&i.DriverBinding.Fleet,
 		); err != nil {
 			return nil, err
 		}
@@ -88,7 +89,7 @@ func (q *Queries) BundleContent(ctx context.Context, organizationID int64, diges
 }
 
 const claimingEnvironments = `-- name: ClaimingEnvironments :many
-SELECT e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.archived_at, e.created_at, e.updated_at, b.id, b.organization_id, b.environment_id, b.version, b.driver_ref, b.driver_config, b.created_at, b.updated_at
+SELECT e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.archived_at, e.created_at, e.updated_at, b.id, b.organization_id, b.environment_id, b.version, b.driver_ref, b.driver_config, b.created_at, b.updated_at, b.fleet
 FROM cd_environments e
 JOIN cd_environment_driver_bindings b ON b.organization_id = e.organization_id AND b.environment_id = e.id
 WHERE e.organization_id = $1
@@ -132,6 +133,7 @@ func (q *Queries) ClaimingEnvironments(ctx context.Context, organizationID int64
 			&i.DriverBinding.DriverConfig,
 			&i.DriverBinding.CreatedAt,
 			&i.DriverBinding.UpdatedAt,
+			&i.DriverBinding.Fleet,
 		); err != nil {
 			return nil, err
 		}
@@ -156,7 +158,7 @@ func (q *Queries) DescribeEnvironment(ctx context.Context, description string, o
 }
 
 const driverBindingsByEnvironment = `-- name: DriverBindingsByEnvironment :many
-SELECT id, organization_id, environment_id, version, driver_ref, driver_config, created_at, updated_at FROM cd_environment_driver_bindings WHERE organization_id = $1 AND environment_id = ANY($2::bigint[]) ORDER BY environment_id, version DESC
+SELECT id, organization_id, environment_id, version, driver_ref, driver_config, created_at, updated_at, fleet FROM cd_environment_driver_bindings WHERE organization_id = $1 AND environment_id = ANY($2::bigint[]) ORDER BY environment_id, version DESC
 `
 
 func (q *Queries) DriverBindingsByEnvironment(ctx context.Context, organizationID int64, ids []int64) ([]DriverBinding, error) {
@@ -177,6 +179,7 @@ func (q *Queries) DriverBindingsByEnvironment(ctx context.Context, organizationI
 			&i.DriverConfig,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Fleet,
 		); err != nil {
 			return nil, err
 		}
@@ -189,7 +192,7 @@ func (q *Queries) DriverBindingsByEnvironment(ctx context.Context, organizationI
 }
 
 const driverBindingsByID = `-- name: DriverBindingsByID :many
-SELECT id, organization_id, environment_id, version, driver_ref, driver_config, created_at, updated_at FROM cd_environment_driver_bindings WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, environment_id, version, driver_ref, driver_config, created_at, updated_at, fleet FROM cd_environment_driver_bindings WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) DriverBindingsByID(ctx context.Context, organizationID int64, ids []int64) ([]DriverBinding, error) {
@@ -210,6 +213,7 @@ func (q *Queries) DriverBindingsByID(ctx context.Context, organizationID int64, 
 			&i.DriverConfig,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Fleet,
 		); err != nil {
 			return nil, err
 		}
@@ -283,8 +287,8 @@ func (q *Queries) EnvironmentsByID(ctx context.Context, organizationID int64, id
 }
 
 const insertDriverBinding = `-- name: InsertDriverBinding :one
-INSERT INTO cd_environment_driver_bindings (organization_id, environment_id, version, driver_ref, driver_config)
-VALUES ($1, $2, $3, $4, $5) RETURNING id, organization_id, environment_id, version, driver_ref, driver_config, created_at, updated_at
+INSERT INTO cd_environment_driver_bindings (organization_id, environment_id, version, driver_ref, driver_config, fleet)
+VALUES ($1, $2, $3, $4, $5, $6) RETURNING id, organization_id, environment_id, version, driver_ref, driver_config, created_at, updated_at, fleet
 `
 
 type InsertDriverBindingParams struct {
@@ -293,6 +297,7 @@ type InsertDriverBindingParams struct {
 	Version        int32
 	DriverRef      string
 	DriverConfig   json.RawMessage
+	Fleet          json.RawMessage
 }
 
 func (q *Queries) InsertDriverBinding(ctx context.Context, arg InsertDriverBindingParams) (DriverBinding, error) {
@@ -302,6 +307,7 @@ func (q *Queries) InsertDriverBinding(ctx context.Context, arg InsertDriverBindi
 		arg.Version,
 		arg.DriverRef,
 		arg.DriverConfig,
+		arg.Fleet,
 	)
 	var i DriverBinding
 	err := row.Scan(
@@ -313,6 +319,7 @@ func (q *Queries) InsertDriverBinding(ctx context.Context, arg InsertDriverBindi
 		&i.DriverConfig,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Fleet,
 	)
 	return i, err
 }
@@ -376,7 +383,7 @@ func (q *Queries) KeepBundle(ctx context.Context, arg KeepBundleParams) error {
 }
 
 const lockEnvironment = `-- name: LockEnvironment :one
-SELECT e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.archived_at, e.created_at, e.updated_at, b.id, b.organization_id, b.environment_id, b.version, b.driver_ref, b.driver_config, b.created_at, b.updated_at
+SELECT e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.archived_at, e.created_at, e.updated_at, b.id, b.organization_id, b.environment_id, b.version, b.driver_ref, b.driver_config, b.created_at, b.updated_at, b.fleet
 FROM cd_environments e
 JOIN cd_environment_driver_bindings b ON b.organization_id = e.organization_id AND b.environment_id = e.id
 WHERE e.organization_id = $1 AND e.id = $2
@@ -413,6 +420,7 @@ func (q *Queries) LockEnvironment(ctx context.Context, organizationID int64, iD 
 		&i.DriverBinding.DriverConfig,
 		&i.DriverBinding.CreatedAt,
 		&i.DriverBinding.UpdatedAt,
+		&i.DriverBinding.Fleet,
 	)
 	return i, err
 }

@@ -43,6 +43,8 @@ type Agent struct {
 	RevokedAt      *time.Time
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+	// Names and values that the fleets of environments select agents by.
+	Labels json.RawMessage
 }
 
 // The public halves: the seed is shown once and kept nowhere. Two are good while an agent is rotated.
@@ -660,6 +662,8 @@ type DriverBinding struct {
 	DriverConfig json.RawMessage
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
+	// Which agents the targets are, and in which waves they are deployed; null for an environment of one cluster.
+	Fleet json.RawMessage
 }
 
 // The bytes of every bundle that a rollout or a hand-over uses, so that a past run is reproducible to the byte.
@@ -1726,6 +1730,20 @@ type RolloutEnvironmentTransition struct {
 	UpdatedAt            time.Time
 }
 
+// The fleet of an environment as a rollout has pinned it, and how many of its targets have ended.
+type RolloutFleet struct {
+	ID                   *int64
+	OrganizationID       int64
+	RolloutEnvironmentID int64
+	Fleet                json.RawMessage
+	Waves                int32
+	Targets              int32
+	Healthy              int32
+	Failed               int32
+	CreatedAt            time.Time
+	UpdatedAt            time.Time
+}
+
 type RolloutGate struct {
 	ID             int64
 	OrganizationID int64
@@ -1776,6 +1794,27 @@ type RolloutSkip struct {
 	UpdatedAt time.Time
 }
 
+// The targets of a rollout to a fleet: the agents that had the labels when it was created.
+type RolloutTarget struct {
+	ID                   *int64
+	OrganizationID       int64
+	RolloutEnvironmentID int64
+	AgentID              int64
+	// That of the agent, as it was then.
+	Name  string
+	Wave  int32
+	State string
+	// The order of lists: failed ones first, then those that are being deployed.
+	Place int64
+	// That of the wave in which it was deployed last.
+	Attempt    int32
+	Reason     string
+	StartedAt  *time.Time
+	FinishedAt *time.Time
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+}
+
 type RolloutTransition struct {
 	ID             int64
 	OrganizationID int64
@@ -1795,6 +1834,25 @@ type RolloutTransition struct {
 	Breach    bool
 	CreatedAt time.Time
 	UpdatedAt time.Time
+}
+
+// The waves of a rollout to a fleet.
+type RolloutWave struct {
+	ID                   *int64
+	OrganizationID       int64
+	RolloutEnvironmentID int64
+	Wave                 int32
+	Targets              int32
+	Healthy              int32
+	Failed               int32
+	// How often it was let begin: once, and once more after each retry.
+	Attempt int32
+	// Whether the journal of the rollout has it paused: neither it nor a later one begins.
+	Paused     bool
+	StartedAt  *time.Time
+	FinishedAt *time.Time
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
 }
 
 type Service struct {

@@ -39,6 +39,8 @@ type world struct {
 	approvals map[string]bool
 	// held is for how long a member has paused the rollout at a gate.
 	held map[string]time.Duration
+	// grants counts those of each gate.
+	grants map[string]int
 	// asks are the verbs that a member uses some time after a line of the story: type of event, and how much later.
 	asks map[string]map[string]time.Duration
 	// asked is when the last of them was used.
@@ -65,6 +67,8 @@ type world struct {
 	committed []event.DeploymentCommitted
 	previews  []event.RolloutPreviewed
 	submitted []event.DeploymentSubmitted
+	// targets are what was reported about targets of fleets.
+	targets []event.RolloutEnvironmentTargetEnded
 	// log is what the program has printed, as JSON.
 	log []string
 	// resolved are answers that have been given, by gate.
@@ -82,7 +86,8 @@ func newWorld(t *testing.T) *world {
 	return &world{
 		t: t, now: time.Unix(1_774_432_800, 0).UTC(), head: sha("first"), files: map[string]string{},
 		rollouts: map[string]*rollout{}, objects: map[string]object{}, answers: map[string]string{},
-		held: map[string]time.Duration{}, approvals: map[string]bool{}, watches: map[string]object{}, reported: map[string]string{},
+		held: map[string]time.Duration{}, approvals: map[string]bool{}, grants: map[string]int{},
+		watches: map[string]object{}, reported: map[string]string{},
 		fail: func(string, object) *history.FunctionError { return nil },
 		see:  func(*rollout, object) {},
 	}
@@ -252,6 +257,9 @@ func (w *world) note(e history.Emit) {
 	case event.TypeDeploymentSubmitted:
 		w.submitted = append(w.submitted, event.DeploymentSubmitted{})
 		err = json.Unmarshal(e.Data, &w.submitted[len(w.submitted)-1])
+	case event.TypeRolloutEnvironmentTargetEnded:
+		w.targets = append(w.targets, event.RolloutEnvironmentTargetEnded{})
+		err = json.Unmarshal(e.Data, &w.targets[len(w.targets)-1])
 	case event.TypeRolloutPreviewed:
 		w.previews = append(w.previews, event.RolloutPreviewed{})
 		err = json.Unmarshal(e.Data, &w.previews[len(w.previews)-1])
@@ -284,7 +292,8 @@ func (w *world) passage(data object) {
 			"rollout_id": data["rollout_id"], "gate_id": gate, "resolution": "approved",
 			"principal_type": "user",
 		})
-		w.answer(event.TypeRolloutPassageGranted, held, object{"rollout_id": data["rollout_id"], "gate_id": gate})
+		w.grants[gate]++
+		w.answer(event.TypeRolloutPassageGranted, held, object{"rollout_id": data["rollout_id"], "gate_id": gate, "attempt": w.grants[gate]})
 	}
 }
 

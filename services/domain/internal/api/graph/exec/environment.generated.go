@@ -772,6 +772,29 @@ func (ec *executionContext) fieldContext_DriverBinding_createdAt(_ context.Conte
 	return graphql.NewScalarFieldContext("DriverBinding", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _DriverBinding_fleet(ctx context.Context, field graphql.CollectedField, obj *model.DriverBinding) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DriverBinding_fleet(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Fleet, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v json.RawMessage) graphql.Marshaler {
+			return ec.marshalOJSON2encodingᚋjsonᚐRawMessage(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_DriverBinding_fleet(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DriverBinding", field, false, false, errors.New("field of type JSON does not have child fields"))
+}
+
 func (ec *executionContext) _Environment_id(ctx context.Context, field graphql.CollectedField, obj *model.Environment) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -2363,7 +2386,7 @@ func (ec *executionContext) unmarshalInputCreateEnvironmentInput(ctx context.Con
 		asMap["description"] = ""
 	}
 
-	fieldsInOrder := [...]string{"name", "description", "tier", "driverRef", "driverConfig"}
+	fieldsInOrder := [...]string{"name", "description", "tier", "driverRef", "driverConfig", "fleet"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -2405,6 +2428,13 @@ func (ec *executionContext) unmarshalInputCreateEnvironmentInput(ctx context.Con
 				return it, err
 			}
 			it.DriverConfig = data
+		case "fleet":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("fleet"))
+			data, err := ec.unmarshalOJSON2encodingᚋjsonᚐRawMessage(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Fleet = data
 		}
 	}
 	return it, nil
@@ -2732,7 +2762,7 @@ func (ec *executionContext) unmarshalInputUpdateEnvironmentInput(ctx context.Con
 		asMap["reason"] = ""
 	}
 
-	fieldsInOrder := [...]string{"environmentId", "description", "driverRef", "driverConfig", "bindingVersion", "reason"}
+	fieldsInOrder := [...]string{"environmentId", "description", "driverRef", "driverConfig", "fleet", "bindingVersion", "reason"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -2767,6 +2797,13 @@ func (ec *executionContext) unmarshalInputUpdateEnvironmentInput(ctx context.Con
 				return it, err
 			}
 			it.DriverConfig = data
+		case "fleet":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("fleet"))
+			data, err := ec.unmarshalOJSON2encodingᚋjsonᚐRawMessage(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Fleet = data
 		case "bindingVersion":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("bindingVersion"))
 			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
@@ -3137,6 +3174,11 @@ func (ec *executionContext) _DriverBinding(ctx context.Context, sel ast.Selectio
 		case "createdAt":
 			out.Values[i] = ec._DriverBinding_createdAt(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "fleet":
+			out.Values[i] = ec._DriverBinding_fleet(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:

@@ -62,6 +62,7 @@ type RolloutEnvironmentResolver interface {
 	PreviousVersionSet(ctx context.Context, obj *model.RolloutEnvironment) (*model.VersionSet, error)
 
 	Deployments(ctx context.Context, obj *model.RolloutEnvironment) ([]model.Deployment, error)
+	Fleet(ctx context.Context, obj *model.RolloutEnvironment) (*model.RolloutFleet, error)
 }
 type SkippedEnvironmentResolver interface {
 	Environment(ctx context.Context, obj *model.SkippedEnvironment) (model.Environment, error)
@@ -2584,6 +2585,38 @@ func (ec *executionContext) fieldContext_RolloutEnvironment_deployments(_ contex
 	return fc, nil
 }
 
+func (ec *executionContext) _RolloutEnvironment_fleet(ctx context.Context, field graphql.CollectedField, obj *model.RolloutEnvironment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutEnvironment_fleet(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.RolloutEnvironment().Fleet(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.RolloutFleet) graphql.Marshaler {
+			return ec.marshalORolloutFleet2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutFleet(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutEnvironment_fleet(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RolloutEnvironment",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_RolloutFleet(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _SkippedEnvironment_environment(ctx context.Context, field graphql.CollectedField, obj *model.SkippedEnvironment) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -4991,6 +5024,44 @@ func (ec *executionContext) _RolloutEnvironment(ctx context.Context, sel ast.Sel
 				}()
 				res = ec._RolloutEnvironment_deployments(ctx, field, obj)
 				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "fleet":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._RolloutEnvironment_fleet(ctx, field, obj)
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res

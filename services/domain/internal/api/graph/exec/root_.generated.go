@@ -75,6 +75,7 @@ type ResolverRoot interface {
 	RolloutCheck() RolloutCheckResolver
 	RolloutDeadline() RolloutDeadlineResolver
 	RolloutEnvironment() RolloutEnvironmentResolver
+	RolloutFleet() RolloutFleetResolver
 	RolloutPreview() RolloutPreviewResolver
 	Service() ServiceResolver
 	ServiceHealth() ServiceHealthResolver
@@ -160,6 +161,7 @@ type ComplexityRoot struct {
 		Environments func(childComplexity int) int
 		GlobalID     func(childComplexity int) int
 		Keys         func(childComplexity int) int
+		LabelsText   func(childComplexity int) int
 		LastSeenAt   func(childComplexity int) int
 		Name         func(childComplexity int) int
 		Number       func(childComplexity int) int
@@ -709,6 +711,7 @@ type ComplexityRoot struct {
 		CreatedAt    func(childComplexity int) int
 		DriverConfig func(childComplexity int) int
 		DriverRef    func(childComplexity int) int
+		Fleet        func(childComplexity int) int
 		GlobalID     func(childComplexity int) int
 		Version      func(childComplexity int) int
 	}
@@ -1250,6 +1253,7 @@ type ComplexityRoot struct {
 		MakeForgeAccountCode             func(childComplexity int, input model.MakeForgeAccountCodeInput) int
 		OpenNotificationLink             func(childComplexity int, input model.OpenNotificationLinkInput) int
 		PauseRollout                     func(childComplexity int, input model.PauseRolloutInput) int
+		PauseWave                        func(childComplexity int, input model.PauseWaveInput) int
 		PauseWorkflowSchedule            func(childComplexity int, input model.ChangeWorkflowScheduleInput) int
 		PinEnvironment                   func(childComplexity int, input model.PinEnvironmentInput) int
 		PreviewRollout                   func(childComplexity int, input model.PreviewRolloutInput) int
@@ -1279,6 +1283,7 @@ type ComplexityRoot struct {
 		RestoreEnvironment               func(childComplexity int, input model.RestoreEnvironmentInput) int
 		RestoreService                   func(childComplexity int, input model.RestoreServiceInput) int
 		ResumeRollout                    func(childComplexity int, input model.ResumeRolloutInput) int
+		ResumeWave                       func(childComplexity int, input model.ResumeWaveInput) int
 		ResumeWorkflowSchedule           func(childComplexity int, input model.ChangeWorkflowScheduleInput) int
 		RetireService                    func(childComplexity int, input model.RetireServiceInput) int
 		RetryApplicationEnvironmentSetup func(childComplexity int, input model.RetryApplicationEnvironmentSetupInput) int
@@ -1298,6 +1303,7 @@ type ComplexityRoot struct {
 		RotateAgent                      func(childComplexity int, input model.RotateAgentInput) int
 		RotateCredential                 func(childComplexity int, input model.RotateCredentialInput) int
 		SendEvent                        func(childComplexity int, input model.SendEventInput) int
+		SetAgentLabels                   func(childComplexity int, input model.SetAgentLabelsInput) int
 		SetArtifactSourceConfig          func(childComplexity int, input model.SetArtifactSourceConfigInput) int
 		SetBadges                        func(childComplexity int, input model.SetBadgesInput) int
 		SetChangeControl                 func(childComplexity int, input model.SetChangeControlInput) int
@@ -1481,6 +1487,11 @@ type ComplexityRoot struct {
 	}
 
 	PauseRolloutPayload struct {
+		Errors  func(childComplexity int) int
+		Rollout func(childComplexity int) int
+	}
+
+	PauseWavePayload struct {
 		Errors  func(childComplexity int) int
 		Rollout func(childComplexity int) int
 	}
@@ -1777,6 +1788,7 @@ type ComplexityRoot struct {
 		Retention              func(childComplexity int) int
 		Rollout                func(childComplexity int, id string) int
 		RolloutPreview         func(childComplexity int, id string) int
+		RolloutTargets         func(childComplexity int, rolloutID string, environment string, wave *int, state *core.TargetState, first *int, after *string, last *int, before *string) int
 		Rollouts               func(childComplexity int, first *int, after *string, last *int, before *string, application *string, states []core.RolloutState, environment *string, orderBy *core.Order) int
 		SimulatePolicies       func(childComplexity int, input model.SimulatePoliciesInput) int
 		TriggerKinds           func(childComplexity int) int
@@ -1877,6 +1889,11 @@ type ComplexityRoot struct {
 	}
 
 	ResumeRolloutPayload struct {
+		Errors  func(childComplexity int) int
+		Rollout func(childComplexity int) int
+	}
+
+	ResumeWavePayload struct {
 		Errors  func(childComplexity int) int
 		Rollout func(childComplexity int) int
 	}
@@ -2026,6 +2043,7 @@ type ComplexityRoot struct {
 		DriverDigest       func(childComplexity int) int
 		Environment        func(childComplexity int) int
 		FinishedAt         func(childComplexity int) int
+		Fleet              func(childComplexity int) int
 		Follows            func(childComplexity int) int
 		GlobalID           func(childComplexity int) int
 		Position           func(childComplexity int) int
@@ -2034,6 +2052,13 @@ type ComplexityRoot struct {
 		StartedAt          func(childComplexity int) int
 		State              func(childComplexity int) int
 		Status             func(childComplexity int) int
+	}
+
+	RolloutFleet struct {
+		Failed  func(childComplexity int) int
+		Healthy func(childComplexity int) int
+		Targets func(childComplexity int) int
+		Waves   func(childComplexity int) int
 	}
 
 	RolloutPolicy struct {
@@ -2048,6 +2073,40 @@ type ComplexityRoot struct {
 		RequestedAt  func(childComplexity int) int
 		State        func(childComplexity int) int
 		VersionSet   func(childComplexity int) int
+	}
+
+	RolloutTarget struct {
+		AgentNumber func(childComplexity int) int
+		Attempt     func(childComplexity int) int
+		FinishedAt  func(childComplexity int) int
+		Name        func(childComplexity int) int
+		Reason      func(childComplexity int) int
+		StartedAt   func(childComplexity int) int
+		State       func(childComplexity int) int
+		Wave        func(childComplexity int) int
+	}
+
+	RolloutTargetConnection struct {
+		Edges      func(childComplexity int) int
+		Nodes      func(childComplexity int) int
+		PageInfo   func(childComplexity int) int
+		TotalCount func(childComplexity int) int
+	}
+
+	RolloutTargetEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
+	RolloutWave struct {
+		Attempt    func(childComplexity int) int
+		Failed     func(childComplexity int) int
+		FinishedAt func(childComplexity int) int
+		Healthy    func(childComplexity int) int
+		Number     func(childComplexity int) int
+		Paused     func(childComplexity int) int
+		StartedAt  func(childComplexity int) int
+		Targets    func(childComplexity int) int
 	}
 
 	ScheduleContent struct {
@@ -2791,6 +2850,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Agent.Keys(childComplexity), true
+	case "Agent.labels":
+		if e.ComplexityRoot.Agent.LabelsText == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Agent.LabelsText(childComplexity), true
 	case "Agent.lastSeenAt":
 		if e.ComplexityRoot.Agent.LastSeenAt == nil {
 			break
@@ -4944,6 +5009,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.DriverBinding.DriverRef(childComplexity), true
+	case "DriverBinding.fleet":
+		if e.ComplexityRoot.DriverBinding.Fleet == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DriverBinding.Fleet(childComplexity), true
 	case "DriverBinding.id":
 		if e.ComplexityRoot.DriverBinding.GlobalID == nil {
 			break
@@ -7295,6 +7366,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.PauseRollout(childComplexity, args["input"].(model.PauseRolloutInput)), true
+	case "Mutation.pauseWave":
+		if e.ComplexityRoot.Mutation.PauseWave == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_pauseWave_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.PauseWave(childComplexity, args["input"].(model.PauseWaveInput)), true
 	case "Mutation.pauseWorkflowSchedule":
 		if e.ComplexityRoot.Mutation.PauseWorkflowSchedule == nil {
 			break
@@ -7614,6 +7696,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.ResumeRollout(childComplexity, args["input"].(model.ResumeRolloutInput)), true
+	case "Mutation.resumeWave":
+		if e.ComplexityRoot.Mutation.ResumeWave == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_resumeWave_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.ResumeWave(childComplexity, args["input"].(model.ResumeWaveInput)), true
 	case "Mutation.resumeWorkflowSchedule":
 		if e.ComplexityRoot.Mutation.ResumeWorkflowSchedule == nil {
 			break
@@ -7823,6 +7916,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.SendEvent(childComplexity, args["input"].(model.SendEventInput)), true
+	case "Mutation.setAgentLabels":
+		if e.ComplexityRoot.Mutation.SetAgentLabels == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_setAgentLabels_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.SetAgentLabels(childComplexity, args["input"].(model.SetAgentLabelsInput)), true
 	case "Mutation.setArtifactSourceConfig":
 		if e.ComplexityRoot.Mutation.SetArtifactSourceConfig == nil {
 			break
@@ -8674,6 +8778,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.PauseRolloutPayload.Rollout(childComplexity), true
+
+	case "PauseWavePayload.errors":
+		if e.ComplexityRoot.PauseWavePayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PauseWavePayload.Errors(childComplexity), true
+	case "PauseWavePayload.rollout":
+		if e.ComplexityRoot.PauseWavePayload.Rollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PauseWavePayload.Rollout(childComplexity), true
 
 	case "PinEnvironmentPayload.environment":
 		if e.ComplexityRoot.PinEnvironmentPayload.Environment == nil {
@@ -10136,6 +10253,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.RolloutPreview(childComplexity, args["id"].(string)), true
+	case "Query.rolloutTargets":
+		if e.ComplexityRoot.Query.RolloutTargets == nil {
+			break
+		}
+
+		args, err := ec.field_Query_rolloutTargets_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.RolloutTargets(childComplexity, args["rolloutId"].(string), args["environment"].(string), args["wave"].(*int), args["state"].(*core.TargetState), args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string)), true
 	case "Query.rollouts":
 		if e.ComplexityRoot.Query.Rollouts == nil {
 			break
@@ -10553,6 +10681,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ResumeRolloutPayload.Rollout(childComplexity), true
+
+	case "ResumeWavePayload.errors":
+		if e.ComplexityRoot.ResumeWavePayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ResumeWavePayload.Errors(childComplexity), true
+	case "ResumeWavePayload.rollout":
+		if e.ComplexityRoot.ResumeWavePayload.Rollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ResumeWavePayload.Rollout(childComplexity), true
 
 	case "Retention.legalHold":
 		if e.ComplexityRoot.Retention.LegalHold == nil {
@@ -11134,6 +11275,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RolloutEnvironment.FinishedAt(childComplexity), true
+	case "RolloutEnvironment.fleet":
+		if e.ComplexityRoot.RolloutEnvironment.Fleet == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutEnvironment.Fleet(childComplexity), true
 	case "RolloutEnvironment.follows":
 		if e.ComplexityRoot.RolloutEnvironment.Follows == nil {
 			break
@@ -11182,6 +11329,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RolloutEnvironment.Status(childComplexity), true
+
+	case "RolloutFleet.failed":
+		if e.ComplexityRoot.RolloutFleet.Failed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutFleet.Failed(childComplexity), true
+	case "RolloutFleet.healthy":
+		if e.ComplexityRoot.RolloutFleet.Healthy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutFleet.Healthy(childComplexity), true
+	case "RolloutFleet.targets":
+		if e.ComplexityRoot.RolloutFleet.Targets == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutFleet.Targets(childComplexity), true
+	case "RolloutFleet.waves":
+		if e.ComplexityRoot.RolloutFleet.Waves == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutFleet.Waves(childComplexity), true
 
 	case "RolloutPolicy.onFailure":
 		if e.ComplexityRoot.RolloutPolicy.OnFailure == nil {
@@ -11232,6 +11404,142 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RolloutPreview.VersionSet(childComplexity), true
+
+	case "RolloutTarget.agentNumber":
+		if e.ComplexityRoot.RolloutTarget.AgentNumber == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutTarget.AgentNumber(childComplexity), true
+	case "RolloutTarget.attempt":
+		if e.ComplexityRoot.RolloutTarget.Attempt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutTarget.Attempt(childComplexity), true
+	case "RolloutTarget.finishedAt":
+		if e.ComplexityRoot.RolloutTarget.FinishedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutTarget.FinishedAt(childComplexity), true
+	case "RolloutTarget.name":
+		if e.ComplexityRoot.RolloutTarget.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutTarget.Name(childComplexity), true
+	case "RolloutTarget.reason":
+		if e.ComplexityRoot.RolloutTarget.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutTarget.Reason(childComplexity), true
+	case "RolloutTarget.startedAt":
+		if e.ComplexityRoot.RolloutTarget.StartedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutTarget.StartedAt(childComplexity), true
+	case "RolloutTarget.state":
+		if e.ComplexityRoot.RolloutTarget.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutTarget.State(childComplexity), true
+	case "RolloutTarget.wave":
+		if e.ComplexityRoot.RolloutTarget.Wave == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutTarget.Wave(childComplexity), true
+
+	case "RolloutTargetConnection.edges":
+		if e.ComplexityRoot.RolloutTargetConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutTargetConnection.Edges(childComplexity), true
+	case "RolloutTargetConnection.nodes":
+		if e.ComplexityRoot.RolloutTargetConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutTargetConnection.Nodes(childComplexity), true
+	case "RolloutTargetConnection.pageInfo":
+		if e.ComplexityRoot.RolloutTargetConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutTargetConnection.PageInfo(childComplexity), true
+	case "RolloutTargetConnection.totalCount":
+		if e.ComplexityRoot.RolloutTargetConnection.TotalCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutTargetConnection.TotalCount(childComplexity), true
+
+	case "RolloutTargetEdge.cursor":
+		if e.ComplexityRoot.RolloutTargetEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutTargetEdge.Cursor(childComplexity), true
+	case "RolloutTargetEdge.node":
+		if e.ComplexityRoot.RolloutTargetEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutTargetEdge.Node(childComplexity), true
+
+	case "RolloutWave.attempt":
+		if e.ComplexityRoot.RolloutWave.Attempt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutWave.Attempt(childComplexity), true
+	case "RolloutWave.failed":
+		if e.ComplexityRoot.RolloutWave.Failed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutWave.Failed(childComplexity), true
+	case "RolloutWave.finishedAt":
+		if e.ComplexityRoot.RolloutWave.FinishedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutWave.FinishedAt(childComplexity), true
+	case "RolloutWave.healthy":
+		if e.ComplexityRoot.RolloutWave.Healthy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutWave.Healthy(childComplexity), true
+	case "RolloutWave.number":
+		if e.ComplexityRoot.RolloutWave.Number == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutWave.Number(childComplexity), true
+	case "RolloutWave.paused":
+		if e.ComplexityRoot.RolloutWave.Paused == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutWave.Paused(childComplexity), true
+	case "RolloutWave.startedAt":
+		if e.ComplexityRoot.RolloutWave.StartedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutWave.StartedAt(childComplexity), true
+	case "RolloutWave.targets":
+		if e.ComplexityRoot.RolloutWave.Targets == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutWave.Targets(childComplexity), true
 
 	case "ScheduleContent.inputs":
 		if e.ComplexityRoot.ScheduleContent.Inputs == nil {
@@ -13276,6 +13584,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputNewArtifactSourceInput,
 		ec.unmarshalInputOpenNotificationLinkInput,
 		ec.unmarshalInputPauseRolloutInput,
+		ec.unmarshalInputPauseWaveInput,
 		ec.unmarshalInputPinEnvironmentInput,
 		ec.unmarshalInputPlanPreviewInput,
 		ec.unmarshalInputPreviewRolloutInput,
@@ -13304,6 +13613,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRestoreEnvironmentInput,
 		ec.unmarshalInputRestoreServiceInput,
 		ec.unmarshalInputResumeRolloutInput,
+		ec.unmarshalInputResumeWaveInput,
 		ec.unmarshalInputRetireServiceInput,
 		ec.unmarshalInputRetryApplicationEnvironmentSetupInput,
 		ec.unmarshalInputRetryEnvironmentOnboardingInput,
@@ -13323,6 +13633,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRotateCredentialInput,
 		ec.unmarshalInputSendEventInput,
 		ec.unmarshalInputServiceVersionInput,
+		ec.unmarshalInputSetAgentLabelsInput,
 		ec.unmarshalInputSetArtifactSourceConfigInput,
 		ec.unmarshalInputSetBadgesInput,
 		ec.unmarshalInputSetChangeControlInput,
@@ -15254,6 +15565,8 @@ input CreateEnvironmentInput {
   driverRef: String!
   "Its configuration, which fits the driver's schema of environments."
   driverConfig: JSON!
+  "Makes it a fleet: which agents the targets are, and in which waves they are deployed. Left out for an environment of one cluster."
+  fleet: JSON
 }
 
 "Result of createEnvironment."
@@ -15271,6 +15584,8 @@ input UpdateEnvironmentInput {
   driverRef: String
   "The whole configuration, which fits the driver's schema of environments."
   driverConfig: JSON
+  "The whole fleet; an object without members makes it an environment of one cluster."
+  fleet: JSON
   "The version of the driver binding that the change was made from: the change fails with CONFLICT if another one is in force. Null for any."
   bindingVersion: Int
   "Why, for the record."
@@ -15494,6 +15809,152 @@ type FeedPayload {
 type BadgesPayload {
   badges: Badges
   errors: [UserError!]!
+}
+`, BuiltIn: false},
+	{Name: "../schema/fleet.graphqls", Input: `# Fleets: environments of many clusters, whose targets are deployed wave by wave.
+
+extend type Query {
+  "The targets of an environment of a rollout, by name or identifier: failed ones first, then those that are being deployed. A wave of 0 is any."
+  rolloutTargets(rolloutId: ID!, environment: String!, wave: Int = 0, state: RolloutTargetState, first: Int, after: String, last: Int, before: String): RolloutTargetConnection!
+}
+
+extend type Mutation {
+  "Pauses a wave of a fleet: if it has not begun it does not begin, and no later one does. Targets that are being deployed continue."
+  pauseWave(input: PauseWaveInput!): PauseWavePayload!
+  "Resumes a paused wave."
+  resumeWave(input: ResumeWaveInput!): ResumeWavePayload!
+  "Replaces the labels of an agent, by which fleets select their targets. Rollouts that exist keep the targets that they have pinned."
+  setAgentLabels(input: SetAgentLabelsInput!): AgentPayload!
+}
+
+extend type RolloutEnvironment {
+  "The targets, where the environment is a fleet; null for an environment of one cluster."
+  fleet: RolloutFleet
+}
+
+extend type DriverBinding {
+  "Which agents the targets are, and in which waves they are deployed; null for an environment of one cluster."
+  fleet: JSON
+}
+
+extend type Agent {
+  "The labels by which fleets select their targets, as an object of strings."
+  labels: JSON!
+}
+
+"The targets of a rollout in an environment of many clusters."
+type RolloutFleet {
+  "How many targets there are."
+  targets: Int!
+  "How many are healthy."
+  healthy: Int!
+  "How many have failed."
+  failed: Int!
+  "The waves, in order."
+  waves: [RolloutWave!]!
+}
+
+"A wave of a rollout: targets that are deployed at once."
+type RolloutWave {
+  "Counts from 1."
+  number: Int!
+  targets: Int!
+  healthy: Int!
+  failed: Int!
+  "How often it was let begin: once, and once more after each retry of the rollout."
+  attempt: Int!
+  "Whether a person has paused it."
+  paused: Boolean!
+  "When it first began; null before."
+  startedAt: Time
+  "When the last of its targets ended; null while some have not."
+  finishedAt: Time
+}
+
+"Where a target of a rollout stands."
+enum RolloutTargetState {
+  "Its wave has not begun."
+  PENDING
+  DEPLOYING
+  HEALTHY
+  FAILED
+}
+
+"A cluster that a rollout deploys to as a part of a fleet."
+type RolloutTarget {
+  "The number of its agent."
+  agentNumber: Int!
+  "The name of its agent when the rollout was created."
+  name: String!
+  wave: Int!
+  state: RolloutTargetState!
+  "The attempt of the wave in which it was deployed last; 0 before."
+  attempt: Int!
+  "Why it has failed; empty if it has not."
+  reason: String!
+  startedAt: Time
+  finishedAt: Time
+}
+
+"A page of targets."
+type RolloutTargetConnection {
+  edges: [RolloutTargetEdge!]!
+  "The nodes of the edges."
+  nodes: [RolloutTarget!]!
+  pageInfo: PageInfo!
+  "The number of items on all pages; counted only if selected."
+  totalCount: Int!
+}
+
+"A target with its cursor."
+type RolloutTargetEdge {
+  "Pass as after, or before, to continue from this item."
+  cursor: String!
+  node: RolloutTarget!
+}
+
+"Input of pauseWave."
+input PauseWaveInput {
+  "The rollout."
+  rolloutId: ID!
+  "The environment, by name or identifier."
+  environment: String!
+  "Counts from 1."
+  wave: Int!
+  "Why, for the record."
+  reason: String = ""
+}
+
+"Result of pauseWave."
+type PauseWavePayload {
+  rollout: Rollout
+  errors: [UserError!]!
+}
+
+"Input of resumeWave."
+input ResumeWaveInput {
+  "The rollout."
+  rolloutId: ID!
+  "The environment, by name or identifier."
+  environment: String!
+  "Counts from 1."
+  wave: Int!
+  "Why, for the record."
+  reason: String = ""
+}
+
+"Result of resumeWave."
+type ResumeWavePayload {
+  rollout: Rollout
+  errors: [UserError!]!
+}
+
+"Input of setAgentLabels."
+input SetAgentLabelsInput {
+  "The agent."
+  agentId: ID!
+  "All labels, as an object of strings; those that are left out end."
+  labels: JSON!
 }
 `, BuiltIn: false},
 	{Name: "../schema/forge.graphqls", Input: `# Statuses and deployments of commits: which applications have theirs published at the forges of their repositories, what became of each, and
@@ -16524,6 +16985,8 @@ enum PassageConditionKind {
   PASSAGE
   "What policies decided; the subject is the decision."
   POLICY
+  "The waves of a fleet that come before met their thresholds."
+  WAVE
 }
 
 "What a condition came to."
@@ -20020,6 +20483,8 @@ func (ec *executionContext) childFields_Agent(ctx context.Context, field graphql
 		return ec.fieldContext_Agent_environments(ctx, field)
 	case "viewerCan":
 		return ec.fieldContext_Agent_viewerCan(ctx, field)
+	case "labels":
+		return ec.fieldContext_Agent_labels(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Agent", field.Name)
 }
@@ -21112,6 +21577,8 @@ func (ec *executionContext) childFields_DriverBinding(ctx context.Context, field
 		return ec.fieldContext_DriverBinding_driverConfig(ctx, field)
 	case "createdAt":
 		return ec.fieldContext_DriverBinding_createdAt(ctx, field)
+	case "fleet":
+		return ec.fieldContext_DriverBinding_fleet(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type DriverBinding", field.Name)
 }
@@ -22428,6 +22895,16 @@ func (ec *executionContext) childFields_PauseRolloutPayload(ctx context.Context,
 	return nil, fmt.Errorf("no field named %q was found under type PauseRolloutPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_PauseWavePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "rollout":
+		return ec.fieldContext_PauseWavePayload_rollout(ctx, field)
+	case "errors":
+		return ec.fieldContext_PauseWavePayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PauseWavePayload", field.Name)
+}
+
 func (ec *executionContext) childFields_PinEnvironmentPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "environment":
@@ -23060,6 +23537,16 @@ func (ec *executionContext) childFields_ResumeRolloutPayload(ctx context.Context
 	return nil, fmt.Errorf("no field named %q was found under type ResumeRolloutPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_ResumeWavePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "rollout":
+		return ec.fieldContext_ResumeWavePayload_rollout(ctx, field)
+	case "errors":
+		return ec.fieldContext_ResumeWavePayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ResumeWavePayload", field.Name)
+}
+
 func (ec *executionContext) childFields_Retention(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "rules":
@@ -23366,8 +23853,24 @@ func (ec *executionContext) childFields_RolloutEnvironment(ctx context.Context, 
 		return ec.fieldContext_RolloutEnvironment_finishedAt(ctx, field)
 	case "deployments":
 		return ec.fieldContext_RolloutEnvironment_deployments(ctx, field)
+	case "fleet":
+		return ec.fieldContext_RolloutEnvironment_fleet(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RolloutEnvironment", field.Name)
+}
+
+func (ec *executionContext) childFields_RolloutFleet(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "targets":
+		return ec.fieldContext_RolloutFleet_targets(ctx, field)
+	case "healthy":
+		return ec.fieldContext_RolloutFleet_healthy(ctx, field)
+	case "failed":
+		return ec.fieldContext_RolloutFleet_failed(ctx, field)
+	case "waves":
+		return ec.fieldContext_RolloutFleet_waves(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RolloutFleet", field.Name)
 }
 
 func (ec *executionContext) childFields_RolloutPolicy(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -23396,6 +23899,74 @@ func (ec *executionContext) childFields_RolloutPreview(ctx context.Context, fiel
 		return ec.fieldContext_RolloutPreview_requestedAt(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RolloutPreview", field.Name)
+}
+
+func (ec *executionContext) childFields_RolloutTarget(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "agentNumber":
+		return ec.fieldContext_RolloutTarget_agentNumber(ctx, field)
+	case "name":
+		return ec.fieldContext_RolloutTarget_name(ctx, field)
+	case "wave":
+		return ec.fieldContext_RolloutTarget_wave(ctx, field)
+	case "state":
+		return ec.fieldContext_RolloutTarget_state(ctx, field)
+	case "attempt":
+		return ec.fieldContext_RolloutTarget_attempt(ctx, field)
+	case "reason":
+		return ec.fieldContext_RolloutTarget_reason(ctx, field)
+	case "startedAt":
+		return ec.fieldContext_RolloutTarget_startedAt(ctx, field)
+	case "finishedAt":
+		return ec.fieldContext_RolloutTarget_finishedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RolloutTarget", field.Name)
+}
+
+func (ec *executionContext) childFields_RolloutTargetConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_RolloutTargetConnection_edges(ctx, field)
+	case "nodes":
+		return ec.fieldContext_RolloutTargetConnection_nodes(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_RolloutTargetConnection_pageInfo(ctx, field)
+	case "totalCount":
+		return ec.fieldContext_RolloutTargetConnection_totalCount(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RolloutTargetConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_RolloutTargetEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_RolloutTargetEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_RolloutTargetEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RolloutTargetEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_RolloutWave(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "number":
+		return ec.fieldContext_RolloutWave_number(ctx, field)
+	case "targets":
+		return ec.fieldContext_RolloutWave_targets(ctx, field)
+	case "healthy":
+		return ec.fieldContext_RolloutWave_healthy(ctx, field)
+	case "failed":
+		return ec.fieldContext_RolloutWave_failed(ctx, field)
+	case "attempt":
+		return ec.fieldContext_RolloutWave_attempt(ctx, field)
+	case "paused":
+		return ec.fieldContext_RolloutWave_paused(ctx, field)
+	case "startedAt":
+		return ec.fieldContext_RolloutWave_startedAt(ctx, field)
+	case "finishedAt":
+		return ec.fieldContext_RolloutWave_finishedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RolloutWave", field.Name)
 }
 
 func (ec *executionContext) childFields_ScheduleContent(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -376,6 +376,8 @@ type CreateEnvironmentInput struct {
 	DriverRef string `json:"driverRef"`
 	// Its configuration, which fits the driver's schema of environments.
 	DriverConfig json.RawMessage `json:"driverConfig"`
+	// Makes it a fleet: which agents the targets are, and in which waves they are deployed. Left out for an environment of one cluster.
+	Fleet json.RawMessage `json:"fleet,omitempty"`
 }
 
 // Result of createEnvironment.
@@ -914,6 +916,24 @@ type PauseRolloutPayload struct {
 	Errors  []UserError `json:"errors"`
 }
 
+// Input of pauseWave.
+type PauseWaveInput struct {
+	// The rollout.
+	RolloutID string `json:"rolloutId"`
+	// The environment, by name or identifier.
+	Environment string `json:"environment"`
+	// Counts from 1.
+	Wave int `json:"wave"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of pauseWave.
+type PauseWavePayload struct {
+	Rollout *Rollout    `json:"rollout,omitempty"`
+	Errors  []UserError `json:"errors"`
+}
+
 // Input of pinEnvironment.
 type PinEnvironmentInput struct {
 	// The environment.
@@ -1445,6 +1465,24 @@ type ResumeRolloutPayload struct {
 	Errors  []UserError `json:"errors"`
 }
 
+// Input of resumeWave.
+type ResumeWaveInput struct {
+	// The rollout.
+	RolloutID string `json:"rolloutId"`
+	// The environment, by name or identifier.
+	Environment string `json:"environment"`
+	// Counts from 1.
+	Wave int `json:"wave"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of resumeWave.
+type ResumeWavePayload struct {
+	Rollout *Rollout    `json:"rollout,omitempty"`
+	Errors  []UserError `json:"errors"`
+}
+
 // Result of setRetention and setLegalHold.
 type RetentionPayload struct {
 	Retention *Retention  `json:"retention,omitempty"`
@@ -1666,6 +1704,14 @@ type ServiceVersionInput struct {
 	Service string `json:"service"`
 	// The name of a recorded version of the service, or its identifier.
 	Version string `json:"version"`
+}
+
+// Input of setAgentLabels.
+type SetAgentLabelsInput struct {
+	// The agent.
+	AgentID string `json:"agentId"`
+	// All labels, as an object of strings; those that are left out end.
+	Labels json.RawMessage `json:"labels"`
 }
 
 // Input of setArtifactSourceConfig.
@@ -1949,6 +1995,8 @@ type UpdateEnvironmentInput struct {
 	DriverRef *string `json:"driverRef,omitempty"`
 	// The whole configuration, which fits the driver's schema of environments.
 	DriverConfig json.RawMessage `json:"driverConfig,omitempty"`
+	// The whole fleet; an object without members makes it an environment of one cluster.
+	Fleet json.RawMessage `json:"fleet,omitempty"`
 	// The version of the driver binding that the change was made from: the change fails with CONFLICT if another one is in force. Null for any.
 	BindingVersion *int `json:"bindingVersion,omitempty"`
 	// Why, for the record.
@@ -2194,6 +2242,8 @@ const (
 	PassageConditionKindPassage PassageConditionKind = "PASSAGE"
 	// What policies decided; the subject is the decision.
 	PassageConditionKindPolicy PassageConditionKind = "POLICY"
+	// The waves of a fleet that come before met their thresholds.
+	PassageConditionKindWave PassageConditionKind = "WAVE"
 )
 
 var AllPassageConditionKind = []PassageConditionKind{
@@ -2206,11 +2256,12 @@ var AllPassageConditionKind = []PassageConditionKind{
 	PassageConditionKindCheck,
 	PassageConditionKindPassage,
 	PassageConditionKindPolicy,
+	PassageConditionKindWave,
 }
 
 func (e PassageConditionKind) IsValid() bool {
 	switch e {
-	case PassageConditionKindApproval, PassageConditionKindSkippedWeight, PassageConditionKindNothingAsked, PassageConditionKindFreeze, PassageConditionKindVeto, PassageConditionKindPin, PassageConditionKindCheck, PassageConditionKindPassage, PassageConditionKindPolicy:
+	case PassageConditionKindApproval, PassageConditionKindSkippedWeight, PassageConditionKindNothingAsked, PassageConditionKindFreeze, PassageConditionKindVeto, PassageConditionKindPin, PassageConditionKindCheck, PassageConditionKindPassage, PassageConditionKindPolicy, PassageConditionKindWave:
 		return true
 	}
 	return false

@@ -82,7 +82,7 @@ func (c PassageCondition) Status() PassageConditionStatus {
 			return PassageConditionStatusBypassed
 		}
 		return PassageConditionStatusStopped
-	case core.ConditionCheck:
+	case core.ConditionCheck, core.ConditionWave:
 		return PassageConditionStatusSuccess // a passage is granted only when it is
 	case core.ConditionPolicy:
 		if c.verb == core.VerbStopPassage {

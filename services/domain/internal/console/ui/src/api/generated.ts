@@ -128,6 +128,7 @@ export interface CreateEnvironmentInput {
   tier: Tier
   driverRef: string
   driverConfig: unknown
+  fleet?: unknown | null
 }
 
 export interface CreateFeedInput {
@@ -303,12 +304,19 @@ export interface OpenNotificationLinkInput {
   token: string
 }
 
-export type PassageConditionKind = 'APPROVAL' | 'SKIPPED_WEIGHT' | 'NOTHING_ASKED' | 'FREEZE' | 'VETO' | 'PIN' | 'CHECK' | 'PASSAGE' | 'POLICY'
+export type PassageConditionKind = 'APPROVAL' | 'SKIPPED_WEIGHT' | 'NOTHING_ASKED' | 'FREEZE' | 'VETO' | 'PIN' | 'CHECK' | 'PASSAGE' | 'POLICY' | 'WAVE'
 
 export type PassageConditionStatus = 'APPROVED' | 'EXPIRED' | 'BREAK_GLASS' | 'SUCCESS' | 'SKIPPED' | 'NOT_NEEDED' | 'STOPPED' | 'BYPASSED' | 'NOT_GRANTED'
 
 export interface PauseRolloutInput {
   rolloutId: string
+  reason?: string | null
+}
+
+export interface PauseWaveInput {
+  rolloutId: string
+  environment: string
+  wave: number
   reason?: string | null
 }
 
@@ -484,6 +492,13 @@ export interface ResumeRolloutInput {
   reason?: string | null
 }
 
+export interface ResumeWaveInput {
+  rolloutId: string
+  environment: string
+  wave: number
+  reason?: string | null
+}
+
 export interface RetireServiceInput {
   serviceId: string
   reason?: string | null
@@ -565,6 +580,8 @@ export type RolloutState = 'PENDING' | 'IN_PROGRESS' | 'PAUSED' | 'COMPLETED' | 
 export type RolloutStatus = 'PENDING' | 'IN_PROGRESS' | 'PAUSED' | 'ABORTING' | 'ABORTED' | 'COMPLETED' | 'FAILED' | 'CANCELLED'
 
 export type RolloutStrategy = 'QUICK' | 'PIPELINE'
+
+export type RolloutTargetState = 'PENDING' | 'DEPLOYING' | 'HEALTHY' | 'FAILED'
 
 export interface RotateAgentInput {
   agentId: string
@@ -700,6 +717,7 @@ export interface UpdateEnvironmentInput {
   description?: string | null
   driverRef?: string | null
   driverConfig?: unknown | null
+  fleet?: unknown | null
   bindingVersion?: number | null
   reason?: string | null
 }
@@ -1043,6 +1061,11 @@ export interface CellFields {
       id: string
       isRollback: boolean
     }
+    fleet: {
+      targets: number
+      healthy: number
+      failed: number
+    } | null
   } | null
   gates: Array<{
     gateId: string
@@ -1844,6 +1867,15 @@ export interface WorkflowTimelineData {
         code: string
         child: string
         attempt: number
+        retriesCount: number
+        retries: Array<{
+          number: number
+          beganAt: string | null
+          endedAt: string
+          code: string
+          message: string
+          nextAt: string | null
+        }>
       }>
       earlier: boolean
       gap: string
@@ -1856,7 +1888,7 @@ export interface WorkflowTimelineVariables {
   first: number
   before: number
 }
-export const WorkflowTimeline: Operation<WorkflowTimelineData, WorkflowTimelineVariables> = { name: 'WorkflowTimeline', text: 'query WorkflowTimeline($id: String!, $first: Int!, $before: Int!) { workflow(workflowId: $id) { timeline(first: $first, beforeSequence: $before) { branches { branch parent beganAt endedAt } steps { sequence branch kind name position beganAt endedAt until input inputTruncated output outputTruncated code child attempt } earlier gap inputs } } }' }
+export const WorkflowTimeline: Operation<WorkflowTimelineData, WorkflowTimelineVariables> = { name: 'WorkflowTimeline', text: 'query WorkflowTimeline($id: String!, $first: Int!, $before: Int!) { workflow(workflowId: $id) { timeline(first: $first, beforeSequence: $before) { branches { branch parent beganAt endedAt } steps { sequence branch kind name position beganAt endedAt until input inputTruncated output outputTruncated code child attempt retriesCount retries { number beganAt endedAt code message nextAt } } earlier gap inputs } } }' }
 
 export interface WorkflowLogsData {
   workflow: {
@@ -2233,6 +2265,7 @@ export interface AgentsData {
         id: string
         name: string
       }>
+      labels: unknown
       viewerCan: Array<{
         action: string
         allowed: boolean
@@ -2256,7 +2289,7 @@ export interface AgentsVariables {
   first: number
   after?: string | null
 }
-export const Agents: Operation<AgentsData, AgentsVariables> = { name: 'Agents', text: 'query Agents($first: Int!, $after: String) { agents(first: $first, after: $after, withRevoked: true) { nodes { id number name createdAt revokedAt connected lastSeenAt keys { id publicKey createdAt expiresAt revokedAt lastSeenAt } environments { id name } viewerCan { action allowed reason } } pageInfo { hasNextPage endCursor } } viewer { viewerCan { action allowed reason } } }' }
+export const Agents: Operation<AgentsData, AgentsVariables> = { name: 'Agents', text: 'query Agents($first: Int!, $after: String) { agents(first: $first, after: $after, withRevoked: true) { nodes { id number name createdAt revokedAt connected lastSeenAt keys { id publicKey createdAt expiresAt revokedAt lastSeenAt } environments { id name } labels viewerCan { action allowed reason } } pageInfo { hasNextPage endCursor } } viewer { viewerCan { action allowed reason } } }' }
 
 export interface AgentNumbersData {
   agents: {
@@ -2720,10 +2753,13 @@ export interface WorkflowFunctionsData {
     worker: boolean
     connected: number
     registeredAt: string | null
+    registeredBy: string
+    registeredByWorker: string
+    registeredByVersion: string
   }>
 }
 export type WorkflowFunctionsVariables = Record<string, never>
-export const WorkflowFunctions: Operation<WorkflowFunctionsData, WorkflowFunctionsVariables> = { name: 'WorkflowFunctions', text: 'query WorkflowFunctions { workflowFunctions { name doc effect argumentsSchema resultSchema worker connected registeredAt } }' }
+export const WorkflowFunctions: Operation<WorkflowFunctionsData, WorkflowFunctionsVariables> = { name: 'WorkflowFunctions', text: 'query WorkflowFunctions { workflowFunctions { name doc effect argumentsSchema resultSchema worker connected registeredAt registeredBy registeredByWorker registeredByVersion } }' }
 
 export interface WorkflowScheduleContentData {
   workflowSchedule: {
@@ -4264,6 +4300,98 @@ export interface CancelChainVariables {
 }
 export const CancelChain: Operation<CancelChainData, CancelChainVariables> = { name: 'CancelChain', text: 'mutation CancelChain($input: CancelChainInput!) { cancelChain(input: $input) { chain { ...ChainFields } errors { ...Problem } } } fragment ChainFields on Chain { id application { id name } rollout { id } parent { id application { name } } state reason block blocks beganAt endedAt nodes { application { id name } block state reason rollout { id } chains { id application { name } state nodes { application { name } block state rollout { id } } } } } fragment Problem on UserError { field message code }' }
 
+export interface RolloutFleetsData {
+  rollout: {
+    id: string
+    state: RolloutState
+    viewerCan: Array<{
+      action: string
+      allowed: boolean
+      reason: string | null
+    }>
+    environments: Array<{
+      id: string
+      environment: {
+        id: string
+        name: string
+      }
+      fleet: {
+        targets: number
+        healthy: number
+        failed: number
+        waves: Array<{
+          number: number
+          targets: number
+          healthy: number
+          failed: number
+          attempt: number
+          paused: boolean
+          startedAt: string | null
+          finishedAt: string | null
+        }>
+      } | null
+    }>
+  } | null
+}
+export interface RolloutFleetsVariables {
+  id: string
+}
+export const RolloutFleets: Operation<RolloutFleetsData, RolloutFleetsVariables> = { name: 'RolloutFleets', text: 'query RolloutFleets($id: ID!) { rollout(id: $id) { id state viewerCan { ...AbilityFields } environments { id environment { id name } fleet { targets healthy failed waves { number targets healthy failed attempt paused startedAt finishedAt } } } } } fragment AbilityFields on Ability { action allowed reason }' }
+
+export interface RolloutTargetsData {
+  rolloutTargets: {
+    nodes: Array<{
+      agentNumber: number
+      name: string
+      state: RolloutTargetState
+      reason: string
+      finishedAt: string | null
+    }>
+    totalCount: number
+  }
+}
+export interface RolloutTargetsVariables {
+  id: string
+  environment: string
+  wave: number
+  first: number
+}
+export const RolloutTargets: Operation<RolloutTargetsData, RolloutTargetsVariables> = { name: 'RolloutTargets', text: 'query RolloutTargets($id: ID!, $environment: String!, $wave: Int!, $first: Int!) { rolloutTargets( rolloutId: $id environment: $environment wave: $wave first: $first ) { nodes { agentNumber name state reason finishedAt } totalCount } }' }
+
+export interface PauseWaveData {
+  pauseWave: {
+    rollout: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface PauseWaveVariables {
+  input: PauseWaveInput
+}
+export const PauseWave: Operation<PauseWaveData, PauseWaveVariables> = { name: 'PauseWave', text: 'mutation PauseWave($input: PauseWaveInput!) { pauseWave(input: $input) { rollout { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface ResumeWaveData {
+  resumeWave: {
+    rollout: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface ResumeWaveVariables {
+  input: ResumeWaveInput
+}
+export const ResumeWave: Operation<ResumeWaveData, ResumeWaveVariables> = { name: 'ResumeWave', text: 'mutation ResumeWave($input: ResumeWaveInput!) { resumeWave(input: $input) { rollout { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
 export interface ViewerData {
   viewer: {
     organization: {
@@ -4348,6 +4476,11 @@ export interface WhereData {
             id: string
             isRollback: boolean
           }
+          fleet: {
+            targets: number
+            healthy: number
+            failed: number
+          } | null
         } | null
         gates: Array<{
           gateId: string
@@ -4370,7 +4503,7 @@ export interface WhereVariables {
   after?: string | null
   filter?: MatrixFilter | null
 }
-export const Where: Operation<WhereData, WhereVariables> = { name: 'Where', text: 'query Where($first: Int!, $after: String, $filter: MatrixFilter) { matrix(first: $first, after: $after, filter: $filter) { nodes { application { id name } newest { id name createdAt } cells { ...CellFields } } pageInfo { hasNextPage endCursor } } } fragment CellFields on ApplicationEnvironment { environment { id } readiness readinessReason live { id name } liveSince latestVersionSet { name } state latest { startedAt status rollout { id isRollback } } gates { gateId } health reconciliation { drift since } }' }
+export const Where: Operation<WhereData, WhereVariables> = { name: 'Where', text: 'query Where($first: Int!, $after: String, $filter: MatrixFilter) { matrix(first: $first, after: $after, filter: $filter) { nodes { application { id name } newest { id name createdAt } cells { ...CellFields } } pageInfo { hasNextPage endCursor } } } fragment CellFields on ApplicationEnvironment { environment { id } readiness readinessReason live { id name } liveSince latestVersionSet { name } state latest { startedAt status rollout { id isRollback } fleet { targets healthy failed } } gates { gateId } health reconciliation { drift since } }' }
 
 export interface ColumnsData {
   environments: {
@@ -4585,6 +4718,19 @@ export interface RolloutPageData {
         name: string
       }
     } | null
+    causes: Array<{
+      subject: string
+      event: string
+      principalType: string
+      principalId: number | null
+      principal: {
+        id: string
+        name: string
+      } | null
+      reason: string | null
+      triggeredBy: string | null
+      createdAt: string
+    }>
     automaticRollback: {
       state: AutomaticRollbackState
       cause: AutomaticRollbackCause
@@ -4782,6 +4928,10 @@ export interface RolloutPageData {
       startedAt: string | null
       finishedAt: string | null
       driverDigest: string
+      follows: Array<{
+        id: string
+        name: string
+      }>
       driverBinding: {
         id: string
         version: number
@@ -4890,7 +5040,7 @@ export interface RolloutPageVariables {
   id: string
   after?: string | null
 }
-export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state status isRollback strategy strategyReason inputs rollbackOf { id versionSet { id name } } rolledBackBy { id status versionSet { id name } } automaticRollback { state cause dueAt why outcome rollout { id } } breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name tier } cause } deadlines { kind environment { id name } seconds action countsWaiting state startedAt dueAt remainingSeconds } pauseRequested workflowRef createdAt startedAt finishedAt application { id name rollbackPolicy { degradedAfterSeconds } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind status subject detail resolver neededPermission approvers { id name } link since until gateId environment { id name } service { id name } } checks { environment { id name } target key kind own phase asks detail link since next reports { reporter phase description link reportedAt } } callRequests { id state function policy reason wouldBe group quorum expiresAt answers { approves author reason } viewerCan { ...AbilityFields } } viewerCan { ...AbilityFields } environments { id position state status startedAt finishedAt driverDigest driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state status startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } link { name namespace url status } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } curated { name reason from { id name } principalName createdAt } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt breach conditions { kind subject status environment { name } by { principalType principalId principal { name } groups } soakSeconds cause until } }' }
+export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state status isRollback strategy strategyReason inputs rollbackOf { id versionSet { id name } } rolledBackBy { id status versionSet { id name } } causes { subject event principalType principalId principal { id name } reason triggeredBy createdAt } automaticRollback { state cause dueAt why outcome rollout { id } } breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name tier } cause } deadlines { kind environment { id name } seconds action countsWaiting state startedAt dueAt remainingSeconds } pauseRequested workflowRef createdAt startedAt finishedAt application { id name rollbackPolicy { degradedAfterSeconds } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind status subject detail resolver neededPermission approvers { id name } link since until gateId environment { id name } service { id name } } checks { environment { id name } target key kind own phase asks detail link since next reports { reporter phase description link reportedAt } } callRequests { id state function policy reason wouldBe group quorum expiresAt answers { approves author reason } viewerCan { ...AbilityFields } } viewerCan { ...AbilityFields } environments { id position state status startedAt finishedAt driverDigest follows { id name } driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state status startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } link { name namespace url status } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } curated { name reason from { id name } principalName createdAt } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt breach conditions { kind subject status environment { name } by { principalType principalId principal { name } groups } soakSeconds cause until } }' }
 
 export interface AskPreviewData {
   previewRollout: {

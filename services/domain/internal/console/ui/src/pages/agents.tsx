@@ -75,6 +75,11 @@ function Card({ agent, onMade }: { agent: Agent; onMade: (made: Made) => void })
       <header className="line">
         <h2>{agent.name}</h2>
         <span className="faint">number {agent.number}</span>
+        {Object.entries(agent.labels as Record<string, string>).map(([key, value]) => (
+          <span key={key} className="faint mono">
+            {key}={value}
+          </span>
+        ))}
         {agent.revokedAt ? <Chip tone="bad" icon="cancelled" word="Revoked" /> : agent.connected ? <Chip tone="good" icon="completed" word="Connected" /> : <Chip tone="wait" icon="offline" word="Not connected" />}
         <span className="faint">
           {agent.revokedAt ? <>revoked <Ago at={agent.revokedAt} /></> : agent.lastSeenAt ? <>last seen <Ago at={agent.lastSeenAt} /></> : 'never seen'}

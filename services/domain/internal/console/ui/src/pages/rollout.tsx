@@ -18,6 +18,7 @@ import { Confirm } from '../parts/confirm'
 import { At, Countdown } from '../parts/countdown'
 import { Diffs } from '../parts/diff'
 import { GateButtons, GateRule, RolloutActs } from '../parts/decide'
+import { Fleets } from '../parts/fleet'
 import { useFirst } from '../parts/fold'
 import { sentence } from '../parts/form'
 import { BypassDialog } from '../parts/freeze'
@@ -137,6 +138,7 @@ function Shown({ live }: { live: LiveRollout }) {
               ),
             )}
           </ol>
+          <Fleets id={rollout.id} />
           <WhatChanges rollout={rollout} />
           <ChainsOfRollout id={rollout.id} />
           <CausesOfRollout causes={rollout.causes} own={rollout.id} />

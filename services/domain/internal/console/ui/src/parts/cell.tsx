@@ -13,6 +13,11 @@ export function Cell({ cell, application }: { cell: CellFields; application: str
     <div className="spot">
       <div className="live">
         {live ? <Link className="set" to={`/applications/${application}/sets?from=${live.id}`}>{live.name}</Link> : <span className="faint">nothing live yet</span>}
+        {!now && cell.latest?.fleet && (
+          <span className={cell.latest.fleet.failed > 0 ? 'notready' : 'faint'} title="healthy targets">
+            {cell.latest.fleet.healthy}/{cell.latest.fleet.targets}
+          </span>
+        )}
         {health !== 'UNKNOWN' && <State state={health} />}
         {live && liveSince && (
           <span className="faint age">
@@ -26,6 +31,7 @@ export function Cell({ cell, application }: { cell: CellFields; application: str
           <span>
             {now.set}
             {now.isRollback && ' (rollback)'}
+            {cell.latest?.fleet && ` ${cell.latest.fleet.healthy}/${cell.latest.fleet.targets}`}
           </span>
         </Link>
       )}

@@ -32,6 +32,8 @@ const verbs: Record<string, string> = {
   bypass_freeze: 'freeze bypassed',
   start_job: 'job started',
   end_job: 'job ended',
+  pause_wave: 'paused the wave',
+  resume_wave: 'resumed the wave',
   reach_gate: 'reached',
   pass_gate: 'passed',
 }

@@ -1,0 +1,356 @@
+package domain
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/bus"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/events"
+)
+
+// fleets is a shop whose pipeline goes to an environment of many clusters.
+type fleets struct {
+	winter
+	edge   core.Environment
+	agents []int64
+}
+
+// newFleets has five clusters with the label region=eu, in the waves that the fleet names, and one without.
+func newFleets(t *testing.T, members string) *fleets {
+	t.Helper()
+	f := &fleets{winter: clocked(t)}
+	_, err := f.pool.Exec(t.Context(), `DROP TRIGGER earlier_release ON cd_rollouts`)
+	f.ok(err)
+	for i := range 6 {
+		agent, _, err := f.access.RegisterAgent(t.Context(), user(), fmt.Sprintf("c%d", i+1))
+		f.ok(err)
+		if i < 5 {
+			_, err = f.access.SetAgentLabels(t.Context(), user(), agent.ID, map[string]string{"region": "eu"})
+			f.ok(err)
+		}
+		f.agents = append(f.agents, agent.ID)
+	}
+	f.edge, err = f.setup.CreateEnvironment(t.Context(), user(), setup.NewEnvironment{
+		Name: "edge", Tier: core.TierQA, DriverRef: "kubernetes@1", Fleet: json.RawMessage(members),
+		DriverConfig: json.RawMessage(fmt.Sprintf(`{"cluster_agent_id":%d}`, f.agents[5])),
+	})
+	f.ok(err)
+	_, err = f.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{
+		ApplicationID: f.application.ID, Definition: json.RawMessage(`{"steps":[{"type":"deploy","environment":"edge","config":{
+			"repository_url":"https://git.test/shop","files":["all.yaml"],"namespace":"shop",
+			"services":[{"service":"api","container":"api"},{"service":"web","container":"web"}]}}]}`),
+	})
+	f.ok(err)
+	f.report(event.EnvironmentReady{EnvironmentID: f.edge.ID})
+	known, err := f.view.ApplicationEnvironmentsByApplication(t.Context(), org, []int64{f.application.ID})
+	f.ok(err)
+	for _, ae := range known[f.application.ID] {
+		if ae.EnvironmentID == f.edge.ID {
+			f.report(event.ApplicationEnvironmentReady{ApplicationEnvironmentID: ae.ID})
+		}
+	}
+	return f
+}
+
+const twoWaves = `{"selector":{"region":"eu"},"waves":[{"targets":2},{"percent":100}],"success":{"wave":{"max_failed":1}}}`
+
+func (f *fleets) ask(r core.Rollout, gate string) {
+	f.t.Helper()
+	f.report(event.RolloutPassageRequested{RolloutID: r.ID, GateID: gate, EnvironmentID: f.edge.ID})
+}
+
+// enters begins a rollout and enters the environment.
+func (f *fleets) enters() core.Rollout {
+	f.t.Helper()
+	r := f.rollout(f.set)
+	f.ask(r, "edge")
+	f.report(event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: f.edge.ID})
+	for _, d := range f.deployments(f.stops(r)[0]) {
+		f.report(event.DeploymentStarted{DeploymentID: d.ID})
+	}
+	return r
+}
+
+// ended is the report of the run of a target.
+func (f *fleets) ended(r core.Rollout, target, attempt int, result string) event.Event {
+	f.t.Helper()
+	agent := f.agents[target-1]
+	child, err := id.ChildRun(id.RolloutRun(r.ID), "key", fmt.Sprintf("e%d.t%d.%d", f.edge.ID, agent, attempt))
+	f.ok(err)
+	e := event.RolloutEnvironmentTargetEnded{RolloutID: r.ID, EnvironmentID: f.edge.ID, AgentID: agent, Attempt: attempt, Result: result}
+	if result == "failed" {
+		e.Reason = "crashed"
+	}
+	return f.emit(e, child)
+}
+
+// waves are what the record says of them: number, healthy, failed and targets, and whether it has begun.
+func (f *fleets) waves(r core.Rollout) []string {
+	f.t.Helper()
+	stop := f.stops(r)[0]
+	waves, err := f.view.RolloutWaves(f.t.Context(), org, []int64{stop.ID})
+	f.ok(err)
+	var all []string
+	for _, w := range waves[stop.ID] {
+		all = append(all, fmt.Sprintf("%d: %d+%d/%d #%d", w.Number, w.Healthy, w.Failed, w.Targets, w.Attempt))
+	}
+	return all
+}
+
+// granted are the passages that the journal has as granted.
+func (f *fleets) granted(r core.Rollout) []string {
+	f.t.Helper()
+	rows, err := f.pool.Query(f.t.Context(), `SELECT gate_id FROM cd_rollout_transitions WHERE rollout_id = $1 AND event = 'pass_gate' ORDER BY id`, r.ID)
+	f.ok(err)
+	var all []string
+	for rows.Next() {
+		var gate string
+		f.ok(rows.Scan(&gate))
+		all = append(all, gate)
+	}
+	f.ok(rows.Err())
+	return all
+}
+
+// D61: targets are pinned when the rollout is created; a wave begins when all reports about the one before are in the record, in whatever
+// order they come, and repeated reports change nothing.
+func TestARolloutGoesInWaves(t *testing.T) {
+	t.Parallel()
+	f := newFleets(t, twoWaves)
+	r := f.enters()
+	_, err := f.access.SetAgentLabels(t.Context(), user(), f.agents[5], map[string]string{"region": "eu"}) // too late for this rollout
+	f.ok(err)
+	f.want(f.waves(r), []string{"1: 0+0/2 #0", "2: 0+0/3 #0"})
+	f.ask(r, "edge/wave-1")
+	f.want(f.waves(r), []string{"1: 0+0/2 #1", "2: 0+0/3 #0"})
+	one, two := f.ended(r, 1, 1, "failed"), f.ended(r, 2, 1, "healthy")
+	f.deliver(one)
+	f.ask(r, "edge/wave-2") // ahead of the report about the second target
+	f.want(f.granted(r), []string{"edge", "edge/wave-1"})
+	f.deliver(two, one, two)
+	f.deliver(f.ended(r, 1, 1, "healthy")) // a second report about the same attempt
+	f.want(f.granted(r), []string{"edge", "edge/wave-1", "edge/wave-2"})
+	f.want(f.waves(r), []string{"1: 1+1/2 #1", "2: 0+0/3 #1"})
+
+	// Nobody passes the end before all have ended.
+	for target := 3; target <= 5; target++ {
+		f.deliver(f.ended(r, target, 1, "healthy"))
+	}
+	f.ask(r, "edge/waves")
+	f.report(event.RolloutEnvironmentHealthy{RolloutID: r.ID, EnvironmentID: f.edge.ID})
+	f.want(f.stops(r)[0].State, core.RolloutCompleted)
+	f.verifyJournal(r)
+
+	stop := f.stops(r)[0]
+	page, err := f.view.RolloutTargets(t.Context(), org, stop.ID, core.TargetFilter{}, core.Page{First: 2})
+	f.ok(err)
+	f.want([]string{page.Nodes[0].Name, string(page.Nodes[0].State), page.Nodes[0].Reason}, []string{"c1", "failed", "crashed"})
+	n, err := f.view.CountRolloutTargets(t.Context(), org, stop.ID, core.TargetFilter{State: core.TargetHealthy})
+	f.ok(err)
+	f.want(n, 4)
+
+	// A rollback goes to the targets of the rollout that it takes back.
+	back, err := f.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: r.ID, VersionSetID: f.set.ID})
+	if err == nil {
+		f.want(f.waves(back), []string{"1: 0+0/2 #0", "2: 0+0/3 #0"})
+	}
+}
+
+// D61: a wave that misses its threshold ends the environment, once, with a sentence; a program that continues all the same is in breach.
+func TestAThresholdStopsTheRollout(t *testing.T) {
+	t.Parallel()
+	f := newFleets(t, twoWaves)
+	r := f.enters()
+	f.ask(r, "edge/wave-1")
+	f.deliver(f.ended(r, 1, 1, "failed"), f.ended(r, 2, 1, "failed"))
+	f.ask(r, "edge/wave-2")
+	f.ask(r, "edge/wave-2")
+	f.want(f.granted(r), []string{"edge", "edge/wave-1"})
+	stop := f.stops(r)[0]
+	f.want(stop.State, core.RolloutFailed)
+	var reason string
+	f.ok(f.pool.QueryRow(t.Context(),
+		`SELECT reason FROM cd_rollout_environment_transitions WHERE rollout_environment_id = $1 AND event = 'fail'`, stop.ID).Scan(&reason))
+	f.want(reason, "wave 1: 2 of 2 targets failed; expected at most 1")
+	f.want(f.countOf(`SELECT count(*) FROM cd_rollout_environment_transitions WHERE event = 'fail'`), 1)
+	f.report(event.RolloutFailed{RolloutID: r.ID, Reason: reason})
+	f.verifyJournal(r)
+}
+
+func TestAProgramThatLeavesWavesOutIsInBreach(t *testing.T) { // D61, D46
+	t.Parallel()
+	f := newFleets(t, twoWaves)
+	r := f.enters()
+	f.ask(r, "edge/wave-1")
+	f.report(event.RolloutEnvironmentHealthy{RolloutID: r.ID, EnvironmentID: f.edge.ID})
+	f.want(f.reload(r).State, core.RolloutFailed)
+}
+
+// D61, D47: a run reports the end of its own target only, and only a target of its rollout.
+func TestReportsAboutOtherTargetsAreRefused(t *testing.T) {
+	t.Parallel()
+	f := newFleets(t, twoWaves)
+	r := f.enters()
+	f.ask(r, "edge/wave-1")
+	good := f.ended(r, 1, 1, "healthy")
+	other, err := id.ChildRun(id.RolloutRun(r.ID+1), "key", fmt.Sprintf("e%d.t%d.1", f.edge.ID, f.agents[0]))
+	f.ok(err)
+	child, err := id.ChildRun(id.RolloutRun(r.ID), "key", fmt.Sprintf("e%d.t%d.1", f.edge.ID, f.agents[1]))
+	f.ok(err)
+	report := event.RolloutEnvironmentTargetEnded{
+		RolloutID: r.ID, EnvironmentID: f.edge.ID, AgentID: f.agents[0], Attempt: 1, Result: "failed",
+	}
+	stranger := report
+	stranger.AgentID = f.agents[5]
+	for name, e := range map[string]event.Event{
+		"the run of another rollout": f.emit(report, other), "the run of another target": f.emit(report, child),
+		"no target": f.emit(stranger, ""),
+	} {
+		err := f.on.Domain(t.Context(), []bus.Delivery{{Event: e, Attempt: 1}})[0]
+		if !fault.Is(err, fault.Invalid) && !fault.Is(err, fault.NotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	f.deliver(good)
+	f.want(f.waves(r)[0], "1: 1+0/2 #1")
+}
+
+// D61: a paused wave does not begin, nor does a later one; the interval passes by the clock, and a wave that waits too long is not fresh.
+func TestWavesArePausedAndWait(t *testing.T) {
+	t.Parallel()
+	f := newFleets(t, `{"selector":{"region":"eu"},"waves":[{"targets":2},{"percent":100}],"interval_seconds":60,"freshness_seconds":3600}`)
+	r := f.enters()
+	hold := rollout.WaveHold{RolloutID: r.ID, EnvironmentID: f.edge.ID, Wave: 1, Reason: "look"}
+	viewer := user()
+	viewer.Permissions = core.RoleViewer.Permissions()
+	if _, err := f.rollouts.PauseWave(t.Context(), viewer, hold); !fault.Is(err, fault.Denied) {
+		t.Errorf("without the right: %v", err)
+	}
+	missing := hold
+	missing.Wave = 3
+	if _, err := f.rollouts.PauseWave(t.Context(), user(), missing); !fault.Is(err, fault.NotFound) {
+		t.Errorf("a wave that does not exist: %v", err)
+	}
+	for range 2 {
+		_, err := f.rollouts.PauseWave(t.Context(), user(), hold)
+		f.ok(err)
+	}
+	f.ask(r, "edge/wave-1")
+	f.want(f.granted(r), []string{"edge"})
+	_, err := f.rollouts.ResumeWave(t.Context(), user(), hold)
+	f.ok(err)
+	f.want(f.granted(r), []string{"edge", "edge/wave-1"})
+	f.want(slices.DeleteFunc(f.ownStory(r), func(line string) bool { return !strings.Contains(line, "_wave") }),
+		[]string{"rollout pause_wave in_progress→in_progress", "rollout resume_wave in_progress→in_progress"})
+
+	f.deliver(f.ended(r, 1, 1, "healthy"), f.ended(r, 2, 1, "healthy"))
+	f.ask(r, "edge/wave-2")
+	f.want(len(f.granted(r)), 2)
+	hold.Wave = 2
+	_, err = f.rollouts.PauseWave(t.Context(), user(), hold)
+	f.ok(err)
+	f.now.Advance(2 * time.Hour)
+	f.review()
+	f.want(f.stops(r)[0].State, core.RolloutInProgress) // what is paused waits
+	_, err = f.rollouts.ResumeWave(t.Context(), user(), hold)
+	f.ok(err)
+	f.want(f.stops(r)[0].State, core.RolloutFailed) // and is not fresh any more
+}
+
+func TestTheIntervalOfAWavePasses(t *testing.T) { // D61
+	t.Parallel()
+	f := newFleets(t, `{"selector":{"region":"eu"},"waves":[{"targets":2},{"percent":100}],"interval_seconds":60}`)
+	r := f.enters()
+	f.ask(r, "edge/wave-1")
+	f.deliver(f.ended(r, 1, 1, "healthy"), f.ended(r, 2, 1, "healthy"))
+	f.ask(r, "edge/wave-2")
+	f.review()
+	f.want(len(f.granted(r)), 2)
+	f.now.Advance(61 * time.Second)
+	f.review()
+	f.want(f.granted(r), []string{"edge", "edge/wave-1", "edge/wave-2"})
+}
+
+// D61, E73: after a retry the wave begins again, with what was not healthy; a late report of the first attempt counts for nothing.
+func TestAWaveBeginsAgainAfterARetry(t *testing.T) {
+	t.Parallel()
+	f := newFleets(t, twoWaves)
+	r := f.enters()
+	f.ask(r, "edge/wave-1")
+	f.deliver(f.ended(r, 1, 1, "healthy"))
+	late := f.ended(r, 2, 1, "failed")
+	_, err := f.rollouts.AbortRollout(t.Context(), user(), r.ID, "errors")
+	f.ok(err)
+	f.report(event.RolloutAborted{RolloutID: r.ID, EnvironmentID: f.edge.ID, Reason: "aborted: errors"})
+	_, err = f.rollouts.RetryRollout(t.Context(), user(), r.ID, "fixed")
+	f.ok(err)
+	f.ask(r, "edge/wave-1")
+	f.want(f.waves(r)[0], "1: 1+0/2 #2")
+	f.deliver(late)
+	f.want(f.waves(r)[0], "1: 1+0/2 #2")
+	f.deliver(f.ended(r, 2, 2, "healthy"))
+	f.want(f.waves(r)[0], "1: 2+0/2 #2")
+	f.verifyJournal(r)
+}
+
+// D61, D16: a process that is killed at any statement of the last report of a wave has recorded all of it or nothing; the next wave begins
+// once.
+func TestTheEndOfAWaveSurvivesAKillAtEachStatement(t *testing.T) {
+	t.Parallel()
+	f := newFleets(t, twoWaves)
+	r := f.enters()
+	f.ask(r, "edge/wave-1")
+	f.deliver(f.ended(r, 1, 1, "healthy"))
+	f.ask(r, "edge/wave-2")
+	last := f.ended(r, 2, 1, "healthy")
+	mortal, died := f.mortal(f.now)
+	on := events.New(mortal.intake, mortal.rollouts, mortal.forges, mortal.chats, mortal.inbox)
+	kills := f.diesAt(died, func() error { return on.Domain(t.Context(), []bus.Delivery{{Event: last, Attempt: 1}})[0] }, func() {
+		ended := f.countOf(`SELECT healthy FROM cd_rollout_waves WHERE wave = 1`) - 1
+		f.want(f.countOf(`SELECT attempt FROM cd_rollout_waves WHERE wave = 2`), ended)
+		f.want(f.countOf(`SELECT count(*) FROM cd_rollout_targets WHERE state = 'deploying' AND wave = 2`), 3*ended)
+	})
+	if kills < 5 {
+		t.Errorf("died %d times; want at many statements", kills)
+	}
+	f.deliver(last)
+	f.want(f.waves(r), []string{"1: 2+0/2 #1", "2: 0+0/3 #1"})
+	f.want(f.granted(r), []string{"edge", "edge/wave-1", "edge/wave-2"})
+	f.verifyJournal(r)
+}
+
+// D61: what does not fit is refused where it is written, and a selector without agents when a rollout is created.
+func TestFleetsThatDoNotFit(t *testing.T) {
+	t.Parallel()
+	f := newFleets(t, `{"selector":{"region":"mars"},"waves":[{"targets":2}]}`)
+	_, err := f.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: f.set.ID, Again: true})
+	f.refused(err, "no agent has the labels region=mars")
+	for _, n := range []setup.NewEnvironment{
+		{Name: "a", Tier: core.TierQA, DriverRef: paper, DriverConfig: json.RawMessage(`{"drawer":3}`), Fleet: json.RawMessage(twoWaves)},
+		{
+			Name: "b", Tier: core.TierQA, DriverRef: "kubernetes@1", Fleet: json.RawMessage(`{"selector":{}}`),
+			DriverConfig: json.RawMessage(fmt.Sprintf(`{"cluster_agent_id":%d}`, f.agents[0])),
+		},
+	} {
+		_, err := f.setup.CreateEnvironment(t.Context(), user(), n)
+		if fields := fault.FieldsOf(err); len(fields) == 0 || !strings.HasPrefix(fields[0].Name, "/fleet") {
+			t.Errorf("environment %s: %v, fields %v", n.Name, err, fields)
+		}
+	}
+	// An environment stops being a fleet.
+	_, err = f.setup.UpdateEnvironment(t.Context(), user(), setup.ChangedEnvironment{ID: f.edge.ID, Fleet: json.RawMessage(`{}`)})
+	f.ok(err)
+	bindings, err := f.view.DriverBindingsByEnvironment(t.Context(), org, []int64{f.edge.ID})
+	f.ok(err)
+	f.want([]int{len(bindings[f.edge.ID]), len(bindings[f.edge.ID][0].Fleet)}, []int{2, 0})
+}
