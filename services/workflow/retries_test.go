@@ -110,7 +110,9 @@ run("shop.late", timeout = 5, on_error = "return", retry = {"initial": 1, "backo
 	check("the history", kept.GetEntries()[0].GetRetriesCount(), kept.GetEntries()[0].GetRetries())
 	s.aDayLater()
 	s.gone("calls")
-	stream, err := s.ExportWorkflow(t.Context(), &autoflowv1.ExportWorkflowRequest{OrganizationId: organization, WorkflowId: "calls", Archived: true})
+	stream, err := s.ExportWorkflow(t.Context(), &autoflowv1.ExportWorkflowRequest{
+		OrganizationId: organization, WorkflowId: "calls", Archived: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +211,7 @@ type batched struct{ *asked }
 
 func (b batched) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
 	for _, q := range data.Batch.QueuedQueries {
-		ctx = b.TraceQueryStart(ctx, conn, pgx.TraceQueryStartData{SQL: q.SQL})
+		_ = b.TraceQueryStart(ctx, conn, pgx.TraceQueryStartData{SQL: q.SQL})
 	}
 	return ctx
 }

@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	token  = "token-of-a-test" //nolint:gosec // of the registry below
+	token  = "token-of-a-test"
 	commit = "0123456789abcdef0123456789abcdef"
 	// within bounds the push.
 	within = time.Minute
@@ -37,11 +37,11 @@ const (
 func main() {
 	if len(os.Args) != 3 {
 		fmt.Fprintln(os.Stderr, "usage: publishable BUF MODULE")
-		os.Exit(2)
+		os.Exit(2) //nolint:forbidigo // the end of the program
 	}
 	if err := push(context.Background(), os.Args[1], os.Args[2]); err != nil {
 		fmt.Fprintln(os.Stderr, "publishable:", err)
-		os.Exit(1)
+		os.Exit(1) //nolint:forbidigo // the end of the program
 	}
 }
 
@@ -92,7 +92,7 @@ func push(ctx context.Context, buf, module string) error {
 
 // rename gives the module of a buf.yaml another registry, and returns its owner and name.
 func rename(file, host string) (string, error) {
-	text, err := os.ReadFile(file) //nolint:gosec // a copy of the module's
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return "", fmt.Errorf("read the module's name: %w", err)
 	}
@@ -119,10 +119,10 @@ func (r *registry) check(name, module string) error {
 	}
 	want := map[string][]byte{}
 	err := fs.WalkDir(os.DirFS(module), ".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !(strings.HasSuffix(path, ".proto") || path == "README.md" || path == "LICENSE") {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".proto") && path != "README.md" && path != "LICENSE" {
 			return err
 		}
-		want[path], err = os.ReadFile(filepath.Join(module, path)) //nolint:gosec // a copy of the module's
+		want[path], err = os.ReadFile(filepath.Join(module, path))
 		return err
 	})
 	if err != nil {
@@ -152,11 +152,11 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		switch request.URL.Path {
 		case "/buf.registry.module.v1.ModuleService/GetModules":
 			err = r.named(body)
-			answer = message(nil, 1, text(nil, 1, commit), text(nil, 4, "lockstep"), text(nil, 5, commit), text(nil, 10, "main"))
+			answer = message(nil, 1, text(1, commit), text(4, "lockstep"), text(5, commit), text(10, "main"))
 		case "/buf.registry.module.v1.UploadService/Upload":
 			err = r.uploaded(body)
 			digest := message([]byte{8, 1}, 2, bytes.Repeat([]byte{1}, 64)) // type B5
-			answer = message(nil, 1, text(nil, 1, commit), text(nil, 3, commit), text(nil, 4, commit), message(nil, 5, digest))
+			answer = message(nil, 1, text(1, commit), text(3, commit), text(4, commit), message(nil, 5, digest))
 		default:
 			err = fmt.Errorf("%s was called, expected GetModules and Upload only", request.URL.Path)
 		}
@@ -172,7 +172,7 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 
 // named notes the modules that a push is for.
 func (r *registry) named(request []byte) error {
-	return fields(request, func(n protowire.Number, ref []byte) error { // module_refs
+	return fields(request, func(_ protowire.Number, ref []byte) error { // module_refs
 		return fields(ref, func(_ protowire.Number, name []byte) error { // by name
 			owner := map[protowire.Number]string{}
 			err := fields(name, func(n protowire.Number, part []byte) error { owner[n] = string(part); return nil })
@@ -233,4 +233,4 @@ func message(to []byte, n protowire.Number, parts ...[]byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(to, n, protowire.BytesType), bytes.Join(parts, nil))
 }
 
-func text(to []byte, n protowire.Number, value string) []byte { return message(to, n, []byte(value)) }
+func text(n protowire.Number, value string) []byte { return message(nil, n, []byte(value)) }

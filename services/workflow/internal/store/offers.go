@@ -141,7 +141,10 @@ func (s *Store) postpone(ctx context.Context, q *query.Queries, a worker.Answer)
 
 // SaveDeclarations implements worker.Store.
 func (s *Store) SaveDeclarations(ctx context.Context, r worker.Registration) error {
-	p := query.SaveWorkerFunctionsParams{Organization: r.Organization, Now: r.Now, Principal: r.By.Principal, Worker: r.By.Worker, Version: r.By.Version}
+	p := query.SaveWorkerFunctionsParams{
+		Organization: r.Organization, Now: r.Now,
+		Principal: r.By.Principal, Worker: r.By.Worker, Version: r.By.Version,
+	}
 	for _, d := range r.All {
 		encoded, err := json.Marshal(d)
 		if err != nil {
@@ -209,7 +212,9 @@ func kept(rows []query.WorkerFunctionsRow) ([]worker.Kept, error) {
 	all := make([]worker.Kept, len(rows))
 	for i, row := range rows {
 		all[i].RegisteredAt, all[i].SeenAt = row.RegisteredAt, row.SeenAt
-		all[i].By = worker.Registrar{Principal: orEmpty(row.RegisteredBy), Worker: orEmpty(row.RegisteredByWorker), Version: orEmpty(row.RegisteredByVersion)}
+		all[i].By = worker.Registrar{
+			Principal: orEmpty(row.RegisteredBy), Worker: orEmpty(row.RegisteredByWorker), Version: orEmpty(row.RegisteredByVersion),
+		}
 		if err := json.Unmarshal(row.Declaration, &all[i].Declaration); err != nil {
 			return nil, fmt.Errorf("decode the declaration of %s: %w", row.Name, err)
 		}

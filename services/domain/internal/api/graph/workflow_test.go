@@ -213,13 +213,15 @@ func TestATimelineShowsInputsToThoseWhoMayRetry(t *testing.T) {
 			}
 		}
 		f.ask(ours, `{ workflow(workflowId: "rollout-2") { timeline(first: 7, beforeSequence: 9) {
-			steps { sequence input position retriesCount retries { number beganAt endedAt code message nextAt } } branches { branch parent } earlier inputs } } }`, nil).into(t, &data)
+			steps { sequence input position retriesCount retries { number beganAt endedAt code message nextAt } }
+			branches { branch parent } earlier inputs } } }`, nil).into(t, &data)
 		got := data.Workflow.Timeline
 		if len(got.Steps) != 1 || got.Steps[0].Sequence != 4 || len(got.Branches) != 1 || got.Branches[0].Branch != 1 || !got.Earlier {
 			t.Fatalf("found %+v", got)
 		}
 		r := got.Steps[0].Retries
-		if got.Steps[0].RetriesCount != 24 || len(r) != 1 || r[0].Number != 1 || r[0].Code != "busy" || r[0].BeganAt != nil || r[0].NextAt == nil {
+		if got.Steps[0].RetriesCount != 24 || len(r) != 1 || r[0].Number != 1 || r[0].Code != "busy" ||
+			r[0].BeganAt != nil || r[0].NextAt == nil {
 			t.Errorf("found the failed attempts %+v", r)
 		}
 		return got.Steps[0].Input, got.Inputs

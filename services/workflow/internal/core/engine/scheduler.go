@@ -150,7 +150,8 @@ type scheduler struct {
 
 func newScheduler(limit int, cacheBytes int64) *scheduler {
 	return &scheduler{
-		limit: limit, live: map[int64]wake.Signal{}, queued: map[int64]bool{}, resting: map[int64]resting{}, resumed: map[int64]struct{}{}, wakes: func() {},
+		limit: limit, live: map[int64]wake.Signal{}, queued: map[int64]bool{}, resting: map[int64]resting{},
+		resumed: map[int64]struct{}{}, wakes: func() {},
 		reservedBy: map[int64]int{}, parked: newCache(cacheBytes),
 	}
 }

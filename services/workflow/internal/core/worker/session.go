@@ -183,7 +183,8 @@ func (s *Session) give(ctx context.Context, c Call) {
 		return
 	}
 	if refusal != nil {
-		if _, err := h.Store.AnswerOffer(ctx, Answer{Session: s.id, Call: c.ID, Execution: c.Execution, Error: refusal, Began: c.Taken}); err != nil &&
+		a := Answer{Session: s.id, Call: c.ID, Execution: c.Execution, Error: refusal, Began: c.Taken}
+		if _, err := h.Store.AnswerOffer(ctx, a); err != nil &&
 			ctx.Err() == nil {
 			h.Log.WarnContext(ctx, "answering a refused call failed; will retry", "function", c.Function, "workflow", c.Workflow, "error", err)
 		}
