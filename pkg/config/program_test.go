@@ -40,3 +40,27 @@ func TestAProgramDoesWhatItsFirstArgumentNames(t *testing.T) {
 		}
 	}
 }
+
+// A command has arguments before the flags, and all of them are required.
+func TestACommandHasArguments(t *testing.T) {
+	t.Parallel()
+	did := ""
+	p := config.Program[greeting]{Service: "greeter", Commands: map[string]config.Command[greeting]{
+		"greet": {Arguments: []string{"NAME", "REASON"}, Run: func(_ context.Context, c greeting, arguments []string) error {
+			did = c.Greeting + " " + strings.Join(arguments, ", ")
+			return nil
+		}},
+	}}
+	err := p.Start(t.Context(), []string{"greet", "Ann", "she is here", "--set", "greeting=hi"})
+	if err != nil || did != "hi Ann, she is here" {
+		t.Errorf("it did %q: %v", did, err)
+	}
+	for _, args := range [][]string{{"greet"}, {"greet", "Ann"}, {"greet", "Ann", "--set", "greeting=hi"}} {
+		if err := p.Start(t.Context(), args); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "greet NAME REASON") {
+			t.Errorf("%q: found %v; expected a refusal that names the arguments", args, err)
+		}
+	}
+	if err := p.Start(t.Context(), []string{"greet", "Ann", "here", "more"}); !fault.Is(err, fault.Invalid) {
+		t.Errorf("found %v; expected a refusal of one argument too many", err)
+	}
+}

@@ -174,28 +174,7 @@ func (a *arguments) name(values map[string]any) error {
 }
 
 // Calls reports whether a policy of the document is about calls.
-func (d *Document) Calls() bool { return len(d.calls.all) > 0 }
-
-// rollouts reports whether the document is about rollouts: not if all of its policies are about calls.
-func (d *Document) rollouts() bool { return len(d.index.all) > 0 || !d.Calls() }
-
-// calls reports whether the scope of a policy names function.call.
-func (p *policy) calls() bool {
-	named, _ := p.actions(false)
-	return slices.Contains(named, actionUID(FunctionCall))
-}
-
-// onlyCalls is what is wrong with the scope of a policy about calls.
-func (p *policy) onlyCalls() (wrong []string) {
-	for _, a := range p.named() {
-		if Action(a.ID) != FunctionCall {
-			wrong = append(wrong, fmt.Sprintf(
-				"found Action::%q beside Action::%q; expected a policy of its own for calls: they have another context", a.ID, FunctionCall,
-			))
-		}
-	}
-	return wrong
-}
+func (d *Document) Calls() bool { return d.Concerns(FunctionCall) }
 
 func (p *policy) named() []types.EntityUID {
 	all, _ := p.actions(false)
@@ -208,7 +187,7 @@ type CallSet struct{ set Set }
 // CombineCalls makes the policies about calls of levels ready. Sets and levels without any are left out, so that a level which has
 // policies only about rollouts does not have to permit calls.
 func CombineCalls(levels ...Level) (*CallSet, error) {
-	set, err := combine(levels, (*Document).Calls)
+	set, err := CombineFor(FunctionCall, levels...)
 	if err != nil {
 		return nil, err
 	}
@@ -227,8 +206,11 @@ func (s *CallSet) Decide(c Call) Decision {
 		return Decision{Verdict: Allow}
 	}
 	w, err := c.world()
-	return s.set.decide(w, err, c.Given, func(d *Document) *index { return d.calls })
+	return s.set.decide(w, err, c.Given, func(d *Document) *index { return d.of(FunctionCall) })
 }
+
+// DecideCall is Decide of policies that were combined for calls.
+func (s *Set) DecideCall(c Call) Decision { return (&CallSet{*s}).Decide(c) }
 
 // removed takes the place of what may be a secret.
 const removed = "(removed)"

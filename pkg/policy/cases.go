@@ -78,19 +78,19 @@ func (c Cases) Run(text string) ([]Outcome, []Problem) {
 		return nil, []Problem{{Message: fmt.Sprintf("found the time zone %q; expected one such as Europe/Berlin", c.TimeZone)}}
 	}
 	level := Level{Name: "the set", Members: []Member{{Name: "set", Document: d, Zone: zone}}}
-	set, err := Combine(level)
-	if err != nil {
-		return nil, []Problem{{Message: err.Error()}}
-	}
-	calls, err := CombineCalls(level)
-	if err != nil {
-		return nil, []Problem{{Message: err.Error()}}
-	}
 	all := make([]Outcome, len(c.Cases))
 	for i, one := range c.Cases {
 		r := one.Request
 		if r.Principal.Kind == "" {
 			r.Principal.Kind, r.Principal.ID = User, "1"
+		}
+		action := r.Action
+		if one.Call != nil {
+			action = FunctionCall
+		}
+		set, err := CombineFor(action, level)
+		if err != nil {
+			return nil, []Problem{{Message: err.Error()}}
 		}
 		decision := set.Decide(r)
 		if one.Call != nil {
@@ -98,7 +98,7 @@ func (c Cases) Run(text string) ([]Outcome, []Problem) {
 			if call.Principal.Kind == "" {
 				call.Principal = r.Principal
 			}
-			decision = calls.Decide(call)
+			decision = (&CallSet{*set}).Decide(call)
 		}
 		all[i] = Outcome{Case: one, Decision: decision, Passed: decision.Verdict == one.Verdict}
 		if all[i].Passed && one.By != "" {

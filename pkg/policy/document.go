@@ -69,8 +69,9 @@ type Document struct {
 	text     string
 	policies []*policy
 	byID     map[string]*policy
-	// index has the policies about rollouts, and calls those about calls.
-	index, calls *index
+	// index has the policies about rollouts, and own those about each action that has policies of its own.
+	index *index
+	own   map[Action]*index
 }
 
 // Info is a policy of a document.
@@ -117,30 +118,22 @@ func Parse(text string) (*Document, []Problem) {
 	if len(list) > MaxPolicies {
 		return nil, []Problem{{Message: fmt.Sprintf("found %d policies; expected at most %d in one set", len(list), MaxPolicies)}}
 	}
-	validator, err := strict()
-	if err != nil {
-		return nil, []Problem{{Message: err.Error()}}
-	}
-	callValidator, err := strictCalls()
-	if err != nil {
-		return nil, []Problem{{Message: err.Error()}}
-	}
 	d := &Document{text: text, byID: map[string]*policy{}}
 	var found []Problem
-	var rollouts, calls []*policy
+	policies := map[Action][]*policy{}
 	for _, one := range list {
 		at := one.Position()
 		p := &policy{Info: Info{Line: at.Line, Column: at.Column, Forbids: one.Effect() == cedar.Forbid}, compiled: one}
 		wrong := p.annotate()
-		if p.calls() {
-			calls = append(calls, p)
-			if others := p.onlyCalls(); len(others) > 0 {
-				wrong = append(wrong, others...)
-			} else {
-				wrong = append(wrong, p.check(callValidator)...)
-			}
+		own := p.own()
+		policies[own] = append(policies[own], p)
+		if others := p.onlyOwn(own); own != "" && len(others) > 0 {
+			wrong = append(wrong, others...)
 		} else {
-			rollouts = append(rollouts, p)
+			validator, err := validatorFor(own)
+			if err != nil {
+				return nil, []Problem{{Message: err.Error()}}
+			}
 			wrong = append(wrong, p.check(validator)...)
 		}
 		for _, message := range wrong {
@@ -160,7 +153,12 @@ func Parse(text string) (*Document, []Problem) {
 	if len(found) > 0 {
 		return nil, found
 	}
-	d.index, d.calls = indexOf(rollouts, false), indexOf(calls, false)
+	d.index, d.own = indexOf(policies[""], false), map[Action]*index{}
+	for _, own := range ownActions() {
+		if len(policies[own]) > 0 {
+			d.own[own] = indexOf(policies[own], false)
+		}
+	}
 	return d, nil
 }
 
@@ -375,6 +373,9 @@ const (
 	ReferenceGroup       ReferenceKind = "Group"
 	// ReferenceFunction is one of the engine, or of a worker.
 	ReferenceFunction ReferenceKind = "Function"
+	// ReferenceUser and ReferenceMachine are members, by number.
+	ReferenceUser    ReferenceKind = "User"
+	ReferenceMachine ReferenceKind = "Machine"
 )
 
 // Reference is something of the organization, or a Function, that a policy names.
@@ -392,7 +393,7 @@ func (d *Document) References() []Reference {
 		add := func(uid types.EntityUID) {
 			r := Reference{ReferenceKind(uid.Type), string(uid.ID), p.ID, p.Line, p.Column}
 			switch r.Kind {
-			case ReferenceApplication, ReferenceEnvironment, ReferenceGroup, ReferenceFunction:
+			case ReferenceApplication, ReferenceEnvironment, ReferenceGroup, ReferenceFunction, ReferenceUser, ReferenceMachine:
 				if !slices.Contains(all, r) {
 					all = append(all, r)
 				}
@@ -429,17 +430,19 @@ func (d *Document) References() []Reference {
 // Unpermitted are the actions that no policy of the document permits, so that a level with no other set denies them.
 func (d *Document) Unpermitted() []Action {
 	var all, concerned []Action
-	if d.rollouts() {
+	if d.Concerns(CreateRollout) {
 		concerned = rolloutActions()
 	}
-	if d.Calls() {
-		concerned = append(concerned, FunctionCall)
+	for _, own := range ownActions() {
+		if d.Concerns(own) {
+			concerned = append(concerned, own)
+		}
 	}
 	for _, a := range concerned {
 		uid := actionUID(a)
 		permits := slices.ContainsFunc(d.policies, func(p *policy) bool {
 			named, only := p.actions(false)
-			return !p.Forbids && (!only && a != FunctionCall || slices.Contains(named, uid))
+			return !p.Forbids && (!only && !a.Own() || slices.Contains(named, uid))
 		})
 		if !permits {
 			all = append(all, a)

@@ -72,10 +72,15 @@ const (
 	Rollback         Action = "rollout.rollback"
 	// FunctionCall means that a program calls a Function. Its policies are apart from those about rollouts (call.go).
 	FunctionCall Action = "function.call"
+	// CompleteRollout means that the run of a rollout has done everything, BypassFreeze that a member lets a rollout past a freeze, and
+	// ChangeControl that a member changes a control. Their policies are apart as well (control.go).
+	CompleteRollout Action = "rollout.complete"
+	BypassFreeze    Action = "freeze.bypass"
+	ChangeControl   Action = "control.change"
 )
 
 // Actions are all that policies decide.
-func Actions() []Action { return append(rolloutActions(), FunctionCall) }
+func Actions() []Action { return append(rolloutActions(), ownActions()...) }
 
 // rolloutActions are those that policies decide about rollouts.
 func rolloutActions() []Action { return []Action{EnterEnvironment, PassGate, CreateRollout, Rollback} }
@@ -249,8 +254,8 @@ type Set struct {
 }
 
 // Combine makes the policies about rollouts of levels ready, those of the organization first. It refuses more than MaxCombined. Sets that
-// are only about calls are left out.
-func Combine(levels ...Level) (*Set, error) { return combine(levels, (*Document).rollouts) }
+// are only about calls, the end of rollouts, freezes or controls are left out.
+func Combine(levels ...Level) (*Set, error) { return CombineFor(CreateRollout, levels...) }
 
 func combine(levels []Level, concerns func(*Document) bool) (*Set, error) {
 	s := &Set{}
@@ -294,7 +299,7 @@ func (s *Set) Decide(r Request) Decision {
 		return Decision{Verdict: Allow, Digest: s.digest}
 	}
 	w, err := r.world()
-	return s.decide(w, err, r.Given, func(d *Document) *index { return d.index })
+	return s.decide(w, err, r.Given, func(d *Document) *index { return d.of(r.Action) })
 }
 
 // decide evaluates policies in a world, or denies where there is none.

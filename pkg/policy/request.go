@@ -85,7 +85,16 @@ type Request struct {
 	// RolloutsLastDay counts those of the application.
 	RolloutsLastDay int       `json:"rollouts_last_day"`
 	Approvals       Approvals `json:"approvals"`
-	At              time.Time `json:"at"`
+	// Degraded reports whether a service is degraded that the rollout has deployed; only for CompleteRollout.
+	Degraded bool `json:"degraded,omitempty"`
+	// Freezes are the names of those that are bypassed, and OwnRollout whether the principal has requested the rollout; only for BypassFreeze.
+	Freezes    []string `json:"freezes,omitempty"`
+	OwnRollout bool     `json:"own_rollout,omitempty"`
+	// Reason is the one that was given; only for BypassFreeze and ChangeControl.
+	Reason string `json:"reason,omitempty"`
+	// Control is what is changed; only for ChangeControl.
+	Control *Control  `json:"control,omitempty"`
+	At      time.Time `json:"at"`
 	// Given are the required approvals (Ruling.Approval) that have been given.
 	Given []string `json:"given,omitempty"`
 }
@@ -141,9 +150,11 @@ func (r Request) world() (*world, error) {
 		w.base.Resource = application
 		w.context["environments"] = w.environments(r.Environments)
 		return w, nil
+	case CompleteRollout, BypassFreeze, ChangeControl:
+		return w, w.control(r)
 	case EnterEnvironment, PassGate:
 	default:
-		return nil, fmt.Errorf("found the action %.80q; expected one of %v", r.Action, rolloutActions())
+		return nil, fmt.Errorf("found the action %.80q; expected one of %v", r.Action, Actions())
 	}
 	if r.Environment == nil {
 		return nil, fmt.Errorf("found no environment; expected the one of %s", r.Action)

@@ -38,8 +38,8 @@ func (s *shop) rowsOf(table string) (n int) {
 	return n
 }
 
-// D65: nothing is deleted without a rule, with a legal hold, or of another organization; with a rule exactly what is settled and older; the
-// dry run says how much that is, and all of it is in the journal.
+// D65: nothing is deleted without a rule, with a legal hold, or of another organization; with a rule exactly what is settled and older;
+// the dry run says how much that is, and all of it is in the journal.
 func TestSettledRowsEndByTheRulesOfTheirOrganization(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -90,12 +90,14 @@ func TestSettledRowsEndByTheRulesOfTheirOrganization(t *testing.T) {
 	// session; the token that the session began with follows it.
 	s.want(due, map[retention.Kind]int{
 		retention.Requests: 2, retention.Handoffs: before[retention.Handoffs] - 2, retention.Closings: 1, retention.SignIns: 2,
+		retention.TriedCalls: 0,
 	})
 	deletes(map[retention.Kind]int{})
 	s.want(counts(), before)
 
 	_, err = u.SetHold(t.Context(), user(), false, "case 7 is closed")
 	s.ok(err)
+	delete(due, retention.TriedCalls) // none is due: TestCallsThatWereTriedEnd
 	deletes(due)
 	deletes(map[retention.Kind]int{retention.SignIns: 1})
 	deletes(map[retention.Kind]int{})
@@ -112,7 +114,7 @@ func TestSettledRowsEndByTheRulesOfTheirOrganization(t *testing.T) {
 	s.ok(s.pool.QueryRow(t.Context(), `SELECT count(*) FROM cd_changes
 		WHERE action IN ('setRetention', 'setLegalHold')`).Scan(&journal))
 	s.ok(s.pool.QueryRow(t.Context(), `SELECT count(*) FROM cd_requests WHERE organization_id = 2`).Scan(&others))
-	s.want([]int{journal, others}, []int{6, 4})
+	s.want([]int{journal, others}, []int{len(retention.Kinds()) + 2, 4})
 	s.verifyJournal(done)
 }
 
@@ -143,4 +145,42 @@ func TestRetentionIsForOwnersAndBounded(t *testing.T) {
 	}
 	_, err := u.SetHold(t.Context(), user(), true, " ")
 	s.want(fault.ClassOf(err), fault.Invalid)
+}
+
+// D65, D51: calls on which policies were only tried out end after 30 days, or by the rule of their organization; what policies denied,
+// and what people were asked, is kept, and so is everything under a legal hold.
+func TestCallsThatWereTriedEnd(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	_, err := s.pool.Exec(t.Context(), `INSERT INTO cd_call_requests (organization_id, workflow_id, call_id, function, state, policy, reason,
+			approver_group, quorum, requester_may, expires_at, decision, request, created_at)
+		SELECT o, 'run', kind || age || '-' || quorum, 'act', kind, '', '', '', quorum, false, NULL, '{}', '{}',
+			now() - make_interval(days => age)
+		FROM unnest(ARRAY[1, 2]) o, unnest(ARRAY[5, 20, 29, 31, 60]) age,
+			(VALUES ('permitted', 0), ('permitted', 1), ('denied', 0), ('refused', 1)) AS kinds (kind, quorum)`)
+	s.ok(err)
+	u := retention.New(s.store.ForRetention(), clock.System())
+	tried := `SELECT count(*)::int FROM cd_call_requests WHERE state = 'permitted' AND quorum = 0 AND organization_id = `
+	_, err = u.SetHold(t.Context(), user(), true, "case 7")
+	s.ok(err)
+	_, err = u.DeleteDue(t.Context())
+	s.ok(err)
+	s.want([]int{s.countOf(tried + "1"), s.countOf(tried + "2")}, []int{5, 3}) // the other organization is under no hold
+	_, err = u.SetHold(t.Context(), user(), false, "closed")
+	s.ok(err)
+	r, err := u.Retention(t.Context(), user())
+	s.ok(err)
+	at := len(r.Rules) - 1
+	s.want(r.Rules[at], retention.Rule{Kind: retention.TriedCalls, KeepDays: 30, Due: 2})
+	_, err = u.DeleteDue(t.Context())
+	s.ok(err)
+	s.want(s.countOf(tried+"1"), 3)
+	_, err = u.Set(t.Context(), user(), retention.TriedCalls, 7, "they are many")
+	s.ok(err)
+	_, err = u.DeleteDue(t.Context())
+	s.ok(err)
+	s.want([]int{s.countOf(tried + "1"), s.countOf(tried + "2")}, []int{1, 3})
+	_, err = u.Set(t.Context(), user(), retention.TriedCalls, 0, "for the auditor")
+	s.ok(err)
+	s.want(s.countOf(`SELECT count(*)::int FROM cd_call_requests WHERE organization_id = 1`), 16)
 }

@@ -44,6 +44,7 @@ func scenarios() []scenario {
 		{name: "B19-children", run: children},
 		{name: "B20-messages", run: messages},
 		{name: "B21-checks", run: webRequests, config: reachable},
+		{name: "B22-policies", run: policed},
 	}
 }
 

@@ -77,7 +77,7 @@ func askedOfTheHostile() []string {
 		"version provenance HOSTILE", "version provenance HOSTILE --look-up", "where component HOSTILE@1", "where digest HOSTILE",
 		"version-set changes a b",
 		"policy list", "policy show HOSTILE", "policy history HOSTILE", "policy put a FILE --reason b", "policy disable a --reason b", "policy check FILE",
-		"policy explain HOSTILE", "policy simulate a FILE", "policy requests", "policy answer HOSTILE --approve --reason b",
+		"policy explain HOSTILE", "policy decisions", "policy simulate a FILE", "policy requests", "policy answer HOSTILE --approve --reason b",
 		"environment pin a --reason b", "environment unpin a", "rollout keep r --reason b", "rollout watch r",
 		"journal list", "member list", "member add a", "member role HOSTILE owner", "member remove HOSTILE", "member grant HOSTILE deploy --reason a",
 		"member grants HOSTILE", "member revoke g", "group grant HOSTILE approve", "group list",

@@ -58,9 +58,11 @@ type PolicyRuling struct {
 	DryRun   bool   `json:"dryRun"`
 }
 
-// PolicyDecision is what policies decided about a rollout.
+// PolicyDecision is what policies decided about a rollout, or about a change of a control.
 type PolicyDecision struct {
 	ID string `json:"id"`
+	// Action is what was decided, such as environment.enter.
+	Action string `json:"action"`
 	// GateID is the passage; empty for the creation of the rollout.
 	GateID string `json:"gateId,omitempty"`
 	// Verdict is ALLOW, NEEDS_APPROVAL or DENY, and WouldBe what it would be with the sets that are tried out; empty where there are none.
@@ -75,7 +77,7 @@ type PolicyDecision struct {
 	CreatedAt    time.Time       `json:"createdAt"`
 }
 
-const policyDecisionFields = `id gateId verdict wouldBe summary digest pinnedDigest rulings { set policy line verdict sentence failed given dryRun } ` +
+const policyDecisionFields = `id action gateId verdict wouldBe summary digest pinnedDigest rulings { set policy line verdict sentence failed given dryRun } ` +
 	`request createdAt`
 
 // DecidedRollout is what a decision of policies is about.
@@ -169,6 +171,13 @@ func (c *Client) PolicyDecision(ctx context.Context, id string) (PolicyDecision,
 	var data struct{ PolicyDecision PolicyDecision }
 	err := c.do(ctx, `query($id: ID!) { policyDecision(id: $id) { `+policyDecisionFields+` } }`, map[string]any{"id": id}, &data)
 	return data.PolicyDecision, err
+}
+
+// ControlDecisions are what policies decided about changes of controls, the latest first.
+func (c *Client) ControlDecisions(ctx context.Context) ([]PolicyDecision, error) {
+	var data struct{ ControlDecisions []PolicyDecision }
+	err := c.do(ctx, `{ controlDecisions { `+policyDecisionFields+` } }`, nil, &data)
+	return data.ControlDecisions, err
 }
 
 // SimulatePolicies decides again what was decided since an instant.

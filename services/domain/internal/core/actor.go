@@ -88,7 +88,7 @@ func By[Tx any](ctx context.Context, store Transactions[Tx], a Actor, action Act
 	if err := a.May(action); err != nil {
 		return err
 	}
-	return second(ctx, store, a, fn)
+	return second(ctx, store, a, action, fn)
 }
 
 // Within is By for an action in some place: the actor may perform it somewhere, and fn asks MayIn once it knows where.
@@ -96,5 +96,5 @@ func Within[Tx any](ctx context.Context, store Transactions[Tx], a Actor, action
 	if err := a.MaySomewhere(action); err != nil {
 		return err
 	}
-	return second(ctx, store, a, fn)
+	return second(ctx, store, a, action, fn)
 }

@@ -1,9 +1,13 @@
 package core
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -381,4 +385,151 @@ func (r CallRequest) MayAnswer(a Actor, approve bool, answers []CallAnswer, at t
 		}
 	}
 	return nil
+}
+
+// PolicyEngine decides by stored policies. It keeps what it has parsed. It is safe for concurrent use; its zero value is ready.
+type PolicyEngine struct {
+	mu     sync.Mutex
+	parsed map[[sha256.Size]byte]PolicyText
+}
+
+// maxParsed is how many texts a PolicyEngine keeps.
+const maxParsed = 512
+
+// PolicyText is the text of a set as it was read. With problems there is no document.
+type PolicyText struct {
+	Document *policy.Document
+	Problems []policy.Problem
+}
+
+// Read is a text, parsed and validated.
+func (e *PolicyEngine) Read(text string) PolicyText {
+	key := sha256.Sum256([]byte(text))
+	e.mu.Lock()
+	known, ok := e.parsed[key]
+	e.mu.Unlock()
+	if ok {
+		return known
+	}
+	known.Document, known.Problems = policy.Parse(text)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.parsed == nil || len(e.parsed) >= maxParsed {
+		e.parsed = map[[sha256.Size]byte]PolicyText{}
+	}
+	e.parsed[key] = known
+	return known
+}
+
+// Decide decides about a request that concerns an environment, or none, by the latest policies and by those that are pinned: the stricter
+// verdict holds, so that weakening a policy changes nothing for rollouts under way. Of an application's sets there are only those of the
+// request's in sets.
+func (e *PolicyEngine) Decide(sets []ConcerningPolicy, environment int64, r policy.Request) policy.Decision {
+	var latest, pinned []PolicySet
+	for _, s := range sets {
+		if s.EnvironmentID != 0 && s.EnvironmentID != environment {
+			continue
+		}
+		if s.Latest {
+			latest = append(latest, s.PolicySet)
+		}
+		if s.Pinned {
+			pinned = append(pinned, s.PolicySet)
+		}
+	}
+	d := e.decide(latest, environment, r)
+	if len(pinned) == 0 {
+		return d
+	}
+	return d.With(e.decide(pinned, environment, r))
+}
+
+func (e *PolicyEngine) decide(sets []PolicySet, environment int64, r policy.Request) policy.Decision {
+	entered := map[int64]string{}
+	if r.Environment != nil {
+		entered[environment] = r.Environment.Name
+	}
+	return decideBy(r)(e.Combined(r.Action, sets, r.Application, entered))
+}
+
+// decideBy decides about a request by policies, or by the denial where they cannot be used.
+func decideBy(r policy.Request) func(*policy.Set, *policy.Decision) policy.Decision {
+	return func(set *policy.Set, failed *policy.Decision) policy.Decision {
+		if failed != nil {
+			return *failed
+		}
+		return set.Decide(r)
+	}
+}
+
+// Combined are the policies of sets that decide about an action, ready to decide, or the denial where one of them cannot be used.
+// Environments are those that the sets of an environment are about, by number; sets of others are left out.
+func (e *PolicyEngine) Combined(
+	action policy.Action, sets []PolicySet, application string, environments map[int64]string,
+) (*policy.Set, *policy.Decision) {
+	levels := []policy.Level{{Name: "the organization"}, {Name: fmt.Sprintf("application %q", application)}}
+	places := map[int64]int{}
+	for _, id := range slices.Sorted(maps.Keys(environments)) {
+		places[id] = len(levels)
+		levels = append(levels, policy.Level{Name: fmt.Sprintf("environment %q", environments[id])})
+	}
+	var about []PolicySet
+	for _, s := range sets {
+		_, entered := environments[s.EnvironmentID]
+		if (s.EnvironmentID == 0 || entered) && (!action.Own() || policy.Mentions(s.Text, action)) {
+			about = append(about, s)
+		}
+	}
+	if failed := e.fill(levels, about, func(environment int64) int { return places[environment] }); failed != nil {
+		return nil, failed
+	}
+	all, err := policy.CombineFor(action, levels...)
+	if err != nil {
+		failed := policy.Failed("all", err.Error())
+		return nil, &failed
+	}
+	return all, nil
+}
+
+// DecideOwn decides about a request whose action policies name themselves (policy.Action.Own). Environments are those that the sets of an
+// environment are about, by number. Sets that cannot be read and may be about the action deny it.
+func (e *PolicyEngine) DecideOwn(sets []PolicySet, environments map[int64]string, r policy.Request) policy.Decision {
+	return decideBy(r)(e.Combined(r.Action, sets, r.Application, environments))
+}
+
+// fill puts sets into their levels: the organization's first, the application's second, and those of an environment where place says. The
+// answer is the denial where one of them cannot be used; nil if all can.
+func (e *PolicyEngine) fill(levels []policy.Level, sets []PolicySet, place func(environment int64) int) *policy.Decision {
+	for _, s := range sets {
+		if s.Mode == PolicyOff {
+			continue
+		}
+		text := e.Read(s.Text)
+		zone, err := time.LoadLocation(s.TimeZone)
+		switch {
+		case len(text.Problems) > 0: // it was valid when it was written, and this release reads it otherwise
+			failed := policy.Failed(s.Name, "the set cannot be read: "+text.Problems[0].String())
+			return &failed
+		case err != nil:
+			failed := policy.Failed(s.Name, fmt.Sprintf("the time zone %q is not known here", s.TimeZone))
+			return &failed
+		}
+		level := &levels[0]
+		if s.ApplicationID != 0 {
+			level = &levels[1]
+		} else if s.EnvironmentID != 0 {
+			level = &levels[place(s.EnvironmentID)]
+		}
+		level.Members = append(level.Members, policy.Member{
+			Name: s.Name, Document: text.Document, Zone: zone, DryRun: s.Mode == PolicyDryRun,
+		})
+	}
+	return nil
+}
+
+// AboutCalls reports whether a policy of a set is about calls of Functions. A text that cannot be read here is taken
+// for one: the engine denies what it cannot read.
+func (e *PolicyEngine) AboutCalls(s PolicySet) bool {
+	read := e.Read(s.Text)
+	return len(read.Problems) > 0 && strings.Contains(s.Text, `"function.call"`) || len(read.Problems) == 0 && read.Document.Calls()
 }

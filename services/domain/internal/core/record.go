@@ -43,6 +43,7 @@ type ChangeTx interface {
 	// AddChange adds a row to the journal of changes, with the time and the trace of the transaction.
 	AddChange(ctx context.Context, c Change) error
 	ControlTx
+	ChangePolicyTx
 }
 
 // Record writes that an actor has changed a control, in the transaction that changes it. Before and after are what the control was and is;
@@ -58,6 +59,9 @@ func Record(ctx context.Context, tx ChangeTx, a Actor, c Change, before, after a
 		return fmt.Errorf("record %s of %s %d: %w", c.Action, c.Subject.Kind, c.Subject.ID, err)
 	}
 	if err := guard(ctx, tx, a, &c); err != nil {
+		return err
+	}
+	if err := judgeChange(ctx, tx, a, &c); err != nil {
 		return err
 	}
 	return tx.AddChange(ctx, c)

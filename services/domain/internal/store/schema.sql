@@ -444,7 +444,7 @@ CREATE INDEX cd_call_requests_tried ON cd_call_requests USING btree (organizatio
 CREATE TRIGGER cd_call_requests_are_kept BEFORE TRUNCATE ON cd_call_requests FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_call_requests_touch BEFORE UPDATE ON cd_call_requests FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_call_requests IS
-    'What policies decided about calls of Functions other than to permit them at once: calls that they denied, and approvals that they require. Rows are kept as the evidence of what programs did, and grow with the history.';
+    'What policies decided about calls of Functions other than to permit them at once: calls that they denied, and approvals that they require, kept as the evidence of what programs did. Those that only policies which are tried out would not have permitted are deleted after a time.';
 COMMENT ON COLUMN cd_call_requests.call_id IS
     'What the engine calls the decision; an answer names it.';
 COMMENT ON COLUMN cd_call_requests.request IS
@@ -2323,7 +2323,7 @@ COMMENT ON COLUMN cd_passage_stops.control_id IS
 CREATE TABLE cd_policy_decisions (
     organization_id bigint NOT NULL,
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
-    rollout_id bigint NOT NULL,
+    rollout_id bigint,
     gate_id text NOT NULL,
     verdict text NOT NULL,
     decision jsonb NOT NULL,
@@ -2334,6 +2334,7 @@ CREATE TABLE cd_policy_decisions (
     CONSTRAINT cd_policy_decisions_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_policy_decisions_rollout FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
     CONSTRAINT cd_policy_decisions_decision_is_bounded CHECK ((length((decision)::text) <= 1048576)),
+    CONSTRAINT cd_policy_decisions_only_of_controls CHECK (((rollout_id IS NOT NULL) OR (gate_id = 'control.change'::text))),
     CONSTRAINT cd_policy_decisions_request_is_bounded CHECK ((length((request)::text) <= 131072)),
     CONSTRAINT cd_policy_decisions_verdict_is_known CHECK ((verdict = ANY (ARRAY['allow'::text, 'needs_approval'::text, 'deny'::text])))
 );
@@ -2343,13 +2344,15 @@ CREATE INDEX cd_policy_decisions_of_rollout ON cd_policy_decisions USING btree (
 CREATE TRIGGER cd_policy_decisions_are_append_only BEFORE DELETE OR UPDATE ON cd_policy_decisions FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_policy_decisions_are_kept BEFORE TRUNCATE ON cd_policy_decisions FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 COMMENT ON TABLE cd_policy_decisions IS
-    'What policies decided about rollouts and their passages, with what they were asked; a decision that repeats the one before it about the same gate is not added. Append-only; rows are kept as the evidence of passages, and grow with the history.';
+    'What policies decided about rollouts, their passages and changes of controls, with what they were asked; a decision that repeats the one before it about the same gate is not added. Append-only; rows are kept as the evidence of passages, and grow with the history.';
 COMMENT ON COLUMN cd_policy_decisions.decision IS
     'The verdict, the digest of the policies, and what each of them decided.';
 COMMENT ON COLUMN cd_policy_decisions.gate_id IS
-    'The passage; empty for the creation of the rollout.';
+    'The passage; empty for the creation of the rollout. rollout.complete for its end, PASSAGE/freeze.bypass for a freeze that it is let past, and control.change for a change of a control.';
 COMMENT ON COLUMN cd_policy_decisions.request IS
     'Everything that the policies could ask of.';
+COMMENT ON COLUMN cd_policy_decisions.rollout_id IS
+    'None for a change of a control.';
 
 CREATE TABLE cd_policy_sets (
     organization_id bigint NOT NULL,
@@ -2604,7 +2607,7 @@ CREATE TABLE cd_retention_rules (
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     CONSTRAINT cd_retention_rules_pkey PRIMARY KEY (organization_id, kind),
     CONSTRAINT cd_retention_rules_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
-    CONSTRAINT cd_retention_rules_kind_is_known CHECK ((kind = ANY (ARRAY['requests'::text, 'handoffs'::text, 'closings'::text, 'sign_ins'::text]))),
+    CONSTRAINT cd_retention_rules_kind_is_known CHECK ((kind = ANY (ARRAY['requests'::text, 'handoffs'::text, 'closings'::text, 'sign_ins'::text, 'tried_calls'::text]))),
     CONSTRAINT cd_retention_rules_time_is_bounded CHECK (((keep_days = 0) OR ((keep_days >= 7) AND (keep_days <= 3650))))
 );
 CREATE TRIGGER cd_retention_rules_touch BEFORE UPDATE ON cd_retention_rules FOR EACH ROW EXECUTE FUNCTION cd_touch();
@@ -3688,6 +3691,9 @@ BEGIN
         RETURN 0;
     END IF;
     SELECT r.keep_days INTO days FROM cd_retention_rules r WHERE r.organization_id = own AND r.kind = about;
+    IF NOT FOUND AND about = 'tried_calls' THEN
+        days := 30;
+    END IF;
     IF COALESCE(days, 0) = 0 THEN
         RETURN 0;
     END IF;
@@ -3697,6 +3703,7 @@ BEGIN
     WHEN 'handoffs' THEN DELETE FROM cd_handoffs WHERE organization_id = own AND id = ANY (ids);
     WHEN 'closings' THEN DELETE FROM cd_rollout_closings WHERE organization_id = own AND id = ANY (ids);
     WHEN 'sign_ins' THEN DELETE FROM cd_access_tokens WHERE organization_id = own AND id = ANY (ids);
+    WHEN 'tried_calls' THEN DELETE FROM cd_call_requests WHERE organization_id = own AND id = ANY (ids);
     END CASE;
     RETURN cardinality(ids);
 END $function$;
@@ -4767,6 +4774,9 @@ BEGIN
     WHEN 'sign_ins' THEN -- a session before the token that it began with
         RETURN QUERY SELECT t.id FROM cd_access_tokens t WHERE t.organization_id = own AND (t.sign_in OR t.parent_id IS NOT NULL) AND t.expires_at < before
             AND NOT EXISTS (SELECT FROM cd_access_tokens s WHERE s.organization_id = own AND s.parent_id = t.id) ORDER BY t.expires_at LIMIT at_most;
+    WHEN 'tried_calls' THEN -- they are permitted calls, and the evidence of nothing; those that people were asked about have a quorum
+        RETURN QUERY SELECT c.id FROM cd_call_requests c WHERE c.organization_id = own AND c.state = 'permitted' AND c.quorum = 0 AND c.created_at < before
+            ORDER BY c.created_at LIMIT at_most;
     END CASE;
 END $function$;
 COMMENT ON FUNCTION cd_settled IS

@@ -124,18 +124,24 @@ func (c commands) print(text string) error {
 }
 
 func (c commands) schema() *cobra.Command {
-	calls := false
+	calls, controls := false, false
 	cmd := &cobra.Command{
 		Use: "schema", Short: "Print what policies may ask of, as a Cedar schema with comments",
-		Example: "  lockstep policy schema\n  lockstep policy schema --calls", Args: command.Exactly(0),
+		Example: "  lockstep policy schema\n  lockstep policy schema --calls\n  lockstep policy schema --controls", Args: command.Exactly(0),
 		RunE: func(*cobra.Command, []string) error {
-			if calls {
+			switch {
+			case calls && controls:
+				return fault.New(fault.Invalid, "found --calls and --controls; expected one of them")
+			case calls:
 				return c.print(policy.CallSchema)
+			case controls:
+				return c.print(policy.ControlSchema())
 			}
 			return c.print(policy.Schema)
 		},
 	}
 	cmd.Flags().BoolVar(&calls, "calls", false, "that of policies about calls of Functions")
+	cmd.Flags().BoolVar(&controls, "controls", false, "that of policies about the end of rollouts, bypasses of freezes and changes of controls")
 	return cmd
 }
 

@@ -23,7 +23,7 @@ func Commands(c *command.Command) []*cobra.Command {
 	own := commands{c}
 	return []*cobra.Command{
 		command.Noun("policy", "pol", "Policies: what rollouts are allowed to do, written in Cedar",
-			own.list(), own.show(), own.history(), own.put(), own.disable(), own.check(), own.test(), own.explain(), own.simulate(), own.requests(),
+			own.list(), own.show(), own.history(), own.put(), own.disable(), own.check(), own.test(), own.explain(), own.decisions(), own.simulate(), own.requests(),
 			own.answer(), own.schema(), own.template()),
 	}
 }
@@ -230,6 +230,23 @@ func (c commands) explain() *cobra.Command {
 				rulings(w, d.Rulings)
 				command.Row(w, "")
 				command.Row(w, "ASKED", command.Compact(d.Request))
+			})
+		})
+}
+
+func (c commands) decisions() *cobra.Command {
+	return c.Asking("decisions", "List what policies decided about changes of controls, also those that they denied",
+		"  lockstep policy decisions", command.Exactly(0),
+		func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			all, err := api.ControlDecisions(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return c.Print(all, func(w io.Writer) {
+				command.Row(w, "DECISION", "VERDICT", "WOULD BE", "AT", "BECAUSE")
+				for _, d := range all {
+					command.Row(w, d.ID, journal.Human(d.Verdict), journal.Human(d.WouldBe), command.Moment(d.CreatedAt), d.Summary)
+				}
 			})
 		})
 }

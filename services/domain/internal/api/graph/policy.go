@@ -18,6 +18,7 @@ type Policies interface {
 	PolicySets(ctx context.Context, a core.Actor) ([]core.PolicySet, error)
 	PolicySetVersions(ctx context.Context, a core.Actor, name string) ([]core.PolicySet, error)
 	PolicySetsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.PolicySet, error)
+	ControlDecisions(ctx context.Context, a core.Actor) ([]core.PolicyDecision, error)
 	PolicyDecisionsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.PolicyDecision, error)
 	PolicyDecisionsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.PolicyDecision, error)
 	Calls
@@ -49,6 +50,12 @@ func (q query) PolicyDecision(ctx context.Context, id string) (*model.PolicyDeci
 	return optional(ctx, loadersOf(ctx).policyDecisions, n, model.WrapPolicyDecision)
 }
 
+// ControlDecisions are about changes of controls.
+func (q query) ControlDecisions(ctx context.Context) ([]model.PolicyDecision, error) {
+	all, err := q.domain.Policies.ControlDecisions(ctx, loadersOf(ctx).actor)
+	return wrapAll(all, model.WrapPolicyDecision), err
+}
+
 // PolicyVocabulary is what policies may ask of, and name.
 func (q query) PolicyVocabulary(ctx context.Context) (model.PolicyVocabulary, error) {
 	templates, err := rules.Templates()
@@ -58,7 +65,7 @@ func (q query) PolicyVocabulary(ctx context.Context) (model.PolicyVocabulary, er
 	names, err := q.domain.Policies.PolicyNames(ctx, loadersOf(ctx).actor)
 	slices.Sort(names.Groups)
 	return model.PolicyVocabulary{
-		Rollouts: rules.Schema, Calls: rules.CallSchema, Annotations: rules.Annotations(),
+		Rollouts: rules.Schema, Calls: rules.CallSchema, Controls: rules.ControlSchema(), Annotations: rules.Annotations(),
 		Templates: wrapAll(templates, func(t rules.Template) model.PolicyTemplate { return model.PolicyTemplate(t) }),
 		Names: model.PolicyNames{
 			Applications: sortedNames(names.Applications),

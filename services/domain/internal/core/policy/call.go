@@ -221,13 +221,6 @@ func (u *UseCases) announce(ctx context.Context, tx Tx, before, now core.PolicyS
 	return tx.AnnouncePolicySet(ctx, now)
 }
 
-// AboutCalls reports whether a policy of a set is about calls of Functions. A text that cannot be read here is taken
-// for one: the engine denies what it cannot read.
-func (e *Engine) AboutCalls(s core.PolicySet) bool {
-	read := e.parse(s.Text)
-	return len(read.problems) > 0 && strings.Contains(s.Text, `"function.call"`) || len(read.problems) == 0 && read.document.Calls()
-}
-
 // MayAnswerCall is nil when an actor may approve a call as it stands.
 func (u *UseCases) MayAnswerCall(ctx context.Context, a core.Actor, r core.CallRequest) error {
 	if err := a.MaySomewhere(core.ActionAnswerCall); err != nil {

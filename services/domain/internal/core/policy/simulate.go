@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -57,7 +58,38 @@ type simulation struct {
 	engine *Engine
 	sets   []core.PolicySet
 	names  Names
+	// combined are the policies of those that were asked already, by what they are about: there are few, and many decisions.
+	combined map[string]combined
 }
+
+// combined are policies that are ready to decide, or the denial where they cannot be used.
+type combined struct {
+	set    *policy.Set
+	failed *policy.Decision
+}
+
+// by are the policies about an action in an application and some environments.
+func (s simulation) by(action policy.Action, application string, places []policy.Environment) combined {
+	names := make([]string, len(places))
+	for i, e := range places {
+		names[i] = e.Name
+	}
+	slices.Sort(names)
+	key := fmt.Sprintf("%s %q %q", action, application, names)
+	if known, is := s.combined[key]; is {
+		return known
+	}
+	sets, environments := s.concerning(application, places)
+	var made combined
+	made.set, made.failed = s.engine.Combined(action, sets, application, environments)
+	if len(s.combined) < maxCombined {
+		s.combined[key] = made
+	}
+	return made
+}
+
+// maxCombined is how many combinations a simulation keeps.
+const maxCombined = 1000
 
 // Simulate decides again what was decided since an instant, as if a set had a new text and were enforced; everything else is as it is now.
 // Of calls those are recorded that policies did not permit at once, or that policies which are tried out would not have permitted.
@@ -85,7 +117,7 @@ func (u *UseCases) Simulate(ctx context.Context, a core.Actor, n NewPolicySet, s
 	}
 	tried.Text, tried.Mode = n.Text, core.PolicyEnforced
 	override(&tried.TimeZone, n.TimeZone)
-	s := simulation{u.engine, append(all, tried), names}
+	s := simulation{u.engine, append(all, tried), names, map[string]combined{}}
 	if err := u.simulateRollouts(ctx, a.Organization, s, since, &found); err != nil {
 		return found, err
 	}
@@ -143,20 +175,42 @@ func (u *UseCases) simulateCalls(ctx context.Context, organization int64, s simu
 	return nil
 }
 
-// decide decides again about a rollout.
+// decide decides again about a rollout or a change of a control.
 func (s simulation) decide(r policy.Request) policy.Decision {
-	var concerned []core.ConcerningPolicy
-	environment := int64(0)
-	for _, one := range s.sets {
-		if one.ApplicationID != 0 && s.names.Applications[one.ApplicationID] != r.Application {
-			continue
+	places := r.Environments
+	switch r.Action {
+	case policy.CreateRollout, policy.Rollback: // the sets of environments do not concern them
+		places = nil
+	case policy.EnterEnvironment, policy.PassGate, policy.BypassFreeze:
+		places = nil
+		if r.Environment != nil {
+			places = []policy.Environment{*r.Environment}
 		}
-		if one.EnvironmentID != 0 && r.Environment != nil && s.names.Environments[one.EnvironmentID] == r.Environment.Name {
-			environment = one.EnvironmentID
-		}
-		concerned = append(concerned, core.ConcerningPolicy{PolicySet: one, Latest: true})
 	}
-	return s.engine.Decide(concerned, environment, r)
+	known := s.by(r.Action, r.Application, places)
+	if known.failed != nil {
+		return *known.failed
+	}
+	return known.set.Decide(r)
+}
+
+// concerning are the sets that concern an application and some environments, and these by number where a set is about them.
+func (s simulation) concerning(application string, places []policy.Environment) ([]core.PolicySet, map[int64]string) {
+	environments := map[int64]string{}
+	var concerned []core.PolicySet
+	for _, one := range s.sets {
+		name := s.names.Environments[one.EnvironmentID]
+		switch {
+		case one.ApplicationID != 0 && s.names.Applications[one.ApplicationID] != application:
+			continue
+		case one.EnvironmentID != 0 && !slices.ContainsFunc(places, func(e policy.Environment) bool { return e.Name == name }):
+			continue
+		case one.EnvironmentID != 0:
+			environments[one.EnvironmentID] = name
+		}
+		concerned = append(concerned, one)
+	}
+	return concerned, environments
 }
 
 // decideCall decides again about a call; false if it was not recorded what was asked, or only people have decided.
@@ -165,19 +219,9 @@ func (s simulation) decideCall(c core.CallRequest) (policy.Decision, bool) {
 	if json.Unmarshal(c.Request, &call) != nil || call.Function == "" || c.Decision.Verdict == "" {
 		return policy.Decision{}, false
 	}
-	environments := map[int64]string{}
-	var concerned []core.PolicySet
-	for _, one := range s.sets {
-		name := s.names.Environments[one.EnvironmentID]
-		switch {
-		case one.ApplicationID != 0 && s.names.Applications[one.ApplicationID] != call.Application:
-			continue
-		case one.EnvironmentID != 0 && !slices.ContainsFunc(call.Environments, func(e policy.Environment) bool { return e.Name == name }):
-			continue
-		case one.EnvironmentID != 0:
-			environments[one.EnvironmentID] = name
-		}
-		concerned = append(concerned, one)
+	known := s.by(policy.FunctionCall, call.Application, call.Environments)
+	if known.failed != nil {
+		return *known.failed, true
 	}
-	return s.engine.DecideCall(concerned, environments, call), true
+	return known.set.DecideCall(call), true
 }

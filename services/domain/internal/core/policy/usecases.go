@@ -1,3 +1,7 @@
+// Package policy holds the use cases of policies: putting versions of policy sets, trying them out on recorded decisions, and deciding
+// about rollouts by those that concern them (D51).
+//
+// What a policy is, and how it is evaluated, is in pkg/policy. When a decision is taken is for package rollout.
 package policy
 
 import (
@@ -5,6 +9,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,6 +38,8 @@ type Reads interface {
 	PolicyDecisionsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.PolicyDecision, error)
 	// PolicyDecisionsByRollout are the latest of each rollout first, at most 100.
 	PolicyDecisionsByRollout(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.PolicyDecision, error)
+	// ControlDecisions are the latest about changes of controls first, at most 100.
+	ControlDecisions(ctx context.Context, organization int64) ([]core.PolicyDecision, error)
 	// PolicyDecisionsSince is a page of them, the latest first: at most 200 that come after a place in this order.
 	PolicyDecisionsSince(ctx context.Context, organization int64, since time.Time, after SincePlace) ([]core.PolicyDecision, error)
 }
@@ -40,6 +47,8 @@ type Reads interface {
 // Names are what policies of an organization may name.
 type Names struct {
 	Groups []string
+	// Members are the kinds of all that are not removed, by number.
+	Members map[int64]core.PrincipalType
 	// Applications and Environments are by number, without archived ones.
 	Applications, Environments map[int64]string
 }
@@ -72,6 +81,9 @@ type UseCases struct {
 	clock  clock.Clock
 	wake   func()
 }
+
+// Engine decides by stored policies.
+type Engine = core.PolicyEngine
 
 // New makes the use cases. Wake is called when something is to be evaluated now.
 func New(store Store, engine *Engine, c clock.Clock, wake func()) *UseCases {
@@ -279,38 +291,53 @@ func (u *UseCases) valid(text string, names Names) error {
 
 // problems are what is wrong with a text, and what its author may not have meant.
 func (u *UseCases) problems(text string, names Names) (problems, warnings []policy.Problem) {
-	read := u.engine.parse(text)
-	if len(read.problems) > 0 {
-		return read.problems, nil
+	read := u.engine.Read(text)
+	if len(read.Problems) > 0 {
+		return read.Problems, nil
 	}
-	for _, r := range read.document.References() {
-		if r.Kind == policy.ReferenceFunction {
-			if !slices.Contains(policy.Functions(), r.Name) {
-				warnings = append(warnings, policy.Problem{
-					Line: r.Line, Column: r.Column, Policy: r.Policy,
-					Message: fmt.Sprintf("the engine has no Function %q; unless a worker of yours has it, nothing calls it", r.Name),
-				})
-			}
-			continue
+	for _, r := range read.Document.References() {
+		if doubt := names.doubt(r); doubt != "" {
+			warnings = append(warnings, policy.Problem{Line: r.Line, Column: r.Column, Policy: r.Policy, Message: doubt})
 		}
 		known := map[policy.ReferenceKind]bool{
 			policy.ReferenceGroup:       slices.Contains(names.Groups, r.Name),
 			policy.ReferenceApplication: contains(names.Applications, r.Name),
 			policy.ReferenceEnvironment: contains(names.Environments, r.Name),
-		}[r.Kind]
-		if !known {
+		}
+		if exists, named := known[r.Kind]; named && !exists {
 			problems = append(problems, policy.Problem{
 				Line: r.Line, Column: r.Column, Policy: r.Policy,
 				Message: fmt.Sprintf("found the %s %q, which the organization does not have", strings.ToLower(string(r.Kind)), r.Name),
 			})
 		}
 	}
-	for _, action := range read.document.Unpermitted() {
+	for _, action := range read.Document.Unpermitted() {
 		warnings = append(warnings, policy.Problem{Message: fmt.Sprintf(
 			"no policy of the set permits %s: unless another set of the same scope does, it is denied", action,
 		)})
 	}
 	return problems, warnings
+}
+
+// doubt is why what a policy names may not be what its author meant, although it is stored: Functions come with workers, and members are
+// removed while policies name them. It is empty for what the organization has.
+func (n Names) doubt(r policy.Reference) string {
+	kind := map[policy.ReferenceKind]core.PrincipalType{
+		policy.ReferenceUser: core.PrincipalUser, policy.ReferenceMachine: core.PrincipalAgent,
+	}[r.Kind]
+	switch number, err := strconv.ParseInt(r.Name, 10, 64); {
+	case r.Kind == policy.ReferenceFunction && !slices.Contains(policy.Functions(), r.Name):
+		return fmt.Sprintf("the engine has no Function %q; unless a worker of yours has it, nothing calls it", r.Name)
+	case kind == "":
+		return ""
+	case err != nil || policy.MemberID(number) != r.Name:
+		return fmt.Sprintf("found %s %q; expected the number of a member, as in %s::\"12\": it is nobody", r.Kind, r.Name, r.Kind)
+	case n.Members[number] == "":
+		return fmt.Sprintf("the organization has no member %s: %s %q is nobody", r.Name, r.Kind, r.Name)
+	case n.Members[number] != kind:
+		return fmt.Sprintf("member %s is no %s: %s %q is nobody", r.Name, r.Kind, r.Kind, r.Name)
+	}
+	return ""
 }
 
 func contains(names map[int64]string, name string) bool {
@@ -369,6 +396,11 @@ func (u *UseCases) PolicySetsByID(ctx context.Context, organization int64, ids [
 // PolicyDecisionsByID are decisions with what they were asked.
 func (u *UseCases) PolicyDecisionsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.PolicyDecision, error) {
 	return u.store.PolicyDecisionsByID(ctx, organization, ids)
+}
+
+// ControlDecisions are the latest about changes of controls first, at most 100.
+func (u *UseCases) ControlDecisions(ctx context.Context, a core.Actor) ([]core.PolicyDecision, error) {
+	return u.store.ControlDecisions(ctx, a.Organization)
 }
 
 // PolicyDecisionsByRollout are the latest of each rollout first, at most 100.

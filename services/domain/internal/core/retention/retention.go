@@ -1,5 +1,5 @@
-// Package retention deletes settled rows after a time that each organization sets for each kind (D65). By default nothing is deleted, and
-// nothing while a legal hold is in force. The journals, and the rows that they refer to, are never deleted.
+// Package retention deletes settled rows after a time that each organization sets for each kind (D65). By default only
+// calls are deleted that policies were tried out on, and nothing while a legal hold is in force. The journals, and the rows that they refer to, are never deleted.
 package retention
 
 import (
@@ -28,10 +28,29 @@ const (
 	Closings Kind = "closings"
 	// SignIns are sessions, and the tokens that signing in made, that have expired.
 	SignIns Kind = "sign_ins"
+	// TriedCalls are calls of Functions that only policies which are tried out would not have permitted.
+	TriedCalls Kind = "tried_calls"
 )
 
 // Kinds lists all kinds.
-func Kinds() []Kind { return []Kind{Requests, Handoffs, Closings, SignIns} }
+func Kinds() []Kind { return []Kind{Requests, Handoffs, Closings, SignIns, TriedCalls} }
+
+// DefaultDays is how long a kind is kept without a rule; 0 for as long as the organization exists. The store's function that deletes has the
+// same (migration 1321).
+func (k Kind) DefaultDays() int {
+	if k == TriedCalls {
+		return 30
+	}
+	return 0
+}
+
+// days are those of the rule of a kind, or its default.
+func days(rules map[Kind]int, k Kind) int {
+	if set, is := rules[k]; is {
+		return set
+	}
+	return k.DefaultDays()
+}
 
 // The bounds of a rule. A shorter time would delete rows in use, such as the answer to a request that a client repeats.
 const (
@@ -107,12 +126,12 @@ func (u *UseCases) read(ctx context.Context, tx Tx) (r Retention, err error) {
 	if r.Hold, err = tx.LegalHold(ctx); err != nil {
 		return r, err
 	}
-	days, err := tx.RetentionRules(ctx)
+	rules, err := tx.RetentionRules(ctx)
 	if err != nil {
 		return r, err
 	}
 	for _, kind := range Kinds() {
-		rule := Rule{Kind: kind, KeepDays: days[kind]}
+		rule := Rule{Kind: kind, KeepDays: days(rules, kind)}
 		if rule.KeepDays > 0 {
 			if rule.Due, err = tx.CountSettled(ctx, kind, u.clock.Now().AddDate(0, 0, -rule.KeepDays), MostDue); err != nil {
 				return r, err
@@ -124,14 +143,14 @@ func (u *UseCases) read(ctx context.Context, tx Tx) (r Retention, err error) {
 }
 
 // Set sets how long a kind is kept; 0 days for as long as the organization exists.
-func (u *UseCases) Set(ctx context.Context, a core.Actor, kind Kind, days int, reason string) (Retention, error) {
+func (u *UseCases) Set(ctx context.Context, a core.Actor, kind Kind, keep int, reason string) (Retention, error) {
 	var found []fault.Field
 	if !slices.Contains(Kinds(), kind) {
 		found = append(found, fault.Field{Name: "/kind", Problem: fmt.Sprintf("found %.40q, expected one of %v", kind, Kinds())})
 	}
-	if days != 0 && (days < LeastDays || days > MostDays) {
+	if keep != 0 && (keep < LeastDays || keep > MostDays) {
 		found = append(found, fault.Field{
-			Name: "/keepDays", Problem: fmt.Sprintf("found %d, expected 0, or %d to %d", days, LeastDays, MostDays),
+			Name: "/keepDays", Problem: fmt.Sprintf("found %d, expected 0, or %d to %d", keep, LeastDays, MostDays),
 		})
 	}
 	if len(found) > 0 {
@@ -143,7 +162,7 @@ func (u *UseCases) Set(ctx context.Context, a core.Actor, kind Kind, days int, r
 			return nil, nil, err
 		}
 		state := func(days int) any { return map[string]any{"kind": kind, "keep_days": days} }
-		return state(rules[kind]), state(days), tx.SaveRetentionRule(ctx, kind, days)
+		return state(days(rules, kind)), state(keep), tx.SaveRetentionRule(ctx, kind, keep)
 	})
 }
 

@@ -64,6 +64,7 @@ func (m Moved) apply(ctx context.Context, u *UseCases, tx Tx, c cause, _ core.In
 		if ok, err := u.claimsEnd(ctx, t); err != nil || !ok {
 			return err
 		}
+		return u.complete(ctx, t, m.Reason)
 	}
 	return t.moveRollout(ctx, m.Verb, m.Reason)
 }

@@ -68,7 +68,7 @@ func (u *UseCases) askBroken(ctx context.Context, t *tree, gate string, by core.
 
 // BypassFreeze lets a rollout past the freezes that keep its requested passages closed, and past no other (D49).
 func (u *UseCases) BypassFreeze(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error) {
-	return u.change(ctx, a, core.ActionBypassFreeze, rollout, func(ctx context.Context, t *tree, _ core.Standing) error {
+	bypassed, err := u.change(ctx, a, core.ActionBypassFreeze, rollout, func(ctx context.Context, t *tree, _ core.Standing) error {
 		if err := checkGlassReason(reason); err != nil {
 			return err
 		}
@@ -83,10 +83,20 @@ func (u *UseCases) BypassFreeze(ctx context.Context, a core.Actor, rollout int64
 			if err != nil {
 				return err
 			}
+			var here []string
 			for _, s := range stops {
+				if s.Kind == core.StopFreeze {
+					here = append(here, core.Freeze{ID: s.ID}.Name())
+				}
 				if s.Kind == core.StopFreeze && !slices.ContainsFunc(freezes, func(c core.Condition) bool { return c.ControlID == s.ID }) {
 					freezes, names = append(freezes, s.Condition()), append(names, core.Freeze{ID: s.ID}.Name())
 				}
+			}
+			if len(here) == 0 {
+				continue
+			}
+			if err := u.mayBypass(ctx, p, a, gate, reason, here); err != nil {
+				return err
 			}
 		}
 		if len(freezes) == 0 {
@@ -107,6 +117,7 @@ func (u *UseCases) BypassFreeze(ctx context.Context, a core.Actor, rollout int64
 		u.bypassed(ctx, Bypass{Organization: a.Organization, RolloutID: rollout, Freezes: names, By: a.DisplayName(), Reason: reason})
 		return u.decide(ctx, t)
 	})
+	return bypassed, u.keepDeniedBypass(ctx, a.Organization, err)
 }
 
 // Bypass is a rollout that was let past freezes.

@@ -189,7 +189,7 @@ func (u *UseCases) forCalls(ctx context.Context, tx Tx, c cause, p plan, in *rol
 			return err
 		}
 	}
-	principal := principalOf(requester)
+	principal := core.PolicyPrincipal(requester)
 	in.Requester = &principal
 	concerning, err := tx.PoliciesConcerning(ctx, p.application.ID, 0)
 	if err != nil {

@@ -290,7 +290,7 @@ func (u *UseCases) passageRequest(ctx context.Context, p passages, gate string, 
 	if err != nil {
 		return r, err
 	}
-	r.Principal, r.Automatic = principalOf(requester), requester.Type.Automatic()
+	r.Principal, r.Automatic = core.PolicyPrincipal(requester), requester.Type.Automatic()
 	named := func(id int64) policy.Environment {
 		return policy.Environment{Name: p.places[id].Name, Tier: string(p.places[id].Tier)}
 	}
@@ -419,18 +419,6 @@ func describeSet(ctx context.Context, tx Tx, c cause, application, set int64, mo
 	return err
 }
 
-// principalOf is an actor as policies know it.
-func principalOf(a core.Actor) policy.Principal {
-	switch a.Type {
-	case core.PrincipalUser:
-		return policy.Principal{Kind: policy.User, ID: policy.MemberID(a.ID), Name: a.Name, Groups: a.Groups}
-	case core.PrincipalAgent:
-		return policy.Principal{Kind: policy.Machine, ID: policy.MemberID(a.ID), Name: a.Name, Groups: a.Groups}
-	default:
-		return policy.Principal{Kind: policy.System, ID: string(a.Type)}
-	}
-}
-
 // ruleOf is the rule of the gate at which an approval is requested that a policy requires.
 func ruleOf(r policy.Ruling) core.GateRule {
 	return core.GateRule{
@@ -550,7 +538,7 @@ func (u *UseCases) judgePlan(
 			return policy.Decision{}, r, err
 		}
 	}
-	r.Principal = principalOf(requester)
+	r.Principal = core.PolicyPrincipal(requester)
 	for _, s := range p.stops {
 		r.Environments = append(r.Environments, policy.Environment{Name: s.environment.Name, Tier: string(s.environment.Tier)})
 	}

@@ -2,10 +2,13 @@ package rollout
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -99,4 +102,166 @@ func rollbackState(p core.RollbackPolicy) map[string]any {
 	return map[string]any{
 		"on_failed": p.OnFailed, "on_degraded": p.OnDegraded, "degraded_after": int(p.DegradedAfter.Seconds()), "in_full": p.InFull,
 	}
+}
+
+// Policies decide about the end of a rollout and about what lets it past a freeze only where one of them names that (D51).
+
+// mayMention reports whether one of some policies may be about an action.
+func mayMention(all []core.ConcerningPolicy, action policy.Action) bool {
+	return slices.ContainsFunc(all, func(s core.ConcerningPolicy) bool { return policy.Mentions(s.Text, action) })
+}
+
+// decideOwn decides by the latest policies and by those that the rollout was created with: the stricter verdict holds. Environments are
+// those whose policies count, by number.
+func (u *UseCases) decideOwn(all []core.ConcerningPolicy, environments map[int64]string, r policy.Request) policy.Decision {
+	var latest, pinned []core.PolicySet
+	for _, s := range all {
+		if s.Latest {
+			latest = append(latest, s.PolicySet)
+		}
+		if s.Pinned {
+			pinned = append(pinned, s.PolicySet)
+		}
+	}
+	d := u.policies.DecideOwn(latest, environments, r)
+	if len(pinned) == 0 {
+		return d
+	}
+	return d.With(u.policies.DecideOwn(pinned, environments, r))
+}
+
+// ownRequest is what policies see of a rollout as a whole, with the environments that it goes to.
+func (t *tree) ownRequest(ctx context.Context, action policy.Action) (policy.Request, map[int64]string, error) {
+	r := policy.Request{
+		Action: action, At: t.cause.at, Strategy: string(t.rollout.Plan.Strategy), Inputs: t.rollout.Inputs,
+		Rollback: t.rollout.RollbackOf != 0,
+	}
+	names := map[int64]string{}
+	for _, b := range t.environments {
+		e := policy.Environment{Name: t.places[b.EnvironmentID].Name, Tier: string(t.places[b.EnvironmentID].Tier)}
+		names[b.EnvironmentID] = e.Name
+		r.Environments = append(r.Environments, e)
+		if b.State == core.RolloutCompleted {
+			r.Completed = append(r.Completed, e)
+		}
+	}
+	return r, names, describeSet(ctx, t.tx, t.cause, t.rollout.ApplicationID, t.rollout.VersionSetID, 0, &r)
+}
+
+// mayComplete is what policies decide about the end of a rollout whose run has reported that everything is done; the zero value where
+// none is about it. It is recorded.
+func (u *UseCases) mayComplete(ctx context.Context, t *tree) (policy.Decision, error) {
+	all, err := t.tx.PoliciesConcerning(ctx, t.rollout.ApplicationID, t.rollout.ID)
+	if err != nil || !mayMention(all, policy.CompleteRollout) {
+		return policy.Decision{Verdict: policy.Allow}, err
+	}
+	r, names, err := t.ownRequest(ctx, policy.CompleteRollout)
+	if err != nil {
+		return policy.Decision{}, err
+	}
+	requester, err := t.tx.PolicyRequester(ctx, t.rollout.ID)
+	if err != nil {
+		return policy.Decision{}, err
+	}
+	r.Principal, r.Automatic = core.PolicyPrincipal(requester), requester.Type.Automatic()
+	if _, r.Degraded, err = t.tx.DegradedSince(ctx, t.rollout.ID); err != nil {
+		return policy.Decision{}, err
+	}
+	d := u.decideOwn(all, names, r)
+	if len(d.Rulings) == 0 {
+		return d, nil
+	}
+	_, err = t.tx.AddPolicyDecision(ctx, core.PolicyDecision{
+		RolloutID: t.rollout.ID, GateID: string(policy.CompleteRollout), Decision: d, Request: r, CreatedAt: t.cause.at,
+	})
+	return d, err
+}
+
+// complete moves a rollout whose run has reported that everything is done. If policies deny it, the rollout fails, and what follows is as
+// after any other failure.
+func (u *UseCases) complete(ctx context.Context, t *tree, reason string) error {
+	d, err := u.mayComplete(ctx, t)
+	if err != nil {
+		return err
+	}
+	if d.Verdict == policy.Allow {
+		return t.moveRollout(ctx, core.VerbComplete, reason)
+	}
+	return t.moveRollout(ctx, core.VerbFail, "policies do not allow the rollout to be completed: "+d.Sentence())
+}
+
+// deniedBypass is the error of a bypass that policies do not allow, with the decision, which is recorded after the transaction was rolled
+// back.
+type deniedBypass struct{ decision core.PolicyDecision }
+
+// Error implements error.
+func (d *deniedBypass) Error() string {
+	text := "policies do not allow to bypass the freeze: " + d.decision.Sentence()
+	if d.decision.ID != 0 {
+		text += fmt.Sprintf(" (%s)", d.decision.Name())
+	}
+	return text
+}
+
+// Unwrap makes it a Refused.
+func (d *deniedBypass) Unwrap() error { return fault.New(fault.Refused, "%s", d.Error()) }
+
+// mayBypass is nil where policies allow an actor to let a passage past freezes, or none is about that. What they decided is recorded.
+func (u *UseCases) mayBypass(ctx context.Context, p passages, a core.Actor, gate, reason string, freezes []string) error {
+	if !mayMention(p.policies, policy.BypassFreeze) {
+		return nil
+	}
+	r, _, err := p.ownRequest(ctx, policy.BypassFreeze)
+	if err != nil {
+		return err
+	}
+	point, err := p.point(ctx, gate)
+	if err != nil {
+		return err
+	}
+	names := map[int64]string{}
+	r.Environments, r.Completed = nil, nil
+	if place, goes := p.places[point.EnvironmentID]; goes {
+		r.Environment = &policy.Environment{Name: place.Name, Tier: string(place.Tier)}
+		names[point.EnvironmentID] = place.Name
+	}
+	if a.Groups, err = p.tx.MemberGroups(ctx, a.ID); err != nil {
+		return err
+	}
+	requester, err := p.tx.PolicyRequester(ctx, p.rollout.ID)
+	if err != nil {
+		return err
+	}
+	r.Principal, r.OwnRollout = core.PolicyPrincipal(a), requester.Principal() == a.Principal()
+	r.Gate, r.Reason, r.Freezes = gate, reason, freezes
+	d := core.PolicyDecision{
+		RolloutID: p.rollout.ID, GateID: gate + "/" + string(policy.BypassFreeze), Request: r, CreatedAt: p.cause.at,
+		Decision: u.decideOwn(p.policies, names, r),
+	}
+	switch {
+	case d.Verdict != policy.Allow:
+		return &deniedBypass{d}
+	case len(d.Rulings) == 0:
+		return nil
+	}
+	_, err = p.tx.AddPolicyDecision(ctx, d)
+	return err
+}
+
+// keepDeniedBypass records what was decided about a bypass that was rolled back, and answers the error for people.
+func (u *UseCases) keepDeniedBypass(ctx context.Context, organization int64, err error) error {
+	var denied *deniedBypass
+	if !errors.As(err, &denied) {
+		return err
+	}
+	kept := *denied
+	failed := u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+		var err error
+		kept.decision.ID, err = tx.AddPolicyDecision(ctx, denied.decision)
+		return err
+	})
+	if failed != nil {
+		return failed
+	}
+	return &kept
 }

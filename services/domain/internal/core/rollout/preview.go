@@ -392,7 +392,7 @@ func (u *UseCases) policiesAt(
 	}
 	at := named(p.stops[i])
 	r := policy.Request{
-		Action: policy.EnterEnvironment, Principal: principalOf(c.Actor), Automatic: c.Type.Automatic(), At: c.at, Gate: at.Name,
+		Action: policy.EnterEnvironment, Principal: core.PolicyPrincipal(c.Actor), Automatic: c.Type.Automatic(), At: c.at, Gate: at.Name,
 		Environment: &at,
 		Strategy:    string(p.decision.Strategy), Inputs: p.inputs,
 	}

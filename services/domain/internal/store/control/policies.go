@@ -27,7 +27,10 @@ func policySet(s query.PolicySet, v query.PolicyVersion) core.PolicySet {
 }
 
 func policyDecision(r query.PolicyDecision) (core.PolicyDecision, error) {
-	d := core.PolicyDecision{ID: r.ID, RolloutID: r.RolloutID, GateID: r.GateID, CreatedAt: r.CreatedAt}
+	d := core.PolicyDecision{ID: r.ID, GateID: r.GateID, CreatedAt: r.CreatedAt}
+	if r.RolloutID != nil {
+		d.RolloutID = *r.RolloutID
+	}
 	if err := json.Unmarshal(r.Decision, &d.Decision); err != nil {
 		return d, fmt.Errorf("read policy decision %d: %w", r.ID, err)
 	}
@@ -72,11 +75,18 @@ func (r Reads) PolicySetVersions(ctx context.Context, organization int64, name s
 
 // PolicyNames implements policy.Reads and policy.Tx.
 func (r Reads) PolicyNames(ctx context.Context, organization int64) (policy.Names, error) {
-	names := policy.Names{Applications: map[int64]string{}, Environments: map[int64]string{}}
+	names := policy.Names{Members: map[int64]core.PrincipalType{}, Applications: map[int64]string{}, Environments: map[int64]string{}}
 	err := r.Run(ctx, organization, func(q *query.Queries) error {
 		var err error
 		if names.Groups, err = q.GroupNames(ctx, organization); err != nil {
 			return pg.Classify(err, "read the names of groups")
+		}
+		members, err := q.MemberKinds(ctx, organization)
+		if err != nil {
+			return pg.Classify(err, "read members")
+		}
+		for _, row := range members {
+			names.Members[row.ID] = core.PrincipalType(row.Kind)
 		}
 		applications, err := q.ApplicationNames(ctx, organization)
 		if err != nil {
@@ -143,6 +153,19 @@ func (r Reads) PolicyDecisionsSince(
 		})
 		if err != nil {
 			return pg.Classify(err, "read policy decisions")
+		}
+		all, err = policyDecisions(rows)
+		return err
+	})
+	return all, err
+}
+
+// ControlDecisions implements policy.Reads.
+func (r Reads) ControlDecisions(ctx context.Context, organization int64) (all []core.PolicyDecision, err error) {
+	err = r.Run(ctx, organization, func(q *query.Queries) error {
+		rows, err := q.ControlDecisions(ctx, organization)
+		if err != nil {
+			return pg.Classify(err, "read decisions about controls")
 		}
 		all, err = policyDecisions(rows)
 		return err
@@ -242,9 +265,41 @@ func (w Writes) AddPolicyDecision(ctx context.Context, d core.PolicyDecision) (i
 	if len(request) > core.MaxPolicyRequest { // it was denied for that
 		request = fmt.Appendf(nil, `{"action": %q}`, d.Request.Action)
 	}
+	var rollout *int64
+	if d.RolloutID != 0 {
+		rollout = &d.RolloutID
+	}
 	id, err := w.Q.InsertPolicyDecision(ctx, query.InsertPolicyDecisionParams{
-		OrganizationID: w.Entered, RolloutID: d.RolloutID, GateID: d.GateID, Verdict: string(d.Verdict), Decision: decision, Request: request,
+		OrganizationID: w.Entered, RolloutID: rollout, GateID: d.GateID, Verdict: string(d.Verdict), Decision: decision, Request: request,
 		CreatedAt: d.CreatedAt,
 	})
 	return id, pg.Classify(err, "record a policy decision about rollout %d", d.RolloutID)
+}
+
+// ChangeRules implements core.ChangePolicyTx.
+func (w Writes) ChangeRules(ctx context.Context, member int64) (rules core.ChangeRules, err error) {
+	rows, err := w.Q.PoliciesThatMention(ctx, w.Entered, core.ChangeGate)
+	if err != nil || len(rows) == 0 {
+		return rules, pg.Classify(err, "look for policies about changes")
+	}
+	rules.Sets = convert(rows, func(row query.PoliciesThatMentionRow) core.PolicySet {
+		return policySet(row.PolicySet, row.PolicyVersion)
+	})
+	rules.Groups, err = w.MemberGroups(ctx, member)
+	return rules, err
+}
+
+// ChangePlaces implements core.ChangePolicyTx.
+func (w Writes) ChangePlaces(ctx context.Context, application int64, environments []int64) (core.ChangePlaces, error) {
+	var p core.ChangePlaces
+	of, err := w.Q.ChangeOf(ctx, w.Entered, application)
+	if err != nil {
+		return p, pg.Classify(err, "read application %d of a change", application)
+	}
+	p.Application, p.At = of.Application, of.At
+	named, err := w.Q.EnvironmentTiers(ctx, w.Entered, environments)
+	for _, row := range named {
+		p.AddEnvironment(row.ID, row.Name, row.Tier)
+	}
+	return p, pg.Classify(err, "read environments of a change")
 }

@@ -53,6 +53,9 @@ WHERE gm.organization_id = @organization_id AND gm.member_id = @member_id ORDER 
 -- name: GroupNames :many
 SELECT name FROM cd_groups WHERE organization_id = @organization_id;
 
+-- name: MemberKinds :many
+SELECT id, kind FROM cd_members WHERE organization_id = @organization_id AND removed_at IS NULL;
+
 -- name: ApplicationNames :many
 SELECT id, name FROM cd_applications WHERE organization_id = @organization_id AND archived_at IS NULL;
 
@@ -61,7 +64,7 @@ SELECT id, name FROM cd_environments WHERE organization_id = @organization_id AN
 
 -- name: InsertPolicyDecision :one
 INSERT INTO cd_policy_decisions (organization_id, rollout_id, gate_id, verdict, decision, request, created_at)
-VALUES (@organization_id, @rollout_id, @gate_id, @verdict, @decision, @request, @created_at) RETURNING id;
+VALUES (@organization_id, sqlc.narg(rollout_id), @gate_id, @verdict, @decision, @request, @created_at) RETURNING id;
 
 -- name: LatestPolicyDecisions :many
 -- The latest about each gate of rollouts.
@@ -82,3 +85,21 @@ SELECT * FROM cd_policy_decisions WHERE organization_id = @organization_id AND i
 -- The latest first, for simulations, a page at a time.
 SELECT * FROM cd_policy_decisions WHERE organization_id = @organization_id AND created_at >= @since AND (created_at, id) < (@before::timestamptz, @before_id::bigint)
 ORDER BY created_at DESC, id DESC LIMIT 200;
+
+-- name: PoliciesThatMention :many
+-- The latest versions that are not off and may name an action, by name: a text with escapes may name it in other letters.
+SELECT sqlc.embed(s), sqlc.embed(v) FROM cd_policy_sets s
+JOIN cd_policy_versions v ON v.organization_id = s.organization_id AND v.policy_set_id = s.id AND v.version = s.version
+WHERE s.organization_id = @organization_id AND v.mode <> 'off' AND (position(@action::text IN v.text) > 0 OR position(E'\\' IN v.text) > 0)
+ORDER BY s.name;
+
+-- name: ChangeOf :one
+-- The name of an application, empty for none, and the present time.
+SELECT now()::timestamptz AS at, COALESCE((SELECT a.name FROM cd_applications a WHERE a.organization_id = @organization_id AND a.id = @application_id::bigint), '')::text AS application;
+
+-- name: EnvironmentTiers :many
+SELECT id, name, tier FROM cd_environments WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
+
+-- name: ControlDecisions :many
+-- About changes of controls, the latest first.
+SELECT * FROM cd_policy_decisions WHERE organization_id = @organization_id AND rollout_id IS NULL AND gate_id = 'control.change' ORDER BY id DESC LIMIT 100;

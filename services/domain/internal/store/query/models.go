@@ -198,7 +198,7 @@ type CallAnswer struct {
 	UpdatedAt      time.Time
 }
 
-// What policies decided about calls of Functions other than to permit them at once: calls that they denied, and approvals that they require. Rows are kept as the evidence of what programs did, and grow with the history.
+// What policies decided about calls of Functions other than to permit them at once: calls that they denied, and approvals that they require, kept as the evidence of what programs did. Those that only policies which are tried out would not have permitted are deleted after a time.
 type CallRequest struct {
 	OrganizationID int64
 	ID             int64
@@ -1429,12 +1429,13 @@ type PinnedPolicy struct {
 	UpdatedAt      time.Time
 }
 
-// What policies decided about rollouts and their passages, with what they were asked; a decision that repeats the one before it about the same gate is not added. Append-only; rows are kept as the evidence of passages, and grow with the history.
+// What policies decided about rollouts, their passages and changes of controls, with what they were asked; a decision that repeats the one before it about the same gate is not added. Append-only; rows are kept as the evidence of passages, and grow with the history.
 type PolicyDecision struct {
 	OrganizationID int64
 	ID             int64
-	RolloutID      int64
-	// The passage; empty for the creation of the rollout.
+	// None for a change of a control.
+	RolloutID *int64
+	// The passage; empty for the creation of the rollout. rollout.complete for its end, PASSAGE/freeze.bypass for a freeze that it is let past, and control.change for a change of a control.
 	GateID  string
 	Verdict string
 	// The verdict, the digest of the policies, and what each of them decided.

@@ -40,6 +40,58 @@ func (q *Queries) ApplicationNames(ctx context.Context, organizationID int64) ([
 	return items, nil
 }
 
+const changeOf = `-- name: ChangeOf :one
+SELECT now()::timestamptz AS at, COALESCE((SELECT a.name FROM cd_applications a WHERE a.organization_id = $1 AND a.id = $2::bigint), '')::text AS application
+`
+
+type ChangeOfRow struct {
+	At          time.Time
+	Application string
+}
+
+// The name of an application, empty for none, and the present time.
+func (q *Queries) ChangeOf(ctx context.Context, organizationID int64, applicationID int64) (ChangeOfRow, error) {
+	row := q.db.QueryRow(ctx, changeOf, organizationID, applicationID)
+	var i ChangeOfRow
+	err := row.Scan(&i.At, &i.Application)
+	return i, err
+}
+
+const controlDecisions = `-- name: ControlDecisions :many
+SELECT organization_id, id, rollout_id, gate_id, verdict, decision, request, created_at, updated_at FROM cd_policy_decisions WHERE organization_id = $1 AND rollout_id IS NULL AND gate_id = 'control.change' ORDER BY id DESC LIMIT 100
+`
+
+// About changes of controls, the latest first.
+func (q *Queries) ControlDecisions(ctx context.Context, organizationID int64) ([]PolicyDecision, error) {
+	rows, err := q.db.Query(ctx, controlDecisions, organizationID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PolicyDecision
+	for rows.Next() {
+		var i PolicyDecision
+		if err := rows.Scan(
+			&i.OrganizationID,
+			&i.ID,
+			&i.RolloutID,
+			&i.GateID,
+			&i.Verdict,
+			&i.Decision,
+			&i.Request,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const environmentNames = `-- name: EnvironmentNames :many
 SELECT id, name FROM cd_environments WHERE organization_id = $1 AND archived_at IS NULL
 `
@@ -59,6 +111,36 @@ func (q *Queries) EnvironmentNames(ctx context.Context, organizationID int64) ([
 	for rows.Next() {
 		var i EnvironmentNamesRow
 		if err := rows.Scan(&i.ID, &i.Name); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const environmentTiers = `-- name: EnvironmentTiers :many
+SELECT id, name, tier FROM cd_environments WHERE organization_id = $1 AND id = ANY($2::bigint[])
+`
+
+type EnvironmentTiersRow struct {
+	ID   int64
+	Name string
+	Tier string
+}
+
+func (q *Queries) EnvironmentTiers(ctx context.Context, organizationID int64, ids []int64) ([]EnvironmentTiersRow, error) {
+	rows, err := q.db.Query(ctx, environmentTiers, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []EnvironmentTiersRow
+	for rows.Next() {
+		var i EnvironmentTiersRow
+		if err := rows.Scan(&i.ID, &i.Name, &i.Tier); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -100,7 +182,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id
 
 type InsertPolicyDecisionParams struct {
 	OrganizationID int64
-	RolloutID      int64
+	RolloutID      *int64
 	GateID         string
 	Verdict        string
 	Decision       json.RawMessage
@@ -269,6 +351,35 @@ func (q *Queries) MemberGroups(ctx context.Context, organizationID int64, member
 	return items, nil
 }
 
+const memberKinds = `-- name: MemberKinds :many
+SELECT id, kind FROM cd_members WHERE organization_id = $1 AND removed_at IS NULL
+`
+
+type MemberKindsRow struct {
+	ID   int64
+	Kind string
+}
+
+func (q *Queries) MemberKinds(ctx context.Context, organizationID int64) ([]MemberKindsRow, error) {
+	rows, err := q.db.Query(ctx, memberKinds, organizationID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []MemberKindsRow
+	for rows.Next() {
+		var i MemberKindsRow
+		if err := rows.Scan(&i.ID, &i.Kind); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const pinPolicy = `-- name: PinPolicy :exec
 INSERT INTO cd_rollout_policies (organization_id, rollout_id, policy_set_id, version) VALUES ($1, $2, $3, $4)
 `
@@ -340,6 +451,61 @@ func (q *Queries) PoliciesConcerning(ctx context.Context, rolloutID int64, organ
 			&i.PolicyVersion.UpdatedAt,
 			&i.Pinned,
 			&i.Latest,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const policiesThatMention = `-- name: PoliciesThatMention :many
+SELECT s.organization_id, s.id, s.name, s.application_id, s.environment_id, s.version, s.created_at, s.updated_at, v.id, v.organization_id, v.policy_set_id, v.version, v.mode, v.time_zone, v.text, v.reason, v.principal_type, v.principal_id, v.principal_name, v.created_at, v.updated_at FROM cd_policy_sets s
+JOIN cd_policy_versions v ON v.organization_id = s.organization_id AND v.policy_set_id = s.id AND v.version = s.version
+WHERE s.organization_id = $1 AND v.mode <> 'off' AND (position($2::text IN v.text) > 0 OR position(E'\\' IN v.text) > 0)
+ORDER BY s.name
+`
+
+type PoliciesThatMentionRow struct {
+	PolicySet     PolicySet
+	PolicyVersion PolicyVersion
+}
+
+// The latest versions that are not off and may name an action, by name: a text with escapes may name it in other letters.
+func (q *Queries) PoliciesThatMention(ctx context.Context, organizationID int64, action string) ([]PoliciesThatMentionRow, error) {
+	rows, err := q.db.Query(ctx, policiesThatMention, organizationID, action)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PoliciesThatMentionRow
+	for rows.Next() {
+		var i PoliciesThatMentionRow
+		if err := rows.Scan(
+			&i.PolicySet.OrganizationID,
+			&i.PolicySet.ID,
+			&i.PolicySet.Name,
+			&i.PolicySet.ApplicationID,
+			&i.PolicySet.EnvironmentID,
+			&i.PolicySet.Version,
+			&i.PolicySet.CreatedAt,
+			&i.PolicySet.UpdatedAt,
+			&i.PolicyVersion.ID,
+			&i.PolicyVersion.OrganizationID,
+			&i.PolicyVersion.PolicySetID,
+			&i.PolicyVersion.Version,
+			&i.PolicyVersion.Mode,
+			&i.PolicyVersion.TimeZone,
+			&i.PolicyVersion.Text,
+			&i.PolicyVersion.Reason,
+			&i.PolicyVersion.PrincipalType,
+			&i.PolicyVersion.PrincipalID,
+			&i.PolicyVersion.PrincipalName,
+			&i.PolicyVersion.CreatedAt,
+			&i.PolicyVersion.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}

@@ -836,6 +836,29 @@ func (ec *executionContext) fieldContext_PolicyDecision_id(_ context.Context, fi
 	return graphql.NewScalarFieldContext("PolicyDecision", field, true, false, errors.New("field of type ID does not have child fields"))
 }
 
+func (ec *executionContext) _PolicyDecision_action(ctx context.Context, field graphql.CollectedField, obj *model.PolicyDecision) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PolicyDecision_action(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Action(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PolicyDecision_action(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PolicyDecision", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _PolicyDecision_gateId(ctx context.Context, field graphql.CollectedField, obj *model.PolicyDecision) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -2118,6 +2141,29 @@ func (ec *executionContext) fieldContext_PolicyVocabulary_calls(_ context.Contex
 	return graphql.NewScalarFieldContext("PolicyVocabulary", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _PolicyVocabulary_controls(ctx context.Context, field graphql.CollectedField, obj *model.PolicyVocabulary) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PolicyVocabulary_controls(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Controls, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PolicyVocabulary_controls(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PolicyVocabulary", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _PolicyVocabulary_annotations(ctx context.Context, field graphql.CollectedField, obj *model.PolicyVocabulary) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -2969,6 +3015,11 @@ func (ec *executionContext) _PolicyDecision(ctx context.Context, sel ast.Selecti
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "action":
+			out.Values[i] = ec._PolicyDecision_action(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "gateId":
 			out.Values[i] = ec._PolicyDecision_gateId(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
@@ -3561,6 +3612,11 @@ func (ec *executionContext) _PolicyVocabulary(ctx context.Context, sel ast.Selec
 			}
 		case "calls":
 			out.Values[i] = ec._PolicyVocabulary_calls(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "controls":
+			out.Values[i] = ec._PolicyVocabulary_controls(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

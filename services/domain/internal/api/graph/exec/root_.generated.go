@@ -1542,6 +1542,7 @@ type ComplexityRoot struct {
 	}
 
 	PolicyDecision struct {
+		Action       func(childComplexity int) int
 		CreatedAt    func(childComplexity int) int
 		Digest       func(childComplexity int) int
 		GateID       func(childComplexity int) int
@@ -1620,6 +1621,7 @@ type ComplexityRoot struct {
 	PolicyVocabulary struct {
 		Annotations func(childComplexity int) int
 		Calls       func(childComplexity int) int
+		Controls    func(childComplexity int) int
 		Names       func(childComplexity int) int
 		Rollouts    func(childComplexity int) int
 		Templates   func(childComplexity int) int
@@ -1744,6 +1746,7 @@ type ComplexityRoot struct {
 		CheckPolicies          func(childComplexity int, text string) int
 		ChecksSchema           func(childComplexity int) int
 		ComponentChanges       func(childComplexity int, before string, after string) int
+		ControlDecisions       func(childComplexity int) int
 		Credentials            func(childComplexity int) int
 		DeliveryMetrics        func(childComplexity int, application string, environment *string, since *time.Time, until *time.Time) int
 		DriverOrigins          func(childComplexity int) int
@@ -8943,6 +8946,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.PolicyCheck.Warnings(childComplexity), true
 
+	case "PolicyDecision.action":
+		if e.ComplexityRoot.PolicyDecision.Action == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyDecision.Action(childComplexity), true
 	case "PolicyDecision.createdAt":
 		if e.ComplexityRoot.PolicyDecision.CreatedAt == nil {
 			break
@@ -9275,6 +9284,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.PolicyVocabulary.Calls(childComplexity), true
+	case "PolicyVocabulary.controls":
+		if e.ComplexityRoot.PolicyVocabulary.Controls == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyVocabulary.Controls(childComplexity), true
 	case "PolicyVocabulary.names":
 		if e.ComplexityRoot.PolicyVocabulary.Names == nil {
 			break
@@ -9858,6 +9873,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.ComponentChanges(childComplexity, args["before"].(string), args["after"].(string)), true
+	case "Query.controlDecisions":
+		if e.ComplexityRoot.Query.ControlDecisions == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.ControlDecisions(childComplexity), true
 	case "Query.credentials":
 		if e.ComplexityRoot.Query.Credentials == nil {
 			break
@@ -18028,6 +18049,8 @@ extend type Query {
   policySetVersions(name: String!): [PolicySet!]!
   "A decision that policies took, with what they were asked; null if there is none."
   policyDecision(id: ID!): PolicyDecision
+  "What policies decided about changes of controls, the latest first, at most 100. Changes that they denied are among them."
+  controlDecisions: [PolicyDecision!]!
   "Calls of Functions that policies did not permit at once, or would not have if those that are tried out counted, the latest first, at most 200: those that wait for an approval, or all."
   callRequests(pending: Boolean = true): [CallRequest!]!
   "A call of a Function that policies did not permit at once, with what they were asked; null if there is none."
@@ -18100,10 +18123,12 @@ enum PolicyVerdict {
   DENY
 }
 
-"A decision that policies took about a rollout."
+"A decision that policies took about a rollout, or about a change of a control."
 type PolicyDecision implements Node {
   id: ID!
-  "The passage; null for the creation of the rollout."
+  "What was decided, as policies name it, such as environment.enter; empty where the request was too large to be kept."
+  action: String!
+  "The passage; null for the creation of the rollout. rollout.complete for its end, PASSAGE/freeze.bypass for a bypass, and control.change."
   gateId: String
   verdict: PolicyVerdict!
   "The verdict if the policy sets that are tried out counted; null if none is."
@@ -18244,6 +18269,8 @@ type PolicyVocabulary {
   rollouts: String!
   "The Cedar schema of policies about calls of Functions, with comments."
   calls: String!
+  "The Cedar schema of policies about the end of rollouts, bypasses of freezes and changes of controls, with comments."
+  controls: String!
   "The annotations of policies, such as message, without their signs."
   annotations: [String!]!
   "By name."
@@ -18665,7 +18692,7 @@ type RetentionRule {
   """
   requests: stored answers to idempotency keys. handoffs: starts and cancellations that the workflow service has received, with the inputs of the run,
   except those of rollouts under way. closings: notes by which failed rollouts were closed. sign_ins: sessions, and the tokens that signing in made, after
-  they have expired.
+  they have expired. tried_calls: calls of Functions that only policies which are tried out would not have permitted; 30 days unless a rule is set.
   """
   kind: String!
   "In days; 0 for as long as the organization exists."
@@ -22999,6 +23026,8 @@ func (ec *executionContext) childFields_PolicyDecision(ctx context.Context, fiel
 	switch field.Name {
 	case "id":
 		return ec.fieldContext_PolicyDecision_id(ctx, field)
+	case "action":
+		return ec.fieldContext_PolicyDecision_action(ctx, field)
 	case "gateId":
 		return ec.fieldContext_PolicyDecision_gateId(ctx, field)
 	case "verdict":
@@ -23153,6 +23182,8 @@ func (ec *executionContext) childFields_PolicyVocabulary(ctx context.Context, fi
 		return ec.fieldContext_PolicyVocabulary_rollouts(ctx, field)
 	case "calls":
 		return ec.fieldContext_PolicyVocabulary_calls(ctx, field)
+	case "controls":
+		return ec.fieldContext_PolicyVocabulary_controls(ctx, field)
 	case "annotations":
 		return ec.fieldContext_PolicyVocabulary_annotations(ctx, field)
 	case "templates":

@@ -1033,6 +1033,8 @@ type PolicyVocabulary struct {
 	Rollouts string `json:"rollouts"`
 	// The Cedar schema of policies about calls of Functions, with comments.
 	Calls string `json:"calls"`
+	// The Cedar schema of policies about the end of rollouts, bypasses of freezes and changes of controls, with comments.
+	Controls string `json:"controls"`
 	// The annotations of policies, such as message, without their signs.
 	Annotations []string `json:"annotations"`
 	// By name.

@@ -42,6 +42,9 @@ func (d PolicyDecision) GlobalID() string { return id.Format(KindPolicyDecision,
 // IsNode marks a node.
 func (PolicyDecision) IsNode() {}
 
+// Action is what was decided, as policies name it.
+func (d PolicyDecision) Action() string { return string(d.PolicyDecision.Request.Action) }
+
 // GateID is null for the creation of a rollout.
 func (d PolicyDecision) GateID() *string { return orNull(d.PolicyDecision.GateID) }
 

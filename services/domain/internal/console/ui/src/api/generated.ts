@@ -3526,7 +3526,7 @@ export const PolicyVersions: Operation<PolicyVersionsData, PolicyVersionsVariabl
 
 export interface PolicyVocabularyData {
   policyVocabulary: {
-    rollouts: string
+    controls: string
     calls: string
     annotations: Array<string>
     templates: Array<{
@@ -3543,7 +3543,7 @@ export interface PolicyVocabularyData {
   }
 }
 export type PolicyVocabularyVariables = Record<string, never>
-export const PolicyVocabulary: Operation<PolicyVocabularyData, PolicyVocabularyVariables> = { name: 'PolicyVocabulary', text: 'query PolicyVocabulary { policyVocabulary { rollouts calls annotations templates { name summary text } names { applications environments groups functions } } }' }
+export const PolicyVocabulary: Operation<PolicyVocabularyData, PolicyVocabularyVariables> = { name: 'PolicyVocabulary', text: 'query PolicyVocabulary { policyVocabulary { controls calls annotations templates { name summary text } names { applications environments groups functions } } }' }
 
 export interface CheckPoliciesData {
   checkPolicies: {
@@ -4112,6 +4112,19 @@ export interface RemoveForgeHookVariables {
   input: RemoveForgeHookInput
 }
 export const RemoveForgeHook: Operation<RemoveForgeHookData, RemoveForgeHookVariables> = { name: 'RemoveForgeHook', text: 'mutation RemoveForgeHook($input: RemoveForgeHookInput!) { removeForgeHook(input: $input) { hook { number } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface ControlDecisionsData {
+  controlDecisions: Array<{
+    id: string
+    verdict: PolicyVerdict
+    wouldBe: PolicyVerdict | null
+    summary: string
+    request: unknown
+    createdAt: string
+  }>
+}
+export type ControlDecisionsVariables = Record<string, never>
+export const ControlDecisions: Operation<ControlDecisionsData, ControlDecisionsVariables> = { name: 'ControlDecisions', text: 'query ControlDecisions { controlDecisions { id verdict wouldBe summary request createdAt } }' }
 
 export interface ApplicationChainsData {
   application: {

@@ -1,7 +1,8 @@
 // The policy sets of the organization: what they concern, and whether they count.
 import { Link } from 'react-router'
-import { PolicySets, type PolicyMode, type PolicySetsData } from '../api/generated'
+import { ControlDecisions, PolicySets, type PolicyMode, type PolicySetsData } from '../api/generated'
 import { useAsk } from '../api/hooks'
+import { changeWords } from '../logic/control'
 import { Empty, Page, Waiting } from '../parts/page'
 import { Chip } from '../parts/state'
 import { Ago } from '../parts/time'
@@ -73,6 +74,54 @@ export default function Policies() {
           </table>
         </div>
       )}
+      {all && all.length > 0 && <Controls />}
     </Page>
+  )
+}
+
+const verdicts = {
+  ALLOW: { tone: 'good', icon: 'completed', word: 'Allowed' },
+  NEEDS_APPROVAL: { tone: 'wait', icon: 'pending', word: 'Approval required' },
+  DENY: { tone: 'bad', icon: 'failed', word: 'Denied' },
+} as const
+
+/** What policies decided about changes of controls; nothing where none is about them. */
+function Controls() {
+  const query = useAsk(ControlDecisions, {})
+  const all = query.data?.controlDecisions ?? []
+  if (all.length === 0) return null
+  return (
+    <section aria-labelledby="control-decisions">
+      <h2 id="control-decisions">Decisions about changes of controls</h2>
+      <div className="scroll card" tabIndex={0} role="region" aria-label="Decisions about changes of controls">
+        <table className="list">
+          <thead>
+            <tr>
+              <th scope="col">Decision</th>
+              <th scope="col">Change</th>
+              <th scope="col">Verdict</th>
+              <th scope="col">Why</th>
+            </tr>
+          </thead>
+          <tbody>
+            {all.map((d) => (
+              <tr key={d.id}>
+                <th scope="row">{d.id}</th>
+                <td>
+                  <bdi>{changeWords(d.request)}</bdi>
+                  <div className="faint">
+                    <Ago at={d.createdAt} />
+                  </div>
+                </td>
+                <td>
+                  <Chip {...verdicts[d.verdict]} />
+                </td>
+                <td className="wrap">{d.summary}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
   )
 }

@@ -65,7 +65,7 @@ function Editing({ versions, known }: { versions: Version[]; known: PolicyVocabu
     () => [...(answer?.problems ?? []).map((p) => ({ ...p, severity: 'error' as const })), ...(answer?.warnings ?? []).map((p) => ({ ...p, severity: 'warning' as const }))],
     [answer],
   )
-  const words = useMemo(() => vocabulary([known.rollouts, known.calls], known.annotations, namesOf(known.names)), [known])
+  const words = useMemo(() => vocabulary([known.controls, known.calls], known.annotations, namesOf(known.names)), [known])
   const wrong = (answer?.problems.length ?? 0) > 0
   const done = (version: number) => {
     setBase({ version, text })
