@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -175,6 +176,9 @@ func ReadTable(text []byte, load func(name string) ([]byte, error)) ([]Case, err
 			return nil, fault.New(fault.Invalid, "modules: %w", err)
 		}
 		p.Modules[name[strings.LastIndex(name, "/")+1:]] = module
+	}
+	if err := addHost(p, load); err != nil {
+		return nil, err
 	}
 	cases, names := make([]Case, len(t.Cases)), map[string]bool{}
 	for i, c := range t.Cases {
@@ -348,4 +352,29 @@ func sourceOf(eventType string) string {
 		}
 	}
 	return "/test"
+}
+
+// hostLoad is the load of a module of Lockstep's own.
+var hostLoad = regexp.MustCompile(`(?m)^load\("(lockstep:[^"]*)"`)
+
+// addHost adds the modules of Lockstep that a program and its modules load: a table names those of its own only.
+func addHost(p program.Program, load func(name string) ([]byte, error)) error {
+	texts := append(slices.Collect(maps.Values(p.Modules)), p.Source)
+	for len(texts) > 0 {
+		text := texts[len(texts)-1]
+		texts = texts[:len(texts)-1]
+		for _, found := range hostLoad.FindAllSubmatch(text, -1) {
+			name := string(found[1])
+			if _, has := p.Modules[name]; has {
+				continue
+			}
+			module, err := load(name)
+			if err != nil {
+				return fault.New(fault.Invalid, "module %s: %w", name, err)
+			}
+			p.Modules[name] = module
+			texts = append(texts, module)
+		}
+	}
+	return nil
 }

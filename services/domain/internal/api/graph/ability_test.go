@@ -87,6 +87,9 @@ func TestViewerCanAgreesWithTheMutations(t *testing.T) {
 		if strings.HasSuffix(action, "Gate") {
 			in["gateId"] = map[string]string{"rollout_2": "production", "rollout_3": "qa"}[rollout]
 		}
+		if strings.HasSuffix(action, "Wave") {
+			in["environment"], in["wave"] = map[string]string{"rollout_1": "staging", "rollout_2": "production", "rollout_3": "qa"}[rollout], 1
+		}
 		return in
 	}
 	allowed, refused := 0, 0

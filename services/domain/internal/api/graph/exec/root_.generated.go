@@ -15879,8 +15879,11 @@ type RolloutFleet {
 type RolloutWave {
   "Counts from 1."
   number: Int!
+  "How many targets it has."
   targets: Int!
+  "How many of them are healthy."
   healthy: Int!
+  "How many of them have failed."
   failed: Int!
   "How often it was let begin: once, and once more after each retry of the rollout."
   attempt: Int!
@@ -15907,7 +15910,9 @@ type RolloutTarget {
   agentNumber: Int!
   "The name of its agent when the rollout was created."
   name: String!
+  "The wave that it is in, from 1."
   wave: Int!
+  "Where it stands."
   state: RolloutTargetState!
   "The attempt of the wave in which it was deployed last; 0 before."
   attempt: Int!
