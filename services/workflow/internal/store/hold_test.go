@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // TestHeldRunsAreNotClaimed: of its own runs a process claims those that are held at their time only, and so does its successor; who does
@@ -65,4 +66,29 @@ func TestHeldRunsAreNotClaimed(t *testing.T) {
 	b.clock.Advance(time.Minute)
 	b.lease = b.acquire("one")
 	same(t, "claimed at their time", []int64{ids[0], ids[2], ids[3]}, b.claim(b.lease))
+}
+
+// TestACancellationEndsAHold: a run that a process held for an hour, and that was cancelled after the process has gone, is claimed at once,
+// so that it makes the calls that it has deferred.
+func TestACancellationEndsAHold(t *testing.T) {
+	t.Parallel()
+	b := newTestStore(t)
+	l := b.startRun(1)
+	c := b.parking(l)
+	c.LastSeq++
+	c.Entries = append(c.Entries, b.entry(c.LastSeq, history.OpRef{}, history.KindDefer, "null"))
+	c.Next = execution.Running
+	b.commit(c)
+	if _, err := b.Hold(t.Context(), b.lease, []engine.Holding{{Execution: l.ID, Until: b.clock.Now().Add(time.Hour)}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Release(t.Context(), b.lease); err != nil {
+		t.Fatal(err)
+	}
+	b.lease = b.acquire("two")
+	same(t, "claimed while it is held", []int64(nil), b.claim(b.lease))
+	if ended, err := b.Cancel(t.Context(), 1, l.Workflow, "enough", b.clock.Now()); err != nil || ended {
+		t.Fatalf("found ended %t, error %v", ended, err)
+	}
+	same(t, "claimed once it is cancelled", []int64{l.ID}, b.claim(b.lease))
 }

@@ -181,12 +181,13 @@ func (e *Engine) Run(ctx context.Context, ready func()) error {
 	// In this order: no run starts once the places are shut, and runs start Functions. A group must not grow from
 	// zero while it is waited for.
 	loops.Wait()
+	holdings := e.holdings(e.Clock.Now(), true)
+	e.places.shut()
 	if !errors.Is(context.Cause(ctx), ErrFenced) {
 		holding, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWithin)
-		e.hold(holding, true)
+		e.keep(holding, holdings)
 		cancel()
 	}
-	e.places.shut()
 	runs.Wait()
 	e.active.Wait()
 	if errors.Is(context.Cause(ctx), ErrFenced) {

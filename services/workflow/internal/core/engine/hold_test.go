@@ -18,7 +18,7 @@ func TestWhatIsHeldIsNotNamed(t *testing.T) {
 	if ids, free := p.here(now); len(ids) != 10_000 || free != 10 {
 		t.Errorf("found %d executions before they are held, and %d free places", len(ids), free)
 	}
-	p.hold(holdings)
+	p.hold(holdings, holdings)
 	if ids, _ := p.here(now); len(ids) != 0 {
 		t.Errorf("found %d executions although they are held", len(ids))
 	}

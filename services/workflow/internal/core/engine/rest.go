@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
@@ -199,6 +200,10 @@ const (
 	holdLongest = time.Hour
 	// holdMargin is how long before its end what is held is held again.
 	holdMargin = 2 * time.Second
+	// holdFull is for how long a run is held that waits for storage, which nobody knows the end of: its process resumes it earlier.
+	holdFull = time.Minute
+	// holdsAtOnce is how many are held in one statement.
+	holdsAtOnce = 1000
 )
 
 // Holding is until when an execution is not to be claimed; the zero time: it may be.
@@ -214,6 +219,11 @@ func (e *Engine) hold(ctx context.Context, all bool) {
 		return
 	}
 	e.heldAt = now
+	e.keep(ctx, e.holdings(now, all))
+}
+
+// holdings are until when rests are to be held now.
+func (e *Engine) holdings(now time.Time, all bool) []Holding {
 	rests, resumed := e.places.toHold(now)
 	var holdings []Holding
 	for execution, rest := range rests {
@@ -229,7 +239,11 @@ func (e *Engine) hold(ctx context.Context, all bool) {
 		if length < holdFrom && !all && len(rests) <= holdMost || length <= 0 && all {
 			continue
 		}
-		if !all {
+		switch {
+		case all:
+		case rest.why == NoStorage:
+			length = holdFull
+		default:
 			length = max(length, holdLeast)
 		}
 		holdings = append(holdings, Holding{execution, now.Add(min(length, holdLongest))})
@@ -237,12 +251,16 @@ func (e *Engine) hold(ctx context.Context, all bool) {
 	for _, execution := range resumed {
 		holdings = append(holdings, Holding{Execution: execution})
 	}
-	if len(holdings) == 0 {
-		return
+	return holdings
+}
+
+// keep has the store hold runs.
+func (e *Engine) keep(ctx context.Context, holdings []Holding) {
+	for some := range slices.Chunk(holdings, holdsAtOnce) {
+		held, err := e.Store.Hold(ctx, e.lease, some)
+		e.report(ctx, "hold runs that rest", err)
+		e.places.hold(some, held)
 	}
-	held, err := e.Store.Hold(ctx, e.lease, holdings)
-	e.report(ctx, "hold runs that rest", err)
-	e.places.hold(held)
 }
 
 // toHold are the executions that rest and are not held, or not for much longer, and those that were resumed although they are held.
@@ -264,11 +282,21 @@ func (p *scheduler) toHold(now time.Time) (rests map[int64]resting, resumed []in
 	return rests, resumed
 }
 
-// hold notes what the store holds.
-func (p *scheduler) hold(holdings []Holding) {
+// hold notes what the store holds of what it was asked to. Of a run that is at work and still held, because its row was locked, it is asked
+// again.
+func (p *scheduler) hold(asked, held []Holding) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, h := range holdings {
+	done := make(map[int64]bool, len(held))
+	for _, h := range held {
+		done[h.Execution] = true
+	}
+	for _, h := range asked {
+		if h.Until.IsZero() && !done[h.Execution] && p.live[h.Execution] != nil {
+			p.resumed[h.Execution] = struct{}{}
+		}
+	}
+	for _, h := range held {
 		if rest, rests := p.resting[h.Execution]; rests {
 			rest.held = h.Until
 			p.resting[h.Execution] = rest

@@ -41,7 +41,7 @@ SELECT
               ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > sqlc.arg(now)::timestamptz)
           ))
           AND r.execution <> ALL (sqlc.arg(here)::bigint[])
-          AND (r.not_before IS NULL OR r.not_before <= sqlc.arg(now)::timestamptz)
+          AND (r.not_before IS NULL OR r.not_before <= sqlc.arg(now)::timestamptz OR r.not_before > sqlc.arg(now)::timestamptz + interval '65 minutes')
     ) AS executions,
     EXISTS (SELECT FROM timer t WHERE NOT t.fired AND t.due < sqlc.arg(soon)::timestamptz) AS timers,
     EXISTS (SELECT FROM call c WHERE c.next_at <= sqlc.arg(now)::timestamptz AND c.deadline > sqlc.arg(now)::timestamptz) AS calls,
@@ -75,7 +75,7 @@ WITH RECURSIVE tenants AS (
               ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > sqlc.arg(now))
           ))
           AND r.execution <> ALL (sqlc.arg(here)::bigint[])
-          AND (r.not_before IS NULL OR r.not_before <= sqlc.arg(now)::timestamptz)
+          AND (r.not_before IS NULL OR r.not_before <= sqlc.arg(now)::timestamptz OR r.not_before > sqlc.arg(now)::timestamptz + interval '65 minutes')
           AND sqlc.arg(suspected)::boolean = (sqlc.arg(suspicious)::int <= e.crashes
               + CASE WHEN e.owner IS NULL OR (e.owner = sqlc.arg(instance)::text AND e.owner_epoch >= sqlc.arg(epoch)::bigint) THEN 0 ELSE 1 END)
         ORDER BY r.execution

@@ -1166,6 +1166,9 @@ WHERE id = ANY (ARRAY(
 RETURNING id, turn, wakes, organization, coalesce(owner = $1::text AND owner_epoch = $2::bigint, false)::boolean AS ours
 ), runs AS (
     INSERT INTO runnable (execution, organization) SELECT woken.id, woken.organization FROM woken ON CONFLICT DO NOTHING
+), freed AS (
+    -- What has arrived, such as a cancellation, is not to wait until the time until which a process that is gone has held the run.
+    UPDATE runnable SET not_before = NULL FROM woken WHERE runnable.execution = woken.id AND runnable.not_before IS NOT NULL
 )
 SELECT woken.id, woken.turn, woken.wakes, woken.organization, woken.ours FROM woken
 `

@@ -70,7 +70,7 @@ WITH RECURSIVE tenants AS (
               ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > $3)
           ))
           AND r.execution <> ALL ($7::bigint[])
-          AND (r.not_before IS NULL OR r.not_before <= $3::timestamptz)
+          AND (r.not_before IS NULL OR r.not_before <= $3::timestamptz OR r.not_before > $3::timestamptz + interval '65 minutes')
           AND $4::boolean = ($5::int <= e.crashes
               + CASE WHEN e.owner IS NULL OR (e.owner = $1::text AND e.owner_epoch >= $2::bigint) THEN 0 ELSE 1 END)
         ORDER BY r.execution
@@ -174,7 +174,7 @@ SELECT
               ARRAY(SELECT l.instance || '/' || l.epoch FROM lease l WHERE l.until > $3::timestamptz)
           ))
           AND r.execution <> ALL ($4::bigint[])
-          AND (r.not_before IS NULL OR r.not_before <= $3::timestamptz)
+          AND (r.not_before IS NULL OR r.not_before <= $3::timestamptz OR r.not_before > $3::timestamptz + interval '65 minutes')
     ) AS executions,
     EXISTS (SELECT FROM timer t WHERE NOT t.fired AND t.due < $5::timestamptz) AS timers,
     EXISTS (SELECT FROM call c WHERE c.next_at <= $3::timestamptz AND c.deadline > $3::timestamptz) AS calls,
