@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
 )
@@ -169,4 +170,33 @@ func TestMembersThatDoNotExistAreWarnedOf(t *testing.T) {
 		`p5: found User "ann"; expected the number of a member, as in User::"12": it is nobody`,
 	})
 	w.put(policy.NewPolicySet{Text: text})
+}
+
+// D51: a set of an environment decides about applications that go there, also without change control, and about permissions that hold there;
+// taking access away is never asked, and a denial that is repeated is one row.
+func TestPoliciesOfAnEnvironmentDecideAboutWhatConcernsIt(t *testing.T) {
+	t.Parallel()
+	w := frozen(t)
+	w.put(policy.NewPolicySet{Name: "there", EnvironmentID: w.production.ID, Text: noControl})
+	for range 3 {
+		_, err := w.rollouts.SetRollbackPolicy(t.Context(), user(), core.RollbackPolicy{ApplicationID: w.application.ID, OnFailed: true})
+		w.refused(err, "policy there/nobody denies it")
+	}
+	w.want(w.countOf(`SELECT count(*) FROM cd_policy_decisions WHERE gate_id = 'control.change' AND verdict = 'deny'`), 1)
+	var helper int64
+	w.ok(w.pool.QueryRow(t.Context(), `INSERT INTO cd_members (organization_id, kind, name, role) VALUES ($1, 'user', 'helper', 'viewer') RETURNING id`, org).Scan(&helper))
+	grant := func(environment int64) error {
+		_, err := w.access.GrantPermissions(t.Context(), user(), access.NewGrant{
+			MemberID: helper, Permissions: core.PermissionsOf(core.MayConfigure), Environments: []int64{environment}, Reason: "help",
+		})
+		return err
+	}
+	w.refused(grant(w.production.ID), "policy there/nobody denies it")
+	w.ok(grant(w.staging.ID))
+	_, err := w.retention.Set(t.Context(), user(), "requests", 90, "short")
+	w.ok(err) // it is of no environment
+	w.put(policy.NewPolicySet{Name: "all", Text: noControl})
+	_, err = w.retention.Set(t.Context(), user(), "requests", 60, "shorter")
+	w.refused(err, "policy all/nobody denies it")
+	w.want(w.countOf(`SELECT count(*) FROM cd_policy_decisions WHERE gate_id = 'control.change' AND request -> 'control' ->> 'action' = 'setRetention'`), 1)
 }

@@ -441,6 +441,7 @@ CREATE INDEX cd_call_requests_by_run ON cd_call_requests USING btree (organizati
 CREATE INDEX cd_call_requests_by_state ON cd_call_requests USING btree (organization_id, id) WHERE (state = 'pending'::text);
 CREATE INDEX cd_call_requests_by_time ON cd_call_requests USING btree (organization_id, created_at, id);
 CREATE INDEX cd_call_requests_tried ON cd_call_requests USING btree (organization_id, workflow_id) WHERE ((state = 'permitted'::text) AND (quorum = 0));
+CREATE INDEX cd_call_requests_tried_by_time ON cd_call_requests USING btree (organization_id, created_at) WHERE ((state = 'permitted'::text) AND (quorum = 0));
 CREATE TRIGGER cd_call_requests_are_kept BEFORE TRUNCATE ON cd_call_requests FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_call_requests_touch BEFORE UPDATE ON cd_call_requests FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_call_requests IS

@@ -256,18 +256,18 @@ func (u *UseCases) operable(ctx context.Context, a core.Actor, action core.Actio
 func (u *UseCases) changing(
 	ctx context.Context, a core.Actor, action core.Action, name, reason string, before, after any, change func() error,
 ) error {
-	write := func(detail string) error {
-		return u.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+	write := func(detail string) func(ctx context.Context, tx Tx) error {
+		return func(ctx context.Context, tx Tx) error {
 			return core.Record(ctx, tx, a, core.Change{
 				Action: action, Subject: core.AccessSubject{Kind: core.ChangedWorkflow, Name: "schedule/" + name}, Reason: reason, Detail: detail,
 			}, before, after)
-		})
+		}
 	}
-	if err := write("requested"); err != nil {
+	if err := core.By(ctx, u.store, a, action, write("requested")); err != nil {
 		return err
 	}
-	if err := change(); err != nil {
-		return errors.Join(err, write("not done: "+fault.Public(err)))
+	if err := change(); err != nil { // what was decided about the request is not decided again
+		return errors.Join(err, u.store.In(core.Judged(ctx), a.Organization, write("not done: "+fault.Public(err))))
 	}
 	return nil
 }

@@ -200,7 +200,7 @@ func (u *UseCases) change(
 	if err != nil {
 		return r, err
 	}
-	err = u.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+	err = core.By(ctx, u.store, a, action, func(ctx context.Context, tx Tx) error {
 		before, after, err := do(ctx, tx)
 		if err != nil {
 			return err

@@ -3,10 +3,15 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/lockstep-cd/lockstep/pkg/pg"
+	cedar "github.com/lockstep-cd/lockstep/pkg/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
@@ -268,6 +273,11 @@ func (w Writes) AddPolicyDecision(ctx context.Context, d core.PolicyDecision) (i
 	var rollout *int64
 	if d.RolloutID != 0 {
 		rollout = &d.RolloutID
+	} else if last, err := w.Q.LastControlDecision(ctx, w.Entered); err == nil && d.Verdict != cedar.Allow && last.Verdict == string(d.Verdict) &&
+		sameRequest(last.Request, request) && sameRequest(last.Decision, decision) {
+		return last.ID, nil // who repeats what is denied adds no rows
+	} else if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return 0, pg.Classify(err, "read the latest decision about a control")
 	}
 	id, err := w.Q.InsertPolicyDecision(ctx, query.InsertPolicyDecisionParams{
 		OrganizationID: w.Entered, RolloutID: rollout, GateID: d.GateID, Verdict: string(d.Verdict), Decision: decision, Request: request,
@@ -290,16 +300,31 @@ func (w Writes) ChangeRules(ctx context.Context, member int64) (rules core.Chang
 }
 
 // ChangePlaces implements core.ChangePolicyTx.
-func (w Writes) ChangePlaces(ctx context.Context, application int64, environments []int64) (core.ChangePlaces, error) {
+func (w Writes) ChangePlaces(ctx context.Context, c core.PlacesOfChange) (core.ChangePlaces, error) {
 	var p core.ChangePlaces
-	of, err := w.Q.ChangeOf(ctx, w.Entered, application)
+	of, err := w.Q.ChangeOf(ctx, w.Entered, c.Application)
 	if err != nil {
-		return p, pg.Classify(err, "read application %d of a change", application)
+		return p, pg.Classify(err, "read application %d of a change", c.Application)
 	}
 	p.Application, p.At = of.Application, of.At
-	named, err := w.Q.EnvironmentTiers(ctx, w.Entered, environments)
+	named, err := w.Q.EnvironmentsOfChange(ctx, query.EnvironmentsOfChangeParams{
+		OrganizationID: w.Entered, Everywhere: c.Everywhere, Ids: c.Environments, GoesTo: c.GoesTo,
+	})
 	for _, row := range named {
 		p.AddEnvironment(row.ID, row.Name, row.Tier)
 	}
 	return p, pg.Classify(err, "read environments of a change")
+}
+
+// sameRequest reports whether two documents are the same but for their time.
+func sameRequest(a, b []byte) bool {
+	var x, y map[string]any
+	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
+		return false
+	}
+	for _, one := range []map[string]any{x, y} {
+		delete(one, "at")
+		delete(one, "time")
+	}
+	return reflect.DeepEqual(x, y)
 }

@@ -97,9 +97,17 @@ ORDER BY s.name;
 -- The name of an application, empty for none, and the present time.
 SELECT now()::timestamptz AS at, COALESCE((SELECT a.name FROM cd_applications a WHERE a.organization_id = @organization_id AND a.id = @application_id::bigint), '')::text AS application;
 
--- name: EnvironmentTiers :many
-SELECT id, name, tier FROM cd_environments WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
+-- name: EnvironmentsOfChange :many
+-- Some, those that an application goes to, or all.
+SELECT v.id, v.name, v.tier FROM cd_environments v
+WHERE v.organization_id = @organization_id AND (@everywhere::boolean OR v.id = ANY(@ids::bigint[]) OR EXISTS (
+    SELECT FROM cd_application_environments ae
+    WHERE ae.organization_id = v.organization_id AND ae.environment_id = v.id AND ae.application_id = @goes_to::bigint AND ae.current));
 
 -- name: ControlDecisions :many
 -- About changes of controls, the latest first.
 SELECT * FROM cd_policy_decisions WHERE organization_id = @organization_id AND rollout_id IS NULL AND gate_id = 'control.change' ORDER BY id DESC LIMIT 100;
+
+-- name: LastControlDecision :one
+-- The latest about changes of controls, with its request.
+SELECT * FROM cd_policy_decisions WHERE organization_id = @organization_id AND rollout_id IS NULL AND gate_id = 'control.change' ORDER BY id DESC LIMIT 1;

@@ -121,25 +121,41 @@ func (q *Queries) EnvironmentNames(ctx context.Context, organizationID int64) ([
 	return items, nil
 }
 
-const environmentTiers = `-- name: EnvironmentTiers :many
-SELECT id, name, tier FROM cd_environments WHERE organization_id = $1 AND id = ANY($2::bigint[])
+const environmentsOfChange = `-- name: EnvironmentsOfChange :many
+SELECT v.id, v.name, v.tier FROM cd_environments v
+WHERE v.organization_id = $1 AND ($2::boolean OR v.id = ANY($3::bigint[]) OR EXISTS (
+    SELECT FROM cd_application_environments ae
+    WHERE ae.organization_id = v.organization_id AND ae.environment_id = v.id AND ae.application_id = $4::bigint AND ae.current))
 `
 
-type EnvironmentTiersRow struct {
+type EnvironmentsOfChangeParams struct {
+	OrganizationID int64
+	Everywhere     bool
+	Ids            []int64
+	GoesTo         int64
+}
+
+type EnvironmentsOfChangeRow struct {
 	ID   int64
 	Name string
 	Tier string
 }
 
-func (q *Queries) EnvironmentTiers(ctx context.Context, organizationID int64, ids []int64) ([]EnvironmentTiersRow, error) {
-	rows, err := q.db.Query(ctx, environmentTiers, organizationID, ids)
+// Some, those that an application goes to, or all.
+func (q *Queries) EnvironmentsOfChange(ctx context.Context, arg EnvironmentsOfChangeParams) ([]EnvironmentsOfChangeRow, error) {
+	rows, err := q.db.Query(ctx, environmentsOfChange,
+		arg.OrganizationID,
+		arg.Everywhere,
+		arg.Ids,
+		arg.GoesTo,
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []EnvironmentTiersRow
+	var items []EnvironmentsOfChangeRow
 	for rows.Next() {
-		var i EnvironmentTiersRow
+		var i EnvironmentsOfChangeRow
 		if err := rows.Scan(&i.ID, &i.Name, &i.Tier); err != nil {
 			return nil, err
 		}
@@ -263,6 +279,28 @@ func (q *Queries) InsertPolicyVersion(ctx context.Context, arg InsertPolicyVersi
 		arg.CreatedAt,
 	)
 	return err
+}
+
+const lastControlDecision = `-- name: LastControlDecision :one
+SELECT organization_id, id, rollout_id, gate_id, verdict, decision, request, created_at, updated_at FROM cd_policy_decisions WHERE organization_id = $1 AND rollout_id IS NULL AND gate_id = 'control.change' ORDER BY id DESC LIMIT 1
+`
+
+// The latest about changes of controls, with its request.
+func (q *Queries) LastControlDecision(ctx context.Context, organizationID int64) (PolicyDecision, error) {
+	row := q.db.QueryRow(ctx, lastControlDecision, organizationID)
+	var i PolicyDecision
+	err := row.Scan(
+		&i.OrganizationID,
+		&i.ID,
+		&i.RolloutID,
+		&i.GateID,
+		&i.Verdict,
+		&i.Decision,
+		&i.Request,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
 }
 
 const latestPolicyDecisions = `-- name: LatestPolicyDecisions :many
