@@ -360,7 +360,9 @@ check: ## What to run before every commit: format, import rules, lint of what ha
 .PHONY: ci
 ci: ## What CI runs: drift, format-check, lint, arch, charts, test, model, simulate, chaos, upgrade, e2e with a scenario for each mechanism, e2e-charts, then the generated clients, the console's build and its tests where there is npm
 	@# The cluster of e2e is built beside everything before it, which on a new machine takes about as long. e2e waits for it, and shows what went wrong.
-	@XDG_CACHE_HOME="$(CACHE)" nice -n 10 bash -c 'tools/cluster/build.sh && tools/cluster/workflows.sh' >/dev/null 2>&1 & build=$$!; trap 'kill $$build 2>/dev/null || true' EXIT; \
+	@# It has a process group of its own (set -m), so that a failure or an interrupt ends all that it has started.
+	@set -m; XDG_CACHE_HOME="$(CACHE)" nice -n 10 bash -c 'tools/cluster/build.sh && tools/cluster/workflows.sh' </dev/null >/dev/null 2>&1 & build=$$!; set +m; \
+	trap 'kill -- -$$build 2>/dev/null || true' EXIT; \
 	for step in $(CI_STEPS); do $(MAKE) $$step; done; \
 	$(MAKE) simulate SEEDS=100000 FOR=3m; \
 	$(MAKE) chaos; \

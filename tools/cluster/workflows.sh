@@ -20,18 +20,34 @@ fi
 mkdir -p "$out/bin" "$out/manifests"
 exec 9>"$out/lock"
 flock 9
+if [[ -f $out/complete ]]; then # another one has built it meanwhile
+	echo "$out"
+	exit
+fi
 export GOWORK=off GOFLAGS=-buildvcs=false CGO_ENABLED=0 GOTOOLCHAIN=${GOTOOLCHAIN:-auto}
 say() { printf '%s %s\n' "$(date +%T)" "$*" >&2; }
-# The folder of a module's sources. It is of no go.mod here: the module's own pins and replaces hold.
-sources() { go mod download -json "$1" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p'; }
+# sources MODULE FOLDER: the folder of a module's sources, which has FOLDER. It is of no go.mod here: the module's own pins and replaces hold.
+# Call it in an assignment of its own: a failure within the argument of another command ends nothing.
+sources() {
+	local answer dir
+	answer=$(go mod download -json "$1") || true
+	dir=$(sed -n 's/^\t"Dir": "\(.*\)",$/\1/p' <<<"$answer")
+	if [[ -z $dir || ! -d $dir/$2 ]]; then
+		say "found no sources of $1 with the folder $2; go mod download answered: $answer"
+		return 1
+	fi
+	echo "$dir"
+}
 
 say "building Argo Workflows $version, once, into $out (12 minutes on two busy cores when nothing is cached)"
+argo=$(sources "$module@$version" cmd)
+clusterlogs=$(sources "$kwok" kustomize/crd/bases)/kustomize/crd/bases/kwok.x-k8s.io_clusterlogs.yaml
 # The server embeds a user interface that the module does not have, and nothing can be laid over a file of the module cache: so
 # the sources are copied, and get an empty page.
 src=$out/src
 rm -rf "$src"
 trap 'rm -rf "$src"' EXIT
-cp -r "$(sources $module@$version)/." "$src"
+cp -r "$argo/." "$src"
 chmod -R u+w "$src"
 mkdir -p "$src/ui/dist/app"
 echo '<!doctype html>' >"$src/ui/dist/app/index.html"
@@ -43,7 +59,7 @@ for command in workflow-controller argo; do
 	mv "$out/bin/.$command" "$out/bin/$command"
 done
 # The full definition of workflows is larger than what the API server takes; in the minimal ones the controller and the server check alone.
-install -m 0644 "$src"/manifests/base/crds/minimal/argoproj.io_*.yaml "$(sources "$kwok")"/kustomize/crd/bases/kwok.x-k8s.io_clusterlogs.yaml "$out/manifests/"
+install -m 0644 "$src"/manifests/base/crds/minimal/argoproj.io_*.yaml "$clusterlogs" "$out/manifests/"
 touch "$out/complete"
 say "done"
 echo "$out"

@@ -87,6 +87,9 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.prepare(); err != nil {
 		return err
 	}
+	if err := c.reserveController(ctx); err != nil {
+		return err
+	}
 	if err := c.run(ctx, c.controlPlane()...); err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/port"
 )
 
@@ -22,9 +23,9 @@ import (
 // namespace binds it.
 const Submitter = "submitter"
 
-// controllerHealth is where the workflow controller reports that it works. The port is fixed, so a machine has one such controller at a
+// controllerPort is where the workflow controller reports that it works. The port is fixed, so a machine has one such controller at a
 // time.
-const controllerHealth = "http://127.0.0.1:6060/healthz"
+const controllerPort = 6060
 
 // podLog is what every container of a Workflow says, in the format of the container runtime interface.
 const podLog = "2026-01-01T00:00:00.000000000+00:00 stdout F line 1 of the step\n" +
@@ -74,7 +75,8 @@ func (c *Cluster) startWorkflows(ctx context.Context) error {
 	bin := filepath.Join(c.config.Workflows, "bin")
 	return c.run(ctx,
 		program{
-			name: "workflow-controller", file: filepath.Join(bin, "workflow-controller"), ready: c.healthy(controllerHealth),
+			name: "workflow-controller", file: filepath.Join(bin, "workflow-controller"),
+			ready: c.healthy("http://" + port.Address(controllerPort) + "/healthz"),
 			args: []string{
 				// The image is a string in pods that KWOK plays.
 				"--kubeconfig=" + c.Kubeconfig(Admin), "--namespace=argo", "--executor-image=argoexec:none",
@@ -91,6 +93,16 @@ func (c *Cluster) startWorkflows(ctx context.Context) error {
 			env: []string{"HOME=" + c.path("home")},
 		},
 	)
+}
+
+// reserveController holds the port of the workflow controller against other runs until the cluster stops: what answers there would be taken
+// for the controller of this cluster. Without Argo Workflows it does nothing.
+func (c *Cluster) reserveController(ctx context.Context) error {
+	if c.config.Workflows != "" && !c.reserved.Hold(ctx, c.config.Clock, controllerPort) {
+		return fault.New(fault.Unavailable, "found port %d of the workflow controller in use or reserved, expected it to be free: one run with "+
+			"Argo Workflows at a time fits on a machine", controllerPort)
+	}
+	return nil
 }
 
 // argoServes expects that the Argo Server answers to an account.

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"context"
+	"strings"
 
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 )
@@ -73,8 +74,7 @@ func (r *run) act(ctx context.Context, a Act) error {
 	case a.Finish != nil:
 		return r.finish(ctx, *a.Finish)
 	case a.Abort != "":
-		_, err := r.world.API.AbortRollout(ctx, r.started.ID, a.Abort)
-		return err
+		return r.abort(ctx, a.Abort)
 	case a.Retry != "":
 		_, err := r.world.API.RetryRollout(ctx, r.started.ID, a.Retry)
 		return err
@@ -99,6 +99,20 @@ func (r *run) act(ctx context.Context, a Act) error {
 	default:
 		return r.onCheck(ctx, a)
 	}
+}
+
+// abort aborts the started rollout. What the cluster shows to be deployed, the domain service knows a moment later, and refuses an abort
+// until then.
+func (r *run) abort(ctx context.Context, reason string) error {
+	ctx, cancel := context.WithTimeout(ctx, seenWithin)
+	defer cancel()
+	return r.world.Await(ctx, "the rollout to be aborted", func() (string, bool, error) {
+		_, err := r.world.API.AbortRollout(ctx, r.started.ID, reason)
+		if err != nil && strings.Contains(err.Error(), "nothing is being deployed") {
+			return err.Error(), false, nil
+		}
+		return "", err == nil, err
+	})
 }
 
 // onCheck executes acts about checks.

@@ -51,6 +51,8 @@ type Spec struct {
 	Ends func(args map[string]any) string
 	// EffectOf is the effect of one call; nil for Functions of which all calls have the same.
 	EffectOf func(args map[string]any) activity.Effect
+	// TakesBackAt reports whether calls take something back at a place (activity.Confined); nil for all places.
+	TakesBackAt func(opened, touched activity.Place) bool
 	// Check finds what is wrong with arguments together; nil for nothing. It is called with those that pass one by one.
 	Check func(args map[string]any) []fault.Field
 }
@@ -70,6 +72,7 @@ var (
 	_ activity.Varying   = (*Function)(nil)
 	_ activity.Ender     = (*Function)(nil)
 	_ activity.Owned     = (*Function)(nil)
+	_ activity.Confined  = (*Function)(nil)
 )
 
 // Outgoing sends what leaves this installation.
@@ -141,6 +144,11 @@ func (f *Function) Ends(args map[string]any) string {
 		return ""
 	}
 	return f.spec.Ends(args)
+}
+
+// TakesBackAt reports whether calls that touch a place take something back where a passage opens the other.
+func (f *Function) TakesBackAt(opened, touched activity.Place) bool {
+	return f.spec.TakesBackAt == nil || f.spec.TakesBackAt(opened, touched)
 }
 
 // Spec is its declaration.

@@ -46,7 +46,8 @@ func httpRequest(web activity.Web) *Function {
 	return &Function{
 		spec: Spec{
 			Name: "http.request", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: false,
-			Effect: activity.Changes, Touches: touchesURL, EffectOf: effectOfRequest, Check: checkRequest,
+			Effect: activity.Changes, Touches: touchesURL, EffectOf: effectOfRequest, TakesBackAt: opensWorkflows,
+			Check: checkRequest,
 			Doc: "Sends an HTTP request. Answers `{status, ok, headers, body, json, size, sha256}`: `ok` is whether the status is 2xx, `body` the text of\n" +
 				"the answer, `json` the value if the answer is JSON, `size` and `sha256` the length and digest of the body. `body` and `json` are None\n" +
 				"if the body is longer than `max_body`, and `body` if it is not UTF-8 text; an answer of more than 64 MiB is an error. `headers` has\n" +
@@ -57,7 +58,8 @@ func httpRequest(web activity.Web) *Function {
 				"with `repeatable`. Every attempt of a call carries the same `Idempotency-Key`.\n\n" +
 				"Only `GET` and `HEAD` follow redirects, at most three. Servers that are not public can be reached only if an operator allows them\n" +
 				"(`http_allow_networks`). `GET`, `HEAD` and `OPTIONS` change nothing and need no passage.\n" +
-				"A `PUT` that stops or terminates a Workflow at an Argo Server (`…/api/v1/workflows/NAMESPACE/NAME/stop`) is executed after an abort, too.",
+				"A `PUT` that stops or terminates a Workflow at an Argo Server (`…/api/v1/workflows/NAMESPACE/NAME/stop`) is executed after an abort, too,\n" +
+				"if its body is at most `{name, namespace}` in `json`, and a passage opens that path (a place with `url_path` `/api/v1/workflows/`).",
 			Arguments: []Field{
 				{Name: "url", Doc: "The URL, `https://…`.", Type: Text, Required: true},
 				{
@@ -134,21 +136,47 @@ func effectOfRequest(args map[string]any) activity.Effect {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return activity.Reads
 	case http.MethodPut:
-		raw, _ := args["url"].(string)
-		if hidden, _ := args["url_credential"].(string); hidden == "" && endsWorkflow(raw) {
+		if endsWorkflow(args) {
 			return activity.TakesBack
 		}
 	}
 	return activity.Changes
 }
 
-// workflowEnd is the path at which an Argo Server ends a Workflow.
-var workflowEnd = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)*/api/v1/workflows/[a-z0-9-]+/[a-z0-9.-]+/(stop|terminate)$`)
+// workflowsPath is where an Argo Server has its Workflows, by their namespaces.
+const workflowsPath = "/api/v1/workflows/"
 
-// endsWorkflow reports whether a URL is one at which an Argo Server ends a Workflow. One that servers might read in several ways is not.
-func endsWorkflow(raw string) bool {
+// opensWorkflows reports whether a place is declared as Workflows at an Argo Server. At other places the path does not say what a request
+// does: a bucket has content at any path.
+func opensWorkflows(opened, touched activity.Place) bool {
+	return opened.URL != activity.AnyURL && opened.Covers(touched) > 0 && strings.Contains(activity.SameURL(opened.URL)+"/", workflowsPath)
+}
+
+// workflowEnd is the path at which an Argo Server ends a Workflow, with the namespace and the name.
+var workflowEnd = regexp.MustCompile(`^(?:/[A-Za-z0-9._~-]+)*` + workflowsPath + `([a-z0-9-]+)/([a-z0-9.-]+)/(?:stop|terminate)$`)
+
+// endsWorkflow reports whether a request does nothing but end a Workflow at an Argo Server. One whose URL servers might read in several
+// ways does not, nor one that brings anything else: with a nodeFieldSelector a stop ends one node, and the Workflow continues.
+func endsWorkflow(args map[string]any) bool {
+	raw, _ := args["url"].(string)
 	u, err := url.Parse(raw)
-	return err == nil && u.RawQuery == "" && u.EscapedPath() == u.Path && path.Clean(u.Path) == u.Path && workflowEnd.MatchString(u.Path)
+	if err != nil || u.RawQuery != "" || u.EscapedPath() != u.Path || path.Clean(u.Path) != u.Path {
+		return false
+	}
+	found := workflowEnd.FindStringSubmatch(u.Path)
+	if found == nil || args["url_credential"] != nil || args["body"] != nil || args["json_credentials"] != nil {
+		return false
+	}
+	if args["json"] == nil {
+		return true
+	}
+	body, isObject := args["json"].(map[string]any)
+	for name, value := range body {
+		if name != "namespace" && name != "name" || name == "namespace" && value != found[1] || name == "name" && value != found[2] {
+			return false
+		}
+	}
+	return isObject
 }
 
 // repeats reports whether a request may be sent twice: by its method (RFC 9110, 9.2.2), or because the program says so.
@@ -249,7 +277,8 @@ func wrongHeader(name string) string {
 func requestOf(call activity.Call) (activity.WebRequest, error) {
 	args := call.Args
 	r := activity.WebRequest{
-		Organization: call.Organization, Delivery: id.Delivers(call.Workflow), Method: method(args), URL: text(args, "url"), Header: map[string]string{"User-Agent": "Lockstep"},
+		Organization: call.Organization, Delivery: id.Delivers(call.Workflow), Method: method(args), URL: text(args, "url"),
+		Header:     map[string]string{"User-Agent": "Lockstep"},
 		Credential: text(args, "credential"), Secrets: call.Secrets, Repeatable: repeats(args),
 		Timeout: defaultSeconds * time.Second, Keep: defaultKept,
 	}

@@ -259,6 +259,38 @@ func TestTheEffectOfARequest(t *testing.T) {
 			t.Errorf("PUT %s with a URL that is a credential: found %v, want a change", url, got)
 		}
 	}
+	// Only a request that brings nothing else ends a Workflow.
+	stop := workflows + "work/deploy-d1/stop"
+	for _, tt := range []struct {
+		args m
+		want activity.Effect
+	}{
+		{m{"json": m{"name": "deploy-d1", "namespace": "work"}}, activity.TakesBack},
+		{m{"json": m{}}, activity.TakesBack},
+		{m{"json": nil, "body": nil, "credential": "argo"}, activity.TakesBack},
+		{m{"json": m{"nodeFieldSelector": "displayName=approve"}}, activity.Changes},
+		{m{"json": m{"name": "other", "namespace": "work"}}, activity.Changes},
+		{m{"json": m{"name": "deploy-d1", "namespace": "other"}}, activity.Changes},
+		{m{"json": m{"name": m{}}}, activity.Changes},
+		{m{"json": []any{}}, activity.Changes},
+		{m{"json": "deploy-d1"}, activity.Changes},
+		{m{"body": `{"nodeFieldSelector":"displayName=approve"}`}, activity.Changes},
+		{m{"body": ""}, activity.Changes},
+		{m{"json": m{}, "json_credentials": m{"nodeFieldSelector": "secret"}}, activity.Changes},
+	} {
+		tt.args["method"], tt.args["url"] = "PUT", stop
+		if got := activity.EffectOf(f, tt.args); got != tt.want {
+			t.Errorf("%v: found %v, want %v", tt.args, got, tt.want)
+		}
+	}
+	for opened, want := range map[string]bool{
+		"https://argo.example.com/sub/api/v1/workflows/work": true, "https://argo.example.com/sub/api/v1/workflows/other": false,
+		"https://argo.example.com/sub": false, "https://argo.example.com": false, activity.AnyURL: false,
+	} {
+		if got := f.TakesBackAt(activity.Place{URL: opened}, activity.Place{URL: stop}); got != want {
+			t.Errorf("stop where a passage opens %s: found %t, want %t", opened, got, want)
+		}
+	}
 	if touched := f.Touches(m{"url": "https://example.com/a"}); len(touched) != 1 || touched[0].URL != "https://example.com/a" {
 		t.Errorf("touches %v", touched)
 	}

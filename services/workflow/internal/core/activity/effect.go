@@ -88,6 +88,12 @@ type Ender interface {
 	Ends(args map[string]any) string
 }
 
+// Confined is a Function whose calls take something back only at places that are declared for that.
+type Confined interface {
+	// TakesBackAt reports whether a place that a passage opens is one where calls that touch the other take something back.
+	TakesBackAt(opened, touched Place) bool
+}
+
 // EffectOf is the effect of one call.
 func EffectOf(f Function, args map[string]any) Effect {
 	if v, varies := f.(Varying); varies {

@@ -151,11 +151,32 @@ func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Ca
 	if problem != "" {
 		return admitted{}, g.refuse(ctx, call, problem)
 	}
+	if place, other := run.takesBackElsewhere(f, all, touched); other {
+		return admitted{}, g.refuse(ctx, call, fmt.Sprintf(
+			"the rollout is being aborted, and the driver's manifest does not declare %s as a place where %s takes something back", place, call.Function))
+	}
 	a := admitted{held: held}
 	if len(environments) == 1 {
 		a.owner = fmt.Sprintf("o%d.e%d.a%d", call.Organization, environments[0], run.Application)
 	}
 	return a, nil
+}
+
+// takesBackElsewhere returns a place that a call touches although the rollout is being aborted, where no passage says that the call takes
+// something back.
+func (r Run) takesBackElsewhere(f activity.Function, all []Territory, touched []activity.Place) (activity.Place, bool) {
+	confined, is := f.(activity.Confined)
+	if !is || !r.Suspended() {
+		return activity.Place{}, false
+	}
+	for _, place := range touched {
+		if !slices.ContainsFunc(r.Passages, func(p Passage) bool {
+			return slices.ContainsFunc(r.places(all, p), func(of activity.Place) bool { return confined.TakesBackAt(of, place) })
+		}) {
+			return place, true
+		}
+	}
+	return activity.Place{}, false
 }
 
 // checkProposal decides about a call that changes nothing but the branch of a proposal: it needs no passage, unless an environment is

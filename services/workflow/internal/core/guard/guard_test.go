@@ -495,6 +495,44 @@ func TestARunEndsItsOwnAfterTheRollout(t *testing.T) {
 	}
 }
 
+// confined is a Function that takes something back only at places of a path.
+type confined struct{ act }
+
+func (confined) TakesBackAt(opened, _ activity.Place) bool {
+	return strings.HasSuffix(opened.URL, "/workflows/shop")
+}
+
+// During an abort, a call that takes something back only at some places is executed only where a passage opens one of them (R2-34).
+func TestWhatIsTakenBackOnlyWhereItIsDeclared(t *testing.T) {
+	t.Parallel()
+	const stop = "https://argo.example.com/workflows/shop/deploy/stop"
+	functions, err := activity.NewFunctions(confined{act{"stop", activity.TakesBack}}, act{"undo", activity.TakesBack})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for opened, want := range map[string]string{
+		"https://argo.example.com/workflows/shop":  "",
+		"https://argo.example.com":                 "does not declare",
+		activity.AnyURL:                            "does not declare",
+		"https://argo.example.com/workflows/other": "no passage of the rollout opens",
+	} {
+		for function, want := range map[string]string{"stop": want, "undo": strings.ReplaceAll(want, "does not declare", "")} {
+			k := &kept{run: Run{Version: 1, AbortedAt: noon.Add(time.Minute), Passages: []Passage{
+				{Environment: staging, At: noon, Places: []activity.Place{{Agent: 7}, {URL: opened}}},
+			}}}
+			call := agent.OutgoingCall{Organization: 1, Workflow: "rollout-1", Function: function, Args: json.RawMessage(`{"url": "` + stop + `"}`)}
+			err := New(k, functions, slog.New(slog.DiscardHandler)).Admit(t.Context(), &call)
+			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%s with a passage of %s: found %v, expected %q", function, opened, err, want)
+			}
+			k.run.RetriedAt = noon.Add(2 * time.Minute)
+			if err := New(k, functions, slog.New(slog.DiscardHandler)).Admit(t.Context(), &call); want == "does not declare" && err != nil {
+				t.Errorf("%s with a passage of %s, retried: found %v", function, opened, err)
+			}
+		}
+	}
+}
+
 // D55: a proposal needs no passage, in whichever run. It is refused once the rollout has ended, and where an environment is deployed
 // from a branch of proposals, however that is written.
 func TestProposals(t *testing.T) {

@@ -51,6 +51,85 @@ func TestAnAbortComesTooLate(t *testing.T) {
 	}
 }
 
+// abortedAt25 is a rollout that is aborted after 25 seconds, when api's Workflow has ended if it takes 20, and retried a minute later.
+func abortedAt25(t *testing.T, api time.Duration) *world {
+	t.Helper()
+	w := argoShop(t)
+	w.argo.takes["api"], w.argo.takes["worker"] = api, 120*time.Second
+	w.asks = map[string]map[string]time.Duration{
+		"deployment.started deployment_id=12":                      {"com.gitlab.cd.rollout.abort_requested": 25 * time.Second},
+		"rollout.aborted environment_id=3 reason=aborted: because": {"com.gitlab.cd.rollout.retry_requested": 60 * time.Second},
+	}
+	return w
+}
+
+// A Workflow whose steps have continueOn ends as Succeeded although it was stopped: it has not done its work, so a retry begins it anew
+// (R2-34).
+func TestAStoppedWorkflowThatCountsAsSucceeded(t *testing.T) {
+	t.Parallel()
+	for name, edit := range bothWays {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := abortedAt25(t, 120*time.Second)
+			w.argo.stoppedAs = "Succeeded"
+			if failure := w.run(driver.Deploy, workflowInputs(edit)); failure != "" {
+				t.Fatal(failure)
+			}
+			if w.argo.created != 4 || w.argo.all["deploy-api-d11-2"] == nil || w.argo.all["deploy-worker-d12-2"] == nil {
+				t.Errorf("%d Workflows were created, expected two of each deployment; story %q", w.argo.created, w.story)
+			}
+
+			// One that a person has stopped has failed.
+			w = argoShop(t)
+			w.argo.stoppedAs = "Succeeded"
+			w.argo.away = func() bool {
+				if wf := w.argo.all["deploy-api-d11"]; len(w.argo.looks) > 2 && wf.stopped.IsZero() {
+					w.argo.stop(w, "deploy-api-d11", "stop")
+				}
+				return false
+			}
+			failure := w.run(driver.Deploy, workflowInputs(edit))
+			if !strings.Contains(failure, "workflow deploy-api-d11 was stopped") {
+				t.Errorf("a Workflow that a person has stopped: %q, expected a failure", failure)
+			}
+		})
+	}
+}
+
+// While it cannot be read how the Workflow has ended, a retry waits, and begins none: what it did is not done twice (R2-31, R2-34).
+func TestARetryThatCannotReadTheStatus(t *testing.T) {
+	t.Parallel()
+	for name, edit := range bothWays {
+		for forever, want := range map[bool]string{
+			false: "",
+			true:  "workflow deploy-api-d11 is not run again, as it is not known how it has ended: ",
+		} {
+			t.Run(fmt.Sprintf("%s, forever %t", name, forever), func(t *testing.T) {
+				t.Parallel()
+				w := abortedAt25(t, 20*time.Second)
+				looks := 0
+				w.argo.away = func() bool {
+					if len(w.argo.late) == 0 {
+						return false
+					}
+					looks++
+					return forever || looks < 4
+				}
+				failure := w.run(driver.Deploy, workflowInputs(edit))
+				if (want == "") != (failure == "") || !strings.Contains(failure, want) {
+					t.Errorf("failure %q, expected %q", failure, want)
+				}
+				if w.argo.all["deploy-api-d11-2"] != nil {
+					t.Errorf("story %q, expected that api's Workflow is not run again", w.story)
+				}
+				if forever && (looks < 5 || looks > 40) {
+					t.Errorf("%d looks, expected some, for a bounded time", looks)
+				}
+			})
+		}
+	}
+}
+
 // R2-29, R2-34: a cancellation of the rollout while Workflows run asks to stop them. At an Argo Server the engine refuses that, as every
 // change of a program whose rollout has ended.
 func TestACancellationStopsTheWorkflows(t *testing.T) {

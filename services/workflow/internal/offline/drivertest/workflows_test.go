@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -24,9 +25,13 @@ type argoWorkflows struct {
 	looks []time.Time
 	// answers are those of the server by method, which replace the regular one: status and body.
 	answers map[string]func() (int, object)
+	// away reports whether a status cannot be read now.
+	away    func() bool
 	created int
 	// late are the Workflows that had ended when they were to be stopped.
 	late []string
+	// stoppedAs is the phase in which a Workflow that was stopped ends: Succeeded with continueOn; Failed by default.
+	stoppedAs string
 	// lost are names of Workflows whose submit creates them without an answer.
 	lost map[string]bool
 }
@@ -36,9 +41,10 @@ type workflow struct {
 	began  time.Time
 	takes  time.Duration
 	ends   string
-	// stopped is when it was stopped, and how.
+	// stopped is when it was stopped, and how; as is the phase in which it ends then.
 	stopped time.Time
 	how     string
+	as      string
 }
 
 const workflowTemplate = `apiVersion: argoproj.io/v1alpha1
@@ -114,7 +120,10 @@ func (wf *workflow) view(now time.Time) object {
 	status := object{"phase": "Running", "progress": "0/1"}
 	switch {
 	case !wf.stopped.IsZero():
-		status = object{"phase": "Failed", "message": "Stopped with strategy '" + wf.how + "'"}
+		status = object{"phase": wf.as, "message": "Stopped with strategy '" + wf.how + "'"}
+		spec := maps.Clone(wf.object["spec"].(object))
+		spec["shutdown"] = map[string]string{"stop": "Stop", "terminate": "Terminate"}[wf.how]
+		o["spec"] = spec
 	case wf.takes > 0 && !now.Before(wf.began.Add(wf.takes)):
 		status = object{"phase": wf.ends}
 		if wf.ends == "Succeeded" {
@@ -145,6 +154,9 @@ func (a *argoWorkflows) call(w *world, name string, args object) (any, *history.
 		return object{"name": id, "namespace": args["namespace"], "uid": "u", "phase": "Pending", "message": "", "ended": false}, nil, true
 	case "k8s.list":
 		a.looks = append(a.looks, w.now)
+		if a.away != nil && a.away() {
+			return nil, &history.FunctionError{Code: "unreachable", Message: "away"}, true
+		}
 		items := []any{}
 		for _, id := range slices.Sorted(maps.Keys(a.all)) {
 			if strings.HasSuffix(args["labels"].(string), "="+a.all[id].object["metadata"].(object)["labels"].(object)["lockstep.dev/deployment"].(string)) {
@@ -173,7 +185,7 @@ func (a *argoWorkflows) call(w *world, name string, args object) (any, *history.
 }
 
 func (a *argoWorkflows) stop(w *world, name, how string) {
-	a.all[name].stopped, a.all[name].how = w.now, how
+	a.all[name].stopped, a.all[name].how, a.all[name].as = w.now, how, cmp.Or(a.stoppedAs, "Failed")
 	w.record("%s: %s", how, name)
 }
 
@@ -231,6 +243,9 @@ func (a *argoWorkflows) http(w *world, args object) object {
 		return object{"status": 200, "ok": true, "headers": object{}, "json": nil, "body": `{"result":{"content":"no such table","podName":"p"}}` + "\n"}
 	default:
 		a.looks = append(a.looks, w.now)
+		if a.away != nil && a.away() {
+			return answer(503, object{"message": "away"})
+		}
 		return answer(200, wf.view(w.now))
 	}
 }
