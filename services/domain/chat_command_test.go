@@ -530,7 +530,11 @@ func TestACommandBeginsARollout(t *testing.T) {
 	c.maintains(1)
 	c.linkByCommand("U1", user())
 	c.linkByCommand("U7", person(7).LimitedTo(core.PermissionsOf(core.MayRead, core.MayApprove)))
+	c.linkByCommand("U8", person(8).LimitedTo(core.PermissionsOf(core.MayRead, core.MayApprove)))
+	_, err = c.access.SetMemberRole(t.Context(), user(), 8, core.RoleApprover)
+	c.ok(err)
 	before := c.countOf(`SELECT count(*) FROM cd_rollouts`)
+	c.expect(c.order("U8", "rollout "+app+" "+set.Name), "refused", `needs the permission "deploy"`) // linking again would not help
 	c.expect(c.order("U1", "rollout "+app), "answered", set.Name+" is the newest of "+app, "/lockstep rollout "+app+" "+set.Name)
 	c.expect(c.order("U7", "rollout "+app+" "+set.Name), "unlinked", `were not signed in with the permission "deploy"`)
 	c.expect(c.order("U1", "rollout "+app+" set-99"), "refused", "expected one of the")

@@ -1,13 +1,18 @@
 package domain
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/trigger"
 )
 
 // sent posts an event with a token, and returns the answer.
@@ -46,16 +51,16 @@ func TestAnEventOverHTTPBeginsOneRollout(t *testing.T) {
 		token, body, want string
 		header            map[string]string
 	}{
-		"in headers": {"deploys", data, `{"triggers":1}`, inHeaders},
+		"in headers": {"deploys", data, `{"triggers":1,"full":0}`, inHeaders},
 		"in the body": {
-			"deploys", `{"data":` + data + `,"type":"build.passed","source":"/ci","id":"1","specversion":"1.0","team":"shop","time":"2027-01-15T08:00:00Z"}`, `{"triggers":1}`, inBody,
+			"deploys", `{"data":` + data + `,"type":"build.passed","source":"/ci","id":"1","specversion":"1.0","team":"shop","time":"2027-01-15T08:00:00Z"}`, `{"triggers":1,"full":0}`, inBody,
 		},
 		"in base64": {
 			"deploys", `{"specversion":"1.0","type":"build.passed","source":"/ci","id":"1","datacontenttype":"application/vnd.ci+json","data_base64":"eyJidWlsZCI6eyJicmFuY2giOiJtYWluIn19"}`,
-			`{"triggers":1}`, inBody,
+			`{"triggers":1,"full":0}`, inBody,
 		},
-		"of another type":      {"deploys", `{"specversion":"1.0","type":"test.passed","source":"/ci","id":"1"}`, `{"triggers":0}`, inBody},
-		"another organization": {"other", data, `{"triggers":0}`, inHeaders},
+		"of another type":      {"deploys", `{"specversion":"1.0","type":"test.passed","source":"/ci","id":"1"}`, `{"triggers":0,"full":0}`, inBody},
+		"another organization": {"other", data, `{"triggers":0,"full":0}`, inHeaders},
 	} {
 		if code, answer := w.sent(http.MethodPost, one.token, one.header, one.body); code != http.StatusAccepted || answer != one.want {
 			t.Errorf("%s: found %d %s; expected %s", name, code, answer, one.want)
@@ -63,6 +68,57 @@ func TestAnEventOverHTTPBeginsOneRollout(t *testing.T) {
 	}
 	w.want(len(w.decide()), 1)
 	w.want(w.rolloutCount(), 1)
+}
+
+// D58: an event is known by its source and its id, however its attributes are written, and two are never one.
+func TestEventsOfTwoSourcesAreTwo(t *testing.T) {
+	t.Parallel()
+	w := clocked(t)
+	w.trigger(core.TriggerEvent, `{"types":["*"]}`)
+	inHeaders := func(source, id string) map[string]string {
+		return map[string]string{"Ce-Specversion": "1.0", "Ce-Id": id, "Ce-Source": source, "Ce-Type": "t"}
+	}
+	for _, header := range []map[string]string{
+		inHeaders("/ci", "shop/1"), inHeaders("/ci", "shop%2F1"), inHeaders("/ci", `"shop/1"`), // one
+		inHeaders("/ci/shop", "1"), inHeaders("/ci", "shop%252F1"), inHeaders("/ci", "caf%C3%A9"),
+		inHeaders("/ci", strings.Repeat("/", 256)), inHeaders("/ci", strings.Repeat("/", 255)),
+	} {
+		if code, answer := w.sent(http.MethodPost, "deploys", header, ""); code != http.StatusAccepted || answer != `{"triggers":1,"full":0}` {
+			t.Errorf("%v: found %d %s", header, code, answer)
+		}
+	}
+	rows, err := w.pool.Query(t.Context(), `SELECT cause FROM cd_trigger_signals ORDER BY id`)
+	w.ok(err)
+	causes, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	w.ok(err)
+	w.want(causes[:4], []string{"event:/ci/shop%2F1", "event:/ci/shop/1", "event:/ci/shop%252F1", "event:/ci/café"})
+	w.want(len(causes), 6)
+}
+
+// D58: a trigger that has too much to decide about does not keep an event from others, and the sender learns of it.
+func TestAFullTriggerDoesNotStopOthers(t *testing.T) {
+	t.Parallel()
+	w := clocked(t)
+	w.trigger(core.TriggerEvent, `{"types":["t"]}`)
+	header := map[string]string{"Content-Type": "application/cloudevents+json"}
+	body := func(kind, id string) string {
+		return fmt.Sprintf(`{"specversion":"1.0","type":%q,"source":"/ci","id":%q}`, kind, id)
+	}
+	send := func(id string, code int, want string) {
+		t.Helper()
+		if found, answer := w.sent(http.MethodPost, "deploys", header, body("t", id)); found != code || !strings.Contains(answer, want) {
+			t.Errorf("found %d %s; expected %d %s", found, answer, code, want)
+		}
+	}
+	_, err := w.pool.Exec(t.Context(), `INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at, state)
+		SELECT organization_id, id, 'event:/ci/full-' || n, now(), now(), 'pending' FROM cd_triggers, generate_series(1, 500) n WHERE kind = 'event'`)
+	w.ok(err)
+	send("1", http.StatusTooManyRequests, "500 events to decide about")
+	_, err = w.triggers.PutTrigger(t.Context(), user(), trigger.NewTrigger{
+		ApplicationID: w.application.ID, Name: "other", Kind: core.TriggerEvent, Config: json.RawMessage(`{"types":["t"]}`), Enabled: true,
+	})
+	w.ok(err)
+	send("1", http.StatusAccepted, `{"triggers":1,"full":1}`)
 }
 
 // D58: each malformed event has an error of its own, and none reaches a trigger.
@@ -97,6 +153,12 @@ func TestABadEventOverHTTPIsRefused(t *testing.T) {
 		{"data that is no JSON", "deploys", `{`, headers(), 400, "/data: found no JSON object"},
 		{"data that is a list", "deploys", `[]`, headers(), 400, "/data: found no JSON object"},
 		{"data of another type", "deploys", `a,b`, headers("Content-Type", "text/csv"), 400, `/datacontenttype: found \"text/csv\"`},
+		{"a content type that cannot be read", "deploys", `{"specversion":"1.0","type":"t","source":"/ci","id":"1"}`,
+			headers("Content-Type", "application/cloudevents+json; =", "Ce-Id", "", "Ce-Source", "", "Ce-Type", ""), 400, "found content type"},
+		{"data without a content type", "deploys", `{}`, headers("Content-Type", ""), 400, "/datacontenttype: found no content type"},
+		{"a broken percent", "deploys", `{}`, headers("Ce-Id", "100%"), 400, "expected %25"},
+		{"a zero byte", "deploys", `{}`, headers("Ce-Id", "a%00b"), 400, "/id: found"},
+		{"no UTF-8", "deploys", `{}`, headers("Ce-Id", "\xff"), 400, "/id: found"},
 		{"a batch", "deploys", `[]`, headers("Content-Type", "application/cloudevents-batch+json"), 400, "application/cloudevents-batch+json"},
 		{"too much", "deploys", `{"a":"` + strings.Repeat("a", 1<<20) + `"}`, headers(), 400, "found more than 131072 bytes"},
 		{"too much data", "deploys", `{"a":"` + strings.Repeat("a", 70_000) + `"}`, headers(), 400, "/data: found 70008 bytes"},

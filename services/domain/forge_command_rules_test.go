@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/chat"
 )
 
@@ -36,6 +37,19 @@ func TestAQuorumIsReachedByComments(t *testing.T) {
 	c.want(c.approvals(), 1)
 	c.writing(80, "bob", approve, "answered", "approved production")
 	c.want(c.approvals(), 2)
+}
+
+// D63: an account at a forge is not good for what no comment does, and is not asked to be linked again for it.
+func TestAnAccountAtAForgeBeginsNoRollout(t *testing.T) {
+	t.Parallel()
+	c := comments(t)
+	_, err := c.pool.Exec(t.Context(), `UPDATE cd_members SET role = 'owner' WHERE id = 7`)
+	c.ok(err)
+	c.links(70, "ann", person(7))
+	all, err := c.chats.ForgeAccounts(t.Context(), person(7))
+	c.ok(err)
+	c.want(all[0].Permissions, core.PermissionsOf(core.MayRead, core.MayApprove, core.MayFreeze))
+	c.writing(70, "ann", "/lockstep rollout shop set-1", "refused", "expected one of")
 }
 
 // D63: a code links an account at the hook for which it was made, and at no other one: that one's maker could have written the comment.

@@ -261,6 +261,19 @@ func TestAPullRequestGetsItsPlan(t *testing.T) {
 	r.want([]any{r.pulls()[0].State, r.pulls()[0].Outcome}, []any{
 		forge.Sent, "its comment has the plan; the status of its commit was not set: unauthorized: the token may not",
 	})
+	// So is one that the forge takes later: the server is left alone for as long, and the comment is not written again.
+	r.at.answer = func(in pullInputs) map[string]any {
+		if in.Comment == nil {
+			return map[string]any{"outcome": "read"}
+		}
+		return map[string]any{"outcome": "sent", "link": "https://git.test/shop/config/pulls/3#1", "unset": "limited: later", "wait": 120}
+	}
+	r.now.Advance(time.Minute)
+	r.pushes(3, "")
+	r.work()
+	r.want([]any{r.pulls()[0].State, r.pulls()[0].Link, r.countOf(`SELECT count(*) FROM cd_forge_hosts WHERE pull_paused_until = $1`, r.now.Now().Add(2*time.Minute))},
+		[]any{forge.Sent, "https://git.test/shop/config/pulls/3#1", 1})
+	r.now.Advance(3 * time.Minute)
 	r.at.answer = nil
 	r.want(r.countOf(`SELECT count(*) FROM cd_forge_statuses`), 0)
 }

@@ -126,7 +126,7 @@ func TestAnEventThatComesTwiceBeginsOneRollout(t *testing.T) {
 		t.Helper()
 		n, err := w.triggers.SendEvent(t.Context(), user(), e)
 		w.ok(err)
-		w.want(n, want)
+		w.want(n, trigger.Delivery{Triggers: want})
 	}
 	good := trigger.Event{ID: "1", Source: "/ci", Type: "build.passed", Data: json.RawMessage(`{"build":{"branch":"main"}}`)}
 	for _, other := range []trigger.Event{
@@ -454,7 +454,7 @@ func TestConfigurationsOfTriggersAreChecked(t *testing.T) {
 	w.refused(err, "expected at most 20")
 	n, err := w.triggers.SendEvent(t.Context(), stranger, trigger.Event{ID: "1", Source: "/ci", Type: "x"})
 	w.ok(err)
-	w.want(n, 0)
+	w.want(n, trigger.Delivery{})
 }
 
 // D58: an organization whose triggers have much to decide about does not keep those of another one waiting, and a decision that fails

@@ -116,8 +116,8 @@ func TestTheProgramOfPullRequestsReportsTheOutcome(t *testing.T) {
 		"write, away":                       {inputs: comment("away"), want: `"away" "unreachable: `},
 		"write, with a status":              {inputs: comment("fine") + status("c"), want: `"sent" "" "https://forge/3#1"`},
 		"write, a status that is refused":   {inputs: comment("fine") + status("b"), want: `"sent" "" "https://forge/3#1"`, unset: `"unauthorized: `},
-		"write, with a status that is busy": {inputs: comment("fine") + status("d"), want: `"limited" "`},
-		"write, a status that is away":      {inputs: comment("fine") + status("e"), want: `"away" "unreachable: `},
+		"write, with a status that is busy": {inputs: comment("fine") + status("d"), want: `"sent" "" "https://forge/3#1"`, unset: `"limited: `},
+		"write, a status that is away":      {inputs: comment("fine") + status("e"), want: `"sent" "" "https://forge/3#1"`, unset: `"unreachable: `},
 		"by another run":                    {run: "nightly", inputs: comment("fine"), want: `"refused" "forbidden: `, shared: "false"},
 		"by a run of a set":                 {run: "rollout-7", inputs: comment("fine"), want: `"refused" "forbidden: `, shared: "false"},
 	} {

@@ -53,6 +53,17 @@ func TestReadsFollowPages(t *testing.T) {
 	}
 }
 
+func TestCausesAreAskedForOnce(t *testing.T) {
+	t.Parallel()
+	c, asked := serve(t, http.StatusOK,
+		`{"data":{"rollout":{"id":"rollout_1","causes":[{"event":"create"}],"journal":{"nodes":[{"event":"start"}],"pageInfo":{"hasNextPage":true,"endCursor":"c1"}}}}}`,
+		`{"data":{"rollout":{"id":"rollout_1","journal":{"nodes":[{"event":"complete"}],"pageInfo":{"hasNextPage":false}}}}}`)
+	got, err := c.RolloutWithCauses(t.Context(), "rollout_1")
+	if err != nil || len(got.Journal) != 2 || len(got.Causes) != 1 || len(*asked) != 2 {
+		t.Errorf("got %+v, %v; want two pages of the journal, and the causes of the first answer", got, err)
+	}
+}
+
 func TestListsEndAtTheirLimit(t *testing.T) {
 	t.Parallel()
 	c, asked := serve(t, http.StatusOK, `{"data":{"rollouts":{"nodes":[{"id":"rollout_2"},{"id":"rollout_1"}],"pageInfo":{"hasNextPage":true,"endCursor":"c"}}}}`)

@@ -24,7 +24,13 @@ const (
 // RolloutSince returns a rollout with the rows of its journal after a cursor, oldest first, and the cursor of the last one; an empty cursor
 // means the beginning. Every row is returned once, however often the journal is read.
 func (c *Client) RolloutSince(ctx context.Context, id, cursor string) (Rollout, string, error) {
+	return c.rolloutSince(ctx, id, cursor, "")
+}
+
+// rolloutSince is RolloutSince with more fields of the rollout, which are asked for once.
+func (c *Client) rolloutSince(ctx context.Context, id, cursor, more string) (Rollout, string, error) {
 	var rollout Rollout
+	var causes []Transition
 	rows, err := all(0, func(first int, after *string) (connection[Transition], error) {
 		if after == nil && cursor != "" {
 			after = &cursor
@@ -36,17 +42,19 @@ func (c *Client) RolloutSince(ctx context.Context, id, cursor string) (Rollout, 
 				Journal connection[Transition] `json:"journal"`
 			}
 		}
-		err := c.do(ctx, `query($id: ID!, $first: Int, $after: String) { rollout(id: $id) { `+rolloutFields+
+		err := c.do(ctx, `query($id: ID!, $first: Int, $after: String) { rollout(id: $id) { `+rolloutFields+more+
 			` journal(first: $first, after: $after) { nodes { `+transitionFields+journalNewer+` } `+pageInfo+` } } }`,
 			map[string]any{"id": id, "first": first, "after": after}, &data)
 		r, err := found(data.Rollout, err, "rollout", id)
-		rollout = r.Rollout
+		if rollout = r.Rollout; more != "" {
+			causes, more = r.Causes, ""
+		}
 		if end := r.Journal.PageInfo.EndCursor; end != "" {
 			cursor = end
 		}
 		return r.Journal, err
 	})
-	rollout.Journal = rows
+	rollout.Journal, rollout.Causes = rows, causes
 	return rollout, cursor, err
 }
 

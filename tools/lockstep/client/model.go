@@ -217,7 +217,7 @@ type Rollout struct {
 	// RollbackOf is the rollout that it rolls back, and RolledBackBy the newest one that rolls it back.
 	RollbackOf   *Reference `json:"rollbackOf,omitempty"`
 	RolledBackBy *Reference `json:"rolledBackBy,omitempty"`
-	// Causes are the rows of journals that led to it, the first cause first, and last its own first row.
+	// Causes are the rows of journals that led to it, the first cause first, and last its own first row; only if they were asked for.
 	Causes []Transition `json:"causes,omitempty"`
 	// AutomaticRollback is the rollback scheduled by the application's policy; nil for none.
 	AutomaticRollback *AutomaticRollback `json:"automaticRollback,omitempty"`

@@ -62,15 +62,16 @@ const (
 		`previousVersionSet { id name } startedAt finishedAt ` +
 		`deployments { id service { id name } state status versions { id name digest reference } snapshot { commitSha manifestDigest }` + linkNewer + ` ` +
 		`gates { gateId weight reachedAt passedAt } } }`
-	// rolloutNewer, gateNewer, linkNewer, waitNewer and journalNewer list the fields that the previous release of the domain service does not
-	// have.
+	// rolloutNewer, causesNewer, gateNewer, linkNewer, waitNewer and journalNewer list the fields that the previous release of the domain
+	// service does not have.
 	rolloutNewer = `rollbackOf { id } rolledBackBy { id } automaticRollback { state cause dueAt why outcome rollout { id } } ` +
 		`breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name } cause } ` +
-		`deadlines { kind environment { id name } seconds action countsWaiting state dueAt remainingSeconds } strategy strategyReason inputs ` +
-		`causes { ` + transitionFields + ` } `
-	gateNewer = ` requirements { group quorum given }`
-	linkNewer = ` link { name namespace url status }`
-	waitNewer = ` status subject passage requirements { group quorum given } approvers { id name } link`
+		`deadlines { kind environment { id name } seconds action countsWaiting state dueAt remainingSeconds } strategy strategyReason inputs `
+	// causesNewer is asked for of one rollout only: it is much to look for.
+	causesNewer = ` causes { ` + transitionFields + ` }`
+	gateNewer   = ` requirements { group quorum given }`
+	linkNewer   = ` link { name namespace url status }`
+	waitNewer   = ` status subject passage requirements { group quorum given } approvers { id name } link`
 	// journalNewer lists those of a rollout's own journal.
 	journalNewer = ` breach conditions { kind subject status environment { id name } by { principalType principalId principal { id name } at groups } ` +
 		`soakSeconds cause until }`
@@ -193,7 +194,13 @@ func (c *Client) Rollouts(ctx context.Context, f Filter) ([]Rollout, error) {
 
 // Rollout finds a rollout with its journal.
 func (c *Client) Rollout(ctx context.Context, id string) (Rollout, error) {
-	r, _, err := c.RolloutSince(ctx, id, "")
+	r, _, err := c.rolloutSince(ctx, id, "", "")
+	return r, err
+}
+
+// RolloutWithCauses is Rollout with the rows of journals that led to it.
+func (c *Client) RolloutWithCauses(ctx context.Context, id string) (Rollout, error) {
+	r, _, err := c.rolloutSince(ctx, id, "", causesNewer)
 	return r, err
 }
 

@@ -67,6 +67,7 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.Environment(ctx, "staging"); return err },
 		func() error { _, err := c.Rollouts(ctx, client.Filter{}); return err },
 		func() error { _, err := c.Rollout(ctx, "rollout_1"); return err },
+		func() error { _, err := c.RolloutWithCauses(ctx, "rollout_1"); return err },
 		func() error { _, err := c.PreviewRollout(ctx, "versionset_1"); return err },
 		func() error { _, err := c.Preview(ctx, "preview_1"); return err },
 		func() error { _, err := c.Printed(ctx, "rollout_1"); return err },

@@ -61,6 +61,8 @@ type TriggerKind struct {
 type SentEvent struct {
 	// Triggers is how many triggers decide about it, or have.
 	Triggers int `json:"triggers"`
+	// Full is how many others match that have too much to decide about to take it now: send it again later.
+	Full int `json:"full"`
 }
 
 const (
@@ -143,7 +145,7 @@ func (c *Client) SendEvent(ctx context.Context, e Event) (SentEvent, error) {
 			Errors []UserError
 		}
 	}
-	err := c.do(ctx, `mutation($input: SendEventInput!) { sendEvent(input: $input) { triggers errors { field message code } } }`,
+	err := c.do(ctx, `mutation($input: SendEventInput!) { sendEvent(input: $input) { triggers full errors { field message code } } }`,
 		map[string]any{"input": input}, &data)
 	if err == nil {
 		err = refusal(data.SendEvent.Errors)

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -10,10 +9,8 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"strings"
-
-	"github.com/cloudevents/sdk-go/v2/binding"
-	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -37,7 +34,7 @@ const (
 
 // Triggers takes events.
 type Triggers interface {
-	SendEvent(ctx context.Context, a core.Actor, e trigger.Event) (int, error)
+	SendEvent(ctx context.Context, a core.Actor, e trigger.Event) (trigger.Delivery, error)
 }
 
 // eventsHandler gives one event to the triggers that it matches. It is idempotent: an event is decided about once.
@@ -57,13 +54,16 @@ func eventsHandler(t Triggers) http.Handler {
 		if !known(w, "event", err) {
 			return
 		}
-		many, err := t.SendEvent(r.Context(), actor, e)
+		sent, err := t.SendEvent(r.Context(), actor, e)
 		if !known(w, "event", err) {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusAccepted)
-		_ = json.NewEncoder(w).Encode(map[string]int{"triggers": many}) // a client that is gone needs no answer
+		_ = json.NewEncoder(w).Encode(struct { // a client that is gone needs no answer
+			Triggers int `json:"triggers"`
+			Full     int `json:"full"`
+		}{sent.Triggers, sent.Full})
 	})
 }
 
@@ -76,24 +76,73 @@ func readEvent(w http.ResponseWriter, r *http.Request) (trigger.Event, error) {
 	if err != nil {
 		return trigger.Event{}, fault.Because(err, fault.Invalid, "the body ended early")
 	}
-	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	given := r.Header.Values("Content-Type")
+	kind := ""
+	if len(given) > 0 {
+		if kind, _, err = mime.ParseMediaType(given[0]); err != nil || len(given) > 1 {
+			return trigger.Event{}, fault.New(fault.Invalid, "found content type %.100q; expected one such as application/json, or %s",
+				strings.Join(given, ", "), inBody)
+		}
+	}
 	switch {
-	case err == nil && kind == inBody:
+	case kind == inBody:
 		return eventOf(body)
-	case err == nil && strings.HasPrefix(kind, "application/cloudevents"):
+	case strings.HasPrefix(kind, "application/cloudevents"):
 		return trigger.Event{}, fault.New(fault.Invalid, "found content type %s; expected %s, or one event with its attributes in headers", kind, inBody)
 	}
-	if found := r.Header.Get("Ce-Specversion"); found != version {
-		return trigger.Event{}, fault.New(fault.Invalid, "found ce-specversion %.20q and content type %.100q; expected ce-specversion %s, or content type %s",
-			found, r.Header.Get("Content-Type"), version, inBody)
-	}
-	e, err := binding.ToEvent(r.Context(), cehttp.NewMessage(r.Header, io.NopCloser(bytes.NewReader(body))))
-	if err != nil {
-		return trigger.Event{}, fault.Because(err, fault.Invalid, "the headers are not those of a CloudEvent: %s", err.Error())
-	}
-	data, err := objectOf(body, e.DataContentType())
-	return trigger.Event{ID: e.ID(), Source: e.Source(), Type: e.Type(), Data: data}, err
+	return eventIn(r.Header, kind, body)
 }
+
+// eventIn reads an event that has its attributes in headers, and its data in the body.
+func eventIn(header http.Header, kind string, data []byte) (trigger.Event, error) {
+	var e trigger.Event
+	var found string
+	var wrong []fault.Field
+	for _, one := range []struct {
+		name string
+		into *string
+	}{{"specversion", &found}, {"id", &e.ID}, {"source", &e.Source}, {"type", &e.Type}} {
+		var problem string
+		if *one.into, problem = attribute(header.Values("Ce-" + one.name)); problem != "" {
+			wrong = append(wrong, fault.Field{Name: "/" + one.name, Problem: problem})
+		}
+	}
+	if len(wrong) > 0 {
+		return e, fault.InvalidFields(wrong...)
+	}
+	if found != version {
+		return e, fault.New(fault.Invalid, "found ce-specversion %.20q and content type %.100q; expected ce-specversion %s, or content type %s",
+			found, kind, version, inBody)
+	}
+	if len(data) > 0 && kind == "" {
+		return e, fault.InvalidFields(fault.Field{Name: "/" + dataType, Problem: "found no content type beside data; expected application/json"})
+	}
+	var err error
+	e.Data, err = objectOf(data, kind)
+	return e, err
+}
+
+// attribute reads the header of an attribute: its text, which may be quoted, is percent-encoded. The problem is empty if it can be read.
+func attribute(values []string) (text, problem string) {
+	if len(values) == 0 {
+		return "", ""
+	}
+	text = values[0]
+	if inner := strings.TrimSuffix(strings.TrimPrefix(text, `"`), `"`); len(inner) == len(text)-2 {
+		text = unquoted.Replace(inner)
+	}
+	decoded, err := url.PathUnescape(text)
+	switch {
+	case len(values) > 1:
+		return "", fmt.Sprintf("found %d headers; expected one", len(values))
+	case err != nil:
+		return "", fmt.Sprintf("found %.100q, which is not percent-encoded; expected %%25 for a percent sign", text)
+	}
+	return decoded, ""
+}
+
+// unquoted takes the escapes out of a quoted text.
+var unquoted = strings.NewReplacer(`\\`, `\`, `\"`, `"`)
 
 // eventOf reads an event that has its attributes beside its data.
 func eventOf(body []byte) (trigger.Event, error) {

@@ -966,6 +966,7 @@ END),
     CONSTRAINT cd_deployment_transitions_verb_is_known CHECK ((event = ANY (ARRAY['create'::text, 'start'::text, 'reach_gate'::text, 'pass_gate'::text, 'complete'::text, 'degrade'::text, 'fail'::text, 'cancel'::text])))
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.02, autovacuum_analyze_scale_factor=0.02);
 CREATE INDEX cd_deployment_transitions_by_subject ON cd_deployment_transitions USING btree (organization_id, deployment_id, id);
+CREATE INDEX cd_deployment_transitions_failures ON cd_deployment_transitions USING btree (organization_id, deployment_id, id) WHERE (event = ANY (ARRAY['fail'::text, 'degrade'::text]));
 CREATE TRIGGER cd_deployment_transitions_are_append_only BEFORE DELETE OR UPDATE ON cd_deployment_transitions FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_deployment_transitions_are_kept BEFORE TRUNCATE ON cd_deployment_transitions FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 COMMENT ON COLUMN cd_deployment_transitions.gate_id IS

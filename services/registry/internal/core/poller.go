@@ -35,6 +35,8 @@ type Source struct {
 	// Nudges counts the notifications that there is something new. A poll does not postpone the next one if such a notification arrived
 	// while it ran.
 	Nudges int
+	// LastArtifact is what was found last; empty if nothing was since the source was stored.
+	LastArtifact string
 }
 
 // Finding is the result of polling a source.

@@ -240,8 +240,9 @@ func (s *Hooks) PutStatuses(ctx context.Context, sender string, d core.ForgeDeli
 }
 
 // confirmed publishes an artifact that its registry has just confirmed. Within a line it is published unless it equals the latest one: the
-// tag may have moved back to it. Two concurrent confirmations may each see the other's as the latest; the next lookup corrects that.
-func (s *Hooks) confirmed(ctx context.Context, tx pgx.Tx, hook string, a core.Artifact) error {
+// tag may have moved back to it. One that is to be repeated is published all the same, under an ID of its own. Two concurrent confirmations
+// may each see the other's as the latest; the next lookup corrects that.
+func (s *Hooks) confirmed(ctx context.Context, tx pgx.Tx, hook string, a core.Artifact, repeat bool) error {
 	if a.Line != "" {
 		last, err := query.New(tx).LastOfLine(ctx, &a.Line)
 		switch {
@@ -249,7 +250,10 @@ func (s *Hooks) confirmed(ctx context.Context, tx pgx.Tx, hook string, a core.Ar
 		case err != nil:
 			return pg.Classify(err, "look up the latest event of %s", a.Image)
 		case last.Reference == Reference(a):
-			return nil
+			if !repeat {
+				return nil
+			}
+			a = a.After(last.ID)
 		default:
 			old, err := query.New(tx).Superseded(ctx, []string{a.ID})
 			if err != nil {
@@ -292,7 +296,7 @@ func (s *Hooks) Claim(ctx context.Context, now, until time.Time, most int) ([]co
 // Settle replaces a hint by an event. It is idempotent, also after the lease has expired: the event has been recorded.
 func (s *Hooks) Settle(ctx context.Context, h core.Hint, a core.Artifact) error {
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := s.confirmed(ctx, tx, h.Hook, a); err != nil {
+		if err := s.confirmed(ctx, tx, h.Hook, a, false); err != nil {
 			return err
 		}
 		// If it was reported again during the query, the response may be older than the report: the hint stays and is due at once.

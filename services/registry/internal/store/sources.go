@@ -92,6 +92,7 @@ func convert(r query.Source) core.Source {
 	return core.Source{
 		ID: r.ID, Organization: r.OrganizationID, Ref: r.SourceRef, Config: r.SourceConfig, Revision: r.Revision, Name: r.Name, Place: r.Place,
 		Interval: time.Duration(r.IntervalSeconds) * time.Second, Memory: r.Memory, Failures: int(r.Failures), Nudges: int(r.Nudges),
+		LastArtifact: r.LastArtifact,
 	}
 }
 
@@ -101,7 +102,9 @@ func (s *Sources) Postpone(ctx context.Context, src core.Source, until time.Time
 	return pg.Classify(err, "postpone source %d", src.ID)
 }
 
-// SaveOutcome implements core.SourceQueue. If the configuration has been replaced meanwhile, nothing is stored or published.
+// SaveOutcome implements core.SourceQueue. If the configuration has been replaced meanwhile, nothing is stored or published. The first
+// artifact of a source is published also if another source, or this one before it was disabled, has reported it: the domain gives an
+// artifact to the sources that take versions when it arrives.
 func (s *Sources) SaveOutcome(ctx context.Context, src core.Source, o core.Outcome) error {
 	p := query.SaveOutcomeParams{
 		ID: src.ID, Revision: src.Revision, Nudges: int32(src.Nudges), LookedAt: o.At, NextAt: o.Next, Memory: o.Memory,
@@ -122,7 +125,7 @@ func (s *Sources) SaveOutcome(ctx context.Context, src core.Source, o core.Outco
 			if a == nil {
 				continue
 			}
-			if err := s.hooks.confirmed(ctx, tx, fmt.Sprintf("source %d", src.ID), *a); err != nil {
+			if err := s.hooks.confirmed(ctx, tx, fmt.Sprintf("source %d", src.ID), *a, src.LastArtifact == "" && a == o.Artifact); err != nil {
 				return err
 			}
 		}

@@ -63,7 +63,7 @@ func (c commands) rolloutList() *cobra.Command {
 func (c commands) rolloutGet() *cobra.Command {
 	return c.Asking("get ID", "Show one rollout with its journal", "  lockstep rollout get rollout_12", command.Exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
-			one, err := api.Rollout(cmd.Context(), args[0])
+			one, err := api.RolloutWithCauses(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

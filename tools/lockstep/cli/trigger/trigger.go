@@ -225,8 +225,8 @@ func (c commands) send() *cobra.Command {
 				return err
 			}
 			return c.Print(sent, func(w io.Writer) {
-				command.Row(w, "TRIGGERS")
-				command.Row(w, command.Number(sent.Triggers))
+				command.Row(w, "TRIGGERS", "FULL")
+				command.Row(w, command.Number(sent.Triggers), command.Number(sent.Full))
 			})
 		})
 	cmd.Flags().StringVar(&e.Source, "source", "", "where it happened, such as /ci/shop")

@@ -243,6 +243,8 @@ func TestLimits(t *testing.T) {
 			"ask for smaller pages",
 		},
 		{"too much by variable", `query($n: Int = 200) { applications(first: $n) { nodes { rollouts(first: $n) { nodes { environments { id } } } } } }`, "ask for smaller pages"},
+		{"too many causes", `{ rollouts(first: 100) { nodes { causes { event } } } }`, "ask for smaller pages"},
+		{"the causes of a page", `{ rollouts { nodes { causes { event principal { name } } } } }`, ""},
 		{"too many metrics", "{" + deliveries(23) + "}", "ask for smaller pages"},
 		{"some metrics", "{" + deliveries(2) + "}", "does not exist"},
 		{"too many plans", "{" + plans(5) + "}", "ask for smaller pages"},

@@ -34,6 +34,9 @@ const (
 	planPreviewWeigh = 12_000
 	// templatesWeigh is what it counts to save the templates of a channel or to preview one: each may compute for some milliseconds.
 	templatesWeigh = 1_000
+	// causesWeigh is what the rows that led to one rollout count: they are searched for in the journals of at most ten rollouts, and of their
+	// deployments.
+	causesWeigh = 10 * defaultPage
 	// maxFields is how many fields an operation may select, its fragments put in.
 	maxFields = 10_000
 	// maxTokens is as many words as a query may have.
@@ -122,6 +125,9 @@ func (w weighed) Complexity(ctx context.Context, typeName, fieldName string, chi
 	}
 	if field != nil && field.Type.Name() == "Credential" && typeName == "Query" {
 		return credentialsWeigh + children, true
+	}
+	if typeName == "Rollout" && fieldName == "causes" {
+		return causesWeigh + 3*10*children, true // of each rollout three rows at most
 	}
 	if field != nil && field.Type.Name() == "WorkflowCount" {
 		return workflowCountWeigh + children, true

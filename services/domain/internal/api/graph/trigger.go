@@ -23,7 +23,7 @@ type Triggers interface {
 	PutTrigger(ctx context.Context, a core.Actor, n trigger.NewTrigger) (core.Trigger, error)
 	RemoveTrigger(ctx context.Context, a core.Actor, application int64, name, reason string) (core.Trigger, error)
 	Foresee(ctx context.Context, a core.Actor, c trigger.Change) (all []trigger.Touched, more bool, err error)
-	SendEvent(ctx context.Context, a core.Actor, e trigger.Event) (int, error)
+	SendEvent(ctx context.Context, a core.Actor, e trigger.Event) (trigger.Delivery, error)
 	ReleasePromotionHold(ctx context.Context, a core.Actor, application, environment int64, reason string) (core.Application, error)
 	Triggers(ctx context.Context, organization int64, applications []int64) (map[int64][]core.Trigger, error)
 	TriggerDecisions(ctx context.Context, organization int64, triggers []int64) (map[int64][]core.TriggerSignal, error)
@@ -148,10 +148,13 @@ func (m mutation) RemoveTrigger(ctx context.Context, in model.RemoveTriggerInput
 
 // SendEvent gives an event to triggers.
 func (m mutation) SendEvent(ctx context.Context, in model.SendEventInput) (p model.SendEventPayload, err error) {
-	many, err := m.domain.Triggers.SendEvent(ctx, loadersOf(ctx).actor, trigger.Event{
+	sent, err := m.domain.Triggers.SendEvent(ctx, loadersOf(ctx).actor, trigger.Event{
 		ID: in.ID, Source: in.Source, Type: in.Type, Data: in.Data,
 	})
-	p.Triggers, p.Errors, err = changed(many, err, func(n int) int { return n })
+	p.Triggers, p.Errors, err = changed(sent, err, func(d trigger.Delivery) int { return d.Triggers })
+	if p.Triggers != nil {
+		p.Full = &sent.Full
+	}
 	return p, err
 }
 

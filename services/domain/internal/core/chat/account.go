@@ -216,7 +216,7 @@ func (u *UseCases) pressOf(ctx context.Context, tx Tx, l account) (Press, error)
 func (p Press) account(a core.Actor) Account {
 	made := Account{
 		Kind: p.Kind, Workspace: p.Workspace, User: p.User, Name: p.Name, MemberID: a.ID, Member: a.DisplayName(), KeyDigest: p.KeyDigest,
-		Permissions: a.Somewhere() & inChats(),
+		Permissions: a.Somewhere() & goodFor(p.Kind),
 	}
 	if p.Command {
 		made.CommandDigest = p.KeyDigest

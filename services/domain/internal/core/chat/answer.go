@@ -234,11 +234,11 @@ func (u *UseCases) memberOf(ctx context.Context, tx Tx, organization int64, p Pr
 	case m.Kind != core.PrincipalUser:
 		return core.Actor{}, ownerMachine, nil
 	}
-	a, err := actor(ctx, tx, organization, m)
+	a, err := actor(ctx, tx, organization, m, p.Kind)
 	if err != nil {
 		return core.Actor{}, ownerMissing, err
 	}
-	if !found[0].Permissions.Has(needs) && a.Somewhere().Has(needs) {
+	if !found[0].Permissions.Has(needs) && a.Somewhere().Has(needs) { // linking again helps only a member who has the right
 		return core.Actor{}, ownerWeak, nil
 	}
 	return a.LimitedTo(found[0].Permissions), ownerFound, nil
@@ -269,19 +269,23 @@ func (a Account) proves(p Press) bool {
 	return bytes.Equal(a.KeyDigest, p.KeyDigest) || len(a.CommandDigest) > 0 && bytes.Equal(a.CommandDigest, p.KeyDigest)
 }
 
-// inChats are the permissions that chat accounts may be good for.
-func inChats() core.Permissions {
-	return core.PermissionsOf(core.MayRead, core.MayDeploy, core.MayApprove, core.MayFreeze)
+// goodFor are the permissions that an account of a kind may be good for. No comment at a forge begins a rollout.
+func goodFor(kind core.NotificationKind) core.Permissions {
+	all := core.PermissionsOf(core.MayRead, core.MayApprove, core.MayFreeze)
+	if kind != Forge {
+		all |= core.PermissionsOf(core.MayDeploy)
+	}
+	return all
 }
 
-// actor is a member with the rights of this moment. Everything else is not for chats.
-func actor(ctx context.Context, tx Tx, organization int64, m core.Member) (core.Actor, error) {
+// actor is a member with the rights of this moment, as far as an account of a kind may be good for them.
+func actor(ctx context.Context, tx Tx, organization int64, m core.Member, kind core.NotificationKind) (core.Actor, error) {
 	groups, err := tx.GroupsByMember(ctx, organization, []int64{m.ID})
 	if err != nil {
 		return core.Actor{}, err
 	}
 	grants, err := tx.GrantsByMember(ctx, organization, []int64{m.ID})
-	return core.ActorOf(organization, m, grants[m.ID], groups[m.ID]).LimitedTo(inChats()), err
+	return core.ActorOf(organization, m, grants[m.ID], groups[m.ID]).LimitedTo(goodFor(kind)), err
 }
 
 // answer answers a question by the rules of the console. The error is that it could not be answered now; what is not allowed is a text.

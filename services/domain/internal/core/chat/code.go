@@ -53,7 +53,7 @@ func codeDigest(value string) []byte {
 func (u *UseCases) MakeCode(ctx context.Context, a core.Actor, hook int64, account string) (MadeCode, error) {
 	name := strings.ToLower(strings.TrimPrefix(account, "@"))
 	made := MadeCode{Value: rand.Text(), Code: Code{
-		HookID: hook, MemberID: a.ID, Account: name, Permissions: a.Somewhere() & inChats(), ExpiresAt: u.Clock.Now().Add(linkLife),
+		HookID: hook, MemberID: a.ID, Account: name, Permissions: a.Somewhere() & goodFor(Forge), ExpiresAt: u.Clock.Now().Add(linkLife),
 	}}
 	if err := a.MaySomewhere(core.ActionMakeForgeCode); err != nil {
 		return made, err
@@ -135,7 +135,7 @@ func (u *UseCases) useCode(ctx context.Context, tx Tx, c *commented, unknown err
 	if !known || m.RemovedAt != nil || m.Kind != core.PrincipalUser {
 		return unknown
 	}
-	a, err := actor(ctx, tx, c.organization, m)
+	a, err := actor(ctx, tx, c.organization, m, Forge)
 	if err != nil {
 		return err
 	}

@@ -262,8 +262,12 @@ func (c *commented) about(ctx context.Context, tx Tx, hook forge.Hook) error {
 // whoCommented finds the member who has linked the account of a comment.
 func (u *UseCases) whoCommented(ctx context.Context, tx Tx, c *commented) error {
 	of := c.account()
-	a, how, err := u.memberOf(ctx, tx, c.organization, Press{Kind: of.Kind, Workspace: of.Workspace, User: of.User, KeyDigest: of.KeyDigest},
-		c.order.needs())
+	needs := c.order.needs()
+	if !goodFor(Forge).Has(needs) { // no command of comments; the answer lists those that are
+		needs = core.MayRead
+	}
+	by := Press{Kind: of.Kind, Workspace: of.Workspace, User: of.User, KeyDigest: of.KeyDigest}
+	a, how, err := u.memberOf(ctx, tx, c.organization, by, needs)
 	if err != nil {
 		return err
 	}
@@ -276,7 +280,7 @@ func (u *UseCases) whoCommented(ctx context.Context, tx Tx, c *commented) error 
 		ownerLeft:     "The member whose account this was has left Lockstep. ",
 		ownerUnproved: "This account is not linked to a member of Lockstep. ",
 		ownerMachine:  "Machines do not answer in comments. ",
-		ownerWeak:     fmt.Sprintf("This account was linked without the permission %q, so it has to be linked again. ", c.order.needs()),
+		ownerWeak:     fmt.Sprintf("This account was linked without the permission %q, so it has to be linked again. ", needs),
 	}[how]
 	c.answer += "To link it, get a code for it on the page Forges of the console."
 	return nil

@@ -349,6 +349,10 @@ func (d *Delivery) settled(c *attempts, h *Host, at *Standing, part int64, now t
 			at.PausedUntil = earlier(h.Quota.ResetsAt, now.Add(longestWait))
 			h.learn(at, o, true)
 		}
+		if o.unset != "" && o.wait > 0 { // what is beside it was not accepted, and the server says when it accepts more
+			at.PausedUntil = now.Add(min(o.wait, longestWait))
+			h.learn(at, o, true)
+		}
 		c.sent.Add(1)
 		return true
 	case "limited":

@@ -21,8 +21,8 @@ func (u *UseCases) DisableArtifactSource(ctx context.Context, a core.Actor, id i
 		})
 }
 
-// EnableArtifactSource has a disabled source take versions again. What was published meanwhile is found by its next poll, or when it is
-// reported again. Repeating it is a no-op.
+// EnableArtifactSource has a disabled source take versions again. The newest that was published meanwhile is found by its next poll, which
+// publishes it also where the registry service has reported it before. Repeating it is a no-op.
 func (u *UseCases) EnableArtifactSource(ctx context.Context, a core.Actor, id int64, reason string) (core.ArtifactSource, error) {
 	return u.changeSource(ctx, a, core.ActionEnableArtifactSource, id, reason,
 		func(_ Tx, s core.ArtifactSource, _ []core.ArtifactSource) (core.ArtifactSource, error) {

@@ -7,6 +7,7 @@ package trigger
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -14,6 +15,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -402,8 +405,11 @@ type Event struct {
 func (e Event) check() error {
 	var found []fault.Field
 	for field, text := range map[string]string{"/id": e.ID, "/source": e.Source, "/type": e.Type} {
-		if text == "" || len(text) > maxEventName {
+		switch {
+		case text == "" || len(text) > maxEventName:
 			found = append(found, fault.Field{Name: field, Problem: fmt.Sprintf("found %d bytes; expected 1 to %d", len(text), maxEventName)})
+		case !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl):
+			found = append(found, fault.Field{Name: field, Problem: fmt.Sprintf("found %.100q; expected UTF-8 without control characters", text)})
 		}
 	}
 	if len(e.Data) > maxEventData {
@@ -416,22 +422,40 @@ func (e Event) check() error {
 	return nil
 }
 
-// SendEvent delivers an event to the matching triggers of applications that the actor may deploy. It returns the number of these triggers,
-// including those that have received the event before.
-func (u *UseCases) SendEvent(ctx context.Context, a core.Actor, e Event) (int, error) {
+// escaped writes the id of an event such that the last slash of its cause is the one before it.
+var escaped = strings.NewReplacer("%", "%25", "/", "%2F")
+
+// cause identifies an event to a trigger: no other source and id have the same. It is shown to people.
+func (e Event) cause() string {
+	id := escaped.Replace(e.ID)
+	if len(id) > maxEventName {
+		id = fmt.Sprintf("%%sha256:%x", sha256.Sum256([]byte(e.ID)))
+	}
+	return "event:" + e.Source + "/" + id
+}
+
+// Delivery says which triggers have an event.
+type Delivery struct {
+	// Triggers is how many decide about it, or have; Full how many others match that have too much to decide about to take it now.
+	Triggers, Full int
+}
+
+// SendEvent delivers an event to the matching triggers of applications that the actor may deploy. It is Limited if all of these have too
+// much to decide about.
+func (u *UseCases) SendEvent(ctx context.Context, a core.Actor, e Event) (Delivery, error) {
+	var sent Delivery
 	if err := a.MaySomewhere(core.ActionSendEvent); err != nil {
-		return 0, err
+		return sent, err
 	}
 	if err := e.check(); err != nil {
-		return 0, err
+		return sent, err
 	}
 	var data map[string]any
 	if len(e.Data) > 0 && string(e.Data) != "null" && json.Unmarshal(e.Data, &data) != nil {
-		return 0, invalid("/data", "found no JSON object")
+		return sent, invalid("/data", "found no JSON object")
 	}
-	matched := 0
 	err := core.Within(ctx, u.store, a, core.ActionSendEvent, func(ctx context.Context, tx Tx) error {
-		matched = 0
+		sent = Delivery{}
 		all, err := tx.TriggersOfKind(ctx, a.Organization, core.TriggerEvent)
 		if err != nil {
 			return err
@@ -454,17 +478,22 @@ func (u *UseCases) SendEvent(ctx context.Context, a core.Actor, e Event) (int, e
 				return err
 			}
 			if many >= maxPending {
-				return fault.New(fault.Limited, "trigger %q has %d events to decide about; send the event again later", t.Name, many)
+				sent.Full++
+				continue
 			}
-			if _, err := tx.AddSignal(ctx, t.ID, "event:"+e.Source+"/"+e.ID, now, now); err != nil {
+			if _, err := tx.AddSignal(ctx, t.ID, e.cause(), now, now); err != nil {
 				return err
 			}
-			matched++
+			sent.Triggers++
 		}
 		return nil
 	})
 	u.wake()
-	return matched, err
+	if err == nil && sent.Triggers == 0 && sent.Full > 0 {
+		err = fault.New(fault.Limited, "each of the %d triggers that it matches has %d events to decide about; send the event again later",
+			sent.Full, maxPending)
+	}
+	return sent, err
 }
 
 // matches reports whether the trigger reacts to an event.

@@ -69,7 +69,7 @@ SELECT parent.id::bigint AS id, ((SELECT count(*) FROM cd_rollout_transitions t 
 FROM unnest(@ids::bigint[]) AS parent(id);
 
 -- name: CausesByRollout :many
--- What led to each rollout (D58): how it and each one before it was created, and how each one before it has failed last; the first cause
+-- What led to each rollout (D58): how it and each one before it was created, which is its first row, and how each one before it has failed last; the first cause
 -- first, at most ten rollouts. One before is what it takes back, or what the row says in words that only Lockstep writes: the name of a
 -- trigger has no space, and the text of an event is no part of what matches.
 WITH RECURSIVE line AS (
@@ -78,7 +78,8 @@ WITH RECURSIVE line AS (
     SELECT l.asked, p.id, l.depth + 1, t.id
     FROM line l
     JOIN cd_rollouts r ON r.organization_id = @organization_id AND r.id = l.id
-    JOIN cd_rollout_transitions t ON t.organization_id = @organization_id AND t.rollout_id = r.id AND t.event = 'create'
+    CROSS JOIN LATERAL (SELECT f.id, f.triggered_by FROM cd_rollout_transitions f
+        WHERE f.organization_id = @organization_id AND f.rollout_id = r.id ORDER BY f.id LIMIT 1) t
     JOIN cd_rollouts p ON p.organization_id = @organization_id AND p.id < r.id AND p.id = COALESCE(r.rollback_of,
         substring(t.triggered_by FROM '^(?:queue: asked for at [^ ]+: )?trigger [^ ]+ \(chain\): .* which follows rollout_([0-9]{1,18})$')::bigint)
     WHERE l.depth < 9
@@ -90,7 +91,8 @@ CROSS JOIN LATERAL (
     (SELECT t.id, 'rollout'::text AS kind, t.rollout_id AS subject_id, t.from_state, t.to_state, t.event, t.gate_id, t.principal_type,
             t.principal_id, t.reason, t.triggered_by, t.conditions, t.breach, t.created_at
      FROM cd_rollout_transitions t
-     WHERE t.organization_id = @organization_id AND t.rollout_id = l.id AND t.event = 'create')
+     WHERE t.organization_id = @organization_id AND t.rollout_id = l.id
+     ORDER BY t.id LIMIT 1)
     UNION ALL
     (SELECT t.id, 'rollout'::text, t.rollout_id, t.from_state, t.to_state, t.event, t.gate_id, t.principal_type, t.principal_id, t.reason,
             t.triggered_by, t.conditions, t.breach, t.created_at
@@ -102,8 +104,10 @@ CROSS JOIN LATERAL (
             v.reason, v.triggered_by, NULL::jsonb, false, v.created_at
      FROM cd_rollout_environments e
      JOIN cd_deployments d ON d.organization_id = e.organization_id AND d.rollout_environment_id = e.id
-     JOIN cd_deployment_transitions v ON v.organization_id = d.organization_id AND v.deployment_id = d.id
-     WHERE e.organization_id = @organization_id AND e.rollout_id = l.id AND v.event IN ('fail', 'degrade') AND l.depth > 0 AND v.id < l.below
+     CROSS JOIN LATERAL (SELECT w.* FROM cd_deployment_transitions w
+        WHERE w.organization_id = d.organization_id AND w.deployment_id = d.id AND w.event IN ('fail', 'degrade') AND w.id < l.below
+        ORDER BY w.id DESC LIMIT 1) v
+     WHERE e.organization_id = @organization_id AND e.rollout_id = l.id AND l.depth > 0
      ORDER BY v.id DESC LIMIT 1)
 ) rows
 ORDER BY l.asked, rows.id;

@@ -18,7 +18,8 @@ WITH RECURSIVE line AS (
     SELECT l.asked, p.id, l.depth + 1, t.id
     FROM line l
     JOIN cd_rollouts r ON r.organization_id = $1 AND r.id = l.id
-    JOIN cd_rollout_transitions t ON t.organization_id = $1 AND t.rollout_id = r.id AND t.event = 'create'
+    CROSS JOIN LATERAL (SELECT f.id, f.triggered_by FROM cd_rollout_transitions f
+        WHERE f.organization_id = $1 AND f.rollout_id = r.id ORDER BY f.id LIMIT 1) t
     JOIN cd_rollouts p ON p.organization_id = $1 AND p.id < r.id AND p.id = COALESCE(r.rollback_of,
         substring(t.triggered_by FROM '^(?:queue: asked for at [^ ]+: )?trigger [^ ]+ \(chain\): .* which follows rollout_([0-9]{1,18})$')::bigint)
     WHERE l.depth < 9
@@ -30,7 +31,8 @@ CROSS JOIN LATERAL (
     (SELECT t.id, 'rollout'::text AS kind, t.rollout_id AS subject_id, t.from_state, t.to_state, t.event, t.gate_id, t.principal_type,
             t.principal_id, t.reason, t.triggered_by, t.conditions, t.breach, t.created_at
      FROM cd_rollout_transitions t
-     WHERE t.organization_id = $1 AND t.rollout_id = l.id AND t.event = 'create')
+     WHERE t.organization_id = $1 AND t.rollout_id = l.id
+     ORDER BY t.id LIMIT 1)
     UNION ALL
     (SELECT t.id, 'rollout'::text, t.rollout_id, t.from_state, t.to_state, t.event, t.gate_id, t.principal_type, t.principal_id, t.reason,
             t.triggered_by, t.conditions, t.breach, t.created_at
@@ -42,8 +44,10 @@ CROSS JOIN LATERAL (
             v.reason, v.triggered_by, NULL::jsonb, false, v.created_at
      FROM cd_rollout_environments e
      JOIN cd_deployments d ON d.organization_id = e.organization_id AND d.rollout_environment_id = e.id
-     JOIN cd_deployment_transitions v ON v.organization_id = d.organization_id AND v.deployment_id = d.id
-     WHERE e.organization_id = $1 AND e.rollout_id = l.id AND v.event IN ('fail', 'degrade') AND l.depth > 0 AND v.id < l.below
+     CROSS JOIN LATERAL (SELECT w.id, w.organization_id, w.deployment_id, w.from_state, w.to_state, w.event, w.principal_type, w.principal_id, w.reason, w.triggered_by, w.gate_id, w.created_at, w.updated_at FROM cd_deployment_transitions w
+        WHERE w.organization_id = d.organization_id AND w.deployment_id = d.id AND w.event IN ('fail', 'degrade') AND w.id < l.below
+        ORDER BY w.id DESC LIMIT 1) v
+     WHERE e.organization_id = $1 AND e.rollout_id = l.id AND l.depth > 0
      ORDER BY v.id DESC LIMIT 1)
 ) rows
 ORDER BY l.asked, rows.id
@@ -67,7 +71,7 @@ type CausesByRolloutRow struct {
 	CreatedAt     time.Time
 }
 
-// What led to each rollout (D58): how it and each one before it was created, and how each one before it has failed last; the first cause
+// What led to each rollout (D58): how it and each one before it was created, which is its first row, and how each one before it has failed last; the first cause
 // first, at most ten rollouts. One before is what it takes back, or what the row says in words that only Lockstep writes: the name of a
 // trigger has no space, and the text of an event is no part of what matches.
 func (q *Queries) CausesByRollout(ctx context.Context, organizationID int64, ids []int64) ([]CausesByRolloutRow, error) {

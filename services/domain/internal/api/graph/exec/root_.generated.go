@@ -2138,6 +2138,7 @@ type ComplexityRoot struct {
 
 	SendEventPayload struct {
 		Errors   func(childComplexity int) int
+		Full     func(childComplexity int) int
 		Triggers func(childComplexity int) int
 	}
 
@@ -11661,6 +11662,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SendEventPayload.Errors(childComplexity), true
+	case "SendEventPayload.full":
+		if e.ComplexityRoot.SendEventPayload.Full == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SendEventPayload.Full(childComplexity), true
 	case "SendEventPayload.triggers":
 		if e.ComplexityRoot.SendEventPayload.Triggers == nil {
 			break
@@ -19884,6 +19891,8 @@ input SendEventInput {
 type SendEventPayload {
   "How many triggers decide about it, or have."
   triggers: Int
+  "How many others match that have too much to decide about to take it now: send it again later."
+  full: Int
   errors: [UserError!]!
 }
 
@@ -24057,6 +24066,8 @@ func (ec *executionContext) childFields_SendEventPayload(ctx context.Context, fi
 	switch field.Name {
 	case "triggers":
 		return ec.fieldContext_SendEventPayload_triggers(ctx, field)
+	case "full":
+		return ec.fieldContext_SendEventPayload_full(ctx, field)
 	case "errors":
 		return ec.fieldContext_SendEventPayload_errors(ctx, field)
 	}

@@ -374,6 +374,29 @@ func (ec *executionContext) fieldContext_SendEventPayload_triggers(_ context.Con
 	return graphql.NewScalarFieldContext("SendEventPayload", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _SendEventPayload_full(ctx context.Context, field graphql.CollectedField, obj *model.SendEventPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SendEventPayload_full(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Full, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_SendEventPayload_full(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("SendEventPayload", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _SendEventPayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.SendEventPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1372,6 +1395,11 @@ func (ec *executionContext) _SendEventPayload(ctx context.Context, sel ast.Selec
 			out.Values[i] = graphql.MarshalString("SendEventPayload")
 		case "triggers":
 			out.Values[i] = ec._SendEventPayload_triggers(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "full":
+			out.Values[i] = ec._SendEventPayload_full(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}

@@ -1696,8 +1696,10 @@ type SendEventInput struct {
 // Result of sendEvent.
 type SendEventPayload struct {
 	// How many triggers decide about it, or have.
-	Triggers *int        `json:"triggers,omitempty"`
-	Errors   []UserError `json:"errors"`
+	Triggers *int `json:"triggers,omitempty"`
+	// How many others match that have too much to decide about to take it now: send it again later.
+	Full   *int        `json:"full,omitempty"`
+	Errors []UserError `json:"errors"`
 }
 
 // The version of a service.

@@ -38,8 +38,11 @@ export default function ChatAccountPage() {
             Is <strong dir="auto">{account.name}</strong> ({account.user}) in {account.kind === 'SLACK' ? 'Slack' : 'Mattermost'} (<bdi>{account.workspace}</bdi>) your own account?
           </p>
           <p>
-            What it answers is an answer in your name, <bdi>{member}</bdi>, from then on: by buttons and by slash commands, where you may {account.permissions.map((p) => p.toLowerCase()).join(', ')}. If you have not pressed a button or sent a command in that chat yourself just now, close this page: another person has sent you the link.
+            What it answers is an answer in your name, <bdi>{member}</bdi>, from then on: by buttons and by slash commands, where you may {account.permissions.map((p) => (p === 'DEPLOY' ? 'begin rollouts' : p.toLowerCase())).join(', ')}. If you have not pressed a button or sent a command in that chat yourself just now, close this page: another person has sent you the link.
           </p>
+          {account.kind === 'MATTERMOST' && (
+            <p>Mattermost vouches for who sends a command: those who administer its server, or know the token of its command, can send commands as every member who has linked an account there.</p>
+          )}
           <FormError error={link.error} shown={() => false} />
           <p className="buttons">
             <button type="button" className="primary" disabled={link.isPending} onClick={() => link.mutate(undefined)}>
