@@ -156,7 +156,7 @@ func rolloutEvents() []Definition {
 		},
 			"By the domain service, once the rollout is not on hold and every approval that the passage needs has been given.", EmitterDomain),
 		define(PathDomain, "", RolloutPassagesRevoked{RolloutID: 7},
-			"By the domain service, when the rollout has ended. Its run may change nothing from then on.", EmitterDomain),
+			"By the domain service, when the rollout has ended, or a wave of a fleet may never begin. Its run may change nothing from then on.", EmitterDomain),
 		define(PathDomain, "", RolloutAbortRequested{RolloutID: 7, Reason: "errors at 25 %"},
 			"By the domain service, when a member aborts the rollout.", EmitterDomain),
 		define(PathDomain, "", RolloutAborted{RolloutID: 7, EnvironmentID: 3, Reason: "aborted: errors at 25 %"},

@@ -314,10 +314,12 @@ type RolloutPassageGranted struct {
 	EnvironmentID int64 `json:"environment_id,omitempty" jsonschema:"minimum=1"`
 	// Weight is the weight, in percent, that the run may leave in that environment; absent for the environment's entrance.
 	Weight int `json:"weight,omitempty" jsonschema:"minimum=1,maximum=100"`
+	// Wave is the wave of a fleet whose targets the run may change from now on; only for the gate of a wave.
+	Wave int `json:"wave,omitempty" jsonschema:"minimum=1,maximum=1000000"`
 	// PinnedWeights are the weights of that environment, in percent, that each need a passage of their own; only at its entrance.
 	PinnedWeights []int `json:"pinned_weights,omitempty" jsonschema:"minimum=1,maximum=100"`
-	// Places are what the rollout may change in that environment, as it has pinned them; only at its entrance. Without them, the run may
-	// change whatever belongs to the environment.
+	// Places are what the rollout may change in that environment, as it has pinned them; only at its entrance and for a wave. Without them,
+	// the entrance lets the run change whatever belongs to the environment, and a wave opens nothing.
 	Places []Place `json:"places,omitempty"`
 	// Attempt counts how often the wave of a fleet was let begin; only for the gate of a wave.
 	Attempt int `json:"attempt,omitempty" jsonschema:"minimum=1,maximum=1000000"`
@@ -344,7 +346,8 @@ type Place struct {
 	URL string `json:"url,omitempty"`
 }
 
-// RolloutPassagesRevoked is com.gitlab.cd.rollout.passages_revoked: the rollout has ended, and its run may change nothing any more.
+// RolloutPassagesRevoked is com.gitlab.cd.rollout.passages_revoked: the rollout has ended, or a wave of a fleet may never
+// begin, and its run may change nothing any more.
 type RolloutPassagesRevoked struct {
 	RolloutID int64 `json:"rollout_id" jsonschema:"minimum=1"`
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -353,4 +355,85 @@ func TestFleetsThatDoNotFit(t *testing.T) {
 	bindings, err := f.view.DriverBindingsByEnvironment(t.Context(), org, []int64{f.edge.ID})
 	f.ok(err)
 	f.want([]int{len(bindings[f.edge.ID]), len(bindings[f.edge.ID][0].Fleet)}, []int{2, 0})
+}
+
+// opens are what the granted passages open, in their order: the gate with the numbers of clusters, c1 to c6.
+func (f *fleets) opens() []string {
+	f.t.Helper()
+	rows, err := f.pool.Query(f.t.Context(), `SELECT event->'data' FROM outbox WHERE event->>'type' = $1 ORDER BY id`,
+		event.TypeRolloutPassageGranted)
+	f.ok(err)
+	grants, err := pgx.CollectRows(rows, pgx.RowTo[event.RolloutPassageGranted])
+	f.ok(err)
+	var all []string
+	for _, g := range grants {
+		clusters := []int{}
+		for _, p := range g.Places {
+			if n := slices.Index(f.agents, p.AgentID) + 1; n > 0 && !slices.Contains(clusters, n) {
+				clusters = append(clusters, n)
+			}
+		}
+		slices.Sort(clusters)
+		all = append(all, fmt.Sprintf("%s #%d %v", g.GateID, g.Wave, clusters))
+	}
+	return all
+}
+
+// D61, D46: the entrance opens what the environment has by itself, and each wave its own targets, so a program that starts all targets at
+// once changes none of a wave that has not begun. What a threshold stops is closed, whatever the program does.
+func TestAWaveOpensItsOwnTargets(t *testing.T) {
+	t.Parallel()
+	f := newFleets(t, twoWaves)
+	r := f.enters()
+	f.want(f.opens(), []string{"edge #0 [6]"})
+	f.ask(r, "edge/wave-2") // nothing of the first wave has ended
+	f.want(f.opens(), []string{"edge #0 [6]"})
+	f.ask(r, "edge/wave-1")
+	f.want(f.opens(), []string{"edge #0 [6]", "edge/wave-1 #1 [1 2]"})
+	f.deliver(f.ended(r, 1, 1, "healthy"), f.ended(r, 2, 1, "failed"))
+	f.want(f.opens(), []string{"edge #0 [6]", "edge/wave-1 #1 [1 2]", "edge/wave-2 #2 [3 4 5]"})
+	for _, target := range []int{3, 4, 5} {
+		f.deliver(f.ended(r, target, 1, "failed"))
+	}
+	const revoked = `SELECT count(*) FROM outbox WHERE event->>'type' = 'com.gitlab.cd.rollout.passages_revoked'`
+	f.want(f.countOf(revoked), 0)
+	f.ask(r, "edge/waves")
+	f.want(f.stops(r)[0].State, core.RolloutFailed)
+	f.want([]any{f.countOf(revoked), f.reload(r).State}, []any{1, core.RolloutInProgress})
+}
+
+// D61: what is being deployed when its environment ends has failed, for the reason of that end, and is counted.
+func TestTargetsEndWithTheirEnvironment(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*fleets, core.Rollout){
+		"the environment was cancelled: the rollout was cancelled: enough": func(f *fleets, r core.Rollout) {
+			_, err := f.rollouts.CancelRollout(t.Context(), user(), r.ID, "enough")
+			f.ok(err)
+		},
+		"the environment has failed: broken": func(f *fleets, r core.Rollout) {
+			f.report(event.RolloutEnvironmentFailed{RolloutID: r.ID, EnvironmentID: f.edge.ID, Reason: "broken"})
+		},
+		"the environment was cancelled: the rollout failed: broken": func(f *fleets, r core.Rollout) {
+			f.report(event.RolloutFailed{RolloutID: r.ID, Reason: "broken"})
+			f.now.Advance(time.Hour)
+			_, _, err := f.rollouts.CloseDue(t.Context())
+			f.ok(err)
+		},
+	} {
+		f := newFleets(t, twoWaves)
+		r := f.enters()
+		f.ask(r, "edge/wave-1")
+		f.deliver(f.ended(r, 1, 1, "healthy"))
+		end(f, r)
+		f.want(f.waves(r), []string{"1: 1+1/2 #1", "2: 0+0/3 #0"})
+		stop := f.stops(r)[0]
+		page, err := f.view.RolloutTargets(t.Context(), org, stop.ID, core.TargetFilter{}, core.Page{First: 10})
+		f.ok(err)
+		f.want([]string{page.Nodes[0].Name, string(page.Nodes[0].State), page.Nodes[0].Reason}, []string{"c2", "failed", name})
+		fleets, err := f.view.RolloutFleets(t.Context(), org, []int64{stop.ID})
+		f.ok(err)
+		f.want([]int{fleets[stop.ID].Healthy, fleets[stop.ID].Failed}, []int{1, 1})
+		f.deliver(f.ended(r, 2, 1, "healthy")) // late
+		f.want(f.waves(r)[0], "1: 1+1/2 #1")
+	}
 }

@@ -76,6 +76,8 @@ type AgentReference struct {
 type RolloutFleet struct {
 	RolloutEnvironmentID int64
 	Spec                 fleet.Spec
+	// Agents are those of the environment's configuration: what the rollout has pinned in their clusters is in each target, too.
+	Agents []int64
 	// Waves and Targets are how many there are, Healthy and Failed how many targets have ended so.
 	Waves, Targets, Healthy, Failed int
 }

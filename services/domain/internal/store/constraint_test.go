@@ -124,7 +124,7 @@ INSERT INTO cd_forge_codes (organization_id, hook_id, member_id, account, permis
     SELECT 1, 1, id, 'ann', 5, sha256('1'), now() FROM cd_members WHERE name = 'opener';
 INSERT INTO cd_forge_comments (organization_id, hook_id, name, number, comment_id, author_id, author, command, digest, received_at)
     VALUES (1, 1, 'github.com/shop/api', 7, 42, 11, 'ann', '/lockstep why', sha256('why'), now());
-INSERT INTO cd_rollout_fleets (organization_id, rollout_environment_id, fleet, waves, targets) VALUES (1, 1, '{}', 1, 1);
+INSERT INTO cd_rollout_fleets (organization_id, rollout_environment_id, fleet, agents, waves, targets) VALUES (1, 1, '{}', '{1}', 1, 1);
 INSERT INTO cd_rollout_waves (organization_id, rollout_environment_id, wave, targets) VALUES (1, 1, 1, 1);
 INSERT INTO cd_rollout_targets (organization_id, rollout_environment_id, agent_id, name, wave) VALUES (1, 1, 1, 'cluster', 1);
 `

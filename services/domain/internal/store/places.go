@@ -116,7 +116,7 @@ func (s *Store) EnvironmentsAfter(ctx context.Context, behind int64, most int) (
 func rolloutFleet(r query.RolloutFleet) core.RolloutFleet {
 	f := core.RolloutFleet{
 		RolloutEnvironmentID: r.RolloutEnvironmentID, Waves: int(r.Waves), Targets: int(r.Targets), Healthy: int(r.Healthy),
-		Failed: int(r.Failed),
+		Failed: int(r.Failed), Agents: r.Agents,
 	}
 	_ = json.Unmarshal(r.Fleet, &f.Spec) // what was stored was read before
 	return f
@@ -165,7 +165,9 @@ func (t *tx) RolloutFleetAgents(ctx context.Context, rollout, environment int64)
 }
 
 // AddRolloutFleet implements rollout.Tx.
-func (t *tx) AddRolloutFleet(ctx context.Context, rolloutEnvironment int64, spec json.RawMessage, waves [][]fleet.Target) error {
+func (t *tx) AddRolloutFleet(
+	ctx context.Context, rolloutEnvironment int64, spec json.RawMessage, agents []int64, waves [][]fleet.Target,
+) error {
 	w := query.InsertRolloutWavesParams{OrganizationID: t.organization, RolloutEnvironmentID: rolloutEnvironment}
 	all := query.InsertRolloutTargetsParams{OrganizationID: t.organization, RolloutEnvironmentID: rolloutEnvironment}
 	for i, targets := range waves {
@@ -175,8 +177,8 @@ func (t *tx) AddRolloutFleet(ctx context.Context, rolloutEnvironment int64, spec
 		}
 	}
 	err := t.q.InsertRolloutFleet(ctx, query.InsertRolloutFleetParams{
-		OrganizationID: t.organization, RolloutEnvironmentID: rolloutEnvironment, Fleet: spec, Waves: int32(len(waves)),
-		Targets: int32(len(all.Agents)),
+		OrganizationID: t.organization, RolloutEnvironmentID: rolloutEnvironment, Fleet: spec, Agents: append([]int64{}, agents...),
+		Waves: int32(len(waves)), Targets: int32(len(all.Agents)),
 	})
 	if err == nil {
 		err = t.q.InsertRolloutWaves(ctx, w)
@@ -245,6 +247,20 @@ func (t *tx) EndRolloutTarget(ctx context.Context, e core.RolloutTarget) (waveEn
 		return false, fault.New(fault.NotFound, "agent %d is no target of rollout environment %d", e.AgentID, e.RolloutEnvironmentID)
 	}
 	return false, pg.Classify(err, "read target %d of rollout environment %d", e.AgentID, e.RolloutEnvironmentID)
+}
+
+// EndRolloutTargets implements rollout.Tx.
+func (t *tx) EndRolloutTargets(ctx context.Context, environment int64, reason string, at time.Time) error {
+	err := t.q.EndRolloutTargets(ctx, query.EndRolloutTargetsParams{
+		At: &at, OrganizationID: t.organization, RolloutEnvironmentID: environment, Reason: reason,
+	})
+	return pg.Classify(err, "end the targets of rollout environment %d", environment)
+}
+
+// WaveAgents implements rollout.Tx.
+func (t *tx) WaveAgents(ctx context.Context, environment int64, wave int) ([]int64, error) {
+	agents, err := t.q.WaveAgents(ctx, t.organization, environment, int32(wave))
+	return agents, pg.Classify(err, "read the agents of wave %d of rollout environment %d", wave, environment)
 }
 
 // PauseRolloutWave implements rollout.Tx.

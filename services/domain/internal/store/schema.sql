@@ -2829,6 +2829,7 @@ CREATE TABLE cd_rollout_fleets (
     organization_id bigint NOT NULL,
     rollout_environment_id bigint NOT NULL,
     fleet jsonb NOT NULL,
+    agents bigint[] NOT NULL,
     waves integer NOT NULL,
     targets integer NOT NULL,
     healthy integer NOT NULL DEFAULT 0,
@@ -2845,6 +2846,8 @@ CREATE TABLE cd_rollout_fleets (
 CREATE TRIGGER cd_rollout_fleets_touch BEFORE UPDATE ON cd_rollout_fleets FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_rollout_fleets IS
     'The fleet of an environment as a rollout has pinned it, and how many of its targets have ended.';
+COMMENT ON COLUMN cd_rollout_fleets.agents IS
+    'Those of the configuration: what the rollout has pinned in their clusters is in each target, too.';
 
 CREATE TABLE cd_rollout_gates (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,

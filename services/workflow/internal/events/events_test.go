@@ -291,7 +291,8 @@ func TestOnlyTheDomainServiceDecidesWhatRunsMayChange(t *testing.T) {
 	t.Parallel()
 	granted := event.RolloutPassageGranted{RolloutID: 3, GateID: "production", EnvironmentID: 5, PinnedWeights: []int{50}}
 	run := guard.Change{Organization: 4, At: noon, Workflow: "rollout-3"}
-	passage, aborted, retried, revoked := run, run, run, run
+	passage, wave, aborted, retried, revoked := run, run, run, run, run
+	wave.Granted = &guard.Passage{Environment: 5, Wave: 2, Places: []activity.Place{{Agent: 8}}, At: noon}
 	passage.Granted = &guard.Passage{Environment: 5, Pinned: []int{50}, At: noon}
 	aborted.Aborted, retried.Retried, revoked.Revoked = true, true, true
 	for _, tt := range []struct {
@@ -301,6 +302,9 @@ func TestOnlyTheDomainServiceDecidesWhatRunsMayChange(t *testing.T) {
 	}{
 		{"a grant", "/services/domain", granted, []guard.Change{passage}},
 		{"a grant of a program", "/services/registry", granted, nil},
+		{"a grant of a wave", "/services/domain", event.RolloutPassageGranted{
+			RolloutID: 3, GateID: "edge/wave-2", EnvironmentID: 5, Wave: 2, Places: []event.Place{{AgentID: 8}},
+		}, []guard.Change{wave}},
 		{"a grant of a step", "/services/domain", event.RolloutPassageGranted{RolloutID: 3, GateID: "release"}, nil},
 		{"an abort", "/services/domain", event.RolloutAbortRequested{RolloutID: 3}, []guard.Change{aborted}},
 		{"a retry", "/services/domain", event.RolloutRetryRequested{RolloutID: 3}, []guard.Change{retried}},

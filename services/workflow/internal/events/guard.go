@@ -25,7 +25,7 @@ func changeOf(wire event.Event, e history.Event) (c guard.Change, decides bool, 
 		}
 		rollout = data.RolloutID
 		c.Granted = &guard.Passage{
-			Environment: data.EnvironmentID, Weight: data.Weight, Places: placesOf(data.Places),
+			Environment: data.EnvironmentID, Weight: data.Weight, Wave: data.Wave, Places: placesOf(data.Places),
 			Pinned: data.PinnedWeights, At: e.Time,
 		}
 	case event.TypeRolloutAbortRequested:

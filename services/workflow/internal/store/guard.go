@@ -52,6 +52,11 @@ func saveChange(ctx context.Context, q *query.Queries, c guard.Change) error {
 		if err != nil {
 			return fmt.Errorf("encode the places of a passage: %w", err)
 		}
+		if c.Granted.Wave > 0 {
+			return pg.Classify(q.SaveTargets(ctx, query.SaveTargetsParams{
+				Organization: c.Organization, Workflow: c.Workflow, Environment: c.Granted.Environment, Places: places,
+			}), "save a wave of %q", c.Workflow)
+		}
 		p := query.SavePassageParams{
 			Organization: c.Organization, Workflow: c.Workflow, Environment: c.Granted.Environment, Weight: int32(c.Granted.Weight),
 			GrantedAt: c.At, Places: places, Pinned: []int32{},
@@ -128,7 +133,7 @@ func nonNil(places []activity.Place) []activity.Place {
 }
 
 // Guarded implements guard.Store, in one statement.
-func (s *Store) Guarded(ctx context.Context, organization int64, workflow string) (guard.Run, error) {
+func (s *Store) Guarded(ctx context.Context, organization int64, workflow string, agents ...int64) (guard.Run, error) {
 	root := ""
 	if id.IsChildRun(workflow) {
 		var err error
@@ -137,7 +142,9 @@ func (s *Store) Guarded(ctx context.Context, organization int64, workflow string
 		}
 		workflow = root
 	}
-	row, err := s.queries.GuardedRun(ctx, query.GuardedRunParams{Organization: organization, Workflow: workflow})
+	row, err := s.queries.GuardedRun(ctx, query.GuardedRunParams{
+		Organization: organization, Workflow: workflow, Agents: append([]int64{}, agents...),
+	})
 	if err != nil {
 		return guard.Run{}, pg.Classify(err, "read the passages of %q", workflow)
 	}

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -202,5 +204,70 @@ func TestAGrantBesideTheEndOfItsRolloutIsOver(t *testing.T) {
 		if n := b.count(`SELECT count(*) FROM passage`); n != 0 {
 			t.Errorf("%s: found %d passages, expected none", name, n)
 		}
+	}
+}
+
+// apply is a Function that changes what its arguments name.
+type apply struct{}
+
+func (apply) Name() string                                     { return "apply" }
+func (apply) Location() activity.Location                      { return activity.Cluster }
+func (apply) Effect() activity.Effect                          { return activity.Changes }
+func (apply) Call(context.Context, activity.Call) (any, error) { return nil, nil }
+
+func (apply) Touches(args map[string]any) []activity.Place {
+	return []activity.Place{{Agent: args["agent"].(int64), Namespace: "shop", Name: "api"}}
+}
+
+// D61, D46: the run of a rollout changes the targets of the waves that were let begin, in an environment that it has entered, and no
+// others, in whatever order the reports come. A call reads what is about its own cluster, however many targets there are.
+func TestTargetsAreOpenWithTheirWave(t *testing.T) {
+	t.Parallel()
+	b := newTestStore(t)
+	at := b.clock.Now()
+	grant := func(wave, from, to int) guard.Change {
+		p := guard.Passage{Environment: 9, Wave: wave}
+		for agent := from; agent <= to; agent++ {
+			p.Places = append(p.Places, activity.Place{Agent: int64(agent), Namespace: "shop"},
+				activity.Place{Agent: int64(agent), Application: "argocd/shop"})
+		}
+		return guard.Change{Workflow: "rollout-1", At: at, Granted: &p}
+	}
+	g := guard.New(b, nil, slog.New(slog.DiscardHandler))
+	open := func() (agents []int64) {
+		for _, agent := range []int64{7, 100, 101, 600, 1099} {
+			err := g.Check(t.Context(), apply{}, activity.Call{
+				Organization: 1, Workflow: "rollout-1", Function: "apply", Args: map[string]any{"agent": agent},
+			})
+			if err == nil {
+				agents = append(agents, agent)
+			}
+		}
+		return agents
+	}
+	for i, step := range []struct {
+		change guard.Change
+		want   []int64
+	}{
+		{grant(1, 100, 100), nil}, // ahead of the entrance
+		{grant(0, 7, 7), []int64{7, 100}},
+		{grant(2, 101, 599), []int64{7, 100, 101}},
+		{grant(0, 7, 7), []int64{7, 100, 101}},
+		{grant(3, 600, 1099), []int64{7, 100, 101, 600, 1099}},
+		{grant(1, 100, 100), []int64{7, 100, 101, 600, 1099}},
+	} {
+		b.report(fmt.Sprint(i), step.change)
+		if got := open(); !slices.Equal(got, step.want) {
+			t.Errorf("step %d: agents %v are open, expected %v", i, got, step.want)
+		}
+	}
+	run, err := b.Guarded(t.Context(), 1, "rollout-1", 600)
+	if err != nil || len(run.Passages) != 1 || len(run.Passages[0].Places) != 4 {
+		t.Errorf("a call in one of 1000 targets reads %+v, %v; expected the 2 places of the environment and the 2 of the target", run, err)
+	}
+	b.report("end", guard.Change{Workflow: "rollout-1", At: at, Revoked: true})
+	b.report("late", grant(4, 2000, 2000))
+	if n := b.count(`SELECT count(*) FROM passage_target`); n != 0 || len(open()) != 0 {
+		t.Errorf("found %d targets and %v open after the end, expected none", n, open())
 	}
 }

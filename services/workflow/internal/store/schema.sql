@@ -404,6 +404,21 @@ CREATE TABLE passage (
 COMMENT ON TABLE passage IS
     'What the run of a rollout may change. Deleted with the end of the rollout.';
 
+CREATE TABLE passage_target (
+    organization bigint NOT NULL,
+    workflow text NOT NULL,
+    environment bigint NOT NULL,
+    agent bigint NOT NULL,
+    places jsonb NOT NULL,
+    CONSTRAINT passage_target_pkey PRIMARY KEY (organization, workflow, environment, agent),
+    CONSTRAINT passage_target_agent_check CHECK ((agent > 0)),
+    CONSTRAINT passage_target_environment_check CHECK ((environment > 0)),
+    CONSTRAINT passage_target_organization_check CHECK ((organization > 0)),
+    CONSTRAINT passage_target_places_check CHECK ((jsonb_typeof(places) = 'array'::text))
+);
+COMMENT ON TABLE passage_target IS
+    'What the run of a rollout may change in the targets of the waves that were let begin. Deleted with the end of the rollout.';
+
 CREATE TABLE payload (
     organization bigint NOT NULL,
     digest bytea NOT NULL,

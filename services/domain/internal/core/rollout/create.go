@@ -170,7 +170,7 @@ func (u *UseCases) createStop(ctx context.Context, t *tree, p plan, s stop, posi
 		return in, err
 	}
 	if s.fleet != nil {
-		if err := t.tx.AddRolloutFleet(ctx, e.ID, s.environment.Binding.Fleet, s.fleet.waves); err != nil {
+		if err := t.tx.AddRolloutFleet(ctx, e.ID, s.environment.Binding.Fleet, s.fleet.own(), s.fleet.waves); err != nil {
 			return in, err
 		}
 		in.Fleet = s.fleet.input()

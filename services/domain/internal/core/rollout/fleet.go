@@ -2,7 +2,9 @@ package rollout
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -66,24 +68,62 @@ func (f *stopFleet) input() *fleetInput {
 	return in
 }
 
-// places are those of all targets: each place in the cluster of the environment's own agent is one in every target. That cluster stays
-// open: the jobs of the pipeline run there.
-func (f *stopFleet) places(own []core.Place) []core.Place {
-	all := slices.Clone(own)
-	for _, p := range own {
-		if !slices.ContainsFunc(f.agents, func(a core.AgentReference) bool { return a.Number == p.AgentID }) {
-			continue
+// own are the agents that the configuration of the environment names.
+func (f *stopFleet) own() []int64 {
+	var all []int64
+	for _, a := range f.agents {
+		all = append(all, a.Number)
+	}
+	return all
+}
+
+// wavePlacesMost bounds what the passage of a wave opens, in bytes, so that its event is one that the bus takes.
+const wavePlacesMost = 1_000_000
+
+// fits refuses waves that open too much at once.
+func (f *stopFleet) fits(environment string, own []core.Place) error {
+	each := placesIn(own, f.own(), []int64{math.MaxInt64})
+	encoded, err := json.Marshal(each)
+	if err != nil {
+		return fmt.Errorf("encode the places of a target: %w", err)
+	}
+	for i, wave := range f.waves {
+		if size := len(wave) * len(encoded); size > wavePlacesMost {
+			return fault.New(fault.Refused, "wave %d of environment %q has %d targets with %d places each, %d bytes together; "+
+				"expected at most %d bytes: make the waves smaller", i+1, environment, len(wave), len(each), size, wavePlacesMost)
 		}
-		for _, wave := range f.waves {
-			for _, target := range wave {
-				one := p
-				if one.AgentID = target.AgentID; one != p {
-					all = append(all, one)
-				}
+	}
+	return nil
+}
+
+// placesIn are the places of targets: each place in the cluster of an agent of the environment's configuration is one in every target.
+func placesIn(own []core.Place, configured, targets []int64) (all []core.Place) {
+	for _, target := range targets {
+		for _, p := range own {
+			if !slices.Contains(configured, p.AgentID) {
+				continue
+			}
+			if p.AgentID = target; !slices.Contains(all, p) {
+				all = append(all, p)
 			}
 		}
 	}
 	return all
+}
+
+// openingOfWave is what the passage of a wave opens: its targets, within the environment, which has to be entered first. What the
+// environment has by itself, as the cluster of its configuration, where the jobs of the pipeline run, is open from its entrance.
+func (t *tree) openingOfWave(ctx context.Context, gate string) (Opening, error) {
+	b, f, number, err := t.fleetAt(ctx, gate)
+	if err != nil || b == nil || number > f.Waves {
+		return Opening{}, err
+	}
+	own, _, err := t.tx.PinnedPlaces(ctx, t.rollout.ID, b.EnvironmentID)
+	if err != nil {
+		return Opening{}, err
+	}
+	targets, err := t.tx.WaveAgents(ctx, b.ID, number)
+	return Opening{EnvironmentID: b.EnvironmentID, Wave: number, Places: placesIn(own, f.Agents, targets)}, err
 }
 
 // mayBeWave reports whether a gate has the form of one of a wave, so that the fleet has to be read.
@@ -148,6 +188,10 @@ func (u *UseCases) decideWave(ctx context.Context, p passages, gate string, w wa
 		return false, nil
 	case w.Stops != "":
 		if err := p.moveEnvironment(ctx, w.branch, core.VerbFail, w.Stops); err != nil {
+			return false, err
+		}
+		// Nothing more is changed, whatever the program does with the answer.
+		if err := p.tx.Revoke(ctx, End{Organization: p.cause.Organization, RolloutID: p.rollout.ID, At: p.cause.at}); err != nil {
 			return false, err
 		}
 		return false, p.tx.Announce(ctx, GateResolved{

@@ -21,9 +21,11 @@ type Opening struct {
 	EnvironmentID int64
 	// Weight is the weight that may be left in the environment; 0 for the environment's entrance.
 	Weight int
+	// Wave is the wave of a fleet whose targets may be changed; 0 for any other gate.
+	Wave int
 	// PinnedWeights are the weights that need a passage of their own, rising; only at the entrance.
 	PinnedWeights []int
-	// Places are what may be changed, as the rollout has pinned it; only at the entrance.
+	// Places are what may be changed, as the rollout has pinned it; only at the entrance, and for a wave.
 	Places []core.Place
 }
 
@@ -36,6 +38,9 @@ func (t *tree) opening(ctx context.Context, gate string) (Opening, error) {
 	id := t.placeNamed(name)
 	if id == 0 {
 		return Opening{}, nil
+	}
+	if mayBeWave(gate) {
+		return t.openingOfWave(ctx, gate)
 	}
 	if atWeight {
 		percent, _ := strconv.Atoi(weight) // of what is no number it makes 0
@@ -57,7 +62,9 @@ func (p plan) pinPlaces(ctx context.Context, tx Tx, rollout int64, s stop) error
 		return err
 	}
 	if s.fleet != nil {
-		places = s.fleet.places(places)
+		if err := s.fleet.fits(s.environment.Name, places); err != nil {
+			return err
+		}
 	}
 	var weights []int
 	if p.skipsWeights(s) == "" {

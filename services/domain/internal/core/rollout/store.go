@@ -167,7 +167,8 @@ type FleetTx interface {
 	LabelledAgents(ctx context.Context) ([]fleet.Target, error)
 	// RolloutFleetAgents are the targets of an environment of a rollout, by wave, without those that were revoked since.
 	RolloutFleetAgents(ctx context.Context, rollout, environment int64) ([][]fleet.Target, error)
-	AddRolloutFleet(ctx context.Context, rolloutEnvironment int64, spec json.RawMessage, waves [][]fleet.Target) error
+	// AddRolloutFleet keeps the targets of an environment, wave by wave, and the agents of its configuration.
+	AddRolloutFleet(ctx context.Context, rolloutEnvironment int64, spec json.RawMessage, agents []int64, waves [][]fleet.Target) error
 	// RolloutFleets has no key for an environment without one.
 	RolloutFleets(ctx context.Context, organization int64, environments []int64) (map[int64]core.RolloutFleet, error)
 	RolloutWaves(ctx context.Context, organization int64, environments []int64) (map[int64][]core.RolloutWave, error)
@@ -176,6 +177,10 @@ type FleetTx interface {
 	// EndRolloutTarget keeps how an attempt at a target has ended, and answers whether its wave has ended with it. A repeated report, and one
 	// about another attempt, change nothing. NotFound for an agent that is no target.
 	EndRolloutTarget(ctx context.Context, t core.RolloutTarget) (waveEnded bool, err error)
+	// EndRolloutTargets has all targets fail that are being deployed: their environment has ended.
+	EndRolloutTargets(ctx context.Context, environment int64, reason string, at time.Time) error
+	// WaveAgents are the agents of the targets of a wave.
+	WaveAgents(ctx context.Context, environment int64, wave int) ([]int64, error)
 	PauseRolloutWave(ctx context.Context, environment int64, wave int, paused bool) error
 }
 

@@ -251,8 +251,16 @@ func (t *tree) moveEnvironment(ctx context.Context, b *branch, verb core.Verb, r
 			return err
 		}
 	}
+	before := b.State
 	state, err := t.write(ctx, core.Subject{Kind: core.SubjectRolloutEnvironment, ID: b.ID}, core.State(b.State), verb, reason)
 	b.State = core.RolloutState(state)
+	if err == nil && b.State != before && b.State.Terminal() && b.State != core.RolloutCompleted { // no target of one that is complete is left
+		why := core.Because("the environment has "+string(b.State), reason)
+		if b.State == core.RolloutCancelled {
+			why = core.Because("the environment was cancelled", reason)
+		}
+		err = t.tx.EndRolloutTargets(ctx, b.ID, why, t.cause.at)
+	}
 	if err == nil && b.State == core.RolloutCompleted {
 		// A timer begins here; passages that were requested before are evaluated again (R3-15).
 		if err := t.tx.ReviewChecked(ctx, t.rollout.ID, 0, t.cause.at); err != nil {

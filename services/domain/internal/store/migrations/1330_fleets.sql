@@ -14,6 +14,7 @@ CREATE TABLE cd_rollout_fleets (
     organization_id bigint NOT NULL,
     rollout_environment_id bigint NOT NULL,
     fleet           jsonb NOT NULL CONSTRAINT cd_rollout_fleets_fleet_is_one CHECK (jsonb_typeof(fleet) = 'object'),
+    agents          bigint[] NOT NULL,
     waves           integer NOT NULL CONSTRAINT cd_rollout_fleets_waves_count CHECK (waves > 0),
     targets         integer NOT NULL CONSTRAINT cd_rollout_fleets_targets_count CHECK (targets > 0),
     healthy         integer NOT NULL DEFAULT 0,
@@ -25,6 +26,7 @@ CREATE TABLE cd_rollout_fleets (
     CONSTRAINT cd_rollout_fleets_ended_are_targets CHECK (healthy >= 0 AND failed >= 0 AND healthy + failed <= targets)
 );
 COMMENT ON TABLE cd_rollout_fleets IS 'The fleet of an environment as a rollout has pinned it, and how many of its targets have ended.';
+COMMENT ON COLUMN cd_rollout_fleets.agents IS 'Those of the configuration: what the rollout has pinned in their clusters is in each target, too.';
 CREATE TRIGGER cd_rollout_fleets_touch BEFORE UPDATE ON cd_rollout_fleets FOR EACH ROW EXECUTE FUNCTION cd_touch();
 
 CREATE TABLE cd_rollout_waves (

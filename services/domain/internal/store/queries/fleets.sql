@@ -1,6 +1,6 @@
 -- name: InsertRolloutFleet :exec
-INSERT INTO cd_rollout_fleets (organization_id, rollout_environment_id, fleet, waves, targets)
-VALUES (@organization_id, @rollout_environment_id, @fleet, @waves, @targets);
+INSERT INTO cd_rollout_fleets (organization_id, rollout_environment_id, fleet, agents, waves, targets)
+VALUES (@organization_id, @rollout_environment_id, @fleet, @agents, @waves, @targets);
 
 -- name: InsertRolloutWaves :exec
 INSERT INTO cd_rollout_waves (organization_id, rollout_environment_id, wave, targets)
@@ -54,6 +54,27 @@ UPDATE cd_rollout_waves w SET healthy = w.healthy + ended.healthy, failed = w.fa
 FROM ended
 WHERE w.organization_id = @organization_id AND w.rollout_environment_id = @rollout_environment_id AND w.wave = ended.wave
 RETURNING (w.finished_at IS NOT NULL)::boolean AS finished;
+
+-- name: EndRolloutTargets :exec
+-- Nobody reports any more how what is being deployed ends.
+WITH ended AS (
+    UPDATE cd_rollout_targets t SET state = 'failed', reason = left(@reason::text, 2000), finished_at = @at::timestamptz
+    WHERE t.organization_id = @organization_id AND t.rollout_environment_id = @rollout_environment_id AND t.state = 'deploying'
+    RETURNING t.wave
+), each AS (
+    SELECT wave, count(*)::integer AS failed FROM ended GROUP BY wave
+), counted AS (
+    UPDATE cd_rollout_fleets f SET failed = f.failed + total.failed FROM (SELECT count(*)::integer AS failed FROM ended) total
+    WHERE f.organization_id = @organization_id AND f.rollout_environment_id = @rollout_environment_id AND total.failed > 0
+)
+UPDATE cd_rollout_waves w SET failed = w.failed + each.failed,
+    finished_at = CASE WHEN w.healthy + w.failed + each.failed = w.targets THEN @at END
+FROM each
+WHERE w.organization_id = @organization_id AND w.rollout_environment_id = @rollout_environment_id AND w.wave = each.wave;
+
+-- name: WaveAgents :many
+SELECT agent_id FROM cd_rollout_targets
+WHERE organization_id = @organization_id AND rollout_environment_id = @rollout_environment_id AND wave = @wave ORDER BY agent_id;
 
 -- name: RolloutTarget :many
 -- One row, or none.

@@ -133,15 +133,51 @@ func (q *Queries) EndRolloutTarget(ctx context.Context, arg EndRolloutTargetPara
 	return items, nil
 }
 
+const endRolloutTargets = `-- name: EndRolloutTargets :exec
+WITH ended AS (
+    UPDATE cd_rollout_targets t SET state = 'failed', reason = left($4::text, 2000), finished_at = $1::timestamptz
+    WHERE t.organization_id = $2 AND t.rollout_environment_id = $3 AND t.state = 'deploying'
+    RETURNING t.wave
+), each AS (
+    SELECT wave, count(*)::integer AS failed FROM ended GROUP BY wave
+), counted AS (
+    UPDATE cd_rollout_fleets f SET failed = f.failed + total.failed FROM (SELECT count(*)::integer AS failed FROM ended) total
+    WHERE f.organization_id = $2 AND f.rollout_environment_id = $3 AND total.failed > 0
+)
+UPDATE cd_rollout_waves w SET failed = w.failed + each.failed,
+    finished_at = CASE WHEN w.healthy + w.failed + each.failed = w.targets THEN $1 END
+FROM each
+WHERE w.organization_id = $2 AND w.rollout_environment_id = $3 AND w.wave = each.wave
+`
+
+type EndRolloutTargetsParams struct {
+	At                   *time.Time
+	OrganizationID       int64
+	RolloutEnvironmentID int64
+	Reason               string
+}
+
+// Nobody reports any more how what is being deployed ends.
+func (q *Queries) EndRolloutTargets(ctx context.Context, arg EndRolloutTargetsParams) error {
+	_, err := q.db.Exec(ctx, endRolloutTargets,
+		arg.At,
+		arg.OrganizationID,
+		arg.RolloutEnvironmentID,
+		arg.Reason,
+	)
+	return err
+}
+
 const insertRolloutFleet = `-- name: InsertRolloutFleet :exec
-INSERT INTO cd_rollout_fleets (organization_id, rollout_environment_id, fleet, waves, targets)
-VALUES ($1, $2, $3, $4, $5)
+INSERT INTO cd_rollout_fleets (organization_id, rollout_environment_id, fleet, agents, waves, targets)
+VALUES ($1, $2, $3, $4, $5, $6)
 `
 
 type InsertRolloutFleetParams struct {
 	OrganizationID       int64
 	RolloutEnvironmentID int64
 	Fleet                json.RawMessage
+	Agents               []int64
 	Waves                int32
 	Targets              int32
 }
@@ -151,6 +187,7 @@ func (q *Queries) InsertRolloutFleet(ctx context.Context, arg InsertRolloutFleet
 		arg.OrganizationID,
 		arg.RolloutEnvironmentID,
 		arg.Fleet,
+		arg.Agents,
 		arg.Waves,
 		arg.Targets,
 	)
@@ -324,7 +361,7 @@ func (q *Queries) RolloutFleetAgents(ctx context.Context, organizationID int64, 
 }
 
 const rolloutFleets = `-- name: RolloutFleets :many
-SELECT id, organization_id, rollout_environment_id, fleet, waves, targets, healthy, failed, created_at, updated_at FROM cd_rollout_fleets WHERE organization_id = $1 AND rollout_environment_id = ANY($2::bigint[])
+SELECT id, organization_id, rollout_environment_id, fleet, agents, waves, targets, healthy, failed, created_at, updated_at FROM cd_rollout_fleets WHERE organization_id = $1 AND rollout_environment_id = ANY($2::bigint[])
 `
 
 func (q *Queries) RolloutFleets(ctx context.Context, organizationID int64, ids []int64) ([]RolloutFleet, error) {
@@ -341,6 +378,7 @@ func (q *Queries) RolloutFleets(ctx context.Context, organizationID int64, ids [
 			&i.OrganizationID,
 			&i.RolloutEnvironmentID,
 			&i.Fleet,
+			&i.Agents,
 			&i.Waves,
 			&i.Targets,
 			&i.Healthy,
@@ -431,6 +469,31 @@ func (q *Queries) RolloutWaves(ctx context.Context, organizationID int64, ids []
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const waveAgents = `-- name: WaveAgents :many
+SELECT agent_id FROM cd_rollout_targets
+WHERE organization_id = $1 AND rollout_environment_id = $2 AND wave = $3 ORDER BY agent_id
+`
+
+func (q *Queries) WaveAgents(ctx context.Context, organizationID int64, rolloutEnvironmentID int64, wave int32) ([]int64, error) {
+	rows, err := q.db.Query(ctx, waveAgents, organizationID, rolloutEnvironmentID, wave)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var agent_id int64
+		if err := rows.Scan(&agent_id); err != nil {
+			return nil, err
+		}
+		items = append(items, agent_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

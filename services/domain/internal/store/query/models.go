@@ -1737,12 +1737,14 @@ type RolloutFleet struct {
 	OrganizationID       int64
 	RolloutEnvironmentID int64
 	Fleet                json.RawMessage
-	Waves                int32
-	Targets              int32
-	Healthy              int32
-	Failed               int32
-	CreatedAt            time.Time
-	UpdatedAt            time.Time
+	// Those of the configuration: what the rollout has pinned in their clusters is in each target, too.
+	Agents    []int64
+	Waves     int32
+	Targets   int32
+	Healthy   int32
+	Failed    int32
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }
 
 type RolloutGate struct {

@@ -92,7 +92,12 @@ func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Ca
 	if f != nil && activity.EffectOf(f, call.Args) == activity.Publishes {
 		return admitted{}, g.checkPublication(ctx, call)
 	}
-	run, err := g.store.Guarded(ctx, call.Organization, call.Workflow)
+	toucher, states := f.(activity.Toucher)
+	var touched []activity.Place
+	if states {
+		touched = toucher.Touches(call.Args)
+	}
+	run, err := g.store.Guarded(ctx, call.Organization, call.Workflow, agentsOf(touched)...)
 	if err != nil {
 		return admitted{}, fmt.Errorf("read the passages of %q: %w", call.Workflow, err)
 	}
@@ -110,11 +115,9 @@ func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Ca
 	if err != nil {
 		return admitted{}, fmt.Errorf("read the places of environments: %w", err)
 	}
-	toucher, states := f.(activity.Toucher)
 	if !states {
 		return admitted{}, g.refuse(ctx, call, "the function does not state what it changes")
 	}
-	touched := toucher.Touches(call.Args)
 	if activity.EffectOf(f, call.Args) == activity.Proposes {
 		return direct, g.checkProposal(ctx, f, call, run, all, touched)
 	}
@@ -177,6 +180,16 @@ func (r Run) takesBackElsewhere(f activity.Function, all []Territory, touched []
 		}
 	}
 	return activity.Place{}, false
+}
+
+// agentsOf are the agents of the clusters in which something is changed.
+func agentsOf(touched []activity.Place) (agents []int64) {
+	for _, place := range touched {
+		if place.Agent != 0 && !slices.Contains(agents, place.Agent) {
+			agents = append(agents, place.Agent)
+		}
+	}
+	return agents
 }
 
 // checkProposal decides about a call that changes nothing but the branch of a proposal: it needs no passage, unless an environment is

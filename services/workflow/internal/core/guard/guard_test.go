@@ -25,7 +25,7 @@ type kept struct {
 	reads       int
 }
 
-func (k *kept) Guarded(context.Context, int64, string) (Run, error) { return k.run, k.err }
+func (k *kept) Guarded(context.Context, int64, string, ...int64) (Run, error) { return k.run, k.err }
 
 func (k *kept) Territories(context.Context, int64) (int64, []Territory, error) {
 	k.reads++

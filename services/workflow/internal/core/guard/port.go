@@ -28,6 +28,8 @@ type Passage struct {
 	Environment int64
 	// Weight is the weight that may be left, in percent; 0 for the entrance of the environment.
 	Weight int
+	// Wave is the wave of a fleet whose targets Places are about; 0 for any other gate. It opens them within an environment that was entered.
+	Wave int
 	// Places are what the entrance opens. Pinned are the weights, in percent, that each need a passage of their own.
 	Places []activity.Place
 	Pinned []int
@@ -94,8 +96,8 @@ func (r Run) Suspended() bool { return !r.AbortedAt.IsZero() && !r.RetriedAt.Aft
 
 // Store reads what the domain service has reported.
 type Store interface {
-	// Guarded returns what is known of a run, from one snapshot.
-	Guarded(ctx context.Context, organization int64, workflow string) (Run, error)
+	// Guarded returns what is known of a run, from one snapshot. Of the targets of fleets it has those of some agents only.
+	Guarded(ctx context.Context, organization int64, workflow string, agents ...int64) (Run, error)
 	// Territories returns those of an organization, with their version.
 	Territories(ctx context.Context, organization int64) (version int64, all []Territory, err error)
 }

@@ -13,6 +13,20 @@ ON CONFLICT (organization, workflow, environment, weight) DO UPDATE SET
     granted_at = excluded.granted_at, places = excluded.places, pinned = excluded.pinned
 WHERE passage.granted_at < excluded.granted_at;
 
+-- name: SaveTargets :exec
+-- What a target of a rollout has is pinned, so granted again it is the same. The row of the run is locked as for an entrance.
+WITH run AS (
+    INSERT INTO guarded_run (organization, workflow) VALUES (sqlc.arg(organization), sqlc.arg(workflow))
+    ON CONFLICT (organization, workflow) DO UPDATE SET revoked = guarded_run.revoked
+    RETURNING revoked
+)
+INSERT INTO passage_target (organization, workflow, environment, agent, places)
+SELECT sqlc.arg(organization), sqlc.arg(workflow), sqlc.arg(environment), (p ->> 'agent_id')::bigint, jsonb_agg(p)
+FROM run, jsonb_array_elements(sqlc.arg(places)::jsonb) AS p
+WHERE NOT run.revoked AND p ->> 'agent_id' IS NOT NULL
+GROUP BY (p ->> 'agent_id')::bigint
+ON CONFLICT (organization, workflow, environment, agent) DO NOTHING;
+
 -- name: SaveGuardedRun :exec
 INSERT INTO guarded_run (organization, workflow, revoked, aborted_at, retried_at) VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (organization, workflow) DO UPDATE SET
@@ -22,7 +36,10 @@ ON CONFLICT (organization, workflow) DO UPDATE SET
 
 -- name: EndPassages :exec
 -- A rollout that has ended changes nothing any more, whatever was granted.
-DELETE FROM passage WHERE organization = $1 AND workflow = $2;
+WITH targets AS (
+    DELETE FROM passage_target t WHERE t.organization = sqlc.arg(organization) AND t.workflow = sqlc.arg(workflow)
+)
+DELETE FROM passage p WHERE p.organization = sqlc.arg(organization) AND p.workflow = sqlc.arg(workflow);
 
 -- name: LockTerritory :one
 SELECT name, sequence, protected, archived, places FROM territory
@@ -41,7 +58,8 @@ RETURNING version;
 
 -- name: GuardedRun :one
 -- The run of a rollout is exempt if a domain service of an earlier release has created the rollout. The inputs that a run was started with
--- never change, and only the domain service starts such runs.
+-- never change, and only the domain service starts such runs. Of the targets of waves only those of some agents are read: a passage of a
+-- wave opens nothing without that of the environment's entrance.
 SELECT coalesce((SELECT v.version FROM territory_version v WHERE v.organization = sqlc.arg(organization)), 0)::bigint AS version,
     coalesce((
         SELECT (e.inputs -> 'rollout' ->> 'passages') IS DISTINCT FROM 'true' FROM execution e
@@ -60,7 +78,12 @@ SELECT coalesce((SELECT v.version FROM territory_version v WHERE v.organization 
     coalesce(r.revoked, false) AS revoked, r.aborted_at, r.retried_at,
     coalesce((
         SELECT jsonb_agg(jsonb_build_object(
-            'environment', p.environment, 'weight', p.weight, 'at', p.granted_at, 'places', p.places, 'pinned', to_jsonb(p.pinned)
+            'environment', p.environment, 'weight', p.weight, 'at', p.granted_at, 'pinned', to_jsonb(p.pinned),
+            'places', CASE WHEN p.weight > 0 THEN p.places ELSE p.places || coalesce((
+                SELECT jsonb_agg(e) FROM passage_target t, jsonb_array_elements(t.places) AS e
+                WHERE t.organization = p.organization AND t.workflow = p.workflow AND t.environment = p.environment
+                  AND t.agent = ANY(sqlc.arg(agents)::bigint[])
+            ), '[]') END
         ) ORDER BY p.environment, p.weight)
         FROM passage p WHERE p.organization = sqlc.arg(organization) AND p.workflow = sqlc.arg(workflow)
     ), '[]')::jsonb AS passages

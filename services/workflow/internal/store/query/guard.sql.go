@@ -12,7 +12,10 @@ import (
 )
 
 const endPassages = `-- name: EndPassages :exec
-DELETE FROM passage WHERE organization = $1 AND workflow = $2
+WITH targets AS (
+    DELETE FROM passage_target t WHERE t.organization = $1 AND t.workflow = $2
+)
+DELETE FROM passage p WHERE p.organization = $1 AND p.workflow = $2
 `
 
 type EndPassagesParams struct {
@@ -45,7 +48,12 @@ SELECT coalesce((SELECT v.version FROM territory_version v WHERE v.organization 
     coalesce(r.revoked, false) AS revoked, r.aborted_at, r.retried_at,
     coalesce((
         SELECT jsonb_agg(jsonb_build_object(
-            'environment', p.environment, 'weight', p.weight, 'at', p.granted_at, 'places', p.places, 'pinned', to_jsonb(p.pinned)
+            'environment', p.environment, 'weight', p.weight, 'at', p.granted_at, 'pinned', to_jsonb(p.pinned),
+            'places', CASE WHEN p.weight > 0 THEN p.places ELSE p.places || coalesce((
+                SELECT jsonb_agg(e) FROM passage_target t, jsonb_array_elements(t.places) AS e
+                WHERE t.organization = p.organization AND t.workflow = p.workflow AND t.environment = p.environment
+                  AND t.agent = ANY($3::bigint[])
+            ), '[]') END
         ) ORDER BY p.environment, p.weight)
         FROM passage p WHERE p.organization = $1 AND p.workflow = $2
     ), '[]')::jsonb AS passages
@@ -55,6 +63,7 @@ FROM (SELECT 1) one LEFT JOIN guarded_run r ON r.organization = $1 AND r.workflo
 type GuardedRunParams struct {
 	Organization int64
 	Workflow     string
+	Agents       []int64
 }
 
 type GuardedRunRow struct {
@@ -69,9 +78,10 @@ type GuardedRunRow struct {
 }
 
 // The run of a rollout is exempt if a domain service of an earlier release has created the rollout. The inputs that a run was started with
-// never change, and only the domain service starts such runs.
+// never change, and only the domain service starts such runs. Of the targets of waves only those of some agents are read: a passage of a
+// wave opens nothing without that of the environment's entrance.
 func (q *Queries) GuardedRun(ctx context.Context, arg GuardedRunParams) (GuardedRunRow, error) {
-	row := q.db.QueryRow(ctx, guardedRun, arg.Organization, arg.Workflow)
+	row := q.db.QueryRow(ctx, guardedRun, arg.Organization, arg.Workflow, arg.Agents)
 	var i GuardedRunRow
 	err := row.Scan(
 		&i.Version,
@@ -193,6 +203,38 @@ func (q *Queries) SavePassage(ctx context.Context, arg SavePassageParams) error 
 		arg.GrantedAt,
 		arg.Places,
 		arg.Pinned,
+	)
+	return err
+}
+
+const saveTargets = `-- name: SaveTargets :exec
+WITH run AS (
+    INSERT INTO guarded_run (organization, workflow) VALUES ($1, $2)
+    ON CONFLICT (organization, workflow) DO UPDATE SET revoked = guarded_run.revoked
+    RETURNING revoked
+)
+INSERT INTO passage_target (organization, workflow, environment, agent, places)
+SELECT $1, $2, $3, (p ->> 'agent_id')::bigint, jsonb_agg(p)
+FROM run, jsonb_array_elements($4::jsonb) AS p
+WHERE NOT run.revoked AND p ->> 'agent_id' IS NOT NULL
+GROUP BY (p ->> 'agent_id')::bigint
+ON CONFLICT (organization, workflow, environment, agent) DO NOTHING
+`
+
+type SaveTargetsParams struct {
+	Organization int64
+	Workflow     string
+	Environment  int64
+	Places       json.RawMessage
+}
+
+// What a target of a rollout has is pinned, so granted again it is the same. The row of the run is locked as for an entrance.
+func (q *Queries) SaveTargets(ctx context.Context, arg SaveTargetsParams) error {
+	_, err := q.db.Exec(ctx, saveTargets,
+		arg.Organization,
+		arg.Workflow,
+		arg.Environment,
+		arg.Places,
 	)
 	return err
 }

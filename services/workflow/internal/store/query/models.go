@@ -299,6 +299,15 @@ type Passage struct {
 	Pinned       []int32
 }
 
+// What the run of a rollout may change in the targets of the waves that were let begin. Deleted with the end of the rollout.
+type PassageTarget struct {
+	Organization int64
+	Workflow     string
+	Environment  int64
+	Agent        int64
+	Places       json.RawMessage
+}
+
 // A large value. Deleted some time after the last row that refers to it.
 type Payload struct {
 	Organization int64
