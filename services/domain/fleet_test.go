@@ -74,7 +74,13 @@ func (f *fleets) ask(r core.Rollout, gate string) {
 // enters begins a rollout and enters the environment.
 func (f *fleets) enters() core.Rollout {
 	f.t.Helper()
-	r := f.rollout(f.set)
+	return f.entersWith(f.set)
+}
+
+// entersWith is enters with a version set.
+func (f *fleets) entersWith(set core.VersionSet) core.Rollout {
+	f.t.Helper()
+	r := f.rollout(set)
 	f.ask(r, "edge")
 	f.report(event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: f.edge.ID})
 	for _, d := range f.deployments(f.stops(r)[0]) {
@@ -161,11 +167,6 @@ func TestARolloutGoesInWaves(t *testing.T) {
 	f.ok(err)
 	f.want(n, 4)
 
-	// A rollback goes to the targets of the rollout that it takes back.
-	back, err := f.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: r.ID, VersionSetID: f.set.ID})
-	if err == nil {
-		f.want(f.waves(back), []string{"1: 0+0/2 #0", "2: 0+0/3 #0"})
-	}
 }
 
 // D61: a wave that misses its threshold ends the environment, once, with a sentence; a program that continues all the same is in breach.
@@ -435,5 +436,40 @@ func TestTargetsEndWithTheirEnvironment(t *testing.T) {
 		f.want([]int{fleets[stop.ID].Healthy, fleets[stop.ID].Failed}, []int{1, 1})
 		f.deliver(f.ended(r, 2, 1, "healthy")) // late
 		f.want(f.waves(r)[0], "1: 1+1/2 #1")
+	}
+}
+
+// D61: labels are set and ended one by one, so that those that another request has set meanwhile stay.
+func TestLabelsAreMerged(t *testing.T) {
+	t.Parallel()
+	f := newFleets(t, twoWaves)
+	set := func(labels map[string]string, unset ...string) map[string]string {
+		t.Helper()
+		a, err := f.access.SetAgentLabels(t.Context(), user(), f.agents[0], labels, unset...)
+		f.ok(err)
+		return a.Labels
+	}
+	f.want(set(map[string]string{"ring": "1"}), map[string]string{"region": "eu", "ring": "1"})
+	f.want(set(map[string]string{"kind": "store"}, "ring", "none"), map[string]string{"region": "eu", "kind": "store"})
+	f.want(set(nil, "kind"), map[string]string{"region": "eu"})
+	for at, one := range map[string]struct {
+		set   map[string]string
+		unset []string
+	}{
+		"/set":      {},
+		"/set/ring": {set: map[string]string{"ring": ""}},
+		"/unset/0":  {set: map[string]string{"ring": "1"}, unset: []string{"ring"}},
+	} {
+		_, err := f.access.SetAgentLabels(t.Context(), user(), f.agents[0], one.set, one.unset...)
+		if fields := fault.FieldsOf(err); len(fields) != 1 || fields[0].Name != at {
+			t.Errorf("%s: %v, fields %v", at, err, fields)
+		}
+	}
+	many := map[string]string{}
+	for i := range 50 {
+		many[fmt.Sprint("l", i)] = "x"
+	}
+	if _, err := f.access.SetAgentLabels(t.Context(), user(), f.agents[0], many); !fault.Is(err, fault.Invalid) {
+		t.Errorf("one label too many: %v", err)
 	}
 }

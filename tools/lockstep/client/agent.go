@@ -198,8 +198,8 @@ func (w Wave) input() map[string]any {
 	return map[string]any{"rolloutId": w.Rollout, "environment": w.Environment, "wave": w.Number, "reason": w.Reason}
 }
 
-// SetAgentLabels replaces the labels of an agent.
-func (c *Client) SetAgentLabels(ctx context.Context, agent string, labels map[string]string) (Agent, error) {
+// SetAgentLabels sets and ends labels of an agent; the others stay.
+func (c *Client) SetAgentLabels(ctx context.Context, agent string, set map[string]string, unset ...string) (Agent, error) {
 	return change[Agent](ctx, c, "setAgentLabels", "SetAgentLabelsInput", "agent", agentFields,
-		map[string]any{"agentId": agent, "labels": labels})
+		map[string]any{"agentId": agent, "set": set, "unset": unset})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/fleet"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
@@ -127,6 +128,7 @@ func rolloutWave(r query.RolloutWave) core.RolloutWave {
 		RolloutEnvironmentID: r.RolloutEnvironmentID, Attempt: int(r.Attempt), StartedAt: r.StartedAt,
 		Wave: fleet.Wave{
 			Number: int(r.Wave), Targets: int(r.Targets), Healthy: int(r.Healthy), Failed: int(r.Failed), FinishedAt: r.FinishedAt, Paused: r.Paused,
+			Begun: r.Attempt > 0,
 		},
 	}
 }
@@ -152,16 +154,24 @@ func (t *tx) LabelledAgents(ctx context.Context) ([]fleet.Target, error) {
 }
 
 // RolloutFleetAgents implements rollout.Tx.
-func (t *tx) RolloutFleetAgents(ctx context.Context, rollout, environment int64) (waves [][]fleet.Target, err error) {
-	rows, err := t.q.RolloutFleetAgents(ctx, t.organization, rollout, environment)
-	last := int32(0)
+func (t *tx) RolloutFleetAgents(ctx context.Context, environment int64) ([]rollout.PinnedTarget, error) {
+	rows, err := t.q.RolloutFleetAgents(ctx, t.organization, environment)
+	return convertAll(rows, func(r query.RolloutFleetAgentsRow) rollout.PinnedTarget {
+		return rollout.PinnedTarget{Target: fleet.Target{AgentID: r.AgentID, Name: r.Name}, Wave: int(r.Wave), Begun: r.Begun, Revoked: r.Revoked}
+	}), pg.Classify(err, "read the targets of rollout environment %d", environment)
+}
+
+// TargetsThatRan implements rollout.Tx.
+func (t *tx) TargetsThatRan(ctx context.Context, application int64, environments []int64) (map[int64]map[int64]rollout.RanTarget, error) {
+	rows, err := t.q.TargetsThatRan(ctx, t.organization, application, environments)
+	all := map[int64]map[int64]rollout.RanTarget{}
 	for _, r := range rows {
-		if r.Wave != last {
-			waves, last = append(waves, nil), r.Wave
+		if all[r.EnvironmentID] == nil {
+			all[r.EnvironmentID] = map[int64]rollout.RanTarget{}
 		}
-		waves[len(waves)-1] = append(waves[len(waves)-1], fleet.Target{AgentID: r.AgentID, Name: r.Name})
+		all[r.EnvironmentID][r.AgentID] = rollout.RanTarget{VersionSetID: r.VersionSetID, Healthy: r.Healthy}
 	}
-	return waves, pg.Classify(err, "read the targets of rollout %d", rollout)
+	return all, pg.Classify(err, "read what runs in the fleets of application %d", application)
 }
 
 // AddRolloutFleet implements rollout.Tx.

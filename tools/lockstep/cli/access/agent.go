@@ -91,23 +91,20 @@ func (c commands) labelAgent() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			labels := maps.Clone(one.Labels)
-			if labels == nil {
-				labels = map[string]string{}
-			}
+			set, unset := map[string]string{}, []string{}
 			for _, arg := range args[1:] {
 				key, value, sets := strings.Cut(arg, "=")
 				ended, ends := strings.CutSuffix(arg, "-")
 				switch {
 				case sets:
-					labels[key] = value
+					set[key] = value
 				case ends:
-					delete(labels, ended)
+					unset = append(unset, ended)
 				default:
 					return fault.New(fault.Invalid, "found %q; expected KEY=VALUE, or KEY- to end a label", arg)
 				}
 			}
-			if one, err = api.SetAgentLabels(cmd.Context(), one.ID, labels); err != nil {
+			if one, err = api.SetAgentLabels(cmd.Context(), one.ID, set, unset...); err != nil {
 				return err
 			}
 			return c.showAgent(one)

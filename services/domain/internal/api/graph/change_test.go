@@ -59,7 +59,7 @@ func (f *fixture) controls() {
 	do("revokeToken", "accessToken", map[string]any{"tokenId": token})
 	do("removeMember", "member", map[string]any{"memberId": member})
 	agent := do("registerAgent", "agent", map[string]any{"name": "edge"})
-	do("setAgentLabels", "agent", map[string]any{"agentId": agent, "labels": map[string]any{"region": "eu"}})
+	do("setAgentLabels", "agent", map[string]any{"agentId": agent, "set": map[string]any{"region": "eu"}})
 	do("rotateAgent", "agent", map[string]any{"agentId": agent})
 	do("revokeAgentKey", "agent", map[string]any{"keyId": "agentkey_1"})
 	do("revokeAgent", "agent", map[string]any{"agentId": agent})

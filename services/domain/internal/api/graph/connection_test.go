@@ -67,6 +67,9 @@ var listed = map[string]place{
 	"ArtifactSource.versions": {`at: node(id: "artifactsource_1") { ... on ArtifactSource { %s } }`, `{ name }`},
 	"Rollout.journal":         {`at: rollout(id: "rollout_6") { %s }`, `{ subject event toState gateId createdAt }`},
 
+	// It has no orderBy, for its order is that of the states (TestTargetsAreAConnection).
+	"Query.rolloutTargets": {},
+
 	// The engine's are read from the front only, and nobody counts them (TestWorkflows).
 	"Query.workflows": {}, "Query.workflowSchedules": {}, "Workflow.children": {}, "Workflow.history": {}, "Workflow.logs": {},
 }

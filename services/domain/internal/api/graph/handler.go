@@ -82,7 +82,7 @@ type Access interface {
 	RenameOrganization(ctx context.Context, a core.Actor, organization int64, name string) (core.Organization, error)
 	AccessChangesFor(ctx context.Context, a core.Actor, p core.Page) (core.Slice[core.AccessChange], error)
 	CountAccessChangesFor(ctx context.Context, a core.Actor) (int, error)
-	SetAgentLabels(ctx context.Context, a core.Actor, agent int64, labels map[string]string) (core.Agent, error)
+	SetAgentLabels(ctx context.Context, a core.Actor, agent int64, set map[string]string, unset ...string) (core.Agent, error)
 	RegisterAgent(ctx context.Context, a core.Actor, name string) (core.Agent, string, error)
 	RotateAgent(ctx context.Context, a core.Actor, r access.Rotation) (core.Agent, string, error)
 	RevokeAgent(ctx context.Context, a core.Actor, agent int64) (core.Agent, error)

@@ -341,16 +341,16 @@ func (m mutation) holdWave(
 	return outcome(ctx, l.rollouts, n, model.WrapRollout, err)
 }
 
-// SetAgentLabels replaces the labels of an agent.
+// SetAgentLabels sets and ends labels of an agent.
 func (m mutation) SetAgentLabels(ctx context.Context, in model.SetAgentLabelsInput) (p model.AgentPayload, err error) {
 	l := loadersOf(ctx)
 	n, err := number("/agentId", model.KindAgent, in.AgentID)
-	labels := map[string]string{}
-	if err == nil && json.Unmarshal(in.Labels, &labels) != nil {
-		err = fault.InvalidFields(fault.Field{Name: "/labels", Problem: "found something else; expected an object of strings"})
+	var labels map[string]string
+	if err == nil && len(in.Set) > 0 && (json.Unmarshal(in.Set, &labels) != nil || labels == nil) {
+		err = fault.InvalidFields(fault.Field{Name: "/set", Problem: "found something else; expected an object of strings"})
 	}
 	if err == nil {
-		_, err = m.domain.Access.SetAgentLabels(ctx, l.actor, n, labels)
+		_, err = m.domain.Access.SetAgentLabels(ctx, l.actor, n, labels, in.Unset...)
 	}
 	p.Agent, p.Errors, err = outcome(ctx, l.agents, n, model.WrapAgent, err)
 	return p, err

@@ -97,10 +97,21 @@ func (u *UseCases) RegisterAgent(ctx context.Context, a core.Actor, name string)
 	return made, seed, err
 }
 
-// SetAgentLabels replaces the labels of an agent, which decide whether it is a target of fleets (D61). Rollouts in progress keep their
-// targets. Repeating it is a no-op.
-func (u *UseCases) SetAgentLabels(ctx context.Context, a core.Actor, agent int64, labels map[string]string) (core.Agent, error) {
-	if found := fleet.CheckLabels(labels); len(found) > 0 {
+// SetAgentLabels sets and ends labels of an agent, which decide whether it is a target of fleets (D61); the others stay, so that two who
+// change labels at once lose nothing. Rollouts in progress keep their targets. Repeating it is a no-op.
+func (u *UseCases) SetAgentLabels(
+	ctx context.Context, a core.Actor, agent int64, set map[string]string, unset ...string,
+) (core.Agent, error) {
+	found := fleet.CheckLabels("/set", set)
+	for i, key := range unset {
+		if _, both := set[key]; both {
+			found = append(found, fault.Field{Name: fmt.Sprintf("/unset/%d", i), Problem: fmt.Sprintf("found %.80q, which is set, too", key)})
+		}
+	}
+	if len(set)+len(unset) == 0 {
+		found = append(found, fault.Field{Name: "/set", Problem: "found no label to set, and none to end; expected one or more"})
+	}
+	if len(found) > 0 {
 		return core.Agent{}, fault.InvalidFields(found...)
 	}
 	var changed core.Agent
@@ -112,11 +123,15 @@ func (u *UseCases) SetAgentLabels(ctx context.Context, a core.Actor, agent int64
 		if err := before.Open(); err != nil {
 			return err
 		}
+		labels := map[string]string{}
+		maps.Copy(labels, before.Labels)
+		maps.Copy(labels, set)
+		maps.DeleteFunc(labels, func(key, _ string) bool { return slices.Contains(unset, key) })
 		if changed = before; maps.Equal(before.Labels, labels) {
 			return nil
 		}
-		if labels == nil {
-			labels = map[string]string{}
+		if found := fleet.CheckLabels("/set", labels); len(found) > 0 { // as one label too many
+			return fault.InvalidFields(found...)
 		}
 		if changed, err = tx.SetAgentLabels(ctx, agent, labels); err != nil {
 			return err

@@ -105,6 +105,9 @@ func (s Spec) check() (found []fault.Field) {
 	if s.FreshnessSeconds > 0 && s.FreshnessSeconds <= s.IntervalSeconds {
 		report("/freshness_seconds", "found %d; expected more than the interval of %d: no wave could begin", s.FreshnessSeconds, s.IntervalSeconds)
 	}
+	if s.AtEnd {
+		report("/at_end", "found true; expected none: only rollbacks are judged at their end")
+	}
 	if s.Success != nil {
 		found = append(found, s.Success.Wave.check("/success/wave")...)
 		found = append(found, s.Success.Overall.check("/success/overall")...)
@@ -128,10 +131,10 @@ func (t *Threshold) check(at string) (found []fault.Field) {
 	return found
 }
 
-// CheckLabels says what is wrong with the labels of an agent.
-func CheckLabels(labels map[string]string) (found []fault.Field) {
+// CheckLabels says what is wrong with labels of an agent, at a field.
+func CheckLabels(at string, labels map[string]string) (found []fault.Field) {
 	if len(labels) > labelsMost {
-		found = append(found, fault.Field{Name: "/labels", Problem: fmt.Sprintf("found %d; expected at most %d", len(labels), labelsMost)})
+		found = append(found, fault.Field{Name: at, Problem: fmt.Sprintf("found %d; expected at most %d", len(labels), labelsMost)})
 	}
 	keys := make([]string, 0, len(labels))
 	for key := range labels {
@@ -141,13 +144,13 @@ func CheckLabels(labels map[string]string) (found []fault.Field) {
 	for _, key := range keys {
 		if !labelKey.MatchString(key) || !utf8.ValidString(key) {
 			found = append(found, fault.Field{
-				Name:    "/labels",
+				Name:    at,
 				Problem: fmt.Sprintf("found the key %.80q; expected letters, digits, dots, dashes, slashes and underscores, at most 63", key),
 			})
 		}
 		if !labelValue.MatchString(labels[key]) {
 			found = append(found, fault.Field{
-				Name:    "/labels/" + key,
+				Name:    at + "/" + key,
 				Problem: fmt.Sprintf("found %.80q; expected letters, digits, dots, dashes and underscores, at most 63", labels[key]),
 			})
 		}

@@ -35,6 +35,15 @@ type Spec struct {
 	FreshnessSeconds int `json:"freshness_seconds,omitempty"`
 	// DeadlineSeconds is how long one target may take; 0 for an hour.
 	DeadlineSeconds int `json:"deadline_seconds,omitempty"`
+	// AtEnd reports whether success is judged after the last wave only. A rollback has it pinned; nobody else may.
+	AtEnd bool `json:"at_end,omitempty"`
+}
+
+// ForRollback is the fleet of a rollback: nothing between its waves keeps back the targets that are broken, and success is judged at the
+// end.
+func (s Spec) ForRollback() Spec {
+	s.IntervalSeconds, s.FreshnessSeconds, s.AtEnd = 0, 0, true
+	return s
 }
 
 // Values are those that a label may have; * is any.

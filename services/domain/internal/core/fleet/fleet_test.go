@@ -109,6 +109,7 @@ func TestWhatIsWrongWithAFleetIsLocated(t *testing.T) { // D61
 		`{"selector": {"a": "b"}, "waves": [{"percent": 1}], "interval_seconds": 9, "freshness_seconds": 9}`: "/freshness_seconds",
 		`{"selector": {"a": "b"}, "waves": [{"percent": 1}], "success": {"wave": {}}}`:                       "/success/wave",
 		`{"selector": {"a": "b"}, "waves": [{"percent": 1}], "success": {"overall": {"max_failed": -1}}}`:    "/success/overall/max_failed",
+		`{"selector": {"a": "b"}, "waves": [{"percent": 1}], "at_end": true}`:                                "/at_end",
 		`{"selector": {"a": "b"}, "waves": "all"}`:                                                           "/waves",
 	} {
 		if _, found := fleet.Parse(json.RawMessage(text)); len(found) != 1 || found[0].Name != at {
@@ -150,7 +151,15 @@ func TestWavesAreDecided(t *testing.T) {
 			`{` + base + `}`, []fleet.Wave{ended(9, 1, ago(0)), {Number: 2, Targets: 10, Paused: true}}, 2,
 			"stops: wave 1: 1 of 10 targets failed; expected at least 100 % healthy",
 		},
-		"the end":              {`{` + base + `, "freshness_seconds": 60, "interval_seconds": 50}`, []fleet.Wave{ended(10, 0, ago(time.Hour))}, 2, "begins: wave 1: 10 of 10 targets healthy"},
+		"the end": {`{` + base + `, "freshness_seconds": 60, "interval_seconds": 50}`, []fleet.Wave{ended(10, 0, ago(time.Hour))}, 2, "begins: wave 1: 10 of 10 targets healthy"},
+		"begun before, retried": {
+			`{` + base + `, "freshness_seconds": 60, "interval_seconds": 50}`,
+			[]fleet.Wave{ended(10, 0, ago(time.Hour)), {Number: 2, Targets: 10, Begun: true}}, 2, "begins: wave 1: 10 of 10 targets healthy",
+		},
+		"begun before, retried at once": {
+			`{` + base + `, "interval_seconds": 50}`, []fleet.Wave{ended(10, 0, ago(0)), {Number: 2, Targets: 10, Begun: true}}, 2,
+			"begins: wave 1: 10 of 10 targets healthy",
+		},
 		"the end of a failure": {`{` + base + `}`, []fleet.Wave{ended(0, 10, ago(0))}, 2, "stops: wave 1: 10 of 10 targets failed; expected at least 100 % healthy"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -172,6 +181,26 @@ func TestWavesAreDecided(t *testing.T) {
 	}
 }
 
+// D61: between the waves of a rollback nothing holds it, and all of its waves are judged at the end.
+func TestARollbackIsJudgedAtItsEnd(t *testing.T) {
+	t.Parallel()
+	s := parse(t, `{"selector": {"a": "b"}, "waves": [{"targets": 10}], "interval_seconds": 50, "freshness_seconds": 60}`).ForRollback()
+	now := time.Unix(1_774_432_800, 0)
+	long := now.Add(-time.Hour)
+	waves := []fleet.Wave{{Number: 1, Targets: 10, Failed: 10, FinishedAt: &now}, {Number: 2, Targets: 10}}
+	if v := s.Decide(waves, 2, now); !v.Begins {
+		t.Errorf("at once, after failures: %+v", v)
+	}
+	waves[0].FinishedAt = &long
+	if v := s.Decide(waves, 2, now); !v.Begins {
+		t.Errorf("after an hour: %+v", v)
+	}
+	waves[1] = fleet.Wave{Number: 2, Targets: 10, Healthy: 10, FinishedAt: &now}
+	if v := s.Decide(waves, 3, now); v.Stops != "wave 1: 10 of 10 targets failed; expected at least 100 % healthy" {
+		t.Errorf("the end: %+v", v)
+	}
+}
+
 func TestGatesOfWaves(t *testing.T) { // D61
 	t.Parallel()
 	for gate, want := range map[string]int{
@@ -186,11 +215,11 @@ func TestGatesOfWaves(t *testing.T) { // D61
 
 func TestLabelsAreChecked(t *testing.T) { // D61
 	t.Parallel()
-	if found := fleet.CheckLabels(map[string]string{"region": "eu-west-1", "lockstep.io/ring": "2"}); len(found) > 0 {
+	if found := fleet.CheckLabels("/set", map[string]string{"region": "eu-west-1", "lockstep.io/ring": "2"}); len(found) > 0 {
 		t.Errorf("found %v", found)
 	}
 	for key, value := range map[string]string{"": "x", "a b": "x", "a": "", "b": "*", "c": strings.Repeat("x", 64)} {
-		if found := fleet.CheckLabels(map[string]string{key: value}); len(found) != 1 {
+		if found := fleet.CheckLabels("/set", map[string]string{key: value}); len(found) != 1 {
 			t.Errorf("%q=%q: %v", key, value, found)
 		}
 	}

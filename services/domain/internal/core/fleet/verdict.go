@@ -12,6 +12,8 @@ type Wave struct {
 	FinishedAt *time.Time
 	// Paused reports whether a person has paused it.
 	Paused bool
+	// Begun reports whether it was let begin before: a retry begins it again.
+	Begun bool
 }
 
 // Verdict is whether a wave may begin.
@@ -36,10 +38,8 @@ func (s Spec) Decide(waves []Wave, next int, now time.Time) Verdict {
 				before.Targets, before.Number)}
 		}
 	}
-	if before != nil {
-		if stops := s.misses(waves, *before); stops != "" {
-			return Verdict{Stops: stops}
-		}
+	if stops := s.stops(waves, before, last); stops != "" {
+		return Verdict{Stops: stops}
 	}
 	for _, w := range waves[:min(next, len(waves))] {
 		if w.Paused {
@@ -49,7 +49,7 @@ func (s Spec) Decide(waves []Wave, next int, now time.Time) Verdict {
 	if before == nil {
 		return Verdict{Begins: true, Why: fmt.Sprintf("wave 1 of %d begins", len(waves))}
 	}
-	if !last {
+	if !last && !waves[next-1].Begun { // one that begins again has begun in time
 		if begins := before.FinishedAt.Add(time.Duration(s.IntervalSeconds) * time.Second); now.Before(begins) {
 			return Verdict{Waits: "the interval after wave " + fmt.Sprint(before.Number), Until: &begins}
 		}
@@ -60,6 +60,22 @@ func (s Spec) Decide(waves []Wave, next int, now time.Time) Verdict {
 		}
 	}
 	return Verdict{Begins: true, Why: fmt.Sprintf("wave %d: %d of %d targets healthy", before.Number, before.Healthy, before.Targets)}
+}
+
+// stops is why a wave may not begin after the one before; empty for nothing. Waves that are judged at the end are all judged there.
+func (s Spec) stops(waves []Wave, before *Wave, last bool) string {
+	switch {
+	case before == nil || s.AtEnd && !last:
+		return ""
+	case !s.AtEnd:
+		return s.misses(waves, *before)
+	}
+	for _, w := range waves {
+		if stops := s.misses(waves, w); stops != "" {
+			return stops
+		}
+	}
+	return ""
 }
 
 // misses is which threshold the waves so far have missed; empty for none.

@@ -35,7 +35,7 @@ func (u *UseCases) CreateRollout(ctx context.Context, a core.Actor, n NewRollout
 		if err := a.MayIn(core.ActionCreateRollout, p.targets()...); err != nil {
 			return err
 		}
-		if !n.Again && !givesInputs(n.Inputs) && !p.flow.Runbook && p.liveEverywhere() {
+		if !n.Again && !givesInputs(n.Inputs) && !p.flow.Runbook && p.liveEverywhere() && len(p.behind) == 0 {
 			return fault.New(
 				fault.Refused, "%s is live already in every environment of %q; ask for it again to deploy it once more", p.versionSet.Name,
 				p.application.Name,
@@ -170,7 +170,7 @@ func (u *UseCases) createStop(ctx context.Context, t *tree, p plan, s stop, posi
 		return in, err
 	}
 	if s.fleet != nil {
-		if err := t.tx.AddRolloutFleet(ctx, e.ID, s.environment.Binding.Fleet, s.fleet.own(), s.fleet.waves); err != nil {
+		if err := t.tx.AddRolloutFleet(ctx, e.ID, s.fleet.pinned, s.fleet.own(), s.fleet.waves); err != nil {
 			return in, err
 		}
 		in.Fleet = s.fleet.input()

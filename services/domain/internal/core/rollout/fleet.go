@@ -19,47 +19,6 @@ import (
 // interval is over, and neither this wave nor one before is paused; everything else that keeps passages closed, such as a freeze, keeps
 // waves back, too.
 
-// stopFleet are the targets of an environment of a plan.
-type stopFleet struct {
-	spec  fleet.Spec
-	waves [][]fleet.Target
-	// agents are where the configuration of the environment names its agent.
-	agents []core.AgentReference
-}
-
-// planFleet finds the targets of a stop. A rollback has those of the rollout that it takes back.
-func (p *plan) planFleet(ctx context.Context, tx Tx, s *stop) error {
-	binding := s.environment.Binding
-	if binding.Fleet == nil || s.step.RunsJobs() {
-		return nil
-	}
-	spec, wrong := fleet.Parse(binding.Fleet)
-	if len(wrong) > 0 { // it was valid when it was written
-		return fault.New(fault.Refused, "the fleet of environment %q cannot be read: %s: %s", s.environment.Name, wrong[0].Name, wrong[0].Problem)
-	}
-	f := &stopFleet{spec: spec}
-	var err error
-	if f.agents, err = p.drivers.Agents(binding.DriverRef, binding.DriverConfig); err != nil {
-		return err
-	}
-	if p.back != nil && !p.back.forward {
-		if f.waves, err = tx.RolloutFleetAgents(ctx, p.back.of, s.environment.ID); err != nil {
-			return err
-		}
-	}
-	if len(f.waves) == 0 {
-		agents, err := tx.LabelledAgents(ctx)
-		if err != nil {
-			return err
-		}
-		if f.waves, err = spec.Plan(s.environment.Name, agents); err != nil {
-			return err
-		}
-	}
-	s.fleet, s.driver.Gates = f, false
-	return nil
-}
-
 func (f *stopFleet) input() *fleetInput {
 	in := &fleetInput{Waves: f.waves, Deadline: f.spec.Deadline()}
 	for _, a := range f.agents {
@@ -339,4 +298,204 @@ func (u *UseCases) holdWave(ctx context.Context, a core.Actor, action core.Actio
 		}
 		return u.decide(ctx, t)
 	})
+}
+
+// stopFleet are the targets of an environment of a plan.
+type stopFleet struct {
+	spec fleet.Spec
+	// pinned is spec as the rollout pins it.
+	pinned json.RawMessage
+	waves  [][]fleet.Target
+	// agents are where the configuration of the environment names its agent.
+	agents []core.AgentReference
+}
+
+// PinnedTarget is a target of a rollout that exists.
+type PinnedTarget struct {
+	fleet.Target
+	Wave int
+	// Begun reports whether it was deployed to, and Revoked whether its agent was revoked since.
+	Begun, Revoked bool
+}
+
+// RanTarget is what was deployed last to a target, and whether that became healthy.
+type RanTarget struct {
+	VersionSetID int64
+	Healthy      bool
+}
+
+// fleetBack is what a rollback takes back in an environment.
+type fleetBack struct {
+	// went reports whether the rollout that is rolled back was to go there, and isFleet whether it was a fleet then.
+	went, isFleet bool
+	spec          fleet.Spec
+	targets       []PinnedTarget
+}
+
+func (p *plan) takesBack() bool { return p.back != nil && !p.back.forward }
+
+// takenFrom reads what a rollback takes back in an environment; nothing for any other plan, and for a preview.
+func (p *plan) takenFrom(ctx context.Context, tx Tx, organization, environment int64) (b fleetBack, err error) {
+	if !p.takesBack() || p.back.of == 0 {
+		return b, nil
+	}
+	stops, err := tx.RolloutEnvironmentsByRollout(ctx, organization, []int64{p.back.of})
+	if err != nil {
+		return b, err
+	}
+	for _, stop := range stops[p.back.of] {
+		if stop.EnvironmentID != environment {
+			continue
+		}
+		b.went = true
+		fleets, err := tx.RolloutFleets(ctx, organization, []int64{stop.ID})
+		if err != nil {
+			return b, err
+		}
+		f, is := fleets[stop.ID]
+		if b.spec, b.isFleet = f.Spec, is; !is {
+			return b, nil
+		}
+		b.targets, err = tx.RolloutFleetAgents(ctx, stop.ID)
+		return b, err
+	}
+	return b, nil
+}
+
+// planFleet finds the targets of a stop. A rollback has those of the rollout that it takes back, whatever the environment is now.
+func (p *plan) planFleet(ctx context.Context, tx Tx, organization int64, s *stop) error {
+	binding := s.environment.Binding
+	if s.step.RunsJobs() {
+		return nil
+	}
+	back, err := p.takenFrom(ctx, tx, organization, s.environment.ID)
+	if err != nil || back.went && !back.isFleet {
+		return err
+	}
+	f := &stopFleet{pinned: binding.Fleet}
+	switch {
+	case back.went:
+		err = p.planBack(s, back, f)
+	case binding.Fleet == nil:
+		return nil
+	default:
+		err = p.planSelected(ctx, tx, s, f)
+	}
+	if err != nil {
+		return err
+	}
+	if f.agents, err = p.drivers.Agents(binding.DriverRef, binding.DriverConfig); err != nil {
+		return err
+	}
+	if len(f.agents) == 0 { // of a fleet that is written, it is checked
+		return fault.New(fault.Refused,
+			"rollout_%d went to a fleet in %q, whose driver %s now names no agent: nothing leads to its targets", p.back.of, s.environment.Name,
+			binding.DriverRef)
+	}
+	s.fleet, s.driver.Gates = f, false
+	return nil
+}
+
+// planSelected plans the targets that the environment selects now.
+func (p *plan) planSelected(ctx context.Context, tx Tx, s *stop, f *stopFleet) error {
+	var wrong []fault.Field
+	if f.spec, wrong = fleet.Parse(f.pinned); len(wrong) > 0 { // it was valid when it was written
+		return fault.New(fault.Refused, "the fleet of environment %q cannot be read: %s: %s", s.environment.Name, wrong[0].Name, wrong[0].Problem)
+	}
+	agents, err := tx.LabelledAgents(ctx)
+	if err != nil {
+		return err
+	}
+	if f.waves, err = f.spec.Plan(s.environment.Name, agents); err != nil || !p.takesBack() {
+		return err
+	}
+	return f.forRollback()
+}
+
+// planBack plans the targets that a rollback takes back: those that the rollout before has deployed to. Where nothing was, and where the
+// others have something else than the version set, too, it is all of them.
+func (p *plan) planBack(s *stop, back fleetBack, f *stopFleet) error {
+	f.spec = back.spec
+	begun := p.live[s.environment.ID] == p.versionSet.ID && slices.ContainsFunc(back.targets, func(t PinnedTarget) bool { return t.Begun })
+	last := 0
+	for _, t := range back.targets {
+		if t.Revoked || begun && !t.Begun {
+			continue
+		}
+		if t.Wave != last {
+			f.waves, last = append(f.waves, nil), t.Wave
+		}
+		f.waves[len(f.waves)-1] = append(f.waves[len(f.waves)-1], t.Target)
+	}
+	if len(f.waves) == 0 {
+		return fault.New(fault.Refused,
+			"the agents of all targets that rollout_%d deployed to in %q were revoked: there is nothing to roll back there", p.back.of, s.environment.Name)
+	}
+	return f.forRollback()
+}
+
+func (f *stopFleet) forRollback() (err error) {
+	f.spec = f.spec.ForRollback()
+	if f.pinned, err = json.Marshal(f.spec); err != nil {
+		return fmt.Errorf("encode a fleet: %w", err)
+	}
+	return nil
+}
+
+// readBehind finds the fleets in which the version set was completed last, and targets do not have it: they have failed, which was
+// tolerated, or their agents got the labels later. Of a rollback, the targets are those that the rollout before has deployed to.
+func (p *plan) readBehind(
+	ctx context.Context, tx Tx, organization int64, flow core.Flow, environments map[string]core.BoundEnvironment,
+) error {
+	targets := map[int64][]int64{}
+	var ids []int64
+	for _, step := range flow.Deploys {
+		e := environments[step.Environment]
+		if step.RunsJobs() || !p.unchanged(e.ID) {
+			continue
+		}
+		agents, err := p.targetsOf(ctx, tx, organization, e)
+		if err != nil {
+			return err
+		}
+		if targets[e.ID] = agents; len(agents) > 0 {
+			ids = append(ids, e.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	ran, err := tx.TargetsThatRan(ctx, p.application.ID, ids)
+	p.behind = map[int64]bool{}
+	want := RanTarget{VersionSetID: p.versionSet.ID, Healthy: true}
+	for _, e := range ids {
+		if slices.ContainsFunc(targets[e], func(agent int64) bool { return ran[e][agent] != want }) {
+			p.behind[e] = true
+		}
+	}
+	return err
+}
+
+// targetsOf are the agents that a plan would deploy to in an environment; none where it is no fleet.
+func (p *plan) targetsOf(ctx context.Context, tx Tx, organization int64, e core.BoundEnvironment) (agents []int64, err error) {
+	if p.takesBack() {
+		back, err := p.takenFrom(ctx, tx, organization, e.ID)
+		for _, t := range back.targets {
+			if t.Begun && !t.Revoked {
+				agents = append(agents, t.AgentID)
+			}
+		}
+		return agents, err
+	}
+	if e.Binding.Fleet == nil {
+		return nil, nil
+	}
+	spec, _ := fleet.Parse(e.Binding.Fleet) // planFleet says what is wrong with it
+	all, err := tx.LabelledAgents(ctx)
+	for _, one := range all {
+		if spec.Selects(one.Labels) {
+			agents = append(agents, one.AgentID)
+		}
+	}
+	return agents, err
 }

@@ -36,6 +36,8 @@ type plan struct {
 	same map[int64]bool
 	// touched are the environments in which something may have changed since.
 	touched map[int64]bool
+	// behind are the fleets in which the version set was completed last, and some targets do not have it.
+	behind map[int64]bool
 	// onFailure and inFull are the application's policies; inFull holds for a rollback to what was live before.
 	onFailure core.FailurePolicy
 	inFull    bool
@@ -315,6 +317,9 @@ func (u *UseCases) planStops(ctx context.Context, tx Tx, organization int64, p *
 	if flow.Runbook && p.back != nil && !p.back.forward {
 		return fault.New(fault.Refused, "the pipeline of %q is a runbook: it deploys nothing, so there is nothing to roll back", p.application.Name)
 	}
+	if err := p.readBehind(ctx, tx, organization, flow, environments); err != nil {
+		return err
+	}
 	skipped, err := p.skips(flow, environments)
 	if err != nil {
 		return err
@@ -347,7 +352,7 @@ func (u *UseCases) planStops(ctx context.Context, tx Tx, organization int64, p *
 		if s.checks, err = p.checksOf(ctx, tx, organization, e.Environment); err != nil {
 			return err
 		}
-		if err := p.planFleet(ctx, tx, &s); err != nil {
+		if err := p.planFleet(ctx, tx, organization, &s); err != nil {
 			return err
 		}
 		p.stops = append(p.stops, s)

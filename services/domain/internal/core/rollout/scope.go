@@ -124,7 +124,7 @@ func (p *plan) skips(flow core.Flow, environments map[string]core.BoundEnvironme
 		switch id := environments[step.Environment].ID; {
 		case !p.back.scope.includes(step.Environment):
 			skipped[step.Environment] = core.SkipExcluded
-		case !p.back.forward && p.unchanged(id):
+		case !p.back.forward && p.unchanged(id) && !p.behind[id]:
 			skipped[step.Environment] = core.SkipUnchanged
 		}
 	}

@@ -165,8 +165,10 @@ type CheckRunTx interface {
 type FleetTx interface {
 	// LabelledAgents are those that were not revoked and have labels.
 	LabelledAgents(ctx context.Context) ([]fleet.Target, error)
-	// RolloutFleetAgents are the targets of an environment of a rollout, by wave, without those that were revoked since.
-	RolloutFleetAgents(ctx context.Context, rollout, environment int64) ([][]fleet.Target, error)
+	// RolloutFleetAgents are the targets of an environment of a rollout, by wave, in their order.
+	RolloutFleetAgents(ctx context.Context, rolloutEnvironment int64) ([]PinnedTarget, error)
+	// TargetsThatRan is what was deployed last to each agent of fleets of an application, by environment and agent; no key where nothing was.
+	TargetsThatRan(ctx context.Context, application int64, environments []int64) (map[int64]map[int64]RanTarget, error)
 	// AddRolloutFleet keeps the targets of an environment, wave by wave, and the agents of its configuration.
 	AddRolloutFleet(ctx context.Context, rolloutEnvironment int64, spec json.RawMessage, agents []int64, waves [][]fleet.Target) error
 	// RolloutFleets has no key for an environment without one.

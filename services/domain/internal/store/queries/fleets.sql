@@ -98,9 +98,23 @@ WHERE organization_id = @organization_id AND rollout_environment_id = @rollout_e
   AND (@state::text = '' OR state = @state);
 
 -- name: RolloutFleetAgents :many
--- The targets of a rollout's environment, wave by wave, in their order, without those that were revoked since.
-SELECT t.agent_id, t.name, t.wave FROM cd_rollout_targets t
-JOIN cd_rollout_environments e ON e.organization_id = t.organization_id AND e.id = t.rollout_environment_id
-JOIN cd_agents a ON a.organization_id = t.organization_id AND a.id = t.agent_id AND a.revoked_at IS NULL
-WHERE t.organization_id = @organization_id AND e.rollout_id = @rollout_id AND e.environment_id = @environment_id
+-- The targets of an environment of a rollout, wave by wave, in their order.
+SELECT t.agent_id, t.name, t.wave, (t.attempt > 0)::boolean AS begun, (a.revoked_at IS NOT NULL)::boolean AS revoked
+FROM cd_rollout_targets t
+JOIN cd_agents a ON a.organization_id = t.organization_id AND a.id = t.agent_id
+WHERE t.organization_id = @organization_id AND t.rollout_environment_id = @rollout_environment_id
 ORDER BY t.wave, t.id;
+
+-- name: TargetsThatRan :many
+-- What an application's rollouts deployed last to each target of its fleets, from the last one on that was completed there and is no rollback.
+SELECT DISTINCT ON (e.environment_id, t.agent_id) e.environment_id, t.agent_id, r.version_set_id, (t.state = 'healthy')::boolean AS healthy
+FROM cd_rollouts r
+JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id
+JOIN cd_rollout_targets t ON t.organization_id = e.organization_id AND t.rollout_environment_id = e.id AND t.attempt > 0
+WHERE r.organization_id = @organization_id AND r.application_id = @application_id AND e.environment_id = ANY(@environments::bigint[])
+  AND e.rollout_id >= COALESCE((
+      SELECT max(c.rollout_id) FROM cd_rollout_environments c
+      JOIN cd_rollouts o ON o.organization_id = c.organization_id AND o.id = c.rollout_id
+      WHERE c.organization_id = @organization_id AND c.environment_id = e.environment_id AND o.application_id = @application_id AND c.state = 'completed'
+        AND o.rollback_of IS NULL), 0)
+ORDER BY e.environment_id, t.agent_id, e.rollout_id DESC;

@@ -326,10 +326,10 @@ func (q *Queries) PauseRolloutWave(ctx context.Context, arg PauseRolloutWavePara
 }
 
 const rolloutFleetAgents = `-- name: RolloutFleetAgents :many
-SELECT t.agent_id, t.name, t.wave FROM cd_rollout_targets t
-JOIN cd_rollout_environments e ON e.organization_id = t.organization_id AND e.id = t.rollout_environment_id
-JOIN cd_agents a ON a.organization_id = t.organization_id AND a.id = t.agent_id AND a.revoked_at IS NULL
-WHERE t.organization_id = $1 AND e.rollout_id = $2 AND e.environment_id = $3
+SELECT t.agent_id, t.name, t.wave, (t.attempt > 0)::boolean AS begun, (a.revoked_at IS NOT NULL)::boolean AS revoked
+FROM cd_rollout_targets t
+JOIN cd_agents a ON a.organization_id = t.organization_id AND a.id = t.agent_id
+WHERE t.organization_id = $1 AND t.rollout_environment_id = $2
 ORDER BY t.wave, t.id
 `
 
@@ -337,11 +337,13 @@ type RolloutFleetAgentsRow struct {
 	AgentID int64
 	Name    string
 	Wave    int32
+	Begun   bool
+	Revoked bool
 }
 
-// The targets of a rollout's environment, wave by wave, in their order, without those that were revoked since.
-func (q *Queries) RolloutFleetAgents(ctx context.Context, organizationID int64, rolloutID int64, environmentID int64) ([]RolloutFleetAgentsRow, error) {
-	rows, err := q.db.Query(ctx, rolloutFleetAgents, organizationID, rolloutID, environmentID)
+// The targets of an environment of a rollout, wave by wave, in their order.
+func (q *Queries) RolloutFleetAgents(ctx context.Context, organizationID int64, rolloutEnvironmentID int64) ([]RolloutFleetAgentsRow, error) {
+	rows, err := q.db.Query(ctx, rolloutFleetAgents, organizationID, rolloutEnvironmentID)
 	if err != nil {
 		return nil, err
 	}
@@ -349,7 +351,13 @@ func (q *Queries) RolloutFleetAgents(ctx context.Context, organizationID int64, 
 	var items []RolloutFleetAgentsRow
 	for rows.Next() {
 		var i RolloutFleetAgentsRow
-		if err := rows.Scan(&i.AgentID, &i.Name, &i.Wave); err != nil {
+		if err := rows.Scan(
+			&i.AgentID,
+			&i.Name,
+			&i.Wave,
+			&i.Begun,
+			&i.Revoked,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -465,6 +473,53 @@ func (q *Queries) RolloutWaves(ctx context.Context, organizationID int64, ids []
 			&i.FinishedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const targetsThatRan = `-- name: TargetsThatRan :many
+SELECT DISTINCT ON (e.environment_id, t.agent_id) e.environment_id, t.agent_id, r.version_set_id, (t.state = 'healthy')::boolean AS healthy
+FROM cd_rollouts r
+JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id
+JOIN cd_rollout_targets t ON t.organization_id = e.organization_id AND t.rollout_environment_id = e.id AND t.attempt > 0
+WHERE r.organization_id = $1 AND r.application_id = $2 AND e.environment_id = ANY($3::bigint[])
+  AND e.rollout_id >= COALESCE((
+      SELECT max(c.rollout_id) FROM cd_rollout_environments c
+      JOIN cd_rollouts o ON o.organization_id = c.organization_id AND o.id = c.rollout_id
+      WHERE c.organization_id = $1 AND c.environment_id = e.environment_id AND o.application_id = $2 AND c.state = 'completed'
+        AND o.rollback_of IS NULL), 0)
+ORDER BY e.environment_id, t.agent_id, e.rollout_id DESC
+`
+
+type TargetsThatRanRow struct {
+	EnvironmentID int64
+	AgentID       int64
+	VersionSetID  int64
+	Healthy       bool
+}
+
+// What an application's rollouts deployed last to each target of its fleets, from the last one on that was completed there and is no rollback.
+func (q *Queries) TargetsThatRan(ctx context.Context, organizationID int64, applicationID int64, environments []int64) ([]TargetsThatRanRow, error) {
+	rows, err := q.db.Query(ctx, targetsThatRan, organizationID, applicationID, environments)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TargetsThatRanRow
+	for rows.Next() {
+		var i TargetsThatRanRow
+		if err := rows.Scan(
+			&i.EnvironmentID,
+			&i.AgentID,
+			&i.VersionSetID,
+			&i.Healthy,
 		); err != nil {
 			return nil, err
 		}

@@ -926,7 +926,7 @@ func (ec *executionContext) unmarshalInputSetAgentLabelsInput(ctx context.Contex
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"agentId", "labels"}
+	fieldsInOrder := [...]string{"agentId", "set", "unset"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -940,13 +940,20 @@ func (ec *executionContext) unmarshalInputSetAgentLabelsInput(ctx context.Contex
 				return it, err
 			}
 			it.AgentID = data
-		case "labels":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("labels"))
-			data, err := ec.unmarshalNJSON2encodingᚋjsonᚐRawMessage(ctx, v)
+		case "set":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("set"))
+			data, err := ec.unmarshalOJSON2encodingᚋjsonᚐRawMessage(ctx, v)
 			if err != nil {
 				return it, err
 			}
-			it.Labels = data
+			it.Set = data
+		case "unset":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("unset"))
+			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Unset = data
 		}
 	}
 	return it, nil

@@ -15851,7 +15851,7 @@ extend type Mutation {
   pauseWave(input: PauseWaveInput!): PauseWavePayload!
   "Resumes a paused wave."
   resumeWave(input: ResumeWaveInput!): ResumeWavePayload!
-  "Replaces the labels of an agent, by which fleets select their targets. Rollouts that exist keep the targets that they have pinned."
+  "Sets and ends labels of an agent, by which fleets select their targets; its other labels stay. Rollouts that exist keep the targets that they have pinned."
   setAgentLabels(input: SetAgentLabelsInput!): AgentPayload!
 }
 
@@ -15986,8 +15986,10 @@ type ResumeWavePayload {
 input SetAgentLabelsInput {
   "The agent."
   agentId: ID!
-  "All labels, as an object of strings; those that are left out end."
-  labels: JSON!
+  "Labels to set, as an object of strings."
+  set: JSON
+  "The keys of labels to end; one that the agent does not have is ignored."
+  unset: [String!]
 }
 `, BuiltIn: false},
 	{Name: "../schema/forge.graphqls", Input: `# Statuses and deployments of commits: which applications have theirs published at the forges of their repositories, what became of each, and

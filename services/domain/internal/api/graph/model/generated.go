@@ -1714,8 +1714,10 @@ type ServiceVersionInput struct {
 type SetAgentLabelsInput struct {
 	// The agent.
 	AgentID string `json:"agentId"`
-	// All labels, as an object of strings; those that are left out end.
-	Labels json.RawMessage `json:"labels"`
+	// Labels to set, as an object of strings.
+	Set json.RawMessage `json:"set,omitempty"`
+	// The keys of labels to end; one that the agent does not have is ignored.
+	Unset []string `json:"unset,omitempty"`
 }
 
 // Input of setArtifactSourceConfig.
