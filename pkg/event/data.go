@@ -368,6 +368,16 @@ type EnvironmentPlacesChanged struct {
 	Archived bool `json:"archived,omitempty"`
 	// Places are what belongs to the environment, or to the application in it.
 	Places []Place `json:"places"`
+	// Fleet is set if the environment has many clusters; not in events about an application.
+	Fleet *FleetPlaces `json:"fleet,omitempty"`
+}
+
+// FleetPlaces are the clusters of an environment of many: what belongs to it in one of its own clusters belongs to it in each target, too.
+type FleetPlaces struct {
+	// AgentIDs are the agents of its own clusters, which its places name.
+	AgentIDs []int64 `json:"agent_ids"`
+	// TargetIDs are the agents that its selector selects now.
+	TargetIDs []int64 `json:"target_ids"`
 }
 
 // RolloutAbortRequested is com.gitlab.cd.rollout.abort_requested: the rollout is to return to the stable version.

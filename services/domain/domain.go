@@ -397,13 +397,13 @@ func assemble(
 		return nil, fmt.Errorf("load drivers: %w", err)
 	}
 	flows, sources := bundle.Flows{}, bundle.Sources{}
-	s.access = access.New(access.Deps{
-		Store: s.store.ForAccess(), Keys: agentKeys{}, Clock: now, SessionLife: c.SessionLifetime, IdentitySessionLife: c.OIDC.SessionLifetime,
-		AgentsChanged: s.agentsChanged,
-	})
 	s.setup = setup.New(setup.Deps{
 		Store: s.store.ForSetup(), Drivers: s.drivers, Flows: flows, Sources: sources, Status: events.NewRegistry(conn),
 		Clock: now, Wake: s.wake,
+	})
+	s.access = access.New(access.Deps{
+		Store: s.store.ForAccess(), Keys: agentKeys{}, Clock: now, SessionLife: c.SessionLifetime, IdentitySessionLife: c.OIDC.SessionLifetime,
+		AgentsChanged: s.agentsChanged, Fleets: s.setup,
 	})
 	s.intake = intake.New(intake.Deps{Store: s.store.ForIntake(), Matcher: sources, Clock: now})
 	decide := &policy.Engine{}

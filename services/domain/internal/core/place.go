@@ -1,10 +1,15 @@
 package core
 
 import (
+	"context"
+	"encoding/json"
 	"net/url"
 	"path"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/fleet"
 )
 
 // Place is a part of a cluster, of a repository, or of a server. Members that are empty mean all of them. It is stored and sent, so the
@@ -41,6 +46,41 @@ type Territory struct {
 	// environment itself.
 	Protected, Archived bool
 	Places              []Place
+	// Fleet is that of an environment of many clusters; nil without one. It is of the environment itself.
+	Fleet *FleetClusters
+}
+
+// FleetClusters are the clusters of an environment of many: what belongs to it in the cluster of one of the agents belongs to it in each
+// target, too.
+type FleetClusters struct {
+	// Agents are those that the environment's configuration names, and Targets those that its selector selects now, rising.
+	Agents, Targets []int64
+}
+
+// PlacesTx is the part of a transaction that announces what belongs to environments.
+type PlacesTx interface {
+	EnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]Environment, error)
+	// DriverBindingsByEnvironment is newest first.
+	DriverBindingsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64][]DriverBinding, error)
+	// EnvironmentApprovals has no key for an environment that asks nobody by itself.
+	EnvironmentApprovals(ctx context.Context, organization int64, environments []int64) (map[int64]EnvironmentApproval, error)
+	// EnvironmentChecks are those that environments require by themselves, as they were written; no key for one that requires none.
+	EnvironmentChecks(ctx context.Context, organization int64, environments []int64) (map[int64]json.RawMessage, error)
+	// DirectChanges are the environments that accept changes that belong to no rollout.
+	DirectChanges(ctx context.Context, organization int64, environments []int64) (map[int64]bool, error)
+	// LabelledAgents are those that were not revoked and have labels.
+	LabelledAgents(ctx context.Context) ([]fleet.Target, error)
+	// AnnouncePlaces publishes what belongs to environments, or to applications in them, with the commit. Of two announcements the one
+	// that was made later counts, so the caller holds the locks of what it announces.
+	AnnouncePlaces(ctx context.Context, at time.Time, all ...Territory) error
+}
+
+// FleetPlacesTx is the part of a transaction that announces which clusters fleets have.
+type FleetPlacesTx interface {
+	PlacesTx
+	LockEnvironment(ctx context.Context, id int64) (BoundEnvironment, error)
+	// ClaimingEnvironments is every environment, also one that is archived, with its latest binding; not locked.
+	ClaimingEnvironments(ctx context.Context) ([]BoundEnvironment, error)
 }
 
 // Wide reports whether a place is all of a cluster, all repositories, or all servers, as a driver without a declaration

@@ -60,7 +60,7 @@ func (t *tx) SetDirectChanges(ctx context.Context, environment int64, allowed bo
 	return pg.Classify(t.q.SetDirectChanges(ctx, t.organization, environment, allowed), "set direct changes of environment %d", environment)
 }
 
-// DirectChanges implements setup.PlacesTx and view.Reads.
+// DirectChanges implements core.PlacesTx and view.Reads.
 func (r reader) DirectChanges(ctx context.Context, organization int64, environments []int64) (map[int64]bool, error) {
 	allowed := map[int64]bool{}
 	err := r.run(ctx, organization, func(q *query.Queries) error {
@@ -73,7 +73,7 @@ func (r reader) DirectChanges(ctx context.Context, organization int64, environme
 	return allowed, err
 }
 
-// AnnouncePlaces implements setup.PlacesTx.
+// AnnouncePlaces implements core.PlacesTx.
 func (t *tx) AnnouncePlaces(ctx context.Context, at time.Time, all ...core.Territory) error {
 	if len(all) == 0 {
 		return nil
@@ -90,12 +90,21 @@ func (t *tx) AnnouncePlaces(ctx context.Context, at time.Time, all ...core.Terri
 		}, event.EnvironmentPlacesChanged{
 			EnvironmentID: territory.EnvironmentID, Name: territory.Name, ApplicationID: territory.ApplicationID, Sequence: sequence,
 			Protected: territory.Protected, Archived: territory.Archived, Places: eventPlaces(territory.Places),
+			Fleet: eventFleet(territory.Fleet),
 		})
 		if err != nil {
 			return fmt.Errorf("make the event of the places of environment %d: %w", territory.EnvironmentID, err)
 		}
 	}
 	return t.deps.Publish(ctx, outgoing{t.pgx, t.line}, events...)
+}
+
+// eventFleet are the clusters of an environment of many as events have them; nil for none.
+func eventFleet(f *core.FleetClusters) *event.FleetPlaces {
+	if f == nil {
+		return nil
+	}
+	return &event.FleetPlaces{AgentIDs: append([]int64{}, f.Agents...), TargetIDs: append([]int64{}, f.Targets...)}
 }
 
 // eventPlaces are places as events have them.
@@ -140,7 +149,7 @@ func rolloutTarget(r query.RolloutTarget) core.RolloutTarget {
 	}
 }
 
-// LabelledAgents implements rollout.Tx and setup.PlacesTx.
+// LabelledAgents implements rollout.Tx and core.PlacesTx.
 func (t *tx) LabelledAgents(ctx context.Context) ([]fleet.Target, error) {
 	rows, err := t.q.LabelledAgents(ctx, t.organization)
 	all := make([]fleet.Target, len(rows))

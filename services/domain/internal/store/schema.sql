@@ -1114,6 +1114,7 @@ CREATE TABLE cd_environment_driver_bindings (
 CREATE INDEX cd_environment_driver_bindings_by_driver ON cd_environment_driver_bindings USING btree (organization_id, driver_ref, environment_id);
 CREATE TRIGGER cd_environment_driver_bindings_are_append_only BEFORE DELETE OR UPDATE ON cd_environment_driver_bindings FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_environment_driver_bindings_are_kept BEFORE TRUNCATE ON cd_environment_driver_bindings FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
+CREATE TRIGGER cd_environment_driver_bindings_controls_are_known BEFORE INSERT ON cd_environment_driver_bindings FOR EACH ROW WHEN (((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 2)) EXECUTE FUNCTION cd_refuse_unknown_controls();
 COMMENT ON COLUMN cd_environment_driver_bindings.driver_config IS
     'Opaque to the tables; valid against the schema of the driver when it was written.';
 COMMENT ON COLUMN cd_environment_driver_bindings.driver_ref IS
@@ -2806,6 +2807,7 @@ CREATE TABLE cd_rollout_environments (
 );
 CREATE INDEX cd_rollout_environments_by_environment ON cd_rollout_environments USING btree (organization_id, environment_id, rollout_id DESC);
 CREATE TRIGGER cd_rollout_environments_are_kept BEFORE DELETE ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_refuse();
+CREATE TRIGGER cd_rollout_environments_controls_are_known BEFORE INSERT ON cd_rollout_environments FOR EACH ROW WHEN (((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 2)) EXECUTE FUNCTION cd_refuse_unknown_controls();
 CREATE TRIGGER cd_rollout_environments_ended_is_final BEFORE UPDATE ON cd_rollout_environments FOR EACH ROW WHEN (((old.state = ANY (ARRAY['completed'::text, 'failed'::text, 'cancelled'::text])) AND (new.state <> old.state))) EXECUTE FUNCTION cd_refuse_change_of_ended();
 CREATE TRIGGER cd_rollout_environments_keep_cell AFTER INSERT OR UPDATE OF state ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_keep_cell();
 CREATE TRIGGER cd_rollout_environments_mark_forge AFTER INSERT OR UPDATE OF state ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_mark_forge_stop();
@@ -3070,7 +3072,7 @@ CREATE INDEX cd_rollout_transitions_by_subject ON cd_rollout_transitions USING b
 CREATE INDEX cd_rollout_transitions_bypasses ON cd_rollout_transitions USING btree (created_at) WHERE (event = 'bypass_freeze'::text);
 CREATE TRIGGER cd_rollout_transitions_are_append_only BEFORE DELETE OR UPDATE ON cd_rollout_transitions FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollout_transitions_are_kept BEFORE TRUNCATE ON cd_rollout_transitions FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
-CREATE TRIGGER cd_rollout_transitions_controls_are_known BEFORE INSERT ON cd_rollout_transitions FOR EACH ROW WHEN (((new.event = 'pass_gate'::text) AND ((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 1))) EXECUTE FUNCTION cd_refuse_unknown_controls();
+CREATE TRIGGER cd_rollout_transitions_controls_are_known BEFORE INSERT ON cd_rollout_transitions FOR EACH ROW WHEN (((new.event = 'pass_gate'::text) AND ((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 2))) EXECUTE FUNCTION cd_refuse_unknown_controls();
 CREATE TRIGGER cd_rollout_transitions_keep_asked AFTER INSERT ON cd_rollout_transitions FOR EACH ROW WHEN ((new.event = 'request_approval'::text)) EXECUTE FUNCTION cd_keep_asked();
 CREATE TRIGGER cd_rollout_transitions_run_deadlines AFTER INSERT ON cd_rollout_transitions FOR EACH ROW WHEN ((new.event = ANY (ARRAY['pass_gate'::text, 'retry'::text, 'resume'::text, 'approve'::text, 'expire'::text, 'break_glass'::text, 'bypass_freeze'::text]))) EXECUTE FUNCTION cd_run_deadlines();
 COMMENT ON COLUMN cd_rollout_transitions.breach IS
@@ -4675,8 +4677,22 @@ CREATE OR REPLACE FUNCTION cd_refuse_unknown_controls()
 AS $function$
 DECLARE
     control text;
+    known   CONSTANT integer := COALESCE(NULLIF(current_setting('lockstep.controls', true), ''), '0')::integer;
 BEGIN
     SELECT CASE
+        WHEN TG_TABLE_NAME = 'cd_rollout_transitions' AND EXISTS (SELECT FROM cd_rollout_environments e
+            JOIN cd_rollout_fleets f ON f.organization_id = e.organization_id AND f.rollout_environment_id = e.id
+            WHERE e.organization_id = NEW.organization_id AND e.rollout_id = (to_jsonb(NEW) ->> 'rollout_id')::bigint)
+            THEN 'the waves of a fleet'
+        WHEN TG_TABLE_NAME = 'cd_rollout_environments' AND EXISTS (SELECT FROM cd_environment_driver_bindings b
+            WHERE b.organization_id = NEW.organization_id AND b.id = (to_jsonb(NEW) ->> 'driver_binding_id')::bigint AND b.fleet IS NOT NULL)
+            THEN 'the fleet of an environment'
+        WHEN TG_TABLE_NAME = 'cd_environment_driver_bindings' AND EXISTS (SELECT FROM cd_environment_driver_bindings b
+            WHERE b.organization_id = NEW.organization_id AND b.environment_id = (to_jsonb(NEW) ->> 'environment_id')::bigint AND b.fleet IS NOT NULL
+            AND b.version = (SELECT max(l.version) FROM cd_environment_driver_bindings l
+                WHERE l.organization_id = b.organization_id AND l.environment_id = b.environment_id))
+            THEN 'the fleet of an environment'
+        WHEN known > 0 OR TG_TABLE_NAME IN ('cd_rollout_environments', 'cd_environment_driver_bindings') THEN NULL -- fleets are the only ones that it does not know
         WHEN TG_TABLE_NAME = 'cd_rollout_transitions'
             AND EXISTS (SELECT FROM cd_rollouts r WHERE r.organization_id = NEW.organization_id AND r.id = (to_jsonb(NEW) ->> 'rollout_id')::bigint AND r.passages)
             THEN 'the conditions that the rollout has pinned'

@@ -317,6 +317,15 @@ func TestOnlyTheDomainServiceDecidesWhatRunsMayChange(t *testing.T) {
 				Environment: 5, Name: "production", Sequence: 2, Protected: true, Places: []activity.Place{{Agent: 7}},
 			}}},
 		},
+		{
+			"places of a fleet", "/services/domain",
+			event.EnvironmentPlacesChanged{EnvironmentID: 5, Name: "edge", Sequence: 2, Places: []event.Place{}, Fleet: &event.FleetPlaces{
+				AgentIDs: []int64{7}, TargetIDs: []int64{52, 51},
+			}},
+			[]guard.Change{{Organization: 4, At: noon, Territory: &guard.Territory{
+				Environment: 5, Name: "edge", Sequence: 2, Fleet: &guard.Fleet{Agents: []int64{7}, Targets: []int64{51, 52}},
+			}}},
+		},
 	} {
 		wire, err := event.New(event.Header{ID: "1", Source: tt.source, Organization: 4, Time: noon}, tt.data)
 		if err != nil {

@@ -2,6 +2,7 @@ package events
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
@@ -51,6 +52,9 @@ func changeOf(wire event.Event, e history.Event) (c guard.Change, decides bool, 
 		c.Territory = &guard.Territory{
 			Environment: data.EnvironmentID, Application: data.ApplicationID, Name: data.Name, Sequence: data.Sequence,
 			Protected: data.Protected, Archived: data.Archived, Places: placesOf(data.Places),
+		}
+		if f := data.Fleet; f != nil {
+			c.Territory.Fleet = &guard.Fleet{Agents: f.AgentIDs, Targets: slices.Sorted(slices.Values(f.TargetIDs))}
 		}
 		return c, true, err
 	default:

@@ -90,6 +90,12 @@ func saveTerritory(ctx context.Context, q *query.Queries, organization int64, t 
 	if err != nil {
 		return fmt.Errorf("encode the places of environment %d: %w", t.Environment, err)
 	}
+	var fleet json.RawMessage
+	if t.Fleet != nil {
+		if fleet, err = json.Marshal(t.Fleet); err != nil {
+			return fmt.Errorf("encode the fleet of environment %d: %w", t.Environment, err)
+		}
+	}
 	before, err := q.LockTerritory(ctx, query.LockTerritoryParams{
 		Organization: organization, Environment: t.Environment,
 		Application: t.Application,
@@ -103,17 +109,35 @@ func saveTerritory(ctx context.Context, q *query.Queries, organization int64, t 
 	}
 	err = q.SaveTerritory(ctx, query.SaveTerritoryParams{
 		Organization: organization, Environment: t.Environment, Application: t.Application, Name: t.Name, Sequence: t.Sequence,
-		Protected: t.Protected, Archived: t.Archived, Places: places,
+		Protected: t.Protected, Archived: t.Archived, Places: places, Fleet: fleet,
 	})
 	if err != nil {
 		return pg.Classify(err, "save the places of environment %d", t.Environment)
 	}
 	if known && before.Name == t.Name && before.Protected == t.Protected && before.Archived == t.Archived &&
-		samePlaces(before.Places, t.Places) {
+		samePlaces(before.Places, t.Places) && sameFleet(before.Fleet, t.Fleet) {
 		return nil // reported again, as after a start of the domain service
 	}
 	_, err = q.NextTerritoryVersion(ctx, organization)
 	return pg.Classify(err, "count the changes of places of organization %d", organization)
+}
+
+// sameFleet reports whether a stored fleet is this one.
+func sameFleet(stored json.RawMessage, fleet *guard.Fleet) bool {
+	before, err := fleetOf(stored)
+	if err != nil || before == nil || fleet == nil {
+		return err == nil && before == nil && fleet == nil
+	}
+	return slices.Equal(before.Agents, fleet.Agents) && slices.Equal(before.Targets, fleet.Targets)
+}
+
+// fleetOf decodes a stored fleet; nil for none.
+func fleetOf(stored json.RawMessage) (f *guard.Fleet, err error) {
+	if len(stored) == 0 {
+		return nil, nil
+	}
+	err = json.Unmarshal(stored, &f)
+	return f, err
 }
 
 // samePlaces reports whether stored places are these, whatever their form.
@@ -214,6 +238,9 @@ func (s *Store) Territories(ctx context.Context, organization int64) (version in
 		}
 		if err := json.Unmarshal(row.Places, &t.Places); err != nil {
 			return 0, nil, fmt.Errorf("decode the places of environment %d: %w", row.Environment, err)
+		}
+		if t.Fleet, err = fleetOf(row.Fleet); err != nil {
+			return 0, nil, fmt.Errorf("decode the fleet of environment %d: %w", row.Environment, err)
 		}
 		version, all = row.Version, append(all, t)
 	}

@@ -143,6 +143,23 @@ func TestReportsOfPlaces(t *testing.T) {
 	if _, all, err := b.Territories(t.Context(), 1); err != nil || len(all) != 1 || !all[0].Archived || len(all[0].Places) != 1 {
 		t.Errorf("archived and protected: %+v, %v", all, err)
 	}
+	// D61: that other agents are targets of its fleet is a change, too.
+	fleet := func(sequence int64, targets ...int64) guard.Change {
+		return guard.Change{Territory: &guard.Territory{
+			Environment: 6, Name: "edge", Sequence: sequence, Fleet: &guard.Fleet{Agents: []int64{7}, Targets: targets},
+		}}
+	}
+	for i, step := range []struct {
+		change  guard.Change
+		version int64
+		targets int
+	}{{fleet(1, 51), 7, 1}, {fleet(2, 51), 7, 1}, {fleet(3, 51, 52), 8, 2}} {
+		b.report(fmt.Sprint("fleet", i), step.change)
+		version, all, err := b.Territories(t.Context(), 1)
+		if err != nil || version != step.version || len(all) != 2 || len(all[1].Fleet.Targets) != step.targets {
+			t.Errorf("fleet %d: found version %d, %+v, %v", i, version, all, err)
+		}
+	}
 	if run, err := b.Guarded(t.Context(), 2, "rollout-1"); err != nil || run.Version != 0 {
 		t.Errorf("another organization: %+v, %v", run, err)
 	}

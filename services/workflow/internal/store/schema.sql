@@ -636,13 +636,17 @@ CREATE TABLE territory (
     protected boolean NOT NULL,
     archived boolean NOT NULL,
     places jsonb NOT NULL,
+    fleet jsonb,
     CONSTRAINT territory_pkey PRIMARY KEY (organization, environment, application),
     CONSTRAINT territory_application_check CHECK ((application >= 0)),
     CONSTRAINT territory_environment_check CHECK ((environment > 0)),
+    CONSTRAINT territory_fleet_check CHECK ((jsonb_typeof(fleet) = 'object'::text)),
     CONSTRAINT territory_organization_check CHECK ((organization > 0)),
     CONSTRAINT territory_places_check CHECK ((jsonb_typeof(places) = 'array'::text)),
     CONSTRAINT territory_sequence_check CHECK ((sequence > 0))
 );
+COMMENT ON COLUMN territory.fleet IS
+    'What belongs to the environment in the clusters of agents belongs to it in those of targets, too; null for an environment without a fleet.';
 
 CREATE TABLE territory_version (
     organization bigint NOT NULL,

@@ -136,6 +136,9 @@ func (u *UseCases) SetAgentLabels(
 		if changed, err = tx.SetAgentLabels(ctx, agent, labels); err != nil {
 			return err
 		}
+		if err := u.fleets.LabelsChanged(ctx, tx, a.Organization, before.Labels, labels); err != nil {
+			return err
+		}
 		return note(ctx, tx, a, core.ActionSetAgentLabels, core.AccessSubject{Kind: core.AccessAgent, ID: changed.ID, Name: changed.Name}, "",
 			state{"labels": before.Labels}, state{"labels": changed.Labels})
 	})
@@ -216,6 +219,9 @@ func (u *UseCases) RevokeAgent(ctx context.Context, a core.Actor, agent int64) (
 			return err
 		}
 		if err := abandon(ctx, tx, a.Organization, revoked); err != nil {
+			return err
+		}
+		if err := u.fleets.LabelsChanged(ctx, tx, a.Organization, revoked.Labels, nil); err != nil {
 			return err
 		}
 		return note(ctx, tx, a, core.ActionRevokeAgent, core.AccessSubject{Kind: core.AccessAgent, ID: revoked.ID, Name: revoked.Name}, "",

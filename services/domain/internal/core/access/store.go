@@ -115,6 +115,7 @@ type Tx interface {
 	AnswerRequest(ctx context.Context, p core.Principal, key string, answer []byte) error
 
 	core.ChangeTx
+	core.FleetPlacesTx
 
 	// AddAgent is a Conflict when an agent that is not revoked has the name.
 	AddAgent(ctx context.Context, name string) (core.Agent, error)

@@ -5,9 +5,11 @@ package access
 
 import (
 	"cmp"
+	"context"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
 // UseCases changes and reads access.
@@ -20,6 +22,20 @@ type UseCases struct {
 	clock                            clock.Clock
 	sessionLife, identitySessionLife time.Duration
 	agentsChanged                    func()
+	fleets                           Fleets
+}
+
+// Fleets announces which clusters fleets have.
+type Fleets interface {
+	// LabelsChanged announces the fleets that an agent becomes a target of, or is one no longer, by a change of its labels.
+	LabelsChanged(ctx context.Context, tx core.FleetPlacesTx, organization int64, before, after map[string]string) error
+}
+
+// noFleets announces nothing.
+type noFleets struct{}
+
+func (noFleets) LabelsChanged(context.Context, core.FleetPlacesTx, int64, map[string]string, map[string]string) error {
+	return nil
 }
 
 // Deps is what UseCases needs.
@@ -34,6 +50,8 @@ type Deps struct {
 	// AgentsChanged is called after a change of agents or their keys: a connected agent may have lost its key, and the engine has to be
 	// notified; may be nil.
 	AgentsChanged func()
+	// Fleets is told of changes of labels; may be nil.
+	Fleets Fleets
 }
 
 // New makes the use cases over their dependencies.
@@ -41,8 +59,12 @@ func New(d Deps) *UseCases {
 	if d.AgentsChanged == nil {
 		d.AgentsChanged = func() {}
 	}
+	if d.Fleets == nil {
+		d.Fleets = noFleets{}
+	}
 	return &UseCases{
-		store: d.Store, keys: d.Keys, clock: d.Clock, agentsChanged: d.AgentsChanged,
+		fleets: d.Fleets,
+		store:  d.Store, keys: d.Keys, clock: d.Clock, agentsChanged: d.AgentsChanged,
 		sessionLife:         cmp.Or(d.SessionLife, SessionLife),
 		identitySessionLife: cmp.Or(d.IdentitySessionLife, IdentitySessionLife),
 	}

@@ -78,6 +78,9 @@ func (p plan) driverRefs() []string {
 
 // createPlanned writes the rollout, everything under it, their first journal rows, and the hand-over.
 func (u *UseCases) createPlanned(ctx context.Context, tx Tx, c cause, p plan, reason string) (core.Rollout, error) {
+	if err := u.refuseTargets(ctx, tx, c, p); err != nil {
+		return core.Rollout{}, err
+	}
 	n := core.Rollout{
 		ApplicationID: p.application.ID, VersionSetID: p.versionSet.ID, FlowDefinitionID: p.definition.ID, Plan: p.decision, Inputs: p.inputs,
 	}

@@ -39,8 +39,10 @@ type UseCases struct {
 	reviewed atomic.Int64
 }
 
-// Readiness records what workflows report about environments.
+// Readiness records what workflows report about environments, and knows what belongs to them.
 type Readiness interface {
+	// TargetOfOthers is why a rollout may not go to all targets of a fleet; "" if it may.
+	TargetOfOthers(ctx context.Context, tx setup.ReadinessTx, organization int64, r setup.FleetRollout) (string, error)
 	// Onboarded records what an onboarding of an environment found.
 	Onboarded(
 		ctx context.Context, tx setup.ReadinessTx, organization int64, workflow string, environment int64, ready bool, reason string,

@@ -19,6 +19,8 @@ type claimed struct {
 
 	environment core.Environment
 	application int64
+	// fleet is that of the environment; nil without one.
+	fleet *core.FleetClusters
 }
 
 // mayClaim is nil when the places that a pipeline newly names belong to nothing that the actor may not configure. Those who may configure
@@ -59,8 +61,12 @@ func (u *UseCases) mayName(ctx context.Context, tx Tx, a core.Actor, places []cl
 	if err != nil {
 		return err
 	}
+	fleets, err := u.fleetsOf(ctx, tx, all)
+	if err != nil {
+		return err
+	}
 	for _, e := range all {
-		if err := u.refuseCluster(a, places, e); err != nil {
+		if err := u.refuseCluster(a, places, e, fleets[e.ID]); err != nil {
 			return err
 		}
 	}
@@ -117,7 +123,7 @@ func refuseWide(places []claimed) error {
 }
 
 // refuseCluster is Denied where places are in a cluster that belongs as a whole to an environment that the actor may not configure.
-func (u *UseCases) refuseCluster(a core.Actor, places []claimed, e core.BoundEnvironment) error {
+func (u *UseCases) refuseCluster(a core.Actor, places []claimed, e core.BoundEnvironment, clusters *core.FleetClusters) error {
 	if a.MayIn(core.ActionCreateFlowDefinition, e.Target(places[0].application)) == nil {
 		return nil
 	}
@@ -126,7 +132,7 @@ func (u *UseCases) refuseCluster(a core.Actor, places []claimed, e core.BoundEnv
 		return err
 	}
 	for _, p := range places {
-		if slices.ContainsFunc(whole, func(w core.Place) bool { return w.Owns(p.Place) }) {
+		if _, owned := p.meetsAny(claimsOf(e, 0, whole, clusters), func(ours, theirs core.Place) bool { return theirs.Owns(ours) }); owned {
 			return fault.New(
 				fault.Denied, "the pipeline names for environment %q what belongs to environment %q (%s, in a cluster that is its own), which you may "+
 					"not configure; ask a member who may", p.environment.Name, e.Name, p.words(),
@@ -158,15 +164,19 @@ func (u *UseCases) foundOfOthers(
 	if err != nil {
 		return "", err
 	}
-	problem := ""
+	fleets, err := u.fleetsOf(ctx, tx, []core.BoundEnvironment{e})
+	if err != nil {
+		return "", err
+	}
+	problem, ours := "", claimsOf(e, ae.ApplicationID, found, fleets[e.ID])
 	err = u.eachClaim(ctx, tx, organization, all, func(their claimed) error {
 		if their.application == ae.ApplicationID || problem != "" {
 			return nil
 		}
-		for _, p := range found {
-			if p.Overlaps(their.Place) && (their.environment.ID != e.ID || p == their.Place) {
+		for _, p := range ours {
+			if _, meets := p.meets(their, core.Place.Overlaps); meets && (their.environment.ID != e.ID || p.Place == their.Place) {
 				problem = fmt.Sprintf("the setup found %s, which belongs to application_%d in environment %q; if both are to change it, a member who "+
-					"may configure both names it in the pipeline, by its namespace", claimed{p, e.Environment, 0}.words(), their.application,
+					"may configure both names it in the pipeline, by its namespace", p.words(), their.application,
 					their.environment.Name)
 			}
 		}
@@ -206,7 +216,7 @@ func refuseClaim(a core.Actor, places []claimed, their claimed) error {
 		return nil
 	}
 	for _, p := range places {
-		if p.Overlaps(their.Place) {
+		if _, meets := p.meets(their, core.Place.Overlaps); meets {
 			return fault.New(
 				fault.Denied, "the pipeline names for environment %q what belongs to application_%d in environment %q (%s), which you may not "+
 					"configure; ask a member who may", p.environment.Name, their.application, their.environment.Name, their.words(),
@@ -256,6 +266,16 @@ func (u *UseCases) placesIn(
 	for _, ae := range known[application] {
 		discovered[ae.EnvironmentID] = ae.Discovered
 	}
+	var bound []core.BoundEnvironment
+	for _, step := range flow.Deploys {
+		if e, exists := environments[step.Environment]; exists {
+			bound = append(bound, e)
+		}
+	}
+	fleets, err := u.fleetsOf(ctx, tx, bound)
+	if err != nil {
+		return nil, err
+	}
 	var all []claimed
 	for _, step := range flow.Deploys {
 		e, exists := environments[step.Environment]
@@ -266,9 +286,10 @@ func (u *UseCases) placesIn(
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return nil, fmt.Errorf("places of application %d in environment %d: %w", application, e.ID, err)
 		}
-		for _, p := range places {
-			all = append(all, claimed{p, e.Environment, application})
+		if step.RunsJobs() {
+			fleets[e.ID] = nil // jobs run in the cluster that the environment names
 		}
+		all = append(all, claimsOf(e, application, places, fleets[e.ID])...)
 	}
 	return all, nil
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -16,22 +15,6 @@ import (
 
 // What belongs to an environment is announced to the workflow service, which refuses calls that would go around the environment's gates
 // (D46). It is announced in every transaction that changes it, and all of it from time to time: the workflow service may have lost it.
-
-// PlacesTx is the part of a transaction that announces what belongs to environments.
-type PlacesTx interface {
-	EnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Environment, error)
-	// DriverBindingsByEnvironment is newest first.
-	DriverBindingsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64][]core.DriverBinding, error)
-	// EnvironmentApprovals has no key for an environment that asks nobody by itself.
-	EnvironmentApprovals(ctx context.Context, organization int64, environments []int64) (map[int64]core.EnvironmentApproval, error)
-	// EnvironmentChecks are those that environments require by themselves, as they were written; no key for one that requires none.
-	EnvironmentChecks(ctx context.Context, organization int64, environments []int64) (map[int64]json.RawMessage, error)
-	// DirectChanges are the environments that accept changes that belong to no rollout.
-	DirectChanges(ctx context.Context, organization int64, environments []int64) (map[int64]bool, error)
-	// AnnouncePlaces publishes what belongs to environments, or to applications in them, with the commit. Of two announcements the one
-	// that was made later counts, so the caller holds the locks of what it announces.
-	AnnouncePlaces(ctx context.Context, at time.Time, all ...core.Territory) error
-}
 
 // PinnedPlaces are what the passage of an environment opens for a rollout. The driver's manifest declares it; without a declaration it is
 // the clusters of the environment's agents, every repository and every server.
@@ -92,7 +75,7 @@ func (u *UseCases) ownClusters(e core.BoundEnvironment) ([]core.Place, error) {
 
 // announceEnvironment announces what an environment is, and what it has by itself: with a driver that declares no places, all of its
 // agents' clusters.
-func (u *UseCases) announceEnvironment(ctx context.Context, tx PlacesTx, organization int64, e core.BoundEnvironment) error {
+func (u *UseCases) announceEnvironment(ctx context.Context, tx core.PlacesTx, organization int64, e core.BoundEnvironment) error {
 	asked, err := tx.EnvironmentApprovals(ctx, organization, []int64{e.ID})
 	if err != nil {
 		return err
@@ -109,17 +92,25 @@ func (u *UseCases) announceEnvironment(ctx context.Context, tx PlacesTx, organiz
 	_, checked := checks[e.ID]
 	t := core.Territory{
 		EnvironmentID: e.ID, Name: e.Name, Archived: e.ArchivedAt != nil,
-		Protected: (e.Tier == core.TierProduction || asks || checked) && !direct[e.ID],
+		Protected: protected(e.Environment, asks, checked, direct[e.ID]),
 	}
 	if t.Places, err = u.ownClusters(e); err != nil {
+		return err
+	}
+	if t.Fleet, err = u.clustersOf(ctx, tx, e); err != nil {
 		return err
 	}
 	return tx.AnnouncePlaces(ctx, u.clock.Now(), t)
 }
 
+// protected reports whether only its own rollouts change an environment.
+func protected(e core.Environment, asks, checked, direct bool) bool {
+	return (e.Tier == core.TierProduction || asks || checked) && !direct
+}
+
 // announceApplication announces what belongs to an application in an environment; nothing without a step.
 func (u *UseCases) announceApplication(
-	ctx context.Context, tx PlacesTx, e core.BoundEnvironment, application int64, step *core.DeployStep, discovered json.RawMessage,
+	ctx context.Context, tx core.PlacesTx, e core.BoundEnvironment, application int64, step *core.DeployStep, discovered json.RawMessage,
 ) error {
 	t, err := u.territory(e, application, step, discovered)
 	if err != nil {
@@ -155,7 +146,7 @@ func (u *UseCases) ownPlaces(e core.BoundEnvironment, step core.DeployStep, disc
 }
 
 // boundEnvironment reads an environment with its binding, without a lock.
-func boundEnvironment(ctx context.Context, tx PlacesTx, organization, environment int64) (core.BoundEnvironment, error) {
+func boundEnvironment(ctx context.Context, tx core.PlacesTx, organization, environment int64) (core.BoundEnvironment, error) {
 	known, err := tx.EnvironmentsByID(ctx, organization, []int64{environment})
 	if err != nil {
 		return core.BoundEnvironment{}, err

@@ -12,7 +12,7 @@ import (
 // ReadinessTx is the part of a transaction that records whether environments and applications in them are ready.
 type ReadinessTx interface {
 	StartTx
-	PlacesTx
+	core.PlacesTx
 	ApplicationsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Application, error)
 	ServicesByApplication(ctx context.Context, organization int64, applications []int64) (map[int64][]core.Service, error)
 	LatestFlowDefinitions(ctx context.Context, organization int64, applications []int64) (map[int64]core.FlowDefinition, error)

@@ -161,7 +161,10 @@ func (u *UseCases) mayMove(ctx context.Context, tx Tx, a core.Actor, e, next cor
 		if err != nil {
 			return err
 		}
-		return u.mayName(ctx, tx, a, slices.DeleteFunc(after, func(p claimed) bool { return slices.Contains(before, p) }))
+		return u.mayName(ctx, tx, a, slices.DeleteFunc(after, func(p claimed) bool {
+			// The fleet is the same: one who may change it may configure everything.
+			return slices.ContainsFunc(before, func(b claimed) bool { return b.Place == p.Place })
+		}))
 	})
 }
 

@@ -405,11 +405,22 @@ func (r Run) leaves(environment int64, weight int) bool {
 }
 
 // covers returns how precisely the environment has a place; 0 if it has not.
-func (t Territory) covers(touched activity.Place) int { return widest(t.Places, touched) }
+func (t Territory) covers(touched activity.Place) int {
+	most := widest(t.Places, touched)
+	if t.Fleet.has(touched.Agent) {
+		for _, agent := range t.Fleet.Agents { // as if it was in one of the environment's own clusters
+			touched.Agent = agent
+			most = max(most, widest(t.Places, touched))
+		}
+	}
+	return most
+}
 
 // uses reports whether the environment has anything in the cluster of an agent.
 func (t Territory) uses(agent int64) bool {
-	return slices.ContainsFunc(t.Places, func(p activity.Place) bool { return p.Agent == agent })
+	return slices.ContainsFunc(t.Places, func(p activity.Place) bool {
+		return p.Agent == agent || t.Fleet.has(agent) && slices.Contains(t.Fleet.Agents, p.Agent)
+	})
 }
 
 func widest(places []activity.Place, touched activity.Place) int {

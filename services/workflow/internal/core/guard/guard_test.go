@@ -617,3 +617,51 @@ func TestPublications(t *testing.T) {
 		}
 	}
 }
+
+// D61, D46: what belongs to an environment of many clusters belongs to it in the cluster of each target, and nobody else changes it there.
+func TestTheTargetsOfAFleetAreProtected(t *testing.T) {
+	t.Parallel()
+	k := &kept{run: Run{Version: 1}, territories: Together([]Territory{
+		{Environment: 9, Name: "edge", Protected: true, Fleet: &Fleet{Agents: []int64{7}, Targets: []int64{51, 52}}},
+		{Environment: 9, Application: 1, Name: "edge", Places: []activity.Place{{Agent: 7, Namespace: "shop"}, {Agent: 8, Namespace: "other"}}},
+	})}
+	for place, refused := range map[string]bool{
+		`{"agent_id": 7, "namespace": "shop", "name": "api"}`:  true,
+		`{"agent_id": 51, "namespace": "shop", "name": "api"}`: true,
+		`{"agent_id": 52, "namespace": "shop"}`:                true,
+		`{"agent_id": 52, "application": "argocd/stranger"}`:   true,
+		`{"agent_id": 51, "namespace": "tools"}`:               false,
+		`{"agent_id": 51, "namespace": "other"}`:               false,
+		`{"agent_id": 53, "namespace": "shop"}`:                false,
+		`{"agent_id": 53, "application": "argocd/stranger"}`:   false,
+	} {
+		if err := k.admit(t, "adhoc", "change", place); refused != (err != nil) {
+			t.Errorf("a run of no rollout changes %s: %v, want refused %t", place, err, refused)
+		}
+	}
+	// A rollout to another environment that has the whole cluster needs the passage of the fleet for its part of it.
+	k.run.Passages = []Passage{{Environment: 5, At: noon, Places: []activity.Place{{Agent: 51}}}}
+	if err := k.admit(t, "rollout-1", "change", `{"agent_id": 51, "namespace": "shop"}`); err == nil ||
+		!strings.Contains(err.Error(), "passage edge") {
+		t.Errorf("another environment's rollout: %v", err)
+	}
+	k.granted(9)
+	k.run.Passages[1].Places = []activity.Place{{Agent: 7, Namespace: "shop"}, {Agent: 51, Namespace: "shop"}}
+	if err := k.admit(t, "rollout-1", "change", `{"agent_id": 51, "namespace": "shop"}`); err != nil {
+		t.Errorf("with the passage of the fleet: %v", err)
+	}
+}
+
+// The guard keeps the targets once for an environment, so what a call costs does not grow with them.
+func BenchmarkACallInAFleet(b *testing.B) {
+	fleet := &Fleet{Agents: []int64{7}}
+	for i := range int64(1000) {
+		fleet.Targets = append(fleet.Targets, 100+i)
+	}
+	t := Territory{Environment: 9, Name: "edge", Fleet: fleet, Places: []activity.Place{{Agent: 7, Namespace: "shop"}}}
+	for b.Loop() {
+		if t.covers(activity.Place{Agent: 600, Namespace: "shop"}) == 0 {
+			b.Fatal("not covered")
+		}
+	}
+}

@@ -49,6 +49,25 @@ type Territory struct {
 	// for as long as they are protected. Both are of the environment itself.
 	Protected, Archived bool
 	Places              []activity.Place
+	// Fleet is that of an environment of many clusters; nil without one. It is of the environment itself.
+	Fleet *Fleet
+}
+
+// Fleet are the clusters of an environment of many. What belongs to it in the cluster of one of the agents belongs to it in each target,
+// too. It is stored, so the JSON names never change.
+type Fleet struct {
+	Agents []int64 `json:"agents"`
+	// Targets are agents, rising.
+	Targets []int64 `json:"targets"`
+}
+
+// has reports whether the cluster of an agent is a target.
+func (f *Fleet) has(agent int64) bool {
+	if f == nil || agent == 0 {
+		return false
+	}
+	_, found := slices.BinarySearch(f.Targets, agent)
+	return found
 }
 
 // Together returns one territory for each environment, with the places of all its applications. An archived environment that is not
@@ -64,6 +83,9 @@ func Together(reports []Territory) []Territory {
 		t.Protected = t.Protected || r.Protected
 		t.Places = append(t.Places, r.Places...)
 		t.Archived = t.Archived || r.Archived
+		if r.Fleet != nil {
+			t.Fleet = r.Fleet
+		}
 	}
 	var all []Territory
 	for _, environment := range slices.Sorted(maps.Keys(of)) {

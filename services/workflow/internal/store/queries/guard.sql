@@ -42,14 +42,15 @@ WITH targets AS (
 DELETE FROM passage p WHERE p.organization = sqlc.arg(organization) AND p.workflow = sqlc.arg(workflow);
 
 -- name: LockTerritory :one
-SELECT name, sequence, protected, archived, places FROM territory
+SELECT name, sequence, protected, archived, places, fleet FROM territory
 WHERE organization = $1 AND environment = $2 AND application = $3 FOR UPDATE;
 
 -- name: SaveTerritory :exec
-INSERT INTO territory (organization, environment, application, name, sequence, protected, archived, places)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO territory (organization, environment, application, name, sequence, protected, archived, places, fleet)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (organization, environment, application) DO UPDATE SET
-    name = excluded.name, sequence = excluded.sequence, protected = excluded.protected, archived = excluded.archived, places = excluded.places;
+    name = excluded.name, sequence = excluded.sequence, protected = excluded.protected, archived = excluded.archived, places = excluded.places,
+    fleet = excluded.fleet;
 
 -- name: NextTerritoryVersion :one
 INSERT INTO territory_version (organization, version) VALUES ($1, 1)
@@ -91,6 +92,6 @@ FROM (SELECT 1) one LEFT JOIN guarded_run r ON r.organization = sqlc.arg(organiz
 
 -- name: Territories :many
 -- With the version as of the same snapshot.
-SELECT v.version, t.environment, t.application, t.name, t.sequence, t.protected, t.archived, t.places
+SELECT v.version, t.environment, t.application, t.name, t.sequence, t.protected, t.archived, t.places, t.fleet
 FROM territory_version v JOIN territory t ON t.organization = v.organization
 WHERE v.organization = $1 ORDER BY t.environment, t.application;

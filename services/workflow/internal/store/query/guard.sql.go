@@ -97,7 +97,7 @@ func (q *Queries) GuardedRun(ctx context.Context, arg GuardedRunParams) (Guarded
 }
 
 const lockTerritory = `-- name: LockTerritory :one
-SELECT name, sequence, protected, archived, places FROM territory
+SELECT name, sequence, protected, archived, places, fleet FROM territory
 WHERE organization = $1 AND environment = $2 AND application = $3 FOR UPDATE
 `
 
@@ -113,6 +113,7 @@ type LockTerritoryRow struct {
 	Protected bool
 	Archived  bool
 	Places    json.RawMessage
+	Fleet     []byte
 }
 
 func (q *Queries) LockTerritory(ctx context.Context, arg LockTerritoryParams) (LockTerritoryRow, error) {
@@ -124,6 +125,7 @@ func (q *Queries) LockTerritory(ctx context.Context, arg LockTerritoryParams) (L
 		&i.Protected,
 		&i.Archived,
 		&i.Places,
+		&i.Fleet,
 	)
 	return i, err
 }
@@ -240,10 +242,11 @@ func (q *Queries) SaveTargets(ctx context.Context, arg SaveTargetsParams) error 
 }
 
 const saveTerritory = `-- name: SaveTerritory :exec
-INSERT INTO territory (organization, environment, application, name, sequence, protected, archived, places)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO territory (organization, environment, application, name, sequence, protected, archived, places, fleet)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (organization, environment, application) DO UPDATE SET
-    name = excluded.name, sequence = excluded.sequence, protected = excluded.protected, archived = excluded.archived, places = excluded.places
+    name = excluded.name, sequence = excluded.sequence, protected = excluded.protected, archived = excluded.archived, places = excluded.places,
+    fleet = excluded.fleet
 `
 
 type SaveTerritoryParams struct {
@@ -255,6 +258,7 @@ type SaveTerritoryParams struct {
 	Protected    bool
 	Archived     bool
 	Places       json.RawMessage
+	Fleet        []byte
 }
 
 func (q *Queries) SaveTerritory(ctx context.Context, arg SaveTerritoryParams) error {
@@ -267,12 +271,13 @@ func (q *Queries) SaveTerritory(ctx context.Context, arg SaveTerritoryParams) er
 		arg.Protected,
 		arg.Archived,
 		arg.Places,
+		arg.Fleet,
 	)
 	return err
 }
 
 const territories = `-- name: Territories :many
-SELECT v.version, t.environment, t.application, t.name, t.sequence, t.protected, t.archived, t.places
+SELECT v.version, t.environment, t.application, t.name, t.sequence, t.protected, t.archived, t.places, t.fleet
 FROM territory_version v JOIN territory t ON t.organization = v.organization
 WHERE v.organization = $1 ORDER BY t.environment, t.application
 `
@@ -286,6 +291,7 @@ type TerritoriesRow struct {
 	Protected   bool
 	Archived    bool
 	Places      json.RawMessage
+	Fleet       []byte
 }
 
 // With the version as of the same snapshot.
@@ -307,6 +313,7 @@ func (q *Queries) Territories(ctx context.Context, organization int64) ([]Territ
 			&i.Protected,
 			&i.Archived,
 			&i.Places,
+			&i.Fleet,
 		); err != nil {
 			return nil, err
 		}

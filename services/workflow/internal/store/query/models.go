@@ -461,6 +461,8 @@ type Territory struct {
 	Protected    bool
 	Archived     bool
 	Places       json.RawMessage
+	// What belongs to the environment in the clusters of agents belongs to it in those of targets, too; null for an environment without a fleet.
+	Fleet []byte
 }
 
 type TerritoryVersion struct {
