@@ -146,7 +146,7 @@ func rolloutEvents() []Definition {
 		define(PathDomain, "", RolloutEnvironmentTargetEnded{
 			RolloutID: 7, EnvironmentID: 3, AgentID: 12, Attempt: 1, Result: "failed", Reason: "api is degraded: CrashLoopBackOff",
 		},
-			"By the run of a target of a fleet, or by the deploy workflow for one that did not report itself.", EmitterProgram),
+			"By the run of a target of a fleet, or, as failed only, by the deploy workflow for one that did not report itself.", EmitterProgram),
 		define(PathDomain, "", RolloutPassageRequested{RolloutID: 7, EnvironmentID: 3, GateID: "production", SkipsWeights: []int{25, 50}},
 			"By the deploy workflow, before it enters an environment, passes a gate or takes a step between environments. It waits for the answer.",
 			EmitterProgram),

@@ -3,6 +3,7 @@ package id
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -63,6 +64,26 @@ func ParentOf(run string) string {
 		return m[1]
 	}
 	return ""
+}
+
+// targetName is what a rollout's run calls the run of a target of a fleet.
+var targetName = regexp.MustCompile(`/[0-9a-f]{24}\.e([1-9][0-9]*)\.t([1-9][0-9]*)\.([1-9][0-9]*)$`)
+
+// TargetRun returns the environment, the agent and the attempt that the run of a target of a fleet is named for, and the run that has
+// started it; zeros for any other run.
+func TargetRun(run string) (parent string, environment, agent int64, attempt int) {
+	m := targetName.FindStringSubmatch(run)
+	if parent = ParentOf(run); parent == "" || m == nil {
+		return "", 0, 0, 0
+	}
+	var errs [3]error
+	environment, errs[0] = strconv.ParseInt(m[1], 10, 64)
+	agent, errs[1] = strconv.ParseInt(m[2], 10, 64)
+	attempt, errs[2] = strconv.Atoi(m[3])
+	if errors.Join(errs[:]...) != nil {
+		return "", 0, 0, 0
+	}
+	return parent, environment, agent, attempt
 }
 
 // IsChildRun reports whether an id has the form of a child's.

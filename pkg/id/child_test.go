@@ -37,3 +37,32 @@ func TestChildRuns(t *testing.T) {
 		}
 	}
 }
+
+// D61: the run of a target is named for its environment, its agent and its attempt, and nothing else is.
+func TestTargetRuns(t *testing.T) {
+	t.Parallel()
+	own, err := ChildRun("rollout-7", "key", "e3.t51.2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if parent, environment, agent, attempt := TargetRun(own); parent != "rollout-7" || environment != 3 || agent != 51 || attempt != 2 {
+		t.Errorf("found %q, %d, %d, %d", parent, environment, agent, attempt)
+	}
+	deeper, err := ChildRun(own, "key", "e3.t51.2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := []string{"", "rollout-7", deeper, own + "/x"}
+	for _, name := range []string{"", "x.e3.t51.2", "e3.t51.2.1", "e03.t51.2", "e3.t51.0", "e3.t99999999999999999999.1"} {
+		other, err := ChildRun("rollout-7", "key", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		others = append(others, other)
+	}
+	for _, run := range others {
+		if parent, environment, agent, attempt := TargetRun(run); parent != "" || environment != 0 || agent != 0 || attempt != 0 {
+			t.Errorf("%q: found %q, %d, %d, %d; expected none", run, parent, environment, agent, attempt)
+		}
+	}
+}

@@ -213,18 +213,29 @@ func TestReportsAboutOtherTargetsAreRefused(t *testing.T) {
 	report := event.RolloutEnvironmentTargetEnded{
 		RolloutID: r.ID, EnvironmentID: f.edge.ID, AgentID: f.agents[0], Attempt: 1, Result: "failed",
 	}
-	stranger := report
-	stranger.AgentID = f.agents[5]
+	stranger, healthy := report, report
+	stranger.AgentID, healthy.Result = f.agents[5], "healthy"
+	committed := event.DeploymentCommitted{
+		DeploymentID: f.deployments(f.stops(r)[0])[0].ID, CommitSHA: strings.Repeat("0", 40), ManifestDigest: digestOf(1), Parameters: []byte(`{}`),
+	}
+	named := func(name string) string {
+		child, err := id.ChildRun(id.RolloutRun(r.ID), "key", name)
+		f.ok(err)
+		return child
+	}
 	for name, e := range map[string]event.Event{
 		"the run of another rollout": f.emit(report, other), "the run of another target": f.emit(report, child),
-		"no target": f.emit(stranger, ""),
+		"no target": f.emit(stranger, ""), "healthy, by the run of the rollout": f.emit(healthy, id.RolloutRun(r.ID)),
+		"a commit of another child":       f.emit(committed, named("job")),
+		"a commit of no target":           f.emit(committed, named(fmt.Sprintf("e%d.t%d.1", f.edge.ID, f.agents[5]))),
+		"a commit in another environment": f.emit(committed, named(fmt.Sprintf("e%d.t%d.1", f.edge.ID+1, f.agents[0]))),
 	} {
 		err := f.on.Domain(t.Context(), []bus.Delivery{{Event: e, Attempt: 1}})[0]
 		if !fault.Is(err, fault.Invalid) && !fault.Is(err, fault.NotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	f.deliver(good)
+	f.deliver(good, f.emit(committed, child))
 	f.want(f.waves(r)[0], "1: 1+0/2 #1")
 }
 

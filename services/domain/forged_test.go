@@ -50,7 +50,7 @@ func (s *shop) aboutRows(r core.Rollout, preview core.Preview) map[string]event.
 		event.RolloutEnvironmentJobEnded{
 			RolloutID: r.ID, EnvironmentID: stop.EnvironmentID, Job: "migrate", When: "before", Attempt: 1, Result: "succeeded",
 		},
-		event.RolloutEnvironmentTargetEnded{RolloutID: r.ID, EnvironmentID: stop.EnvironmentID, AgentID: target, Attempt: 1, Result: "healthy"},
+		event.RolloutEnvironmentTargetEnded{RolloutID: r.ID, EnvironmentID: stop.EnvironmentID, AgentID: target, Attempt: 1, Result: "failed", Reason: "no"},
 		event.RolloutPassageRequested{RolloutID: r.ID, EnvironmentID: stop.EnvironmentID, GateID: "staging"},
 		event.RolloutPassageGranted{RolloutID: r.ID, GateID: "staging"},
 		event.RolloutAbortRequested{RolloutID: r.ID},

@@ -134,6 +134,14 @@ func (t *tx) RolloutsOfDeployments(ctx context.Context, deployments []int64) (ma
 	return found, pg.Classify(err, "find rollouts of deployments")
 }
 
+// IsTarget implements rollout.Tx.
+func (t *tx) IsTarget(ctx context.Context, deployment, environment, agent int64) (bool, error) {
+	is, err := t.q.IsTarget(ctx, query.IsTargetParams{
+		OrganizationID: t.organization, DeploymentID: deployment, EnvironmentID: environment, AgentID: agent,
+	})
+	return is, pg.Classify(err, "find target %d of deployment %d", agent, deployment)
+}
+
 // RolloutOfDeployment implements rollout.Tx.
 func (t *tx) RolloutOfDeployment(ctx context.Context, deployment int64) (int64, error) {
 	id, err := t.q.RolloutOfDeployment(ctx, t.organization, deployment)

@@ -71,9 +71,11 @@ type run struct {
 	inputs        json.RawMessage
 	parent        *run
 	detached      bool
-	generation    int
-	continuation  json.RawMessage
-	machine       program.Machine
+	// since is how many events there were when it was started; it receives later ones only.
+	since        int
+	generation   int
+	continuation json.RawMessage
+	machine      program.Machine
 	// entries are those of all generations, from base on those of the present one.
 	entries  []history.Entry
 	base     int
@@ -177,7 +179,7 @@ func (w *world) start(r *run) error {
 	}
 	w.unique++
 	r.ref, r.generation = fmt.Sprintf("00000000-0000-7000-8000-%012d", w.unique), 1
-	r.open, r.consumed = map[history.OpRef]*opened{}, map[int]bool{}
+	r.open, r.consumed, r.since = map[history.OpRef]*opened{}, map[int]bool{}, len(w.events)
 	w.runs = append(w.runs, r)
 	if err := w.scripts.Check(r.program, r.inputs); err != nil {
 		return err
@@ -553,7 +555,7 @@ func (w *world) endOf(workflow string) json.RawMessage {
 // find is the first event that an operation can have.
 func (w *world) find(r *run, wants []history.Want) int {
 	for i, e := range w.events {
-		if r.consumed[i+1] {
+		if i < r.since || r.consumed[i+1] {
 			continue
 		}
 		for _, want := range wants {

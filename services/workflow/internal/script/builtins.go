@@ -208,19 +208,19 @@ func sleep(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, k
 	return starlark.None, err
 }
 
-// waitForEvent(type, filter={}, timeout=None, on_error="fail") waits for the first event of one of the types whose data has the
-// filter's values, and answers it, or None after timeout seconds. Without a timeout the configured default applies, whose end
+// waitForEvent(type, filter={}, timeout=None, on_error="fail", filters={}) waits for the first event of one of the types whose data has the
+// values of the filter, and of that which filters has for its type, and answers it, or None after timeout seconds. Without a timeout the configured default applies, whose end
 // fails the run (D12), as an event does that cannot be read; with on_error="return" either is {ok, value, error, code}.
 func waitForEvent(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	b, err := branchOf(thread, fn)
 	if err != nil {
 		return nil, err
 	}
-	var given, timeout starlark.Value
+	var given, timeout, each starlark.Value
 	var filter starlark.Value = starlark.NewDict(0)
 	onError := onErrorFail
 	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "type", &given, "filter??", &filter, "timeout??", &timeout, "on_error?",
-		&onError); err != nil {
+		&onError, "filters??", &each); err != nil {
 		return nil, err
 	}
 	if err := checkOnError(onError); err != nil {
@@ -241,12 +241,20 @@ func waitForEvent(thread *starlark.Thread, fn *starlark.Builtin, args starlark.T
 	if err := b.flatten(wanted, filter); err != nil {
 		return nil, fmt.Errorf("wait_for_event: %w", err)
 	}
-	fingerprint, err := json.Marshal([]any{types, wanted, limit})
+	filters, err := b.filters(types, wanted, each)
+	if err != nil {
+		return nil, fmt.Errorf("wait_for_event: %w", err)
+	}
+	parts := []any{types, wanted, limit}
+	if len(filters) > 0 {
+		parts = append(parts, filters)
+	}
+	fingerprint, err := json.Marshal(parts)
 	if err != nil {
 		return nil, fmt.Errorf("wait_for_event: %w", err)
 	}
 	op := b.op(history.KindWait, joinTypes(types), fingerprint)
-	op.Types, op.Filter, op.Timeout = types, wanted, within(timeout, limit)
+	op.Types, op.Filter, op.Filters, op.Timeout = types, wanted, filters, within(timeout, limit)
 	c, err := b.block(op)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,7 +104,13 @@ func answer(op history.Op) history.Completion {
 	case op.Kind == history.KindRun || op.Kind == history.KindPoll:
 		c.Value = op.Args
 	case op.Kind == history.KindWait && op.Timeout == 0:
-		data, _ := json.Marshal(map[string]string{"filter": op.Filter.String()})
+		var filters []string
+		for _, want := range op.Wants() {
+			if text := want.Filter.String(); !slices.Contains(filters, text) || len(op.Filters) > 0 {
+				filters = append(filters, text)
+			}
+		}
+		data, _ := json.Marshal(map[string]string{"filter": strings.Join(filters, " | ")})
 		c.Value = history.Event{ID: "1", Type: op.Types[0], Source: "/test", Data: data}.Value()
 	case op.Kind == history.KindReceive && op.Timeout == 0:
 		e, _ := history.Message{Token: op.Channels[0], ID: "m1", Data: []byte(`[1,2]`)}.Event()

@@ -3,6 +3,7 @@ package script
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -71,6 +72,37 @@ func (b *branch) flatten(into history.Filter, filter starlark.Value) error {
 		return err
 	}
 	return matchable(into, filter)
+}
+
+// filters reads what events of single types must have besides the filter of the wait.
+func (b *branch) filters(types []string, common history.Filter, each starlark.Value) (map[string]history.Filter, error) {
+	if each == nil {
+		return nil, nil
+	}
+	mapping, ok := each.(starlark.IterableMapping)
+	if !ok {
+		return nil, fmt.Errorf("filters is a %s, expected a dict of event types and filters", each.Type())
+	}
+	all := map[string]history.Filter{}
+	for _, item := range mapping.Items() {
+		name, _ := starlark.AsString(item[0])
+		if !slices.Contains(types, name) {
+			return nil, fmt.Errorf("filters has the key %s, expected one of the types that are waited for", item[0])
+		}
+		of := history.Filter{}
+		if err := b.flatten(of, item[1]); err != nil {
+			return nil, fmt.Errorf("filters of %s: %w", name, err)
+		}
+		for _, path := range of.Paths() {
+			if _, twice := common[path]; twice {
+				return nil, fmt.Errorf("filters of %s has %s, which filter has for all types", name, path)
+			}
+		}
+		if len(of) > 0 {
+			all[name] = of
+		}
+	}
+	return all, nil
 }
 
 // matchable refuses a filter that does not say what was meant: values that no event can have, a path that is given twice, and a

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -268,6 +269,22 @@ func executionOf(row query.FindExecutionRow) (execution.Execution, error) {
 	return e, nil
 }
 
+// common is what all filters of an array have.
+func common(array string) (history.Filter, error) {
+	var filters []history.Filter
+	if err := json.Unmarshal([]byte(array), &filters); err != nil || len(filters) == 0 {
+		return nil, err
+	}
+	shared := filters[0]
+	for _, other := range filters[1:] {
+		maps.DeleteFunc(shared, func(path, value string) bool {
+			found, has := other[path]
+			return !has || found != value
+		})
+	}
+	return shared, nil
+}
+
 // Waiting reads the open operations of an execution.
 func (s *Store) Waiting(ctx context.Context, execution int64) ([]control.Waiting, error) {
 	rows, err := s.queries.Waiting(ctx, execution)
@@ -289,8 +306,8 @@ func (s *Store) Waiting(ctx context.Context, execution int64) ([]control.Waiting
 				w.Kind, w.Types = history.KindReceive, nil
 				break // its filter is the token, which not everyone may know who may read the run
 			}
-			if err := json.Unmarshal([]byte(row.Filter), &w.Filter); err != nil {
-				return nil, fmt.Errorf("filter of a wait of execution %d: %w", execution, err)
+			if w.Filter, err = common(row.Filters); err != nil {
+				return nil, fmt.Errorf("filters of a wait of execution %d: %w", execution, err)
 			}
 		}
 		if row.Polled != nil { // during a round it has a call, too

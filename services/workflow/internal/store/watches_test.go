@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -118,5 +119,41 @@ func TestAnObservationHasTheSubjectOfItsWatch(t *testing.T) {
 	e := eventAt(0, "1", agent.TypeRolloutStatusChanged, `{"watch":"`+id+`","rollout_id":13}`, b.clock.Now())
 	if matched, err := b.ReceiveObserved(t.Context(), id, 7, e); err != nil || matched != 1 {
 		t.Errorf("matched %d, %v; expected the wait for its subject", matched, err)
+	}
+}
+
+// D61: what is observed of one target of a fleet wakes its run and no other; an abort wakes them all.
+func TestAnObservationWakesOneTarget(t *testing.T) {
+	t.Parallel()
+	b := newTestStore(t)
+	about := history.Filter{"rollout_id": "7"}
+	const abort = "com.gitlab.cd.rollout.abort_requested"
+	var first string
+	for target := range int64(10) {
+		l := b.startRun(5)
+		w := agent.Watch{ID: l.Ref + "/0.1", Execution: l.Ref, Agent: 50 + target, Spec: agent.WatchSpec{
+			Kind: "Rollout", Name: "api", Fields: []string{}, Subject: map[string]int64{"rollout_id": 7, "target": 50 + target},
+		}}
+		if err := b.OpenWatch(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+		if target == 0 {
+			first = w.ID
+		}
+		b.commit(b.parking(l, history.Op{
+			Ref: history.OpRef{Index: 2}, Kind: history.KindWait, Types: []string{abort, agent.TypeRolloutStatusChanged}, Filter: about,
+			Filters: map[string]history.Filter{agent.TypeRolloutStatusChanged: {"target": fmt.Sprint(50 + target)}}, Timeout: lease,
+		}))
+		waiting, err := b.Waiting(t.Context(), l.ID)
+		if err != nil || len(waiting) != 1 || waiting[0].Filter.String() != about.String() {
+			t.Fatalf("%+v, error %v; expected the filter that all types have", waiting, err)
+		}
+	}
+	seen := eventAt(0, "1", agent.TypeRolloutStatusChanged, fmt.Sprintf(`{"watch":%q}`, first), b.clock.Now())
+	if matched, err := b.ReceiveObserved(t.Context(), first, 50, seen); err != nil || matched != 1 {
+		t.Errorf("the observation matched %d runs, error %v; expected 1", matched, err)
+	}
+	if matched, _, err := b.Receive(t.Context(), eventAt(5, "2", abort, `{"rollout_id":7}`, b.clock.Now())); err != nil || matched != 9 {
+		t.Errorf("the abort matched %d runs, error %v; expected the 9 that still wait", matched, err)
 	}
 }

@@ -3,7 +3,6 @@ package rollout
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/id"
@@ -20,7 +19,8 @@ type reporter struct {
 	run        func(id string) bool
 	expected   string
 	deployment int64
-	// targets reports whether the runs of targets, which are children of the run of the rollout, may report it, too.
+	// targets reports whether the runs of targets of the deployment's environment, which are children of the run of the rollout, may report
+	// it, too.
 	targets bool
 	// observed is what a standing report is about, which is looked up for the run that registered it; nil for what needs no look.
 	observed *Observed
@@ -66,9 +66,13 @@ func mayReport(ctx context.Context, tx Tx, c cause, in core.Inbound, ch Change) 
 		if err != nil {
 			return err
 		}
-		targets := r.targets
-		if r = ofRollout(rollout); targets && id.ParentOf(in.Correlation) == id.RolloutRun(rollout) {
-			return nil
+		deployment, targets := r.deployment, r.targets
+		r = ofRollout(rollout)
+		if parent, environment, agent, _ := id.TargetRun(in.Correlation); targets && parent == id.RolloutRun(rollout) {
+			may, err := tx.IsTarget(ctx, deployment, environment, agent)
+			if err != nil || may {
+				return err
+			}
 		}
 	}
 	if r.run(in.Correlation) {
@@ -112,14 +116,21 @@ func (m DeploymentSubmitted) reporter() reporter {
 	return reporter{deployment: m.Link.DeploymentID, targets: true}
 }
 
-// The run of a target reports its own end only; the run of the rollout reports for one that does not.
+// The run of a target reports its own end only. The run of the rollout reports the failure of one that does not: it has deployed nothing
+// itself, so it cannot know that a target is healthy.
 func (m TargetEnded) reporter() reporter {
-	run, target := id.RolloutRun(m.RolloutID), fmt.Sprintf(".e%d.t%d.%d", m.EnvironmentID, m.AgentID, m.Attempt)
+	run := id.RolloutRun(m.RolloutID)
+	expected := fmt.Sprintf("the child of run %s for target %d, attempt %d", run, m.AgentID, m.Attempt)
+	if m.State == core.TargetFailed {
+		expected += ", or that run"
+	}
 	return reporter{
 		run: func(other string) bool {
-			return other == run || id.ParentOf(other) == run && strings.HasSuffix(other, target)
+			parent, environment, agent, attempt := id.TargetRun(other)
+			return other == run && m.State == core.TargetFailed ||
+				parent == run && environment == m.EnvironmentID && agent == m.AgentID && attempt == m.Attempt
 		},
-		expected: "run " + run + ", or its child for that target and attempt",
+		expected: expected,
 	}
 }
 

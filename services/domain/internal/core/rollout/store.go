@@ -303,6 +303,8 @@ type Tx interface {
 	LockRollouts(ctx context.Context, ids []int64) ([]core.Rollout, error)
 	// RolloutsOfDeployments has no key for a deployment that does not exist.
 	RolloutsOfDeployments(ctx context.Context, deployments []int64) (map[int64]int64, error)
+	// IsTarget reports whether a deployment is in the environment, and the agent is one of its targets.
+	IsTarget(ctx context.Context, deployment, environment, agent int64) (bool, error)
 	// RolloutOfDeployment finds the rollout to lock.
 	RolloutOfDeployment(ctx context.Context, deployment int64) (int64, error)
 	// Record writes a row of a journal and, when it changes the state, the cached state with it. It refuses a row whose

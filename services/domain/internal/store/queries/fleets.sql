@@ -76,6 +76,14 @@ WHERE w.organization_id = @organization_id AND w.rollout_environment_id = @rollo
 SELECT agent_id FROM cd_rollout_targets
 WHERE organization_id = @organization_id AND rollout_environment_id = @rollout_environment_id AND wave = @wave ORDER BY agent_id;
 
+-- name: IsTarget :one
+SELECT EXISTS (
+    SELECT FROM cd_deployments d
+    JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id = d.rollout_environment_id
+    JOIN cd_rollout_targets t ON t.organization_id = e.organization_id AND t.rollout_environment_id = e.id
+    WHERE d.organization_id = @organization_id AND d.id = @deployment_id AND e.environment_id = @environment_id AND t.agent_id = @agent_id
+);
+
 -- name: RolloutTarget :many
 -- One row, or none.
 SELECT * FROM cd_rollout_targets

@@ -240,6 +240,34 @@ func (q *Queries) InsertRolloutWaves(ctx context.Context, arg InsertRolloutWaves
 	return err
 }
 
+const isTarget = `-- name: IsTarget :one
+SELECT EXISTS (
+    SELECT FROM cd_deployments d
+    JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id = d.rollout_environment_id
+    JOIN cd_rollout_targets t ON t.organization_id = e.organization_id AND t.rollout_environment_id = e.id
+    WHERE d.organization_id = $1 AND d.id = $2 AND e.environment_id = $3 AND t.agent_id = $4
+)
+`
+
+type IsTargetParams struct {
+	OrganizationID int64
+	DeploymentID   int64
+	EnvironmentID  int64
+	AgentID        int64
+}
+
+func (q *Queries) IsTarget(ctx context.Context, arg IsTargetParams) (bool, error) {
+	row := q.db.QueryRow(ctx, isTarget,
+		arg.OrganizationID,
+		arg.DeploymentID,
+		arg.EnvironmentID,
+		arg.AgentID,
+	)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const listRolloutTargets = `-- name: ListRolloutTargets :many
 SELECT id, organization_id, rollout_environment_id, agent_id, name, wave, state, place, attempt, reason, started_at, finished_at, created_at, updated_at FROM cd_rollout_targets
 WHERE organization_id = $1 AND rollout_environment_id = $2 AND ($3::integer = 0 OR wave = $3)

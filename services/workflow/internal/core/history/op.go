@@ -3,6 +3,7 @@ package history
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
 )
 
@@ -16,7 +17,12 @@ type Want struct {
 func (o Op) Wants() []Want {
 	var wants []Want
 	for _, t := range o.Types {
-		wants = append(wants, Want{t, o.Filter})
+		filter := o.Filter
+		if more := o.Filters[t]; len(more) > 0 {
+			filter = maps.Clone(more)
+			maps.Copy(filter, o.Filter)
+		}
+		wants = append(wants, Want{t, filter})
 	}
 	for _, token := range o.Channels {
 		wants = append(wants, Want{TypeMessage, channelFilter(token)})
@@ -45,9 +51,10 @@ type Op struct {
 	Position string
 	// Args are the canonical JSON arguments of a run: an object.
 	Args json.RawMessage
-	// Types and Filter are what a wait matches.
-	Types  []string
-	Filter Filter
+	// Types and Filter are what a wait matches. Filters are what events of a type must have besides.
+	Types   []string
+	Filter  Filter
+	Filters map[string]Filter
 	// Channels are the tokens that a receive listens to.
 	Channels []string
 	// Timeout bounds the operation: how long a sleep lasts, after which a wait answers None, after which a run fails

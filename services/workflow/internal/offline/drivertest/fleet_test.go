@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/driver"
 	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
@@ -87,6 +89,14 @@ func TestAFleetIsDeployedWaveByWave(t *testing.T) {
 func TestATargetThatFailsOrNeverEndsIsReported(t *testing.T) {
 	t.Parallel()
 	w := fleetShop(t, []string{"51"}, []string{"52"})
+	began, last := w.now, w.now
+	fail := w.fail
+	w.fail = func(name string, args object) *history.FunctionError {
+		if fmt.Sprint(args["agent_id"]) == "52" {
+			last = w.now
+		}
+		return fail(name, args)
+	}
 	in := fleetInputs()
 	in["rollout"].(object)["environments"].([]any)[0].(object)["application_environment"].(object)["config"].(object)["deadline"] = 4000
 	w.answers["staging/waves"], w.approvals["staging/waves"] = "rejected", true
@@ -95,10 +105,13 @@ func TestATargetThatFailsOrNeverEndsIsReported(t *testing.T) {
 		t.Errorf("failure %q, expected the reason of the domain service", failure)
 	}
 	all := w.reports()
-	for agent, want := range map[int64]string{51: "agent 51 refuses", 52: "did not end in time"} {
+	for agent, want := range map[int64]string{51: "agent 51 refuses", 52: "it did not become healthy within 600 seconds"} {
 		if len(all[agent]) == 0 || all[agent][0].Result != "failed" || !strings.Contains(all[agent][0].Reason, want) {
 			t.Errorf("agent %d: %+v, expected %q", agent, all[agent], want)
 		}
+	}
+	if after := last.Sub(began); after < 500*time.Second || after > 700*time.Second {
+		t.Errorf("the last call of agent 52 was made after %s, expected none long after the deadline", after)
 	}
 	if len(all[53]) != 1 || all[53][0].Result != "healthy" {
 		t.Errorf("agent 53: %+v, expected one report that it is healthy", all[53])
@@ -138,5 +151,76 @@ func TestAnAbortedWaveBeginsAgain(t *testing.T) {
 	story := strings.Join(w.story, "\n")
 	if !strings.Contains(story, hasAborted) || !strings.HasSuffix(story, "rollout.healthy") {
 		t.Errorf("story:\n%s", story)
+	}
+}
+
+// D61: a target whose run has not ended gets no second one beside it: after an abort and a retry it fails, unless the run has ended meanwhile.
+func TestNoSecondRunBesideOneThatHasNotEnded(t *testing.T) {
+	t.Parallel()
+	for after, want := range map[time.Duration]string{time.Minute: "the run of an earlier attempt has not ended", 2 * time.Hour: ""} {
+		w := fleetShop(t, nil, nil)
+		w.patient = true
+		began := w.now
+		w.fail = func(name string, _ object) *history.FunctionError {
+			if name == "git.read_file" && w.now.Sub(began) < 90*time.Minute {
+				return &history.FunctionError{Code: "unreachable", Message: "no route", Retryable: true}
+			}
+			return nil
+		}
+		w.asks = map[string]map[string]time.Duration{
+			"deployment.started deployment_id=12": {event.TypeRolloutAbortRequested: time.Second},
+			hasAborted:                            {event.TypeRolloutRetryRequested: after},
+		}
+		if failure := w.run(driver.Deploy, fleetInputs()); failure != "" {
+			t.Fatalf("%s\n%s", failure, strings.Join(w.story, "\n"))
+		}
+		var first, second string
+		for _, r := range w.reports()[51] {
+			if r.Attempt == 1 && first == "" {
+				first = r.Reason
+			} else if r.Attempt == 2 {
+				second = r.Reason
+			}
+		}
+		if first != "its run did not end in time" || second != want {
+			t.Errorf("retried after %s: reports %q and %q, expected the second one to be %q", after, first, second, want)
+		}
+	}
+}
+
+// D61: what is observed of one target wakes its own run only, and an abort reaches all of them.
+func TestATargetWaitsForItsOwnWatches(t *testing.T) {
+	t.Parallel()
+	w := shop(t)
+	w.watching = true
+	var subjects []string
+	w.fail = func(name string, args object) *history.FunctionError {
+		if name == "k8s.watch" {
+			subjects = append(subjects, fmt.Sprint(args["agent_id"], " ", args["subject"]))
+		}
+		return nil
+	}
+	filters := map[string]bool{}
+	w.wanted = func(want history.Want) {
+		if want.Type == event.TypeRolloutAbortRequested || want.Type == agent.TypeRolloutStatusChanged {
+			filters[strings.TrimPrefix(want.Type, "com.gitlab.cd.")+" "+want.Filter.String()] = true
+		}
+	}
+	in := inputs(2, func(_, environment object) {
+		environment["gates"] = []any{}
+		environment["fleet"] = object{
+			"agents": []any{"cluster_agent_id"}, "deadline": 3600, "waves": []any{
+				[]any{object{"agent_id": 51, "name": "eu-1"}}, []any{object{"agent_id": 52, "name": "eu-2"}},
+			},
+		}
+	})
+	if failure := w.run(driver.Deploy, in); failure != "" {
+		t.Fatalf("%s\n%s", failure, strings.Join(w.story, "\n"))
+	}
+	slices.Sort(subjects)
+	found := fmt.Sprint(slices.Compact(subjects), slices.Sorted(maps.Keys(filters)))
+	if want := "[51 map[rollout_id:7 target:51] 52 map[rollout_id:7 target:52]] " +
+		"[argo.rollout.status_changed rollout_id=7, target=51 rollout.abort_requested rollout_id=7]"; found != want {
+		t.Errorf("watches and waits %s, expected %s", found, want)
 	}
 }

@@ -39,7 +39,7 @@ func (w *world) play(workflow driver.Workflow, inputs object, steps []offline.Ac
 	})
 	played, err := offline.Play(offline.Case{
 		Program: w.program(workflow), Inputs: in, Outside: outside{w}, Steps: steps, Begins: w.now,
-		CallTimeout: time.Hour, WaitTimeout: 365 * 24 * time.Hour,
+		CallTimeout: time.Hour, WaitTimeout: 365 * 24 * time.Hour, Patient: w.patient,
 	}, seed, refuse)
 	if err != nil {
 		w.t.Fatalf("seed %d: %v", seed, err)
@@ -87,6 +87,9 @@ func (o outside) Emitted(at time.Time, e history.Emit) {
 func (o outside) Next(at time.Time, wants []history.Want) (first history.Event, found bool) {
 	o.w.now = at
 	for _, want := range wants {
+		if o.w.wanted != nil {
+			o.w.wanted(want)
+		}
 		if e, ok := o.w.eventFor(want); ok && (!found || e.Time.Before(first.Time)) {
 			first, found = e, true
 		}

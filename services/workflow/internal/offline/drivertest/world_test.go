@@ -79,6 +79,10 @@ type world struct {
 	watches  map[string]object
 	reported map[string]string
 	looks    int
+	// wanted sees what the program waits for; nil for nobody.
+	wanted func(history.Want)
+	// patient tries calls of services again after a pause.
+	patient bool
 }
 
 func newWorld(t *testing.T) *world {

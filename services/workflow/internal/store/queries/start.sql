@@ -14,7 +14,7 @@ SELECT
     call.function, call.location, call.agent, call.attempt, poll.function AS polled, poll.round, poll.deadline,
     coalesce(call.tries::text, '')::text AS tries,
     coalesce(array_agg(wait.type ORDER BY wait.type) FILTER (WHERE wait.type IS NOT NULL), '{}')::text[] AS types,
-    coalesce((array_agg(wait.filter::text) FILTER (WHERE wait.type IS NOT NULL))[1], '{}')::text AS filter
+    coalesce(json_agg(wait.filter) FILTER (WHERE wait.type IS NOT NULL), '[]')::text AS filters
 FROM timer
 LEFT JOIN call USING (execution, branch, op)
 LEFT JOIN poll USING (execution, branch, op)

@@ -120,7 +120,7 @@ SELECT
     call.function, call.location, call.agent, call.attempt, poll.function AS polled, poll.round, poll.deadline,
     coalesce(call.tries::text, '')::text AS tries,
     coalesce(array_agg(wait.type ORDER BY wait.type) FILTER (WHERE wait.type IS NOT NULL), '{}')::text[] AS types,
-    coalesce((array_agg(wait.filter::text) FILTER (WHERE wait.type IS NOT NULL))[1], '{}')::text AS filter
+    coalesce(json_agg(wait.filter) FILTER (WHERE wait.type IS NOT NULL), '[]')::text AS filters
 FROM timer
 LEFT JOIN call USING (execution, branch, op)
 LEFT JOIN poll USING (execution, branch, op)
@@ -145,7 +145,7 @@ type WaitingRow struct {
 	Deadline *time.Time
 	Tries    string
 	Types    []string
-	Filter   string
+	Filters  string
 }
 
 // The open operations with their timers: waits, sleeps and calls in the order of branches.
@@ -172,7 +172,7 @@ func (q *Queries) Waiting(ctx context.Context, execution int64) ([]WaitingRow, e
 			&i.Deadline,
 			&i.Tries,
 			&i.Types,
-			&i.Filter,
+			&i.Filters,
 		); err != nil {
 			return nil, err
 		}
