@@ -445,7 +445,7 @@ func assemble(
 	})
 	s.notify = notify.New(notify.Deps{
 		Store: s.store.ForNotify(), Engine: workflows, Clock: now, URL: c.PublicURL, Sealer: sealer,
-		Secrets: s.credentials, Events: cdevents.Writer{}, Wake: s.wakeNotifiers,
+		Secrets: s.credentials, Events: cdevents.Writer{}, Wake: s.wakeNotifiers, Unwarned: s.unwarned,
 	})
 	s.freezes = freeze.New(s.store.ForFreeze(), now, s.wakeChores)
 	s.checks = check.New(s.store.ForCheck(), flows, now, s.wakeChores)

@@ -127,7 +127,7 @@ func (m notificationMetrics) Collect(ch chan<- prometheus.Metric) {
 func notificationCounts() *prometheus.Desc {
 	return prometheus.NewDesc("lockstep_notifications_total", "Notifications in this process, by outcome: routed, and of messages sent, retried, "+
 		"failed (dead letters), postponed for the rate of their channel, or digested; template_failed, sent with the default; of their links opened, and "+
-		"unsigned for want of the keyset; of questions escalated; of messages to members, personal.",
+		"unsigned for want of the keyset; of questions escalated; of messages to members, personal; credentials_failed, that credentials which end soon could not be looked up.",
 		[]string{"outcome"}, nil)
 }
 

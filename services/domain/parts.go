@@ -299,6 +299,12 @@ func (s *service) notifyOne(ctx context.Context) bool {
 	return err == nil
 }
 
+// unwarned logs that credentials which end soon could not be looked up.
+func (s *service) unwarned(ctx context.Context, err error) {
+	s.log.LogAttrs(ctx, fault.Describe(fault.ClassOf(err)).Level, "credentials that end soon are not notified; it is tried again",
+		slog.Any(telemetry.KeyError, err))
+}
+
 // publisherCount is how many make and begin to send statuses of commits at once. Neither waits for a forge.
 const publisherCount = 2
 

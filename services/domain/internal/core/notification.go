@@ -134,6 +134,8 @@ const (
 	MomentTriggerDeclined  NotificationMoment = "trigger_declined"
 	// MomentCredentialExpires is that the value of a credential ends soon: 14, 7 and 1 day before, once each.
 	MomentCredentialExpires NotificationMoment = "credential_expires"
+	// MomentCredentialReplaced only ends the alert of a credential: it has another value, or was revoked. No route chooses it.
+	MomentCredentialReplaced NotificationMoment = "credential_replaced"
 	// MomentApprovalUnanswered and MomentCallUnanswered are that nobody has answered for so long that another channel is sent the question.
 	// No route chooses them.
 	MomentApprovalUnanswered NotificationMoment = "approval_unanswered"
@@ -188,7 +190,8 @@ func (m NotificationMoment) Severity() NotificationSeverity {
 	case MomentApprovalNeeded, MomentCallRequested, MomentRolloutFailed, MomentRollbackBegan, MomentCheckFailed, MomentBreach,
 		MomentAgentOffline:
 		return SeverityHigh
-	case MomentRolloutBegan, MomentRolloutCompleted, MomentTriggerDeclined, MomentProceeded, MomentAdvanced, MomentCheckPassed, MomentDriftEnded:
+	case MomentRolloutBegan, MomentRolloutCompleted, MomentTriggerDeclined, MomentProceeded, MomentAdvanced, MomentCheckPassed, MomentDriftEnded,
+		MomentCredentialReplaced:
 		return SeverityLow
 	case MomentRolloutStopped, MomentRolledBack, MomentFreezeBegan, MomentFreezeEnded, MomentDrift, MomentTest, MomentAgentOnline,
 		MomentCredentialExpires:

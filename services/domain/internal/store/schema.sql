@@ -2259,7 +2259,8 @@ CREATE TABLE cd_notifications (
     CONSTRAINT cd_notifications_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text])))
 );
 CREATE INDEX cd_notifications_by_time ON cd_notifications USING btree (organization_id, at) WHERE (routed_at IS NOT NULL);
-CREATE INDEX cd_notifications_that_end ON cd_notifications USING btree (organization_id, environment_id, moment, at) WHERE (moment = ANY (ARRAY['agent_offline'::text, 'drift'::text, 'check_failed'::text]));
+CREATE INDEX cd_notifications_that_end ON cd_notifications USING btree (organization_id, environment_id, moment, at) WHERE (moment = ANY (ARRAY['agent_offline'::text, 'drift'::text, 'check_failed'::text, 'credential_expires'::text]));
+CREATE INDEX cd_notifications_to_route ON cd_notifications USING btree (organization_id, ((moment = 'rollout_advanced'::text)), due_at, id) WHERE (routed_at IS NULL);
 CREATE INDEX cd_notifications_unrouted ON cd_notifications USING btree (organization_id, due_at, id) WHERE (routed_at IS NULL);
 CREATE TRIGGER cd_notifications_touch BEFORE UPDATE ON cd_notifications FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_notifications IS
@@ -4895,7 +4896,7 @@ CREATE OR REPLACE FUNCTION cd_warn_of_credentials(now timestamp with time zone)
 AS $function$
 BEGIN
     PERFORM set_config('lockstep.across', 'on', true);
-    -- The nearest of the days alone: one that is made late is warned of once.
+    -- The nearest of the days alone: one that is made late is warned of once. Those that end first come first, and the others with the next look.
     INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, subject_id, subject)
     SELECT c.organization_id, 'credential_expires', 'credential:' || c.id || ':' || c.version || ':' || floor(extract(epoch FROM c.expires_at))::bigint || ':' || d.days,
         now, now, c.id, c.name
@@ -4903,6 +4904,9 @@ BEGIN
     CROSS JOIN LATERAL (SELECT min(w.days) AS days FROM (VALUES (1), (7), (14)) w(days) WHERE c.expires_at <= now + make_interval(days => w.days)) d
     WHERE c.revoked_at IS NULL AND c.expires_at > now AND c.expires_at <= now + interval '14 days'
       AND EXISTS (SELECT FROM cd_notification_channels n WHERE n.organization_id = c.organization_id AND n.enabled AND n.removed_at IS NULL)
+      AND NOT EXISTS (SELECT FROM cd_notifications w WHERE w.organization_id = c.organization_id
+        AND w.cause = 'credential:' || c.id || ':' || c.version || ':' || floor(extract(epoch FROM c.expires_at))::bigint || ':' || d.days)
+    ORDER BY c.expires_at, c.organization_id, c.id LIMIT 1000
     ON CONFLICT (organization_id, cause) DO NOTHING;
     PERFORM set_config('lockstep.across', '', true);
 END $function$;

@@ -139,12 +139,20 @@ func (u *UseCases) begin(
 		}
 		return m, false, tx.PutOffMessages(ctx, m, now, end)
 	}
-	if quietly, err := advances(ctx, tx, m); err != nil {
+	quietly, err := advances(ctx, tx, m)
+	if err != nil {
 		return m, false, err
-	} else if quietly && 2*(to.WindowCount+1) > c.Rate { // the rest of the minute is for what people are to read
-		u.counts.postponed.Add(1)
-		m.DueAt = to.WindowAt.Add(window)
-		return m, false, tx.SaveMessage(ctx, m)
+	}
+	if quietly { // the rest of the minute is for what people are to read
+		waits, err := yields(ctx, tx, c, m, to.WindowCount, now)
+		if err != nil {
+			return m, false, err
+		}
+		if waits {
+			u.counts.postponed.Add(1)
+			m.DueAt = to.WindowAt.Add(window)
+			return m, false, tx.SaveMessage(ctx, m)
+		}
 	}
 	if m.MemberID != 0 && !turn {
 		if waits, err := u.slot(ctx, tx, c, &m, now); err != nil || waits {
@@ -152,7 +160,7 @@ func (u *UseCases) begin(
 		}
 	}
 	to.WindowCount++
-	if turn || to.WindowCount == c.Rate {
+	if turn || to.WindowCount == c.Rate && !quietly {
 		if m, err = u.digest(ctx, tx, m, now); err != nil {
 			return m, false, err
 		}
@@ -258,6 +266,42 @@ func advances(ctx context.Context, tx Tx, m core.NotificationMessage) (bool, err
 	return err == nil && len(fresh) > 0 && !slices.ContainsFunc(fresh, real), err
 }
 
+// yields is whether what only says that a rollout continues leaves the present minute of a channel to other messages: half of its rate, and the
+// only one of a channel that is sent one within a minute if anything else waits.
+func yields(ctx context.Context, tx Tx, c core.NotificationChannel, m core.NotificationMessage, begun int, now time.Time) (bool, error) {
+	if begun >= max(1, c.Rate/2) {
+		return true, nil
+	}
+	if c.Rate > 1 {
+		return false, nil
+	}
+	others, err := toRead(ctx, tx, m, now)
+	return len(others) > 0, err
+}
+
+// toRead is what waits beside a message where it goes and is to be read now: without what only updates a message or is within quiet hours.
+func toRead(ctx context.Context, tx Tx, m core.NotificationMessage, now time.Time) ([]core.NotificationMessage, error) {
+	others, err := tx.WaitingMessages(ctx, m, now, maxDigested)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]core.NotificationMessage, 0, len(others))
+	for _, one := range others {
+		until, err := quietUntil(ctx, tx, one, now)
+		if err != nil {
+			return nil, err
+		}
+		quietly, err := advances(ctx, tx, one)
+		if err != nil {
+			return nil, err
+		}
+		if until.IsZero() && !quietly {
+			all = append(all, one)
+		}
+	}
+	return all, nil
+}
+
 // hold has a message wait for the end of quiet hours. It has no turn then.
 func (u *UseCases) hold(ctx context.Context, tx Tx, m *core.NotificationMessage, until time.Time, err error) error {
 	if err != nil {
@@ -296,26 +340,9 @@ func ended(c core.NotificationChannel) string {
 // digest takes up what else waits for a channel with the last message of its minute, and for a member with the one whose turn it
 // is. A message that waits alone stays what it is.
 func (u *UseCases) digest(ctx context.Context, tx Tx, m core.NotificationMessage, now time.Time) (core.NotificationMessage, error) {
-	others, err := tx.WaitingMessages(ctx, m, now, maxDigested)
+	others, err := toRead(ctx, tx, m, now)
 	if err != nil || len(others) == 0 {
 		return m, err
-	}
-	loud := make([]core.NotificationMessage, 0, len(others))
-	for _, one := range others {
-		until, err := quietUntil(ctx, tx, one, now)
-		if err != nil {
-			return m, err
-		}
-		quietly, err := advances(ctx, tx, one)
-		if err != nil {
-			return m, err
-		}
-		if until.IsZero() && !quietly {
-			loud = append(loud, one)
-		}
-	}
-	if others = loud; len(others) == 0 {
-		return m, nil
 	}
 	d := core.NotificationMessage{
 		ChannelID: m.ChannelID, MemberID: m.MemberID, Key: fmt.Sprintf("digest:%d:%d", m.ID, m.Revision), DueAt: now, Quiet: m.Quiet,

@@ -86,8 +86,9 @@ type Tx interface {
 	NotificationMessageExists(ctx context.Context, channel int64, key string) (bool, error)
 	// AttachAdvance has the messages of a rollout that channels have be updated.
 	AttachAdvance(ctx context.Context, a Advance, n core.Notification) error
-	// AlertsOfFailedRollouts are the messages in channels for alerts about failed rollouts that a rollout has made up for.
-	AlertsOfFailedRollouts(ctx context.Context, rollout int64) ([]core.NotificationMessage, error)
+	// AlertsOfFailedRollouts are the messages in channels for alerts about failed rollouts that a rollout has made up for, of those that have
+	// changed since.
+	AlertsOfFailedRollouts(ctx context.Context, rollout int64, since time.Time) ([]core.NotificationMessage, error)
 	// NotifiedCredential is NotFound for one without an end.
 	NotifiedCredential(ctx context.Context, id int64) (Credential, error)
 	// ForgetNotifications deletes what is older, up to a limit.
@@ -162,6 +163,8 @@ type UseCases struct {
 	secrets Secrets
 	events  Interchange
 	wake    func()
+	// unwarned receives why credentials could not be looked at.
+	unwarned func(ctx context.Context, err error)
 	// served is the organization whose turn was last.
 	served atomic.Int64
 	// warned is when credentials were looked at last, in nanoseconds.
@@ -184,6 +187,8 @@ type Deps struct {
 	Events Interchange
 	// Wake is called when something is to be sent; it may be nil.
 	Wake func()
+	// Unwarned receives why credentials that end soon could not be looked up; it may be nil.
+	Unwarned func(ctx context.Context, err error)
 }
 
 // New makes the use cases over their dependencies.
@@ -191,9 +196,12 @@ func New(d Deps) *UseCases {
 	if d.Wake == nil {
 		d.Wake = func() {}
 	}
+	if d.Unwarned == nil {
+		d.Unwarned = func(context.Context, error) {}
+	}
 	return &UseCases{
 		store: d.Store, engine: d.Engine, clock: d.Clock, url: d.URL, sealer: d.Sealer, secrets: d.Secrets, events: d.Events,
-		wake: d.Wake,
+		wake: d.Wake, unwarned: d.Unwarned,
 	}
 }
 

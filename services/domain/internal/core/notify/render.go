@@ -180,10 +180,12 @@ func (u *UseCases) compose(
 			return c, err
 		}
 		if m.RolloutID != 0 {
-			c.rollout, c.over = r, c.over || last.RolloutID != m.RolloutID
+			other := func(n core.Notification) bool { return n.RolloutID != m.RolloutID } // it has made up for the message's own
+			c.rollout, c.over = r, c.over || slices.ContainsFunc(all, other)
 			c.lines = append(c.lines, r.summary()...)
 		} else {
-			c.over = all[0].Moment == core.MomentFreezeEnded || last.Moment == core.MomentProceeded || last.Moment.Ends() != ""
+			c.over = all[0].Moment == core.MomentFreezeEnded || last.Moment == core.MomentProceeded || last.Moment == core.MomentCredentialReplaced ||
+				last.Moment.Ends() != ""
 		}
 		if todo := whatToDo(last, r); todo != "" && !c.over && own[last.Moment][partText] == "" {
 			c.lines = append(c.lines, "What to do: "+todo)
@@ -405,6 +407,8 @@ func headline(n core.Notification) string {
 		return fmt.Sprintf("%s: check %s passes in %s", n.Application, n.Subject, n.Environment)
 	case core.MomentCredentialExpires:
 		return fmt.Sprintf("Credential %s: its value ends soon", n.Subject)
+	case core.MomentCredentialReplaced:
+		return fmt.Sprintf("Credential %s: replaced or revoked", n.Subject)
 	case core.MomentCheckFailed:
 		return fmt.Sprintf("%s: check %s failed in %s", n.Application, n.Subject, n.Environment)
 	case core.MomentTriggerDeclined:

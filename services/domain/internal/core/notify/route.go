@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -18,6 +19,8 @@ import (
 const (
 	// kept is how long notifications and messages are kept.
 	kept = 30 * 24 * time.Hour
+	// maxProblem bounds what is wrong with the expression of a route, in characters.
+	maxProblem = 200
 	// forgottenAtOnce limits how many old rows are deleted with each notification.
 	forgottenAtOnce = 20
 )
@@ -37,9 +40,7 @@ type Worked struct {
 // WorkDue does the next thing that is due: it routes a moment, or sends a message or looks at one that is being sent. It reports false if
 // nothing is due. Organizations take turns.
 func (u *UseCases) WorkDue(ctx context.Context) (Worked, bool, error) {
-	if err := u.warn(ctx); err != nil {
-		return Worked{}, false, err
-	}
+	u.warn(ctx)
 	organizations, err := u.store.OrganizationsWithDueNotifications(ctx, u.clock.Now())
 	if err != nil {
 		return Worked{}, false, err
@@ -57,17 +58,16 @@ func (u *UseCases) WorkDue(ctx context.Context) (Worked, bool, error) {
 // lookout is how often credentials are looked at.
 const lookout = 10 * time.Minute
 
-// warn stores, now and then, which credentials end soon.
-func (u *UseCases) warn(ctx context.Context) error {
+// warn stores, now and then, which credentials end soon. If it fails, it is tried again the next time: it keeps nothing else from being sent.
+func (u *UseCases) warn(ctx context.Context) {
 	now, last := u.clock.Now(), u.warned.Load()
 	if now.Sub(time.Unix(0, last)) < lookout || !u.warned.CompareAndSwap(last, now.UnixNano()) {
-		return nil
+		return
 	}
 	if err := u.store.WarnOfCredentials(ctx, now); err != nil {
-		u.warned.CompareAndSwap(now.UnixNano(), last)
-		return err
+		u.counts.unwarned.Add(1)
+		u.unwarned(ctx, err)
 	}
-	return nil
 }
 
 // turns returns organizations, beginning after the one served last, so that none waits for all messages of another.
@@ -148,6 +148,8 @@ func (u *UseCases) route(
 	if err != nil {
 		return n, 0, err
 	}
+	// What locks messages of several channels does so in this order.
+	slices.SortFunc(channels, func(a, b core.NotificationChannel) int { return cmp.Compare(a.ID, b.ID) })
 	if n.Moment == core.MomentAdvanced {
 		return n, 0, advance(ctx, tx, f, channels, now)
 	}
@@ -189,7 +191,7 @@ func (u *UseCases) toChannels(
 			if !follows(n) || !updates(c) {
 				continue
 			}
-			m = core.NotificationMessage{ChannelID: c.ID, RolloutID: n.RolloutID, Key: key(n), DueAt: now}
+			m = core.NotificationMessage{ChannelID: c.ID, RolloutID: n.RolloutID, Key: keyIn(c, n), DueAt: now}
 			if sends, err = tx.NotificationMessageExists(ctx, c.ID, m.Key); err != nil {
 				return err
 			}
@@ -240,7 +242,7 @@ func resolve(ctx context.Context, tx Tx, n core.Notification, now time.Time) err
 	if n.Moment != core.MomentRolloutCompleted && n.Moment != core.MomentRolledBack {
 		return nil
 	}
-	alerts, err := tx.AlertsOfFailedRollouts(ctx, n.RolloutID)
+	alerts, err := tx.AlertsOfFailedRollouts(ctx, n.RolloutID, now.Add(-kept))
 	if err != nil {
 		return err
 	}
@@ -353,6 +355,18 @@ func key(n core.Notification) string {
 	}
 }
 
+// keyIn is the key in a channel. An alert is one for all warnings of a value of a credential; elsewhere each of them is to be noticed.
+func keyIn(c core.NotificationChannel, n core.Notification) string {
+	if c.Kind != core.NotifyPagerDuty || n.Moment != core.MomentCredentialExpires && n.Moment != core.MomentCredentialReplaced {
+		return key(n)
+	}
+	parts := strings.SplitN(n.Cause, ":", 4) // what it is, the credential, the version, and when
+	if len(parts) < 4 {
+		return key(n)
+	}
+	return "credential:" + parts[1] + ":" + parts[2]
+}
+
 // ofCall is whether a moment is about a call request.
 func ofCall(n core.Notification) bool {
 	return n.Moment == core.MomentCallRequested || n.Moment == core.MomentCallUnanswered ||
@@ -360,7 +374,9 @@ func ofCall(n core.Notification) bool {
 }
 
 // follows is whether a moment may be about something that a message is about already.
-func follows(n core.Notification) bool { return n.RolloutID != 0 || ofCall(n) || n.Moment.Ends() != "" }
+func follows(n core.Notification) bool {
+	return n.RolloutID != 0 || ofCall(n) || n.Moment.Ends() != "" || n.Moment == core.MomentCredentialReplaced
+}
 
 // warnedOf reports whether a credential still has the value that a moment is about.
 func (c Credential) warnedOf(n core.Notification) bool {
@@ -382,8 +398,8 @@ func (f facts) to(
 	ctx context.Context, tx Tx, c core.NotificationChannel, routes []core.NotificationRoute, now time.Time,
 ) (m core.NotificationMessage, sends bool, err error) {
 	n := f.notification
-	m = core.NotificationMessage{ChannelID: c.ID, RolloutID: n.RolloutID, Key: key(n), DueAt: now}
-	if n.Moment == core.MomentProceeded || n.Moment == core.MomentAdvanced {
+	m = core.NotificationMessage{ChannelID: c.ID, RolloutID: n.RolloutID, Key: keyIn(c, n), DueAt: now}
+	if n.Moment == core.MomentProceeded || n.Moment == core.MomentAdvanced || n.Moment == core.MomentCredentialReplaced {
 		return m, false, nil
 	}
 	own := 0
@@ -400,7 +416,8 @@ func (f facts) to(
 			return m, false, fmt.Errorf("read route %q: %w", r.Name, err)
 		}
 		matches, problem := f.match(ctx, config)
-		if problem != "" {
+		problem = cut(problem, maxProblem)
+		if problem != "" && !strings.HasSuffix(r.Problem, ": "+problem) { // the same at another time is no news
 			if err := tx.SetRouteProblem(ctx, r.ID, line(fmt.Sprintf("event %s at %s: %s", n.Moment, stamp(n.At), problem))); err != nil {
 				return m, false, err
 			}
@@ -484,7 +501,7 @@ func texts(all []string) []any {
 
 // counts counts what this process has done, for the metrics.
 type counts struct {
-	routed, sent, again, failed, postponed, digested, opened, unsigned, escalated, personal, templates atomic.Int64
+	routed, sent, again, failed, postponed, digested, opened, unsigned, escalated, personal, templates, unwarned atomic.Int64
 }
 
 // Counts returns the number of things that this process has done, by what.
@@ -493,6 +510,6 @@ func (u *UseCases) Counts() map[string]int64 {
 		"routed": u.counts.routed.Load(), "sent": u.counts.sent.Load(), "retried": u.counts.again.Load(), "failed": u.counts.failed.Load(),
 		"postponed": u.counts.postponed.Load(), "digested": u.counts.digested.Load(), "opened": u.counts.opened.Load(),
 		"unsigned": u.counts.unsigned.Load(), "escalated": u.counts.escalated.Load(), "personal": u.counts.personal.Load(),
-		"template_failed": u.counts.templates.Load(),
+		"template_failed": u.counts.templates.Load(), "credentials_failed": u.counts.unwarned.Load(),
 	}
 }

@@ -67,10 +67,12 @@ func sentences(ctx context.Context, tx subjects, organization int64, n core.Noti
 		return because(fmt.Sprintf("%s in %s is as it was deployed again", n.Application, n.Environment)), nil
 	case core.MomentCredentialExpires:
 		c, err := tx.NotifiedCredential(ctx, n.SubjectID)
-		if fault.Is(err, fault.NotFound) { // it was revoked since
+		if fault.Is(err, fault.NotFound) || err == nil && !c.warnedOf(n) { // it was revoked or replaced since
 			return []string{"the value of credential " + n.Subject + " was to end soon"}, nil
 		}
 		return []string{fmt.Sprintf("the value of credential %s ends at %s", n.Subject, c.ExpiresAt.UTC().Format("2006-01-02 15:04 MST"))}, err
+	case core.MomentCredentialReplaced:
+		return because(fmt.Sprintf("credential %s has another value or was revoked", n.Subject)), nil
 	case core.MomentTriggerDeclined:
 		return because(fmt.Sprintf("trigger %s of %s did not begin a rollout", n.Subject, n.Application)), nil
 	case core.MomentTest:

@@ -173,7 +173,7 @@ func sampleOf(moment core.NotificationMoment) sample {
 	case core.MomentRolledBack:
 		s.rollout.RollbackOf, s.rollout.State, last.State = 11, core.RolloutCompleted, core.RolloutCompleted
 	case core.MomentFreezeBegan, core.MomentFreezeEnded, core.MomentAgentOffline, core.MomentAgentOnline, core.MomentDrift,
-		core.MomentDriftEnded, core.MomentTriggerDeclined, core.MomentCredentialExpires:
+		core.MomentDriftEnded, core.MomentTriggerDeclined, core.MomentCredentialExpires, core.MomentCredentialReplaced:
 		s.notification.RolloutID, s.notification.SubjectID, s.notification.Subject = 0, 3, "nightly"
 		s.notification.Reason = cmp.Or(map[core.NotificationMoment]string{
 			core.MomentAgentOffline: "no heartbeat for 90 s", core.MomentDrift: "Deployment api has 5 replicas instead of 3",
@@ -184,6 +184,7 @@ func sampleOf(moment core.NotificationMoment) sample {
 		}
 		if moment == core.MomentCredentialExpires {
 			s.notification.Subject, s.notification.Application, s.notification.Environment = "registry-token", "", ""
+			s.notification.Cause = fmt.Sprintf("credential:3:1:%d:7", s.notification.At.Add(7*24*time.Hour).Unix())
 		}
 	case core.MomentTest:
 		s.notification.RolloutID, s.notification.Subject, s.notification.Reason = 0, "production", ""

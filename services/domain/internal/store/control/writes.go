@@ -380,7 +380,7 @@ func (w Writes) AddCheckReport(ctx context.Context, r core.CheckReport) (core.Ch
 	return made, pg.Classify(err, "forget earlier statuses of check %s", r.Key)
 }
 
-// notifyOfCheck stores that a report has a check fail or pass, once for each failure.
+// notifyOfCheck stores that a report has a check fail or pass, once for each failure: one that is pending in between is the same.
 func (w Writes) notifyOfCheck(ctx context.Context, before []core.CheckReport, r core.CheckReport) error {
 	was, is, why := core.PhasesOf(before, r)
 	if was == is {
@@ -392,7 +392,7 @@ func (w Writes) notifyOfCheck(ctx context.Context, before []core.CheckReport, r 
 	}
 	switch is {
 	case core.CheckFailure:
-		return notify.CheckFailed(ctx, w.Q, w.Entered, n, false)
+		return notify.CheckFailed(ctx, w.Q, w.Entered, n)
 	case core.CheckSuccess:
 		n.Moment = core.MomentCheckPassed
 		return notify.Ended(ctx, w.Q, w.Entered, n)

@@ -97,6 +97,9 @@ func (w Writes) SaveCredential(ctx context.Context, c credential.Credential) (cr
 		RevokedAt: c.RevokedAt, PrincipalType: string(c.Author.Type), PrincipalID: c.Author.ID, PrincipalName: c.Author.Name,
 		ChangedAt: c.ChangedAt, Proof: proof,
 	})
+	if err == nil {
+		err = w.Q.InsertCredentialReplaced(ctx, c.ChangedAt, w.Entered, row.ID)
+	}
 	return of(row), pg.Classify(err, "save credential %q", c.Name)
 }
 

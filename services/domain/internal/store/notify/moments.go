@@ -35,11 +35,11 @@ func Advance(ctx context.Context, q *query.Queries, organization int64, n core.N
 	}), "store a notification of %s", n.Moment)
 }
 
-// CheckFailed stores that a check failed: its subject is the key, and SubjectID the version set. once is that one that has not ended is the same.
-func CheckFailed(ctx context.Context, q *query.Queries, organization int64, n core.Notification, once bool) error {
+// CheckFailed stores that a check failed, once until it passes: its subject is the key, and SubjectID the version set.
+func CheckFailed(ctx context.Context, q *query.Queries, organization int64, n core.Notification) error {
 	return pg.Classify(q.InsertCheckNotification(ctx, query.InsertCheckNotificationParams{
 		OrganizationID: organization, Cause: n.Cause, At: n.At, ApplicationID: n.ApplicationID, EnvironmentID: n.EnvironmentID,
-		VersionSetID: n.SubjectID, Subject: n.Subject, PrincipalType: string(n.By.Type), PrincipalID: n.By.ID, Reason: bounded(n.Reason), Once: once,
+		VersionSetID: n.SubjectID, Subject: n.Subject, PrincipalType: string(n.By.Type), PrincipalID: n.By.ID, Reason: bounded(n.Reason),
 	}), "store a notification of check %s", n.Subject)
 }
 
@@ -62,7 +62,7 @@ func bounded(reason string) string {
 
 // CheckFailed implements rollout.Tx.
 func (w Writes) CheckFailed(ctx context.Context, n core.Notification) error {
-	return CheckFailed(ctx, w.Q, w.Entered, n, true)
+	return CheckFailed(ctx, w.Q, w.Entered, n)
 }
 
 // CheckPassed implements rollout.Tx.
@@ -92,8 +92,8 @@ func (w Writes) AttachAdvance(ctx context.Context, a notify.Advance, n core.Noti
 }
 
 // AlertsOfFailedRollouts implements notify.Tx.
-func (w Writes) AlertsOfFailedRollouts(ctx context.Context, rollout int64) ([]core.NotificationMessage, error) {
-	rows, err := w.Q.AlertsOfFailedRollouts(ctx, w.Entered, rollout)
+func (w Writes) AlertsOfFailedRollouts(ctx context.Context, rollout int64, since time.Time) ([]core.NotificationMessage, error) {
+	rows, err := w.Q.AlertsOfFailedRollouts(ctx, w.Entered, rollout, since)
 	all := make([]core.NotificationMessage, len(rows))
 	for i, r := range rows {
 		all[i] = core.NotificationMessage{ChannelID: r.ChannelID, RolloutID: r.RolloutID, Key: r.Key}

@@ -20,26 +20,34 @@ WHERE EXISTS (SELECT FROM cd_notification_channels c WHERE c.organization_id = @
 ON CONFLICT (organization_id, cause) DO NOTHING;
 
 -- name: InsertCheckNotification :exec
--- A check that failed, with the rollout that it stops, if there is one. once is that a failure that has not ended is the same one.
+-- A check that failed, with the rollout that it stops, if there is one. One that has not ended is the same failure, for the same rollout: it is
+-- added once.
+WITH active AS (
+    SELECT (SELECT r.id FROM cd_rollouts r WHERE r.organization_id = @organization_id AND r.application_id = @application_id AND r.state IN ('pending', 'in_progress', 'paused')
+        AND r.version_set_id = @version_set_id ORDER BY r.id DESC LIMIT 1) AS id
+)
 INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, environment_id, rollout_id, subject_id, subject, principal_type,
     principal_id, reason)
-SELECT @organization_id, 'check_failed', @cause, @at::timestamptz, @at::timestamptz, @application_id::bigint, @environment_id::bigint,
-    (SELECT r.id FROM cd_rollouts r WHERE r.organization_id = @organization_id AND r.application_id = @application_id AND r.state IN ('pending', 'in_progress', 'paused')
-        AND r.version_set_id = @version_set_id LIMIT 1), @version_set_id::bigint, @subject::text, @principal_type::text, @principal_id::bigint, @reason::text
+SELECT @organization_id, 'check_failed', @cause, @at::timestamptz, @at::timestamptz, @application_id::bigint, @environment_id::bigint, a.id,
+    @version_set_id::bigint, @subject::text, @principal_type::text, @principal_id::bigint, @reason::text
+FROM active a
 WHERE EXISTS (SELECT FROM cd_notification_channels c WHERE c.organization_id = @organization_id AND c.enabled AND c.removed_at IS NULL)
-  AND NOT (@once::boolean AND EXISTS (SELECT FROM cd_notifications b WHERE b.organization_id = @organization_id AND b.moment = 'check_failed'
+  AND NOT EXISTS (SELECT FROM cd_notifications b WHERE b.organization_id = @organization_id AND b.moment = 'check_failed'
     AND b.environment_id = @environment_id AND b.application_id = @application_id AND b.subject = @subject AND b.subject_id = @version_set_id
-    AND NOT EXISTS (SELECT FROM cd_notifications x WHERE x.organization_id = @organization_id AND x.cause = 'end:' || b.id)))
+    AND b.rollout_id IS NOT DISTINCT FROM a.id
+    AND NOT EXISTS (SELECT FROM cd_notifications x WHERE x.organization_id = @organization_id AND x.cause = 'end:' || b.id))
 ON CONFLICT (organization_id, cause) DO NOTHING;
 
 -- name: InsertEndNotification :exec
--- The end of the latest moment of a kind in an environment: once, and nothing if there was none.
+-- The end of the latest moment of a kind in an environment, and of a check of all that have not ended: its failure is one of each rollout. Once,
+-- and nothing if there was none.
 INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, environment_id, rollout_id, subject_id, subject)
 SELECT b.organization_id, @moment::text, 'end:' || b.id, @at::timestamptz, @at::timestamptz, b.application_id, b.environment_id, b.rollout_id, b.subject_id, b.subject
 FROM cd_notifications b
 WHERE b.organization_id = @organization_id AND b.moment = @begun::text AND b.environment_id = @environment_id::bigint AND b.at <= @at
   AND COALESCE(b.application_id, 0) = @application_id::bigint AND b.subject = @subject::text AND b.subject_id = @subject_id::bigint
-ORDER BY b.at DESC, b.id DESC LIMIT 1
+  AND (b.moment <> 'check_failed' OR NOT EXISTS (SELECT FROM cd_notifications x WHERE x.organization_id = b.organization_id AND x.cause = 'end:' || b.id))
+ORDER BY b.at DESC, b.id DESC LIMIT CASE WHEN @begun = 'check_failed' THEN 100 ELSE 1 END
 ON CONFLICT (organization_id, cause) DO NOTHING;
 
 -- name: InsertDriftEndNotification :exec
@@ -62,6 +70,17 @@ SELECT waiting::bigint AS waiting, oldest_seconds::double precision AS oldest_se
 -- Across organizations, on purpose: the workers are for all.
 SELECT cd_warn_of_credentials(@at::timestamptz);
 
+-- name: InsertCredentialReplaced :exec
+-- The end of what was stored of values of a credential that it does not have any more, once each.
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, subject_id, subject)
+SELECT DISTINCT b.organization_id, 'credential_replaced', 'replaced:' || b.subject_id || ':' || split_part(b.cause, ':', 3) || ':' || split_part(b.cause, ':', 4),
+    @at::timestamptz, @at::timestamptz, b.subject_id, b.subject
+FROM cd_notifications b JOIN cd_credentials c ON c.organization_id = b.organization_id AND c.id = b.subject_id
+WHERE b.organization_id = @organization_id AND b.moment = 'credential_expires' AND b.subject_id = @id
+  AND (c.revoked_at IS NOT NULL OR c.expires_at IS NULL
+    OR NOT starts_with(b.cause, 'credential:' || c.id || ':' || c.version || ':' || floor(extract(epoch FROM c.expires_at))::bigint || ':'))
+ON CONFLICT (organization_id, cause) DO NOTHING;
+
 -- name: NotifiedCredential :one
 -- When the present value of a credential ends; no row for one that was revoked or has no end.
 SELECT version, expires_at::timestamptz AS expires_at FROM cd_credentials
@@ -81,23 +100,30 @@ FROM (SELECT o.id, (cardinality(o.notification_ids) > 1 AND (cardinality(o.notif
         AND EXISTS (SELECT FROM cd_notifications n WHERE n.organization_id = o.organization_id
             AND n.id = o.notification_ids[cardinality(o.notification_ids)] AND n.moment = 'rollout_advanced')) AS replaces
     FROM cd_notification_messages o WHERE o.organization_id = @organization_id AND o.channel_id = ANY(@channels::bigint[]) AND o.key = @key::text
-    FOR UPDATE) x
+    ORDER BY o.channel_id FOR UPDATE) x
 WHERE m.organization_id = @organization_id AND m.id = x.id AND NOT (@notification_id::bigint = ANY(m.notification_ids))
   AND (m.state IN ('pending', 'sending') OR m.state = 'sent' AND m.ref <> '');
 
 -- name: AlertsOfFailedRollouts :many
 -- Messages in channels for alerts about rollouts of the same application that have failed, which no other rollout has made up for: one that
--- has completed wherever they were.
-SELECT m.channel_id, m.key, m.rollout_id::bigint AS rollout_id FROM cd_rollouts r
-JOIN cd_rollouts f ON f.organization_id = r.organization_id AND f.application_id = r.application_id AND f.state = 'failed' AND f.id < r.id
-JOIN cd_notification_messages m ON m.organization_id = f.organization_id AND m.rollout_id = f.id AND m.key = 'rollout:' || f.id
-JOIN cd_notification_channels c ON c.organization_id = m.organization_id AND c.id = m.channel_id AND c.kind = 'pagerduty' AND c.enabled AND c.removed_at IS NULL
-WHERE r.organization_id = @organization_id AND r.id = @rollout_id AND m.state <> 'failed'
-  AND NOT EXISTS (SELECT FROM cd_rollout_environments e WHERE e.organization_id = f.organization_id AND e.rollout_id = f.id AND e.started_at IS NOT NULL
-    AND NOT EXISTS (SELECT FROM cd_rollout_environments o WHERE o.organization_id = r.organization_id AND o.rollout_id = r.id
-        AND o.environment_id = e.environment_id AND o.state = 'completed'))
-  AND NOT EXISTS (SELECT FROM cd_notifications n WHERE n.organization_id = m.organization_id AND n.id = ANY(m.notification_ids) AND n.rollout_id <> m.rollout_id)
-ORDER BY m.id LIMIT 100;
+-- has completed wherever they were, or were to be if they began nowhere. From the alerts of 30 days to the rollouts, not the other way.
+WITH alerts AS MATERIALIZED (
+    SELECT m.id, m.channel_id, m.key, m.rollout_id, m.notification_ids FROM cd_notification_channels c
+    JOIN cd_notification_messages m ON m.organization_id = c.organization_id AND m.channel_id = c.id AND m.state <> 'failed' AND m.key = 'rollout:' || m.rollout_id
+        AND m.updated_at > @since::timestamptz
+    WHERE c.organization_id = @organization_id AND c.kind = 'pagerduty' AND c.enabled AND c.removed_at IS NULL
+)
+SELECT m.channel_id, m.key, m.rollout_id::bigint AS rollout_id FROM alerts m
+JOIN cd_rollouts f ON f.organization_id = @organization_id AND f.id = m.rollout_id AND f.state = 'failed'
+JOIN cd_rollouts r ON r.organization_id = f.organization_id AND r.id = @rollout_id AND f.application_id = r.application_id AND f.id < r.id
+WHERE NOT EXISTS (SELECT FROM cd_rollout_environments e WHERE e.organization_id = f.organization_id AND e.rollout_id = f.id
+        AND (e.started_at IS NOT NULL OR NOT EXISTS (SELECT FROM cd_rollout_environments s WHERE s.organization_id = f.organization_id AND s.rollout_id = f.id
+            AND s.started_at IS NOT NULL))
+        AND NOT EXISTS (SELECT FROM cd_rollout_environments o WHERE o.organization_id = r.organization_id AND o.rollout_id = r.id
+            AND o.environment_id = e.environment_id AND o.state = 'completed'))
+  AND EXISTS (SELECT FROM cd_rollout_environments e WHERE e.organization_id = f.organization_id AND e.rollout_id = f.id)
+  AND NOT EXISTS (SELECT FROM cd_notifications n WHERE n.organization_id = f.organization_id AND n.id = ANY(m.notification_ids) AND n.rollout_id <> m.rollout_id)
+ORDER BY m.channel_id, m.id LIMIT 100;
 
 -- name: InsertDriftNotification :exec
 -- Drift is one cause as long as it lasts.
@@ -164,8 +190,10 @@ WHERE organization_id = @organization_id AND id = @id;
 UPDATE cd_notification_routes SET problem = @problem WHERE organization_id = @organization_id AND id = @id AND problem <> @problem;
 
 -- name: DueNotification :one
--- The one that has been due longest; those that others route are skipped.
-SELECT * FROM cd_notifications WHERE organization_id = @organization_id AND routed_at IS NULL AND due_at <= @at ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED;
+-- The one that has been due longest, those that only update messages last: what people are asked does not wait for them. Those that others
+-- route are skipped.
+SELECT * FROM cd_notifications WHERE organization_id = @organization_id AND routed_at IS NULL AND due_at <= @at
+ORDER BY (moment = 'rollout_advanced'), due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED;
 
 -- name: RouteNotification :exec
 UPDATE cd_notifications SET routed_at = @at, moment = @moment WHERE organization_id = @organization_id AND id = @id;

@@ -12,16 +12,23 @@ import (
 )
 
 const alertsOfFailedRollouts = `-- name: AlertsOfFailedRollouts :many
-SELECT m.channel_id, m.key, m.rollout_id::bigint AS rollout_id FROM cd_rollouts r
-JOIN cd_rollouts f ON f.organization_id = r.organization_id AND f.application_id = r.application_id AND f.state = 'failed' AND f.id < r.id
-JOIN cd_notification_messages m ON m.organization_id = f.organization_id AND m.rollout_id = f.id AND m.key = 'rollout:' || f.id
-JOIN cd_notification_channels c ON c.organization_id = m.organization_id AND c.id = m.channel_id AND c.kind = 'pagerduty' AND c.enabled AND c.removed_at IS NULL
-WHERE r.organization_id = $1 AND r.id = $2 AND m.state <> 'failed'
-  AND NOT EXISTS (SELECT FROM cd_rollout_environments e WHERE e.organization_id = f.organization_id AND e.rollout_id = f.id AND e.started_at IS NOT NULL
-    AND NOT EXISTS (SELECT FROM cd_rollout_environments o WHERE o.organization_id = r.organization_id AND o.rollout_id = r.id
-        AND o.environment_id = e.environment_id AND o.state = 'completed'))
-  AND NOT EXISTS (SELECT FROM cd_notifications n WHERE n.organization_id = m.organization_id AND n.id = ANY(m.notification_ids) AND n.rollout_id <> m.rollout_id)
-ORDER BY m.id LIMIT 100
+WITH alerts AS MATERIALIZED (
+    SELECT m.id, m.channel_id, m.key, m.rollout_id, m.notification_ids FROM cd_notification_channels c
+    JOIN cd_notification_messages m ON m.organization_id = c.organization_id AND m.channel_id = c.id AND m.state <> 'failed' AND m.key = 'rollout:' || m.rollout_id
+        AND m.updated_at > $3::timestamptz
+    WHERE c.organization_id = $1 AND c.kind = 'pagerduty' AND c.enabled AND c.removed_at IS NULL
+)
+SELECT m.channel_id, m.key, m.rollout_id::bigint AS rollout_id FROM alerts m
+JOIN cd_rollouts f ON f.organization_id = $1 AND f.id = m.rollout_id AND f.state = 'failed'
+JOIN cd_rollouts r ON r.organization_id = f.organization_id AND r.id = $2 AND f.application_id = r.application_id AND f.id < r.id
+WHERE NOT EXISTS (SELECT FROM cd_rollout_environments e WHERE e.organization_id = f.organization_id AND e.rollout_id = f.id
+        AND (e.started_at IS NOT NULL OR NOT EXISTS (SELECT FROM cd_rollout_environments s WHERE s.organization_id = f.organization_id AND s.rollout_id = f.id
+            AND s.started_at IS NOT NULL))
+        AND NOT EXISTS (SELECT FROM cd_rollout_environments o WHERE o.organization_id = r.organization_id AND o.rollout_id = r.id
+            AND o.environment_id = e.environment_id AND o.state = 'completed'))
+  AND EXISTS (SELECT FROM cd_rollout_environments e WHERE e.organization_id = f.organization_id AND e.rollout_id = f.id)
+  AND NOT EXISTS (SELECT FROM cd_notifications n WHERE n.organization_id = f.organization_id AND n.id = ANY(m.notification_ids) AND n.rollout_id <> m.rollout_id)
+ORDER BY m.channel_id, m.id LIMIT 100
 `
 
 type AlertsOfFailedRolloutsRow struct {
@@ -31,9 +38,9 @@ type AlertsOfFailedRolloutsRow struct {
 }
 
 // Messages in channels for alerts about rollouts of the same application that have failed, which no other rollout has made up for: one that
-// has completed wherever they were.
-func (q *Queries) AlertsOfFailedRollouts(ctx context.Context, organizationID int64, rolloutID int64) ([]AlertsOfFailedRolloutsRow, error) {
-	rows, err := q.db.Query(ctx, alertsOfFailedRollouts, organizationID, rolloutID)
+// has completed wherever they were, or were to be if they began nowhere. From the alerts of 30 days to the rollouts, not the other way.
+func (q *Queries) AlertsOfFailedRollouts(ctx context.Context, organizationID int64, rolloutID int64, since time.Time) ([]AlertsOfFailedRolloutsRow, error) {
+	rows, err := q.db.Query(ctx, alertsOfFailedRollouts, organizationID, rolloutID, since)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +119,7 @@ FROM (SELECT o.id, (cardinality(o.notification_ids) > 1 AND (cardinality(o.notif
         AND EXISTS (SELECT FROM cd_notifications n WHERE n.organization_id = o.organization_id
             AND n.id = o.notification_ids[cardinality(o.notification_ids)] AND n.moment = 'rollout_advanced')) AS replaces
     FROM cd_notification_messages o WHERE o.organization_id = $3 AND o.channel_id = ANY($5::bigint[]) AND o.key = $6::text
-    FOR UPDATE) x
+    ORDER BY o.channel_id FOR UPDATE) x
 WHERE m.organization_id = $3 AND m.id = x.id AND NOT ($1::bigint = ANY(m.notification_ids))
   AND (m.state IN ('pending', 'sending') OR m.state = 'sent' AND m.ref <> '')
 `
@@ -363,10 +370,12 @@ func (q *Queries) DueMessage(ctx context.Context, organizationID int64, at time.
 }
 
 const dueNotification = `-- name: DueNotification :one
-SELECT organization_id, id, moment, cause, at, due_at, application_id, environment_id, rollout_id, subject_id, subject, principal_type, principal_id, reason, routed_at, created_at, updated_at FROM cd_notifications WHERE organization_id = $1 AND routed_at IS NULL AND due_at <= $2 ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED
+SELECT organization_id, id, moment, cause, at, due_at, application_id, environment_id, rollout_id, subject_id, subject, principal_type, principal_id, reason, routed_at, created_at, updated_at FROM cd_notifications WHERE organization_id = $1 AND routed_at IS NULL AND due_at <= $2
+ORDER BY (moment = 'rollout_advanced'), due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED
 `
 
-// The one that has been due longest; those that others route are skipped.
+// The one that has been due longest, those that only update messages last: what people are asked does not wait for them. Those that others
+// route are skipped.
 func (q *Queries) DueNotification(ctx context.Context, organizationID int64, at time.Time) (Notification, error) {
 	row := q.db.QueryRow(ctx, dueNotification, organizationID, at)
 	var i Notification
@@ -584,15 +593,20 @@ func (q *Queries) InsertCallNotification(ctx context.Context, arg InsertCallNoti
 }
 
 const insertCheckNotification = `-- name: InsertCheckNotification :exec
+WITH active AS (
+    SELECT (SELECT r.id FROM cd_rollouts r WHERE r.organization_id = $1 AND r.application_id = $4 AND r.state IN ('pending', 'in_progress', 'paused')
+        AND r.version_set_id = $6 ORDER BY r.id DESC LIMIT 1) AS id
+)
 INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, environment_id, rollout_id, subject_id, subject, principal_type,
     principal_id, reason)
-SELECT $1, 'check_failed', $2, $3::timestamptz, $3::timestamptz, $4::bigint, $5::bigint,
-    (SELECT r.id FROM cd_rollouts r WHERE r.organization_id = $1 AND r.application_id = $4 AND r.state IN ('pending', 'in_progress', 'paused')
-        AND r.version_set_id = $6 LIMIT 1), $6::bigint, $7::text, $8::text, $9::bigint, $10::text
+SELECT $1, 'check_failed', $2, $3::timestamptz, $3::timestamptz, $4::bigint, $5::bigint, a.id,
+    $6::bigint, $7::text, $8::text, $9::bigint, $10::text
+FROM active a
 WHERE EXISTS (SELECT FROM cd_notification_channels c WHERE c.organization_id = $1 AND c.enabled AND c.removed_at IS NULL)
-  AND NOT ($11::boolean AND EXISTS (SELECT FROM cd_notifications b WHERE b.organization_id = $1 AND b.moment = 'check_failed'
+  AND NOT EXISTS (SELECT FROM cd_notifications b WHERE b.organization_id = $1 AND b.moment = 'check_failed'
     AND b.environment_id = $5 AND b.application_id = $4 AND b.subject = $7 AND b.subject_id = $6
-    AND NOT EXISTS (SELECT FROM cd_notifications x WHERE x.organization_id = $1 AND x.cause = 'end:' || b.id)))
+    AND b.rollout_id IS NOT DISTINCT FROM a.id
+    AND NOT EXISTS (SELECT FROM cd_notifications x WHERE x.organization_id = $1 AND x.cause = 'end:' || b.id))
 ON CONFLICT (organization_id, cause) DO NOTHING
 `
 
@@ -607,10 +621,10 @@ type InsertCheckNotificationParams struct {
 	PrincipalType  string
 	PrincipalID    int64
 	Reason         string
-	Once           bool
 }
 
-// A check that failed, with the rollout that it stops, if there is one. once is that a failure that has not ended is the same one.
+// A check that failed, with the rollout that it stops, if there is one. One that has not ended is the same failure, for the same rollout: it is
+// added once.
 func (q *Queries) InsertCheckNotification(ctx context.Context, arg InsertCheckNotificationParams) error {
 	_, err := q.db.Exec(ctx, insertCheckNotification,
 		arg.OrganizationID,
@@ -623,8 +637,24 @@ func (q *Queries) InsertCheckNotification(ctx context.Context, arg InsertCheckNo
 		arg.PrincipalType,
 		arg.PrincipalID,
 		arg.Reason,
-		arg.Once,
 	)
+	return err
+}
+
+const insertCredentialReplaced = `-- name: InsertCredentialReplaced :exec
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, subject_id, subject)
+SELECT DISTINCT b.organization_id, 'credential_replaced', 'replaced:' || b.subject_id || ':' || split_part(b.cause, ':', 3) || ':' || split_part(b.cause, ':', 4),
+    $1::timestamptz, $1::timestamptz, b.subject_id, b.subject
+FROM cd_notifications b JOIN cd_credentials c ON c.organization_id = b.organization_id AND c.id = b.subject_id
+WHERE b.organization_id = $2 AND b.moment = 'credential_expires' AND b.subject_id = $3
+  AND (c.revoked_at IS NOT NULL OR c.expires_at IS NULL
+    OR NOT starts_with(b.cause, 'credential:' || c.id || ':' || c.version || ':' || floor(extract(epoch FROM c.expires_at))::bigint || ':'))
+ON CONFLICT (organization_id, cause) DO NOTHING
+`
+
+// The end of what was stored of values of a credential that it does not have any more, once each.
+func (q *Queries) InsertCredentialReplaced(ctx context.Context, at time.Time, organizationID int64, iD int64) error {
+	_, err := q.db.Exec(ctx, insertCredentialReplaced, at, organizationID, iD)
 	return err
 }
 
@@ -764,7 +794,8 @@ SELECT b.organization_id, $1::text, 'end:' || b.id, $2::timestamptz, $2::timesta
 FROM cd_notifications b
 WHERE b.organization_id = $3 AND b.moment = $4::text AND b.environment_id = $5::bigint AND b.at <= $2
   AND COALESCE(b.application_id, 0) = $6::bigint AND b.subject = $7::text AND b.subject_id = $8::bigint
-ORDER BY b.at DESC, b.id DESC LIMIT 1
+  AND (b.moment <> 'check_failed' OR NOT EXISTS (SELECT FROM cd_notifications x WHERE x.organization_id = b.organization_id AND x.cause = 'end:' || b.id))
+ORDER BY b.at DESC, b.id DESC LIMIT CASE WHEN $4 = 'check_failed' THEN 100 ELSE 1 END
 ON CONFLICT (organization_id, cause) DO NOTHING
 `
 
@@ -779,7 +810,8 @@ type InsertEndNotificationParams struct {
 	SubjectID      int64
 }
 
-// The end of the latest moment of a kind in an environment: once, and nothing if there was none.
+// The end of the latest moment of a kind in an environment, and of a check of all that have not ended: its failure is one of each rollout. Once,
+// and nothing if there was none.
 func (q *Queries) InsertEndNotification(ctx context.Context, arg InsertEndNotificationParams) error {
 	_, err := q.db.Exec(ctx, insertEndNotification,
 		arg.Moment,
