@@ -121,3 +121,26 @@ func TestHealthNeedsEveryDeployment(t *testing.T) {
 		})
 	}
 }
+
+// D57: a retired service that was degraded, or becomes so, keeps no passage closed.
+func TestARetiredServiceKeepsNoPassageClosed(t *testing.T) {
+	t.Parallel()
+	c := promoter(t, `,{"kind":"health"}`)
+	r := c.rollout(c.set)
+	c.reports(1, "dev", c.set, "healthy", core.CheckSuccess)
+	c.enter(r, "dev", "test")
+	c.complete(r, "dev")
+	c.now.Advance(time.Minute)
+	services, err := c.view.ServicesByApplication(t.Context(), org, []int64{c.application.ID})
+	c.ok(err)
+	api := services[c.application.ID][0]
+	c.report(event.ServiceHealthObserved{
+		ServiceID: api.ID, EnvironmentID: c.places["dev"].ID, Health: "degraded", ObservedAt: c.now.Now().UTC().Format(time.RFC3339Nano),
+	})
+	c.review()
+	c.want(c.granted(), []string{"dev"})
+	_, err = c.setup.RetireService(t.Context(), user(), api.ID, "merged")
+	c.ok(err)
+	c.review()
+	c.want(c.granted(), []string{"dev", "test"})
+}

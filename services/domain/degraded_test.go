@@ -293,3 +293,33 @@ func TestTheClockGoesByThePolicyOfTheMomentItRunsOut(t *testing.T) {
 	w.until(500)
 	w.nothingDue("switched off")
 }
+
+// D57, E74: what people take away after they have retired it is rolled back by nobody, whichever comes first, and is watched again once it
+// is restored.
+func TestARetiredServiceThatDegradesIsNotRolledBack(t *testing.T) {
+	t.Parallel()
+	w, r := live(t)
+	api := w.observation(0, 5, "").ServiceID
+	_, err := w.setup.RetireService(t.Context(), user(), api, "merged")
+	w.ok(err)
+	w.until(5)
+	w.sees(0, 5, "degraded")
+	w.until(300)
+	w.nothingDue("a retired service")
+	_, err = w.setup.RestoreService(t.Context(), user(), api, "")
+	w.ok(err)
+	w.sees(0, 300, "degraded")
+	if done, worked := w.due(); !worked || done.RolloutID != r.ID || done.Cause != core.CauseDegraded {
+		t.Errorf("restored, and degraded for hours: %+v", done)
+	}
+
+	w, _ = live(t)
+	w.sees(0, 5, "degraded")
+	w.until(20)
+	_, err = w.setup.RetireService(t.Context(), user(), w.observation(0, 5, "").ServiceID, "merged")
+	w.ok(err)
+	w.until(300)
+	if done, worked := w.due(); worked && done.MadeRolloutID != 0 {
+		t.Errorf("retired while the clock runs: %+v", done)
+	}
+}

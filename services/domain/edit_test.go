@@ -240,8 +240,8 @@ func TestAServiceIsAddedAndRetired(t *testing.T) {
 	places, err := s.view.ApplicationEnvironmentsByApplication(t.Context(), org, []int64{s.application.ID})
 	s.ok(err)
 	for _, ae := range places[s.application.ID] {
-		if ae.Readiness != core.ReadinessPending {
-			t.Errorf("environment %d is %s, want it set up again", ae.EnvironmentID, ae.Readiness)
+		if ae.Readiness != core.ReadinessReady || ae.SetupAttempt != 2 {
+			t.Errorf("environment %d is %s after setup %d, want it ready while it is set up again", ae.EnvironmentID, ae.Readiness, ae.SetupAttempt)
 		}
 	}
 	s.succeed(under) // with what it has pinned
@@ -472,6 +472,51 @@ func TestACuratedVersionSet(t *testing.T) {
 	s.ok(err)
 	if entries, err = s.view.EntriesByVersionSet(t.Context(), org, []int64{without.ID}); err != nil || len(entries[without.ID]) != 1 {
 		t.Errorf("begun with a set that has a retired service: %+v, %v", entries, err)
+	}
+}
+
+// D57: a set that a person has put together is no first set and has no place in the order of sets, and putting it together twice is once.
+func TestACuratedSetIsNeitherOlderNorNewer(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	a := f.application("shop", "api", "web")
+	f.publish(f.image(a, "api", 1, 1))
+	curate := func(reason string) core.VersionSet {
+		made, err := f.intake.CreateVersionSet(t.Context(), user(), intake.NewCurated{
+			Application: a.ID, Reason: reason, Choices: []intake.Choice{{Service: "api", Version: "1.1"}},
+		})
+		f.ok(err)
+		return made
+	}
+	made := curate("early")
+	for range 3 {
+		if again := curate("early"); again.ID != made.ID {
+			t.Errorf("once more it is set %d, want %d", again.ID, made.ID)
+		}
+	}
+	curate("for another reason")
+	curated, err := f.view.CuratedVersionSets(t.Context(), org, []int64{made.ID})
+	f.ok(err)
+	if n := len(curated[made.ID]); n != 2 {
+		t.Errorf("found %d rows, want one for each reason", n)
+	}
+	f.rankAll()
+	if got, lacks := f.newestOf(a), f.lacks(a); got != "none" || lacks != "web no_version_yet!" {
+		t.Errorf("newest %q, lacks %q; want none: a curated set is no first set", got, lacks)
+	}
+	if !made.Curated {
+		t.Errorf("found %+v, want it curated", made)
+	}
+	for _, c := range []struct {
+		a, b core.VersionSet
+		want bool
+	}{
+		{core.VersionSet{ID: 1}, core.VersionSet{ID: 2}, true}, {core.VersionSet{ID: 2}, core.VersionSet{ID: 1}, false},
+		{core.VersionSet{ID: 1}, core.VersionSet{ID: 2, Curated: true}, false}, {core.VersionSet{ID: 1, Curated: true}, core.VersionSet{ID: 2}, false},
+	} {
+		if got := c.a.OlderThan(c.b); got != c.want {
+			t.Errorf("%+v older than %+v: %t", c.a, c.b, got)
+		}
 	}
 }
 

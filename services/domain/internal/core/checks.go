@@ -209,6 +209,8 @@ type Checks struct {
 	Observed HealthObservations
 	// Services are the names of the services, where they are known.
 	Services map[int64]string
+	// Retired are services that were retired: nothing follows from their health.
+	Retired map[int64]bool
 	// Runs are the latest runs of the programs of checks, one for each.
 	Runs []CheckRun
 }

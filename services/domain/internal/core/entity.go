@@ -160,7 +160,15 @@ type VersionSet struct {
 	Name          string
 	// EntriesDigest is the same for sets of the same content; an application has each content once (R9).
 	EntriesDigest string
-	CreatedAt     time.Time
+	// Curated reports whether a person put it together before its sources had come to it (D57).
+	Curated   bool
+	CreatedAt time.Time
+}
+
+// OlderThan reports whether it was made before another set of the application. A set that a person has put together may have any versions,
+// and is neither older nor newer than another one.
+func (s VersionSet) OlderThan(other VersionSet) bool {
+	return !s.Curated && !other.Curated && s.ID < other.ID
 }
 
 // VersionSetEntry is one version in a set, with the source and the service it belongs to.

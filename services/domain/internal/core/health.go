@@ -154,7 +154,7 @@ func FollowedIn(
 // healthy is the health of what the rollout has deployed to an environment (R3-17). A deployment counts once its program has reported
 // that exactly its version became healthy, and then as the latest observation after that says: an observation from before concerns what
 // ran earlier, and never opens a passage (R3-19). Anything degraded is a failure. Observers report changes only, so what they have
-// reported is current as long as the agent of the environment can be reached.
+// reported is current as long as the agent of the environment can be reached. A retired service counts no more: people take it away.
 func (c Checks) healthy(pinned PinnedCheck, place CheckPlace) CheckState {
 	s := CheckState{PinnedCheck: pinned, Phase: CheckPending, Since: place.Completed, Detail: "the rollout has not completed there yet"}
 	seen := map[int64]ServiceHealth{}
@@ -164,7 +164,7 @@ func (c Checks) healthy(pinned PinnedCheck, place CheckPlace) CheckState {
 	waits := place.Completed == nil
 	for _, d := range place.Deployments {
 		health, reason, since := healthOf(d, seen[d.ServiceID])
-		if health == HealthHealthy {
+		if health == HealthHealthy || c.Retired[d.ServiceID] {
 			continue
 		}
 		detail := Because(fmt.Sprintf("%s is %s", c.service(d.ServiceID), health), reason)
@@ -212,8 +212,8 @@ func (c Checks) unhealthy(places []CheckPlace, followed []int) []CheckState {
 		contact, known := c.Observed.Contacts[place.EnvironmentID]
 		for _, d := range place.Deployments {
 			at := seen[d.ServiceID]
-			if known && !contact.Reachable && d.FinishedAt != nil && at.ObservedAt.After(*d.FinishedAt) {
-				continue // what was observed last is not known to be so any more
+			if c.Retired[d.ServiceID] || known && !contact.Reachable && d.FinishedAt != nil && at.ObservedAt.After(*d.FinishedAt) {
+				continue // what was observed last says nothing, or is not known to be so any more
 			}
 			health, reason, since := healthOf(d, at)
 			if health != HealthDegraded && health != HealthProgressing || s.Phase == CheckPending && health == HealthProgressing {
@@ -244,6 +244,17 @@ func healthOf(d Deployment, seen ServiceHealth) (health Health, reason string, s
 	default:
 		return seen.Health, seen.Reason, &seen.Since
 	}
+}
+
+// RetiredOf are the services among some that were retired.
+func RetiredOf(services []Service) map[int64]bool {
+	retired := map[int64]bool{}
+	for _, s := range services {
+		if s.RetiredAt != nil {
+			retired[s.ID] = true
+		}
+	}
+	return retired
 }
 
 // service is what people call a service.

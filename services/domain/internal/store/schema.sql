@@ -3399,6 +3399,7 @@ CREATE TABLE cd_version_sets (
     traceparent text,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    curated boolean NOT NULL DEFAULT false,
     CONSTRAINT cd_version_sets_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_version_sets_entries_are_unique UNIQUE (organization_id, application_id, entries_digest),
     CONSTRAINT cd_version_sets_name_is_unique UNIQUE (organization_id, application_id, name),
@@ -3412,6 +3413,8 @@ CREATE TABLE cd_version_sets (
 CREATE TRIGGER cd_version_sets_are_immutable BEFORE DELETE OR UPDATE ON cd_version_sets FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_version_sets_are_kept BEFORE TRUNCATE ON cd_version_sets FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 CREATE CONSTRAINT TRIGGER cd_version_sets_is_whole AFTER INSERT ON cd_version_sets DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION cd_version_set_is_whole();
+COMMENT ON COLUMN cd_version_sets.curated IS
+    'Whether a person put it together before its sources had come to it. Its identifier says nothing about how new its versions are.';
 COMMENT ON COLUMN cd_version_sets.entries_count IS
     'How many entries the set was made with; an entry added later is refused at commit.';
 COMMENT ON COLUMN cd_version_sets.entries_digest IS

@@ -79,7 +79,7 @@ func (t *tx) VersionSetsTaken(ctx context.Context, all []core.VersionSet) ([]cor
 	}
 	rows, err := t.q.VersionSetsTaken(ctx, applications, digests, t.organization)
 	return convertAll(rows, func(r query.VersionSetsTakenRow) core.VersionSet {
-		return core.VersionSet{ID: r.ID, ApplicationID: r.ApplicationID, EntriesDigest: r.EntriesDigest}
+		return core.VersionSet{ID: r.ID, ApplicationID: r.ApplicationID, EntriesDigest: r.EntriesDigest, Curated: r.Curated}
 	}), pg.Classify(err, "look for %d version sets", len(all))
 }
 
@@ -94,14 +94,14 @@ func (t *tx) LastVersionSets(ctx context.Context, applications []int64) (map[int
 }
 
 // SaveNewestVersionSets implements intake.Tx.
-func (t *tx) SaveNewestVersionSets(ctx context.Context, sets map[int64]int64) error {
+func (t *tx) SaveNewestVersionSets(ctx context.Context, sets map[int64]int64) ([]int64, error) {
 	applications := slices.Sorted(maps.Keys(sets))
 	ids := make([]int64, len(applications))
 	for i, application := range applications {
 		ids[i] = sets[application]
 	}
-	return pg.Classify(t.q.SaveNewestVersionSets(ctx, t.organization, applications, ids),
-		"save the newest version sets of %d applications", len(sets))
+	changed, err := t.q.SaveNewestVersionSets(ctx, t.organization, applications, ids)
+	return changed, pg.Classify(err, "save the newest version sets of %d applications", len(sets))
 }
 
 // AddVersionSets implements intake.Tx.
@@ -115,6 +115,7 @@ func (t *tx) AddVersionSets(ctx context.Context, all []intake.NewVersionSet) err
 	for i, s := range all {
 		p.Applications, p.Names, p.Digests = append(p.Applications, s.ApplicationID), append(p.Names, s.Name), append(p.Digests, s.EntriesDigest)
 		p.Counts, p.Traces = append(p.Counts, int32(len(s.Entries))), append(p.Traces, telemetry.RecordedTrace(traced(ctx, s.In)))
+		p.Curated = append(p.Curated, s.Curated)
 		places[key{s.ApplicationID, s.EntriesDigest}] = i
 	}
 	rows, err := t.q.InsertVersionSets(ctx, p)
@@ -149,6 +150,15 @@ func (t *tx) AddCurated(ctx context.Context, c core.Curated) error {
 		FromSetID: c.FromSetID, PrincipalType: string(c.Type), PrincipalID: c.Principal.ID, PrincipalName: c.PrincipalName,
 	})
 	return pg.Classify(err, "keep who curated version set %d", c.VersionSetID)
+}
+
+// CuratedBefore implements intake.Tx.
+func (t *tx) CuratedBefore(ctx context.Context, c core.Curated, most int) (same bool, items int, err error) {
+	row, err := t.q.CuratedBefore(ctx, query.CuratedBeforeParams{
+		OrganizationID: t.organization, ApplicationID: c.ApplicationID, VersionSetID: c.VersionSetID, Name: c.Name, Reason: c.Reason,
+		PrincipalType: string(c.Type), PrincipalID: c.Principal.ID, AtMost: int32(most),
+	})
+	return row.Same, int(row.Items), pg.Classify(err, "find who curated version set %d", c.VersionSetID)
 }
 
 // traced is ctx with the trace of an event, if it carries one.

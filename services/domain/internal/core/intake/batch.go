@@ -210,7 +210,7 @@ func (k *batch) publish(s *shelves, i int, t announced) []NewVersionSet {
 }
 
 // addSets adds those that do not exist yet (R9), in their order, makes the last one of each application its newest, and has the triggers of
-// new sets decide (D58), unless quiet.
+// new sets decide (D58), unless quiet. A set that a person had put together before is new when it becomes the newest.
 func addSets(ctx context.Context, tx Tx, applications []int64, sets []NewVersionSet, at time.Time, quiet bool) error {
 	if len(sets) == 0 {
 		return nil
@@ -224,9 +224,9 @@ func addSets(ctx context.Context, tx Tx, applications []int64, sets []NewVersion
 		return err
 	}
 	// The numbers of sources and versions belong to one application, and so does the digest of a set.
-	ids := map[string]int64{}
+	ids, curated := map[string]int64{}, map[int64]bool{}
 	for _, e := range exist {
-		ids[e.EntriesDigest] = e.ID
+		ids[e.EntriesDigest], curated[e.ID] = e.ID, e.Curated
 	}
 	var missing []NewVersionSet
 	for _, s := range sets {
@@ -246,8 +246,14 @@ func addSets(ctx context.Context, tx Tx, applications []int64, sets []NewVersion
 	for _, s := range sets {
 		newest[s.ApplicationID] = ids[s.EntriesDigest]
 	}
-	if err := tx.SaveNewestVersionSets(ctx, newest); err != nil || quiet {
+	changed, err := tx.SaveNewestVersionSets(ctx, newest)
+	if err != nil || quiet {
 		return err
+	}
+	for _, application := range changed {
+		if set := newest[application]; curated[set] { // triggers have not heard of it when it was put together
+			added[application] = fmt.Sprintf("set:%d", set)
+		}
 	}
 	if err := tx.SignalTriggers(ctx, core.TriggerVersion, added, at); err != nil {
 		return err

@@ -32,8 +32,11 @@ type Choice struct {
 // maxChoices bounds the versions that are named in one request.
 const maxChoices = 1000
 
+// maxCurated bounds how often sets of an application are put together: each is kept with the set.
+const maxCurated = 1000
+
 // CreateVersionSet puts a version set together of recorded versions (D57). It is no newest set, and begins nothing by itself. A set of the
-// same versions is the same set, which keeps both names.
+// same versions is the same set, which keeps both names. Repeating it is a no-op.
 func (u *UseCases) CreateVersionSet(ctx context.Context, a core.Actor, n NewCurated) (core.VersionSet, error) {
 	if err := n.check(); err != nil {
 		return core.VersionSet{}, err
@@ -67,6 +70,13 @@ func (u *UseCases) CreateVersionSet(ctx context.Context, a core.Actor, n NewCura
 		curated := core.Curated{
 			ApplicationID: app.ID, VersionSetID: made.ID, FromSetID: n.From, Name: n.Name, Reason: n.Reason, Principal: a.Principal(),
 			PrincipalName: a.DisplayName(),
+		}
+		same, items, err := tx.CuratedBefore(ctx, curated, maxCurated)
+		if err != nil || same {
+			return err
+		}
+		if items >= maxCurated {
+			return fault.New(fault.Refused, "version sets of %q were put together %d times already; at most %d are kept", app.Name, items, maxCurated)
 		}
 		if err := tx.AddCurated(ctx, curated); fault.Is(err, fault.Conflict) {
 			return fault.Because(err, fault.Conflict, "a version set of %q is called %q already", app.Name, n.Name)
@@ -317,7 +327,7 @@ func (c *curation) missing(by map[int64]core.VersionSetEntry) []fault.Field {
 
 // keep finds the set of some entries, or makes it.
 func (c *curation) keep(ctx context.Context, tx Tx, entries []core.VersionSetEntry) (core.VersionSet, error) {
-	set := core.VersionSet{ApplicationID: c.app.ID, EntriesDigest: core.EntriesDigest(entries)}
+	set := core.VersionSet{ApplicationID: c.app.ID, EntriesDigest: core.EntriesDigest(entries), Curated: true}
 	exist, err := tx.VersionSetsTaken(ctx, []core.VersionSet{set})
 	if err != nil {
 		return set, err

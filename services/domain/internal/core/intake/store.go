@@ -28,6 +28,9 @@ type Tx interface {
 	VersionSetsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.VersionSet, error)
 	// VersionsNamed are the versions of an application that have one of some names.
 	VersionsNamed(ctx context.Context, application int64, names []string) ([]core.Version, error)
+	// CuratedBefore reports whether the same principal has put a set together in the same words, and how many rows the application has, counted
+	// up to a bound.
+	CuratedBefore(ctx context.Context, c core.Curated, most int) (same bool, items int, err error)
 	// AddCurated keeps who has put a set together; Conflict if the application has a set of that name.
 	AddCurated(ctx context.Context, c core.Curated) error
 
@@ -77,8 +80,8 @@ type Tx interface {
 	// NewestVersionSets is the newest set of each application that has one, and EntriesByVersionSet what sets consist of.
 	NewestVersionSets(ctx context.Context, organization int64, applications []int64) (map[int64]core.VersionSet, error)
 	EntriesByVersionSet(ctx context.Context, organization int64, versionSets []int64) (map[int64][]core.VersionSetEntry, error)
-	// SaveNewestVersionSets says which set of each application is the newest.
-	SaveNewestVersionSets(ctx context.Context, sets map[int64]int64) error
+	// SaveNewestVersionSets says which set of each application is the newest, and answers the applications of which it was another one.
+	SaveNewestVersionSets(ctx context.Context, sets map[int64]int64) (changed []int64, err error)
 	// SignalTriggers gives the triggers of a kind that applications have something to decide about, by application. It is idempotent.
 	SignalTriggers(ctx context.Context, kind core.TriggerKind, causes map[int64]string, at time.Time) error
 	// AddVersionSets adds sets, each with all of its entries, and fills in the identifiers; none ever gets another entry (E8).

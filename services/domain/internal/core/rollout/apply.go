@@ -434,6 +434,9 @@ func (h HealthSeen) notify(ctx context.Context, t *tree) error {
 	if checks.Observed, err = core.ObservedIn(ctx, t.tx, t.cause.Organization, []int64{h.EnvironmentID}); err != nil {
 		return err
 	}
+	if checks.Retired, err = t.retired(ctx); err != nil {
+		return err
+	}
 	b := t.environments[at]
 	place := core.CheckPlace{EnvironmentID: b.EnvironmentID, Completed: b.FinishedAt}
 	for _, d := range b.deployments {

@@ -63,8 +63,20 @@ func (t *tree) passages(ctx context.Context) (passages, error) {
 		p.open[g.GateID] = true
 	}
 	declared, err := core.ObservedIn(ctx, t.tx, t.cause.Organization, core.HealthPlaces(p.checks.Pinned))
+	if err != nil {
+		return p, err
+	}
 	p.checks.Observed = declared.With(followed)
+	if len(core.HealthPlaces(p.checks.Pinned))+len(core.FollowedPlaces(environments)) > 0 {
+		p.checks.Retired, err = t.retired(ctx)
+	}
 	return p, err
+}
+
+// retired are the services of the application that were retired.
+func (t *tree) retired(ctx context.Context) (map[int64]bool, error) {
+	services, err := t.tx.ServicesByApplication(ctx, t.cause.Organization, []int64{t.rollout.ApplicationID})
+	return core.RetiredOf(services[t.rollout.ApplicationID]), err
 }
 
 // entering are the checks that guard a passage: those of an environment's entrance.

@@ -32,6 +32,8 @@ type plan struct {
 	stops []stop
 	// live is the version set of the last completed stop, by environment; no key where nothing was (R15).
 	live map[int64]int64
+	// liveSets are those sets, by number.
+	liveSets map[int64]core.VersionSet
 	// same are the live version sets that consist of the same versions as this one.
 	same map[int64]bool
 	// touched are the environments in which something may have changed since.
@@ -144,6 +146,9 @@ func (u *UseCases) planAny(ctx context.Context, tx Tx, organization, versionSet 
 	if p.live, err = tx.LiveVersionSets(ctx, p.application.ID); err != nil {
 		return p, err
 	}
+	if p.liveSets, err = tx.VersionSetsByID(ctx, organization, core.Distinct(slices.Collect(maps.Values(p.live)))); err != nil {
+		return p, err
+	}
 	if p.touched, err = tx.TouchedEnvironments(ctx, p.application.ID); err != nil {
 		return p, err
 	}
@@ -205,6 +210,11 @@ func (p *plan) decide(w wish) error {
 		return fmt.Errorf("leave the weights out of flow definition %d: %w", p.definition.ID, err)
 	}
 	return nil
+}
+
+// goesBack reports whether what is live in an environment is a newer version set.
+func (p *plan) goesBack(environment int64) bool {
+	return p.versionSet.OlderThan(p.liveSets[p.live[environment]])
 }
 
 // readSame finds out which live version sets consist of the same versions, and which versions are new somewhere.

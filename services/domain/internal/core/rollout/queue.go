@@ -264,7 +264,11 @@ func (u *UseCases) parked(ctx context.Context, tx Tx, c cause, versionSet int64)
 	}
 	active, err := tx.ActiveRollouts(ctx, c.Organization, []int64{application})
 	r, busy := active[application]
-	if err != nil || !busy || r.VersionSetID >= versionSet {
+	if err != nil || !busy {
+		return nil, err
+	}
+	own, err := tx.VersionSetsByID(ctx, c.Organization, []int64{r.VersionSetID})
+	if err != nil || !own[r.VersionSetID].OlderThan(sets[versionSet]) {
 		return nil, err
 	}
 	t, err := lockTree(ctx, tx, c, r.ID)
@@ -320,7 +324,7 @@ func (p *plan) refuseAutomatic(ctx context.Context, tx Tx, organization int64, n
 			return fault.New(fault.Refused, "%s is live already wherever the trigger goes", p.versionSet.Name)
 		}
 		for _, s := range p.stops {
-			if p.live[s.environment.ID] > p.versionSet.ID {
+			if p.goesBack(s.environment.ID) {
 				return fault.New(
 					fault.Refused, "%s is older than what is live in %q, and automation does not go back", p.versionSet.Name, s.environment.Name,
 				)

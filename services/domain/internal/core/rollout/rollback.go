@@ -162,7 +162,7 @@ func (t *tree) within(ctx context.Context, scope Scope) ([]core.RolloutEnvironme
 // rollback.
 func (p *plan) hold(ctx context.Context, tx Tx, c cause, r core.Rollout, s stop) error {
 	rollsBack := p.back != nil && !p.back.forward
-	if s.step.RunsJobs() || !rollsBack && p.live[s.environment.ID] <= p.versionSet.ID {
+	if s.step.RunsJobs() || !rollsBack && !p.goesBack(s.environment.ID) {
 		return nil
 	}
 	return tx.AddPromotionHold(ctx, core.PromotionHold{
@@ -201,7 +201,7 @@ func (p *plan) refuseRequest(ctx context.Context, tx Tx, a core.Actor) error {
 			p.application.Name,
 		)
 	}
-	if !a.Type.Automatic() || slices.ContainsFunc(p.stops, func(s stop) bool { return p.live[s.environment.ID] > p.versionSet.ID }) {
+	if !a.Type.Automatic() || slices.ContainsFunc(p.stops, func(s stop) bool { return p.goesBack(s.environment.ID) }) {
 		return nil // a person, or a machine that goes back
 	}
 	return p.refuseHeld(ctx, tx, a.Organization)

@@ -512,6 +512,14 @@ func (u *UseCases) setUp(
 	ctx context.Context, tx ReadinessTx, organization int64, app core.Application, e core.BoundEnvironment, ae core.ApplicationEnvironment,
 	step core.DeployStep,
 ) (core.ApplicationEnvironment, error) {
+	return u.setUpAs(ctx, tx, organization, app, e, ae, step, core.ReadinessPending)
+}
+
+// setUpAs is setUp with the readiness that the application has there until the setup has ended.
+func (u *UseCases) setUpAs(
+	ctx context.Context, tx ReadinessTx, organization int64, app core.Application, e core.BoundEnvironment, ae core.ApplicationEnvironment,
+	step core.DeployStep, meanwhile core.Readiness,
+) (core.ApplicationEnvironment, error) {
 	if problem := u.misfit(e, step); problem != "" {
 		ae.SetupWanted, ae.Readiness, ae.ReadinessReason = false, core.ReadinessNot, problem
 		return ae, tx.SaveApplicationEnvironment(ctx, ae)
@@ -521,7 +529,9 @@ func (u *UseCases) setUp(
 		ae.SetupWanted, ae.Readiness, ae.ReadinessReason, ae.Discovered = false, core.ReadinessReady, "", nil
 		return ae, tx.SaveApplicationEnvironment(ctx, ae)
 	}
-	ae.SetupWanted, ae.Readiness, ae.ReadinessReason = false, core.ReadinessPending, "being set up"
+	if ae.SetupWanted, ae.Readiness = false, meanwhile; meanwhile != core.ReadinessReady {
+		ae.ReadinessReason = "being set up"
+	}
 	if err := tx.SaveApplicationEnvironment(ctx, ae); err != nil {
 		return ae, err
 	}

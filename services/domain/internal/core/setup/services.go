@@ -2,6 +2,7 @@ package setup
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -68,7 +69,8 @@ func (u *UseCases) AddService(
 }
 
 // RetireService takes a service out of new version sets, and no new rollout deploys it, whatever its version set has. Its sources take no
-// versions. What runs is left as it is, and a rollout under way continues with what it has pinned. Repeating it is a no-op.
+// versions. What runs is left as it is, and a rollout under way continues with what it has pinned. The application is set up again without
+// it. Repeating it is a no-op.
 func (u *UseCases) RetireService(ctx context.Context, a core.Actor, service int64, reason string) (core.Service, error) {
 	return u.serve(ctx, a, core.ActionRetireService, service, reason)
 }
@@ -116,12 +118,15 @@ func (u *UseCases) serve(ctx context.Context, a core.Actor, action core.Action, 
 		if changed, err = tx.RetireService(ctx, service, changed.RetiredAt); err != nil {
 			return err
 		}
-		if action == core.ActionRestoreService { // it may have been set up without the service since
+		if app.ArchivedAt == nil {
 			if err := u.setUpAgain(ctx, tx, a.Organization, app); err != nil {
 				return err
 			}
 		}
 		if err := tx.ReconsiderVersionSet(ctx, s.ApplicationID); err != nil {
+			return err
+		}
+		if err := u.review(ctx, tx, a.Organization, s.ApplicationID); err != nil {
 			return err
 		}
 		return core.Record(ctx, tx, a, serviceChange(action, s, reason), servedState(s), servedState(changed))
@@ -131,6 +136,15 @@ func (u *UseCases) serve(ctx context.Context, a core.Actor, action core.Action, 
 	}
 	u.wake()
 	return changed, err
+}
+
+// review has the passages of an application's active rollout evaluated: the health of a retired service keeps none closed.
+func (u *UseCases) review(ctx context.Context, tx Tx, organization, application int64) error {
+	active, err := tx.ActiveRollouts(ctx, organization, []int64{application})
+	if r, busy := active[application]; err == nil && busy {
+		err = tx.ScheduleReview(ctx, r.ID, u.clock.Now())
+	}
+	return err
 }
 
 // mayRetire is nil where another service stays: an application without any is archived instead.
@@ -148,7 +162,8 @@ func (u *UseCases) mayRetire(ctx context.Context, tx Tx, organization int64, app
 }
 
 // setUpAgain has an application set up again wherever its pipeline goes, with the services that it has now; an environment that is not
-// ready does so when it is. Rollouts under way keep what they have found.
+// ready does so when it is. Where the application is ready it stays so until the setup says otherwise: what it has deployed so far can be
+// deployed all the same. Rollouts under way keep what they have found.
 func (u *UseCases) setUpAgain(ctx context.Context, tx Tx, organization int64, app core.Application) error {
 	latest, err := tx.LatestFlowDefinitions(ctx, organization, []int64{app.ID})
 	if err != nil || latest[app.ID].ID == 0 {
@@ -162,10 +177,21 @@ func (u *UseCases) setUpAgain(ctx context.Context, tx Tx, organization int64, ap
 	if err != nil {
 		return err
 	}
+	before, err := tx.ApplicationEnvironmentsByApplication(ctx, organization, []int64{app.ID})
+	if err != nil {
+		return err
+	}
 	for _, step := range flow.Deploys {
 		e, known := environments[step.Environment]
 		if !known {
 			continue // it was archived; a rollout says so
+		}
+		i := slices.IndexFunc(before[app.ID], func(ae core.ApplicationEnvironment) bool { return ae.EnvironmentID == e.ID })
+		if i >= 0 && before[app.ID][i].Readiness == core.ReadinessReady && e.Readiness == core.ReadinessReady {
+			if _, err := u.setUpAs(ctx, tx, organization, app, e, before[app.ID][i], step, core.ReadinessReady); err != nil {
+				return err
+			}
+			continue
 		}
 		ae, err := tx.WantSetup(ctx, app.ID, e.ID, waitsFor(e.Environment))
 		if err != nil {

@@ -54,6 +54,8 @@ type Tx interface {
 	SaveSourceState(ctx context.Context, s core.ArtifactSource) (core.ArtifactSource, error)
 	// RetireService writes since when a service is retired; nil brings it back.
 	RetireService(ctx context.Context, id int64, at *time.Time) (core.Service, error)
+	// ScheduleReview has a rollout's passages evaluated at an instant. It is idempotent.
+	ScheduleReview(ctx context.Context, rollout int64, due time.Time) error
 	// ReconsiderVersionSet has the newest version set of an application worked out again, after the commit.
 	ReconsiderVersionSet(ctx context.Context, application int64) error
 	// LockApplication serialises everything that decides on what an application has: versions, pipelines, rollouts.

@@ -2,6 +2,8 @@ package view
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
@@ -62,7 +64,10 @@ func (u *UseCases) RolloutChecks(ctx context.Context, organization int64, rollou
 		if r.FinishedAt != nil {
 			at = *r.FinishedAt
 		}
-		c := core.Checks{Pinned: pinned[id], Reports: reports[r.VersionSetID], Observed: observed, Services: namesOf(names), Runs: runs[id]}
+		c := core.Checks{
+			Pinned: pinned[id], Reports: reports[r.VersionSetID], Observed: observed, Services: namesOf(names), Runs: runs[id],
+			Retired: core.RetiredOf(slices.Collect(maps.Values(names))),
+		}
 		all[id] = c.All(checkPlaces(environments[id], deployments), at)
 	}
 	return all, nil

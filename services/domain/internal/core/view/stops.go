@@ -3,6 +3,7 @@ package view
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -86,7 +87,10 @@ func (u *UseCases) readControls(ctx context.Context, organization int64, v *wait
 		v.controls[id] = stopView{
 			core.Controls{Freezes: freezes, Vetoes: vetoes[set], Pins: pins},
 			requesters[id].Automatic(),
-			core.Checks{Pinned: checks[id], Reports: reports[set], Observed: observed, Services: namesOf(v.services), Runs: runs[id]},
+			core.Checks{
+				Pinned: checks[id], Reports: reports[set], Observed: observed, Services: namesOf(v.services), Runs: runs[id],
+				Retired: core.RetiredOf(slices.Collect(maps.Values(v.services))),
+			},
 			decisions[id],
 		}
 	}

@@ -12,6 +12,9 @@ COMMENT ON COLUMN cd_artifact_sources.replaced_by IS 'The source that replaces i
 ALTER TABLE cd_services ADD COLUMN retired_at timestamptz;
 COMMENT ON COLUMN cd_services.retired_at IS 'Since when it is in no new version set, and no new rollout deploys it; null while it is in service.';
 
+ALTER TABLE cd_version_sets ADD COLUMN curated boolean NOT NULL DEFAULT false;
+COMMENT ON COLUMN cd_version_sets.curated IS 'Whether a person put it together before its sources had come to it. Its identifier says nothing about how new its versions are.';
+
 CREATE TABLE cd_curated_version_sets (
     organization_id bigint NOT NULL CONSTRAINT cd_curated_version_sets_organization REFERENCES cd_organizations (id),
     id              bigint GENERATED ALWAYS AS IDENTITY,
@@ -67,6 +70,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 DROP TABLE cd_curated_version_sets;
+ALTER TABLE cd_version_sets DROP COLUMN curated;
 ALTER TABLE cd_services DROP COLUMN retired_at;
 ALTER TABLE cd_artifact_sources DROP CONSTRAINT cd_artifact_sources_replacement, DROP CONSTRAINT cd_artifact_sources_replaced_is_removed,
     DROP COLUMN disabled_at, DROP COLUMN removed_at, DROP COLUMN replaced_by;

@@ -28,22 +28,25 @@ SELECT EXISTS (
 ) AS may;
 
 -- name: RolloutServing :one
--- The last rollout that has begun to deploy a service in an environment.
+-- The last rollout that has begun to deploy a service in an environment. None of a retired service: nothing follows from its health.
 SELECT r.id
 FROM cd_services s
 JOIN cd_rollouts r ON r.organization_id = s.organization_id AND r.application_id = s.application_id
 JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id
 JOIN cd_deployments d ON d.organization_id = e.organization_id AND d.rollout_environment_id = e.id AND d.service_id = s.id
 WHERE s.organization_id = @organization_id AND s.id = @service_id AND e.environment_id = @environment_id AND d.started_at IS NOT NULL
+  AND s.retired_at IS NULL
 ORDER BY r.id DESC LIMIT 1;
 
 -- name: DegradedSince :one
 -- Since when anything is degraded that nobody but this rollout has deployed since. A deployment's own end counts where
--- nothing was seen after it. What was seen before it began, or before it became healthy, was not its doing.
+-- nothing was seen after it. What was seen before it began, or before it became healthy, was not its doing. A retired service is
+-- taken away by people, and is left out.
 SELECT (CASE WHEN h.health = 'degraded' THEN GREATEST(h.since, CASE WHEN d.state = 'healthy' THEN d.finished_at ELSE d.started_at END) ELSE d.finished_at END)::timestamptz AS since
 FROM cd_rollouts r
 JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id
 JOIN cd_deployments d ON d.organization_id = e.organization_id AND d.rollout_environment_id = e.id
+JOIN cd_services s ON s.organization_id = d.organization_id AND s.id = d.service_id AND s.retired_at IS NULL
 LEFT JOIN cd_service_environment_healths h ON h.organization_id = d.organization_id AND h.service_id = d.service_id AND h.environment_id = e.environment_id
 WHERE r.organization_id = @organization_id AND r.id = @rollout_id AND d.started_at IS NOT NULL
   AND (h.health = 'degraded' OR d.state = 'degraded' AND (h.observed_at IS NULL OR h.observed_at < d.finished_at))

@@ -44,7 +44,8 @@ FROM cd_publications WHERE organization_id = @organization_id AND version_id = A
 SELECT s.application_id, s.id AS service_id, a.id AS artifact_source_id, (a.disabled_at IS NOT NULL)::boolean AS disabled, (a.removed_at IS NOT NULL)::boolean AS removed,
     COALESCE(a.replaced_by, 0)::bigint AS replaced_by,
     EXISTS (SELECT FROM cd_versions v WHERE v.organization_id = @organization_id AND v.artifact_source_id = a.id) AS has_versions,
-    EXISTS (SELECT FROM cd_version_sets n WHERE n.organization_id = @organization_id AND n.application_id = s.application_id) AS has_sets, COALESCE(p.version_id, 0)::bigint AS version_id, COALESCE(p.rank, '')::text AS rank,
+    (EXISTS (SELECT FROM cd_newest_version_sets n WHERE n.organization_id = @organization_id AND n.application_id = s.application_id)
+      OR EXISTS (SELECT FROM cd_version_sets m WHERE m.organization_id = @organization_id AND m.application_id = s.application_id AND NOT m.curated))::boolean AS has_sets, COALESCE(p.version_id, 0)::bigint AS version_id, COALESCE(p.rank, '')::text AS rank,
     COALESCE(p.published_at, 'epoch')::timestamptz AS published_at, COALESCE(p.announced_at, 'epoch')::timestamptz AS announced_at, COALESCE(p.arrival, 0)::bigint AS arrival
 FROM cd_services s
 JOIN cd_artifact_sources a ON a.organization_id = s.organization_id AND a.service_id = s.id
@@ -191,18 +192,28 @@ VALUES (@organization_id, @application_id, @version_set_id, @name, @reason, NULL
 -- name: CuratedVersionSets :many
 -- Who put sets together: the first twenty of each.
 SELECT * FROM cd_curated_version_sets c
-WHERE c.organization_id = @organization_id AND c.version_set_id = ANY(@ids::bigint[])
-  AND (SELECT count(*) FROM cd_curated_version_sets n WHERE n.organization_id = c.organization_id AND n.version_set_id = c.version_set_id AND n.id < c.id) < 20
+WHERE c.organization_id = @organization_id AND c.id = ANY(ARRAY(
+  SELECT first.id FROM unnest(@ids::bigint[]) AS asked(version_set)
+  CROSS JOIN LATERAL (SELECT n.id FROM cd_curated_version_sets n
+    WHERE n.organization_id = @organization_id AND n.version_set_id = asked.version_set ORDER BY n.id LIMIT 20) first
+))
 ORDER BY c.version_set_id, c.id;
+
+-- name: CuratedBefore :one
+-- Whether somebody has put a set together in the same words, and how many rows an application has, counted up to a bound.
+SELECT EXISTS (SELECT FROM cd_curated_version_sets c WHERE c.organization_id = @organization_id AND c.version_set_id = @version_set_id
+    AND c.principal_type = @principal_type AND c.principal_id = @principal_id AND c.name = @name AND c.reason = @reason) AS same,
+  (SELECT count(*) FROM (SELECT FROM cd_curated_version_sets n
+    WHERE n.organization_id = @organization_id AND n.application_id = @application_id LIMIT @at_most) bounded)::integer AS items;
 
 -- name: OrganizationsWithUnrankedPublications :many
 SELECT organization_id::bigint FROM cd_organizations_with_unranked_publications() AS organization_id;
 
 -- name: VersionSetsTaken :many
 -- Which of some contents there are sets of: the lists go side by side.
-SELECT found.id, found.application_id, found.entries_digest
+SELECT found.id, found.application_id, found.entries_digest, found.curated
 FROM (SELECT unnest(@applications::bigint[]) AS application, unnest(@digests::text[]) AS digest) asked
-CROSS JOIN LATERAL (SELECT n.id, n.application_id, n.entries_digest FROM cd_version_sets n
+CROSS JOIN LATERAL (SELECT n.id, n.application_id, n.entries_digest, n.curated FROM cd_version_sets n
     WHERE n.organization_id = @organization_id AND n.application_id = asked.application AND n.entries_digest = asked.digest LIMIT 1) found;
 
 -- name: LastVersionSets :many
@@ -213,26 +224,27 @@ CROSS JOIN LATERAL (SELECT n.application_id, n.name FROM cd_version_sets n
     WHERE n.organization_id = @organization_id AND n.application_id = asked.application ORDER BY n.id DESC LIMIT 1) newest;
 
 -- name: NewestVersionSets :many
--- The newest set of each application that has one: where it is not known, the last one made.
+-- The newest set of each application that has one: where it is not known, the last one that no person has put together.
 SELECT * FROM cd_version_sets v
 WHERE v.organization_id = @organization_id AND v.id = ANY(ARRAY(
   SELECT COALESCE(
     (SELECT n.version_set_id FROM cd_newest_version_sets n WHERE n.organization_id = @organization_id AND n.application_id = asked.application),
-    (SELECT l.id FROM cd_version_sets l WHERE l.organization_id = @organization_id AND l.application_id = asked.application ORDER BY l.id DESC LIMIT 1))
+    (SELECT l.id FROM cd_version_sets l WHERE l.organization_id = @organization_id AND l.application_id = asked.application AND NOT l.curated ORDER BY l.id DESC LIMIT 1))
   FROM unnest(@ids::bigint[]) AS asked(application)
 ));
 
--- name: SaveNewestVersionSets :exec
--- The lists go side by side.
+-- name: SaveNewestVersionSets :many
+-- The lists go side by side. Answers the applications whose newest set is another one than before.
 INSERT INTO cd_newest_version_sets AS n (organization_id, application_id, version_set_id)
 SELECT @organization_id, unnest(@applications::bigint[]), unnest(@version_sets::bigint[])
 ON CONFLICT ON CONSTRAINT cd_newest_version_sets_one_per_application DO UPDATE SET version_set_id = excluded.version_set_id, updated_at = now()
-WHERE n.version_set_id <> excluded.version_set_id;
+WHERE n.version_set_id <> excluded.version_set_id
+RETURNING n.application_id;
 
 -- name: InsertVersionSets :many
 -- In the order of the lists, which is that of the identifiers. An empty trace is none.
-INSERT INTO cd_version_sets (organization_id, application_id, name, entries_digest, entries_count, traceparent)
-SELECT @organization_id, unnest(@applications::bigint[]), unnest(@names::text[]), unnest(@digests::text[]), unnest(@counts::integer[]), NULLIF(unnest(@traces::text[]), '')
+INSERT INTO cd_version_sets (organization_id, application_id, name, entries_digest, entries_count, traceparent, curated)
+SELECT @organization_id, unnest(@applications::bigint[]), unnest(@names::text[]), unnest(@digests::text[]), unnest(@counts::integer[]), NULLIF(unnest(@traces::text[]), ''), unnest(@curated::boolean[])
 RETURNING id, application_id, entries_digest;
 
 -- name: InsertVersionSetEntries :exec

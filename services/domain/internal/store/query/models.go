@@ -1968,6 +1968,8 @@ type VersionSet struct {
 	Traceparent  *string
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
+	// Whether a person put it together before its sources had come to it. Its identifier says nothing about how new its versions are.
+	Curated bool
 }
 
 type VersionSetEntry struct {

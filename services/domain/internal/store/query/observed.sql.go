@@ -49,6 +49,7 @@ SELECT (CASE WHEN h.health = 'degraded' THEN GREATEST(h.since, CASE WHEN d.state
 FROM cd_rollouts r
 JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id
 JOIN cd_deployments d ON d.organization_id = e.organization_id AND d.rollout_environment_id = e.id
+JOIN cd_services s ON s.organization_id = d.organization_id AND s.id = d.service_id AND s.retired_at IS NULL
 LEFT JOIN cd_service_environment_healths h ON h.organization_id = d.organization_id AND h.service_id = d.service_id AND h.environment_id = e.environment_id
 WHERE r.organization_id = $1 AND r.id = $2 AND d.started_at IS NOT NULL
   AND (h.health = 'degraded' OR d.state = 'degraded' AND (h.observed_at IS NULL OR h.observed_at < d.finished_at))
@@ -62,7 +63,8 @@ ORDER BY since LIMIT 1
 `
 
 // Since when anything is degraded that nobody but this rollout has deployed since. A deployment's own end counts where
-// nothing was seen after it. What was seen before it began, or before it became healthy, was not its doing.
+// nothing was seen after it. What was seen before it began, or before it became healthy, was not its doing. A retired service is
+// taken away by people, and is left out.
 func (q *Queries) DegradedSince(ctx context.Context, organizationID int64, rolloutID int64) (time.Time, error) {
 	row := q.db.QueryRow(ctx, degradedSince, organizationID, rolloutID)
 	var since time.Time
@@ -225,10 +227,11 @@ JOIN cd_rollouts r ON r.organization_id = s.organization_id AND r.application_id
 JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id
 JOIN cd_deployments d ON d.organization_id = e.organization_id AND d.rollout_environment_id = e.id AND d.service_id = s.id
 WHERE s.organization_id = $1 AND s.id = $2 AND e.environment_id = $3 AND d.started_at IS NOT NULL
+  AND s.retired_at IS NULL
 ORDER BY r.id DESC LIMIT 1
 `
 
-// The last rollout that has begun to deploy a service in an environment.
+// The last rollout that has begun to deploy a service in an environment. None of a retired service: nothing follows from its health.
 func (q *Queries) RolloutServing(ctx context.Context, organizationID int64, serviceID int64, environmentID int64) (int64, error) {
 	row := q.db.QueryRow(ctx, rolloutServing, organizationID, serviceID, environmentID)
 	var id int64

@@ -86,10 +86,53 @@ func (q *Queries) CountVersionsBySource(ctx context.Context, organizationID int6
 	return items, nil
 }
 
+const curatedBefore = `-- name: CuratedBefore :one
+SELECT EXISTS (SELECT FROM cd_curated_version_sets c WHERE c.organization_id = $1 AND c.version_set_id = $2
+    AND c.principal_type = $3 AND c.principal_id = $4 AND c.name = $5 AND c.reason = $6) AS same,
+  (SELECT count(*) FROM (SELECT FROM cd_curated_version_sets n
+    WHERE n.organization_id = $1 AND n.application_id = $7 LIMIT $8) bounded)::integer AS items
+`
+
+type CuratedBeforeParams struct {
+	OrganizationID int64
+	VersionSetID   int64
+	PrincipalType  string
+	PrincipalID    int64
+	Name           string
+	Reason         string
+	ApplicationID  int64
+	AtMost         int32
+}
+
+type CuratedBeforeRow struct {
+	Same  bool
+	Items int32
+}
+
+// Whether somebody has put a set together in the same words, and how many rows an application has, counted up to a bound.
+func (q *Queries) CuratedBefore(ctx context.Context, arg CuratedBeforeParams) (CuratedBeforeRow, error) {
+	row := q.db.QueryRow(ctx, curatedBefore,
+		arg.OrganizationID,
+		arg.VersionSetID,
+		arg.PrincipalType,
+		arg.PrincipalID,
+		arg.Name,
+		arg.Reason,
+		arg.ApplicationID,
+		arg.AtMost,
+	)
+	var i CuratedBeforeRow
+	err := row.Scan(&i.Same, &i.Items)
+	return i, err
+}
+
 const curatedVersionSets = `-- name: CuratedVersionSets :many
 SELECT organization_id, id, application_id, version_set_id, name, reason, from_set_id, principal_type, principal_id, principal_name, created_at, updated_at FROM cd_curated_version_sets c
-WHERE c.organization_id = $1 AND c.version_set_id = ANY($2::bigint[])
-  AND (SELECT count(*) FROM cd_curated_version_sets n WHERE n.organization_id = c.organization_id AND n.version_set_id = c.version_set_id AND n.id < c.id) < 20
+WHERE c.organization_id = $1 AND c.id = ANY(ARRAY(
+  SELECT first.id FROM unnest($2::bigint[]) AS asked(version_set)
+  CROSS JOIN LATERAL (SELECT n.id FROM cd_curated_version_sets n
+    WHERE n.organization_id = $1 AND n.version_set_id = asked.version_set ORDER BY n.id LIMIT 20) first
+))
 ORDER BY c.version_set_id, c.id
 `
 
@@ -288,8 +331,8 @@ func (q *Queries) InsertVersionSetEntries(ctx context.Context, arg InsertVersion
 }
 
 const insertVersionSets = `-- name: InsertVersionSets :many
-INSERT INTO cd_version_sets (organization_id, application_id, name, entries_digest, entries_count, traceparent)
-SELECT $1, unnest($2::bigint[]), unnest($3::text[]), unnest($4::text[]), unnest($5::integer[]), NULLIF(unnest($6::text[]), '')
+INSERT INTO cd_version_sets (organization_id, application_id, name, entries_digest, entries_count, traceparent, curated)
+SELECT $1, unnest($2::bigint[]), unnest($3::text[]), unnest($4::text[]), unnest($5::integer[]), NULLIF(unnest($6::text[]), ''), unnest($7::boolean[])
 RETURNING id, application_id, entries_digest
 `
 
@@ -300,6 +343,7 @@ type InsertVersionSetsParams struct {
 	Digests        []string
 	Counts         []int32
 	Traces         []string
+	Curated        []bool
 }
 
 type InsertVersionSetsRow struct {
@@ -317,6 +361,7 @@ func (q *Queries) InsertVersionSets(ctx context.Context, arg InsertVersionSetsPa
 		arg.Digests,
 		arg.Counts,
 		arg.Traces,
+		arg.Curated,
 	)
 	if err != nil {
 		return nil, err
@@ -451,7 +496,8 @@ const newestPublications = `-- name: NewestPublications :many
 SELECT s.application_id, s.id AS service_id, a.id AS artifact_source_id, (a.disabled_at IS NOT NULL)::boolean AS disabled, (a.removed_at IS NOT NULL)::boolean AS removed,
     COALESCE(a.replaced_by, 0)::bigint AS replaced_by,
     EXISTS (SELECT FROM cd_versions v WHERE v.organization_id = $1 AND v.artifact_source_id = a.id) AS has_versions,
-    EXISTS (SELECT FROM cd_version_sets n WHERE n.organization_id = $1 AND n.application_id = s.application_id) AS has_sets, COALESCE(p.version_id, 0)::bigint AS version_id, COALESCE(p.rank, '')::text AS rank,
+    (EXISTS (SELECT FROM cd_newest_version_sets n WHERE n.organization_id = $1 AND n.application_id = s.application_id)
+      OR EXISTS (SELECT FROM cd_version_sets m WHERE m.organization_id = $1 AND m.application_id = s.application_id AND NOT m.curated))::boolean AS has_sets, COALESCE(p.version_id, 0)::bigint AS version_id, COALESCE(p.rank, '')::text AS rank,
     COALESCE(p.published_at, 'epoch')::timestamptz AS published_at, COALESCE(p.announced_at, 'epoch')::timestamptz AS announced_at, COALESCE(p.arrival, 0)::bigint AS arrival
 FROM cd_services s
 JOIN cd_artifact_sources a ON a.organization_id = s.organization_id AND a.service_id = s.id
@@ -519,16 +565,16 @@ func (q *Queries) NewestPublications(ctx context.Context, organizationID int64, 
 }
 
 const newestVersionSets = `-- name: NewestVersionSets :many
-SELECT id, organization_id, application_id, name, entries_digest, entries_count, traceparent, created_at, updated_at FROM cd_version_sets v
+SELECT id, organization_id, application_id, name, entries_digest, entries_count, traceparent, created_at, updated_at, curated FROM cd_version_sets v
 WHERE v.organization_id = $1 AND v.id = ANY(ARRAY(
   SELECT COALESCE(
     (SELECT n.version_set_id FROM cd_newest_version_sets n WHERE n.organization_id = $1 AND n.application_id = asked.application),
-    (SELECT l.id FROM cd_version_sets l WHERE l.organization_id = $1 AND l.application_id = asked.application ORDER BY l.id DESC LIMIT 1))
+    (SELECT l.id FROM cd_version_sets l WHERE l.organization_id = $1 AND l.application_id = asked.application AND NOT l.curated ORDER BY l.id DESC LIMIT 1))
   FROM unnest($2::bigint[]) AS asked(application)
 ))
 `
 
-// The newest set of each application that has one: where it is not known, the last one made.
+// The newest set of each application that has one: where it is not known, the last one that no person has put together.
 func (q *Queries) NewestVersionSets(ctx context.Context, organizationID int64, ids []int64) ([]VersionSet, error) {
 	rows, err := q.db.Query(ctx, newestVersionSets, organizationID, ids)
 	if err != nil {
@@ -548,6 +594,7 @@ func (q *Queries) NewestVersionSets(ctx context.Context, organizationID int64, i
 			&i.Traceparent,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Curated,
 		); err != nil {
 			return nil, err
 		}
@@ -732,17 +779,33 @@ func (q *Queries) SaveDeletions(ctx context.Context, arg SaveDeletionsParams) er
 	return err
 }
 
-const saveNewestVersionSets = `-- name: SaveNewestVersionSets :exec
+const saveNewestVersionSets = `-- name: SaveNewestVersionSets :many
 INSERT INTO cd_newest_version_sets AS n (organization_id, application_id, version_set_id)
 SELECT $1, unnest($2::bigint[]), unnest($3::bigint[])
 ON CONFLICT ON CONSTRAINT cd_newest_version_sets_one_per_application DO UPDATE SET version_set_id = excluded.version_set_id, updated_at = now()
 WHERE n.version_set_id <> excluded.version_set_id
+RETURNING n.application_id
 `
 
-// The lists go side by side.
-func (q *Queries) SaveNewestVersionSets(ctx context.Context, organizationID int64, applications []int64, versionSets []int64) error {
-	_, err := q.db.Exec(ctx, saveNewestVersionSets, organizationID, applications, versionSets)
-	return err
+// The lists go side by side. Answers the applications whose newest set is another one than before.
+func (q *Queries) SaveNewestVersionSets(ctx context.Context, organizationID int64, applications []int64, versionSets []int64) ([]int64, error) {
+	rows, err := q.db.Query(ctx, saveNewestVersionSets, organizationID, applications, versionSets)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var application_id int64
+		if err := rows.Scan(&application_id); err != nil {
+			return nil, err
+		}
+		items = append(items, application_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const savePublications = `-- name: SavePublications :exec
@@ -914,7 +977,7 @@ func (q *Queries) UnrankedPublications(ctx context.Context, organizationID int64
 }
 
 const versionSetsByApplication = `-- name: VersionSetsByApplication :many
-SELECT id, organization_id, application_id, name, entries_digest, entries_count, traceparent, created_at, updated_at FROM cd_version_sets v
+SELECT id, organization_id, application_id, name, entries_digest, entries_count, traceparent, created_at, updated_at, curated FROM cd_version_sets v
 WHERE v.organization_id = $1 AND v.id = ANY(ARRAY(
   SELECT page.id FROM unnest($2::bigint[]) AS parent(id)
   CROSS JOIN LATERAL (SELECT n.id FROM cd_version_sets n
@@ -959,6 +1022,7 @@ func (q *Queries) VersionSetsByApplication(ctx context.Context, arg VersionSetsB
 			&i.Traceparent,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Curated,
 		); err != nil {
 			return nil, err
 		}
@@ -971,7 +1035,7 @@ func (q *Queries) VersionSetsByApplication(ctx context.Context, arg VersionSetsB
 }
 
 const versionSetsByID = `-- name: VersionSetsByID :many
-SELECT id, organization_id, application_id, name, entries_digest, entries_count, traceparent, created_at, updated_at FROM cd_version_sets WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, application_id, name, entries_digest, entries_count, traceparent, created_at, updated_at, curated FROM cd_version_sets WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) VersionSetsByID(ctx context.Context, organizationID int64, ids []int64) ([]VersionSet, error) {
@@ -993,6 +1057,7 @@ func (q *Queries) VersionSetsByID(ctx context.Context, organizationID int64, ids
 			&i.Traceparent,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Curated,
 		); err != nil {
 			return nil, err
 		}
@@ -1005,9 +1070,9 @@ func (q *Queries) VersionSetsByID(ctx context.Context, organizationID int64, ids
 }
 
 const versionSetsTaken = `-- name: VersionSetsTaken :many
-SELECT found.id, found.application_id, found.entries_digest
+SELECT found.id, found.application_id, found.entries_digest, found.curated
 FROM (SELECT unnest($1::bigint[]) AS application, unnest($2::text[]) AS digest) asked
-CROSS JOIN LATERAL (SELECT n.id, n.application_id, n.entries_digest FROM cd_version_sets n
+CROSS JOIN LATERAL (SELECT n.id, n.application_id, n.entries_digest, n.curated FROM cd_version_sets n
     WHERE n.organization_id = $3 AND n.application_id = asked.application AND n.entries_digest = asked.digest LIMIT 1) found
 `
 
@@ -1015,6 +1080,7 @@ type VersionSetsTakenRow struct {
 	ID            int64
 	ApplicationID int64
 	EntriesDigest string
+	Curated       bool
 }
 
 // Which of some contents there are sets of: the lists go side by side.
@@ -1027,7 +1093,12 @@ func (q *Queries) VersionSetsTaken(ctx context.Context, applications []int64, di
 	var items []VersionSetsTakenRow
 	for rows.Next() {
 		var i VersionSetsTakenRow
-		if err := rows.Scan(&i.ID, &i.ApplicationID, &i.EntriesDigest); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.ApplicationID,
+			&i.EntriesDigest,
+			&i.Curated,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -214,9 +214,15 @@ func TestSetup(t *testing.T) {
 			"another load balancer", func(_ *world, c object) { c["use_load_balancing"], c["load_balancer_type"] = true, "nginx" },
 			"s/api.yaml: content: spec.strategy.canary.stableService is missing, and none was given: load balancing by nginx needs it",
 		},
+		{"a service that is not declared", func(_ *world, c object) { c["services"] = c["services"].([]any)[:2] }, ""},
+		{"a service that is not in service", func(_ *world, c object) {
+			c["services"] = append(c["services"].([]any), object{"service": "old", "file": "s/gone.yaml", "container": "old"})
+		}, ""},
 		{
-			"services mismatch", func(_ *world, c object) { c["services"] = c["services"].([]any)[:2] },
-			"service mismatch: the application has api, worker, the configuration declares api",
+			"no service that is declared", func(_ *world, c object) {
+				c["services"] = []any{object{"service": "old", "file": "s/gone.yaml", "container": "old"}}
+			},
+			"service mismatch: the application has api, worker, the configuration declares none of them",
 		},
 		{
 			"what a deploy would refuse", refused("auto_sync", "Application argocd/shop has automated sync on (spec.syncPolicy.automated)"),
