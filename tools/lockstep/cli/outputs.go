@@ -68,7 +68,7 @@ func Outputs() map[string]any {
 		"policy disable": client.PolicySet{}, "policy check": client.PolicyCheck{}, "policy test": []policy.TestedCase{},
 		"policy requests": []client.CallRequest{}, "policy answer": client.CallRequest{},
 		"policy explain": client.PolicyDecision{}, "policy decisions": []client.PolicyDecision{},
-		 "policy simulate": client.PolicySimulation{}, "policy schema": policy.Text{},
+		"policy simulate": client.PolicySimulation{}, "policy schema": policy.Text{},
 		"policy template":            []rules.Template{},
 		"environment change-control": client.Environment{}, "change list": []client.ProposedChange{}, "change show": client.ProposedChange{},
 		"change confirm": client.ProposedChange{}, "change reject": client.ProposedChange{}, "change withdraw": client.ProposedChange{},

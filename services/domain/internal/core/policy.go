@@ -229,6 +229,9 @@ type ConcerningPolicy struct {
 	Latest, Pinned bool
 }
 
+// Permits reports whether policies allow what was asked.
+func (d PolicyDecision) Permits() bool { return d.Verdict == policy.Allow }
+
 // PolicyDecision is what policies decided about a rollout, as it was recorded.
 type PolicyDecision struct {
 	ID, RolloutID int64

@@ -50,7 +50,7 @@ type Deps struct {
 	// AgentsChanged is called after a change of agents or their keys: a connected agent may have lost its key, and the engine has to be
 	// notified; may be nil.
 	AgentsChanged func()
-	// Fleets is told of changes of labels; may be nil.
+	// Fleets receives changes of labels; may be nil.
 	Fleets Fleets
 }
 

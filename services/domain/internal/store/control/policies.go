@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	cedar "github.com/lockstep-cd/lockstep/pkg/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
@@ -273,7 +272,7 @@ func (w Writes) AddPolicyDecision(ctx context.Context, d core.PolicyDecision) (i
 	var rollout *int64
 	if d.RolloutID != 0 {
 		rollout = &d.RolloutID
-	} else if last, err := w.Q.LastControlDecision(ctx, w.Entered); err == nil && d.Verdict != cedar.Allow && last.Verdict == string(d.Verdict) &&
+	} else if last, err := w.Q.LastControlDecision(ctx, w.Entered); err == nil && !d.Permits() && last.Verdict == string(d.Verdict) &&
 		sameRequest(last.Request, request) && sameRequest(last.Decision, decision) {
 		return last.ID, nil // who repeats what is denied adds no rows
 	} else if err != nil && !errors.Is(err, pgx.ErrNoRows) {

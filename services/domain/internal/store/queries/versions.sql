@@ -200,7 +200,7 @@ WHERE c.organization_id = @organization_id AND c.id = ANY(ARRAY(
 ORDER BY c.version_set_id, c.id;
 
 -- name: CuratedBefore :one
--- Whether somebody has put a set together in the same words, and how many rows an application has, counted up to a bound.
+-- Whether the principal has put a set together in the same words, and how many rows an application has, counted up to a bound.
 SELECT EXISTS (SELECT FROM cd_curated_version_sets c WHERE c.organization_id = @organization_id AND c.version_set_id = @version_set_id
     AND c.principal_type = @principal_type AND c.principal_id = @principal_id AND c.name = @name AND c.reason = @reason) AS same,
   (SELECT count(*) FROM (SELECT FROM cd_curated_version_sets n

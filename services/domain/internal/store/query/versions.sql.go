@@ -109,7 +109,7 @@ type CuratedBeforeRow struct {
 	Items int32
 }
 
-// Whether somebody has put a set together in the same words, and how many rows an application has, counted up to a bound.
+// Whether the principal has put a set together in the same words, and how many rows an application has, counted up to a bound.
 func (q *Queries) CuratedBefore(ctx context.Context, arg CuratedBeforeParams) (CuratedBeforeRow, error) {
 	row := q.db.QueryRow(ctx, curatedBefore,
 		arg.OrganizationID,
