@@ -475,7 +475,7 @@ func TestACuratedVersionSet(t *testing.T) {
 	}
 }
 
-// D57: a set that a person has put together is no first set and has no place in the order of sets, and putting it together twice is once.
+// D57: a set that a person has put together is no first set and has no place in the order of sets, and putting it together is idempotent.
 func TestACuratedSetIsNeitherOlderNorNewer(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
