@@ -115,7 +115,7 @@ func CombineFor(a Action, levels ...Level) (*Set, error) {
 // control completes the world of a request about an action of its own.
 func (w *world) control(r Request) error {
 	w.context["environments"] = w.environments(r.Environments)
-	switch r.Action {
+	switch r.Action { //nolint:exhaustive // those of its own only
 	case CompleteRollout:
 		w.context["completed"] = w.environments(r.Completed)
 		w.context["degraded"] = types.Boolean(r.Degraded)

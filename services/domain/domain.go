@@ -226,8 +226,8 @@ func (s *service) bootstrap(ctx context.Context, c Config) error {
 }
 
 // Program is the service's program. Its subcommands: migrate, which updates the tables; restored, which leaves a gap in all numbers after a
-// restore; pgbouncer, which writes the entry of a pooler's configuration to out; and policy-off, which switches a policy set of an organization
-// off.
+// restore; pgbouncer, which writes the entry of a pooler's configuration to out; and policy-off, which switches a policy set of an
+// organization off.
 func Program(out io.Writer) config.Program[Config] {
 	return config.Program[Config]{Service: name, Run: Run, Subcommands: map[string]func(context.Context, Config) error{
 		"migrate": Migrate, "restored": Restored,

@@ -511,8 +511,10 @@ func TestACuratedSetIsNeitherOlderNorNewer(t *testing.T) {
 		a, b core.VersionSet
 		want bool
 	}{
-		{core.VersionSet{ID: 1}, core.VersionSet{ID: 2}, true}, {core.VersionSet{ID: 2}, core.VersionSet{ID: 1}, false},
-		{core.VersionSet{ID: 1}, core.VersionSet{ID: 2, Curated: true}, false}, {core.VersionSet{ID: 1, Curated: true}, core.VersionSet{ID: 2}, false},
+		{core.VersionSet{ID: 1}, core.VersionSet{ID: 2}, true},
+		{core.VersionSet{ID: 2}, core.VersionSet{ID: 1}, false},
+		{core.VersionSet{ID: 1}, core.VersionSet{ID: 2, Curated: true}, false},
+		{core.VersionSet{ID: 1, Curated: true}, core.VersionSet{ID: 2}, false},
 	} {
 		if got := c.a.OlderThan(c.b); got != c.want {
 			t.Errorf("%+v older than %+v: %t", c.a, c.b, got)
@@ -578,11 +580,15 @@ func TestCompose(t *testing.T) {
 		{"a disabled one keeps its last", []core.SourceInSet{source(1, 11, disabled)}, false, "11 whole"},
 		{"nothing is no set", []core.SourceInSet{source(1, 0, disabled)}, true, ""},
 		{
-			"a chain of replacements", []core.SourceInSet{source(1, 11, replaced(2)), source(2, 0, replaced(3)), source(3, 0, nil)}, false,
+			"a chain of replacements",
+			[]core.SourceInSet{source(1, 11, replaced(2)), source(2, 0, replaced(3)), source(3, 0, nil)},
+			false,
 			"11 whole",
 		},
 		{
-			"whose last has one", []core.SourceInSet{source(1, 11, replaced(2)), source(2, 12, replaced(3)), source(3, 13, nil)}, false,
+			"whose last has one",
+			[]core.SourceInSet{source(1, 11, replaced(2)), source(2, 12, replaced(3)), source(3, 13, nil)},
+			false,
 			"13 whole",
 		},
 		{"replaced by one that was removed", []core.SourceInSet{source(1, 11, replaced(2)), source(3, 13, nil)}, false, "13 whole"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,7 +46,10 @@ func TestAnEventOverHTTPBeginsOneRollout(t *testing.T) {
 	w := clocked(t)
 	w.trigger(core.TriggerEvent, `{"types":["build.*"],"data":{"build.branch":"main"}}`)
 	const data = `{"build":{"branch":"main"}}`
-	inHeaders := map[string]string{"Ce-Specversion": "1.0", "Ce-Id": "1", "Ce-Source": "/ci", "Ce-Type": "build.passed", "Content-Type": "application/json"}
+	inHeaders := map[string]string{
+		"Ce-Specversion": "1.0", "Ce-Id": "1", "Ce-Source": "/ci", "Ce-Type": "build.passed",
+		"Content-Type": "application/json",
+	}
 	inBody := map[string]string{"Content-Type": "application/cloudevents+json; charset=utf-8"}
 	for name, one := range map[string]struct {
 		token, body, want string
@@ -53,13 +57,19 @@ func TestAnEventOverHTTPBeginsOneRollout(t *testing.T) {
 	}{
 		"in headers": {"deploys", data, `{"triggers":1,"full":0}`, inHeaders},
 		"in the body": {
-			"deploys", `{"data":` + data + `,"type":"build.passed","source":"/ci","id":"1","specversion":"1.0","team":"shop","time":"2027-01-15T08:00:00Z"}`, `{"triggers":1,"full":0}`, inBody,
-		},
-		"in base64": {
-			"deploys", `{"specversion":"1.0","type":"build.passed","source":"/ci","id":"1","datacontenttype":"application/vnd.ci+json","data_base64":"eyJidWlsZCI6eyJicmFuY2giOiJtYWluIn19"}`,
+			"deploys", `{"data":` + data +
+				`,"type":"build.passed","source":"/ci","id":"1","specversion":"1.0","team":"shop","time":"2027-01-15T08:00:00Z"}`,
 			`{"triggers":1,"full":0}`, inBody,
 		},
-		"of another type":      {"deploys", `{"specversion":"1.0","type":"test.passed","source":"/ci","id":"1"}`, `{"triggers":0,"full":0}`, inBody},
+		"in base64": {
+			"deploys", `{"specversion":"1.0","type":"build.passed","source":"/ci","id":"1","datacontenttype":"application/vnd.ci+json",` +
+				`"data_base64":"eyJidWlsZCI6eyJicmFuY2giOiJtYWluIn19"}`,
+			`{"triggers":1,"full":0}`, inBody,
+		},
+		"of another type": {
+			"deploys", `{"specversion":"1.0","type":"test.passed","source":"/ci","id":"1"}`, `{"triggers":0,"full":0}`,
+			inBody,
+		},
 		"another organization": {"other", data, `{"triggers":0,"full":0}`, inHeaders},
 	} {
 		if code, answer := w.sent(http.MethodPost, one.token, one.header, one.body); code != http.StatusAccepted || answer != one.want {
@@ -111,7 +121,8 @@ func TestAFullTriggerDoesNotStopOthers(t *testing.T) {
 		}
 	}
 	_, err := w.pool.Exec(t.Context(), `INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at, state)
-		SELECT organization_id, id, 'event:/ci/full-' || n, now(), now(), 'pending' FROM cd_triggers, generate_series(1, 500) n WHERE kind = 'event'`)
+		SELECT organization_id, id, 'event:/ci/full-' || n, now(), now(), 'pending' FROM cd_triggers, generate_series(1, 500) n WHERE kind =
+			'event'`)
 	w.ok(err)
 	send("1", http.StatusTooManyRequests, "500 events to decide about")
 	_, err = w.triggers.PutTrigger(t.Context(), user(), trigger.NewTrigger{
@@ -131,9 +142,9 @@ func TestABadEventOverHTTPIsRefused(t *testing.T) {
 	}
 	headers := func(change ...string) map[string]string {
 		all := map[string]string{"Ce-Specversion": "1.0", "Ce-Id": "1", "Ce-Source": "/ci", "Ce-Type": "t", "Content-Type": "application/json"}
-		for i := 0; i < len(change); i += 2 {
-			if all[change[i]] = change[i+1]; change[i+1] == "" {
-				delete(all, change[i])
+		for pair := range slices.Chunk(change, 2) {
+			if all[pair[0]] = pair[1]; pair[1] == "" {
+				delete(all, pair[0])
 			}
 		}
 		return all
@@ -153,8 +164,10 @@ func TestABadEventOverHTTPIsRefused(t *testing.T) {
 		{"data that is no JSON", "deploys", `{`, headers(), 400, "/data: found no JSON object"},
 		{"data that is a list", "deploys", `[]`, headers(), 400, "/data: found no JSON object"},
 		{"data of another type", "deploys", `a,b`, headers("Content-Type", "text/csv"), 400, `/datacontenttype: found \"text/csv\"`},
-		{"a content type that cannot be read", "deploys", `{"specversion":"1.0","type":"t","source":"/ci","id":"1"}`,
-			headers("Content-Type", "application/cloudevents+json; =", "Ce-Id", "", "Ce-Source", "", "Ce-Type", ""), 400, "found content type"},
+		{
+			"a content type that cannot be read", "deploys", `{"specversion":"1.0","type":"t","source":"/ci","id":"1"}`,
+			headers("Content-Type", "application/cloudevents+json; =", "Ce-Id", "", "Ce-Source", "", "Ce-Type", ""), 400, "found content type",
+		},
 		{"data without a content type", "deploys", `{}`, headers("Content-Type", ""), 400, "/datacontenttype: found no content type"},
 		{"a broken percent", "deploys", `{}`, headers("Ce-Id", "100%"), 400, "expected %25"},
 		{"a zero byte", "deploys", `{}`, headers("Ce-Id", "a%00b"), 400, "/id: found"},

@@ -166,7 +166,6 @@ func TestARolloutGoesInWaves(t *testing.T) {
 	n, err := f.view.CountRolloutTargets(t.Context(), org, stop.ID, core.TargetFilter{State: core.TargetHealthy})
 	f.ok(err)
 	f.want(n, 4)
-
 }
 
 // D61: a wave that misses its threshold ends the environment, once, with a sentence; a program that continues all the same is in breach.

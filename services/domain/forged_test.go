@@ -31,11 +31,15 @@ func (s *shop) aboutRows(r core.Rollout, preview core.Preview) map[string]event.
 			SELECT organization_id, $1, $2, 'proposed', 'gauge', 'gauge@1', 0, digest FROM cd_driver_bundles LIMIT 1`,
 		`INSERT INTO cd_check_runs (organization_id, rollout_id, environment_id, target, key, own, number)
 			SELECT organization_id, $1, $2, 'proposed', 'gauge', false, 1 FROM cd_rollouts WHERE id = $1`,
-		`WITH made AS (INSERT INTO cd_agents (organization_id, name) SELECT organization_id, 'target' FROM cd_rollouts WHERE id = $1 RETURNING organization_id, id),
+		`WITH made AS (INSERT INTO cd_agents (organization_id, name) SELECT organization_id, 'target' FROM cd_rollouts WHERE id = $1 RETURNING
+			organization_id, id),
 			of AS (SELECT id FROM cd_rollout_environments WHERE rollout_id = $1 AND environment_id = $2),
-			fleet AS (INSERT INTO cd_rollout_fleets (organization_id, rollout_environment_id, fleet, waves, targets) SELECT made.organization_id, of.id, '{}', 1, 1 FROM made, of),
-			wave AS (INSERT INTO cd_rollout_waves (organization_id, rollout_environment_id, wave, targets) SELECT made.organization_id, of.id, 1, 1 FROM made, of)
-			INSERT INTO cd_rollout_targets (organization_id, rollout_environment_id, agent_id, name, wave) SELECT made.organization_id, of.id, made.id, 'target', 1 FROM made, of`,
+			fleet AS (INSERT INTO cd_rollout_fleets (organization_id, rollout_environment_id, fleet, waves, targets) SELECT made.organization_id,
+			of.id, '{}', 1, 1 FROM made, of),
+			wave AS (INSERT INTO cd_rollout_waves (organization_id, rollout_environment_id, wave, targets) SELECT made.organization_id, of.id, 1,
+				1 FROM made, of)
+			INSERT INTO cd_rollout_targets (organization_id, rollout_environment_id, agent_id, name, wave) SELECT made.organization_id, of.id,
+				made.id, 'target', 1 FROM made, of`,
 	} {
 		_, err := s.pool.Exec(s.t.Context(), row, r.ID, stop.EnvironmentID)
 		s.ok(err)
@@ -50,7 +54,10 @@ func (s *shop) aboutRows(r core.Rollout, preview core.Preview) map[string]event.
 		event.RolloutEnvironmentJobEnded{
 			RolloutID: r.ID, EnvironmentID: stop.EnvironmentID, Job: "migrate", When: "before", Attempt: 1, Result: "succeeded",
 		},
-		event.RolloutEnvironmentTargetEnded{RolloutID: r.ID, EnvironmentID: stop.EnvironmentID, AgentID: target, Attempt: 1, Result: "failed", Reason: "no"},
+		event.RolloutEnvironmentTargetEnded{
+			RolloutID: r.ID, EnvironmentID: stop.EnvironmentID, AgentID: target, Attempt: 1, Result: "failed",
+			Reason: "no",
+		},
 		event.RolloutPassageRequested{RolloutID: r.ID, EnvironmentID: stop.EnvironmentID, GateID: "staging"},
 		event.RolloutPassageGranted{RolloutID: r.ID, GateID: "staging"},
 		event.RolloutAbortRequested{RolloutID: r.ID},
@@ -94,7 +101,10 @@ func (s *shop) aboutRows(r core.Rollout, preview core.Preview) map[string]event.
 		event.ApprovalRequested{RolloutID: r.ID, GateID: "staging"},
 		event.ApprovalResolved{RolloutID: r.ID, GateID: "staging", Resolution: "approved", PrincipalType: "user", PrincipalID: 1},
 		event.PolicySetChanged{Name: "calls", Version: 1, Mode: "off", TimeZone: "UTC"},
-		event.CredentialChanged{Name: "api", Sequence: 1, Version: 1, Kind: "http", URLPrefixes: []string{"https://evil.example/"}, Revoked: true},
+		event.CredentialChanged{
+			Name: "api", Sequence: 1, Version: 1, Kind: "http", URLPrefixes: []string{"https://evil.example/"},
+			Revoked: true,
+		},
 		event.CallDecided{WorkflowID: "rollout-" + itoa(r.ID), CallID: "x/0.0!1", Function: "http.request", State: "denied"},
 		event.CallAnswered{WorkflowID: "rollout-" + itoa(r.ID), CallID: "x/0.0!1", Approved: true},
 		event.WorkflowCompleted{WorkflowID: "rollout-" + itoa(r.ID)},
@@ -112,7 +122,8 @@ func (s *shop) rows() string {
 	var text []string
 	for _, table := range []string{
 		"cd_rollouts", "cd_rollout_environments", "cd_deployments", "cd_rollout_transitions", "cd_rollout_environment_transitions",
-		"cd_deployment_transitions", "cd_environments", "cd_application_environments", "cd_deployment_snapshots", "cd_deployment_links", "cd_rollout_previews", "outbox",
+		"cd_deployment_transitions", "cd_environments", "cd_application_environments", "cd_deployment_snapshots", "cd_deployment_links",
+		"cd_rollout_previews", "outbox",
 		"cd_service_environment_healths", "cd_application_environment_reconciliations", "cd_environment_contacts", "cd_handoffs",
 		"cd_call_requests", "cd_call_answers", "cd_credentials",
 	} {

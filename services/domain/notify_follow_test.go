@@ -60,8 +60,8 @@ func (p postal) later(d time.Duration) {
 	p.work()
 }
 
-// R4-29: the message of a rollout is updated with what happens to it, merged, within half of what the channel receives; an alert is left alone,
-// what is asked stays the title, and details are replies where the channel wants them.
+// R4-29: the message of a rollout is updated with what happens to it, merged, within half of what the channel receives; an alert is left
+// alone, what is asked stays the title, and details are replies where the channel wants them.
 func TestTheMessageOfARolloutFollowsEachTransition(t *testing.T) {
 	t.Parallel()
 	p := present(t).posting()
@@ -119,7 +119,8 @@ func TestUpdatesLeaveRoomForMessages(t *testing.T) {
 	p.has("chat.update", "it started")
 }
 
-// D62: an alert ends with what it is about: the agent is back, nothing differs any more, and another rollout has completed where one failed.
+// D62: an alert ends with what it is about: the agent is back, nothing differs any more, and another rollout has completed where one
+// failed.
 func TestAlertsAreResolved(t *testing.T) {
 	t.Parallel()
 	p := present(t).posting()
@@ -175,7 +176,10 @@ func TestAlertsAreResolved(t *testing.T) {
 	drift("")
 	p.want(len(p.sent()), 8)
 	r := p.rollout(p.set)
-	p.report(event.RolloutStarted{RolloutID: r.ID}, event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: p.stops(r)[0].EnvironmentID},
+	p.report(event.RolloutStarted{RolloutID: r.ID}, event.RolloutEnvironmentStarted{
+		RolloutID:     r.ID,
+		EnvironmentID: p.stops(r)[0].EnvironmentID,
+	},
 		event.RolloutFailed{RolloutID: r.ID, Reason: "sync failed"})
 	p.later(time.Minute)
 	alert("trigger", "failed", "sync failed")
@@ -238,8 +242,15 @@ func TestAReportedCheckIsNotifiedOncePerFailure(t *testing.T) {
 		phase    core.CheckPhase
 		failures int
 	}{
-		{1, core.CheckSuccess, 0}, {2, core.CheckFailure, 1}, {2, core.CheckFailure, 1}, {2, core.CheckSuccess, 1}, {1, core.CheckFailure, 2},
-		{2, core.CheckFailure, 2}, {1, core.CheckPending, 2}, {2, core.CheckSuccess, 2}, {1, core.CheckSuccess, 2},
+		{1, core.CheckSuccess, 0},
+		{2, core.CheckFailure, 1},
+		{2, core.CheckFailure, 1},
+		{2, core.CheckSuccess, 1},
+		{1, core.CheckFailure, 2},
+		{2, core.CheckFailure, 2},
+		{1, core.CheckPending, 2},
+		{2, core.CheckSuccess, 2},
+		{1, core.CheckSuccess, 2},
 	} {
 		p.now.Advance(time.Second)
 		c.reports(one.reporter, "dev", c.set, "healthy", one.phase)
@@ -258,7 +269,8 @@ func TestACredentialThatEndsIsNotified(t *testing.T) {
 	p := present(t).posting()
 	p.channel("team", core.NotifyWebhook, hook, 60)
 	add := func(name string, in time.Duration) {
-		_, err := p.pool.Exec(t.Context(), `INSERT INTO cd_credentials (organization_id, name, kind, url_prefixes, username, header, forge, version, reference,
+		_, err := p.pool.Exec(t.Context(), `INSERT INTO cd_credentials (organization_id, name, kind, url_prefixes, username, header, forge,
+			version, reference,
 			key_id, expires_at, principal_type, principal_id, principal_name, changed_at)
 			VALUES ($1, $2, 'http', '{https://a.example.com/}', '', '', '', 1, 'env:A', 0, $3, 'user', 1, 'Ann', $4)`,
 			org, name, p.now.Now().Add(in), p.now.Now())
@@ -279,7 +291,8 @@ func TestACredentialThatEndsIsNotified(t *testing.T) {
 		p.want(len(p.sent()), before+1)
 	}
 	p.has("credential bot ends at")
-	_, err := p.pool.Exec(t.Context(), `UPDATE cd_credentials SET version = 2, expires_at = $1 WHERE name = 'bot'`, p.now.Now().Add(15*24*time.Hour))
+	_, err := p.pool.Exec(t.Context(), `UPDATE cd_credentials SET version = 2, expires_at = $1 WHERE name = 'bot'`,
+		p.now.Now().Add(15*24*time.Hour))
 	p.ok(err)
 	before := len(p.sent())
 	p.later(24*time.Hour + time.Minute)
@@ -381,8 +394,8 @@ func TestWhatWaitsForARemovedChannelIsADeadLetter(t *testing.T) {
 	p.want(len(p.sent()), 0)
 }
 
-// R4-29, R4-02: that a rollback begins by itself is a message of its own, which says what it takes back, what it brings and that nothing is to
-// be done, and which is updated until it has ended.
+// R4-29, R4-02: that a rollback begins by itself is a message of its own, which says what it takes back, what it brings and that nothing is
+// to be done, and which is updated until it has ended.
 func TestAnAutomaticRollbackIsNotifiedWhenItBegins(t *testing.T) {
 	t.Parallel()
 	p := present(t).posting()
@@ -396,7 +409,8 @@ func TestAnAutomaticRollbackIsNotifiedWhenItBegins(t *testing.T) {
 	}
 	p.work()
 	p.want(len(p.sent()), 1)
-	p.has("chat.postMessage", ": rollback to ", fmt.Sprintf("began the rollback of rollout_%d", r.ID), "It brings", "What to do: nothing while it proceeds")
+	p.has("chat.postMessage", ": rollback to ", fmt.Sprintf("began the rollback of rollout_%d", r.ID), "It brings",
+		"What to do: nothing while it proceeds")
 	p.succeed(p.active())
 	p.work()
 	p.want(len(p.sent()), 2)
@@ -431,5 +445,6 @@ func TestATriggerThatDeclinesIsNotified(t *testing.T) {
 	p.want(p.decide(), []string{"declined: " + p.set.Name + " is live already wherever the trigger goes"})
 	p.work()
 	p.has("did not begin a rollout")
-	p.want(p.countOf(`SELECT count(*) FROM cd_notification_messages m JOIN cd_notifications n ON n.id = ANY(m.notification_ids) WHERE n.moment = 'trigger_declined'`), 1)
+	p.want(p.countOf(`SELECT count(*) FROM cd_notification_messages m JOIN cd_notifications n ON n.id = ANY(m.notification_ids) WHERE
+		n.moment = 'trigger_declined'`), 1)
 }

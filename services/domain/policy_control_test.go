@@ -172,8 +172,8 @@ func TestMembersThatDoNotExistAreWarnedOf(t *testing.T) {
 	w.put(policy.NewPolicySet{Text: text})
 }
 
-// D51: a set of an environment decides about applications that go there, also without change control, and about permissions that hold there;
-// taking access away is never asked, and a denial that is repeated is one row.
+// D51: a set of an environment decides about applications that go there, also without change control, and about permissions that hold
+// there; taking access away is never asked, and a denial that is repeated is one row.
 func TestPoliciesOfAnEnvironmentDecideAboutWhatConcernsIt(t *testing.T) {
 	t.Parallel()
 	w := frozen(t)
@@ -184,7 +184,8 @@ func TestPoliciesOfAnEnvironmentDecideAboutWhatConcernsIt(t *testing.T) {
 	}
 	w.want(w.countOf(`SELECT count(*) FROM cd_policy_decisions WHERE gate_id = 'control.change' AND verdict = 'deny'`), 1)
 	var helper int64
-	w.ok(w.pool.QueryRow(t.Context(), `INSERT INTO cd_members (organization_id, kind, name, role) VALUES ($1, 'user', 'helper', 'viewer') RETURNING id`, org).Scan(&helper))
+	w.ok(w.pool.QueryRow(t.Context(), `INSERT INTO cd_members (organization_id, kind, name, role) VALUES ($1, 'user', 'helper', 'viewer')
+		RETURNING id`, org).Scan(&helper))
 	grant := func(environment int64) error {
 		_, err := w.access.GrantPermissions(t.Context(), user(), access.NewGrant{
 			MemberID: helper, Permissions: core.PermissionsOf(core.MayConfigure), Environments: []int64{environment}, Reason: "help",
@@ -198,5 +199,6 @@ func TestPoliciesOfAnEnvironmentDecideAboutWhatConcernsIt(t *testing.T) {
 	w.put(policy.NewPolicySet{Name: "all", Text: noControl})
 	_, err = w.retention.Set(t.Context(), user(), "requests", 60, "shorter")
 	w.refused(err, "policy all/nobody denies it")
-	w.want(w.countOf(`SELECT count(*) FROM cd_policy_decisions WHERE gate_id = 'control.change' AND request -> 'control' ->> 'action' = 'setRetention'`), 1)
+	w.want(w.countOf(`SELECT count(*) FROM cd_policy_decisions WHERE gate_id = 'control.change' AND request -> 'control' ->> 'action' =
+		'setRetention'`), 1)
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow"
 )
 
-// The program with which the domain service reads a pull request, and comments on it and sets the status of its commit, reports what came of it, whatever the forge answers
-// (R4-27, D60). No other run comments: people believe what Lockstep says.
+// The program with which the domain service reads a pull request, and comments on it and sets the status of its commit, reports what came
+// of it, whatever the forge answers (R4-27, D60). No other run comments: people believe what Lockstep says.
 func TestTheProgramOfPullRequestsReportsTheOutcome(t *testing.T) {
 	t.Parallel()
 	program, err := os.ReadFile(filepath.Join("..", "domain", "internal", "core", "forge", "pull.star"))
@@ -46,7 +46,8 @@ func TestTheProgramOfPullRequestsReportsTheOutcome(t *testing.T) {
 		case r.URL.Path == "/api/v1/user":
 			_, _ = io.WriteString(w, `{"id": 7}`)
 		case rest == "pulls/3":
-			_, _ = fmt.Fprintf(w, `{"number": 3, "state": "open", "html_url": "https://forge/3", "merge_base": "%[1]s", "head": {"sha": "%[1]s", "repo": {"id": 1}},
+			_, _ = fmt.Fprintf(w, `{"number": 3, "state": "open", "html_url": "https://forge/3", "merge_base": "%[1]s", "head": {"sha": "%[1]s",
+				"repo": {"id": 1}},
 				"base": {"ref": "main", "sha": "%[1]s", "repo": {"id": 1}}}`, strings.Repeat("c", 40))
 		case rest == "pulls/3/commits":
 			_, _ = io.WriteString(w, `[{"sha": "c", "commit": {"message": "Two replicas"}}]`)
@@ -97,20 +98,25 @@ func TestTheProgramOfPullRequestsReportsTheOutcome(t *testing.T) {
 		return fmt.Sprintf(`"change": {"repo_url": "%s/team/%s", "number": 3}`, forge.URL, project)
 	}
 	comment := func(project string) string {
-		return fmt.Sprintf(`"comment": {"repo_url": "%s/team/%s", "number": 3, "marker": "<!-- x -->", "body": "plan", "only_known": false}`, forge.URL, project)
+		return fmt.Sprintf(`"comment": {"repo_url": "%s/team/%s", "number": 3, "marker": "<!-- x -->", "body": "plan", "only_known": false}`,
+			forge.URL, project)
 	}
 	status := func(commit string) string {
-		return fmt.Sprintf(`, "status": {"repo_url": "%s/team/fine", "commit": "%s", "name": "lockstep/plan", "state": "success", "description": "shop (pipeline)"}`,
+		return fmt.Sprintf(`, "status": {"repo_url": "%s/team/fine", "commit": "%s", "name": "lockstep/plan", "state": "success", "description":
+			"shop (pipeline)"}`,
 			forge.URL, strings.Repeat(commit, 40))
 	}
 	n := 0
 	for name, tt := range map[string]struct{ run, inputs, want, shared, unset string }{
-		"read":                              {inputs: change("fine"), want: `"read" "" `},
-		"read, busy":                        {inputs: change("busy"), want: `"limited" "`},
-		"read, away":                        {inputs: change("away"), want: `"away" "unreachable: `},
-		"read, gone":                        {inputs: strings.Replace(change("fine"), `"number": 3`, `"number": 4`, 1), want: `"refused" "not_found: `},
-		"read, no forge":                    {inputs: strings.Replace(change("fine"), forge.URL, "https://plain.test", 1), want: `"refused" "not_configured: `, shared: "false"},
-		"write, no forge":                   {inputs: strings.Replace(comment("fine"), forge.URL, "https://plain.test", 1), want: `"refused" "not_configured: `, shared: "false"},
+		"read":       {inputs: change("fine"), want: `"read" "" `},
+		"read, busy": {inputs: change("busy"), want: `"limited" "`},
+		"read, away": {inputs: change("away"), want: `"away" "unreachable: `},
+		"read, gone": {inputs: strings.Replace(change("fine"), `"number": 3`, `"number": 4`, 1), want: `"refused"
+			"not_found: `},
+		"read, no forge": {inputs: strings.Replace(change("fine"), forge.URL, "https://plain.test", 1), want: `"refused"
+			"not_configured: `, shared: "false"},
+		"write, no forge": {inputs: strings.Replace(comment("fine"), forge.URL, "https://plain.test", 1), want: `"refused"
+			"not_configured: `, shared: "false"},
 		"write":                             {inputs: comment("fine"), want: `"sent" "" "https://forge/3#1"`},
 		"write, busy":                       {inputs: comment("busy"), want: `"limited" "`},
 		"write, away":                       {inputs: comment("away"), want: `"away" "unreachable: `},

@@ -17,8 +17,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/trigger"
 )
 
-// EventsPath is the path to which systems send CloudEvents for triggers of kind event: POST by the HTTP protocol binding of CloudEvents 1.0,
-// with the attributes in headers or beside the data.
+// EventsPath is the path to which systems send CloudEvents for triggers of kind event: POST by the HTTP protocol binding of CloudEvents
+// 1.0, with the attributes in headers or beside the data.
 const EventsPath = "/v1/triggers/events"
 
 const (
@@ -88,7 +88,8 @@ func readEvent(w http.ResponseWriter, r *http.Request) (trigger.Event, error) {
 	case kind == inBody:
 		return eventOf(body)
 	case strings.HasPrefix(kind, "application/cloudevents"):
-		return trigger.Event{}, fault.New(fault.Invalid, "found content type %s; expected %s, or one event with its attributes in headers", kind, inBody)
+		return trigger.Event{}, fault.New(fault.Invalid, "found content type %s; expected %s, or one event with its attributes in headers",
+			kind, inBody)
 	}
 	return eventIn(r.Header, kind, body)
 }
@@ -142,6 +143,8 @@ func attribute(values []string) (text, problem string) {
 }
 
 // unquoted takes the escapes out of a quoted text.
+//
+//nolint:gochecknoglobals // a table
 var unquoted = strings.NewReplacer(`\\`, `\`, `\"`, `"`)
 
 // eventOf reads an event that has its attributes beside its data.

@@ -326,7 +326,8 @@ func (c Checks) decidedByPerson(s *CheckState) {
 		return
 	}
 	s.Reports = append(s.Reports, answer)
-	s.Phase, s.Since, s.Detail = answer.Phase, &answer.CreatedAt, Because(fmt.Sprintf("%s by %s", answer.Phase, answer.Reporter.Name), answer.Description)
+	s.Phase, s.Since, s.Detail = answer.Phase, &answer.CreatedAt, Because(fmt.Sprintf("%s by %s", answer.Phase, answer.Reporter.Name),
+		answer.Description)
 	s.By = []ConditionBy{{Type: answer.Reporter.Type, ID: answer.Reporter.ID, At: answer.CreatedAt}}
 }
 
@@ -422,8 +423,8 @@ func (c Checks) reported(pinned PinnedCheck) CheckState {
 	return s
 }
 
-// PhasesOf are those of a check before and after a report about it, and why the latter is so: of one that people and systems report what all
-// their reports together say, and of one by a program what that has reported.
+// PhasesOf are those of a check before and after a report about it, and why the latter is so: of one that people and systems report what
+// all their reports together say, and of one by a program what that has reported.
 func PhasesOf(before []CheckReport, r CheckReport) (was, is CheckPhase, why string) {
 	same := func(one CheckReport) bool {
 		return one.EnvironmentID == r.EnvironmentID && one.Key == r.Key && one.Reporter.Principal == r.Reporter.Principal

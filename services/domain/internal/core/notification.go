@@ -133,9 +133,9 @@ const (
 	MomentDriftEnded       NotificationMoment = "drift_ended"
 	MomentTriggerDeclined  NotificationMoment = "trigger_declined"
 	// MomentCredentialExpires is that the value of a credential ends soon: 14, 7 and 1 day before, once each.
-	MomentCredentialExpires NotificationMoment = "credential_expires"
+	MomentCredentialExpires NotificationMoment = "credential_expires" //nolint:gosec // a name
 	// MomentCredentialReplaced only ends the alert of a credential: it has another value, or was revoked. No route chooses it.
-	MomentCredentialReplaced NotificationMoment = "credential_replaced"
+	MomentCredentialReplaced NotificationMoment = "credential_replaced" //nolint:gosec // a name
 	// MomentApprovalUnanswered and MomentCallUnanswered are that nobody has answered for so long that another channel is sent the question.
 	// No route chooses them.
 	MomentApprovalUnanswered NotificationMoment = "approval_unanswered"
@@ -190,7 +190,8 @@ func (m NotificationMoment) Severity() NotificationSeverity {
 	case MomentApprovalNeeded, MomentCallRequested, MomentRolloutFailed, MomentRollbackBegan, MomentCheckFailed, MomentBreach,
 		MomentAgentOffline:
 		return SeverityHigh
-	case MomentRolloutBegan, MomentRolloutCompleted, MomentTriggerDeclined, MomentProceeded, MomentAdvanced, MomentCheckPassed, MomentDriftEnded,
+	case MomentRolloutBegan, MomentRolloutCompleted, MomentTriggerDeclined, MomentProceeded, MomentAdvanced, MomentCheckPassed,
+		MomentDriftEnded,
 		MomentCredentialReplaced:
 		return SeverityLow
 	case MomentRolloutStopped, MomentRolledBack, MomentFreezeBegan, MomentFreezeEnded, MomentDrift, MomentTest, MomentAgentOnline,
@@ -208,7 +209,7 @@ func (m NotificationMoment) Asks() bool {
 
 // Ends is the moment that one is the end of; empty for any other. It belongs to the message of what it ends.
 func (m NotificationMoment) Ends() NotificationMoment {
-	switch m { //nolint:exhaustive // the others end nothing
+	switch m { // the others end nothing
 	case MomentAgentOnline:
 		return MomentAgentOffline
 	case MomentDriftEnded:
@@ -293,12 +294,12 @@ func NotificationOf(r Transition) (Notification, bool) {
 	return n, true
 }
 
-// AdvanceDelay is how much later than other moments one is routed that only updates messages: what people are asked comes first, and several
-// of them are one update.
+// AdvanceDelay is how much later than other moments one is routed that only updates messages: what people are asked comes first, and
+// several of them are one update.
 const AdvanceDelay = 5 * time.Second
 
-// NotificationOfEnvironment is the moment that a row of the journal of a rollout's environment is; false for its creation, and for the row of
-// anything else. Of which rollout and environment it is has to be looked up.
+// NotificationOfEnvironment is the moment that a row of the journal of a rollout's environment is; false for its creation, and for the row
+// of anything else. Of which rollout and environment it is has to be looked up.
 func NotificationOfEnvironment(r Transition) (Notification, bool) {
 	if r.Subject.Kind != SubjectRolloutEnvironment || r.Verb == VerbCreate {
 		return Notification{}, false

@@ -246,7 +246,7 @@ type deniedChange struct{ decision PolicyDecision }
 
 // Error implements error.
 func (d *deniedChange) Error() string {
-	text := fmt.Sprintf("policies do not allow the change: %s", d.decision.Sentence())
+	text := "policies do not allow the change: " + d.decision.Sentence()
 	if d.decision.ID != 0 {
 		text += fmt.Sprintf(" (%s)", d.decision.Name())
 	}

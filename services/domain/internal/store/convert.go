@@ -41,7 +41,10 @@ func curated(r query.CuratedVersionSet) core.Curated {
 }
 
 func versionSet(r query.VersionSet) core.VersionSet {
-	return core.VersionSet{ID: r.ID, ApplicationID: r.ApplicationID, Name: r.Name, EntriesDigest: r.EntriesDigest, Curated: r.Curated, CreatedAt: r.CreatedAt}
+	return core.VersionSet{
+		ID: r.ID, ApplicationID: r.ApplicationID, Name: r.Name, EntriesDigest: r.EntriesDigest, Curated: r.Curated,
+		CreatedAt: r.CreatedAt,
+	}
 }
 
 func environment(r query.Environment) core.Environment {

@@ -36,11 +36,13 @@ func (t *tx) NewestPublications(ctx context.Context, applications, without []int
 	found := make(map[int64][]intake.SourceNewest, len(applications))
 	for _, r := range rows {
 		found[r.ApplicationID] = append(found[r.ApplicationID],
-			intake.SourceNewest{ServiceID: r.ServiceID, Disabled: r.Disabled, Removed: r.Removed, ReplacedBy: r.ReplacedBy,
+			intake.SourceNewest{
+				ServiceID: r.ServiceID, Disabled: r.Disabled, Removed: r.Removed, ReplacedBy: r.ReplacedBy,
 				HasVersions: r.HasVersions, HasSets: r.HasSets, VersionPublication: intake.VersionPublication{
 					ArtifactSourceID: r.ArtifactSourceID, VersionID: r.VersionID, Rank: r.Rank, PublishedAt: r.PublishedAt, AnnouncedAt: r.AnnouncedAt,
 					Arrival: r.Arrival, Taken: true,
-				}})
+				},
+			})
 	}
 	return found, pg.Classify(err, "read the newest publications of %d applications", len(applications))
 }

@@ -209,8 +209,9 @@ func sleep(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, k
 }
 
 // waitForEvent(type, filter={}, timeout=None, on_error="fail", filters={}) waits for the first event of one of the types whose data has the
-// values of the filter, and of that which filters has for its type, and answers it, or None after timeout seconds. Without a timeout the configured default applies, whose end
-// fails the run (D12), as an event does that cannot be read; with on_error="return" either is {ok, value, error, code}.
+// values of the filter, and of that which filters has for its type, and answers it, or None after timeout seconds. Without a timeout the
+// configured default applies, whose end fails the run (D12), as an event does that cannot be read; with on_error="return" either is {ok,
+// value, error, code}.
 func waitForEvent(thread *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	b, err := branchOf(thread, fn)
 	if err != nil {

@@ -136,8 +136,10 @@ func fleetOf(stored json.RawMessage) (f *guard.Fleet, err error) {
 	if len(stored) == 0 {
 		return nil, nil
 	}
-	err = json.Unmarshal(stored, &f)
-	return f, err
+	if err := json.Unmarshal(stored, &f); err != nil {
+		return nil, fmt.Errorf("read the fleet of an environment: %w", err)
+	}
+	return f, nil
 }
 
 // samePlaces reports whether stored places are these, whatever their form.

@@ -272,8 +272,11 @@ func executionOf(row query.FindExecutionRow) (execution.Execution, error) {
 // common is what all filters of an array have.
 func common(array string) (history.Filter, error) {
 	var filters []history.Filter
-	if err := json.Unmarshal([]byte(array), &filters); err != nil || len(filters) == 0 {
-		return nil, err
+	if err := json.Unmarshal([]byte(array), &filters); err != nil {
+		return nil, fmt.Errorf("read the filters of a wait: %w", err)
+	}
+	if len(filters) == 0 {
+		return nil, nil
 	}
 	shared := filters[0]
 	for _, other := range filters[1:] {

@@ -35,8 +35,8 @@ const (
 	MaxRead = 64 << 20
 	// MaxInProgress is how many requests of one organization are in progress at a time, in a process.
 	MaxInProgress = 16
-	// MaxDeliveries is how many more of one organization are, that only report to the outside what happens, and MaxDeliveriesTo how many of them
-	// to one server: however many channels never answer, what rollouts send has its share, and so have other channels.
+	// MaxDeliveries is how many more of one organization are, that only report to the outside what happens, and MaxDeliveriesTo how many of
+	// them to one server: however many channels never answer, what rollouts send has its share, and so have other channels.
 	MaxDeliveries   = 16
 	MaxDeliveriesTo = 8
 	maxHops         = 3

@@ -23,7 +23,8 @@ func Commands(c *command.Command) []*cobra.Command {
 	own := commands{c}
 	return []*cobra.Command{
 		command.Noun("policy", "pol", "Policies: what rollouts are allowed to do, written in Cedar",
-			own.list(), own.show(), own.history(), own.put(), own.disable(), own.check(), own.test(), own.explain(), own.decisions(), own.simulate(), own.requests(),
+			own.list(), own.show(), own.history(), own.put(), own.disable(), own.check(), own.test(), own.explain(), own.decisions(),
+			own.simulate(), own.requests(),
 			own.answer(), own.schema(), own.template()),
 	}
 }
@@ -74,7 +75,8 @@ func versions(cmd *cobra.Command, api *client.Client, name string) ([]client.Pol
 
 func (c commands) show() *cobra.Command {
 	version := 0
-	cmd := c.Asking("show NAME", "Print the policies of a set", "  lockstep policy show production\n  lockstep policy show production --version 3 -o json | jq -r .text",
+	cmd := c.Asking("show NAME", "Print the policies of a set",
+		"  lockstep policy show production\n  lockstep policy show production --version 3 -o json | jq -r .text",
 		command.Exactly(1), func(cmd *cobra.Command, api *client.Client, args []string) error {
 			all, err := versions(cmd, api, args[0])
 			if err != nil {
@@ -97,7 +99,8 @@ func (c commands) show() *cobra.Command {
 }
 
 func (c commands) history() *cobra.Command {
-	return c.Asking("history NAME", "List the versions of a policy set, the latest first", "  lockstep policy history production", command.Exactly(1),
+	return c.Asking("history NAME", "List the versions of a policy set, the latest first", "  lockstep policy history production",
+		command.Exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			all, err := versions(cmd, api, args[0])
 			if err != nil {
@@ -172,7 +175,8 @@ func (c commands) disable() *cobra.Command {
 }
 
 func (c commands) check() *cobra.Command {
-	return c.Asking("check FILE", "Validate policies against the schema and the organization, and store nothing", "  lockstep policy check production.cedar",
+	return c.Asking("check FILE", "Validate policies against the schema and the organization, and store nothing",
+		"  lockstep policy check production.cedar",
 		command.Exactly(1), func(cmd *cobra.Command, api *client.Client, args []string) error {
 			text, err := read(cmd, args[0])
 			if err != nil {

@@ -25,7 +25,9 @@ func TestTheTimelineAsATable(t *testing.T) {
 				Sequence: 7, Branch: 1, Kind: "run", Name: "http.request", BeganAt: at(10), EndedAt: at(20), Code: "timeout", Output: "no answer", Position: "main.star:3:1",
 				RetriesCount: 5, Retries: []*autoflowv1.CallRetry{
 					{Number: 1, BeganAt: at(10), EndedAt: at(11), Code: "busy", Message: "later", NextAt: at(12)},
-					{Number: 2, EndedAt: at(12), Code: "busy"}, {Number: 3, EndedAt: at(12), Code: "busy"}, {Number: 5, EndedAt: at(15), Code: "busy"},
+					{Number: 2, EndedAt: at(12), Code: "busy"},
+					{Number: 3, EndedAt: at(12), Code: "busy"},
+					{Number: 5, EndedAt: at(15), Code: "busy"},
 				},
 			},
 			{Sequence: 8, Branch: 0, Kind: "sleep", BeganAt: at(0), EndedAt: at(10), Output: strings.Repeat("x", 100)},

@@ -104,7 +104,8 @@ type Setup interface {
 	DisableArtifactSource(ctx context.Context, a core.Actor, source int64, reason string) (core.ArtifactSource, error)
 	EnableArtifactSource(ctx context.Context, a core.Actor, source int64, reason string) (core.ArtifactSource, error)
 	RemoveArtifactSource(ctx context.Context, a core.Actor, source int64, reason string) (core.ArtifactSource, error)
-	ReplaceArtifactSource(ctx context.Context, a core.Actor, source int64, n setup.NewArtifactSource, reason string) (core.ArtifactSource, error)
+	ReplaceArtifactSource(ctx context.Context, a core.Actor, source int64, n setup.NewArtifactSource, reason string) (core.ArtifactSource,
+		error)
 	AddService(ctx context.Context, a core.Actor, application int64, n setup.NewService, reason string) (core.Service, error)
 	RetireService(ctx context.Context, a core.Actor, service int64, reason string) (core.Service, error)
 	RestoreService(ctx context.Context, a core.Actor, service int64, reason string) (core.Service, error)

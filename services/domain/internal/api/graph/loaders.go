@@ -145,7 +145,7 @@ type paged struct {
 	page  core.Page
 }
 
-func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration) *loaders {
+func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration) *loaders { //nolint:funlen // a table
 	b := batching{organization: actor.Organization, clock: c, window: window}
 	return &loaders{
 		triggerLoaders:          newTriggerLoaders(b, r),

@@ -269,9 +269,9 @@ func (missingVersion) Reason(ctx context.Context, v *model.MissingVersion) (stri
 		return "", err
 	}
 	switch {
-	case v.MissingSource.Reason == core.MissingDisabled:
+	case v.Reason == core.MissingDisabled:
 		return fmt.Sprintf("goes without a source of service %q, which is disabled and has no version", service.Name), nil
-	case v.MissingSource.Reason == core.MissingMatch:
+	case v.Reason == core.MissingMatch:
 		return fmt.Sprintf("waits for a version of service %q: its source has versions, but its selection takes none of them or its registry "+
 			"has none; publish one, change the selection, or disable the source", service.Name), nil
 	case v.Blocks:
@@ -283,7 +283,7 @@ func (missingVersion) Reason(ctx context.Context, v *model.MissingVersion) (stri
 
 // ReplacedBy is the source that has replaced it.
 func (artifactSource) ReplacedBy(ctx context.Context, s *model.ArtifactSource) (*model.ArtifactSource, error) {
-	return optional(ctx, loadersOf(ctx).sources, s.ArtifactSource.ReplacedBy, model.WrapArtifactSource)
+	return optional(ctx, loadersOf(ctx).sources, s.ReplacedBy, model.WrapArtifactSource)
 }
 
 // Curated is by whom the set was put together.

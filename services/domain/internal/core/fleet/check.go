@@ -95,7 +95,8 @@ func (s Spec) check() (found []fault.Field) {
 		at          string
 		value, most int
 	}{
-		{"/interval_seconds", s.IntervalSeconds, intervalMost}, {"/freshness_seconds", s.FreshnessSeconds, freshMost},
+		{"/interval_seconds", s.IntervalSeconds, intervalMost},
+		{"/freshness_seconds", s.FreshnessSeconds, freshMost},
 		{"/deadline_seconds", s.DeadlineSeconds, deadlineMost},
 	} {
 		if b.value < 0 || b.value > b.most {

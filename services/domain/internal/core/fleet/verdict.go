@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -51,7 +52,7 @@ func (s Spec) Decide(waves []Wave, next int, now time.Time) Verdict {
 	}
 	if !last && !waves[next-1].Begun { // one that begins again has begun in time
 		if begins := before.FinishedAt.Add(time.Duration(s.IntervalSeconds) * time.Second); now.Before(begins) {
-			return Verdict{Waits: "the interval after wave " + fmt.Sprint(before.Number), Until: &begins}
+			return Verdict{Waits: "the interval after wave " + strconv.Itoa(before.Number), Until: &begins}
 		}
 		fresh := time.Duration(s.FreshnessSeconds) * time.Second
 		if fresh > 0 && now.Sub(*before.FinishedAt) > fresh {

@@ -46,7 +46,8 @@ type shelved struct {
 
 func readShelves(ctx context.Context, tx Tx, applications, versions []int64) (*shelves, error) {
 	s := &shelves{
-		slots: map[int64][]slot{}, hasSets: map[int64]bool{}, takes: map[int64]bool{}, others: map[int64]VersionPublication{}, on: map[int64]map[underTag]*shelved{},
+		slots: map[int64][]slot{}, hasSets: map[int64]bool{}, takes: map[int64]bool{}, others: map[int64]VersionPublication{},
+		on:   map[int64]map[underTag]*shelved{},
 		seen: map[int64]bool{}, seenNow: map[int64]bool{}, arrivals: math.MaxInt64 / 2,
 	}
 	newest, err := tx.NewestPublications(ctx, applications, versions)
@@ -242,7 +243,8 @@ func goesWithout(ctx context.Context, tx Tx, organization int64, set NewVersionS
 const rankPerTurn = 5 * rankAtOnce
 
 // RankDue works out the newest version set of the next application of which publications have no place in the order of their selection:
-// after an upgrade, beside an older release, and when a selection, a source or a service has changed. It answers the application; false when there was none.
+// after an upgrade, beside an older release, and when a selection, a source or a service has changed. It answers the application; false
+// when there was none.
 func (u *UseCases) RankDue(ctx context.Context) (application int64, worked bool, err error) {
 	organizations, err := u.store.OrganizationsWithUnranked(ctx)
 	if err != nil {

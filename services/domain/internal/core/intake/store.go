@@ -28,8 +28,8 @@ type Tx interface {
 	VersionSetsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.VersionSet, error)
 	// VersionsNamed are the versions of an application that have one of some names.
 	VersionsNamed(ctx context.Context, application int64, names []string) ([]core.Version, error)
-	// CuratedBefore reports whether the same principal has put a set together in the same words, and how many rows the application has, counted
-	// up to a bound.
+	// CuratedBefore reports whether the same principal has put a set together in the same words, and how many rows the application has,
+	// counted up to a bound.
 	CuratedBefore(ctx context.Context, c core.Curated, most int) (same bool, items int, err error)
 	// AddCurated keeps who has put a set together; Conflict if the application has a set of that name.
 	AddCurated(ctx context.Context, c core.Curated) error

@@ -262,12 +262,12 @@ func advances(ctx context.Context, tx Tx, m core.NotificationMessage) (bool, err
 		return false, nil
 	}
 	fresh, err := tx.NotificationsByID(ctx, m.NotificationIDs[m.SentCount:])
-	real := func(n core.Notification) bool { return n.Moment != core.MomentAdvanced }
-	return err == nil && len(fresh) > 0 && !slices.ContainsFunc(fresh, real), err
+	other := func(n core.Notification) bool { return n.Moment != core.MomentAdvanced }
+	return err == nil && len(fresh) > 0 && !slices.ContainsFunc(fresh, other), err
 }
 
-// yields is whether what only says that a rollout continues leaves the present minute of a channel to other messages: half of its rate, and the
-// only one of a channel that is sent one within a minute if anything else waits.
+// yields is whether what only says that a rollout continues leaves the present minute of a channel to other messages: half of its rate, and
+// the only one of a channel that is sent one within a minute if anything else waits.
 func yields(ctx context.Context, tx Tx, c core.NotificationChannel, m core.NotificationMessage, begun int, now time.Time) (bool, error) {
 	if begun >= max(1, c.Rate/2) {
 		return true, nil

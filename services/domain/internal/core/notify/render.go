@@ -99,8 +99,10 @@ func (u *UseCases) render(
 	if strings.HasPrefix(m.Key, "digest:") {
 		if len(open) > 0 { // a link opens one question: the latest, which the last line names
 			q := open[len(open)-1]
-			made.link = cmp.Or(u.signedLink(ctx, organization, m, q), u.linkOf(core.Notification{RolloutID: q.RolloutID, SubjectID: q.RequestID,
-				Moment: core.MomentCallRequested}), made.link)
+			made.link = cmp.Or(u.signedLink(ctx, organization, m, q), u.linkOf(core.Notification{
+				RolloutID: q.RolloutID, SubjectID: q.RequestID,
+				Moment: core.MomentCallRequested,
+			}), made.link)
 			made.lines = append(made.lines, line("The link opens the latest question: "+q.what))
 		}
 	} else {
@@ -184,8 +186,8 @@ func (u *UseCases) compose(
 			c.rollout, c.over = r, c.over || slices.ContainsFunc(all, other)
 			c.lines = append(c.lines, r.summary()...)
 		} else {
-			c.over = all[0].Moment == core.MomentFreezeEnded || last.Moment == core.MomentProceeded || last.Moment == core.MomentCredentialReplaced ||
-				last.Moment.Ends() != ""
+			c.over = all[0].Moment == core.MomentFreezeEnded || last.Moment == core.MomentProceeded ||
+				last.Moment == core.MomentCredentialReplaced || last.Moment.Ends() != ""
 		}
 		if todo := whatToDo(last, r); todo != "" && !c.over && own[last.Moment][partText] == "" {
 			c.lines = append(c.lines, "What to do: "+todo)
@@ -435,7 +437,7 @@ func whatToDo(last core.Notification, r Rollout) string {
 	case core.MomentCallRequested, core.MomentCallUnanswered:
 		return "look at what it calls, then approve or reject it."
 	case core.MomentRolloutStopped:
-		switch verbOf(last) { //nolint:exhaustive // the others cannot be undone by people
+		switch verbOf(last) { // the others cannot be undone by people
 		case core.VerbStopPassage:
 			return "nothing if that is meant: it continues by itself once what stops it ends. Otherwise end that, or cancel the rollout."
 		case core.VerbAbort:

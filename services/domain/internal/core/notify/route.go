@@ -58,7 +58,8 @@ func (u *UseCases) WorkDue(ctx context.Context) (Worked, bool, error) {
 // lookout is how often credentials are looked at.
 const lookout = 10 * time.Minute
 
-// warn stores, now and then, which credentials end soon. If it fails, it is tried again the next time: it keeps nothing else from being sent.
+// warn stores, now and then, which credentials end soon. If it fails, it is tried again the next time: it keeps nothing else from being
+// sent.
 func (u *UseCases) warn(ctx context.Context) {
 	now, last := u.clock.Now(), u.warned.Load()
 	if now.Sub(time.Unix(0, last)) < lookout || !u.warned.CompareAndSwap(last, now.UnixNano()) {

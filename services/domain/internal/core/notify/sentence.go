@@ -151,7 +151,7 @@ func verbOf(n core.Notification) core.Verb {
 
 // stopped is who or what stopped a rollout.
 func stopped(n core.Notification) string {
-	switch verbOf(n) { //nolint:exhaustive // the others are pauses
+	switch verbOf(n) { // the others are pauses
 	case core.VerbStopPassage:
 		return fmt.Sprintf("it may not pass %s now", n.Subject)
 	case core.VerbAbort:
@@ -169,7 +169,7 @@ func proceeded(n core.Notification) string {
 	if n.SubjectID != 0 {
 		verb, what = core.Verb(n.Subject), "the call"
 	}
-	switch verb { //nolint:exhaustive // no other answers a question
+	switch verb { // no other answers a question
 	case core.VerbApprove:
 		return n.PrincipalName + " approved " + what
 	case core.VerbReject:
@@ -198,7 +198,7 @@ func advanced(n core.Notification) string {
 	if n.EnvironmentID != 0 {
 		what = n.Environment
 	}
-	switch verb := verbOf(n); verb { //nolint:exhaustive // the others have moments of their own
+	switch verb := verbOf(n); verb { // the others have moments of their own
 	case core.VerbStart:
 		return what + " started"
 	case core.VerbDegrade:

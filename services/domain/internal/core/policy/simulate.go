@@ -186,6 +186,7 @@ func (s simulation) decide(r policy.Request) policy.Decision {
 		if r.Environment != nil {
 			places = []policy.Environment{*r.Environment}
 		}
+	case policy.FunctionCall, policy.CompleteRollout, policy.ChangeControl:
 	}
 	known := s.by(r.Action, r.Application, places)
 	if known.failed != nil {

@@ -13,10 +13,12 @@ import (
 func TestASimulationCombinesOncePerPlace(t *testing.T) {
 	t.Parallel()
 	s := simulation{
-		&Engine{}, []core.PolicySet{
+		&Engine{},
+		[]core.PolicySet{
 			{Name: "rules", Mode: core.PolicyEnforced, TimeZone: "UTC", Text: `@id("a") permit (principal, action, resource);`},
 		},
-		Names{}, map[string]combined{},
+		Names{},
+		map[string]combined{},
 	}
 	request := func(i int) policy.Request {
 		at := policy.Environment{Name: "production", Tier: "production"}

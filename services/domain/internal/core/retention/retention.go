@@ -1,5 +1,6 @@
 // Package retention deletes settled rows after a time that each organization sets for each kind (D65). By default only
-// calls are deleted that policies were tried out on, and nothing while a legal hold is in force. The journals, and the rows that they refer to, are never deleted.
+// calls are deleted that policies were tried out on, and nothing while a legal hold is in force. The journals, and the rows that they refer
+// to, are never deleted.
 package retention
 
 import (
@@ -35,8 +36,8 @@ const (
 // Kinds lists all kinds.
 func Kinds() []Kind { return []Kind{Requests, Handoffs, Closings, SignIns, TriedCalls} }
 
-// DefaultDays is how long a kind is kept without a rule; 0 for as long as the organization exists. The store's function that deletes has the
-// same (migration 1321).
+// DefaultDays is how long a kind is kept without a rule; 0 for as long as the organization exists. The store's function that deletes has
+// the same (migration 1321).
 func (k Kind) DefaultDays() int {
 	if k == TriedCalls {
 		return 30

@@ -254,7 +254,8 @@ type WaveHold struct {
 	Reason                   string
 }
 
-// PauseWave holds a wave of a fleet: if it has not begun it does not begin, and no later one does. Targets that are being deployed continue.
+// PauseWave holds a wave of a fleet: if it has not begun it does not begin, and no later one does. Targets that are being deployed
+// continue.
 func (u *UseCases) PauseWave(ctx context.Context, a core.Actor, w WaveHold) (core.Rollout, error) {
 	return u.holdWave(ctx, a, core.ActionPauseWave, w, true)
 }
@@ -430,7 +431,8 @@ func (p *plan) planBack(s *stop, back fleetBack, f *stopFleet) error {
 	}
 	if len(f.waves) == 0 {
 		return fault.New(fault.Refused,
-			"the agents of all targets that rollout_%d deployed to in %q were revoked: there is nothing to roll back there", p.back.of, s.environment.Name)
+			"the agents of all targets that rollout_%d deployed to in %q were revoked: there is nothing to roll back there", p.back.of,
+			s.environment.Name)
 	}
 	return f.forRollback()
 }

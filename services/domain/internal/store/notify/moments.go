@@ -26,8 +26,8 @@ func Add(ctx context.Context, q *query.Queries, organization int64, n core.Notif
 	}), "store a notification of %s", n.Moment)
 }
 
-// Advance stores a moment that only updates the message of a rollout, while the organization has a channel that can. rolloutEnvironment says
-// which rollout it is; 0 if the moment does.
+// Advance stores a moment that only updates the message of a rollout, while the organization has a channel that can. rolloutEnvironment
+// says which rollout it is; 0 if the moment does.
 func Advance(ctx context.Context, q *query.Queries, organization int64, n core.Notification, rolloutEnvironment int64) error {
 	return pg.Classify(q.InsertAdvance(ctx, query.InsertAdvanceParams{
 		OrganizationID: organization, Cause: n.Cause, At: n.At, DueAt: n.DueAt, RolloutID: n.RolloutID, Subject: n.Subject,

@@ -25,7 +25,8 @@ func (e *Engine) Usage() Usage {
 	return u
 }
 
-// deliveries is how many Functions of runs may be under way that only report to the outside what happens: half as many as others, beside them.
+// deliveries is how many Functions of runs may be under way that only report to the outside what happens: half as many as others, beside
+// them.
 func (s Settings) deliveries() int { return max(1, s.Activities/2) }
 
 func (p *scheduler) usage() Usage {

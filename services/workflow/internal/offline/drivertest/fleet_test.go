@@ -154,7 +154,8 @@ func TestAnAbortedWaveBeginsAgain(t *testing.T) {
 	}
 }
 
-// D61: a target whose run has not ended gets no second one beside it: after an abort and a retry it fails, unless the run has ended meanwhile.
+// D61: a target whose run has not ended gets no second one beside it: after an abort and a retry it fails, unless the run has ended
+// meanwhile.
 func TestNoSecondRunBesideOneThatHasNotEnded(t *testing.T) {
 	t.Parallel()
 	for after, want := range map[time.Duration]string{time.Minute: "the run of an earlier attempt has not ended", 2 * time.Hour: ""} {
