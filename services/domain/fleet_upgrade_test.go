@@ -80,7 +80,7 @@ func TestTheTargetsOfAFleetAreAnnounced(t *testing.T) {
 	_, err = f.access.SetAgentLabels(t.Context(), user(), f.agents[5], map[string]string{"region": "eu", "ring": "1"}) // the same targets
 	f.ok(err)
 	f.want(f.announced()["edge"].Sequence, before)
-	_, err = f.access.SetAgentLabels(t.Context(), user(), f.agents[5], nil)
+	_, err = f.access.SetAgentLabels(t.Context(), user(), f.agents[5], nil, "region", "ring")
 	f.ok(err)
 	_, err = f.access.RevokeAgent(t.Context(), user(), f.agents[0])
 	f.ok(err)

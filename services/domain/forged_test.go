@@ -34,8 +34,8 @@ func (s *shop) aboutRows(r core.Rollout, preview core.Preview) map[string]event.
 		`WITH made AS (INSERT INTO cd_agents (organization_id, name) SELECT organization_id, 'target' FROM cd_rollouts WHERE id = $1 RETURNING
 			organization_id, id),
 			of AS (SELECT id FROM cd_rollout_environments WHERE rollout_id = $1 AND environment_id = $2),
-			fleet AS (INSERT INTO cd_rollout_fleets (organization_id, rollout_environment_id, fleet, waves, targets) SELECT made.organization_id,
-			of.id, '{}', 1, 1 FROM made, of),
+			fleet AS (INSERT INTO cd_rollout_fleets (organization_id, rollout_environment_id, fleet, waves, targets, agents) SELECT
+			made.organization_id, of.id, '{}', 1, 1, '{}' FROM made, of),
 			wave AS (INSERT INTO cd_rollout_waves (organization_id, rollout_environment_id, wave, targets) SELECT made.organization_id, of.id, 1,
 				1 FROM made, of)
 			INSERT INTO cd_rollout_targets (organization_id, rollout_environment_id, agent_id, name, wave) SELECT made.organization_id, of.id,

@@ -332,7 +332,7 @@ end:
 #define suspended (abortedAt && retriedAt <= abortedAt)
 
 /* What the guard answers to an attempt at a change.
- * @calls internal/core/guard Guard.check: Guarded Touches Suspended opensAll
+ * @calls internal/core/guard Guard.check: Touches Guarded Suspended opensAll
  * @calls internal/core/guard Run.opensAll: opens held
  * @go internal/core/guard Run.Suspended
  * @calls internal/core/guard Run.opens: places

@@ -144,7 +144,7 @@ BEGIN
     RETURN NEW;
 END $$;
 -- +goose StatementEnd
-DROP TRIGGER cd_rollout_transitions_controls_are_known ON cd_rollout_transitions;
+DROP TRIGGER IF EXISTS cd_rollout_transitions_controls_are_known ON cd_rollout_transitions;
 CREATE TRIGGER cd_rollout_transitions_controls_are_known BEFORE INSERT ON cd_rollout_transitions FOR EACH ROW
     WHEN (new.event = 'pass_gate' AND (COALESCE(NULLIF(current_setting('lockstep.controls', true), ''), '0'))::integer < 2)
     EXECUTE FUNCTION cd_refuse_unknown_controls();
@@ -158,7 +158,7 @@ CREATE TRIGGER cd_environment_driver_bindings_controls_are_known BEFORE INSERT O
 -- +goose Down
 DROP TRIGGER cd_environment_driver_bindings_controls_are_known ON cd_environment_driver_bindings;
 DROP TRIGGER cd_rollout_environments_controls_are_known ON cd_rollout_environments;
-DROP TRIGGER cd_rollout_transitions_controls_are_known ON cd_rollout_transitions;
+DROP TRIGGER IF EXISTS cd_rollout_transitions_controls_are_known ON cd_rollout_transitions;
 CREATE TRIGGER cd_rollout_transitions_controls_are_known BEFORE INSERT ON cd_rollout_transitions FOR EACH ROW
     WHEN (new.event = 'pass_gate' AND (COALESCE(NULLIF(current_setting('lockstep.controls', true), ''), '0'))::integer < 1)
     EXECUTE FUNCTION cd_refuse_unknown_controls();

@@ -71,7 +71,7 @@ FROM unnest(@ids::bigint[]) AS parent(id);
 -- name: CausesByRollout :many
 -- What led to each rollout (D58): how it and each one before it was created, which is its first row, and how each one before it has failed last; the first cause
 -- first, at most ten rollouts. One before is what it takes back, or what the row says in words that only Lockstep writes: the name of a
--- trigger has no space, and the text of an event is no part of what matches.
+-- trigger has no space, and the text of an event is no part of what matches. Orders begin with the parent, so that its index is walked.
 WITH RECURSIVE line AS (
     SELECT asked.id AS asked, asked.id, 0 AS depth, 9223372036854775807::bigint AS below FROM unnest(@ids::bigint[]) AS asked(id)
     UNION ALL
@@ -79,7 +79,7 @@ WITH RECURSIVE line AS (
     FROM line l
     JOIN cd_rollouts r ON r.organization_id = @organization_id AND r.id = l.id
     CROSS JOIN LATERAL (SELECT f.id, f.triggered_by FROM cd_rollout_transitions f
-        WHERE f.organization_id = @organization_id AND f.rollout_id = r.id ORDER BY f.id LIMIT 1) t
+        WHERE f.organization_id = @organization_id AND f.rollout_id = r.id ORDER BY f.rollout_id, f.id LIMIT 1) t
     JOIN cd_rollouts p ON p.organization_id = @organization_id AND p.id < r.id AND p.id = COALESCE(r.rollback_of,
         substring(t.triggered_by FROM '^(?:queue: asked for at [^ ]+: )?trigger [^ ]+ \(chain\): .* which follows rollout_([0-9]{1,18})$')::bigint)
     WHERE l.depth < 9
@@ -92,13 +92,13 @@ CROSS JOIN LATERAL (
             t.principal_id, t.reason, t.triggered_by, t.conditions, t.breach, t.created_at
      FROM cd_rollout_transitions t
      WHERE t.organization_id = @organization_id AND t.rollout_id = l.id
-     ORDER BY t.id LIMIT 1)
+     ORDER BY t.rollout_id, t.id LIMIT 1)
     UNION ALL
     (SELECT t.id, 'rollout'::text, t.rollout_id, t.from_state, t.to_state, t.event, t.gate_id, t.principal_type, t.principal_id, t.reason,
             t.triggered_by, t.conditions, t.breach, t.created_at
      FROM cd_rollout_transitions t
      WHERE t.organization_id = @organization_id AND t.rollout_id = l.id AND t.event = 'fail' AND l.depth > 0 AND t.id < l.below
-     ORDER BY t.id DESC LIMIT 1)
+     ORDER BY t.rollout_id DESC, t.id DESC LIMIT 1)
     UNION ALL
     (SELECT v.id, 'deployment'::text, v.deployment_id, v.from_state, v.to_state, v.event, v.gate_id, v.principal_type, v.principal_id,
             v.reason, v.triggered_by, NULL::jsonb, false, v.created_at
@@ -106,7 +106,7 @@ CROSS JOIN LATERAL (
      JOIN cd_deployments d ON d.organization_id = e.organization_id AND d.rollout_environment_id = e.id
      CROSS JOIN LATERAL (SELECT w.* FROM cd_deployment_transitions w
         WHERE w.organization_id = d.organization_id AND w.deployment_id = d.id AND w.event IN ('fail', 'degrade') AND w.id < l.below
-        ORDER BY w.id DESC LIMIT 1) v
+        ORDER BY w.deployment_id DESC, w.id DESC LIMIT 1) v
      WHERE e.organization_id = @organization_id AND e.rollout_id = l.id AND l.depth > 0
      ORDER BY v.id DESC LIMIT 1)
 ) rows

@@ -19,7 +19,7 @@ WITH RECURSIVE line AS (
     FROM line l
     JOIN cd_rollouts r ON r.organization_id = $1 AND r.id = l.id
     CROSS JOIN LATERAL (SELECT f.id, f.triggered_by FROM cd_rollout_transitions f
-        WHERE f.organization_id = $1 AND f.rollout_id = r.id ORDER BY f.id LIMIT 1) t
+        WHERE f.organization_id = $1 AND f.rollout_id = r.id ORDER BY f.rollout_id, f.id LIMIT 1) t
     JOIN cd_rollouts p ON p.organization_id = $1 AND p.id < r.id AND p.id = COALESCE(r.rollback_of,
         substring(t.triggered_by FROM '^(?:queue: asked for at [^ ]+: )?trigger [^ ]+ \(chain\): .* which follows rollout_([0-9]{1,18})$')::bigint)
     WHERE l.depth < 9
@@ -32,13 +32,13 @@ CROSS JOIN LATERAL (
             t.principal_id, t.reason, t.triggered_by, t.conditions, t.breach, t.created_at
      FROM cd_rollout_transitions t
      WHERE t.organization_id = $1 AND t.rollout_id = l.id
-     ORDER BY t.id LIMIT 1)
+     ORDER BY t.rollout_id, t.id LIMIT 1)
     UNION ALL
     (SELECT t.id, 'rollout'::text, t.rollout_id, t.from_state, t.to_state, t.event, t.gate_id, t.principal_type, t.principal_id, t.reason,
             t.triggered_by, t.conditions, t.breach, t.created_at
      FROM cd_rollout_transitions t
      WHERE t.organization_id = $1 AND t.rollout_id = l.id AND t.event = 'fail' AND l.depth > 0 AND t.id < l.below
-     ORDER BY t.id DESC LIMIT 1)
+     ORDER BY t.rollout_id DESC, t.id DESC LIMIT 1)
     UNION ALL
     (SELECT v.id, 'deployment'::text, v.deployment_id, v.from_state, v.to_state, v.event, v.gate_id, v.principal_type, v.principal_id,
             v.reason, v.triggered_by, NULL::jsonb, false, v.created_at
@@ -46,7 +46,7 @@ CROSS JOIN LATERAL (
      JOIN cd_deployments d ON d.organization_id = e.organization_id AND d.rollout_environment_id = e.id
      CROSS JOIN LATERAL (SELECT w.id, w.organization_id, w.deployment_id, w.from_state, w.to_state, w.event, w.principal_type, w.principal_id, w.reason, w.triggered_by, w.gate_id, w.created_at, w.updated_at FROM cd_deployment_transitions w
         WHERE w.organization_id = d.organization_id AND w.deployment_id = d.id AND w.event IN ('fail', 'degrade') AND w.id < l.below
-        ORDER BY w.id DESC LIMIT 1) v
+        ORDER BY w.deployment_id DESC, w.id DESC LIMIT 1) v
      WHERE e.organization_id = $1 AND e.rollout_id = l.id AND l.depth > 0
      ORDER BY v.id DESC LIMIT 1)
 ) rows
@@ -73,7 +73,7 @@ type CausesByRolloutRow struct {
 
 // What led to each rollout (D58): how it and each one before it was created, which is its first row, and how each one before it has failed last; the first cause
 // first, at most ten rollouts. One before is what it takes back, or what the row says in words that only Lockstep writes: the name of a
-// trigger has no space, and the text of an event is no part of what matches.
+// trigger has no space, and the text of an event is no part of what matches. Orders begin with the parent, so that its index is walked.
 func (q *Queries) CausesByRollout(ctx context.Context, organizationID int64, ids []int64) ([]CausesByRolloutRow, error) {
 	rows, err := q.db.Query(ctx, causesByRollout, organizationID, ids)
 	if err != nil {
