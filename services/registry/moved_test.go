@@ -90,7 +90,8 @@ func TestATagThatMovesBackIsReported(t *testing.T) {
 	}
 }
 
-// TestAPollFindsATagThatMovedBack: with polls only; of two sources of one image, each publishes the first that it finds, and one what follows.
+// TestAPollFindsATagThatMovedBack: with polls only; of two sources of one image, each publishes the first that it finds, and one publishes
+// what follows.
 func TestAPollFindsATagThatMovedBack(t *testing.T) {
 	t.Parallel()
 	host := ociServer(t)
