@@ -70,7 +70,7 @@ export function Sets() {
                       <Ago at={s.createdAt} />
                     </td>
                     <td className="acts">
-                      <button type="button" onClick={() => setCurate(s)} aria-label={`Put together a set from ${s.name}`}>
+                      <button type="button" onClick={() => setCurate(s)} aria-label={`Put together a set like ${s.name}`}>
                         Put together
                       </button>
                       <button type="button" onClick={() => setPromote(s.id)} aria-label={`Roll out ${s.name}`}>
