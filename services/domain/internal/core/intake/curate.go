@@ -41,11 +41,8 @@ func (u *UseCases) CreateVersionSet(ctx context.Context, a core.Actor, n NewCura
 	if err := n.check(); err != nil {
 		return core.VersionSet{}, err
 	}
-	if err := a.MaySomewhere(core.ActionCreateVersionSet); err != nil {
-		return core.VersionSet{}, err
-	}
 	var made core.VersionSet
-	err := u.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error {
+	err := core.Within(ctx, u.store, a, core.ActionCreateVersionSet, func(ctx context.Context, tx Tx) error {
 		app, err := tx.LockApplication(ctx, n.Application)
 		if err != nil {
 			return err

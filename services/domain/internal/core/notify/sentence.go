@@ -76,7 +76,7 @@ func sentences(ctx context.Context, tx subjects, organization int64, n core.Noti
 	case core.MomentTriggerDeclined:
 		return because(fmt.Sprintf("trigger %s of %s did not begin a rollout", n.Subject, n.Application)), nil
 	case core.MomentTest:
-		return []string{fmt.Sprintf("%s tests route %s. There is nothing to do.", n.PrincipalName, n.Subject)}, nil
+		return []string{fmt.Sprintf("%s tests route %s. No action is needed.", n.PrincipalName, n.Subject)}, nil
 	default:
 		return because(string(n.Moment)), nil
 	}

@@ -289,7 +289,7 @@ func (p *plan) readVersions(ctx context.Context, tx Tx, organization int64) erro
 		return !slices.ContainsFunc(p.services, func(s core.Service) bool { return s.ID == e.ServiceID })
 	})
 	if len(p.entries) == 0 {
-		return fault.New(fault.Refused, "every service of %q is retired: there is nothing to deploy", p.versionSet.Name)
+		return fault.New(fault.Refused, "every service of %q is retired, so it deploys nothing", p.versionSet.Name)
 	}
 	p.versions, err = tx.VersionsByID(ctx, organization, versionIDs(p.entries))
 	return err

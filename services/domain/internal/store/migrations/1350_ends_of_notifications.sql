@@ -1,4 +1,4 @@
--- What ends belongs to the notification of what it ends, and members are told of credentials before these end (D62).
+-- The end of something is stored with the notification of its beginning, and members receive a warning before a credential expires (D62).
 
 -- +goose Up
 CREATE INDEX cd_notifications_that_end ON cd_notifications (organization_id, environment_id, moment, at)

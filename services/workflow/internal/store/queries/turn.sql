@@ -57,7 +57,7 @@ SELECT
 -- when another claim of the row has just committed, which it could not do for those of another table.
 --
 -- A previous owner that is not this process died while it owned the execution: that is counted. Executions with many crashes are claimed
--- by themselves (engine.Claim). A new owner also increments the turn: the previous owner's memory may be stale.
+-- by themselves (engine.Claim). A run is held for an hour at most, so a later time was written by a clock that was ahead, and is ignored. A new owner also increments the turn: the previous owner's memory may be stale.
 WITH RECURSIVE tenants AS (
     (SELECT r.organization FROM runnable r ORDER BY r.organization LIMIT 1)
     UNION ALL

@@ -124,7 +124,7 @@ type ClaimRow struct {
 // when another claim of the row has just committed, which it could not do for those of another table.
 //
 // A previous owner that is not this process died while it owned the execution: that is counted. Executions with many crashes are claimed
-// by themselves (engine.Claim). A new owner also increments the turn: the previous owner's memory may be stale.
+// by themselves (engine.Claim). A run is held for an hour at most, so a later time was written by a clock that was ahead, and is ignored. A new owner also increments the turn: the previous owner's memory may be stale.
 func (q *Queries) Claim(ctx context.Context, arg ClaimParams) ([]ClaimRow, error) {
 	rows, err := q.db.Query(ctx, claim,
 		arg.Instance,
