@@ -109,6 +109,9 @@ func webRequests(ctx context.Context, w *world, r *report) error {
 			return err
 		}
 	}
+	if err := w.received(ctx); err != nil {
+		return err
+	}
 	calls := server.calls.Load()
 	before, err := w.usage(ctx)
 	if err != nil {

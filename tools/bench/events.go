@@ -198,8 +198,7 @@ WHERE n.nspname = 'workflow' AND c.relkind = 'r' AND c.relname IN ('execution', 
 	if err := w.down(); err != nil {
 		return err
 	}
-	// There is no receiver here to confirm the events of the runs so far, and without one a service sends them again and again.
-	if _, err := w.db.Exec(ctx, "DELETE FROM workflow.outbox"); err != nil {
+	if err := w.received(ctx); err != nil {
 		return err
 	}
 	began := now()

@@ -74,6 +74,13 @@ const left = `SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type =
       + current_setting('autovacuum_analyze_scale_factor')::float8 * greatest(c.reltuples, 0)
       AND s.schemaname NOT IN ('pg_toast', 'pg_catalog')))`
 
+// received drops the events that the runs have sent so far. There is no domain service here to confirm them, and without that they are sent
+// again and again.
+func (w *world) received(ctx context.Context) error {
+	_, err := w.db.Exec(ctx, "DELETE FROM workflow.outbox")
+	return err
+}
+
 // maintained returns when PostgreSQL has nothing left to do for what has been written: a checkpoint has ended, and no table is due for a
 // vacuum or an analysis, or has one.
 func (w *world) maintained(ctx context.Context) error {

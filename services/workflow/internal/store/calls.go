@@ -23,34 +23,35 @@ import (
 // Which timers are due is read without a lock: a timer that is closed meanwhile causes a needless wake-up and nothing else.
 // fired counts the timers that were found, so fired = limit means that more may be due.
 func (s *Store) FireTimers(ctx context.Context, now time.Time, limit int) (fired int, next time.Time, err error) {
-	ids, err := s.queries.DueExecutions(ctx, query.DueExecutionsParams{Now: now, Most: int32(limit)})
+	timers, err := s.queries.DueTimers(ctx, query.DueTimersParams{Now: now, Most: int32(limit)})
 	if err != nil {
 		return 0, next, pg.Classify(err, "find due timers")
 	}
-	if len(ids) > 0 {
-		var woken []engine.Woken
-		arrivals := make(map[int64]*engine.Arrival, len(ids))
-		for _, id := range ids {
-			arrivals[id] = &engine.Arrival{} // addTimers fills it in
-		}
-		err = s.pipelined(ctx, func(_ pgx.Tx, q *query.Queries) error {
-			if woken, err = s.wakeMany(ctx, q, ids, arrivals); err != nil {
-				return err
-			}
-			rows, err := q.FireTimers(ctx, query.FireTimersParams{Ids: ids, Now: now})
-			addTimers(woken, rows)
-			return pg.Classify(err, "fire timers")
-		})
-		if err != nil {
-			return 0, next, err
-		}
-		s.wake(woken)
+	if last := len(timers) - 1; last >= 0 && timers[last].Due.After(now) {
+		next, timers = timers[last].Due, timers[:last]
 	}
-	next, err = s.queries.NextTimer(ctx)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return len(ids), time.Time{}, nil
+	if len(timers) == 0 {
+		return 0, next, nil
 	}
-	return len(ids), next, pg.Classify(err, "find next timer")
+	ids := make([]int64, len(timers))
+	arrivals := make(map[int64]*engine.Arrival, len(timers))
+	for i, t := range timers {
+		ids[i], arrivals[t.Execution] = t.Execution, &engine.Arrival{} // addTimers fills it in
+	}
+	var woken []engine.Woken
+	err = s.pipelined(ctx, func(_ pgx.Tx, q *query.Queries) error {
+		if woken, err = s.wakeMany(ctx, q, ids, arrivals); err != nil {
+			return err
+		}
+		rows, err := q.FireTimers(ctx, query.FireTimersParams{Ids: ids, Now: now})
+		addTimers(woken, rows)
+		return pg.Classify(err, "fire timers")
+	})
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	s.wake(woken)
+	return len(ids), next, nil
 }
 
 // addTimers adds to each wake-up the one timer that has fired for its execution. If several have, the execution reads them, since their

@@ -1,12 +1,14 @@
--- name: DueExecutions :many
-SELECT execution FROM timer WHERE NOT fired AND due <= sqlc.arg(now) ORDER BY due LIMIT sqlc.arg(most);
+-- name: DueTimers :many
+-- The timers that are due, and after them the first that is not yet.
+SELECT found.execution, found.due FROM (
+    (SELECT t.execution, t.due FROM timer t WHERE NOT t.fired AND t.due <= sqlc.arg(now) ORDER BY t.due LIMIT sqlc.arg(most))
+    UNION ALL
+    (SELECT n.execution, n.due FROM timer n WHERE NOT n.fired AND n.due > sqlc.arg(now) ORDER BY n.due LIMIT 1)
+) found ORDER BY found.due;
 
 -- name: FireTimers :many
 UPDATE timer SET fired = true WHERE execution = ANY (sqlc.arg(ids)::bigint[]) AND NOT fired AND due <= sqlc.arg(now)
 RETURNING execution, branch, op;
-
--- name: NextTimer :one
-SELECT due FROM timer WHERE NOT fired ORDER BY due LIMIT 1;
 
 -- name: NextCalls :many
 UPDATE call SET

@@ -66,28 +66,38 @@ func (q *Queries) DeliverAnswer(ctx context.Context, arg DeliverAnswerParams) ([
 	return items, nil
 }
 
-const dueExecutions = `-- name: DueExecutions :many
-SELECT execution FROM timer WHERE NOT fired AND due <= $1 ORDER BY due LIMIT $2
+const dueTimers = `-- name: DueTimers :many
+SELECT found.execution, found.due FROM (
+    (SELECT t.execution, t.due FROM timer t WHERE NOT t.fired AND t.due <= $1 ORDER BY t.due LIMIT $2)
+    UNION ALL
+    (SELECT n.execution, n.due FROM timer n WHERE NOT n.fired AND n.due > $1 ORDER BY n.due LIMIT 1)
+) found ORDER BY found.due
 `
 
-type DueExecutionsParams struct {
+type DueTimersParams struct {
 	Now  time.Time
 	Most int32
 }
 
-func (q *Queries) DueExecutions(ctx context.Context, arg DueExecutionsParams) ([]int64, error) {
-	rows, err := q.db.Query(ctx, dueExecutions, arg.Now, arg.Most)
+type DueTimersRow struct {
+	Execution int64
+	Due       time.Time
+}
+
+// The timers that are due, and after them the first that is not yet.
+func (q *Queries) DueTimers(ctx context.Context, arg DueTimersParams) ([]DueTimersRow, error) {
+	rows, err := q.db.Query(ctx, dueTimers, arg.Now, arg.Most)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []int64
+	var items []DueTimersRow
 	for rows.Next() {
-		var execution int64
-		if err := rows.Scan(&execution); err != nil {
+		var i DueTimersRow
+		if err := rows.Scan(&i.Execution, &i.Due); err != nil {
 			return nil, err
 		}
-		items = append(items, execution)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -239,17 +249,6 @@ func (q *Queries) NextCalls(ctx context.Context, arg NextCallsParams) ([]NextCal
 		return nil, err
 	}
 	return items, nil
-}
-
-const nextTimer = `-- name: NextTimer :one
-SELECT due FROM timer WHERE NOT fired ORDER BY due LIMIT 1
-`
-
-func (q *Queries) NextTimer(ctx context.Context) (time.Time, error) {
-	row := q.db.QueryRow(ctx, nextTimer)
-	var due time.Time
-	err := row.Scan(&due)
-	return due, err
 }
 
 const postponeCall = `-- name: PostponeCall :exec
