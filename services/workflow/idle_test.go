@@ -134,13 +134,14 @@ func newQuiet(t *testing.T) *quiet {
 	q.service = control.NewService(q.store, scripts, q.clock, runner)
 	q.flows = flow.NewFlows(flow.Deps{Store: q.store, Scripts: scripts, Start: q.service.Start, Clock: q.clock, Log: log})
 	dispatcher := agent.Dispatcher{Store: q.store, Clock: q.clock, Log: log, Woken: runner.Calls()}
+	agents := events.NewAgents(events.AgentsDeps{Store: q.store, Clock: q.clock, Log: log})
 	running, stop := context.WithCancel(t.Context())
 	var loops sync.WaitGroup
 	t.Cleanup(func() { stop(); loops.Wait() })
 	ready := make(chan struct{})
 	for _, loop := range []func(context.Context) error{
 		func(ctx context.Context) error { return runner.Run(ctx, func() { close(ready) }) },
-		q.flows.Run, dispatcher.Run, owners.Run, watchers.Run, sender.Run, events.Agents{Store: q.store, Clock: q.clock, Log: log}.Run,
+		q.flows.Run, dispatcher.Run, owners.Run, watchers.Run, sender.Run, agents.Run, agents.Listen,
 		outbox.NewInbox(outbox.InboxDeps{Pool: pool, Clock: q.clock, Log: log, Name: "workflow"}).Run,
 		schedule.New(schedule.Deps{Store: schedulestore.New(pool), Scripts: scripts, Clock: q.clock, Log: log}).Run,
 	} {

@@ -165,7 +165,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		Store: executions, Sender: events.Calls{Bus: conn, Clock: wall, Installation: executions.Installation}, Clock: wall,
 		Log: log, Woken: runner.Calls(), Guard: guardian, Answerer: service,
 	}
-	agents := events.Agents{Store: executions, Clock: wall, Log: log}
+	agents := events.NewAgents(events.AgentsDeps{Store: executions, Watches: watches, Clock: wall, Log: log})
 	topology := topology{bus: conn, configured: c.Agents, agents: owners}
 	parts := []run.Part{
 		run.Loop("topology", topology.Run),
@@ -176,6 +176,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		run.Loop("workers", workers.Run),
 		run.Loop("watches", watches.Run),
 		run.Loop("agents", agents.Run),
+		run.Loop("heartbeats", agents.Listen),
 		run.Loop("owners", func(ctx context.Context) error { return own(ctx, owners, c.AgentOwners, wall, log) }),
 		run.Loop("policies", policies.Run),
 		run.Loop("watchers", watchers.Run),
@@ -187,7 +188,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		grpc,
 	}
 	parts = append(parts, consumers(conn, events.Cluster{
-		Answerer: service, Health: events.NewHealth(), Watches: watches, Agents: agents, Observed: executions, Log: log,
+		Answerer: service, Health: events.NewHealth(), Agents: agents, Observed: executions, Log: log,
 	}, events.Domain{Receiver: executions, Policies: executions, Inbox: inbox, Log: log})...)
 	parts = append(parts, health(c, log, topology.Ready, exposition{
 		budget: budget, conn: func() *bus.Conn { return conn }, pool: pool, clock: wall, engine: runner, guard: guardian, policies: policies,

@@ -45,6 +45,7 @@ func scenarios() []scenario {
 		{name: "B20-messages", run: messages},
 		{name: "B21-checks", run: webRequests, config: reachable},
 		{name: "B22-policies", run: policed},
+		{name: "B23-agents", run: agents},
 	}
 }
 

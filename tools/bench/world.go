@@ -72,10 +72,7 @@ func newWorld(ctx context.Context, log *slog.Logger, dir string, o options, adju
 	if w.database, err = postgres.Start(ctx, postgres.Config{DataDir: filepath.Join(dir, "postgres"), Log: log}); err != nil {
 		return nil, err
 	}
-	if w.nats, err = natsserver.Start(natsserver.Config{
-		StoreDir: filepath.Join(dir, "nats"), SyncAlways: true, Log: log,
-		Users: []natsserver.User{{Name: "workflow", Password: "workflow"}, {Name: "domain", Password: "domain"}},
-	}); err != nil {
+	if err := w.serveNATS(0); err != nil {
 		return nil, err
 	}
 	if w.db, err = pgx.Connect(ctx, w.database.URL()); err != nil {
@@ -96,6 +93,30 @@ func newWorld(ctx context.Context, log *slog.Logger, dir string, o options, adju
 		adjust(&w.config)
 	}
 	return w, w.up(ctx)
+}
+
+// serveNATS starts NATS with the users of the services and of so many relays.
+func (w *world) serveNATS(relays int) (err error) {
+	users := []natsserver.User{{Name: bus.UserWorkflow, Password: bus.UserWorkflow}, {Name: bus.UserDomain, Password: bus.UserDomain}}
+	for i := range relays {
+		name := bus.RelayUser(int64(i + 1))
+		users = append(users, natsserver.User{Name: name, Password: name})
+	}
+	w.nats, err = natsserver.Start(natsserver.Config{StoreDir: filepath.Join(w.dir, "nats"), SyncAlways: true, Log: w.log, Users: users})
+	return err
+}
+
+// withRelays starts NATS anew, so that it knows the relays.
+func (w *world) withRelays(ctx context.Context, relays int) error {
+	if err := w.down(); err != nil {
+		return err
+	}
+	w.nats.Shutdown()
+	if err := w.serveNATS(relays); err != nil {
+		return err
+	}
+	w.config.NATSURL = w.nats.URL()
+	return w.up(ctx)
 }
 
 // timed starts the database anew as one that remembers when each transaction was committed.

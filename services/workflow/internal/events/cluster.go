@@ -64,8 +64,7 @@ type Answerer interface {
 type Cluster struct {
 	Answerer Answerer
 	Health   *Health
-	Watches  *Watches
-	Agents   Agents
+	Agents   *Agents
 	// Observed takes what relays see under watches.
 	Observed agent.WatchStore
 	Log      *slog.Logger
@@ -99,10 +98,8 @@ func (c Cluster) Handle(ctx context.Context, d bus.Delivery) error {
 			c.Log.InfoContext(ctx, "agent reports", telemetry.KeyAgent, beat.AgentID, "cluster_reachable", beat.ClusterReachable,
 				"message", beat.Message)
 		}
-		if err := c.Agents.heard(ctx, beat); err != nil {
-			return err
-		}
-		return c.Watches.heard(ctx, beat)
+		c.Agents.heard(beat)
+		return nil
 	case event.TypeArgoRolloutStatusChanged, event.TypeObjectChanged:
 		return c.observed(ctx, d)
 	// What is not known is acknowledged all the same, or the stream would send it again and again.

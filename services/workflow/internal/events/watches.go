@@ -129,25 +129,28 @@ func (w *Watches) send(ctx context.Context, agent int64) error {
 	return w.bus.Publish(ctx, e)
 }
 
-// heard compares what a relay holds with what is wanted of it.
-func (w *Watches) heard(ctx context.Context, beat event.AgentHeartbeat) error {
+// heard compares what relays hold with what is wanted of them.
+func (w *Watches) heard(ctx context.Context, beats []beat) error {
+	var agents []int64
 	w.mu.Lock()
-	recent := w.clock.Now().Sub(w.sent[beat.AgentID]) < watchPause
+	beats = slices.DeleteFunc(slices.Clone(beats), func(b beat) bool { return w.clock.Now().Sub(w.sent[b.AgentID]) < watchPause })
 	w.mu.Unlock()
-	if recent {
+	for _, b := range beats {
+		agents = append(agents, b.AgentID)
+	}
+	if len(agents) == 0 {
 		return nil
 	}
-	wanted, err := w.store.WantedWatches(ctx, beat.AgentID)
+	wanted, err := w.store.WantedIDs(ctx, agents)
 	if err != nil {
 		return err
 	}
-	ids := make([]string, len(wanted))
-	for i, each := range wanted {
-		ids[i] = each.ID
-	}
-	runsOut := len(ids) > 0 && time.Duration(beat.LeaseSeconds)*time.Second < watchLease/2
-	if runsOut || event.WatchDigest(ids) != beat.Watching {
-		w.Changed(beat.AgentID)
+	for _, b := range beats {
+		ids := wanted[b.AgentID]
+		runsOut := len(ids) > 0 && time.Duration(b.LeaseSeconds)*time.Second < watchLease/2
+		if runsOut || event.WatchDigest(ids) != b.Watching {
+			w.Changed(b.AgentID)
+		}
 	}
 	return nil
 }

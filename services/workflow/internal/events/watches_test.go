@@ -43,6 +43,15 @@ func (w *wanted) WantedWatches(_ context.Context, agentID int64) ([]agent.Watch,
 	return all, nil
 }
 
+func (w *wanted) WantedIDs(_ context.Context, agents []int64) (map[int64][]string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !slices.Contains(agents, 42) {
+		return nil, nil
+	}
+	return map[int64][]string{42: w.ids}, nil
+}
+
 func (w *wanted) ReceiveObserved(_ context.Context, watch string, agent int64, e history.Event) (int, error) {
 	if agent != 42 {
 		return 0, fault.New(fault.Denied, "not its own")
@@ -92,12 +101,16 @@ func TestARelayGetsTheWholeSet(t *testing.T) {
 		go func() { defer close(ended); _ = w.Run(ctx) }()
 		defer func() { cancel(); <-ended }()
 
-		beat := func(lease int, ids ...string) {
+		heard := func(b event.AgentHeartbeat) {
 			t.Helper()
-			time.Sleep(5 * time.Second)
-			if err := w.heard(ctx, event.AgentHeartbeat{AgentID: 42, Watching: event.WatchDigest(ids), LeaseSeconds: lease}); err != nil {
+			if err := w.heard(ctx, []beat{{AgentHeartbeat: b, at: clock.System().Now()}}); err != nil {
 				t.Fatal(err)
 			}
+		}
+		holds := func(lease int, ids ...string) {
+			t.Helper()
+			time.Sleep(5 * time.Second)
+			heard(event.AgentHeartbeat{AgentID: 42, Watching: event.WatchDigest(ids), LeaseSeconds: lease})
 		}
 		expect := func(when string, want ...string) {
 			t.Helper()
@@ -105,24 +118,24 @@ func TestARelayGetsTheWholeSet(t *testing.T) {
 				t.Errorf("%s: sent %q, want %q", when, got, want)
 			}
 		}
-		beat(0)
+		holds(0)
 		expect("nothing wanted, nothing held")
 		store.ids = []string{"a", "b"}
 		w.Changed(42)
 		expect("it has changed", "a b ")
-		beat(290, "b", "a")
+		holds(290, "b", "a")
 		expect("the relay holds it")
-		beat(0)
+		holds(0)
 		expect("the relay has started anew", "a b ")
-		beat(140, "a", "b")
+		holds(140, "a", "b")
 		expect("the lease runs out", "a b ")
 		store.ids = nil
-		beat(290, "a", "b")
+		holds(290, "a", "b")
 		expect("the workflows have ended", "")
-		beat(0)
+		holds(0)
 		expect("the relay has heard")
-		beat(0, "x")
-		_ = w.heard(ctx, event.AgentHeartbeat{AgentID: 42, Watching: "old"})
+		holds(0, "x")
+		heard(event.AgentHeartbeat{AgentID: 42, Watching: "old"})
 		expect("a backlog of heartbeats", "")
 	})
 }

@@ -14,14 +14,17 @@ import (
 func TestLoadIsMeasured(t *testing.T) {
 	t.Parallel()
 	b := newTestStore(t)
-	for agent, reachable := range map[int64]bool{1: true, 2: false, 3: true} {
-		if err := b.SaveBeat(t.Context(), agent, b.clock.Now(), reachable, ""); err != nil {
-			t.Fatal(err)
-		}
+	at := b.clock.Now()
+	beats := []agent.Beat{{Agent: 1, At: at, Reachable: true}, {Agent: 2, At: at}, {Agent: 3, At: at, Reachable: true}}
+	if err := b.SaveBeats(t.Context(), beats); err != nil {
+		t.Fatal(err)
 	}
 	b.clock.Advance(5 * time.Minute)
-	if err := b.SaveBeat(t.Context(), 1, b.clock.Now(), true, ""); err != nil {
-		t.Fatal(err)
+	// Another process has a heartbeat of agent 1 that is newer than the one that comes last.
+	for _, at := range []time.Time{b.clock.Now(), at} {
+		if err := b.SaveBeats(t.Context(), []agent.Beat{{Agent: 1, At: at, Reachable: true}}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := b.SaveAgents(t.Context(), []agent.Agent{{ID: 3, Organization: 1, Revoked: true}}); err != nil {
 		t.Fatal(err)

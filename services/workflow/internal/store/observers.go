@@ -37,11 +37,11 @@ func (s *Store) SaveObserver(ctx context.Context, o agent.StandingReport) (chang
 	return n > 0, pg.Classify(err, "save observer %s", o.Key())
 }
 
-// observerWatches are the watches that an agent's relay keeps for observers.
-func (s *Store) observerWatches(ctx context.Context, agentID int64) ([]agent.Watch, error) {
-	rows, err := s.queries.ObserversOf(ctx, agentID)
+// observerWatches are the watches that the relays of agents keep for observers.
+func (s *Store) observerWatches(ctx context.Context, agents ...int64) ([]agent.Watch, error) {
+	rows, err := s.queries.ObserversOf(ctx, agents)
 	if err != nil {
-		return nil, pg.Classify(err, "read observers of agent %d", agentID)
+		return nil, pg.Classify(err, "read observers of agents %v", agents)
 	}
 	var watches []agent.Watch
 	for _, row := range rows {
@@ -51,7 +51,7 @@ func (s *Store) observerWatches(ctx context.Context, agentID int64) ([]agent.Wat
 		}
 		if spec, followed := o.Watch(); followed {
 			id := fmt.Sprintf("%s%d/%s/%d", observerWatch, row.Organization, row.Key, row.Version)
-			watches = append(watches, agent.Watch{ID: id, Agent: agentID, Spec: spec})
+			watches = append(watches, agent.Watch{ID: id, Agent: row.Agent, Spec: spec})
 		}
 	}
 	return watches, nil
@@ -165,10 +165,14 @@ func splitObserver(watch string) (organization int64, key string, version int64,
 	return organization, rest[first+1 : last], version, err == nil && err2 == nil
 }
 
-// SaveBeat stores an agent's newest heartbeat.
-func (s *Store) SaveBeat(ctx context.Context, agent int64, at time.Time, reachable bool, message string) error {
-	err := s.queries.SaveBeat(ctx, query.SaveBeatParams{ID: agent, SeenAt: at, Reachable: reachable, Message: message})
-	return pg.Classify(err, "save heartbeat of agent %d", agent)
+// SaveBeats stores the newest heartbeats of agents.
+func (s *Store) SaveBeats(ctx context.Context, beats []agent.Beat) error {
+	var p query.SaveBeatsParams
+	for _, b := range beats {
+		p.Ids, p.Seen = append(p.Ids, b.Agent), append(p.Seen, b.At)
+		p.Reachable, p.Messages = append(p.Reachable, b.Reachable), append(p.Messages, b.Message)
+	}
+	return pg.Classify(s.queries.SaveBeats(ctx, p), "save heartbeats of %d agents", len(beats))
 }
 
 // ReportAgents emits what has changed about agents.

@@ -151,7 +151,7 @@ func TestAnAgentThatIsSilentIsOfflineSinceItsLastHeartbeat(t *testing.T) {
 	}
 	beat := func(reachable bool) {
 		t.Helper()
-		if err := b.SaveBeat(t.Context(), 7, b.clock.Now(), reachable, "x"); err != nil {
+		if err := b.SaveBeats(t.Context(), []agent.Beat{{Agent: 7, At: b.clock.Now(), Reachable: reachable, Message: "x"}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -42,7 +42,7 @@ func (s *Store) CloseWatch(ctx context.Context, execution, watch string) (agent 
 
 // WantedWatches reads an agent's watches. It deletes those of executions that have ended, in whatever way (E78).
 func (s *Store) WantedWatches(ctx context.Context, agentID int64) ([]agent.Watch, error) {
-	if err := s.queries.DropEndedWatches(ctx, agentID); err != nil {
+	if err := s.queries.DropEndedWatches(ctx, []int64{agentID}); err != nil {
 		return nil, pg.Classify(err, "drop watches of agent %d", agentID)
 	}
 	rows, err := s.queries.WantedWatches(ctx, agentID)
@@ -58,6 +58,29 @@ func (s *Store) WantedWatches(ctx context.Context, agentID int64) ([]agent.Watch
 	}
 	observers, err := s.observerWatches(ctx, agentID)
 	return append(watches, observers...), err
+}
+
+// WantedIDs reads the ids of agents' watches. It deletes those that WantedWatches deletes.
+func (s *Store) WantedIDs(ctx context.Context, agents []int64) (map[int64][]string, error) {
+	if err := s.queries.DropEndedWatches(ctx, agents); err != nil {
+		return nil, pg.Classify(err, "drop watches of %d agents", len(agents))
+	}
+	rows, err := s.queries.WantedIDs(ctx, agents)
+	if err != nil {
+		return nil, pg.Classify(err, "read watches of %d agents", len(agents))
+	}
+	observers, err := s.observerWatches(ctx, agents...)
+	if err != nil {
+		return nil, err
+	}
+	ids := map[int64][]string{}
+	for _, row := range rows {
+		ids[row.Agent] = append(ids[row.Agent], row.ID)
+	}
+	for _, watch := range observers {
+		ids[watch.Agent] = append(ids[watch.Agent], watch.ID)
+	}
+	return ids, nil
 }
 
 // ReceiveObserved stores what a watch has observed as an event of the execution's organization, and matches it.

@@ -67,12 +67,21 @@ func (o StandingReport) Watch() (WatchSpec, bool) {
 	}, kind != ""
 }
 
+// Beat is what is kept of an agent's newest heartbeat.
+type Beat struct {
+	Agent int64
+	// At is when it came, by the clock of the service that received it.
+	At        time.Time
+	Reachable bool
+	Message   string
+}
+
 // ReportStore keeps observers and the heartbeats of agents. Every method is one transaction and may be repeated.
 type ReportStore interface {
 	// SaveObserver registers an observer; changed is false when it was registered as it is.
 	SaveObserver(ctx context.Context, o StandingReport) (changed bool, err error)
-	// SaveBeat keeps an agent's newest heartbeat.
-	SaveBeat(ctx context.Context, agent int64, at time.Time, reachable bool, message string) error
+	// SaveBeats keeps the newest heartbeats of agents, at most one of each.
+	SaveBeats(ctx context.Context, beats []Beat) error
 	// ReportAgents emits, for every observer of an agent, what has changed: an agent without a heartbeat for so long is
 	// offline, since its last one.
 	ReportAgents(ctx context.Context, now time.Time, offlineAfter time.Duration) error

@@ -49,6 +49,8 @@ type WatchStore interface {
 	CloseWatch(ctx context.Context, execution, watch string) (agent int64, err error)
 	// WantedWatches are an agent's watches of executions that have not ended, by id, and those of observers.
 	WantedWatches(ctx context.Context, agent int64) ([]Watch, error)
+	// WantedIDs are the ids of what WantedWatches answers, of several agents. One without watches is left out.
+	WantedIDs(ctx context.Context, agents []int64) (map[int64][]string, error)
 	// ReceiveObserved stores an event about a watch like Store.Receive; one about a watch that is not there changes
 	// nothing. fault.Denied: the watch is another agent's.
 	ReceiveObserved(ctx context.Context, watch string, agent int64, e history.Event) (matched int, err error)

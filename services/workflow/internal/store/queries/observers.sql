@@ -7,7 +7,7 @@ SET version = o.version + 1, agent = excluded.agent, spec = excluded.spec
 WHERE o.agent <> excluded.agent OR o.spec::text <> excluded.spec::text;
 
 -- name: ObserversOf :many
-SELECT organization, key, version, spec FROM observer WHERE agent = $1 ORDER BY organization, key;
+SELECT agent, organization, key, version, spec FROM observer WHERE agent = ANY (sqlc.arg(agents)::bigint[]) ORDER BY agent, organization, key;
 
 -- name: FindObserver :one
 SELECT spec, agent, version, report, reported_at FROM observer WHERE organization = $1 AND key = $2;
@@ -19,9 +19,15 @@ WHERE organization = sqlc.arg(organization) AND key = sqlc.arg(key) AND version 
   AND reported_at IS NOT DISTINCT FROM sqlc.narg(before)
 RETURNING version;
 
--- name: SaveBeat :exec
-INSERT INTO agent (id, seen_at, reachable, message) VALUES ($1, $2, $3, $4)
-ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, reachable = excluded.reachable, message = excluded.message;
+-- name: SaveBeats :exec
+-- In the order of the agents, so that two services wait for each other's rows in one direction only. A newer heartbeat stays.
+INSERT INTO agent AS a (id, seen_at, reachable, message)
+SELECT b.id, b.seen_at, b.reachable, b.message
+FROM (SELECT unnest(sqlc.arg(ids)::bigint[]) AS id, unnest(sqlc.arg(seen)::timestamptz[]) AS seen_at,
+    unnest(sqlc.arg(reachable)::boolean[]) AS reachable, unnest(sqlc.arg(messages)::text[]) AS message) b
+ORDER BY b.id
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, reachable = excluded.reachable, message = excluded.message
+WHERE a.seen_at <= excluded.seen_at;
 
 -- name: ObserversOfAgents :many
 -- The observers of agents themselves, with the agent's newest heartbeat.

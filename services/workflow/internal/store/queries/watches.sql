@@ -16,13 +16,19 @@ RETURNING watch.agent;
 -- name: DropEndedWatches :exec
 -- Keeps the watches of a run that has failed, because it may be retried; until then they are not wanted.
 DELETE FROM watch USING execution
-WHERE watch.agent = $1 AND execution.id = watch.execution AND execution.state NOT IN ('running', 'parked') AND execution.state <> 'failed';
+WHERE watch.agent = ANY (sqlc.arg(agents)::bigint[]) AND execution.id = watch.execution AND execution.state NOT IN ('running', 'parked') AND execution.state <> 'failed';
 
 -- name: WantedWatches :many
 SELECT watch.id, watch.spec
 FROM watch JOIN execution ON execution.id = watch.execution
 WHERE watch.agent = $1 AND execution.state IN ('running', 'parked')
 ORDER BY watch.id;
+
+-- name: WantedIDs :many
+SELECT watch.agent, watch.id
+FROM watch JOIN execution ON execution.id = watch.execution
+WHERE watch.agent = ANY (sqlc.arg(agents)::bigint[]) AND execution.state IN ('running', 'parked')
+ORDER BY watch.agent, watch.id;
 
 -- name: FindWatch :one
 SELECT watch.agent, watch.spec, execution.organization

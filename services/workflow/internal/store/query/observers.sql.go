@@ -41,18 +41,19 @@ func (q *Queries) FindObserver(ctx context.Context, arg FindObserverParams) (Fin
 }
 
 const observersOf = `-- name: ObserversOf :many
-SELECT organization, key, version, spec FROM observer WHERE agent = $1 ORDER BY organization, key
+SELECT agent, organization, key, version, spec FROM observer WHERE agent = ANY ($1::bigint[]) ORDER BY agent, organization, key
 `
 
 type ObserversOfRow struct {
+	Agent        int64
 	Organization int64
 	Key          string
 	Version      int64
 	Spec         []byte
 }
 
-func (q *Queries) ObserversOf(ctx context.Context, agent int64) ([]ObserversOfRow, error) {
-	rows, err := q.db.Query(ctx, observersOf, agent)
+func (q *Queries) ObserversOf(ctx context.Context, agents []int64) ([]ObserversOfRow, error) {
+	rows, err := q.db.Query(ctx, observersOf, agents)
 	if err != nil {
 		return nil, err
 	}
@@ -61,6 +62,7 @@ func (q *Queries) ObserversOf(ctx context.Context, agent int64) ([]ObserversOfRo
 	for rows.Next() {
 		var i ObserversOfRow
 		if err := rows.Scan(
+			&i.Agent,
 			&i.Organization,
 			&i.Key,
 			&i.Version,
@@ -130,24 +132,30 @@ func (q *Queries) ObserversOfAgents(ctx context.Context) ([]ObserversOfAgentsRow
 	return items, nil
 }
 
-const saveBeat = `-- name: SaveBeat :exec
-INSERT INTO agent (id, seen_at, reachable, message) VALUES ($1, $2, $3, $4)
+const saveBeats = `-- name: SaveBeats :exec
+INSERT INTO agent AS a (id, seen_at, reachable, message)
+SELECT b.id, b.seen_at, b.reachable, b.message
+FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::timestamptz[]) AS seen_at,
+    unnest($3::boolean[]) AS reachable, unnest($4::text[]) AS message) b
+ORDER BY b.id
 ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, reachable = excluded.reachable, message = excluded.message
+WHERE a.seen_at <= excluded.seen_at
 `
 
-type SaveBeatParams struct {
-	ID        int64
-	SeenAt    time.Time
-	Reachable bool
-	Message   string
+type SaveBeatsParams struct {
+	Ids       []int64
+	Seen      []time.Time
+	Reachable []bool
+	Messages  []string
 }
 
-func (q *Queries) SaveBeat(ctx context.Context, arg SaveBeatParams) error {
-	_, err := q.db.Exec(ctx, saveBeat,
-		arg.ID,
-		arg.SeenAt,
+// In the order of the agents, so that two services wait for each other's rows in one direction only. A newer heartbeat stays.
+func (q *Queries) SaveBeats(ctx context.Context, arg SaveBeatsParams) error {
+	_, err := q.db.Exec(ctx, saveBeats,
+		arg.Ids,
+		arg.Seen,
 		arg.Reachable,
-		arg.Message,
+		arg.Messages,
 	)
 	return err
 }

@@ -31,12 +31,12 @@ func (q *Queries) CloseWatch(ctx context.Context, arg CloseWatchParams) (int64, 
 
 const dropEndedWatches = `-- name: DropEndedWatches :exec
 DELETE FROM watch USING execution
-WHERE watch.agent = $1 AND execution.id = watch.execution AND execution.state NOT IN ('running', 'parked') AND execution.state <> 'failed'
+WHERE watch.agent = ANY ($1::bigint[]) AND execution.id = watch.execution AND execution.state NOT IN ('running', 'parked') AND execution.state <> 'failed'
 `
 
 // Keeps the watches of a run that has failed, because it may be retried; until then they are not wanted.
-func (q *Queries) DropEndedWatches(ctx context.Context, agent int64) error {
-	_, err := q.db.Exec(ctx, dropEndedWatches, agent)
+func (q *Queries) DropEndedWatches(ctx context.Context, agents []int64) error {
+	_, err := q.db.Exec(ctx, dropEndedWatches, agents)
 	return err
 }
 
@@ -89,6 +89,38 @@ func (q *Queries) OpenWatch(ctx context.Context, arg OpenWatchParams) (int64, er
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const wantedIDs = `-- name: WantedIDs :many
+SELECT watch.agent, watch.id
+FROM watch JOIN execution ON execution.id = watch.execution
+WHERE watch.agent = ANY ($1::bigint[]) AND execution.state IN ('running', 'parked')
+ORDER BY watch.agent, watch.id
+`
+
+type WantedIDsRow struct {
+	Agent int64
+	ID    string
+}
+
+func (q *Queries) WantedIDs(ctx context.Context, agents []int64) ([]WantedIDsRow, error) {
+	rows, err := q.db.Query(ctx, wantedIDs, agents)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WantedIDsRow
+	for rows.Next() {
+		var i WantedIDsRow
+		if err := rows.Scan(&i.Agent, &i.ID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const wantedWatches = `-- name: WantedWatches :many
