@@ -55,6 +55,8 @@ type options struct {
 	passages int
 	// notifications is how many approvals are asked for in a channel; 0 leaves that out.
 	notifications int
+	// followers is how many consoles follow the organization; 0 leaves that out.
+	followers int
 	// open is how many checks are open meanwhile, of which one in a hundred changes each second.
 	open int
 	// data is a folder that keeps the organization for the next time, whose pages are measured as they are; empty for none.
@@ -79,6 +81,7 @@ func main() {
 	flag.IntVar(&o.events, "events", 16_000, "how many `words` of workflows the journal takes; 0 for none, and for no artifacts")
 	flag.IntVar(&o.passages, "passages", 99, "how many `rollouts` pass an entrance with ten conditions; 0 for none")
 	flag.IntVar(&o.notifications, "notifications", 0, "how many `approvals` are asked for in a channel, by a workflow service of its own; 0 for none")
+	flag.IntVar(&o.followers, "followers", 0, "how many `consoles` follow the organization while rollouts report; 0 for none")
 	flag.IntVar(&o.open, "open", 0, "how many `checks` are open while passages are measured, of which one in a hundred changes each second")
 	flag.StringVar(&o.data, "data", "", "keep the organization in this `folder`, and measure its pages, and nothing else, if it has one")
 	flag.StringVar(&o.profile, "profile", "", "write a CPU profile of service and client during the pages into this `file`")
@@ -165,6 +168,9 @@ func bench(ctx context.Context, o options) (failed error) {
 		if err = service.Await(ctx); err == nil {
 			err = notifications(ctx, nats.URL(), database.URL(), service, o, log)
 		}
+	}
+	if err == nil && o.followers > 0 {
+		err = followers(ctx, nats.URL(), database.PID(), service, o, log)
 	}
 	if err != nil {
 		stop()
