@@ -156,6 +156,12 @@ bench-outbox: ## Measure an outbox's way into its stream, in batches and one by 
 	go build -o "$$out/bench" ./tools/bench/outbox; \
 	"$$out/bench" $(BENCH_FLAGS)
 
+.PHONY: bench-fleet
+bench-fleet: ## Measure what a fleet costs: engines, agents, followers, pushes, pages (SCALE=0.1 for a small machine, 1 for a large one)
+	@$(MAKE) bench BENCH_FLAGS="-scale $(or $(SCALE),0.1) B1-start B4-parked B18-replicas B23-agents"
+	@$(MAKE) bench-domain BENCH_FLAGS="-scale $(or $(SCALE),0.1) -followers 500"
+	@$(MAKE) bench-registry BENCH_FLAGS="-for 60s -rate $(or $(RATE),1000)"
+
 .PHONY: race
 race: ## Run the tests once more, in random order, under the race detector
 	@go test -race -shuffle=on -count=1 -timeout 30m $(TEST_FLAGS) work

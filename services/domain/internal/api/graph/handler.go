@@ -221,7 +221,7 @@ type View interface {
 	CountGatesFor(ctx context.Context, a core.Actor) (int, error)
 	JournalOf(ctx context.Context, organization int64, p core.Page) (core.Slice[core.JournalEntry], error)
 	Present(ctx context.Context, organization int64) (int64, error)
-	Follow(ctx context.Context, a core.Actor, after, rollout int64, send func(core.JournalEntry) bool) error
+	Follow(ctx context.Context, a core.Actor, after, rollout int64, send func(view.Followed) bool) error
 	Waits(ctx context.Context, organization int64, rollouts []int64) (map[int64][]view.Wait, error)
 	RolloutChecks(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.CheckState, error)
 	RolloutDeadlines(ctx context.Context, organization int64, rollouts []int64) (map[int64][]view.Deadline, error)

@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/transport"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
 )
 
 // What lies across rollouts: what waits, and the journal of everything.
@@ -65,6 +66,9 @@ type journalEntry struct{}
 
 // Rollout is what the row belongs to.
 func (journalEntry) Rollout(ctx context.Context, e *model.JournalEntry) (model.Rollout, error) {
+	if r, read := e.ReadRollout(); read {
+		return r, nil
+	}
 	return required(ctx, loadersOf(ctx).rollouts, model.KindRollout, e.RolloutID, model.WrapRollout)
 }
 
@@ -102,9 +106,9 @@ func (s subscription) Journal(ctx context.Context, after, rollout *string) (<-ch
 	entries := make(chan model.JournalEntry)
 	go func() {
 		defer close(entries)
-		err := s.domain.View.Follow(ctx, actor, position, only, func(e core.JournalEntry) bool {
+		err := s.domain.View.Follow(ctx, actor, position, only, func(f view.Followed) bool {
 			select {
-			case entries <- model.WrapJournalEntry(e):
+			case entries <- model.WrapFollowed(f):
 				return true
 			case <-ctx.Done():
 				return false

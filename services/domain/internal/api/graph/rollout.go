@@ -16,6 +16,9 @@ type rolloutResolver struct{}
 
 // Application is what is rolled out.
 func (rolloutResolver) Application(ctx context.Context, r *model.Rollout) (model.Application, error) {
+	if a, read := r.ReadApplication(); read {
+		return a, nil
+	}
 	return required(ctx, loadersOf(ctx).applications, model.KindApplication, r.ApplicationID, model.WrapApplication)
 }
 

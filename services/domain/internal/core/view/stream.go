@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,8 +35,33 @@ type horizons struct {
 	of map[int64]*horizon
 }
 
+// Followed is a row of the journal as followers get it.
+type Followed struct {
+	core.JournalEntry
+	// Rollout and Application are what the row belongs to, as they were when it was read; nil where a single rollout is followed.
+	Rollout     *core.Rollout
+	Application *core.Application
+}
+
+// shared is a page of rows that one follower has read for all that are at the same position.
+type shared struct {
+	above, upTo int64
+	rows        []Followed
+}
+
+// sharedPages is how many of them are kept: those of about a second. A follower that is further behind reads by itself.
+const sharedPages = 4
+
+// pages are the latest of an organization.
+type pages struct {
+	mu     sync.Mutex
+	latest []shared
+}
+
 // horizon is that of one organization.
 type horizon struct {
+	pages pages
+
 	mu sync.Mutex
 	// looked is when it was looked at last.
 	looked time.Time
@@ -111,8 +137,9 @@ func (u *UseCases) Present(ctx context.Context, organization int64) (int64, erro
 }
 
 // Follow sends every row of the organization's journal after a position, or of one rollout's, until ctx ends or send returns
-// false. A position of -1 begins with the present, and a rollout of 0 is all of them.
-func (u *UseCases) Follow(ctx context.Context, a core.Actor, after, rollout int64, send func(core.JournalEntry) bool) error {
+// false. A position of -1 begins with the present, and a rollout of 0 is all of them. Followers of all rollouts share what is read, so that
+// many of them cost the database as much as one.
+func (u *UseCases) Follow(ctx context.Context, a core.Actor, after, rollout int64, send func(Followed) bool) error {
 	if !a.Permissions.Has(core.MayRead) {
 		return fault.New(fault.Denied, "following the journal needs the permission %q", core.MayRead)
 	}
@@ -128,19 +155,16 @@ func (u *UseCases) Follow(ctx context.Context, a core.Actor, after, rollout int6
 			return err
 		}
 		for after < settled {
-			rows, err := u.journalUpTo(ctx, a.Organization, after, settled, rollout)
+			page, err := u.journalUpTo(ctx, a.Organization, after, settled, rollout)
 			if err != nil {
 				return err
 			}
-			for _, row := range rows {
+			for _, row := range page.rows {
 				if !send(row) {
 					return nil
 				}
-				after = row.ID
 			}
-			if len(rows) < followPage {
-				after = settled
-			}
+			after = page.upTo
 		}
 		if clock.Sleep(ctx, u.clock, followPause) != nil {
 			return nil //nolint:nilerr // the follower has gone
@@ -150,18 +174,82 @@ func (u *UseCases) Follow(ctx context.Context, a core.Actor, after, rollout int6
 
 // journalUpTo is the next page of rows after a position, up to another: of the whole organization, or of a rollout. Those are
 // read by the rollout, so that to follow one costs nothing for what happens to others.
-func (u *UseCases) journalUpTo(ctx context.Context, organization, after, settled, rollout int64) ([]core.JournalEntry, error) {
+func (u *UseCases) journalUpTo(ctx context.Context, organization, after, settled, rollout int64) (shared, error) {
 	if rollout == 0 {
-		return u.JournalBetween(ctx, organization, core.Range{Above: after, Below: settled + 1, Most: followPage})
+		return u.sharedPage(ctx, organization, after, settled)
 	}
 	page, err := u.Journal(
 		ctx, organization, rollout, core.Page{First: followPage, After: core.CursorOf(after), Before: core.CursorOf(settled + 1)},
 	)
-	rows := make([]core.JournalEntry, len(page.Nodes))
+	rows := make([]Followed, len(page.Nodes))
 	for i, t := range page.Nodes {
-		rows[i] = core.JournalEntry{RolloutID: rollout, Transition: t}
+		rows[i] = Followed{JournalEntry: core.JournalEntry{RolloutID: rollout, Transition: t}}
 	}
-	return rows, err
+	return pageOf(rows, after, settled), err
+}
+
+// pageOf is a page that ends with its last row, or where it is not full with the settled position.
+func pageOf(rows []Followed, above, settled int64) shared {
+	if len(rows) == followPage {
+		settled = rows[len(rows)-1].ID
+	}
+	return shared{above: above, upTo: settled, rows: rows}
+}
+
+// sharedPage is the next page of an organization's rows after a position. The first follower at a position reads it, with what the rows
+// belong to, while the others at it wait.
+func (u *UseCases) sharedPage(ctx context.Context, organization, after, settled int64) (shared, error) {
+	p := &u.horizons.get(organization).pages
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, page := range p.latest {
+		if page.above == after && page.upTo <= settled {
+			return page, nil
+		}
+	}
+	entries, err := u.JournalBetween(ctx, organization, core.Range{Above: after, Below: settled + 1, Most: followPage})
+	if err != nil {
+		return shared{}, err
+	}
+	rollouts, applications, err := u.belongings(ctx, organization, entries)
+	if err != nil {
+		return shared{}, err
+	}
+	rows := make([]Followed, len(entries))
+	for i, e := range entries {
+		rows[i].JournalEntry = e
+		if r, found := rollouts[e.RolloutID]; found {
+			rows[i].Rollout = &r
+			if a, found := applications[r.ApplicationID]; found {
+				rows[i].Application = &a
+			}
+		}
+	}
+	page := pageOf(rows, after, settled)
+	if p.latest = append(p.latest, page); len(p.latest) > sharedPages {
+		p.latest = slices.Delete(p.latest, 0, len(p.latest)-sharedPages)
+	}
+	return page, nil
+}
+
+// belongings reads the rollouts of rows, and their applications.
+func (u *UseCases) belongings(
+	ctx context.Context, organization int64, entries []core.JournalEntry,
+) (map[int64]core.Rollout, map[int64]core.Application, error) {
+	ids := make([]int64, len(entries))
+	for i, e := range entries {
+		ids[i] = e.RolloutID
+	}
+	rollouts, err := u.RolloutsByID(ctx, organization, core.Distinct(ids))
+	if err != nil {
+		return nil, nil, err
+	}
+	ids = ids[:0]
+	for _, r := range rollouts {
+		ids = append(ids, r.ApplicationID)
+	}
+	applications, err := u.ApplicationsByID(ctx, organization, core.Distinct(ids))
+	return rollouts, applications, err
 }
 
 // JournalOf is a page of the organization's whole journal as it can be seen, oldest first. To follow on, take Present: below

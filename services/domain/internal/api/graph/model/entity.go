@@ -81,7 +81,18 @@ type DriverBinding struct{ core.DriverBinding }
 type ApplicationEnvironment struct{ core.Cell }
 
 // Rollout wraps the domain's.
-type Rollout struct{ core.Rollout }
+type Rollout struct {
+	core.Rollout
+	application *core.Application
+}
+
+// ReadApplication is its application, if that was read along.
+func (r Rollout) ReadApplication() (Application, bool) {
+	if r.application == nil {
+		return Application{}, false
+	}
+	return WrapApplication(*r.application), true
+}
 
 // RolloutEnvironment wraps the domain's.
 type RolloutEnvironment struct{ core.RolloutEnvironment }
@@ -251,7 +262,18 @@ func (a EnvironmentApproval) Group() *string { return orNull(a.GateRule.Group) }
 func (a EnvironmentApproval) ExpiresAfterSeconds() int { return int(a.ExpiresAfter / time.Second) }
 
 // JournalEntry wraps the domain's.
-type JournalEntry struct{ core.JournalEntry }
+type JournalEntry struct {
+	core.JournalEntry
+	rollout *Rollout
+}
+
+// ReadRollout is what the row belongs to, if that was read along.
+func (e JournalEntry) ReadRollout() (Rollout, bool) {
+	if e.rollout == nil {
+		return Rollout{}, false
+	}
+	return *e.rollout, true
+}
 
 // Cursor is the entry's position, for the next request.
 func (e JournalEntry) Cursor() string { return core.CursorOf(e.ID) }

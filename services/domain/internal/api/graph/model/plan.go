@@ -43,7 +43,7 @@ func (p PlannedApplication) Begins() string { return p.touched.Begins }
 
 // Strategy is null where nothing could be planned.
 func (p PlannedApplication) Strategy() *RolloutStrategy {
-	return Rollout{core.Rollout{Plan: p.touched.Plan}}.Strategy()
+	return WrapRollout(core.Rollout{Plan: p.touched.Plan}).Strategy()
 }
 
 // StrategyReason is null with it.

@@ -55,7 +55,7 @@ func WrapDriverBinding(b core.DriverBinding) DriverBinding { return DriverBindin
 func WrapApplicationEnvironment(c core.Cell) ApplicationEnvironment { return ApplicationEnvironment{c} }
 
 // WrapRollout wraps the domain's.
-func WrapRollout(r core.Rollout) Rollout { return Rollout{r} }
+func WrapRollout(r core.Rollout) Rollout { return Rollout{Rollout: r} }
 
 // WrapRolloutEnvironment wraps the domain's.
 func WrapRolloutEnvironment(e core.RolloutEnvironment) RolloutEnvironment {
@@ -102,7 +102,18 @@ func WrapEnvironmentApproval(a core.EnvironmentApproval) EnvironmentApproval {
 }
 
 // WrapJournalEntry wraps the domain's.
-func WrapJournalEntry(e core.JournalEntry) JournalEntry { return JournalEntry{e} }
+func WrapJournalEntry(e core.JournalEntry) JournalEntry { return JournalEntry{JournalEntry: e} }
+
+// WrapFollowed wraps a row with what it belongs to, where that was read along.
+func WrapFollowed(f view.Followed) JournalEntry {
+	e := WrapJournalEntry(f.JournalEntry)
+	if f.Rollout != nil {
+		r := WrapRollout(*f.Rollout)
+		r.application = f.Application
+		e.rollout = &r
+	}
+	return e
+}
 
 // WrapMember wraps the domain's.
 func WrapMember(m core.Member) Member { return Member{m} }
