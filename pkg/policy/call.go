@@ -54,27 +54,33 @@ type Call struct {
 	Given []string `json:"given,omitempty"`
 }
 
-// world makes the entities and the context of a call. It refuses one that is too large or not of the schema.
+// world makes the entities and the context that all calls of a run have in common.
 func (c Call) world() (*world, error) {
-	w := &world{entities: types.EntityMap{}, at: c.At, zones: map[string]cedar.Request{}}
+	w := &world{entities: types.EntityMap{}}
 	var err error
 	if w.base.Principal, err = w.principal(c.Principal); err != nil {
 		return nil, err
 	}
-	seen, err := argumentsOf(c.Arguments)
-	if err != nil {
-		return nil, err
-	}
 	w.base.Action = actionUID(FunctionCall)
-	w.base.Resource = w.entity("Function", c.Function, cedar.RecordMap{"name": types.String(c.Function)})
-	w.context = cedar.RecordMap{
-		"run": types.String(c.Run), "environments": w.environments(c.Environments), "arguments": texts(seen.all),
-		"argument": cedar.NewRecord(seen.named), "omitted": texts(seen.omitted),
-	}
+	w.context = cedar.RecordMap{"run": types.String(c.Run), "environments": w.environments(c.Environments)}
 	if c.Application != "" {
 		w.context["application"] = w.entity("Application", c.Application, nil)
 	}
 	return w, nil
+}
+
+// function is the Function that is called.
+func function(name string) types.EntityUID { return types.NewEntityUID("Function", types.String(name)) }
+
+// with is the world of one call, beside others of the same run.
+func (w *world) with(name string, seen *arguments, at time.Time) *world {
+	one := &world{entities: w.entities, base: w.base, at: at, zones: map[string]cedar.Request{}, context: make(cedar.RecordMap, len(w.context)+4)}
+	maps.Copy(one.context, w.context)
+	one.context["arguments"], one.context["argument"] = texts(seen.all), cedar.NewRecord(seen.named)
+	one.context["omitted"] = texts(seen.omitted)
+	one.base.Resource = function(name)
+	one.own = types.Entity{UID: one.base.Resource, Attributes: cedar.NewRecord(cedar.RecordMap{"name": types.String(name)})}
+	return one
 }
 
 // arguments are those of a call as policies see them.
@@ -86,22 +92,37 @@ type arguments struct {
 
 // argumentsOf reads the arguments of a call. An error is a reason to deny it: what policies cannot see they cannot decide about.
 func argumentsOf(encoded json.RawMessage) (*arguments, error) {
-	a := &arguments{named: cedar.RecordMap{}}
+	a := &arguments{}
+	values, err := decode(encoded)
+	if err != nil {
+		return nil, err
+	}
+	return a, a.read(values)
+}
+
+// decode reads an object of JSON; none is an empty one.
+func decode(encoded json.RawMessage) (map[string]any, error) {
 	if len(encoded) == 0 {
-		return a, nil
+		return nil, nil
 	}
 	decoder := json.NewDecoder(bytes.NewReader(encoded))
 	decoder.UseNumber()
-	values := map[string]any{}
+	var values map[string]any
 	if err := decoder.Decode(&values); err != nil {
 		return nil, fmt.Errorf("read the arguments: %w", err)
 	}
+	return values, nil
+}
+
+// read takes arguments that have been decoded.
+func (a *arguments) read(values map[string]any) error {
+	a.named = cedar.RecordMap{}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if err := a.add(name, values[name]); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return a, a.name(values)
+	return a.name(values)
 }
 
 // add adds an argument, or the members of an object or a list.
@@ -182,7 +203,10 @@ func (p *policy) named() []types.EntityUID {
 }
 
 // CallSet are the policies about calls that concern one run, ready to decide. It is safe for concurrent use.
-type CallSet struct{ set Set }
+type CallSet struct {
+	set  Set
+	memo *Memo
+}
 
 // CombineCalls makes the policies about calls of levels ready. Sets and levels without any are left out, so that a level which has
 // policies only about rollouts does not have to permit calls.
@@ -191,7 +215,7 @@ func CombineCalls(levels ...Level) (*CallSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &CallSet{*set}, nil
+	return &CallSet{set: *set}, nil
 }
 
 // Empty reports whether there are no policies at all.
@@ -205,12 +229,15 @@ func (s *CallSet) Decide(c Call) Decision {
 	if s.Empty() {
 		return Decision{Verdict: Allow}
 	}
-	w, err := c.world()
-	return s.set.decide(w, err, c.Given, func(d *Document) *index { return d.of(FunctionCall) })
+	seen, err := argumentsOf(c.Arguments)
+	if err != nil {
+		return s.set.failed(err)
+	}
+	return s.decide(NewCaller(c), c.Function, seen, c.At, c.Given)
 }
 
 // DecideCall is Decide of policies that were combined for calls.
-func (s *Set) DecideCall(c Call) Decision { return (&CallSet{*s}).Decide(c) }
+func (s *Set) DecideCall(c Call) Decision { return (&CallSet{set: *s}).Decide(c) }
 
 // removed takes the place of what may be a secret.
 const removed = "(removed)"

@@ -98,7 +98,7 @@ func (c Cases) Run(text string) ([]Outcome, []Problem) {
 			if call.Principal.Kind == "" {
 				call.Principal = r.Principal
 			}
-			decision = (&CallSet{*set}).Decide(call)
+			decision = (&CallSet{set: *set}).Decide(call)
 		}
 		all[i] = Outcome{Case: one, Decision: decision, Passed: decision.Verdict == one.Verdict}
 		if all[i].Passed && one.By != "" {

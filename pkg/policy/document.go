@@ -90,6 +90,8 @@ type policy struct {
 	Info
 	compiled *cedar.Policy
 	order    int
+	// rest is what is left to evaluate where the index finds the policy.
+	rest *cedar.Policy
 }
 
 func (p *policy) ast() *xast.Policy { return (*xast.Policy)(p.compiled.AST()) }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/ast"
 	"github.com/cedar-policy/cedar-go/types"
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
 )
@@ -50,6 +51,7 @@ func indexOf(all []*policy, groups bool) *index {
 	x := &index{all: all, byAction: map[types.EntityUID]*side{}, anyAction: newSide()}
 	for i, p := range all {
 		p.order = i
+		p.rest = p.remainder(groups)
 		actions, named := p.actions(groups)
 		if !named {
 			x.anyAction.add(p, p.ast().Resource)
@@ -95,18 +97,43 @@ func (p *policy) concerns(principal types.EntityUID) bool {
 	}
 }
 
+// remainder is the policy without the parts of its scope that hold wherever the index finds it, so that they are not evaluated once more.
+func (p *policy) remainder(groups bool) *cedar.Policy {
+	rest := *p.ast()
+	switch rest.Principal.(type) {
+	case xast.ScopeTypeEq, xast.ScopeTypeIs:
+		rest.Principal = xast.ScopeTypeAll{}
+	}
+	switch rest.Resource.(type) {
+	case xast.ScopeTypeEq, xast.ScopeTypeIs:
+		rest.Resource = xast.ScopeTypeAll{}
+	}
+	switch rest.Action.(type) {
+	case xast.ScopeTypeEq:
+		rest.Action = xast.ScopeTypeAll{}
+	case xast.ScopeTypeIn, xast.ScopeTypeInSet:
+		if !groups {
+			rest.Action = xast.ScopeTypeAll{}
+		}
+	}
+	return cedar.NewPolicyFromAST((*ast.Policy)(&rest))
+}
+
 // candidates are policies that may match a request, in the order of their text.
 type candidates []*policy
 
-func (x *index) candidates(r cedar.Request) candidates {
+func (x *index) candidates(principal, action, resource types.EntityUID) candidates {
+	if x == nil { // none is about the action
+		return nil
+	}
 	var found candidates
-	for _, s := range []*side{x.byAction[r.Action], x.anyAction} {
+	for _, s := range []*side{x.byAction[action], x.anyAction} {
 		if s == nil {
 			continue
 		}
-		for _, some := range [][]*policy{s.byResource[r.Resource], s.byType[r.Resource.Type], s.anywhere} {
+		for _, some := range [][]*policy{s.byResource[resource], s.byType[resource.Type], s.anywhere} {
 			for _, p := range some {
-				if p.concerns(r.Principal) {
+				if p.concerns(principal) {
 					found = append(found, p)
 				}
 			}
@@ -120,7 +147,7 @@ func (x *index) candidates(r cedar.Request) candidates {
 func (c *candidates) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 	return func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
 		for _, p := range *c {
-			if !yield(cedar.PolicyID(p.ID), p.compiled) {
+			if !yield(cedar.PolicyID(p.ID), p.rest) {
 				return
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -24,11 +25,22 @@ import (
 )
 
 // plain are all policies, as cedar-go evaluates them without an index.
-func plain(all []*policy) *candidates { c := candidates(all); return &c }
+type plain []*policy
+
+// All implements cedar.PolicyIterator.
+func (p plain) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
+	return func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
+		for _, one := range p {
+			if !yield(cedar.PolicyID(one.ID), one.compiled) {
+				return
+			}
+		}
+	}
+}
 
 // compare decides with the index and without it, and answers how they differ.
 func compare(x *index, entities types.EntityMap, r cedar.Request) string {
-	fast := x.candidates(r)
+	fast := x.candidates(r.Principal, r.Action, r.Resource)
 	got, gotWhy := cedar.Authorize(&fast, entities, r)
 	want, wantWhy := cedar.Authorize(plain(x.all), entities, r)
 	names := func(d cedar.Diagnostic) string {
@@ -167,7 +179,7 @@ func TestCedarsCorpusDecidesAsInCedar(t *testing.T) {
 				Principal: types.NewEntityUID(q.Principal.Type, q.Principal.ID), Action: types.NewEntityUID(q.Action.Type, q.Action.ID),
 				Resource: types.NewEntityUID(q.Resource.Type, q.Resource.ID), Context: q.Context,
 			}
-			found := x.candidates(request)
+			found := x.candidates(request.Principal, request.Action, request.Resource)
 			decision, why := cedar.Authorize(&found, entities, request)
 			var reasons, failed []cedar.PolicyID
 			for _, one := range why.Reasons {
@@ -272,7 +284,7 @@ func BenchmarkDecide(b *testing.B) {
 		b.Run(fmt.Sprintf("%d/indexed", n), func(b *testing.B) {
 			for b.Loop() {
 				for _, m := range l.Members {
-					found := m.index.candidates(request)
+					found := m.index.candidates(request.Principal, request.Action, request.Resource)
 					cedar.Authorize(&found, w.entities, request)
 				}
 			}

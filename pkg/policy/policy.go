@@ -251,6 +251,7 @@ type Level struct {
 type Set struct {
 	levels []Level
 	digest string
+	plans  *plans
 }
 
 // Combine makes the policies about rollouts of levels ready, those of the organization first. It refuses more than MaxCombined. Sets that
@@ -258,7 +259,7 @@ type Set struct {
 func Combine(levels ...Level) (*Set, error) { return CombineFor(CreateRollout, levels...) }
 
 func combine(levels []Level, concerns func(*Document) bool) (*Set, error) {
-	s := &Set{}
+	s := &Set{plans: &plans{}}
 	count, sum := 0, sha256.New()
 	for _, l := range levels {
 		l.Members = slices.DeleteFunc(slices.Clone(l.Members), func(m Member) bool { return !concerns(m.Document) })
@@ -299,21 +300,28 @@ func (s *Set) Decide(r Request) Decision {
 		return Decision{Verdict: Allow, Digest: s.digest}
 	}
 	w, err := r.world()
-	return s.decide(w, err, r.Given, func(d *Document) *index { return d.of(r.Action) })
+	if err != nil {
+		return s.failed(err)
+	}
+	return s.decide(w, r.Given, s.plan(r.Action, w.base.Principal, w.base.Resource))
 }
 
-// decide evaluates policies in a world, or denies where there is none.
-func (s *Set) decide(w *world, err error, given []string, of func(*Document) *index) Decision {
+// failed is the decision about a request that cannot be read: it denies.
+func (s *Set) failed(err error) Decision {
+	d := Failed("the request", err.Error())
+	d.Digest = s.digest
+	return d
+}
+
+// decide evaluates the policies of a plan in a world.
+func (s *Set) decide(w *world, given []string, p *plan) Decision {
 	d := Decision{Verdict: Allow, Digest: s.digest}
-	if err != nil {
-		failed := Failed("the request", err.Error())
-		failed.Digest = s.digest
-		return failed
-	}
 	tried := false
 	wouldBe := Allow
+	lists := p.lists
 	for _, l := range s.levels {
-		rulings := l.decide(w, given, of)
+		rulings := l.decide(w, given, lists)
+		lists = lists[len(l.Members):]
 		counted, all := l.verdict(rulings, false), l.verdict(rulings, true)
 		d.Verdict, wouldBe = d.Verdict.stricter(counted.Verdict), wouldBe.stricter(all.Verdict)
 		if counted.Policy == "" && counted.Set != "" {
@@ -328,13 +336,11 @@ func (s *Set) decide(w *world, err error, given []string, of func(*Document) *in
 	return d
 }
 
-// decide are the policies of a level that match a request or cannot be evaluated.
-func (l Level) decide(w *world, given []string, of func(*Document) *index) []Ruling {
+// decide are the policies of a level that match a request or cannot be evaluated. The first lists are the candidates of its members.
+func (l Level) decide(w *world, given []string, lists []candidates) []Ruling {
 	var all []Ruling
-	for _, m := range l.Members {
-		request := w.request(m.Zone)
-		candidates := of(m.Document).candidates(request)
-		_, diagnostic := cedar.Authorize(&candidates, w.entities, request)
+	for i, m := range l.Members {
+		_, diagnostic := cedar.Authorize(&lists[i], w, w.request(m.Zone))
 		for _, e := range diagnostic.Errors {
 			all = append(all, Ruling{
 				Set: m.Name, Policy: string(e.PolicyID), Line: e.Position.Line, Verdict: Deny, Message: e.Message, Failed: true, DryRun: m.DryRun,

@@ -104,10 +104,21 @@ func actionUID(a Action) types.EntityUID { return types.NewEntityUID("Action", t
 // world is a request as Cedar evaluates it.
 type world struct {
 	entities types.EntityMap
-	base     cedar.Request
-	context  cedar.RecordMap
-	at       time.Time
-	zones    map[string]cedar.Request
+	// own is an entity beside them, which this request alone has.
+	own     types.Entity
+	base    cedar.Request
+	context cedar.RecordMap
+	at      time.Time
+	zones   map[string]cedar.Request
+}
+
+// Get implements types.EntityGetter.
+func (w *world) Get(uid types.EntityUID) (types.Entity, bool) {
+	if uid == w.own.UID {
+		return w.own, true
+	}
+	e, found := w.entities[uid]
+	return e, found
 }
 
 // world makes the entities and the context of a request. It refuses one that is too large or not of the schema.
@@ -251,16 +262,12 @@ func (w *world) request(zone *time.Location) cedar.Request {
 	if weekday == 0 { // Sunday
 		weekday = 7
 	}
-	context := make(cedar.RecordMap, len(w.context)+1)
-	for name, value := range w.context {
-		context[name] = value
-	}
-	context["time"] = cedar.NewRecord(cedar.RecordMap{
+	w.context["time"] = cedar.NewRecord(cedar.RecordMap{
 		"date": types.String(at.Format(time.DateOnly)), "weekday": types.Long(weekday), "hour": types.Long(at.Hour()),
 		"minute": types.Long(at.Minute()), "at": types.NewDatetime(w.at),
 	})
 	request := w.base
-	request.Context = cedar.NewRecord(context)
+	request.Context = cedar.NewRecord(w.context) // which copies it
 	w.zones[zone.String()] = request
 	return request
 }

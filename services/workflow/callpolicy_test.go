@@ -32,9 +32,9 @@ type asking struct {
 
 func (a *asking) Decide(
 	ctx context.Context, r callpolicy.Run, function string, args json.RawMessage, given []string,
-) (policy.Decision, policy.Call, error) {
+) (policy.Decision, callpolicy.Asked, error) {
 	if a.away.Load() {
-		return policy.Decision{}, policy.Call{}, errors.New("the policies are away")
+		return policy.Decision{}, callpolicy.Asked{}, errors.New("the policies are away")
 	}
 	a.asked.Add(1)
 	return a.Registry.Decide(ctx, r, function, args, given)

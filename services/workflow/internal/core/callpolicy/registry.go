@@ -29,6 +29,9 @@ const refresh = time.Second
 // combinations is how many combinations of sets are kept for an organization, one for each application and its environments.
 const combinations = 1000
 
+// remembered is how many decisions are kept for an organization, of at most 3 KB each.
+const remembered = 2000
+
 // Registry are the policies about calls as this process knows them. It is safe for concurrent use.
 type Registry struct {
 	store Store
@@ -50,7 +53,10 @@ type organization struct {
 	// broken is why the policies cannot be evaluated, which denies every call; empty if they can.
 	brokenSet, broken string
 
-	mu       sync.Mutex
+	// memo has earlier decisions by these policies.
+	memo *policy.Memo
+
+	mu       sync.RWMutex
 	combined map[string]*policy.CallSet
 }
 
@@ -144,7 +150,7 @@ func newer(known, others map[string]int) bool {
 // compile makes the sets of an organization ready. What cannot be read here denies every call of the organization: it was valid where it
 // was written.
 func compile(all []Set) *organization {
-	o := &organization{versions: map[string]int{}, combined: map[string]*policy.CallSet{}}
+	o := &organization{versions: map[string]int{}, combined: map[string]*policy.CallSet{}, memo: policy.NewMemo(remembered)}
 	slices.SortFunc(all, func(a, b Set) int { return strings.Compare(a.Name, b.Name) })
 	for _, s := range all {
 		o.versions[s.Name] = s.Version
@@ -180,25 +186,17 @@ func (r *Registry) Concerned(organization int64) bool {
 }
 
 // Decide decides about a call of a run by the latest policies. An error means that nothing could be found out now.
-func (r *Registry) Decide(
-	ctx context.Context, run Run, function string, args json.RawMessage, given []string,
-) (policy.Decision, policy.Call, error) {
-	call := policy.Call{
-		Principal: run.Principal, Function: function, Run: run.Workflow, Application: run.Name, Arguments: policy.WithoutSecrets(args),
-		At: r.clock.Now(), Given: given,
-	}
-	for _, id := range slices.Sorted(maps.Keys(run.Environments)) {
-		call.Environments = append(call.Environments, run.Environments[id])
-	}
+func (r *Registry) Decide(ctx context.Context, run Run, function string, args json.RawMessage, given []string) (policy.Decision, Asked, error) {
+	asked := Asked{run, function, args, r.clock.Now(), given}
 	if err := r.current(ctx, run); err != nil {
-		return policy.Decision{}, call, err
+		return policy.Decision{}, asked, err
 	}
 	r.mu.RLock()
 	o := r.known[run.Organization]
 	r.mu.RUnlock()
-	d := o.decide(run, call)
+	d := o.decide(asked)
 	if d.Digest == "" && d.Verdict == policy.Allow {
-		return d, call, nil // no policies concern it
+		return d, asked, nil // no policies concern it
 	}
 	switch d.Verdict {
 	case policy.Allow:
@@ -208,7 +206,24 @@ func (r *Registry) Decide(
 	case policy.Deny:
 		r.denied.Add(1)
 	}
-	return d, call, nil
+	return d, asked, nil
+}
+
+// Asked is the call that a decision is about.
+type Asked struct {
+	run      Run
+	function string
+	args     json.RawMessage
+	at       time.Time
+	given    []string
+}
+
+// Call is the call as policies have seen it, without secrets. The zero Asked has none.
+func (a Asked) Call() policy.Call {
+	if a.run.caller == nil {
+		return policy.Call{}
+	}
+	return a.run.caller.Call(a.function, a.args, a.at, a.given)
 }
 
 // current makes sure that the policies are at least those that the run was created under.
@@ -230,6 +245,9 @@ func (r *Registry) current(ctx context.Context, run Run) error {
 
 // missing is a set that is older than the run needs; empty for none.
 func (r *Registry) missing(run Run) string {
+	if len(run.Needs) == 0 {
+		return ""
+	}
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	for _, name := range slices.Sorted(maps.Keys(run.Needs)) {
@@ -241,29 +259,29 @@ func (r *Registry) missing(run Run) string {
 }
 
 // decide decides by the sets that concern a run.
-func (o *organization) decide(run Run, call policy.Call) policy.Decision {
+func (o *organization) decide(a Asked) policy.Decision {
 	if o == nil {
 		return policy.Decision{Verdict: policy.Allow}
 	}
 	if o.broken != "" {
 		return policy.Failed(o.brokenSet, o.broken)
 	}
-	set, err := o.of(run)
+	set, err := o.of(a.run)
 	if err != nil {
 		return policy.Failed("all", err.Error())
 	}
-	return set.Decide(call)
+	return set.DecideFor(a.run.caller, a.function, a.args, a.at, a.given)
 }
 
 // of are the sets that concern a run, ready to decide.
 func (o *organization) of(run Run) (*policy.CallSet, error) {
-	environments := slices.Sorted(maps.Keys(run.Environments))
-	key := fmt.Sprint(run.Application, environments)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if known, is := o.combined[key]; is {
+	o.mu.RLock()
+	known := o.combined[run.scope]
+	o.mu.RUnlock()
+	if known != nil {
 		return known, nil
 	}
+	environments := slices.Sorted(maps.Keys(run.Environments))
 	levels := []policy.Level{{Name: "the organization"}, {Name: fmt.Sprintf("application %q", run.Name)}}
 	of := map[int64]int{}
 	for _, id := range environments {
@@ -286,9 +304,12 @@ func (o *organization) of(run Run) (*policy.CallSet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("combine the policies: %w", err)
 	}
+	set = set.Remember(o.memo)
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if len(o.combined) >= combinations {
 		o.combined = map[string]*policy.CallSet{}
 	}
-	o.combined[key] = set
+	o.combined[run.scope] = set
 	return set, nil
 }

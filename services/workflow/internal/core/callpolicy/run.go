@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/pkg/policy"
@@ -22,6 +24,21 @@ type Run struct {
 	Environments map[int64]policy.Environment
 	// Needs are the versions of policy sets about calls that were in force when the rollout was created. Older ones do not decide.
 	Needs map[string]int
+
+	// caller is what policies see of the run, and scope identifies the sets that concern it.
+	caller *policy.Caller
+	scope  string
+}
+
+// ready is the run with what is the same for all of its calls.
+func (r Run) ready() Run {
+	common := policy.Call{Principal: r.Principal, Run: r.Workflow, Application: r.Name}
+	environments := slices.Sorted(maps.Keys(r.Environments))
+	for _, id := range environments {
+		common.Environments = append(common.Environments, r.Environments[id])
+	}
+	r.caller, r.scope = policy.NewCaller(common), fmt.Sprint(r.Application, environments)
+	return r
 }
 
 // rolloutRun is the form of the ids of the runs of rollouts. Only the domain service may start a run with such an id, so what it was
@@ -57,7 +74,7 @@ func (r *Registry) Find(ctx context.Context, organization int64, workflow string
 func runOf(organization int64, workflow, root string, inputs []byte) (Run, error) {
 	r := Run{Organization: organization, Workflow: workflow, Principal: policy.Principal{Kind: policy.System, ID: "run"}}
 	if !rolloutRun.MatchString(root) {
-		return r, nil
+		return r.ready(), nil
 	}
 	var started struct {
 		Rollout struct {
@@ -85,5 +102,5 @@ func runOf(organization int64, workflow, root string, inputs []byte) (Run, error
 	for _, e := range started.Rollout.Environments {
 		r.Environments[e.ID] = policy.Environment{Name: e.Name, Tier: e.Tier}
 	}
-	return r, nil
+	return r.ready(), nil
 }

@@ -30,7 +30,7 @@ type CallPolicies interface {
 	// Decide decides by the latest policies. Given are the approvals that the call has. An error means that nothing could be found out now.
 	Decide(
 		ctx context.Context, about callpolicy.Run, function string, args json.RawMessage, given []string,
-	) (policy.Decision, policy.Call, error)
+	) (policy.Decision, callpolicy.Asked, error)
 }
 
 const (
@@ -150,9 +150,12 @@ func (r *run) ask(ctx context.Context, op history.Op, before history.CallDecisio
 		}
 		r.about = &about
 	}
-	decision, call, err := r.engine.Policies.Decide(ctx, *r.about, op.Name, op.Args, given)
+	decision, asked, err := r.engine.Policies.Decide(ctx, *r.about, op.Name, op.Args, given)
 	if err != nil {
 		return permission{}, fmt.Errorf("decide about a call of %s: %w", op.Name, err)
+	}
+	if decision.Verdict == policy.Allow && before.Request == "" && !r.trying(decision) {
+		return permission{}, nil // which is what most calls are, and what costs them little
 	}
 	made := history.CallDecision{
 		Activity: history.ActivityID(r.loaded.Ref, op.Ref), Asked: before.Asked + 1, Digest: decision.Digest, Given: given,
@@ -164,7 +167,7 @@ func (r *run) ask(ctx context.Context, op history.Op, before history.CallDecisio
 		deciding = all[0]
 		made.Policy = deciding.Name()
 	}
-	report := callReport{CallDecision: made, Function: op.Name, decision: decision, call: call}
+	report := callReport{CallDecision: made, Function: op.Name, decision: decision, asked: asked}
 	switch decision.Verdict {
 	case policy.Allow:
 		if before.Request == "" {
@@ -201,13 +204,15 @@ func (r *run) ask(ctx context.Context, op history.Op, before history.CallDecisio
 	}
 }
 
+// trying reports whether the policies that are tried out would not have permitted a call, and the domain service is to hear of it.
+func (r *run) trying(d policy.Decision) bool {
+	return d.WouldBe != "" && d.WouldBe != policy.Allow && r.tries < reportedTries
+}
+
 // tried reports a call that policies permit, if those that are tried out would not. The report is committed with the opening of the call,
 // which is not decided again.
 func (r *run) tried(op history.Op, report callReport) error {
 	would := report.decision.WouldBe
-	if would == "" || would == policy.Allow || r.tries >= reportedTries {
-		return nil
-	}
 	r.tries++
 	report.State, report.Policy = history.CallPermitted, ""
 	for _, ruling := range report.decision.Rulings {
@@ -241,7 +246,7 @@ type callReport struct {
 	history.CallDecision
 	Function string
 	decision policy.Decision
-	call     policy.Call
+	asked    callpolicy.Asked
 	requires *policy.Requirement
 }
 
@@ -291,7 +296,7 @@ func (report callReport) event(workflow string) (json.RawMessage, error) {
 		fields["expires_at"] = report.ExpiresAt.UTC().Format(time.RFC3339Nano)
 	}
 	if report.decision.Verdict != "" {
-		fields["decision"], fields["request"] = report.decision, report.call.Shown()
+		fields["decision"], fields["request"] = report.decision, report.asked.Call().Shown()
 	}
 	encoded, err := json.Marshal(fields)
 	if err != nil {
