@@ -94,16 +94,24 @@ func randomRequest(r *rand.Rand) Request {
 	return q
 }
 
+// requested is how many requests are compared: so many, or LOCKSTEP_POLICY_REQUESTS.
+func requested(t *testing.T, usual int) int {
+	t.Helper()
+	text := os.Getenv("LOCKSTEP_POLICY_REQUESTS")
+	if text == "" {
+		return usual
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // D51: the index decides as plain evaluation does. LOCKSTEP_POLICY_REQUESTS is how many requests are compared.
 func TestTheIndexDecidesAsPlainEvaluationDoes(t *testing.T) {
 	t.Parallel()
-	requests := 20_000
-	if text := os.Getenv("LOCKSTEP_POLICY_REQUESTS"); text != "" {
-		var err error
-		if requests, err = strconv.Atoi(text); err != nil {
-			t.Fatal(err)
-		}
-	}
+	requests := requested(t, 20_000)
 	seed := uint64(time.Now().UnixNano())
 	r := rand.New(rand.NewPCG(seed, 51)) //nolint:gosec // random policies, repeatable by their seed
 	verdicts := map[cedar.Decision]int{}
