@@ -38,6 +38,7 @@ KUBE_SCORE         := $(BIN)/kube-score-$(KUBE_SCORE_VERSION)/kube-score
 HUGO               := $(BIN)/hugo-$(HUGO_VERSION)/hugo
 VERSITYGW          := $(BIN)/versitygw-$(VERSITYGW_VERSION)/versitygw
 PROMETHEUS         := $(BIN)/prometheus-$(PROMETHEUS_VERSION)/prometheus
+COSIGN             := $(BIN)/cosign-$(COSIGN_VERSION)/cosign
 GITEA              := $(BIN)/gitea-$(GITEA_VERSION)/gitea
 
 # $(call install,module,version): two makes at once each build their own and the last one wins, with the same content.
@@ -77,6 +78,12 @@ $(GITEA):
 	@mkdir -p $(@D); cd "$$(GOWORK=off go mod download -json $(GITEA_MODULE)@$(GITEA_VERSION) | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p')" && \
 	mkdir -p $(@D)/root && cp -r --no-preserve=mode options templates public $(@D)/root/ && \
 	GOWORK=off CGO_ENABLED=1 go build -trimpath -tags 'sqlite sqlite_unlock_notify' -ldflags '-s -w -X main.Version=$(GITEA_VERSION:v%=%)' -o $@ .
+
+# cosign is a program for tests. It is built in its own module, with the versions that it pins.
+$(COSIGN):
+	@echo "building cosign $(COSIGN_VERSION), once, into $(BIN) (minutes on a small machine)" >&2
+	@mkdir -p $(@D); cd "$$(GOWORK=off go mod download -json $(COSIGN_MODULE)@$(COSIGN_VERSION) | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p')" && \
+	GOWORK=off CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $@ ./cmd/cosign
 
 # Prometheus measures in scenarios. It finds nothing by itself, so it has none of the clients of clouds.
 $(PROMETHEUS):
@@ -288,6 +295,10 @@ archive-test: $(VERSITYGW) ## Test the archive of ended runs with a real S3 serv
 forge-test: $(GITEA) ## Test proposals with a real Gitea: protected branch, a base that moves, merges and closing by hand
 	@LOCKSTEP_TEST_GITEA="$(GITEA)" go test -count=1 -timeout 10m $(TEST_FLAGS) -run OnGitea ./services/workflow/internal/git
 
+.PHONY: cosign-test
+cosign-test: $(COSIGN) ## Test signatures with a real cosign: what it signs becomes facts, and it verifies what this repository signs
+	@LOCKSTEP_TEST_COSIGN="$(COSIGN)" go test -count=1 -timeout 10m $(TEST_FLAGS) -run Cosign ./services/registry ./tools/image/attest
+
 .PHONY: faults
 faults: archive-test ## Kill, empty and split clusters of real servers under traffic (docs/how-to/survive-the-loss-of-a-server.md), and print what each fault cost
 	@LOCKSTEP_NIGHTLY=1 go test -count=1 -timeout 30m -v -run 'Cluster' ./pkg/outbox | grep -E 'RESULT|^(---|FAIL|ok)'
@@ -378,13 +389,14 @@ ci: ## What CI runs: drift, format-check, lint, arch, charts, test, model, simul
 	if command -v npm >/dev/null; then $(MAKE) clients; $(MAKE) console-drift; $(MAKE) console-test; else echo "npm: found none; the clients' and the console's own tests are left out" >&2; fi
 
 .PHONY: nightly
-nightly: ## What takes hours: every scenario on a real cluster, an hour of chaos, half an hour of soak, the faults of clusters, proposals on a real Gitea, long simulation, deep models, random passages, a parent of 10,000 children that is killed, the race detector, every fuzz target for minutes (FUZZ=2m)
+nightly: ## What takes hours: every scenario on a real cluster, an hour of chaos, half an hour of soak, the faults of clusters, proposals on a real Gitea, signatures with a real cosign, long simulation, deep models, random passages, a parent of 10,000 children that is killed, the race detector, every fuzz target for minutes (FUZZ=2m)
 	@$(MAKE) race
 	@$(MAKE) e2e
 	@$(MAKE) chaos FOR=60m
 	@$(MAKE) soak FOR=30m
 	@$(MAKE) faults
 	@$(MAKE) forge-test
+	@$(MAKE) cosign-test
 	@$(MAKE) simulate FOR=30m
 	@$(MAKE) model DEEP=1
 	@LOCKSTEP_POLICY_REQUESTS=1000000 go test -count=1 -timeout 20m -v -run '^Test(TheIndexDecidesAsPlainEvaluationDoes|WhatIsRememberedIsWhatWouldBeDecided)$$' ./pkg/policy

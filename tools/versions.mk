@@ -34,6 +34,10 @@ VERSITYGW_VERSION := v1.0.14
 PROMETHEUS_MODULE  := github.com/prometheus/prometheus
 PROMETHEUS_VERSION := v0.316.0
 
+# It signs and verifies in tests of signatures.
+COSIGN_MODULE  := github.com/sigstore/cosign/v3
+COSIGN_VERSION := v3.1.3
+
 # A forge, for tests of proposals.
 GITEA_MODULE  := code.gitea.io/gitea
 GITEA_VERSION := v1.26.0

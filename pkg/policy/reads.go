@@ -80,7 +80,7 @@ func (r *reads) node(n xast.IsNode, zone *time.Location) bool {
 	return true
 }
 
-// contains notes that arguments are looked for by their texts; false if it is something else.
+// contains notes that arguments are asked for by their texts; false if it is something else.
 func (r *reads) contains(n xast.BinaryNode) bool {
 	if path := contextPath(n.Left); len(path) != 1 || path[0] != "arguments" {
 		return false
