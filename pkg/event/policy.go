@@ -34,6 +34,8 @@ type CallDecided struct {
 	State string `json:"state" jsonschema:"enum=denied,enum=pending,enum=permitted,enum=refused,enum=expired"`
 	// Policy is the name of the policy that has decided, with its set.
 	Policy string `json:"policy,omitempty"`
+	// Sampled reports whether all policies permit the call, and it is one of the few that are reported nevertheless, for simulations.
+	Sampled bool `json:"sampled,omitempty"`
 	// Reason says what was decided and why.
 	Reason string `json:"reason,omitempty"`
 	// Group is whose members may give the approval; absent for everybody who may approve.

@@ -38,15 +38,10 @@ func (w winter) ofRun(run string, data event.Data) error {
 
 func (w winter) callOf(call string) core.CallRequest {
 	w.t.Helper()
-	all, err := w.policies.CallRequests(w.t.Context(), user(), false)
+	id := int64(w.countOf(`SELECT id FROM cd_call_requests WHERE call_id = $1`, call)) // also of one that no list has
+	all, err := w.policies.CallRequestsByID(w.t.Context(), org, []int64{id})
 	w.ok(err)
-	for _, r := range all {
-		if r.CallID == call {
-			return r
-		}
-	}
-	w.t.Fatalf("there is no call %s", call)
-	return core.CallRequest{}
+	return all[id]
 }
 
 // answered are the answers that the engine is sent, in order.
@@ -302,4 +297,64 @@ func TestRecordedCallsAreSimulated(t *testing.T) {
 	other, err := w.policies.Simulate(t.Context(), stranger, policy.NewPolicySet{Name: "calls", Text: forbids}, w.now.Now().Add(-time.Hour))
 	w.ok(err)
 	w.want(other.EvaluatedCalls, 0)
+}
+
+// D51: of the calls that all policies permit at once, the engine reports a sample. It is in no list, simulations evaluate it and say how much
+// of it there was, and there is at most so much of it a day, whatever is reported. What is known of a call already, or becomes known later,
+// says more.
+func TestASampleOfPermittedCallsIsSimulated(t *testing.T) {
+	t.Parallel()
+	w := frozen(t)
+	r := w.rollout(w.set)
+	run := "rollout-" + itoa(r.ID)
+	sampled := func(run, call string) error {
+		return w.ofRun(run, event.CallDecided{
+			WorkflowID: run, CallID: call, Function: "http.request", State: string(core.CallPermitted), Sampled: true, Policy: "calls/all",
+			Decision: []byte(`{"verdict":"allow"}`),
+			Request: []byte(`{"principal":{"kind":"System","id":"run"},"function":"http.request","run":"` + run +
+				`","arguments":{"url":"https://x"},"at":"2026-11-25T10:00:00Z"}`),
+		})
+	}
+	w.ok(sampled(run, "s/0.0!1"))
+	w.ok(sampled(run, "s/0.0!1")) // a repetition
+	one := w.callOf("s/0.0!1")
+	w.want([]any{one.Sampled, one.Tried(), one.State}, []any{true, false, core.CallPermitted})
+	all, err := w.policies.CallRequests(t.Context(), user(), false)
+	w.ok(err)
+	of, err := w.policies.CallRequestsByRollout(t.Context(), org, []int64{r.ID})
+	w.ok(err)
+	w.want([]int{len(all), len(of[r.ID])}, []int{0, 0})
+	_, err = w.policies.AnswerCall(t.Context(), user(), one.ID, true, "why not")
+	w.refused(err, "asks nobody: policies permitted the call of http.request")
+
+	simulate := func() policy.Simulated {
+		found, err := w.policies.Simulate(t.Context(), user(), policy.NewPolicySet{Name: "calls", Text: `@id("all") permit (principal,
+			action == Action::"function.call", resource);
+			@id("no") forbid (principal, action == Action::"function.call", resource == Function::"http.request");`}, w.now.Now().Add(-time.Hour))
+		w.ok(err)
+		return found
+	}
+	found := simulate()
+	w.want([]int{found.EvaluatedCalls, found.SampledCalls, found.DifferentCallCount}, []int{1, 1, 1})
+	w.want([]string{found.DifferentCalls[0].CallID, string(found.DifferentCalls[0].Would.Verdict)}, []string{"s/0.0!1", "deny"})
+
+	for i := range core.MaxSampledCalls + 5 {
+		w.ok(sampled("loop", "l/0."+itoa(int64(i))+"!1"))
+	}
+	w.want(w.countOf(`SELECT count(*) FROM cd_call_requests WHERE sampled`), core.MaxSampledCalls)
+	w.now.Advance(25 * time.Hour)
+	w.ok(sampled("next", "n/0.0!1"))
+	w.want(w.countOf(`SELECT count(*) FROM cd_call_requests WHERE sampled`), core.MaxSampledCalls+1)
+
+	// The run ended before the call was made, and the policies were changed before it was decided again.
+	w.want(w.asksForCall("next", "n/0.0!1", "", 1, 9).State, core.CallPending)
+	w.ok(sampled("next", "n/0.0!1")) // a late word
+	asked := w.callOf("n/0.0!1")
+	w.want([]any{asked.State, asked.Sampled}, []any{core.CallPending, false})
+	err = w.ofRun("next", event.CallDecided{
+		WorkflowID: "next", CallID: "odd", Function: "http.request", State: string(core.CallDenied), Sampled: true,
+	})
+	if !fault.Is(err, fault.Invalid) {
+		t.Errorf("a denied call that is sampled: %v", err)
+	}
 }

@@ -136,6 +136,10 @@ type Config struct {
 	// GitAuthorName and GitAuthorEmail are the author of the commits that workflows make.
 	GitAuthorName  string `koanf:"git_author_name"  default:"Lockstep"`
 	GitAuthorEmail string `koanf:"git_author_email" default:"lockstep@localhost"`
+	// PolicySamplesPerHour is how many calls of Functions of each organization with policies about calls are recorded in an hour, by each
+	// replica, although all policies permit them at once, so that simulations of policies have some; 0 for none. The domain service keeps at
+	// most 200 a day.
+	PolicySamplesPerHour int `koanf:"policy_samples_per_hour" default:"10"`
 	telemetry.Settings
 }
 
@@ -287,6 +291,7 @@ func (c Config) Validate() error {
 		{"max_activities", c.MaxActivities},
 		{"max_history", c.MaxHistory},
 		{"max_crashes", c.MaxCrashes},
+		{"policy_samples_per_hour", c.PolicySamplesPerHour},
 		{"sandbox_processes", c.SandboxProcesses},
 		{"sandbox_memory", c.SandboxMemory},
 		{"sandbox_children", c.SandboxChildren},

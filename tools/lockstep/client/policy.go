@@ -100,7 +100,9 @@ type PolicySimulation struct {
 	DifferentCount int                `json:"differentCount"`
 	Different      []PolicyDifference `json:"different"`
 	// EvaluatedCalls counts the decisions about calls of Functions, and DifferentCalls are those that would have been different.
-	EvaluatedCalls     int              `json:"evaluatedCalls"`
+	EvaluatedCalls int `json:"evaluatedCalls"`
+	// SampledCalls are how many of them all policies had permitted at once. Few of those are recorded, as a sample.
+	SampledCalls       int              `json:"sampledCalls"`
 	DifferentCallCount int              `json:"differentCallCount"`
 	DifferentCalls     []CallDifference `json:"differentCalls"`
 }
@@ -186,7 +188,7 @@ func (c *Client) SimulatePolicies(ctx context.Context, in PolicySetInput, since 
 	input["since"] = since
 	var data struct{ SimulatePolicies PolicySimulation }
 	err := c.do(ctx, `query($input: SimulatePoliciesInput!) { simulatePolicies(input: $input) { evaluated truncated differentCount `+
-		`different { decision { `+policyDecisionFields+` } rollout { id } verdict summary } evaluatedCalls differentCallCount `+
+		`different { decision { `+policyDecisionFields+` } rollout { id } verdict summary } evaluatedCalls sampledCalls differentCallCount `+
 		`differentCalls { callRequest { `+callRequestFields+` } verdict summary } } }`, map[string]any{"input": input}, &data)
 	return data.SimulatePolicies, err
 }

@@ -285,7 +285,10 @@ const MaxPendingCalls = 200
 // MaxTriedCalls is how many calls of a run are kept that only policies which are tried out would not have permitted.
 const MaxTriedCalls = 100
 
-// CallRequest is what policies decided about a call of a Function, other than that all of them permit it at once (D51).
+// MaxSampledCalls is how many calls of an organization are kept in a day that all policies permit at once.
+const MaxSampledCalls = 200
+
+// CallRequest is what policies decided about a call of a Function (D51). Of the calls that all of them permit at once there are few.
 type CallRequest struct {
 	ID int64
 	// WorkflowID is the run, and RolloutID the rollout that it belongs to; 0 for none.
@@ -304,13 +307,15 @@ type CallRequest struct {
 	ExpiresAt    *time.Time
 	Decision     policy.Decision
 	// Request is everything that the policies could ask of, without secrets.
-	Request   json.RawMessage
+	Request json.RawMessage
+	// Sampled reports whether all policies permitted it at once, and it is one of the few that are kept for simulations. It is in no list.
+	Sampled   bool
 	CreatedAt time.Time
 }
 
 // Tried reports whether the call was permitted at once, and policies that are tried out would not have permitted it.
 func (r CallRequest) Tried() bool {
-	return r.State == CallPermitted && r.Quorum == 0 && r.Decision.Verdict == policy.Allow && r.Decision.WouldBe != "" &&
+	return r.State == CallPermitted && r.Quorum == 0 && !r.Sampled && r.Decision.Verdict == policy.Allow && r.Decision.WouldBe != "" &&
 		r.Decision.WouldBe != policy.Allow && !slices.ContainsFunc(r.Decision.Rulings, func(one policy.Ruling) bool { return one.Given })
 }
 

@@ -2,6 +2,7 @@ package events
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -229,7 +230,7 @@ func ofWorkflows() map[string]reader {
 	}
 }
 
-// callDecided reads what the engine says of a call that policies did not permit at once.
+// callDecided reads what the engine says of a decision about a call.
 func callDecided(e event.Event) (rollout.Change, error) {
 	data, err := event.Decode[event.CallDecided](e)
 	if err != nil {
@@ -237,7 +238,7 @@ func callDecided(e event.Event) (rollout.Change, error) {
 	}
 	r := core.CallRequest{
 		WorkflowID: data.WorkflowID, CallID: data.CallID, Function: data.Function, State: core.CallState(data.State), Policy: data.Policy,
-		Reason: data.Reason, Group: data.Group, Quorum: data.Quorum, RequesterMay: data.RequesterMay, Request: data.Request,
+		Reason: data.Reason, Sampled: data.Sampled, Group: data.Group, Quorum: data.Quorum, RequesterMay: data.RequesterMay, Request: data.Request,
 	}
 	if data.ExpiresAt != "" {
 		at, err := time.Parse(time.RFC3339Nano, data.ExpiresAt)
@@ -258,6 +259,11 @@ func callDecided(e event.Event) (rollout.Change, error) {
 	if r.State == core.CallPending && (r.Quorum < 1 || r.ExpiresAt == nil) {
 		return nil, fault.InvalidFields(fault.Field{
 			Name: "data.quorum", Problem: "found no quorum or expires_at, expected both of a pending call",
+		})
+	}
+	if r.Sampled && (r.State != core.CallPermitted || r.Quorum != 0) {
+		return nil, fault.InvalidFields(fault.Field{
+			Name: "data.sampled", Problem: fmt.Sprintf("found it of a call that is %s, expected one that is permitted at once", r.State),
 		})
 	}
 	return rollout.CallReported{CallRequest: r}, nil

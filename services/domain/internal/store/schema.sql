@@ -423,6 +423,7 @@ CREATE TABLE cd_call_requests (
     request jsonb NOT NULL,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    sampled boolean NOT NULL DEFAULT false,
     CONSTRAINT cd_call_requests_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_call_requests_call_is_unique UNIQUE (organization_id, call_id),
     CONSTRAINT cd_call_requests_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
@@ -434,12 +435,15 @@ CREATE TABLE cd_call_requests (
     CONSTRAINT cd_call_requests_quorum_is_bounded CHECK (((quorum >= 0) AND (quorum <= 20))),
     CONSTRAINT cd_call_requests_request_is_bounded CHECK ((length((request)::text) <= 131072)),
     CONSTRAINT cd_call_requests_run_is_named CHECK (((length(workflow_id) >= 1) AND (length(workflow_id) <= 500))),
+    CONSTRAINT cd_call_requests_sampled_are_permitted CHECK (((NOT sampled) OR ((state = 'permitted'::text) AND (quorum = 0)))),
     CONSTRAINT cd_call_requests_state_is_known CHECK ((state = ANY (ARRAY['denied'::text, 'pending'::text, 'approved'::text, 'permitted'::text, 'refused'::text, 'expired'::text, 'withdrawn'::text])))
 );
 CREATE INDEX cd_call_requests_by_rollout ON cd_call_requests USING btree (organization_id, rollout_id, id) WHERE (rollout_id IS NOT NULL);
 CREATE INDEX cd_call_requests_by_run ON cd_call_requests USING btree (organization_id, workflow_id, id);
 CREATE INDEX cd_call_requests_by_state ON cd_call_requests USING btree (organization_id, id) WHERE (state = 'pending'::text);
 CREATE INDEX cd_call_requests_by_time ON cd_call_requests USING btree (organization_id, created_at, id);
+CREATE INDEX cd_call_requests_listed ON cd_call_requests USING btree (organization_id, id) WHERE (NOT sampled);
+CREATE INDEX cd_call_requests_sampled ON cd_call_requests USING btree (organization_id, created_at) WHERE sampled;
 CREATE INDEX cd_call_requests_tried ON cd_call_requests USING btree (organization_id, workflow_id) WHERE ((state = 'permitted'::text) AND (quorum = 0));
 CREATE INDEX cd_call_requests_tried_by_time ON cd_call_requests USING btree (organization_id, created_at) WHERE ((state = 'permitted'::text) AND (quorum = 0));
 CREATE TRIGGER cd_call_requests_are_kept BEFORE TRUNCATE ON cd_call_requests FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
@@ -450,6 +454,8 @@ COMMENT ON COLUMN cd_call_requests.call_id IS
     'What the engine calls the decision; an answer names it.';
 COMMENT ON COLUMN cd_call_requests.request IS
     'Everything that the policies could ask of, without secrets.';
+COMMENT ON COLUMN cd_call_requests.sampled IS
+    'All policies permitted it at once, and it is one of the few that are kept for simulations. It is deleted as calls that were only tried out are.';
 COMMENT ON COLUMN cd_call_requests.state IS
     'denied: by policies. pending: people are asked. approved: they have approved, and the engine decides again. permitted: it did. refused, expired: people have refused, or not answered in time. withdrawn: the run has ended.';
 

@@ -286,8 +286,11 @@ func (c commands) simulate() *cobra.Command {
 						journal.Human(d.CallRequest.Verdict), journal.Human(d.Verdict), d.Summary)
 				}
 				more := ""
+				if found.SampledCalls > 0 {
+					more = fmt.Sprintf("; %d of the calls are a sample of those that all policies had permitted", found.SampledCalls)
+				}
 				if found.Truncated {
-					more = "; there are earlier ones"
+					more += "; there are earlier ones"
 				}
 				command.Row(w, fmt.Sprintf("%d of %d decisions and %d of %d calls would have been different%s", found.DifferentCount, found.Evaluated,
 					found.DifferentCallCount, found.EvaluatedCalls, more))

@@ -95,7 +95,8 @@ func (q query) SimulatePolicies(ctx context.Context, in model.SimulatePoliciesIn
 	found, err := q.domain.Policies.Simulate(ctx, loadersOf(ctx).actor, n, in.Since)
 	s := model.PolicySimulation{
 		Evaluated: found.Evaluated, Truncated: found.Truncated, DifferentCount: found.DifferentCount, Different: []model.PolicyDifference{},
-		EvaluatedCalls: found.EvaluatedCalls, DifferentCallCount: found.DifferentCallCount, DifferentCalls: []model.CallDifference{},
+		EvaluatedCalls: found.EvaluatedCalls, SampledCalls: found.SampledCalls,
+		DifferentCallCount: found.DifferentCallCount, DifferentCalls: []model.CallDifference{},
 	}
 	for _, d := range found.DifferentCalls {
 		s.DifferentCalls = append(s.DifferentCalls, model.CallDifference{

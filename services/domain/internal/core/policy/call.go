@@ -26,6 +26,8 @@ type CallTx interface {
 	CountPendingCallRequests(ctx context.Context) (int, error)
 	// CountTriedCallRequests counts the calls of a run that were permitted at once.
 	CountTriedCallRequests(ctx context.Context, workflow string) (int, error)
+	// CountSampledCallRequests counts the sampled calls since an instant, as far as a number.
+	CountSampledCallRequests(ctx context.Context, since time.Time, most int) (int, error)
 	// CallAnswersOf are those to some requests, oldest first.
 	CallAnswersOf(ctx context.Context, organization int64, requests []int64) (map[int64][]core.CallAnswer, error)
 	AddCallAnswer(ctx context.Context, request int64, a core.CallAnswer) error
@@ -62,6 +64,14 @@ func CallReported(ctx context.Context, tx CallTx, r core.CallRequest) error {
 			return err
 		}
 	}
+	if r.Sampled {
+		count, err := tx.CountSampledCallRequests(ctx, r.CreatedAt.Add(-24*time.Hour), core.MaxSampledCalls)
+		if err != nil || count >= core.MaxSampledCalls {
+			return err
+		}
+		_, err = tx.AddCallRequest(ctx, r) // what is known of the call already says more
+		return err
+	}
 	first, err := tx.AddCallRequest(ctx, r)
 	if err != nil {
 		return err
@@ -70,7 +80,7 @@ func CallReported(ctx context.Context, tx CallTx, r core.CallRequest) error {
 	if err != nil {
 		return err
 	}
-	if !first && before.WorkflowID == r.WorkflowID && before.Tried() && (r.State == core.CallPending || r.State == core.CallDenied) {
+	if !first && before.WorkflowID == r.WorkflowID && (before.Tried() || before.Sampled) && (r.State == core.CallPending || r.State == core.CallDenied) {
 		// The run ended between the decision and the call, and the policies were changed before it was decided again.
 		r.ID = before.ID
 		if err := tx.RestateCallRequest(ctx, r); err != nil {

@@ -35,6 +35,8 @@ type Simulated struct {
 	// Truncated that there were more of either.
 	Evaluated, EvaluatedCalls int
 	Truncated                 bool
+	// SampledCalls are how many of the calls all policies had permitted at once: few of those are recorded.
+	SampledCalls int
 	// Different and DifferentCalls are those that would have been different, the latest MaxDifferent first, of as many as the counts say.
 	Different                          []Difference
 	DifferentCalls                     []CallDifference
@@ -92,7 +94,8 @@ func (s simulation) by(action policy.Action, application string, places []policy
 const maxCombined = 1000
 
 // Simulate decides again what was decided since an instant, as if a set had a new text and were enforced; everything else is as it is now.
-// Of calls those are recorded that policies did not permit at once, or that policies which are tried out would not have permitted.
+// Of calls those are recorded that policies did not permit at once, or that policies which are tried out would not have permitted, and a
+// sample of the others.
 func (u *UseCases) Simulate(ctx context.Context, a core.Actor, n NewPolicySet, since time.Time) (Simulated, error) {
 	var found Simulated
 	// It shows what all policies say, and costs what they do.
@@ -163,6 +166,9 @@ func (u *UseCases) simulateCalls(ctx context.Context, organization int64, s simu
 				continue
 			}
 			found.EvaluatedCalls++
+			if c.Sampled {
+				found.SampledCalls++
+			}
 			if would.Verdict == c.Decision.Verdict {
 				continue
 			}

@@ -21,7 +21,7 @@ func callRequest(r query.CallRequest) (core.CallRequest, error) {
 	c := core.CallRequest{
 		ID: r.ID, WorkflowID: r.WorkflowID, CallID: r.CallID, Function: r.Function, State: core.CallState(r.State), Policy: r.Policy,
 		Reason: r.Reason, Group: r.ApproverGroup, Quorum: int(r.Quorum), RequesterMay: r.RequesterMay, ExpiresAt: r.ExpiresAt, Request: r.Request,
-		CreatedAt: r.CreatedAt,
+		Sampled: r.Sampled, CreatedAt: r.CreatedAt,
 	}
 	if r.RolloutID != nil {
 		c.RolloutID = *r.RolloutID
@@ -138,7 +138,7 @@ func (w Writes) AddCallRequest(ctx context.Context, r core.CallRequest) (first b
 	ids, err := w.Q.InsertCallRequest(ctx, query.InsertCallRequestParams{
 		OrganizationID: w.Entered, WorkflowID: r.WorkflowID, CallID: r.CallID, RolloutID: r.RolloutID, Function: r.Function,
 		State: string(r.State), Policy: r.Policy, Reason: r.Reason, ApproverGroup: r.Group, Quorum: int32(r.Quorum), RequesterMay: r.RequesterMay,
-		ExpiresAt: r.ExpiresAt, Decision: decision, Request: request, CreatedAt: r.CreatedAt,
+		ExpiresAt: r.ExpiresAt, Decision: decision, Request: request, Sampled: r.Sampled, CreatedAt: r.CreatedAt,
 	})
 	if err != nil || len(ids) == 0 {
 		return false, pg.Classify(err, "add the decision %q about a call", r.CallID)
@@ -233,6 +233,12 @@ func (w Writes) CountPendingCallRequests(ctx context.Context) (int, error) {
 func (w Writes) CountTriedCallRequests(ctx context.Context, workflow string) (int, error) {
 	n, err := w.Q.CountTriedCallRequests(ctx, w.Entered, workflow)
 	return int(n), pg.Classify(err, "count call requests of %q", workflow)
+}
+
+// CountSampledCallRequests implements policy.CallTx.
+func (w Writes) CountSampledCallRequests(ctx context.Context, since time.Time, most int) (int, error) {
+	n, err := w.Q.CountSampledCallRequests(ctx, w.Entered, since, int32(most)) //nolint:gosec // a constant
+	return int(n), pg.Classify(err, "count sampled call requests")
 }
 
 // AddCallAnswer implements policy.CallTx.

@@ -47,7 +47,7 @@ func (q *Queries) CallAnswers(ctx context.Context, organizationID int64, request
 }
 
 const callRequests = `-- name: CallRequests :many
-SELECT organization_id, id, workflow_id, call_id, rollout_id, function, state, policy, reason, approver_group, quorum, requester_may, expires_at, decision, request, created_at, updated_at FROM cd_call_requests WHERE organization_id = $1 ORDER BY id DESC LIMIT 200
+SELECT organization_id, id, workflow_id, call_id, rollout_id, function, state, policy, reason, approver_group, quorum, requester_may, expires_at, decision, request, created_at, updated_at, sampled FROM cd_call_requests WHERE organization_id = $1 AND NOT sampled ORDER BY id DESC LIMIT 200
 `
 
 func (q *Queries) CallRequests(ctx context.Context, organizationID int64) ([]CallRequest, error) {
@@ -77,6 +77,7 @@ func (q *Queries) CallRequests(ctx context.Context, organizationID int64) ([]Cal
 			&i.Request,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Sampled,
 		); err != nil {
 			return nil, err
 		}
@@ -89,7 +90,7 @@ func (q *Queries) CallRequests(ctx context.Context, organizationID int64) ([]Cal
 }
 
 const callRequestsByID = `-- name: CallRequestsByID :many
-SELECT organization_id, id, workflow_id, call_id, rollout_id, function, state, policy, reason, approver_group, quorum, requester_may, expires_at, decision, request, created_at, updated_at FROM cd_call_requests WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT organization_id, id, workflow_id, call_id, rollout_id, function, state, policy, reason, approver_group, quorum, requester_may, expires_at, decision, request, created_at, updated_at, sampled FROM cd_call_requests WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) CallRequestsByID(ctx context.Context, organizationID int64, ids []int64) ([]CallRequest, error) {
@@ -119,6 +120,7 @@ func (q *Queries) CallRequestsByID(ctx context.Context, organizationID int64, id
 			&i.Request,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Sampled,
 		); err != nil {
 			return nil, err
 		}
@@ -131,9 +133,9 @@ func (q *Queries) CallRequestsByID(ctx context.Context, organizationID int64, id
 }
 
 const callRequestsByRollout = `-- name: CallRequestsByRollout :many
-SELECT d.organization_id, d.id, d.workflow_id, d.call_id, d.rollout_id, d.function, d.state, d.policy, d.reason, d.approver_group, d.quorum, d.requester_may, d.expires_at, d.decision, d.request, d.created_at, d.updated_at FROM unnest($1::bigint[]) AS r(id)
-JOIN cd_call_requests d ON d.organization_id = $2 AND d.rollout_id = r.id
-WHERE d.id >= COALESCE((SELECT o.id FROM cd_call_requests o WHERE o.organization_id = $2 AND o.rollout_id = r.id ORDER BY o.id DESC OFFSET 99 LIMIT 1), 0)
+SELECT d.organization_id, d.id, d.workflow_id, d.call_id, d.rollout_id, d.function, d.state, d.policy, d.reason, d.approver_group, d.quorum, d.requester_may, d.expires_at, d.decision, d.request, d.created_at, d.updated_at, d.sampled FROM unnest($1::bigint[]) AS r(id)
+JOIN cd_call_requests d ON d.organization_id = $2 AND d.rollout_id = r.id AND NOT d.sampled
+WHERE d.id >= COALESCE((SELECT o.id FROM cd_call_requests o WHERE o.organization_id = $2 AND o.rollout_id = r.id AND NOT o.sampled ORDER BY o.id DESC OFFSET 99 LIMIT 1), 0)
 ORDER BY d.rollout_id, d.id DESC
 `
 
@@ -169,6 +171,7 @@ func (q *Queries) CallRequestsByRollout(ctx context.Context, ids []int64, organi
 			&i.CallRequest.Request,
 			&i.CallRequest.CreatedAt,
 			&i.CallRequest.UpdatedAt,
+			&i.CallRequest.Sampled,
 		); err != nil {
 			return nil, err
 		}
@@ -181,7 +184,7 @@ func (q *Queries) CallRequestsByRollout(ctx context.Context, ids []int64, organi
 }
 
 const callRequestsSince = `-- name: CallRequestsSince :many
-SELECT organization_id, id, workflow_id, call_id, rollout_id, function, state, policy, reason, approver_group, quorum, requester_may, expires_at, decision, request, created_at, updated_at FROM cd_call_requests WHERE organization_id = $1 AND created_at >= $2 AND (created_at, id) < ($3::timestamptz, $4::bigint)
+SELECT organization_id, id, workflow_id, call_id, rollout_id, function, state, policy, reason, approver_group, quorum, requester_may, expires_at, decision, request, created_at, updated_at, sampled FROM cd_call_requests WHERE organization_id = $1 AND created_at >= $2 AND (created_at, id) < ($3::timestamptz, $4::bigint)
 ORDER BY created_at DESC, id DESC LIMIT 200
 `
 
@@ -225,6 +228,7 @@ func (q *Queries) CallRequestsSince(ctx context.Context, arg CallRequestsSincePa
 			&i.Request,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Sampled,
 		); err != nil {
 			return nil, err
 		}
@@ -247,8 +251,22 @@ func (q *Queries) CountPendingCallRequests(ctx context.Context, organizationID i
 	return count, err
 }
 
+const countSampledCallRequests = `-- name: CountSampledCallRequests :one
+SELECT count(*) FROM (
+    SELECT 1 FROM cd_call_requests WHERE organization_id = $1 AND sampled AND created_at >= $2 LIMIT $3::int
+) AS counted
+`
+
+// Those since an instant, counted as far as a number.
+func (q *Queries) CountSampledCallRequests(ctx context.Context, organizationID int64, since time.Time, most int32) (int64, error) {
+	row := q.db.QueryRow(ctx, countSampledCallRequests, organizationID, since, most)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const countTriedCallRequests = `-- name: CountTriedCallRequests :one
-SELECT count(*) FROM cd_call_requests WHERE organization_id = $1 AND workflow_id = $2 AND state = 'permitted' AND quorum = 0
+SELECT count(*) FROM cd_call_requests WHERE organization_id = $1 AND workflow_id = $2 AND state = 'permitted' AND quorum = 0 AND NOT sampled
 `
 
 // The calls of a run that were permitted at once, and that policies which are tried out would not have permitted.
@@ -290,8 +308,8 @@ func (q *Queries) InsertCallAnswer(ctx context.Context, arg InsertCallAnswerPara
 }
 
 const insertCallRequest = `-- name: InsertCallRequest :many
-INSERT INTO cd_call_requests (organization_id, workflow_id, call_id, rollout_id, function, state, policy, reason, approver_group, quorum, requester_may, expires_at, decision, request, created_at)
-VALUES ($1, $2, $3, (SELECT r.id FROM cd_rollouts r WHERE r.organization_id = $1 AND r.id = $4::bigint), $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+INSERT INTO cd_call_requests (organization_id, workflow_id, call_id, rollout_id, function, state, policy, reason, approver_group, quorum, requester_may, expires_at, decision, request, sampled, created_at)
+VALUES ($1, $2, $3, (SELECT r.id FROM cd_rollouts r WHERE r.organization_id = $1 AND r.id = $4::bigint), $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
 ON CONFLICT (organization_id, call_id) DO NOTHING RETURNING id
 `
 
@@ -310,6 +328,7 @@ type InsertCallRequestParams struct {
 	ExpiresAt      *time.Time
 	Decision       json.RawMessage
 	Request        json.RawMessage
+	Sampled        bool
 	CreatedAt      time.Time
 }
 
@@ -330,6 +349,7 @@ func (q *Queries) InsertCallRequest(ctx context.Context, arg InsertCallRequestPa
 		arg.ExpiresAt,
 		arg.Decision,
 		arg.Request,
+		arg.Sampled,
 		arg.CreatedAt,
 	)
 	if err != nil {
@@ -351,7 +371,7 @@ func (q *Queries) InsertCallRequest(ctx context.Context, arg InsertCallRequestPa
 }
 
 const lockCallRequest = `-- name: LockCallRequest :one
-SELECT organization_id, id, workflow_id, call_id, rollout_id, function, state, policy, reason, approver_group, quorum, requester_may, expires_at, decision, request, created_at, updated_at FROM cd_call_requests WHERE organization_id = $1 AND id = $2 FOR UPDATE
+SELECT organization_id, id, workflow_id, call_id, rollout_id, function, state, policy, reason, approver_group, quorum, requester_may, expires_at, decision, request, created_at, updated_at, sampled FROM cd_call_requests WHERE organization_id = $1 AND id = $2 FOR UPDATE
 `
 
 func (q *Queries) LockCallRequest(ctx context.Context, organizationID int64, iD int64) (CallRequest, error) {
@@ -375,12 +395,13 @@ func (q *Queries) LockCallRequest(ctx context.Context, organizationID int64, iD 
 		&i.Request,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Sampled,
 	)
 	return i, err
 }
 
 const lockCallRequestOfCall = `-- name: LockCallRequestOfCall :one
-SELECT organization_id, id, workflow_id, call_id, rollout_id, function, state, policy, reason, approver_group, quorum, requester_may, expires_at, decision, request, created_at, updated_at FROM cd_call_requests WHERE organization_id = $1 AND call_id = $2 FOR UPDATE
+SELECT organization_id, id, workflow_id, call_id, rollout_id, function, state, policy, reason, approver_group, quorum, requester_may, expires_at, decision, request, created_at, updated_at, sampled FROM cd_call_requests WHERE organization_id = $1 AND call_id = $2 FOR UPDATE
 `
 
 func (q *Queries) LockCallRequestOfCall(ctx context.Context, organizationID int64, callID string) (CallRequest, error) {
@@ -404,12 +425,13 @@ func (q *Queries) LockCallRequestOfCall(ctx context.Context, organizationID int6
 		&i.Request,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Sampled,
 	)
 	return i, err
 }
 
 const pendingCallRequests = `-- name: PendingCallRequests :many
-SELECT organization_id, id, workflow_id, call_id, rollout_id, function, state, policy, reason, approver_group, quorum, requester_may, expires_at, decision, request, created_at, updated_at FROM cd_call_requests WHERE organization_id = $1 AND state = 'pending' ORDER BY id DESC LIMIT 200
+SELECT organization_id, id, workflow_id, call_id, rollout_id, function, state, policy, reason, approver_group, quorum, requester_may, expires_at, decision, request, created_at, updated_at, sampled FROM cd_call_requests WHERE organization_id = $1 AND state = 'pending' ORDER BY id DESC LIMIT 200
 `
 
 func (q *Queries) PendingCallRequests(ctx context.Context, organizationID int64) ([]CallRequest, error) {
@@ -439,6 +461,7 @@ func (q *Queries) PendingCallRequests(ctx context.Context, organizationID int64)
 			&i.Request,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Sampled,
 		); err != nil {
 			return nil, err
 		}
@@ -452,7 +475,8 @@ func (q *Queries) PendingCallRequests(ctx context.Context, organizationID int64)
 
 const restateCallRequest = `-- name: RestateCallRequest :exec
 UPDATE cd_call_requests SET state = $1, policy = $2, reason = $3, approver_group = $4, quorum = $5,
-    requester_may = $6, expires_at = $7, decision = $8, request = $9, created_at = $10
+    requester_may = $6, expires_at = $7, decision = $8, request = $9, sampled = false,
+    created_at = $10
 WHERE organization_id = $11 AND id = $12
 `
 

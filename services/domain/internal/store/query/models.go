@@ -220,6 +220,8 @@ type CallRequest struct {
 	Request   json.RawMessage
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	// All policies permitted it at once, and it is one of the few that are kept for simulations. It is deleted as calls that were only tried out are.
+	Sampled bool
 }
 
 // What registries deleted, for publications that arrive later than their deletion; forgotten after 30 days.

@@ -39,6 +39,8 @@ type Registry struct {
 	log   *slog.Logger
 	// decided counts the decisions of this process.
 	allowed, asked, denied atomic.Int64
+	// samples chooses the permitted calls that are reported; nil for none.
+	samples *sampler
 	// read reports whether the store was read once: before that, nothing is known of any organization.
 	read atomic.Bool
 

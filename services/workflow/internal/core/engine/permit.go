@@ -19,7 +19,8 @@ import (
 //
 // What is decided, other than a permission at once, is an entry of KindDecision in the turn that decides. The entry brings a held call back
 // after a crash, and keeps one that was approved from being decided again. The machine does not see it. A permission at once that the
-// policies which are tried out would not have given is reported and not an entry: trying policies out makes no history longer.
+// policies which are tried out would not have given is reported and not an entry: trying policies out makes no history longer. Of the other
+// permissions at once, few are reported as a sample, so that simulations of policies have some.
 
 // CallPolicies decides about calls.
 type CallPolicies interface {
@@ -31,6 +32,8 @@ type CallPolicies interface {
 	Decide(
 		ctx context.Context, about callpolicy.Run, function string, args json.RawMessage, given []string,
 	) (policy.Decision, callpolicy.Asked, error)
+	// Sample reports whether a call of an organization is to be reported although policies permit it at once, and counts it.
+	Sample(organization int64) bool
 }
 
 const (
@@ -42,6 +45,8 @@ const (
 	// reportedTries is how many calls are reported that policies permit, and would not if those that are tried out counted. They are not in
 	// the history, so a run that is loaded again begins to count anew; the domain service keeps only so many of a run.
 	reportedTries = 100
+	// sampledFunctions is how many Functions of a run have a call sampled, of each the first.
+	sampledFunctions = 5
 )
 
 // hold is a call that waits for an approval.
@@ -154,8 +159,11 @@ func (r *run) ask(ctx context.Context, op history.Op, before history.CallDecisio
 	if err != nil {
 		return permission{}, fmt.Errorf("decide about a call of %s: %w", op.Name, err)
 	}
-	if decision.Verdict == policy.Allow && before.Request == "" && !r.trying(decision) {
-		return permission{}, nil // which is what most calls are, and what costs them little
+	why := unreported
+	if decision.Verdict == policy.Allow && before.Request == "" {
+		if why = r.reporting(op, decision); why == unreported {
+			return permission{}, nil // which is what most calls are, and what costs them little
+		}
 	}
 	made := history.CallDecision{
 		Activity: history.ActivityID(r.loaded.Ref, op.Ref), Asked: before.Asked + 1, Digest: decision.Digest, Given: given,
@@ -171,7 +179,7 @@ func (r *run) ask(ctx context.Context, op history.Op, before history.CallDecisio
 	switch decision.Verdict {
 	case policy.Allow:
 		if before.Request == "" {
-			return permission{}, r.tried(op, report)
+			return permission{}, r.permittedAtOnce(op, report, why)
 		}
 		made.Request, made.Asked, made.State = before.Request, before.Asked, history.CallPermitted
 		report.CallDecision = made
@@ -204,21 +212,45 @@ func (r *run) ask(ctx context.Context, op history.Op, before history.CallDecisio
 	}
 }
 
-// trying reports whether the policies that are tried out would not have permitted a call, and the domain service is to hear of it.
-func (r *run) trying(d policy.Decision) bool {
-	return d.WouldBe != "" && d.WouldBe != policy.Allow && r.tries < reportedTries
+// reportedFor is why a call that is permitted at once is reported.
+type reportedFor int
+
+const (
+	unreported reportedFor = iota
+	// triedOut is a call that the policies which are tried out would not have permitted, sampled one of those that all permit.
+	triedOut
+	sampled
+)
+
+// reporting is whether and why a call that is permitted at once is reported.
+func (r *run) reporting(op history.Op, d policy.Decision) reportedFor {
+	switch {
+	case d.WouldBe != "" && d.WouldBe != policy.Allow:
+		if r.tries >= reportedTries {
+			return unreported
+		}
+		r.tries++
+		return triedOut
+	case len(r.sampled) >= sampledFunctions || r.sampled[op.Name] || !r.engine.Policies.Sample(r.loaded.Organization):
+		return unreported
+	}
+	if r.sampled == nil {
+		r.sampled = map[string]bool{}
+	}
+	r.sampled[op.Name] = true
+	return sampled
 }
 
-// tried reports a call that policies permit, if those that are tried out would not. The report is committed with the opening of the call,
-// which is not decided again.
-func (r *run) tried(op history.Op, report callReport) error {
-	would := report.decision.WouldBe
-	r.tries++
-	report.State, report.Policy = history.CallPermitted, ""
-	for _, ruling := range report.decision.Rulings {
-		if ruling.DryRun && ruling.Verdict == would {
-			report.Policy = ruling.Name()
-			break
+// permittedAtOnce reports a call that policies permit. The report is committed with the opening of the call, which is not decided again.
+func (r *run) permittedAtOnce(op history.Op, report callReport, why reportedFor) error {
+	report.State, report.sampled = history.CallPermitted, why == sampled
+	if why == triedOut {
+		report.Policy = ""
+		for _, ruling := range report.decision.Rulings {
+			if ruling.DryRun && ruling.Verdict == report.decision.WouldBe {
+				report.Policy = ruling.Name()
+				break
+			}
 		}
 	}
 	r.permit(op.Ref, nil)
@@ -248,6 +280,8 @@ type callReport struct {
 	decision policy.Decision
 	asked    callpolicy.Asked
 	requires *policy.Requirement
+	// sampled reports whether all policies permit the call, and it is one of the few that are reported nevertheless.
+	sampled bool
 }
 
 // record puts a decision into the history, and reports it.
@@ -284,6 +318,9 @@ func (report callReport) event(workflow string) (json.RawMessage, error) {
 	fields := map[string]any{"workflow_id": workflow, "call_id": report.Request, "function": report.Function, "state": report.State}
 	if report.Policy != "" {
 		fields["policy"] = report.Policy
+	}
+	if report.sampled {
+		fields["sampled"] = true
 	}
 	if report.Reason != "" {
 		fields["reason"] = history.Truncate(report.Reason, history.MaxError)

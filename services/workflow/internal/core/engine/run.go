@@ -59,11 +59,13 @@ type run struct {
 	// consumed are the kinds of events of which this generation has consumed some, by their names.
 	consumed map[string]history.Want
 	// about is what policies about calls may ask of the run, permitted are the calls that they permit after an approval, and denials counts
-	// those that they deny, tries those that only policies which are tried out would not permit (permit.go).
+	// those that they deny, tries those that only policies which are tried out would not permit, and sampled the Functions of which a call
+	// that all permit was reported (permit.go).
 	about     *callpolicy.Run
 	permitted map[history.OpRef][]string
 	denials   int
 	tries     int
+	sampled   map[string]bool
 	// refused are the failed attempts before results that the present turn has taken (failures).
 	refused map[history.OpRef]*history.Tries
 }

@@ -1971,6 +1971,29 @@ func (ec *executionContext) fieldContext_PolicySimulation_evaluatedCalls(_ conte
 	return graphql.NewScalarFieldContext("PolicySimulation", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _PolicySimulation_sampledCalls(ctx context.Context, field graphql.CollectedField, obj *model.PolicySimulation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PolicySimulation_sampledCalls(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.SampledCalls, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PolicySimulation_sampledCalls(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PolicySimulation", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _PolicySimulation_differentCalls(ctx context.Context, field graphql.CollectedField, obj *model.PolicySimulation) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -3511,6 +3534,11 @@ func (ec *executionContext) _PolicySimulation(ctx context.Context, sel ast.Selec
 			}
 		case "evaluatedCalls":
 			out.Values[i] = ec._PolicySimulation_evaluatedCalls(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "sampledCalls":
+			out.Values[i] = ec._PolicySimulation_sampledCalls(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

@@ -1609,6 +1609,7 @@ type ComplexityRoot struct {
 		DifferentCount     func(childComplexity int) int
 		Evaluated          func(childComplexity int) int
 		EvaluatedCalls     func(childComplexity int) int
+		SampledCalls       func(childComplexity int) int
 		Truncated          func(childComplexity int) int
 	}
 
@@ -9247,6 +9248,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.PolicySimulation.EvaluatedCalls(childComplexity), true
+	case "PolicySimulation.sampledCalls":
+		if e.ComplexityRoot.PolicySimulation.SampledCalls == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicySimulation.SampledCalls(childComplexity), true
 	case "PolicySimulation.truncated":
 		if e.ComplexityRoot.PolicySimulation.Truncated == nil {
 			break
@@ -18199,7 +18206,7 @@ enum CallRequestState {
   WITHDRAWN
 }
 
-"A call of a Function that policies did not permit at once: they denied it, or an approval is required."
+"A call of a Function that policies did not permit at once: they denied it, or an approval is required. A simulation also has some that all policies permitted."
 type CallRequest implements Node {
   id: ID!
   state: CallRequestState!
@@ -18350,6 +18357,8 @@ type PolicySimulation {
   differentCount: Int!
   "How many recorded decisions about calls of Functions were evaluated."
   evaluatedCalls: Int!
+  "How many of these calls all policies had permitted at once. Few of those are recorded, as a sample."
+  sampledCalls: Int!
   "The calls that would have been decided differently, the latest first; at most 200."
   differentCalls: [CallDifference!]!
   "How many calls would have been decided differently."
@@ -18706,7 +18715,7 @@ type RetentionRule {
   """
   requests: stored answers to idempotency keys. handoffs: starts and cancellations that the workflow service has received, with the inputs of the run,
   except those of rollouts under way. closings: notes by which failed rollouts were closed. sign_ins: sessions, and the tokens that signing in made, after
-  they have expired. tried_calls: calls of Functions that only policies which are tried out would not have permitted; 30 days unless a rule is set.
+  they have expired. tried_calls: calls of Functions that only policies which are tried out would not have permitted, and the sample of those that all permit; 30 days unless a rule is set.
   """
   kind: String!
   "In days; 0 for as long as the organization exists."
@@ -23172,6 +23181,8 @@ func (ec *executionContext) childFields_PolicySimulation(ctx context.Context, fi
 		return ec.fieldContext_PolicySimulation_differentCount(ctx, field)
 	case "evaluatedCalls":
 		return ec.fieldContext_PolicySimulation_evaluatedCalls(ctx, field)
+	case "sampledCalls":
+		return ec.fieldContext_PolicySimulation_sampledCalls(ctx, field)
 	case "differentCalls":
 		return ec.fieldContext_PolicySimulation_differentCalls(ctx, field)
 	case "differentCallCount":

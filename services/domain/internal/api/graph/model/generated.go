@@ -1012,6 +1012,8 @@ type PolicySimulation struct {
 	DifferentCount int `json:"differentCount"`
 	// How many recorded decisions about calls of Functions were evaluated.
 	EvaluatedCalls int `json:"evaluatedCalls"`
+	// How many of these calls all policies had permitted at once. Few of those are recorded, as a sample.
+	SampledCalls int `json:"sampledCalls"`
 	// The calls that would have been decided differently, the latest first; at most 200.
 	DifferentCalls []CallDifference `json:"differentCalls"`
 	// How many calls would have been decided differently.

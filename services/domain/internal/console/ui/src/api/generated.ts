@@ -3594,6 +3594,7 @@ export interface SimulatePoliciesData {
       }
     }>
     evaluatedCalls: number
+    sampledCalls: number
     differentCallCount: number
     differentCalls: Array<{
       verdict: PolicyVerdict
@@ -3615,7 +3616,7 @@ export interface SimulatePoliciesData {
 export interface SimulatePoliciesVariables {
   input: SimulatePoliciesInput
 }
-export const SimulatePolicies: Operation<SimulatePoliciesData, SimulatePoliciesVariables> = { name: 'SimulatePolicies', text: 'query SimulatePolicies($input: SimulatePoliciesInput!) { simulatePolicies(input: $input) { evaluated truncated differentCount different { verdict summary rollout { id application { id name } versionSet { id name } } decision { id gateId verdict summary createdAt } } evaluatedCalls differentCallCount differentCalls { verdict summary callRequest { id function workflowId verdict reason createdAt rollout { id } } } } }' }
+export const SimulatePolicies: Operation<SimulatePoliciesData, SimulatePoliciesVariables> = { name: 'SimulatePolicies', text: 'query SimulatePolicies($input: SimulatePoliciesInput!) { simulatePolicies(input: $input) { evaluated truncated differentCount different { verdict summary rollout { id application { id name } versionSet { id name } } decision { id gateId verdict summary createdAt } } evaluatedCalls sampledCalls differentCallCount differentCalls { verdict summary callRequest { id function workflowId verdict reason createdAt rollout { id } } } } }' }
 
 export interface PutPolicySetData {
   putPolicySet: {

@@ -329,6 +329,7 @@ function Simulation({ latest, text, onClose }: { latest: Version | null; text: s
         <div role="status">
           <p>
             {found.differentCount} of {found.evaluated} decisions would have been different, and {found.differentCallCount} of {found.evaluatedCalls} calls of Functions
+            {found.sampledCalls > 0 && `, ${found.sampledCalls} of which are a sample of those that all policies had permitted`}
             {found.truncated && '; there were more decisions than could be evaluated'}.
           </p>
           {found.differentCalls.length > 0 && (
