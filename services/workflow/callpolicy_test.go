@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/policy"
@@ -208,6 +210,48 @@ run("act", {"at": "staging"})
 	}
 	if err := rows.Err(); err != nil || count != 100 {
 		t.Errorf("%d calls were reported, %v; expected 100", count, err)
+	}
+}
+
+// D51: of the calls that all policies permit at once, the first of a Function is reported as a sample, at most once by each process, and adds
+// nothing to the history. Where no sample is asked for, there is none.
+func TestASampleOfPermittedCallsIsReported(t *testing.T) {
+	t.Parallel()
+	for _, sampled := range []bool{true, false} {
+		for after := range 3 {
+			t.Run(fmt.Sprintf("sampled %t, the process dies after %d commits", sampled, after), func(t *testing.T) {
+				t.Parallel()
+				p := newPoliced(t)
+				if sampled {
+					p.SampleCalls(10)
+				}
+				p.put(forbidAct)
+				dying := &fragile{Store: p.store}
+				dying.left.Store(int64(after))
+				p.runWith("lost", dying, p.act, 1000)
+				p.start(`
+for i in range(30):
+    run("act", {"at": "staging", "token": "abc", "i": i})
+`)
+				p.runWith("heir", p.store, p.act, 1000)
+				p.await(execution.Completed)
+				rows, err := p.store.Pool.Query(t.Context(), `SELECT DISTINCT ON (event->'data'->>'call_id') event->'data' FROM outbox
+					WHERE event->>'type' = $1`, event.TypeCallDecided)
+				if err != nil {
+					t.Fatal(err)
+				}
+				reports, err := pgx.CollectRows(rows, pgx.RowTo[event.CallDecided])
+				if err != nil || len(reports) > 2 || sampled != (len(reports) > 0) || len(p.decisions()) != 0 {
+					t.Fatalf("%d reports, %v, %d entries of decisions; expected at most one of a process", len(reports), err, len(p.decisions()))
+				}
+				for _, one := range reports {
+					clean := strings.Contains(string(one.Request), `"token":"(removed)"`)
+					if !one.Sampled || one.State != "permitted" || one.Policy != "calls/all" || !clean {
+						t.Errorf("reported %+v with %s", one, one.Request)
+					}
+				}
+			})
+		}
 	}
 }
 

@@ -3,9 +3,12 @@ package callpolicy
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
 	"github.com/lockstep-cd/lockstep/pkg/policy"
 )
 
@@ -79,6 +82,71 @@ func TestOrganizationsWithoutPoliciesAreNotAsked(t *testing.T) {
 	}
 	if err := r.Read(t.Context()); err != nil || !r.Concerned(1) || r.Concerned(2) {
 		t.Errorf("after the first read: %t %t %v", r.Concerned(1), r.Concerned(2), err)
+	}
+}
+
+// An organization has few calls sampled, whatever its programs do, and its neighbour as many.
+func TestEachOrganizationHasFewCallsSampled(t *testing.T) {
+	t.Parallel()
+	wall := clocktest.New(time.Date(2026, 11, 29, 10, 0, 0, 0, time.UTC))
+	r := NewRegistry(stored{}, wall, slog.New(slog.DiscardHandler))
+	taken := func(organization int64) (n int) {
+		for range 1000 {
+			if r.Sample(organization) {
+				n++
+			}
+		}
+		return n
+	}
+	if n := taken(1); n != 0 {
+		t.Errorf("found %d calls sampled; expected none until it is asked for", n)
+	}
+	r.SampleCalls(10)
+	for i, want := range []int{sampledAtOnce, 0, 10, 10} {
+		if i > 1 {
+			wall.Advance(time.Hour)
+		}
+		if n := taken(1); n != want {
+			t.Errorf("step %d: found %d calls sampled; expected %d", i, n, want)
+		}
+	}
+	if n := taken(2); n != sampledAtOnce {
+		t.Errorf("found %d calls of the neighbour sampled; expected %d", n, sampledAtOnce)
+	}
+	if r.SampleCalls(0); taken(3) != 0 {
+		t.Error("calls are sampled although that is switched off")
+	}
+}
+
+// What was decided before a set was changed is not remembered after that, and a decision is remembered for its run's principal only.
+func TestARememberedDecisionIsOfTheLatestPolicies(t *testing.T) {
+	t.Parallel()
+	set := Set{Organization: 1, Name: "calls", Version: 1, Mode: "enforce", TimeZone: "UTC", Text: `@id("all") permit (principal, action == Action::"function.call", resource);`}
+	kept := stored{set}
+	r := NewRegistry(kept, clock.System(), slog.New(slog.DiscardHandler))
+	run, err := r.Find(t.Context(), 1, "nightly")
+	if err != nil {
+		t.Fatal(err)
+	}
+	decide := func() policy.Verdict {
+		d, asked, err := r.Decide(t.Context(), run, "act", []byte(`{"n": 1, "token": "abc"}`), nil)
+		if err != nil || strings.Contains(string(asked.Call().Arguments), "abc") {
+			t.Fatalf("%v, asked %s", err, asked.Call().Arguments)
+		}
+		return d.Verdict
+	}
+	for range 3 {
+		if v := decide(); v != policy.Allow {
+			t.Fatalf("found %s; expected allow", v)
+		}
+	}
+	set.Version, set.Text = 2, forbids
+	kept[0] = set
+	if err := r.Read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if v := decide(); v != policy.Deny {
+		t.Errorf("found %s after the set was changed; expected deny", v)
 	}
 }
 
