@@ -74,7 +74,8 @@ func function(name string) types.EntityUID { return types.NewEntityUID("Function
 
 // with is the world of one call, beside others of the same run.
 func (w *world) with(name string, seen *arguments, at time.Time) *world {
-	one := &world{entities: w.entities, base: w.base, at: at, zones: map[string]cedar.Request{}, context: make(cedar.RecordMap, len(w.context)+4)}
+	one := &world{entities: w.entities, base: w.base, at: at, zones: map[string]cedar.Request{}}
+	one.context = make(cedar.RecordMap, len(w.context)+4)
 	maps.Copy(one.context, w.context)
 	one.context["arguments"], one.context["argument"] = texts(seen.all), cedar.NewRecord(seen.named)
 	one.context["omitted"] = texts(seen.omitted)

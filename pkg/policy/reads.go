@@ -232,7 +232,7 @@ func (r *reads) arguments(key []byte, seen *arguments) ([]byte, bool) {
 		places = slices.Compact(places)
 		key = binary.AppendUvarint(key, uint64(len(places)))
 		for _, place := range places {
-			key = binary.AppendUvarint(key, uint64(place)) //nolint:gosec // a place in a list
+			key = binary.AppendUvarint(key, uint64(place))
 		}
 	}
 	for _, some := range []struct {

@@ -245,8 +245,8 @@ func (c cosign) signer(t *testing.T, keyless, bundles bool) ([]string, SignerCon
 }
 
 // TestFactsComeFromWhatCosignSigns: what cosign signs and attests becomes facts, with a key and with certificates of a private root, in a
-// registry with the referrers API and in one without, as bundles and in the older tag scheme. An image that it has signed for another digest
-// has none (D52).
+// registry with the referrers API and in one without, as bundles and in the older tag scheme. Another image has none of them, and a signer
+// who is not configured states nothing (D52).
 func TestFactsComeFromWhatCosignSigns(t *testing.T) {
 	t.Parallel()
 	newCosign(t)

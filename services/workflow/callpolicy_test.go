@@ -213,8 +213,8 @@ run("act", {"at": "staging"})
 	}
 }
 
-// D51: of the calls that all policies permit at once, the first of a Function is reported as a sample, at most once by each process, and adds
-// nothing to the history. Where no sample is asked for, there is none.
+// D51: of the calls that all policies permit at once, the first of a Function is reported as a sample, at most once by each process, and
+// adds nothing to the history. Where no sample is asked for, there is none.
 func TestASampleOfPermittedCallsIsReported(t *testing.T) {
 	t.Parallel()
 	for _, sampled := range []bool{true, false} {

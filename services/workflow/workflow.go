@@ -123,8 +123,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		return err
 	}
 	guardian := guard.New(executions, registry, log)
-	policies := callpolicy.NewRegistry(executions, wall, log)
-	policies.SampleCalls(c.PolicySamplesPerHour)
+	policies := callpolicy.NewRegistry(executions, wall, log).SampleCalls(c.PolicySamplesPerHour)
 	catalogue := worker.NewCatalogue(executions, function.OfWorker, wall, log)
 	registry.Add(catalogue)
 	workers := worker.NewHub(worker.Deps{

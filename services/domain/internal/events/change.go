@@ -238,7 +238,8 @@ func callDecided(e event.Event) (rollout.Change, error) {
 	}
 	r := core.CallRequest{
 		WorkflowID: data.WorkflowID, CallID: data.CallID, Function: data.Function, State: core.CallState(data.State), Policy: data.Policy,
-		Reason: data.Reason, Sampled: data.Sampled, Group: data.Group, Quorum: data.Quorum, RequesterMay: data.RequesterMay, Request: data.Request,
+		Reason: data.Reason, Group: data.Group, Quorum: data.Quorum, RequesterMay: data.RequesterMay, Request: data.Request,
+		Sampled: data.Sampled,
 	}
 	if data.ExpiresAt != "" {
 		at, err := time.Parse(time.RFC3339Nano, data.ExpiresAt)

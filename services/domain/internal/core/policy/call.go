@@ -80,7 +80,8 @@ func CallReported(ctx context.Context, tx CallTx, r core.CallRequest) error {
 	if err != nil {
 		return err
 	}
-	if !first && before.WorkflowID == r.WorkflowID && (before.Tried() || before.Sampled) && (r.State == core.CallPending || r.State == core.CallDenied) {
+	atOnce := before.WorkflowID == r.WorkflowID && (before.Tried() || before.Sampled)
+	if !first && atOnce && (r.State == core.CallPending || r.State == core.CallDenied) {
 		// The run ended between the decision and the call, and the policies were changed before it was decided again.
 		r.ID = before.ID
 		if err := tx.RestateCallRequest(ctx, r); err != nil {

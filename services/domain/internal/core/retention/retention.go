@@ -29,7 +29,8 @@ const (
 	Closings Kind = "closings"
 	// SignIns are sessions, and the tokens that signing in made, that have expired.
 	SignIns Kind = "sign_ins"
-	// TriedCalls are calls of Functions that only policies which are tried out would not have permitted, and the sample of those that all permit.
+	// TriedCalls are calls of Functions that only policies which are tried out would not have permitted, and the sample of those that all
+	// policies permit.
 	TriedCalls Kind = "tried_calls"
 )
 

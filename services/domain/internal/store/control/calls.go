@@ -237,7 +237,7 @@ func (w Writes) CountTriedCallRequests(ctx context.Context, workflow string) (in
 
 // CountSampledCallRequests implements policy.CallTx.
 func (w Writes) CountSampledCallRequests(ctx context.Context, since time.Time, most int) (int, error) {
-	n, err := w.Q.CountSampledCallRequests(ctx, w.Entered, since, int32(most)) //nolint:gosec // a constant
+	n, err := w.Q.CountSampledCallRequests(ctx, w.Entered, since, int32(most))
 	return int(n), pg.Classify(err, "count sampled call requests")
 }
 

@@ -188,7 +188,9 @@ func (r *Registry) Concerned(organization int64) bool {
 }
 
 // Decide decides about a call of a run by the latest policies. An error means that nothing could be found out now.
-func (r *Registry) Decide(ctx context.Context, run Run, function string, args json.RawMessage, given []string) (policy.Decision, Asked, error) {
+func (r *Registry) Decide(
+	ctx context.Context, run Run, function string, args json.RawMessage, given []string,
+) (policy.Decision, Asked, error) {
 	asked := Asked{run, function, args, r.clock.Now(), given}
 	if err := r.current(ctx, run); err != nil {
 		return policy.Decision{}, asked, err

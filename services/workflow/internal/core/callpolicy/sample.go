@@ -34,11 +34,12 @@ func (s *sampler) take(organization int64, now time.Time) bool {
 
 // SampleCalls has so many calls of each organization reported in an hour although policies permit them at once; 0 for none. It is called
 // before anything is decided.
-func (r *Registry) SampleCalls(perHour int) {
+func (r *Registry) SampleCalls(perHour int) *Registry {
 	r.samples = nil
 	if perHour > 0 {
 		r.samples = &sampler{every: time.Hour / time.Duration(perHour), full: map[int64]time.Time{}}
 	}
+	return r
 }
 
 // Sample reports whether a call of an organization that policies permit at once is to be reported.
