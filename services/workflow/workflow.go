@@ -177,6 +177,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		run.Loop("watches", watches.Run),
 		run.Loop("agents", agents.Run),
 		run.Loop("heartbeats", agents.Listen),
+		run.Loop("comparing watches", agents.Compare),
 		run.Loop("owners", func(ctx context.Context) error { return own(ctx, owners, c.AgentOwners, wall, log) }),
 		run.Loop("policies", policies.Run),
 		run.Loop("watchers", watchers.Run),

@@ -77,7 +77,7 @@ func table() []rule {
 			layer: "events", packages: []string{"services/SERVICE/internal/events/**"},
 			ours: []string{
 				"services/SERVICE/internal/core/**", "services/SERVICE/internal/events/**", "proto/**",
-				"pkg/clock", "pkg/id", "pkg/fault", "pkg/bus", "pkg/event", "pkg/telemetry", "pkg/provenance", "pkg/sealing",
+				"pkg/clock", "pkg/id", "pkg/fault", "pkg/bus", "pkg/event", "pkg/telemetry", "pkg/provenance", "pkg/sealing", "pkg/text",
 			},
 			never: join(sql, kube, star),
 		},

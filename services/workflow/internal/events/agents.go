@@ -6,10 +6,12 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/wake"
@@ -24,6 +26,8 @@ const (
 	beatsTogether = 200 * time.Millisecond
 	// beatsAgain is the pause after they could not be stored.
 	beatsAgain = time.Second
+	// comparedWithin bounds one comparison of what relays hold.
+	comparedWithin = 10 * time.Second
 )
 
 // Agents stores the latest heartbeat of each agent, and notifies the environments that depend on an agent when it has gone offline
@@ -33,17 +37,10 @@ const (
 // the agent counts as offline.
 type Agents struct {
 	deps AgentsDeps
-	received wake.Signal
-
-	mu sync.Mutex
-	// beats are the newest that are not stored yet, by agent.
-	beats map[int64]beat
-}
-
-// beat is a heartbeat, and when it was received by this service's clock: the agent's may differ.
-type beat struct {
-	event.AgentHeartbeat
-	at time.Time
+	// unsaved are to be stored, uncompared to be compared with what is wanted of the relays: one does not wait for the other.
+	unsaved, uncompared *newest
+	// behind reports whether heartbeats could not be stored the last time.
+	behind atomic.Bool
 }
 
 // AgentsDeps are what Agents needs.
@@ -56,80 +53,132 @@ type AgentsDeps struct {
 
 // NewAgents has heard of no agent yet.
 func NewAgents(d AgentsDeps) *Agents {
-	return &Agents{deps: d, received: wake.NewSignal(), beats: map[int64]beat{}}
+	return &Agents{deps: d, unsaved: newNewest(), uncompared: newNewest()}
 }
 
-// heard takes a heartbeat, for Listen.
+// heard takes a heartbeat, for Listen and Compare.
 func (a *Agents) heard(b event.AgentHeartbeat) {
-	a.keep(beat{AgentHeartbeat: b, at: a.deps.Clock.Now()})
+	one := beat{AgentHeartbeat: b, at: a.deps.Clock.Now()}
+	a.unsaved.keep(one)
+	a.uncompared.keep(one)
 }
 
-// keep takes heartbeats, unless there are newer ones.
-func (a *Agents) keep(beats ...beat) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, b := range beats {
-		if known, some := a.beats[b.AgentID]; !some || !b.at.Before(known.at) {
-			a.beats[b.AgentID] = b
-		}
-	}
-	a.received.Raise()
-}
-
-// take returns the heartbeats that are not stored yet, by agent.
-func (a *Agents) take() []beat {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	beats := make([]beat, 0, len(a.beats))
-	for _, number := range slices.Sorted(maps.Keys(a.beats)) {
-		beats = append(beats, a.beats[number])
-	}
-	clear(a.beats)
-	return beats
-}
-
-// Listen stores the heartbeats that have come, and compares what the relays hold with what is wanted of them, until ctx ends. It does
-// nothing while none come.
+// Listen stores the heartbeats that have come until ctx ends. It does nothing while none come.
 func (a *Agents) Listen(ctx context.Context) error {
-	for {
-		select {
-		case <-a.received:
-		case <-ctx.Done():
-			return nil
-		}
-		if clock.Sleep(ctx, a.deps.Clock, beatsTogether) != nil {
-			return nil //nolint:nilerr // the end of ctx ends it
-		}
-		beats := a.take()
-		if err := a.save(ctx, beats); err != nil {
-			if ctx.Err() == nil {
-				a.deps.Log.WarnContext(ctx, "saving heartbeats failed; will retry", telemetry.KeyError, err)
-			}
-			a.keep(beats...)
-			_ = clock.Sleep(ctx, a.deps.Clock, beatsAgain) // ended early, the loop sees it
+	for a.unsaved.wait(ctx, a.deps.Clock) {
+		beats := a.unsaved.take()
+		err := a.save(ctx, beats)
+		a.behind.Store(err != nil)
+		if err == nil || ctx.Err() != nil {
 			continue
 		}
-		if err := a.deps.Watches.heard(ctx, beats); err != nil && ctx.Err() == nil {
-			a.deps.Log.WarnContext(ctx, "comparing watches failed; the next heartbeats lead to it again", telemetry.KeyError, err)
-		}
+		a.deps.Log.WarnContext(ctx, "saving heartbeats failed; will retry", telemetry.KeyError, err)
+		a.unsaved.keep(beats...)
+		_ = clock.Sleep(ctx, a.deps.Clock, beatsAgain) // ended early, the loop sees it
 	}
+	return nil
 }
 
+// save stores heartbeats together. If the database refuses one, they are stored one by one, so that it is the only one left out.
 func (a *Agents) save(ctx context.Context, beats []beat) error {
 	saved := make([]agent.Beat, len(beats))
 	for i, b := range beats {
 		saved[i] = agent.Beat{Agent: b.AgentID, At: b.at, Reachable: b.ClusterReachable, Message: b.Message}
 	}
-	return a.deps.Store.SaveBeats(ctx, saved)
+	err := a.deps.Store.SaveBeats(ctx, saved)
+	if !fault.Is(err, fault.Invalid) {
+		return err
+	}
+	for i := range saved {
+		err := a.deps.Store.SaveBeats(ctx, saved[i:i+1])
+		if fault.Is(err, fault.Invalid) {
+			a.deps.Log.WarnContext(ctx, "a heartbeat cannot be stored", telemetry.KeyAgent, saved[i].Agent, telemetry.KeyError, err)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Compare compares what relays say they hold with what is wanted of them, until ctx ends.
+func (a *Agents) Compare(ctx context.Context) error {
+	for a.uncompared.wait(ctx, a.deps.Clock) {
+		within, cancel := context.WithTimeout(ctx, comparedWithin)
+		err := a.deps.Watches.heard(within, a.uncompared.take())
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			a.deps.Log.WarnContext(ctx, "comparing watches failed; the next heartbeats lead to it again", telemetry.KeyError, err)
+		}
+	}
+	return nil
 }
 
 // Run looks for what has changed until ctx ends. It begins late: after a start, the heartbeats of that time are still
-// to be read, and nobody is offline because this service was.
+// to be read, and nobody is offline because this service was. The same holds while the database is away, and after it.
 func (a *Agents) Run(ctx context.Context) error {
-	for pause := offlineAfter; clock.Sleep(ctx, a.deps.Clock, pause) == nil; pause = agentsPoll {
+	for pause := offlineAfter; clock.Sleep(ctx, a.deps.Clock, pause) == nil; {
+		if pause = agentsPoll; a.behind.Load() {
+			pause = offlineAfter
+			continue
+		}
 		if err := a.deps.Store.ReportAgents(ctx, a.deps.Clock.Now(), offlineAfter); err != nil && ctx.Err() == nil {
+			pause = offlineAfter
 			a.deps.Log.WarnContext(ctx, "reporting agents failed; will retry", telemetry.KeyError, err)
 		}
 	}
 	return nil
+}
+
+// beat is a heartbeat, and when it was received by this service's clock: the agent's may differ.
+type beat struct {
+	event.AgentHeartbeat
+	at time.Time
+}
+
+// newest are the newest heartbeats of agents that one of the loops has not taken yet.
+type newest struct {
+	received wake.Signal
+
+	mu sync.Mutex
+	of map[int64]beat
+}
+
+func newNewest() *newest { return &newest{received: wake.NewSignal(), of: map[int64]beat{}} }
+
+// keep takes heartbeats, unless there are newer ones.
+func (n *newest) keep(beats ...beat) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, b := range beats {
+		if known, some := n.of[b.AgentID]; !some || !b.at.Before(known.at) {
+			n.of[b.AgentID] = b
+		}
+	}
+	n.received.Raise()
+}
+
+// wait returns a moment after some have come, so that those of many agents go together; false when ctx has ended.
+func (n *newest) wait(ctx context.Context, c clock.Clock) bool {
+	select {
+	case <-n.received:
+	case <-ctx.Done():
+		return false
+	}
+	err := clock.Sleep(ctx, c, beatsTogether)
+	n.received.Taken() // those of the meantime go along
+	return err == nil
+}
+
+// take removes and returns all, by agent.
+func (n *newest) take() []beat {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	beats := make([]beat, 0, len(n.of))
+	for _, number := range slices.Sorted(maps.Keys(n.of)) {
+		beats = append(beats, n.of[number])
+	}
+	clear(n.of)
+	return beats
 }

@@ -6,13 +6,17 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
+	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 )
 
@@ -22,6 +26,14 @@ type kept struct {
 	mu    sync.Mutex
 	away  bool
 	saved []string
+	looks int
+}
+
+func (k *kept) ReportAgents(context.Context, time.Time, time.Duration) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.looks++
+	return nil
 }
 
 func (k *kept) SaveBeats(_ context.Context, beats []agent.Beat) error {
@@ -32,6 +44,9 @@ func (k *kept) SaveBeats(_ context.Context, beats []agent.Beat) error {
 	}
 	text := ""
 	for _, b := range beats {
+		if b.Message == "cannot be stored" {
+			return fault.New(fault.Invalid, "found a character that no text may have")
+		}
 		text += fmt.Sprintf("%d %t %s; ", b.Agent, b.Reachable, b.Message)
 	}
 	k.saved = append(k.saved, text)
@@ -43,6 +58,67 @@ func (k *kept) set(away bool) (saved []string) {
 	defer k.mu.Unlock()
 	saved, k.saved, k.away = k.saved, nil, away
 	return saved
+}
+
+// What an agent says about its cluster is bounded, and has nothing that the database refuses for all that is stored with it.
+func TestAnAgentCannotKeepOthersFromBeingHeard(t *testing.T) {
+	t.Parallel()
+	log := slog.New(slog.DiscardHandler)
+	a := NewAgents(AgentsDeps{Clock: clock.System(), Log: log})
+	cluster := Cluster{Agents: a, Health: NewHealth(), Log: log}
+	for i, message := range []string{"a\x00b", "\xff", strings.Repeat("é", 10_000), "no route\nto host"} {
+		e, err := event.New(event.Header{ID: fmt.Sprint(i), Source: "/agents/7", Time: noon}, event.AgentHeartbeat{
+			AgentID: 7, Message: message, StartedAt: "2026-03-25T12:00:00Z", ObservedAt: "2026-03-25T12:00:00Z",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cluster.Handle(t.Context(), bus.Delivery{Event: e, Subject: "cd.cluster.7.heartbeat"}); err != nil {
+			t.Errorf("%q: %v", message, err)
+			continue
+		}
+		got := a.unsaved.take()
+		if len(got) != 1 || len(got[0].Message) > messageMost+10 || strings.ContainsAny(got[0].Message, "\x00\n") || !utf8.ValidString(got[0].Message) {
+			t.Errorf("%q: found %+v", message, got)
+		}
+	}
+}
+
+// While heartbeats cannot be stored no agent is taken for offline.
+func TestNobodyIsOfflineBecauseTheDatabaseWas(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &kept{}
+		a := NewAgents(AgentsDeps{Store: store, Clock: clock.System(), Log: slog.New(slog.DiscardHandler)})
+		ctx, cancel := context.WithCancel(t.Context())
+		var loops sync.WaitGroup
+		defer func() { cancel(); loops.Wait() }()
+		loops.Go(func() { _ = a.Run(ctx) })
+		loops.Go(func() { _ = a.Listen(ctx) })
+		looks := func(after time.Duration) (n int) {
+			time.Sleep(after)
+			synctest.Wait()
+			store.mu.Lock()
+			defer store.mu.Unlock()
+			n, store.looks = store.looks, 0
+			return n
+		}
+		if n := looks(31 * time.Second); n != 3 {
+			t.Errorf("found %d looks, expected 3", n)
+		}
+		store.set(true)
+		a.heard(event.AgentHeartbeat{AgentID: 1, ClusterReachable: true})
+		if n := looks(3 * time.Second); n != 0 {
+			t.Errorf("found %d looks before the next is due", n)
+		}
+		if n := looks(time.Minute); n != 0 {
+			t.Errorf("found %d looks while the database is away, expected none", n)
+		}
+		store.set(false)
+		if n := looks(time.Minute); n < 8 || store.set(false)[0] != "1 true ; " {
+			t.Errorf("found %d looks since it is back", n)
+		}
+	})
 }
 
 // Heartbeats that come together are one statement, of each agent the newest; while the database is away they wait, and do not pile up (D65).
@@ -80,5 +156,9 @@ func TestHeartbeatsAreStoredTogether(t *testing.T) {
 		expect("still", time.Minute, false)
 		expect("it is back", 2*time.Second, false, "1 true ; 2 false second; ")
 		expect("nobody speaks", time.Hour, false)
+		beat(1, "")
+		beat(2, "cannot be stored")
+		beat(3, "")
+		expect("one cannot be stored", time.Second, false, "1 true ; ", "3 true ; ")
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
+	"github.com/lockstep-cd/lockstep/pkg/text"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
@@ -94,6 +96,7 @@ func (c Cluster) Handle(ctx context.Context, d bus.Delivery) error {
 		if err != nil {
 			return err
 		}
+		beat.Message = cleaned(beat.Message)
 		if c.Health.note(beat) {
 			c.Log.InfoContext(ctx, "agent reports", telemetry.KeyAgent, beat.AgentID, "cluster_reachable", beat.ClusterReachable,
 				"message", beat.Message)
@@ -106,6 +109,18 @@ func (c Cluster) Handle(ctx context.Context, d bus.Delivery) error {
 	default:
 		return nil
 	}
+}
+
+// messageMost is how many bytes are kept of what an agent says about its cluster.
+const messageMost = 1000
+
+// cleaned is a message of an agent in a form that can be stored and shown. Agents are not trusted: what one says must not keep the heartbeats of
+// others from being stored.
+func cleaned(message string) string {
+	if len(message) > messageMost {
+		message = strings.ToValidUTF8(message[:messageMost], "") + " …"
+	}
+	return text.Line(message)
 }
 
 // completed hands an answer on. It is acknowledged only once the store has it: until then the bus sends it again, and

@@ -46,8 +46,9 @@ func (s *Store) observerWatches(ctx context.Context, agents ...int64) ([]agent.W
 	var watches []agent.Watch
 	for _, row := range rows {
 		var o agent.StandingReport
-		if err := json.Unmarshal(row.Spec, &o); err != nil {
-			return nil, fmt.Errorf("observer %s: %w", row.Key, err)
+		if err := json.Unmarshal(row.Spec, &o); err != nil { // the others are watched all the same
+			s.Log.ErrorContext(ctx, "an observer cannot be read", "organization", row.Organization, "observer", row.Key, "error", err)
+			continue
 		}
 		if spec, followed := o.Watch(); followed {
 			id := fmt.Sprintf("%s%d/%s/%d", observerWatch, row.Organization, row.Key, row.Version)

@@ -3,11 +3,13 @@ package view
 import (
 	"context"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/keylock"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -25,6 +27,11 @@ const (
 	// is looked at again.
 	presentWithin = 5 * time.Second
 	presentPause  = 10 * time.Millisecond
+	// sharedPages is how many pages are kept for other followers, sharedFor how long, and settledMarks how many settled positions are
+	// remembered, at which those are.
+	sharedPages  = 4
+	sharedFor    = 2 * time.Second
+	settledMarks = 8
 	// followPage is how many rows a follower holds at most.
 	followPage = 200
 )
@@ -47,15 +54,69 @@ type Followed struct {
 type shared struct {
 	above, upTo int64
 	rows        []Followed
+	read        time.Time
 }
 
-// sharedPages is how many of them are kept: those of about a second. A follower that is further behind reads by itself.
-const sharedPages = 4
-
-// pages are the latest of an organization.
+// pages are the latest that followers of an organization have read. A follower that is further behind reads by itself, and holds up nobody.
 type pages struct {
+	reading keylock.Locks
+
 	mu     sync.Mutex
 	latest []shared
+	// settled are the latest settled positions.
+	settled   []int64
+	followers int
+}
+
+func (p *pages) enter() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.followers++
+}
+
+// leave forgets the pages with the last follower.
+func (p *pages) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.followers--; p.followers == 0 {
+		p.latest = nil
+	}
+}
+
+// mark notes a position that has settled.
+func (p *pages) mark(position int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.settled = append(p.settled, position); len(p.settled) > settledMarks {
+		p.settled = slices.Delete(p.settled, 0, len(p.settled)-settledMarks)
+	}
+}
+
+// current reports whether a follower at a position may be one of many there: where pages end, or what had settled lately does.
+func (p *pages) current(after int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Contains(p.settled, after) || slices.ContainsFunc(p.latest, func(s shared) bool { return s.upTo == after })
+}
+
+// at is the page after a position, unless it is too old.
+func (p *pages) at(above int64, now time.Time) (shared, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.latest = slices.DeleteFunc(p.latest, func(s shared) bool { return now.Sub(s.read) > sharedFor })
+	i := slices.IndexFunc(p.latest, func(s shared) bool { return s.above == above })
+	if i < 0 {
+		return shared{}, false
+	}
+	return p.latest[i], true
+}
+
+func (p *pages) keep(page shared) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.latest = append(p.latest, page); len(p.latest) > sharedPages {
+		p.latest = slices.Delete(p.latest, 0, len(p.latest)-sharedPages)
+	}
 }
 
 // horizon is that of one organization.
@@ -100,12 +161,21 @@ func (u *UseCases) settledPosition(ctx context.Context, organization int64) (int
 	h.looked = now
 	// What was pending has settled when all that was under way then has ended; what is seen now, when nothing is.
 	if seen.Oldest >= h.pending.Next {
-		h.settled, h.pending = max(h.settled, h.pending.Position), seen
+		h.settle(h.pending.Position)
+		h.pending = seen
 	}
 	if seen.Oldest == seen.Next {
-		h.settled = max(h.settled, seen.Position)
+		h.settle(seen.Position)
 	}
 	return h.settled, nil
+}
+
+// settle notes that a position has settled. The caller has the lock.
+func (h *horizon) settle(position int64) {
+	if position > h.settled {
+		h.settled = position
+		h.pages.mark(position)
+	}
 }
 
 // Present is the position where an organization's journal ends now: nothing below it is missing, and what begins after
@@ -132,7 +202,7 @@ func (u *UseCases) Present(ctx context.Context, organization int64) (int64, erro
 	h := u.horizons.get(organization)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.settled = max(h.settled, now.Position)
+	h.settle(now.Position)
 	return now.Position, nil
 }
 
@@ -143,6 +213,9 @@ func (u *UseCases) Follow(ctx context.Context, a core.Actor, after, rollout int6
 	if !a.Permissions.Has(core.MayRead) {
 		return fault.New(fault.Denied, "following the journal needs the permission %q", core.MayRead)
 	}
+	p := &u.horizons.get(a.Organization).pages
+	p.enter()
+	defer p.leave()
 	if after < 0 {
 		var err error
 		if after, err = u.Present(ctx, a.Organization); err != nil {
@@ -196,17 +269,34 @@ func pageOf(rows []Followed, above, settled int64) shared {
 	return shared{above: above, upTo: settled, rows: rows}
 }
 
-// sharedPage is the next page of an organization's rows after a position. The first follower at a position reads it, with what the rows
-// belong to, while the others at it wait.
+// sharedPage is the next page of an organization's rows after a position. Of the followers at that position one reads it, with what the
+// rows belong to, while the others wait.
 func (u *UseCases) sharedPage(ctx context.Context, organization, after, settled int64) (shared, error) {
 	p := &u.horizons.get(organization).pages
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, page := range p.latest {
-		if page.above == after && page.upTo <= settled {
-			return page, nil
-		}
+	if !p.current(after) {
+		return u.readPage(ctx, organization, after, settled)
 	}
+	if page, kept := p.at(after, u.clock.Now()); kept {
+		return page, nil
+	}
+	unlock, err := p.reading.Lock(ctx, strconv.FormatInt(after, 10))
+	if err != nil {
+		return shared{}, fault.Because(err, fault.Unavailable, "the request ended")
+	}
+	defer unlock()
+	if page, kept := p.at(after, u.clock.Now()); kept { // another has read it meanwhile
+		return page, nil
+	}
+	page, err := u.readPage(ctx, organization, after, settled)
+	if err == nil {
+		p.keep(page)
+	}
+	return page, err
+}
+
+// readPage reads a page of an organization's rows after a position, with what they belong to.
+func (u *UseCases) readPage(ctx context.Context, organization, after, settled int64) (shared, error) {
+	began := u.clock.Now()
 	entries, err := u.JournalBetween(ctx, organization, core.Range{Above: after, Below: settled + 1, Most: followPage})
 	if err != nil {
 		return shared{}, err
@@ -226,9 +316,7 @@ func (u *UseCases) sharedPage(ctx context.Context, organization, after, settled 
 		}
 	}
 	page := pageOf(rows, after, settled)
-	if p.latest = append(p.latest, page); len(p.latest) > sharedPages {
-		p.latest = slices.Delete(p.latest, 0, len(p.latest)-sharedPages)
-	}
+	page.read = began
 	return page, nil
 }
 

@@ -20,14 +20,14 @@ WHERE organization = sqlc.arg(organization) AND key = sqlc.arg(key) AND version 
 RETURNING version;
 
 -- name: SaveBeats :exec
--- In the order of the agents, so that two services wait for each other's rows in one direction only. A newer heartbeat stays.
-INSERT INTO agent AS a (id, seen_at, reachable, message)
+-- In the order of the agents, so that two services wait for each other's rows in one direction only. Times are not compared: the clocks of
+-- services differ, and the next heartbeat follows within seconds.
+INSERT INTO agent (id, seen_at, reachable, message)
 SELECT b.id, b.seen_at, b.reachable, b.message
 FROM (SELECT unnest(sqlc.arg(ids)::bigint[]) AS id, unnest(sqlc.arg(seen)::timestamptz[]) AS seen_at,
     unnest(sqlc.arg(reachable)::boolean[]) AS reachable, unnest(sqlc.arg(messages)::text[]) AS message) b
 ORDER BY b.id
-ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, reachable = excluded.reachable, message = excluded.message
-WHERE a.seen_at <= excluded.seen_at;
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, reachable = excluded.reachable, message = excluded.message;
 
 -- name: ObserversOfAgents :many
 -- The observers of agents themselves, with the agent's newest heartbeat.

@@ -15,8 +15,12 @@ RETURNING watch.agent;
 
 -- name: DropEndedWatches :exec
 -- Keeps the watches of a run that has failed, because it may be retried; until then they are not wanted.
-DELETE FROM watch USING execution
-WHERE watch.agent = ANY (sqlc.arg(agents)::bigint[]) AND execution.id = watch.execution AND execution.state NOT IN ('running', 'parked') AND execution.state <> 'failed';
+-- What another process deletes just now is left to it.
+DELETE FROM watch WHERE id IN (
+    SELECT w.id FROM watch w JOIN execution e ON e.id = w.execution
+    WHERE w.agent = ANY (sqlc.arg(agents)::bigint[]) AND e.state NOT IN ('running', 'parked') AND e.state <> 'failed'
+    FOR UPDATE OF w SKIP LOCKED
+);
 
 -- name: WantedWatches :many
 SELECT watch.id, watch.spec

@@ -30,11 +30,15 @@ func (q *Queries) CloseWatch(ctx context.Context, arg CloseWatchParams) (int64, 
 }
 
 const dropEndedWatches = `-- name: DropEndedWatches :exec
-DELETE FROM watch USING execution
-WHERE watch.agent = ANY ($1::bigint[]) AND execution.id = watch.execution AND execution.state NOT IN ('running', 'parked') AND execution.state <> 'failed'
+DELETE FROM watch WHERE id IN (
+    SELECT w.id FROM watch w JOIN execution e ON e.id = w.execution
+    WHERE w.agent = ANY ($1::bigint[]) AND e.state NOT IN ('running', 'parked') AND e.state <> 'failed'
+    FOR UPDATE OF w SKIP LOCKED
+)
 `
 
 // Keeps the watches of a run that has failed, because it may be retried; until then they are not wanted.
+// What another process deletes just now is left to it.
 func (q *Queries) DropEndedWatches(ctx context.Context, agents []int64) error {
 	_, err := q.db.Exec(ctx, dropEndedWatches, agents)
 	return err
