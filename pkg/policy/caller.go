@@ -60,24 +60,33 @@ func (s *CallSet) DecideFor(c *Caller, function string, args json.RawMessage, at
 
 // decide answers what was decided about a call that policies cannot distinguish from this one, or evaluates them.
 func (s *CallSet) decide(c *Caller, name string, seen *arguments, at time.Time, given []string) Decision {
-	p := s.set.plan(FunctionCall, c.principal(), function(name))
-	var space [256]byte
-	key, ok := p.reads.key(space[:0], c, seen, at)
-	ok = ok && len(given) == 0 && s.memo != nil
-	if ok {
-		if d, known := s.memo.get(p, key); known {
-			return d
-		}
+	if s.memo == nil {
+		return s.evaluate(c, name, seen, at, given, s.set.plan(FunctionCall, c.principal(), function(name)))
 	}
+	p := s.memo.plan(&s.set, c.principal(), function(name))
+	if len(given) > 0 {
+		return s.evaluate(c, name, seen, at, given, p)
+	}
+	var space [256]byte
+	key, ok := p.reads.key(space[:0], c, name, seen, at)
+	if !ok {
+		return s.evaluate(c, name, seen, at, given, p)
+	}
+	if d, known := s.memo.get(p, key); known {
+		return d
+	}
+	d := s.evaluate(c, name, seen, at, given, p)
+	s.memo.put(p, key, d)
+	return d
+}
+
+// evaluate evaluates the policies of a plan.
+func (s *CallSet) evaluate(c *Caller, name string, seen *arguments, at time.Time, given []string, p *plan) Decision {
 	common, err := c.world()
 	if err != nil {
 		return s.set.failed(err)
 	}
-	d := s.set.decide(common.with(name, seen, at), given, p)
-	if ok && !d.failed() {
-		s.memo.put(p, string(key), d)
-	}
-	return d
+	return s.set.decide(common.with(name, seen, at), given, p)
 }
 
 // failed reports whether a policy could not be evaluated. What it says of that may depend on anything.
@@ -88,44 +97,4 @@ func (d Decision) failed() bool {
 		}
 	}
 	return false
-}
-
-// Memo are decisions about calls, for calls that policies cannot distinguish from an earlier one. It is safe for concurrent use, and may
-// be that of several sets.
-type Memo struct {
-	most  int
-	mu    sync.RWMutex
-	known map[memoKey]Decision
-}
-
-// memoKey is what a decision depends on: the plan has the principal, the Function and the policies.
-type memoKey struct {
-	plan *plan
-	text string
-}
-
-// NewMemo makes a Memo of so many decisions at most. It is emptied when it is full.
-func NewMemo(most int) *Memo { return &Memo{most: most} }
-
-func (m *Memo) get(p *plan, key []byte) (Decision, bool) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	d, known := m.known[memoKey{p, string(key)}]
-	return d, known
-}
-
-func (m *Memo) put(p *plan, key string, d Decision) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.known == nil || len(m.known) >= m.most {
-		m.known = map[memoKey]Decision{}
-	}
-	m.known[memoKey{p, key}] = d
-}
-
-// Remember has the set keep decisions in a memo.
-func (s *CallSet) Remember(m *Memo) *CallSet {
-	remembering := *s
-	remembering.memo = m
-	return &remembering
 }

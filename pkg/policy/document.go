@@ -92,6 +92,8 @@ type policy struct {
 	order    int
 	// rest is what is left to evaluate where the index finds the policy.
 	rest *cedar.Policy
+	// asks is what a policy about calls asks of one.
+	asks *reads
 }
 
 func (p *policy) ast() *xast.Policy { return (*xast.Policy)(p.compiled.AST()) }
@@ -156,6 +158,9 @@ func Parse(text string) (*Document, []Problem) {
 		return nil, found
 	}
 	d.index, d.own = indexOf(policies[""], false), map[Action]*index{}
+	for _, p := range policies[FunctionCall] {
+		p.asks = readsOf(p)
+	}
 	for _, own := range ownActions() {
 		if len(policies[own]) > 0 {
 			d.own[own] = indexOf(policies[own], false)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -125,7 +126,7 @@ func TestWhatIsRememberedIsWhatWouldBeDecided(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		memo := NewMemo(50)
+		memo := NewMemo(40_000)
 		s = s.Remember(memo)
 		began := time.Date(2026, time.Month(1+r.IntN(12)), 1+r.IntN(28), r.IntN(24), r.IntN(60), 0, 0, time.UTC)
 		for range 4 {
@@ -157,7 +158,7 @@ func TestWhatIsRememberedIsWhatWouldBeDecided(t *testing.T) {
 // What may be a secret is removed before policies see it, and neither a call with an approval nor one that cannot be read is remembered.
 func TestWhatIsNotRemembered(t *testing.T) {
 	t.Parallel()
-	memo := NewMemo(10)
+	memo := NewMemo(1 << 20)
 	s := callSet(t, base+`@id("no") forbid (principal, action == Action::"function.call", resource) when { context.arguments.contains("token=abc") };
 @id("removed") forbid (principal, action == Action::"function.call", resource) when { context.arguments.contains("token=(removed)") };`).Remember(memo)
 	caller := NewCaller(exampleCall(`{}`))
@@ -188,20 +189,113 @@ func TestWhatIsNotRemembered(t *testing.T) {
 	}
 }
 
-// A memo, and what a set keeps of whom it was asked for, is bounded whatever programs do.
+// manyLiterals is a policy that looks for so many arguments.
+func manyLiterals(n int) string {
+	texts := make([]string, n)
+	for i := range texts {
+		texts[i] = fmt.Sprintf("%q", fmt.Sprint("x=", i))
+	}
+	return `@id("many") forbid (principal, action == Action::"function.call", resource) when { context.arguments.containsAny([` +
+		strings.Join(texts, ",") + `]) };`
+}
+
+// manyPermits are so many policies that permit every call.
+func manyPermits(n int) string {
+	var text strings.Builder
+	for i := range n {
+		_, _ = fmt.Fprintf(&text, "@id(\"p%d\") permit (principal, action == Action::\"function.call\", resource);\n", i)
+	}
+	return text.String()
+}
+
+// What a memo keeps is bounded whatever policies say and programs call: Functions that do not exist, many literals, many policies that match.
+//
+//nolint:paralleltest // it measures memory, so nothing runs beside it
 func TestAMemoIsBounded(t *testing.T) {
+	const most = 1 << 20
+	named := ""
+	for i := range 150 {
+		named += fmt.Sprintf("@id(\"n%d\") permit (principal, action == Action::\"function.call\", resource == Function::\"f%d\");\n", i, i)
+	}
+	for name, text := range map[string]string{
+		"many literals": base + manyLiterals(5000), "literals that are remembered": base + manyLiterals(maxLiterals),
+		"matching permits": manyPermits(MaxPolicies), "few matching permits": manyPermits(maxRulings), "Functions that policies name": manyPermits(40) + named,
+		"whole arguments": base + `@id("no") forbid (principal, action == Action::"function.call", resource) when { context.arguments == ["x=1"] };`,
+	} {
+		memo := NewMemo(most)
+		s := callSet(t, text).Remember(memo)
+		at := time.Date(2026, 11, 24, 10, 0, 0, 0, time.UTC)
+		before := heap()
+		for i := 0; i < 4000 && memo.used < most*9/10; i++ {
+			called := exampleCall(`{}`)
+			called.Principal.ID = fmt.Sprint(i % 20)
+			s.DecideFor(NewCaller(called), fmt.Sprint("f", i), fmt.Appendf(nil, `{"i": %d, "x": %d}`, i, i%maxLiterals), at, nil)
+		}
+		kept := int64(heap()) - int64(before) //nolint:gosec // far from the limits of the types
+		t.Logf("%s: %d plans, %d decisions, %d bytes, %d of memory", name, len(memo.plans), len(memo.known), memo.used, kept)
+		if kept > int64(memo.used)+64<<10 {
+			t.Errorf("%s: found %d bytes of memory; expected about %d at most", name, kept, memo.used)
+		}
+		for i := range 2000 {
+			if memo.room(1000); memo.used > most || i > 1100 && len(memo.plans)+len(memo.known) > 0 {
+				t.Fatalf("%s: found %d bytes and %d plans; expected at most %d bytes, and none when it was full", name, memo.used, len(memo.plans), most)
+			}
+		}
+		runtime.KeepAlive(s)
+	}
+}
+
+// heap is how much memory is in use.
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// Functions and principals that no policy names have one plan, and neither a large decision nor one with a long key is kept.
+func TestWhatNoPolicyNamesHasOnePlan(t *testing.T) {
 	t.Parallel()
-	memo := NewMemo(10)
-	s := callSet(t, base+`@id("no") forbid (principal, action == Action::"function.call", resource) when { context.arguments == ["x=1"] };`).Remember(memo)
-	caller, at := NewCaller(exampleCall(`{}`)), time.Date(2026, 11, 24, 10, 0, 0, 0, time.UTC)
-	for i := range 3 * maxPlans {
-		s.DecideFor(caller, fmt.Sprint("f", i), fmt.Appendf(nil, `{"i": %d}`, i), at, nil)
-		if len(memo.known) > 10 || len(s.set.plans.known) > maxPlans {
-			t.Fatalf("found %d decisions and %d plans; expected at most 10 and %d", len(memo.known), len(s.set.plans.known), maxPlans)
+	memo, at := NewMemo(1<<20), time.Date(2026, 11, 24, 10, 0, 0, 0, time.UTC)
+	s := callSet(t, base+`@id("own") forbid (principal, action == Action::"function.call", resource == Function::"own")
+when { context.arguments == ["x=1"] };
+@id("guest") forbid (principal == User::"9", action == Action::"function.call", resource);`).Remember(memo)
+	for i := range 500 {
+		call := exampleCall(`{}`)
+		call.Principal.ID = fmt.Sprint(i % 10)
+		d := s.DecideFor(NewCaller(call), []string{fmt.Sprint("f", i), "own"}[i/250], json.RawMessage(`{"x": 1}`), at, nil)
+		if denied := i >= 250 || i%10 == 9; (d.Verdict == Deny) != denied {
+			t.Fatalf("call %d: %s", i, d.Sentence())
 		}
 	}
+	if len(memo.plans) != 4 {
+		t.Errorf("found %d plans; expected one for each of the User and the Function that are named, and of the others", len(memo.plans))
+	}
 	before := len(memo.known)
-	if s.DecideFor(caller, "f", fmt.Appendf(nil, `{"x": %q}`, strings.Repeat("x", maxKey)), at, nil); len(memo.known) != before {
+	caller := NewCaller(exampleCall(`{}`))
+	s.DecideFor(caller, "own", fmt.Appendf(nil, `{"x": %q}`, strings.Repeat("x", maxKey)), at, nil)
+	s.DecideFor(caller, strings.Repeat("f", maxKey), json.RawMessage(`{}`), at, nil)
+	if len(memo.known) != before {
 		t.Error("a long key is kept")
+	}
+	memo = NewMemo(1 << 20)
+	if d := callSet(t, manyPermits(maxRulings+1)).Remember(memo).DecideFor(caller, "f", nil, at, nil); d.Verdict != Allow || len(memo.known) != 0 {
+		t.Errorf("found %s, and %d decisions kept; expected it to be too large", d.Verdict, len(memo.known))
+	}
+}
+
+// Without a memo, nothing is made ready for one, and the decision is the same.
+func TestDecisionsWithoutAMemo(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 24, 10, 0, 0, 0, time.UTC)
+	s := callSet(t, base+manyLiterals(100))
+	if p := s.set.plan(FunctionCall, NewCaller(exampleCall(`{}`)).principal(), function("f")); p.reads.found != nil || len(p.reads.literals) != 0 {
+		t.Errorf("found %+v; expected nothing for keys", p.reads)
+	}
+	for args, want := range map[string]Verdict{`{"x": 7}`: Deny, `{"x": 700}`: Allow} {
+		if d := s.DecideFor(NewCaller(exampleCall(`{}`)), "f", json.RawMessage(args), at, nil); d.Verdict != want {
+			t.Errorf("%s: %s", args, d.Sentence())
+		}
 	}
 }

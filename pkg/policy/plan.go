@@ -1,61 +1,56 @@
 package policy
 
-import (
-	"sync"
-
-	"github.com/cedar-policy/cedar-go/types"
-)
-
-// maxPlans is how many plans of one Set are kept. They are made anew after that.
-const maxPlans = 1000
+import "github.com/cedar-policy/cedar-go/types"
 
 // plan are the policies of a Set that may match requests with one principal, action and resource.
 type plan struct {
 	// lists has those of each member, level after level.
 	lists []candidates
-	// reads is what they ask of a call besides that.
+	// reads is what they ask of a call besides that; only in a Memo.
 	reads reads
 }
 
-// plans are those that a Set has made. They are safe for concurrent use.
-type plans struct {
-	mu    sync.RWMutex
-	known map[planKey]*plan
-}
+// setID identifies a Set, so that what refers to it does not keep it in memory.
+type setID struct{ _ byte }
 
-type planKey struct {
-	action              Action
-	principal, resource types.EntityUID
-}
-
-// plan finds the policies that may match, once for each principal, action and resource.
+// plan finds the policies that may match.
 func (s *Set) plan(action Action, principal, resource types.EntityUID) *plan {
-	key := planKey{action, principal, resource}
-	s.plans.mu.RLock()
-	known := s.plans.known[key]
-	s.plans.mu.RUnlock()
-	if known != nil {
-		return known
-	}
 	made := &plan{}
 	for _, l := range s.levels {
 		for _, m := range l.Members {
-			list := m.of(action).candidates(principal, actionUID(action), resource)
-			made.lists = append(made.lists, list)
-			if action == FunctionCall {
-				made.reads.add(list, m.Zone)
-			}
+			made.lists = append(made.lists, m.of(action).candidates(principal, actionUID(action), resource))
 		}
 	}
-	made.reads.sort()
-	s.plans.mu.Lock()
-	defer s.plans.mu.Unlock()
-	if known = s.plans.known[key]; known != nil {
-		return known
-	}
-	if s.plans.known == nil || len(s.plans.known) >= maxPlans {
-		s.plans.known = map[planKey]*plan{}
-	}
-	s.plans.known[key] = made
 	return made
+}
+
+// planOfCalls is a plan with what its policies ask of a call.
+func (s *Set) planOfCalls(principal, function types.EntityUID) *plan {
+	made := s.plan(FunctionCall, principal, function)
+	lists := made.lists
+	for _, l := range s.levels {
+		for i, m := range l.Members {
+			for _, p := range lists[i] {
+				made.reads.add(p.asks, m.Zone)
+			}
+		}
+		lists = lists[len(l.Members):]
+	}
+	made.reads.sort()
+	return made
+}
+
+// Sizes in bytes of what a Memo keeps, with the room that maps and allocations take beyond it.
+const (
+	planSize, listSize, literalSize, timeSize = 512, 64, 112, 48
+	decisionSize, rulingSize                  = 448, 128
+)
+
+// size is about how much memory a plan takes. The texts are those of the policies, and are not copied.
+func (p *plan) size() int {
+	n := planSize + (len(p.reads.literals)+len(p.reads.named))*literalSize + cap(p.reads.times)*timeSize
+	for _, list := range p.lists {
+		n += listSize + 8*cap(list)
+	}
+	return n
 }

@@ -251,7 +251,7 @@ type Level struct {
 type Set struct {
 	levels []Level
 	digest string
-	plans  *plans
+	id     *setID
 }
 
 // Combine makes the policies about rollouts of levels ready, those of the organization first. It refuses more than MaxCombined. Sets that
@@ -259,7 +259,7 @@ type Set struct {
 func Combine(levels ...Level) (*Set, error) { return CombineFor(CreateRollout, levels...) }
 
 func combine(levels []Level, concerns func(*Document) bool) (*Set, error) {
-	s := &Set{plans: &plans{}}
+	s := &Set{id: &setID{}}
 	count, sum := 0, sha256.New()
 	for _, l := range levels {
 		l.Members = slices.DeleteFunc(slices.Clone(l.Members), func(m Member) bool { return !concerns(m.Document) })

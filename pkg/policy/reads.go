@@ -13,8 +13,11 @@ import (
 // maxKey is how long a key of a Memo is, in bytes. Longer ones are not kept.
 const maxKey = 2048
 
-// reads is what policies ask of a call, besides its Function and what Caller.key has. Two calls that do not differ in that are decided
-// alike.
+// maxLiterals is how many literals policies look for in a call. With more, nothing is remembered.
+const maxLiterals = 256
+
+// reads is what policies ask of a call, besides what Caller.key has. Two calls that do not differ in that are decided alike. The texts are
+// those of the policies.
 type reads struct {
 	// anything reports that they ask for something else, such as the exact time: nothing is known of other calls then.
 	anything bool
@@ -26,7 +29,7 @@ type reads struct {
 	found    map[string]int
 	// named are the arguments that they ask for by name.
 	named []string
-	// times are the parts of the time that they ask for.
+	// times are the parts of the time that they ask for. The reads of one policy are of no zone.
 	times []timeRead
 }
 
@@ -36,32 +39,60 @@ type timeRead struct {
 	part types.String
 }
 
-// add adds what policies ask for whose times are in a zone.
-func (r *reads) add(list candidates, zone *time.Location) {
+// readsOf is what one policy asks for.
+func readsOf(p *policy) *reads {
+	r := &reads{}
+	for _, c := range p.ast().Conditions {
+		xast.Inspect(xast.NewNode(c.Body), r.node)
+	}
+	r.sort()
+	r.found = nil
+	return r
+}
+
+// add adds what a policy asks for whose times are in a zone.
+func (r *reads) add(p *reads, zone *time.Location) {
 	if zone == nil {
 		zone = time.UTC
 	}
-	for _, p := range list {
-		for _, c := range p.ast().Conditions {
-			xast.Inspect(xast.NewNode(c.Body), func(n xast.IsNode) bool { return r.node(n, zone) })
+	r.anything, r.run = r.anything || p.anything, r.run || p.run
+	r.whole, r.omitted = r.whole || p.whole, r.omitted || p.omitted
+	if r.anything {
+		return
+	}
+	r.literals, r.named = append(r.literals, p.literals...), append(r.named, p.named...)
+	for _, t := range p.times {
+		if !slices.ContainsFunc(r.times, func(o timeRead) bool { return o.part == t.part && o.zone.String() == zone.String() }) {
+			r.times = append(r.times, timeRead{zone, t.part})
 		}
 	}
 }
 
-// sort makes the reads ready for keys.
+// sort makes the reads ready for keys, and drops what keys do not have.
 func (r *reads) sort() {
-	slices.Sort(r.literals)
-	slices.Sort(r.named)
-	r.literals, r.named = slices.Compact(r.literals), slices.Compact(r.named)
+	r.literals, r.named = sorted(r.literals), sorted(r.named)
+	if len(r.literals) > maxLiterals {
+		r.anything = true
+	}
+	if r.anything {
+		*r = reads{anything: true}
+		return
+	}
 	r.found = make(map[string]int, len(r.literals))
 	for i, text := range r.literals {
 		r.found[text] = i
 	}
 }
 
+// sorted are texts, each once, with no room for more.
+func sorted(texts []string) []string {
+	slices.Sort(texts)
+	return slices.Clip(slices.Clone(slices.Compact(texts)))
+}
+
 // node notes what a part of a condition asks for, and reports whether its own parts are still to be looked at. Whatever is not known here
 // counts as anything.
-func (r *reads) node(n xast.IsNode, zone *time.Location) bool {
+func (r *reads) node(n xast.IsNode) bool {
 	switch v := n.(type) {
 	case xast.NodeTypeContains:
 		return !r.contains(v.BinaryNode)
@@ -71,7 +102,7 @@ func (r *reads) node(n xast.IsNode, zone *time.Location) bool {
 		return !r.contains(v.BinaryNode)
 	case xast.NodeTypeAccess, xast.NodeTypeHas:
 		if path := contextPath(n); len(path) > 0 {
-			r.path(path, zone)
+			r.path(path)
 			return false
 		}
 	case xast.NodeTypeVariable:
@@ -144,7 +175,7 @@ func contextPath(n xast.IsNode) []types.String {
 }
 
 // path notes that something of the context is asked for.
-func (r *reads) path(path []types.String, zone *time.Location) {
+func (r *reads) path(path []types.String) {
 	switch path[0] {
 	case "application", "environments": // Caller.key has them
 	case "run":
@@ -160,13 +191,13 @@ func (r *reads) path(path []types.String, zone *time.Location) {
 		}
 		r.named = append(r.named, string(path[1]))
 	case "time":
-		read := timeRead{zone, ""}
+		read := timeRead{nil, ""}
 		if len(path) > 1 {
 			read.part = path[1]
 		}
 		switch read.part {
 		case "date", "weekday", "hour", "minute":
-			if !slices.ContainsFunc(r.times, func(t timeRead) bool { return t.part == read.part && t.zone.String() == zone.String() }) {
+			if !slices.Contains(r.times, read) {
 				r.times = append(r.times, read)
 			}
 		default:
@@ -179,11 +210,11 @@ func (r *reads) path(path []types.String, zone *time.Location) {
 
 // key appends what a decision about a call depends on; false if there is no such key. Each part ends where its length, its kind or its
 // place says, so that no two calls which differ in it have the same key.
-func (r *reads) key(key []byte, c *Caller, seen *arguments, at time.Time) ([]byte, bool) {
-	if r.anything || c.key == "" || len(c.key) > maxKey {
+func (r *reads) key(key []byte, c *Caller, name string, seen *arguments, at time.Time) ([]byte, bool) {
+	if r.anything || c.key == "" || len(c.key)+len(name) > maxKey {
 		return nil, false
 	}
-	key = text(key, c.key)
+	key = text(text(key, c.key), name)
 	if r.run {
 		key = text(key, c.common.Run)
 	}
@@ -201,8 +232,8 @@ func (r *reads) key(key []byte, c *Caller, seen *arguments, at time.Time) ([]byt
 		}
 		key = append(key, ';')
 	}
-	for _, name := range r.named {
-		switch value := seen.named[types.String(name)].(type) {
+	for _, argument := range r.named {
+		switch value := seen.named[types.String(argument)].(type) {
 		case nil:
 			key = append(key, '-')
 		case types.String:

@@ -29,8 +29,8 @@ const refresh = time.Second
 // combinations is how many combinations of sets are kept for an organization, one for each application and its environments.
 const combinations = 1000
 
-// remembered is how many decisions are kept for an organization, of at most 3 KB each.
-const remembered = 2000
+// remembered is how many bytes are kept of earlier decisions of an organization, and of which policies may match.
+const remembered = 8 << 20
 
 // Registry are the policies about calls as this process knows them. It is safe for concurrent use.
 type Registry struct {
