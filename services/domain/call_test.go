@@ -351,6 +351,15 @@ func TestASampleOfPermittedCallsIsSimulated(t *testing.T) {
 	w.ok(sampled("next", "n/0.0!1")) // a late word
 	asked := w.callOf("n/0.0!1")
 	w.want([]any{asked.State, asked.Sampled}, []any{core.CallPending, false})
+	w.now.Advance(25 * time.Hour)
+	w.ok(sampled("tries", "t/0.0!1"))
+	w.ok(w.ofRun("tries", event.CallDecided{
+		WorkflowID: "tries", CallID: "t/0.0!1", Function: "http.request", State: string(core.CallPermitted), Policy: "calls/no",
+		Decision: []byte(`{"verdict":"allow","would_be":"deny"}`), Request: one.Request,
+	}))
+	w.ok(sampled("tries", "t/0.0!1")) // a late word
+	tried := w.callOf("t/0.0!1")
+	w.want([]any{tried.Tried(), tried.Sampled, tried.Policy}, []any{true, false, "calls/no"})
 	err = w.ofRun("next", event.CallDecided{
 		WorkflowID: "next", CallID: "odd", Function: "http.request", State: string(core.CallDenied), Sampled: true,
 	})

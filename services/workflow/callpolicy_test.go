@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -252,6 +253,30 @@ for i in range(30):
 				}
 			})
 		}
+	}
+}
+
+// D51: a call that is permitted and then refused for something else, such as that there is no such Function, is not of the sample, and
+// takes no place in it.
+func TestACallThatIsNotMadeIsNotSampled(t *testing.T) {
+	t.Parallel()
+	p := newPoliced(t)
+	p.SampleCalls(10)
+	p.put(forbidAct)
+	p.run("one", p.store, p.act)
+	p.start(`
+for i in range(40):
+    attempt(run, "missing%d" % i, {"at": "staging"})
+run("act", {"at": "staging"})
+`)
+	p.await(execution.Completed)
+	rows, err := p.store.Pool.Query(t.Context(), `SELECT event->'data'->>'function' FROM outbox WHERE event->>'type' = $1`, event.TypeCallDecided)
+	if err != nil {
+		t.Fatal(err)
+	}
+	functions, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || !slices.Equal(functions, []string{"act"}) {
+		t.Errorf("found samples of %v, %v; expected one of act", functions, err)
 	}
 }
 

@@ -80,8 +80,9 @@ func CallReported(ctx context.Context, tx CallTx, r core.CallRequest) error {
 	if err != nil {
 		return err
 	}
-	atOnce := before.WorkflowID == r.WorkflowID && (before.Tried() || before.Sampled)
-	if !first && atOnce && (r.State == core.CallPending || r.State == core.CallDenied) {
+	stricter := r.State == core.CallPending || r.State == core.CallDenied
+	again := before.Tried() && stricter || before.Sampled && (stricter || r.Tried())
+	if !first && before.WorkflowID == r.WorkflowID && again {
 		// The run ended between the decision and the call, and the policies were changed before it was decided again.
 		r.ID = before.ID
 		if err := tx.RestateCallRequest(ctx, r); err != nil {

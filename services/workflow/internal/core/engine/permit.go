@@ -102,6 +102,14 @@ type permission struct {
 	// held reports whether the call is not to be made now, refusal why it never is.
 	held    bool
 	refusal *history.FunctionError
+	// permitted is what policies have permitted at once, and may be sampled when the call is opened; nil for anything else.
+	permitted *decidedCall
+}
+
+// decidedCall is a call with what policies decided about it.
+type decidedCall struct {
+	decision policy.Decision
+	asked    callpolicy.Asked
 }
 
 // decide has policies decide about an operation, unless they have. An error is about what could not be found out now.
@@ -159,28 +167,13 @@ func (r *run) ask(ctx context.Context, op history.Op, before history.CallDecisio
 	if err != nil {
 		return permission{}, fmt.Errorf("decide about a call of %s: %w", op.Name, err)
 	}
-	why := unreported
 	if decision.Verdict == policy.Allow && before.Request == "" {
-		if why = r.reporting(op, decision); why == unreported {
-			return permission{}, nil // which is what most calls are, and what costs them little
-		}
+		return r.permittedAtOnce(op, decidedCall{decision, asked})
 	}
-	made := history.CallDecision{
-		Activity: history.ActivityID(r.loaded.Ref, op.Ref), Asked: before.Asked + 1, Digest: decision.Digest, Given: given,
-		Reason: history.Storable(decision.Sentence()),
-	}
-	made.Request = fmt.Sprintf("%s!%d", made.Activity, made.Asked)
-	var deciding policy.Ruling
-	if all := decision.Deciding(); len(all) > 0 {
-		deciding = all[0]
-		made.Policy = deciding.Name()
-	}
-	report := callReport{CallDecision: made, Function: op.Name, decision: decision, asked: asked}
+	report, deciding := r.reportOf(op, before, given, decidedCall{decision, asked})
+	made := report.CallDecision
 	switch decision.Verdict {
 	case policy.Allow:
-		if before.Request == "" {
-			return permission{}, r.permittedAtOnce(op, report, why)
-		}
 		made.Request, made.Asked, made.State = before.Request, before.Asked, history.CallPermitted
 		report.CallDecision = made
 		r.release(op.Ref)
@@ -212,47 +205,58 @@ func (r *run) ask(ctx context.Context, op history.Op, before history.CallDecisio
 	}
 }
 
-// reportedFor is why a call that is permitted at once is reported.
-type reportedFor int
+// reportOf is the report of a decision, and the ruling that decided; the zero Ruling for none.
+func (r *run) reportOf(op history.Op, before history.CallDecision, given []string, c decidedCall) (callReport, policy.Ruling) {
+	made := history.CallDecision{
+		Activity: history.ActivityID(r.loaded.Ref, op.Ref), Asked: before.Asked + 1, Digest: c.decision.Digest, Given: given,
+		Reason: history.Storable(c.decision.Sentence()),
+	}
+	made.Request = fmt.Sprintf("%s!%d", made.Activity, made.Asked)
+	var deciding policy.Ruling
+	if all := c.decision.Deciding(); len(all) > 0 {
+		deciding = all[0]
+		made.Policy = deciding.Name()
+	}
+	return callReport{CallDecision: made, Function: op.Name, decision: c.decision, asked: c.asked}, deciding
+}
 
-const (
-	unreported reportedFor = iota
-	// triedOut is a call that the policies which are tried out would not have permitted, sampled one of those that all permit.
-	triedOut
-	sampled
-)
-
-// reporting is whether and why a call that is permitted at once is reported.
-func (r *run) reporting(op history.Op, d policy.Decision) reportedFor {
-	switch {
-	case d.WouldBe != "" && d.WouldBe != policy.Allow:
-		if r.tries >= reportedTries {
-			return unreported
+// permittedAtOnce reports a call that policies permit and those that are tried out would not have permitted. The report is committed with
+// the opening of the call, which is not decided again.
+func (r *run) permittedAtOnce(op history.Op, c decidedCall) (permission, error) {
+	if c.decision.WouldBe == "" || c.decision.WouldBe == policy.Allow {
+		if len(r.sampled) >= sampledFunctions || r.sampled[op.Name] {
+			return permission{}, nil // which is what most calls are, and what costs them little
 		}
-		r.tries++
-		return triedOut
-	case len(r.sampled) >= sampledFunctions || r.sampled[op.Name] || !r.engine.Policies.Sample(r.loaded.Organization):
-		return unreported
+		return permission{permitted: &c}, nil
+	}
+	if r.tries >= reportedTries {
+		return permission{}, nil
+	}
+	r.tries++
+	report, _ := r.reportOf(op, history.CallDecision{}, nil, c)
+	report.State, report.Policy = history.CallPermitted, ""
+	for _, ruling := range c.decision.Rulings {
+		if ruling.DryRun && ruling.Verdict == c.decision.WouldBe {
+			report.Policy = ruling.Name()
+			break
+		}
+	}
+	r.permit(op.Ref, nil)
+	return permission{}, r.report(report)
+}
+
+// sample reports a call that all policies permit at once, if it is one of the few. It is asked when nothing else refuses the call, and the
+// report is committed with its opening.
+func (r *run) sample(op history.Op, c *decidedCall) error {
+	if c == nil || !r.engine.Policies.Sample(r.loaded.Organization) {
+		return nil
 	}
 	if r.sampled == nil {
 		r.sampled = map[string]bool{}
 	}
 	r.sampled[op.Name] = true
-	return sampled
-}
-
-// permittedAtOnce reports a call that policies permit. The report is committed with the opening of the call, which is not decided again.
-func (r *run) permittedAtOnce(op history.Op, report callReport, why reportedFor) error {
-	report.State, report.sampled = history.CallPermitted, why == sampled
-	if why == triedOut {
-		report.Policy = ""
-		for _, ruling := range report.decision.Rulings {
-			if ruling.DryRun && ruling.Verdict == report.decision.WouldBe {
-				report.Policy = ruling.Name()
-				break
-			}
-		}
-	}
+	report, _ := r.reportOf(op, history.CallDecision{}, nil, *c)
+	report.State, report.sampled = history.CallPermitted, true
 	r.permit(op.Ref, nil)
 	return r.report(report)
 }

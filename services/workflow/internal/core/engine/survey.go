@@ -89,6 +89,9 @@ func (r *run) sort(ctx context.Context) (w work, refused *history.Completion, er
 		if refusal != nil {
 			return work{}, &history.Completion{Op: op.Ref, Error: refusal}, nil //nolint:nilerr // a refusal is a result like another
 		}
+		if err := r.sample(op, allowed.permitted); err != nil {
+			return work{}, nil, err
+		}
 		if seen {
 			o.Due = known.deadline
 		} else {
