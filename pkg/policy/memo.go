@@ -68,7 +68,7 @@ func (m *Memo) name(all []*policy) {
 	}
 }
 
-// plan finds the policies of a set that may match calls, once for all principals and Functions that no scope tells apart.
+// plan finds the policies of a set that may match calls, once for all principals and Functions that no scope distinguishes.
 func (m *Memo) plan(s *Set, principal, function types.EntityUID) *plan {
 	key := planKey{set: s.id, kind: principal.Type}
 	m.mu.RLock()

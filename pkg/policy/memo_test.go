@@ -208,19 +208,21 @@ func manyPermits(n int) string {
 	return text.String()
 }
 
-// What a memo keeps is bounded whatever policies say and programs call: Functions that do not exist, many literals, many policies that match.
+// What a memo keeps is bounded whatever policies say and programs call: Functions that do not exist, many literals, many policies that
+// match.
 //
 //nolint:paralleltest // it measures memory, so nothing runs beside it
 func TestAMemoIsBounded(t *testing.T) {
 	const most = 1 << 20
 	named := ""
 	for i := range 150 {
-		named += fmt.Sprintf("@id(\"n%d\") permit (principal, action == Action::\"function.call\", resource == Function::\"f%d\");\n", i, i)
+		named += fmt.Sprintf(`@id("n%d") permit (principal, action == Action::"function.call", resource == Function::"f%d");`+"\n", i, i)
 	}
 	for name, text := range map[string]string{
 		"many literals": base + manyLiterals(5000), "literals that are remembered": base + manyLiterals(maxLiterals),
-		"matching permits": manyPermits(MaxPolicies), "few matching permits": manyPermits(maxRulings), "Functions that policies name": manyPermits(40) + named,
-		"whole arguments": base + `@id("no") forbid (principal, action == Action::"function.call", resource) when { context.arguments == ["x=1"] };`,
+		"matching permits": manyPermits(MaxPolicies), "few matching permits": manyPermits(maxRulings),
+		"Functions that policies name": manyPermits(40) + named, "whole arguments": base + `@id("no")
+			forbid (principal, action == Action::"function.call", resource) when { context.arguments == ["x=1"] };`,
 	} {
 		memo := NewMemo(most)
 		s := callSet(t, text).Remember(memo)
@@ -238,7 +240,7 @@ func TestAMemoIsBounded(t *testing.T) {
 		}
 		for i := range 2000 {
 			if memo.room(1000); memo.used > most || i > 1100 && len(memo.plans)+len(memo.known) > 0 {
-				t.Fatalf("%s: found %d bytes and %d plans; expected at most %d bytes, and none when it was full", name, memo.used, len(memo.plans), most)
+				t.Fatalf("%s: found %d bytes and %d plans; expected at most %d, and none after it was full", name, memo.used, len(memo.plans), most)
 			}
 		}
 		runtime.KeepAlive(s)
@@ -280,7 +282,8 @@ when { context.arguments == ["x=1"] };
 		t.Error("a long key is kept")
 	}
 	memo = NewMemo(1 << 20)
-	if d := callSet(t, manyPermits(maxRulings+1)).Remember(memo).DecideFor(caller, "f", nil, at, nil); d.Verdict != Allow || len(memo.known) != 0 {
+	d := callSet(t, manyPermits(maxRulings+1)).Remember(memo).DecideFor(caller, "f", nil, at, nil)
+	if d.Verdict != Allow || len(memo.known) != 0 {
 		t.Errorf("found %s, and %d decisions kept; expected it to be too large", d.Verdict, len(memo.known))
 	}
 }
@@ -290,7 +293,8 @@ func TestDecisionsWithoutAMemo(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 24, 10, 0, 0, 0, time.UTC)
 	s := callSet(t, base+manyLiterals(100))
-	if p := s.set.plan(FunctionCall, NewCaller(exampleCall(`{}`)).principal(), function("f")); p.reads.found != nil || len(p.reads.literals) != 0 {
+	p := s.set.plan(FunctionCall, NewCaller(exampleCall(`{}`)).principal(), function("f"))
+	if p.reads.found != nil || len(p.reads.literals) != 0 {
 		t.Errorf("found %+v; expected nothing for keys", p.reads)
 	}
 	for args, want := range map[string]Verdict{`{"x": 7}`: Deny, `{"x": 700}`: Allow} {

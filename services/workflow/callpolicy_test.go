@@ -270,7 +270,8 @@ for i in range(40):
 run("act", {"at": "staging"})
 `)
 	p.await(execution.Completed)
-	rows, err := p.store.Pool.Query(t.Context(), `SELECT event->'data'->>'function' FROM outbox WHERE event->>'type' = $1`, event.TypeCallDecided)
+	rows, err := p.store.Pool.Query(t.Context(), `SELECT event->'data'->>'function' FROM outbox WHERE event->>'type' = $1`,
+		event.TypeCallDecided)
 	if err != nil {
 		t.Fatal(err)
 	}
