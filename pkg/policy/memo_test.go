@@ -233,7 +233,7 @@ func TestAMemoIsBounded(t *testing.T) {
 			called.Principal.ID = fmt.Sprint(i % 20)
 			s.DecideFor(NewCaller(called), fmt.Sprint("f", i), fmt.Appendf(nil, `{"i": %d, "x": %d}`, i, i%maxLiterals), at, nil)
 		}
-		kept := int64(heap()) - int64(before) //nolint:gosec // far from the limits of the types
+		kept := int64(heap()) - int64(before)
 		t.Logf("%s: %d plans, %d decisions, %d bytes, %d of memory", name, len(memo.plans), len(memo.known), memo.used, kept)
 		if kept > int64(memo.used)+64<<10 {
 			t.Errorf("%s: found %d bytes of memory; expected about %d at most", name, kept, memo.used)
