@@ -21,6 +21,7 @@ const Combined = "combined"
 type parts struct {
 	Deploy  *export `json:"deploy"`
 	Preview *export `json:"preview"`
+	Plan    *export `json:"plan"`
 }
 
 // export is a global of a module.
@@ -37,6 +38,9 @@ func (p parts) byName() map[string]*export {
 	if p.Preview != nil {
 		all["preview"] = p.Preview
 	}
+	if p.Plan != nil {
+		all["plan"] = p.Plan
+	}
 	return all
 }
 
@@ -45,6 +49,9 @@ func (b *Bundle) Combines() bool { return b.manifest.Parts.Deploy != nil }
 
 // CombinesPreview reports whether a pipeline of several drivers can be previewed in this driver's environments.
 func (b *Bundle) CombinesPreview() bool { return b.manifest.Parts.Preview != nil }
+
+// CombinesPlan reports whether the driver's part of a pipeline of several drivers can be compared.
+func (b *Bundle) CombinesPlan() bool { return b.manifest.Parts.Plan != nil }
 
 // moduleLoad is a load at the beginning of a line, childStart a call that names a module otherwise, and ownStart one that names the program
 // itself: that of a combination has the same name.
@@ -55,7 +62,7 @@ var (
 )
 
 // Combine returns a driver whose deploy program carries a rollout through environments of all these drivers; each environment of the
-// rollout's input names its own in the member driver. It has a preview if all of them have one. The order of the bundles does not matter.
+// rollout's input names its own in the member driver. It has a preview, and a plan, if all of them have one. The order of the bundles does not matter.
 // The error is Refused for a driver that cannot be combined, and for too many files.
 func Combine(bundles ...*Bundle) (*Bundle, error) {
 	bundles = slices.SortedFunc(slices.Values(bundles), func(a, b *Bundle) int { return strings.Compare(a.Ref(), b.Ref()) })
@@ -63,7 +70,7 @@ func Combine(bundles ...*Bundle) (*Bundle, error) {
 	c := combination{
 		files: map[string][]byte{
 			"v1/configuration.json": []byte("{\"type\": \"object\"}\n"),
-			"v1/none.star":          []byte("fail(\"a combination of drivers only deploys and previews\")\n"),
+			"v1/none.star":          []byte("fail(\"a combination of drivers only deploys, previews and plans\")\n"),
 		},
 		manifest: manifestText{
 			Ref: Combined, EnvironmentSchema: "v1/configuration.json", ApplicationEnvironmentSchema: "v1/configuration.json",
@@ -73,7 +80,7 @@ func Combine(bundles ...*Bundle) (*Bundle, error) {
 			Modules: map[string]string{},
 		},
 	}
-	previews := true
+	previews, plans := true, true
 	for i, b := range bundles {
 		if !b.Combines() {
 			return nil, fault.New(fault.Refused, "driver %s has no parts.deploy in its manifest, so it cannot be one of several in a pipeline", b.Ref())
@@ -85,19 +92,16 @@ func Combine(bundles ...*Bundle) (*Bundle, error) {
 			c.manifest.Steps = b.SupportedSteps()
 		}
 		c.manifest.Steps = slices.DeleteFunc(c.manifest.Steps, func(step string) bool { return !slices.Contains(b.manifest.Steps, step) })
-		previews = previews && b.CombinesPreview()
+		previews, plans = previews && b.CombinesPreview(), plans && b.CombinesPlan()
 	}
 	c.program("v1/deploy.star", "Takes a rollout through a pipeline of several drivers. Inputs: rollout, version_set, pipeline.",
 		`load("lockstep:walk@1", "walk")`, bundles, func(b *Bundle) *export { return b.manifest.Parts.Deploy },
 		`walk(rollout, version_set, pipeline, lambda environment: DRIVERS[environment["driver"]])`)
 	if previews {
-		c.manifest.Workflows[string(Preview)] = "v1/preview.star"
-		c.program("v1/preview.star", "Reports what a deploy would change. Inputs: preview, rollout, version_set.",
-			`load("lockstep:idiom@1", "emit")`, bundles, func(b *Bundle) *export { return b.manifest.Parts.Preview },
-			`emit("rollout.previewed", {
-    "preview_id": preview["id"],
-    "environments": [DRIVERS[environment["driver"]](rollout, version_set, environment) for environment in rollout["environments"]],
-})`)
+		c.examines(Preview, "Reports what a deploy would change.", bundles, func(b *Bundle) *export { return b.manifest.Parts.Preview })
+	}
+	if plans {
+		c.examines(Plan, "Lists what a deploy would change.", bundles, func(b *Bundle) *export { return b.manifest.Parts.Plan })
 	}
 	text, err := json.MarshalIndent(c.manifest, "", "  ")
 	if err != nil {
@@ -150,6 +154,17 @@ func (c *combination) add(b *Bundle) error {
 		})
 	}
 	return nil
+}
+
+// examines adds a program that reports on every environment, and changes nothing.
+func (c *combination) examines(w Workflow, doc string, bundles []*Bundle, part func(*Bundle) *export) {
+	path := "v1/" + string(w) + ".star"
+	c.manifest.Workflows[string(w)] = path
+	c.program(path, doc+" Inputs: preview, rollout, version_set.", `load("lockstep:idiom@1", "emit")`, bundles, part,
+		`emit("rollout.previewed", {
+    "preview_id": preview["id"],
+    "environments": [DRIVERS[environment["driver"]](rollout, version_set, environment) for environment in rollout["environments"]],
+})`)
 }
 
 var noName = regexp.MustCompile(`[^a-z0-9]+`)

@@ -29,13 +29,15 @@ const (
 	Deploy Workflow = "deploy"
 	// Preview reports what a deploy would change, and changes nothing. It is optional.
 	Preview Workflow = "preview"
+	// Plan lists what kinds of things a deploy would change, and changes nothing (R4-19). It is optional, and run before a rollout begins.
+	Plan Workflow = "plan"
 )
 
 // A Workflow names one of a driver's programs.
 type Workflow string
 
 // Workflows returns all workflows that a driver may have, in the order in which an environment needs them.
-func Workflows() []Workflow { return []Workflow{Onboarding, Setup, Preview, Deploy} }
+func Workflows() []Workflow { return []Workflow{Onboarding, Setup, Preview, Plan, Deploy} }
 
 // Inputs returns the names of the inputs of a workflow's program; each is a global there.
 func (w Workflow) Inputs() []string {
@@ -44,7 +46,7 @@ func (w Workflow) Inputs() []string {
 		return []string{"environment"}
 	case Setup:
 		return []string{"application_environment", "environment"}
-	case Preview:
+	case Preview, Plan:
 		return []string{"preview", "rollout", "version_set"}
 	case Deploy:
 		return []string{"pipeline", "rollout", "version_set"}
@@ -108,7 +110,7 @@ func (b *Bundle) ApplicationEnvironmentSchema() json.RawMessage {
 	return slices.Clone(b.files[b.manifest.ApplicationEnvironmentSchema])
 }
 
-// Program returns one of the driver's workflows. Every bundle has the three that E32 names; the error is NotFound for a missing Preview.
+// Program returns one of the driver's workflows. Every bundle has the three that E32 names; the error is NotFound for a missing Preview or Plan.
 func (b *Bundle) Program(w Workflow) (Program, error) {
 	path, ok := b.manifest.Workflows[string(w)]
 	if b.IsCheck() && w == Check {

@@ -58,6 +58,30 @@ type PreviewedEnvironment struct {
 	Changes []FileChange `json:"changes"`
 	// Reason is why the changes are unknown; absent if they are known.
 	Reason string `json:"reason,omitempty"`
+	// Compared is what differs between the manifests that run and those that would; absent if they were not compared.
+	Compared *Comparison `json:"compared,omitempty"`
+}
+
+// Comparison is what a program found when it compared the manifests that run with those that would.
+type Comparison struct {
+	// Workloads is how many objects with pods run or would run.
+	Workloads int `json:"workloads" jsonschema:"minimum=0"`
+	// Things are what would change.
+	Things []ChangedThing `json:"things" jsonschema:"maxItems=200"`
+	// Reason is why they could not be compared; absent if they were.
+	Reason string `json:"reason,omitempty"`
+}
+
+// ChangedThing is one thing that a rollout would change.
+type ChangedThing struct {
+	// Kind is what kind of thing it is.
+	Kind string `json:"kind" jsonschema:"enum=image,enum=replicas,enum=pod_template,enum=config_map,enum=secret,enum=other"`
+	// Action is what happens to it.
+	Action string `json:"action" jsonschema:"enum=added,enum=removed,enum=changed"`
+	// Object is the name of the object, such as Deployment/api.
+	Object string `json:"object" jsonschema:"minLength=1,maxLength=520"`
+	// Detail is what it was and what it becomes; absent if that is not shown.
+	Detail string `json:"detail,omitempty" jsonschema:"maxLength=2000"`
 }
 
 // EventType is com.gitlab.cd.rollout.previewed.

@@ -46,6 +46,8 @@ type Definition struct {
 	// CommitMatcher and AlwaysUsePipeline say which rollouts stop at the weights (D59).
 	CommitMatcher     CommitMatcher `json:"commitMatcher,omitzero"`
 	AlwaysUsePipeline bool          `json:"alwaysUsePipeline,omitempty"`
+	// CompareManifests is that the drivers say what changes, where nothing else decides (R4-19).
+	CompareManifests bool `json:"compareManifests,omitempty"`
 	// Inputs is the JSON Schema of what a rollout is given when it begins; nil for nothing (R4-09).
 	Inputs json.RawMessage `json:"inputs,omitempty"`
 	// Steps are carried out in order.

@@ -53,6 +53,10 @@ func (f *fakes) ReadFile(context.Context, int64, string, string, string) ([]byte
 	return []byte("a"), "sha", nil
 }
 
+func (f *fakes) ReadDifference(context.Context, activity.DifferenceRequest) (activity.Difference, error) {
+	return activity.Difference{}, nil
+}
+
 func (f *fakes) ReadCommit(context.Context, int64, string, string) (activity.CommitInfo, error) {
 	return activity.CommitInfo{SHA: "sha"}, nil
 }

@@ -25,7 +25,9 @@ func (Flows) Read(definition json.RawMessage) (core.Flow, error) {
 		return core.Flow{}, err
 	}
 	f := understand(def)
-	f.Rules = planner.Rules{Pipeline: def.CommitMatcher.Pipeline, Quick: def.CommitMatcher.QuickSync, Always: def.AlwaysUsePipeline}
+	f.Rules = planner.Rules{
+		Pipeline: def.CommitMatcher.Pipeline, Quick: def.CommitMatcher.QuickSync, Always: def.AlwaysUsePipeline, Compare: def.CompareManifests,
+	}
 	inputs, err := def.ReadInputs()
 	if err != nil {
 		return core.Flow{}, fmt.Errorf("read the inputs of a pipeline: %w", err)

@@ -405,6 +405,8 @@ type Driver struct {
 	Previews bool
 	// Combines reports whether it can be one of several drivers in a pipeline, and CombinesPreview whether such a pipeline can be previewed.
 	Combines, CombinesPreview bool
+	// Plans reports whether it can list which kinds of things a rollout would change, and CombinesPlan whether it can in such a pipeline.
+	Plans, CombinesPlan bool
 	// The schemas, for reflection.
 	EnvironmentSchema            json.RawMessage
 	ApplicationEnvironmentSchema json.RawMessage

@@ -33,6 +33,8 @@ const (
 	ProgramSetup      = "application_environment_setup"
 	// ProgramPreview is one that a driver need not have.
 	ProgramPreview = "preview"
+	// ProgramPlan is one that a driver need not have either.
+	ProgramPlan = "plan"
 	// ProgramCheck is that of a check kind.
 	ProgramCheck = "check"
 )

@@ -77,6 +77,9 @@ type QueuedRollout struct {
 	Strategy planner.Choice
 	// Inputs are what the requester has given, an object of JSON.
 	Inputs json.RawMessage
+	// ComparisonID is what its drivers were asked to compare first, and ComparesUntil how long it waits for that; zero values for nothing.
+	ComparisonID  int64
+	ComparesUntil *time.Time
 	// MadeRolloutID or Outcome is what came of it.
 	MadeRolloutID int64
 	Outcome       string

@@ -2,6 +2,8 @@ package core
 
 import (
 	"time"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/planner"
 )
 
 // Before a rollout is begun one may ask what it would change. The domain knows no Git: a program of the driver finds out, from
@@ -32,6 +34,16 @@ type PreviewedEnvironment struct {
 	EnvironmentID int64        `json:"environment_id"`
 	Changes       []FileChange `json:"changes"`
 	// Reason is why that cannot be found out; then there are no changes.
+	Reason string `json:"reason,omitempty"`
+	// Compared is what differs between the manifests that run and those that would; nil if they were not compared.
+	Compared *Comparison `json:"compared,omitempty"`
+}
+
+// Comparison is what a driver's program found when it compared manifests. It is kept in this form.
+type Comparison struct {
+	Workloads int             `json:"workloads"`
+	Things    []planner.Thing `json:"things"`
+	// Reason is why it could not compare them.
 	Reason string `json:"reason,omitempty"`
 }
 

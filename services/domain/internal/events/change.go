@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/planner"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
@@ -71,9 +72,9 @@ func ofRollouts() map[string]reader {
 		event.TypeRolloutPreviewed: as(func(d event.RolloutPreviewed) rollout.Change {
 			m := rollout.Previewed{PreviewID: d.PreviewID}
 			for _, e := range d.Environments {
-				m.Environments = append(
-					m.Environments, core.PreviewedEnvironment{EnvironmentID: e.EnvironmentID, Changes: changes(e.Changes), Reason: e.Reason},
-				)
+				m.Environments = append(m.Environments, core.PreviewedEnvironment{
+					EnvironmentID: e.EnvironmentID, Changes: changes(e.Changes), Reason: e.Reason, Compared: compared(e.Compared),
+				})
 			}
 			return m
 		}),
@@ -268,6 +269,18 @@ func callDecided(e event.Event) (rollout.Change, error) {
 		})
 	}
 	return rollout.CallReported{CallRequest: r}, nil
+}
+
+// compared is what a program has compared, as it is kept.
+func compared(c *event.Comparison) *core.Comparison {
+	if c == nil {
+		return nil
+	}
+	kept := core.Comparison{Workloads: c.Workloads, Things: make([]planner.Thing, len(c.Things)), Reason: c.Reason}
+	for i, t := range c.Things {
+		kept.Things[i] = planner.Thing{Kind: planner.Kind(t.Kind), Action: t.Action, Object: t.Object, Detail: t.Detail}
+	}
+	return &kept
 }
 
 // changes are those of files.

@@ -25,7 +25,10 @@ func (t *tx) SettlePreview(ctx context.Context, p core.Preview) error {
 	err := t.q.SettlePreview(ctx, query.SettlePreviewParams{
 		OrganizationID: t.organization, ID: p.ID, State: string(p.State), Reason: p.Reason, Environments: given(p.Environments),
 	})
-	return pg.Classify(err, "settle preview %d", p.ID)
+	if err != nil {
+		return pg.Classify(err, "settle preview %d", p.ID)
+	}
+	return pg.Classify(t.q.SettleComparison(ctx, t.organization, &p.ID), "begin what waits for comparison %d", p.ID)
 }
 
 // PreviewsByID implements view.Reads.

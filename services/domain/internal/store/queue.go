@@ -42,7 +42,7 @@ func queuedRollout(row query.QueuedRollout) core.QueuedRollout {
 		ID: row.ID, ApplicationID: row.ApplicationID, VersionSetID: row.VersionSetID, Reason: row.Reason, RequestedAt: row.RequestedAt,
 		Requester:    core.Principal{Type: core.PrincipalType(row.PrincipalType), ID: orZero(row.PrincipalID)},
 		Environments: row.Environments, TriggerID: orZero(row.TriggerID), Cause: row.Cause, Strategy: planner.Choice(row.Strategy),
-		Inputs: row.Inputs,
+		Inputs: row.Inputs, ComparisonID: orZero(row.ComparisonID), ComparesUntil: row.ComparesUntil,
 	}
 }
 
@@ -56,17 +56,26 @@ func (t *tx) QueueRollout(ctx context.Context, q core.QueuedRollout) error {
 		PrincipalType: string(q.Requester.Type), PrincipalID: orNull(q.Requester.ID), Reason: q.Reason, RequestedAt: q.RequestedAt,
 		Environments: append([]string{}, q.Environments...), TriggerID: orNull(q.TriggerID), Cause: q.Cause,
 		Strategy: string(q.Strategy), Inputs: orObject(q.Inputs),
+		ComparisonID: orNull(q.ComparisonID), ComparesUntil: q.ComparesUntil,
 	})
 	return pg.Classify(err, "queue a rollout of application %d", q.ApplicationID)
 }
 
 // FreeQueuedRollout implements rollout.Tx.
-func (t *tx) FreeQueuedRollout(ctx context.Context) (core.QueuedRollout, bool, error) {
-	row, err := t.q.FreeQueuedRollout(ctx, t.organization)
+func (t *tx) FreeQueuedRollout(ctx context.Context, at time.Time) (core.QueuedRollout, bool, error) {
+	row, err := t.q.FreeQueuedRollout(ctx, t.organization, &at)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return core.QueuedRollout{}, false, nil
 	}
 	return queuedRollout(row), err == nil, pg.Classify(err, "find queued rollout")
+}
+
+// CompareQueuedRollout implements rollout.Tx.
+func (t *tx) CompareQueuedRollout(ctx context.Context, q core.QueuedRollout) error {
+	err := t.q.CompareQueuedRollout(ctx, query.CompareQueuedRolloutParams{
+		OrganizationID: t.organization, ID: q.ID, ComparisonID: orNull(q.ComparisonID), ComparesUntil: q.ComparesUntil,
+	})
+	return pg.Classify(err, "have queued rollout %d wait for a comparison", q.ID)
 }
 
 // SettleQueuedRollout implements rollout.Tx and setup.Tx.

@@ -49,6 +49,9 @@ type applied struct {
 	// installation is that of the call; empty if it reports none.
 	installation string
 	action       string
+	// before is the object before a dry run, and fields are those that the apply would change.
+	before Object
+	fields []field
 }
 
 // parseApply parses the arguments of k8s.apply.
@@ -172,13 +175,17 @@ func (want *ApplyRequest) digest() (string, error) {
 // counts is the answer about the objects of the call.
 func (want *ApplyRequest) counts() map[string]any {
 	value := map[string]any{"created": 0, "configured": 0, "unchanged": 0}
-	changed := []any{}
+	changed, left := []any{}, mostFieldsTogether
 	for i := range want.Objects {
 		o := &want.Objects[i]
 		n, _ := value[o.action].(int)
 		value[o.action] = n + 1
 		if o.action != "unchanged" {
-			changed = append(changed, o.ref.named(map[string]any{"action": o.action}))
+			one := map[string]any{"action": o.action}
+			if want.DryRun && o.action == "configured" {
+				one["fields"], one["more_fields"] = fieldsOf(o.fields, &left)
+			}
+			changed = append(changed, o.ref.named(one))
 		}
 	}
 	value["changed"] = changed
@@ -233,6 +240,9 @@ func (r *Runner) examineOne(ctx context.Context, call Call, want ApplyRequest, o
 		found, err := r.cluster.Get(ctx, o.ref)
 		o.uid, o.version, o.owner = found.text("metadata", "uid"), found.resourceVersion(), call.Owner
 		o.installation = call.Installation
+		if want.DryRun {
+			o.before = found
+		}
 		if call.Owner == "" && want.DryRun {
 			o.owner = cmp.Or(found.text("metadata", "labels", LabelOwner), "preview")
 			if fault.Is(err, fault.NotFound) {
@@ -281,6 +291,9 @@ func (r *Runner) applyOne(ctx context.Context, call Call, want ApplyRequest, o *
 			o.action = "unchanged"
 		default:
 			o.action = "configured"
+			if want.DryRun {
+				o.fields = changedFields(o.before, after)
+			}
 		}
 		return nil
 	})

@@ -84,10 +84,10 @@ type Outgoing interface {
 // All are the Functions that programs may run, beside the engine's own emit.
 func All(forge activity.Forge, web Outgoing) []activity.Function {
 	return []activity.Function{
-		readFile(forge), readCommit(forge), commit(forge),
+		readFile(forge), readCommit(forge), readDifference(forge), commit(forge),
 		propose(forge), merge(forge), readProposal(forge), withdraw(forge), readStatus(forge), setStatus(forge), setDeployment(forge),
 		readChange(forge), writeComment(forge),
-		pin(), pinKustomization(), pinValues(), difference(),
+		pin(), pinKustomization(), pinValues(), difference(), compareManifests(),
 		get(), listObjects(), checkApplication(), sync(), terminate(), promote(), abort(), retry(),
 		submitWorkflow(), stopWorkflow(), terminateWorkflow(), workflowLogs(), runJob(), stopJob(), jobLogs(), analyze(), endAnalysis(),
 		renderTemplate(), evaluate(),

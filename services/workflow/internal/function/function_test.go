@@ -50,6 +50,14 @@ func (f *forge) ReadFile(_ context.Context, _ int64, _, ref, _ string) ([]byte, 
 	return f.content, "sha-of-" + ref, f.err
 }
 
+func (f *forge) ReadDifference(_ context.Context, r activity.DifferenceRequest) (activity.Difference, error) {
+	return activity.Difference{Base: r.Base, Head: "b", Files: []activity.ChangedFile{{
+		Path:   r.Under + "/api.yaml",
+		Before: []byte("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: api}\nspec: {replicas: 1, template: {spec: {containers: [{name: a, image: a:1}]}}}\n"),
+		After:  []byte("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: api}\nspec: {replicas: 2, template: {spec: {containers: [{name: a, image: a:1}]}}}\n"),
+	}}}, nil
+}
+
 func (f *forge) ReadCommit(_ context.Context, _ int64, _, ref string) (activity.CommitInfo, error) {
 	return activity.CommitInfo{SHA: "sha-of-" + ref, Message: string(f.content), Author: activity.Signature{Name: "Ada", At: time.Unix(0, 0).UTC()}}, f.err
 }
@@ -116,10 +124,10 @@ func TestAllAreRegistered(t *testing.T) {
 	}
 	want := []string{
 		"argo.abort", "argo.analyze", "argo.check", "argo.end_analysis", "argo.promote", "argo.retry", "argo.sync", "argo.terminate",
-		"checkpoint", "expression.evaluate", "git.comment", "git.commit", "git.merge", "git.propose", "git.read_change", "git.read_commit", "git.read_file", "git.read_proposal",
+		"checkpoint", "expression.evaluate", "git.comment", "git.commit", "git.compare", "git.merge", "git.propose", "git.read_change", "git.read_commit", "git.read_file", "git.read_proposal",
 		"git.read_status", "git.set_deployment", "git.set_status", "git.withdraw", "http.request", "job.logs", "job.run", "job.stop", "k8s.apply",
 		"k8s.delete", "k8s.get", "k8s.health", "k8s.list",
-		"k8s.logs", "k8s.patch", "mail.send", "manifest.diff", "manifest.pin", "manifest.pin_kustomization", "manifest.pin_values", "template.render",
+		"k8s.logs", "k8s.patch", "mail.send", "manifest.compare", "manifest.diff", "manifest.pin", "manifest.pin_kustomization", "manifest.pin_values", "template.render",
 		"workflow.logs", "workflow.stop", "workflow.submit", "workflow.terminate",
 	}
 	if diff := cmp.Diff(want, r.Names()); diff != "" {

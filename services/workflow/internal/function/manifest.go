@@ -125,23 +125,13 @@ func difference() *Function {
 			Name: "manifest.diff", Location: activity.InProcess, Retry: RetryNever, Idempotent: true, Effect: activity.Reads,
 			Doc: "Compares files before and after a change. Answers a list of `{path, diff, truncated}` with a unified diff of each file that differs.",
 			Arguments: []Field{
-				{Name: "files", Doc: "The files to compare.", Type: List, Required: true, Element: &Field{Type: Object, Fields: []Field{
-					{Name: "path", Doc: "The file's path.", Type: Text, Required: true},
-					{Name: "before", Doc: "Its text before; empty for a file that did not exist.", Type: Text, Required: true, Empty: true},
-					{Name: "after", Doc: "Its text after; empty for a file that was deleted.", Type: Text, Required: true, Empty: true},
-				}}},
+				{Name: "files", Doc: "The files to compare.", Type: List, Required: true, Element: revisionField()},
 				{Name: "most", Doc: "The maximum size of all diffs together in bytes.", Type: Number, Least: 1},
 			},
 		},
 		do: func(_ context.Context, call activity.Call) (any, error) {
-			var files []manifest.Revision
-			given, _ := call.Args["files"].([]any)
-			for _, f := range given {
-				file, _ := f.(map[string]any)
-				files = append(files, manifest.Revision{Path: text(file, "path"), Before: text(file, "before"), After: text(file, "after")})
-			}
 			most, _ := whole(call.Args["most"])
-			found, err := manifest.Diff(files, int(most))
+			found, err := manifest.Diff(revisions(call.Args), int(most))
 			changes := make([]any, len(found))
 			for i, c := range found {
 				changes[i] = map[string]any{"path": c.Path, "diff": c.Diff, "truncated": c.Truncated}

@@ -65,6 +65,8 @@ type Rules struct {
 	Pipeline, Quick string
 	// Always is that nothing but a person chooses a quick sync once something has matched neither.
 	Always bool
+	// Compare is that the platform is asked what changes, where nothing before decides.
+	Compare bool
 }
 
 // Commit is a new commit of a rollout.
@@ -156,7 +158,18 @@ func Decide(f Facts) (Decision, error) {
 			return d, nil
 		}
 	}
+	if f.Rules.Compare {
+		return Decision{Strategy: Pipeline, Why: "unless the drivers list no change of what runs: they compare the manifests before it begins"}, nil
+	}
 	return Decision{Strategy: Pipeline, Why: "the application is deployed already, and nothing says that its weights may be skipped"}, nil
+}
+
+// Asks reports whether the decision depends on what the platform says of the changes, which is not known yet: no edge before it leaves.
+func Asks(f Facts) bool {
+	if !f.Rules.Compare || f.Finding != nil || CheckChoice(f.Choice) != nil || f.Choice == ChoosePipeline && !f.Weights {
+		return false
+	}
+	return !slices.ContainsFunc(table(), func(e edge) bool { _, leaves := e.leaves(f); return leaves })
 }
 
 // table is the flowchart, in the order of R4-17. What is begun again keeps its strategy, and a rollback policy that promotes in full comes

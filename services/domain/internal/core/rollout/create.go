@@ -47,6 +47,12 @@ func (u *UseCases) CreateRollout(ctx context.Context, a core.Actor, n NewRollout
 		if err := u.refuses(ctx, tx, c, p); err != nil {
 			return err
 		}
+		if p.asks {
+			made.Queued, err = u.compareFirst(ctx, tx, c, p, core.QueuedRollout{
+				Reason: n.Reason, Strategy: n.Strategy, Inputs: n.Inputs, Environments: p.part(),
+			})
+			return err
+		}
 		r, err := u.createPlanned(ctx, tx, c, p, n.Reason)
 		made.Rollout = &r
 		return err

@@ -51,6 +51,8 @@ type plan struct {
 	// inputs are those of the rollout, and flow is the pipeline as it was read.
 	inputs json.RawMessage
 	flow   core.Flow
+	// asks reports whether the strategy depends on what the drivers list as changes, which they have not been asked yet.
+	asks bool
 	// fresh are the versions that are new in one of the environments at least.
 	fresh []int64
 	// wholeDeadline is that of a rollout, and rollbackDeadline that of a rollback; nil for none.
@@ -89,6 +91,8 @@ type wish struct {
 	// commit is a new version that does not exist yet, in place of those of some sources; nil for none.
 	commit   *planner.Commit
 	replaces map[int64]bool
+	// comparison is what the drivers were asked to compare; nil for nothing.
+	comparison *core.Preview
 }
 
 // planRollout looks everything up, under the lock of the application, and refuses what must not start.
@@ -202,6 +206,7 @@ func (p *plan) decide(w wish) error {
 	if w.commit != nil {
 		f.Commits = append(f.Commits, *w.commit)
 	}
+	p.compare(&f, w)
 	var err error
 	if p.decision, err = planner.Decide(f); err != nil || p.decision.Strategy != planner.Quick {
 		return err

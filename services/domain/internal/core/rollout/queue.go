@@ -106,13 +106,14 @@ func (u *UseCases) BeginQueued(ctx context.Context) (core.QueuedRollout, bool, e
 		var ok bool
 		err := u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
 			var err error
-			if q, ok, err = tx.FreeQueuedRollout(ctx); err != nil || !ok {
+			if q, ok, err = tx.FreeQueuedRollout(ctx, u.clock.Now()); err != nil || !ok {
 				return err
 			}
-			p, err := u.planRollout(
-				ctx, tx, organization, q.VersionSetID, NewRollout{Scope: Scope{Only: q.Environments}}.part(),
-				wish{strategy: q.Strategy, triggered: q.TriggerID != 0, inputs: q.Inputs},
-			)
+			w := wish{strategy: q.Strategy, triggered: q.TriggerID != 0, inputs: q.Inputs}
+			if w.comparison, err = comparisonOf(ctx, tx, organization, q); err != nil {
+				return err
+			}
+			p, err := u.planRollout(ctx, tx, organization, q.VersionSetID, NewRollout{Scope: Scope{Only: q.Environments}}.part(), w)
 			if err == nil && q.Requester.Type.Automatic() {
 				err = p.refuseHeld(ctx, tx, organization)
 			}
@@ -133,6 +134,12 @@ func (u *UseCases) BeginQueued(ctx context.Context) (core.QueuedRollout, bool, e
 				return tx.SettleQueuedRollout(ctx, q)
 			}
 			if err != nil {
+				return err
+			}
+			if p.asks {
+				return u.compareQueued(ctx, tx, c, p, &q)
+			}
+			if err := u.endComparison(ctx, tx, c, w.comparison); err != nil {
 				return err
 			}
 			made, err := u.createPlanned(ctx, tx, c, p, q.Reason)
@@ -247,6 +254,9 @@ func (u *UseCases) Begin(ctx context.Context, tx Tx, organization int64, n Autom
 			return Begun{}, err
 		}
 	}
+	if p.asks {
+		return u.takePlace(ctx, tx, c, n, p, "the manifests are compared before a rollout begins")
+	}
 	r, err := u.createPlanned(ctx, tx, c, p, n.Reason)
 	return Begun{Rollout: &r}, err
 }
@@ -352,10 +362,12 @@ func (u *UseCases) enqueue(ctx context.Context, tx Tx, c cause, n Automatic, p p
 			return Begun{Declined: fmt.Sprintf("rollout_%d, which is %s, carries %s already", active.ID, active.State.Words(), p.versionSet.Name)}, nil
 		}
 	}
-	var only []string
-	if p.back != nil {
-		only = p.back.scope.Only
-	}
+	return u.takePlace(ctx, tx, c, n, p, fmt.Sprintf("rollout_%d is %s", active.ID, active.State.Words()))
+}
+
+// takePlace puts an automatic rollout into the queue of its application, unless something that a member asked for waits there.
+func (u *UseCases) takePlace(ctx context.Context, tx Tx, c cause, n Automatic, p plan, behind string) (Begun, error) {
+	only := p.part()
 	waiting, err := tx.QueuedRollouts(ctx, c.Organization, []int64{p.application.ID})
 	if err != nil {
 		return Begun{}, err
@@ -364,16 +376,18 @@ func (u *UseCases) enqueue(ctx context.Context, tx Tx, c cause, n Automatic, p p
 		same := w.VersionSetID == p.versionSet.ID && slices.Equal(w.Environments, only)
 		switch {
 		case same:
-			return Begun{Declined: fmt.Sprintf("%s waits in the queue already, behind rollout_%d", p.versionSet.Name, active.ID)}, nil
+			return Begun{Declined: fmt.Sprintf("%s waits in the queue already: %s", p.versionSet.Name, behind)}, nil
 		case w.TriggerID != n.TriggerID:
-			return Begun{Waits: fmt.Sprintf(
-				"rollout_%d is %s, and another request waits in the queue; it is looked at again", active.ID, active.State.Words(),
-			)}, nil
+			return Begun{Waits: behind + ", and another request waits in the queue; it is looked at again"}, nil
 		}
 	}
 	q := core.QueuedRollout{
 		ApplicationID: p.application.ID, VersionSetID: p.versionSet.ID, Requester: c.Principal(), Reason: n.Reason, RequestedAt: c.at,
 		Environments: only, TriggerID: n.TriggerID, Cause: n.Cause, Inputs: n.Inputs,
+	}
+	if p.asks {
+		queued, err := u.compareFirst(ctx, tx, c, p, q)
+		return Begun{Queued: queued}, err
 	}
 	return Begun{Queued: &q}, tx.QueueRollout(ctx, q)
 }

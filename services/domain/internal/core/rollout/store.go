@@ -346,7 +346,10 @@ type Tx interface {
 	// QueueRollout replaces the one that waits for the same application.
 	QueueRollout(ctx context.Context, q core.QueuedRollout) error
 	// FreeQueuedRollout locks the next one whose application has no active rollout, and skips what others have locked.
-	FreeQueuedRollout(ctx context.Context) (core.QueuedRollout, bool, error)
+	// One that waits for a comparison is next at an instant only if that has taken too long.
+	FreeQueuedRollout(ctx context.Context, at time.Time) (core.QueuedRollout, bool, error)
+	// CompareQueuedRollout has one wait for a comparison.
+	CompareQueuedRollout(ctx context.Context, q core.QueuedRollout) error
 	// SettleQueuedRollout writes what came of it.
 	SettleQueuedRollout(ctx context.Context, q core.QueuedRollout) error
 	// ScheduleGateExpiry is a no-op if there is one for the same request.

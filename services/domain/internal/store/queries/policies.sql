@@ -65,21 +65,32 @@ SELECT organization_id::bigint FROM cd_organizations_with_due_closings(@at) AS o
 
 -- name: SaveQueuedRollout :exec
 -- The latest one asked for waits; the one before it does not any more.
-INSERT INTO cd_queued_rollouts (organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, environments, trigger_id, cause, strategy, inputs)
-VALUES (@organization_id, @application_id, @version_set_id, @principal_type, @principal_id, @reason, @requested_at, @environments, @trigger_id, @cause, @strategy, @inputs)
+INSERT INTO cd_queued_rollouts (organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, environments, trigger_id, cause, strategy, inputs,
+    comparison_id, compares_until)
+VALUES (@organization_id, @application_id, @version_set_id, @principal_type, @principal_id, @reason, @requested_at, @environments, @trigger_id, @cause, @strategy, @inputs,
+    @comparison_id, @compares_until)
 ON CONFLICT (organization_id, application_id) WHERE state = 'pending' DO UPDATE
 SET version_set_id = excluded.version_set_id, principal_type = excluded.principal_type, principal_id = excluded.principal_id,
     reason = excluded.reason, requested_at = excluded.requested_at, environments = excluded.environments, trigger_id = excluded.trigger_id,
-    cause = excluded.cause, strategy = excluded.strategy, inputs = excluded.inputs;
+    cause = excluded.cause, strategy = excluded.strategy, inputs = excluded.inputs, comparison_id = excluded.comparison_id, compares_until = excluded.compares_until;
 
 -- name: QueuedRollouts :many
 SELECT * FROM cd_queued_rollouts WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) AND state = 'pending';
 
 -- name: FreeQueuedRollout :one
 SELECT * FROM cd_queued_rollouts q
-WHERE q.organization_id = @organization_id AND q.state = 'pending'
+WHERE q.organization_id = @organization_id AND q.state = 'pending' AND (q.compares_until IS NULL OR q.compares_until <= @at)
   AND NOT EXISTS (SELECT FROM cd_rollouts r WHERE r.organization_id = @organization_id AND r.application_id = q.application_id AND r.state IN ('pending', 'in_progress', 'paused'))
 ORDER BY q.requested_at, q.id LIMIT 1 FOR UPDATE SKIP LOCKED;
+
+-- name: CompareQueuedRollout :exec
+UPDATE cd_queued_rollouts SET comparison_id = @comparison_id, compares_until = @compares_until
+WHERE organization_id = @organization_id AND id = @id AND state = 'pending';
+
+-- name: SettleComparison :exec
+-- What waits for it may begin.
+UPDATE cd_queued_rollouts SET compares_until = NULL
+WHERE organization_id = @organization_id AND comparison_id = @comparison_id AND state = 'pending' AND compares_until IS NOT NULL;
 
 -- name: SettleQueuedRollout :exec
 UPDATE cd_queued_rollouts SET state = CASE WHEN @outcome::text = '' THEN 'started' ELSE 'dropped' END, outcome = @outcome, made_rollout_id = @made_rollout_id

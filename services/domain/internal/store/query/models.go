@@ -1579,6 +1579,10 @@ type QueuedRollout struct {
 	Strategy string
 	// What the requester has given; defaults are added when it begins.
 	Inputs json.RawMessage
+	// What the drivers were asked to compare; null before, and once that is deleted.
+	ComparisonID *int64
+	// Until when the rollout waits for it; null once there is a result.
+	ComparesUntil *time.Time
 }
 
 type Reconciliation struct {

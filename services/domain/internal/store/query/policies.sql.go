@@ -48,6 +48,28 @@ func (q *Queries) AutomaticRollbacks(ctx context.Context, organizationID int64, 
 	return items, nil
 }
 
+const compareQueuedRollout = `-- name: CompareQueuedRollout :exec
+UPDATE cd_queued_rollouts SET comparison_id = $1, compares_until = $2
+WHERE organization_id = $3 AND id = $4 AND state = 'pending'
+`
+
+type CompareQueuedRolloutParams struct {
+	ComparisonID   *int64
+	ComparesUntil  *time.Time
+	OrganizationID int64
+	ID             int64
+}
+
+func (q *Queries) CompareQueuedRollout(ctx context.Context, arg CompareQueuedRolloutParams) error {
+	_, err := q.db.Exec(ctx, compareQueuedRollout,
+		arg.ComparisonID,
+		arg.ComparesUntil,
+		arg.OrganizationID,
+		arg.ID,
+	)
+	return err
+}
+
 const dueClosing = `-- name: DueClosing :one
 SELECT id, rollout_id, reason FROM cd_rollout_closings
 WHERE organization_id = $1 AND NOT settled AND due_at <= $2
@@ -90,14 +112,14 @@ func (q *Queries) DueRollback(ctx context.Context, organizationID int64, at time
 }
 
 const freeQueuedRollout = `-- name: FreeQueuedRollout :one
-SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, environments, trigger_id, cause, created_at, updated_at, strategy, inputs FROM cd_queued_rollouts q
-WHERE q.organization_id = $1 AND q.state = 'pending'
+SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, environments, trigger_id, cause, created_at, updated_at, strategy, inputs, comparison_id, compares_until FROM cd_queued_rollouts q
+WHERE q.organization_id = $1 AND q.state = 'pending' AND (q.compares_until IS NULL OR q.compares_until <= $2)
   AND NOT EXISTS (SELECT FROM cd_rollouts r WHERE r.organization_id = $1 AND r.application_id = q.application_id AND r.state IN ('pending', 'in_progress', 'paused'))
 ORDER BY q.requested_at, q.id LIMIT 1 FOR UPDATE SKIP LOCKED
 `
 
-func (q *Queries) FreeQueuedRollout(ctx context.Context, organizationID int64) (QueuedRollout, error) {
-	row := q.db.QueryRow(ctx, freeQueuedRollout, organizationID)
+func (q *Queries) FreeQueuedRollout(ctx context.Context, organizationID int64, at *time.Time) (QueuedRollout, error) {
+	row := q.db.QueryRow(ctx, freeQueuedRollout, organizationID, at)
 	var i QueuedRollout
 	err := row.Scan(
 		&i.ID,
@@ -118,6 +140,8 @@ func (q *Queries) FreeQueuedRollout(ctx context.Context, organizationID int64) (
 		&i.UpdatedAt,
 		&i.Strategy,
 		&i.Inputs,
+		&i.ComparisonID,
+		&i.ComparesUntil,
 	)
 	return i, err
 }
@@ -220,7 +244,7 @@ func (q *Queries) OrganizationsWithFreeQueue(ctx context.Context) ([]int64, erro
 }
 
 const queuedRollouts = `-- name: QueuedRollouts :many
-SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, environments, trigger_id, cause, created_at, updated_at, strategy, inputs FROM cd_queued_rollouts WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND state = 'pending'
+SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, environments, trigger_id, cause, created_at, updated_at, strategy, inputs, comparison_id, compares_until FROM cd_queued_rollouts WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND state = 'pending'
 `
 
 func (q *Queries) QueuedRollouts(ctx context.Context, organizationID int64, ids []int64) ([]QueuedRollout, error) {
@@ -251,6 +275,8 @@ func (q *Queries) QueuedRollouts(ctx context.Context, organizationID int64, ids 
 			&i.UpdatedAt,
 			&i.Strategy,
 			&i.Inputs,
+			&i.ComparisonID,
+			&i.ComparesUntil,
 		); err != nil {
 			return nil, err
 		}
@@ -299,12 +325,14 @@ func (q *Queries) RollbackPolicies(ctx context.Context, organizationID int64, id
 }
 
 const saveQueuedRollout = `-- name: SaveQueuedRollout :exec
-INSERT INTO cd_queued_rollouts (organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, environments, trigger_id, cause, strategy, inputs)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+INSERT INTO cd_queued_rollouts (organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, environments, trigger_id, cause, strategy, inputs,
+    comparison_id, compares_until)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
+    $13, $14)
 ON CONFLICT (organization_id, application_id) WHERE state = 'pending' DO UPDATE
 SET version_set_id = excluded.version_set_id, principal_type = excluded.principal_type, principal_id = excluded.principal_id,
     reason = excluded.reason, requested_at = excluded.requested_at, environments = excluded.environments, trigger_id = excluded.trigger_id,
-    cause = excluded.cause, strategy = excluded.strategy, inputs = excluded.inputs
+    cause = excluded.cause, strategy = excluded.strategy, inputs = excluded.inputs, comparison_id = excluded.comparison_id, compares_until = excluded.compares_until
 `
 
 type SaveQueuedRolloutParams struct {
@@ -320,6 +348,8 @@ type SaveQueuedRolloutParams struct {
 	Cause          string
 	Strategy       string
 	Inputs         json.RawMessage
+	ComparisonID   *int64
+	ComparesUntil  *time.Time
 }
 
 // The latest one asked for waits; the one before it does not any more.
@@ -337,6 +367,8 @@ func (q *Queries) SaveQueuedRollout(ctx context.Context, arg SaveQueuedRolloutPa
 		arg.Cause,
 		arg.Strategy,
 		arg.Inputs,
+		arg.ComparisonID,
+		arg.ComparesUntil,
 	)
 	return err
 }
@@ -426,6 +458,17 @@ UPDATE cd_rollout_closings SET settled = true WHERE organization_id = $1 AND rol
 
 func (q *Queries) SettleClosing(ctx context.Context, organizationID int64, rolloutID int64) error {
 	_, err := q.db.Exec(ctx, settleClosing, organizationID, rolloutID)
+	return err
+}
+
+const settleComparison = `-- name: SettleComparison :exec
+UPDATE cd_queued_rollouts SET compares_until = NULL
+WHERE organization_id = $1 AND comparison_id = $2 AND state = 'pending' AND compares_until IS NOT NULL
+`
+
+// What waits for it may begin.
+func (q *Queries) SettleComparison(ctx context.Context, organizationID int64, comparisonID *int64) error {
+	_, err := q.db.Exec(ctx, settleComparison, organizationID, comparisonID)
 	return err
 }
 

@@ -13,6 +13,8 @@ type Forge interface {
 	ReadFile(ctx context.Context, organization int64, repoURL, ref, path string) (content []byte, sha string, err error)
 	// ReadCommit is the commit that a ref (a branch, a tag or a commit id) names, as an organization may see it.
 	ReadCommit(ctx context.Context, organization int64, repoURL, ref string) (CommitInfo, error)
+	// ReadDifference reads the files that differ between two commits of a repository.
+	ReadDifference(ctx context.Context, r DifferenceRequest) (Difference, error)
 	// Commit adds one commit to a branch, never by force, and returns its id. If the branch has these contents already, or
 	// a commit of the same activity, nothing is added and the id that stands for them is returned.
 	Commit(ctx context.Context, c CommitRequest) (sha string, err error)
@@ -38,6 +40,24 @@ type Forge interface {
 	ReadChange(ctx context.Context, r ChangeRequest) (Change, error)
 	// Comment has a pull request have the comment, once: one of its own account with the marker is changed, and further ones are removed.
 	Comment(ctx context.Context, r CommentRequest) (CommentReport, error)
+}
+
+// DifferenceRequest names two commits, each by a branch, a tag or a commit id.
+type DifferenceRequest struct {
+	Organization       int64
+	RepoURL, Base, Ref string
+	// Under is the folder whose files are read, all if it is empty, and Also are other files.
+	Under string
+	Also  []string
+}
+
+// Difference is what differs between two commits.
+type Difference struct {
+	// Base and Head are the commits.
+	Base, Head string
+	Files      []ChangedFile
+	// More reports whether other files differ as well.
+	More bool
 }
 
 // CommitInfo is what a commit says of itself. Names, addresses and times are what its author claims.

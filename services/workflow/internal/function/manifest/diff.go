@@ -12,7 +12,11 @@ import (
 )
 
 // Revision is a file before and after a change.
-type Revision struct{ Path, Before, After string }
+type Revision struct {
+	Path, Before, After string
+	// Unread reports whether it is too large to be compared.
+	Unread bool
+}
 
 // Change is what differs between the two, for people to read.
 type Change struct {

@@ -18,7 +18,10 @@ type plainCluster struct {
 	takes   time.Duration
 	state   string
 	refuses string
-	looks   []time.Time
+	// dry is what a dry run answers as changed, unless it is nil, and lost the names of further objects of the owner, by kind.
+	dry   []any
+	lost  object
+	looks []time.Time
 }
 
 func (c *plainCluster) call(w *world, name string, args object) (any, *history.FunctionError, bool) {
@@ -38,6 +41,9 @@ func (c *plainCluster) call(w *world, name string, args object) (any, *history.F
 				c.objects[id] = o
 			}
 		}
+		if dry, _ := args["dry_run"].(bool); dry && c.dry != nil {
+			changed = c.dry
+		}
 		if dry, _ := args["dry_run"].(bool); !dry {
 			c.calls, c.applied = append(c.calls, args), w.now
 			w.record("apply: %d objects, keeps %d, prune %v", len(args["objects"].([]any)), len(args["keep"].([]any)), args["prune"])
@@ -46,6 +52,12 @@ func (c *plainCluster) call(w *world, name string, args object) (any, *history.F
 			"created": 0, "configured": len(changed), "unchanged": 0, "changed": changed, "pruned": []any{}, "owner": "o1.e3.a1",
 			"digest": "sha256:" + strings.Repeat("a", 64),
 		}, nil, true
+	case "k8s.list":
+		items := []any{}
+		if name := c.lost[args["kind"].(string)]; name != nil && args["labels"] == "lockstep.dev/owner=o1.e3.a1" {
+			items = append(items, object{"name": name, "namespace": "shop"})
+		}
+		return object{"items": items, "truncated": false}, nil, true
 	case "k8s.health":
 		c.looks = append(c.looks, w.now)
 		all := len(args["objects"].([]any))

@@ -58,8 +58,8 @@ func TestAPreviewIsWhatADeployCommits(t *testing.T) {
 			w, edit := layout.of(t)
 			before := w.head
 			got := preview(t, w, previews(2, edit))
-			if got.Reason != "" || len(got.Changes) == 0 || w.head != before || w.looks != 0 {
-				t.Fatalf("preview: %+v, head %s after %s, %d looks at the cluster; expected changes, and nothing touched",
+			if got.Reason != "" || len(got.Changes) == 0 || w.head != before || w.looks > 1 {
+				t.Fatalf("preview: %+v, head %s after %s, %d looks at the cluster; expected changes, and one look at what runs",
 					got, w.head, before, w.looks)
 			}
 			if failure := w.run(driver.Deploy, inputs(2, edit)); failure != "" {

@@ -63,6 +63,8 @@ type world struct {
 	rendered func(values object) string
 	// story is what happened, one line for each thing that matters.
 	story []string
+	// difference is what git.compare answers.
+	difference object
 	// committed and previews are what was reported about commits and by previews.
 	committed []event.DeploymentCommitted
 	previews  []event.RolloutPreviewed
@@ -138,6 +140,8 @@ func (w *world) call(name string, args object) (any, *history.FunctionError) {
 			return nil, &history.FunctionError{Code: "not_found", Message: fmt.Sprintf("no file %q at %q", args["path"], args["ref"])}
 		}
 		return object{"content": content, "sha": w.head}, nil
+	case "git.compare":
+		return w.difference, nil
 	case "git.commit":
 		return w.commit(args), nil
 	case "argo.sync":

@@ -1,0 +1,185 @@
+package rollout
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/planner"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+)
+
+// Before a rollout begins about which nothing else decides, the drivers list what it would change (R4-19), if the pipeline wants that. It
+// waits in the queue of its application meanwhile: a crash loses nothing, a newer request takes its place, and an answer that does not
+// arrive leaves the pipeline in force.
+
+// comparesFor is how long a rollout waits for the drivers.
+const comparesFor = 2 * time.Minute
+
+// compare adds what the drivers have listed to the facts of a decision, and finds out whether they are to be asked. Nobody waits for it
+// who takes something back, repeats or repairs it.
+func (p *plan) compare(f *planner.Facts, w wish) {
+	if p.back != nil && (!p.back.forward || p.back.repair) || w.repeats.ID != 0 {
+		f.Rules.Compare = false
+	}
+	if w.comparison != nil {
+		found := p.find(*w.comparison)
+		f.Finding = &found
+	}
+	if !planner.Asks(*f) {
+		return
+	}
+	if why := p.cannotCompare(); why != "" {
+		f.Finding = &planner.Finding{Strategy: planner.Pipeline, Summary: why}
+		return
+	}
+	p.asks = true
+}
+
+// cannotCompare is why the drivers of a plan cannot list what it changes; empty if they can.
+func (p *plan) cannotCompare() string {
+	refs := p.driverRefs()
+	several := slices.ContainsFunc(refs, func(ref string) bool { return ref != refs[0] })
+	for _, s := range p.stops {
+		switch {
+		case s.fleet != nil:
+			return fmt.Sprintf("%s is a fleet, whose manifests are not compared", s.environment.Name)
+		case !s.driver.Plans:
+			return fmt.Sprintf("driver %s cannot list beforehand what a rollout changes", s.driver.Ref)
+		case several && !s.driver.CombinesPlan:
+			return fmt.Sprintf("driver %s cannot list beforehand what a rollout changes in a pipeline of several drivers", s.driver.Ref)
+		}
+	}
+	return ""
+}
+
+// find is what a comparison means for the plan.
+func (p *plan) find(c core.Preview) planner.Finding {
+	names := make([]string, len(p.stops))
+	var all []planner.Compared
+	for i, s := range p.stops {
+		names[i] = s.environment.Name
+		one := planner.Compared{Environment: s.environment.Name}
+		at := slices.IndexFunc(c.Environments, func(e core.PreviewedEnvironment) bool { return e.EnvironmentID == s.environment.ID })
+		switch {
+		case c.State == core.PreviewPending:
+			one.Reason = fmt.Sprintf("there was no answer within %s", comparesFor)
+		case c.State == core.PreviewFailed:
+			one.Reason = c.Reason
+		case at < 0 || c.Environments[at].Compared == nil:
+			continue
+		default:
+			found := c.Environments[at].Compared
+			one.Reason, one.Workloads, one.Things = found.Reason, found.Workloads, found.Things
+			if one.Reason == "" {
+				one.Reason = c.Environments[at].Reason
+			}
+		}
+		all = append(all, one)
+	}
+	var added []string
+	for _, id := range p.fresh {
+		if v := p.versions[id]; v.IsImage() {
+			added = append(added, v.Name)
+		}
+	}
+	return planner.Find(names, all, added)
+}
+
+// part are the environments that a plan goes to, by name, if they are a part of the pipeline; empty for all of it.
+func (p *plan) part() []string {
+	if p.back == nil {
+		return nil
+	}
+	if len(p.back.scope.Only) > 0 {
+		return p.back.scope.Only
+	}
+	names := make([]string, len(p.stops))
+	for i, s := range p.stops {
+		names[i] = s.environment.Name
+	}
+	return names
+}
+
+// askDrivers has the drivers list what a plan changes, and returns the number of the comparison.
+func (u *UseCases) askDrivers(ctx context.Context, tx Tx, c cause, p plan) (int64, error) {
+	made, err := tx.AddPreview(ctx, core.Preview{ApplicationID: p.application.ID, VersionSetID: p.versionSet.ID})
+	if err != nil {
+		return 0, err
+	}
+	inputs, err := json.Marshal(p.previewInput(c.Organization, made.ID))
+	if err != nil {
+		return 0, fmt.Errorf("encode inputs of comparison %d: %w", made.ID, err)
+	}
+	return made.ID, setup.SubmitCombined(ctx, tx, p.drivers, c.at, p.driverRefs(), core.Handoff{
+		WorkflowID: previewWorkflow(made.ID), Subject: core.HandoffPreview, SubjectID: made.ID, Program: core.ProgramPlan, Inputs: inputs,
+	})
+}
+
+// compareFirst puts a rollout into the queue, where it waits for the drivers.
+func (u *UseCases) compareFirst(ctx context.Context, tx Tx, c cause, p plan, q core.QueuedRollout) (*core.QueuedRollout, error) {
+	if err := tx.ForgetPreviews(ctx, c.at.Add(-previewsKept), forgottenAtOnce); err != nil {
+		return nil, err
+	}
+	id, err := u.askDrivers(ctx, tx, c, p)
+	if err != nil {
+		return nil, err
+	}
+	until := c.at.Add(comparesFor)
+	q.ApplicationID, q.VersionSetID, q.Requester, q.RequestedAt = p.application.ID, p.versionSet.ID, c.Principal(), c.at
+	q.ComparisonID, q.ComparesUntil = id, &until
+	return &q, tx.QueueRollout(ctx, q)
+}
+
+// compareQueued is compareFirst for a rollout that is in the queue already.
+func (u *UseCases) compareQueued(ctx context.Context, tx Tx, c cause, p plan, q *core.QueuedRollout) error {
+	id, err := u.askDrivers(ctx, tx, c, p)
+	if err != nil {
+		return err
+	}
+	until := c.at.Add(comparesFor)
+	q.ComparisonID, q.ComparesUntil = id, &until
+	return tx.CompareQueuedRollout(ctx, *q)
+}
+
+// comparisonOf is what the drivers have listed about a rollout in the queue; nil if they were not asked, or if another rollout of the
+// application has begun since: what runs may be something else now.
+func comparisonOf(ctx context.Context, tx Tx, organization int64, q core.QueuedRollout) (*core.Preview, error) {
+	if q.ComparisonID == 0 {
+		return nil, nil //nolint:nilnil // not asked
+	}
+	known, err := tx.PreviewsByID(ctx, organization, []int64{q.ComparisonID})
+	if err != nil {
+		return nil, err
+	}
+	found, exists := known[q.ComparisonID]
+	if !exists {
+		return nil, nil //nolint:nilnil // asked too long ago
+	}
+	newest, err := tx.RolloutsByApplication(ctx, organization, []int64{q.ApplicationID}, core.Page{First: 1})
+	if err != nil {
+		return nil, err
+	}
+	if all := newest[q.ApplicationID].Nodes; len(all) > 0 && !all[0].CreatedAt.Before(found.RequestedAt) {
+		return nil, nil //nolint:nilnil // stale
+	}
+	return &found, nil
+}
+
+// endComparison has the run of a comparison stopped that has not answered in time.
+func (u *UseCases) endComparison(ctx context.Context, tx Tx, c cause, found *core.Preview) error {
+	if found == nil || found.State != core.PreviewPending {
+		return nil
+	}
+	withdrawn, err := tx.WithdrawStart(ctx, previewWorkflow(found.ID))
+	if err != nil || withdrawn {
+		return err
+	}
+	return tx.AddHandoff(ctx, core.Handoff{
+		Kind: core.HandoffCancel, WorkflowID: previewWorkflow(found.ID), Subject: core.HandoffPreview, SubjectID: found.ID,
+		Reason: "the rollout has begun without it", DueAt: c.at,
+	})
+}

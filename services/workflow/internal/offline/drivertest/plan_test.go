@@ -1,0 +1,194 @@
+package drivertest
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-cd/lockstep/pkg/driver"
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+)
+
+// planned runs a plan, and returns what it lists of its one environment, one line for each thing.
+func planned(t *testing.T, w *world, in object) (*event.Comparison, []string) {
+	t.Helper()
+	if failure := w.run(driver.Plan, in); failure != "" {
+		t.Fatal(failure)
+	}
+	if len(w.previews) != 1 || len(w.previews[0].Environments) != 1 || w.previews[0].Environments[0].Compared == nil {
+		t.Fatalf("found %+v, expected one comparison of one environment", w.previews)
+	}
+	c := w.previews[0].Environments[0].Compared
+	w.previews = nil
+	var all []string
+	for _, thing := range c.Things {
+		all = append(all, strings.TrimSpace(fmt.Sprint(thing.Kind, " ", thing.Action, " ", thing.Object, " ", thing.Detail)))
+	}
+	return c, all
+}
+
+// synced is an Application that Argo CD has synced to a commit.
+func (w *world) syncedTo(revision string, source object) {
+	w.objects["Application argocd/shop-staging"] = object{
+		"spec": object{"source": source}, "status": object{"operationState": object{"phase": "Succeeded", "syncResult": object{"revision": revision}}},
+	}
+}
+
+// R4-19: argo-rollouts@1 lists what differs between the commit that runs and the files that a deploy would write, and changes nothing.
+func TestThePlanOfArgoRollouts(t *testing.T) {
+	t.Parallel()
+	between := object{"workloads": 1, "things": []any{object{
+		"kind": "replicas", "action": "changed", "object": "Rollout/api", "detail": "2 → 4",
+	}}, "unread": []any{}, "more": false}
+	for name, c := range map[string]struct {
+		version int
+		prepare func(w *world)
+		edit    func(in, environment object)
+		want    []string
+		reason  string
+	}{
+		"new images": {2, func(w *world) { w.syncedTo(w.head, object{}) }, nil, []string{
+			"image changed Rollout/api " + image("api", 1) + " → " + image("api", 2),
+			"image changed Rollout/worker " + image("worker", 1) + " → " + image("worker", 2),
+			"other changed Rollout/api", "other changed Rollout/worker",
+		}, ""},
+		"commits since": {1, func(w *world) { w.syncedTo(sha("older"), object{}) }, nil, []string{
+			"other changed Rollout/api", "other changed Rollout/worker", "replicas changed Rollout/api 2 → 4",
+		}, ""},
+		"what is rendered": {1, func(w *world) {
+			w.syncedTo(sha("older"), object{})
+			between := maps.Clone(between)
+			between["unread"] = []any{"staging/patch.yaml"}
+			w.difference = between
+		}, nil, nil, "what changes in staging/patch.yaml is known once it is rendered"},
+		"too many files": {1, func(w *world) {
+			w.syncedTo(sha("older"), object{})
+			between := maps.Clone(between)
+			between["more"] = true
+			w.difference = between
+		}, nil, nil, "too many files have changed since " + sha("older")},
+		"no Application": {2, func(*world) {}, nil, nil, "Application argocd/shop-staging does not exist"},
+		"never synced": {2, func(w *world) {
+			w.objects["Application argocd/shop-staging"] = object{"spec": object{}}
+		}, nil, nil, "the last sync of Application argocd/shop-staging has not succeeded"},
+		"no answer of the cluster": {2, func(w *world) {
+			w.fail = failing("k8s.get", history.CodeTimeout, "agent 42 did not answer")
+		}, nil, nil, "Application argocd/shop-staging: agent 42 did not answer"},
+		"no file": {2, func(w *world) {
+			w.syncedTo(w.head, object{})
+			delete(w.files, "staging/api.yaml")
+		}, nil, nil, `read staging/api.yaml: no file "staging/api.yaml" at "main"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := shop(t)
+			w.difference = between
+			c.prepare(w)
+			before := w.head
+			found, things := planned(t, w, previews(c.version, c.edit))
+			if diff := cmp.Diff(c.want, things); diff != "" || found.Reason != c.reason {
+				t.Errorf("reason %q, want %q; things (-want +got):\n%s", found.Reason, c.reason, diff)
+			}
+			if w.head != before || len(w.story) > 1 {
+				t.Errorf("it has changed something: %v", w.story)
+			}
+		})
+	}
+}
+
+// The versions of an Application that Argo CD renders with parameters are compared with its parameters.
+func TestThePlanOfParameters(t *testing.T) {
+	t.Parallel()
+	w, edit := kustomized(t)
+	w.syncedTo(w.head, object{"kustomize": object{"images": []any{"api=" + image("api", 1), "worker=" + image("worker", 1)}, "patches": []any{}}})
+	found, things := planned(t, w, previews(2, func(in, environment object) {
+		edit(in, environment)
+		configOf(environment)["version_setting"] = "parameters"
+		environment["gates"] = []any{}
+	}))
+	if diff := cmp.Diff([]string{"pod_template changed Application/shop-staging its parameters"}, things); diff != "" || found.Reason != "" {
+		t.Errorf("reason %q, things (-want +got):\n%s", found.Reason, diff)
+	}
+}
+
+// R4-19: kubernetes@1 lists what a dry run says, and what the manifests no longer have.
+func TestThePlanOfKubernetes(t *testing.T) {
+	t.Parallel()
+	fields := func(more bool, all ...any) object {
+		return object{"kind": "Deployment", "name": "api", "action": "configured", "fields": all, "more_fields": more}
+	}
+	field := func(path, before, after string) any { return object{"path": path, "before": before, "after": after} }
+	for name, c := range map[string]struct {
+		changed []any
+		lost    object
+		fail    func(string, object) *history.FunctionError
+		want    []string
+		reason  string
+	}{
+		"nothing": {},
+		"replicas": {
+			changed: []any{fields(false, field("spec.replicas", "2", "4"))}, want: []string{"replicas changed Deployment/api 2 → 4"},
+		},
+		"an image": {
+			changed: []any{fields(false, field("spec.template.spec.containers[api].image", "a:1", "a:2"))},
+			want:    []string{"image changed Deployment/api a:1 → a:2"},
+		},
+		"a variable": {
+			changed: []any{fields(false, object{"path": "spec.template.spec.containers[api].env[A].value"})},
+			want:    []string{"pod_template changed Deployment/api"},
+		},
+		"more than is named":   {changed: []any{fields(true, field("spec.replicas", "2", "4"))}, want: []string{"pod_template changed Deployment/api"}},
+		"a relay of before":    {changed: []any{object{"kind": "Deployment", "name": "api", "action": "configured"}}, want: []string{"pod_template changed Deployment/api"}},
+		"a label":              {changed: []any{fields(false, object{"path": "metadata.labels.team"})}, want: []string{"other changed Deployment/api"}},
+		"a new object":         {changed: []any{object{"kind": "CronJob", "name": "worker", "action": "created"}}, want: []string{"pod_template added CronJob/worker"}},
+		"a config map":         {changed: []any{object{"kind": "ConfigMap", "name": "settings", "action": "configured", "fields": []any{}}}, want: []string{"config_map changed ConfigMap/settings"}},
+		"a config map is lost": {lost: object{"ConfigMap": "old"}, want: []string{"config_map removed ConfigMap/old"}},
+		"a workload is lost":   {lost: object{"StatefulSet": "db"}, want: []string{"pod_template removed StatefulSet/db"}},
+		"no dry run":           {fail: failing("k8s.apply", "conflict", "another manager"), reason: "another manager"},
+		"lists are refused":    {fail: failing("k8s.list", "forbidden", "not allowed"), want: nil},
+		"lists fail":           {fail: failing("k8s.list", history.CodeTimeout, "no answer"), reason: "no answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := plainShop(t)
+			w.plain.dry, w.plain.lost = c.changed, c.lost
+			if w.plain.dry == nil {
+				w.plain.dry = []any{}
+			}
+			if c.fail != nil {
+				w.fail = c.fail
+			}
+			in := plainInputs(nil)
+			in["preview"] = object{"id": 5}
+			delete(in, "pipeline")
+			found, things := planned(t, w, in)
+			if diff := cmp.Diff(c.want, things); diff != "" || found.Reason != c.reason || c.reason == "" && found.Workloads != 2 {
+				t.Errorf("%d workloads, reason %q, want %q; things (-want +got):\n%s", found.Workloads, found.Reason, c.reason, diff)
+			}
+			if len(w.plain.calls) > 0 {
+				t.Errorf("it has applied %v", w.plain.calls)
+			}
+		})
+	}
+}
+
+// R4-19: git@1 lists the images that it would write, and nothing else.
+func TestThePlanOfFiles(t *testing.T) {
+	t.Parallel()
+	w := gitShop(t)
+	in := gitInputs(nil)
+	delete(in, "pipeline")
+	in["preview"] = object{"id": 5}
+	found, things := planned(t, w, in)
+	if len(things) != 2 || !strings.HasPrefix(things[0], "image changed ") || !strings.Contains(things[0], image("api", 2)) || found.Workloads != 2 {
+		t.Errorf("found %+v", found)
+	}
+	w.fail = failing("git.read_file", "unauthorized", "the credentials are refused")
+	if found, _ := planned(t, w, in); !strings.Contains(found.Reason, "the credentials are refused") {
+		t.Errorf("found %+v, want the reason", found)
+	}
+}
