@@ -14,6 +14,8 @@ type Plan struct {
 	Applications []PlannedApplication `json:"applications"`
 	// More reports whether it touches other applications, too.
 	More bool `json:"more"`
+	// Preview is what a rollout of a version set would change, if the plan is that of a set.
+	Preview *Preview `json:"preview,omitempty"`
 }
 
 // PlannedApplication is an application that a change touches.
@@ -86,6 +88,24 @@ type PreviewEnvironment struct {
 	Environment Reference    `json:"environment"`
 	Reason      string       `json:"reason,omitempty"`
 	Changes     []FileChange `json:"changes"`
+	// Compared is what the driver lists as different; nil if it cannot compare manifests.
+	Compared *ManifestComparison `json:"compared,omitempty"`
+}
+
+// ManifestComparison is what differs between the manifests that run and those that would.
+type ManifestComparison struct {
+	Workloads int            `json:"workloads"`
+	Things    []ChangedThing `json:"things"`
+	Reason    string         `json:"reason,omitempty"`
+}
+
+// ChangedThing is one thing that a rollout would change.
+type ChangedThing struct {
+	// Kind is IMAGE, REPLICAS, POD_TEMPLATE, CONFIG_MAP, SECRET or OTHER, and Action added, removed or changed.
+	Kind   string `json:"kind"`
+	Action string `json:"action"`
+	Object string `json:"object"`
+	Detail string `json:"detail,omitempty"`
 }
 
 // FileChange is the change of one file.
@@ -94,7 +114,8 @@ type FileChange struct {
 	Diff string `json:"diff"`
 }
 
-const previewFields = `id state reason environments { environment { id name } reason changes { path diff } }`
+const previewFields = `id state reason environments { environment { id name } reason changes { path diff }
+	compared { workloads reason things { kind action object detail } } } `
 
 // PreviewRollout requests a preview of a version set, which Preview reads.
 func (c *Client) PreviewRollout(ctx context.Context, versionSet string) (Preview, error) {

@@ -1845,7 +1845,7 @@ CREATE TABLE cd_handoffs (
     CONSTRAINT cd_handoffs_driver_bundle FOREIGN KEY (organization_id, driver_digest) REFERENCES cd_driver_bundles(organization_id, digest),
     CONSTRAINT cd_handoffs_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_handoffs_kind_is_known CHECK ((kind = ANY (ARRAY['start'::text, 'cancel'::text]))),
-    CONSTRAINT cd_handoffs_program_is_known CHECK ((program = ANY (ARRAY['deploy'::text, 'onboarding'::text, 'application_environment_setup'::text, 'preview'::text, 'check'::text]))),
+    CONSTRAINT cd_handoffs_program_is_known CHECK ((program = ANY (ARRAY['deploy'::text, 'onboarding'::text, 'application_environment_setup'::text, 'preview'::text, 'plan'::text, 'check'::text]))),
     CONSTRAINT cd_handoffs_start_is_complete CHECK (((kind = 'start'::text) = ((program IS NOT NULL) AND (driver_digest IS NOT NULL) AND (inputs IS NOT NULL)))),
     CONSTRAINT cd_handoffs_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'done'::text, 'failed'::text, 'withdrawn'::text]))),
     CONSTRAINT cd_handoffs_subject_is_known CHECK ((subject_kind = ANY (ARRAY['rollout'::text, 'environment'::text, 'application_environment'::text, 'preview'::text, 'check'::text]))),
@@ -2559,7 +2559,10 @@ CREATE TABLE cd_queued_rollouts (
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     strategy text NOT NULL DEFAULT ''::text,
     inputs jsonb NOT NULL DEFAULT '{}'::jsonb,
+    comparison_id bigint,
+    compares_until timestamp with time zone,
     CONSTRAINT cd_queued_rollouts_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_queued_rollouts_comparison FOREIGN KEY (organization_id, comparison_id) REFERENCES cd_rollout_previews(organization_id, id) ON DELETE SET NULL (comparison_id),
     CONSTRAINT cd_queued_rollouts_made_rollout FOREIGN KEY (organization_id, made_rollout_id) REFERENCES cd_rollouts(organization_id, id),
     CONSTRAINT cd_queued_rollouts_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_queued_rollouts_trigger FOREIGN KEY (organization_id, trigger_id) REFERENCES cd_triggers(organization_id, id),
@@ -2571,11 +2574,16 @@ CREATE TABLE cd_queued_rollouts (
     CONSTRAINT cd_queued_rollouts_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'started'::text, 'dropped'::text]))),
     CONSTRAINT cd_queued_rollouts_strategy_is_known CHECK ((strategy = ANY (ARRAY[''::text, 'auto'::text, 'quick'::text, 'pipeline'::text])))
 );
+CREATE INDEX cd_queued_rollouts_by_comparison ON cd_queued_rollouts USING btree (organization_id, comparison_id) WHERE (comparison_id IS NOT NULL);
 CREATE INDEX cd_queued_rollouts_by_made_rollout ON cd_queued_rollouts USING btree (organization_id, made_rollout_id) WHERE (made_rollout_id IS NOT NULL);
 CREATE UNIQUE INDEX cd_queued_rollouts_one_waits_per_application ON cd_queued_rollouts USING btree (organization_id, application_id) WHERE (state = 'pending'::text);
 CREATE TRIGGER cd_queued_rollouts_touch BEFORE UPDATE ON cd_queued_rollouts FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON COLUMN cd_queued_rollouts.cause IS
     'What made the trigger ask for it; empty without one.';
+COMMENT ON COLUMN cd_queued_rollouts.compares_until IS
+    'Until when the rollout waits for it; null once there is a result.';
+COMMENT ON COLUMN cd_queued_rollouts.comparison_id IS
+    'What the drivers were asked to compare; null before, and once that is deleted.';
 COMMENT ON COLUMN cd_queued_rollouts.environments IS
     'Where it goes, by name; empty for the whole pipeline.';
 COMMENT ON COLUMN cd_queued_rollouts.inputs IS

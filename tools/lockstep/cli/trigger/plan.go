@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/command"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
@@ -24,6 +25,7 @@ type planFlags struct {
 	repository, message string
 	paths               []string
 	strict              bool
+	set                 string
 }
 
 // plan is the command that says what the change of a checkout would roll out.
@@ -31,9 +33,13 @@ func (c commands) plan() *cobra.Command {
 	var f planFlags
 	cmd := c.Asking("plan", "Show what a change of a Git repository would roll out, by which strategy, and what it would have to pass",
 		"  lockstep plan --repo . --base main\n  lockstep plan --base main --strict -o json    # in CI: exit code 4 if a rollout would be refused\n"+
-			"  lockstep plan --repository git.example.com/shop/config --base main --path deploy/api.yaml    # without a checkout",
+			"  lockstep plan --repository git.example.com/shop/config --base main --path deploy/api.yaml    # without a checkout\n"+
+			"  lockstep plan --set versionset_7    # what a rollout of that set would change",
 		command.Exactly(0),
 		func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			if f.set != "" {
+				return c.previewSet(cmd.Context(), api, f.set)
+			}
 			change, err := f.change(cmd.Context())
 			if err != nil {
 				return err
@@ -55,7 +61,55 @@ func (c commands) plan() *cobra.Command {
 	cmd.Flags().StringArrayVar(&f.paths, "path", nil, "a changed `file`, instead of those of the checkout; repeatable")
 	cmd.Flags().StringVar(&f.message, "message", "", "the `message` of the commit, instead of that of the checkout")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "end with exit code 4 if the rollout of an application would be refused")
+	cmd.Flags().StringVar(&f.set, "set", "", "the `id` of a version set: what a rollout of it would change now, instead of a change of a repository")
+	cmd.MarkFlagsMutuallyExclusive("set", "path")
+	cmd.MarkFlagsMutuallyExclusive("set", "message")
 	return cmd
+}
+
+// previewSet has the drivers say what a rollout of a version set would change, and waits for them.
+func (c commands) previewSet(ctx context.Context, api *client.Client, set string) error {
+	p, err := api.PreviewRollout(ctx, set)
+	for err == nil && p.State == "PENDING" {
+		if err = clock.Sleep(ctx, c.Clock, command.WatchPause); err == nil {
+			p, err = api.Preview(ctx, p.ID)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if p.State == "FAILED" {
+		return fault.New(fault.Refused, "the drivers could not say what a rollout would change: %s", p.Reason)
+	}
+	return c.Print(client.Plan{Applications: []client.PlannedApplication{}, Preview: &p}, func(w io.Writer) { previewTable(w, p) })
+}
+
+// previewTable prints what a rollout would change.
+func previewTable(w io.Writer, p client.Preview) {
+	for _, e := range p.Environments {
+		command.Row(w, e.Environment.Name)
+		if e.Reason != "" {
+			command.Row(w, "  not known: "+e.Reason)
+		}
+		if c := e.Compared; c != nil {
+			if c.Reason != "" {
+				command.Row(w, "  the manifests could not be compared: "+c.Reason)
+			}
+			for _, t := range c.Things {
+				line := fmt.Sprintf("  %s: %s %s", strings.ToLower(strings.ReplaceAll(t.Kind, "_", " ")), t.Object, t.Action)
+				if t.Detail != "" {
+					line += " (" + t.Detail + ")"
+				}
+				command.Row(w, line)
+			}
+			if c.Reason == "" && len(c.Things) == 0 {
+				command.Row(w, "  nothing that runs would change")
+			}
+		}
+		for _, change := range e.Changes {
+			command.Row(w, "  changed: "+change.Path)
+		}
+	}
 }
 
 // judge is the error of a plan with which --strict ends.

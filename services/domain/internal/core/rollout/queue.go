@@ -255,7 +255,7 @@ func (u *UseCases) Begin(ctx context.Context, tx Tx, organization int64, n Autom
 		}
 	}
 	if p.asks {
-		return u.takePlace(ctx, tx, c, n, p, "the manifests are compared before a rollout begins")
+		return u.takePlace(ctx, tx, c, n, p, "the manifests are compared before a rollout begins", true)
 	}
 	r, err := u.createPlanned(ctx, tx, c, p, n.Reason)
 	return Begun{Rollout: &r}, err
@@ -362,11 +362,12 @@ func (u *UseCases) enqueue(ctx context.Context, tx Tx, c cause, n Automatic, p p
 			return Begun{Declined: fmt.Sprintf("rollout_%d, which is %s, carries %s already", active.ID, active.State.Words(), p.versionSet.Name)}, nil
 		}
 	}
-	return u.takePlace(ctx, tx, c, n, p, fmt.Sprintf("rollout_%d is %s", active.ID, active.State.Words()))
+	return u.takePlace(ctx, tx, c, n, p, fmt.Sprintf("rollout_%d is %s", active.ID, active.State.Words()), false)
 }
 
-// takePlace puts an automatic rollout into the queue of its application, unless something that a member asked for waits there.
-func (u *UseCases) takePlace(ctx context.Context, tx Tx, c cause, n Automatic, p plan, behind string) (Begun, error) {
+// takePlace puts an automatic rollout into the queue of its application, unless something that a member asked for waits there. compares
+// reports whether the drivers are asked at once: behind another rollout, what runs may be something else when it is its turn.
+func (u *UseCases) takePlace(ctx context.Context, tx Tx, c cause, n Automatic, p plan, behind string, compares bool) (Begun, error) {
 	only := p.part()
 	waiting, err := tx.QueuedRollouts(ctx, c.Organization, []int64{p.application.ID})
 	if err != nil {
@@ -385,7 +386,7 @@ func (u *UseCases) takePlace(ctx context.Context, tx Tx, c cause, n Automatic, p
 		ApplicationID: p.application.ID, VersionSetID: p.versionSet.ID, Requester: c.Principal(), Reason: n.Reason, RequestedAt: c.at,
 		Environments: only, TriggerID: n.TriggerID, Cause: n.Cause, Inputs: n.Inputs,
 	}
-	if p.asks {
+	if compares {
 		queued, err := u.compareFirst(ctx, tx, c, p, q)
 		return Begun{Queued: queued}, err
 	}

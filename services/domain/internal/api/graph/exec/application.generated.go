@@ -1498,6 +1498,29 @@ func (ec *executionContext) fieldContext_QueuedRollout_strategy(_ context.Contex
 	return graphql.NewScalarFieldContext("QueuedRollout", field, true, false, errors.New("field of type StrategyChoice does not have child fields"))
 }
 
+func (ec *executionContext) _QueuedRollout_comparesUntil(ctx context.Context, field graphql.CollectedField, obj *model.QueuedRollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_QueuedRollout_comparesUntil(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ComparesUntil, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_QueuedRollout_comparesUntil(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("QueuedRollout", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
 func (ec *executionContext) _QueuedRollout_inputs(ctx context.Context, field graphql.CollectedField, obj *model.QueuedRollout) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -3824,6 +3847,11 @@ func (ec *executionContext) _QueuedRollout(ctx context.Context, sel ast.Selectio
 		case "strategy":
 			out.Values[i] = ec._QueuedRollout_strategy(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "comparesUntil":
+			out.Values[i] = ec._QueuedRollout_comparesUntil(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "inputs":

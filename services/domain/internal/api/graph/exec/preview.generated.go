@@ -35,6 +35,176 @@ type RolloutPreviewResolver interface {
 
 // region    **************************** field.gotpl *****************************
 
+func (ec *executionContext) _ChangedThing_kind(ctx context.Context, field graphql.CollectedField, obj *model.ChangedThing) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ChangedThing_kind(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Kind(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.ChangedThingKind) graphql.Marshaler {
+			return ec.marshalNChangedThingKind2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐChangedThingKind(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ChangedThing_kind(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ChangedThing", field, true, false, errors.New("field of type ChangedThingKind does not have child fields"))
+}
+
+func (ec *executionContext) _ChangedThing_action(ctx context.Context, field graphql.CollectedField, obj *model.ChangedThing) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ChangedThing_action(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Action, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ChangedThing_action(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ChangedThing", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ChangedThing_object(ctx context.Context, field graphql.CollectedField, obj *model.ChangedThing) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ChangedThing_object(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Object, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ChangedThing_object(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ChangedThing", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ChangedThing_detail(ctx context.Context, field graphql.CollectedField, obj *model.ChangedThing) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ChangedThing_detail(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Detail, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ChangedThing_detail(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ChangedThing", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ManifestComparison_workloads(ctx context.Context, field graphql.CollectedField, obj *model.ManifestComparison) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ManifestComparison_workloads(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Workloads, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ManifestComparison_workloads(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ManifestComparison", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _ManifestComparison_things(ctx context.Context, field graphql.CollectedField, obj *model.ManifestComparison) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ManifestComparison_things(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Things(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.ChangedThing) graphql.Marshaler {
+			return ec.marshalNChangedThing2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐChangedThingᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ManifestComparison_things(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ManifestComparison",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ChangedThing(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ManifestComparison_reason(ctx context.Context, field graphql.CollectedField, obj *model.ManifestComparison) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ManifestComparison_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Reason, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ManifestComparison_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ManifestComparison", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _PreviewRolloutPayload_preview(ctx context.Context, field graphql.CollectedField, obj *model.PreviewRolloutPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -184,6 +354,38 @@ func (ec *executionContext) _PreviewedEnvironment_reason(ctx context.Context, fi
 }
 func (ec *executionContext) fieldContext_PreviewedEnvironment_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("PreviewedEnvironment", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _PreviewedEnvironment_compared(ctx context.Context, field graphql.CollectedField, obj *model.PreviewedEnvironment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PreviewedEnvironment_compared(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Compared(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.ManifestComparison) graphql.Marshaler {
+			return ec.marshalOManifestComparison2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐManifestComparison(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_PreviewedEnvironment_compared(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "PreviewedEnvironment",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ManifestComparison(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _RolloutPreview_id(ctx context.Context, field graphql.CollectedField, obj *model.RolloutPreview) (ret graphql.Marshaler) {
@@ -412,6 +614,107 @@ func (ec *executionContext) unmarshalInputPreviewRolloutInput(ctx context.Contex
 
 // region    **************************** object.gotpl ****************************
 
+var changedThingImplementors = []string{"ChangedThing"}
+
+func (ec *executionContext) _ChangedThing(ctx context.Context, sel ast.SelectionSet, obj *model.ChangedThing) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, changedThingImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ChangedThing")
+		case "kind":
+			out.Values[i] = ec._ChangedThing_kind(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "action":
+			out.Values[i] = ec._ChangedThing_action(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "object":
+			out.Values[i] = ec._ChangedThing_object(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "detail":
+			out.Values[i] = ec._ChangedThing_detail(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var manifestComparisonImplementors = []string{"ManifestComparison"}
+
+func (ec *executionContext) _ManifestComparison(ctx context.Context, sel ast.SelectionSet, obj *model.ManifestComparison) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, manifestComparisonImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ManifestComparison")
+		case "workloads":
+			out.Values[i] = ec._ManifestComparison_workloads(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "things":
+			out.Values[i] = ec._ManifestComparison_things(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "reason":
+			out.Values[i] = ec._ManifestComparison_reason(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var previewRolloutPayloadImplementors = []string{"PreviewRolloutPayload"}
 
 func (ec *executionContext) _PreviewRolloutPayload(ctx context.Context, sel ast.SelectionSet, obj *model.PreviewRolloutPayload) graphql.Marshaler {
@@ -513,6 +816,11 @@ func (ec *executionContext) _PreviewedEnvironment(ctx context.Context, sel ast.S
 		case "reason":
 			out.Values[i] = ec._PreviewedEnvironment_reason(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "compared":
+			out.Values[i] = ec._PreviewedEnvironment_compared(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		default:
@@ -669,6 +977,36 @@ func (ec *executionContext) _RolloutPreview(ctx context.Context, sel ast.Selecti
 
 // region    ***************************** type.gotpl *****************************
 
+func (ec *executionContext) marshalNChangedThing2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐChangedThing(ctx context.Context, sel ast.SelectionSet, v model.ChangedThing) graphql.Marshaler {
+	return ec._ChangedThing(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNChangedThing2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐChangedThingᚄ(ctx context.Context, sel ast.SelectionSet, v []model.ChangedThing) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNChangedThing2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐChangedThing(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) unmarshalNChangedThingKind2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐChangedThingKind(ctx context.Context, v any) (model.ChangedThingKind, error) {
+	var res model.ChangedThingKind
+	err := res.UnmarshalGQL(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNChangedThingKind2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐChangedThingKind(ctx context.Context, sel ast.SelectionSet, v model.ChangedThingKind) graphql.Marshaler {
+	return v
+}
+
 func (ec *executionContext) unmarshalNPreviewRolloutInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐPreviewRolloutInput(ctx context.Context, v any) (model.PreviewRolloutInput, error) {
 	res, err := ec.unmarshalInputPreviewRolloutInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -712,6 +1050,13 @@ func (ec *executionContext) marshalNPreviewedEnvironment2ᚕgithubᚗcomᚋlocks
 	}
 
 	return ret
+}
+
+func (ec *executionContext) marshalOManifestComparison2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐManifestComparison(ctx context.Context, sel ast.SelectionSet, v *model.ManifestComparison) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._ManifestComparison(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalORolloutPreview2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutPreview(ctx context.Context, sel ast.SelectionSet, v *model.RolloutPreview) graphql.Marshaler {

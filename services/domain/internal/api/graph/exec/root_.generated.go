@@ -481,6 +481,13 @@ type ComplexityRoot struct {
 		StateNow    func(childComplexity int) int
 	}
 
+	ChangedThing struct {
+		Action func(childComplexity int) int
+		Detail func(childComplexity int) int
+		Kind   func(childComplexity int) int
+		Object func(childComplexity int) int
+	}
+
 	ChatAccount struct {
 		Kind        func(childComplexity int) int
 		LinkedAt    func(childComplexity int) int
@@ -1156,6 +1163,12 @@ type ComplexityRoot struct {
 		Made   func(childComplexity int) int
 	}
 
+	ManifestComparison struct {
+		Reason    func(childComplexity int) int
+		Things    func(childComplexity int) int
+		Workloads func(childComplexity int) int
+	}
+
 	MatrixConnection struct {
 		Edges      func(childComplexity int) int
 		Nodes      func(childComplexity int) int
@@ -1635,6 +1648,7 @@ type ComplexityRoot struct {
 
 	PreviewedEnvironment struct {
 		Changes     func(childComplexity int) int
+		Compared    func(childComplexity int) int
 		Environment func(childComplexity int) int
 		Reason      func(childComplexity int) int
 	}
@@ -1811,6 +1825,7 @@ type ComplexityRoot struct {
 	}
 
 	QueuedRollout struct {
+		ComparesUntil func(childComplexity int) int
 		Inputs        func(childComplexity int) int
 		PrincipalID   func(childComplexity int) int
 		PrincipalType func(childComplexity int) int
@@ -4149,6 +4164,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ChainNode.StateNow(childComplexity), true
+
+	case "ChangedThing.action":
+		if e.ComplexityRoot.ChangedThing.Action == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ChangedThing.Action(childComplexity), true
+	case "ChangedThing.detail":
+		if e.ComplexityRoot.ChangedThing.Detail == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ChangedThing.Detail(childComplexity), true
+	case "ChangedThing.kind":
+		if e.ComplexityRoot.ChangedThing.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ChangedThing.Kind(childComplexity), true
+	case "ChangedThing.object":
+		if e.ComplexityRoot.ChangedThing.Object == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ChangedThing.Object(childComplexity), true
 
 	case "ChatAccount.kind":
 		if e.ComplexityRoot.ChatAccount.Kind == nil {
@@ -6720,6 +6760,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.MakeForgeAccountCodePayload.Made(childComplexity), true
+
+	case "ManifestComparison.reason":
+		if e.ComplexityRoot.ManifestComparison.Reason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ManifestComparison.Reason(childComplexity), true
+	case "ManifestComparison.things":
+		if e.ComplexityRoot.ManifestComparison.Things == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ManifestComparison.Things(childComplexity), true
+	case "ManifestComparison.workloads":
+		if e.ComplexityRoot.ManifestComparison.Workloads == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ManifestComparison.Workloads(childComplexity), true
 
 	case "MatrixConnection.edges":
 		if e.ComplexityRoot.MatrixConnection.Edges == nil {
@@ -9336,6 +9395,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.PreviewedEnvironment.Changes(childComplexity), true
+	case "PreviewedEnvironment.compared":
+		if e.ComplexityRoot.PreviewedEnvironment.Compared == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PreviewedEnvironment.Compared(childComplexity), true
 	case "PreviewedEnvironment.environment":
 		if e.ComplexityRoot.PreviewedEnvironment.Environment == nil {
 			break
@@ -10444,6 +10509,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Query.Workflows(childComplexity, args["first"].(*int), args["after"].(*string), args["states"].([]handoff.WorkflowState), args["program"].(*string), args["subject"].(*string), args["filter"].(*handoff.WorkflowConditions)), true
 
+	case "QueuedRollout.comparesUntil":
+		if e.ComplexityRoot.QueuedRollout.ComparesUntil == nil {
+			break
+		}
+
+		return e.ComplexityRoot.QueuedRollout.ComparesUntil(childComplexity), true
 	case "QueuedRollout.inputs":
 		if e.ComplexityRoot.QueuedRollout.Inputs == nil {
 			break
@@ -14149,6 +14220,8 @@ type QueuedRollout {
   requestedAt: Time!
   "Whether it was requested to stop at weights."
   strategy: StrategyChoice!
+  "Until when it waits for the drivers, which compare the manifests; null if it does not."
+  comparesUntil: Time
   "What the requester has given for the inputs of the pipeline, as an object by name."
   inputs: JSON!
   "user, agent, policy, schedule or system."
@@ -18451,6 +18524,45 @@ type PreviewedEnvironment {
   changes: [FileChange!]!
   "Why the changes are not known; empty if they are."
   reason: String!
+  "What the driver lists as different between the manifests that run and those that would; null if it cannot compare them."
+  compared: ManifestComparison
+}
+
+"What differs between the manifests that run and those that would."
+type ManifestComparison {
+  "How many objects with pods there are."
+  workloads: Int!
+  "What would change, the gravest first."
+  things: [ChangedThing!]!
+  "Why they could not be compared; empty if they were."
+  reason: String!
+}
+
+"One thing that a rollout would change."
+type ChangedThing {
+  kind: ChangedThingKind!
+  "added, removed or changed."
+  action: String!
+  "The object, such as Deployment/api."
+  object: String!
+  "What it was and what it becomes; empty if that is not shown."
+  detail: String!
+}
+
+"What kind of thing would change."
+enum ChangedThingKind {
+  "The image of a container."
+  IMAGE
+  "The number of replicas."
+  REPLICAS
+  "A pod template, or an object with one."
+  POD_TEMPLATE
+  "A config map."
+  CONFIG_MAP
+  "An object with or for a secret."
+  SECRET
+  "Anything else."
+  OTHER
 }
 
 "Input of previewRollout."
@@ -21165,6 +21277,20 @@ func (ec *executionContext) childFields_ChainNode(ctx context.Context, field gra
 	return nil, fmt.Errorf("no field named %q was found under type ChainNode", field.Name)
 }
 
+func (ec *executionContext) childFields_ChangedThing(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "kind":
+		return ec.fieldContext_ChangedThing_kind(ctx, field)
+	case "action":
+		return ec.fieldContext_ChangedThing_action(ctx, field)
+	case "object":
+		return ec.fieldContext_ChangedThing_object(ctx, field)
+	case "detail":
+		return ec.fieldContext_ChangedThing_detail(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ChangedThing", field.Name)
+}
+
 func (ec *executionContext) childFields_ChatAccount(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "number":
@@ -22515,6 +22641,18 @@ func (ec *executionContext) childFields_MakeForgeAccountCodePayload(ctx context.
 	return nil, fmt.Errorf("no field named %q was found under type MakeForgeAccountCodePayload", field.Name)
 }
 
+func (ec *executionContext) childFields_ManifestComparison(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "workloads":
+		return ec.fieldContext_ManifestComparison_workloads(ctx, field)
+	case "things":
+		return ec.fieldContext_ManifestComparison_things(ctx, field)
+	case "reason":
+		return ec.fieldContext_ManifestComparison_reason(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ManifestComparison", field.Name)
+}
+
 func (ec *executionContext) childFields_MatrixConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "edges":
@@ -23239,6 +23377,8 @@ func (ec *executionContext) childFields_PreviewedEnvironment(ctx context.Context
 		return ec.fieldContext_PreviewedEnvironment_changes(ctx, field)
 	case "reason":
 		return ec.fieldContext_PreviewedEnvironment_reason(ctx, field)
+	case "compared":
+		return ec.fieldContext_PreviewedEnvironment_compared(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type PreviewedEnvironment", field.Name)
 }
@@ -23431,6 +23571,8 @@ func (ec *executionContext) childFields_QueuedRollout(ctx context.Context, field
 		return ec.fieldContext_QueuedRollout_requestedAt(ctx, field)
 	case "strategy":
 		return ec.fieldContext_QueuedRollout_strategy(ctx, field)
+	case "comparesUntil":
+		return ec.fieldContext_QueuedRollout_comparesUntil(ctx, field)
 	case "inputs":
 		return ec.fieldContext_QueuedRollout_inputs(ctx, field)
 	case "principalType":

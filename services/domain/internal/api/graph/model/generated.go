@@ -2158,6 +2158,76 @@ func (e CancelThen) MarshalJSON() ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
+// What kind of thing would change.
+type ChangedThingKind string
+
+const (
+	// The image of a container.
+	ChangedThingKindImage ChangedThingKind = "IMAGE"
+	// The number of replicas.
+	ChangedThingKindReplicas ChangedThingKind = "REPLICAS"
+	// A pod template, or an object with one.
+	ChangedThingKindPodTemplate ChangedThingKind = "POD_TEMPLATE"
+	// A config map.
+	ChangedThingKindConfigMap ChangedThingKind = "CONFIG_MAP"
+	// An object with or for a secret.
+	ChangedThingKindSecret ChangedThingKind = "SECRET"
+	// Anything else.
+	ChangedThingKindOther ChangedThingKind = "OTHER"
+)
+
+var AllChangedThingKind = []ChangedThingKind{
+	ChangedThingKindImage,
+	ChangedThingKindReplicas,
+	ChangedThingKindPodTemplate,
+	ChangedThingKindConfigMap,
+	ChangedThingKindSecret,
+	ChangedThingKindOther,
+}
+
+func (e ChangedThingKind) IsValid() bool {
+	switch e {
+	case ChangedThingKindImage, ChangedThingKindReplicas, ChangedThingKindPodTemplate, ChangedThingKindConfigMap, ChangedThingKindSecret, ChangedThingKindOther:
+		return true
+	}
+	return false
+}
+
+func (e ChangedThingKind) String() string {
+	return string(e)
+}
+
+func (e *ChangedThingKind) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = ChangedThingKind(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid ChangedThingKind", str)
+	}
+	return nil
+}
+
+func (e ChangedThingKind) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *ChangedThingKind) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e ChangedThingKind) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
+}
+
 // What prevents drivers from taking effect.
 type DriverProblemCode string
 

@@ -104,6 +104,8 @@ export interface ChangeWorkflowScheduleInput {
   reason?: string | null
 }
 
+export type ChangedThingKind = 'IMAGE' | 'REPLICAS' | 'POD_TEMPLATE' | 'CONFIG_MAP' | 'SECRET' | 'OTHER'
+
 export type CheckKind = 'STATUS' | 'TIMER' | 'SCHEDULE' | 'HEALTH' | 'PROGRAM'
 
 export type CheckPhase = 'PENDING' | 'SUCCESS' | 'FAILURE'
@@ -5084,6 +5086,15 @@ export interface PreviewData {
         name: string
       }
       reason: string
+      compared: {
+        reason: string
+        things: Array<{
+          kind: ChangedThingKind
+          action: string
+          object: string
+          detail: string
+        }>
+      } | null
       changes: Array<{
         path: string
         diff: string
@@ -5095,7 +5106,7 @@ export interface PreviewData {
 export interface PreviewVariables {
   id: string
 }
-export const Preview: Operation<PreviewData, PreviewVariables> = { name: 'Preview', text: 'query Preview($id: ID!) { rolloutPreview(id: $id) { id state reason environments { environment { id name } reason changes { ...ChangeFields } } } } fragment ChangeFields on FileChange { path diff truncated }' }
+export const Preview: Operation<PreviewData, PreviewVariables> = { name: 'Preview', text: 'query Preview($id: ID!) { rolloutPreview(id: $id) { id state reason environments { environment { id name } reason compared { reason things { kind action object detail } } changes { ...ChangeFields } } } } fragment ChangeFields on FileChange { path diff truncated }' }
 
 export interface InboxData {
   gatesForMe: {

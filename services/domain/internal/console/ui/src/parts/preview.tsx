@@ -59,9 +59,27 @@ function Answer({ id, only }: { id: string; only: string[] | null }) {
       <summary>
         {e.environment.name}: {e.reason ? 'cannot be compared' : summary(e.changes)}
       </summary>
+      <Compared compared={e.compared} />
       {e.reason ? <Untold reason={e.reason} /> : <Diffs changes={e.changes} nothing="Everything is in the repository already: nothing is committed." />}
     </details>
   ))
+}
+
+/** What the driver lists as different between the manifests that run and those that would. */
+function Compared({ compared }: { compared: { reason: string; things: { kind: string; action: string; object: string; detail: string }[] } | null }) {
+  if (!compared) return null
+  if (compared.reason) return <p className="faint">The manifests could not be compared: {compared.reason}</p>
+  if (compared.things.length === 0) return <p className="faint">Nothing that runs would change.</p>
+  return (
+    <ul className="compared">
+      {compared.things.map((t) => (
+        <li key={`${t.kind} ${t.object} ${t.detail}`}>
+          {t.kind.toLowerCase().replace('_', ' ')}: {t.object} {t.action}
+          {t.detail ? ` (${t.detail})` : ''}
+        </li>
+      ))}
+    </ul>
+  )
 }
 
 function summary(changes: { path: string }[]): string {
