@@ -258,6 +258,9 @@ func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 // filter returns why the new versions of the set begin no rollout; empty if they do.
 func (d *decision) filter(ctx context.Context) (string, error) {
+	if ours, err := d.onlyRecorded(ctx); err != nil || ours {
+		return d.set.Name + " has nothing new but commits that deployments have recorded already wherever the trigger goes", err
+	}
 	if len(d.config.Services) == 0 && d.config.Versions == "" {
 		return "", nil
 	}

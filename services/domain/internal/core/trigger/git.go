@@ -47,6 +47,29 @@ func (d *decision) commits(ctx context.Context) (string, error) {
 	return refused, nil
 }
 
+// onlyRecorded reports whether everything that is new in the version set is a commit that deployments have recorded: what they commit must
+// begin no further ones, also where its trailers were lost.
+func (d *decision) onlyRecorded(ctx context.Context) (bool, error) {
+	_, fresh, err := d.fresh(ctx)
+	if err != nil || len(fresh) == 0 {
+		return false, err
+	}
+	found, err := d.tx.VersionsByID(ctx, d.organization, fresh)
+	if err != nil {
+		return false, err
+	}
+	for _, id := range fresh {
+		v := found[id]
+		if v.IsImage() {
+			return false, nil
+		}
+		if recorded, err := d.recorded(ctx, v); err != nil || !recorded {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
 // recorded reports whether deployments have recorded a commit in every environment that the trigger goes to: they have made it, or
 // deployed it.
 func (d *decision) recorded(ctx context.Context, v core.Version) (bool, error) {
