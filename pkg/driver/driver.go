@@ -110,7 +110,8 @@ func (b *Bundle) ApplicationEnvironmentSchema() json.RawMessage {
 	return slices.Clone(b.files[b.manifest.ApplicationEnvironmentSchema])
 }
 
-// Program returns one of the driver's workflows. Every bundle has the three that E32 names; the error is NotFound for a missing Preview or Plan.
+// Program returns one of the driver's workflows. Every bundle has the three that E32 names; the error is NotFound for a missing Preview or
+// Plan.
 func (b *Bundle) Program(w Workflow) (Program, error) {
 	path, ok := b.manifest.Workflows[string(w)]
 	if b.IsCheck() && w == Check {

@@ -100,7 +100,9 @@ func TestTheDriversCompareTheManifests(t *testing.T) {
 func TestWhatDoesNotWaitForAComparison(t *testing.T) {
 	t.Parallel()
 	w := comparing(t)
-	made, err := w.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: w.release(2).ID, Strategy: planner.ChooseQuick})
+	made, err := w.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{
+		VersionSetID: w.release(2).ID, Strategy: planner.ChooseQuick,
+	})
 	w.ok(err)
 	w.begin(*made.Rollout, 0)
 	back, err := w.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: made.Rollout.ID})
@@ -124,7 +126,7 @@ func TestADriverThatDoesNotCooperate(t *testing.T) {
 		"it fails": {func(w winter, id int64) {
 			w.report(event.WorkflowFailed{WorkflowID: "preview-" + itoa(id), Error: "boom"})
 		}, "the manifests of staging could not be compared: boom"},
-		"it ends without a word": {func(w winter, id int64) {
+		"it ends without a report": {func(w winter, id int64) {
 			w.report(event.WorkflowCompleted{WorkflowID: "preview-" + itoa(id)})
 		}, "the manifests of staging could not be compared: the workflow ended without saying how it went"},
 		"it could not compare": {func(w winter, id int64) {
@@ -178,8 +180,8 @@ func TestADriverThatDoesNotCooperate(t *testing.T) {
 	})
 }
 
-// A trigger's rollout waits for the drivers in the queue, a newer version set takes its place, and one that waited behind another rollout is
-// compared once that has ended: with what runs then.
+// A trigger's rollout waits for the drivers in the queue, a newer version set takes its place, and one that waited behind another rollout
+// is compared once that has ended: with what runs then.
 func TestATriggerWaitsForAComparison(t *testing.T) {
 	t.Parallel()
 	w := comparing(t)
@@ -206,7 +208,9 @@ func TestATriggerWaitsForAComparison(t *testing.T) {
 	w.want(w.beginsQueued(), true) // asks the drivers
 	w.want(w.countOf(`SELECT count(*) FROM cd_rollouts WHERE version_set_id = $1`, fourth.ID), 0)
 	w.want(w.beginsQueued(), false)
-	made, err := w.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: third.ID, Strategy: planner.ChooseQuick, Again: true})
+	made, err := w.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{
+		VersionSetID: third.ID, Strategy: planner.ChooseQuick, Again: true,
+	})
 	w.ok(err)
 	w.lists(asked(), nothing())
 	w.succeed(*made.Rollout)

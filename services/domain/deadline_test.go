@@ -188,13 +188,14 @@ func (s *shop) cancel(r core.Rollout, then rollout.AfterCancel) (core.Rollout, e
 	return s.rollouts.CancelThen(s.t.Context(), user(), rollout.Cancellation{RolloutID: r.ID, Then: then, Reason: "wrong set"})
 }
 
-func TestTheCallerWhoCancelsChoosesWhatHappensThen(t *testing.T) { // R4-24
+func TestTheCallerWhoCancelsChoosesWhatHappensThen(t *testing.T) { // R4-05, R4-24
 	t.Parallel()
 	s := newTimed(t, "", "")
 	r := s.rollout(s.set)
 	_, err := s.cancel(r, rollout.CancelLeaves)
 	s.ok(err)
 	s.want(s.last(r, core.VerbCancel).Reason, "what is deployed stays: wrong set")
+	s.want(s.last(r, core.VerbCancel).PrincipalType, core.PrincipalUser) // also while it is pending
 	r = s.rollout(s.set)
 	_, err = s.cancel(r, rollout.CancelRollsBack)
 	s.refused(err, "nothing was live before")

@@ -26,7 +26,7 @@ func TestDriftCommitsAndChainsMakeNoLoop(t *testing.T) {
 	shop.trigger(core.TriggerDrift, `{}`)
 	blog.follow("shop")
 	shop.ok(shop.chain("then", `{"blocks":[{"applications":["blog"]}]}`))
-	// The way back is refused, so it is written as an earlier release might have left it.
+	// A chain in the other direction is refused, so it is written as an earlier release might have left it.
 	_, err := shop.pool.Exec(t.Context(), `INSERT INTO cd_triggers (organization_id, application_id, name, kind, config, enabled, principal_type, principal_id, principal_name, changed_at)
 		VALUES (1, $1, 'back', 'chain', '{"follows":["*"]}', true, 'user', 1, 'ann', now()), (1, $2, 'on', 'chain', '{"blocks":[{"applications":["*"]}]}', true, 'user', 1, 'ann', now())`,
 		shop.application.ID, blog.application.ID)
@@ -69,8 +69,8 @@ func TestDriftCommitsAndChainsMakeNoLoop(t *testing.T) {
 			shop.decide()
 		}
 	}
-	// Drift that comes back is repaired three times within an hour. The commit of a repair, which one environment has recorded, may lead to one
-	// rollout along the pipeline, whose commits lead to none. Nothing goes on to the other application or comes back.
+	// Drift that comes back is repaired three times within an hour. The commit of a repair, which one environment has recorded, may lead to
+	// one rollout along the pipeline, whose commits lead to none. Nothing reaches the other application or comes back.
 	shop.want(shop.countOf(`SELECT count(*) FROM cd_rollouts WHERE application_id = $1`, blog.application.ID), 1)
 	made := shop.countOf(`SELECT count(*) FROM cd_rollouts WHERE application_id = $1`, shop.application.ID)
 	if made < 2 || made > 1+2*2*3 {

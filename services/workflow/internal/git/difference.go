@@ -44,7 +44,9 @@ func (f *Forge) ReadDifference(ctx context.Context, r activity.DifferenceRequest
 }
 
 // difference reads the files that differ.
-func (r *repository) difference(ctx context.Context, q activity.DifferenceRequest, base, head *object.Commit, found *activity.Difference) error {
+func (r *repository) difference(
+	ctx context.Context, q activity.DifferenceRequest, base, head *object.Commit, found *activity.Difference,
+) error {
 	var paths []string
 	tooMany := false
 	_, known, err := r.objects.Changed(base.Hash, head.Hash, func(file string) bool {
